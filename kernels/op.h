@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dtype.h"
+
+namespace rondo {
+
+// Reduction operations, the only list. Values are on the wire and in the C API: never renumber, only append.
+// docs/numerics.md is the table of what each one does with each dtype, NaN, infinities and -0.
+enum class Op : uint8_t {
+  kSum = 0,
+  kProduct = 1,
+  kMin = 2,  // floats: a NaN wins and becomes the quiet NaN; -0 < +0
+  kMax = 3,
+  kAverage = 4,  // sum / world; invalid for bool
+  kBitAnd = 5,   // integers and bool only
+  kBitOr = 6,
+  kBitXor = 7,
+  kLogicalAnd = 8,  // result 0 or 1 in the dtype
+  kLogicalOr = 9,
+  kLogicalXor = 10,
+  kPremulSum = 11,  // sum of scalar_r * x_r; each product rounded to the dtype first; floats only
+};
+
+inline constexpr int kOps = 12;
+
+constexpr const char* op_name(Op op) {
+  constexpr const char* kNames[kOps] = {"sum", "product", "min",  "max", "avg",  "band",
+                                        "bor", "bxor",    "land", "lor", "lxor", "premulsum"};
+  return static_cast<size_t>(op) < kOps ? kNames[static_cast<size_t>(op)] : "op?";
+}
+
+// Whether the pair is defined. Averages and premulsum are not for bool; bitwise ops not for floats; premulsum only for
+// floats.
+constexpr bool op_supports(Op op, DType dtype) {
+  if (static_cast<int>(op) >= kOps || static_cast<int>(dtype) >= kDTypes) return false;
+  switch (op) {
+    case Op::kAverage:
+      return dtype != DType::kBool;
+    case Op::kBitAnd:
+    case Op::kBitOr:
+    case Op::kBitXor:
+      return !dtype_is_float(dtype);
+    case Op::kPremulSum:
+      return dtype_is_float(dtype);
+    default:
+      return true;
+  }
+}
+
+}  // namespace rondo

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ring/base/export.h"
+#include "ring/base/types.h"
+
+namespace rondo {
+
+// Everything that can be set, as a value. A default-constructed Config is what the library does by itself;
+// Config::from_environment() is that with the RONDO_* variables applied (docs/environment.md lists each one).
+// Fields marked (shared) must be equal on all ranks; the handshake compares them and names the first that differs.
+struct RONDO_EXPORT Config {
+  // --- deadlines, milliseconds; each > 0
+  int64_t start_timeout_ms = 120'000;    // RONDO_START_TIMEOUT_MS: until every rank is known and connected
+  int64_t handshake_timeout_ms = 5'000;  // RONDO_HANDSHAKE_TIMEOUT_MS: for a connection to say who it is
+  int64_t timeout_ms = 1'800'000;        // RONDO_TIMEOUT_MS: an operation, unless the call says otherwise
+  int64_t destroy_timeout_ms = 5'000;    // RONDO_DESTROY_TIMEOUT_MS
+  int64_t stall_ms = 200;                // RONDO_STALL_MS: without progress for so long, an operation asks the others
+
+  // --- transport
+  std::string transport = "auto";  // RONDO_TRANSPORT: auto, tcp                                         (shared)
+  std::string socket_interface;    // RONDO_SOCKET_IFNAME: comma-separated names or prefixes; ^ excludes; empty: chosen
+  std::string data_ports = "0";    // RONDO_PORT_RANGE: "0" any, "5000" or "5000-5099" for data and control
+  std::string secret_file;         // RONDO_SECRET_FILE: needed to listen beyond loopback, unless:
+  bool insecure = false;           // RONDO_INSECURE=1: listen beyond loopback without a secret
+  std::string congestion_control =
+      "auto";                        // RONDO_TCP_CONGESTION: auto (chosen per link), or a name; "" leaves it alone
+  uint32_t socket_buffer_bytes = 0;  // RONDO_SOCKET_BUFFER_BYTES: 0 chosen by the transport
+
+  // --- engine
+  uint32_t lanes = 1;                  // RONDO_LANES: 1..16                                                  (shared)
+  uint32_t connections = 1;            // RONDO_CONNECTIONS: sockets a link, 1..16                            (shared)
+  uint32_t slice_bytes = 256 * 1024;   // RONDO_SLICE_BYTES: the largest slice, 4 KiB .. 16 MiB               (shared)
+  uint32_t slices_per_chunk = 4;       // RONDO_SLICES_PER_CHUNK: 1..64; a link's depth is one more           (shared)
+  uint64_t mailbox_bytes = 64u << 20;  // RONDO_MAILBOX_BYTES: cap on the mailboxes of one communicator       (shared)
+  Algorithm algorithm =
+      Algorithm::kAuto;  // RONDO_ALGORITHM: auto, ring, direct, doubling, tree, hierarchical, star (shared)
+  int64_t spin_us = -1;  // RONDO_SPIN_US: poll so long before sleeping; -1: by cores and local ranks
+  uint32_t eager_bytes =
+      64 * 1024;               // RONDO_EAGER_BYTES: messages up to here are sent before they are asked for (shared)
+  std::string debug = "warn";  // RONDO_DEBUG: off, warn, info, trace (to standard error)
+
+  // Throws Exception(kInvalid) naming the variable, its value and what is allowed.
+  static Config from_environment();
+  // Throws Exception(kInvalid) naming the first field out of range.
+  void check() const;
+  // One "name=value" a line, for RONDO_DEBUG=info.
+  std::string describe() const;
+  // Hash of the (shared) fields.
+  uint64_t shared_hash() const;
+};
+
+}  // namespace rondo

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ring/base/export.h"
+
+namespace rondo {
+
+// What went wrong, by what the caller can do about it. The values are those of the C API (rondo_result_t).
+enum class ErrorCode : int {
+  kOk = 0,
+  kInvalid = 1,       // the caller's arguments; nothing was done
+  kMismatch = 2,      // ranks made different calls; the message shows both
+  kTimeout = 3,       // a deadline passed; ranks() are those that were absent
+  kPeerLost = 4,      // a process of the group died or became unreachable; ranks() names it
+  kAborted = 5,       // somebody called abort(); ranks() names who
+  kProtocol = 6,      // a peer sent something that the protocol forbids
+  kNetwork = 7,       // connecting, listening, resolving failed
+  kBootstrap = 8,     // the group could not be formed; ranks() are those missing
+  kSystem = 9,        // the operating system refused something (memory, descriptors, threads)
+  kUnsupported = 10,  // a valid request that this build or machine cannot serve
+  kInternal = 11,     // our bug
+  kClosed = 12,       // used after destroy()
+  kPeerLeft = 13,     // a process of the group destroyed its communicator in good order
+};
+
+RONDO_EXPORT const char* error_code_name(ErrorCode code);
+
+// A failure as a value: what happened, to whom, and what to do, in one sentence that names ranks and hosts.
+struct Error {
+  ErrorCode code = ErrorCode::kOk;
+  std::string message;
+  std::vector<int> ranks;  // culprits, in the numbering of the communicator that reports it; may be empty
+
+  bool ok() const { return code == ErrorCode::kOk; }
+};
+
+// The same, thrown: by constructors and argument checks before any side effect, and by waits for the operation's
+// failure.
+class RONDO_EXPORT Exception : public std::runtime_error {
+ public:
+  explicit Exception(Error error) : std::runtime_error(error.message), error_(std::move(error)) {}
+  Exception(ErrorCode code, std::string message) : Exception(Error{code, std::move(message), {}}) {}
+  const Error& error() const { return error_; }
+  ErrorCode code() const { return error_.code; }
+
+ private:
+  Error error_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace rondo {
+
+// Values are on the wire (fingerprints): never renumber, only append.
+enum class Collective : uint8_t {
+  kAllReduce = 0,
+  kReduceScatter = 1,
+  kAllGather = 2,
+  kBroadcast = 3,
+  kReduce = 4,
+  kGather = 5,
+  kScatter = 6,
+  kAllToAll = 7,
+  kBarrier = 8,
+};
+inline constexpr int kCollectives = 9;
+
+constexpr const char* collective_name(Collective collective) {
+  constexpr const char* kNames[kCollectives] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
+                                                "gather",     "scatter",        "all_to_all", "barrier"};
+  return static_cast<int>(collective) < kCollectives ? kNames[static_cast<int>(collective)] : "collective?";
+}
+
+constexpr bool collective_reduces(Collective c) {
+  return c == Collective::kAllReduce || c == Collective::kReduceScatter || c == Collective::kReduce;
+}
+constexpr bool collective_has_root(Collective c) {
+  return c == Collective::kBroadcast || c == Collective::kReduce || c == Collective::kGather ||
+         c == Collective::kScatter;
+}
+
+enum class Algorithm : uint8_t {
+  kAuto = 0,
+  kRing = 1,
+  kDirect = 2,             // every rank sends to every rank that needs it; fewest rounds
+  kRecursiveDoubling = 3,  // log2(world) exchanges of everything
+  kTree = 4,               // binomial
+  kHierarchical = 5,       // inside the hosts first, then between them
+  kStar = 6,               // a parameter server: everything through the root; for comparison
+};
+inline constexpr int kAlgorithms = 7;
+
+constexpr const char* algorithm_name(Algorithm algorithm) {
+  constexpr const char* kNames[kAlgorithms] = {"auto", "ring", "direct", "doubling", "tree", "hierarchical", "star"};
+  return static_cast<int>(algorithm) < kAlgorithms ? kNames[static_cast<int>(algorithm)] : "algorithm?";
+}
+
+// Where the ranks of a group live. Equal on all ranks, so that a plan may depend on it.
+struct Topology {
+  std::vector<int> host;  // host[r]: index of rank r's host, 0-based in order of first appearance; size = world
+
+  int world() const { return static_cast<int>(host.size()); }
+  bool operator==(const Topology&) const = default;
+};
+
+// Facts about the process's place, from the launcher.
+struct Place {
+  int rank = 0;
+  int world = 1;
+  int local_rank = 0;
+  int local_world = 1;
+  int node = 0;
+  int nodes = 1;
+};
+
+}  // namespace rondo

@@ -1,0 +1,198 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/dtype.h"
+#include "kernels/op.h"
+#include "ring/base/config.h"
+#include "ring/base/error.h"
+#include "ring/base/export.h"
+#include "ring/base/types.h"
+
+namespace rondo {
+
+class Store;
+class Operation;  // what a Work refers to; internal
+
+// A handle to an operation under way. Copies refer to the same operation; destroying the last one detaches it (it goes
+// on by itself, and the buffers must stay valid until it is done). Any thread.
+class RONDO_EXPORT Work {
+ public:
+  Work();
+  explicit Work(std::shared_ptr<Operation> operation);
+  Work(const Work&);
+  Work& operator=(const Work&);
+  Work(Work&&) noexcept;
+  Work& operator=(Work&&) noexcept;
+  ~Work();
+
+  bool valid() const;
+  // True once the operation has succeeded or failed: from then on nothing touches the caller's memory.
+  bool done() const;
+  // Waits for at most `timeout`; drives the operation on this thread meanwhile. True: it succeeded. False: the wait ran
+  // out, which is no error; the operation goes on. Throws Exception if the operation failed.
+  bool wait(std::chrono::nanoseconds timeout);
+  // Waits until the operation succeeds, or throws its failure (at the latest its own deadline's kTimeout).
+  void wait();
+  // The failure; nullopt while it runs and after success.
+  std::optional<Error> error() const;
+  // send, recv: what was received (or sent): the peer's rank, the tag and the message's length in bytes.
+  // Requires done() and no error.
+  struct Message {
+    int peer = -1;
+    int tag = -1;
+    uint64_t bytes = 0;
+  };
+  Message message() const;
+
+ private:
+  std::shared_ptr<Operation> operation_;
+};
+
+// How a process joins a group of processes. Fields left at -1 or empty are taken from the environment, in this order:
+// RONDO_*, torchrun's and the field's own RANK / WORLD_SIZE / LOCAL_RANK / LOCAL_WORLD_SIZE / MASTER_ADDR /
+// MASTER_PORT, Open MPI's, MPICH's (PMI) and Slurm's variables (docs/bootstrap.md).
+struct JoinOptions {
+  int rank = -1;
+  int world = -1;
+  // "tcp://host:port" (rank 0 serves), "file:///path" (a shared file), "unique:..." (a string made by UniqueIdServer),
+  // "unix:///path"; empty: from the environment.
+  std::string rendezvous;
+  std::string job_id;  // processes with different ones refuse each other; empty: from the environment, else "default"
+  // Instead of a rendezvous string: a store of the caller's, alive until the communicator and its subgroups are
+  // destroyed.
+  std::shared_ptr<Store> store;
+  Config config = Config::from_environment();
+};
+
+inline constexpr int kAnySource = -1;
+inline constexpr int kAnyTag = -1;
+
+// Options of one call; every field has the value that most calls want.
+struct CallOptions {
+  Algorithm algorithm = Algorithm::kAuto;  // equal on all ranks
+  std::chrono::milliseconds timeout{0};    // 0: Config::timeout_ms
+  double scalar = 1.0;                     // Op::kPremulSum: this rank's factor
+};
+
+// A group of ranks that work together. Collective calls must be made by all ranks of the group in the same order; they
+// are checked against each other and end in kMismatch, not in a hang or in wrong data. Any thread may call; calls on
+// one communicator are serialised in call order. send/recv are independent of the collectives.
+//
+// Buffers: `count` is elements of `dtype`; no alignment is needed; in place is input == output (for all_gather and
+// gather: input == output + rank * count; for reduce_scatter and scatter: output == input + rank * count; all_to_all in
+// place is invalid); any other overlap is kInvalid. Calls that return Work need the buffers until it is done.
+//
+// Errors: blocking calls and Work::wait() throw Exception. kInvalid is thrown before anything happens and leaves the
+// communicator usable. After any other error the communicator is failed: every later call throws the same error, and
+// only abort() and destroy() remain.
+class RONDO_EXPORT Communicator {
+ public:
+  // Joins; returns when every rank is known and has exchanged a frame with both ring neighbours on every lane.
+  // Throws kInvalid, kBootstrap (ranks() are those missing), kNetwork, kTimeout.
+  static Communicator join(const JoinOptions& options = {});
+  // `world` ranks as threads of this process, over memory. communicators[r] is rank r's.
+  static std::vector<Communicator> inproc(int world, const Config& config = {});
+
+  Communicator();  // empty; valid() is false
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  Communicator(const Communicator&) = delete;
+  ~Communicator();  // destroy(), without throwing
+
+  bool valid() const;
+  int rank() const;
+  int size() const;
+  const Place& place() const;
+  const Topology& topology() const;
+  const Config& config() const;
+  // The algorithm that a call of these arguments runs (after kAuto is resolved).
+  Algorithm algorithm_for(Collective collective, uint64_t count, DType dtype, Op op = Op::kSum) const;
+
+  // --- collectives, blocking
+  void all_reduce(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+                  const CallOptions& options = {});
+  void reduce(const void* input, void* output, uint64_t count, DType dtype, Op op, int root,
+              const CallOptions& options = {});  // output is written on the root only; may be null elsewhere
+  void broadcast(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options = {});
+  // count: elements that each rank contributes / receives
+  void all_gather(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
+  void reduce_scatter(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+                      const CallOptions& options = {});
+  void gather(const void* input, void* output, uint64_t count, DType dtype, int root, const CallOptions& options = {});
+  void scatter(const void* input, void* output, uint64_t count, DType dtype, int root, const CallOptions& options = {});
+  void all_to_all(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
+  void barrier(const CallOptions& options = {});
+  // Uneven counts. counts[r]: elements of rank r's block; blocks lie one after the other unless displacements (in
+  // elements, same size) say otherwise.
+  void all_gather_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
+                    std::span<const uint64_t> displacements = {}, const CallOptions& options = {});
+  void reduce_scatter_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
+                        Op op = Op::kSum, const CallOptions& options = {});
+  // gather_v, scatter_v: `count` is this rank's own; counts and displacements are read on the root only.
+  void gather_v(const void* input, uint64_t count, void* output, std::span<const uint64_t> counts, DType dtype,
+                int root, std::span<const uint64_t> displacements = {}, const CallOptions& options = {});
+  void scatter_v(const void* input, std::span<const uint64_t> counts, void* output, uint64_t count, DType dtype,
+                 int root, std::span<const uint64_t> displacements = {}, const CallOptions& options = {});
+  void all_to_all_v(const void* input, std::span<const uint64_t> send_counts, void* output,
+                    std::span<const uint64_t> recv_counts, DType dtype,
+                    std::span<const uint64_t> send_displacements = {},
+                    std::span<const uint64_t> recv_displacements = {}, const CallOptions& options = {});
+
+  // --- any collective by description, asynchronous: what the calls above are made of.
+  struct Call {
+    Collective collective = Collective::kAllReduce;
+    const void* input = nullptr;
+    void* output = nullptr;  // broadcast: the buffer
+    uint64_t count = 0;      // as in the call above; ignored where counts are given
+    DType dtype = DType::kFloat32;
+    Op op = Op::kSum;
+    int root = -1;
+    bool uneven = false;                                                  // a v-variant: the spans below count
+    std::span<const uint64_t> input_counts, output_counts;                // read during the call only
+    std::span<const uint64_t> input_displacements, output_displacements;  // empty: one after the other
+    CallOptions options;
+  };
+  Work start(const Call& call);
+
+  // --- point to point. tag 0 .. 2^31-1; kAnyTag and kAnySource match all. Messages of one (pair, tag) stay in order.
+  // A message longer than the receiver's buffer fails both sides with kMismatch; a shorter one reports its length.
+  void send(const void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
+  Work::Message recv(void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
+  Work isend(const void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
+  Work irecv(void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
+  Work::Message sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data, uint64_t recv_count,
+                         int from, DType dtype, int tag = 0, const CallOptions& options = {});
+
+  // --- groups
+  // Collective over this communicator: ranks with the same colour form a group, ordered by (key, rank).
+  // colour < 0: no group, an empty Communicator.
+  Communicator split(int colour, int key = 0);
+  // Called by the members only, in the same order by all; `ranks` are of this communicator, no duplicates, and become
+  // 0, 1, ... in the order given. Throws kInvalid if this rank is not among them.
+  Communicator new_group(std::span<const int> ranks);
+
+  // --- the end
+  // The failure, if the communicator has failed.
+  std::optional<Error> error() const;
+  // Fails this communicator here and on every other rank: pending and later calls end with kAborted. Any thread.
+  void abort(const std::string& reason = "");
+  // Says goodbye to the others, so that leaving is no crash to them; waits for their goodbye, at most
+  // Config::destroy_timeout_ms. Pending operations fail with kClosed. Twice is fine.
+  void destroy();
+
+ private:
+  class State;
+  explicit Communicator(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace rondo

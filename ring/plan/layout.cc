@@ -1,0 +1,39 @@
+#include "ring/plan/layout.h"
+
+#include <algorithm>
+
+namespace rondo {
+namespace {
+
+uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+
+}  // namespace
+
+std::vector<Extent> even_blocks(uint64_t count, uint32_t chunks, uint64_t granule) {
+  std::vector<Extent> blocks(chunks);
+  const uint64_t granules = divide_up(count, granule);
+  uint64_t begin = 0;
+  for (uint32_t c = 0; c < chunks; ++c) {
+    const uint64_t share = granules / chunks + (c < granules % chunks);
+    const uint64_t end = std::min(count, begin + share * granule);
+    blocks[c] = {begin, end - begin};
+    begin = end;
+  }
+  return blocks;
+}
+
+Extent Cut::lane_share(uint64_t block_count, uint32_t lane) const {
+  const uint64_t share = divide_up(divide_up(block_count, granule), lanes) * granule;
+  const uint64_t begin = std::min(block_count, share * lane);
+  return {begin, std::min(block_count, begin + share) - begin};
+}
+
+uint64_t Cut::rounds(uint64_t block_count) const { return divide_up(lane_share(block_count, 0).count, chunk()); }
+
+Extent Cut::piece(uint64_t block_count, uint32_t lane, uint64_t round) const {
+  const Extent share = lane_share(block_count, lane);
+  const uint64_t begin = std::min(share.count, round * chunk());
+  return {share.offset + begin, std::min(share.count - begin, chunk())};
+}
+
+}  // namespace rondo

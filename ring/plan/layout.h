@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ring/base/types.h"
+
+namespace rondo {
+
+// A run of elements: [offset, offset + count).
+struct Extent {
+  uint64_t offset = 0;
+  uint64_t count = 0;
+  bool operator==(const Extent&) const = default;
+};
+
+// Where the blocks of one call lie in the caller's buffers, in elements. Blocks that a rank does not hold are empty.
+struct Blocks {
+  std::vector<Extent> input;   // by block, size = plan.chunks
+  std::vector<Extent> output;  // by block, size = plan.chunks
+};
+
+// `count` elements cut into `chunks` runs whose lengths differ by at most one granule of `granule` elements.
+std::vector<Extent> even_blocks(uint64_t count, uint32_t chunks, uint64_t granule);
+
+// How a block is cut further: lanes, then rounds (what the mailboxes carry at once), then slices (one transfer each).
+// Everything is a function of the block's length alone, so both ends of a link agree when they agree on the length.
+struct Cut {
+  uint32_t lanes = 1;
+  uint64_t granule = 1;           // elements; lane shares and slices begin at multiples of it
+  uint64_t slice = 1;             // elements of a full slice; a multiple of granule
+  uint32_t slices_per_chunk = 1;  // a chunk is at most this many slices
+
+  uint64_t chunk() const { return slice * slices_per_chunk; }
+  Extent lane_share(uint64_t block_count, uint32_t lane) const;             // relative to the block
+  uint64_t rounds(uint64_t block_count) const;                              // 0 for an empty block
+  Extent piece(uint64_t block_count, uint32_t lane, uint64_t round) const;  // relative to the block; may be empty
+  uint32_t slices(uint64_t piece_count) const {                             // 0 for an empty piece
+    return static_cast<uint32_t>((piece_count + slice - 1) / slice);
+  }
+};
+
+}  // namespace rondo

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ring/base/types.h"
+
+namespace rondo {
+
+// A collective as data: what one rank does, in order, lane by lane. Built by a pure function (build.h), proved by
+// verify.h, costed by simulate.h, run by ring/engine/executor.h. Steps name chunks, never bytes or pointers, so a plan
+// serves every count and dtype and is cached.
+
+// Where a step reads or writes.
+//   kInput, kOutput  the caller's buffers. Chunks are numbered by block of the whole collective, the same on every
+//   rank:
+//                    all_reduce, broadcast, reduce: block c of `chunks` of the buffer (input and output alike);
+//                    reduce_scatter: input blocks 0..world-1, output block = own rank; all_gather: the reverse;
+//                    gather: input block = own rank, output blocks 0..world-1 on the root; scatter: the reverse;
+//                    all_to_all: input block d goes to rank d, output block s came from rank s.
+//                    In place, input block c and output block c are the same memory.
+//   kScratch         library memory of this rank and lane; chunk = slot * plan.chunks + c, with room for a piece of
+//   block c. kMailbox         as a source: the next slices from `peer`; as a target: sent to `peer`. Its chunk is the
+//   step's. kWindow          memory of `peer` that this step may load from or store to (no builder uses it yet).
+enum class Space : uint8_t { kInput = 0, kOutput = 1, kScratch = 2, kMailbox = 3, kWindow = 4 };
+
+enum RefFlags : uint8_t {
+  kScale = 1,  // a source: this is a raw contribution, loaded into a fold for the first time (CombineMove::scaled)
+};
+
+struct Ref {
+  Space space = Space::kInput;
+  uint8_t flags = 0;
+  uint16_t peer = 0;  // kMailbox, kWindow: a rank of the group
+  uint32_t chunk = 0;
+  bool operator==(const Ref&) const = default;
+};
+
+enum StepFlags : uint16_t {
+  kFinish = 1,  // the fold is complete: what is written is the result (CombineMove::finish)
+};
+
+inline constexpr uint32_t kNoStep = 0xffffffffu;
+
+// value = sources folded in the listed order, rounded once; written to every target. All refs have the same element
+// count. No source and mailbox targets: a signal (one empty slice). Mailbox sources and no target: a wait.
+struct Step {
+  uint32_t first = 0;  // index in Plan::refs of its sources, then its targets
+  uint32_t after =
+      kNoStep;  // last earlier step of this lane that still reads memory that this step writes; else kNoStep
+  uint8_t sources = 0;
+  uint8_t targets = 0;
+  uint16_t flags = 0;
+  bool operator==(const Step&) const = default;
+};
+
+// Steps [first, first + count) of Plan::steps, run in order. Lanes are independent: each works on its own share of
+// every block, over links of its own.
+struct Lane {
+  uint32_t first = 0;
+  uint32_t count = 0;
+  bool operator==(const Lane&) const = default;
+};
+
+struct Plan {
+  Collective collective = Collective::kAllReduce;
+  Algorithm algorithm = Algorithm::kRing;
+  int rank = 0;
+  int world = 1;
+  int root = -1;               // -1 where the collective has none
+  uint32_t chunks = 1;         // blocks of the collective
+  uint32_t scratch_slots = 0;  // scratch chunks are numbered below scratch_slots * chunks
+  uint32_t fan = 0;        // the most peers that any rank of this collective has (equal on all ranks; sizes mailboxes)
+  std::vector<int> peers;  // ranks that this plan has links to, ascending, no duplicates
+  std::vector<Lane> lanes;
+  std::vector<Step> steps;
+  std::vector<Ref> refs;
+
+  bool operator==(const Plan&) const = default;
+};
+
+}  // namespace rondo

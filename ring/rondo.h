@@ -1,0 +1,192 @@
+#ifndef RONDO_H_
+#define RONDO_H_
+
+/* Rondo's C API. Handles are opaque; every function returns a rondo_result_t, and rondo_last_error() is the text of
+ * this thread's last failure. No exception crosses it. Thread rules, buffers and errors are those of the C++
+ * Communicator (communicator.h). All counts are elements unless they say bytes. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RONDO_API __attribute__((visibility("default")))
+
+typedef struct rondo_comm* rondo_comm_t;
+typedef struct rondo_work* rondo_work_t;
+typedef struct rondo_id_server* rondo_id_server_t;
+
+typedef enum {
+  RONDO_OK = 0,
+  RONDO_INVALID = 1,
+  RONDO_MISMATCH = 2,
+  RONDO_TIMEOUT = 3,
+  RONDO_PEER_LOST = 4,
+  RONDO_ABORTED = 5,
+  RONDO_PROTOCOL = 6,
+  RONDO_NETWORK = 7,
+  RONDO_BOOTSTRAP = 8,
+  RONDO_SYSTEM = 9,
+  RONDO_UNSUPPORTED = 10,
+  RONDO_INTERNAL = 11,
+  RONDO_CLOSED = 12,
+  RONDO_PEER_LEFT = 13,
+  RONDO_IN_PROGRESS = 100 /* rondo_wait with a timeout: not done yet; no error */
+} rondo_result_t;
+
+typedef enum {
+  RONDO_INT8 = 0,
+  RONDO_UINT8 = 1,
+  RONDO_INT16 = 2,
+  RONDO_UINT16 = 3,
+  RONDO_INT32 = 4,
+  RONDO_UINT32 = 5,
+  RONDO_INT64 = 6,
+  RONDO_UINT64 = 7,
+  RONDO_FLOAT16 = 8,
+  RONDO_BFLOAT16 = 9,
+  RONDO_FLOAT32 = 10,
+  RONDO_FLOAT64 = 11,
+  RONDO_BOOL = 12
+} rondo_dtype_t;
+
+typedef enum {
+  RONDO_SUM = 0,
+  RONDO_PRODUCT = 1,
+  RONDO_MIN = 2,
+  RONDO_MAX = 3,
+  RONDO_AVG = 4,
+  RONDO_BAND = 5,
+  RONDO_BOR = 6,
+  RONDO_BXOR = 7,
+  RONDO_LAND = 8,
+  RONDO_LOR = 9,
+  RONDO_LXOR = 10,
+  RONDO_PREMULSUM = 11
+} rondo_op_t;
+
+#define RONDO_ANY_SOURCE (-1)
+#define RONDO_ANY_TAG (-1)
+
+/* The library's version as "major.minor.patch". */
+RONDO_API const char* rondo_version(void);
+/* This thread's last failure; "" if there was none. Valid until this thread's next rondo call. */
+RONDO_API const char* rondo_last_error(void);
+/* "OK", "INVALID", ... */
+RONDO_API const char* rondo_result_name(rondo_result_t result);
+/* Ranks blamed by this thread's last failure: copies up to `capacity` of them to ranks and returns how many there are.
+ */
+RONDO_API size_t rondo_last_error_ranks(int* ranks, size_t capacity);
+
+/* Joins the group that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or a launcher's own). */
+RONDO_API rondo_result_t rondo_init(rondo_comm_t* comm);
+/* The same with the place given: rank, world (-1: from the environment) and a rendezvous ("tcp://host:port",
+ * "file:///path", "unix:///path", "unique:..."; NULL: from the environment). */
+RONDO_API rondo_result_t rondo_init_at(rondo_comm_t* comm, int rank, int world, const char* rendezvous);
+
+/* A unique id: made by any process (it need not become a rank), handed to all ranks as a string, and served by a thread
+ * of the maker until the world is complete or the server is destroyed. `id` is valid until then. host: the address to
+ * listen on and to publish; NULL is 127.0.0.1. */
+RONDO_API rondo_result_t rondo_id_server_create(rondo_id_server_t* server, const char* host, const char** id);
+RONDO_API rondo_result_t rondo_id_server_destroy(rondo_id_server_t server);
+
+/* comms[0 .. world-1]: ranks as threads of this process. */
+RONDO_API rondo_result_t rondo_init_inproc(rondo_comm_t* comms, int world);
+
+RONDO_API rondo_result_t rondo_rank(rondo_comm_t comm, int* rank);
+RONDO_API rondo_result_t rondo_size(rondo_comm_t comm, int* size);
+RONDO_API rondo_result_t rondo_local_rank(rondo_comm_t comm, int* local_rank);
+RONDO_API rondo_result_t rondo_local_size(rondo_comm_t comm, int* local_size);
+RONDO_API rondo_result_t rondo_node(rondo_comm_t comm, int* node, int* nodes);
+
+/* Collectives. work NULL: blocking. Otherwise the call returns at once, and *work is to be passed to rondo_wait and
+ * then to rondo_work_free. timeout_ms in rondo_options_t 0: RONDO_TIMEOUT_MS. options NULL: defaults. */
+typedef struct {
+  size_t struct_bytes; /* sizeof(rondo_options_t) of the caller, so that fields can be added */
+  int64_t timeout_ms;
+  double scalar;         /* RONDO_PREMULSUM: this rank's factor */
+  const char* algorithm; /* NULL or "auto", "ring", "direct", "doubling", "tree", "hierarchical", "star" */
+} rondo_options_t;
+#define RONDO_OPTIONS_INIT \
+  { sizeof(rondo_options_t), 0, 1.0, NULL }
+
+RONDO_API rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                          rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
+                                          rondo_work_t* work);
+RONDO_API rondo_result_t rondo_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                      rondo_dtype_t dtype, rondo_op_t op, int root, const rondo_options_t* options,
+                                      rondo_work_t* work);
+RONDO_API rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root,
+                                         const rondo_options_t* options, rondo_work_t* work);
+RONDO_API rondo_result_t rondo_all_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                          rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work);
+RONDO_API rondo_result_t rondo_reduce_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                              rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
+                                              rondo_work_t* work);
+RONDO_API rondo_result_t rondo_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                      rondo_dtype_t dtype, int root, const rondo_options_t* options,
+                                      rondo_work_t* work);
+RONDO_API rondo_result_t rondo_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                       rondo_dtype_t dtype, int root, const rondo_options_t* options,
+                                       rondo_work_t* work);
+RONDO_API rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                          rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work);
+RONDO_API rondo_result_t rondo_barrier(rondo_comm_t comm, const rondo_options_t* options, rondo_work_t* work);
+
+/* Uneven counts; arrays hold one entry a rank; displacements may be NULL (blocks one after the other). */
+RONDO_API rondo_result_t rondo_all_gather_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
+                                            const uint64_t* displacements, rondo_dtype_t dtype,
+                                            const rondo_options_t* options, rondo_work_t* work);
+RONDO_API rondo_result_t rondo_reduce_scatter_v(rondo_comm_t comm, const void* input, void* output,
+                                                const uint64_t* counts, rondo_dtype_t dtype, rondo_op_t op,
+                                                const rondo_options_t* options, rondo_work_t* work);
+RONDO_API rondo_result_t rondo_gather_v(rondo_comm_t comm, const void* input, uint64_t count, void* output,
+                                        const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype,
+                                        int root, const rondo_options_t* options, rondo_work_t* work);
+RONDO_API rondo_result_t rondo_scatter_v(rondo_comm_t comm, const void* input, const uint64_t* counts,
+                                         const uint64_t* displacements, void* output, uint64_t count,
+                                         rondo_dtype_t dtype, int root, const rondo_options_t* options,
+                                         rondo_work_t* work);
+RONDO_API rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
+                                            const uint64_t* send_displacements, void* output,
+                                            const uint64_t* recv_counts, const uint64_t* recv_displacements,
+                                            rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work);
+
+/* Point to point. work NULL: blocking. */
+RONDO_API rondo_result_t rondo_send(rondo_comm_t comm, const void* data, uint64_t count, rondo_dtype_t dtype, int peer,
+                                    int tag, const rondo_options_t* options, rondo_work_t* work);
+typedef struct {
+  int peer;
+  int tag;
+  uint64_t bytes;
+} rondo_message_t;
+/* message may be NULL; with work, ask rondo_work_message instead. */
+RONDO_API rondo_result_t rondo_recv(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype, int peer,
+                                    int tag, const rondo_options_t* options, rondo_message_t* message,
+                                    rondo_work_t* work);
+RONDO_API rondo_result_t rondo_sendrecv(rondo_comm_t comm, const void* send_data, uint64_t send_count, int to,
+                                        void* recv_data, uint64_t recv_count, int from, rondo_dtype_t dtype, int tag,
+                                        const rondo_options_t* options, rondo_message_t* message);
+
+/* timeout_ms < 0: until the operation ends; RONDO_IN_PROGRESS: the wait ran out. */
+RONDO_API rondo_result_t rondo_wait(rondo_work_t work, int64_t timeout_ms);
+RONDO_API rondo_result_t rondo_test(rondo_work_t work, int* done);
+RONDO_API rondo_result_t rondo_work_message(rondo_work_t work, rondo_message_t* message);
+/* Frees the handle; an operation still under way goes on by itself. */
+RONDO_API rondo_result_t rondo_work_free(rondo_work_t work);
+
+/* Groups: *group is NULL where this rank is in none (colour < 0). */
+RONDO_API rondo_result_t rondo_split(rondo_comm_t comm, int colour, int key, rondo_comm_t* group);
+RONDO_API rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* group);
+
+RONDO_API rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason);
+/* Says goodbye and frees the handle. */
+RONDO_API rondo_result_t rondo_destroy(rondo_comm_t comm);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* RONDO_H_ */

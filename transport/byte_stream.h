@@ -1,0 +1,28 @@
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+
+#include "ring/base/error.h"
+
+namespace rondo {
+
+// A connected, ordered, reliable pair of byte pipes that never blocks: a socket in production, a seeded simulator in
+// tests. One thread at a time.
+class ByteStream {
+ public:
+  ByteStream() = default;
+  ByteStream(const ByteStream&) = delete;
+  ByteStream& operator=(const ByteStream&) = delete;
+  virtual ~ByteStream() = default;
+
+  // Bytes moved, from the front of the vector on; 0 if none can be moved now. -1: the stream is over, and error() says
+  // why (the peer closed, or a failure). At most 8 entries; entries of length 0 are allowed.
+  virtual long read(const iovec* parts, int count) = 0;
+  virtual long write(const iovec* parts, int count) = 0;
+  // Valid after a -1.
+  virtual const Error& error() const = 0;
+};
+
+}  // namespace rondo

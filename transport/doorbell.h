@@ -1,0 +1,43 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+namespace rondo {
+
+// What a driver of links sleeps on: an epoll set with the descriptors of its links (edge triggered) and an eventfd that
+// others ring. A driver that found nothing to do calls arm(), looks once more, and then wait().
+class Doorbell {
+ public:
+  Doorbell();  // throws Exception(kSystem) when descriptors run out
+  ~Doorbell();
+  Doorbell(const Doorbell&) = delete;
+  Doorbell& operator=(const Doorbell&) = delete;
+
+  // Wakes wait() when the descriptor becomes readable or writable (edge triggered: whoever drives it reads and writes
+  // until the kernel says no). Closing the descriptor removes it. Any thread. Throws Exception(kSystem).
+  void watch(int descriptor);
+
+  // Rings if the driver is asleep or about to be: one load when it is awake. Any thread, never blocks.
+  void ring();
+
+  // From here on ring() wakes the next wait(). Pairs with ring(): arm() stores the flag, then the driver reads the
+  // state that ringers change; ringers change the state, then read the flag (both sequentially consistent).
+  void arm();
+  // The driver found work after arm().
+  void disarm();
+  // Sleeps until rung, a watched descriptor changes, or the deadline. Disarms.
+  void wait(std::chrono::steady_clock::time_point deadline);
+
+  // The epoll descriptor, so that one sleeper can wait for several doorbells: readable when this one would wake.
+  int descriptor() const { return epoll_; }
+  // Takes the pending events away without sleeping, for the sleeper that waited on descriptor(). Disarms.
+  void drain();
+
+ private:
+  int epoll_ = -1;
+  int event_ = -1;
+  std::atomic<bool> armed_{false};
+};
+
+}  // namespace rondo

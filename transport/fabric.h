@@ -1,0 +1,105 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ring/base/error.h"
+#include "ring/base/types.h"
+#include "transport/byte_stream.h"
+#include "transport/doorbell.h"
+#include "transport/link.h"
+
+namespace rondo {
+
+// Ranks in this file are world ranks (of the fabric); a communicator is a list of them.
+
+// What a rank is doing, for the question "why does this operation not move?".
+struct CallState {
+  uint64_t current = 0;      // sequence of the newest collective call made on the communicator; 0: none yet
+  uint64_t fingerprint = 0;  // of the call with the sequence that was asked for; 0 if not made yet or too long ago
+  std::string text;          // that call in words, e.g. "all_reduce(count=8, float32, sum, ring)"; empty as above
+  bool finished = false;     // that call has completed here
+  // The calling thread sleeps in a blocking send or recv for at least Config::stall_ms: its peer, or -1 for none or
+  // any.
+  bool in_p2p = false;
+  int p2p_peer = -1;
+  std::string p2p_text;
+  bool threads = false;  // calls on this communicator came from more than one thread: waiting in p2p proves nothing
+};
+
+// One communicator's ear, implemented by the engine. Called from any thread, with no lock of the fabric held; the calls
+// must not block.
+class CommunicatorEvents {
+ public:
+  virtual ~CommunicatorEvents() = default;
+  // The communicator is over. Called once at most; the first reason wins.
+  virtual void on_failure(const Error& error) = 0;
+  // `peer` said goodbye after its call number `last_sequence`; operations up to that one may still complete here.
+  virtual void on_peer_left(int peer, uint64_t last_sequence) = 0;
+  // What this rank does, or did, at `sequence`.
+  virtual CallState call_state(uint64_t sequence) = 0;
+};
+
+struct LinkKey {
+  uint64_t communicator = 0;
+  int peer = -1;
+  int lane = 0;
+};
+
+struct LinkShape {
+  uint32_t depth = 2;            // slices
+  uint32_t slice_bytes = 65536;  // the largest slice
+};
+
+// Everything between the processes of a job: who they are, data links, p2p streams and the control plane. One per rank,
+// shared by its communicators. Any thread.
+class Fabric {
+ public:
+  Fabric() = default;
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+  virtual ~Fabric() = default;
+
+  virtual const Place& place() const = 0;
+  virtual const Topology& topology() const = 0;
+  // "rank 3 (host b, pid 17)", for messages.
+  virtual std::string peer_name(int peer) const = 0;
+
+  // --- communicators. `id` is equal on all members; events must live until close() has returned.
+  // members: world ranks, this rank among them. doorbell is rung when something that take_* waits for has come.
+  virtual void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
+                    std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) = 0;
+  // Says goodbye to the members (bye carries last_sequence), waits until each has said it too or is lost, at most until
+  // the deadline. True if all did. Afterwards no event of this communicator is delivered, and links not yet taken are
+  // closed.
+  virtual bool close(uint64_t id, uint64_t last_sequence, std::chrono::steady_clock::time_point deadline) = 0;
+
+  // --- data. The first call asks for the link, which is made in the background by either side's wish; nullptr until it
+  // is there (the doorbell rings). Its descriptors are then watched by the communicator's doorbell. Each link is taken
+  // once. A failure to connect reaches the communicator as on_failure, naming both ends. The shape must be equal on
+  // both sides.
+  virtual std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) = 0;
+  // One stream for each direction of p2p: the sender's side asks for it by take_stream_to (as take_link), the
+  // receiver's side finds those that have come by take_stream_from: {peer, stream}.
+  virtual std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) = 0;
+  virtual std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) = 0;
+
+  // --- control
+  // The operation `sequence` has not moved for Config::stall_ms: asks every member what it does. A mismatch becomes
+  // on_failure on every rank within a second. Call again while it lasts (at most every stall_ms).
+  virtual void stalled(uint64_t communicator, uint64_t sequence) = 0;
+  // Members whose last answer (or silence) says that they have not made the call `sequence`, ascending.
+  virtual std::vector<int> absent(uint64_t communicator, uint64_t sequence) = 0;
+  // A data link or stream to `peer` failed. The fabric waits 100 ms for a better reason (an abort, a goodbye, a death)
+  // and then fails the communicator, naming the peer.
+  virtual void link_failed(uint64_t communicator, int peer, const Error& error) = 0;
+  // Fails the communicator on every member, here included (on_failure), with this error (its ranks are world ranks).
+  virtual void abort(uint64_t communicator, const Error& error) = 0;
+};
+
+}  // namespace rondo

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ring/base/error.h"
+
+namespace rondo {
+
+// What travels with every slice and is compared before a byte of it lands.
+struct SliceTag {
+  uint64_t sequence = 0;     // of the operation on its communicator
+  uint64_t fingerprint = 0;  // of everything that the ranks must agree on
+  uint32_t bytes = 0;        // payload; 0 is a signal
+  bool operator==(const SliceTag&) const = default;
+};
+
+// A duplex, ordered channel of slices to one peer, for one lane of one communicator. Used by one thread at a time;
+// nothing blocks. Every implementation passes tests/link_contract.h.
+//
+// Promise of depth: depth() slices can be committed though the peer has released none, as long as the peer calls
+// pump(); so the receiver reads ahead into landings of its own.
+class Link {
+ public:
+  Link() = default;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  virtual ~Link() = default;
+
+  virtual uint32_t depth() const = 0;
+
+  // --- receiving: landings are posted, filled and released in the order of slices.
+  // Fewer than depth() landings are open (posted and not yet released).
+  virtual bool can_post() const = 0;
+  // Says what the next slice must be, and where its payload goes: `landing` (tag.bytes, must stay valid until the slice
+  // is released or the link is destroyed) or, with nullptr, a slot of the link's. Requires can_post().
+  virtual void post(const SliceTag& tag, std::byte* landing) = 0;
+  // Landings posted and not yet filled.
+  virtual uint32_t unfilled() const = 0;
+  // The oldest landing's payload if it is complete, else nullptr. Not null for an empty slice.
+  virtual const std::byte* arrived() = 0;
+  // Gives the oldest landing back. Requires arrived() != nullptr.
+  virtual void release() = 0;
+
+  // --- sending
+  // Room for one more slice.
+  virtual bool can_send() const = 0;
+  // A slot to write the next outgoing slice into. Requires can_send(). commit() sends it; a second reserve() without
+  // commit() returns the same slot.
+  virtual std::byte* reserve(uint32_t bytes) = 0;
+  virtual void commit(const SliceTag& tag) = 0;
+  // Sends `payload` (tag.bytes), which must stay unchanged until sent() has reached the value that this call returns.
+  // Requires can_send() and no reserved slot.
+  virtual uint64_t send(const SliceTag& tag, const std::byte* payload) = 0;
+  // Slices (committed or sent, from the first on) whose memory the link needs no more.
+  virtual uint64_t sent() const = 0;
+
+  // --- both
+  // Moves what can be moved without blocking. True if anything moved.
+  virtual bool pump() = 0;
+  // nullptr, or why nothing will move any more. Stays until the link is destroyed; arrived slices can still be read.
+  virtual const Error* error() const = 0;
+};
+
+}  // namespace rondo

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ring/base/config.h"
+#include "transport/rendezvous/launch.h"
+
+namespace rondo {
+
+// The local IP addresses (numeric, v4 or v6) to listen on and to publish for data and control, best first; at least
+// one. Loopback only if launch.one_host (or the master address is a loopback address). Otherwise the address that
+// routes to the master, or those of config.socket_interface; never link-local, docker0 or 127.0.1.1 by itself. Throws
+// Exception(kBootstrap) naming what was looked at; Exception(kInvalid) if an address is beyond loopback and neither
+// config.secret_file nor config.insecure is set (naming RONDO_SECRET_FILE and RONDO_INSECURE).
+std::vector<std::string> listen_addresses(const Launch& launch, const Config& config);
+
+// First and last port of Config::data_ports ({0, 0}: any). Throws Exception(kInvalid).
+struct PortRange {
+  uint16_t first = 0;
+  uint16_t last = 0;
+};
+PortRange data_port_range(const Config& config);
+
+// This machine, the same for all processes on it and different between machines and network namespaces: boot id plus
+// the network namespace's inode.
+std::string host_identity();
+// For messages: the host's name.
+std::string host_name();
+
+}  // namespace rondo

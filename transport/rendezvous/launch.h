@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ring/base/config.h"
+#include "ring/base/types.h"
+#include "transport/rendezvous/store.h"
+
+namespace rondo {
+
+// What the program said about its place; -1 and empty are left to the environment.
+struct LaunchRequest {
+  int rank = -1;
+  int world = -1;
+  std::string rendezvous;
+  std::string job_id;
+};
+
+// Where this process stands in its job, and how the job meets.
+struct Launch {
+  Place place;
+  std::string job_id;      // processes with different ones refuse each other
+  std::string rendezvous;  // "tcp://host:port", "file:///path", "unix:///path", "unique:...", "pmi:"
+  std::string launcher;    // "rondo", "torchrun", "openmpi", "mpich", "slurm", "environment" or "program", for messages
+  bool one_host = false;   // known to run on one host: loopback serves
+};
+
+// Reads the request and the environment (docs/bootstrap.md has the order). Throws Exception(kInvalid) or (kBootstrap)
+// naming the variable, its value and what to do.
+Launch find_launch(const LaunchRequest& request, const Config& config);
+
+// Opens the launch's store: rank 0 serves it where the rendezvous needs a server, and the returned object owns the
+// server. Throws Exception(kBootstrap) or kTimeout; the message names the address and, where a port is taken, the
+// variables that change it.
+std::shared_ptr<Store> open_store(const Launch& launch, const Config& config, Store::Deadline deadline);
+
+}  // namespace rondo
