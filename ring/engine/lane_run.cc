@@ -181,27 +181,27 @@ std::byte* LaneRun::landing_for(const BoundStep& step, const Cursor& cursor) con
   return nullptr;
 }
 
-bool LaneRun::post_landing(const Ref& ref) {
+bool LaneRun::post_landing(const Ref& ref, Landing wish) {
   Link& link = link_to(ref);
   if (!link.can_post()) return false;
   const BoundStep& step = steps_[posted_.step];
   std::byte* landing = landing_for(step, posted_);
   if (landing != nullptr && !may_write(step, posted_)) {
-    if (link.unfilled() > 0 && idle_passes_ < kIdlePassesBeforeSlot) return false;
+    if (wish == Landing::kWait && link.unfilled() > 0 && idle_passes_ < kIdlePassesBeforeSlot) return false;
     landing = nullptr;
   }
   link.post(tag_of(posted_), landing);
   return true;
 }
 
-bool LaneRun::post() {
+bool LaneRun::post(Landing landing) {
   bool moved = false;
   while (!posted_.at_end) {
     const BoundStep& step = steps_[posted_.step];
     for (; posted_source_ < step.source_count; ++posted_source_) {
       const Ref& ref = step.sources[posted_source_];
       if (in_memory(ref)) continue;
-      if (!post_landing(ref)) return moved;
+      if (!post_landing(ref, landing)) return moved;
       moved = true;
     }
     posted_source_ = 0;
@@ -338,14 +338,14 @@ bool LaneRun::pump() {
   return moved;
 }
 
-bool LaneRun::progress() {
+bool LaneRun::progress(Landing landing) {
   bool moved = pump();
   retire();
-  moved |= post();
+  moved |= post(landing);
   bool combined = false;
   while (combine_one()) {
     combined = true;
-    post();
+    post(landing);
   }
   if (combined) {
     moved = true;

@@ -35,8 +35,14 @@ class LaneRun {
   // links[i] is the link to plan->peers[i]. Keeps its vectors' capacity from one call to the next.
   void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
 
+  // How long a landing waits for the caller's memory, while what is sent from there is still under way.
+  enum class Landing : uint8_t {
+    kWait,     // while things move
+    kSlotNow,  // the caller is about to sleep: read ahead into a slot (one copy more), or nothing may wake it
+  };
+
   // Moves all that can be moved now. True if anything moved.
-  bool progress();
+  bool progress(Landing landing);
 
   // Every slice is combined, and the links have no more of this lane's memory and nothing left to send.
   bool done() const { return combined_.at_end && sent_ == combined_.number; }
@@ -45,6 +51,7 @@ class LaneRun {
 
   // The first link that has failed, as an index into plan->peers; -1 if none.
   int failed_link() const;
+  const Error* link_error(int index) const { return ports_[static_cast<size_t>(index)].link->error(); }
 
  private:
   // A place in the program: the slice `slice` of step `step` in round `round`.
@@ -109,8 +116,8 @@ class LaneRun {
   Port& port_of(const Ref& ref) { return ports_[port_index_[ref.peer]]; }
   Link& link_to(const Ref& ref) const { return *ports_[port_index_[ref.peer]].link; }
 
-  bool post();
-  bool post_landing(const Ref& ref);
+  bool post(Landing landing);
+  bool post_landing(const Ref& ref, Landing landing);
   std::byte* landing_for(const BoundStep& step, const Cursor& cursor) const;
   bool may_write(const BoundStep& step, const Cursor& cursor) const;
 
