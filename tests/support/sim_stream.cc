@@ -151,7 +151,7 @@ class SimWire {
   size_t some_of(size_t bytes) {
     if (bytes == 0 || random_.chance(shape_.refuse_percent)) return 0;
     if (random_.chance(shape_.crumb_percent)) return random_.between(1, std::min<size_t>(bytes, 64));
-    return random_.chance(50) ? bytes : random_.between(1, bytes);
+    return random_.chance(shape_.part_percent) ? random_.between(1, bytes) : bytes;
   }
 
   SimShape shape_;

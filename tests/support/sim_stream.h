@@ -13,7 +13,8 @@ struct SimShape {
   size_t capacity_bytes = 16 * 1024;  // per direction: written and not yet read
   uint32_t delay_ticks = 8;           // written bytes become readable after 0 .. delay_ticks
   uint32_t refuse_percent = 10;       // of the calls that move nothing though they could
-  uint32_t crumb_percent = 30;        // of the calls that move 1 .. 64 bytes at most; others: any part, or all
+  uint32_t crumb_percent = 30;        // of the calls that move 1 .. 64 bytes at most
+  uint32_t part_percent = 50;         // of the others, that move any part; the rest move all that can be moved
 };
 
 // How it ends.
