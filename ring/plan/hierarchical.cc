@@ -45,75 +45,83 @@ struct Stand {
   int local = 0;  // its index there
 };
 
-// --- hosts of equal size: block l * hosts + h is folded inside every host at local rank l, then round the ring of the
-// local ranks l, where the ring order names it h, then gathered inside every host.
+// All-reduce round a ring of one rank a host, whose members hold the folds of their hosts in their outputs, or, alone
+// on a host, contributions as they are. At each complete block h: it is sent on to further(h) as well, then
+// completed(h).
+struct Between {
+  std::vector<int> ranks;        // by host
+  std::vector<uint32_t> blocks;  // the ring's block h
+  int host = 0;                  // this rank's
 
-uint32_t block_of(const Stand& at, int l, int h) { return static_cast<uint32_t>(l * at.host_count() + h); }
+  template <typename Further, typename Completed>
+  void all_reduce(PlanBuilder& b, const Stand& at, Further further, Completed completed) const {
+    const Ring ring(at.host_count(), host, Ring::Direction::kUp);
+    const int n = ring.size(), prev = ranks[ring.block(-1)], next = ranks[ring.block(1)];
+    const bool alone = at.host_size(host) == 1;
+    const auto held = [&](uint32_t c) { return alone ? b.own(c) : b.output(c); };
+    const auto arriving = [&](int k) {
+      const uint32_t c = blocks[ring.block(-k)];
+      return k == 1 && at.host_size(ring.prev()) == 1 ? b.from_input(prev, c) : b.from(prev, c);
+    };
+    const uint32_t first = blocks[ring.block(0)];
+    b.step({alone ? b.input(first) : b.output(first)}, {b.to(next, first)});
+    for (int k = 1; k <= n - 2; ++k) {
+      const Ref part = arriving(k);
+      b.step({part, held(part.chunk)}, {b.to(next, part.chunk)});
+    }
+    for (int k = n - 1; k <= 2 * n - 2; ++k) {
+      const int h = static_cast<int>(ring.block(-k));
+      const Ref part = arriving(k);
+      std::vector<Ref> sources(1, part), sends = further(h);
+      if (k == n - 1) sources.push_back(held(part.chunk));
+      if (k < 2 * n - 2) sends.insert(sends.begin(), b.to(next, part.chunk));
+      b.wide_step(sources, b.output(part.chunk), sends, k == n - 1 ? uint16_t{kFinish} : uint16_t{0});
+      completed(h);
+    }
+  }
+};
+
+// --- hosts of equal size: block l * hosts + h is folded inside every host at local rank l, goes round the ring of the
+// local ranks l, and from there to the others of the host.
 
 // One block for each local rank at a time: more would overrun the links' depth, since all send before they receive.
-void reduce_scatter_inside(PlanBuilder& b, const Stand& at, const Ring& ring) {
-  const int prev = at.rank(at.host, ring.prev()), next = at.rank(at.host, ring.next());
+void reduce_scatter_inside(PlanBuilder& b, const Stand& at) {
+  const int size = at.host_size(at.host);
+  const auto block = [&](int l, int h) { return static_cast<uint32_t>(l * at.host_count() + h); };
   for (int h = 0; h < at.host_count(); ++h) {
-    b.send(block_of(at, ring.rank_at(-1), h), next);
-    for (int k = 2; k <= ring.size(); ++k) {
-      const uint32_t c = block_of(at, ring.rank_at(-k), h);
-      const Ref arriving = k == 2 ? b.from_input(prev, c) : b.from(prev, c);
-      b.step({arriving, b.own(c)}, {k < ring.size() ? b.to(next, c) : b.output(c)});
+    for (int k = 1; k < size; ++k) {
+      const int l = (at.local + k) % size;
+      b.send(block(l, h), at.rank(at.host, l));
     }
-  }
-}
-
-// All-reduce round a ring whose members hold partial folds in their outputs. complete(c) are further targets of a
-// complete block.
-template <typename Raw, typename Further>
-void all_reduce_between(PlanBuilder& b, const Ring& ring, int prev, int next, const std::vector<uint32_t>& blocks,
-                        Raw raw, Further complete) {
-  const int n = ring.size();
-  const auto block = [&](int k) { return blocks[ring.block(k)]; };
-  const auto held = [&](uint32_t c) { return raw(ring.rank_at(0)) ? b.own(c) : b.output(c); };
-  const Ref mine = raw(ring.rank_at(0)) ? b.input(block(0)) : b.output(block(0));
-  b.step({mine}, {b.to(next, block(0))});
-  for (int k = 1; k <= n - 1; ++k) {
-    const uint32_t c = block(-k);
-    const Ref arriving = k == 1 && raw(ring.rank_at(-1)) ? b.from_input(prev, c) : b.from(prev, c);
-    if (k < n - 1) {
-      b.step({arriving, held(c)}, {b.to(next, c)});
-      continue;
-    }
-    std::vector<Ref> sends = complete(c);
-    sends.insert(sends.begin(), b.to(next, c));
-    const Ref sources[2] = {arriving, held(c)};
-    b.wide_step(sources, b.output(c), sends, kFinish);
-  }
-  for (int k = 0; k <= n - 2; ++k) {
-    const uint32_t c = block(-k);
-    std::vector<Ref> sends = complete(c);
-    if (k < n - 2) sends.insert(sends.begin(), b.to(next, c));
-    const Ref arriving = b.from(prev, c);
-    b.wide_step({&arriving, 1}, b.output(c), sends);
-  }
-}
-
-void all_gather_inside(PlanBuilder& b, const Stand& at, const Ring& ring) {
-  const int prev = at.rank(at.host, ring.prev()), next = at.rank(at.host, ring.next());
-  for (int h = 0; h < at.host_count(); ++h) {
-    const uint32_t mine = block_of(at, ring.rank_at(0), h);
-    b.step({b.output(mine)}, {b.to(next, mine)});
-    for (int k = 1; k <= ring.size() - 2; ++k) b.recv_copy_send(block_of(at, ring.rank_at(-k), h), prev, next);
-    b.recv_copy(block_of(at, ring.rank_at(1), h), prev);
+    const uint32_t c = block(at.local, h);
+    std::vector<Ref> sources;
+    for (int l = 0; l < size; ++l) sources.push_back(l == at.local ? b.own(c) : b.from_input(at.rank(at.host, l), c));
+    b.wide_step(sources, b.output(c), {});
   }
 }
 
 void equal_hosts(PlanBuilder& b, const Stand& at) {
-  const Ring inside(at.host_size(at.host), at.local, Ring::Direction::kUp);
-  const Ring between(at.host_count(), at.host, Ring::Direction::kUp);
-  std::vector<uint32_t> blocks;
-  for (int h = 0; h < at.host_count(); ++h) blocks.push_back(block_of(at, at.local, h));
-  reduce_scatter_inside(b, at, inside);
-  all_reduce_between(
-      b, between, at.rank(between.prev(), at.local), at.rank(between.next(), at.local), blocks,
-      [](int) { return false; }, [](uint32_t) { return std::vector<Ref>(); });
-  all_gather_inside(b, at, inside);
+  reduce_scatter_inside(b, at);
+  const auto block = [&](int l, int h) { return static_cast<uint32_t>(l * at.host_count() + h); };
+  Between between;
+  between.host = at.host;
+  for (int h = 0; h < at.host_count(); ++h) {
+    between.ranks.push_back(at.rank(h, at.local));
+    between.blocks.push_back(block(at.local, h));
+  }
+  const int size = at.host_size(at.host);
+  const auto to_others = [&](int h) {
+    std::vector<Ref> sends;
+    for (int k = 1; k < size; ++k) sends.push_back(b.to(at.rank(at.host, (at.local + k) % size), block(at.local, h)));
+    return sends;
+  };
+  const auto from_others = [&](int h) {
+    for (int k = 1; k < size; ++k) {
+      const int l = (at.local + size - k) % size;
+      b.recv_copy(block(l, h), at.rank(at.host, l));
+    }
+  };
+  between.all_reduce(b, at, to_others, from_others);
 }
 
 // --- hosts of different sizes: the first rank of each host leads. Members give it their contributions, the leaders
@@ -124,28 +132,28 @@ void member(PlanBuilder& b, const Stand& at) {
   const int leader = at.rank(at.host, 0);
   for (int c = 0; c < n; ++c) b.send(static_cast<uint32_t>(c), leader);
   const Ring ring(n, at.host, Ring::Direction::kUp);
-  for (int k = n - 1; k < 2 * n - 1; ++k) b.recv_copy(ring.block(-k), leader);  // in the leader's order
+  for (int k = n - 1; k <= 2 * n - 2; ++k) b.recv_copy(ring.block(-k), leader);  // in the leader's order
 }
 
 void leader(PlanBuilder& b, const Stand& at) {
-  const int n = at.host_count();
   const int size = at.host_size(at.host);
-  for (uint32_t c = 0; c < static_cast<uint32_t>(n) && size > 1; ++c) {
+  Between between;
+  between.host = at.host;
+  for (int h = 0; h < at.host_count(); ++h) {
+    const uint32_t c = static_cast<uint32_t>(h);
+    between.ranks.push_back(at.rank(h, 0));
+    between.blocks.push_back(c);
+    if (size == 1) continue;
     std::vector<Ref> sources(1, b.own(c));
     for (int l = 1; l < size; ++l) sources.push_back(b.from_input(at.rank(at.host, l), c));
     b.wide_step(sources, b.output(c), {});
   }
-  const Ring ring(n, at.host, Ring::Direction::kUp);
-  std::vector<uint32_t> blocks;
-  for (uint32_t c = 0; c < static_cast<uint32_t>(n); ++c) blocks.push_back(c);
-  const auto to_members = [&](uint32_t c) {
+  const auto to_members = [&](int h) {
     std::vector<Ref> sends;
-    for (int l = 1; l < size; ++l) sends.push_back(b.to(at.rank(at.host, l), c));
+    for (int l = 1; l < size; ++l) sends.push_back(b.to(at.rank(at.host, l), static_cast<uint32_t>(h)));
     return sends;
   };
-  all_reduce_between(
-      b, ring, at.rank(ring.prev(), 0), at.rank(ring.next(), 0), blocks, [&](int h) { return at.host_size(h) == 1; },
-      to_members);
+  between.all_reduce(b, at, to_members, [](int) {});
 }
 
 }  // namespace
@@ -156,8 +164,7 @@ Plan build_hierarchical(const PlanRequest& request) {
   if (hosts == 1 || size == 1) return build_ring(request);
   const bool equal = at.equal_sizes();
   const int chunks = equal ? hosts * size : hosts;
-  const uint32_t inside = equal ? ring_fan(size) : static_cast<uint32_t>(size - 1);
-  PlanBuilder b(request, static_cast<uint32_t>(chunks), inside + ring_fan(hosts));
+  PlanBuilder b(request, static_cast<uint32_t>(chunks), static_cast<uint32_t>(size - 1) + ring_fan(hosts));
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
     if (equal) {

@@ -17,7 +17,7 @@ bool mailbox(const Ref& ref) { return ref.space == Space::kMailbox; }
 
 }  // namespace
 
-Machine::Machine(std::span<const Plan> plans, const Load& load, uint32_t depth, const SliceCost& cost)
+Machine::Machine(std::span<const Plan> plans, const Load& load, uint32_t depth, const CostModel& cost)
     : load_(load), depth_(depth), cost_(cost), ranks_(plans.size()) {
   RONDO_CHECK(load.block_bytes.size() == lengths_of(plans[0]), "a load for another plan");
   for (uint64_t bytes : load_.block_bytes) {
@@ -72,6 +72,7 @@ void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
     info.lands = info.writes && step.sources == 1 && mailbox(plan.refs[step.first]);
   }
   for (Cursor* cursor : {&rank.posted, &rank.combined, &rank.sent}) settle(rank, *cursor);
+  enter_step(rank);
 }
 
 uint32_t Machine::slices_of(const Rank& rank, const Cursor& cursor) const {
@@ -160,10 +161,8 @@ const char* Machine::obstacle(const Rank& rank, int& peer) const {
 bool Machine::combine(Rank& rank) {
   int peer = -1;
   if (rank.combined.at_end || obstacle(rank, peer) != nullptr) return false;
-  StepInfo& info = rank.steps[rank.combined.step];
   const Step& step = step_at(rank, rank.combined);
   const uint64_t bytes = slice_bytes(rank, rank.combined);
-  if (rank.combined.slice == 0) info.first_number = rank.combined.number;
   rank.now_us = start_us(rank, step, bytes) +
                 cost_.gamma_us_per_byte * static_cast<double>(bytes) * (step.sources > 1 ? step.sources - 1 : 0);
   for (uint32_t i = step.first; i < step.first + step.sources + step.targets; ++i) {
@@ -182,7 +181,13 @@ bool Machine::combine(Rank& rank) {
   const uint32_t round = rank.combined.round;
   advance(rank, rank.combined);
   if (rank.combined.round != round) rank.round_number = rank.combined.number;
+  enter_step(rank);
   return true;
+}
+
+void Machine::enter_step(Rank& rank) {
+  if (rank.combined.at_end || rank.combined.slice > 0) return;
+  rank.steps[rank.combined.step].first_number = rank.combined.number;
 }
 
 // When everything that the slice needs is there; takes its incoming bytes through the port.

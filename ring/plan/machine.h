@@ -5,18 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "ring/plan/cost_model.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
 
 namespace rondo {
-
-// What a slice costs: `alpha` until its first byte is there, `beta` a byte on a port, `gamma` a byte folded. Every rank
-// has one port out and one port in, which its links share.
-struct SliceCost {
-  double alpha_us = 0;
-  double beta_us_per_byte = 0;
-  double gamma_us_per_byte = 0;
-};
 
 // What a run moves.
 struct Load {
@@ -36,7 +29,7 @@ struct Load {
 // and the earliest time of every move is well defined.
 class Machine {
  public:
-  Machine(std::span<const Plan> plans, const Load& load, uint32_t depth, const SliceCost& cost = {});
+  Machine(std::span<const Plan> plans, const Load& load, uint32_t depth, const CostModel& cost = {});
 
   // True if every rank finished; else stuck() says who waits for what.
   bool run();
@@ -91,13 +84,14 @@ class Machine {
   bool combine(Rank& rank);
   bool send(Rank& rank);
   const char* obstacle(const Rank& rank, int& peer) const;
+  void enter_step(Rank& rank);
   double start_us(Rank& rank, const Step& step, uint64_t bytes);
   void commit(Rank& rank, Channel& channel, uint64_t bytes);
   void wake(int rank);
 
   const Load load_;
   const uint64_t depth_;
-  const SliceCost cost_;
+  const CostModel cost_;
   uint32_t rounds_ = 0;
   std::vector<uint32_t> slice_counts_;  // by round, then length
   std::vector<Rank> ranks_;

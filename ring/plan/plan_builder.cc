@@ -115,9 +115,14 @@ void PlanBuilder::wide_step(std::span<const Ref> sources, Ref memory, std::span<
   const size_t first = std::min<size_t>(sends.size(), kMaxStepTargets - 1);
   targets.insert(targets.end(), sends.begin(), sends.begin() + static_cast<ptrdiff_t>(first));
   step(operands, targets, flags);
-  for (sends = sends.subspan(first); !sends.empty();
-       sends = sends.subspan(std::min<size_t>(sends.size(), kMaxStepTargets))) {
-    step(std::span<const Ref>(&memory, 1), sends.first(std::min<size_t>(sends.size(), kMaxStepTargets)));
+  send_many(memory, sends.subspan(first));
+}
+
+void PlanBuilder::send_many(Ref source, std::span<const Ref> sends) {
+  while (!sends.empty()) {
+    const size_t count = std::min<size_t>(sends.size(), kMaxStepTargets);
+    step(std::span<const Ref>(&source, 1), sends.first(count));
+    sends = sends.subspan(count);
   }
 }
 

@@ -45,6 +45,7 @@ class PlanBuilder {
   // Sources of any number, folded into `memory` (kOutput or kScratch) and sent on to any number of mailboxes: one step
   // where they fit; else partial folds go through `memory`, and further sends leave from it.
   void wide_step(std::span<const Ref> sources, Ref memory, std::span<const Ref> sends, uint16_t flags = 0);
+  void send_many(Ref source, std::span<const Ref> sends);
   void signal(int peer) { step({}, {to(peer, 0)}); }
   void wait(int peer) { step({from(peer, 0)}, {}); }
 
