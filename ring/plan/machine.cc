@@ -190,19 +190,23 @@ void Machine::enter_step(Rank& rank) {
   rank.steps[rank.combined.step].first_number = rank.combined.number;
 }
 
-// When everything that the slice needs is there; takes its incoming bytes through the port.
+// When everything that the slice needs is there; takes its incoming bytes through the port, first come first.
 double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
   double start = rank.now_us;
-  const double on_port = cost_.beta_us_per_byte * static_cast<double>(bytes);
+  arrivals_us_.clear();
   for (uint32_t i = step.first; i < step.first + step.sources + step.targets; ++i) {
     if (!mailbox(rank.plan->refs[i])) continue;
     const Channel& channel = channels_[rank.ref_link[i]];
-    if (i >= step.first + step.sources) {
-      if (channel.committed >= depth_) start = std::max(start, channel.freed_us[channel.committed % depth_]);
-    } else {
-      rank.in_free_us = std::max(rank.in_free_us, channel.first_byte_us[channel.combined % depth_]) + on_port;
-      start = std::max(start, rank.in_free_us);
+    if (i < step.first + step.sources) {
+      arrivals_us_.push_back(channel.first_byte_us[channel.combined % depth_]);
+    } else if (channel.committed >= depth_) {
+      start = std::max(start, channel.freed_us[channel.committed % depth_]);
     }
+  }
+  std::sort(arrivals_us_.begin(), arrivals_us_.end());
+  for (double first_byte : arrivals_us_) {
+    rank.in_free_us = std::max(rank.in_free_us, first_byte) + cost_.beta_us_per_byte * static_cast<double>(bytes);
+    start = std::max(start, rank.in_free_us);
   }
   const StepInfo& info = rank.steps[rank.combined.step];
   if (info.writes && step.after != kNoStep) {

@@ -97,6 +97,7 @@ class Machine {
   std::vector<Rank> ranks_;
   std::vector<Channel> channels_;
   std::vector<int> ready_;
+  std::vector<double> arrivals_us_;  // of the slices of one step
   double finish_us_ = 0;
   uint64_t slices_ = 0;
 };

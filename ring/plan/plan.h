@@ -48,8 +48,11 @@ inline constexpr uint32_t kMaxStepTargets = 64;
 // count. No source and mailbox targets: a signal (one empty slice). Mailbox sources and no target: a wait.
 struct Step {
   uint32_t first = 0;  // index in Plan::refs of its sources, then its targets
-  // Last earlier step of this lane that still reads or sends from (or writes) memory that this step writes, as an index
-  // in the lane (0 is the lane's first step); else kNoStep. Input and output count as one memory, as they are in place.
+  // Before a slice of this step is written to memory, the same slice of step `after` must be combined and sent, and all
+  // before it: the last earlier step of this lane whose slices a link may still read from that memory, or, if this step
+  // is received into memory as it is (one source, a mailbox) and may therefore land early, the last that uses it at
+  // all. An index in the lane (0 is the lane's first step), or kNoStep. Input and output count as one memory, as in
+  // place.
   uint32_t after = kNoStep;
   uint8_t sources = 0;
   uint8_t targets = 0;

@@ -49,7 +49,7 @@ Ref PlanBuilder::to(int peer, uint32_t c) const { return {Space::kMailbox, 0, st
 
 void PlanBuilder::begin_lane() {
   plan_.lanes.push_back({static_cast<uint32_t>(plan_.steps.size()), 0});
-  last_access_.clear();
+  accesses_.clear();
 }
 
 // Input and output chunks are one memory where the collective can run in place, so that one plan serves both ways.
@@ -75,25 +75,46 @@ void PlanBuilder::step(std::span<const Ref> sources, std::span<const Ref> target
   plan_.refs.insert(plan_.refs.end(), sources.begin(), sources.end());
   plan_.refs.insert(plan_.refs.end(), targets.begin(), targets.end());
 
-  const uint32_t index = plan_.lanes.back().count++;
-  auto last = [this](const Ref& ref) -> uint32_t& {
-    const uint32_t memory = memory_index(ref);
-    if (memory >= last_access_.size()) last_access_.resize(memory + 1, kNoStep);
-    return last_access_[memory];
-  };
-  for (const Ref& ref : targets) {
-    if (ref.space == Space::kMailbox || last(ref) == kNoStep) continue;
-    step.after = step.after == kNoStep ? last(ref) : std::max(step.after, last(ref));
+  step.after = after_of(step);
+  note_access(step, plan_.lanes.back().count++);
+  plan_.steps.push_back(step);
+}
+
+PlanBuilder::Access& PlanBuilder::access(const Ref& ref) {
+  const uint32_t memory = memory_index(ref);
+  if (memory >= accesses_.size()) accesses_.resize(memory + 1);
+  return accesses_[memory];
+}
+
+// A slice that is received into memory as it is may land before its step's turn comes, while earlier steps still use
+// the memory; any other step writes in its turn, when only a link may still read.
+uint32_t PlanBuilder::after_of(const Step& step) {
+  const bool lands = step.sources == 1 && plan_.refs[step.first].space == Space::kMailbox;
+  uint32_t after = kNoStep;
+  for (uint32_t i = 0; i < step.targets; ++i) {
+    const Ref& ref = plan_.refs[step.first + step.sources + i];
+    if (ref.space == Space::kMailbox) continue;
+    const uint32_t last = lands ? access(ref).last : access(ref).sent_from;
+    if (last != kNoStep) after = after == kNoStep ? last : std::max(after, last);
+  }
+  return after;
+}
+
+void PlanBuilder::note_access(const Step& step, uint32_t index) {
+  bool sends = false;
+  for (uint32_t i = step.first; i < plan_.refs.size(); ++i) {
+    const Ref& ref = plan_.refs[i];
+    if (ref.space != Space::kMailbox) continue;
+    is_peer_[ref.peer] = 1;
+    sends |= i >= step.first + step.sources;
   }
   for (uint32_t i = step.first; i < plan_.refs.size(); ++i) {
     const Ref& ref = plan_.refs[i];
-    if (ref.space == Space::kMailbox) {
-      is_peer_[ref.peer] = 1;
-    } else {
-      last(ref) = index;
-    }
+    if (ref.space == Space::kMailbox) continue;
+    access(ref).last = index;
+    // A fold is sent from where it is stored; a copy from there or from its source.
+    if (sends && (i >= step.first + step.sources || step.sources == 1)) access(ref).sent_from = index;
   }
-  plan_.steps.push_back(step);
 }
 
 void PlanBuilder::step(std::initializer_list<Ref> sources, std::initializer_list<Ref> targets, uint16_t flags) {

@@ -58,8 +58,17 @@ class PlanBuilder {
   bool reduces_ = false;
   bool scale_at_source_ = false;
   bool in_place_possible_ = true;
-  std::vector<uint32_t> last_access_;  // by memory_index(): the last step of this lane that reads or writes it
-  std::vector<char> is_peer_;          // by rank
+  // What the steps of this lane so far do with a chunk of memory.
+  struct Access {
+    uint32_t last = kNoStep;       // the last step that reads or writes it
+    uint32_t sent_from = kNoStep;  // the last step whose slices a link reads from it
+  };
+  Access& access(const Ref& ref);
+  uint32_t after_of(const Step& step);
+  void note_access(const Step& step, uint32_t index);
+
+  std::vector<Access> accesses_;  // by memory_index()
+  std::vector<char> is_peer_;     // by rank
 };
 
 }  // namespace rondo
