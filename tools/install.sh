@@ -51,7 +51,7 @@ install_libraries() {
   mkdir -p "$prefix/lib"
   # Removed first: a program that runs on the old library keeps it.
   rm -f "$prefix"/lib/librondo.{a,so}*
-  install -m 644 "$bin/ring/librondo.a" "$prefix/lib/librondo.a"
+  install -m 644 "$bin/ring/whole/librondo.a" "$prefix/lib/librondo.a"
   install -m 755 "$bin/ring/librondo.so" "$prefix/lib/librondo.so.$version"
   ln -s "librondo.so.$version" "$prefix/lib/$soname"
   ln -s "$soname" "$prefix/lib/librondo.so"
@@ -71,7 +71,7 @@ install_programs() {
 }
 
 need_packages "${BUILD_PACKAGES[@]}"
-run_bazel build //ring:librondo.so //ring:librondo.a //bench:rondo-bench //tools:rondo-run
+run_bazel build //ring:librondo.so //ring:whole/librondo.a //bench:rondo-bench //tools:rondo-run
 bin=$(bazel_bin)
 version=$(version_value RONDO_VERSION)
 soname=$(version_value RONDO_SONAME)

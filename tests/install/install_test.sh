@@ -47,10 +47,11 @@ by_pkg_config() {
 }
 
 cmake_build() {
-  cmake -S "$1" -B "$2" -DCMAKE_PREFIX_PATH="$prefix" >"$2.log" 2>&1 && cmake --build "$2" >>"$2.log" 2>&1 || {
-    cat "$2.log"
-    return 1
-  }
+  if cmake -S "$1" -B "$2" -DCMAKE_PREFIX_PATH="$prefix" >"$2.log" 2>&1 && cmake --build "$2" >>"$2.log" 2>&1; then
+    return 0
+  fi
+  cat "$2.log"
+  return 1
 }
 
 by_cmake() {
@@ -80,9 +81,10 @@ headers() {
   done < <(find "$prefix/include/rondo" -name '*.h' | sort)
 }
 
-# Symbols that the shared library shows and should not. U: asked of others; A: absolute.
+# Symbols that the shared library shows (capitals; u, v, w: unique and weak ones) and should not.
 foreign_symbols() {
-  nm -DC --defined-only "$prefix/lib/librondo.so" | grep -vE '^[0-9a-f]+ [A-Za-z] ((typeinfo (name )?for |vtable for )?rondo::|rondo_[a-z_]+$)'
+  nm -DC --defined-only "$prefix/lib/librondo.so" | grep -E '^[0-9a-f]+ [A-Zuvw] ' |
+    grep -vE '^[0-9a-f]+ . ((typeinfo (name )?for |vtable for )?rondo::|rondo_[a-z_]+$)'
 }
 
 only_the_api() { ! foreign_symbols; }

@@ -50,7 +50,7 @@ _archive = rule(
 )
 
 def rondo_shared_library(name, library, linkopts = [], **kwargs):
-    """NAME.so with the soname of version.bzl, which shows what tools/bazel/librondo.map lists, and NAME.a.
+    """NAME.so with the soname of version.bzl, which shows what tools/bazel/librondo.map lists, and whole/NAME.a.
 
     Args:
       name: "librondo"
@@ -58,7 +58,7 @@ def rondo_shared_library(name, library, linkopts = [], **kwargs):
       linkopts: system libraries that the objects need
       **kwargs: visibility, tags
     """
-    archive = name + ".a"
+    archive = "whole/{}.a".format(name)  # NAME.a is the cc_library's own, of its direct sources only
     symbols = "//tools/bazel:librondo.map"
     _archive(
         name = name + "_archive",
