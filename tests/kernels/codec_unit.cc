@@ -6,11 +6,19 @@
 namespace rondo {
 namespace {
 
+// Where an accumulator holds element `index` of its elements: in order, but for pairs of even and odd ones.
+template <class Format>
+size_t place(size_t index) {
+  return Format::kWidth == 16 ? index / 2 + index % 2 * 8 : index;
+}
+
 template <class Format>
 void encode_all(const float* from, uint16_t* to, size_t count) {
   for (size_t i = 0; i < count; i += Format::kWidth) {
+    float placed[Format::kWidth];
+    for (size_t at = 0; at < Format::kWidth; ++at) placed[place<Format>(at)] = from[i + at];
     typename Format::Accumulator value;
-    __builtin_memcpy(&value, from + i, sizeof(value));
+    __builtin_memcpy(&value, placed, sizeof(value));
     Format::store(reinterpret_cast<Byte*>(to + i), value);
   }
 }
@@ -19,7 +27,9 @@ template <class Format>
 void decode_all(const uint16_t* from, float* to, size_t count) {
   for (size_t i = 0; i < count; i += Format::kWidth) {
     const typename Format::Accumulator value = Format::load(reinterpret_cast<const Byte*>(from + i));
-    __builtin_memcpy(to + i, &value, sizeof(value));
+    float placed[Format::kWidth];
+    __builtin_memcpy(placed, &value, sizeof(value));
+    for (size_t at = 0; at < Format::kWidth; ++at) to[i + at] = placed[place<Format>(at)];
   }
 }
 
