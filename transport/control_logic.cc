@@ -356,10 +356,10 @@ void ControlLogic::mismatch(uint64_t communicator, Group& group, int peer, const
     std::swap(mine, other);
     std::swap(ranks[0], ranks[1]);
   }
-  Error error{ErrorCode::kMismatch,
-              fmt::format("ranks disagree about call {} of this communicator: {}, but {}", group.stall->sequence, mine,
-                          other),
-              std::move(ranks)};
+  Error error{
+      ErrorCode::kMismatch,
+      fmt::format("ranks disagree about call {} of this communicator: {}, but {}", group.stall->sequence, mine, other),
+      std::move(ranks)};
   fail(communicator, group, std::move(error), Audience::kMembers, -1);
 }
 

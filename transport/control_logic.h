@@ -109,7 +109,7 @@ class ControlLogic {
     bool p2p_suspected = false;
   };
   struct Group {
-    std::vector<int> order;  // members as given: their index is their rank in the communicator
+    std::vector<int> order;         // members as given: their index is their rank in the communicator
     std::map<int, Member> members;  // the others
     bool failed = false;
     bool closing = false;

@@ -22,16 +22,13 @@ void put(WireWriter& writer, const QueryMessage& message) { writer.u64(message.c
 
 void put(WireWriter& writer, const AnswerMessage& message) {
   const CallState& state = message.state;
-  const int flags =
-      (state.finished ? kFinished : 0) | (state.in_p2p ? kInP2p : 0) | (state.threads ? kThreads : 0);
+  const int flags = (state.finished ? kFinished : 0) | (state.in_p2p ? kInP2p : 0) | (state.threads ? kThreads : 0);
   writer.u64(message.communicator).u64(message.sequence).u64(state.current).u64(state.fingerprint);
   writer.u8(static_cast<uint8_t>(flags)).u32(static_cast<uint32_t>(state.p2p_peer));
   writer.text(state.text, kMaxCallTextBytes).text(state.p2p_text, kMaxCallTextBytes);
 }
 
-void put(WireWriter& writer, const ByeMessage& message) {
-  writer.u64(message.communicator).u64(message.last_sequence);
-}
+void put(WireWriter& writer, const ByeMessage& message) { writer.u64(message.communicator).u64(message.last_sequence); }
 
 void put(WireWriter& writer, const ConnectMessage& message) { writer.u64(message.communicator).u16(message.lane); }
 
@@ -133,14 +130,22 @@ std::optional<ControlHeader> decode_control_header(std::string_view bytes) {
 
 std::optional<ControlBody> decode_control_body(uint16_t type, std::string_view bytes) {
   switch (type) {
-    case 1: return decode_as<AbortMessage>(bytes);
-    case 2: return decode_as<QueryMessage>(bytes);
-    case 3: return decode_as<AnswerMessage>(bytes);
-    case 4: return decode_as<ByeMessage>(bytes);
-    case 5: return decode_as<ConnectMessage>(bytes);
-    case 6: return decode_as<LeaveMessage>(bytes);
-    case 7: return decode_as<LostMessage>(bytes);
-    default: return std::nullopt;
+    case 1:
+      return decode_as<AbortMessage>(bytes);
+    case 2:
+      return decode_as<QueryMessage>(bytes);
+    case 3:
+      return decode_as<AnswerMessage>(bytes);
+    case 4:
+      return decode_as<ByeMessage>(bytes);
+    case 5:
+      return decode_as<ConnectMessage>(bytes);
+    case 6:
+      return decode_as<LeaveMessage>(bytes);
+    case 7:
+      return decode_as<LostMessage>(bytes);
+    default:
+      return std::nullopt;
   }
 }
 

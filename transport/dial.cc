@@ -78,7 +78,8 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     if (send_some(socket_->get(), encode(*order_.hello), why) != static_cast<long>(kHelloBytes)) {
       return retry(why, Refused::kNo);
     }
-    // From here on the peer may count this connection as made: giving it up before the deadline would look like a death.
+    // From here on the peer may count this connection as made: giving it up before the deadline would look like a
+    // death.
     limit(order_.deadline, "it accepts connections and does not answer");
     wait();
   }
@@ -101,12 +102,14 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   }
 
   void judge() {
-    const std::optional<Answer> answer = decode_answer({bytes_.data(), bytes_.size()});
+    const std::optional<Answer> answer = parse_answer({bytes_.data(), bytes_.size()});
     if (!answer) return retry("something that does not speak Rondo answers", Refused::kNo);
     if (answer->verdict == Verdict::kBusy) return retry(answer->text, Refused::kNo);
     if (answer->verdict != Verdict::kWelcome) {
-      return finish({{}, {ErrorCode::kNetwork, fmt::format("{} at {} refused the connection: {}", order_.peer, where(),
-                                                           answer->text), {}}});
+      return finish({{},
+                     {ErrorCode::kNetwork,
+                      fmt::format("{} at {} refused the connection: {}", order_.peer, where(), answer->text),
+                      {}}});
     }
     finish({socket_->detach(), {}});
   }

@@ -32,7 +32,8 @@ struct DialOrder {
 
 struct DialResult {
   Descriptor socket;  // welcomed; or invalid, and
-  // kPeerLost: nobody listens at an endpoint that the peer published; kTimeout; kNetwork: refused, with the peer's words.
+  // kPeerLost: nobody listens at an endpoint that the peer published; kTimeout; kNetwork: refused, with the peer's
+  // words.
   Error error;
 };
 

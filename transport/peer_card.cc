@@ -128,16 +128,4 @@ Topology Roster::topology() const {
   return topology;
 }
 
-Place place_of(const Place& launched, const Topology& topology) {
-  Place place = launched;
-  if (launched.local_world > 1 || launched.nodes > 1) return place;
-  const int node = topology.host[static_cast<size_t>(launched.rank)];
-  place.node = node;
-  place.nodes = 1 + *std::max_element(topology.host.begin(), topology.host.end());
-  place.local_world = static_cast<int>(std::count(topology.host.begin(), topology.host.end(), node));
-  place.local_rank =
-      static_cast<int>(std::count(topology.host.begin(), topology.host.begin() + launched.rank, node));
-  return place;
-}
-
 }  // namespace rondo

@@ -48,7 +48,4 @@ class Roster {
   uint64_t session_ = 0;
 };
 
-// The launcher's facts where it gave any, else those of the topology.
-Place place_of(const Place& launched, const Topology& topology);
-
 }  // namespace rondo

@@ -169,8 +169,8 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   void read(const std::shared_ptr<Guest>& guest) {
     std::string why;
     while (guest->received < kHelloBytes) {
-      const long moved = receive_some(guest->socket.get(), guest->bytes.data() + guest->received,
-                                      kHelloBytes - guest->received, why);
+      const long moved =
+          receive_some(guest->socket.get(), guest->bytes.data() + guest->received, kHelloBytes - guest->received, why);
       if (moved == 0) return listen_to(guest);
       if (moved < 0) return drop(*guest);  // a port scan, or a peer that changed its mind: nothing to say
       guest->received += static_cast<size_t>(moved);
@@ -183,7 +183,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   }
 
   void judge(Guest& guest) {
-    const std::optional<Hello> hello = decode_hello({guest.bytes.data(), guest.bytes.size()});
+    const std::optional<Hello> hello = parse_hello({guest.bytes.data(), guest.bytes.size()});
     if (!hello) {
       complain("dropped a connection with a malformed hello");
       return drop(guest);

@@ -33,12 +33,9 @@ Switchboard::Switchboard(Settings settings)
     : settings_(std::move(settings)),
       table_(settings_.config.connections, settings_.max_early),
       timers_(std::make_unique<Timers>(thread_.context())) {
-  Reception::Settings listening{settings_.addresses,
-                               settings_.ports,
-                               tuning_of(settings_.config),
-                               settings_.config.handshake_timeout_ms,
-                               settings_.max_pending,
-                               settings_.logger};
+  Reception::Settings listening{settings_.addresses,         settings_.ports,
+                                tuning_of(settings_.config), settings_.config.handshake_timeout_ms,
+                                settings_.max_pending,       settings_.logger};
   reception_ = std::make_unique<Reception>(
       thread_.context(), listening, [this](const Hello& hello) { return judge(hello); },
       [this](const Hello& hello, Descriptor socket) { welcome(hello, std::move(socket)); });
@@ -121,7 +118,8 @@ bool Switchboard::close(uint64_t id, uint64_t last_sequence, Clock::time_point d
   logic_->forget(id);
   table_.close(id);
   lock.unlock();
-  thread_.post([this, id] { std::erase_if(link_dials_, [&](const auto& e) { return e.first.first.communicator == id; }); });
+  thread_.post(
+      [this, id] { std::erase_if(link_dials_, [&](const auto& e) { return e.first.first.communicator == id; }); });
   return all;
 }
 

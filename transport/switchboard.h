@@ -22,8 +22,8 @@
 #include "transport/fabric.h"
 #include "transport/io_thread.h"
 #include "transport/link_table.h"
-#include "transport/reception.h"
 #include "transport/peer_card.h"
+#include "transport/reception.h"
 
 namespace rondo {
 

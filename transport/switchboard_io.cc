@@ -129,9 +129,9 @@ std::optional<Answer> Switchboard::judge(const Hello& hello) {
     return refuse(Verdict::kJob, rank, fmt::format("this is job \"{}\", not \"{}\"", settings_.job_id, hello.job_id));
   }
   if (hello.world != static_cast<uint32_t>(settings_.world)) {
-    return refuse(Verdict::kWorld, rank,
-                  fmt::format("rank {} was started in a world of {}, you in a world of {}", rank, settings_.world,
-                              hello.world));
+    return refuse(
+        Verdict::kWorld, rank,
+        fmt::format("rank {} was started in a world of {}, you in a world of {}", rank, settings_.world, hello.world));
   }
   if (hello.rank >= hello.world || hello.rank == static_cast<uint32_t>(rank)) {
     return refuse(Verdict::kRank, rank,
@@ -169,9 +169,12 @@ std::optional<Answer> Switchboard::judge_link(const Hello& hello) {
     return refuse(Verdict::kForbidden, rank, "this is not how a data link is made");
   }
   switch (table_.fits(link_of(hello), hello.connection)) {
-    case LinkTable::Fit::kYes: return welcome;
-    case LinkTable::Fit::kLater: return refuse(Verdict::kBusy, rank, "too many links wait to be opened");
-    case LinkTable::Fit::kNo: break;
+    case LinkTable::Fit::kYes:
+      return welcome;
+    case LinkTable::Fit::kLater:
+      return refuse(Verdict::kBusy, rank, "too many links wait to be opened");
+    case LinkTable::Fit::kNo:
+      break;
   }
   return refuse(Verdict::kForbidden, rank, "this link exists already, or its communicator is closed");
 }
@@ -277,10 +280,11 @@ void Switchboard::probe_missing(Clock::time_point deadline) {
     }
     for (int peer : missing) {
       if (peer < settings_.rank || probes_.count(peer)) continue;
-      probes_[peer] = std::make_unique<Dial>(thread_.context(), order_to(peer, deadline), [this, peer](DialResult result) {
-        probes_.erase(peer);
-        if (result.error.code == ErrorCode::kPeerLost) control_failed(peer, result.error);
-      });
+      probes_[peer] =
+          std::make_unique<Dial>(thread_.context(), order_to(peer, deadline), [this, peer](DialResult result) {
+            probes_.erase(peer);
+            if (result.error.code == ErrorCode::kPeerLost) control_failed(peer, result.error);
+          });
     }
     probe_missing(deadline);
   });
@@ -323,7 +327,8 @@ void Switchboard::check_started() {
 void Switchboard::on_frame(int peer, ControlFrame frame) {
   const auto world = static_cast<uint32_t>(settings_.world);
   const bool full_mesh = settings_.world <= kMaxFullMesh;
-  const bool honest = frame.source < world && frame.destination < world && frame.source != static_cast<uint32_t>(settings_.rank) &&
+  const bool honest = frame.source < world && frame.destination < world &&
+                      frame.source != static_cast<uint32_t>(settings_.rank) &&
                       (!full_mesh || frame.source == static_cast<uint32_t>(peer));
   if (!honest) return on_control_end(peer, "it sent a control message in another rank's name");
   if (frame.destination != static_cast<uint32_t>(settings_.rank)) return send_frame(frame);
@@ -363,8 +368,8 @@ void Switchboard::on_control_end(int peer, const std::string& why) {
   tell_logic([&](ControlLogic& logic) {
     if (!leaving_) logic.connection_ended(now(), peer, why);
   });
-  fail_start({ErrorCode::kPeerLost, fmt::format("{} died while the group was starting ({})", peer_name(peer), why),
-              {peer}});
+  fail_start(
+      {ErrorCode::kPeerLost, fmt::format("{} died while the group was starting ({})", peer_name(peer), why), {peer}});
 }
 
 int Switchboard::next_hop(int destination) const {
@@ -431,10 +436,11 @@ void Switchboard::link_dial_failed(const LinkName& name, const Error& error) {
   }
   // Only the other side has opened the communicator yet: it asked for the link, so it is told; and here it fails when
   // it is opened.
-  const AbortMessage message{name.communicator, 0,
+  const AbortMessage message{name.communicator,
+                             0,
                              {ErrorCode::kNetwork,
-                              fmt::format("the data connection between {} and {} failed: {}",
-                                          peer_name(settings_.rank), peer_name(name.peer), error.message),
+                              fmt::format("the data connection between {} and {} failed: {}", peer_name(settings_.rank),
+                                          peer_name(name.peer), error.message),
                               {name.peer}}};
   send_frame({static_cast<uint32_t>(settings_.rank), static_cast<uint32_t>(name.peer), message});
   tell_logic([&](ControlLogic& logic) { logic.receive(now(), name.peer, message); });

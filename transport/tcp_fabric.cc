@@ -63,18 +63,19 @@ PeerCard card_of(const Launch& launch, const Config& config, const std::vector<E
 
 class TcpFabric : public Fabric {
  public:
-  TcpFabric(const Launch& launch, std::shared_ptr<Store> store, const Config& config, Store::Deadline deadline)
-      : config_(config), store_(std::move(store)) {
+  TcpFabric(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config, Store::Deadline deadline)
+      : config_(config) {
     const size_t descriptors =
         ensure_descriptors(descriptors_needed(launch.place.world, config.lanes, config.connections));
     board_ = std::make_unique<Switchboard>(settings_of(launch, config, descriptors));
     const std::string card = encode(card_of(launch, config, board_->endpoints()));
-    Roster roster(exchange_roster(*store_, launch.place.rank, launch.place.world, card, deadline,
+    Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline,
                                   Logger(config.debug, launch.place.rank)));
     topology_ = roster.topology();
-    place_ = place_of(launch.place, topology_);
+    place_ = complete_place(launch.place, topology_.host);
     try {
       board_->connect(std::move(roster), deadline);
+      roster_goodbye(*store, place_.rank, place_.world, deadline);
     } catch (const Exception&) {
       // The others hear why, before the end of the connections tells them less.
       board_->leave(Switchboard::Farewell::kFailedStart, Clock::now() + std::chrono::seconds(1));
@@ -158,7 +159,6 @@ class TcpFabric : public Fabric {
 
   const pid_t pid_ = ::getpid();
   const Config config_;
-  std::shared_ptr<Store> store_;  // shared with the caller; rank 0's serves the others
   Place place_;
   Topology topology_;
   std::unique_ptr<Switchboard> board_;
@@ -166,11 +166,11 @@ class TcpFabric : public Fabric {
 
 }  // namespace
 
-std::shared_ptr<Fabric> join_tcp(const Launch& launch, std::shared_ptr<Store> store, const Config& config,
+std::shared_ptr<Fabric> join_tcp(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
                                  Store::Deadline deadline) {
   config.check();
   check_tuning(tuning_of(config));
-  return std::make_shared<TcpFabric>(launch, std::move(store), config, deadline);
+  return std::make_shared<TcpFabric>(launch, store, config, deadline);
 }
 
 }  // namespace rondo

@@ -49,7 +49,7 @@ std::string encode(const Hello& hello) {
   return writer.take();
 }
 
-std::optional<Hello> decode_hello(std::string_view bytes) {
+std::optional<Hello> parse_hello(std::string_view bytes) {
   WireReader reader(bytes);
   if (bytes.size() != kHelloBytes || reader.raw(kWireMagic.size()) != kWireMagic) return std::nullopt;
   Hello hello;
@@ -86,15 +86,15 @@ std::string encode(const Answer& answer) {
   return writer.take();
 }
 
-std::optional<Answer> decode_answer(std::string_view bytes) {
+std::optional<Answer> parse_answer(std::string_view bytes) {
   WireReader reader(bytes);
   if (bytes.size() != kAnswerBytes || reader.raw(kWireMagic.size()) != kWireMagic) return std::nullopt;
   Answer answer;
   answer.version = reader.u16();
   const uint16_t verdict = reader.u16();
   // The verdict and its words keep their places in every version, so that each side can say which one it speaks.
-  answer.verdict = verdict > static_cast<uint16_t>(Verdict::kForbidden) ? Verdict::kForbidden
-                                                                        : static_cast<Verdict>(verdict);
+  answer.verdict =
+      verdict > static_cast<uint16_t>(Verdict::kForbidden) ? Verdict::kForbidden : static_cast<Verdict>(verdict);
   answer.rank = reader.u32();
   read_array(reader, answer.nonce);
   read_array(reader, answer.mac);

@@ -54,11 +54,11 @@ enum class Verdict : uint16_t {
   kVersion = 1,
   kJob = 2,
   kWorld = 3,
-  kRank = 4,         // out of range, not the one that was meant, or already connected
-  kShared = 5,       // settings that must be equal differ
-  kSession = 6,      // another start of the same job
-  kBusy = 7,         // too many connections wait; worth another try
-  kForbidden = 8,    // not a connection that this side expects
+  kRank = 4,       // out of range, not the one that was meant, or already connected
+  kShared = 5,     // settings that must be equal differ
+  kSession = 6,    // another start of the same job
+  kBusy = 7,       // too many connections wait; worth another try
+  kForbidden = 8,  // not a connection that this side expects
 };
 
 struct Answer {
@@ -76,8 +76,8 @@ std::string encode(const Hello& hello);
 std::string encode(const Answer& answer);
 
 // nullopt: not Rondo, or malformed. Of another version only `version` is decoded: the layout beyond it may differ.
-std::optional<Hello> decode_hello(std::string_view bytes);
-std::optional<Answer> decode_answer(std::string_view bytes);
+std::optional<Hello> parse_hello(std::string_view bytes);
+std::optional<Answer> parse_answer(std::string_view bytes);
 
 // Whether bytes that have come so far can still become a Hello.
 bool could_be_hello(std::string_view prefix);

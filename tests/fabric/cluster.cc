@@ -74,8 +74,7 @@ Error FakeEvents::wait_failure(int ms) const {
 
 Launch launch_of(int rank, int world, const std::string& job) {
   Launch launch;
-  launch.place.rank = rank;
-  launch.place.world = world;
+  launch.place = {rank, world, -1, -1, -1, -1};
   launch.job_id = job;
   launch.launcher = "program";
   launch.one_host = true;
