@@ -53,9 +53,7 @@ RankProcess::RankProcess(int rank, int world, const std::string& store_path, uin
 }
 
 RankProcess::RankProcess(RankProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)),
-      pipe_(std::exchange(other.pipe_, -1)),
-      heard_(std::move(other.heard_)) {}
+    : pid_(std::exchange(other.pid_, -1)), pipe_(std::exchange(other.pipe_, -1)), heard_(std::move(other.heard_)) {}
 
 RankProcess::~RankProcess() {
   if (pid_ > 0) {
