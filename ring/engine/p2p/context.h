@@ -21,7 +21,7 @@ struct P2pOptions {
   uint64_t eager_bytes = 64 * 1024;  // messages up to here are sent before they are asked for
   uint64_t pool_bytes = 1 << 20;     // of a peer's eager messages (by p2p_charge) that wait for their receives
   // "rank 3 (host b, pid 17)", for messages; empty: "rank 3".
-  std::function<std::string(int)> peer_name;
+  std::function<std::string(int)> peer_name = {};
 
   // Messages of a peer, eager or not, that wait for their receives: as many as the smallest charge would fit.
   uint32_t slots() const;

@@ -45,6 +45,7 @@ void P2pLoopback::accept(P2pMessage& message, RecvRequest& receive) {
 void P2pLoopback::meet(const P2pEnvelope& envelope, const std::byte* data, RecvRequest& receive, SendRequest* send) {
   if (P2pContext::fits(envelope, receive)) {
     receive.message = {context_.rank, static_cast<int>(envelope.tag), envelope.bytes};
+    receive.sequence = envelope.sequence;
     if (envelope.bytes > 0) std::memmove(receive.data, data, envelope.bytes);  // a rank may send a buffer to itself
     context_.done(receive);
     if (send) context_.done(*send);
