@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kBufferBytes = 64 * 1024;
 // The first mismatch ends the communicator: the answers to others that were under way are not worth a queue.
 constexpr size_t kMaxRefusals = 16;
+// A stream whose peer is as fast as we are does not keep the others waiting for longer than some MiB.
+constexpr int kReadsATurn = 16;
 
 // Credit goes back when it is half of what the peer could have at most: seldom while messages are taken as they come,
 // at once when the peer has next to none. So the peer is never out of credit while some is owed.
@@ -37,7 +39,8 @@ bool P2pReceiver::awaited() const {
 
 bool P2pReceiver::pull(bool until_empty) {
   bool moved = false;
-  while (stream_ && read_some(until_empty, &moved)) {
+  for (int i = 0; i < kReadsATurn && stream_; ++i) {
+    if (!read_some(until_empty, &moved)) break;
   }
   return moved;
 }
@@ -360,7 +363,7 @@ void P2pReceiver::fail_all(const Error& error) {
 
 bool P2pReceiver::idle() const {
   return (batch_.empty() || write_over_) && refusals_.empty() && clearing_.empty() && filling_.empty() &&
-         into_ != Into::kReceive;
+         into_ != Into::kReceive && !(stream_ && !write_over_ && !draining_ && credit_due());
 }
 
 }  // namespace rondo

@@ -25,8 +25,8 @@ class P2pReceiver {
   bool opened() const { return opened_; }
   void open(std::unique_ptr<ByteStream> stream);
 
-  // Reads what has come; until_empty: until the stream has no more, else until a read came back short. True if a byte
-  // moved.
+  // Reads what has come, as much as is fair to the other streams; until_empty: also after a read that came back short.
+  // True if a byte moved; so the stream has no more when pull(true) is false.
   bool pull(bool until_empty);
   // Writes answers and credits.
   bool push();
@@ -44,7 +44,7 @@ class P2pReceiver {
   void end(const Error& error);
   // The same, but the stream stays open and what comes is thrown away.
   void drain(const Error& error);
-  // Nothing to be said, no receive being filled.
+  // Nothing to be said (credits that are not due may be owed), no receive being filled.
   bool idle() const;
 
  private:

@@ -11,6 +11,8 @@ namespace {
 // The payload of a long message goes in frames of this size, so that short messages can pass between them; the
 // envelope is 1/16384 of it.
 constexpr uint64_t kChunkBytes = 1 << 20;
+// A peer that reads as fast as we write does not keep the others waiting for longer than some MiB.
+constexpr int kWritesATurn = 16;
 
 }  // namespace
 
@@ -25,7 +27,7 @@ void P2pSender::add(SendRequest& request) {
 
 bool P2pSender::push() {
   bool moved = false;
-  while (stream_) {
+  for (int i = 0; i < kWritesATurn && stream_; ++i) {
     if (batch_.empty()) compose();
     if (batch_.empty()) break;
     const long written = batch_.write(*stream_);

@@ -25,7 +25,7 @@ class P2pSender {
   bool wants_stream() const { return !stream_ && !broken_ && !queue_.empty(); }
   void open(std::unique_ptr<ByteStream> stream) { stream_ = std::move(stream); }
 
-  // Writes what can be written. True if a byte moved.
+  // Writes what can be written, as much as is fair to the other streams. True if a byte moved.
   bool push();
   // Reads what has come back; until_empty: until the stream has no more, else until a read came back short.
   bool pull(bool until_empty);
