@@ -125,6 +125,22 @@ TEST_CASE("a message cut after each of its bytes is never received") {
   }
 }
 
+TEST_CASE("an unexpected message that was cut is forgotten: a later receive does not get it") {
+  SimWorld world({.connect_ticks = 0});
+  world.send(0, 1, 1, 0);  // opens the connection
+  world.settle();
+  world.network().cut_after(world.connection(0, 1), 100, SimCut::kClose);
+  world.send(0, 1, 0, 50);
+  world.settle();
+  CHECK(world.at(1).take_link_failure());
+  CHECK_EQ(world.at(1).pooled_messages(), 1);  // the empty one
+  world.at(1).peer_left(0);
+  TestRecv& receive = world.recv(1, 0, 0, 50);
+  REQUIRE(receive.complete_called);
+  CHECK_EQ(receive.failed.code, ErrorCode::kPeerLeft);
+  CHECK(world.recv(1, 0, 1, 0).failed.ok());
+}
+
 TEST_CASE("a flipped bit is an error or wrong bytes, never a crash or a write elsewhere") {
   int errors = 0;
   for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
