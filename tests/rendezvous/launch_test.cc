@@ -253,6 +253,10 @@ TEST_CASE("launch: what the program says goes before the environment, field by f
   CHECK(failure({}, {1, -1, "", ""}).code == ErrorCode::kInvalid);
   CHECK(failure({}, {-1, 2, "", ""}).code == ErrorCode::kInvalid);
   CHECK(failure({}, {2, 2, "file:///x", ""}).code == ErrorCode::kInvalid);
+  CHECK(failure({}, {-1, -1, "file:///x", ""}).says("\"file:///x\" was given, but nothing says this process's rank"));
+  CHECK(failure(kPlain, {-2, -1, "", ""}).code == ErrorCode::kInvalid);
+  CHECK(failure(kPlain, {0, 0, "", ""}).code == ErrorCode::kInvalid);
+  CHECK(find({}, {1, 2, "store:", ""}).rendezvous == "store:");
   CHECK(failure({}, {0, 2, "", ""}).code == ErrorCode::kBootstrap);
   CHECK(find({}, {0, 2, "unix:///x", "j"}).job_id == "j");
   CHECK(find({{"RONDO_JOB_ID", "e"}}, {0, 2, "unix:///x", "j"}).job_id == "j");

@@ -186,6 +186,8 @@ std::shared_ptr<Store> open_store(const Launch& launch, const Config& config, St
       return std::make_shared<FileStore>(url.path, launch.job_id, std::string(kRosterEndKey), deadline);
     case Kind::kUnique:
       return reach(url, launch, config, deadline);
+    case Kind::kStore:
+      throw Exception(ErrorCode::kInvalid, "the rendezvous store: means a store of the program's own: none was given");
     case Kind::kPmi:
       return meet_by_pmi(launch, config, deadline);
     case Kind::kTcp:
