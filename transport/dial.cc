@@ -118,6 +118,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   void retry(const std::string& why, Refused refused) {
     socket_.reset();
     timer_.cancel();
+    ++stage_;
     const auto now = Clock::now();
     if (refused == Refused::kNo) {
       refused_since_ = Clock::time_point::max();
@@ -139,8 +140,9 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
 
   void limit(Clock::time_point when, const char* why) {
     timer_.expires_at(when);
-    timer_.async_wait([self = shared_from_this(), why](asio::error_code failure) {
-      if (!failure && self->done_) self->retry(why, Refused::kNo);
+    // A timer that has run out just before it was set anew calls its handler without an error.
+    timer_.async_wait([self = shared_from_this(), why, stage = ++stage_](asio::error_code failure) {
+      if (!failure && self->done_ && self->stage_ == stage) self->retry(why, Refused::kNo);
     });
   }
 
@@ -159,7 +161,8 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   std::unique_ptr<AsioSocket> socket_;
   std::array<char, kAnswerBytes> bytes_{};
   size_t received_ = 0;
-  size_t next_ = 0;  // endpoint
+  size_t next_ = 0;     // endpoint
+  uint64_t stage_ = 0;  // counts what the timer limits
   milliseconds pause_ = kFirstPause;
   Clock::time_point refused_since_ = Clock::time_point::max();
 };

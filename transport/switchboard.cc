@@ -112,8 +112,10 @@ bool Switchboard::close(uint64_t id, uint64_t last_sequence, Clock::time_point d
   request_flush();
   std::unique_lock lock(mutex_);
   const bool all = changed_.wait_until(lock, deadline, [&] { return logic_->all_left(id); });
-  ears_[id].events = nullptr;
-  changed_.wait(lock, [&] { return !ears_[id].delivering; });  // events do not block
+  const auto ear = ears_.find(id);
+  if (ear == ears_.end()) return all;  // closed by another thread meanwhile
+  ear->second.events = nullptr;
+  changed_.wait(lock, [&] { return ears_.count(id) == 0 || !ears_.at(id).delivering; });  // events do not block
   ears_.erase(id);
   logic_->forget(id);
   table_.close(id);
