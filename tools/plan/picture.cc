@@ -41,6 +41,7 @@ std::string picture(std::span<const Plan> plans) {
   };
   std::string text = padded("step");
   for (size_t r = 0; r < plans.size(); ++r) text += padded("rank " + std::to_string(r));
+  while (text.back() == ' ') text.pop_back();
   text += "\n";
   for (size_t row = 0; row < rows; ++row) {
     text += padded(std::to_string(row));
