@@ -70,6 +70,9 @@ struct FloatMin {
   static RONDO_INLINE A fold(A left, A right) {
     return float_of(float_bits(lesser(left, right)) | float_bits(lesser(right, left)));
   }
+#ifdef __F16C__
+  static RONDO_INLINE FloatPair8 fold(FloatPair8 left, FloatPair8 right) { return fold_halves<FloatMin>(left, right); }
+#endif
 };
 // AND drops the sign of -0 unless both have it, but could make a number of a NaN.
 struct FloatMax {
@@ -78,6 +81,9 @@ struct FloatMax {
     const A number = float_of(float_bits(greater(left, right)) & float_bits(greater(right, left)));
     return nan_if_unordered(left, right, number);
   }
+#ifdef __F16C__
+  static RONDO_INLINE FloatPair8 fold(FloatPair8 left, FloatPair8 right) { return fold_halves<FloatMax>(left, right); }
+#endif
 };
 
 // Kernels: load(from, scale) and store(to, accumulator, constant) round a fold. Scale is a source's factor, Constant

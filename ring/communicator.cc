@@ -257,6 +257,7 @@ void Communicator::all_to_all_v(const void* input, std::span<const uint64_t> sen
   engine(state_).run(call);
 }
 
+void Communicator::run(const Call& call) { engine(state_).run(call); }
 Work Communicator::start(const Call& call) { return Work(engine(state_).start(call)); }
 
 void Communicator::send(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
@@ -289,8 +290,10 @@ Work Communicator::irecv(void* data, uint64_t count, DType dtype, int peer, int 
 Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data,
                                      uint64_t recv_count, int from, DType dtype, int tag, const CallOptions& options) {
   Group& group = engine(state_);
-  const auto receive = group.start_recv(recv_data, recv_count, dtype, from, tag, options);
+  // The receive's arguments are checked before the send is under way, so that nothing of the caller's is left behind.
+  const auto receive = group.make_recv(recv_data, recv_count, dtype, from, tag);
   const auto send = group.start_send(send_data, send_count, dtype, to, tag, options);
+  group.submit_message(receive, options);
   group.finish(send);
   group.finish(receive);
   return Work(receive).message();

@@ -75,7 +75,7 @@ class TcpFabric : public Fabric {
     place_ = complete_place(launch.place, topology_.host);
     try {
       board_->connect(std::move(roster), deadline);
-      roster_goodbye(*store, place_.rank, place_.world, deadline);
+      roster_goodbye(*store, place_.world, deadline);
     } catch (const Exception&) {
       // The others hear why, before the end of the connections tells them less.
       board_->leave(Switchboard::Farewell::kFailedStart, Clock::now() + std::chrono::seconds(1));

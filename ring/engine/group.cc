@@ -203,8 +203,7 @@ std::shared_ptr<MessageOperation> Group::start_send(const void* data, uint64_t c
   return operation;
 }
 
-std::shared_ptr<MessageOperation> Group::start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                                    const CallOptions& options) {
+std::shared_ptr<MessageOperation> Group::make_recv(void* data, uint64_t count, DType dtype, int peer, int tag) const {
   check_usable();
   const uint64_t bytes = checked_bytes("recv", rank(), count, dtype);
   check_peer("recv", peer, tag, true);
@@ -212,7 +211,12 @@ std::shared_ptr<MessageOperation> Group::start_recv(void* data, uint64_t count, 
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("recv on rank {}: data is null but {} bytes may come", rank(), bytes));
   }
-  auto operation = std::make_shared<RecvOperation>(static_cast<std::byte*>(data), bytes, dtype, peer, tag);
+  return std::make_shared<RecvOperation>(static_cast<std::byte*>(data), bytes, dtype, peer, tag);
+}
+
+std::shared_ptr<MessageOperation> Group::start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                                    const CallOptions& options) {
+  auto operation = make_recv(data, count, dtype, peer, tag);
   submit_message(operation, options);
   return operation;
 }

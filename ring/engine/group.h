@@ -50,6 +50,9 @@ class Group final : public CommunicatorEvents {
                                                const CallOptions& options);
   std::shared_ptr<MessageOperation> start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
                                                const CallOptions& options);
+  // Checks the arguments; submit_message() starts it.
+  std::shared_ptr<MessageOperation> make_recv(void* data, uint64_t count, DType dtype, int peer, int tag) const;
+  void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options);
   // Throws the operation's failure.
   void finish(const std::shared_ptr<MessageOperation>& operation);
   // The pool goes on with what nobody waits for.
@@ -68,7 +71,6 @@ class Group final : public CommunicatorEvents {
 
  private:
   std::shared_ptr<CollectiveOperation> submit(const Communicator::Call& call);
-  void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options);
   void check_usable() const;
   void check_peer(const char* call, int peer, int tag, bool receives) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;

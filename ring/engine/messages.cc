@@ -99,12 +99,21 @@ bool Messages::step(Pass pass) {
   if (ended_) return false;
   bool moved = take_submitted();
   if (const Error* error = context_->failure.get()) {
-    p2p_->fail(*error);
+    end_pending(*error);
     return p2p_->progress() || moved;
   }
   moved |= p2p_->progress(pass == Pass::kBeforeSleep ? P2pSweep::kAll : P2pSweep::kAwaited);
   report();
   return moved;
+}
+
+// Destroyed in good order: what was sent must still arrive, so the streams stay open until shut_down().
+void Messages::end_pending(const Error& error) {
+  if (error.code != ErrorCode::kClosed) {
+    p2p_->fail(error);
+  } else if (!std::exchange(finishing_, true)) {
+    p2p_->finish(error);
+  }
 }
 
 bool Messages::take_submitted() {
@@ -170,7 +179,7 @@ std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Messages::take_stream
 void Messages::finish(Clock::time_point deadline) {
   with_lease([this, deadline] {
     take_submitted();
-    p2p_->finish(*context_->failure.get());
+    end_pending(*context_->failure.get());
     while (!p2p_->idle() && Clock::now() < deadline) {
       bell().arm();
       if (!p2p_->progress()) bell().wait(std::min(deadline, Clock::now() + std::chrono::milliseconds(20)));

@@ -72,6 +72,7 @@ class Messages final : public Driver, private P2pStreams {
   std::unique_ptr<ByteStream> take_stream_to(int peer) override;
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from() override;
   bool take_submitted();
+  void end_pending(const Error& error);
   void report();
   void time_out(const MessageOperation& operation);
 
@@ -84,6 +85,7 @@ class Messages final : public Driver, private P2pStreams {
   std::unique_ptr<P2p> p2p_;
   std::vector<std::shared_ptr<MessageOperation>> taken_;  // scratch of take_submitted()
   std::set<MessageOperation*> active_;
+  bool finishing_ = false;
   bool ended_ = false;
 };
 

@@ -35,11 +35,12 @@ Machine::Machine(std::span<const Plan> plans, const Load& load, uint32_t depth, 
     for (int peer : plan.peers) {
       Channel channel;
       channel.receiver = peer;
-      channel.first_byte_us.resize(depth_);
-      channel.freed_us.resize(depth_);
-      channels_.push_back(std::move(channel));
+      channel.times = channels_.size() * depth_;
+      channels_.push_back(channel);
     }
   }
+  first_byte_us_.resize(channels_.size() * depth_);
+  freed_us_.resize(channels_.size() * depth_);
   for (size_t r = 0; r < plans.size(); ++r) {
     ranks_[r].plan = &plans[r];
     bind(ranks_[r], first_channel);
@@ -171,7 +172,7 @@ bool Machine::combine(Rank& rank) {
     if (i >= step.first + step.sources) {
       commit(rank, channel, bytes);
     } else {
-      channel.freed_us[channel.combined % depth_] = rank.now_us;
+      freed_us_[channel.times + channel.combined % depth_] = rank.now_us;
       ++channel.combined;
     }
     wake(rank.plan->refs[i].peer);
@@ -198,9 +199,9 @@ double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
     if (!mailbox(rank.plan->refs[i])) continue;
     const Channel& channel = channels_[rank.ref_link[i]];
     if (i < step.first + step.sources) {
-      arrivals_us_.push_back(channel.first_byte_us[channel.combined % depth_]);
+      arrivals_us_.push_back(first_byte_us_[channel.times + channel.combined % depth_]);
     } else if (channel.committed >= depth_) {
-      start = std::max(start, channel.freed_us[channel.committed % depth_]);
+      start = std::max(start, freed_us_[channel.times + channel.committed % depth_]);
     }
   }
   std::sort(arrivals_us_.begin(), arrivals_us_.end());
@@ -219,7 +220,7 @@ double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
 void Machine::commit(Rank& rank, Channel& channel, uint64_t bytes) {
   const double begin = std::max(rank.now_us, rank.out_free_us);
   rank.out_free_us = begin + cost_.beta_us_per_byte * static_cast<double>(bytes);
-  channel.first_byte_us[channel.committed % depth_] = begin + cost_.alpha_us;
+  first_byte_us_[channel.times + channel.committed % depth_] = begin + cost_.alpha_us;
   ++channel.committed;
 }
 

@@ -67,8 +67,7 @@ class Machine {
   struct Channel {
     int receiver = 0;
     uint64_t committed = 0, posted = 0, combined = 0, sent = 0;
-    std::vector<double> first_byte_us;  // of the last `depth` slices
-    std::vector<double> freed_us;       // likewise: when they were combined
+    size_t times = 0;  // of its last `depth` slices, in first_byte_us_ and freed_us_
   };
 
   void bind(Rank& rank, std::vector<uint32_t>& first_channel);
@@ -96,6 +95,8 @@ class Machine {
   std::vector<uint32_t> slice_counts_;  // by round, then length
   std::vector<Rank> ranks_;
   std::vector<Channel> channels_;
+  std::vector<double> first_byte_us_;  // when a slice's first byte is there
+  std::vector<double> freed_us_;       // when it was combined
   std::vector<int> ready_;
   std::vector<double> arrivals_us_;  // of the slices of one step
   double finish_us_ = 0;

@@ -1,7 +1,6 @@
 #include "ring/plan/structure.h"
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "ring/plan/describe.h"
@@ -38,28 +37,28 @@ bool output_promised(const Plan& plan, uint32_t block) {
 }
 
 Failure check_ref(const Plan& plan, const Ref& ref, bool target) {
-  const std::string name = describe(plan, ref);
+  const auto name = [&] { return describe(plan, ref); };
   switch (ref.space) {
     case Space::kInput:
-      if (target) return "writes the caller's " + name;
-      if (!holds_input(plan, ref.chunk)) return "reads " + name + ", which this rank does not have";
+      if (target) return "writes the caller's " + name();
+      if (!holds_input(plan, ref.chunk)) return "reads " + name() + ", which this rank does not have";
       break;
     case Space::kOutput:
-      if (!output_promised(plan, ref.chunk)) return "touches " + name + ", which is not this rank's";
+      if (!output_promised(plan, ref.chunk)) return "touches " + name() + ", which is not this rank's";
       break;
     case Space::kScratch:
-      if (ref.chunk >= plan.scratch_slots * plan.chunks) return "uses " + name + " past the scratch memory";
+      if (ref.chunk >= plan.scratch_slots * plan.chunks) return "uses " + name() + " past the scratch memory";
       break;
     case Space::kMailbox:
-      if (ref.peer >= plan.world || ref.peer == plan.rank) return "uses " + name + ", which is no peer";
+      if (ref.peer >= plan.world || ref.peer == plan.rank) return "uses " + name() + ", which is no peer";
       if (!std::binary_search(plan.peers.begin(), plan.peers.end(), int{ref.peer})) {
-        return "uses " + name + ", which is not among its peers";
+        return "uses " + name() + ", which is not among its peers";
       }
       break;
     case Space::kWindow:
       return "uses a window, which no executor has";
   }
-  if (target && ref.flags != 0) return "flags a target, " + name;
+  if (target && ref.flags != 0) return "flags a target, " + name();
   return std::nullopt;
 }
 
@@ -126,19 +125,19 @@ Failure check_plan(const Plan& plan, std::span<const Plan> plans) {
       return who + " has peer " + std::to_string(peer) + ", which does not have it";
     }
   }
-  std::set<int> used;
+  std::vector<bool> used(plans.size());
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
       if (Failure failure = check_step(plan, l, s)) return failure;
       const Step& step = plan.steps[plan.lanes[l].first + s];
       for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
         const Ref& ref = plan.refs[step.first + i];
-        if (ref.space == Space::kMailbox) used.insert(ref.peer);
+        if (ref.space == Space::kMailbox) used[ref.peer] = true;
       }
     }
   }
-  if (!std::equal(used.begin(), used.end(), plan.peers.begin(), plan.peers.end())) {
-    return who + ": a peer without a mailbox";
+  for (int peer : plan.peers) {
+    if (!used[static_cast<size_t>(peer)]) return who + ": a peer without a mailbox";
   }
   return std::nullopt;
 }

@@ -77,7 +77,7 @@ bool float32_against_plain(InstructionSet set) {
   std::printf("%12s %14s %10s %10s %8s\n", "bytes", "", "combine", "plain", "ratio");
   bool reached = true;
   const CombineSpec spec{.dtype = DType::kFloat32, .op = Op::kSum};
-  for (size_t bytes : {size_t{4} << 10, size_t{32} << 10, size_t{512} << 10, size_t{64} << 20}) {
+  for (size_t bytes : {size_t{32} << 10, size_t{512} << 10, size_t{64} << 20}) {
     Buffer left(bytes, 0), right(bytes, 1), sum(bytes, 2);
     const size_t count = bytes / sizeof(float);
     auto* const l = reinterpret_cast<float*>(left.data);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "tests/p2p/world.h"
@@ -124,6 +125,22 @@ TEST_CASE("a message cut after each of its bytes is never received") {
   }
 }
 
+TEST_CASE("an unexpected message that was cut is forgotten: a later receive does not get it") {
+  SimWorld world({.connect_ticks = 0});
+  world.send(0, 1, 1, 0);  // opens the connection
+  world.settle();
+  world.network().cut_after(world.connection(0, 1), 100, SimCut::kClose);
+  world.send(0, 1, 0, 50);
+  world.settle();
+  CHECK(world.at(1).take_link_failure());
+  CHECK_EQ(world.at(1).pooled_messages(), 1);  // the empty one
+  world.at(1).peer_left(0);
+  TestRecv& receive = world.recv(1, 0, 0, 50);
+  REQUIRE(receive.complete_called);
+  CHECK_EQ(receive.failed.code, ErrorCode::kPeerLeft);
+  CHECK(world.recv(1, 0, 1, 0).failed.ok());
+}
+
 TEST_CASE("a flipped bit is an error or wrong bytes, never a crash or a write elsewhere") {
   int errors = 0;
   for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
@@ -238,6 +255,100 @@ struct Victim : P2pStreams {
   SimNetwork::Connection from, to;
   std::optional<P2p> p2p;
 };
+
+P2pEnvelope frame(P2pKind kind, uint64_t sequence, uint64_t bytes, uint64_t offset = 0, uint32_t slots = 0) {
+  P2pEnvelope envelope;
+  envelope.kind = kind;
+  envelope.communicator = 0x1234;
+  envelope.sequence = sequence;
+  envelope.bytes = bytes;
+  envelope.offset = offset;
+  envelope.slots = slots;
+  return envelope;
+}
+
+struct Breach {
+  const char* named;
+  bool backward;  // on the stream of the victim's own message, number 0, of 5000 bytes and requested
+  std::vector<P2pEnvelope> frames;
+};
+
+std::vector<Breach> breaches() {
+  using enum P2pKind;
+  std::vector<Breach> list = {
+      {"a message out of order", false, {frame(kEager, 1, 8)}},
+      {"a message out of order", false, {frame(kEager, 0, 8), frame(kEager, 0, 8)}},
+      {"an eager message above the limit", false, {frame(kEager, 0, 1025)}},
+      {"a request to send nothing", false, {frame(kRequest, 0, 0)}},
+      {"not cleared", false, {frame(kRequest, 0, 5000), frame(kData, 0, 5000)}},
+      {"a frame after its end", false, {frame(kEnd, 0, 0), frame(kEager, 0, 8)}},
+      {"only receivers send", false, {frame(kCredit, 0, 0)}},
+      {"more credit than there is", true, {frame(kCredit, 0, 1)}},
+      {"credit for more messages", true, {frame(kCredit, 0, 0, 0, 2)}},
+      {"was not requested", true, {frame(kClear, 1, 0)}},
+      {"was not requested", true, {frame(kClear, 0, 0), frame(kClear, 0, 0)}},
+      {"was not sent", true, {frame(kRefuse, 1, 0)}},
+      {"only senders send", true, {frame(kEager, 0, 0)}},
+  };
+  list.push_back({"more bytes than it has credit for", false, {}});
+  for (uint64_t i = 0; i < 9; ++i) list.back().frames.push_back(frame(kEager, i, 1024));
+  list.push_back({"more messages than it has credit for", false, {}});
+  for (uint64_t i = 0; i < 129; ++i) list.back().frames.push_back(frame(kRequest, i, 1));
+  return list;
+}
+
+TEST_CASE("each breach of the protocol is refused for what it is, not a frame earlier") {
+  for (const Breach& breach : breaches()) {
+    CAPTURE(breach.named);
+    Victim victim(1);
+    TestSend send;
+    send.memory.resize(5000);
+    send.data = send.memory.data();
+    send.bytes = send.memory.size();
+    victim.p2p->send(send);
+    ByteStream& stream = breach.backward ? *victim.to.side[1] : *victim.from.side[1];
+    for (size_t i = 0; i < breach.frames.size(); ++i) {
+      for (int tick = 0; tick < 50; ++tick) victim.step();
+      REQUIRE_FALSE(victim.p2p->failure());
+      std::vector<std::byte> bytes(kP2pEnvelopeBytes);
+      p2p_encode(breach.frames[i], bytes.data());
+      if (breach.frames[i].kind == P2pKind::kEager) bytes.resize(bytes.size() + breach.frames[i].bytes);
+      victim.feed(stream, bytes);
+    }
+    for (int tick = 0; tick < 50; ++tick) victim.step();
+    REQUIRE(victim.p2p->failure());
+    CHECK_EQ(victim.p2p->failure()->code, ErrorCode::kProtocol);
+    CHECK_EQ(victim.p2p->failure()->ranks, std::vector<int>{0});
+    CHECK_NE(victim.p2p->failure()->message.find(breach.named), std::string::npos);
+    victim.p2p->fail(kLost);
+  }
+}
+
+TEST_CASE("a payload that does not go on where it stopped is refused before it lands") {
+  for (int wrong : {0, 1, 2}) {
+    CAPTURE(wrong);
+    Victim victim(static_cast<uint64_t>(wrong) + 1);
+    TestRecv receive;
+    receive.memory.assign(200, kUntouched);
+    receive.data = receive.memory.data();
+    receive.bytes = 200;
+    receive.peer = 0;
+    victim.p2p->recv(receive);
+    const P2pEnvelope data[] = {frame(P2pKind::kData, 0, 50, 100), frame(P2pKind::kData, 0, 101, 0),
+                                frame(P2pKind::kData, 0, 0, 0)};
+    for (const P2pEnvelope& envelope : {frame(P2pKind::kRequest, 0, 100), data[wrong]}) {
+      std::vector<std::byte> bytes(kP2pEnvelopeBytes + (envelope.kind == P2pKind::kData ? 101 : 0));
+      p2p_encode(envelope, bytes.data());
+      victim.feed(*victim.from.side[1], bytes);
+      for (int tick = 0; tick < 50; ++tick) victim.step();
+    }
+    REQUIRE(victim.p2p->failure());
+    CHECK_NE(victim.p2p->failure()->message.find("a payload"), std::string::npos);
+    for (std::byte byte : receive.memory) REQUIRE_EQ(byte, kUntouched);
+    victim.p2p->fail(kLost);
+    CHECK_EQ(receive.failed.message, kLost.message);
+  }
+}
 
 std::vector<std::byte> random_bytes(Random& random, size_t bytes) {
   std::vector<std::byte> data(bytes);

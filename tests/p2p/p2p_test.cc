@@ -149,6 +149,20 @@ TEST_CASE("a message whose credit is used up by others can still be received bef
   CHECK(SimWorld::intact(wanted, 1));
 }
 
+TEST_CASE("messages that stay unreceived do not starve those that are, however little credit they leave") {
+  SimWorld world({.eager_bytes = 1024, .pool_bytes = 8192});  // 128 slots
+  for (int i = 0; i < 120; ++i) world.send(0, 1, 9, 60);
+  world.settle();
+  REQUIRE_EQ(world.at(1).pooled_messages(), 120);
+  for (int i = 0; i < 200; ++i) {
+    TestRecv& receive = world.recv(1, 0, 1, 60);
+    world.send(0, 1, 1, 60);
+    world.settle();
+    REQUIRE(receive.complete_called);
+    REQUIRE(SimWorld::intact(receive, 1));
+  }
+}
+
 TEST_CASE("receives from any source take from all peers in turn") {
   SimWorld world({.world = 4});
   for (int i = 0; i < 12; ++i) {

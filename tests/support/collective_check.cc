@@ -66,7 +66,7 @@ double value_of(const CollectiveCase& what, int rank, uint64_t block, uint64_t i
     case Op::kSum:
       return static_cast<double>(mixed % (what.world > 16 ? 2 : 7));
     case Op::kAverage:
-      return static_cast<double>(mixed % (what.world > 16 ? 2 : 7)) * (what.world > 16 ? 1 : what.world);
+      return static_cast<double>(mixed % 2) * (what.world > 11 ? 1 : what.world);
     case Op::kPremulSum:
       return static_cast<double>(mixed % 2);
     default:

@@ -23,14 +23,23 @@ openmpi=(mpirun.openmpi --allow-run-as-root --oversubscribe --mca plm isolated)
 mpich=(mpiexec.hydra)
 torchrun=("$venv/bin/torchrun" --no-python)
 
-# A clean environment: what a launcher does not set itself must not be needed.
-clean=(env -i PATH="$PATH" HOME="${HOME:-/root}" timeout 120)
+# starts WORLD COMMAND...: that many ranks, each of which knows the world. Ranks that took themselves for a world of one
+# would find their sums right too.
+# The environment is clean: what a launcher does not set itself must not be needed.
+starts() {
+  local world=$1 output
+  shift
+  if ! output=$(env -i PATH="$PATH" HOME="${HOME:-/root}" timeout 120 "$@" "$program" 2>&1) ||
+    (($(grep -cE "rank [0-9]+ of $world: every sum is $((world * (world + 1) / 2))$" <<<"$output") != world)); then
+    echo "$output"
+    return 1
+  fi
+}
+
 for world in 1 2 4; do
-  check "rondo-run -n $world" "${clean[@]}" "$bin/tools/rondo-run" -n "$world" "$program"
-  check "mpirun.openmpi -n $world" "${clean[@]}" "${openmpi[@]}" -n "$world" "$program"
-  check "mpiexec.hydra -n $world" "${clean[@]}" "${mpich[@]}" -n "$world" "$program"
-  check "torchrun --standalone, world $world" \
-    "${clean[@]}" "${torchrun[@]}" --standalone --nproc-per-node "$world" "$program"
+  check "rondo-run -n $world" starts "$world" "$bin/tools/rondo-run" -n "$world"
+  check "mpirun.openmpi -n $world" starts "$world" "${openmpi[@]}" -n "$world"
+  check "mpiexec.hydra -n $world" starts "$world" "${mpich[@]}" -n "$world"
+  check "torchrun --standalone, world $world" starts "$world" "${torchrun[@]}" --standalone --nproc-per-node "$world"
 done
-check "torchrun --master-port" \
-  "${clean[@]}" "${torchrun[@]}" --nnodes 1 --nproc-per-node 2 --master-port 12355 "$program"
+check "torchrun --master-port" starts 2 "${torchrun[@]}" --nnodes 1 --nproc-per-node 2 --master-port 12355

@@ -108,8 +108,8 @@ class FileStore::Lock {
   int fd_;
 };
 
-FileStore::FileStore(std::string path, std::string job_id, Deadline deadline)
-    : path_(std::move(path)), job_id_(std::move(job_id)), owner_(::getpid()) {
+FileStore::FileStore(std::string path, std::string job_id, std::string last_key, Deadline deadline)
+    : path_(std::move(path)), job_id_(std::move(job_id)), last_key_(std::move(last_key)), owner_(::getpid()) {
   while (true) {
     open_file();
     Lock lock(*this, deadline);
@@ -244,6 +244,7 @@ void FileStore::put(std::string_view key, std::string_view value, Deadline deadl
   read_records();
   append('p', key, value);
   map_.put(key, value);
+  if (key == last_key_ && is_current()) ::unlink(path_.c_str());
 }
 
 std::string FileStore::get(std::string_view key, Deadline deadline) {

@@ -16,9 +16,10 @@ namespace rondo {
 // begins anew. So a file never has to be removed by hand. The last user to leave removes it.
 class FileStore : public Store {
  public:
+  // last_key: once this key is put, the file's name is free for the next run, while those who have it open go on.
   // Throws Exception(kBootstrap) if the file is another job's or not a store's, and kTimeout if its lock is not to be
   // had.
-  FileStore(std::string path, std::string job_id, Deadline deadline);
+  FileStore(std::string path, std::string job_id, std::string last_key, Deadline deadline);
   ~FileStore() override;
 
   void put(std::string_view key, std::string_view value, Deadline deadline) override;
@@ -42,6 +43,7 @@ class FileStore : public Store {
 
   std::string path_;
   std::string job_id_;
+  std::string last_key_;
   Descriptor file_;
   std::string head_;     // of this run's log; another one in the file means that the locks failed
   uint64_t offset_ = 0;  // up to where the log has been read

@@ -238,6 +238,12 @@ void check_place(const LaunchRequest& request, const Place& place) {
 
 void check_not_half_set(const LaunchRequest& request, const Environment& env) {
   if (request.rank >= 0 || request.world >= 0 || read_launcher(env)) return;
+  if (!request.rendezvous.empty()) {
+    invalid(
+        fmt::format("the rendezvous \"{}\" was given, but nothing says this process's rank: give rank and world, or "
+                    "set RANK and WORLD_SIZE",
+                    request.rendezvous));
+  }
   for (const char* name : {"RONDO_RENDEZVOUS", "MASTER_ADDR"}) {
     if (env.has(name)) {
       invalid(
@@ -250,7 +256,10 @@ void check_not_half_set(const LaunchRequest& request, const Environment& env) {
 }  // namespace
 
 Launch find_launch_in(const LaunchRequest& request, const Environment& env) {
-  if (request.rendezvous.empty()) check_not_half_set(request, env);
+  if (request.rank < -1 || request.world < -1) {
+    invalid(fmt::format("rank {} of {} is not allowed: -1 leaves it to the environment", request.rank, request.world));
+  }
+  check_not_half_set(request, env);
   Launch launch = apply_request(request, env);
   check_place(request, launch.place);
 

@@ -9,13 +9,17 @@
 #include <utility>
 
 #include "ring/base/error.h"
+#include "ring/base/hash.h"
 #include "ring/base/log.h"
+#include "transport/rendezvous/address.h"
 #include "transport/rendezvous/file_store.h"
 #include "transport/rendezvous/launch.h"
 #include "transport/rendezvous/launch_environment.h"
 #include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/memory_store.h"
+#include "transport/rendezvous/pmi.h"
 #include "transport/rendezvous/rendezvous_url.h"
+#include "transport/rendezvous/roster.h"
 #include "transport/rendezvous/store_server.h"
 #include "transport/rendezvous/stream_store.h"
 
@@ -82,7 +86,7 @@ StreamStore::Options client_options(const RendezvousUrl& url, const Launch& laun
   StreamStore::Options options;
   options.addresses = [url] { return addresses_of(url); };
   options.name = name_of(url);
-  options.job_id = launch.job_id;
+  options.job_id = url.kind == Kind::kUnique ? kUniqueJobId : launch.job_id;
   options.key = url.key;
   options.handshake_ms = config.handshake_timeout_ms;
   options.log = Logger(config.debug, launch.place.rank);
@@ -90,7 +94,7 @@ StreamStore::Options client_options(const RendezvousUrl& url, const Launch& laun
 }
 
 std::shared_ptr<Store> serve(const RendezvousUrl& url, const Launch& launch, const Config& config,
-                             Store::Deadline deadline) {
+                             Store::Deadline deadline, uint16_t* port_found = nullptr) {
   Listener listener = url.kind == Kind::kUnix ? listen_unix(url.path, deadline)
                                               : listen_tcp(url.host, url.port, port_advice(launch), config, deadline);
   SocketAddress address = listener.address;
@@ -106,11 +110,13 @@ std::shared_ptr<Store> serve(const RendezvousUrl& url, const Launch& launch, con
   server.listener = std::move(listener.socket);
   server.unlink_path = listener.unlink_path;
   server.job_id = launch.job_id;
+  server.last_key = kRosterEndKey;
   server.handshake_ms = config.handshake_timeout_ms;
   server.log = client.log;
   auto store = std::make_shared<ServedStore>(std::move(server), std::move(client));
   store->connect(deadline);
   if (!url.port_file.empty()) publish_port(url.port_file, port);
+  if (port_found != nullptr) *port_found = port;
   return store;
 }
 
@@ -130,10 +136,44 @@ std::shared_ptr<Store> reach(const RendezvousUrl& url, const Launch& launch, con
   return store;
 }
 
+PmiClient& introduced_pmi(Store::Deadline deadline) {
+  PmiClient& pmi = process_pmi(static_cast<int>(Environment::current().need("PMI_FD", 0, 1 << 20, "PMI_RANK")));
+  pmi.init(deadline);
+  return pmi;
+}
+
+// On one host the server's name space names a socket; on several rank 0 publishes its address through the server.
+std::shared_ptr<Store> meet_by_pmi(const Launch& launch, const Config& config, Store::Deadline deadline) {
+  PmiClient& pmi = introduced_pmi(deadline);
+  std::string meeting = fmt::format("rondo{}", pmi.next_meeting());
+  RendezvousUrl url;
+  if (launch.one_host) {
+    uint64_t hash = Hash64().add(std::string_view(pmi.name_space())).add(std::string_view(meeting)).value();
+    url.kind = Kind::kUnix;
+    url.path = fmt::format("{}/pmi-{:016x}.sock", private_directory(), hash);
+    return launch.place.rank == 0 ? serve(url, launch, config, deadline) : reach(url, launch, config, deadline);
+  }
+  std::shared_ptr<Store> store;
+  url.kind = Kind::kTcp;
+  if (launch.place.rank == 0) {
+    url.host = listen_addresses(launch, config).front();
+    store = serve(url, launch, config, deadline, &url.port);
+    pmi.put(meeting, tcp_url(url.host, url.port), deadline);
+  }
+  pmi.barrier(deadline);
+  if (launch.place.rank == 0) return store;
+  return reach(parse_rendezvous(pmi.get(meeting, deadline)), launch, config, deadline);
+}
+
 }  // namespace
 
-Launch find_launch(const LaunchRequest& request, const Config&) {
-  return find_launch_in(request, Environment::current());
+Launch find_launch(const LaunchRequest& request, const Config& config) {
+  Launch launch = find_launch_in(request, Environment::current());
+  if (launch.job_id.empty()) {
+    auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(config.start_timeout_ms);
+    launch.job_id = introduced_pmi(deadline).name_space();
+  }
+  return launch;
 }
 
 // The caller and the fabric share the store: it lives until the last of them is done.
@@ -143,11 +183,13 @@ std::shared_ptr<Store> open_store(const Launch& launch, const Config& config, St
     case Kind::kNone:
       return std::make_shared<MemoryStore>();
     case Kind::kFile:
-      return std::make_shared<FileStore>(url.path, launch.job_id, deadline);
+      return std::make_shared<FileStore>(url.path, launch.job_id, std::string(kRosterEndKey), deadline);
     case Kind::kUnique:
       return reach(url, launch, config, deadline);
+    case Kind::kStore:
+      throw Exception(ErrorCode::kInvalid, "the rendezvous store: means a store of the program's own: none was given");
     case Kind::kPmi:
-      throw Exception(ErrorCode::kUnsupported, "pmi: is not there yet");
+      return meet_by_pmi(launch, config, deadline);
     case Kind::kTcp:
     case Kind::kUnix:
       break;

@@ -82,6 +82,8 @@ RendezvousUrl parse_rendezvous(std::string_view text) {
     if (url.port == 0) malformed(text);
   } else if (rest == "pmi:") {
     url.kind = Kind::kPmi;
+  } else if (rest == "store:") {
+    url.kind = Kind::kStore;
   } else {
     malformed(text);
   }

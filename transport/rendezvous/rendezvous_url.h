@@ -10,7 +10,7 @@ namespace rondo {
 
 // A rendezvous string, taken apart.
 struct RendezvousUrl {
-  enum class Kind { kNone, kTcp, kUnix, kFile, kUnique, kPmi };
+  enum class Kind { kNone, kTcp, kUnix, kFile, kUnique, kPmi, kStore };
   Kind kind = Kind::kNone;
   std::string host;  // tcp, unique; without brackets
   uint16_t port = 0;

@@ -211,10 +211,16 @@ class Roster {
     }
   }
 
+  // Rank 0's list may be a second old: whoever has come since is taken off it. Of a long list only the beginning is
+  // looked at, so that thousands of waiting ranks do not flood the store.
   std::vector<int> ask_missing() {
+    constexpr int kLooks = 256;
     Store::Deadline grace = Clock::now() + kGrace;
     if (!store_.try_get(card_key(0), grace)) return {0};
-    return parse_ranks(store_.try_get(kMissingKey, grace).value_or(""), world_);
+    std::vector<int> missing = parse_ranks(store_.try_get(kMissingKey, grace).value_or(""), world_);
+    int looks = 0;
+    std::erase_if(missing, [&](int r) { return looks++ < kLooks && store_.try_get(card_key(r), grace).has_value(); });
+    return missing;
   }
 
   void log_missing(const std::vector<int>& missing) {
@@ -260,11 +266,11 @@ std::vector<std::string> exchange_roster(Store& store, int rank, int world, std:
   return Roster(store, rank, world, deadline, log).exchange(card);
 }
 
-void roster_goodbye(Store& store, int rank, int world, Store::Deadline deadline) {
+void roster_goodbye(Store& store, int world, Store::Deadline deadline) {
   deadline = std::min<Store::Deadline>(deadline, Clock::now() + kGoodbyeLimit);
   try {
     if (store.add(kDepartedKey, 1, deadline) == world) store.put(kRosterEndKey, "1", deadline);
-    if (rank == 0) store.get(kRosterEndKey, deadline);
+    store.get(kRosterEndKey, deadline);
   } catch (const Exception&) {
     // Somebody died, or rank 0 has gone already: nobody is served by waiting longer.
   }

@@ -18,9 +18,11 @@ namespace rondo {
 std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
                                          Store::Deadline deadline, const Logger& log);
 
-// Says that this rank needs the store no more. Rank 0 waits here until all have said so, at most 5 s and not beyond the
-// deadline, so that its server outlives their last use. Never throws: leaving is not a failure.
-void roster_goodbye(Store& store, int rank, int world, Store::Deadline deadline);
+// Says that this rank needs the store no more, and waits until all have said so, at most 5 s and not beyond the
+// deadline: so rank 0's server outlives their last use, and a rank that joins again at once does not meet the old
+// store, which takes no newcomers from then on (StoreServer's and FileStore's last key). Never throws: leaving is no
+// failure.
+void roster_goodbye(Store& store, int world, Store::Deadline deadline);
 
 // Exists once all ranks have said goodbye.
 inline constexpr std::string_view kRosterEndKey = "roster/end";

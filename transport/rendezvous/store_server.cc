@@ -358,9 +358,10 @@ class StoreServer::Loop {
     } catch (const Exception& e) {
       reply = {StoreStatus::kRefused, e.what()};
     }
+    // Before anybody can know of the last key: who leaves now and comes again must not meet this server.
+    if (!options_.last_key.empty() && map_.find(options_.last_key) != nullptr) stop_listening();
     send(connection, encode_reply(reply));
     wake(request.key);
-    if (!options_.last_key.empty() && map_.find(options_.last_key) != nullptr) stop_listening();
   }
 
   StoreReply apply(const StoreRequest& request) {

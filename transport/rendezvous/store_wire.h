@@ -21,6 +21,9 @@ inline constexpr size_t kStoreHeadBytes = 16;
 inline constexpr size_t kMaxJobIdBytes = 256;
 inline constexpr size_t kMaxHelloBodyBytes = 1024;  // a job id, or a refusal that quotes one
 
+// The job that every process with a unique id belongs to: its key tells jobs apart.
+inline constexpr std::string_view kUniqueJobId = "unique";
+
 using StoreKey = std::array<uint8_t, 16>;  // all zeros where the address is no unique id
 
 struct StoreHello {

@@ -7,14 +7,15 @@
 
 namespace rondo {
 
+void P2pBatch::prepare() { stage_ = std::make_unique<std::byte[]>(kStageBytes); }
+
 int P2pBatch::room() const {
   const auto staged = static_cast<int>((kStageBytes - staged_) / (kP2pEnvelopeBytes + kCopyBytes));
   return std::min(staged, (kParts - count_) / 2);
 }
 
 void P2pBatch::add(const P2pEnvelope& envelope, const std::byte* payload, size_t bytes) {
-  RONDO_CHECK(room() > 0, "room for the frame");
-  if (!stage_) stage_ = std::make_unique<std::byte[]>(kStageBytes);
+  RONDO_CHECK(stage_ && room() > 0, "room for the frame");
   std::byte* out = stage_.get() + staged_;
   p2p_encode(envelope, out);
   size_t copied = 0;

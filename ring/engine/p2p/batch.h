@@ -16,10 +16,12 @@ namespace rondo {
 // messages, or a few long ones.
 class P2pBatch {
  public:
+  // Takes the memory that add() needs.
+  void prepare();
   bool empty() const { return first_ == count_; }
   // Room for so many more frames at least.
   int room() const;
-  // Requires room() > 0.
+  // Requires prepare() and room() > 0.
   void add(const P2pEnvelope& envelope, const std::byte* payload = nullptr, size_t bytes = 0);
   // As ByteStream::write, of what is left.
   long write(ByteStream& stream);
@@ -35,7 +37,7 @@ class P2pBatch {
 
   void append(const std::byte* data, size_t bytes);
 
-  std::unique_ptr<std::byte[]> stage_;  // made when first used
+  std::unique_ptr<std::byte[]> stage_;
   size_t staged_ = 0;
   std::array<iovec, kParts> parts_;
   int first_ = 0;  // the parts before it are written

@@ -30,6 +30,7 @@ void P2pReceiver::open(std::unique_ptr<ByteStream> stream) {
   opened_ = true;
   stream_ = std::move(stream);
   buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
+  batch_.prepare();
 }
 
 bool P2pReceiver::awaited() const {

@@ -19,6 +19,11 @@ constexpr int kWritesATurn = 16;
 P2pSender::P2pSender(P2pContext& context, int peer)
     : context_(context), peer_(peer), credit_(context.options.pool_bytes), slots_(context.options.slots()) {}
 
+void P2pSender::open(std::unique_ptr<ByteStream> stream) {
+  stream_ = std::move(stream);
+  batch_.prepare();
+}
+
 void P2pSender::add(SendRequest& request) {
   if (!end_error_.ok()) return context_.fail(request, end_error_);
   queue_.push_back(request);

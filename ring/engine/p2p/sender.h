@@ -23,7 +23,7 @@ class P2pSender {
   void add(SendRequest& request);
 
   bool wants_stream() const { return !stream_ && !broken_ && !queue_.empty(); }
-  void open(std::unique_ptr<ByteStream> stream) { stream_ = std::move(stream); }
+  void open(std::unique_ptr<ByteStream> stream);
 
   // Writes what can be written, as much as is fair to the other streams. True if a byte moved.
   bool push();
