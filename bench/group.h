@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "bench/benchmark.h"
 
@@ -31,6 +32,8 @@ class Group {
   virtual int size() const = 0;
   // What is timed. Returns when this rank's output is complete and its input may be changed.
   virtual void run(const Call& call) = 0;
+  // The name of the algorithm that run() uses for it.
+  virtual std::string algorithm(const Call& call) const = 0;
 
   // Outside the clock:
   virtual void barrier() = 0;

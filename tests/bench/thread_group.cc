@@ -42,6 +42,7 @@ class ThreadWorld::Member : public Group {
     std::copy(result.begin(), result.end(), call.output);
     world_.meet_.arrive_and_wait();
   }
+  std::string algorithm(const Call&) const override { return "definition"; }
   void barrier() override {
     operations_ = 0;
     world_.meet_.arrive_and_wait();
