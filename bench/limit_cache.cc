@@ -43,6 +43,7 @@ Limits LimitCache::load() const {
 }
 
 bool LimitCache::save(const Limits& limits) const {
+  if (path_.empty()) return false;
   Json json = read_file(path_);
   if (json.is_null()) json = {{"version", kVersion}, {"machines", Json::object()}};
   Limits all = load();

@@ -16,6 +16,7 @@ class LimitCache {
   Limits load() const;
   // Adds to what the file holds for this machine and keeps the rest; the file is replaced at once, so a reader sees the
   // old or the new one. False (and a line on standard error) if it cannot be written.
+  // An empty path keeps nothing.
   bool save(const Limits& limits) const;
   const std::string& path() const { return path_; }
 

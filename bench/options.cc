@@ -181,6 +181,7 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--gloo-bench", options.gloo_bench, "Gloo's driver, built by bench/peers/build_gloo.sh");
   app.add_option("--spawned-rank", options.spawned_rank, "")->group("");
   app.add_option("--rendezvous", options.rendezvous, "")->group("");
+  app.add_option("--load-average", options.load_average, "")->group("");
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ struct Options {
   // Of a rank that rondo-bench has started itself.
   int spawned_rank = -1;
   std::string rendezvous;
+  double load_average = -1;  // before the run started; -1: this process reads it
 };
 
 // The run ends before it starts: help (code 0, to standard output) or a bad option (code 2, to standard error).
