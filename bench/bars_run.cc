@@ -69,8 +69,8 @@ double best_gloo_us(const std::string& gloo) {
 }
 
 std::vector<std::string> rondo_args(const Options& options) {
-  std::vector<std::string> args{"--ranks", "2", "--sizes", "8,64M", "--no-limit", "--algorithm",
-                                algorithm_name(options.algorithm)};
+  std::vector<std::string> args{
+      "--ranks", "2", "--sizes", "8,64M", "--no-limit", "--algorithm", algorithm_name(options.algorithm)};
   if (options.lanes > 0) args.insert(args.end(), {"--lanes", std::to_string(options.lanes)});
   if (options.connections > 0) args.insert(args.end(), {"--connections", std::to_string(options.connections)});
   // The bars are about TCP, whatever else a machine has.
@@ -128,10 +128,10 @@ int run_bars(const Options& options, const Limits& limits) {
     }
     const Run& run = runs.back();
     const std::string peer = run.gloo_us ? fmt::format("{:.0f} us", *run.gloo_us) : "-";
-    fmt::print("# run {}: raw {:.3f} GB/s, exchange {:.2f} us, Gloo 64 MiB {}, Rondo 64 MiB {:.0f} us ({:.3f} GB/s), "
-               "8 B {:.2f} us\n",
-               i, run.stream_gbps, run.exchange_us, peer, run.rondo_large_us, run.rondo_large_busbw,
-               run.rondo_small_us);
+    fmt::print(
+        "# run {}: raw {:.3f} GB/s, exchange {:.2f} us, Gloo 64 MiB {}, Rondo 64 MiB {:.0f} us ({:.3f} GB/s), "
+        "8 B {:.2f} us\n",
+        i, run.stream_gbps, run.exchange_us, peer, run.rondo_large_us, run.rondo_large_busbw, run.rondo_small_us);
     std::fflush(stdout);
   }
   const std::vector<Bar> bars = bars_of(runs, gloo);

@@ -91,8 +91,7 @@ Call Buffers::call(uint32_t operation) const {
 
 uint64_t Buffers::wrong_after(uint32_t operations) const {
   if (expected_.operations != operations) {
-    expected_ = {operations, tolerance(exercise_, operations),
-                 expected_output(exercise_, extent_, rank_, operations)};
+    expected_ = {operations, tolerance(exercise_, operations), expected_output(exercise_, extent_, rank_, operations)};
   }
   const std::byte* output = call(operations - 1).output;
   uint64_t wrong = 0;

@@ -44,13 +44,14 @@ std::vector<Case> cases_of(const Options& options, int world) {
       }
     }
   }
-  if (cases.empty()) throw Exception(ErrorCode::kInvalid, "nothing to measure: no such operation on this type or world");
+  if (cases.empty())
+    throw Exception(ErrorCode::kInvalid, "nothing to measure: no such operation on this type or world");
   return cases;
 }
 
 std::vector<uint64_t> limited_sizes(const Options& options, int world) {
-  const bool over_tcp = !options.inproc && (options.transport.empty() || options.transport == "auto" ||
-                                            options.transport == "tcp");
+  const bool over_tcp =
+      !options.inproc && (options.transport.empty() || options.transport == "auto" || options.transport == "tcp");
   const bool even = std::any_of(options.benchmarks.begin(), options.benchmarks.end(), benchmark_loads_ring_evenly);
   if (options.limit == Options::LimitUse::kNone || world < 2 || !over_tcp || !even) return {};
   std::vector<uint64_t> sizes;

@@ -22,7 +22,7 @@ class Children {
 
   struct Program {
     std::string path;
-    std::vector<std::string> args;  // without the program itself
+    std::vector<std::string> args;                   // without the program itself
     std::map<std::string, std::string> environment;  // added to this process's
     std::string output_file;                         // standard output goes there; "": this process's
   };

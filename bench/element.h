@@ -20,8 +20,8 @@ uint64_t decode_integer(DType dtype, const std::byte* in);
 
 // What a float type can hold exactly: integers of `digits` bits times 2^e, from 2^lowest up to `largest`.
 struct FloatFormat {
-  int digits;     // of the significand, the hidden one included
-  int lowest;     // exponent of the smallest positive value, denormals included
+  int digits;  // of the significand, the hidden one included
+  int lowest;  // exponent of the smallest positive value, denormals included
   double largest;
 };
 FloatFormat float_format(DType dtype);

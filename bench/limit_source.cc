@@ -19,19 +19,22 @@ Limits obtain_limits(const LimitCache& cache, Options::LimitUse use, int world, 
                      const Machine& machine, const std::function<void(const std::string&)>& on_progress) {
   const bool again = use == Options::LimitUse::kRemeasure;
   Limits limits = cache.load();
-  Limits fresh;
+  // Kept one by one: what follows may fail or be interrupted.
+  const auto keep = [&](const auto& limit) {
+    Limits fresh;
+    fresh.put(limit);
+    limits.put(limit);
+    cache.save(fresh);
+  };
   for (uint64_t bytes : sizes) {
     if (!again && limits.stream(world, bytes)) continue;
     on_progress(fmt::format("measuring raw TCP: {} ranks, {} (kept in {})", world, size_text(bytes), cache.path()));
-    fresh.put(measure_stream_limit(world, bytes));
+    keep(measure_stream_limit(world, bytes));
   }
   if (!sizes.empty() && world <= machine.cores && (again || !limits.exchange(world))) {
     on_progress(fmt::format("measuring raw TCP: {} ranks, exchange of 8 bytes", world));
-    fresh.put(measure_exchange_limit(world));
+    keep(measure_exchange_limit(world));
   }
-  if (!fresh.streams.empty() || !fresh.exchanges.empty()) cache.save(fresh);
-  for (const StreamLimit& limit : fresh.streams) limits.put(limit);
-  for (const ExchangeLimit& limit : fresh.exchanges) limits.put(limit);
   return limits;
 }
 

@@ -64,8 +64,8 @@ uint64_t resolve_size(const char* option, const std::string& text, uint64_t othe
 
 // Without any option: 8 B to 64 MiB by factor 4, ending with 64 MiB itself.
 std::vector<uint64_t> resolve_sizes(const Typed& typed) {
-  const bool range = !typed.min_bytes.empty() || !typed.max_bytes.empty() || !typed.step_bytes.empty() ||
-                     typed.step_factor != 0;
+  const bool range =
+      !typed.min_bytes.empty() || !typed.max_bytes.empty() || !typed.step_bytes.empty() || typed.step_factor != 0;
   if (!typed.sizes.empty()) {
     if (range) reject("--sizes: cannot be combined with -b, -e, -f or -i");
     const auto sizes = parse_size_list(typed.sizes);
@@ -177,7 +177,8 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_flag("--remeasure-limit", typed.remeasure, "measure it again");
   app.add_flag("--limit-only", options.limit_only, "measure, keep and print the limits of --ranks and the sizes");
   app.add_option("--limit-cache", options.limit_cache, "the file that keeps them ($XDG_CACHE_HOME/rondo/limits.json)");
-  app.add_flag("--bars", options.bars, "five interleaved runs against raw TCP, a bare exchange and Gloo; 1 if a bar fails");
+  app.add_flag("--bars", options.bars,
+               "five interleaved runs against raw TCP, a bare exchange and Gloo; 1 if a bar fails");
   app.add_option("--gloo-bench", options.gloo_bench, "Gloo's driver, built by bench/peers/build_gloo.sh");
   app.add_option("--spawned-rank", options.spawned_rank, "")->group("");
   app.add_option("--rendezvous", options.rendezvous, "")->group("");

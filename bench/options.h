@@ -24,9 +24,9 @@ struct Options {
 
   int ranks = 0;  // > 0: this process starts them; 0: a launcher has
   bool inproc = false;
-  std::string transport;       // "": Config's
-  uint32_t lanes = 0;          // 0: Config's
-  uint32_t connections = 0;    // 0: Config's
+  std::string transport;     // "": Config's
+  uint32_t lanes = 0;        // 0: Config's
+  uint32_t connections = 0;  // 0: Config's
   Algorithm algorithm = Algorithm::kAuto;
   int64_t timeout_ms = 60'000;  // of one operation, and of joining
 

@@ -16,10 +16,10 @@
 namespace rondo::bench {
 namespace {
 
-constexpr double kForever = 1e8;              // seconds; operations have deadlines of their own
-constexpr double kRemeasureSeconds = 300;     // some 10 s for each size
-constexpr int64_t kLimitWaitMs = 180'000;     // the other ranks' patience with rank 0 while it measures the limits
-constexpr size_t kLongestSocketPath = 90;     // sockaddr_un has 108 bytes
+constexpr double kForever = 1e8;           // seconds; operations have deadlines of their own
+constexpr double kRemeasureSeconds = 300;  // some 10 s for each size
+constexpr int64_t kLimitWaitMs = 180'000;  // the other ranks' patience with rank 0 while it measures the limits
+constexpr size_t kLongestSocketPath = 90;  // sockaddr_un has 108 bytes
 
 Config config_of(const Options& options) {
   Config config = Config::from_environment();
@@ -36,8 +36,14 @@ std::string transport_name(const Config& config) { return config.transport == "a
 
 Limits limits_now(const Options& options, const Machine& machine, const LimitCache& cache, int world) {
   Progress progress;
-  return obtain_limits(cache, options.limit, world, limited_sizes(options, world), machine,
-                       [&](const std::string& text) { progress.show(text); });
+  try {
+    return obtain_limits(cache, options.limit, world, limited_sizes(options, world), machine,
+                         [&](const std::string& text) { progress.show(text); });
+  } catch (const Exception& error) {
+    progress.clear();
+    fmt::print(stderr, "rondo-bench: shares of the limit are left out: {}\n", error.what());
+    return cache.load();
+  }
 }
 
 // In a process of its own, since this one has threads by now.
@@ -72,7 +78,13 @@ JoinOptions join_options(const Options& options, const Launch& launch, const Con
 }
 
 Launch launch_of(const Options& options, const Config& config) {
-  if (options.spawned_rank < 0) return find_launch({}, config);
+  if (options.spawned_rank < 0) {
+    try {
+      return find_launch({}, config);
+    } catch (const Exception& error) {
+      throw Exception(error.code(), fmt::format("{} (or start ranks here: --ranks N)", error.what()));
+    }
+  }
   Launch launch;
   launch.place.rank = options.spawned_rank;
   launch.place.world = options.ranks;
@@ -90,9 +102,9 @@ int start_ranks(const Options& options, const Machine& machine, const std::vecto
   Children children;
   for (int rank = 0; rank < options.ranks; ++rank) {
     Children::Program program{own_program(), args, {}, ""};
-    program.args.insert(program.args.end(), {"--spawned-rank", std::to_string(rank), "--rendezvous",
-                                             rendezvous_in(directory), "--load-average",
-                                             fmt::format("{}", machine.load_average)});
+    program.args.insert(program.args.end(),
+                        {"--spawned-rank", std::to_string(rank), "--rendezvous", rendezvous_in(directory),
+                         "--load-average", fmt::format("{}", machine.load_average)});
     if (options.limit_cache.empty()) program.args.insert(program.args.end(), {"--limit-cache", cache.path()});
     const std::string world = std::to_string(options.ranks);
     program.environment = {{"RANK", std::to_string(rank)},
@@ -139,13 +151,9 @@ int run_rank(const Options& options, const Machine& machine) {
   const int world = launch.place.world;
   const LimitCache cache = open_cache(options, machine, "");
   SessionSetup setup{transport_name(config), {}};
-  if (speaks && launch.one_host) {
-    // Ranks that start_ranks() has started find measured limits in the cache: nothing is measured twice.
-    Options cached = options;
-    if (options.spawned_rank >= 0 && options.limit == Options::LimitUse::kRemeasure) {
-      cached.limit = Options::LimitUse::kCached;
-    }
-    setup.limits = limits_now(cached, machine, cache, world);
+  if (speaks && launch.one_host && options.limit != Options::LimitUse::kNone) {
+    // What start_ranks() could measure is in the cache by now.
+    setup.limits = options.spawned_rank >= 0 ? cache.load() : limits_now(options, machine, cache, world);
   }
   Communicator communicator = Communicator::join(join_options(options, launch, config));
   Reporter reporter(options, machine, world);

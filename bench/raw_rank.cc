@@ -21,14 +21,12 @@
 namespace rondo::bench {
 namespace {
 
-constexpr double kMeetSeconds = 10;       // processes may share a busy core; a lost one is seen by its parent at once
-constexpr timeval kSetupTimeout{5, 0};    // accept and the first bytes of a connection
-constexpr int kExchangesPerBatch = 100;   // some 300 us: far above the clock's resolution
+constexpr double kMeetSeconds = 10;      // processes may share a busy core; a lost one is seen by its parent at once
+constexpr timeval kSetupTimeout{5, 0};   // accept and the first bytes of a connection
+constexpr int kExchangesPerBatch = 100;  // some 300 us: far above the clock's resolution
 constexpr uint64_t kExchangeBytes = 8;
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 [[noreturn]] void fail(const char* what) {
   throw Exception(ErrorCode::kSystem, fmt::format("raw TCP measurement: {}: {}", what, std::strerror(errno)));
@@ -144,9 +142,8 @@ double RawRank::drive(std::vector<Flow> sending, std::vector<Flow> receiving, co
                       double end) const {
   const auto advance = [&](Flow& flow, Direction direction) {
     if (flow.left == 0) flow.left = std::min(setting.transfer_bytes, flow.size - flow.at);
-    const ssize_t moved = direction == Direction::kSend
-                              ? send(flow.fd, flow.begin + flow.at, flow.left, MSG_NOSIGNAL)
-                              : recv(flow.fd, flow.begin + flow.at, flow.left, 0);
+    const ssize_t moved = direction == Direction::kSend ? send(flow.fd, flow.begin + flow.at, flow.left, MSG_NOSIGNAL)
+                                                        : recv(flow.fd, flow.begin + flow.at, flow.left, 0);
     if (moved == 0 || (moved < 0 && !would_block(moved))) fail("a connection broke");
     if (moved < 0) return false;
     flow.moved += static_cast<uint64_t>(moved);
@@ -212,7 +209,6 @@ double RawRank::exchange_us(const std::string& congestion, double seconds) {
   const Connections connections = connect(congestion, 1);
   const int out = connections.outgoing[0];
   const int in = connections.incoming[0];
-  const double deadline = now() + kMeetSeconds;
   const auto exchange = [&] {
     std::byte message[kExchangeBytes] = {};
     if (send(out, message, sizeof(message), MSG_NOSIGNAL) != sizeof(message)) fail("send");
@@ -222,20 +218,20 @@ double RawRank::exchange_us(const std::string& congestion, double seconds) {
       if (got > 0) have += static_cast<size_t>(got);
     }
   };
-  meet();
-  // All ranks make the same number of exchanges, so it must not depend on a clock: 10 us each is a slow machine's.
-  const int batches = static_cast<int>(std::clamp(seconds / (kExchangesPerBatch * 10e-6), 5.0, 1000.0));
+  // All ranks make the same number of batches: rank 0 decides, and says so where they meet between two of them. On a
+  // busy host a batch may take a second, so time ends the measurement, not a count.
+  meeting_->enough = false;
+  const double end = now() + seconds;
   std::vector<double> batch_us;
-  for (int batch = -1; batch < batches; ++batch) {  // the first one warms up
+  for (int batch = -1;; ++batch) {  // the first one warms up
+    meet();
+    if (meeting_->enough.load(std::memory_order_acquire)) break;
     const double start = now();
     for (int i = 0; i < kExchangesPerBatch; ++i) exchange();
-    if (now() > deadline) {
-      errno = ETIMEDOUT;
-      fail("exchanging 8 bytes");
-    }
-    if (batch >= 0) batch_us.push_back((now() - start) * 1e6 / kExchangesPerBatch);
+    const double stop = now();
+    if (batch >= 0) batch_us.push_back((stop - start) * 1e6 / kExchangesPerBatch);
+    if (rank_ == 0 && stop > end && batch >= 0) meeting_->enough.store(true, std::memory_order_release);
   }
-  meet();
   return median(batch_us);
 }
 

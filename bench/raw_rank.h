@@ -16,6 +16,7 @@ namespace rondo::bench {
 struct RawMeeting {
   std::atomic<uint64_t> arrived{0};
   std::atomic<bool> failed{false};  // a rank gave up: nobody waits for it
+  std::atomic<bool> enough{false};  // rank 0's word before a meeting: no further batch of exchanges
   uint64_t token = 0;               // what a connection says first; strangers on the port do not know it
 };
 

@@ -53,8 +53,7 @@ class Session {
                                         size_text(extent.bytes), placement_name(placement), index + 1, cases_.size(),
                                         pass + 1, options_.repeat));
       }
-      const Measurement measured =
-          measure(group_, exercise_of(c, placement, group_.size()), extent, options_.effort);
+      const Measurement measured = measure(group_, exercise_of(c, placement, group_.size()), extent, options_.effort);
       Samples& samples = samples_[index][static_cast<size_t>(placement)];
       samples.batch_us.insert(samples.batch_us.end(), measured.batch_us.begin(), measured.batch_us.end());
       samples.wrong += measured.wrong;
@@ -66,8 +65,8 @@ class Session {
     Row row;
     row.collective = benchmark_name(c.benchmark);
     row.transport = setup_.transport;
-    row.algorithm = group_.algorithm(
-        {c.benchmark, nullptr, nullptr, extent.count, c.dtype, c.op, c.root < 0 ? 0 : c.root});
+    row.algorithm =
+        group_.algorithm({c.benchmark, nullptr, nullptr, extent.count, c.dtype, c.op, c.root < 0 ? 0 : c.root});
     row.dtype = dtype_name(c.dtype);
     row.op = benchmark_reduces(c.benchmark) ? op_name(c.op) : "none";
     row.world = world;
@@ -85,8 +84,13 @@ class Session {
   void report_case(size_t index) {
     const Case& c = cases_[index];
     const Extent extent = extent_of(c.benchmark, c.size, c.dtype, group_.size());
-    Line line{extent.bytes, extent.count, dtype_name(c.dtype), benchmark_reduces(c.benchmark) ? op_name(c.op) : "none",
-              c.root, {}, {}};
+    Line line{extent.bytes,
+              extent.count,
+              dtype_name(c.dtype),
+              benchmark_reduces(c.benchmark) ? op_name(c.op) : "none",
+              c.root,
+              {},
+              {}};
     for (Placement placement : kPlacements) {
       if (!benchmark_has(c.benchmark, placement)) continue;
       const Row row = row_of(c, placement, extent, samples_[index][static_cast<size_t>(placement)]);

@@ -14,8 +14,8 @@ namespace rondo::bench {
 
 // What a session tells while it runs; called on rank 0 only.
 struct SessionEvents {
-  std::function<void(const std::string&)> on_progress;        // "all_reduce 64 MiB in-place (3 of 26)"
-  std::function<void(const Case&, const Line&)> on_line;      // in the order of the cases, in the last pass
+  std::function<void(const std::string&)> on_progress;    // "all_reduce 64 MiB in-place (3 of 26)"
+  std::function<void(const Case&, const Line&)> on_line;  // in the order of the cases, in the last pass
 };
 
 struct SessionSetup {

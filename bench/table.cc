@@ -20,8 +20,8 @@ std::string wrong_text(const Row& row) { return row.wrong ? fmt::format("{}", *r
 
 std::string half(const std::optional<Row>& row) {
   if (!row) return fmt::format(" {:>9} {:>8} {:>8} {:>7}", "-", "-", "-", "-");
-  return fmt::format(" {:>9} {:>8} {:>8} {:>7}", figure(row->time_us), figure(row->algbw_gbps),
-                     figure(row->busbw_gbps), wrong_text(*row));
+  return fmt::format(" {:>9} {:>8} {:>8} {:>7}", figure(row->time_us), figure(row->algbw_gbps), figure(row->busbw_gbps),
+                     wrong_text(*row));
 }
 
 std::string share(const std::optional<Row>& row) {
@@ -49,8 +49,8 @@ std::string table_header() {
 }
 
 std::string table_line(const Line& line) {
-  return fmt::format(" {:>11} {:>12} {:>9} {:>9} {:>5} {}{}   {:>6} {:>6}", line.bytes, line.count, line.dtype,
-                     line.op, line.root, half(line.out_of_place), half(line.in_place), share(line.out_of_place),
+  return fmt::format(" {:>11} {:>12} {:>9} {:>9} {:>5} {}{}   {:>6} {:>6}", line.bytes, line.count, line.dtype, line.op,
+                     line.root, half(line.out_of_place), half(line.in_place), share(line.out_of_place),
                      share(line.in_place));
 }
 

@@ -20,7 +20,8 @@ TEST_CASE("settings: transfers x driving x congestion controls x connections, no
   CHECK(all_settings({"reno", "bbr"}, 64u << 20).size() == 4 * 3 * 2 * 3);
   CHECK(all_settings({"reno"}, 1u << 20).size() == 3 * (3 + 2 + 2));  // 1 MiB, 512 KiB, 256 KiB shares
   CHECK(all_settings({"reno"}, 4096).size() == 3 * 3);
-  CHECK(setting_text({1 << 20, Driving::kTwoThreads, "reno", 2}) == "1 MiB transfers, two threads, reno, 2 connections");
+  CHECK(setting_text({1 << 20, Driving::kTwoThreads, "reno", 2}) ==
+        "1 MiB transfers, two threads, reno, 2 connections");
 }
 
 TEST_CASE("a sweep measures every setting, and finds the best one though a worse one was lucky once") {

@@ -31,14 +31,18 @@ TEST_CASE("a correct library shows 0 wrong: every benchmark, dtype, op, placemen
       for (int op = 0; op < kOps; ++op) {
         for (int placement = 0; placement < 2; ++placement) {
           for (int world = 1; world <= 4; ++world) {
-            const Exercise e{static_cast<Benchmark>(benchmark), static_cast<Placement>(placement),
-                             static_cast<DType>(dtype), static_cast<Op>(op), world, world - 1};
+            const Exercise e{static_cast<Benchmark>(benchmark),
+                             static_cast<Placement>(placement),
+                             static_cast<DType>(dtype),
+                             static_cast<Op>(op),
+                             world,
+                             world - 1};
             const bool reduces = benchmark_reduces(e.benchmark);
             if (!benchmark_has(e.benchmark, e.placement) || !op_supports(e.op, e.dtype)) continue;
             if (!reduces && e.op != Op::kSum) continue;
             const Measurement m = measure_with(e, 96, Fault::kNone, kShort);
-            INFO(std::string(benchmark_name(e.benchmark)), std::string(dtype_name(e.dtype)), std::string(op_name(e.op)), " world ", world,
-                 " placement ", placement);
+            INFO(std::string(benchmark_name(e.benchmark)), std::string(dtype_name(e.dtype)), std::string(op_name(e.op)),
+                 " world ", world, " placement ", placement);
             CHECK(m.wrong == 0);
             CHECK(m.batch_us.size() >= 10);
           }

@@ -64,8 +64,7 @@ TEST_CASE("nccl-tests' options, short and long") {
 
 TEST_CASE("lists and all") {
   CHECK(accepted("--collective all").benchmarks.size() == kBenchmarks);
-  CHECK(accepted("--collective sendrecv,barrier").benchmarks ==
-        std::vector{Benchmark::kSendRecv, Benchmark::kBarrier});
+  CHECK(accepted("--collective sendrecv,barrier").benchmarks == std::vector{Benchmark::kSendRecv, Benchmark::kBarrier});
   CHECK(accepted("-d all -o all").dtypes.size() == kDTypes);
 }
 

@@ -15,10 +15,10 @@ class ThreadWorld {
  public:
   enum class Fault {
     kNone,
-    kLostOperation,   // every operation after the first of a batch does nothing
-    kLostBlock,       // the last element is not written
-    kShiftedBlock,    // blocks land one element too far round
-    kFlippedBit,      // one bit of the middle element
+    kLostOperation,  // every operation after the first of a batch does nothing
+    kLostBlock,      // the last element is not written
+    kShiftedBlock,   // blocks land one element too far round
+    kFlippedBit,     // one bit of the middle element
   };
 
   explicit ThreadWorld(int world, Fault fault = Fault::kNone);
