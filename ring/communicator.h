@@ -147,7 +147,7 @@ class RONDO_EXPORT Communicator {
                     std::span<const uint64_t> send_displacements = {},
                     std::span<const uint64_t> recv_displacements = {}, const CallOptions& options = {});
 
-  // --- any collective by description, asynchronous: what the calls above are made of.
+  // --- any collective by description: what the calls above are made of.
   struct Call {
     Collective collective = Collective::kAllReduce;
     const void* input = nullptr;
@@ -162,6 +162,7 @@ class RONDO_EXPORT Communicator {
     CallOptions options;
   };
   Work start(const Call& call);
+  void run(const Call& call);  // the same, blocking
 
   // --- point to point. tag 0 .. 2^31-1; kAnyTag and kAnySource match all. Messages of one (pair, tag) stay in order.
   // A message longer than the receiver's buffer fails both sides with kMismatch; a shorter one reports its length.

@@ -45,10 +45,10 @@ class Link {
   // --- sending
   // Room for one more slice.
   virtual bool can_send() const = 0;
-  // A slot to write the next outgoing slice into. Requires can_send(). commit() sends it; a second reserve() without
-  // commit() returns the same slot.
+  // A slot to write the next outgoing slice into. Requires can_send(). commit() sends it (what it returns is
+  // as for send()); a second reserve() without commit() returns the same slot.
   virtual std::byte* reserve(uint32_t bytes) = 0;
-  virtual void commit(const SliceTag& tag) = 0;
+  virtual uint64_t commit(const SliceTag& tag) = 0;
   // Sends `payload` (tag.bytes), which must stay unchanged until sent() has reached the value that this call returns.
   // Requires can_send() and no reserved slot.
   virtual uint64_t send(const SliceTag& tag, const std::byte* payload) = 0;

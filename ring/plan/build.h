@@ -12,6 +12,10 @@ struct PlanRequest {
   int root = -1;      // 0 .. world-1 where collective_has_root(), else -1
   int lanes = 1;      // 1 .. 16
   Topology topology;  // its size is the world, 1 .. 65535
+  // Who scales a contribution (kScale). false: whoever folds it first, which may be another rank; enough where the
+  // factor is the same everywhere (average). true: always its own rank, before it leaves; needed where each rank has a
+  // factor of its own (Op::kPremulSum). Equal on all ranks.
+  bool scale_at_source = false;
 };
 
 // Whether an algorithm has a builder for this collective and topology (the same answer on every rank).

@@ -41,13 +41,19 @@ enum StepFlags : uint16_t {
 };
 
 inline constexpr uint32_t kNoStep = 0xffffffffu;
+inline constexpr uint32_t kMaxStepSources = 64;  // what one combine takes (kernels/combine.h)
+inline constexpr uint32_t kMaxStepTargets = 64;
 
 // value = sources folded in the listed order, rounded once; written to every target. All refs have the same element
 // count. No source and mailbox targets: a signal (one empty slice). Mailbox sources and no target: a wait.
 struct Step {
   uint32_t first = 0;  // index in Plan::refs of its sources, then its targets
-  uint32_t after =
-      kNoStep;  // last earlier step of this lane that still reads memory that this step writes; else kNoStep
+  // Before a slice of this step is written to memory, the same slice of step `after` must be combined and sent, and all
+  // before it: the last earlier step of this lane whose slices a link may still read from that memory, or, if this step
+  // is received into memory as it is (one source, a mailbox) and may therefore land early, the last that uses it at
+  // all. An index in the lane (0 is the lane's first step), or kNoStep. Input and output count as one memory, as in
+  // place.
+  uint32_t after = kNoStep;
   uint8_t sources = 0;
   uint8_t targets = 0;
   uint16_t flags = 0;

@@ -1,5 +1,9 @@
 """cc_library, cc_binary and cc_test with Rondo's warnings and numerics."""
 
+load("//tools/bazel:librondo.bzl", _rondo_shared_library = "rondo_shared_library")
+
+rondo_shared_library = _rondo_shared_library
+
 # Warnings are errors in our own code, not in the packages we include. -ffp-contract=off: a fused multiply-add would
 # make results depend on the instruction set (docs/numerics.md). Hidden visibility: librondo.so exports its API only.
 RONDO_COPTS = [
@@ -7,22 +11,23 @@ RONDO_COPTS = [
     "-Wextra",
     "-Werror",
     "-Wshadow",
-    "-Wnon-virtual-dtor",
     "-ffp-contract=off",
     "-fvisibility=hidden",
-    "-fvisibility-inlines-hidden",
 ]
 
+# linkstatic: hidden symbols are no part of a shared library's interface, so a library is never one by itself.
 def rondo_library(name, copts = [], **kwargs):
-    native.cc_library(name = name, copts = RONDO_COPTS + copts, **kwargs)
+    native.cc_library(name = name, copts = RONDO_COPTS + copts, linkstatic = True, **kwargs)
 
 def rondo_binary(name, copts = [], linkopts = [], **kwargs):
     native.cc_binary(name = name, copts = RONDO_COPTS + copts, linkopts = linkopts + ["-pthread"], **kwargs)
 
+# linkstatic: Bazel links tests against shared libraries otherwise, and hidden symbols are not found there.
 def rondo_test(name, copts = [], deps = [], linkopts = [], doctest_main = True, **kwargs):
     native.cc_test(
         name = name,
         copts = RONDO_COPTS + copts,
+        linkstatic = True,
         deps = deps + ["@doctest"] + (["//tests:doctest_main"] if doctest_main else []),
         linkopts = linkopts + ["-pthread"],
         **kwargs

@@ -9,7 +9,8 @@
 
 namespace rondo {
 
-// What the program said about its place; -1 and empty are left to the environment.
+// What the program said about its place; -1 and empty are left to the environment. The rendezvous "store:" says that
+// the program brings a Store of its own: open_store is then not called.
 struct LaunchRequest {
   int rank = -1;
   int world = -1;
@@ -19,7 +20,7 @@ struct LaunchRequest {
 
 // Where this process stands in its job, and how the job meets.
 struct Launch {
-  Place place;
+  Place place;             // facts that the launcher did not say are -1: complete_place (roster.h) fills them in
   std::string job_id;      // processes with different ones refuse each other
   std::string rendezvous;  // "tcp://host:port", "file:///path", "unix:///path", "unique:...", "pmi:"
   std::string launcher;    // "rondo", "torchrun", "openmpi", "mpich", "slurm", "environment" or "program", for messages

@@ -1,0 +1,137 @@
+#include "kernels/combine.h"
+
+#include <cstring>
+#include <initializer_list>
+
+#include "kernels/kernel_table.h"
+#include "kernels/machine.h"
+#include "ring/base/check.h"
+
+namespace rondo {
+
+namespace {
+
+// Bytes copied from one source to all targets before the next: the source is read from memory once.
+constexpr size_t kCopyBlockBytes = 32 * 1024;
+
+Fold fold_of(const CombineSpec& spec, bool scaled, bool finished) {
+  switch (spec.op) {
+    case Op::kAverage:
+      return scaled ? Fold::kScaledSum : finished ? Fold::kDividedSum : Fold::kSum;
+    case Op::kPremulSum:
+      return scaled ? Fold::kScaledRoundedSum : Fold::kSum;
+    default:
+      // Op and Fold list these in the same order up to kAverage, which Fold has not.
+      return static_cast<Fold>(static_cast<int>(spec.op) - (spec.op > Op::kAverage ? 1 : 0));
+  }
+}
+static_assert(static_cast<int>(Fold::kMax) == static_cast<int>(Op::kMax));
+static_assert(static_cast<int>(Fold::kBitAnd) == static_cast<int>(Op::kBitAnd) - 1);
+static_assert(static_cast<int>(Fold::kLogicalXor) == static_cast<int>(Op::kLogicalXor) - 1);
+
+void copy(const CombineMove& move, size_t bytes) {
+  const auto* source = static_cast<const unsigned char*>(move.sources[0]);
+  for (size_t at = 0; at < bytes; at += kCopyBlockBytes) {
+    const size_t block = bytes - at < kCopyBlockBytes ? bytes - at : kCopyBlockBytes;
+    for (int target = 0; target < move.target_count; ++target) {
+      auto* to = static_cast<unsigned char*>(move.targets[target]);
+      if (to != source) std::memcpy(to + at, source + at, block);
+    }
+  }
+}
+
+// What is left after the last whole block: less than a block of each buffer, folded in blocks of its own.
+void combine_rest(Kernel kernel, KernelCall call, size_t offset, size_t bytes) {
+  alignas(64) unsigned char blocks[kMaxCombineSources][kBlockBytes];
+  const void* sources[kMaxCombineSources];
+  void* target = blocks[0];
+  for (uint32_t i = 0; i < call.source_count; ++i) {
+    std::memset(blocks[i], 0, kBlockBytes);
+    std::memcpy(blocks[i], static_cast<const unsigned char*>(call.sources[i]) + offset, bytes);
+    sources[i] = blocks[i];
+  }
+  void* const* targets = call.targets;
+  const uint32_t target_count = call.target_count;
+  call.sources = sources;
+  call.targets = &target;
+  call.target_count = 1;
+  call.blocks = 1;
+  call_in_default_float_mode(kernel, call);
+  for (uint32_t i = 0; i < target_count; ++i)
+    std::memcpy(static_cast<unsigned char*>(targets[i]) + offset, target, bytes);
+}
+
+void combine_by(const KernelTable& table, const CombineSpec& spec, const CombineMove& move, size_t count) {
+  if (count == 0) return;
+  RONDO_CHECK(op_supports(spec.op, spec.dtype), "combine() of a pair that op_supports() refuses");
+  RONDO_CHECK(move.source_count >= 1 && move.source_count <= kMaxCombineSources, "combine() needs 1 to 64 sources");
+  RONDO_CHECK(move.target_count >= 1 && move.target_count <= kMaxCombineTargets, "combine() needs 1 to 64 targets");
+  const size_t bytes = count * dtype_bytes(spec.dtype);
+  const uint64_t scaled = move.scaled & (~uint64_t{0} >> (64 - move.source_count));
+  const bool scales = scaled != 0 && combine_scales(spec);
+  const bool finishes = move.finish && combine_finishes(spec);
+  if (move.source_count == 1 && !scales && !finishes) return copy(move, bytes);
+  const Fold fold = fold_of(spec, scales, finishes);
+  const Kernel kernel = table.kernels[static_cast<int>(spec.dtype)][static_cast<int>(fold)];
+  RONDO_CHECK(kernel != nullptr, "no kernel for a pair that op_supports() allows");
+  const KernelCall call = {.sources = move.sources,
+                           .targets = move.targets,
+                           .scaled = scaled,
+                           .scalar = spec.scalar,
+                           .world = spec.world,
+                           .source_count = move.source_count,
+                           .target_count = move.target_count,
+                           .blocks = bytes / kBlockBytes};
+  if (call.blocks > 0) call_in_default_float_mode(kernel, call);
+  const size_t rest = bytes % kBlockBytes;
+  if (rest > 0) combine_rest(kernel, call, bytes - rest, rest);
+}
+
+InstructionSet best_instruction_set() {
+  for (InstructionSet set : {InstructionSet::kAvx512, InstructionSet::kAvx2})
+    if (kernel_table(set) != nullptr) return set;
+  return InstructionSet::kBaseline;
+}
+
+}  // namespace
+
+bool combine_scales(const CombineSpec& spec) {
+  if (spec.op == Op::kPremulSum) return true;
+  return spec.op == Op::kAverage && spec.dtype == DType::kFloat16 && spec.world > 1;
+}
+
+bool combine_finishes(const CombineSpec& spec) {
+  return spec.op == Op::kAverage && spec.dtype != DType::kFloat16 && spec.world > 1;
+}
+
+const char* instruction_set_name(InstructionSet set) {
+  switch (set) {
+    case InstructionSet::kBaseline:
+      return "baseline";
+    case InstructionSet::kAvx2:
+      return "avx2";
+    case InstructionSet::kAvx512:
+      return "avx512";
+  }
+  return "instruction set?";
+}
+
+bool instruction_set_available(InstructionSet set) { return kernel_table(set) != nullptr; }
+
+InstructionSet active_instruction_set() {
+  static const InstructionSet best = best_instruction_set();
+  return best;
+}
+
+void combine(const CombineSpec& spec, const CombineMove& move, size_t count) {
+  static const KernelTable& table = *kernel_table(active_instruction_set());
+  combine_by(table, spec, move, count);
+}
+
+void combine_with(InstructionSet set, const CombineSpec& spec, const CombineMove& move, size_t count) {
+  const KernelTable* table = kernel_table(set);
+  RONDO_CHECK(table != nullptr, "combine_with() of an instruction set that this machine lacks");
+  combine_by(*table, spec, move, count);
+}
+
+}  // namespace rondo

@@ -1,0 +1,209 @@
+// The loops of combine(), compiled once an instruction set: combine_baseline.cc, combine_avx2.cc and combine_avx512.cc
+// define RONDO_KERNEL_TABLE (the name of the table) and include this file. See element.h on namespaces.
+#pragma once
+
+#include "kernels/element.h"
+#include "kernels/fold.h"
+#include "kernels/kernel_table.h"
+
+namespace rondo {
+namespace {
+
+// Bytes of accumulators folded at a time where there are more sources than one pass takes: they stay in the level 1
+// cache (32 KiB or more everywhere) beside a page of each of a pass's sources.
+constexpr size_t kTileBytes = 4096;
+
+// A pass folds sources [first, first + N) of the blocks [begin, end).
+//   kWhole   these are all sources: to the first M targets
+//   kFirst   the first sources: into the tile
+//   kMiddle  after the tile, into the tile
+//   kLast    after the tile, to the first M targets
+enum class Part { kWhole, kFirst, kMiddle, kLast };
+
+template <class K>
+struct Pass {
+  const KernelCall& call;
+  typename K::Accumulator* tile;
+  uint32_t first;
+  size_t begin;
+  size_t end;
+  RONDO_INLINE const Byte* source(uint32_t index) const {
+    return static_cast<const Byte*>(call.sources[first + index]) + begin * kBlockBytes;
+  }
+  RONDO_INLINE Byte* target(uint32_t index) const {
+    return static_cast<Byte*>(call.targets[index]) + begin * kBlockBytes;
+  }
+  RONDO_INLINE auto scale(uint32_t index) const { return K::scale(call, first + index); }
+};
+
+// The inner loop is whole vectors whatever the instruction set, and is unrolled: what is left of a buffer after the
+// last block is not for the kernels.
+template <class K, Part kPart, int N, int M>
+__attribute__((noinline)) void fold_pass(const Pass<K>& pass) {
+  using Format = typename K::Format;
+  constexpr size_t kSteps = kBlockBytes / Format::kBytes / Format::kWidth;  // accumulators a block
+  constexpr size_t kStepBytes = Format::kBytes * Format::kWidth;
+  const auto constant = K::constant(pass.call);
+  const auto scale0 = pass.scale(0);
+  const auto scale1 = pass.scale(N > 1 ? 1 : 0);
+  const auto scale2 = pass.scale(N > 2 ? 2 : 0);
+  const auto scale3 = pass.scale(N > 3 ? 3 : 0);
+  const Byte* source0 = pass.source(0);
+  const Byte* source1 = pass.source(N > 1 ? 1 : 0);
+  const Byte* source2 = pass.source(N > 2 ? 2 : 0);
+  const Byte* source3 = pass.source(N > 3 ? 3 : 0);
+  Byte* target0 = pass.target(0);
+  Byte* target1 = pass.target(M > 1 ? 1 : 0);
+  typename K::Accumulator* tile = pass.tile;
+  const size_t bytes = (pass.end - pass.begin) * kBlockBytes;
+  for (size_t block = 0; block < bytes; block += kBlockBytes) {
+    RONDO_VECTOR_LOOP
+    for (size_t step = 0; step < kSteps; ++step) {
+      const size_t at = block + step * kStepBytes;
+      auto value = K::load(source0 + at, scale0);
+      if constexpr (kPart == Part::kMiddle || kPart == Part::kLast) value = K::fold(tile[step], value);
+      if constexpr (N > 1) value = K::fold(value, K::load(source1 + at, scale1));
+      if constexpr (N > 2) value = K::fold(value, K::load(source2 + at, scale2));
+      if constexpr (N > 3) value = K::fold(value, K::load(source3 + at, scale3));
+      if constexpr (kPart == Part::kFirst || kPart == Part::kMiddle) {
+        tile[step] = value;
+      } else {
+        K::store(target0 + at, value, constant);
+        if constexpr (M > 1) K::store(target1 + at, value, constant);
+      }
+    }
+    if constexpr (kPart != Part::kWhole) tile += kSteps;
+  }
+}
+
+template <class K>
+void fold_last(const Pass<K>& pass) {
+  switch (pass.call.source_count - pass.first) {
+    case 1:
+      return fold_pass<K, Part::kLast, 1, 1>(pass);
+    case 2:
+      return fold_pass<K, Part::kLast, 2, 1>(pass);
+    case 3:
+      return fold_pass<K, Part::kLast, 3, 1>(pass);
+    default:
+      return fold_pass<K, Part::kLast, 4, 1>(pass);
+  }
+}
+
+// Five sources or more.
+template <class K>
+void fold_by_tiles(const KernelCall& call, size_t begin, size_t end) {
+  using Accumulator = typename K::Accumulator;
+  constexpr size_t kAccumulators = kTileBytes / sizeof(Accumulator);
+  constexpr size_t kTileBlocks = kAccumulators * K::Format::kWidth * K::Format::kBytes / kBlockBytes;
+  Accumulator tile[kAccumulators];
+  for (size_t at = begin; at < end; at += kTileBlocks) {
+    const size_t stop = end - at < kTileBlocks ? end : at + kTileBlocks;
+    fold_pass<K, Part::kFirst, 4, 1>({call, tile, 0, at, stop});
+    uint32_t first = 4;
+    for (; first + 4 < call.source_count; first += 4) fold_pass<K, Part::kMiddle, 4, 1>({call, tile, first, at, stop});
+    fold_last<K>({call, tile, first, at, stop});
+  }
+}
+
+// All sources of the blocks [begin, end) to target 0.
+template <class K>
+void fold_sources(const KernelCall& call, size_t begin, size_t end) {
+  const Pass<K> pass = {call, nullptr, 0, begin, end};
+  switch (call.source_count) {
+    case 1:
+      if constexpr (K::kTakesOneSource) fold_pass<K, Part::kWhole, 1, 1>(pass);
+      return;
+    case 2:
+      return fold_pass<K, Part::kWhole, 2, 1>(pass);
+    case 3:
+      return fold_pass<K, Part::kWhole, 3, 1>(pass);
+    case 4:
+      return fold_pass<K, Part::kWhole, 4, 1>(pass);
+    default:
+      return fold_by_tiles<K>(call, begin, end);
+  }
+}
+
+// Page by page, so that target 0 is copied while it is in the cache. All sources of a page are read before any target
+// of it is written, so each target may be a source.
+template <class K>
+void run(const KernelCall& call) {
+  if (call.target_count == 1) return fold_sources<K>(call, 0, call.blocks);
+  if (call.source_count == 2 && call.target_count == 2)
+    return fold_pass<K, Part::kWhole, 2, 2>({call, nullptr, 0, 0, call.blocks});
+  constexpr size_t kPageBlocks = 4096 / kBlockBytes;
+  for (size_t at = 0; at < call.blocks; at += kPageBlocks) {
+    const size_t stop = call.blocks - at < kPageBlocks ? call.blocks : at + kPageBlocks;
+    fold_sources<K>(call, at, stop);
+    const Byte* folded = static_cast<const Byte*>(call.targets[0]) + at * kBlockBytes;
+    for (uint32_t target = 1; target < call.target_count; ++target)
+      __builtin_memcpy(static_cast<Byte*>(call.targets[target]) + at * kBlockBytes, folded, (stop - at) * kBlockBytes);
+  }
+}
+
+template <class Format>
+constexpr void add_logical(Kernel (&row)[kFolds]) {
+  row[int(Fold::kLogicalAnd)] = run<Logical<Format, BitAnd>>;
+  row[int(Fold::kLogicalOr)] = run<Logical<Format, BitOr>>;
+  row[int(Fold::kLogicalXor)] = run<Logical<Format, BitXor>>;
+}
+
+// Modular: each row of a signed type could be its unsigned twin's but for min, max and the average.
+template <class Format, class Unsigned>
+constexpr void add_integer(Kernel (&row)[kFolds]) {
+  row[int(Fold::kSum)] = run<Plain<Unsigned, Add>>;
+  row[int(Fold::kProduct)] = run<Plain<Unsigned, IntegerMultiply>>;
+  row[int(Fold::kMin)] = run<Plain<Format, IntegerMin<Format>>>;
+  row[int(Fold::kMax)] = run<Plain<Format, IntegerMax<Format>>>;
+  row[int(Fold::kBitAnd)] = run<Plain<Unsigned, BitAnd>>;
+  row[int(Fold::kBitOr)] = run<Plain<Unsigned, BitOr>>;
+  row[int(Fold::kBitXor)] = run<Plain<Unsigned, BitXor>>;
+  row[int(Fold::kDividedSum)] = run<IntegerAverage<Format>>;
+  add_logical<Unsigned>(row);
+}
+
+template <class Format, class Stored>
+constexpr void add_float(Kernel (&row)[kFolds]) {
+  row[int(Fold::kSum)] = run<Plain<Format, Add>>;
+  row[int(Fold::kProduct)] = run<Plain<Format, Multiply>>;
+  row[int(Fold::kMin)] = run<Plain<Format, FloatMin>>;
+  row[int(Fold::kMax)] = run<Plain<Format, FloatMax>>;
+  row[int(Fold::kScaledRoundedSum)] = run<ScaledRoundedSum<Format>>;
+  add_logical<Stored>(row);
+}
+
+constexpr void add_bool(Kernel (&row)[kFolds]) {
+  add_logical<Uint8>(row);
+  row[int(Fold::kSum)] = row[int(Fold::kMax)] = row[int(Fold::kBitOr)] = row[int(Fold::kLogicalOr)];
+  row[int(Fold::kProduct)] = row[int(Fold::kMin)] = row[int(Fold::kBitAnd)] = row[int(Fold::kLogicalAnd)];
+  row[int(Fold::kBitXor)] = row[int(Fold::kLogicalXor)];
+}
+
+constexpr KernelTable make_table() {
+  KernelTable table = {};
+  add_integer<Int8, Uint8>(table.kernels[int(DType::kInt8)]);
+  add_integer<Uint8, Uint8>(table.kernels[int(DType::kUint8)]);
+  add_integer<Int16, Uint16>(table.kernels[int(DType::kInt16)]);
+  add_integer<Uint16, Uint16>(table.kernels[int(DType::kUint16)]);
+  add_integer<Int32, Uint32>(table.kernels[int(DType::kInt32)]);
+  add_integer<Uint32, Uint32>(table.kernels[int(DType::kUint32)]);
+  add_integer<Int64, Uint64>(table.kernels[int(DType::kInt64)]);
+  add_integer<Uint64, Uint64>(table.kernels[int(DType::kUint64)]);
+  add_float<Float16, SoftFloat16>(table.kernels[int(DType::kFloat16)]);
+  add_float<Bfloat16, SoftBfloat16>(table.kernels[int(DType::kBfloat16)]);
+  add_float<Float32, Float32>(table.kernels[int(DType::kFloat32)]);
+  add_float<Float64, Float64>(table.kernels[int(DType::kFloat64)]);
+  add_bool(table.kernels[int(DType::kBool)]);
+  table.kernels[int(DType::kFloat16)][int(Fold::kScaledSum)] = run<ScaledSum<Float16>>;
+  table.kernels[int(DType::kBfloat16)][int(Fold::kDividedSum)] = run<FloatAverage<Bfloat16>>;
+  table.kernels[int(DType::kFloat32)][int(Fold::kDividedSum)] = run<FloatAverage<Float32>>;
+  table.kernels[int(DType::kFloat64)][int(Fold::kDividedSum)] = run<FloatAverage<Float64>>;
+  return table;
+}
+
+}  // namespace
+
+constexpr KernelTable RONDO_KERNEL_TABLE = make_table();
+
+}  // namespace rondo

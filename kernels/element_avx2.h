@@ -1,0 +1,92 @@
+// 16-bit floats with AVX2 and F16C, eight or sixteen at a time.
+// Part of element.h. The AVX-512 unit uses these too: only the plain loops change with it.
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/element.h"
+
+namespace rondo {
+namespace {
+
+typedef float Float8 __attribute__((vector_size(32)));
+typedef int32_t Bits8 __attribute__((vector_size(32)));
+
+RONDO_INLINE Bits8 float_bits(Float8 value) { return Bits8(value); }
+RONDO_INLINE Float8 float_of(Bits8 bits) { return Float8(bits); }
+
+RONDO_INLINE Float8 quiet_nan(Float8) { return Float8(_mm256_set1_ps(__builtin_nanf(""))); }
+RONDO_INLINE Float8 nan_if_unordered(Float8 left, Float8 right, Float8 otherwise) {
+  const __m256 unordered = _mm256_cmp_ps(__m256(left), __m256(right), _CMP_UNORD_Q);
+  return Float8(_mm256_blendv_ps(__m256(otherwise), __m256(quiet_nan(left)), unordered));
+}
+RONDO_INLINE Float8 canonical(Float8 value) { return nan_if_unordered(value, value, value); }
+RONDO_INLINE Float8 lesser(Float8 left, Float8 right) { return Float8(_mm256_min_ps(__m256(left), __m256(right))); }
+RONDO_INLINE Float8 greater(Float8 left, Float8 right) { return Float8(_mm256_max_ps(__m256(left), __m256(right))); }
+
+struct Float16 {
+  using Value = float;
+  using Accumulator = Float8;
+  static constexpr size_t kBytes = 2;
+  static constexpr size_t kWidth = 8;
+  static RONDO_INLINE Float8 decode(__m128i stored) { return Float8(_mm256_cvtph_ps(stored)); }
+  static RONDO_INLINE __m128i encode(Float8 value) {
+    return _mm256_cvtps_ph(__m256(value), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  static RONDO_INLINE Float8 load(const Byte* from) {
+    return decode(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  static RONDO_INLINE void store(Byte* to, Float8 value) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), encode(canonical(value)));
+  }
+  static RONDO_INLINE Float8 round(Float8 value) { return decode(encode(value)); }
+};
+
+// Sixteen values: the elements of even index and those of odd index, so that bfloat16 needs no shuffle: an odd element
+// is the upper half of a 32-bit lane already, an even one is shifted there.
+struct FloatPair8 {
+  Float8 even;
+  Float8 odd;
+};
+RONDO_INLINE FloatPair8 operator+(FloatPair8 left, FloatPair8 right) {
+  return {left.even + right.even, left.odd + right.odd};
+}
+RONDO_INLINE FloatPair8 operator*(FloatPair8 left, FloatPair8 right) {
+  return {left.even * right.even, left.odd * right.odd};
+}
+RONDO_INLINE FloatPair8 operator*(FloatPair8 left, float right) { return {left.even * right, left.odd * right}; }
+
+struct Bfloat16 {
+  using Value = float;
+  using Accumulator = FloatPair8;
+  static constexpr size_t kBytes = 2;
+  static constexpr size_t kWidth = 16;
+  static RONDO_INLINE FloatPair8 decode(__m256i stored) {
+    return {Float8(_mm256_slli_epi32(stored, 16)), Float8(_mm256_and_si256(stored, _mm256_set1_epi32(-0x10000)))};
+  }
+  // As BfloatCodec, the result in the upper half of the lanes. The quiet NaN stays itself.
+  static RONDO_INLINE __m256i rounded(Float8 value) {
+    const __m256i bits = __m256i(canonical(value));
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    return _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+  }
+  static RONDO_INLINE __m256i encode(FloatPair8 value) {
+    const __m256i even = _mm256_srli_epi32(rounded(value.even), 16);
+    return _mm256_blend_epi16(even, rounded(value.odd), 0xaa);
+  }
+  static RONDO_INLINE FloatPair8 load(const Byte* from) {
+    return decode(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  static RONDO_INLINE void store(Byte* to, FloatPair8 value) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), encode(value));
+  }
+  static RONDO_INLINE FloatPair8 round(FloatPair8 value) { return decode(encode(value)); }
+};
+
+template <class Operation>
+RONDO_INLINE FloatPair8 fold_halves(FloatPair8 left, FloatPair8 right) {
+  return {Operation::fold(left.even, right.even), Operation::fold(left.odd, right.odd)};
+}
+
+}  // namespace
+}  // namespace rondo

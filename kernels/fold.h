@@ -1,0 +1,216 @@
+// What is done to elements of a format between load and store. Part of combine_body.h; see element.h on namespaces.
+#pragma once
+
+#include "kernels/element.h"
+#include "kernels/kernel_table.h"
+
+namespace rondo {
+namespace {
+
+struct Add {
+  template <class A>
+  static RONDO_INLINE A fold(A left, A right) {
+    return A(left + right);
+  }
+};
+struct Multiply {
+  template <class A>
+  static RONDO_INLINE A fold(A left, A right) {
+    return left * right;
+  }
+};
+// 1u: two uint16_t would be multiplied as int, whose overflow is undefined.
+struct IntegerMultiply {
+  template <class A>
+  static RONDO_INLINE A fold(A left, A right) {
+    return A(1u * left * right);
+  }
+};
+
+struct BitAnd {
+  template <class A>
+  static RONDO_INLINE A fold(A left, A right) {
+    return A(left & right);
+  }
+};
+struct BitOr {
+  template <class A>
+  static RONDO_INLINE A fold(A left, A right) {
+    return A(left | right);
+  }
+};
+struct BitXor {
+  template <class A>
+  static RONDO_INLINE A fold(A left, A right) {
+    return A(left ^ right);
+  }
+};
+
+template <class Format>
+struct IntegerMin {
+  template <class A>
+  static RONDO_INLINE A fold(A left, A right) {
+    using Value = typename Format::Value;
+    return Value(left) < Value(right) ? left : right;
+  }
+};
+template <class Format>
+struct IntegerMax {
+  template <class A>
+  static RONDO_INLINE A fold(A left, A right) {
+    using Value = typename Format::Value;
+    return Value(left) > Value(right) ? left : right;
+  }
+};
+
+// Both selections agree on ordered, unequal operands. On equal ones (zeros of two signs) and on NaN one gives `left`,
+// the other `right`: OR keeps the sign of -0, and keeps a NaN a NaN.
+struct FloatMin {
+  template <class A>
+  static RONDO_INLINE A fold(A left, A right) {
+    return float_of(float_bits(lesser(left, right)) | float_bits(lesser(right, left)));
+  }
+#ifdef __F16C__
+  static RONDO_INLINE FloatPair8 fold(FloatPair8 left, FloatPair8 right) { return fold_halves<FloatMin>(left, right); }
+#endif
+};
+// AND drops the sign of -0 unless both have it, but could make a number of a NaN.
+struct FloatMax {
+  template <class A>
+  static RONDO_INLINE A fold(A left, A right) {
+    const A number = float_of(float_bits(greater(left, right)) & float_bits(greater(right, left)));
+    return nan_if_unordered(left, right, number);
+  }
+#ifdef __F16C__
+  static RONDO_INLINE FloatPair8 fold(FloatPair8 left, FloatPair8 right) { return fold_halves<FloatMax>(left, right); }
+#endif
+};
+
+// Kernels: load(from, scale) and store(to, accumulator, constant) round a fold. Scale is a source's factor, Constant
+// belongs to the whole call.
+struct None {};
+
+template <class FormatType, class Operation>
+struct Plain : Operation {
+  using Format = FormatType;
+  using Accumulator = typename Format::Accumulator;
+  using Scale = None;
+  using Constant = None;
+  static constexpr bool kTakesOneSource = false;
+  static RONDO_INLINE None scale(const KernelCall&, uint32_t) { return {}; }
+  static RONDO_INLINE None constant(const KernelCall&) { return {}; }
+  static RONDO_INLINE Accumulator load(const Byte* from, None) { return Format::load(from); }
+  static RONDO_INLINE void store(Byte* to, Accumulator value, None) { Format::store(to, value); }
+};
+
+// 0 or 1 while it is folded; stored as 0 or 1 of the dtype.
+template <class FormatType, class Operation>
+struct Logical : Operation {
+  using Format = FormatType;
+  using Accumulator = decltype(Format::truth(nullptr));
+  using Scale = None;
+  using Constant = None;
+  static constexpr bool kTakesOneSource = false;
+  static RONDO_INLINE None scale(const KernelCall&, uint32_t) { return {}; }
+  static RONDO_INLINE None constant(const KernelCall&) { return {}; }
+  static RONDO_INLINE Accumulator load(const Byte* from, None) { return Format::truth(from); }
+  static RONDO_INLINE void store(Byte* to, Accumulator value, None) {
+    store_unaligned<Accumulator>(to, value != 0 ? Format::kOne : Accumulator(0));
+  }
+};
+
+// kScaledSum. A source that is not scaled is multiplied by 1, which changes nothing.
+template <class FormatType>
+struct ScaledSum : Add {
+  using Format = FormatType;
+  using Accumulator = typename Format::Accumulator;
+  using Scale = typename Format::Value;
+  using Constant = None;
+  static constexpr bool kTakesOneSource = true;
+  static RONDO_INLINE Scale scale(const KernelCall& call, uint32_t source) {
+    return (call.scaled >> source) & 1 ? Scale(1) / Scale(call.world) : Scale(1);
+  }
+  static RONDO_INLINE None constant(const KernelCall&) { return {}; }
+  static RONDO_INLINE Accumulator load(const Byte* from, Scale scale) { return Format::load(from) * scale; }
+  static RONDO_INLINE void store(Byte* to, Accumulator value, None) { Format::store(to, value); }
+};
+
+// kScaledRoundedSum. Rounding changes nothing of a source that is not scaled.
+template <class FormatType>
+struct ScaledRoundedSum : Add {
+  using Format = FormatType;
+  using Accumulator = typename Format::Accumulator;
+  using Scale = typename Format::Value;
+  using Constant = None;
+  static constexpr bool kTakesOneSource = true;
+  static RONDO_INLINE Scale scale(const KernelCall& call, uint32_t source) {
+    return (call.scaled >> source) & 1 ? Scale(call.scalar) : Scale(1);
+  }
+  static RONDO_INLINE None constant(const KernelCall&) { return {}; }
+  static RONDO_INLINE Accumulator load(const Byte* from, Scale scale) {
+    const Accumulator product = Format::load(from) * scale;
+    if constexpr (Format::kBytes == 2) {
+      return Format::round(product);
+    } else {
+      return product;
+    }
+  }
+  static RONDO_INLINE void store(Byte* to, Accumulator value, None) { Format::store(to, value); }
+};
+
+// kDividedSum of floats: one multiplication by 1/world.
+template <class Format>
+struct FloatAverage : Plain<Format, Add> {
+  using Constant = typename Format::Value;
+  static constexpr bool kTakesOneSource = true;
+  static RONDO_INLINE Constant constant(const KernelCall& call) { return Constant(1) / Constant(call.world); }
+  static RONDO_INLINE void store(Byte* to, typename Format::Accumulator value, Constant reciprocal) {
+    Format::store(to, value * reciprocal);
+  }
+};
+
+// The quotient truncated to zero. Divided as floats, which vectorises: the quotient of two integers of up to 16 bits in
+// float32, or 32 bits in float64, is never rounded up to the next integer, for 1/world is more than its rounding error.
+// world >= 2, so that a quotient of uint32_t fits int32_t.
+template <class Value>
+struct Division {
+  using Divisor = float;
+  static RONDO_INLINE Value divide(Value value, Divisor world) { return Value(int32_t(float(value) / world)); }
+};
+template <>
+struct Division<int32_t> {
+  using Divisor = double;
+  static RONDO_INLINE int32_t divide(int32_t value, Divisor world) { return int32_t(double(value) / world); }
+};
+template <>
+struct Division<uint32_t> {
+  using Divisor = double;
+  static RONDO_INLINE uint32_t divide(uint32_t value, Divisor world) {
+    const double exact = double(int32_t(value ^ 0x80000000u)) + 0x1p31;  // signed conversions are single instructions
+    return uint32_t(int32_t(exact / world));
+  }
+};
+template <>
+struct Division<int64_t> {
+  using Divisor = int64_t;
+  static RONDO_INLINE int64_t divide(int64_t value, Divisor world) { return value / world; }
+};
+template <>
+struct Division<uint64_t> {
+  using Divisor = uint64_t;
+  static RONDO_INLINE uint64_t divide(uint64_t value, Divisor world) { return value / world; }
+};
+
+template <class Format>
+struct IntegerAverage : Plain<Format, Add> {
+  using Value = typename Format::Value;
+  using Constant = typename Division<Value>::Divisor;
+  static constexpr bool kTakesOneSource = true;
+  static RONDO_INLINE Constant constant(const KernelCall& call) { return Constant(call.world); }
+  static RONDO_INLINE void store(Byte* to, typename Format::Accumulator sum, Constant world) {
+    Format::store(to, typename Format::Accumulator(Division<Value>::divide(Value(sum), world)));
+  }
+};
+
+}  // namespace
+}  // namespace rondo

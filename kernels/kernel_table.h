@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dtype.h"
+
+namespace rondo {
+
+// What a loop does to its elements: an Op, resolved against the move's flags, so that no loop asks about them.
+enum class Fold : uint8_t {
+  kSum = 0,
+  kProduct = 1,
+  kMin = 2,
+  kMax = 3,
+  kBitAnd = 4,
+  kBitOr = 5,
+  kBitXor = 6,
+  kLogicalAnd = 7,
+  kLogicalOr = 8,
+  kLogicalXor = 9,
+  kScaledRoundedSum = 10,  // scaled sources times `scalar`, rounded to the dtype before they are folded
+  kScaledSum = 11,         // scaled sources times 1/world, not rounded
+  kDividedSum = 12,        // the sum divided by world
+};
+
+inline constexpr int kFolds = 13;
+
+// Kernels work on whole blocks of every dtype: a few vectors of any instruction set. 128: four of AVX2, so that a
+// loop's own instructions are spread over them.
+inline constexpr size_t kBlockBytes = 128;
+
+// One call of a kernel. Pointers need no alignment; a target may be exactly one of the sources.
+struct KernelCall {
+  const void* const* sources;
+  void* const* targets;
+  uint64_t scaled;  // kScaledRoundedSum, kScaledSum: bit i: sources[i] is scaled
+  double scalar;    // kScaledRoundedSum
+  uint32_t world;   // kScaledSum, kDividedSum
+  uint32_t source_count;
+  uint32_t target_count;
+  size_t blocks;
+};
+
+using Kernel = void (*)(const KernelCall& call);
+
+// The loops of one instruction set; nullptr where the pair is not defined.
+struct KernelTable {
+  Kernel kernels[kDTypes][kFolds];
+};
+
+extern const KernelTable kBaselineKernels;
+extern const KernelTable kAvx2Kernels;    // x86 only
+extern const KernelTable kAvx512Kernels;  // x86 only
+
+}  // namespace rondo

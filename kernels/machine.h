@@ -1,0 +1,17 @@
+#pragma once
+
+#include "kernels/combine.h"
+#include "kernels/kernel_table.h"
+
+namespace rondo {
+
+// What differs between processors; machine_x86.cc or machine_generic.cc, picked by BUILD.
+
+// The loops of a set; nullptr if they are not built or the processor or the operating system lacks the set.
+const KernelTable* kernel_table(InstructionSet set);
+
+// Calls the kernel with round-to-nearest, without flush-to-zero and without floating-point traps, whatever the caller's
+// thread has set, and puts the thread's own settings back.
+void call_in_default_float_mode(Kernel kernel, const KernelCall& call);
+
+}  // namespace rondo

@@ -1,0 +1,43 @@
+#include <immintrin.h>
+
+#include "kernels/machine.h"
+
+namespace rondo {
+
+namespace {
+
+// MXCSR: all exceptions masked, round to nearest, no flush-to-zero, denormals are not zeros (Intel's manual, volume 1,
+// 10.2.3). The low six bits are sticky flags, no settings.
+constexpr uint32_t kDefaultMode = 0x1f80;
+constexpr uint32_t kFlags = 0x003f;
+
+// __builtin_cpu_supports also asks the operating system (XGETBV) whether it saves the registers.
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"); }
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+}  // namespace
+
+const KernelTable* kernel_table(InstructionSet set) {
+  switch (set) {
+    case InstructionSet::kBaseline:
+      return &kBaselineKernels;
+    case InstructionSet::kAvx2:
+      return has_avx2() ? &kAvx2Kernels : nullptr;
+    case InstructionSet::kAvx512:
+      return has_avx512() ? &kAvx512Kernels : nullptr;
+  }
+  return nullptr;
+}
+
+void call_in_default_float_mode(Kernel kernel, const KernelCall& call) {
+  const uint32_t mode = _mm_getcsr();
+  if ((mode & ~kFlags) == kDefaultMode) return kernel(call);
+  _mm_setcsr(kDefaultMode | (mode & kFlags));
+  kernel(call);
+  _mm_setcsr(mode);
+}
+
+}  // namespace rondo

@@ -1,0 +1,233 @@
+#include "ring/base/config.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "ring/base/error.h"
+#include "ring/base/hash.h"
+
+namespace rondo {
+namespace {
+
+// Deadlines end within 30 days: beyond that a typing error is likelier than a wish, and milliseconds still fit
+// std::chrono's nanoseconds.
+constexpr int64_t kMaxMs = 30LL * 24 * 3600 * 1000;
+
+enum class Sharing { kLocal, kShared };
+
+[[noreturn]] void reject(std::string_view variable, std::string_view value, std::string_view allowed) {
+  throw Exception(ErrorCode::kInvalid,
+                  fmt::format("{}=\"{}\" is not allowed: it must be {}", variable, value, allowed));
+}
+
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+// What one kind of visitor sees of a field. visit() below is the only list of fields; reading, checking, printing and
+// hashing are visitors of it, so that none of them can forget one.
+template <typename T>
+struct Range {
+  T least;
+  T most;
+  bool zero_too = false;  // 0 is allowed though it is below `least`
+  std::string text() const { return fmt::format("a whole number{} {} .. {}", zero_too ? ", 0 or" : "", least, most); }
+  bool holds(T value) const { return (zero_too && value == 0) || (value >= least && value <= most); }
+};
+
+using Names = std::vector<std::string_view>;
+
+std::string list(const Names& names) { return fmt::format("one of {}", fmt::join(names, ", ")); }
+
+bool contains(const Names& names, std::string_view name) {
+  for (std::string_view n : names) {
+    if (n == name) return true;
+  }
+  return false;
+}
+
+bool valid_ports(std::string_view text) {
+  size_t dash = text.find('-');
+  auto first = parse_number<uint16_t>(text.substr(0, dash));
+  if (!first) return false;
+  if (dash == std::string_view::npos) return true;
+  auto last = parse_number<uint16_t>(text.substr(dash + 1));
+  return last && *first > 0 && *last >= *first;
+}
+constexpr const char* kPortsText = "0 (any), a port such as 5000, or a range such as 5000-5099 (1 .. 65535)";
+
+// Free text goes into one line of a log and into socket options: no control characters, and a bound on the length.
+bool valid_text(std::string_view text) {
+  for (char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;
+  }
+  return text.size() <= 4096;
+}
+constexpr const char* kTextText = "at most 4096 bytes without control characters";
+
+Names algorithm_names() {
+  Names names;
+  for (int a = 0; a < kAlgorithms; ++a) names.push_back(algorithm_name(static_cast<Algorithm>(a)));
+  return names;
+}
+
+template <typename C, typename Visitor>
+void visit(C& config, Visitor&& v) {
+  constexpr auto kLocal = Sharing::kLocal;
+  constexpr auto kShared = Sharing::kShared;
+  const Range<int64_t> ms{1, kMaxMs};
+  v.number("RONDO_START_TIMEOUT_MS", config.start_timeout_ms, ms, kLocal);
+  v.number("RONDO_HANDSHAKE_TIMEOUT_MS", config.handshake_timeout_ms, ms, kLocal);
+  v.number("RONDO_TIMEOUT_MS", config.timeout_ms, ms, kLocal);
+  v.number("RONDO_DESTROY_TIMEOUT_MS", config.destroy_timeout_ms, ms, kLocal);
+  v.number("RONDO_STALL_MS", config.stall_ms, ms, kLocal);
+  v.choice("RONDO_TRANSPORT", config.transport, Names{"auto", "tcp"}, kShared);
+  v.text("RONDO_SOCKET_IFNAME", config.socket_interface, valid_text, kTextText);
+  v.text("RONDO_PORT_RANGE", config.data_ports, valid_ports, kPortsText);
+  v.text("RONDO_SECRET_FILE", config.secret_file, valid_text, kTextText);
+  v.flag("RONDO_INSECURE", config.insecure);
+  v.text("RONDO_TCP_CONGESTION", config.congestion_control, valid_text, kTextText);
+  v.number("RONDO_SOCKET_BUFFER_BYTES", config.socket_buffer_bytes, Range<uint32_t>{4096, 1u << 30, true}, kLocal);
+  v.number("RONDO_LANES", config.lanes, Range<uint32_t>{1, 16}, kShared);
+  v.number("RONDO_CONNECTIONS", config.connections, Range<uint32_t>{1, 16}, kShared);
+  v.number("RONDO_SLICE_BYTES", config.slice_bytes, Range<uint32_t>{4096, 16u << 20}, kShared);
+  v.number("RONDO_SLICES_PER_CHUNK", config.slices_per_chunk, Range<uint32_t>{1, 64}, kShared);
+  v.number("RONDO_MAILBOX_BYTES", config.mailbox_bytes, Range<uint64_t>{64u << 10, uint64_t{64} << 30}, kShared);
+  v.algorithm("RONDO_ALGORITHM", config.algorithm);
+  v.number("RONDO_SPIN_US", config.spin_us, Range<int64_t>{-1, 10'000'000}, kLocal);
+  v.number("RONDO_EAGER_BYTES", config.eager_bytes, Range<uint32_t>{0, 16u << 20}, kShared);
+  v.choice("RONDO_DEBUG", config.debug, Names{"off", "warn", "info", "trace"}, kLocal);
+}
+
+// Takes over what the environment sets; checks as it goes, so that the message shows the text that the user wrote.
+struct Reader {
+  template <typename T>
+  void number(const char* name, T& field, const Range<T>& range, Sharing) const {
+    const char* text = std::getenv(name);
+    if (text == nullptr) return;
+    std::optional<T> value = parse_number<T>(text);
+    if (!value || !range.holds(*value)) reject(name, text, range.text());
+    field = *value;
+  }
+  void choice(const char* name, std::string& field, const Names& names, Sharing) const {
+    const char* text = std::getenv(name);
+    if (text == nullptr) return;
+    if (!contains(names, text)) reject(name, text, list(names));
+    field = text;
+  }
+  template <typename Valid>
+  void text(const char* name, std::string& field, Valid&& valid, const char* allowed) const {
+    const char* value = std::getenv(name);
+    if (value == nullptr) return;
+    if (!valid(value)) reject(name, value, allowed);
+    field = value;
+  }
+  void flag(const char* name, bool& field) const {
+    const char* text = std::getenv(name);
+    if (text == nullptr) return;
+    std::string_view value = text;
+    if (value != "0" && value != "1") reject(name, text, "0 or 1");
+    field = value == "1";
+  }
+  void algorithm(const char* name, Algorithm& field) const {
+    const char* text = std::getenv(name);
+    if (text == nullptr) return;
+    Names names = algorithm_names();
+    for (int a = 0; a < kAlgorithms; ++a) {
+      if (names[a] == text) {
+        field = static_cast<Algorithm>(a);
+        return;
+      }
+    }
+    reject(name, text, list(names));
+  }
+};
+
+struct Checker {
+  template <typename T>
+  void number(const char* name, const T& field, const Range<T>& range, Sharing) const {
+    if (!range.holds(field)) reject(name, fmt::format("{}", field), range.text());
+  }
+  void choice(const char* name, const std::string& field, const Names& names, Sharing) const {
+    if (!contains(names, field)) reject(name, field, list(names));
+  }
+  template <typename Valid>
+  void text(const char* name, const std::string& field, Valid&& valid, const char* allowed) const {
+    if (!valid(field)) reject(name, field, allowed);
+  }
+  void flag(const char*, const bool&) const {}
+  void algorithm(const char* name, const Algorithm& field) const {
+    if (static_cast<int>(field) >= kAlgorithms) {
+      reject(name, fmt::format("{}", static_cast<int>(field)), list(algorithm_names()));
+    }
+  }
+};
+
+struct Printer {
+  std::string& out;
+  template <typename T>
+  void number(const char* name, const T& field, const Range<T>&, Sharing) const {
+    out += fmt::format("{}={}\n", name, field);
+  }
+  void choice(const char* name, const std::string& field, const Names&, Sharing) const {
+    out += fmt::format("{}={}\n", name, field);
+  }
+  template <typename Valid>
+  void text(const char* name, const std::string& field, Valid&&, const char*) const {
+    out += fmt::format("{}={}\n", name, field);
+  }
+  void flag(const char* name, const bool& field) const { out += fmt::format("{}={}\n", name, field ? 1 : 0); }
+  void algorithm(const char* name, const Algorithm& field) const {
+    out += fmt::format("{}={}\n", name, algorithm_name(field));
+  }
+};
+
+struct Hasher {
+  Hash64& hash;
+  template <typename T>
+  void number(const char* name, const T& field, const Range<T>&, Sharing sharing) const {
+    if (sharing == Sharing::kShared) hash.add(std::string_view(name)).add(static_cast<uint64_t>(field));
+  }
+  void choice(const char* name, const std::string& field, const Names&, Sharing sharing) const {
+    if (sharing == Sharing::kShared) hash.add(std::string_view(name)).add(std::string_view(field));
+  }
+  template <typename Valid>
+  void text(const char*, const std::string&, Valid&&, const char*) const {}
+  void flag(const char*, const bool&) const {}
+  void algorithm(const char* name, const Algorithm& field) const {
+    hash.add(std::string_view(name)).add(static_cast<uint64_t>(field));
+  }
+};
+
+}  // namespace
+
+Config Config::from_environment() {
+  Config config;
+  visit(config, Reader{});
+  return config;
+}
+
+void Config::check() const { visit(*this, Checker{}); }
+
+std::string Config::describe() const {
+  std::string text;
+  visit(*this, Printer{text});
+  return text;
+}
+
+uint64_t Config::shared_hash() const {
+  Hash64 hash;
+  visit(*this, Hasher{hash});
+  return hash.value();
+}
+
+}  // namespace rondo

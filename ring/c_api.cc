@@ -1,0 +1,391 @@
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ring/communicator.h"
+#include "ring/rondo.h"
+#include "transport/rendezvous/unique_id.h"
+
+// Opaque to callers.
+struct rondo_comm {
+  rondo::Communicator communicator;
+};
+struct rondo_work {
+  rondo::Work work;
+};
+struct rondo_id_server {
+  rondo::UniqueIdServer server;
+};
+
+namespace {
+
+using rondo::Algorithm;
+using rondo::Collective;
+using rondo::Communicator;
+using rondo::ErrorCode;
+using rondo::Exception;
+using rondo::Work;
+
+// The values of the C API are those of the C++ enumerations.
+static_assert(RONDO_BOOL == static_cast<int>(rondo::DType::kBool) &&
+              RONDO_FLOAT16 == static_cast<int>(rondo::DType::kFloat16));
+static_assert(RONDO_PREMULSUM == static_cast<int>(rondo::Op::kPremulSum) &&
+              RONDO_AVG == static_cast<int>(rondo::Op::kAverage));
+static_assert(RONDO_PEER_LEFT == static_cast<int>(ErrorCode::kPeerLeft) &&
+              RONDO_INTERNAL == static_cast<int>(ErrorCode::kInternal));
+
+// This thread's last failure.
+thread_local std::string last_error;
+thread_local std::vector<int> last_error_ranks;
+
+rondo_result_t failed(ErrorCode code, const char* message, std::vector<int> ranks = {}) noexcept {
+  try {
+    last_error = message;
+    last_error_ranks = std::move(ranks);
+  } catch (...) {
+    last_error.clear();  // out of memory: the code must do
+  }
+  return static_cast<rondo_result_t>(code);
+}
+
+// Runs `action` and turns what it throws into a code and the last error. No exception leaves it.
+template <typename Action>
+rondo_result_t guarded(Action action) noexcept {
+  try {
+    action();
+    return RONDO_OK;
+  } catch (const Exception& e) {
+    return failed(e.code(), e.what(), e.error().ranks);
+  } catch (const std::bad_alloc&) {
+    return failed(ErrorCode::kSystem, "out of memory");
+  } catch (const std::exception& e) {
+    return failed(ErrorCode::kInternal, e.what());
+  } catch (...) {
+    return failed(ErrorCode::kInternal, "an unknown exception");
+  }
+}
+
+template <typename T>
+T& given(T* pointer, const char* what) {
+  if (pointer == nullptr) throw Exception(ErrorCode::kInvalid, std::string(what) + " is NULL");
+  return *pointer;
+}
+
+Communicator& communicator(rondo_comm_t comm) { return given(comm, "comm").communicator; }
+
+Algorithm algorithm_named(const char* name) {
+  if (name == nullptr) return Algorithm::kAuto;
+  for (int i = 0; i < rondo::kAlgorithms; ++i) {
+    if (std::strcmp(name, rondo::algorithm_name(static_cast<Algorithm>(i))) == 0) return static_cast<Algorithm>(i);
+  }
+  throw Exception(ErrorCode::kInvalid,
+                  std::string("algorithm \"") + name +
+                      "\" is unknown; there are auto, ring, direct, doubling, tree, hierarchical and star");
+}
+
+rondo::CallOptions options_of(const rondo_options_t* options) {
+  rondo::CallOptions made;
+  if (options == nullptr) return made;
+  if (options->struct_bytes < sizeof(rondo_options_t)) {
+    throw Exception(ErrorCode::kInvalid, "options->struct_bytes is " + std::to_string(options->struct_bytes) +
+                                             "; initialise rondo_options_t with RONDO_OPTIONS_INIT");
+  }
+  made.timeout = std::chrono::milliseconds(options->timeout_ms);
+  made.scalar = options->scalar;
+  made.algorithm = algorithm_named(options->algorithm);
+  return made;
+}
+
+Communicator::Call call_of(Collective collective, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                           const rondo_options_t* options, rondo_op_t op = RONDO_SUM, int root = -1) {
+  Communicator::Call call;
+  call.collective = collective;
+  call.input = input;
+  call.output = output;
+  call.count = count;
+  call.dtype = static_cast<rondo::DType>(dtype);
+  call.op = static_cast<rondo::Op>(op);
+  call.root = root;
+  call.options = options_of(options);
+  return call;
+}
+
+std::span<const uint64_t> span_of(const uint64_t* values, int size) {
+  return values == nullptr ? std::span<const uint64_t>() : std::span(values, static_cast<size_t>(size));
+}
+
+rondo_work_t wrap(Work work) { return new rondo_work{std::move(work)}; }
+
+// Blocking without a work, else started.
+void run(rondo_comm_t comm, const Communicator::Call& call, rondo_work_t* work) {
+  Communicator& group = communicator(comm);
+  if (work == nullptr) return group.run(call);
+  *work = nullptr;
+  auto handle = std::make_unique<rondo_work>();
+  handle->work = group.start(call);
+  *work = handle.release();
+}
+
+rondo_result_t run_even(rondo_comm_t comm, Collective collective, const void* input, void* output, uint64_t count,
+                        rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work,
+                        rondo_op_t op = RONDO_SUM, int root = -1) {
+  return guarded([&] { run(comm, call_of(collective, input, output, count, dtype, options, op, root), work); });
+}
+
+void fill(rondo_message_t* message, const Work::Message& from) {
+  if (message != nullptr) *message = {from.peer, from.tag, from.bytes};
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* rondo_version(void) { return RONDO_VERSION; }
+const char* rondo_last_error(void) { return last_error.c_str(); }
+
+const char* rondo_result_name(rondo_result_t result) {
+  return result == RONDO_IN_PROGRESS ? "IN_PROGRESS" : rondo::error_code_name(static_cast<ErrorCode>(result));
+}
+
+size_t rondo_last_error_ranks(int* ranks, size_t capacity) {
+  for (size_t i = 0; i < last_error_ranks.size() && i < capacity && ranks != nullptr; ++i)
+    ranks[i] = last_error_ranks[i];
+  return last_error_ranks.size();
+}
+
+rondo_result_t rondo_init(rondo_comm_t* comm) { return rondo_init_at(comm, -1, -1, nullptr); }
+
+rondo_result_t rondo_init_at(rondo_comm_t* comm, int rank, int world, const char* rendezvous) {
+  return guarded([&] {
+    given(comm, "comm") = nullptr;
+    rondo::JoinOptions options;
+    options.rank = rank;
+    options.world = world;
+    if (rendezvous != nullptr) options.rendezvous = rendezvous;
+    *comm = new rondo_comm{Communicator::join(options)};
+  });
+}
+
+rondo_result_t rondo_id_server_create(rondo_id_server_t* server, const char* host, const char** id) {
+  return guarded([&] {
+    given(server, "server") = nullptr;
+    given(id, "id") = nullptr;
+    auto made = std::unique_ptr<rondo_id_server>(
+        new rondo_id_server{rondo::UniqueIdServer(host != nullptr ? host : "127.0.0.1")});
+    *id = made->server.id().c_str();
+    *server = made.release();
+  });
+}
+
+rondo_result_t rondo_id_server_destroy(rondo_id_server_t server) {
+  return guarded([&] { delete server; });
+}
+
+rondo_result_t rondo_init_inproc(rondo_comm_t* comms, int world) {
+  return guarded([&] {
+    given(comms, "comms");
+    auto made = Communicator::inproc(world, rondo::Config::from_environment());
+    for (size_t r = 0; r < made.size(); ++r) comms[r] = new rondo_comm{std::move(made[r])};
+  });
+}
+
+rondo_result_t rondo_rank(rondo_comm_t comm, int* rank) {
+  return guarded([&] { given(rank, "rank") = communicator(comm).rank(); });
+}
+rondo_result_t rondo_size(rondo_comm_t comm, int* size) {
+  return guarded([&] { given(size, "size") = communicator(comm).size(); });
+}
+rondo_result_t rondo_local_rank(rondo_comm_t comm, int* local_rank) {
+  return guarded([&] { given(local_rank, "local_rank") = communicator(comm).place().local_rank; });
+}
+rondo_result_t rondo_local_size(rondo_comm_t comm, int* local_size) {
+  return guarded([&] { given(local_size, "local_size") = communicator(comm).place().local_world; });
+}
+rondo_result_t rondo_node(rondo_comm_t comm, int* node, int* nodes) {
+  return guarded([&] {
+    given(node, "node") = communicator(comm).place().node;
+    given(nodes, "nodes") = communicator(comm).place().nodes;
+  });
+}
+
+rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                                rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
+  return run_even(comm, Collective::kAllReduce, input, output, count, dtype, options, work, op);
+}
+rondo_result_t rondo_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                            rondo_op_t op, int root, const rondo_options_t* options, rondo_work_t* work) {
+  return run_even(comm, Collective::kReduce, input, output, count, dtype, options, work, op, root);
+}
+rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root,
+                               const rondo_options_t* options, rondo_work_t* work) {
+  return run_even(comm, Collective::kBroadcast, buffer, buffer, count, dtype, options, work, RONDO_SUM, root);
+}
+rondo_result_t rondo_all_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                                const rondo_options_t* options, rondo_work_t* work) {
+  return run_even(comm, Collective::kAllGather, input, output, count, dtype, options, work);
+}
+rondo_result_t rondo_reduce_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                    rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
+                                    rondo_work_t* work) {
+  return run_even(comm, Collective::kReduceScatter, input, output, count, dtype, options, work, op);
+}
+rondo_result_t rondo_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                            int root, const rondo_options_t* options, rondo_work_t* work) {
+  return run_even(comm, Collective::kGather, input, output, count, dtype, options, work, RONDO_SUM, root);
+}
+rondo_result_t rondo_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                             int root, const rondo_options_t* options, rondo_work_t* work) {
+  return run_even(comm, Collective::kScatter, input, output, count, dtype, options, work, RONDO_SUM, root);
+}
+rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                                const rondo_options_t* options, rondo_work_t* work) {
+  return run_even(comm, Collective::kAllToAll, input, output, count, dtype, options, work);
+}
+rondo_result_t rondo_barrier(rondo_comm_t comm, const rondo_options_t* options, rondo_work_t* work) {
+  return run_even(comm, Collective::kBarrier, nullptr, nullptr, 0, RONDO_UINT8, options, work);
+}
+
+rondo_result_t rondo_all_gather_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
+                                  const uint64_t* displacements, rondo_dtype_t dtype, const rondo_options_t* options,
+                                  rondo_work_t* work) {
+  return guarded([&] {
+    auto call = call_of(Collective::kAllGather, input, output, 0, dtype, options);
+    const int size = communicator(comm).size();
+    call.uneven = true;
+    call.output_counts = span_of(counts, size);
+    call.output_displacements = span_of(displacements, size);
+    run(comm, call, work);
+  });
+}
+rondo_result_t rondo_reduce_scatter_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
+                                      rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
+                                      rondo_work_t* work) {
+  return guarded([&] {
+    auto call = call_of(Collective::kReduceScatter, input, output, 0, dtype, options, op);
+    call.uneven = true;
+    call.input_counts = span_of(counts, communicator(comm).size());
+    run(comm, call, work);
+  });
+}
+rondo_result_t rondo_gather_v(rondo_comm_t comm, const void* input, uint64_t count, void* output,
+                              const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype, int root,
+                              const rondo_options_t* options, rondo_work_t* work) {
+  return guarded([&] {
+    auto call = call_of(Collective::kGather, input, output, count, dtype, options, RONDO_SUM, root);
+    const int size = communicator(comm).size();
+    call.uneven = true;
+    call.output_counts = span_of(counts, size);
+    call.output_displacements = span_of(displacements, size);
+    run(comm, call, work);
+  });
+}
+rondo_result_t rondo_scatter_v(rondo_comm_t comm, const void* input, const uint64_t* counts,
+                               const uint64_t* displacements, void* output, uint64_t count, rondo_dtype_t dtype,
+                               int root, const rondo_options_t* options, rondo_work_t* work) {
+  return guarded([&] {
+    auto call = call_of(Collective::kScatter, input, output, count, dtype, options, RONDO_SUM, root);
+    const int size = communicator(comm).size();
+    call.uneven = true;
+    call.input_counts = span_of(counts, size);
+    call.input_displacements = span_of(displacements, size);
+    run(comm, call, work);
+  });
+}
+rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
+                                  const uint64_t* send_displacements, void* output, const uint64_t* recv_counts,
+                                  const uint64_t* recv_displacements, rondo_dtype_t dtype,
+                                  const rondo_options_t* options, rondo_work_t* work) {
+  return guarded([&] {
+    auto call = call_of(Collective::kAllToAll, input, output, 0, dtype, options);
+    const int size = communicator(comm).size();
+    call.uneven = true;
+    call.input_counts = span_of(send_counts, size);
+    call.output_counts = span_of(recv_counts, size);
+    call.input_displacements = span_of(send_displacements, size);
+    call.output_displacements = span_of(recv_displacements, size);
+    run(comm, call, work);
+  });
+}
+
+rondo_result_t rondo_send(rondo_comm_t comm, const void* data, uint64_t count, rondo_dtype_t dtype, int peer, int tag,
+                          const rondo_options_t* options, rondo_work_t* work) {
+  return guarded([&] {
+    const auto type = static_cast<rondo::DType>(dtype);
+    if (work == nullptr) return communicator(comm).send(data, count, type, peer, tag, options_of(options));
+    *work = nullptr;
+    *work = wrap(communicator(comm).isend(data, count, type, peer, tag, options_of(options)));
+  });
+}
+
+rondo_result_t rondo_recv(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype, int peer, int tag,
+                          const rondo_options_t* options, rondo_message_t* message, rondo_work_t* work) {
+  return guarded([&] {
+    const auto type = static_cast<rondo::DType>(dtype);
+    if (work == nullptr) {
+      return fill(message, communicator(comm).recv(data, count, type, peer, tag, options_of(options)));
+    }
+    *work = nullptr;
+    *work = wrap(communicator(comm).irecv(data, count, type, peer, tag, options_of(options)));
+  });
+}
+
+rondo_result_t rondo_sendrecv(rondo_comm_t comm, const void* send_data, uint64_t send_count, int to, void* recv_data,
+                              uint64_t recv_count, int from, rondo_dtype_t dtype, int tag,
+                              const rondo_options_t* options, rondo_message_t* message) {
+  return guarded([&] {
+    fill(message, communicator(comm).sendrecv(send_data, send_count, to, recv_data, recv_count, from,
+                                              static_cast<rondo::DType>(dtype), tag, options_of(options)));
+  });
+}
+
+rondo_result_t rondo_wait(rondo_work_t work, int64_t timeout_ms) {
+  bool done = true;
+  const rondo_result_t result = guarded([&] {
+    Work& handle = given(work, "work").work;
+    if (timeout_ms < 0) {
+      handle.wait();
+    } else {
+      done = handle.wait(std::chrono::milliseconds(timeout_ms));
+    }
+  });
+  return result == RONDO_OK && !done ? RONDO_IN_PROGRESS : result;
+}
+rondo_result_t rondo_test(rondo_work_t work, int* done) {
+  return guarded([&] { given(done, "done") = given(work, "work").work.done() ? 1 : 0; });
+}
+rondo_result_t rondo_work_message(rondo_work_t work, rondo_message_t* message) {
+  return guarded([&] { fill(&given(message, "message"), given(work, "work").work.message()); });
+}
+rondo_result_t rondo_work_free(rondo_work_t work) {
+  return guarded([&] { delete work; });
+}
+
+rondo_result_t rondo_split(rondo_comm_t comm, int colour, int key, rondo_comm_t* group) {
+  return guarded([&] {
+    given(group, "group") = nullptr;
+    Communicator made = communicator(comm).split(colour, key);
+    if (made.valid()) *group = new rondo_comm{std::move(made)};
+  });
+}
+rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* group) {
+  return guarded([&] {
+    given(group, "group") = nullptr;
+    *group = new rondo_comm{communicator(comm).new_group(std::span(&given(ranks, "ranks"), count))};
+  });
+}
+
+rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason) {
+  return guarded([&] { communicator(comm).abort(reason != nullptr ? reason : ""); });
+}
+rondo_result_t rondo_destroy(rondo_comm_t comm) {
+  return guarded([&] {
+    communicator(comm).destroy();
+    delete comm;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,322 @@
+#include "ring/communicator.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "ring/base/log.h"
+#include "ring/engine/group.h"
+#include "transport/inproc_fabric.h"
+#include "transport/rendezvous/launch.h"
+#include "transport/tcp_fabric.h"
+
+namespace rondo {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+// The first communicator of a fabric: all its ranks.
+std::shared_ptr<Group> world_group(std::shared_ptr<Fabric> fabric, const Config& config) {
+  Group::Options options;
+  for (int r = 0; r < fabric->place().world; ++r) options.members.push_back(r);
+  options.fabric = std::move(fabric);
+  options.id = 1;
+  options.config = config;
+  options.pool = std::make_shared<Pool>(Group::pool_patience(config, options.fabric->place().local_world));
+  return std::make_shared<Group>(std::move(options));
+}
+
+void show_start(const Config& config, const Launch& launch) {
+  const Logger log(config.debug, launch.place.rank);
+  if (!log.shows(LogLevel::kInfo)) return;
+  const Place& place = launch.place;
+  log.info(fmt::format("rank {} of {}, local rank {} of {}, node {} of {}; launcher {}, job {}, rendezvous {}",
+                       place.rank, place.world, place.local_rank, place.local_world, place.node, place.nodes,
+                       launch.launcher, launch.job_id, launch.rendezvous));
+  const std::string settings = config.describe();
+  for (size_t begin = 0; begin < settings.size();) {
+    const size_t end = std::min(settings.find('\n', begin), settings.size());
+    log.info(settings.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+Communicator::Call call_of(Collective collective, const void* input, void* output, uint64_t count, DType dtype,
+                           const CallOptions& options, Op op = Op::kSum, int root = -1) {
+  Communicator::Call call;
+  call.collective = collective;
+  call.input = input;
+  call.output = output;
+  call.count = count;
+  call.dtype = dtype;
+  call.op = op;
+  call.root = root;
+  call.options = options;
+  return call;
+}
+
+}  // namespace
+
+// --- Work
+
+Work::Work() = default;
+Work::Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+Work::Work(const Work&) = default;
+Work& Work::operator=(const Work&) = default;
+Work::Work(Work&&) noexcept = default;
+Work& Work::operator=(Work&&) noexcept = default;
+Work::~Work() = default;
+
+namespace {
+
+Operation& checked(const std::shared_ptr<Operation>& operation) {
+  if (!operation) throw Exception(ErrorCode::kInvalid, "this Work refers to no operation");
+  return *operation;
+}
+
+}  // namespace
+
+bool Work::valid() const { return operation_ != nullptr; }
+bool Work::done() const { return checked(operation_).done(); }
+
+bool Work::wait(std::chrono::nanoseconds timeout) {
+  Operation& operation = checked(operation_);
+  const auto now = Clock::now();
+  const bool forever = timeout > Clock::time_point::max() - now;
+  operation.driver->wait(operation, forever ? Clock::time_point::max() : now + timeout);
+  if (operation.failed()) throw Exception(operation.error());
+  return operation.done();
+}
+
+void Work::wait() { wait(std::chrono::nanoseconds::max()); }
+
+std::optional<Error> Work::error() const {
+  const Operation& operation = checked(operation_);
+  return operation.failed() ? std::optional<Error>(operation.error()) : std::nullopt;
+}
+
+Work::Message Work::message() const {
+  const Operation& operation = checked(operation_);
+  if (!operation.done() || operation.failed()) {
+    throw Exception(ErrorCode::kInvalid, "message() of an operation that has not succeeded: wait for it first");
+  }
+  return {operation.peer, operation.tag, operation.message_bytes};
+}
+
+// --- Communicator
+
+class Communicator::State {
+ public:
+  explicit State(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  Group& group() { return *group_; }
+
+ private:
+  std::shared_ptr<Group> group_;
+};
+
+namespace {
+
+template <typename State>
+Group& engine(const std::shared_ptr<State>& state) {
+  if (!state) throw Exception(ErrorCode::kClosed, "this Communicator is empty or has been destroyed");
+  return state->group();
+}
+
+}  // namespace
+
+Communicator::Communicator() = default;
+Communicator::Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+Communicator Communicator::join(const JoinOptions& options) {
+  options.config.check();
+  const auto deadline = Clock::now() + Milliseconds(options.config.start_timeout_ms);
+  const Launch launch = find_launch({options.rank, options.world, options.rendezvous, options.job_id}, options.config);
+  show_start(options.config, launch);
+  auto store = options.store ? options.store : open_store(launch, options.config, deadline);
+  auto group = world_group(join_tcp(launch, std::move(store), options.config, deadline), options.config);
+  group->meet_neighbours(deadline);
+  return Communicator(std::make_shared<State>(std::move(group)));
+}
+
+std::vector<Communicator> Communicator::inproc(int world, const Config& config) {
+  config.check();
+  if (world < 1 || world > 1024) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("inproc: world is {}; it must be 1 to 1024", world));
+  }
+  std::vector<Communicator> communicators;
+  for (auto& fabric : make_inproc_fabrics(world, config)) {
+    communicators.push_back(Communicator(std::make_shared<State>(world_group(std::move(fabric), config))));
+  }
+  return communicators;
+}
+
+bool Communicator::valid() const { return state_ != nullptr; }
+int Communicator::rank() const { return engine(state_).rank(); }
+int Communicator::size() const { return engine(state_).size(); }
+const Place& Communicator::place() const { return engine(state_).context().fabric->place(); }
+const Topology& Communicator::topology() const { return engine(state_).context().topology; }
+const Config& Communicator::config() const { return engine(state_).context().config; }
+
+Algorithm Communicator::algorithm_for(Collective collective, uint64_t count, DType dtype, Op op) const {
+  return engine(state_).algorithm_for(call_of(collective, nullptr, nullptr, count, dtype, {}, op));
+}
+
+void Communicator::all_reduce(const void* input, void* output, uint64_t count, DType dtype, Op op,
+                              const CallOptions& options) {
+  engine(state_).run(call_of(Collective::kAllReduce, input, output, count, dtype, options, op));
+}
+
+void Communicator::reduce(const void* input, void* output, uint64_t count, DType dtype, Op op, int root,
+                          const CallOptions& options) {
+  engine(state_).run(call_of(Collective::kReduce, input, output, count, dtype, options, op, root));
+}
+
+void Communicator::broadcast(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options) {
+  engine(state_).run(call_of(Collective::kBroadcast, buffer, buffer, count, dtype, options, Op::kSum, root));
+}
+
+void Communicator::all_gather(const void* input, void* output, uint64_t count, DType dtype,
+                              const CallOptions& options) {
+  engine(state_).run(call_of(Collective::kAllGather, input, output, count, dtype, options));
+}
+
+void Communicator::reduce_scatter(const void* input, void* output, uint64_t count, DType dtype, Op op,
+                                  const CallOptions& options) {
+  engine(state_).run(call_of(Collective::kReduceScatter, input, output, count, dtype, options, op));
+}
+
+void Communicator::gather(const void* input, void* output, uint64_t count, DType dtype, int root,
+                          const CallOptions& options) {
+  engine(state_).run(call_of(Collective::kGather, input, output, count, dtype, options, Op::kSum, root));
+}
+
+void Communicator::scatter(const void* input, void* output, uint64_t count, DType dtype, int root,
+                           const CallOptions& options) {
+  engine(state_).run(call_of(Collective::kScatter, input, output, count, dtype, options, Op::kSum, root));
+}
+
+void Communicator::all_to_all(const void* input, void* output, uint64_t count, DType dtype,
+                              const CallOptions& options) {
+  engine(state_).run(call_of(Collective::kAllToAll, input, output, count, dtype, options));
+}
+
+void Communicator::barrier(const CallOptions& options) {
+  engine(state_).run(call_of(Collective::kBarrier, nullptr, nullptr, 0, DType::kUint8, options));
+}
+
+void Communicator::all_gather_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
+                                std::span<const uint64_t> displacements, const CallOptions& options) {
+  Call call = call_of(Collective::kAllGather, input, output, 0, dtype, options);
+  call.uneven = true;
+  call.output_counts = counts;
+  call.output_displacements = displacements;
+  engine(state_).run(call);
+}
+
+void Communicator::reduce_scatter_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
+                                    Op op, const CallOptions& options) {
+  Call call = call_of(Collective::kReduceScatter, input, output, 0, dtype, options, op);
+  call.uneven = true;
+  call.input_counts = counts;
+  engine(state_).run(call);
+}
+
+void Communicator::gather_v(const void* input, uint64_t count, void* output, std::span<const uint64_t> counts,
+                            DType dtype, int root, std::span<const uint64_t> displacements,
+                            const CallOptions& options) {
+  Call call = call_of(Collective::kGather, input, output, count, dtype, options, Op::kSum, root);
+  call.uneven = true;
+  call.output_counts = counts;
+  call.output_displacements = displacements;
+  engine(state_).run(call);
+}
+
+void Communicator::scatter_v(const void* input, std::span<const uint64_t> counts, void* output, uint64_t count,
+                             DType dtype, int root, std::span<const uint64_t> displacements,
+                             const CallOptions& options) {
+  Call call = call_of(Collective::kScatter, input, output, count, dtype, options, Op::kSum, root);
+  call.uneven = true;
+  call.input_counts = counts;
+  call.input_displacements = displacements;
+  engine(state_).run(call);
+}
+
+void Communicator::all_to_all_v(const void* input, std::span<const uint64_t> send_counts, void* output,
+                                std::span<const uint64_t> recv_counts, DType dtype,
+                                std::span<const uint64_t> send_displacements,
+                                std::span<const uint64_t> recv_displacements, const CallOptions& options) {
+  Call call = call_of(Collective::kAllToAll, input, output, 0, dtype, options);
+  call.uneven = true;
+  call.input_counts = send_counts;
+  call.output_counts = recv_counts;
+  call.input_displacements = send_displacements;
+  call.output_displacements = recv_displacements;
+  engine(state_).run(call);
+}
+
+void Communicator::run(const Call& call) { engine(state_).run(call); }
+Work Communicator::start(const Call& call) { return Work(engine(state_).start(call)); }
+
+void Communicator::send(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
+  Group& group = engine(state_);
+  group.finish(group.start_send(data, count, dtype, peer, tag, options));
+}
+
+Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                 const CallOptions& options) {
+  Group& group = engine(state_);
+  const auto operation = group.start_recv(data, count, dtype, peer, tag, options);
+  group.finish(operation);
+  return Work(operation).message();
+}
+
+Work Communicator::isend(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
+  Group& group = engine(state_);
+  auto operation = group.start_send(data, count, dtype, peer, tag, options);
+  group.leave_to_pool(*operation->driver);
+  return Work(std::move(operation));
+}
+
+Work Communicator::irecv(void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
+  Group& group = engine(state_);
+  auto operation = group.start_recv(data, count, dtype, peer, tag, options);
+  group.leave_to_pool(*operation->driver);
+  return Work(std::move(operation));
+}
+
+Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data,
+                                     uint64_t recv_count, int from, DType dtype, int tag, const CallOptions& options) {
+  Group& group = engine(state_);
+  // The receive's arguments are checked before the send is under way, so that nothing of the caller's is left behind.
+  const auto receive = group.make_recv(recv_data, recv_count, dtype, from, tag);
+  const auto send = group.start_send(send_data, send_count, dtype, to, tag, options);
+  group.submit_message(receive, options);
+  group.finish(send);
+  group.finish(receive);
+  return Work(receive).message();
+}
+
+Communicator Communicator::split(int colour, int key) {
+  auto group = engine(state_).split(colour, key);
+  return group ? Communicator(std::make_shared<State>(std::move(group))) : Communicator();
+}
+
+Communicator Communicator::new_group(std::span<const int> ranks) {
+  return Communicator(std::make_shared<State>(engine(state_).new_group(ranks)));
+}
+
+std::optional<Error> Communicator::error() const {
+  const Error* error = engine(state_).context().failure.get();
+  return error != nullptr ? std::optional<Error>(*error) : std::nullopt;
+}
+
+void Communicator::abort(const std::string& reason) { engine(state_).abort(reason); }
+
+void Communicator::destroy() {
+  if (state_) state_->group().destroy();
+}
+
+}  // namespace rondo

@@ -1,0 +1,60 @@
+#include "ring/engine/call_log.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rondo {
+
+void CallLog::called(uint64_t sequence, uint64_t fingerprint, const CallSummary& call) {
+  std::lock_guard lock(mutex_);
+  records_[sequence % kRemembered] = {sequence, fingerprint, call};
+  current_ = sequence;
+}
+
+void CallLog::finished(uint64_t sequence) {
+  std::lock_guard lock(mutex_);
+  finished_ = std::max(finished_, sequence);
+}
+
+void CallLog::sleeps_in_p2p(int peer, std::string text) {
+  std::lock_guard lock(mutex_);
+  ++p2p_sleepers_;
+  p2p_peer_ = peer;
+  p2p_text_ = std::move(text);
+}
+
+void CallLog::woke_from_p2p() {
+  std::lock_guard lock(mutex_);
+  --p2p_sleepers_;
+}
+
+void CallLog::note_thread() {
+  const auto self = std::this_thread::get_id();
+  std::lock_guard lock(mutex_);
+  if (thread_ == std::thread::id()) thread_ = self;
+  threads_ |= thread_ != self;
+}
+
+CallState CallLog::state(uint64_t sequence) const {
+  std::lock_guard lock(mutex_);
+  CallState state;
+  state.current = current_;
+  const Record& record = records_[sequence % kRemembered];
+  if (record.sequence == sequence && sequence != 0) {
+    state.fingerprint = record.fingerprint;
+    state.text = describe_call(record.call);
+    state.finished = sequence <= finished_;
+  }
+  state.in_p2p = p2p_sleepers_ > 0;
+  state.p2p_peer = p2p_sleepers_ == 1 ? p2p_peer_ : -1;
+  if (state.in_p2p) state.p2p_text = p2p_text_;
+  state.threads = threads_;
+  return state;
+}
+
+uint64_t CallLog::last_finished() const {
+  std::lock_guard lock(mutex_);
+  return finished_;
+}
+
+}  // namespace rondo

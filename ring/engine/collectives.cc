@@ -1,0 +1,248 @@
+#include "ring/engine/collectives.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ring/base/hash.h"
+#include "ring/engine/cut.h"
+
+namespace rondo {
+namespace {
+
+// A slice of another operation arrived: the members are asked what they called, so that the error can show both calls.
+// If that brings nothing for so long, the link's own words must do.
+constexpr std::chrono::milliseconds kMismatchPatience{500};
+
+uint64_t fingerprint_of(const GroupContext& context, uint64_t sequence, const CheckedCall& call, const Cut& cut) {
+  // Where each pair knows only its own counts, they are compared slice by slice.
+  const bool shared_count = !call.uneven || call.shared_counts != 0;
+  return Hash64()
+      .add(context.id)
+      .add(sequence)
+      .add(static_cast<uint64_t>(call.collective) | (static_cast<uint64_t>(call.uneven) << 8) |
+           (static_cast<uint64_t>(call.dtype) << 16) | (static_cast<uint64_t>(call.op) << 24) |
+           (static_cast<uint64_t>(call.algorithm) << 32))
+      .add(static_cast<uint64_t>(call.root + 1))
+      .add(call.shared_counts)
+      .add(shared_count && !call.uneven ? call.count : 0)
+      .add(cut.slice)
+      .value();
+}
+
+}  // namespace
+
+Collectives::Collectives(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell,
+                         std::weak_ptr<Pool> pool, Patience patience)
+    : Driver(std::move(bell), std::move(pool), patience), context_(std::move(context)) {
+  links_.resize(size_t{context_->config.lanes} * context_->members.size());
+}
+
+void Collectives::submit(std::shared_ptr<CollectiveOperation> operation) {
+  operation->sequence = ++last_sequence_;
+  operation->cut_ = choose_cut(operation->call, *operation->plan, context_->config);
+  operation->fingerprint_ = fingerprint_of(*context_, operation->sequence, operation->call, operation->cut_);
+  operation->started_ = false;
+  context_->log.called(operation->sequence, operation->fingerprint_, operation->call);
+  added();
+  std::lock_guard lock(queue_mutex_);
+  queue_.push_back(std::move(operation));
+}
+
+void Collectives::peer_left(int peer, uint64_t last_sequence) {
+  uint64_t known = last_possible_.load();
+  while (last_sequence < known && !last_possible_.compare_exchange_weak(known, last_sequence)) {
+  }
+  if (last_sequence <= last_possible_.load()) left_.store(peer);
+  notify();
+}
+
+bool Collectives::step(Pass pass) {
+  if (const Error* error = context_->failure.get()) return fail_all(*error);
+  if (!current_ && !take_next()) return false;
+  if (current_->sequence > last_possible_.load()) {
+    context_->failure.set(
+        {ErrorCode::kPeerLeft,
+         fmt::format("{} cannot complete: rank {} ({}) has left the group (it destroyed its communicator)",
+                     describe_call(current_->call), left_.load(),
+                     context_->fabric->peer_name(context_->world_rank(left_.load()))),
+         {left_.load()}});
+    return fail_all(*context_->failure.get());
+  }
+  if (!current_->started_) {
+    if (!take_links()) return false;
+    start_lanes();
+    run_lanes(pass);
+    return true;
+  }
+  const bool moved = run_lanes(pass);
+  if (!moved && current_ && !reported_) report_link_failures();
+  return moved;
+}
+
+bool Collectives::take_next() {
+  std::lock_guard lock(queue_mutex_);
+  if (queue_.empty()) return false;
+  current_ = std::move(queue_.front());
+  queue_.pop_front();
+  moved_at_ = Clock::time_point{};
+  seen_combined_ = 0;
+  refused_at_ = {};
+  reported_ = false;
+  return true;
+}
+
+// True once every link of the plan is there.
+bool Collectives::take_links() {
+  bool complete = true;
+  for (uint32_t lane = 0; lane < current_->plan->lanes.size(); ++lane) {
+    for (const int peer : current_->plan->peers) {
+      auto& slot = link(lane, peer);
+      if (slot) continue;
+      slot = context_->fabric->take_link({context_->id, context_->world_rank(peer), static_cast<int>(lane)},
+                                         link_shape(context_->config));
+      complete &= slot != nullptr;
+    }
+  }
+  return complete;
+}
+
+void Collectives::start_lanes() {
+  CollectiveOperation& operation = *current_;
+  const CheckedCall& call = operation.call;
+  operation.blocks_ = lay_out_blocks(call, *operation.plan, operation.cut_);
+  Binding binding;
+  binding.plan = operation.plan.get();
+  binding.blocks = &operation.blocks_;
+  binding.cut = operation.cut_;
+  binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(context_->world())};
+  binding.element_bytes = dtype_bytes(call.dtype);
+  binding.input = call.input;
+  binding.output = call.output;
+  binding.sequence = operation.sequence;
+  binding.fingerprint = operation.fingerprint_;
+  operation.lanes_.resize(operation.plan->lanes.size());
+  for (uint32_t lane = 0; lane < operation.lanes_.size(); ++lane) {
+    lane_links_.clear();
+    for (const int peer : operation.plan->peers) lane_links_.push_back(link(lane, peer).get());
+    operation.lanes_[lane].start(binding, lane, lane_links_);
+  }
+  operation.started_ = true;
+}
+
+bool Collectives::run_lanes(Pass pass) {
+  const auto landing = pass == Pass::kBeforeSleep ? LaneRun::Landing::kSlotNow : LaneRun::Landing::kWait;
+  bool moved = false;
+  bool done = true;
+  for (LaneRun& lane : current_->lanes_) {
+    if (lane.done()) continue;
+    moved |= lane.progress(landing);
+    done &= lane.done();
+  }
+  if (!done) return moved;
+  finish_current();
+  return true;
+}
+
+void Collectives::finish_current() {
+  context_->log.finished(current_->sequence);
+  current_->complete();
+  current_.reset();
+  ended();
+}
+
+// Ends everything that is pending; the links stay until shut_down(), since a pass further up may still hold them.
+bool Collectives::fail_all(const Error& error) {
+  bool any = false;
+  while (current_ || take_next()) {
+    current_->fail(error);
+    current_.reset();
+    ended();
+    any = true;
+  }
+  return any;
+}
+
+void Collectives::report_link_failures() {
+  for (const LaneRun& lane : current_->lanes_) {
+    const int index = lane.failed_link();
+    if (index < 0) continue;
+    reported_ = true;
+    const int peer = current_->plan->peers[static_cast<size_t>(index)];
+    const Error& error = *lane.link_error(index);
+    if (error.code == ErrorCode::kMismatch) return refused(error);
+    context_->fabric->link_failed(context_->id, context_->world_rank(peer), error);
+    return;
+  }
+}
+
+// The ranks are in different calls: ask what they are in.
+void Collectives::refused(const Error& error) {
+  refusal_ = error;
+  refusal_.message = fmt::format("{} on rank {}: {}", describe_call(current_->call), context_->rank, error.message);
+  refused_at_ = Clock::now();
+  asked_at_ = refused_at_;
+  context_->fabric->stalled(context_->id, current_->sequence);
+}
+
+void Collectives::tick(Clock::time_point now) {
+  if (!current_ || context_->failure.get() != nullptr) return;
+  if (refused_at_ != Clock::time_point{} && now - refused_at_ > kMismatchPatience) {
+    refused_at_ = {};
+    context_->fabric->abort(context_->id, refusal_);
+    return;
+  }
+  check_stall(now);
+  time_out(now);
+}
+
+void Collectives::check_stall(Clock::time_point now) {
+  const std::chrono::milliseconds stall(context_->config.stall_ms);
+  const uint64_t combined = slices_combined();
+  if (moved_at_ == Clock::time_point{} || combined != seen_combined_) {
+    seen_combined_ = combined;
+    moved_at_ = now;
+    return;
+  }
+  if (now - moved_at_ < stall || now - asked_at_ < stall) return;
+  asked_at_ = now;
+  context_->fabric->stalled(context_->id, current_->sequence);
+}
+
+uint64_t Collectives::slices_combined() const {
+  uint64_t sum = 1;
+  if (current_->started_) {
+    for (const LaneRun& lane : current_->lanes_) sum += lane.combined();
+  }
+  return sum;
+}
+
+void Collectives::time_out(Clock::time_point now) {
+  const CollectiveOperation* late = now >= current_->deadline ? current_.get() : nullptr;
+  if (late == nullptr) {
+    std::lock_guard lock(queue_mutex_);
+    const auto found = std::find_if(queue_.begin(), queue_.end(), [&](const auto& op) { return now >= op->deadline; });
+    if (found != queue_.end()) late = found->get();
+  }
+  if (late == nullptr) return;
+  const std::vector<int> absent = context_->fabric->absent(context_->id, current_->sequence);
+  std::string who;
+  for (const int peer : absent) who += fmt::format("{}{}", who.empty() ? "" : ", ", context_->group_rank(peer));
+  Error error{
+      ErrorCode::kTimeout,
+      fmt::format("{} did not complete on rank {} before its deadline; {}", describe_call(late->call), context_->rank,
+                  who.empty() ? "every rank has made the call: one of them is too slow, or the deadline too short"
+                              : "these ranks have not made the call: " + who),
+      absent};
+  context_->fabric->abort(context_->id, error);
+}
+
+void Collectives::shut_down() {
+  with_lease([this] {
+    if (const Error* error = context_->failure.get()) fail_all(*error);
+    for (auto& slot : links_) slot.reset();
+  });
+}
+
+}  // namespace rondo

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "ring/engine/call.h"
+#include "ring/engine/driver.h"
+#include "ring/engine/group_context.h"
+#include "ring/engine/lane_run.h"
+#include "ring/engine/plans.h"
+
+namespace rondo {
+
+class CollectiveOperation final : public Operation {
+ public:
+  CheckedCall call;
+  uint64_t sequence = 0;
+  std::shared_ptr<const Plan> plan;  // shared with the cache
+
+  // For another call, by the one owner left; vectors keep their memory.
+  void reuse() { reset(); }
+
+ private:
+  friend class Collectives;
+  uint64_t fingerprint_ = 0;
+  Cut cut_;
+  Blocks blocks_;
+  std::vector<LaneRun> lanes_;
+  bool started_ = false;
+};
+
+// The collective operations of one communicator: one after the other, in call order, each on all its lanes.
+class Collectives final : public Driver {
+ public:
+  Collectives(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool,
+              Patience patience);
+
+  // Puts the operation (call, plan, deadline set) at the end of the queue and numbers it. Does not drive. Calls are
+  // serialised by the caller's submission lock.
+  void submit(std::shared_ptr<CollectiveOperation> operation);
+  // Number of the last call submitted.
+  uint64_t last_sequence() const { return last_sequence_; }
+
+  // `peer` (a rank of the group) left after this call; later ones cannot complete. Any thread.
+  void peer_left(int peer, uint64_t last_sequence);
+  // After the communicator has failed: ends what is pending and closes the links.
+  void shut_down();
+
+ protected:
+  bool step(Pass pass) override;
+  void tick(Clock::time_point now) override;
+
+ private:
+  bool take_next();
+  bool take_links();
+  void start_lanes();
+  bool run_lanes(Pass pass);
+  void report_link_failures();
+  void refused(const Error& error);
+  void finish_current();
+  bool fail_all(const Error& error);
+  void check_stall(Clock::time_point now);
+  void time_out(Clock::time_point now);
+  uint64_t slices_combined() const;
+  std::unique_ptr<Link>& link(uint32_t lane, int peer) {
+    return links_[lane * static_cast<size_t>(context_->world()) + static_cast<size_t>(peer)];
+  }
+
+  std::shared_ptr<GroupContext> context_;  // shared with the communicator and its message engine
+  uint64_t last_sequence_ = 0;
+
+  std::mutex queue_mutex_;
+  std::deque<std::shared_ptr<CollectiveOperation>> queue_;
+  std::atomic<uint64_t> last_possible_{UINT64_MAX};  // calls beyond it lack a member that has left
+  std::atomic<int> left_{-1};
+
+  // Under the lease.
+  std::shared_ptr<CollectiveOperation> current_;
+  std::vector<std::unique_ptr<Link>> links_;  // by lane and rank; made at first use
+  std::vector<Link*> lane_links_;             // scratch of start_lanes()
+  uint64_t seen_combined_ = 0;                // of current_, when it last moved
+  Clock::time_point moved_at_{};
+  Clock::time_point asked_at_{};
+  Clock::time_point refused_at_{};  // a link saw another operation than this rank's
+  Error refusal_;
+  bool reported_ = false;  // a failed link of the current operation
+};
+
+}  // namespace rondo

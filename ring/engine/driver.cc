@@ -1,0 +1,138 @@
+#include "ring/engine/driver.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "ring/engine/pool.h"
+
+namespace rondo {
+namespace {
+
+// A look at the clock costs as much as a poll of shared memory (20 to 30 ns), so it is taken once in so many passes.
+constexpr uint32_t kPassesPerLook = 32;
+// While something moves all the time, deadlines are still looked at, this often.
+constexpr uint32_t kBusyPassesPerLook = 4096;
+// The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
+constexpr std::chrono::milliseconds kLongestSleep{20};
+
+void pause_core() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Driver::Driver(std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool, Patience patience)
+    : bell_(std::move(bell)), pool_(std::move(pool)), patience_(patience) {}
+
+bool Driver::wait(const Operation& operation, Clock::time_point until) {
+  waiters_.fetch_add(1);
+  while (!operation.done()) {
+    if (try_acquire()) {
+      drive(operation, until);
+      release();
+    } else {
+      std::unique_lock lock(mutex_);
+      sleepers_.fetch_add(1);
+      const auto wake = std::min(until, Clock::now() + kLongestSleep);
+      changed_.wait_until(lock, wake, [&] { return operation.done() || !held_.load(); });
+      sleepers_.fetch_sub(1);
+    }
+    if (!operation.done() && Clock::now() >= until) break;
+  }
+  if (waiters_.fetch_sub(1) == 1) ask_pool();
+  return operation.done();
+}
+
+// Polls, and sleeps once polling has been in vain for the spin time.
+void Driver::drive(const Operation& operation, Clock::time_point until) {
+  uint32_t idle = 0;
+  uint32_t busy = 0;
+  Clock::time_point idle_since{};
+  while (true) {
+    const bool moved = step(Pass::kPolling);
+    if (operation.done()) return;
+    if (moved) {
+      idle = 0;
+      if (++busy % kBusyPassesPerLook != 0) continue;
+    } else if (++idle % kPassesPerLook != 0) {
+      patience_.yields ? static_cast<void>(sched_yield()) : pause_core();
+      continue;
+    }
+    const auto now = Clock::now();
+    tick(now);
+    if (operation.done() || now >= until) return;
+    if (moved) continue;
+    if (idle == kPassesPerLook) idle_since = now;
+    if (now - idle_since < patience_.spin) continue;
+    if (rest(until)) idle = 0;
+    if (operation.done()) return;
+  }
+}
+
+// Sleeps until something may have changed. True if something moved before it could fall asleep.
+bool Driver::rest(Clock::time_point until) {
+  bell_->arm();
+  if (step(Pass::kBeforeSleep)) {
+    bell_->disarm();
+    return true;
+  }
+  bell_->wait(std::min(until, Clock::now() + kLongestSleep));
+  return false;
+}
+
+void Driver::notify() {
+  bell_->ring();
+  try_drive(Pass::kPolling);
+  ask_pool();
+}
+
+void Driver::ask_pool() {
+  if (!wants_pool()) return;
+  if (const auto pool = pool_.lock()) pool->poke(shared_from_this());
+}
+
+void Driver::drain_bell() {
+  if (!try_acquire()) return;
+  bell_->drain();
+  release();
+}
+
+bool Driver::try_drive(Pass pass) {
+  if (!try_acquire()) return false;
+  const bool moved = step(pass);
+  if (!moved) tick(Clock::now());
+  release();
+  return moved;
+}
+
+void Driver::ended() {
+  pending_.fetch_sub(1);
+  wake_sleepers();
+}
+
+void Driver::acquire() {
+  while (!try_acquire()) {
+    bell_->ring();
+    std::unique_lock lock(mutex_);
+    sleepers_.fetch_add(1);
+    changed_.wait_until(lock, Clock::now() + kLongestSleep, [&] { return !held_.load(); });
+    sleepers_.fetch_sub(1);
+  }
+}
+
+void Driver::release() {
+  held_.store(false);
+  wake_sleepers();
+}
+
+// Sleepers count themselves, then look; this side changes what they look at, then reads the count.
+void Driver::wake_sleepers() {
+  if (sleepers_.load() == 0) return;
+  { std::lock_guard lock(mutex_); }
+  changed_.notify_all();
+}
+
+}  // namespace rondo

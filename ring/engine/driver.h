@@ -1,0 +1,91 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "ring/engine/operation.h"
+#include "transport/doorbell.h"
+
+namespace rondo {
+
+class Pool;
+
+// How a driver that finds nothing to do waits.
+struct Patience {
+  std::chrono::microseconds spin{0};  // polls so long before it sleeps
+  bool yields = false;                // gives the core away between polls: there are more ranks than cores
+};
+
+// Why a driver makes a pass.
+enum class Pass : uint8_t {
+  kPolling,      // another will follow soon
+  kBeforeSleep,  // if nothing moves, the driver sleeps on the (edge-triggered) doorbell: leave nothing unread
+};
+
+// A sequence of operations with links of its own, moved by whoever holds its lease: a thread that waits for one of the
+// operations, or else the pool. Only the holder touches links and the operations' memory.
+class Driver : public std::enable_shared_from_this<Driver> {
+ public:
+  Driver(std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool, Patience patience);
+  virtual ~Driver() = default;
+
+  // Waits for the operation at most until then, and drives meanwhile. True if it is done. Any thread.
+  bool wait(const Operation& operation, Clock::time_point until);
+
+  // Something has changed that the holder must see (a failure, a new operation for the pool). Any thread, never blocks
+  // for longer than one pass.
+  void notify();
+
+  // --- for the pool
+  // Operations are under way and nobody waits for them.
+  bool wants_pool() const { return pending_.load() > 0 && waiters_.load() == 0; }
+  // One pass, if the lease is free. True if anything moved.
+  bool try_drive(Pass pass);
+  Doorbell& bell() { return *bell_; }
+  // Takes the doorbell's events away, unless somebody else drives (and may sleep on it).
+  void drain_bell();
+
+ protected:
+  // One pass over everything that can move now; under the lease. True if anything moved.
+  virtual bool step(Pass pass) = 0;
+  // Called now and then while nothing moves, for deadlines and stalls; under the lease.
+  virtual void tick(Clock::time_point now) = 0;
+
+  // Operations not yet done; kept by the derived class. Counted before an operation can be seen by step().
+  void added() { pending_.fetch_add(1); }
+  // After complete() or fail(): wakes those who wait without the lease.
+  void ended();
+
+  // Runs `action` under the lease, after whoever holds it (destroy).
+  template <typename Action>
+  void with_lease(Action action) {
+    acquire();
+    action();
+    release();
+  }
+
+ private:
+  bool try_acquire() { return !held_.exchange(true, std::memory_order_acquire); }
+  void acquire();
+  void release();
+  void wake_sleepers();
+  void ask_pool();
+  void drive(const Operation& operation, Clock::time_point until);
+  bool rest(Clock::time_point until);
+
+  std::shared_ptr<Doorbell> bell_;  // shared with the fabric, which rings it from its own thread
+  std::weak_ptr<Pool> pool_;  // owned by the communicators of a process; weak: the pool holds drivers that want it
+  Patience patience_;
+  std::atomic<bool> held_{false};
+  std::atomic<int> waiters_{0};
+  std::atomic<int> pending_{0};
+  // Threads that wait while another holds the lease.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<int> sleepers_{0};
+};
+
+}  // namespace rondo

@@ -1,0 +1,336 @@
+#include "ring/engine/group.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ring/base/hash.h"
+
+namespace rondo {
+namespace {
+
+// Polling time before a driver sleeps, where every local rank has a core: longer than a wake-up costs (30 us), shorter
+// than a burst of communication lasts.
+constexpr std::chrono::microseconds kSpin{200};
+// With more ranks than cores, polls give the core away; after so long the others have had their turn.
+constexpr std::chrono::microseconds kYield{50};
+
+int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+Patience patience_for(const Config& config, int local_world) {
+  const bool crowded = local_world > usable_cores();
+  if (config.spin_us >= 0) return {std::chrono::microseconds(config.spin_us), crowded};
+  return {crowded ? kYield : kSpin, crowded};
+}
+
+Topology topology_of(const Fabric& fabric, const std::vector<int>& members) {
+  Topology topology;
+  std::map<int, int> seen;
+  for (const int member : members) {
+    const int host = fabric.topology().host[static_cast<size_t>(member)];
+    topology.host.push_back(seen.emplace(host, static_cast<int>(seen.size())).first->second);
+  }
+  return topology;
+}
+
+std::shared_ptr<GroupContext> make_context(Group::Options& options) {
+  auto context = std::make_shared<GroupContext>();
+  context->fabric = std::move(options.fabric);
+  context->id = options.id;
+  context->members = std::move(options.members);
+  context->rank = context->group_rank(context->fabric->place().rank);
+  context->topology = topology_of(*context->fabric, context->members);
+  context->config = std::move(options.config);
+  return context;
+}
+
+// Signals to both neighbours, then waits for both, on every lane.
+Plan neighbour_plan(int rank, int world, int lanes) {
+  const auto next = static_cast<uint16_t>((rank + 1) % world);
+  const auto previous = static_cast<uint16_t>((rank + world - 1) % world);
+  std::vector<uint16_t> neighbours{next};
+  if (previous != next) neighbours.push_back(previous);
+  Plan plan;
+  plan.collective = Collective::kBarrier;
+  plan.rank = rank;
+  plan.world = world;
+  plan.fan = static_cast<uint32_t>(neighbours.size());
+  plan.peers.assign(neighbours.begin(), neighbours.end());
+  std::sort(plan.peers.begin(), plan.peers.end());
+  const auto count = static_cast<uint8_t>(neighbours.size());
+  for (int i = 0; i < 2; ++i) {
+    for (const uint16_t peer : neighbours) plan.refs.push_back({Space::kMailbox, 0, peer, 0});
+  }
+  plan.steps.push_back({0, kNoStep, 0, count, 0});
+  plan.steps.push_back({count, kNoStep, count, 0, 0});
+  plan.lanes.assign(static_cast<size_t>(lanes), Lane{0, 2});
+  return plan;
+}
+
+}  // namespace
+
+Patience Group::pool_patience(const Config& config, int local_world) { return patience_for(config, local_world); }
+
+Group::Group(Options options)
+    : context_(make_context(options)),
+      pool_(std::move(options.pool)),
+      pid_(getpid()),
+      plans_(context_->rank, context_->topology, context_->config) {
+  const Patience patience = patience_for(context_->config, context_->fabric->place().local_world);
+  auto bell = std::make_shared<Doorbell>();
+  auto message_bell = std::make_shared<Doorbell>();
+  collectives_ = std::make_shared<Collectives>(context_, bell, pool_, patience);
+  messages_ = std::make_shared<Messages>(context_, message_bell, pool_, patience);
+  context_->fabric->open(context_->id, context_->members, this, std::move(bell), std::move(message_bell));
+}
+
+Group::~Group() {
+  try {
+    destroy();
+  } catch (const std::exception&) {
+    // Leaving is all that is left to do; the others find out by the end of the connections.
+  }
+}
+
+void Group::check_usable() const {
+  if (getpid() != pid_) {
+    throw Exception(
+        ErrorCode::kInvalid,
+        fmt::format("this process (pid {}) was forked from rank {} (pid {}): a communicator belongs to the process "
+                    "that joined; make a new one after the fork",
+                    getpid(), context_->rank, pid_));
+  }
+  if (const Error* error = context_->failure.get()) throw Exception(*error);
+}
+
+Clock::time_point Group::deadline(std::chrono::milliseconds timeout) const {
+  const auto limit = timeout.count() > 0 ? timeout : std::chrono::milliseconds(context_->config.timeout_ms);
+  return Clock::now() + limit;
+}
+
+Algorithm Group::algorithm_for(const Communicator::Call& call) const {
+  CheckedCall checked;
+  checked.collective = call.collective;
+  checked.count = call.count;
+  checked.dtype = call.dtype;
+  checked.op = call.op;
+  return plans_.choose(checked, call.options.algorithm);
+}
+
+std::shared_ptr<CollectiveOperation> Group::submit(const Communicator::Call& call) {
+  check_usable();
+  CheckedCall checked = check_call(call, rank(), size());
+  context_->log.note_thread();
+  std::lock_guard lock(submit_mutex_);
+  checked.algorithm = plans_.choose(checked, call.options.algorithm);
+  auto plan = plans_.get(checked, checked.algorithm);
+  auto operation = spare_ && spare_.use_count() == 1 ? std::move(spare_) : std::make_shared<CollectiveOperation>();
+  operation->reuse();
+  operation->driver = collectives_;
+  operation->deadline = deadline(checked.timeout);
+  operation->call = std::move(checked);
+  operation->plan = std::move(plan);
+  collectives_->submit(operation);
+  return operation;
+}
+
+void Group::run(const Communicator::Call& call) {
+  auto operation = submit(call);
+  collectives_->wait(*operation, Clock::time_point::max());
+  if (operation->failed()) throw Exception(operation->error());
+  std::lock_guard lock(submit_mutex_);
+  spare_ = std::move(operation);
+}
+
+std::shared_ptr<Operation> Group::start(const Communicator::Call& call) {
+  auto operation = submit(call);
+  leave_to_pool(*collectives_);
+  return operation;
+}
+
+void Group::meet_neighbours(Clock::time_point until) {
+  if (size() == 1) return;
+  auto operation = std::make_shared<CollectiveOperation>();
+  operation->driver = collectives_;
+  operation->deadline = until;
+  operation->call.algorithm = Algorithm::kRing;
+  operation->plan =
+      std::make_shared<const Plan>(neighbour_plan(rank(), size(), static_cast<int>(context_->config.lanes)));
+  {
+    std::lock_guard lock(submit_mutex_);
+    collectives_->submit(operation);
+  }
+  collectives_->wait(*operation, Clock::time_point::max());
+  if (operation->failed()) throw Exception(operation->error());
+}
+
+void Group::check_peer(const char* call, int peer, int tag, bool receives) const {
+  if (!(receives && peer == kAnySource) && (peer < 0 || peer >= size())) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("{} on rank {}: peer is {}; it must be a rank of the group, 0 to {}{}", call, rank(),
+                                peer, size() - 1, receives ? ", or -1 for any" : ""));
+  }
+  if (tag < 0 && !(receives && tag == kAnyTag)) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: tag is {}; it must be 0 to 2147483647{}", call,
+                                                     rank(), tag, receives ? ", or -1 for any" : ""));
+  }
+}
+
+void Group::submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options) {
+  operation->driver = messages_;
+  operation->deadline = deadline(options.timeout);
+  context_->log.note_thread();
+  messages_->submit(std::move(operation));
+}
+
+std::shared_ptr<MessageOperation> Group::start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                                                    const CallOptions& options) {
+  check_usable();
+  const uint64_t bytes = checked_bytes("send", rank(), count, dtype);
+  check_peer("send", peer, tag, false);
+  if (bytes > 0 && data == nullptr) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("send on rank {}: data is null but {} bytes are to be sent", rank(), bytes));
+  }
+  auto operation = std::make_shared<SendOperation>(static_cast<const std::byte*>(data), bytes, dtype, peer, tag);
+  submit_message(operation, options);
+  return operation;
+}
+
+std::shared_ptr<MessageOperation> Group::make_recv(void* data, uint64_t count, DType dtype, int peer, int tag) const {
+  check_usable();
+  const uint64_t bytes = checked_bytes("recv", rank(), count, dtype);
+  check_peer("recv", peer, tag, true);
+  if (bytes > 0 && data == nullptr) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("recv on rank {}: data is null but {} bytes may come", rank(), bytes));
+  }
+  return std::make_shared<RecvOperation>(static_cast<std::byte*>(data), bytes, dtype, peer, tag);
+}
+
+std::shared_ptr<MessageOperation> Group::start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                                    const CallOptions& options) {
+  auto operation = make_recv(data, count, dtype, peer, tag);
+  submit_message(operation, options);
+  return operation;
+}
+
+void Group::finish(const std::shared_ptr<MessageOperation>& operation) {
+  messages_->wait_blocking(*operation);
+  if (operation->failed()) throw Exception(operation->error());
+}
+
+std::shared_ptr<Group> Group::subgroup(uint64_t id, std::vector<int> members) {
+  Options options;
+  options.fabric = context_->fabric;
+  options.id = id;
+  options.members = std::move(members);
+  options.config = context_->config;
+  options.pool = pool_;
+  auto group = std::make_shared<Group>(std::move(options));
+  group->meet_neighbours(deadline(std::chrono::milliseconds(context_->config.start_timeout_ms)));
+  return group;
+}
+
+std::shared_ptr<Group> Group::split(int colour, int key) {
+  struct Choice {
+    int32_t colour, key;
+  };
+  const Choice own{colour, key};
+  std::vector<Choice> all(static_cast<size_t>(size()));
+  Communicator::Call call;
+  call.collective = Collective::kAllGather;
+  call.input = &own;
+  call.output = all.data();
+  call.count = 2;
+  call.dtype = DType::kInt32;
+  run(call);
+  const uint64_t number = ++splits_;
+  if (colour < 0) return nullptr;
+  std::vector<int> ranks;
+  for (int r = 0; r < size(); ++r) {
+    if (all[static_cast<size_t>(r)].colour == colour) ranks.push_back(r);
+  }
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](int a, int b) { return all[static_cast<size_t>(a)].key < all[static_cast<size_t>(b)].key; });
+  for (int& r : ranks) r = context_->world_rank(r);
+  const uint64_t id = Hash64().add("split").add(context_->id).add(number).add(static_cast<uint64_t>(colour)).value();
+  return subgroup(id, std::move(ranks));
+}
+
+std::shared_ptr<Group> Group::new_group(std::span<const int> ranks) {
+  check_usable();
+  const auto refuse = [this](const std::string& why) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("new_group on rank {}: {}", rank(), why));
+  };
+  std::vector<int> members;
+  for (const int r : ranks) {
+    if (r < 0 || r >= size()) refuse(fmt::format("{} is not a rank of this group of {}", r, size()));
+    if (std::count(ranks.begin(), ranks.end(), r) > 1) refuse(fmt::format("rank {} is given twice", r));
+    members.push_back(context_->world_rank(r));
+  }
+  if (std::find(ranks.begin(), ranks.end(), rank()) == ranks.end()) {
+    refuse("this rank is not among those given; only members make the call");
+  }
+  uint64_t number = 0;
+  {
+    std::lock_guard lock(submit_mutex_);
+    number = ++groups_made_[members];
+  }
+  const uint64_t id =
+      Hash64().add("group").add(context_->id).add_all(std::span<const int>(members)).add(number).value();
+  return subgroup(id, std::move(members));
+}
+
+void Group::on_failure(const Error& error) {
+  Error own = error;
+  std::vector<int> ranks;
+  for (const int world_rank : error.ranks) {
+    if (const int r = context_->group_rank(world_rank); r >= 0) ranks.push_back(r);
+  }
+  own.ranks = std::move(ranks);
+  context_->failure.set(own);
+  collectives_->notify();
+  messages_->notify();
+}
+
+void Group::on_peer_left(int peer, uint64_t last_sequence) {
+  const int left = context_->group_rank(peer);
+  collectives_->peer_left(left, last_sequence);
+  messages_->peer_left(left);
+}
+
+void Group::abort(const std::string& reason) {
+  if (getpid() != pid_ || destroyed_.load()) return;
+  context_->fabric->abort(context_->id,
+                          {ErrorCode::kAborted,
+                           fmt::format("rank {} aborted the group{}{}", rank(), reason.empty() ? "" : ": ", reason),
+                           {context_->world_rank(rank())}});
+  // The fabric tells the others, and this rank by its own thread; calls after abort() must fail at once.
+  on_failure({ErrorCode::kAborted,
+              fmt::format("rank {} aborted the group{}{}", rank(), reason.empty() ? "" : ": ", reason),
+              {context_->world_rank(rank())}});
+}
+
+void Group::destroy() {
+  if (getpid() != pid_) return;  // the parent's; the child must not speak for it
+  std::lock_guard lock(destroy_mutex_);
+  if (destroyed_.exchange(true)) return;
+  const uint64_t last = context_->log.last_finished();
+  const auto until = Clock::now() + std::chrono::milliseconds(context_->config.destroy_timeout_ms);
+  context_->failure.set(
+      {ErrorCode::kClosed, fmt::format("the communicator was destroyed on rank {}", rank()), {rank()}});
+  collectives_->notify();
+  messages_->finish(until);
+  context_->fabric->close(context_->id, last, until);
+  collectives_->shut_down();
+  messages_->shut_down();
+}
+
+}  // namespace rondo

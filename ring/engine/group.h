@@ -1,0 +1,95 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ring/communicator.h"
+#include "ring/engine/collectives.h"
+#include "ring/engine/group_context.h"
+#include "ring/engine/messages.h"
+#include "ring/engine/plans.h"
+#include "ring/engine/pool.h"
+
+namespace rondo {
+
+// One communicator: checks the arguments, picks the plan, submits, hands back operations; and hears from the fabric.
+class Group final : public CommunicatorEvents {
+ public:
+  struct Options {
+    std::shared_ptr<Fabric> fabric;  // shared by all groups of the process
+    uint64_t id = 0;
+    std::vector<int> members;  // world ranks
+    Config config;
+    std::shared_ptr<Pool> pool;  // shared by all groups of the process
+  };
+  explicit Group(Options options);
+  // How the pool of such groups waits.
+  static Patience pool_patience(const Config& config, int local_world);
+  ~Group() override;  // destroy()
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  // Exchanges a frame with both ring neighbours on every lane. Throws what went wrong.
+  void meet_neighbours(Clock::time_point deadline);
+
+  int rank() const { return context_->rank; }
+  int size() const { return context_->world(); }
+  const GroupContext& context() const { return *context_; }
+  Algorithm algorithm_for(const Communicator::Call& call) const;
+
+  void run(const Communicator::Call& call);
+  std::shared_ptr<Operation> start(const Communicator::Call& call);
+
+  std::shared_ptr<MessageOperation> start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                                               const CallOptions& options);
+  std::shared_ptr<MessageOperation> start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                               const CallOptions& options);
+  // Checks the arguments; submit_message() starts it.
+  std::shared_ptr<MessageOperation> make_recv(void* data, uint64_t count, DType dtype, int peer, int tag) const;
+  void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options);
+  // Throws the operation's failure.
+  void finish(const std::shared_ptr<MessageOperation>& operation);
+  // The pool goes on with what nobody waits for.
+  void leave_to_pool(Driver& driver) { driver.notify(); }
+
+  std::shared_ptr<Group> split(int colour, int key);  // nullptr: this rank is in no group
+  std::shared_ptr<Group> new_group(std::span<const int> ranks);
+
+  void abort(const std::string& reason);
+  void destroy();
+
+  // --- CommunicatorEvents
+  void on_failure(const Error& error) override;
+  void on_peer_left(int peer, uint64_t last_sequence) override;
+  CallState call_state(uint64_t sequence) override { return context_->log.state(sequence); }
+
+ private:
+  std::shared_ptr<CollectiveOperation> submit(const Communicator::Call& call);
+  void check_usable() const;
+  void check_peer(const char* call, int peer, int tag, bool receives) const;
+  Clock::time_point deadline(std::chrono::milliseconds timeout) const;
+  std::shared_ptr<Group> subgroup(uint64_t id, std::vector<int> members);
+
+  std::shared_ptr<GroupContext> context_;     // shared with the two drivers
+  std::shared_ptr<Pool> pool_;                // shared by all groups of the process
+  std::shared_ptr<Collectives> collectives_;  // shared with Works, which may outlive the group
+  std::shared_ptr<Messages> messages_;        // likewise
+  const int pid_;
+
+  std::mutex submit_mutex_;  // calls are serialised in the order in which they get it
+  Plans plans_;
+  std::shared_ptr<CollectiveOperation> spare_;  // the last blocking call's, for the next one
+  uint64_t splits_ = 0;
+  std::map<std::vector<int>, uint64_t> groups_made_;
+
+  std::mutex destroy_mutex_;
+  std::atomic<bool> destroyed_{false};
+};
+
+}  // namespace rondo

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ring/base/config.h"
+#include "ring/base/types.h"
+#include "ring/engine/call_log.h"
+#include "ring/engine/failure.h"
+#include "transport/fabric.h"
+
+namespace rondo {
+
+// What the parts of one communicator share. `members[r]` is the world rank of its rank r.
+struct GroupContext {
+  std::shared_ptr<Fabric> fabric;  // shared by all communicators of the process
+  uint64_t id = 0;
+  std::vector<int> members;
+  int rank = 0;
+  Topology topology;  // of the members, in their order
+  Config config;
+  Failure failure;
+  CallLog log;
+
+  int world() const { return static_cast<int>(members.size()); }
+  int world_rank(int rank_in_group) const { return members[static_cast<size_t>(rank_in_group)]; }
+  // -1 if the world rank is not a member.
+  int group_rank(int world_rank_of_peer) const {
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (members[i] == world_rank_of_peer) return static_cast<int>(i);
+    }
+    return -1;
+  }
+};
+
+}  // namespace rondo

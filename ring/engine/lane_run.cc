@@ -1,0 +1,366 @@
+#include "ring/engine/lane_run.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ring/base/check.h"
+
+namespace rondo {
+namespace {
+
+// Passes without progress after which a landing that cannot go to the caller's memory yet takes a slot instead (one
+// copy more). Waiting for the memory is the better choice while things move; waiting for ever would break the promise
+// of depth: read ahead, whatever the program waits for.
+constexpr uint32_t kIdlePassesBeforeSlot = 64;
+
+bool in_memory(const Ref& ref) { return ref.space != Space::kMailbox; }
+
+}  // namespace
+
+void LaneRun::SendQueue::reset(size_t capacity) {
+  items_.resize(std::max<size_t>(capacity, 1));
+  first_ = last_ = 0;
+}
+
+void LaneRun::SendQueue::push(const Item& item) {
+  RONDO_CHECK(last_ - first_ < items_.size(), "more slices pending than the links hold");
+  items_[last_++ % items_.size()] = item;
+}
+
+void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const> links) {
+  const Plan& plan = *binding.plan;
+  binding_ = binding;
+  lane_ = lane;
+  ports_.resize(links.size());
+  port_index_.resize(static_cast<size_t>(plan.world));
+  for (size_t i = 0; i < plan.peers.size(); ++i) {
+    port_index_[static_cast<size_t>(plan.peers[i])] = static_cast<uint32_t>(i);
+    ports_[i].link = links[i];
+    ports_[i].sending.reset(links[i]->depth());
+  }
+
+  const Lane& program = plan.lanes[lane];
+  steps_.resize(program.count);
+  rounds_ = 0;
+  for (uint32_t i = 0; i < program.count; ++i) bind_step(plan.steps[program.first + i], steps_[i]);
+  if (plan.scratch_slots > 0) {
+    scratch_.resize(size_t{plan.scratch_slots} * plan.chunks * binding_.cut.chunk() * binding_.element_bytes);
+  }
+  posted_ = first_place();
+  posted_source_ = 0;
+  combined_ = first_place();
+  round_number_ = 0;
+  sent_ = 0;
+  idle_passes_ = 0;
+  enter_step();
+}
+
+void LaneRun::bind_step(const Step& step, BoundStep& bound) {
+  const Ref* refs = binding_.plan->refs.data() + step.first;
+  bound = BoundStep{};
+  bound.sources = refs;
+  bound.targets = refs + step.sources;
+  bound.source_count = step.sources;
+  bound.target_count = step.targets;
+  bound.after = step.after;
+  bound.finish = (step.flags & kFinish) != 0;
+  const Ref* memory = std::find_if(refs, refs + step.sources + step.targets, in_memory);
+  bound.signal = memory == refs + step.sources + step.targets;
+  if (bound.signal) {
+    rounds_ = std::max<uint64_t>(rounds_, 1);
+    return;
+  }
+  const uint32_t block = memory->chunk % binding_.plan->chunks;
+  const Extent input = binding_.blocks->input[block];
+  const Extent output = binding_.blocks->output[block];
+  const uint64_t count = memory->space == Space::kInput    ? input.count
+                         : memory->space == Space::kOutput ? output.count
+                                                           : std::max(input.count, output.count);
+  bound.share = binding_.cut.lane_share(count, lane_);
+  rounds_ = std::max(rounds_, binding_.cut.rounds(count));
+  for (uint32_t i = 0; i < step.sources; ++i) {
+    if ((refs[i].flags & kScale) != 0 && combine_scales(binding_.combine)) bound.scaled |= uint64_t{1} << i;
+  }
+  bound.finish = bound.finish && combine_finishes(binding_.combine);
+  bound.copies = step.sources == 1 && bound.scaled == 0 && !bound.finish;
+  for (uint32_t i = 0; i < step.targets; ++i) bound.scratch_target |= bound.targets[i].space == Space::kScratch;
+}
+
+LaneRun::Cursor LaneRun::first_place() const {
+  Cursor cursor;
+  cursor.at_end = steps_.empty() || rounds_ == 0;
+  if (!cursor.at_end) settle(cursor);
+  return cursor;
+}
+
+// Skips steps that have no slice in this round, into the next rounds and to the end.
+void LaneRun::settle(Cursor& cursor) const {
+  while (true) {
+    if (cursor.step == steps_.size()) {
+      cursor.step = 0;
+      if (++cursor.round >= rounds_) {
+        cursor.at_end = true;
+        return;
+      }
+    }
+    const BoundStep& step = steps_[cursor.step];
+    if (step.signal) {
+      cursor.slices = cursor.round == 0 ? 1 : 0;
+    } else {
+      const uint64_t chunk = binding_.cut.chunk();
+      const uint64_t begin = std::min(step.share.count, cursor.round * chunk);
+      cursor.slices = binding_.cut.slices(std::min(step.share.count - begin, chunk));
+    }
+    if (cursor.slices > 0) return;
+    ++cursor.step;
+  }
+}
+
+void LaneRun::advance(Cursor& cursor) const {
+  ++cursor.number;
+  if (++cursor.slice < cursor.slices) return;
+  cursor.slice = 0;
+  ++cursor.step;
+  settle(cursor);
+}
+
+// combined_ is at the first slice of a step.
+void LaneRun::enter_step() {
+  if (!combined_.at_end) steps_[combined_.step].first_number = combined_.number;
+}
+
+LaneRun::Span LaneRun::span_of(const Cursor& cursor) const {
+  const BoundStep& step = steps_[cursor.step];
+  if (step.signal) return {0, 0};
+  const Cut& cut = binding_.cut;
+  const uint64_t begin = cursor.round * cut.chunk() + cursor.slice * cut.slice;
+  const uint64_t end = std::min(step.share.count, (cursor.round + 1) * cut.chunk());
+  return {step.share.offset + begin, std::min(cut.slice, end - begin)};
+}
+
+SliceTag LaneRun::tag_of(const Cursor& cursor) const {
+  return {binding_.sequence, binding_.fingerprint,
+          static_cast<uint32_t>(span_of(cursor).count * binding_.element_bytes)};
+}
+
+std::byte* LaneRun::address(const Ref& ref, const Cursor& cursor, const Span& span) const {
+  switch (ref.space) {
+    case Space::kInput:  // only ever read
+      return const_cast<std::byte*>(binding_.input) +
+             (binding_.blocks->input[ref.chunk].offset + span.begin) * binding_.element_bytes;
+    case Space::kOutput:
+      return binding_.output + (binding_.blocks->output[ref.chunk].offset + span.begin) * binding_.element_bytes;
+    case Space::kScratch:
+      return const_cast<std::byte*>(scratch_.data()) +
+             (ref.chunk * binding_.cut.chunk() + cursor.slice * binding_.cut.slice) * binding_.element_bytes;
+    case Space::kMailbox:
+    case Space::kWindow:
+      break;
+  }
+  RONDO_CHECK(false, "a step's memory is neither input, output nor scratch");
+  return nullptr;
+}
+
+// Whether the slice at `cursor` may write its targets in memory: whoever reads the same slice of the same memory before
+// it (step `after`) has been combined, and the links have sent it. Scratch of the round before is free when that round
+// is sent.
+bool LaneRun::may_write(const BoundStep& step, const Cursor& cursor) const {
+  if (cursor.round != combined_.round) return step.after == kNoStep && !step.scratch_target;
+  if (step.scratch_target && sent_ < round_number_) return false;
+  if (step.after == kNoStep) return true;
+  if (combined_.step < step.after) return false;
+  return sent_ > steps_[step.after].first_number + cursor.slice;
+}
+
+// The caller's memory for a slice that is stored as it comes; nullptr for one that is folded.
+std::byte* LaneRun::landing_for(const BoundStep& step, const Cursor& cursor) const {
+  if (!step.copies) return nullptr;
+  for (uint32_t i = 0; i < step.target_count; ++i) {
+    if (in_memory(step.targets[i])) return address(step.targets[i], cursor, span_of(cursor));
+  }
+  return nullptr;
+}
+
+bool LaneRun::post_landing(const Ref& ref, Landing wish) {
+  Link& link = link_to(ref);
+  if (!link.can_post()) return false;
+  const BoundStep& step = steps_[posted_.step];
+  std::byte* landing = landing_for(step, posted_);
+  if (landing != nullptr && !may_write(step, posted_)) {
+    if (wish == Landing::kWait && link.unfilled() > 0 && idle_passes_ < kIdlePassesBeforeSlot) return false;
+    landing = nullptr;
+  }
+  link.post(tag_of(posted_), landing);
+  return true;
+}
+
+bool LaneRun::post(Landing landing) {
+  bool moved = false;
+  while (!posted_.at_end) {
+    const BoundStep& step = steps_[posted_.step];
+    for (; posted_source_ < step.source_count; ++posted_source_) {
+      const Ref& ref = step.sources[posted_source_];
+      if (in_memory(ref)) continue;
+      if (!post_landing(ref, landing)) return moved;
+      moved = true;
+    }
+    posted_source_ = 0;
+    advance(posted_);
+  }
+  return moved;
+}
+
+bool LaneRun::ready(const BoundStep& step) const {
+  bool writes = false;
+  for (uint32_t i = 0; i < step.source_count; ++i) {
+    if (!in_memory(step.sources[i]) && link_to(step.sources[i]).arrived() == nullptr) return false;
+  }
+  for (uint32_t i = 0; i < step.target_count; ++i) {
+    if (in_memory(step.targets[i])) {
+      writes = true;
+    } else if (!link_to(step.targets[i]).can_send()) {
+      return false;
+    }
+  }
+  return !writes || may_write(step, combined_);
+}
+
+bool LaneRun::combine_one() {
+  if (combined_.at_end || combined_.number == posted_.number) return false;
+  const BoundStep& step = steps_[combined_.step];
+  if (!ready(step)) return false;
+  const Span span = span_of(combined_);
+  if (step.signal) {
+    send_signals(step);
+  } else if (step.copies) {
+    move_bytes(step, span);
+  } else {
+    fold(step, span);
+  }
+  for (uint32_t i = 0; i < step.source_count; ++i) {
+    if (!in_memory(step.sources[i])) link_to(step.sources[i]).release();
+  }
+  const uint64_t round = combined_.round;
+  advance(combined_);
+  if (combined_.round != round) round_number_ = combined_.number;
+  if (combined_.slice == 0) enter_step();
+  return true;
+}
+
+void LaneRun::send_signals(const BoundStep& step) {
+  for (uint32_t i = 0; i < step.target_count; ++i) hand_over(port_of(step.targets[i]), nullptr);
+}
+
+// Sends memory that stays as it is until the link has sent it (a target in memory, or the caller's input).
+void LaneRun::hand_over(Port& port, const std::byte* memory) {
+  port.sending.push({combined_.number, port.link->send(tag_of(combined_), memory)});
+}
+
+void LaneRun::hand_over_reserved(Port& port) {
+  port.sending.push({combined_.number, port.link->commit(tag_of(combined_))});
+}
+
+// One source, stored and forwarded as it is. Cost beside the transfer: none where the slice landed in its place
+// (all_gather, the second half of all_reduce), one copy where it did not, and one where it is forwarded without being
+// stored.
+void LaneRun::move_bytes(const BoundStep& step, const Span& span) {
+  const Ref& source = step.sources[0];
+  const size_t bytes = span.count * binding_.element_bytes;
+  const bool from_memory = in_memory(source);
+  const std::byte* from = from_memory ? address(source, combined_, span) : link_to(source).arrived();
+  const std::byte* stays = from_memory ? from : nullptr;
+  for (uint32_t i = 0; i < step.target_count; ++i) {
+    if (!in_memory(step.targets[i])) continue;
+    std::byte* to = address(step.targets[i], combined_, span);
+    if (to != from) std::memcpy(to, from, bytes);
+    stays = to;
+  }
+  for (uint32_t i = 0; i < step.target_count; ++i) {
+    if (in_memory(step.targets[i])) continue;
+    Port& port = port_of(step.targets[i]);
+    if (stays != nullptr) {
+      hand_over(port, stays);
+    } else {
+      std::memcpy(port.link->reserve(static_cast<uint32_t>(bytes)), from, bytes);
+      hand_over_reserved(port);
+    }
+  }
+}
+
+// Cost: one pass over the sources, in cache if the slice has just been received (kernels/combine.h); no copy beside it.
+void LaneRun::fold(const BoundStep& step, const Span& span) {
+  const void* sources[kMaxCombineSources];
+  void* targets[kMaxCombineTargets];
+  CombineMove move;
+  for (uint32_t i = 0; i < step.source_count; ++i) {
+    const Ref& ref = step.sources[i];
+    sources[i] = in_memory(ref) ? address(ref, combined_, span) : link_to(ref).arrived();
+  }
+  std::byte* stored = nullptr;
+  for (uint32_t i = 0; i < step.target_count; ++i) {
+    if (!in_memory(step.targets[i])) continue;
+    stored = address(step.targets[i], combined_, span);
+    targets[move.target_count++] = stored;
+  }
+  // Mailboxes are written in place unless the value is stored anyway: then it is sent from there.
+  const uint32_t bytes = static_cast<uint32_t>(span.count * binding_.element_bytes);
+  for (uint32_t i = 0; i < step.target_count && stored == nullptr; ++i) {
+    targets[move.target_count++] = link_to(step.targets[i]).reserve(bytes);
+  }
+  move.sources = sources;
+  move.targets = targets;
+  move.source_count = step.source_count;
+  move.scaled = step.scaled;
+  move.finish = step.finish;
+  combine(binding_.combine, move, span.count);
+  for (uint32_t i = 0; i < step.target_count; ++i) {
+    if (in_memory(step.targets[i])) continue;
+    if (stored != nullptr) {
+      hand_over(port_of(step.targets[i]), stored);
+    } else {
+      hand_over_reserved(port_of(step.targets[i]));
+    }
+  }
+}
+
+void LaneRun::retire() {
+  sent_ = combined_.number;
+  for (Port& port : ports_) {
+    const uint64_t sent = port.link->sent();
+    while (!port.sending.empty() && port.sending.front().sent <= sent) port.sending.pop();
+    if (!port.sending.empty()) sent_ = std::min(sent_, port.sending.front().number);
+  }
+}
+
+bool LaneRun::pump() {
+  bool moved = false;
+  for (Port& port : ports_) moved |= port.link->pump();
+  return moved;
+}
+
+bool LaneRun::progress(Landing landing) {
+  bool moved = pump();
+  retire();
+  moved |= post(landing);
+  bool combined = false;
+  while (combine_one()) {
+    combined = true;
+    post(landing);
+  }
+  if (combined) {
+    moved = true;
+    pump();
+    retire();
+  }
+  idle_passes_ = moved ? 0 : idle_passes_ + 1;
+  return moved;
+}
+
+int LaneRun::failed_link() const {
+  for (size_t i = 0; i < ports_.size(); ++i) {
+    if (ports_[i].link->error() != nullptr) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+}  // namespace rondo

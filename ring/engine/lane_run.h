@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/combine.h"
+#include "ring/plan/layout.h"
+#include "ring/plan/plan.h"
+#include "transport/link.h"
+
+namespace rondo {
+
+// What one call binds a plan to. The memory behind the pointers must stay valid until every lane is done or abandoned.
+struct Binding {
+  const Plan* plan = nullptr;
+  const Blocks* blocks = nullptr;
+  Cut cut;
+  CombineSpec combine;
+  size_t element_bytes = 4;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  uint64_t sequence = 0;     // of every slice's tag
+  uint64_t fingerprint = 0;  // likewise
+};
+
+// Runs one lane of a plan: round by round, step by step, slice by slice. Three counters of slices, in that order of the
+// program, say how far it is:
+//     posted >= combined >= sent
+// posted: landings given to the links; combined: folded and handed to the links; sent: no link reads them any more.
+// Never blocks, allocates, locks, logs or throws per slice. One thread at a time.
+class LaneRun {
+ public:
+  // links[i] is the link to plan->peers[i]. Keeps its vectors' capacity from one call to the next.
+  void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
+
+  // How long a landing waits for the caller's memory, while what is sent from there is still under way.
+  enum class Landing : uint8_t {
+    kWait,     // while things move
+    kSlotNow,  // the caller is about to sleep: read ahead into a slot (one copy more), or nothing may wake it
+  };
+
+  // Moves all that can be moved now. True if anything moved.
+  bool progress(Landing landing);
+
+  // Every slice is combined, and the links have no more of this lane's memory and nothing left to send.
+  bool done() const { return combined_.at_end && sent_ == combined_.number; }
+  // Slices combined so far: grows while the operation moves.
+  uint64_t combined() const { return combined_.number; }
+
+  // The first link that has failed, as an index into plan->peers; -1 if none.
+  int failed_link() const;
+  const Error* link_error(int index) const { return ports_[static_cast<size_t>(index)].link->error(); }
+
+ private:
+  // A place in the program: the slice `slice` of step `step` in round `round`.
+  struct Cursor {
+    uint64_t number = 0;  // slices passed
+    uint64_t round = 0;
+    uint32_t step = 0;
+    uint32_t slice = 0;
+    uint32_t slices = 0;  // of this step in this round
+    bool at_end = false;
+  };
+  // What start() works out for each step.
+  struct BoundStep {
+    const Ref* sources = nullptr;
+    const Ref* targets = nullptr;
+    Extent share;               // this lane's part of the step's block
+    uint64_t first_number = 0;  // of its first slice in the round that combined_ is in
+    uint32_t after = kNoStep;
+    uint8_t source_count = 0;
+    uint8_t target_count = 0;
+    bool signal = false;  // no memory: one empty slice in the first round
+    bool copies = false;  // one source that is neither scaled nor finished: bytes move as they are
+    bool scratch_target = false;
+    bool finish = false;
+    uint64_t scaled = 0;  // CombineMove::scaled
+  };
+  struct Span {
+    uint64_t begin = 0;  // elements from the start of the block
+    uint64_t count = 0;
+  };
+  // Slices that one link still has to send, first in, first out; at most its depth, so the memory is allocated once.
+  class SendQueue {
+   public:
+    struct Item {
+      uint64_t number = 0;  // of the slice in this lane
+      uint64_t sent = 0;    // the Link::sent() that frees it
+    };
+    void reset(size_t capacity);
+    bool empty() const { return first_ == last_; }
+    const Item& front() const { return items_[first_ % items_.size()]; }
+    void push(const Item& item);
+    void pop() { ++first_; }
+
+   private:
+    std::vector<Item> items_;
+    size_t first_ = 0;
+    size_t last_ = 0;
+  };
+  struct Port {
+    Link* link = nullptr;
+    SendQueue sending;
+  };
+
+  void bind_step(const Step& step, BoundStep& bound);
+  Cursor first_place() const;
+  void settle(Cursor& cursor) const;
+  void advance(Cursor& cursor) const;
+  void enter_step();
+  Span span_of(const Cursor& cursor) const;
+  SliceTag tag_of(const Cursor& cursor) const;
+  std::byte* address(const Ref& ref, const Cursor& cursor, const Span& span) const;
+  Port& port_of(const Ref& ref) { return ports_[port_index_[ref.peer]]; }
+  Link& link_to(const Ref& ref) const { return *ports_[port_index_[ref.peer]].link; }
+
+  bool post(Landing landing);
+  bool post_landing(const Ref& ref, Landing landing);
+  std::byte* landing_for(const BoundStep& step, const Cursor& cursor) const;
+  bool may_write(const BoundStep& step, const Cursor& cursor) const;
+
+  bool combine_one();
+  bool ready(const BoundStep& step) const;
+  bool pump();
+  void move_bytes(const BoundStep& step, const Span& span);
+  void fold(const BoundStep& step, const Span& span);
+  void send_signals(const BoundStep& step);
+  void hand_over(Port& port, const std::byte* memory);
+  void hand_over_reserved(Port& port);
+  void retire();
+
+  Binding binding_;
+  uint32_t lane_ = 0;
+  uint64_t rounds_ = 1;
+  std::vector<Port> ports_;           // by index in plan->peers
+  std::vector<uint32_t> port_index_;  // by rank
+  std::vector<BoundStep> steps_;
+  std::vector<std::byte> scratch_;
+  Cursor posted_;
+  uint32_t posted_source_ = 0;  // sources of posted_'s step that are dealt with
+  Cursor combined_;
+  uint64_t round_number_ = 0;  // number of the first slice of the round that combined_ is in
+  uint64_t sent_ = 0;
+  uint32_t idle_passes_ = 0;
+};
+
+}  // namespace rondo

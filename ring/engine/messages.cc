@@ -1,0 +1,202 @@
+#include "ring/engine/messages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace rondo {
+namespace {
+
+P2pOptions p2p_options(const GroupContext& context) {
+  P2pOptions options;
+  options.communicator = context.id;
+  options.eager_bytes = context.config.eager_bytes;
+  options.peer_name = [&context](int peer) { return context.fabric->peer_name(context.world_rank(peer)); };
+  return options;
+}
+
+std::string describe(const char* verb, uint64_t bytes, const char* preposition, int peer, int tag) {
+  return fmt::format("{}({} bytes {} {}, tag {})", verb, bytes, preposition,
+                     peer < 0 ? "any rank" : fmt::format("rank {}", peer), tag < 0 ? "any" : fmt::format("{}", tag));
+}
+
+}  // namespace
+
+void MessageOperation::end(const Error* error) {
+  Messages& messages = *messages_;
+  const auto keep = std::move(self_);
+  messages.active_.erase(this);
+  if (error != nullptr) {
+    fail(*error);
+  } else {
+    Operation::complete();
+  }
+  messages.ended();
+}
+
+SendOperation::SendOperation(const std::byte* memory, uint64_t size, DType type, int to, int with_tag) {
+  SendRequest::data = memory;
+  SendRequest::bytes = message_bytes = size;
+  SendRequest::dtype = type;
+  SendRequest::peer = Operation::peer = to;
+  SendRequest::tag = Operation::tag = with_tag;
+  text = describe("send", size, "to", to, with_tag);
+}
+
+void SendOperation::complete(const Error* error) { end(error); }
+
+RecvOperation::RecvOperation(std::byte* memory, uint64_t size, DType type, int from, int with_tag) {
+  RecvRequest::data = memory;
+  RecvRequest::bytes = size;
+  RecvRequest::dtype = type;
+  RecvRequest::peer = from;
+  RecvRequest::tag = with_tag;
+  text = describe("recv", size, "from", from, with_tag);
+}
+
+void RecvOperation::complete(const Error* error) {
+  Operation::peer = message.peer;
+  Operation::tag = message.tag;
+  message_bytes = message.bytes;
+  end(error);
+}
+
+Messages::Messages(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool,
+                   Patience patience)
+    : Driver(std::move(bell), std::move(pool), patience), context_(std::move(context)) {
+  p2p_ =
+      std::make_unique<P2p>(context_->rank, context_->world(), p2p_options(*context_), static_cast<P2pStreams&>(*this));
+}
+
+void Messages::submit(std::shared_ptr<MessageOperation> operation) {
+  operation->messages_ = this;
+  operation->self_ = operation;
+  added();
+  std::lock_guard lock(submitted_mutex_);
+  submitted_.push_back(std::move(operation));
+}
+
+void Messages::wait_blocking(const MessageOperation& operation) {
+  const auto patience = std::chrono::milliseconds(context_->config.stall_ms);
+  if (wait(operation, Clock::now() + patience)) return;
+  const P2pRequest& request = const_cast<MessageOperation&>(operation).request();
+  const int peer = request.peer < 0 ? -1 : context_->world_rank(request.peer);
+  context_->log.sleeps_in_p2p(peer, operation.text);
+  wait(operation, Clock::time_point::max());
+  context_->log.woke_from_p2p();
+}
+
+void Messages::peer_left(int peer) {
+  {
+    std::lock_guard lock(submitted_mutex_);
+    left_.push_back(peer);
+  }
+  notify();
+}
+
+bool Messages::step(Pass pass) {
+  if (ended_) return false;
+  bool moved = take_submitted();
+  if (const Error* error = context_->failure.get()) {
+    end_pending(*error);
+    return p2p_->progress() || moved;
+  }
+  moved |= p2p_->progress(pass == Pass::kBeforeSleep ? P2pSweep::kAll : P2pSweep::kAwaited);
+  report();
+  return moved;
+}
+
+// Destroyed in good order: what was sent must still arrive, so the streams stay open until shut_down().
+void Messages::end_pending(const Error& error) {
+  if (error.code != ErrorCode::kClosed) {
+    p2p_->fail(error);
+  } else if (!std::exchange(finishing_, true)) {
+    p2p_->finish(error);
+  }
+}
+
+bool Messages::take_submitted() {
+  std::vector<int> left;
+  {
+    std::lock_guard lock(submitted_mutex_);
+    if (submitted_.empty() && left_.empty()) return false;
+    std::swap(taken_, submitted_);
+    std::swap(left, left_);
+  }
+  for (auto& operation : taken_) {
+    active_.insert(operation.get());
+    if (auto* send = dynamic_cast<SendOperation*>(operation.get())) {
+      p2p_->send(send->send());
+    } else {
+      p2p_->recv(static_cast<RecvOperation&>(*operation).recv());
+    }
+  }
+  taken_.clear();
+  for (const int peer : left) p2p_->peer_left(peer);
+  return true;
+}
+
+void Messages::report() {
+  if (const auto& failure = p2p_->failure()) {
+    Error error = *failure;
+    for (int& rank : error.ranks) rank = context_->world_rank(rank);
+    context_->fabric->abort(context_->id, error);
+    return;
+  }
+  while (const auto failed = p2p_->take_link_failure()) {
+    context_->fabric->link_failed(context_->id, context_->world_rank(failed->first), failed->second);
+  }
+}
+
+void Messages::tick(Clock::time_point now) {
+  if (ended_ || context_->failure.get() != nullptr) return;
+  for (const MessageOperation* operation : active_) {
+    if (now >= operation->deadline) return time_out(*operation);
+  }
+}
+
+void Messages::time_out(const MessageOperation& operation) {
+  const int peer = const_cast<MessageOperation&>(operation).request().peer;
+  Error error{ErrorCode::kTimeout,
+              fmt::format("{} on rank {} did not complete before its deadline: {}", operation.text, context_->rank,
+                          peer < 0 ? "no rank sent a message that matches" : "the peer has not made the matching call"),
+              {}};
+  if (peer >= 0) error.ranks.push_back(context_->world_rank(peer));
+  context_->fabric->abort(context_->id, error);
+}
+
+std::unique_ptr<ByteStream> Messages::take_stream_to(int peer) {
+  return context_->fabric->take_stream_to(context_->id, context_->world_rank(peer));
+}
+
+std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Messages::take_stream_from() {
+  auto taken = context_->fabric->take_stream_from(context_->id);
+  if (taken) taken->first = context_->group_rank(taken->first);
+  return taken;
+}
+
+void Messages::finish(Clock::time_point deadline) {
+  with_lease([this, deadline] {
+    take_submitted();
+    end_pending(*context_->failure.get());
+    while (!p2p_->idle() && Clock::now() < deadline) {
+      bell().arm();
+      if (!p2p_->progress()) bell().wait(std::min(deadline, Clock::now() + std::chrono::milliseconds(20)));
+      bell().disarm();
+    }
+  });
+}
+
+void Messages::shut_down() {
+  with_lease([this] {
+    if (ended_) return;
+    take_submitted();
+    p2p_->fail(*context_->failure.get());
+    p2p_->progress();
+    ended_ = true;
+    p2p_.reset();
+  });
+}
+
+}  // namespace rondo

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "ring/engine/driver.h"
+#include "ring/engine/group_context.h"
+#include "ring/engine/p2p/p2p.h"
+
+namespace rondo {
+
+class Messages;
+
+// A send or a receive as an operation. Fields of the request are set before it is submitted.
+class MessageOperation : public Operation {
+ public:
+  virtual P2pRequest& request() = 0;
+  std::string text;  // "recv(4096 bytes from rank 1, tag 7)", for messages; peer in it is of the group
+
+ protected:
+  friend class Messages;
+  void end(const Error* error);
+  Messages* messages_ = nullptr;
+  std::shared_ptr<MessageOperation> self_;  // while it is under way
+};
+
+class SendOperation final : public MessageOperation, private SendRequest {
+ public:
+  SendOperation(const std::byte* memory, uint64_t size, DType type, int to, int with_tag);
+  P2pRequest& request() override { return *this; }
+  SendRequest& send() { return *this; }
+
+ private:
+  void complete(const Error* error) override;
+};
+
+class RecvOperation final : public MessageOperation, private RecvRequest {
+ public:
+  RecvOperation(std::byte* memory, uint64_t size, DType type, int from, int with_tag);
+  P2pRequest& request() override { return *this; }
+  RecvRequest& recv() { return *this; }
+
+ private:
+  void complete(const Error* error) override;
+};
+
+// The sends and receives of one communicator; independent of its collectives.
+class Messages final : public Driver, private P2pStreams {
+ public:
+  Messages(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool,
+           Patience patience);
+
+  // Does not drive. Any thread; matched in the order of these calls.
+  void submit(std::shared_ptr<MessageOperation> operation);
+  // Waits for the operation; the others are told if that takes long (a collective against a send).
+  void wait_blocking(const MessageOperation& operation);
+
+  void peer_left(int peer);  // of the group. Any thread
+  // Ends what is pending, tells the peers that nothing more comes, and writes until then what is still to be written.
+  void finish(Clock::time_point deadline);
+  // Closes the streams.
+  void shut_down();
+
+ protected:
+  bool step(Pass pass) override;
+  void tick(Clock::time_point now) override;
+
+ private:
+  friend class MessageOperation;
+  std::unique_ptr<ByteStream> take_stream_to(int peer) override;
+  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from() override;
+  bool take_submitted();
+  void end_pending(const Error& error);
+  void report();
+  void time_out(const MessageOperation& operation);
+
+  std::shared_ptr<GroupContext> context_;  // shared with the communicator and its collectives
+  std::mutex submitted_mutex_;
+  std::vector<std::shared_ptr<MessageOperation>> submitted_;
+  std::vector<int> left_;
+
+  // Under the lease.
+  std::unique_ptr<P2p> p2p_;
+  std::vector<std::shared_ptr<MessageOperation>> taken_;  // scratch of take_submitted()
+  std::set<MessageOperation*> active_;
+  bool finishing_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace rondo

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "ring/base/error.h"
+
+namespace rondo {
+
+class Driver;
+
+using Clock = std::chrono::steady_clock;
+
+// One call under way: what a Work refers to. It ends once, by complete() or fail(), called by whoever holds the lease
+// of its driver; from then on nothing touches the caller's memory. The rest may be called by any thread.
+class Operation {
+ public:
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  virtual ~Operation() = default;
+
+  bool done() const { return state_.load(std::memory_order_acquire) != State::kPending; }
+  bool failed() const { return state_.load(std::memory_order_acquire) == State::kFailed; }
+  // Requires failed().
+  const Error& error() const { return error_; }
+
+  void complete() { state_.store(State::kComplete, std::memory_order_release); }
+  void fail(const Error& error) {
+    error_ = error;
+    state_.store(State::kFailed, std::memory_order_release);
+  }
+
+  // What drives it, so that a wait can; set before the operation is submitted.
+  std::shared_ptr<Driver> driver;  // shared: a Work may outlive its communicator
+  Clock::time_point deadline = Clock::time_point::max();
+  // send, recv: set before complete().
+  int peer = -1;
+  int tag = -1;
+  uint64_t message_bytes = 0;
+
+ protected:
+  // For another use, by the one owner left.
+  void reset() { state_.store(State::kPending, std::memory_order_relaxed); }
+
+ private:
+  enum class State : uint8_t { kPending, kComplete, kFailed };
+  std::atomic<State> state_{State::kPending};
+  Error error_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+
+#include "ring/engine/p2p/wire.h"
+#include "transport/byte_stream.h"
+
+namespace rondo {
+
+// Frames that are written together: envelopes and short payloads are copied side by side, longer payloads are referred
+// to and must stay until the batch is written or cleared. So a write of at most 8 parts carries some hundred short
+// messages, or a few long ones.
+class P2pBatch {
+ public:
+  // Takes the memory that add() needs.
+  void prepare();
+  bool empty() const { return first_ == count_; }
+  // Room for so many more frames at least.
+  int room() const;
+  // Requires prepare() and room() > 0.
+  void add(const P2pEnvelope& envelope, const std::byte* payload = nullptr, size_t bytes = 0);
+  // As ByteStream::write, of what is left.
+  long write(ByteStream& stream);
+  void clear();
+  // It refers to memory outside.
+  bool refers() const { return refers_; }
+
+ private:
+  static constexpr int kParts = 8;  // what a ByteStream takes
+  // Payloads up to here are copied: 512 bytes cost some 15 ns, an entry of the vector in the kernel about as much.
+  static constexpr size_t kCopyBytes = 512;
+  static constexpr size_t kStageBytes = 16 * 1024;  // 200 messages of 8 bytes
+
+  void append(const std::byte* data, size_t bytes);
+
+  std::unique_ptr<std::byte[]> stage_;
+  size_t staged_ = 0;
+  std::array<iovec, kParts> parts_;
+  int first_ = 0;  // the parts before it are written
+  int count_ = 0;
+  bool refers_ = false;
+};
+
+}  // namespace rondo

@@ -1,0 +1,78 @@
+#include "ring/engine/p2p/context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "ring/base/check.h"
+
+namespace rondo {
+
+uint32_t P2pOptions::slots() const {
+  const uint64_t slots = pool_bytes / p2p_charge(1);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(slots, 1, std::numeric_limits<uint32_t>::max()));
+}
+
+P2pContext::P2pContext(int rank_in, int world_in, P2pOptions options_in)
+    : rank(rank_in), world(world_in), options(std::move(options_in)), matcher(world_in) {
+  RONDO_CHECK(0 <= rank && rank < world, "a rank of the world");
+  RONDO_CHECK(options.pool_bytes <= kP2pMaxBytes && options.eager_bytes <= kP2pMaxBytes, "limits that memory can have");
+}
+
+std::string P2pContext::name(int peer) const {
+  return options.peer_name ? options.peer_name(peer) : fmt::format("rank {}", peer);
+}
+
+Error P2pContext::mismatch(int from, int to, const P2pEnvelope& message, DType receive_dtype,
+                           uint64_t receive_bytes) const {
+  const bool types = message.dtype != receive_dtype;
+  return {ErrorCode::kMismatch,
+          fmt::format(
+              "{} sent {} bytes of {} with tag {} to {}, whose receive takes at most {} bytes of {}: {}", name(from),
+              message.bytes, dtype_name(message.dtype), message.tag, name(to), receive_bytes, dtype_name(receive_dtype),
+              types ? "both calls must name the same dtype" : "the receive needs a buffer as long as the message"),
+          {from, to}};
+}
+
+void P2pContext::done(P2pRequest& request) {
+  request.next_done = nullptr;
+  (last_done_ ? last_done_->next_done : first_done_) = &request;
+  last_done_ = &request;
+}
+
+void P2pContext::fail(P2pRequest& request, const Error& error) {
+  request.error = error;
+  done(request);
+}
+
+bool P2pContext::run_done() {
+  bool any = false;
+  while (P2pRequest* request = first_done_) {
+    first_done_ = request->next_done;
+    if (!first_done_) last_done_ = nullptr;
+    any = true;
+    if (request->error.ok()) {
+      request->complete(nullptr);
+    } else {
+      const Error error = std::move(request->error);  // complete() may destroy the request
+      request->complete(&error);
+    }
+  }
+  return any;
+}
+
+void P2pContext::set_failure(Error error) {
+  if (!failure_) failure_ = std::move(error);
+}
+
+void P2pContext::link_failed(int peer, const Error& error) { link_failures_.emplace_back(peer, error); }
+
+std::optional<std::pair<int, Error>> P2pContext::take_link_failure() {
+  if (link_failures_.empty()) return std::nullopt;
+  auto failure = std::move(link_failures_.back());
+  link_failures_.pop_back();
+  return failure;
+}
+
+}  // namespace rondo

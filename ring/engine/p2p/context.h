@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ring/base/error.h"
+#include "ring/engine/p2p/matcher.h"
+#include "ring/engine/p2p/pool.h"
+#include "ring/engine/p2p/request.h"
+#include "ring/engine/p2p/wire.h"
+
+namespace rondo {
+
+// Equal on all ranks, but for peer_name.
+struct P2pOptions {
+  uint64_t communicator = 0;
+  uint64_t eager_bytes = 64 * 1024;  // messages up to here are sent before they are asked for
+  uint64_t pool_bytes = 1 << 20;     // of a peer's eager messages (by p2p_charge) that wait for their receives
+  // "rank 3 (host b, pid 17)", for messages; empty: "rank 3".
+  std::function<std::string(int)> peer_name = {};
+
+  // Messages of a peer, eager or not, that wait for their receives: as many as the smallest charge would fit.
+  uint32_t slots() const;
+};
+
+// What the two directions of all peers of one P2p share.
+class P2pContext {
+ public:
+  P2pContext(int rank, int world, P2pOptions options);
+
+  const int rank;
+  const int world;
+  const P2pOptions options;
+  P2pMatcher matcher;
+  P2pPool pool;
+
+  std::string name(int peer) const;
+  // The message fits the receive: same dtype, no longer than the buffer.
+  static bool fits(const P2pEnvelope& message, const RecvRequest& receive) {
+    return message.dtype == receive.dtype && message.bytes <= receive.bytes;
+  }
+  // The error of a message that does not fit, the same text on both sides. `receive_dtype` and `receive_bytes` are the
+  // receive's.
+  Error mismatch(int from, int to, const P2pEnvelope& message, DType receive_dtype, uint64_t receive_bytes) const;
+  Error mismatch(int from, const P2pEnvelope& message, const RecvRequest& receive) const {
+    return mismatch(from, rank, message, receive.dtype, receive.bytes);
+  }
+
+  // Requests end here; complete() is called by run_done(), when no list is being walked.
+  void done(P2pRequest& request);
+  void fail(P2pRequest& request, const Error& error);
+  bool run_done();
+
+  // The communicator is over: ranks made different calls, or a peer broke the protocol. The first one stays.
+  void set_failure(Error error);
+  const std::optional<Error>& failure() const { return failure_; }
+
+  // A stream to or from the peer ended while something depended on it. Two a peer at most.
+  void link_failed(int peer, const Error& error);
+  std::optional<std::pair<int, Error>> take_link_failure();
+
+ private:
+  P2pRequest* first_done_ = nullptr;
+  P2pRequest* last_done_ = nullptr;
+  std::optional<Error> failure_;
+  std::vector<std::pair<int, Error>> link_failures_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,68 @@
+#include "ring/engine/p2p/loopback.h"
+
+#include <cstring>
+
+namespace rondo {
+
+void P2pLoopback::add(SendRequest& send) {
+  P2pEnvelope envelope;
+  envelope.dtype = send.dtype;
+  envelope.tag = static_cast<uint32_t>(send.tag);
+  envelope.communicator = context_.options.communicator;
+  envelope.bytes = send.bytes;
+  envelope.sequence = sequence_++;
+  if (RecvRequest* receive = context_.matcher.take_receive(context_.rank, envelope.tag)) {
+    return meet(envelope, send.data, *receive, &send);
+  }
+  const uint64_t charge = p2p_charge(send.bytes);
+  const bool copy = send.bytes <= context_.options.eager_bytes && charge <= context_.options.pool_bytes - used_bytes_ &&
+                    used_slots_ < context_.options.slots();
+  envelope.kind = copy ? P2pKind::kEager : P2pKind::kRequest;
+  P2pMessage& message = *context_.pool.take(envelope, context_.rank);
+  context_.matcher.add(message);
+  if (!copy) {
+    message.local = &send;
+    ++waiting_;
+    return;
+  }
+  used_bytes_ += charge;
+  ++used_slots_;
+  if (send.bytes > 0) std::memcpy(message.data, send.data, send.bytes);
+  context_.done(send);
+}
+
+void P2pLoopback::accept(P2pMessage& message, RecvRequest& receive) {
+  meet(message.envelope, message.local ? message.local->data : message.data, receive, message.local);
+  if (message.local) {
+    --waiting_;
+  } else {
+    used_bytes_ -= p2p_charge(message.envelope.bytes);
+    --used_slots_;
+  }
+  context_.pool.give(&message);
+}
+
+void P2pLoopback::meet(const P2pEnvelope& envelope, const std::byte* data, RecvRequest& receive, SendRequest* send) {
+  if (P2pContext::fits(envelope, receive)) {
+    receive.message = {context_.rank, static_cast<int>(envelope.tag), envelope.bytes};
+    receive.sequence = envelope.sequence;
+    if (envelope.bytes > 0) std::memmove(receive.data, data, envelope.bytes);  // a rank may send a buffer to itself
+    context_.done(receive);
+    if (send) context_.done(*send);
+    return;
+  }
+  const Error error = context_.mismatch(context_.rank, envelope, receive);
+  context_.fail(receive, error);
+  if (send) context_.fail(*send, error);
+  context_.set_failure(error);
+}
+
+void P2pLoopback::end(const Error& error) {
+  while (P2pMessage* message = context_.matcher.pop_message(context_.rank)) {
+    if (message->local) context_.fail(*message->local, error);
+    context_.pool.give(message);
+  }
+  waiting_ = used_bytes_ = used_slots_ = 0;
+}
+
+}  // namespace rondo

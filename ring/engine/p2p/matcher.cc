@@ -1,0 +1,63 @@
+#include "ring/engine/p2p/matcher.h"
+
+#include <algorithm>
+
+namespace rondo {
+namespace {
+
+bool takes(const RecvRequest& receive, uint32_t tag) {
+  return receive.tag == kP2pAnyTag || static_cast<uint32_t>(receive.tag) == tag;
+}
+
+RecvRequest* first_taking(const NodeList<RecvRequest>& list, uint32_t tag) {
+  RecvRequest* receive = list.front();
+  while (receive && !takes(*receive, tag)) receive = receive->next;
+  return receive;
+}
+
+}  // namespace
+
+P2pMatcher::P2pMatcher(int world) : posted_(static_cast<size_t>(world) + 1), arrived_(static_cast<size_t>(world)) {}
+
+void P2pMatcher::post(RecvRequest& receive) {
+  receive.posted = next_post_++;
+  list_of(receive.peer).push_back(receive);
+}
+
+void P2pMatcher::add(P2pMessage& message) { arrived_[message.peer].push_back(message); }
+
+RecvRequest* P2pMatcher::take_receive(int peer, uint32_t tag) {
+  RecvRequest* named = first_taking(posted_[peer], tag);
+  RecvRequest* any = first_taking(posted_.back(), tag);
+  RecvRequest* earliest = !named || (any && any->posted < named->posted) ? any : named;
+  if (earliest) list_of(earliest->peer).remove(*earliest);
+  return earliest;
+}
+
+P2pMessage* P2pMatcher::take_message(const RecvRequest& receive) {
+  if (receive.peer != kP2pAnySource) return take_from(receive.peer, receive);
+  const int world = static_cast<int>(arrived_.size());
+  for (int i = 0; i < world; ++i) {
+    const int peer = (turn_ + i) % world;
+    P2pMessage* message = take_from(peer, receive);
+    if (!message) continue;
+    turn_ = (peer + 1) % world;
+    return message;
+  }
+  return nullptr;
+}
+
+bool P2pMatcher::posted() const {
+  return std::any_of(posted_.begin(), posted_.end(), [](const auto& list) { return !list.empty(); });
+}
+
+P2pMessage* P2pMatcher::take_from(int peer, const RecvRequest& receive) {
+  for (P2pMessage* message = arrived_[peer].front(); message; message = message->next) {
+    if (!takes(receive, message->envelope.tag)) continue;
+    arrived_[peer].remove(*message);
+    return message;
+  }
+  return nullptr;
+}
+
+}  // namespace rondo

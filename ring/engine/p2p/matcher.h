@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ring/engine/p2p/list.h"
+#include "ring/engine/p2p/pool.h"
+#include "ring/engine/p2p/request.h"
+
+namespace rondo {
+
+// Brings receives and messages together. A receive takes the earliest message that fits it, a message the earliest
+// receive posted that fits it; messages of one peer stay in their order. No I/O, no memory of its own but the lists.
+// Cost: one look at the peer's first receive or message where tags are used in order; linear in those passed over.
+class P2pMatcher {
+ public:
+  explicit P2pMatcher(int world);
+
+  // A receive for which take_message() found nothing.
+  void post(RecvRequest& receive);
+  // A message for which take_receive() found nothing.
+  void add(P2pMessage& message);
+
+  // The receive that a message of `peer` with `tag` belongs to, taken out; nullptr if there is none.
+  RecvRequest* take_receive(int peer, uint32_t tag);
+  // The message for this receive, taken out; nullptr if there is none. A receive from any source looks at the peers in
+  // turn, beginning after the one that the last such receive took from.
+  P2pMessage* take_message(const RecvRequest& receive);
+
+  // Takes out a message that will never be complete.
+  void remove(P2pMessage& message) { arrived_[message.peer].remove(message); }
+  // Takes out the first message of the peer; nullptr if there is none.
+  P2pMessage* pop_message(int peer) { return arrived_[peer].pop_front(); }
+  // Takes out the first receive that names this peer, or (kP2pAnySource) any source; nullptr if there is none.
+  RecvRequest* pop_receive(int peer) { return list_of(peer).pop_front(); }
+
+  // Receives wait that name the peer.
+  bool named(int peer) const { return !posted_[peer].empty(); }
+  bool any_source() const { return !posted_.back().empty(); }
+  // Some receive waits.
+  bool posted() const;
+
+ private:
+  NodeList<RecvRequest>& list_of(int peer) { return peer == kP2pAnySource ? posted_.back() : posted_[peer]; }
+  P2pMessage* take_from(int peer, const RecvRequest& receive);
+
+  std::vector<NodeList<RecvRequest>> posted_;  // by peer; the last one: from any source
+  std::vector<NodeList<P2pMessage>> arrived_;  // by peer
+  uint64_t next_post_ = 0;
+  int turn_ = 0;  // the peer that the next receive from any source looks at first
+};
+
+}  // namespace rondo

@@ -1,0 +1,206 @@
+#include "ring/engine/p2p/p2p.h"
+
+#include <fmt/format.h>
+
+#include "ring/base/check.h"
+
+namespace rondo {
+
+P2p::P2p(int rank, int world, const P2pOptions& options, P2pStreams& streams)
+    : context_(rank, world, options), streams_(streams), loopback_(context_) {
+  for (int peer = 0; peer < world; ++peer) {
+    senders_.push_back(peer == rank ? nullptr : std::make_unique<P2pSender>(context_, peer));
+    receivers_.push_back(peer == rank ? nullptr : std::make_unique<P2pReceiver>(context_, peer));
+  }
+  presence_.assign(static_cast<size_t>(world), Presence::kHere);
+}
+
+P2p::~P2p() = default;
+
+void P2p::send(SendRequest& request) {
+  RONDO_CHECK(0 <= request.peer && request.peer < context_.world && request.tag >= 0, "a checked send");
+  request.moved = 0;
+  request.error = {};
+  if (!end_error_.ok()) {
+    context_.fail(request, end_error_);
+  } else if (request.peer == context_.rank) {
+    loopback_.add(request);
+  } else {
+    senders_[request.peer]->add(request);
+  }
+  context_.run_done();
+}
+
+void P2p::recv(RecvRequest& request) {
+  RONDO_CHECK(kP2pAnySource <= request.peer && request.peer < context_.world && request.tag >= kP2pAnyTag,
+              "a checked receive");
+  request.moved = 0;
+  request.error = {};
+  if (!end_error_.ok()) {
+    context_.fail(request, end_error_);
+  } else if (P2pMessage* message = context_.matcher.take_message(request)) {
+    if (message->peer == context_.rank) {
+      loopback_.accept(*message, request);
+    } else {
+      receivers_[message->peer]->accept(*message, request);
+    }
+  } else if (request.peer == kP2pAnySource && alone()) {
+    context_.fail(request, all_left_error());
+  } else if (request.peer >= 0 && presence_[request.peer] == Presence::kGone) {
+    context_.fail(request, left_error(request.peer));
+  } else {
+    context_.matcher.post(request);
+  }
+  context_.run_done();
+}
+
+bool P2p::progress(P2pSweep sweep) {
+  if (failed_) return context_.run_done();
+  bool moved = take_streams_from();
+  moved |= push();
+  if (pull(sweep)) {
+    moved = true;
+    push();  // the answers to what has come
+  }
+  look_for_ends();
+  return context_.run_done() || moved;
+}
+
+bool P2p::take_streams_from() {
+  bool moved = false;
+  while (streams_from_ < context_.world - 1) {
+    auto taken = streams_.take_stream_from();
+    if (!taken) break;
+    moved = true;
+    const int peer = taken->first;
+    RONDO_CHECK(0 <= peer && peer < context_.world && peer != context_.rank, "a stream of a peer");
+    if (receivers_[peer]->opened()) {
+      context_.set_failure(
+          {ErrorCode::kProtocol, fmt::format("{} opened a second point-to-point stream", context_.name(peer)), {peer}});
+      continue;
+    }
+    receivers_[peer]->open(std::move(taken->second));
+    ++streams_from_;
+  }
+  return moved;
+}
+
+bool P2p::push() {
+  bool moved = false;
+  for (int peer = 0; peer < context_.world; ++peer) {
+    if (peer == context_.rank) continue;
+    P2pSender& sender = *senders_[peer];
+    if (sender.wants_stream()) {
+      if (auto stream = streams_.take_stream_to(peer)) {
+        sender.open(std::move(stream));
+        moved = true;
+      }
+    }
+    moved |= sender.push();
+    moved |= receivers_[peer]->push();
+  }
+  return moved;
+}
+
+// Beginning at another peer each time, so that receives from any source are not always the same peer's.
+bool P2p::pull(P2pSweep sweep) {
+  const bool all = sweep == P2pSweep::kAll;
+  bool moved = false;
+  for (int i = 0; i < context_.world; ++i) {
+    const int peer = (turn_ + i) % context_.world;
+    if (peer == context_.rank) continue;
+    if (all || senders_[peer]->awaited()) moved |= senders_[peer]->pull(all);
+    if (all || receivers_[peer]->awaited()) moved |= receivers_[peer]->pull(all);
+  }
+  turn_ = (turn_ + 1) % context_.world;
+  return moved;
+}
+
+void P2p::peer_left(int peer) {
+  RONDO_CHECK(0 <= peer && peer < context_.world && peer != context_.rank, "a peer");
+  if (presence_[peer] != Presence::kHere) return;
+  presence_[peer] = Presence::kLeft;
+  senders_[peer]->end(left_error(peer));
+  if (!failed_) {
+    take_streams_from();
+    look_for_ends();
+  }
+  context_.run_done();
+}
+
+// Requires that take_streams_from() was called since the last goodbye.
+void P2p::look_for_ends() {
+  for (int peer = 0; peer < context_.world; ++peer) {
+    if (peer == context_.rank) continue;
+    P2pReceiver& receiver = *receivers_[peer];
+    if (presence_[peer] == Presence::kHere) {
+      receiver.report_if_named();
+    } else if (presence_[peer] == Presence::kLeft && (receiver.over() || !receiver.opened())) {
+      gone(peer);
+    }
+  }
+}
+
+void P2p::gone(int peer) {
+  presence_[peer] = Presence::kGone;
+  ++gone_;
+  const Error error = left_error(peer);
+  receivers_[peer]->end(error);
+  fail_receives(peer, error);
+  if (alone()) fail_receives(kP2pAnySource, all_left_error());
+}
+
+void P2p::fail_receives(int peer, const Error& error) {
+  while (RecvRequest* request = context_.matcher.pop_receive(peer)) context_.fail(*request, error);
+}
+
+Error P2p::left_error(int peer) const {
+  return {ErrorCode::kPeerLeft,
+          fmt::format("{} destroyed its communicator; no message can be exchanged with it", context_.name(peer)),
+          {peer}};
+}
+
+Error P2p::all_left_error() const {
+  Error error{ErrorCode::kPeerLeft, "every other rank destroyed its communicator; no message can come", {}};
+  for (int peer = 0; peer < context_.world; ++peer) {
+    if (peer != context_.rank) error.ranks.push_back(peer);
+  }
+  return error;
+}
+
+void P2p::fail(const Error& error) {
+  if (end_error_.ok()) end_error_ = error;
+  failed_ = true;
+  for (int peer = 0; peer < context_.world; ++peer) {
+    fail_receives(peer, error);
+    if (peer == context_.rank) continue;
+    senders_[peer]->end(error);
+    receivers_[peer]->end(error);
+  }
+  fail_receives(kP2pAnySource, error);
+  loopback_.end(error);
+  context_.run_done();
+}
+
+void P2p::finish(const Error& error) {
+  if (end_error_.ok()) end_error_ = error;
+  for (int peer = 0; peer < context_.world; ++peer) {
+    fail_receives(peer, error);
+    if (peer == context_.rank) continue;
+    senders_[peer]->finish(error);
+    receivers_[peer]->drain(error);
+  }
+  fail_receives(kP2pAnySource, error);
+  loopback_.end(error);
+  context_.run_done();
+}
+
+bool P2p::idle() const {
+  if (context_.matcher.posted() || !loopback_.idle()) return false;
+  for (int peer = 0; peer < context_.world; ++peer) {
+    if (peer != context_.rank && !(senders_[peer]->idle() && receivers_[peer]->idle())) return false;
+  }
+  return true;
+}
+
+}  // namespace rondo

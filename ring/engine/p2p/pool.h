@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "ring/engine/p2p/request.h"
+#include "ring/engine/p2p/wire.h"
+
+namespace rondo {
+
+// A message that nobody has asked for yet.
+struct P2pMessage {
+  P2pEnvelope envelope;  // kEager or kRequest
+  int peer = -1;
+  std::byte* data = nullptr;     // kEager: envelope.bytes of the pool's; nullptr for none
+  bool arriving = false;         // kEager: not all of it is there
+  SendRequest* local = nullptr;  // from this rank to itself, not copied
+
+  P2pMessage* next = nullptr;
+  P2pMessage* previous = nullptr;
+};
+
+// Keeps messages until they are asked for. How much is in use is bounded by the credit of the peers, which is counted
+// in p2p_charge(); what is given back is kept for reuse up to a bound, so that a steady exchange allocates nothing.
+class P2pPool {
+ public:
+  P2pPool() = default;
+  P2pPool(const P2pPool&) = delete;
+  P2pPool& operator=(const P2pPool&) = delete;
+  ~P2pPool();
+
+  // Memory for the payload is added if the envelope is eager and longer than nothing.
+  P2pMessage* take(const P2pEnvelope& envelope, int peer);
+  void give(P2pMessage* message);
+
+  uint64_t used_bytes() const { return used_bytes_; }  // p2p_charge() of what is out
+  uint64_t kept_bytes() const { return kept_bytes_; }  // free, for reuse
+  size_t messages() const { return messages_; }        // out
+
+ private:
+  static constexpr int kClasses = 64;  // by the logarithm of the size
+
+  std::array<std::vector<std::byte*>, kClasses> free_;
+  std::deque<P2pMessage> nodes_;  // as many as were ever out at once: bounded by the peers' slots
+  std::vector<P2pMessage*> free_nodes_;
+  uint64_t used_bytes_ = 0;
+  uint64_t kept_bytes_ = 0;
+  size_t messages_ = 0;
+};
+
+// What a message of so many bytes costs in the receiver's pool: the power of two that holds it, 64 at least (a cache
+// line), 0 for an empty one. Equal on both sides: part of the protocol. Requires bytes <= kP2pMaxBytes.
+uint64_t p2p_charge(uint64_t bytes);
+
+}  // namespace rondo

@@ -1,0 +1,370 @@
+#include "ring/engine/p2p/receiver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ring/base/check.h"
+
+namespace rondo {
+namespace {
+
+// One read takes so much of short messages: 900 of 8 bytes. Kept in a core's cache.
+constexpr size_t kBufferBytes = 64 * 1024;
+// The first mismatch ends the communicator: the answers to others that were under way are not worth a queue.
+constexpr size_t kMaxRefusals = 16;
+// A stream whose peer is as fast as we are does not keep the others waiting for longer than some MiB.
+constexpr int kReadsATurn = 16;
+
+// Credit goes back when it is half of what the peer could have at most: seldom while messages are taken as they come,
+// at once when the peer has next to none. So the peer is never out of credit while some is owed.
+bool due(uint64_t owed, uint64_t held, uint64_t limit) { return owed > 0 && 2 * owed >= limit - (held - owed); }
+
+}  // namespace
+
+P2pReceiver::P2pReceiver(P2pContext& context, int peer) : context_(context), peer_(peer) {}
+P2pReceiver::~P2pReceiver() = default;
+
+void P2pReceiver::open(std::unique_ptr<ByteStream> stream) {
+  opened_ = true;
+  stream_ = std::move(stream);
+  buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
+  batch_.prepare();
+}
+
+bool P2pReceiver::awaited() const {
+  if (!stream_) return false;
+  return context_.matcher.named(peer_) || context_.matcher.any_source() || !filling_.empty() || payload_left_ > 0;
+}
+
+bool P2pReceiver::pull(bool until_empty) {
+  bool moved = false;
+  for (int i = 0; i < kReadsATurn && stream_; ++i) {
+    if (!read_some(until_empty, &moved)) break;
+  }
+  return moved;
+}
+
+// One read. False: no more now.
+bool P2pReceiver::read_some(bool until_empty, bool* moved) {
+  iovec parts[2];
+  int count = 0;
+  const uint64_t direct = into_ == Into::kDiscard ? 0 : payload_left_;
+  if (direct > 0) parts[count++] = {landing_at_, direct};
+  // While a long payload is under way, no more than the next envelope is read ahead: what follows it then lands in
+  // place instead of being copied.
+  const size_t limit = filling_.empty() || into_ == Into::kDiscard ? kBufferBytes : kP2pEnvelopeBytes;
+  parts[count++] = {buffer_.get() + tail_, limit - tail_};
+  const uint64_t asked = direct + parts[count - 1].iov_len;
+
+  const long got = stream_->read(parts, count);
+  if (got < 0) {
+    link_error_ = stream_->error();
+    close();
+    return false;
+  }
+  if (got == 0) return false;
+  *moved = true;
+  if (draining_) return true;
+  const uint64_t landed = std::min(direct, static_cast<uint64_t>(got));
+  tail_ += static_cast<size_t>(got) - landed;
+  if (landed > 0) take_payload(landed);
+  parse();
+  return until_empty || static_cast<uint64_t>(got) == asked;
+}
+
+void P2pReceiver::parse() {
+  while (stream_ && head_ < tail_) {
+    if (payload_left_ > 0) {
+      const size_t bytes = std::min<uint64_t>(payload_left_, tail_ - head_);
+      if (into_ != Into::kDiscard) std::memcpy(landing_at_, buffer_.get() + head_, bytes);
+      head_ += bytes;
+      take_payload(bytes);
+      continue;
+    }
+    if (tail_ - head_ < kP2pEnvelopeBytes) break;
+    P2pEnvelope envelope;
+    const char* wrong = p2p_decode(buffer_.get() + head_, context_.options.communicator, &envelope);
+    head_ += kP2pEnvelopeBytes;
+    if (!wrong) wrong = take(envelope);
+    if (wrong) return protocol_error(wrong);
+  }
+  tail_ -= head_;
+  std::memmove(buffer_.get(), buffer_.get() + head_, tail_);
+  head_ = 0;
+}
+
+void P2pReceiver::take_payload(size_t bytes) {
+  payload_left_ -= bytes;
+  landing_at_ += into_ == Into::kDiscard ? 0 : bytes;
+  if (payload_left_ == 0) payload_done();
+}
+
+const char* P2pReceiver::take(const P2pEnvelope& envelope) {
+  if (ended_) return "a frame after its end";
+  switch (envelope.kind) {
+    case P2pKind::kEager:
+      return take_eager(envelope);
+    case P2pKind::kRequest:
+      return take_request(envelope);
+    case P2pKind::kData:
+      return take_data(envelope);
+    case P2pKind::kEnd:
+      ended_ = true;
+      over_ = true;
+      return nullptr;
+    default:
+      return "a frame that only receivers send";
+  }
+}
+
+// A message's place in the order, and what it takes of the credit.
+const char* P2pReceiver::count(const P2pEnvelope& envelope) {
+  if (envelope.sequence != sequence_) return "a message out of order";
+  if (held_slots_ == context_.options.slots()) return "more messages than it has credit for";
+  if (envelope.kind == P2pKind::kEager) {
+    if (envelope.bytes > context_.options.eager_bytes) return "an eager message above the limit";
+    if (p2p_charge(envelope.bytes) > context_.options.pool_bytes - held_bytes_)
+      return "more bytes than it has credit for";
+    held_bytes_ += p2p_charge(envelope.bytes);
+  }
+  ++held_slots_;
+  ++sequence_;
+  return nullptr;
+}
+
+const char* P2pReceiver::take_eager(const P2pEnvelope& envelope) {
+  if (const char* wrong = count(envelope)) return wrong;
+  envelope_ = envelope;
+  payload_left_ = envelope.bytes;
+  receive_ = context_.matcher.take_receive(peer_, envelope.tag);
+  if (!receive_) {
+    message_ = context_.pool.take(envelope, peer_);
+    message_->arriving = true;
+    context_.matcher.add(*message_);
+    into_ = Into::kMessage;
+    landing_at_ = message_->data;
+  } else if (P2pContext::fits(envelope, *receive_)) {
+    start_receive(*receive_, envelope);
+    into_ = Into::kReceive;
+    landing_at_ = receive_->data;
+  } else {
+    refuse(envelope, *receive_);
+    into_ = Into::kDiscard;
+  }
+  if (payload_left_ == 0) payload_done();
+  return nullptr;
+}
+
+const char* P2pReceiver::take_request(const P2pEnvelope& envelope) {
+  if (envelope.bytes == 0) return "a request to send nothing";
+  if (const char* wrong = count(envelope)) return wrong;
+  P2pMessage* message = context_.pool.take(envelope, peer_);
+  if (RecvRequest* receive = context_.matcher.take_receive(peer_, envelope.tag)) {
+    accept(*message, *receive);
+  } else {
+    context_.matcher.add(*message);
+  }
+  return nullptr;
+}
+
+const char* P2pReceiver::take_data(const P2pEnvelope& envelope) {
+  RecvRequest* receive = filling_.front();
+  while (receive && receive->sequence != envelope.sequence) receive = receive->next;
+  if (!receive) return "the payload of a message that was not cleared";
+  if (envelope.offset != receive->moved) return "a payload out of order";
+  if (envelope.bytes == 0 || envelope.bytes > receive->message.bytes - receive->moved)
+    return "a payload of a wrong length";
+  envelope_ = envelope;
+  payload_left_ = envelope.bytes;
+  receive_ = receive;
+  into_ = Into::kReceive;
+  landing_at_ = receive->data + receive->moved;
+  return nullptr;
+}
+
+void P2pReceiver::payload_done() {
+  if (envelope_.kind == P2pKind::kData) {
+    receive_->moved += envelope_.bytes;
+    if (receive_->moved == receive_->message.bytes) {
+      filling_.remove(*receive_);
+      context_.done(*receive_);
+    }
+  } else if (into_ == Into::kMessage) {
+    message_->arriving = false;  // owed when it is taken
+  } else {
+    owe(envelope_);
+    if (into_ == Into::kReceive) context_.done(*receive_);
+  }
+  into_ = Into::kNothing;
+  receive_ = nullptr;
+  message_ = nullptr;
+}
+
+void P2pReceiver::start_receive(RecvRequest& receive, const P2pEnvelope& envelope) {
+  receive.message = {peer_, static_cast<int>(envelope.tag), envelope.bytes};
+  receive.sequence = envelope.sequence;
+  receive.moved = 0;
+}
+
+void P2pReceiver::accept(P2pMessage& message, RecvRequest& receive) {
+  const P2pEnvelope envelope = message.envelope;
+  const bool fits = P2pContext::fits(envelope, receive);
+  const bool arriving = message.arriving;
+  if (fits) {
+    start_receive(receive, envelope);
+  } else {
+    refuse(envelope, receive);
+  }
+  if (fits && message.data) {
+    std::memcpy(receive.data, message.data, envelope.bytes - (arriving ? payload_left_ : 0));
+  }
+  context_.pool.give(&message);
+  if (arriving) {  // the rest of it follows
+    message_ = nullptr;
+    into_ = fits ? Into::kReceive : Into::kDiscard;
+    receive_ = fits ? &receive : nullptr;
+    landing_at_ = fits ? receive.data + (envelope.bytes - payload_left_) : nullptr;
+    return;
+  }
+  owe(envelope);
+  if (!fits) return;
+  if (envelope.kind == P2pKind::kEager) return context_.done(receive);
+  if (!end_error_.ok()) return context_.fail(receive, end_error_);
+  clearing_.push_back(receive);
+  if (!stream_) report();
+}
+
+void P2pReceiver::refuse(const P2pEnvelope& envelope, RecvRequest& receive) {
+  const Error error = context_.mismatch(peer_, envelope, receive);
+  if (refusals_.size() < kMaxRefusals) {
+    P2pEnvelope refusal = envelope;
+    refusal.kind = P2pKind::kRefuse;
+    refusal.receive_dtype = receive.dtype;
+    refusal.offset = std::min(receive.bytes, kP2pMaxBytes);
+    refusals_.push_back(refusal);
+  }
+  context_.fail(receive, error);
+  context_.set_failure(error);
+}
+
+void P2pReceiver::owe(const P2pEnvelope& envelope) {
+  ++owed_slots_;
+  if (envelope.kind == P2pKind::kEager) owed_bytes_ += p2p_charge(envelope.bytes);
+}
+
+bool P2pReceiver::credit_due() const {
+  return due(owed_bytes_, held_bytes_, context_.options.pool_bytes) ||
+         due(owed_slots_, held_slots_, context_.options.slots());
+}
+
+bool P2pReceiver::push() {
+  bool moved = false;
+  while (stream_ && !write_over_) {
+    if (batch_.empty() && !draining_) compose();
+    if (batch_.empty()) break;
+    const long written = batch_.write(*stream_);
+    // The peer's end of it shows when reading, after what it had still sent.
+    if (written < 0) write_over_ = true;
+    if (written <= 0) break;
+    moved = true;
+  }
+  return moved;
+}
+
+void P2pReceiver::compose() {
+  P2pEnvelope envelope;
+  envelope.communicator = context_.options.communicator;
+  while (batch_.room() > 0 && !refusals_.empty()) {
+    batch_.add(refusals_.back());
+    refusals_.pop_back();
+  }
+  while (batch_.room() > 0 && !clearing_.empty()) {
+    RecvRequest& receive = *clearing_.pop_front();
+    envelope.kind = P2pKind::kClear;
+    envelope.sequence = receive.sequence;
+    batch_.add(envelope);
+    filling_.push_back(receive);
+  }
+  if (batch_.room() == 0 || !credit_due()) return;
+  envelope = {};
+  envelope.communicator = context_.options.communicator;
+  envelope.kind = P2pKind::kCredit;
+  envelope.bytes = owed_bytes_;
+  envelope.slots = static_cast<uint32_t>(owed_slots_);
+  batch_.add(envelope);
+  held_bytes_ -= owed_bytes_;
+  held_slots_ -= owed_slots_;
+  owed_bytes_ = owed_slots_ = 0;
+}
+
+void P2pReceiver::protocol_error(const char* wrong) {
+  context_.set_failure({ErrorCode::kProtocol,
+                        fmt::format("{} sent {} to {} on a point-to-point stream", context_.name(peer_), wrong,
+                                    context_.name(context_.rank)),
+                        {peer_}});
+  reported_ = true;
+  close();
+}
+
+// The stream is over. What was being filled stays pending: the reason is for others to find.
+void P2pReceiver::close() {
+  const bool broken = payload_left_ > 0 || head_ < tail_ || !filling_.empty() || !clearing_.empty();
+  stream_.reset();
+  over_ = true;
+  head_ = tail_ = 0;
+  forget_message();
+  if (broken) report();
+}
+
+// The message that is arriving will not be complete.
+void P2pReceiver::forget_message() {
+  if (!message_) return;
+  context_.matcher.remove(*message_);
+  context_.pool.give(message_);
+  message_ = nullptr;
+  into_ = Into::kNothing;
+}
+
+void P2pReceiver::report() {
+  if (reported_) return;
+  reported_ = true;
+  context_.link_failed(peer_, link_error_);
+}
+
+void P2pReceiver::report_if_named() {
+  if (over_ && !stream_ && context_.matcher.named(peer_)) report();
+}
+
+void P2pReceiver::end(const Error& error) {
+  reported_ = true;
+  close();
+  fail_all(error);
+}
+
+void P2pReceiver::drain(const Error& error) {
+  draining_ = reported_ = true;
+  forget_message();
+  fail_all(error);
+}
+
+void P2pReceiver::fail_all(const Error& error) {
+  if (end_error_.ok()) end_error_ = error;
+  if (into_ == Into::kReceive && envelope_.kind != P2pKind::kData) context_.fail(*receive_, error);
+  into_ = Into::kNothing;
+  receive_ = nullptr;
+  payload_left_ = 0;
+  head_ = tail_ = 0;
+  refusals_.clear();
+  for (NodeList<RecvRequest>* list : {&clearing_, &filling_}) {
+    while (RecvRequest* receive = list->pop_front()) context_.fail(*receive, error);
+  }
+}
+
+bool P2pReceiver::idle() const {
+  return (batch_.empty() || write_over_) && refusals_.empty() && clearing_.empty() && filling_.empty() &&
+         into_ != Into::kReceive && !(stream_ && !write_over_ && !draining_ && credit_due());
+}
+
+}  // namespace rondo

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ring/engine/p2p/batch.h"
+#include "ring/engine/p2p/context.h"
+#include "ring/engine/p2p/list.h"
+#include "transport/byte_stream.h"
+
+namespace rondo {
+
+// One peer's messages to this rank: the reading half of the stream that the peer opened, and the credits and answers
+// that go back on it.
+//
+// An eager payload goes into the buffer of its receive if there is one when the envelope is read, else into the pool;
+// if the receive comes while the payload arrives, the rest goes into its buffer. A long payload always goes into the
+// receive's buffer, without a copy but for what came in the same read as its envelope.
+class P2pReceiver {
+ public:
+  P2pReceiver(P2pContext& context, int peer);
+  ~P2pReceiver();
+
+  bool opened() const { return opened_; }
+  void open(std::unique_ptr<ByteStream> stream);
+
+  // Reads what has come, as much as is fair to the other streams; until_empty: also after a read that came back short.
+  // True if a byte moved; so the stream has no more when pull(true) is false.
+  bool pull(bool until_empty);
+  // Writes answers and credits.
+  bool push();
+  // A receive waits for something on this stream.
+  bool awaited() const;
+
+  // A message of this peer, just taken out of the matcher, has met its receive. Gives the message back to the pool.
+  void accept(P2pMessage& message, RecvRequest& receive);
+
+  // No message will come any more.
+  bool over() const { return over_; }
+  // The stream is over and receives wait that name the peer: reports the link as failed, once. Not for peers that left.
+  void report_if_named();
+  // The stream is closed; receives that are being filled, or should be from now on, fail with the error.
+  void end(const Error& error);
+  // The same, but the stream stays open and what comes is thrown away.
+  void drain(const Error& error);
+  // Nothing to be said (credits that are not due may be owed), no receive being filled.
+  bool idle() const;
+
+ private:
+  // Where the payload that is being read goes.
+  enum class Into { kNothing, kReceive, kMessage, kDiscard };
+
+  bool read_some(bool until_empty, bool* moved);
+  void parse();
+  void take_payload(size_t bytes);
+  const char* take(const P2pEnvelope& envelope);  // nullptr, or what is wrong with it
+  const char* take_eager(const P2pEnvelope& envelope);
+  const char* take_request(const P2pEnvelope& envelope);
+  const char* take_data(const P2pEnvelope& envelope);
+  const char* count(const P2pEnvelope& envelope);
+  void payload_done();
+  void start_receive(RecvRequest& receive, const P2pEnvelope& envelope);
+  void refuse(const P2pEnvelope& envelope, RecvRequest& receive);
+  void owe(const P2pEnvelope& envelope);
+  bool credit_due() const;
+  void compose();
+  void protocol_error(const char* wrong);
+  void close();
+  void report();
+  void forget_message();
+  void fail_all(const Error& error);
+
+  P2pContext& context_;
+  const int peer_;
+  std::unique_ptr<ByteStream> stream_;
+  bool opened_ = false;
+  bool over_ = false;
+  bool ended_ = false;  // kEnd was read
+  bool draining_ = false;
+  bool reported_ = false;
+  bool write_over_ = false;
+  Error link_error_;  // why the stream is over
+  Error end_error_;   // of end(): what later receives fail with
+
+  // --- reading. buffer_[head_, tail_) is read and not yet parsed; while a payload is unfinished it is empty.
+  std::unique_ptr<std::byte[]> buffer_;
+  size_t head_ = 0;
+  size_t tail_ = 0;
+  P2pEnvelope envelope_;       // of the payload that is being read
+  uint64_t payload_left_ = 0;  // bytes
+  Into into_ = Into::kNothing;
+  std::byte* landing_at_ = nullptr;  // where its next byte goes; unless kDiscard
+  RecvRequest* receive_ = nullptr;   // kReceive; for kData also in filling_
+  P2pMessage* message_ = nullptr;    // kMessage
+  uint64_t sequence_ = 0;            // that the next message must have
+
+  // --- answering
+  NodeList<RecvRequest> clearing_;  // matched to a request, kClear not yet said
+  NodeList<RecvRequest> filling_;   // kClear said, payload not complete
+  std::vector<P2pEnvelope> refusals_;
+  P2pBatch batch_;
+  // Of the peer's credit: taken by it and not given back; and how much of that could be given back now.
+  uint64_t held_bytes_ = 0;
+  uint64_t owed_bytes_ = 0;
+  uint64_t held_slots_ = 0;
+  uint64_t owed_slots_ = 0;
+};
+
+}  // namespace rondo

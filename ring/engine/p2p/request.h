@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dtype.h"
+#include "ring/base/error.h"
+
+namespace rondo {
+
+inline constexpr int kP2pAnySource = -1;
+inline constexpr int kP2pAnyTag = -1;
+
+// A send or a receive under way. The caller owns it and keeps it, and its memory, until complete() is called; nothing
+// is touched after that.
+class P2pRequest {
+ public:
+  P2pRequest() = default;
+  P2pRequest(const P2pRequest&) = delete;
+  P2pRequest& operator=(const P2pRequest&) = delete;
+  virtual ~P2pRequest() = default;
+
+  // nullptr: success. Called once, from inside a call of P2p, which holds no reference afterwards: the request may be
+  // destroyed, and P2p may be called again (send, recv), in it.
+  virtual void complete(const Error* error) = 0;
+
+  int peer = 0;  // rank in the communicator; receives: or kP2pAnySource
+  int tag = 0;   // 0 .. 2^31-1; receives: or kP2pAnyTag
+  DType dtype = DType::kInt8;
+  uint64_t bytes = 0;  // receives: the size of the buffer
+
+  // --- P2p's own
+  uint64_t sequence = 0;  // of the message that it carries or takes
+  uint64_t moved = 0;     // payload bytes handed to the stream, or arrived
+  Error error;            // what complete() will say
+  P2pRequest* next_done = nullptr;
+};
+
+class SendRequest : public P2pRequest {
+ public:
+  const std::byte* data = nullptr;
+
+  SendRequest* next = nullptr;
+  SendRequest* previous = nullptr;
+};
+
+class RecvRequest : public P2pRequest {
+ public:
+  std::byte* data = nullptr;
+
+  // Valid in complete(nullptr): what has come.
+  struct Message {
+    int peer = -1;
+    int tag = -1;
+    uint64_t bytes = 0;
+  };
+  Message message;
+
+  uint64_t posted = 0;  // number in the order of posting
+  RecvRequest* next = nullptr;
+  RecvRequest* previous = nullptr;
+};
+
+}  // namespace rondo

@@ -1,0 +1,212 @@
+#include "ring/engine/p2p/sender.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace rondo {
+namespace {
+
+// The payload of a long message goes in frames of this size, so that short messages can pass between them; the
+// envelope is 1/16384 of it.
+constexpr uint64_t kChunkBytes = 1 << 20;
+// A peer that reads as fast as we write does not keep the others waiting for longer than some MiB.
+constexpr int kWritesATurn = 16;
+
+}  // namespace
+
+P2pSender::P2pSender(P2pContext& context, int peer)
+    : context_(context), peer_(peer), credit_(context.options.pool_bytes), slots_(context.options.slots()) {}
+
+void P2pSender::open(std::unique_ptr<ByteStream> stream) {
+  stream_ = std::move(stream);
+  batch_.prepare();
+}
+
+void P2pSender::add(SendRequest& request) {
+  if (!end_error_.ok()) return context_.fail(request, end_error_);
+  queue_.push_back(request);
+  if (broken_) broke(link_error_);
+}
+
+bool P2pSender::push() {
+  bool moved = false;
+  for (int i = 0; i < kWritesATurn && stream_; ++i) {
+    if (batch_.empty()) compose();
+    if (batch_.empty()) break;
+    const long written = batch_.write(*stream_);
+    if (written < 0) broke(Error(stream_->error()));
+    if (written <= 0) break;
+    moved = true;
+    if (!batch_.empty()) continue;
+    while (SendRequest* request = writing_.pop_front()) context_.done(*request);
+  }
+  return moved;
+}
+
+// Messages first, as far as the peer takes them, then one piece of a long one: neither holds up the other.
+void P2pSender::compose() {
+  const int kept = cleared_.empty() ? 0 : 1;
+  while (batch_.room() > kept && !queue_.empty() && slots_ > 0) start(*queue_.pop_front());
+  if (!cleared_.empty()) add_chunk();
+}
+
+void P2pSender::start(SendRequest& request) {
+  request.sequence = sequence_++;
+  --slots_;
+  P2pEnvelope envelope;
+  envelope.dtype = request.dtype;
+  envelope.tag = static_cast<uint32_t>(request.tag);
+  envelope.communicator = context_.options.communicator;
+  envelope.bytes = request.bytes;
+  envelope.sequence = request.sequence;
+  if (request.bytes <= context_.options.eager_bytes && p2p_charge(request.bytes) <= credit_) {
+    credit_ -= p2p_charge(request.bytes);
+    envelope.kind = P2pKind::kEager;
+    batch_.add(envelope, request.data, request.bytes);
+    writing_.push_back(request);
+  } else {
+    envelope.kind = P2pKind::kRequest;
+    batch_.add(envelope);
+    awaiting_.push_back(request);
+  }
+}
+
+void P2pSender::add_chunk() {
+  SendRequest& request = *cleared_.pop_front();
+  P2pEnvelope envelope;
+  envelope.kind = P2pKind::kData;
+  envelope.communicator = context_.options.communicator;
+  envelope.bytes = std::min(kChunkBytes, request.bytes - request.moved);
+  envelope.sequence = request.sequence;
+  envelope.offset = request.moved;
+  batch_.add(envelope, request.data + request.moved, envelope.bytes);
+  request.moved += envelope.bytes;
+  (request.moved == request.bytes ? writing_ : cleared_).push_back(request);
+}
+
+bool P2pSender::pull(bool until_empty) {
+  bool moved = false;
+  while (stream_) {
+    const iovec part{buffer_.data() + buffered_, buffer_.size() - buffered_};
+    const long got = stream_->read(&part, 1);
+    if (got < 0) broke(Error(stream_->error()));
+    if (got <= 0) break;
+    moved = true;
+    buffered_ += static_cast<size_t>(got);
+    parse();
+    if (!until_empty && static_cast<size_t>(got) < part.iov_len) break;
+  }
+  return moved;
+}
+
+void P2pSender::parse() {
+  size_t at = 0;
+  for (; buffered_ - at >= kP2pEnvelopeBytes; at += kP2pEnvelopeBytes) {
+    P2pEnvelope envelope;
+    const char* wrong = p2p_decode(buffer_.data() + at, context_.options.communicator, &envelope);
+    if (!wrong) wrong = take(envelope);
+    if (!wrong) continue;
+    context_.set_failure(
+        {ErrorCode::kProtocol,
+         fmt::format("{} answered a message of {} with {}", context_.name(peer_), context_.name(context_.rank), wrong),
+         {peer_}});
+    broken_ = reported_ = true;
+    stream_.reset();
+    return;
+  }
+  buffered_ -= at;
+  std::memmove(buffer_.data(), buffer_.data() + at, buffered_);
+}
+
+const char* P2pSender::take(const P2pEnvelope& envelope) {
+  switch (envelope.kind) {
+    case P2pKind::kCredit:
+      if (envelope.bytes > context_.options.pool_bytes - credit_) return "more credit than there is";
+      if (envelope.slots > context_.options.slots() - slots_) return "credit for more messages than there are";
+      credit_ += envelope.bytes;
+      slots_ += envelope.slots;
+      return nullptr;
+    case P2pKind::kClear:
+      return clear(envelope.sequence);
+    case P2pKind::kRefuse:
+      if (envelope.sequence >= sequence_) return "the refusal of a message that was not sent";
+      refuse(envelope);
+      return nullptr;
+    default:
+      return "a frame that only senders send";
+  }
+}
+
+const char* P2pSender::clear(uint64_t sequence) {
+  for (SendRequest* request = awaiting_.front(); request; request = request->next) {
+    if (request->sequence != sequence) continue;
+    awaiting_.remove(*request);
+    cleared_.push_back(*request);
+    return nullptr;
+  }
+  if (finished_) return nullptr;  // given up meanwhile
+  return "the clearance of a message that was not requested";
+}
+
+void P2pSender::refuse(const P2pEnvelope& envelope) {
+  const Error error = context_.mismatch(context_.rank, peer_, envelope, envelope.receive_dtype, envelope.offset);
+  for (SendRequest* request = awaiting_.front(); request; request = request->next) {
+    if (request->sequence != envelope.sequence) continue;
+    awaiting_.remove(*request);
+    context_.fail(*request, error);
+    break;
+  }
+  context_.set_failure(error);
+}
+
+void P2pSender::broke(const Error& error) {
+  if (!broken_) {
+    broken_ = true;
+    link_error_ = error;
+    batch_.clear();
+    stream_.reset();
+  }
+  const bool depends = !queue_.empty() || !awaiting_.empty() || !cleared_.empty() || !writing_.empty();
+  if (!depends || reported_) return;
+  reported_ = true;
+  context_.link_failed(peer_, link_error_);
+}
+
+void P2pSender::fail_all(const Error& error) {
+  for (NodeList<SendRequest>* list : {&writing_, &cleared_, &awaiting_, &queue_}) {
+    while (SendRequest* request = list->pop_front()) context_.fail(*request, error);
+  }
+}
+
+void P2pSender::end(const Error& error) {
+  fail_all(error);
+  batch_.clear();
+  stream_.reset();
+  broken_ = true;
+  if (end_error_.ok()) end_error_ = error;
+}
+
+void P2pSender::finish(const Error& error) {
+  fail_all(error);
+  if (end_error_.ok()) end_error_ = error;
+  if (!stream_ || finished_) return;
+  finished_ = true;
+  if (batch_.refers() || batch_.room() == 0) {
+    batch_.clear();
+    stream_.reset();
+    return;
+  }
+  P2pEnvelope envelope;
+  envelope.kind = P2pKind::kEnd;
+  envelope.communicator = context_.options.communicator;
+  envelope.sequence = sequence_;
+  batch_.add(envelope);
+}
+
+bool P2pSender::idle() const {
+  return batch_.empty() && writing_.empty() && cleared_.empty() && awaiting_.empty() && queue_.empty();
+}
+
+}  // namespace rondo

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "ring/engine/p2p/batch.h"
+#include "ring/engine/p2p/context.h"
+#include "ring/engine/p2p/list.h"
+#include "transport/byte_stream.h"
+
+namespace rondo {
+
+// This rank's messages to one peer: the writing half of the stream that this rank opened, and the credits and answers
+// that come back on it.
+//
+// A send goes queue -> writing (eager), or queue -> awaiting -> cleared -> writing; it is complete when the stream has
+// taken its last byte.
+class P2pSender {
+ public:
+  P2pSender(P2pContext& context, int peer);
+
+  void add(SendRequest& request);
+
+  bool wants_stream() const { return !stream_ && !broken_ && !queue_.empty(); }
+  void open(std::unique_ptr<ByteStream> stream);
+
+  // Writes what can be written, as much as is fair to the other streams. True if a byte moved.
+  bool push();
+  // Reads what has come back; until_empty: until the stream has no more, else until a read came back short.
+  bool pull(bool until_empty);
+  // Something must come back before the sends can go on.
+  bool awaited() const { return stream_ && (!awaiting_.empty() || !queue_.empty()); }
+
+  // Every send fails with the error, later ones too; the stream is closed.
+  void end(const Error& error);
+  // Every send fails with the error; the peer is told that no more will come, unless it is in the middle of a message.
+  void finish(const Error& error);
+  // Nothing is left to be written, and no send pending.
+  bool idle() const;
+
+ private:
+  void compose();
+  void start(SendRequest& request);
+  void add_chunk();
+  void parse();
+  const char* take(const P2pEnvelope& envelope);  // nullptr, or what is wrong with it
+  const char* clear(uint64_t sequence);
+  void refuse(const P2pEnvelope& envelope);
+  void broke(const Error& error);
+  void fail_all(const Error& error);
+
+  P2pContext& context_;
+  const int peer_;
+  std::unique_ptr<ByteStream> stream_;
+  bool broken_ = false;
+  bool reported_ = false;
+  bool finished_ = false;
+  Error link_error_;  // why it is broken
+  Error end_error_;   // of end(): what later sends fail with
+
+  NodeList<SendRequest> queue_;     // not yet announced
+  NodeList<SendRequest> awaiting_;  // requested, not yet cleared
+  NodeList<SendRequest> cleared_;   // payload partly written
+  NodeList<SendRequest> writing_;   // complete when the batch is written
+  P2pBatch batch_;
+  uint64_t sequence_ = 0;  // of the next message
+  uint64_t credit_;        // bytes of the peer's pool
+  uint32_t slots_;         // messages that the peer still takes
+
+  std::array<std::byte, 16 * kP2pEnvelopeBytes> buffer_;  // what has come back
+  size_t buffered_ = 0;
+};
+
+}  // namespace rondo

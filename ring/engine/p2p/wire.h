@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dtype.h"
+
+namespace rondo {
+
+// What is written on a p2p stream: frames of one envelope, for some kinds followed by a payload. docs/wire-p2p.md.
+enum class P2pKind : uint8_t {
+  // from the sender
+  kEager = 1,    // a message; its payload of `bytes` follows
+  kRequest = 2,  // a message whose payload waits for kClear
+  kData = 3,     // `bytes` of the payload of request `sequence`, from `offset` on; they follow
+  kEnd = 4,      // no more messages on this stream
+  // from the receiver
+  kCredit = 5,  // `bytes` of the pool and `slots` for messages are free again
+  kClear = 6,   // request `sequence` has a receive: send it
+  kRefuse = 7,  // message `sequence` (`bytes`, `dtype`, `tag`) met a receive of `offset` bytes and `receive_dtype`
+};
+
+struct P2pEnvelope {
+  P2pKind kind = P2pKind::kEager;
+  DType dtype = DType::kInt8;
+  DType receive_dtype = DType::kInt8;
+  uint32_t tag = 0;
+  uint64_t communicator = 0;
+  uint64_t bytes = 0;
+  uint64_t sequence = 0;  // of the message, per pair and direction, from 0
+  uint64_t offset = 0;
+  uint32_t slots = 0;
+  bool operator==(const P2pEnvelope&) const = default;
+};
+
+inline constexpr size_t kP2pEnvelopeBytes = 64;
+inline constexpr uint32_t kP2pMagic = 0x70327031;  // "1p2p" in memory
+inline constexpr uint32_t kP2pMaxTag = 0x7fffffff;
+// No memory is larger, and offsets and sums of two lengths cannot overflow.
+inline constexpr uint64_t kP2pMaxBytes = uint64_t{1} << 62;
+
+void p2p_encode(const P2pEnvelope& envelope, std::byte* out);
+// nullptr, or what is wrong with the kP2pEnvelopeBytes at `in`. Checks every field by itself; what depends on the
+// stream's state (credit, sequence) is the reader's to check.
+const char* p2p_decode(const std::byte* in, uint64_t communicator, P2pEnvelope* envelope);
+
+}  // namespace rondo

@@ -1,0 +1,96 @@
+#include "ring/plan/build.h"
+
+#include <algorithm>
+#include <string>
+
+#include "ring/base/error.h"
+#include "ring/plan/builders.h"
+#include "ring/plan/plan_builder.h"
+
+namespace rondo {
+namespace {
+
+constexpr int kMaxWorld = 65535;  // Ref::peer is 16 bits
+constexpr int kMaxLanes = 16;
+
+[[noreturn]] void refuse(const std::string& why) { throw Exception(ErrorCode::kInvalid, "no such plan: " + why); }
+
+void check(const PlanRequest& request) {
+  const int world = request.topology.world();
+  if (world < 1 || world > kMaxWorld) refuse("a world of " + std::to_string(world) + " ranks, not 1 .. 65535");
+  if (request.rank < 0 || request.rank >= world) {
+    refuse("rank " + std::to_string(request.rank) + " in a world of " + std::to_string(world));
+  }
+  if (request.lanes < 1 || request.lanes > kMaxLanes) {
+    refuse(std::to_string(request.lanes) + " lanes, not 1 .. 16");
+  }
+  const bool rooted = static_cast<int>(request.collective) < kCollectives && collective_has_root(request.collective);
+  if (rooted ? request.root < 0 || request.root >= world : request.root != -1) {
+    refuse("root " + std::to_string(request.root) + " of " + collective_name(request.collective) + " in a world of " +
+           std::to_string(world));
+  }
+  if (!plan_available(request.collective, request.algorithm, request.topology)) {
+    refuse(std::string(collective_name(request.collective)) + " has no algorithm " + algorithm_name(request.algorithm) +
+           " for a world of " + std::to_string(world));
+  }
+}
+
+// One rank: what it contributes is the result.
+Plan build_alone(const PlanRequest& request) {
+  PlanBuilder b(request, 1, 0);
+  for (int lane = 0; lane < request.lanes; ++lane) {
+    b.begin_lane();
+    if (request.collective == Collective::kBarrier) continue;
+    b.step({b.own(0)}, {b.output(0)}, collective_reduces(request.collective) ? uint16_t{kFinish} : uint16_t{0});
+  }
+  return b.take();
+}
+
+bool spreads_or_folds_one_block(Collective c) {
+  return c == Collective::kAllReduce || c == Collective::kBroadcast || c == Collective::kReduce;
+}
+
+}  // namespace
+
+bool plan_available(Collective collective, Algorithm algorithm, const Topology& topology) {
+  if (static_cast<int>(collective) >= kCollectives) return false;
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return true;
+    case Algorithm::kDirect:
+      return topology.world() <= kDirectWorlds;
+    case Algorithm::kTree:
+    case Algorithm::kStar:
+      return spreads_or_folds_one_block(collective);
+    case Algorithm::kRecursiveDoubling:
+    case Algorithm::kHierarchical:
+      return collective == Collective::kAllReduce;
+    case Algorithm::kAuto:
+      return false;
+  }
+  return false;
+}
+
+Plan build_plan(const PlanRequest& request) {
+  check(request);
+  if (request.topology.world() == 1) return build_alone(request);
+  switch (request.algorithm) {
+    case Algorithm::kRing:
+      return build_ring(request);
+    case Algorithm::kDirect:
+      return build_direct(request);
+    case Algorithm::kRecursiveDoubling:
+      return build_doubling(request);
+    case Algorithm::kTree:
+      return build_tree(request);
+    case Algorithm::kHierarchical:
+      return build_hierarchical(request);
+    case Algorithm::kStar:
+      return build_star(request);
+    case Algorithm::kAuto:
+      break;
+  }
+  refuse("the algorithm must be chosen first");
+}
+
+}  // namespace rondo

@@ -1,0 +1,134 @@
+#include "ring/plan/describe.h"
+
+#include <span>
+
+namespace rondo {
+namespace {
+
+std::span<const Ref> refs_of(const Plan& plan, const Step& step) {
+  return std::span<const Ref>(plan.refs).subspan(step.first, size_t{step.sources} + step.targets);
+}
+
+const char* space_name(Space space) {
+  switch (space) {
+    case Space::kInput:
+      return "input";
+    case Space::kOutput:
+      return "output";
+    case Space::kScratch:
+      return "scratch";
+    case Space::kMailbox:
+      return "mailbox";
+    case Space::kWindow:
+      return "window";
+  }
+  return "space?";
+}
+
+std::string joined(const Plan& plan, std::span<const Ref> refs, const char* separator) {
+  std::string text;
+  for (const Ref& ref : refs) {
+    if (!text.empty()) text += separator;
+    text += describe(plan, ref);
+  }
+  return text;
+}
+
+std::string json_ref(const Ref& ref) {
+  std::string text = std::string("{\"space\":\"") + space_name(ref.space) + "\"";
+  if (ref.space == Space::kMailbox || ref.space == Space::kWindow) text += ",\"peer\":" + std::to_string(ref.peer);
+  text += ",\"chunk\":" + std::to_string(ref.chunk);
+  if ((ref.flags & kScale) != 0) text += ",\"scale\":true";
+  return text + "}";
+}
+
+std::string json_refs(std::span<const Ref> refs) {
+  std::string text = "[";
+  for (const Ref& ref : refs) text += (text.size() > 1 ? "," : "") + json_ref(ref);
+  return text + "]";
+}
+
+std::string json_step(const Plan& plan, const Step& step) {
+  const std::span<const Ref> refs = refs_of(plan, step);
+  std::string text =
+      "{\"sources\":" + json_refs(refs.first(step.sources)) + ",\"targets\":" + json_refs(refs.subspan(step.sources));
+  if (step.after != kNoStep) text += ",\"after\":" + std::to_string(step.after);
+  if ((step.flags & kFinish) != 0) text += ",\"finish\":true";
+  return text + "}";
+}
+
+}  // namespace
+
+std::string describe(const Plan& plan, const Ref& ref) {
+  std::string text = std::string(space_name(ref.space)) + " ";
+  if (ref.space == Space::kMailbox || ref.space == Space::kWindow) {
+    text += std::to_string(ref.peer);
+  } else if (ref.space == Space::kScratch && plan.chunks > 0) {
+    text += std::to_string(ref.chunk / plan.chunks) + "/" + std::to_string(ref.chunk % plan.chunks);
+  } else {
+    text += std::to_string(ref.chunk);
+  }
+  return (ref.flags & kScale) != 0 ? text + "*" : text;
+}
+
+std::string describe(const Plan& plan, const Step& step) {
+  const std::span<const Ref> refs = refs_of(plan, step);
+  std::string text;
+  if (step.sources == 0) {
+    text = "signal " + joined(plan, refs, ", ");
+  } else if (step.targets == 0) {
+    text = "wait for " + joined(plan, refs, ", ");
+  } else {
+    text = joined(plan, refs.first(step.sources), " + ") + " -> " + joined(plan, refs.subspan(step.sources), ", ");
+  }
+  return (step.flags & kFinish) != 0 ? text + " [finish]" : text;
+}
+
+std::string place_of(const Plan& plan, uint32_t lane, uint32_t step) {
+  std::string text = "rank " + std::to_string(plan.rank) + ", lane " + std::to_string(lane);
+  if (lane >= plan.lanes.size() || step >= plan.lanes[lane].count) return text + ", past its last step";
+  return text + ", step " + std::to_string(step) + " (" + describe(plan, plan.steps[plan.lanes[lane].first + step]) +
+         ")";
+}
+
+std::string describe(const Plan& plan) {
+  std::string text = std::string(collective_name(plan.collective)) + " by " + algorithm_name(plan.algorithm) +
+                     ", rank " + std::to_string(plan.rank) + " of " + std::to_string(plan.world);
+  if (plan.root >= 0) text += ", root " + std::to_string(plan.root);
+  text +=
+      ": " + std::to_string(plan.chunks) + " blocks, " + std::to_string(plan.scratch_slots) + " scratch slots, peers";
+  for (int peer : plan.peers) text += " " + std::to_string(peer);
+  text += "\n";
+  for (size_t l = 0; l < plan.lanes.size(); ++l) {
+    text += "  lane " + std::to_string(l) + "\n";
+    for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
+      const Step& step = plan.steps[plan.lanes[l].first + s];
+      const std::string number = std::to_string(s);
+      text += std::string(number.size() < 6 ? 6 - number.size() : 1, ' ') + number + "  " + describe(plan, step);
+      if (step.after != kNoStep) text += "  after " + std::to_string(step.after);
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+std::string to_json(const Plan& plan) {
+  std::string text = std::string("{\"collective\":\"") + collective_name(plan.collective) + "\",\"algorithm\":\"" +
+                     algorithm_name(plan.algorithm) + "\",\"rank\":" + std::to_string(plan.rank) +
+                     ",\"world\":" + std::to_string(plan.world) + ",\"root\":" + std::to_string(plan.root) +
+                     ",\"chunks\":" + std::to_string(plan.chunks) +
+                     ",\"scratch_slots\":" + std::to_string(plan.scratch_slots) +
+                     ",\"fan\":" + std::to_string(plan.fan) + ",\"peers\":[";
+  for (size_t i = 0; i < plan.peers.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(plan.peers[i]);
+  text += "],\"lanes\":[";
+  for (size_t l = 0; l < plan.lanes.size(); ++l) {
+    text += l > 0 ? ",[" : "[";
+    for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
+      text += (s > 0 ? "," : "") + json_step(plan, plan.steps[plan.lanes[l].first + s]);
+    }
+    text += "]";
+  }
+  return text + "]}";
+}
+
+}  // namespace rondo

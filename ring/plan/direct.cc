@@ -1,0 +1,105 @@
+#include <vector>
+
+#include "ring/plan/builders.h"
+#include "ring/plan/plan_builder.h"
+
+namespace rondo {
+namespace {
+
+// Every contribution to block c in rank order: this rank's own, and the others' as they come.
+std::vector<Ref> all_contributions(const PlanBuilder& b, uint32_t c) {
+  std::vector<Ref> refs;
+  for (int r = 0; r < b.world(); ++r) refs.push_back(r == b.rank() ? b.own(c) : b.from_input(r, c));
+  return refs;
+}
+
+std::vector<Ref> to_all_others(const PlanBuilder& b, uint32_t c) {
+  std::vector<Ref> refs;
+  for (int k = 1; k < b.world(); ++k) refs.push_back(b.to((b.rank() + k) % b.world(), c));
+  return refs;
+}
+
+int after(const PlanBuilder& b, int k) { return (b.rank() + k) % b.world(); }
+int before(const PlanBuilder& b, int k) { return (b.rank() + b.world() - k) % b.world(); }
+
+void all_reduce(PlanBuilder& b) {
+  const Ref input = b.input(0), output = b.output(0);
+  b.step({&input, 1}, to_all_others(b, 0));
+  b.step(all_contributions(b, 0), {&output, 1}, kFinish);
+}
+
+void reduce_scatter(PlanBuilder& b) {
+  const uint32_t mine = static_cast<uint32_t>(b.rank());
+  for (int k = 1; k < b.world(); ++k) b.send(static_cast<uint32_t>(after(b, k)), after(b, k));
+  const Ref output = b.output(mine);
+  b.step(all_contributions(b, mine), {&output, 1}, kFinish);
+}
+
+// This rank's block, stored and sent to all others in one step.
+void copy_send_all(PlanBuilder& b, uint32_t c) {
+  const Ref input = b.input(c);
+  std::vector<Ref> targets = to_all_others(b, c);
+  targets.push_back(b.output(c));
+  b.step({&input, 1}, targets);
+}
+
+void all_gather(PlanBuilder& b) {
+  copy_send_all(b, static_cast<uint32_t>(b.rank()));
+  for (int k = 1; k < b.world(); ++k) b.recv_copy(static_cast<uint32_t>(before(b, k)), before(b, k));
+}
+
+void broadcast(PlanBuilder& b) {
+  if (b.rank() == b.root()) return copy_send_all(b, 0);
+  b.recv_copy(0, b.root());
+}
+
+void reduce(PlanBuilder& b) {
+  if (b.rank() != b.root()) return b.send(0, b.root());
+  const Ref output = b.output(0);
+  b.step(all_contributions(b, 0), {&output, 1}, kFinish);
+}
+
+// One signal to everybody, one from everybody.
+void barrier(PlanBuilder& b) {
+  std::vector<Ref> others = to_all_others(b, 0);
+  b.step({}, others);
+  b.step(others, {});
+}
+
+void add_lane(PlanBuilder& b, Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce:
+      return all_reduce(b);
+    case Collective::kReduceScatter:
+      return reduce_scatter(b);
+    case Collective::kAllGather:
+      return all_gather(b);
+    case Collective::kBroadcast:
+      return broadcast(b);
+    case Collective::kReduce:
+      return reduce(b);
+    case Collective::kBarrier:
+      return barrier(b);
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kAllToAll:
+      return;  // the ring's are direct already
+  }
+}
+
+}  // namespace
+
+Plan build_direct(const PlanRequest& request) {
+  const Collective c = request.collective;
+  if (c == Collective::kGather || c == Collective::kScatter || c == Collective::kAllToAll) return build_ring(request);
+  const int world = request.topology.world();
+  const bool by_rank = c == Collective::kReduceScatter || c == Collective::kAllGather;
+  PlanBuilder b(request, by_rank ? static_cast<uint32_t>(world) : 1, static_cast<uint32_t>(world - 1));
+  for (int lane = 0; lane < request.lanes; ++lane) {
+    b.begin_lane();
+    if (c != Collective::kBarrier || lane == 0) add_lane(b, c);
+  }
+  return b.take();
+}
+
+}  // namespace rondo

@@ -1,0 +1,79 @@
+#include <optional>
+#include <vector>
+
+#include "ring/plan/builders.h"
+#include "ring/plan/plan_builder.h"
+
+namespace rondo {
+namespace {
+
+// The largest power of two up to the world takes part in the exchanges. Where ranks are left over, the first
+// 2 * extra ranks form pairs (2i, 2i + 1): the odd one gives its contribution to the even one before, and takes the
+// result from it after. Members are numbered without the odd ones, so a member with bits 0 .. k-1 free covers an
+// unbroken run of ranks, and folding the lower run first gives every rank the same expression.
+struct Members {
+  explicit Members(int world) : count(1) {
+    while (count * 2 <= world) {
+      count *= 2;
+      ++exchanges;
+    }
+    extra = world - count;
+  }
+  bool paired(int member) const { return member < extra; }
+  int rank_of(int member) const { return paired(member) ? 2 * member : member + extra; }
+  int member_of(int rank) const { return rank < 2 * extra ? rank / 2 : rank - extra; }
+  bool odd_one(int rank) const { return rank < 2 * extra && rank % 2 == 1; }
+
+  int count;
+  int exchanges = 0;
+  int extra = 0;
+};
+
+// One member's way through the exchanges. What it holds alternates between two scratch slots, so that a slot is written
+// two exchanges after it was sent from; the last fold goes to the output.
+void exchange_all(PlanBuilder& b, const Members& members) {
+  const int me = members.member_of(b.rank());
+  const int companion = b.rank() + 1;
+  const auto partner = [&](int k) { return members.rank_of(me ^ (1 << k)); };
+  Ref held = b.own(0);
+  if (members.paired(me)) {
+    held = b.scratch(1, 0);
+    b.step({b.own(0), b.from_input(companion, 0)}, {held, b.to(partner(0), 0)});
+  } else {
+    b.send(0, partner(0));
+  }
+  for (int k = 0; k < members.exchanges; ++k) {
+    const bool raw = k == 0 && !members.paired(me ^ 1);
+    const Ref theirs = raw ? b.from_input(partner(k), 0) : b.from(partner(k), 0);
+    const bool first = (me & (1 << k)) == 0;
+    const Ref sources[2] = {first ? held : theirs, first ? theirs : held};
+    if (k + 1 < members.exchanges) {
+      held = b.scratch(static_cast<uint32_t>(k % 2), 0);
+      const Ref targets[2] = {held, b.to(partner(k + 1), 0)};
+      b.step(sources, targets);
+    } else {
+      std::vector<Ref> targets(1, b.output(0));
+      if (members.paired(me)) targets.push_back(b.to(companion, 0));
+      b.step(sources, targets, kFinish);
+    }
+  }
+}
+
+}  // namespace
+
+Plan build_doubling(const PlanRequest& request) {
+  const Members members(request.topology.world());
+  PlanBuilder b(request, 1, static_cast<uint32_t>(members.exchanges + (members.extra > 0)));
+  for (int lane = 0; lane < request.lanes; ++lane) {
+    b.begin_lane();
+    if (members.odd_one(request.rank)) {
+      b.send(0, request.rank - 1);
+      b.recv_copy(0, request.rank - 1);
+    } else {
+      exchange_all(b, members);
+    }
+  }
+  return b.take();
+}
+
+}  // namespace rondo

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace rondo {
+
+// Symbolic values: what a piece of memory holds, as the fold that made it. Equal values are one number, so two ranks
+// hold the same bits exactly if they hold the same number.
+using Value = uint32_t;
+inline constexpr Value kNoValue = 0xffffffffu;
+
+class Expressions {
+ public:
+  // An operand of a fold: a value, and by whose factor it is scaled as it is loaded.
+  static constexpr int32_t kUnscaled = -1;
+  static constexpr int32_t kCommonFactor = -2;  // one factor for all ranks; else the number of the rank whose it is
+  struct Operand {
+    Value value = kNoValue;
+    int32_t scaled_by = kUnscaled;
+    bool operator==(const Operand&) const = default;
+  };
+
+  Value leaf(int rank, uint32_t block);
+  // A fold, rounded once. One operand neither scaled nor finished is that operand.
+  Value fold(std::span<const Operand> operands, bool finish);
+
+  bool is_leaf(Value v) const { return nodes_[v].operands.empty(); }
+  int rank_of(Value leaf) const { return nodes_[leaf].rank; }
+  uint32_t block_of(Value leaf) const { return nodes_[leaf].block; }
+  bool finished(Value v) const { return nodes_[v].finish; }
+  std::span<const Operand> operands(Value v) const { return nodes_[v].operands; }
+  // "finish((r0 + r1) + r2)"; scaled operands end in *; cut at about 200 characters.
+  std::string text(Value v) const;
+
+ private:
+  struct Node {
+    int rank = -1;
+    uint32_t block = 0;
+    bool finish = false;
+    std::vector<Operand> operands;
+    bool operator==(const Node&) const = default;
+  };
+  Value intern(Node node);
+  void append(Value v, std::string& text) const;
+
+  std::vector<Node> nodes_;
+  std::unordered_multimap<uint64_t, Value> by_hash_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,57 @@
+#include "ring/plan/goal.h"
+
+namespace rondo {
+
+std::vector<Promise> promises(const Plan& plan) {
+  const uint32_t me = static_cast<uint32_t>(plan.rank);
+  std::vector<Promise> list;
+  switch (plan.collective) {
+    case Collective::kReduce:
+      if (plan.rank != plan.root) return {};
+      [[fallthrough]];
+    case Collective::kAllReduce:
+      for (uint32_t c = 0; c < plan.chunks; ++c) list.push_back({c, true, 0, 0});
+      return list;
+    case Collective::kReduceScatter:
+      return {{me, true, 0, 0}};
+    case Collective::kGather:
+      if (plan.rank != plan.root) return {};
+      [[fallthrough]];
+    case Collective::kAllGather:
+      for (int r = 0; r < plan.world; ++r)
+        list.push_back({static_cast<uint32_t>(r), false, r, static_cast<uint32_t>(r)});
+      return list;
+    case Collective::kBroadcast:
+      for (uint32_t c = 0; c < plan.chunks; ++c) list.push_back({c, false, plan.root, c});
+      return list;
+    case Collective::kScatter:
+      return {{me, false, plan.root, me}};
+    case Collective::kAllToAll:
+      for (int r = 0; r < plan.world; ++r) list.push_back({static_cast<uint32_t>(r), false, r, me});
+      return list;
+    case Collective::kBarrier:
+      return {};
+  }
+  return list;
+}
+
+bool holds_input(const Plan& plan, uint32_t block) {
+  switch (plan.collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduceScatter:
+    case Collective::kReduce:
+    case Collective::kAllToAll:
+      return block < plan.chunks;
+    case Collective::kAllGather:
+    case Collective::kGather:
+      return block == static_cast<uint32_t>(plan.rank);
+    case Collective::kBroadcast:
+    case Collective::kScatter:
+      return plan.rank == plan.root && block < plan.chunks;
+    case Collective::kBarrier:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace rondo

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ring/plan/cost_model.h"
+#include "ring/plan/layout.h"
+#include "ring/plan/plan.h"
+
+namespace rondo {
+
+// What a run moves.
+struct Load {
+  uint32_t lane = 0;                  // of the plans
+  Cut cut;                            // in bytes (elements of one byte)
+  uint32_t share = 0;                 // which of cut.lanes shares of every block the lane moves
+  std::vector<uint64_t> block_bytes;  // by length_of(); its size is lengths_of()
+};
+
+// Runs one lane of all ranks slice by slice as the engine's executor does, with the three counters posted >= combined
+// >= sent, and links that hold `depth` slices a direction. It takes the strictest reading of the executor's contract:
+//   - landings are posted in the order of the lane; one into memory waits for `after`, and holds up those behind it;
+//   - a slice is sent only when its receiver has posted a landing for it;
+//   - `after` means that this slice of that step is sent, and scratch waits until the round before is sent.
+// Whatever runs here to the end does so under any executor that waits for less. Whether a slice can move never ends by
+// another's moving, so the order in which ranks are tried changes nothing: one run proves that there is no deadlock,
+// and the earliest time of every move is well defined.
+class Machine {
+ public:
+  Machine(std::span<const Plan> plans, const Load& load, uint32_t depth, const CostModel& cost = {});
+
+  // True if every rank finished; else stuck() says who waits for what.
+  bool run();
+  std::string stuck() const;
+  // Microseconds from the start until the last rank has combined and sent its last slice.
+  double finish_us() const { return finish_us_; }
+  uint64_t slices() const { return slices_; }
+
+ private:
+  struct Cursor {
+    uint64_t number = 0;  // slices passed
+    uint32_t round = 0;
+    uint32_t step = 0;
+    uint32_t slice = 0;
+    bool at_end = false;
+  };
+  struct StepInfo {
+    uint32_t length = 0;
+    bool lands = false;   // received into memory as it is
+    bool writes = false;  // memory
+    bool writes_scratch = false;
+    uint64_t first_number = 0;  // of its first slice in the round that `combined` is in
+  };
+  struct Rank {
+    const Plan* plan = nullptr;
+    std::vector<StepInfo> steps;
+    std::vector<uint32_t> ref_link;  // by ref of the plan: the link it sends on or receives from
+    Cursor posted, combined, sent;
+    uint64_t round_number = 0;    // of the first slice of the round that `combined` is in
+    std::vector<double> sent_us;  // by slice number: when it has left
+    double now_us = 0, out_free_us = 0, in_free_us = 0;
+    bool queued = false;
+  };
+  // One direction of a link.
+  struct Channel {
+    int receiver = 0;
+    uint64_t committed = 0, posted = 0, combined = 0, sent = 0;
+    size_t times = 0;  // of its last `depth` slices, in first_byte_us_ and freed_us_
+  };
+
+  void bind(Rank& rank, std::vector<uint32_t>& first_channel);
+  uint32_t slices_of(const Rank& rank, const Cursor& cursor) const;
+  uint64_t slice_bytes(const Rank& rank, const Cursor& cursor) const;
+  void settle(const Rank& rank, Cursor& cursor) const;
+  void advance(const Rank& rank, Cursor& cursor) const;
+  const Step& step_at(const Rank& rank, const Cursor& cursor) const {
+    return rank.plan->steps[rank.plan->lanes[load_.lane].first + cursor.step];
+  }
+  bool may_write(const Rank& rank, const Cursor& cursor) const;
+  bool post(Rank& rank);
+  bool combine(Rank& rank);
+  bool send(Rank& rank);
+  const char* obstacle(const Rank& rank, int& peer) const;
+  void enter_step(Rank& rank);
+  double start_us(Rank& rank, const Step& step, uint64_t bytes);
+  void commit(Rank& rank, Channel& channel, uint64_t bytes);
+  void wake(int rank);
+
+  const Load load_;
+  const uint64_t depth_;
+  const CostModel cost_;
+  uint32_t rounds_ = 0;
+  std::vector<uint32_t> slice_counts_;  // by round, then length
+  std::vector<Rank> ranks_;
+  std::vector<Channel> channels_;
+  std::vector<double> first_byte_us_;  // when a slice's first byte is there
+  std::vector<double> freed_us_;       // when it was combined
+  std::vector<int> ready_;
+  std::vector<double> arrivals_us_;  // of the slices of one step
+  double finish_us_ = 0;
+  uint64_t slices_ = 0;
+};
+
+}  // namespace rondo

@@ -1,0 +1,158 @@
+#include <set>
+
+#include "ring/plan/builders.h"
+#include "ring/plan/plan_builder.h"
+#include "ring/plan/ring.h"
+
+namespace rondo {
+namespace {
+
+// Scatter-reduce, then all-gather, N-1 steps each. Block c starts at rank c and collects a contribution a hop; the rank
+// before c completes it and sends it once more round the ring.
+void all_reduce(PlanBuilder& b, const Ring& ring) {
+  const int n = ring.size();
+  const int prev = ring.prev(), next = ring.next();
+  b.send(ring.block(0), next);
+  for (int k = 1; k <= n - 2; ++k) b.recv_reduce_send(ring.arriving(b, k), next);
+  b.recv_reduce_copy_send(ring.arriving(b, n - 1), next);
+  for (int k = 0; k <= n - 3; ++k) b.recv_copy_send(ring.block(-k), prev, next);
+  b.recv_copy(ring.block(2), prev);
+}
+
+// Block c starts at the rank after c, so that it ends, complete, at rank c.
+void reduce_scatter(PlanBuilder& b, const Ring& ring) {
+  const int n = ring.size();
+  b.send(ring.block(-1), ring.next());
+  for (int k = 2; k <= n - 1; ++k) {
+    const uint32_t c = ring.block(-k);
+    b.recv_reduce_send(k == 2 ? b.from_input(ring.prev(), c) : b.from(ring.prev(), c), ring.next());
+  }
+  const uint32_t c = ring.block(0);
+  b.recv_reduce_copy(n == 2 ? b.from_input(ring.prev(), c) : b.from(ring.prev(), c));
+}
+
+void all_gather(PlanBuilder& b, const Ring& ring) {
+  const int n = ring.size();
+  b.copy_send(ring.block(0), ring.next());
+  for (int k = 1; k <= n - 2; ++k) b.recv_copy_send(ring.block(-k), ring.prev(), ring.next());
+  b.recv_copy(ring.block(1), ring.prev());
+}
+
+// A chain from the root to the rank before it; slices follow one another along it.
+void broadcast(PlanBuilder& b, const Ring& ring, int hops) {
+  if (hops == 0) {
+    b.copy_send(0, ring.next());
+  } else if (hops < ring.size() - 1) {
+    b.recv_copy_send(0, ring.prev(), ring.next());
+  } else {
+    b.recv_copy(0, ring.prev());
+  }
+}
+
+// The same chain the other way: it begins at the rank after the root and ends at the root.
+void reduce(PlanBuilder& b, const Ring& ring, int hops) {
+  const Ref arriving = hops == 2 || ring.size() == 2 ? b.from_input(ring.prev(), 0) : b.from(ring.prev(), 0);
+  if (hops == 0) {
+    b.recv_reduce_copy(arriving);
+  } else if (hops == 1) {
+    b.send(0, ring.next());
+  } else {
+    b.recv_reduce_send(arriving, ring.next());
+  }
+}
+
+void gather(PlanBuilder& b, const Ring& ring) {
+  const uint32_t own = ring.block(0);
+  if (b.rank() != b.root()) return b.send(own, b.root());
+  b.copy(own, own);
+  for (int k = 1; k < ring.size(); ++k) b.recv_copy(ring.block(-k), ring.rank_at(-k));
+}
+
+void scatter(PlanBuilder& b, const Ring& ring) {
+  const uint32_t own = ring.block(0);
+  if (b.rank() != b.root()) return b.recv_copy(own, b.root());
+  for (int k = 1; k < ring.size(); ++k) b.send(ring.block(k), ring.rank_at(k));
+  b.copy(own, own);
+}
+
+// Strided: at stride k every rank sends to the rank k after it and receives from the rank k before it.
+void all_to_all(PlanBuilder& b, const Ring& ring) {
+  for (int k = 1; k < ring.size(); ++k) {
+    b.send(ring.block(k), ring.rank_at(k));
+    b.recv_copy(ring.block(-k), ring.rank_at(-k));
+  }
+  b.copy(ring.block(0), ring.block(0));
+}
+
+// Dissemination (Hensgen, Finkel, Manber 1988): after the signal at distance 2^i a rank has heard, directly or not, of
+// the 2^(i+1) - 1 ranks before it.
+void barrier(PlanBuilder& b, const Ring& ring) {
+  for (int distance = 1; distance < ring.size(); distance *= 2) {
+    b.signal(ring.rank_at(distance));
+    b.wait(ring.rank_at(-distance));
+  }
+}
+
+uint32_t fan_of(Collective collective, int world) {
+  switch (collective) {
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kAllToAll:
+      return static_cast<uint32_t>(world - 1);
+    case Collective::kBarrier: {
+      std::set<int> peers;
+      for (int distance = 1; distance < world; distance *= 2) peers.insert({distance, world - distance});
+      return static_cast<uint32_t>(peers.size());
+    }
+    default:
+      return ring_fan(world);
+  }
+}
+
+bool one_block(Collective c) {
+  return c == Collective::kBroadcast || c == Collective::kReduce || c == Collective::kBarrier;
+}
+
+}  // namespace
+
+Plan build_ring(const PlanRequest& request) {
+  const int world = request.topology.world();
+  const uint32_t chunks = one_block(request.collective) ? 1 : static_cast<uint32_t>(world);
+  PlanBuilder b(request, chunks, fan_of(request.collective, world));
+  for (int lane = 0; lane < request.lanes; ++lane) {
+    const Ring ring(world, request.rank, lane % 2 == 0 ? Ring::Direction::kUp : Ring::Direction::kDown);
+    b.begin_lane();
+    switch (request.collective) {
+      case Collective::kAllReduce:
+        all_reduce(b, ring);
+        break;
+      case Collective::kReduceScatter:
+        reduce_scatter(b, ring);
+        break;
+      case Collective::kAllGather:
+        all_gather(b, ring);
+        break;
+      case Collective::kBroadcast:
+        broadcast(b, ring, ring.hops_from(request.root));
+        break;
+      case Collective::kReduce:
+        reduce(b, ring, ring.hops_from(request.root));
+        break;
+      case Collective::kGather:
+        gather(b, ring);
+        break;
+      case Collective::kScatter:
+        scatter(b, ring);
+        break;
+      case Collective::kAllToAll:
+        all_to_all(b, ring);
+        break;
+      case Collective::kBarrier:
+        if (lane == 0) barrier(b, ring);
+        break;
+    }
+  }
+  return b.take();
+}
+
+}  // namespace rondo

@@ -1,0 +1,233 @@
+#include "ring/plan/structure.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "ring/plan/describe.h"
+#include "ring/plan/goal.h"
+
+namespace rondo {
+namespace {
+
+using Failure = std::optional<std::string>;
+
+bool remote(const Ref& ref) { return ref.space == Space::kMailbox || ref.space == Space::kWindow; }
+
+std::span<const Ref> sources_of(const Plan& plan, const Step& step) {
+  return std::span<const Ref>(plan.refs).subspan(step.first, step.sources);
+}
+
+std::span<const Ref> targets_of(const Plan& plan, const Step& step) {
+  return std::span<const Ref>(plan.refs).subspan(step.first + step.sources, step.targets);
+}
+
+bool output_promised(const Plan& plan, uint32_t block) {
+  switch (plan.collective) {
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+      return block == static_cast<uint32_t>(plan.rank);
+    case Collective::kReduce:
+    case Collective::kGather:
+      return plan.rank == plan.root && block < plan.chunks;
+    case Collective::kBarrier:
+      return false;
+    default:
+      return block < plan.chunks;
+  }
+}
+
+Failure check_ref(const Plan& plan, const Ref& ref, bool target) {
+  const auto name = [&] { return describe(plan, ref); };
+  switch (ref.space) {
+    case Space::kInput:
+      if (target) return "writes the caller's " + name();
+      if (!holds_input(plan, ref.chunk)) return "reads " + name() + ", which this rank does not have";
+      break;
+    case Space::kOutput:
+      if (!output_promised(plan, ref.chunk)) return "touches " + name() + ", which is not this rank's";
+      break;
+    case Space::kScratch:
+      if (ref.chunk >= plan.scratch_slots * plan.chunks) return "uses " + name() + " past the scratch memory";
+      break;
+    case Space::kMailbox:
+      if (ref.peer >= plan.world || ref.peer == plan.rank) return "uses " + name() + ", which is no peer";
+      if (!std::binary_search(plan.peers.begin(), plan.peers.end(), int{ref.peer})) {
+        return "uses " + name() + ", which is not among its peers";
+      }
+      break;
+    case Space::kWindow:
+      return "uses a window, which no executor has";
+  }
+  if (target && ref.flags != 0) return "flags a target, " + name();
+  return std::nullopt;
+}
+
+// One link carries one slice a step and direction, and all memory of a step is of one block.
+Failure check_refs_together(const Plan& plan, const Step& step) {
+  std::vector<uint16_t> from, to;
+  for (const Ref& ref : sources_of(plan, step)) {
+    if (ref.space == Space::kMailbox) from.push_back(ref.peer);
+  }
+  for (const Ref& ref : targets_of(plan, step)) {
+    if (ref.space == Space::kMailbox) to.push_back(ref.peer);
+  }
+  for (std::vector<uint16_t>* peers : {&from, &to}) {
+    std::sort(peers->begin(), peers->end());
+    if (std::adjacent_find(peers->begin(), peers->end()) != peers->end()) return "uses one mailbox twice";
+  }
+  std::optional<uint32_t> block;
+  bool memory = false;
+  for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
+    const Ref& ref = plan.refs[step.first + i];
+    memory |= !remote(ref);
+    const uint32_t its = ref.chunk % plan.chunks;
+    if (block.value_or(its) != its) return "mixes blocks " + std::to_string(*block) + " and " + std::to_string(its);
+    block = its;
+  }
+  if (memory && step.sources == 0) return "writes memory from nothing";
+  if (memory && step.targets == 0) return "has no target";
+  if (!memory && step.sources > 0 && step.targets > 0) return "has no memory that says how long it is";
+  return std::nullopt;
+}
+
+Failure check_step(const Plan& plan, uint32_t lane, uint32_t index) {
+  const Step& step = plan.steps[plan.lanes[lane].first + index];
+  if (size_t{step.first} + step.sources + step.targets > plan.refs.size()) {
+    return "rank " + std::to_string(plan.rank) + ", lane " + std::to_string(lane) + ", step " + std::to_string(index) +
+           ": refs past the end of the plan";
+  }
+  Failure failure;
+  if (step.sources + step.targets == 0) failure = "does nothing";
+  if (step.sources > kMaxStepSources || step.targets > kMaxStepTargets) failure = "has too many sources or targets";
+  if (step.after != kNoStep && step.after >= index) failure = "waits for itself or a later step";
+  for (const Ref& ref : sources_of(plan, step)) {
+    if (!failure) failure = check_ref(plan, ref, false);
+  }
+  for (const Ref& ref : targets_of(plan, step)) {
+    if (!failure) failure = check_ref(plan, ref, true);
+  }
+  if (!failure) failure = check_refs_together(plan, step);
+  if (failure) return place_of(plan, lane, index) + ": " + *failure;
+  return std::nullopt;
+}
+
+Failure check_plan(const Plan& plan, std::span<const Plan> plans) {
+  const std::string who = "rank " + std::to_string(plan.rank);
+  if (plan.chunks == 0) return who + ": no blocks";
+  if (!std::is_sorted(plan.peers.begin(), plan.peers.end())) return who + ": peers are not in order";
+  for (const Lane& lane : plan.lanes) {
+    if (size_t{lane.first} + lane.count > plan.steps.size()) return who + ": a lane past the last step";
+  }
+  for (int peer : plan.peers) {
+    if (peer < 0 || peer >= plan.world || peer == plan.rank) return who + ": peer " + std::to_string(peer) + " is none";
+    const std::vector<int>& theirs = plans[static_cast<size_t>(peer)].peers;
+    if (!std::binary_search(theirs.begin(), theirs.end(), plan.rank)) {
+      return who + " has peer " + std::to_string(peer) + ", which does not have it";
+    }
+  }
+  std::vector<bool> used(plans.size());
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
+      if (Failure failure = check_step(plan, l, s)) return failure;
+      const Step& step = plan.steps[plan.lanes[l].first + s];
+      for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
+        const Ref& ref = plan.refs[step.first + i];
+        if (ref.space == Space::kMailbox) used[ref.peer] = true;
+      }
+    }
+  }
+  for (int peer : plan.peers) {
+    if (!used[static_cast<size_t>(peer)]) return who + ": a peer without a mailbox";
+  }
+  return std::nullopt;
+}
+
+Failure check_same(const Plan& plan, const Plan& first, size_t index, size_t count) {
+  const std::string who = "plan " + std::to_string(index);
+  if (plan.rank != static_cast<int>(index) || plan.world != static_cast<int>(count)) {
+    return who + " is of rank " + std::to_string(plan.rank) + " in a world of " + std::to_string(plan.world);
+  }
+  if (plan.collective != first.collective || plan.root != first.root) return who + " is of another call";
+  if (plan.chunks != first.chunks) return who + " has another number of blocks";
+  if (plan.fan != first.fan) return who + " has another fan";
+  if (plan.lanes.size() != first.lanes.size()) return who + " has another number of lanes";
+  return std::nullopt;
+}
+
+// What is known of one chunk of memory while check_overwriting walks a lane.
+struct Access {
+  uint32_t step = kNoStep;       // last step that reads or writes it
+  uint32_t sent_from = kNoStep;  // last step that sends from it
+};
+
+}  // namespace
+
+uint32_t length_of(const Plan& plan, const Step& step) {
+  for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
+    const Ref& ref = plan.refs[step.first + i];
+    if (remote(ref)) continue;
+    const uint32_t me = static_cast<uint32_t>(plan.rank), world = static_cast<uint32_t>(plan.world);
+    if (plan.collective != Collective::kAllToAll) return ref.chunk % plan.chunks;
+    return ref.space == Space::kInput ? me * world + ref.chunk : ref.chunk * world + me;
+  }
+  return kSignalLength;
+}
+
+uint32_t lengths_of(const Plan& plan) {
+  const uint32_t world = static_cast<uint32_t>(plan.world);
+  return plan.collective == Collective::kAllToAll ? world * world : plan.chunks;
+}
+
+std::optional<std::string> check_structure(std::span<const Plan> plans) {
+  if (plans.empty()) return "no plans";
+  size_t fan = 0;
+  for (size_t r = 0; r < plans.size(); ++r) {
+    if (Failure failure = check_same(plans[r], plans[0], r, plans.size())) return failure;
+    fan = std::max(fan, plans[r].peers.size());
+  }
+  for (const Plan& plan : plans) {
+    if (Failure failure = check_plan(plan, plans)) return failure;
+  }
+  if (fan != plans[0].fan) {
+    return "fan is " + std::to_string(plans[0].fan) + ", but a rank has " + std::to_string(fan) + " peers";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> check_overwriting(const Plan& plan) {
+  const uint32_t outputs = in_place_possible(plan.collective) ? 0 : plan.chunks;
+  const uint32_t scratches = 2 * plan.chunks;
+  std::vector<Access> accesses;
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    accesses.assign(scratches + plan.scratch_slots * plan.chunks, {});
+    const auto access = [&](const Ref& ref) -> Access& {
+      return accesses[ref.chunk + (ref.space == Space::kInput ? 0 : ref.space == Space::kOutput ? outputs : scratches)];
+    };
+    for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
+      const Step& step = plan.steps[plan.lanes[l].first + s];
+      const bool lands = step.sources == 1 && remote(plan.refs[step.first]);
+      bool sends = false;
+      for (const Ref& ref : targets_of(plan, step)) sends |= remote(ref);
+      for (const Ref& ref : targets_of(plan, step)) {
+        if (remote(ref)) continue;
+        const uint32_t needed = lands ? access(ref).step : access(ref).sent_from;
+        if (needed == kNoStep || (step.after != kNoStep && step.after >= needed)) continue;
+        return place_of(plan, l, s) + ": overwrites " + describe(plan, ref) + ", which step " + std::to_string(needed) +
+               (access(ref).sent_from == needed ? " may still be sending" : " may yet have to use") +
+               "; it waits for " +
+               (step.after == kNoStep ? std::string("nothing") : "step " + std::to_string(step.after) + " only");
+      }
+      for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
+        const Ref& ref = plan.refs[step.first + i];
+        if (remote(ref)) continue;
+        access(ref).step = s;
+        // A fold goes to a slot or to its target in memory, and is sent from there.
+        const bool target = i >= step.sources;
+        if (sends && (target || step.sources == 1)) access(ref).sent_from = s;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace rondo

@@ -1,0 +1,96 @@
+#include "ring/plan/verify.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "ring/base/hash.h"
+#include "ring/plan/goal.h"
+#include "ring/plan/machine.h"
+#include "ring/plan/structure.h"
+
+namespace rondo {
+namespace {
+
+Verdict verdict_of(std::optional<std::string> failure) {
+  return failure ? Verdict{false, std::move(*failure)} : Verdict{};
+}
+
+bool same_lane(const Plan& plan, uint32_t a, uint32_t b) {
+  const Lane &x = plan.lanes[a], &y = plan.lanes[b];
+  if (x.count != y.count) return false;
+  for (uint32_t s = 0; s < x.count; ++s) {
+    const Step &p = plan.steps[x.first + s], &q = plan.steps[y.first + s];
+    if (p.after != q.after || p.sources != q.sources || p.targets != q.targets || p.flags != q.flags) return false;
+    const auto begin = plan.refs.begin();
+    if (!std::equal(begin + p.first, begin + p.first + p.sources + p.targets, begin + q.first)) return false;
+  }
+  return true;
+}
+
+// Lanes have links, scratch and a share of every block of their own: each is a plan by itself, and one that is equal to
+// an earlier one on every rank needs no proof of its own.
+bool proven_before(std::span<const Plan> plans, uint32_t lane) {
+  for (uint32_t earlier = 0; earlier < lane; ++earlier) {
+    if (std::all_of(plans.begin(), plans.end(), [&](const Plan& p) { return same_lane(p, earlier, lane); }))
+      return true;
+  }
+  return false;
+}
+
+std::optional<std::string> values_failure(std::span<const Plan> plans, Scaling scaling) {
+  if (auto failure = check_structure(plans)) return failure;
+  for (const Plan& plan : plans) {
+    if (auto failure = check_overwriting(plan)) return failure;
+  }
+  const Collective collective = plans[0].collective;
+  if (collective == Collective::kBarrier) return check_barrier(plans);
+  for (uint32_t lane = 0; lane < plans[0].lanes.size(); ++lane) {
+    if (proven_before(plans, lane)) continue;
+    if (auto failure = check_values(plans, lane, Buffers::kOutOfPlace, scaling)) return "out of place: " + *failure;
+    if (!in_place_possible(collective)) continue;
+    if (auto failure = check_values(plans, lane, Buffers::kInPlace, scaling)) return "in place: " + *failure;
+  }
+  return std::nullopt;
+}
+
+// Two rounds of blocks of full length, or of any length up to it, the same in every run.
+Load load_of(const Plan& plan, uint32_t lane, uint32_t slices, bool equal) {
+  Load load;
+  load.cut.slices_per_chunk = slices;
+  load.lane = lane;
+  load.block_bytes.assign(lengths_of(plan), 2 * slices);
+  for (size_t i = 0; i < load.block_bytes.size() && !equal; ++i) {
+    load.block_bytes[i] = mix64(i * 64 + slices * 8 + lane) % (2 * slices + 1);
+  }
+  return load;
+}
+
+}  // namespace
+
+Verdict verify_values(std::span<const Plan> plans, Scaling scaling) {
+  return verdict_of(values_failure(plans, scaling));
+}
+
+Verdict verify_progress(std::span<const Plan> plans, uint32_t slices, uint32_t depth) {
+  for (uint32_t lane = 0; lane < plans[0].lanes.size(); ++lane) {
+    if (proven_before(plans, lane)) continue;
+    for (bool equal : {true, false}) {
+      Machine machine(plans, load_of(plans[0], lane, slices, equal), depth);
+      if (!machine.run()) {
+        return {false, "with " + std::to_string(slices) + " slices a chunk and depth " + std::to_string(depth) + ", " +
+                           machine.stuck()};
+      }
+    }
+  }
+  return {};
+}
+
+Verdict verify(std::span<const Plan> plans, Scaling scaling, uint32_t max_slices) {
+  Verdict verdict = verify_values(plans, scaling);
+  for (uint32_t slices = 1; verdict.ok && slices <= max_slices; ++slices) {
+    verdict = verify_progress(plans, slices, slices + 1);
+  }
+  return verdict;
+}
+
+}  // namespace rondo

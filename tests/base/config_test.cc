@@ -1,0 +1,141 @@
+#include "ring/base/config.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "ring/base/error.h"
+
+namespace rondo {
+namespace {
+
+// Sets variables for one test and takes them away again.
+class Variables {
+ public:
+  void set(const std::string& name, const std::string& value) {
+    setenv(name.c_str(), value.c_str(), 1);
+    names_.push_back(name);
+  }
+  ~Variables() {
+    for (const std::string& name : names_) unsetenv(name.c_str());
+  }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+std::string failure(const std::string& name, const std::string& value) {
+  Variables variables;
+  variables.set(name, value);
+  try {
+    Config::from_environment();
+  } catch (const Exception& e) {
+    CHECK(e.code() == ErrorCode::kInvalid);
+    return e.what();
+  }
+  return "";
+}
+
+struct Sample {
+  const char* name;
+  const char* value;  // allowed, and not the default
+  const char* wrong;  // not allowed
+  bool shared;
+};
+
+// Every variable, so that a field that is added without its variable (or the other way round) shows up here.
+const Sample kSamples[] = {
+    {"RONDO_START_TIMEOUT_MS", "1000", "0", false},
+    {"RONDO_HANDSHAKE_TIMEOUT_MS", "1000", "-5", false},
+    {"RONDO_TIMEOUT_MS", "1000", "12s", false},
+    {"RONDO_DESTROY_TIMEOUT_MS", "1000", "", false},
+    {"RONDO_STALL_MS", "1000", " 7", false},
+    {"RONDO_TRANSPORT", "tcp", "TCP", true},
+    {"RONDO_SOCKET_IFNAME", "^docker,lo", "eth0\n", false},
+    {"RONDO_PORT_RANGE", "5000-5099", "5099-5000", false},
+    {"RONDO_SECRET_FILE", "/etc/secret", "a\x01", false},
+    {"RONDO_INSECURE", "1", "yes", false},
+    {"RONDO_TCP_CONGESTION", "", "cubic\t", false},
+    {"RONDO_SOCKET_BUFFER_BYTES", "65536", "1", false},
+    {"RONDO_LANES", "2", "17", true},
+    {"RONDO_CONNECTIONS", "2", "0", true},
+    {"RONDO_SLICE_BYTES", "4096", "4095", true},
+    {"RONDO_SLICES_PER_CHUNK", "64", "65", true},
+    {"RONDO_MAILBOX_BYTES", "1048576", "18446744073709551616", true},
+    {"RONDO_ALGORITHM", "hierarchical", "fastest", true},
+    {"RONDO_SPIN_US", "0", "-2", false},
+    {"RONDO_EAGER_BYTES", "0", "16777217", true},
+    {"RONDO_DEBUG", "trace", "debug", false},
+};
+
+TEST_CASE("config: an empty environment gives the defaults, and they are in range") {
+  Config config = Config::from_environment();
+  CHECK(config.describe() == Config{}.describe());
+  CHECK(config.shared_hash() == Config{}.shared_hash());
+  config.check();
+}
+
+TEST_CASE("config: each variable changes its own line of the description and nothing else") {
+  const std::string defaults = Config{}.describe();
+  for (const Sample& sample : kSamples) {
+    CAPTURE(sample.name);
+    Variables variables;
+    variables.set(sample.name, sample.value);
+    std::string text = Config::from_environment().describe();
+    std::string line = std::string(sample.name) + "=" + sample.value + "\n";
+    CHECK(text.find(line) != std::string::npos);
+    size_t at = defaults.find(std::string(sample.name) + "=");
+    REQUIRE(at != std::string::npos);
+    std::string expected = defaults;
+    expected.replace(at, defaults.find('\n', at) + 1 - at, line);
+    CHECK(text == expected);
+  }
+  size_t lines = 0;
+  for (char c : defaults) lines += c == '\n';
+  CHECK(lines == std::size(kSamples));
+}
+
+TEST_CASE("config: a value that is not allowed names the variable, the value and what is allowed") {
+  for (const Sample& sample : kSamples) {
+    CAPTURE(sample.name);
+    std::string message = failure(sample.name, sample.wrong);
+    CHECK(message.find(std::string(sample.name) + "=\"" + sample.wrong + "\"") != std::string::npos);
+    CHECK(message.find("must be") != std::string::npos);
+  }
+  CHECK(failure("RONDO_LANES", "17") == "RONDO_LANES=\"17\" is not allowed: it must be a whole number 1 .. 16");
+  CHECK(failure("RONDO_LANES", "1 ").find("1 .. 16") != std::string::npos);
+  CHECK(failure("RONDO_LANES", "0x2").find("1 .. 16") != std::string::npos);
+  CHECK(failure("RONDO_LANES", "4294967297").find("1 .. 16") != std::string::npos);
+  CHECK(failure("RONDO_PORT_RANGE", "65536").find("5000-5099") != std::string::npos);
+  CHECK(failure("RONDO_PORT_RANGE", "0-10") != "");
+  CHECK(failure("RONDO_PORT_RANGE", "1-") != "");
+}
+
+TEST_CASE("config: the shared hash depends on the shared fields and on no other") {
+  for (const Sample& sample : kSamples) {
+    CAPTURE(sample.name);
+    Variables variables;
+    variables.set(sample.name, sample.value);
+    CHECK((Config::from_environment().shared_hash() != Config{}.shared_hash()) == sample.shared);
+  }
+}
+
+TEST_CASE("config: check refuses a field that a program set out of range, by the variable's name") {
+  Config config;
+  config.slice_bytes = 1;
+  try {
+    config.check();
+    FAIL("accepted");
+  } catch (const Exception& e) {
+    CHECK(std::string(e.what()) ==
+          "RONDO_SLICE_BYTES=\"1\" is not allowed: it must be a whole number 4096 .. 16777216");
+  }
+  config = Config{};
+  config.algorithm = static_cast<Algorithm>(99);
+  CHECK_THROWS_AS(config.check(), Exception);
+}
+
+}  // namespace
+}  // namespace rondo

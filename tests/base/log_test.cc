@@ -1,0 +1,58 @@
+#include "ring/base/log.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+
+namespace rondo {
+namespace {
+
+// What `body` writes to standard error.
+template <typename Body>
+std::string captured(Body&& body) {
+  int ends[2];
+  REQUIRE(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+  int saved = dup(STDERR_FILENO);
+  dup2(ends[1], STDERR_FILENO);
+  body();
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  close(ends[1]);
+  char buffer[4096];
+  ssize_t n = read(ends[0], buffer, sizeof buffer);
+  close(ends[0]);
+  return std::string(buffer, n > 0 ? n : 0);
+}
+
+TEST_CASE("log: a line carries the rank, and only levels that were asked for appear") {
+  CHECK(captured([] { Logger("warn", 3).warn("a"); }) == "rondo[3]: a\n");
+  CHECK(captured([] { Logger("warn").warn("a"); }) == "rondo: a\n");
+  CHECK(captured([] { Logger("warn", 3).info("a"); }) == "");
+  CHECK(captured([] { Logger("off", 3).warn("a"); }) == "");
+  CHECK(captured([] { Logger("info", 0).info("a"); }) == "rondo[0]: a\n");
+  CHECK(captured([] { Logger("trace", 0).trace("a"); }) == "rondo[0]: a\n");
+}
+
+TEST_CASE("log: a stranger's bytes cannot forge a second line or move the cursor") {
+  CHECK(captured([] { Logger("warn", 0).warn("x\nrondo[1]: y\x1b[2J"); }) == "rondo[0]: x?rondo[1]: y?[2J\n");
+}
+
+TEST_CASE("rate limit: one event an interval, and the count of those left out") {
+  using namespace std::chrono_literals;
+  RateLimit limit(10s);
+  RateLimit::Clock::time_point start{};
+  uint64_t suppressed = 99;
+  CHECK(limit.allow(start, &suppressed));
+  CHECK(suppressed == 0);
+  CHECK_FALSE(limit.allow(start + 1s, &suppressed));
+  CHECK_FALSE(limit.allow(start + 9s, &suppressed));
+  CHECK(limit.allow(start + 10s, &suppressed));
+  CHECK(suppressed == 2);
+  CHECK_FALSE(limit.allow(start + 11s, &suppressed));
+}
+
+}  // namespace
+}  // namespace rondo

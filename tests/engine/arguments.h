@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+namespace rondo::testing {
+
+// {first seed, number of seeds}: from --first-seed=N and --seeds=N on the command line, else {1, by_default}.
+std::pair<uint64_t, uint64_t> seed_range(uint64_t by_default);
+
+}  // namespace rondo::testing

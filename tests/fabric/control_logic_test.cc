@@ -1,0 +1,490 @@
+#include "transport/control_logic.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <set>
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t kId = 42;
+constexpr int64_t kMaxDelay = 30;  // milliseconds, for a message
+
+// Control planes of all ranks in one thread and a made-up time. Messages of one pair stay in order and take a random
+// time; a rank that dies is noticed by its neighbours after what it had sent before.
+class Simulation {
+ public:
+  Simulation(int world, uint32_t seed, const std::vector<std::vector<int>>& neighbours = {}) : random_(seed) {
+    for (int rank = 0; rank < world; ++rank) {
+      ControlLogic::Settings settings;
+      settings.rank = rank;
+      for (int other = 0; other < world; ++other) {
+        settings.names.push_back(fmt::format("host h, pid {}", 100 + other));
+        if (neighbours.empty() && other != rank) settings.neighbours.push_back(other);
+      }
+      if (!neighbours.empty()) settings.neighbours = neighbours[static_cast<size_t>(rank)];
+      neighbours_.push_back(settings.neighbours);
+      ranks_.push_back(std::make_unique<ControlLogic>(settings));
+      calls_.emplace_back();
+    }
+    failures.resize(static_cast<size_t>(world));
+    left.resize(static_cast<size_t>(world));
+  }
+
+  int world() const { return static_cast<int>(ranks_.size()); }
+  ControlLogic& logic(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  CallState& call(int rank) { return calls_[static_cast<size_t>(rank)]; }
+  int64_t now() const { return now_; }
+  bool alive(int rank) const { return dead_.count(rank) == 0; }
+  int events() const { return events_; }
+
+  // What a rank does at a time.
+  void at(int64_t time, int rank, std::function<void(ControlLogic&)> act) {
+    queue_.emplace(std::pair(time, order_++), Event{rank, std::move(act)});
+  }
+  void open_everywhere(std::vector<int> members) {
+    for (int rank : members) {
+      at(delay(), rank, [this, members](ControlLogic& logic) { logic.open(now_, kId, members); });
+    }
+  }
+  void stall(int rank, uint64_t sequence) {
+    logic(rank).stalled(now_, kId, sequence, call(rank));
+    collect(rank);
+  }
+  // As a program does: its process says goodbye and ends once its communicator is closed.
+  void leave_when_all_left(int rank, int64_t time) {
+    at(time, rank, [this, rank](ControlLogic& logic) {
+      if (!logic.all_left(kId)) return leave_when_all_left(rank, now_ + 5);
+      logic.leave();
+      collect(rank);
+      for (int peer : neighbours_[static_cast<size_t>(rank)]) end_connection(rank, peer, "the connection was closed");
+    });
+  }
+  // Ends the process: nothing of it runs any more, and its connections end after what it sent.
+  void crash(int rank) {
+    if (!dead_.insert(rank).second) return;
+    for (int peer : neighbours_[static_cast<size_t>(rank)]) end_connection(rank, peer, "the connection was closed");
+  }
+  // The connection between two living ranks breaks.
+  void cut(int one, int other) {
+    end_connection(one, other, "connection timed out");
+    end_connection(other, one, "connection timed out");
+    cut_.insert({one, other});
+    cut_.insert({other, one});
+  }
+
+  // `before` runs before each event, with its index. Ends when nothing waits any more.
+  void run(
+      const std::function<void(int)>& before = [](int) {}, int64_t until = 1'000'000) {
+    while (true) {
+      before(events_++);
+      const auto timer = next_timer();
+      const auto next = queue_.begin();
+      const int64_t due = std::min(timer, next == queue_.end() ? kNever : next->first.first);
+      if (due >= until) return;
+      now_ = std::max(now_, due);
+      if (timer <= due) {
+        tick();
+        continue;
+      }
+      Event event = std::move(next->second);
+      queue_.erase(next);
+      if (!alive(event.rank)) continue;
+      event.act(logic(event.rank));
+      collect(event.rank);
+    }
+  }
+
+  std::vector<std::optional<Error>> failures;
+  std::vector<std::map<int, uint64_t>> left;  // by rank: who, and the last sequence
+
+ private:
+  static constexpr int64_t kNever = INT64_MAX;
+  struct Event {
+    int rank = -1;
+    std::function<void(ControlLogic&)> act;
+  };
+
+  int64_t delay() { return static_cast<int64_t>(random_() % static_cast<uint32_t>(kMaxDelay)); }
+
+  int64_t next_timer() const {
+    int64_t due = kNever;
+    for (int rank = 0; rank < world(); ++rank) {
+      if (alive(rank)) due = std::min(due, ranks_[static_cast<size_t>(rank)]->next_time().value_or(kNever));
+    }
+    return due;
+  }
+
+  void tick() {
+    for (int rank = 0; rank < world(); ++rank) {
+      if (!alive(rank)) continue;
+      logic(rank).tick(now_);
+      collect(rank);
+    }
+  }
+
+  int64_t arrival(int from, int to) {
+    int64_t& last = last_arrival_[{from, to}];
+    return last = std::max(last, now_ + delay());
+  }
+
+  void end_connection(int from, int to, const std::string& why) {
+    at(arrival(from, to), to, [this, from, why](ControlLogic& logic) { logic.connection_ended(now_, from, why); });
+  }
+
+  void collect(int rank) {
+    for (ControlLogic::Action& action : logic(rank).take_actions()) {
+      if (auto* send = std::get_if<ControlLogic::Send>(&action)) {
+        deliver(rank, send->peer, send->body);
+      } else if (auto* fail = std::get_if<ControlLogic::Fail>(&action)) {
+        CHECK(!failures[static_cast<size_t>(rank)]);  // once at most
+        failures[static_cast<size_t>(rank)] = fail->error;
+      } else if (auto* gone = std::get_if<ControlLogic::PeerLeft>(&action)) {
+        CHECK(left[static_cast<size_t>(rank)].emplace(gone->peer, gone->last_sequence).second);
+      }
+    }
+  }
+
+  void deliver(int from, int to, const ControlBody& body) {
+    if (cut_.count({from, to})) return;
+    at(arrival(from, to), to, [this, from, to, body](ControlLogic& logic) {
+      if (const auto* question = std::get_if<QueryMessage>(&body)) {
+        logic.query(from, *question, call(to));
+      } else {
+        logic.receive(now_, from, body);
+      }
+    });
+  }
+
+  std::mt19937 random_;
+  std::vector<std::unique_ptr<ControlLogic>> ranks_;
+  std::vector<std::vector<int>> neighbours_;
+  std::vector<CallState> calls_;
+  std::set<int> dead_;
+  std::set<std::pair<int, int>> cut_;
+  std::map<std::pair<int64_t, uint64_t>, Event> queue_;
+  std::map<std::pair<int, int>, int64_t> last_arrival_;
+  uint64_t order_ = 0;
+  int64_t now_ = 0;
+  int events_ = 0;
+};
+
+std::vector<int> all_ranks(int world) {
+  std::vector<int> ranks(static_cast<size_t>(world));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// Every survivor failed with PEER_LOST, blaming the dead only.
+void expect_loss_everywhere(const Simulation& simulation, const std::set<int>& dead) {
+  for (int rank = 0; rank < simulation.world(); ++rank) {
+    if (dead.count(rank)) continue;
+    CAPTURE(rank);
+    const auto& failure = simulation.failures[static_cast<size_t>(rank)];
+    REQUIRE(failure);
+    CHECK(failure->code == ErrorCode::kPeerLost);
+    CHECK(!failure->ranks.empty());
+    for (int culprit : failure->ranks) {
+      CHECK(dead.count(culprit) == 1);
+      CHECK(failure->message.find(fmt::format("rank {} (host h, pid {})", culprit, 100 + culprit)) !=
+            std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a crash at every event index: all survivors fail alike, blaming the dead only") {
+  for (int world = 2; world <= 8; ++world) {
+    for (uint32_t seed = 0; seed < 3; ++seed) {
+      for (int index = 0; index < 2 * world; ++index) {
+        CAPTURE(world);
+        CAPTURE(seed);
+        CAPTURE(index);
+        Simulation simulation(world, seed);
+        simulation.open_everywhere(all_ranks(world));
+        const int victim = static_cast<int>((seed + static_cast<uint32_t>(index)) % static_cast<uint32_t>(world));
+        simulation.run([&](int event) {
+          if (event == index) simulation.crash(victim);
+        });
+        simulation.crash(victim);  // where all was quiet before that index
+        simulation.run();
+        expect_loss_everywhere(simulation, {victim});
+      }
+    }
+  }
+}
+
+TEST_CASE("two crashes: blame stays with the dead, and both are named where they come close together") {
+  int both = 0;
+  for (int world = 3; world <= 8; ++world) {
+    for (uint32_t seed = 0; seed < 10; ++seed) {
+      CAPTURE(world);
+      CAPTURE(seed);
+      Simulation simulation(world, seed);
+      simulation.open_everywhere(all_ranks(world));
+      simulation.run();
+      simulation.crash(0);
+      simulation.crash(world - 1);
+      simulation.run();
+      expect_loss_everywhere(simulation, {0, world - 1});
+      for (int rank = 1; rank < world - 1; ++rank) {
+        both += simulation.failures[static_cast<size_t>(rank)]->ranks.size() == 2;
+      }
+    }
+  }
+  // Deaths are seen up to 30 ms apart here, and collected for 20.
+  CHECK(both > 100);
+}
+
+TEST_CASE("a cut between two living ranks: all fail alike, blaming one of the two") {
+  for (int world = 2; world <= 8; ++world) {
+    for (uint32_t seed = 0; seed < 10; ++seed) {
+      CAPTURE(world);
+      CAPTURE(seed);
+      Simulation simulation(world, seed);
+      simulation.open_everywhere(all_ranks(world));
+      simulation.run();
+      simulation.cut(0, 1);
+      simulation.run();
+      for (const auto& failure : simulation.failures) {
+        REQUIRE(failure);
+        CHECK(failure->code == ErrorCode::kPeerLost);
+        for (int culprit : failure->ranks) CHECK(culprit <= 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("goodbyes at any moment, in any order, are never a failure, and nobody waits for ever") {
+  for (int world = 2; world <= 8; ++world) {
+    for (uint32_t seed = 0; seed < 20; ++seed) {
+      CAPTURE(world);
+      CAPTURE(seed);
+      std::mt19937 random(seed);
+      Simulation simulation(world, seed);
+      simulation.open_everywhere(all_ranks(world));
+      for (int rank = 0; rank < world; ++rank) {
+        const auto time = static_cast<int64_t>(kMaxDelay + random() % 100);
+        simulation.at(time, rank, [&simulation, rank](ControlLogic& logic) {
+          logic.close(simulation.now(), kId, static_cast<uint64_t>(rank) + 5);
+        });
+        simulation.leave_when_all_left(rank, time);
+      }
+      simulation.run();
+      for (int rank = 0; rank < world; ++rank) {
+        CHECK(!simulation.failures[static_cast<size_t>(rank)]);
+        CHECK(simulation.logic(rank).all_left(kId));
+        CHECK(simulation.left[static_cast<size_t>(rank)].size() == static_cast<size_t>(world - 1));
+        for (const auto& [peer, last] : simulation.left[static_cast<size_t>(rank)]) {
+          CHECK(last == static_cast<uint64_t>(peer) + 5);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a crash while others close leaves no close waiting, and blames nobody alive") {
+  for (int world = 2; world <= 8; ++world) {
+    for (int index = 0; index < 4 * world; ++index) {
+      CAPTURE(world);
+      CAPTURE(index);
+      Simulation simulation(world, static_cast<uint32_t>(index));
+      simulation.open_everywhere(all_ranks(world));
+      for (int rank = 0; rank < world; ++rank) {
+        simulation.at(50 + rank * 5, rank,
+                      [&simulation](ControlLogic& logic) { logic.close(simulation.now(), kId, 1); });
+      }
+      const int victim = index % world;
+      simulation.run([&](int event) {
+        if (event == index) simulation.crash(victim);
+      });
+      for (int rank = 0; rank < world; ++rank) {
+        if (!simulation.alive(rank)) continue;
+        CHECK(simulation.logic(rank).all_left(kId));
+        const auto& failure = simulation.failures[static_cast<size_t>(rank)];
+        if (failure) CHECK(failure->ranks == std::vector<int>{victim});
+      }
+    }
+  }
+}
+
+TEST_CASE("a failed data link waits for the better reason: the death of the peer's peer, or its goodbye") {
+  Simulation simulation(3, 1);
+  simulation.open_everywhere(all_ranks(3));
+  simulation.run();
+  // Rank 1 aborted because rank 2 died, and closed its links; rank 0 sees that first.
+  simulation.logic(0).link_failed(simulation.now(), kId, 1, {ErrorCode::kPeerLost, "closed", {}});
+  simulation.crash(2);
+  simulation.run();
+  CHECK(simulation.failures[0]->ranks == std::vector<int>{2});
+
+  Simulation orderly(2, 1);
+  orderly.open_everywhere(all_ranks(2));
+  orderly.run();
+  orderly.logic(0).link_failed(orderly.now(), kId, 1, {ErrorCode::kPeerLost, "closed", {}});
+  orderly.at(orderly.now() + 50, 1, [&](ControlLogic& logic) { logic.close(orderly.now(), kId, 3); });
+  orderly.run();
+  CHECK(!orderly.failures[0]);
+  CHECK(orderly.left[0] == std::map<int, uint64_t>{{1, 3}});
+}
+
+CallState calling(uint64_t sequence, uint64_t fingerprint, const std::string& text) {
+  CallState state;
+  state.current = sequence;
+  state.fingerprint = fingerprint;
+  state.text = text;
+  return state;
+}
+
+TEST_CASE("different calls at one sequence are a mismatch on every rank, whoever asks, with both in the text") {
+  for (int world = 2; world <= 8; ++world) {
+    for (int asker = 0; asker < world; ++asker) {
+      CAPTURE(world);
+      CAPTURE(asker);
+      Simulation simulation(world, static_cast<uint32_t>(asker));
+      simulation.open_everywhere(all_ranks(world));
+      simulation.run();
+      for (int rank = 0; rank < world; ++rank) {
+        simulation.call(rank) = rank == world - 1 ? calling(3, 2, "reduce(root=1)") : calling(3, 1, "reduce(root=0)");
+      }
+      simulation.stall(asker, 3);
+      simulation.run();
+      CHECK(simulation.now() <= 4 * kMaxDelay + 2 * kMaxDelay);
+      for (const auto& failure : simulation.failures) {
+        REQUIRE(failure);
+        CHECK(failure->code == ErrorCode::kMismatch);
+        CHECK(failure->message.find("called reduce(root=0)") != std::string::npos);
+        CHECK(failure->message.find("called reduce(root=1)") != std::string::npos);
+        CHECK(failure->ranks.back() == world - 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("equal calls, slow ranks and unknown old calls are no mismatch") {
+  Simulation simulation(4, 7);
+  simulation.open_everywhere(all_ranks(4));
+  simulation.run();
+  simulation.call(0) = calling(5, 1, "barrier()");
+  simulation.call(1) = calling(5, 1, "barrier()");
+  simulation.call(2) = calling(4, 0, "");
+  simulation.call(3) = calling(9, 0, "");  // long past it
+  for (int i = 0; i < 5; ++i) {
+    simulation.stall(0, 5);
+    simulation.run();
+  }
+  for (const auto& failure : simulation.failures) CHECK(!failure);
+  CHECK(simulation.logic(0).absent(kId, 5) == std::vector<int>{2});
+}
+
+// Rank 0 is in a collective, rank 1 in `state`; asked every 100 ms for 600 ms.
+std::optional<Error> ask_about(const CallState& state, bool threads_here = false) {
+  Simulation simulation(3, 11);
+  simulation.open_everywhere(all_ranks(3));
+  simulation.run();
+  simulation.call(0) = calling(1, 1, "barrier()");
+  simulation.call(0).threads = threads_here;
+  simulation.call(1) = state;
+  simulation.call(2) = calling(0, 0, "");
+  for (int i = 0; i < 6; ++i) {
+    simulation.at(simulation.now() + 100, 0,
+                  [&](ControlLogic& logic) { logic.stalled(simulation.now(), kId, 1, simulation.call(0)); });
+    simulation.run();
+  }
+  return simulation.failures[2];
+}
+
+CallState receiving(int peer) {
+  CallState state;
+  state.in_p2p = true;
+  state.p2p_peer = peer;
+  state.p2p_text = fmt::format("recv(source={})", peer);
+  return state;
+}
+
+TEST_CASE("a collective against a blocking recv is a mismatch only where nobody is left to end the recv") {
+  REQUIRE(ask_about(receiving(0)));
+  CHECK(ask_about(receiving(0))->code == ErrorCode::kMismatch);
+  CHECK(ask_about(receiving(0))->message.find("waits in recv(source=0)") != std::string::npos);
+  CHECK(!ask_about(receiving(2)));   // rank 2 is not in the collective: it may send yet
+  CHECK(!ask_about(receiving(-1)));  // so it may to any source
+  CHECK(!ask_about(receiving(0), true));
+  CallState threaded = receiving(0);
+  threaded.threads = true;
+  CHECK(!ask_about(threaded));
+}
+
+TEST_CASE("texts name a member by its place in the communicator, and its world rank where that differs") {
+  Simulation simulation(6, 3);
+  simulation.open_everywhere({5, 2, 4});
+  simulation.run();
+  simulation.crash(2);
+  simulation.run();
+  for (int rank : {5, 4}) {
+    REQUIRE(simulation.failures[static_cast<size_t>(rank)]);
+    CHECK(simulation.failures[static_cast<size_t>(rank)]->message.find(
+              "rank 1 (world rank 2, host h, pid 102) died or was cut off") == 0);
+    CHECK(simulation.failures[static_cast<size_t>(rank)]->ranks == std::vector<int>{2});
+  }
+  for (int rank : {0, 1, 3}) CHECK(!simulation.failures[static_cast<size_t>(rank)]);
+}
+
+TEST_CASE("where not every pair is connected, a death and a goodbye still reach everybody") {
+  const int world = 100;
+  std::vector<std::vector<int>> neighbours(world);
+  for (int rank = 0; rank < world; ++rank) {
+    std::set<int> set;
+    for (int distance = 1; distance < world; distance *= 2) {
+      set.insert((rank + distance) % world);
+      set.insert((rank + world - distance) % world);
+    }
+    neighbours[static_cast<size_t>(rank)] = {set.begin(), set.end()};
+  }
+  for (int victim : {0, 37, 99}) {
+    Simulation simulation(world, static_cast<uint32_t>(victim), neighbours);
+    simulation.open_everywhere(all_ranks(world));
+    simulation.run();
+    simulation.crash(victim);
+    simulation.run();
+    expect_loss_everywhere(simulation, {victim});
+  }
+  Simulation simulation(world, 5, neighbours);
+  simulation.open_everywhere(all_ranks(world));
+  simulation.run();
+  simulation.at(simulation.now(), 8, [](ControlLogic& logic) { logic.leave(); });
+  simulation.run();
+  simulation.crash(8);
+  simulation.run();
+  for (int rank = 0; rank < world; ++rank) {
+    CHECK(!simulation.failures[static_cast<size_t>(rank)]);
+    if (rank != 8) CHECK(simulation.left[static_cast<size_t>(rank)].count(8) == 1);
+  }
+}
+
+TEST_CASE("what comes for a communicator before it is opened is kept, within a bound; after it is closed, dropped") {
+  ControlLogic::Settings settings;
+  settings.rank = 0;
+  settings.names = {"a", "b"};
+  settings.neighbours = {1};
+  ControlLogic logic(settings);
+  for (uint64_t id = 1; id <= 5'000; ++id) logic.receive(0, 1, ByeMessage{id, id});
+  logic.open(0, 5'000, {0, 1});
+  CHECK(logic.all_left(5'000));
+  logic.open(0, 1, {0, 1});  // its goodbye was pushed out
+  CHECK(!logic.all_left(1));
+  logic.close(0, 1, 0);
+  logic.forget(1);
+  logic.take_actions();
+  logic.receive(0, 1, AbortMessage{1, 0, {ErrorCode::kAborted, "late", {}}});
+  CHECK(logic.take_actions().empty());
+}
+
+}  // namespace
+}  // namespace rondo

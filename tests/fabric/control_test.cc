@@ -1,0 +1,141 @@
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "tests/fabric/cluster.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr uint64_t kId = 9;
+
+CallState in_call(uint64_t sequence, uint64_t fingerprint, const std::string& text) {
+  CallState state;
+  state.current = sequence;
+  state.fingerprint = fingerprint;
+  state.text = text;
+  return state;
+}
+
+TEST_CASE("an abort reaches every rank once, with the same class, text and culprit") {
+  std::vector<Member> members = open_world(4, kId);
+  members[2].fabric->abort(kId, {ErrorCode::kAborted, "rank 2 called abort(\"enough\")", {2}});
+  for (Member& member : members) {
+    const Error error = member.events->wait_failure(1'000);
+    CHECK(error.code == ErrorCode::kAborted);
+    CHECK(error.message == "rank 2 called abort(\"enough\")");
+    CHECK(error.ranks == std::vector<int>{2});
+  }
+  members[1].fabric->abort(kId, {ErrorCode::kAborted, "another", {1}});
+  destroy_world(members, kId);
+  for (Member& member : members) CHECK(member.events->failures() == 1);
+}
+
+TEST_CASE("an abort of one communicator leaves the others alone, and one that comes before open() is kept") {
+  std::vector<Member> members = open_world(2, kId);
+  Member early = open_all(members[0].fabric, kId + 1);
+  early.fabric->abort(kId + 1, {ErrorCode::kAborted, "early", {0}});
+  early.events->wait_failure();
+  Member late = open_all(members[1].fabric, kId + 1);
+  CHECK(late.events->wait_failure().message == "early");
+  CHECK(!members[0].events->failure());
+  CHECK(!members[1].events->failure());
+  std::vector<Member> pair;
+  pair.push_back(std::move(early));
+  pair.push_back(std::move(late));
+  in_parallel(2, [&](int i) { pair[static_cast<size_t>(i)].fabric->close(kId + 1, 0, in(2'000)); });
+  pair.clear();
+  destroy_world(members, kId);
+}
+
+TEST_CASE("ranks in different calls learn of both within a second, on every rank") {
+  std::vector<Member> members = open_world(3, kId);
+  members[0].events->set_state(in_call(4, 111, "all_reduce(count=8, float32, sum)"));
+  members[1].events->set_state(in_call(4, 111, "all_reduce(count=8, float32, sum)"));
+  members[2].events->set_state(in_call(4, 222, "broadcast(count=8, float32, root=1)"));
+  members[0].fabric->stalled(kId, 4);
+  for (Member& member : members) {
+    const Error error = member.events->wait_failure(1'000);
+    CHECK(error.code == ErrorCode::kMismatch);
+    CHECK(error.message.find("called all_reduce(count=8, float32, sum)") != std::string::npos);
+    CHECK(error.message.find("called broadcast(count=8, float32, root=1)") != std::string::npos);
+    CHECK(error.ranks == std::vector<int>{0, 2});
+  }
+  destroy_world(members, kId);
+}
+
+TEST_CASE("a stalled call that all have made is no failure, and those that have not are absent") {
+  std::vector<Member> members = open_world(3, kId);
+  members[0].events->set_state(in_call(4, 111, "barrier()"));
+  members[1].events->set_state(in_call(4, 111, "barrier()"));
+  members[2].events->set_state(in_call(3, 0, ""));
+  CHECK(members[0].fabric->absent(kId, 4) == std::vector<int>{1, 2});  // nobody was asked yet
+  members[0].fabric->stalled(kId, 4);
+  CHECK(eventually([&] { return members[0].fabric->absent(kId, 4) == std::vector<int>{2}; }));
+  members[2].events->set_state(in_call(4, 111, "barrier()"));
+  members[0].fabric->stalled(kId, 4);
+  CHECK(eventually([&] { return members[0].fabric->absent(kId, 4).empty(); }));
+  destroy_world(members, kId);
+  for (Member& member : members) CHECK(!member.events->failure());
+}
+
+TEST_CASE("a collective against a blocking recv from a rank inside it is a mismatch") {
+  std::vector<Member> members = open_world(2, kId);
+  members[0].events->set_state(in_call(1, 111, "barrier()"));
+  CallState receiving;
+  receiving.in_p2p = true;
+  receiving.p2p_peer = 0;
+  receiving.p2p_text = "recv(source=0, tag=3)";
+  members[1].events->set_state(receiving);
+  CHECK(eventually(
+      [&] {
+        members[0].fabric->stalled(kId, 1);
+        return members[0].events->failure().has_value();
+      },
+      1'000));
+  for (Member& member : members) {
+    const Error error = member.events->wait_failure(1'000);
+    CHECK(error.code == ErrorCode::kMismatch);
+    CHECK(error.message.find("waits in recv(source=0, tag=3)") != std::string::npos);
+  }
+  destroy_world(members, kId);
+}
+
+TEST_CASE("closing tells the others the last call, and is not a failure to them") {
+  std::vector<Member> members = open_world(2, kId);
+  std::thread closer([&] { CHECK(members[0].fabric->close(kId, 17, in(5'000))); });
+  CHECK(eventually([&] { return members[1].events->left().size() == 1; }));
+  CHECK(members[1].events->left()[0] == std::pair<int, uint64_t>(0, 17));
+  CHECK(members[1].fabric->close(kId, 17, in(5'000)));
+  closer.join();
+  in_parallel(2, [&](int i) { members[static_cast<size_t>(i)].fabric.reset(); });
+  for (Member& member : members) CHECK(!member.events->failure());
+}
+
+TEST_CASE("a process that leaves while another keeps its communicator open is gone in good order, and does not wait") {
+  std::vector<Member> members = open_world(2, kId);
+  const auto begin = Clock::now();
+  members[0].fabric.reset();  // without closing the communicator
+  CHECK(Clock::now() - begin < std::chrono::seconds(1));
+  CHECK(eventually([&] { return members[1].events->left().size() == 1; }));
+  CHECK(!members[1].events->failure());
+  CHECK(members[1].fabric->close(kId, 0, in(5'000)));
+}
+
+TEST_CASE("a failed data link is blamed on the peer after 100 ms, everywhere") {
+  std::vector<Member> members = open_world(3, kId);
+  const auto begin = Clock::now();
+  members[0].fabric->link_failed(kId, 1, {ErrorCode::kPeerLost, "it closed the connection", {}});
+  for (Member& member : members) {
+    const Error error = member.events->wait_failure(1'000);
+    CHECK(Clock::now() - begin >= std::chrono::milliseconds(100));
+    CHECK(error.code == ErrorCode::kPeerLost);
+    CHECK(error.ranks == std::vector<int>{1});
+    CHECK(error.message.find("rank 0 (host") != std::string::npos);
+    CHECK(error.message.find("rank 1 (host") != std::string::npos);
+  }
+  destroy_world(members, kId);
+}
+
+}  // namespace
+}  // namespace rondo::testing

@@ -1,0 +1,142 @@
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "ring/base/error.h"
+#include "tests/fabric/cluster.h"
+#include "transport/peer_card.h"
+#include "transport/rendezvous/memory_store.h"
+#include "transport/rendezvous/roster.h"
+#include "transport/switchboard.h"
+#include "transport/wire.h"
+
+namespace rondo::testing {
+namespace {
+
+std::vector<Launch> launches_of(int world) {
+  std::vector<Launch> launches;
+  for (int rank = 0; rank < world; ++rank) launches.push_back(launch_of(rank, world));
+  return launches;
+}
+
+TEST_CASE("worlds of 1 to 8 join, know each other and leave without an error") {
+  for (int world = 1; world <= 8; ++world) {
+    CAPTURE(world);
+    std::vector<Member> members = open_world(world, 77);
+    for (int rank = 0; rank < world; ++rank) {
+      const Fabric& fabric = *members[static_cast<size_t>(rank)].fabric;
+      CHECK(fabric.place().rank == rank);
+      CHECK(fabric.place().world == world);
+      CHECK(fabric.place().local_world == world);
+      CHECK(fabric.place().local_rank == rank);
+      CHECK(fabric.topology().host == std::vector<int>(static_cast<size_t>(world), 0));
+      CHECK(fabric.peer_name(rank).find(fmt::format("rank {} (host ", rank)) == 0);
+    }
+    const auto begin = Clock::now();
+    destroy_world(members, 77);
+    CHECK(Clock::now() - begin < std::chrono::seconds(1));  // nobody waited for a deadline
+    for (const Member& member : members) CHECK(!member.events->failure());
+  }
+}
+
+TEST_CASE("settings that must be shared and differ are refused on every rank, named with both values") {
+  std::vector<Config> configs(3, test_config());
+  configs[2].slice_bytes = 65536;
+  const auto joined = join_all(launches_of(3), std::make_shared<MemoryStore>(), configs);
+  for (const Joined& rank : joined) {
+    REQUIRE(rank.error);
+    CHECK(rank.error->code == ErrorCode::kBootstrap);
+    CHECK(rank.error->message ==
+          "rank 2 cannot join: settings that must be equal differ: RONDO_SLICE_BYTES=65536, but "
+          "RONDO_SLICE_BYTES=262144 on rank 0");
+    CHECK(rank.error->ranks == std::vector<int>{2});
+  }
+}
+
+TEST_CASE("settings of one's own may differ") {
+  std::vector<Config> configs(2, test_config());
+  configs[1].spin_us = 5;
+  configs[1].handshake_timeout_ms = 1'000;
+  for (const Joined& rank : join_all(launches_of(2), std::make_shared<MemoryStore>(), configs)) CHECK(!rank.error);
+}
+
+TEST_CASE("another job's rank is refused with both jobs named") {
+  auto launches = launches_of(2);
+  launches[1].job_id = "another";
+  const auto joined = join_all(launches, std::make_shared<MemoryStore>(), {test_config()});
+  for (const Joined& rank : joined) {
+    REQUIRE(rank.error);
+    CHECK(rank.error->message == "rank 1 cannot join: it belongs to job \"another\", rank 0 to job \"test job\"");
+  }
+}
+
+TEST_CASE("a rank of another world size is refused with both sizes named") {
+  auto launches = launches_of(2);
+  launches[1].place.world = 3;
+  const auto joined = join_all(launches, std::make_shared<MemoryStore>(), {test_config()}, 1'000);
+  for (const Joined& rank : joined) {
+    REQUIRE(rank.error);
+    CHECK(rank.error->code == ErrorCode::kBootstrap);
+  }
+  CHECK(joined[1].error->message.find("the world has 3 ranks") != std::string::npos);
+  CHECK(joined[1].error->message.find("says 2") != std::string::npos);
+}
+
+// A rank that is listed, and gone before it has a control connection: `rank` of 3.
+std::vector<Joined> join_with_a_ghost(int ghost) {
+  auto store = std::make_shared<MemoryStore>();
+  std::vector<Joined> joined(3);
+  in_parallel(3, [&](int rank) {
+    if (rank != ghost) {
+      joined[static_cast<size_t>(rank)] = join_all({launch_of(rank, 3)}, store, {test_config()}, 8'000)[0];
+      return;
+    }
+    Switchboard::Settings settings;
+    settings.rank = rank;
+    settings.world = 3;
+    settings.job_id = "test job";
+    settings.config = test_config();
+    settings.addresses = {"127.0.0.1"};
+    Switchboard board(settings);
+    PeerCard card;
+    card.wire_version = kWireVersion;
+    card.rank = static_cast<uint32_t>(rank);
+    card.world = 3;
+    card.job_id = settings.job_id;
+    card.host_name = "ghost";
+    card.shared_hash = settings.config.shared_hash();
+    card.endpoints = board.endpoints();
+    exchange_roster(*store, rank, 3, encode(card), in(8'000), Logger("off"));
+  });
+  return joined;
+}
+
+TEST_CASE("a rank that dies after it was listed ends the start of the others within two seconds, by name") {
+  for (int ghost : {0, 2}) {
+    const auto begin = Clock::now();
+    const auto joined = join_with_a_ghost(ghost);
+    CHECK(Clock::now() - begin < std::chrono::seconds(3));  // two from its death on, and the rendezvous
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == ghost) continue;
+      CAPTURE(rank);
+      const auto& error = joined[static_cast<size_t>(rank)].error;
+      REQUIRE(error);
+      CAPTURE(error->message);
+      CHECK(error->code == ErrorCode::kPeerLost);
+      CHECK(error->ranks == std::vector<int>{ghost});
+      CHECK(error->message.find(fmt::format("rank {} (host ghost, pid 0) died while the group was starting", ghost)) ==
+            0);
+    }
+  }
+}
+
+TEST_CASE("an unknown congestion control is refused before anything is opened") {
+  Config config = test_config();
+  config.congestion_control = "nonesuch";
+  const auto joined = join_all(launches_of(1), std::make_shared<MemoryStore>(), {config});
+  REQUIRE(joined[0].error);
+  CHECK(joined[0].error->code == ErrorCode::kInvalid);
+  CHECK(joined[0].error->message.find("RONDO_TCP_CONGESTION=nonesuch") == 0);
+}
+
+}  // namespace
+}  // namespace rondo::testing

@@ -1,0 +1,75 @@
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "ring/base/error.h"
+#include "tests/fabric/cluster.h"
+#include "transport/descriptor_budget.h"
+#include "transport/rendezvous/memory_store.h"
+
+namespace rondo::testing {
+namespace {
+
+TEST_CASE("200 times made and destroyed, failed starts among them: descriptors and threads are back where they were") {
+  { auto warm = open_world(2, 1); }
+  const size_t descriptors = open_descriptors();
+  const size_t threads = running_threads();
+  for (int i = 0; i < 200; ++i) {
+    if (i % 10 == 0) {
+      std::vector<Config> configs(2, test_config());
+      configs[1].lanes = 2;
+      join_all({launch_of(0, 2), launch_of(1, 2)}, std::make_shared<MemoryStore>(), configs);
+      continue;
+    }
+    std::vector<Member> members = open_world(2, 1);
+    members[1].fabric->take_link({1, 0, 0}, {2, 4096});
+    destroy_world(members, 1);
+  }
+  CHECK(open_descriptors() == descriptors);
+  CHECK(running_threads() == threads);
+}
+
+TEST_CASE("a fabric destroyed without closing its communicators, in any order, leaves nothing behind") {
+  const size_t descriptors = open_descriptors();
+  const size_t threads = running_threads();
+  {
+    std::vector<Member> members = open_world(4, 1);
+    for (int rank : {2, 0, 3, 1}) members[static_cast<size_t>(rank)].fabric.reset();
+  }
+  CHECK(open_descriptors() == descriptors);
+  CHECK(running_threads() == threads);
+}
+
+// Sets the soft and hard limits' soft part for a while.
+class OpenFilesLimit {
+ public:
+  explicit OpenFilesLimit(size_t soft) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = soft;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  ~OpenFilesLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_CASE("a soft limit that is too low is raised; a hard one is an error that says how many are needed") {
+  const size_t open = open_descriptors() - 3;
+  OpenFilesLimit limit(open + 10);
+  CHECK(ensure_descriptors({5, 20}) >= 20);
+  CHECK_THROWS_WITH_AS(ensure_descriptors({10'000'000, 20'000'000}),
+                       doctest::Contains("this rank needs at least 10000000 besides"), Exception);
+}
+
+TEST_CASE("what a rank needs grows with the control plane and the ring, and at most with every link") {
+  const DescriptorNeed two = descriptors_needed(2, 1, 1);
+  const DescriptorNeed many = descriptors_needed(64, 2, 3);
+  CHECK(many.least - two.least == (63 + 2 * 6) - (1 + 1));
+  CHECK(many.most - two.most == (63 + 63 * 8) - (1 + 3));
+  CHECK(descriptors_needed(1024, 1, 1).least < two.least + 24);  // control connections to 2^i only
+}
+
+}  // namespace
+}  // namespace rondo::testing

@@ -1,0 +1,59 @@
+#include "transport/link_table.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+
+namespace rondo {
+namespace {
+
+Descriptor some_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+bool is_open(int descriptor) { return ::fcntl(descriptor, F_GETFD) >= 0; }
+
+const LinkName kLink{7, LinkKind::kData, 2, 0};
+
+TEST_CASE("a link is complete when all of its connections have come, in any order, and is taken once") {
+  LinkTable table(3, 100);
+  table.open(7);
+  CHECK(table.want(kLink));
+  CHECK(!table.want(kLink));
+  CHECK(!table.add(kLink, 2, some_descriptor()));
+  CHECK(!table.add(kLink, 0, some_descriptor()));
+  CHECK(table.take(kLink).empty());
+  CHECK(table.fits(kLink, 0) == LinkTable::Fit::kNo);  // twice
+  CHECK(table.fits(kLink, 3) == LinkTable::Fit::kNo);  // beyond
+  CHECK(table.add(kLink, 1, some_descriptor()));
+  CHECK(table.take(kLink).size() == 3);
+  CHECK(table.take(kLink).empty());
+  CHECK(table.fits(kLink, 1) == LinkTable::Fit::kNo);
+}
+
+TEST_CASE("connections of communicators that are not open wait within a bound, which opening lifts") {
+  LinkTable table(1, 2);
+  CHECK(table.add({7, LinkKind::kData, 2, 0}, 0, some_descriptor()));
+  CHECK(table.add({7, LinkKind::kStreamFrom, 2, 0}, 0, some_descriptor()));
+  CHECK(table.fits({7, LinkKind::kData, 3, 0}, 0) == LinkTable::Fit::kLater);
+  table.open(7);
+  CHECK(table.anything_ready(7));
+  CHECK(table.fits({7, LinkKind::kData, 3, 0}, 0) == LinkTable::Fit::kYes);
+  CHECK(table.fits({8, LinkKind::kData, 3, 0}, 0) == LinkTable::Fit::kYes);
+  const auto stream = table.take_stream_from(7);
+  REQUIRE(stream);
+  CHECK(stream->first == 2);
+  CHECK(!table.take_stream_from(7));
+}
+
+TEST_CASE("closing closes what was not taken, and refuses what comes late") {
+  LinkTable table(1, 10);
+  table.open(7);
+  Descriptor descriptor = some_descriptor();
+  const int number = descriptor.get();
+  table.add(kLink, 0, std::move(descriptor));
+  CHECK(is_open(number));
+  table.close(7);
+  CHECK(!is_open(number));
+  CHECK(table.fits(kLink, 0) == LinkTable::Fit::kNo);
+  CHECK(!table.want(kLink));
+}
+
+}  // namespace
+}  // namespace rondo

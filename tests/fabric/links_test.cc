@@ -1,0 +1,164 @@
+#include <doctest/doctest.h>
+#include <sys/uio.h>
+
+#include <cstring>
+#include <map>
+#include <thread>
+#include <tuple>
+
+#include "tests/fabric/cluster.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr uint64_t kId = 5;
+
+// Takes the link, as the engine does: asks, sleeps on the doorbell, asks again.
+std::unique_ptr<Link> take(Member& member, int peer, int lane, const LinkShape& shape) {
+  const auto deadline = in(5'000);
+  while (Clock::now() < deadline && !member.events->failure()) {
+    member.doorbell->arm();
+    if (auto link = member.fabric->take_link({kId, peer, lane}, shape)) {
+      member.doorbell->disarm();
+      return link;
+    }
+    member.doorbell->wait(deadline);
+  }
+  return nullptr;
+}
+
+bool pump_until(Link& one, Link& other, const std::function<bool()>& condition) {
+  return eventually([&] {
+    one.pump();
+    other.pump();
+    return condition();
+  });
+}
+
+// A slice each way between two links of one process.
+void exchange(Link& one, Link& other, char token) {
+  std::string there(3'000, token);
+  std::string back(1'000, static_cast<char>(token + 1));
+  std::string got_there(there.size(), 0);
+  std::string got_back(back.size(), 0);
+  const SliceTag tag_there{1, 7, static_cast<uint32_t>(there.size())};
+  const SliceTag tag_back{1, 7, static_cast<uint32_t>(back.size())};
+  other.post(tag_there, reinterpret_cast<std::byte*>(got_there.data()));
+  one.post(tag_back, reinterpret_cast<std::byte*>(got_back.data()));
+  one.send(tag_there, reinterpret_cast<const std::byte*>(there.data()));
+  other.send(tag_back, reinterpret_cast<const std::byte*>(back.data()));
+  REQUIRE(pump_until(one, other, [&] { return one.arrived() != nullptr && other.arrived() != nullptr; }));
+  CHECK(got_there == there);
+  CHECK(got_back == back);
+  one.release();
+  other.release();
+}
+
+TEST_CASE("links of every pair, lane and number of connections carry bytes both ways, whoever asks first") {
+  for (uint32_t connections : {1u, 3u}) {
+    Config config = test_config();
+    config.connections = connections;
+    std::vector<Member> members = open_world(4, kId, config);
+    std::map<std::tuple<int, int, int>, std::unique_ptr<Link>> links;
+    std::mutex mutex;
+    in_parallel(4, [&](int rank) {
+      for (int peer = 0; peer < 4; ++peer) {
+        for (int lane = 0; lane < 2 && peer != rank; ++lane) {
+          auto link = take(members[static_cast<size_t>(rank)], peer, lane, {5, 4096});
+          std::lock_guard lock(mutex);
+          links[{rank, peer, lane}] = std::move(link);
+        }
+      }
+    });
+    char token = 'a';
+    for (int rank = 0; rank < 4; ++rank) {
+      for (int peer = rank + 1; peer < 4; ++peer) {
+        for (int lane = 0; lane < 2; ++lane) {
+          CAPTURE(rank);
+          CAPTURE(peer);
+          CAPTURE(lane);
+          REQUIRE(links[{rank, peer, lane}]);
+          REQUIRE(links[{peer, rank, lane}]);
+          exchange(*links[{rank, peer, lane}], *links[{peer, rank, lane}], token++);
+        }
+      }
+    }
+    links.clear();
+    destroy_world(members, kId);
+    for (const Member& member : members) CHECK(!member.events->failure());
+  }
+}
+
+TEST_CASE("a link is made by the lower rank's wish alone, before the higher rank opens the communicator") {
+  auto fabrics = join_world(2);
+  std::vector<Member> members(2);
+  members[0] = open_all(fabrics[0], kId);
+  auto low = take(members[0], 1, 0, {2, 4096});  // the higher rank's I/O thread dials
+  REQUIRE(low);
+  members[1] = open_all(fabrics[1], kId);
+  auto high = take(members[1], 0, 0, {2, 4096});
+  REQUIRE(high);
+  exchange(*low, *high, 'x');
+  low.reset();
+  high.reset();
+  fabrics.clear();
+  destroy_world(members, kId);
+}
+
+TEST_CASE("a link is handed out once") {
+  std::vector<Member> members = open_world(2, kId);
+  auto first = take(members[1], 0, 0, {2, 4096});
+  REQUIRE(first);
+  CHECK(members[1].fabric->take_link({kId, 0, 0}, {2, 4096}) == nullptr);
+  first.reset();
+  destroy_world(members, kId);
+}
+
+std::unique_ptr<ByteStream> take_stream(Member& member, int peer) {
+  std::unique_ptr<ByteStream> stream;
+  eventually([&] { return (stream = member.fabric->take_stream_to(kId, peer)) != nullptr; });
+  return stream;
+}
+
+TEST_CASE("streams carry bytes from their sender, and tell the receiver who it is") {
+  std::vector<Member> members = open_world(3, kId);
+  for (int sender : {0, 2}) {
+    auto to = take_stream(members[static_cast<size_t>(sender)], 1);
+    REQUIRE(to);
+    std::optional<std::pair<int, std::unique_ptr<ByteStream>>> from;
+    REQUIRE(eventually([&] { return (from = members[1].fabric->take_stream_from(kId)).has_value(); }));
+    CHECK(from->first == sender);
+    char out[] = "hello";
+    iovec part{out, 5};
+    CHECK(to->write(&part, 1) == 5);
+    char in_bytes[8] = {};
+    iovec into{in_bytes, 8};
+    REQUIRE(eventually([&] { return from->second->read(&into, 1) == 5; }));
+    CHECK(std::string(in_bytes) == "hello");
+    // Its end is an error that names the sender.
+    to.reset();
+    REQUIRE(eventually([&] { return from->second->read(&into, 1) == -1; }));
+    CHECK(from->second->error().code == ErrorCode::kPeerLost);
+    CHECK(from->second->error().message.find("rank " + std::to_string(sender) + " (host ") == 0);
+  }
+  destroy_world(members, kId);
+}
+
+TEST_CASE("links that nobody takes are closed with the communicator") {
+  const size_t before = open_descriptors();
+  auto fabrics = join_world(2);
+  std::vector<Member> members(2);
+  for (size_t rank = 0; rank < 2; ++rank) members[rank] = open_all(fabrics[rank], kId);
+  const size_t joined = open_descriptors();
+  CHECK(members[0].fabric->take_link({kId, 1, 0}, {2, 4096}) == nullptr);
+  CHECK(eventually([&] { return open_descriptors() == joined + 2; }));  // both ends
+  in_parallel(2, [&](int rank) { members[static_cast<size_t>(rank)].fabric->close(kId, 0, in(2'000)); });
+  CHECK(open_descriptors() == joined);
+  fabrics.clear();
+  in_parallel(2, [&](int rank) { members[static_cast<size_t>(rank)].fabric.reset(); });
+  members.clear();
+  CHECK(open_descriptors() == before);
+}
+
+}  // namespace
+}  // namespace rondo::testing

@@ -1,0 +1,95 @@
+#include "transport/socket.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <utility>
+
+#include "transport/socket_options.h"
+
+namespace rondo {
+namespace {
+
+// A connected pair over loopback TCP, non-blocking.
+std::pair<Descriptor, Descriptor> connected_pair() {
+  Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  REQUIRE(::bind(listener.get(), generic, size) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(::getsockname(listener.get(), generic, &size) == 0);
+  Descriptor dialed(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::connect(dialed.get(), generic, size) == 0);
+  Descriptor accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  ::fcntl(dialed.get(), F_SETFL, O_NONBLOCK);
+  return {std::move(dialed), std::move(accepted)};
+}
+
+iovec part(std::string& bytes) { return {bytes.data(), bytes.size()}; }
+
+TEST_CASE("bytes go through in order, gathered and scattered, and nothing to move is 0") {
+  auto [one, other] = connected_pair();
+  SocketStream writer(std::move(one), "rank 1");
+  SocketStream reader(std::move(other), "rank 0");
+  std::string into(6, '\0');
+  const iovec wanted = part(into);
+  CHECK(reader.read(&wanted, 1) == 0);
+  std::string first = "ab", none, second = "cdef";
+  const iovec parts[] = {part(first), part(none), part(second)};
+  CHECK(writer.write(parts, 3) == 6);
+  std::string head(4, '\0'), tail(10, '\0');
+  const iovec places[] = {part(head), part(tail)};
+  CHECK(reader.read(places, 2) == 6);
+  CHECK(head == "abcd");
+  CHECK(tail.substr(0, 2) == "ef");
+  const iovec empty = part(none);
+  CHECK(reader.read(&empty, 1) == 0);  // and not the end
+}
+
+TEST_CASE("a full socket takes part of a write, then nothing") {
+  auto [one, other] = connected_pair();
+  SocketStream writer(std::move(one), "rank 1");
+  std::string big(64u << 20, 'x');
+  const iovec parts = part(big);
+  CHECK(writer.write(&parts, 1) < static_cast<long>(big.size()));
+  while (writer.write(&parts, 1) > 0) {
+  }
+  CHECK(writer.write(&parts, 1) == 0);
+  CHECK(writer.error().ok());
+}
+
+TEST_CASE("the peer's end is an error with its name, without SIGPIPE, and stays") {
+  auto [one, other] = connected_pair();
+  SocketStream stream(std::move(one), "rank 1 (host b, pid 17)");
+  other = Descriptor();
+  std::string bytes = "x";
+  const iovec parts = part(bytes);
+  CHECK(stream.read(&parts, 1) == -1);
+  CHECK(stream.error().code == ErrorCode::kPeerLost);
+  CHECK(stream.error().message == "rank 1 (host b, pid 17) closed the connection");
+  CHECK(stream.write(&parts, 1) == -1);
+}
+
+TEST_CASE("loopback sockets are not paced by BBR, and have no delay") {
+  auto [one, other] = connected_pair();
+  CHECK(is_loopback(one.get()));
+  tune_data_socket(one.get(), {});
+  char name[16] = {};
+  socklen_t size = sizeof name;
+  REQUIRE(::getsockopt(one.get(), IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0);
+  CHECK(std::string(name).rfind("bbr", 0) != 0);
+  int no_delay = 0;
+  size = sizeof no_delay;
+  REQUIRE(::getsockopt(one.get(), IPPROTO_TCP, TCP_NODELAY, &no_delay, &size) == 0);
+  CHECK(no_delay == 1);
+}
+
+}  // namespace
+}  // namespace rondo

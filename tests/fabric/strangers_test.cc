@@ -1,0 +1,214 @@
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <string>
+
+#include "ring/base/error.h"
+#include "tests/fabric/cluster.h"
+#include "transport/descriptor_budget.h"
+#include "transport/rendezvous/descriptor.h"
+#include "transport/rendezvous/roster.h"
+#include "transport/switchboard.h"
+#include "transport/wire.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr uint32_t kSeed = 7;
+
+// One rank's doors, with nobody behind them yet: rank 0 of 2.
+Switchboard::Settings settings_of(int rank, int64_t handshake_timeout_ms = 300, size_t max_pending = 128) {
+  Switchboard::Settings settings;
+  settings.rank = rank;
+  settings.world = 2;
+  settings.job_id = "test job";
+  settings.config = test_config();
+  settings.config.handshake_timeout_ms = handshake_timeout_ms;
+  settings.addresses = {"127.0.0.1"};
+  settings.max_pending = max_pending;
+  settings.logger = Logger("off");
+  return settings;
+}
+
+Descriptor connect_to(const Endpoint& endpoint) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(endpoint.port);
+  ::inet_pton(AF_INET, endpoint.address.c_str(), &address.sin_addr);
+  REQUIRE(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  return socket;
+}
+
+void send_all(const Descriptor& socket, const std::string& bytes) {
+  ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+// Everything up to the end of the connection; fails after `ms`.
+std::string read_to_end(const Descriptor& socket, int ms) {
+  std::string all;
+  const auto deadline = in(ms);
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd wish{socket.get(), POLLIN, 0};
+    REQUIRE(left > 0);
+    REQUIRE(::poll(&wish, 1, static_cast<int>(left)) == 1);
+    char buffer[1024];
+    const ssize_t moved = ::recv(socket.get(), buffer, sizeof buffer, 0);
+    if (moved <= 0) return all;
+    all.append(buffer, static_cast<size_t>(moved));
+  }
+}
+
+Hello good_hello(const Switchboard::Settings& settings) {
+  Hello hello;
+  hello.rank = 1;
+  hello.destination = 0;
+  hello.world = 2;
+  hello.shared_hash = settings.config.shared_hash();
+  hello.job_id = settings.job_id;
+  return hello;
+}
+
+Answer answer_to(const Switchboard& board, const std::string& hello) {
+  const Descriptor socket = connect_to(board.endpoints()[0]);
+  send_all(socket, hello);
+  const auto answer = parse_answer(read_to_end(socket, 2'000));
+  REQUIRE(answer);
+  return *answer;
+}
+
+TEST_CASE("HTTP, TLS and random bytes are closed at once, a silent or slow connection by the deadline") {
+  MESSAGE("seed ", kSeed);
+  std::mt19937 random(kSeed);
+  Switchboard board(settings_of(0));
+  std::string noise(300, '\0');
+  for (char& byte : noise) byte = static_cast<char>(random());
+  for (const std::string& bytes :
+       {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string("\x16\x03\x01\x02\x00\x01", 6), noise}) {
+    const Descriptor socket = connect_to(board.endpoints()[0]);
+    send_all(socket, bytes);
+    CHECK(read_to_end(socket, 250).empty());
+  }
+  const Descriptor silent = connect_to(board.endpoints()[0]);
+  const Descriptor slow = connect_to(board.endpoints()[0]);
+  send_all(slow, std::string(kWireMagic.substr(0, 4)));
+  CHECK(read_to_end(silent, 1'000).empty());
+  CHECK(read_to_end(slow, 1'000).empty());
+}
+
+TEST_CASE("a malformed hello is closed without an answer") {
+  Switchboard board(settings_of(0));
+  std::string bytes = encode(good_hello(settings_of(0)));
+  bytes[200] = 1;
+  const Descriptor socket = connect_to(board.endpoints()[0]);
+  send_all(socket, bytes);
+  CHECK(read_to_end(socket, 250).empty());
+}
+
+TEST_CASE("a rank that does not belong here learns why, in words") {
+  const Switchboard::Settings settings = settings_of(0);
+  Switchboard board(settings);
+  std::string version = encode(good_hello(settings));
+  version[8] = 2;
+  CHECK(answer_to(board, version).verdict == Verdict::kVersion);
+  CHECK(answer_to(board, version).text == "rank 0 speaks version 1 of the wire format, you speak version 2");
+  Hello job = good_hello(settings);
+  job.job_id = "another";
+  CHECK(answer_to(board, encode(job)).verdict == Verdict::kJob);
+  CHECK(answer_to(board, encode(job)).text == "this is job \"test job\", not \"another\"");
+  Hello world = good_hello(settings);
+  world.world = 3;
+  CHECK(answer_to(board, encode(world)).text == "rank 0 was started in a world of 2, you in a world of 3");
+  Hello rank = good_hello(settings);
+  rank.rank = 5;
+  CHECK(answer_to(board, encode(rank)).verdict == Verdict::kRank);
+  Hello itself = good_hello(settings);
+  itself.rank = 0;
+  CHECK(answer_to(board, encode(itself)).verdict == Verdict::kRank);
+  Hello destination = good_hello(settings);
+  destination.destination = 1;
+  CHECK(answer_to(board, encode(destination)).text == "this is rank 0, not rank 1");
+  Hello shared = good_hello(settings);
+  shared.shared_hash ^= 1;
+  CHECK(answer_to(board, encode(shared)).verdict == Verdict::kShared);
+}
+
+TEST_CASE("a hello that comes byte by byte is understood") {
+  const Switchboard::Settings settings = settings_of(0, 2'000);
+  Switchboard board(settings);
+  Hello job = good_hello(settings);
+  job.job_id = "another";
+  const Descriptor socket = connect_to(board.endpoints()[0]);
+  for (char byte : encode(job)) send_all(socket, std::string(1, byte));
+  CHECK(parse_answer(read_to_end(socket, 1'000)));
+}
+
+TEST_CASE("more silent connections than the cap push out the oldest, and a rank still gets through") {
+  Switchboard::Settings settings = settings_of(0, 60'000, 16);
+  Switchboard board(settings);
+  std::vector<Descriptor> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connect_to(board.endpoints()[0]));
+  CHECK(read_to_end(silent[0], 1'000).empty());  // long before its deadline
+  Hello job = good_hello(settings);
+  job.job_id = "another";
+  CHECK(answer_to(board, encode(job)).verdict == Verdict::kJob);
+}
+
+// The listening TCP ports of this process's ranks.
+std::set<uint16_t> listening_ports() {
+  std::set<uint16_t> ports;
+  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+    int listening = 0;
+    socklen_t size = sizeof listening;
+    sockaddr_in address{};
+    socklen_t address_size = sizeof address;
+    if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) continue;
+    if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &address_size) == 0) {
+      ports.insert(ntohs(address.sin_port));
+    }
+  }
+  return ports;
+}
+
+TEST_CASE("strangers of all kinds disturb no running group, and another rank's double is refused") {
+  std::vector<Member> members = open_world(3, 1);
+  std::vector<Descriptor> kept;
+  for (uint16_t port : listening_ports()) {
+    connect_to({"127.0.0.1", port});  // a port scan: connected and closed
+    kept.push_back(connect_to({"127.0.0.1", port}));
+    send_all(kept.back(), "GET / HTTP/1.0\r\n\r\n");
+    kept.push_back(connect_to({"127.0.0.1", port}));  // silent
+    // Everything right, but of another start of the job.
+    Hello twin = good_hello(settings_of(0));
+    twin.job_id = "test job";
+    twin.world = 3;
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      for (uint32_t destination = 0; destination < 3; ++destination) {
+        if (rank == destination) continue;
+        twin.rank = rank;
+        twin.destination = destination;
+        const Descriptor socket = connect_to({"127.0.0.1", port});
+        send_all(socket, encode(twin));
+        const auto answer = parse_answer(read_to_end(socket, 2'000));
+        REQUIRE(answer);
+        CHECK((answer->verdict == Verdict::kSession || answer->verdict == Verdict::kRank));
+      }
+    }
+  }
+  CHECK(kept.size() == 6);
+  destroy_world(members, 1);
+  for (const Member& member : members) {
+    CHECK(!member.events->failure());
+    CHECK(member.events->left().size() == 2);
+  }
+}
+
+}  // namespace
+}  // namespace rondo::testing

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Programs outside the tree, in C++ and C, built against an installed prefix by pkg-config and by CMake, linked to the
+# shared and to the static library, and run by the installed rondo-run.
+#   tests/install/install_test.sh PREFIX       after tools/install.sh PREFIX
+set -euo pipefail
+prefix=$(cd "${1:?usage: install_test.sh PREFIX}" && pwd)
+cd "$(dirname "$0")/../.."
+source tools/lib/suite.sh
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# Out of sight of the tree, whose headers must not be found by accident.
+cp -r tests/install/. "$work"
+cd "$work"
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+
+# run_pair NAME PROGRAM: two ranks of it give the sum 1 + 2 = 3 on both.
+run_pair() {
+  local output
+  output=$(timeout 60 "$prefix/bin/rondo-run" -n 2 "$2") || return 1
+  [[ $(grep -c ' of 2: 3$' <<<"$output") == 2 ]] || {
+    echo "$1 printed: $output"
+    return 1
+  }
+}
+
+compile() {
+  local language=$1 package=$2 flags
+  flags=$(pkg-config --cflags --libs "$package") || return 1
+  # Words of flags, on purpose.
+  # shellcheck disable=SC2086
+  case $language in
+    c) gcc -std=c11 -Wall -Wextra -Werror -pedantic sum.c -o "pc_c_$package" $flags ;;
+    cxx) g++ -std=c++20 -Wall -Wextra -Werror -pedantic sum.cc -o "pc_cxx_$package" $flags ;;
+  esac
+}
+
+by_pkg_config() {
+  local package language
+  for package in rondo rondo-static; do
+    for language in c cxx; do
+      check "$language compiles by pkg-config, $package" compile "$language" "$package"
+      LD_LIBRARY_PATH=$prefix/lib check "$language runs by pkg-config, $package" \
+        run_pair "$language" "./pc_${language}_$package"
+    done
+  done
+}
+
+cmake_build() {
+  if cmake -S "$1" -B "$2" -DCMAKE_PREFIX_PATH="$prefix" >"$2.log" 2>&1 && cmake --build "$2" >>"$2.log" 2>&1; then
+    return 0
+  fi
+  cat "$2.log"
+  return 1
+}
+
+by_cmake() {
+  local program
+  check "CMake builds" cmake_build . cmake-both
+  check "CMake builds a project without C++" cmake_build c_only cmake-c
+  for program in cmake-both/{cxx,c}_rondo{,-static} cmake-c/c_only_rondo{,-static}; do
+    check "$(basename "$program") runs, built by CMake" run_pair "$program" "$program"
+  done
+}
+
+# Each public header compiles by itself, without any package of ours behind it.
+header_alone() {
+  local header=$1 language=c++
+  [[ $header == */rondo.h ]] && language=c
+  local standard=c++20
+  [[ $language == c ]] && standard=c11
+  # shellcheck disable=SC2046
+  gcc -x "$language" -std="$standard" -Wall -Wextra -Werror -fsyntax-only $(pkg-config --cflags rondo) \
+    -include "$header" /dev/null && ! grep -nE '#include *[<"](asio|fmt|doctest|CLI|nlohmann)' "$header"
+}
+
+headers() {
+  local header
+  while read -r header; do
+    check "${header#"$prefix"/} compiles alone" header_alone "$header"
+  done < <(find "$prefix/include/rondo" -name '*.h' | sort)
+}
+
+# Symbols that the shared library shows (capitals; u, v, w: unique and weak ones) and should not.
+foreign_symbols() {
+  nm -DC --defined-only "$prefix/lib/librondo.so" | grep -E '^[0-9a-f]+ [A-Zuvw] ' |
+    grep -vE '^[0-9a-f]+ . ((typeinfo (name )?for |vtable for )?rondo::|rondo_[a-z_]+$)'
+}
+
+only_the_api() { ! foreign_symbols; }
+
+# The libraries of the C and C++ runtimes, and no other.
+only_system_libraries() {
+  ! objdump -p "$prefix/lib/librondo.so" | sed -n 's/^ *NEEDED *//p' |
+    grep -vE '^(libstdc\+\+|libm|libgcc_s|libc|libpthread|libdl|librt|ld-linux[-a-z0-9]*)\.so'
+}
+
+exceptions_cross() {
+  local flags
+  flags=$(pkg-config --cflags --libs rondo)
+  # shellcheck disable=SC2086
+  g++ -std=c++20 mistake.cc -o mistake $flags && LD_LIBRARY_PATH=$prefix/lib ./mistake
+}
+
+one_version() {
+  local flags
+  flags=$(pkg-config --cflags --libs rondo-static)
+  # shellcheck disable=SC2086
+  gcc version.c -o version $flags && [[ $(./version) == "$(pkg-config --modversion rondo)" ]]
+}
+
+has_soname() { objdump -p "$prefix/lib/librondo.so" | grep -qE '^ *SONAME *librondo\.so\.[0-9]+$'; }
+
+# The whole prefix under another name still serves.
+movable() {
+  cp -r "$prefix" "$work/moved"
+  PKG_CONFIG_PATH=$work/moved/lib/pkgconfig pkg-config --cflags rondo | grep -q "$work/moved/" || return 1
+  prefix=$work/moved cmake_build . cmake-moved
+}
+
+by_pkg_config
+by_cmake
+headers
+check "librondo.so shows the API only" only_the_api
+check "librondo.so needs no package" only_system_libraries
+check "librondo.so has its soname" has_soname
+check "exceptions keep their type across the border" exceptions_cross
+check "library and pkg-config say the same version" one_version
+check "the prefix can be moved" movable
+check "rondo-bench is there" "$prefix/bin/rondo-bench" --help >/dev/null
+finish_checks

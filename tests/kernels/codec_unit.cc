@@ -1,0 +1,48 @@
+// Compiled twice: CODEC_UNIT names the result.
+#include "tests/kernels/codec_unit.h"
+
+#include "kernels/element.h"
+
+namespace rondo {
+namespace {
+
+// Where an accumulator holds element `index` of its elements: in order, but for pairs of even and odd ones.
+template <class Format>
+size_t place(size_t index) {
+  return Format::kWidth == 16 ? index / 2 + index % 2 * 8 : index;
+}
+
+template <class Format>
+void encode_all(const float* from, uint16_t* to, size_t count) {
+  for (size_t i = 0; i < count; i += Format::kWidth) {
+    float placed[Format::kWidth];
+    for (size_t at = 0; at < Format::kWidth; ++at) placed[place<Format>(at)] = from[i + at];
+    typename Format::Accumulator value;
+    __builtin_memcpy(&value, placed, sizeof(value));
+    Format::store(reinterpret_cast<Byte*>(to + i), value);
+  }
+}
+
+template <class Format>
+void decode_all(const uint16_t* from, float* to, size_t count) {
+  for (size_t i = 0; i < count; i += Format::kWidth) {
+    const typename Format::Accumulator value = Format::load(reinterpret_cast<const Byte*>(from + i));
+    float placed[Format::kWidth];
+    __builtin_memcpy(placed, &value, sizeof(value));
+    for (size_t at = 0; at < Format::kWidth; ++at) to[i + at] = placed[place<Format>(at)];
+  }
+}
+
+void encode(DType dtype, const float* from, uint16_t* to, size_t count) {
+  return dtype == DType::kFloat16 ? encode_all<Float16>(from, to, count) : encode_all<Bfloat16>(from, to, count);
+}
+
+void decode(DType dtype, const uint16_t* from, float* to, size_t count) {
+  return dtype == DType::kFloat16 ? decode_all<Float16>(from, to, count) : decode_all<Bfloat16>(from, to, count);
+}
+
+}  // namespace
+
+constexpr CodecUnit CODEC_UNIT = {encode, decode};
+
+}  // namespace rondo

@@ -1,0 +1,195 @@
+// combine() for every number of elements, alignment, alias and number of sources and targets touches what it should,
+// with the right values, and nothing else.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "tests/kernels/reference.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint32_t kSeed = 7;
+constexpr unsigned char kGuard = 0xa5;
+constexpr size_t kMargin = 64;  // guard bytes on both sides of a buffer
+
+// Bytes at a chosen offset from a 64-byte boundary, guarded on both sides.
+class Guarded {
+ public:
+  Guarded(size_t bytes, size_t offset) : bytes_(bytes), memory_(bytes + 4 * kMargin, kGuard) {
+    const auto address = reinterpret_cast<uintptr_t>(memory_.data()) + kMargin;
+    start_ = kMargin + (64 - address % 64) % 64 + offset;
+  }
+  unsigned char* data() { return memory_.data() + start_; }
+  std::vector<unsigned char> content() { return {data(), data() + bytes_}; }
+  bool guards_hold() const {
+    const auto guard = [](unsigned char byte) { return byte == kGuard; };
+    const auto begin = memory_.begin() + static_cast<ptrdiff_t>(start_);
+    return std::all_of(memory_.begin(), begin, guard) &&
+           std::all_of(begin + static_cast<ptrdiff_t>(bytes_), memory_.end(), guard);
+  }
+
+ private:
+  size_t bytes_;
+  size_t start_ = 0;
+  std::vector<unsigned char> memory_;
+};
+
+struct Case {
+  InstructionSet set;
+  CombineSpec spec;
+  int sources;
+  int targets;
+  int alias;  // target 0 is this source; -1: none
+  size_t count;
+  size_t offset;  // of source 0 from a 64-byte boundary; each next buffer is 7 bytes further
+};
+
+std::vector<unsigned char> expected_bytes(const Case& c, std::vector<Guarded>& sources, uint64_t scaled) {
+  const size_t bytes = dtype_bytes(c.spec.dtype);
+  std::vector<unsigned char> expected(c.count * bytes);
+  std::vector<uint64_t> elements(static_cast<size_t>(c.sources));
+  for (size_t i = 0; i < c.count; ++i) {
+    for (size_t s = 0; s < elements.size(); ++s)
+      elements[s] = load_element(c.spec.dtype, sources[s].data() + i * bytes);
+    store_element(c.spec.dtype, &expected[i * bytes], reference_combine(c.spec, elements, scaled, true));
+  }
+  return expected;
+}
+
+void check_case(const Case& c, std::mt19937& random) {
+  const size_t bytes = c.count * dtype_bytes(c.spec.dtype);
+  const uint64_t scaled = 0b101;
+  std::vector<Guarded> sources, targets;
+  std::vector<const void*> from;
+  std::vector<void*> to;
+  for (int s = 0; s < c.sources; ++s) {
+    sources.emplace_back(bytes, (c.offset + 7 * static_cast<size_t>(s)) % 64);
+    for (size_t i = 0; i < bytes; ++i) sources.back().data()[i] = static_cast<unsigned char>(random());
+  }
+  for (int t = 0; t < c.targets; ++t) targets.emplace_back(bytes, (c.offset + 5 + 9 * static_cast<size_t>(t)) % 64);
+  for (Guarded& source : sources) from.push_back(source.data());
+  for (Guarded& target : targets) to.push_back(target.data());
+  if (c.alias >= 0) to[c.alias % 2 == 0 ? 0 : to.size() - 1] = sources[static_cast<size_t>(c.alias)].data();
+  const std::vector<unsigned char> expected = expected_bytes(c, sources, scaled);
+  std::vector<std::vector<unsigned char>> before;
+  for (Guarded& source : sources) before.push_back(source.content());
+  combine_with(c.set, c.spec,
+               {.sources = from.data(),
+                .targets = to.data(),
+                .scaled = scaled,
+                .source_count = static_cast<uint8_t>(c.sources),
+                .target_count = static_cast<uint8_t>(c.targets),
+                .finish = true},
+               c.count);
+  bool right = true;
+  for (void* target : to) right = right && (bytes == 0 || std::memcmp(target, expected.data(), bytes) == 0);
+  for (size_t s = 0; s < sources.size(); ++s)
+    right = right && sources[s].guards_hold() && (static_cast<int>(s) == c.alias || sources[s].content() == before[s]);
+  for (const Guarded& target : targets) right = right && target.guards_hold();
+  if (!right)
+    CHECK_MESSAGE(right, describe(c.set, c.spec), " ", c.sources, " sources ", c.targets, " targets alias ", c.alias,
+                  " count ", c.count, " offset ", c.offset);
+}
+
+// A dtype of each width and each kind of kernel: plain, converted, scaled, finished, logical.
+const std::vector<CombineSpec>& specs() {
+  static const std::vector<CombineSpec> list = {
+      {DType::kFloat32, Op::kSum, 1.0, 3},      {DType::kFloat64, Op::kAverage, 1.0, 3},
+      {DType::kFloat16, Op::kAverage, 1.0, 3},  {DType::kBfloat16, Op::kMax, 1.0, 3},
+      {DType::kBfloat16, Op::kAverage, 1.0, 3}, {DType::kFloat32, Op::kPremulSum, 0.3, 3},
+      {DType::kInt8, Op::kSum, 1.0, 3},         {DType::kUint16, Op::kAverage, 1.0, 3},
+      {DType::kBool, Op::kSum, 1.0, 3},         {DType::kFloat16, Op::kPremulSum, 0.3, 3},
+  };
+  return list;
+}
+
+TEST_CASE("every count from 0 to 257") {
+  // Whole blocks, rests of every length, and nothing.
+  std::mt19937 random(kSeed);
+  for (InstructionSet set : available_instruction_sets())
+    for (const CombineSpec& spec : specs())
+      for (size_t count = 0; count <= 257; ++count)
+        for (int alias : {-1, 0, 1}) check_case({set, spec, 2, 1, alias, count, count % 64}, random);
+}
+
+TEST_CASE("every misalignment") {
+  // No pointer needs an alignment, not even the element's own.
+  std::mt19937 random(kSeed);
+  for (InstructionSet set : available_instruction_sets())
+    for (const CombineSpec& spec : specs())
+      for (size_t offset = 0; offset < 64; ++offset) {
+        check_case({set, spec, 2, 1, -1, 133, offset}, random);
+        check_case({set, spec, 2, 2, 1, 133, offset}, random);
+        check_case({set, spec, 5, 3, 2, 133, offset}, random);
+      }
+}
+
+TEST_CASE("1 to 9 and 64 sources, 1 to 3 targets, in place of each source") {
+  // Every shape and every alias, past one tile and one page.
+  std::mt19937 random(kSeed);
+  for (InstructionSet set : available_instruction_sets())
+    for (const CombineSpec& spec : specs())
+      for (int sources : {1, 2, 3, 4, 5, 6, 7, 8, 9, 64})
+        for (int targets = 1; targets <= 3; ++targets) {
+          const int last = std::min(sources, 9);
+          for (int alias = -1; alias < last; ++alias) check_case({set, spec, sources, targets, alias, 67, 3}, random);
+          check_case({set, spec, sources, targets, sources - 1, 9001 / dtype_bytes(spec.dtype), 1}, random);
+        }
+}
+
+TEST_CASE("large buffers and many targets") {
+  // Many pages and tiles, 64 sources to 64 targets.
+  std::mt19937 random(kSeed);
+  for (InstructionSet set : available_instruction_sets())
+    for (const CombineSpec& spec : specs()) {
+      check_case({set, spec, 2, 1, 0, 300007, 0}, random);
+      check_case({set, spec, 6, 2, 3, 50021, 8}, random);
+      check_case({set, spec, 64, 64, -1, 2500, 1}, random);
+    }
+}
+
+TEST_CASE("a move of one source copies bits") {
+  // Without an effective scale or finish even NaN payloads and bools above 1 stay.
+  for (InstructionSet set : available_instruction_sets())
+    for (int dtype = 0; dtype < kDTypes; ++dtype)
+      for (int op = 0; op < kOps; ++op) {
+        const CombineSpec spec{static_cast<DType>(dtype), static_cast<Op>(op), 1.0, 1};
+        if (!op_supports(spec.op, spec.dtype) || spec.op == Op::kPremulSum) continue;
+        std::vector<unsigned char> source(100003);
+        std::mt19937 random(kSeed);
+        for (unsigned char& byte : source) byte = static_cast<unsigned char>(random());
+        const std::vector<unsigned char> before = source;
+        std::vector<unsigned char> copy(source.size());
+        const void* from = source.data();
+        void* to[] = {source.data(), copy.data()};
+        combine_with(
+            set, spec,
+            {.sources = &from, .targets = to, .scaled = 1, .source_count = 1, .target_count = 2, .finish = true},
+            source.size() / dtype_bytes(spec.dtype));
+        const size_t whole = source.size() / dtype_bytes(spec.dtype) * dtype_bytes(spec.dtype);
+        CHECK(source == before);
+        CHECK(std::equal(before.begin(), before.begin() + static_cast<ptrdiff_t>(whole), copy.begin()));
+      }
+}
+
+TEST_CASE("what scales and what finishes") {
+  // The two questions that callers ask before they lend memory instead of copying it.
+  for (int dtype = 0; dtype < kDTypes; ++dtype) {
+    const DType d = static_cast<DType>(dtype);
+    CHECK(combine_scales({d, Op::kAverage, 1.0, 2}) == (d == DType::kFloat16));
+    CHECK(combine_finishes({d, Op::kAverage, 1.0, 2}) == (d != DType::kFloat16));
+    CHECK_FALSE(combine_scales({d, Op::kAverage, 1.0, 1}));
+    CHECK_FALSE(combine_finishes({d, Op::kAverage, 1.0, 1}));
+    CHECK_FALSE(combine_scales({d, Op::kSum, 3.0, 2}));
+    CHECK_FALSE(combine_finishes({d, Op::kSum, 3.0, 2}));
+    if (dtype_is_float(d)) CHECK(combine_scales({d, Op::kPremulSum, 1.0, 2}));
+    CHECK_FALSE(combine_finishes({d, Op::kPremulSum, 1.0, 2}));
+  }
+}
+
+}  // namespace
+}  // namespace rondo

@@ -1,0 +1,83 @@
+// combine() gives the same bits whatever rounding, flushing or traps the calling thread has set, and leaves them set.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cfenv>
+#include <cmath>
+#include <vector>
+
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
+#include "tests/kernels/reference.h"
+
+namespace rondo {
+namespace {
+
+std::vector<float> sums(InstructionSet set, DType dtype, const std::vector<float>& left,
+                        const std::vector<float>& right) {
+  std::vector<float> result(left.size());
+  const void* sources[] = {left.data(), right.data()};
+  void* target = result.data();
+  combine_with(set, {.dtype = dtype, .op = Op::kSum},
+               {.sources = sources, .targets = &target, .source_count = 2, .target_count = 1},
+               left.size() * sizeof(float) / dtype_bytes(dtype));
+  return result;
+}
+
+// The smallest denormals, and sums that rounding decides; 40 elements: a whole block and a rest.
+struct Inputs {
+  std::vector<float> left, right;
+};
+Inputs inputs() {
+  Inputs in;
+  for (uint32_t i = 0; i < 40; ++i) {
+    in.left.push_back(i % 2 == 0 ? std::bit_cast<float>(i) : 1.0f);
+    in.right.push_back(i % 2 == 0 ? std::bit_cast<float>(3 * i) : 0x1p-25f * static_cast<float>(i));
+  }
+  return in;
+}
+
+bool same_bits(const std::vector<float>& left, const std::vector<float>& right) {
+  for (size_t i = 0; i < left.size(); ++i)
+    if (std::bit_cast<uint32_t>(left[i]) != std::bit_cast<uint32_t>(right[i])) return false;
+  return true;
+}
+
+TEST_CASE("the caller's rounding mode does not matter and stays") {
+  // Upward rounding would make other sums.
+  const Inputs in = inputs();
+  for (InstructionSet set : available_instruction_sets())
+    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBfloat16}) {
+      const std::vector<float> expected = sums(set, dtype, in.left, in.right);
+      REQUIRE(std::fesetround(FE_UPWARD) == 0);
+      const std::vector<float> found = sums(set, dtype, in.left, in.right);
+      const int mode = std::fegetround();
+      std::fesetround(FE_TONEAREST);
+      CHECK(mode == FE_UPWARD);
+      CHECK(same_bits(found, expected));
+    }
+}
+
+#ifdef __SSE2__
+TEST_CASE("the caller's flush-to-zero does not matter and stays") {
+  // Frameworks set it for speed; a rank that has it must not get other sums than a rank that has not.
+  const Inputs in = inputs();
+  for (InstructionSet set : available_instruction_sets())
+    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBfloat16}) {
+      const std::vector<float> expected = sums(set, dtype, in.left, in.right);
+      const unsigned before = _mm_getcsr();
+      _mm_setcsr(before | 0x8040);  // flush to zero, denormals are zeros
+      const std::vector<float> found = sums(set, dtype, in.left, in.right);
+      const unsigned after = _mm_getcsr();
+      _mm_setcsr(before);
+      CHECK((after & 0xffc0) == ((before | 0x8040) & 0xffc0));
+      CHECK(same_bits(found, expected));
+      CHECK(std::fpclassify(expected[2]) != FP_ZERO);
+    }
+}
+#endif
+
+}  // namespace
+}  // namespace rondo

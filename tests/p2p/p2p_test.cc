@@ -1,0 +1,356 @@
+#include "ring/engine/p2p/p2p.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tests/p2p/world.h"
+
+namespace rondo::testing {
+namespace {
+
+bool mentions(const Error& error, const std::string& text) { return error.message.find(text) != std::string::npos; }
+
+TEST_CASE("a message arrives whole, with its sender, tag and length, at every size around the limits") {
+  for (uint64_t bytes :
+       {0u, 1u, 8u, 511u, 512u, 513u, 1023u, 1024u, 1025u, 65535u, 65536u, 70000u, 1048576u, 1048577u}) {
+    for (bool receive_first : {false, true}) {
+      CAPTURE(bytes);
+      CAPTURE(receive_first);
+      SimWorld world({.seed = bytes + 1});
+      TestRecv* receive = nullptr;
+      if (receive_first) receive = &world.recv(1, 0, 7, bytes + 3);
+      TestSend& send = world.send(0, 1, 7, bytes);
+      world.settle();
+      if (!receive_first) {
+        CHECK_EQ(send.complete_called, bytes <= 1024);
+        receive = &world.recv(1, 0, 7, bytes + 3);
+      }
+      world.settle();
+      REQUIRE(send.complete_called);
+      REQUIRE(receive->complete_called);
+      CHECK(send.failed.ok());
+      CHECK(receive->failed.ok());
+      CHECK_EQ(receive->message.peer, 0);
+      CHECK_EQ(receive->message.tag, 7);
+      CHECK_EQ(receive->message.bytes, bytes);
+      CHECK(SimWorld::intact(*receive, 1));
+      CHECK(world.at(0).idle());
+      CHECK(world.at(1).idle());
+      CHECK_EQ(world.at(1).pooled_bytes(), 0);
+      CHECK_EQ(world.at(1).pooled_messages(), 0);
+    }
+  }
+}
+
+TEST_CASE("tags are received in any order, messages of one tag in theirs") {
+  SimWorld world({});
+  for (int tag : {1, 2, 1, 3}) world.send(0, 1, tag, 100 + static_cast<uint64_t>(tag));
+  world.settle();
+  TestRecv& third = world.recv(1, 0, 3, 200);
+  TestRecv& second = world.recv(1, 0, 2, 200);
+  TestRecv& first = world.recv(1, 0, 1, 200);
+  TestRecv& last = world.recv(1, 0, kP2pAnyTag, 200);
+  world.settle();
+  CHECK_EQ(third.sequence, 3);
+  CHECK_EQ(second.sequence, 1);
+  CHECK_EQ(first.sequence, 0);
+  CHECK_EQ(last.sequence, 2);
+  CHECK_EQ(last.message.tag, 1);
+  for (TestRecv* receive : {&third, &second, &first, &last}) CHECK(SimWorld::intact(*receive, 1));
+}
+
+TEST_CASE("a long message announced before a short one of its tag is received before it") {
+  SimWorld world({});
+  world.send(0, 1, 5, 100'000);
+  world.send(0, 1, 5, 10);
+  TestRecv& first = world.recv(1, 0, 5, 100'000);
+  TestRecv& second = world.recv(1, 0, 5, 100'000);
+  world.settle();
+  CHECK_EQ(first.message.bytes, 100'000);
+  CHECK_EQ(second.message.bytes, 10);
+  CHECK(SimWorld::intact(first, 1));
+  CHECK(SimWorld::intact(second, 1));
+}
+
+TEST_CASE("both ranks send a long message before either receives") {
+  SimWorld world({});
+  TestSend* sends[2] = {&world.send(0, 1, 0, 3'000'000), &world.send(1, 0, 0, 3'000'000)};
+  world.settle();
+  CHECK_FALSE(sends[0]->complete_called);
+  TestRecv* receives[2] = {&world.recv(0, 1, 0, 3'000'000), &world.recv(1, 0, 0, 3'000'000)};
+  world.settle();
+  for (int rank : {0, 1}) {
+    CHECK(sends[rank]->complete_called);
+    REQUIRE(receives[rank]->complete_called);
+    CHECK(SimWorld::intact(*receives[rank], rank));
+  }
+}
+
+TEST_CASE("a long message that nobody receives stays pending and holds up nothing else") {
+  SimWorld world({.world = 3});
+  TestSend& pending = world.send(0, 1, 9, 500'000);
+  for (int round = 0; round < 20; ++round) {
+    TestSend& send = world.send(0, 1, 1, round % 2 ? 64 : 5000);
+    TestRecv& receive = world.recv(1, 0, 1, 5000);
+    world.send(1, 0, 1, 64);
+    TestRecv& back = world.recv(0, 1, 1, 64);
+    world.settle();
+    REQUIRE(send.complete_called);
+    REQUIRE(receive.complete_called);
+    REQUIRE(back.complete_called);
+    REQUIRE(SimWorld::intact(receive, 1));
+  }
+  CHECK_FALSE(pending.complete_called);
+  CHECK_FALSE(world.at(0).idle());
+  CHECK_EQ(world.at(1).pooled_bytes(), 0);
+}
+
+TEST_CASE("a flood of unexpected messages is bounded by credit, and received in order when asked for") {
+  SimWorld::Settings settings{.world = 3, .eager_bytes = 1024, .pool_bytes = 8192};
+  SimWorld world(settings);
+  const uint32_t slots = P2pOptions{.eager_bytes = 1024, .pool_bytes = 8192}.slots();
+  CHECK_EQ(slots, 128);
+  std::vector<TestSend*> sends;
+  for (uint64_t i = 0; i < 1000; ++i) sends.push_back(&world.send(0, 1, 4, i % 1000));
+  for (int tick = 0; tick < 3000; ++tick) {
+    world.step();
+    REQUIRE_LE(world.at(1).pooled_bytes(), 8192);
+    REQUIRE_LE(world.at(1).pooled_messages(), slots);
+  }
+  CHECK_EQ(world.at(1).pooled_messages(), slots);
+  CHECK_FALSE(sends.back()->complete_called);
+
+  // Another peer has credit of its own.
+  world.send(2, 1, 4, 1000);
+  TestRecv& other = world.recv(1, 2, 4, 1000);
+  world.settle();
+  CHECK(other.complete_called);
+
+  for (uint64_t i = 0; i < 1000; ++i) {
+    TestRecv& receive = world.recv(1, 0, 4, 1000);
+    world.settle();
+    REQUIRE(receive.complete_called);
+    REQUIRE_EQ(receive.sequence, i);
+    REQUIRE_EQ(receive.message.bytes, i % 1000);
+    REQUIRE(SimWorld::intact(receive, 1));
+  }
+  CHECK(sends.back()->complete_called);
+  CHECK_EQ(world.at(1).pooled_bytes(), 0);
+}
+
+TEST_CASE("a message whose credit is used up by others can still be received before them") {
+  SimWorld world({.eager_bytes = 1024, .pool_bytes = 2048});
+  for (int i = 0; i < 10; ++i) world.send(0, 1, 1, 1000);
+  world.send(0, 1, 2, 1000);
+  TestRecv& wanted = world.recv(1, 0, 2, 1000);
+  world.settle();
+  REQUIRE(wanted.complete_called);
+  CHECK(SimWorld::intact(wanted, 1));
+}
+
+TEST_CASE("messages that stay unreceived do not starve those that are, however little credit they leave") {
+  SimWorld world({.eager_bytes = 1024, .pool_bytes = 8192});  // 128 slots
+  for (int i = 0; i < 120; ++i) world.send(0, 1, 9, 60);
+  world.settle();
+  REQUIRE_EQ(world.at(1).pooled_messages(), 120);
+  for (int i = 0; i < 200; ++i) {
+    TestRecv& receive = world.recv(1, 0, 1, 60);
+    world.send(0, 1, 1, 60);
+    world.settle();
+    REQUIRE(receive.complete_called);
+    REQUIRE(SimWorld::intact(receive, 1));
+  }
+}
+
+TEST_CASE("receives from any source take from all peers in turn") {
+  SimWorld world({.world = 4});
+  for (int i = 0; i < 12; ++i) {
+    for (int peer : {0, 1, 3}) world.send(peer, 2, 0, 16);
+  }
+  world.settle();
+  int taken[4] = {0, 0, 0, 0};
+  for (int i = 0; i < 12; ++i) {
+    TestRecv& receive = world.recv(2, kP2pAnySource, kP2pAnyTag, 16);
+    REQUIRE(receive.complete_called);
+    ++taken[receive.message.peer];
+  }
+  CHECK_EQ(taken[0], 4);
+  CHECK_EQ(taken[1], 4);
+  CHECK_EQ(taken[2], 0);
+  CHECK_EQ(taken[3], 4);
+}
+
+TEST_CASE("a rank sends to itself by the same rules") {
+  SimWorld world({.world = 1, .eager_bytes = 1024, .pool_bytes = 2048});
+  for (uint64_t bytes : {0u, 1u, 1024u, 1025u, 100'000u}) {
+    CAPTURE(bytes);
+    TestSend& send = world.send(0, 0, 3, bytes);
+    CHECK_EQ(send.complete_called, bytes <= 1024);
+    TestRecv& receive = world.recv(0, kP2pAnySource, 3, bytes + 1);
+    CHECK(send.complete_called);
+    REQUIRE(receive.complete_called);
+    CHECK_EQ(receive.message.peer, 0);
+    CHECK_EQ(receive.message.bytes, bytes);
+    CHECK(SimWorld::intact(receive, 0));
+    TestRecv& early = world.recv(0, 0, 3, bytes);
+    CHECK_FALSE(early.complete_called);
+    CHECK(world.send(0, 0, 3, bytes).complete_called);
+    REQUIRE(early.complete_called);
+    CHECK(SimWorld::intact(early, 0));
+  }
+  TestSend* sends[3] = {};
+  for (TestSend*& send : sends) send = &world.send(0, 0, 1, 1000);
+  CHECK(sends[1]->complete_called);
+  CHECK_FALSE(sends[2]->complete_called);  // the pool is full
+  for (TestSend* send : sends) {
+    TestRecv& receive = world.recv(0, 0, 1, 1000);
+    REQUIRE(receive.complete_called);
+    CHECK(send->complete_called);
+    CHECK(SimWorld::intact(receive, 0));
+  }
+  CHECK(world.at(0).idle());
+}
+
+struct Misfit {
+  const char* what;
+  uint64_t sent, room;
+  DType sent_dtype, room_dtype;
+};
+
+TEST_CASE("a message that does not fit its receive is a mismatch on both sides, in the same words, and lands nowhere") {
+  const Misfit misfits[] = {{"too long, eager", 100, 99, DType::kUint8, DType::kUint8},
+                            {"too long, requested", 5000, 4999, DType::kUint8, DType::kUint8},
+                            {"too long for nothing", 1, 0, DType::kUint8, DType::kUint8},
+                            {"another dtype, eager", 100, 100, DType::kFloat32, DType::kInt32},
+                            {"another dtype, requested", 5000, 5000, DType::kFloat32, DType::kInt32},
+                            {"another dtype, empty", 0, 0, DType::kFloat32, DType::kInt32}};
+  for (const Misfit& misfit : misfits) {
+    for (int order : {0, 1, 2}) {  // of send and receive; 2: together
+      CAPTURE(misfit.what);
+      CAPTURE(order);
+      SimWorld world({.seed = static_cast<uint64_t>(order) + 1});
+      TestRecv* receive = nullptr;
+      if (order == 0) receive = &world.recv(1, 0, 6, misfit.room, misfit.room_dtype);
+      if (order == 0) world.settle();
+      TestSend& send = world.send(0, 1, 6, misfit.sent, misfit.sent_dtype);
+      if (order == 1) world.settle();
+      if (order != 0) receive = &world.recv(1, 0, 6, misfit.room, misfit.room_dtype);
+      world.settle();
+      REQUIRE(receive->complete_called);
+      REQUIRE(send.complete_called);
+      CHECK_EQ(receive->failed.code, ErrorCode::kMismatch);
+      CHECK_EQ(send.failed.ok(), misfit.sent <= 1024);  // an eager one had gone
+      for (int rank : {0, 1}) {
+        REQUIRE(world.at(rank).failure());
+        const Error& failure = *world.at(rank).failure();
+        CHECK_EQ(failure.code, ErrorCode::kMismatch);
+        CHECK_EQ(failure.message, receive->failed.message);
+        CHECK_EQ(failure.ranks, std::vector<int>{0, 1});
+        CHECK(mentions(failure, "rank 0 sent " + std::to_string(misfit.sent) + " bytes"));
+        CHECK(mentions(failure, "tag 6 to rank 1"));
+        CHECK(mentions(failure, "at most " + std::to_string(misfit.room) + " bytes"));
+        CHECK(mentions(failure, dtype_name(misfit.sent_dtype)));
+        CHECK(mentions(failure, dtype_name(misfit.room_dtype)));
+      }
+      for (std::byte byte : receive->memory) REQUIRE_EQ(byte, kUntouched);
+    }
+  }
+}
+
+TEST_CASE("to oneself, a message that does not fit is a mismatch too") {
+  SimWorld world({.world = 1});
+  TestSend& send = world.send(0, 0, 6, 5000);
+  TestRecv& receive = world.recv(0, 0, 6, 10);
+  CHECK_EQ(send.failed.code, ErrorCode::kMismatch);
+  CHECK_EQ(receive.failed.code, ErrorCode::kMismatch);
+  CHECK(world.at(0).failure());
+}
+
+TEST_CASE("fail() ends everything pending and everything later with its error") {
+  SimWorld world({});
+  TestSend* sends[2] = {&world.send(0, 1, 0, 100'000), &world.send(0, 0, 0, 100'000)};
+  TestRecv* receives[2] = {&world.recv(0, 1, 0, 10), &world.recv(0, kP2pAnySource, 7, 10)};
+  for (int i = 0; i < 50; ++i) world.step();
+  world.at(0).fail({ErrorCode::kAborted, "enough", {1}});
+  TestSend& late_send = world.send(0, 1, 0, 1);
+  TestRecv& late_receive = world.recv(0, 1, 0, 1);
+  for (const TestSend* send : {sends[0], sends[1], &late_send}) CHECK_EQ(send->failed.message, "enough");
+  for (const TestRecv* receive : {receives[0], receives[1], &late_receive}) CHECK_EQ(receive->failed.message, "enough");
+  CHECK(world.at(0).idle());
+}
+
+// Completes by posting the next of a chain: complete() may call back, and the finished request may go.
+struct Chain : RecvRequest {
+  P2p* p2p = nullptr;
+  int* left = nullptr;
+  std::byte memory[8];
+  void complete(const Error* why) override {
+    CHECK_FALSE(why);
+    if (--*left > 0) {
+      auto* following = new Chain;
+      following->p2p = p2p;
+      following->left = left;
+      following->start();
+    }
+    delete this;
+  }
+  void start() {
+    data = memory;
+    bytes = sizeof memory;
+    peer = 0;
+    tag = 0;
+    dtype = DType::kUint8;
+    p2p->recv(*this);
+  }
+};
+
+TEST_CASE("complete() may post the next receive and destroy its own") {
+  SimWorld world({});
+  for (int i = 0; i < 50; ++i) world.send(0, 1, 0, 8);
+  world.settle();
+  int left = 50;
+  auto* first = new Chain;
+  first->p2p = &world.at(1);
+  first->left = &left;
+  first->start();
+  world.settle();
+  CHECK_EQ(left, 0);
+}
+
+TEST_CASE("an 8 byte ping-pong costs one write and one read for each message") {
+  SimShape exact{
+      .capacity_bytes = 1 << 20, .delay_ticks = 0, .refuse_percent = 0, .crumb_percent = 0, .part_percent = 0};
+  SimWorld world({.eager_bytes = 64 * 1024, .pool_bytes = 1 << 20, .shape = exact, .connect_ticks = 0});
+  constexpr int kRounds = 1000;
+  for (int i = 0; i < kRounds; ++i) {
+    for (int from : {0, 1}) {
+      TestRecv& receive = world.recv(1 - from, from, 0, 8);
+      TestSend& send = world.send(from, 1 - from, 0, 8);
+      world.at(from).progress(P2pSweep::kAwaited);
+      REQUIRE(send.complete_called);
+      world.at(1 - from).progress(P2pSweep::kAwaited);
+      REQUIRE(receive.complete_called);
+    }
+  }
+  for (int from : {0, 1}) {
+    const int id = world.connection(from, 1 - from);
+    CHECK_EQ(world.network().transfers(id, 0), kRounds);
+    CHECK_EQ(world.network().transfers(id, 1), kRounds);
+  }
+}
+
+TEST_CASE("short messages are batched: many to a write, many to a read") {
+  SimShape exact{
+      .capacity_bytes = 1 << 20, .delay_ticks = 0, .refuse_percent = 0, .crumb_percent = 0, .part_percent = 0};
+  SimWorld world({.eager_bytes = 64 * 1024, .pool_bytes = 1 << 20, .shape = exact, .connect_ticks = 0});
+  for (int i = 0; i < 2000; ++i) world.send(0, 1, 0, 8);
+  world.at(0).progress();
+  world.at(1).progress();
+  CHECK_EQ(world.at(1).pooled_messages(), 2000);
+  CHECK_LE(world.network().transfers(world.connection(0, 1), 0), 12);
+  CHECK_LE(world.network().transfers(world.connection(0, 1), 1), 4);
+}
+
+}  // namespace
+}  // namespace rondo::testing

@@ -1,0 +1,182 @@
+// Random traffic against a model. As a test 300 seeds; `traffic_test FIRST COUNT` runs others.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "tests/p2p/world.h"
+
+namespace rondo::testing {
+namespace {
+
+uint64_t first_seed = 1;
+uint64_t seeds = 300;
+
+struct Traffic {
+  explicit Traffic(uint64_t seed_in) : seed(seed_in), plan(seed_in + 7777), world(settings(seed_in)) {
+    received.resize(static_cast<size_t>(world.size()));
+    expected.assign(static_cast<size_t>(world.size()), 0);
+  }
+
+  static SimWorld::Settings settings(uint64_t seed) {
+    Random random(seed + 999);
+    SimWorld::Settings settings;
+    settings.world = static_cast<int>(random.between(2, 5));
+    settings.seed = seed;
+    settings.eager_bytes = random.between(0, 3) * 500;
+    settings.pool_bytes = random.chance(20) ? 64 : random.between(1, 8) * 1024;
+    settings.shape.capacity_bytes = random.chance(20) ? random.between(1, 64) : random.between(1, 64) * 1024;
+    settings.shape.delay_ticks = static_cast<uint32_t>(random.below(30));
+    return settings;
+  }
+
+  uint64_t random_bytes() {
+    const uint64_t eager = settings(seed).eager_bytes;
+    switch (plan.below(8)) {
+      case 0:
+        return 0;
+      case 1:
+        return 4;
+      case 2:
+        return eager;
+      case 3:
+        return eager + 4;
+      case 4:
+        return large ? 1024 * 1024 + 4 : 4000;
+      default:
+        return plan.below(600) * 4;
+    }
+  }
+
+  uint64_t buffer_bytes() const { return large ? 1024 * 1024 + 8 : 6000; }
+
+  void post_send(int from, int to, int tag, uint64_t bytes) {
+    sends.push_back(&world.send(from, to, tag, bytes, DType::kInt32));
+    tags[{from, to}].push_back(tag);
+    ++expected[to];
+  }
+  void post_recv(int at, int from, int tag) {
+    received[at].push_back(&world.recv(at, from, tag, buffer_bytes(), DType::kInt32));
+  }
+
+  // One random call: a send, or a receive that may or may not ever be met.
+  void call() {
+    const int rank = static_cast<int>(plan.below(static_cast<uint64_t>(world.size())));
+    const int peer = static_cast<int>(plan.below(static_cast<uint64_t>(world.size())));
+    const int tag = static_cast<int>(plan.below(4));
+    if (plan.chance(50)) return post_send(rank, peer, tag, random_bytes());
+    post_recv(rank, plan.chance(25) ? kP2pAnySource : peer, plan.chance(25) ? kP2pAnyTag : tag);
+  }
+
+  static size_t done(const std::vector<TestRecv*>& receives) {
+    return static_cast<size_t>(
+        std::count_if(receives.begin(), receives.end(), [](TestRecv* receive) { return receive->complete_called; }));
+  }
+
+  // Gives every receive that still waits a message, and every message that still waits a receive. Where messages that
+  // nobody asked for have all the credit, those that are wanted queue behind them: so some are taken now and then.
+  void meet_all() {
+    while (true) {
+      world.settle();
+      bool more = false;
+      for (int rank = 0; rank < world.size(); ++rank) {
+        const size_t got = done(received[rank]);
+        if (got < received[rank].size()) {
+          for (TestRecv* receive : received[rank]) {
+            if (receive->complete_called) continue;
+            const int from =
+                receive->peer == kP2pAnySource ? static_cast<int>(plan.below(world.size())) : receive->peer;
+            post_send(from, rank, receive->tag == kP2pAnyTag ? 2 : receive->tag, random_bytes());
+            more = true;
+            break;
+          }
+          if (rounds % 4 == 3) post_recv(rank, kP2pAnySource, kP2pAnyTag);
+        } else if (got < expected[rank]) {
+          for (size_t i = got; i < expected[rank]; ++i) post_recv(rank, kP2pAnySource, kP2pAnyTag);
+          more = true;
+        }
+      }
+      if (!more) return;
+      REQUIRE_LT(++rounds, 2000);
+    }
+  }
+
+  // Messages of one pair are taken in order by the receives that could take either.
+  void check_order(const std::vector<TestRecv*>& receives) {
+    for (size_t i = 0; i < receives.size(); ++i) {
+      for (size_t j = i + 1; j < receives.size(); ++j) {
+        const TestRecv& early = *receives[i];
+        const TestRecv& late = *receives[j];
+        if (early.message.peer != late.message.peer || early.sequence < late.sequence) continue;
+        REQUIRE_NE(early.sequence, late.sequence);
+        const bool could = early.tag == kP2pAnyTag || early.tag == late.message.tag;
+        REQUIRE_FALSE(could);
+      }
+    }
+  }
+
+  void check(int rank) {
+    for (TestRecv* receive : received[rank]) {
+      REQUIRE(receive->failed.ok());
+      const auto& sent = tags[{receive->message.peer, rank}];
+      REQUIRE_LT(receive->sequence, sent.size());
+      REQUIRE_EQ(receive->message.tag, sent[receive->sequence]);
+      REQUIRE((receive->peer == kP2pAnySource || receive->peer == receive->message.peer));
+      REQUIRE((receive->tag == kP2pAnyTag || receive->tag == receive->message.tag));
+      REQUIRE(SimWorld::intact(*receive, rank));
+    }
+    check_order(received[rank]);
+    REQUIRE(world.at(rank).idle());
+    REQUIRE_EQ(world.at(rank).pooled_bytes(), 0);
+    REQUIRE_EQ(world.at(rank).pooled_messages(), 0);
+    REQUIRE_FALSE(world.at(rank).failure());
+    REQUIRE_FALSE(world.at(rank).take_link_failure());
+  }
+
+  void run() {
+    large = seed % 10 == 0 && settings(seed).shape.capacity_bytes >= 1024;
+    const uint64_t calls = plan.between(10, large ? 40 : 200);
+    for (uint64_t i = 0; i < calls; ++i) {
+      call();
+      while (plan.chance(60)) world.step();
+      for (int rank = 0; rank < world.size(); ++rank) {
+        REQUIRE_LE(world.at(rank).pooled_bytes(), world.at(rank).pool_limit_bytes());
+      }
+    }
+    meet_all();
+    for (TestSend* send : sends) REQUIRE((send->complete_called && send->failed.ok()));
+    for (int rank = 0; rank < world.size(); ++rank) check(rank);
+  }
+
+  uint64_t seed;
+  Random plan;
+  SimWorld world;
+  bool large = false;
+  std::vector<TestSend*> sends;
+  std::vector<std::vector<TestRecv*>> received;          // by rank, in the order of posting
+  std::vector<size_t> expected;                          // messages to each rank
+  std::map<std::pair<int, int>, std::vector<int>> tags;  // of each pair's messages, in order
+  int rounds = 0;
+};
+
+TEST_CASE("random sends and receives: every byte arrives once, in order, where it belongs") {
+  std::printf("seeds %llu .. %llu\n", static_cast<unsigned long long>(first_seed),
+              static_cast<unsigned long long>(first_seed + seeds - 1));
+  for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
+    CAPTURE(seed);
+    Traffic traffic(seed);
+    traffic.run();
+  }
+}
+
+}  // namespace
+}  // namespace rondo::testing
+
+int main(int argc, char** argv) {
+  if (argc > 1) rondo::testing::first_seed = std::strtoull(argv[1], nullptr, 10);
+  if (argc > 2) rondo::testing::seeds = std::strtoull(argv[2], nullptr, 10);
+  return doctest::Context(1, argv).run();
+}

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ring/engine/p2p/p2p.h"
+#include "tests/support/random.h"
+#include "tests/support/sim_stream.h"
+
+namespace rondo::testing {
+
+// A send or receive with its own memory.
+struct TestSend : SendRequest {
+  std::vector<std::byte> memory;
+  bool complete_called = false;
+  Error failed;
+  void complete(const Error* why) override {
+    complete_called = true;
+    if (why) failed = *why;
+  }
+};
+
+struct TestRecv : RecvRequest {
+  std::vector<std::byte> memory;
+  bool complete_called = false;
+  Error failed;
+  void complete(const Error* why) override {
+    complete_called = true;
+    if (why) failed = *why;
+  }
+};
+
+inline constexpr std::byte kUntouched{0xaa};
+
+// Byte i of message `index` from one rank to another.
+std::byte message_byte(int from, int to, uint64_t index, uint64_t i);
+
+// Ranks with a P2p each, in one thread, over a simulated network whose streams are made some ticks after they are asked
+// for.
+class SimWorld {
+ public:
+  struct Settings {
+    int world = 2;
+    uint64_t seed = 1;
+    uint64_t eager_bytes = 1024;
+    uint64_t pool_bytes = 8192;
+    SimShape shape = {};
+    uint64_t connect_ticks = 20;  // at most
+  };
+
+  explicit SimWorld(const Settings& settings);
+  ~SimWorld();
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  P2p& at(int rank) { return *ranks_[rank]; }
+  SimNetwork& network() { return network_; }
+  Random& random() { return random_; }
+
+  // Starts message number `index` of this pair: payload by message_byte(). The request lives as long as this.
+  TestSend& send(int from, int to, int tag, uint64_t bytes, DType dtype = DType::kUint8);
+  TestRecv& recv(int at, int from, int tag, uint64_t bytes, DType dtype = DType::kUint8);
+  // The receive's memory is what the sender of message `receive.sequence` had sent, and untouched behind it.
+  static bool intact(const TestRecv& receive, int at);
+
+  // One progress() of each rank that lives, in random order, with random sweeps; then the clock advances.
+  // True if anything happened.
+  bool step();
+  // Steps until nothing has happened for longer than the network keeps anything back. Not longer than limit ticks.
+  void settle(uint64_t limit = 200'000);
+
+  // The connection that carries messages of `from` to `to`; -1: not made yet.
+  int connection(int from, int to) const;
+  // Destroys a rank's P2p, its streams with it.
+  void destroy(int rank);
+  bool lives(int rank) const { return ranks_[rank] != nullptr; }
+
+ private:
+  class Streams;
+  struct Wanted {
+    uint64_t ready = 0;
+    int id = -1;
+    std::unique_ptr<ByteStream> to, from;
+  };
+
+  Settings settings_;
+  Random random_;
+  SimNetwork network_;
+  std::map<std::pair<int, int>, Wanted> wanted_;  // by (from, to)
+  std::map<std::pair<int, int>, uint64_t> sent_;  // messages
+  std::vector<std::unique_ptr<Streams>> streams_;
+  std::vector<std::unique_ptr<TestSend>> sends_;
+  std::vector<std::unique_ptr<TestRecv>> recvs_;
+  std::vector<std::unique_ptr<P2p>> ranks_;  // destroyed before what they refer to
+};
+
+}  // namespace rondo::testing

@@ -1,0 +1,126 @@
+#include "ring/plan/build.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "ring/base/error.h"
+#include "ring/plan/describe.h"
+#include "tests/plan/plans.h"
+
+namespace rondo {
+namespace {
+
+std::string steps_of(const Plan& plan) {
+  std::string text;
+  for (uint32_t s = 0; s < plan.lanes[0].count; ++s) {
+    const Step& step = plan.steps[plan.lanes[0].first + s];
+    text += describe(plan, step) + (step.after == kNoStep ? "" : " after " + std::to_string(step.after)) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("ring all_reduce is the design's page: send; reduce and send; finish; copy and send; copy") {
+  PlanRequest request = request_of(Collective::kAllReduce, Algorithm::kRing, one_host(4));
+  request.rank = 1;
+  CHECK_EQ(steps_of(build_plan(request)),
+           "input 1 -> mailbox 2\n"
+           "mailbox 0* + input 0* -> mailbox 2\n"
+           "mailbox 0 + input 3* -> mailbox 2\n"
+           "mailbox 0 + input 2* -> output 2, mailbox 2 [finish]\n"
+           "mailbox 0 -> output 1, mailbox 2 after 0\n"
+           "mailbox 0 -> output 0, mailbox 2 after 1\n"
+           "mailbox 0 -> output 3 after 2\n");
+  for (int world = 2; world <= 64; ++world) {
+    request.topology = one_host(world);
+    CHECK_EQ(build_plan(request).lanes[0].count, 2 * world - 1);
+  }
+}
+
+TEST_CASE("a rank scales what it sends where each rank has a factor of its own") {
+  PlanRequest request = request_of(Collective::kAllReduce, Algorithm::kRing, one_host(2));
+  request.scale_at_source = true;
+  CHECK_EQ(steps_of(build_plan(request)),
+           "input 0* -> mailbox 1\n"
+           "mailbox 1 + input 1* -> output 1, mailbox 1 [finish]\n"
+           "mailbox 1 -> output 0 after 0\n");
+}
+
+TEST_CASE("one rank alone copies, and scales and finishes what it would have reduced") {
+  for (int c = 0; c < kCollectives; ++c) {
+    const Plan plan = build_plan(request_of(static_cast<Collective>(c), Algorithm::kRing, one_host(1)));
+    const bool reduces = collective_reduces(static_cast<Collective>(c));
+    const bool barrier = static_cast<Collective>(c) == Collective::kBarrier;
+    CHECK_EQ(steps_of(plan), barrier ? "" : reduces ? "input 0* -> output 0 [finish]\n" : "input 0 -> output 0\n");
+    CHECK(plan.peers.empty());
+  }
+}
+
+TEST_CASE("plans are pure: equal requests give equal plans") {
+  PlanRequest request = request_of(Collective::kAllReduce, Algorithm::kHierarchical, hosts_of({3, 3}), 0, 3);
+  request.rank = 4;
+  CHECK(build_plan(request) == build_plan(request));
+}
+
+TEST_CASE("requests out of range are refused, and say why") {
+  const auto refusal = [](const PlanRequest& request) -> std::string {
+    try {
+      build_plan(request);
+    } catch (const Exception& e) {
+      CHECK_EQ(e.code(), ErrorCode::kInvalid);
+      return e.what();
+    }
+    return "";
+  };
+  PlanRequest request = request_of(Collective::kBroadcast, Algorithm::kRing, one_host(4));
+  request.root = 4;
+  CHECK_EQ(refusal(request), "no such plan: root 4 of broadcast in a world of 4");
+  request.root = -1;
+  CHECK_EQ(refusal(request), "no such plan: root -1 of broadcast in a world of 4");
+  request = request_of(Collective::kAllReduce, Algorithm::kRing, one_host(4));
+  request.root = 0;
+  CHECK_EQ(refusal(request), "no such plan: root 0 of all_reduce in a world of 4");
+  request.root = -1;
+  request.rank = 4;
+  CHECK_EQ(refusal(request), "no such plan: rank 4 in a world of 4");
+  request.rank = 0;
+  request.lanes = 17;
+  CHECK_EQ(refusal(request), "no such plan: 17 lanes, not 1 .. 16");
+  request.lanes = 1;
+  request.algorithm = Algorithm::kAuto;
+  CHECK_EQ(refusal(request), "no such plan: all_reduce has no algorithm auto for a world of 4");
+  request.algorithm = Algorithm::kDirect;
+  request.topology = one_host(65);
+  CHECK_EQ(refusal(request), "no such plan: all_reduce has no algorithm direct for a world of 65");
+  request.topology = {};
+  CHECK_EQ(refusal(request), "no such plan: a world of 0 ranks, not 1 .. 65535");
+}
+
+TEST_CASE("one rank's plan in a world of 65535 is built within a second") {
+  for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kRecursiveDoubling, Algorithm::kTree, Algorithm::kStar}) {
+    PlanRequest request = request_of(Collective::kAllReduce, algorithm, one_host(65535));
+    request.rank = 0;
+    const auto start = std::chrono::steady_clock::now();
+    const Plan plan = build_plan(request);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    CHECK_GT(plan.steps.size(), 0);
+    CHECK_LT(seconds.count(), 1.0);
+  }
+}
+
+TEST_CASE("descriptions: words for a person, JSON for a program") {
+  PlanRequest request = request_of(Collective::kBroadcast, Algorithm::kRing, one_host(2));
+  const Plan plan = build_plan(request);
+  CHECK_EQ(describe(plan),
+           "broadcast by ring, rank 0 of 2, root 0: 1 blocks, 0 scratch slots, peers 1\n"
+           "  lane 0\n"
+           "     0  input 0 -> output 0, mailbox 1\n");
+  CHECK_EQ(to_json(plan),
+           "{\"collective\":\"broadcast\",\"algorithm\":\"ring\",\"rank\":0,\"world\":2,\"root\":0,\"chunks\":1,"
+           "\"scratch_slots\":0,\"fan\":1,\"peers\":[1],\"lanes\":[[{\"sources\":[{\"space\":\"input\",\"chunk\":0}],"
+           "\"targets\":[{\"space\":\"output\",\"chunk\":0},{\"space\":\"mailbox\",\"peer\":1,\"chunk\":0}]}]]}");
+}
+
+}  // namespace rondo

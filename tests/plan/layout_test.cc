@@ -1,0 +1,61 @@
+#include "ring/plan/layout.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace rondo {
+
+TEST_CASE("even_blocks: blocks tile the count in order, and differ by at most one granule") {
+  for (uint64_t count : {0u, 1u, 3u, 4u, 5u, 63u, 64u, 65u, 1000003u}) {
+    for (uint32_t chunks : {1u, 2u, 3u, 4u, 64u}) {
+      for (uint64_t granule : {1u, 4u, 32u}) {
+        const std::vector<Extent> blocks = even_blocks(count, chunks, granule);
+        REQUIRE_EQ(blocks.size(), chunks);
+        uint64_t end = 0, most = 0, least = ~uint64_t{0};
+        for (const Extent& block : blocks) {
+          REQUIRE_EQ(block.offset, end);
+          end += block.count;
+          most = std::max(most, block.count);
+          least = std::min(least, block.count);
+          if (block.count > 0) REQUIRE_EQ(block.offset % granule, 0);
+        }
+        CHECK_EQ(end, count);
+        // The last block that holds anything may end short of its granule.
+        CHECK_LE(most - least, 2 * granule - 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("Cut: lanes and rounds tile every block, and no piece has more slices than a chunk") {
+  for (uint64_t count : {0u, 1u, 31u, 32u, 33u, 4096u, 100001u}) {
+    for (uint32_t lanes : {1u, 2u, 3u, 4u}) {
+      for (uint32_t per_chunk : {1u, 3u, 4u}) {
+        const Cut cut{lanes, 32, 64, per_chunk};
+        uint64_t end = 0;
+        for (uint32_t lane = 0; lane < lanes; ++lane) {
+          const Extent share = cut.lane_share(count, lane);
+          REQUIRE_EQ(share.offset, end);
+          for (uint64_t round = 0; round < cut.rounds(count); ++round) {
+            const Extent piece = cut.piece(count, lane, round);
+            if (piece.count > 0) REQUIRE_EQ(piece.offset, end);
+            REQUIRE_LE(cut.slices(piece.count), per_chunk);
+            end += piece.count;
+          }
+        }
+        CHECK_EQ(end, count);
+      }
+    }
+  }
+}
+
+TEST_CASE("Cut: an empty block has no round, an empty piece no slice") {
+  const Cut cut{2, 1, 8, 2};
+  CHECK_EQ(cut.rounds(0), 0);
+  CHECK_EQ(cut.slices(0), 0);
+  CHECK_EQ(cut.piece(5, 1, 1).count, 0);
+}
+
+}  // namespace rondo

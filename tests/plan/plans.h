@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ring/plan/build.h"
+#include "ring/plan/plan.h"
+
+namespace rondo {
+
+inline Topology one_host(int world) { return {std::vector<int>(static_cast<size_t>(world), 0)}; }
+
+// Ranks dealt to hosts in runs of the given sizes.
+inline Topology hosts_of(const std::vector<int>& sizes) {
+  Topology topology;
+  for (size_t h = 0; h < sizes.size(); ++h) {
+    topology.host.insert(topology.host.end(), static_cast<size_t>(sizes[h]), static_cast<int>(h));
+  }
+  return topology;
+}
+
+inline std::vector<Plan> plans_of_all_ranks(PlanRequest request) {
+  std::vector<Plan> plans;
+  for (request.rank = 0; request.rank < request.topology.world(); ++request.rank) {
+    plans.push_back(build_plan(request));
+  }
+  return plans;
+}
+
+inline PlanRequest request_of(Collective collective, Algorithm algorithm, const Topology& topology, int root = 0,
+                              int lanes = 1) {
+  PlanRequest request;
+  request.collective = collective;
+  request.algorithm = algorithm;
+  request.topology = topology;
+  request.root = collective_has_root(collective) ? root : -1;
+  request.lanes = lanes;
+  return request;
+}
+
+inline std::string name_of(const PlanRequest& request) {
+  return std::string(collective_name(request.collective)) + " by " + algorithm_name(request.algorithm) + ", world " +
+         std::to_string(request.topology.world()) + ", root " + std::to_string(request.root) + ", lanes " +
+         std::to_string(request.lanes) + (request.scale_at_source ? ", scaled at the source" : "");
+}
+
+}  // namespace rondo

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+
+#include <doctest/doctest.h>
+#include "ring/plan/structure.h"
+#include "ring/plan/verify.h"
+#include "tests/plan/plans.h"
+
+namespace rondo {
+
+// Whether lane `lane` of a and lane `other` of b are the same steps.
+inline bool equal_lanes(const Plan& a, uint32_t lane, const Plan& b, uint32_t other) {
+  const Lane &x = a.lanes[lane], &y = b.lanes[other];
+  if (x.count != y.count) return false;
+  for (uint32_t s = 0; s < x.count; ++s) {
+    Step p = a.steps[x.first + s], q = b.steps[y.first + s];
+    for (uint32_t i = 0; i < uint32_t{p.sources} + p.targets; ++i) {
+      if (a.refs[p.first + i] != b.refs[q.first + i]) return false;
+    }
+    p.first = q.first = 0;
+    if (p != q) return false;
+  }
+  return true;
+}
+
+inline void check_verdict(const PlanRequest& request, const Verdict& verdict) {
+  CHECK(verdict.ok);
+  if (!verdict.ok) FAIL_CHECK(name_of(request) << ": " << verdict.failure);
+}
+
+// Proves 1 .. 4 lanes of one call. Four lanes hold every lane that there is, and verify() proves each different one;
+// fewer lanes are the first of these, with peers and fan of their own. Who scales does not touch progress.
+inline void prove(PlanRequest request) {
+  request.lanes = 4;
+  const std::vector<Plan> four = plans_of_all_ranks(request);
+  check_verdict(request, verify(four));
+  for (request.lanes = 1; request.lanes <= 3; ++request.lanes) {
+    const std::vector<Plan> fewer = plans_of_all_ranks(request);
+    const auto failure = check_structure(fewer);
+    if (failure) FAIL_CHECK(name_of(request) << ": " << *failure);
+    for (size_t r = 0; r < fewer.size(); ++r) {
+      for (uint32_t l = 0; l < fewer[r].lanes.size(); ++l) {
+        if (!equal_lanes(fewer[r], l, four[r], l)) FAIL_CHECK(name_of(request) << ": lane " << l << " differs");
+      }
+    }
+  }
+  if (!collective_reduces(request.collective)) return;
+  request.scale_at_source = true;
+  request.lanes = 2;
+  check_verdict(request, verify_values(plans_of_all_ranks(request), Scaling::kAtSource));
+}
+
+// Strided steps are direct exchanges already: both names build one plan, which needs one proof.
+inline bool direct_is_the_ring(Collective c) {
+  return c == Collective::kGather || c == Collective::kScatter || c == Collective::kAllToAll;
+}
+
+inline void check_same_as_ring(PlanRequest request) {
+  std::vector<Plan> direct = plans_of_all_ranks(request);
+  request.algorithm = Algorithm::kRing;
+  for (Plan& plan : direct) plan.algorithm = Algorithm::kRing;
+  CHECK(direct == plans_of_all_ranks(request));
+}
+
+// Every algorithm that the collective has, every root, worlds first .. 64 in steps, on one host.
+inline void prove_all(Collective collective, int first_world = 1, int step = 1) {
+  for (int world = first_world; world <= 64; world += step) {
+    for (int a = 1; a < kAlgorithms; ++a) {
+      const Algorithm algorithm = static_cast<Algorithm>(a);
+      if (!plan_available(collective, algorithm, one_host(world))) continue;
+      if (algorithm == Algorithm::kHierarchical) continue;  // verify_hierarchical_test
+      const int roots = collective_has_root(collective) ? world : 1;
+      for (int root = 0; root < roots; ++root) {
+        const PlanRequest request = request_of(collective, algorithm, one_host(world), root);
+        if (algorithm == Algorithm::kDirect && direct_is_the_ring(collective)) {
+          check_same_as_ring(request);
+        } else {
+          prove(request);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace rondo

@@ -1,0 +1,17 @@
+#include "tests/plan/prove.h"
+
+namespace rondo {
+
+TEST_CASE("gather and scatter: every algorithm, world 1..64, root, lanes 1..4, slices 1..4, are proven") {
+  prove_all(Collective::kGather);
+  prove_all(Collective::kScatter);
+}
+
+TEST_CASE("all_gather, reduce_scatter, all_to_all, barrier: worlds 1..64, lanes 1..4, slices 1..4, are proven") {
+  prove_all(Collective::kAllGather);
+  prove_all(Collective::kReduceScatter);
+  prove_all(Collective::kAllToAll);
+  prove_all(Collective::kBarrier);
+}
+
+}  // namespace rondo

@@ -1,0 +1,66 @@
+#include "transport/rendezvous/address.h"
+
+#include <doctest/doctest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "ring/base/error.h"
+#include "tests/rendezvous/test_jobs.h"
+
+namespace rondo {
+namespace {
+
+TEST_CASE("addresses: on one host loopback serves, and needs no secret") {
+  CHECK(listen_addresses(test::launch(0, 2, "tcp://127.0.0.1:5"), Config{}) == std::vector<std::string>{"127.0.0.1"});
+  CHECK(listen_addresses(test::launch(0, 2, "unix:///x"), Config{}) == std::vector<std::string>{"127.0.0.1"});
+  Config config;
+  config.socket_interface = "lo";
+  CHECK(listen_addresses(test::launch(0, 2, "file:///x"), config).front() == "127.0.0.1");
+}
+
+TEST_CASE("addresses: a name that matches no interface lists those that there are") {
+  Config config;
+  config.socket_interface = "nosuch,other";
+  try {
+    listen_addresses(test::launch(0, 2, "tcp://127.0.0.1:5"), config);
+    FAIL("accepted");
+  } catch (const Exception& e) {
+    CHECK(e.code() == ErrorCode::kBootstrap);
+    CHECK(std::string(e.what()).find("RONDO_SOCKET_IFNAME=\"nosuch,other\"") != std::string::npos);
+    CHECK(std::string(e.what()).find("lo 127.0.0.1") != std::string::npos);
+  }
+}
+
+TEST_CASE("ports: a number, a range, any; the rest is refused by the variable's name") {
+  Config config;
+  auto range = [&](const char* text) {
+    config.data_ports = text;
+    PortRange found = data_port_range(config);
+    return std::pair<int, int>(found.first, found.last);
+  };
+  CHECK(range("0") == std::pair(0, 0));
+  CHECK(range("5000") == std::pair(5000, 5000));
+  CHECK(range("5000-5099") == std::pair(5000, 5099));
+  for (const char* bad : {"", "-", "a", "2-1", "0-5", "1-65536", "1-2-3"}) {
+    CAPTURE(bad);
+    CHECK_THROWS_AS(range(bad), Exception);
+  }
+}
+
+TEST_CASE("host: the identity is the same for a process and its child, and the name is not empty") {
+  std::string identity = host_identity();
+  CHECK(identity.size() > 36);
+  CHECK(host_name() != "");
+  pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) _exit(host_identity() == identity ? 0 : 1);
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+}
+
+}  // namespace
+}  // namespace rondo

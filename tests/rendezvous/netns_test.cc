@@ -1,0 +1,127 @@
+// Needs root (or CAP_SYS_ADMIN and CAP_NET_ADMIN) and iproute2: each case runs in a network namespace of its own, which
+// ends with the process that made it. Fails, and says so, where it cannot.
+#include <doctest/doctest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ring/base/error.h"
+#include "tests/rendezvous/test_jobs.h"
+#include "transport/rendezvous/address.h"
+
+namespace rondo {
+namespace {
+
+constexpr int kNoNamespace = 77;
+
+// Runs `body` in a fresh namespace, in which `setup` (shell) has been run; body returns "" or what is wrong.
+void in_namespace(const std::string& setup, const std::function<std::string()>& body) {
+  pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    if (unshare(CLONE_NEWNET) != 0) _exit(kNoNamespace);
+    if (std::system(("set -e; PATH=$PATH:/usr/sbin:/sbin; ip link set lo up; " + setup).c_str()) != 0)
+      _exit(kNoNamespace);
+    std::string wrong;
+    try {
+      wrong = body();
+    } catch (const std::exception& e) {
+      wrong = e.what();
+    }
+    if (!wrong.empty()) std::fprintf(stderr, "in the namespace: %s\n", wrong.c_str());
+    _exit(wrong.empty() ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  REQUIRE_MESSAGE(status != kNoNamespace << 8, "cannot make network namespaces: run as root, with iproute2 installed");
+  CHECK(status == 0);
+}
+
+// An interface that is up; its other end is not.
+std::string interface(const std::string& name, const std::string& addresses) {
+  std::string setup = "ip link add " + name + " type veth peer name p" + name + "; ip link set " + name +
+                      " up; ip link set p" + name + " up; ";
+  for (size_t at = 0; at < addresses.size();) {
+    size_t end = std::min(addresses.find(' ', at), addresses.size());
+    std::string address = addresses.substr(at, end - at);
+    bool v6 = address.find(':') != std::string::npos;
+    setup += "ip addr add " + address + " dev " + name + (v6 ? " nodad; " : "; ");
+    at = end + 1;
+  }
+  return setup;
+}
+
+std::string listen(const std::string& rendezvous, const std::string& names = "", bool insecure = true) {
+  Launch launch = test::launch(1, 2, rendezvous);
+  launch.one_host = false;
+  Config config;
+  config.insecure = insecure;
+  config.socket_interface = names;
+  try {
+    std::string text;
+    for (const std::string& host : listen_addresses(launch, config)) text += host + " ";
+    return text;
+  } catch (const Exception& e) {
+    return std::string(error_code_name(e.code())) + ": " + e.what();
+  }
+}
+
+std::string expect(const std::string& found, const std::string& expected) {
+  return found == expected ? "" : "\"" + found + "\" instead of \"" + expected + "\"";
+}
+
+std::string expect_part(const std::string& found, const std::string& part) {
+  return found.find(part) != std::string::npos ? "" : "\"" + found + "\" lacks \"" + part + "\"";
+}
+
+const std::string kTwo = interface("eth0", "10.1.2.3/24 fd00:1::3/64") + interface("ib0", "10.9.9.3/24") +
+                         interface("docker0", "172.17.0.1/16");
+
+TEST_CASE("netns: the address that routes to the master, over IPv4 and IPv6") {
+  in_namespace(kTwo, [] { return expect(listen("tcp://10.1.2.9:5"), "10.1.2.3 "); });
+  in_namespace(kTwo, [] { return expect(listen("tcp://10.9.9.9:5"), "10.9.9.3 "); });
+  in_namespace(kTwo, [] { return expect(listen("tcp://[fd00:1::9]:5"), "fd00:1::3 "); });
+  in_namespace(kTwo, [] { return expect(listen("tcp://10.1.2.3:5"), "10.1.2.3 "); });  // the master's own host
+  in_namespace(interface("eth0", "fd00:1::3/64"), [] { return expect(listen("tcp://[fd00:1::9]:5"), "fd00:1::3 "); });
+}
+
+TEST_CASE("netns: docker0, loopback and link-local addresses are never chosen by themselves") {
+  in_namespace(kTwo + "ip route add default dev docker0; ",
+               [] { return expect(listen("file:///x"), "10.1.2.3 10.9.9.3 fd00:1::3 "); });
+  in_namespace(kTwo + "ip route add default dev ib0; ", [] { return expect(listen("file:///x"), "10.9.9.3 "); });
+  in_namespace(interface("docker0", "172.17.0.1/16") + interface("eth0", "169.254.7.7/16"), [] {
+    std::string found = listen("file:///x");
+    std::string wrong = expect_part(found, "BOOTSTRAP: this machine has no address that other machines could reach");
+    return wrong + expect_part(found, "docker0 172.17.0.1") + expect_part(found, "eth0 169.254.7.7");
+  });
+}
+
+TEST_CASE("netns: RONDO_SOCKET_IFNAME takes names and prefixes, or excludes them") {
+  in_namespace(kTwo, [] { return expect(listen("tcp://10.1.2.9:5", "ib"), "10.9.9.3 "); });
+  in_namespace(kTwo, [] { return expect(listen("tcp://10.1.2.9:5", "^ib"), "10.1.2.3 fd00:1::3 "); });
+  in_namespace(kTwo, [] { return expect(listen("tcp://10.1.2.9:5", "docker0"), "172.17.0.1 "); });
+  in_namespace(kTwo, [] { return expect(listen("tcp://10.1.2.9:5", "ib0,eth0"), "10.1.2.3 10.9.9.3 fd00:1::3 "); });
+  in_namespace(kTwo, [] { return expect_part(listen("tcp://10.1.2.9:5", "wlan"), "eth0 10.1.2.3"); });
+}
+
+TEST_CASE("netns: beyond loopback a secret or insecure is needed") {
+  in_namespace(kTwo, [] {
+    std::string found = listen("tcp://10.1.2.9:5", "", false);
+    return expect_part(found, "INVALID") + expect_part(found, "RONDO_SECRET_FILE") +
+           expect_part(found, "RONDO_INSECURE");
+  });
+}
+
+TEST_CASE("netns: two namespaces are two hosts") {
+  std::string here = host_identity();
+  in_namespace("", [here] { return host_identity() != here ? "" : "the same identity"; });
+}
+
+}  // namespace
+}  // namespace rondo

@@ -1,0 +1,222 @@
+#include "transport/rendezvous/roster.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ring/base/error.h"
+#include "tests/rendezvous/test_jobs.h"
+#include "transport/rendezvous/callback_store.h"
+#include "transport/rendezvous/memory_store.h"
+
+namespace rondo {
+namespace {
+
+using namespace std::chrono_literals;
+using test::in_ms;
+using test::soon;
+
+const Logger kQuiet("off");
+
+struct Outcome {
+  std::vector<std::string> cards;
+  Error error;
+};
+
+Outcome exchange(Store& store, int rank, int world, const std::string& card, Store::Deadline deadline) {
+  Outcome outcome;
+  try {
+    outcome.cards = exchange_roster(store, rank, world, card, deadline, kQuiet);
+  } catch (const Exception& e) {
+    outcome.error = e.error();
+  }
+  return outcome;
+}
+
+// One thread a rank on one store.
+std::vector<Outcome> exchange_all(Store& store, const std::vector<int>& ranks, int world, int64_t deadline_ms) {
+  std::vector<Outcome> outcomes(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      outcomes[i] = exchange(store, ranks[i], world, "card of " + std::to_string(ranks[i]), in_ms(deadline_ms));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+TEST_CASE("roster: every rank gets the card of every rank, in worlds 1 to 9") {
+  for (int world = 1; world <= 9; ++world) {
+    MemoryStore store;
+    std::vector<int> ranks;
+    std::vector<std::string> cards;
+    for (int r = 0; r < world; ++r) {
+      ranks.push_back(r);
+      cards.push_back("card of " + std::to_string(r));
+    }
+    for (const Outcome& outcome : exchange_all(store, ranks, world, 10'000)) {
+      CHECK(outcome.error.message == "");
+      CHECK(outcome.cards == cards);
+    }
+  }
+}
+
+TEST_CASE("roster: a table larger than one value is cut and put together again") {
+  constexpr int kWorld = 20;
+  MemoryStore store;
+  std::vector<std::string> cards;
+  for (int r = 0; r < kWorld; ++r) cards.push_back(std::string(64 * 1024, static_cast<char>('a' + r)));
+  std::vector<std::thread> threads;
+  std::vector<Outcome> outcomes(kWorld);
+  for (int r = 0; r < kWorld; ++r) {
+    threads.emplace_back([&, r] { outcomes[r] = exchange(store, r, kWorld, cards[r], soon()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Outcome& outcome : outcomes) CHECK(outcome.cards == cards);
+}
+
+TEST_CASE("roster: missing ranks are named at the deadline on every rank that waits") {
+  for (std::vector<int> there : {std::vector<int>{0, 1, 4}, {0}, {1, 2, 3, 4}, {3}}) {
+    MemoryStore store;
+    std::vector<int> missing;
+    for (int r = 0; r < 5; ++r) {
+      if (std::find(there.begin(), there.end(), r) == there.end()) missing.push_back(r);
+    }
+    // Without rank 0 nobody keeps the list: the others know of rank 0 only.
+    if (there.front() != 0) missing = {0};
+    auto start = std::chrono::steady_clock::now();
+    for (const Outcome& outcome : exchange_all(store, there, 5, 300)) {
+      CHECK(outcome.error.code == ErrorCode::kBootstrap);
+      CHECK(outcome.error.ranks == missing);
+      CHECK(outcome.error.message.find("have not come: " + std::to_string(missing[0])) != std::string::npos);
+    }
+    CHECK(std::chrono::steady_clock::now() - start < 5s);
+  }
+}
+
+TEST_CASE("roster: the same rank twice: the second is refused, the first undisturbed") {
+  for (int doubled : {0, 1}) {
+    MemoryStore store;
+    std::vector<Outcome> outcomes(2);
+    std::thread first([&] { outcomes[0] = exchange(store, doubled, 2, "first", soon()); });
+    if (doubled == 1) store.put("roster/world", "2 here", soon());
+    store.get("card/" + std::to_string(doubled), soon());
+    Outcome second = exchange(store, doubled, 2, "second", soon());
+    CHECK(second.error.code == ErrorCode::kBootstrap);
+    CHECK(second.error.message.find("rank " + std::to_string(doubled) + " is already taken by host ") !=
+          std::string::npos);
+    CHECK(second.error.message.find(" pid " + std::to_string(getpid())) != std::string::npos);
+    outcomes[1] = exchange(store, 1 - doubled, 2, "other", soon());
+    first.join();
+    std::vector<std::string> cards = {"first", "other"};
+    if (doubled == 1) std::swap(cards[0], cards[1]);
+    CHECK(outcomes[0].cards == cards);
+    CHECK(outcomes[1].cards == cards);
+  }
+}
+
+TEST_CASE("roster: another world size is refused with both numbers, and the right process still gets in") {
+  MemoryStore store;
+  std::vector<Outcome> outcomes(2);
+  std::thread zero([&] { outcomes[0] = exchange(store, 0, 2, "a", soon()); });
+  for (int world : {3, 7}) {
+    Outcome wrong = exchange(store, 1, world, "wrong", soon());
+    CHECK(wrong.error.code == ErrorCode::kBootstrap);
+    CHECK(wrong.error.message.find("has " + std::to_string(world) + " ranks") != std::string::npos);
+    CHECK(wrong.error.message.find("says 2") != std::string::npos);
+  }
+  Outcome beyond = exchange(store, 5, 6, "wrong", soon());
+  CHECK(beyond.error.code == ErrorCode::kBootstrap);
+  outcomes[1] = exchange(store, 1, 2, "b", soon());
+  zero.join();
+  for (const Outcome& outcome : outcomes) CHECK(outcome.cards == std::vector<std::string>{"a", "b"});
+}
+
+TEST_CASE("roster: goodbye waits for the last rank, and gives up when one never leaves") {
+  MemoryStore store;
+  std::thread one([&] { roster_goodbye(store, 2, soon()); });
+  roster_goodbye(store, 2, soon());
+  one.join();
+  CHECK(store.try_get(kRosterEndKey, soon()));
+
+  MemoryStore alone;
+  auto start = std::chrono::steady_clock::now();
+  roster_goodbye(alone, 2, in_ms(100));
+  auto took = std::chrono::steady_clock::now() - start;
+  CHECK(took >= 100ms);
+  CHECK(took < 2s);
+}
+
+TEST_CASE("roster: joining again at once after a goodbye never meets the old store") {
+  test::Folder folder;
+  for (std::string kind : {"unix", "file"}) {
+    CAPTURE(kind);
+    std::string rendezvous = kind + "://" + folder.path("again-" + kind);
+    std::vector<std::string> failures(3);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([&, rank] {
+        for (int round = 0; round < 30; ++round) {
+          try {
+            auto store = open_store(test::launch(rank, 3, rendezvous), Config{}, soon());
+            std::string card = std::to_string(rank) + "/" + std::to_string(round);
+            std::vector<std::string> cards = exchange_roster(*store, rank, 3, card, soon(), kQuiet);
+            for (int r = 0; r < 3; ++r) {
+              if (cards[r] != std::to_string(r) + "/" + std::to_string(round)) failures[rank] = "old card " + cards[r];
+            }
+            roster_goodbye(*store, 3, soon());
+          } catch (const Exception& e) {
+            failures[rank] = e.what();
+            return;
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& failure : failures) CHECK(failure == "");
+  }
+}
+
+TEST_CASE("place: what the launcher did not say follows from the hosts") {
+  std::vector<int> host = {0, 1, 0, 1, 1};
+  Place place = complete_place({3, 5, -1, -1, -1, -1}, host);
+  CHECK(place.local_rank == 1);
+  CHECK(place.local_world == 3);
+  CHECK(place.node == 1);
+  CHECK(place.nodes == 2);
+  place = complete_place({3, 5, 7, 9, 4, 6}, host);
+  CHECK(place.local_rank == 7);
+  CHECK(place.nodes == 6);
+}
+
+TEST_CASE("callback store: a host's functions serve a roster; their failures are named; keys carry the prefix") {
+  MemoryStore host;
+  CallbackStore::Functions f;
+  f.put = [&](std::string_view k, std::string_view v, Store::Deadline d) { host.put(k, v, d); };
+  f.get = [&](std::string_view k, Store::Deadline d) { return host.get(k, d); };
+  f.try_get = [&](std::string_view k, Store::Deadline d) { return host.try_get(k, d); };
+  f.add = [&](std::string_view k, int64_t n, Store::Deadline d) { return host.add(k, n, d); };
+  f.compare_set = [&](std::string_view k, std::string_view e, std::string_view v, Store::Deadline d) {
+    return host.compare_set(k, e, v, d);
+  };
+  CHECK_THROWS_AS(CallbackStore{f}, Exception);  // remove is missing
+  f.remove = [](std::string_view, Store::Deadline) -> bool { throw std::runtime_error("host says no"); };
+  CallbackStore store(f, "p/");
+  for (const Outcome& outcome : exchange_all(store, {0, 1, 2}, 3, 10'000)) CHECK(outcome.cards.size() == 3);
+  CHECK(host.try_get("p/card/2", soon()));
+  try {
+    store.remove("k", soon());
+    FAIL("no failure");
+  } catch (const Exception& e) {
+    CHECK(e.code() == ErrorCode::kBootstrap);
+    CHECK(std::string(e.what()).find("host says no") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace rondo

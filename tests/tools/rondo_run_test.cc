@@ -1,0 +1,258 @@
+// Drives the real rondo-run around small shell programs.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/tools/program.h"
+
+namespace {
+
+using rondo::test::alive;
+using rondo::test::count_of;
+using rondo::test::eventually;
+using rondo::test::Program;
+using rondo::test::sorted_lines;
+using namespace std::chrono_literals;
+using Strings = std::vector<std::string>;
+
+constexpr char kRondoRun[] = "tools/rondo-run";
+
+Strings run_shell(int ranks, const std::string& script, const Strings& options = {}) {
+  Strings command{kRondoRun, "-n", std::to_string(ranks)};
+  command.insert(command.end(), options.begin(), options.end());
+  command.insert(command.end(), {"sh", "-c", script});
+  return command;
+}
+
+bool says_ready(const Program& program, size_t times) {
+  return eventually([&] { return count_of(program.output(), "ready") >= times; });
+}
+
+// The numbers after "pid " in the output.
+std::vector<pid_t> pids_in(const std::string& text) {
+  static const std::regex kPid("pid ([0-9]+)");
+  std::vector<pid_t> pids;
+  for (std::sregex_iterator it(text.begin(), text.end(), kPid), end; it != end; ++it)
+    pids.push_back(std::stoi((*it)[1]));
+  return pids;
+}
+
+std::string ordinary_loop(const std::string& before) { return before + "; echo ready; while :; do sleep 0.05; done"; }
+
+// Rank 1 does `preparation` and then loops; rank 0 exits with 3 once that is done.
+std::string rank_0_fails_when_rank_1(const std::string& preparation) {
+  return "flag=${RONDO_RENDEZVOUS#unix://}.ready; if [ $RANK = 0 ]; then until [ -e $flag ]; do sleep 0.01; done; exit "
+         "3; "
+         "fi; " +
+         preparation + "; : > $flag; while :; do sleep 0.05; done";
+}
+
+}  // namespace
+
+TEST_CASE("every rank learns its place, in Rondo's names and in the field's") {
+  Program program(run_shell(3,
+                            "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR; echo R $RONDO_RANK "
+                            "$RONDO_WORLD_SIZE $RONDO_LOCAL_RANK $RONDO_LOCAL_WORLD_SIZE"));
+  CHECK(program.wait() == 0);
+  CHECK(sorted_lines(program.output()) == Strings{"[0] 0 3 0 3 127.0.0.1", "[0] R 0 3 0 3", "[1] 1 3 1 3 127.0.0.1",
+                                                  "[1] R 1 3 1 3", "[2] 2 3 2 3 127.0.0.1", "[2] R 2 3 2 3"});
+  CHECK(program.errors() == "");
+}
+
+TEST_CASE("ranks of one run share a private meeting place, runs do not, and nothing of it is left behind") {
+  std::set<std::string> places;
+  for (int run = 0; run < 2; ++run) {
+    Program program(run_shell(2,
+                              "cd /; echo $RONDO_RENDEZVOUS $RONDO_JOB_ID $MASTER_PORT; p=${RONDO_RENDEZVOUS#unix://}; "
+                              "stat -c %a ${p%/*}; : > $p",
+                              {"--no-prefix"}));
+    REQUIRE(program.wait() == 0);
+    const Strings lines = sorted_lines(program.output());
+    REQUIRE(lines.size() == 4);
+    CHECK(lines[0] == "700");
+    CHECK(lines[2] == lines[3]);
+    const std::string path = lines[2].substr(7, lines[2].find("/store") - 7);
+    CHECK(lines[2].starts_with("unix:///"));
+    CHECK_FALSE(std::filesystem::exists(path));
+    places.insert(lines[2]);
+  }
+  CHECK(places.size() == 2);
+}
+
+TEST_CASE("--env sets variables for every rank, over the launcher's own, and takes no word of the program's") {
+  Program program(
+      run_shell(2, "echo $A $B $MASTER_PORT", {"--env", "A=x=y", "--env", "MASTER_PORT=77", "--env", "B="}));
+  CHECK(program.wait() == 0);
+  CHECK(sorted_lines(program.output()) == Strings{"[0] x=y 77", "[1] x=y 77"});
+}
+
+TEST_CASE("both outputs are prefixed by rank, and each stays itself") {
+  Program program(run_shell(2, "echo out; echo err >&2; printf 'half'"));
+  CHECK(program.wait() == 0);
+  CHECK(sorted_lines(program.output()) == Strings{"[0] half", "[0] out", "[1] half", "[1] out"});
+  CHECK(sorted_lines(program.errors()) == Strings{"[0] err", "[1] err"});
+}
+
+TEST_CASE("--no-prefix leaves every byte as it was written") {
+  Program program(run_shell(1, "printf 'a\\000b\\377'", {"--no-prefix"}));
+  CHECK(program.wait() == 0);
+  CHECK(program.output() == std::string("a\0b\xff", 4));
+}
+
+TEST_CASE("much output of several ranks arrives whole, line by line") {
+  Program program(run_shell(3, "seq 1 20000"));
+  CHECK(program.wait() == 0);
+  Strings expected;
+  for (int rank = 0; rank < 3; ++rank) {
+    for (int i = 1; i <= 20000; ++i) expected.push_back("[" + std::to_string(rank) + "] " + std::to_string(i));
+  }
+  std::sort(expected.begin(), expected.end());
+  CHECK(sorted_lines(program.output()) == expected);
+}
+
+TEST_CASE("rank 0 reads the launcher's input, the others read nothing") {
+  Program program(run_shell(2, "cat"), "from outside\n");
+  CHECK(program.wait() == 0);
+  CHECK(program.output() == "[0] from outside\n");
+}
+
+TEST_CASE("the code of the rank that failed first is returned, and the others are ended") {
+  Program program(run_shell(3, "[ $RANK = 1 ] && exit 7; exec sleep 1000"));
+  CHECK(program.wait(4s) == 7);  // sooner than the grace of 5 s: SIGTERM was enough
+  CHECK(program.errors().find("rank 1 ") != std::string::npos);
+  CHECK(program.errors().find("exited with code 7") != std::string::npos);
+  CHECK(program.errors().find("ending rank 0, 2") != std::string::npos);
+}
+
+TEST_CASE("a rank killed by a signal counts as 128 + signal") {
+  Program program(run_shell(2, "[ $RANK = 0 ] && kill -SEGV $$; exec sleep 1000"));
+  CHECK(program.wait() == 128 + SIGSEGV);
+  CHECK(program.errors().find("rank 0 ") != std::string::npos);
+  CHECK(program.errors().find("signal 11") != std::string::npos);
+}
+
+TEST_CASE("ranks that fail later, or because they were ended, do not change the code") {
+  Program program(run_shell(2, rank_0_fails_when_rank_1("trap 'exit 9' TERM")));
+  CHECK(program.wait() == 3);
+}
+
+TEST_CASE("a rank that ignores SIGTERM is killed after the grace") {
+  const auto start = std::chrono::steady_clock::now();
+  Program program(run_shell(2, rank_0_fails_when_rank_1("trap '' TERM; echo pid $$")));
+  CHECK(program.wait() == 3);
+  CHECK(std::chrono::steady_clock::now() - start >= 5s);
+  CHECK(program.errors().find("killed: rank 1") != std::string::npos);
+  for (const pid_t pid : pids_in(program.output())) CHECK_FALSE(alive(pid));
+}
+
+TEST_CASE("signals are passed on to every rank, which may handle them and succeed") {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+    CAPTURE(signal);
+    Program program(run_shell(2, ordinary_loop("trap 'echo handled; exit 0' INT TERM HUP USR1 USR2")));
+    REQUIRE(says_ready(program, 2));
+    program.signal(signal);
+    CHECK(program.wait() == 0);
+    CHECK(count_of(program.output(), "handled") == 2);
+  }
+}
+
+TEST_CASE("a signal that ends the ranks is the job's code") {
+  Program program(run_shell(2, ordinary_loop(":")));
+  REQUIRE(says_ready(program, 2));
+  program.signal(SIGTERM);
+  CHECK(program.wait() == 128 + SIGTERM);
+}
+
+TEST_CASE("asked twice, ranks that take no notice are ended") {
+  Program program(run_shell(1, ordinary_loop("trap '' INT")));
+  REQUIRE(says_ready(program, 1));
+  program.signal(SIGINT);
+  REQUIRE(program.wait(300ms) == -1);
+  program.signal(SIGINT);
+  CHECK(program.wait() == 128 + SIGTERM);
+}
+
+TEST_CASE("the timeout ends the ranks with 124 and says which still ran") {
+  Program program(run_shell(3, "[ $RANK = 0 ] && exit 0; exec sleep 1000", {"--timeout", "0.5"}));
+  CHECK(program.wait() == 124);
+  CHECK(program.errors().find("ending rank 1, 2") != std::string::npos);
+}
+
+TEST_CASE("ranks die with the launcher, even when it is killed") {
+  Program program(run_shell(2, "echo pid $$; echo ready; exec sleep 1000"));
+  REQUIRE(says_ready(program, 2));
+  const auto pids = pids_in(program.output());
+  REQUIRE(pids.size() == 2);
+  for (const pid_t pid : pids) CHECK(alive(pid));
+  program.signal(SIGKILL);
+  CHECK(program.wait() == 128 + SIGKILL);
+  CHECK(eventually([&] { return !alive(pids[0]) && !alive(pids[1]); }));
+}
+
+TEST_CASE("what the ranks left in the background is ended with the job, wherever it hid") {
+  Program program(run_shell(1, "sleep 1000 & echo pid $!; setsid sh -c 'echo pid $$; exec sleep 1000' & sleep 0.3"));
+  CHECK(program.wait() == 0);
+  const auto pids = pids_in(program.output());
+  CHECK(pids.size() == 2);
+  for (const pid_t pid : pids) CHECK_FALSE(alive(pid));
+}
+
+TEST_CASE("each rank leads a process group of its own") {
+  Program program(run_shell(2, "echo $$ $(cut -d ' ' -f 5 /proc/self/stat)", {"--no-prefix"}));
+  CHECK(program.wait() == 0);
+  for (const std::string& line : sorted_lines(program.output())) {
+    CAPTURE(line);
+    CHECK(line.substr(0, line.find(' ')) == line.substr(line.find(' ') + 1));
+  }
+}
+
+TEST_CASE("a reader that goes away ends the ranks, as it would without the launcher") {
+  Program program({"sh", "-c", "tools/rondo-run -n 2 yes | head -n 1"});
+  CHECK(program.wait() == 0);
+  CHECK(program.output().ends_with("] y\n"));
+}
+
+TEST_CASE("mistakes on the command line are explained, with a code of their own and no rank started") {
+  struct Mistake {
+    Strings arguments;
+    int code;
+    std::string message;
+  };
+  const std::vector<Mistake> mistakes{
+      {{"true"}, 2, "--ranks is required"},
+      {{"-n", "0", "true"}, 2, "Value 0 not in range"},
+      {{"-n", "abc", "true"}, 2, "Value abc not in range"},
+      {{"-n", "-1", "true"}, 2, "-1"},
+      {{"-n", "2"}, 2, "which program?"},
+      {{"-n", "2", "--"}, 2, "which program?"},
+      {{"-n", "2", "--bogus", "true"}, 2, "unknown option '--bogus'"},
+      {{"-n", "2", "--timeout", "0", "true"}, 2, "--timeout"},
+      {{"-n", "2", "--env", "novalue", "true"}, 2, "'novalue' is not NAME=value"},
+      {{"-n", "2", "no-such-program"}, 127, "no-such-program: No such file or directory"},
+      {{"-n", "2", "/etc"}, 126, "/etc: Permission denied"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    Strings command{kRondoRun};
+    command.insert(command.end(), mistake.arguments.begin(), mistake.arguments.end());
+    Program program(command);
+    CAPTURE(mistake.message);
+    CHECK(program.wait() == mistake.code);
+    CAPTURE(program.errors());
+    CHECK(program.errors().find(mistake.message) != std::string::npos);
+    CHECK(program.output() == "");
+  }
+}
+
+TEST_CASE("options after the program's name, or after --, are the program's") {
+  Program program({kRondoRun, "-n", "1", "--", "echo", "-n", "--help"});
+  CHECK(program.wait() == 0);
+  CHECK(program.output() == "[0] --help\n");
+}

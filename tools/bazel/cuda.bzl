@@ -1,0 +1,114 @@
+"""cuda_library: translation units compiled by nvcc, as something that cc_library and cc_binary can depend on.
+
+Name it only behind select({"@cuda//:found": ..., "//conditions:default": ...}), so that a machine without nvcc builds
+the same tree.
+"""
+
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+load("@cuda//:toolkit.bzl", "CUDA_LIBRARY_DIR", "CUDA_ROOT")
+
+# Machine code for A100 (sm_80) and H100/H200 (sm_90), and PTX that the driver compiles for what comes after them.
+_ARCHITECTURES = [
+    "-gencode=arch=compute_80,code=sm_80",
+    "-gencode=arch=compute_90,code=sm_90",
+    "-gencode=arch=compute_90,code=compute_90",
+]
+
+# -fmad=false: as -ffp-contract=off on the host, so that bits do not depend on the device.
+_OPTIONS = [
+    "-std=c++20",
+    "-O3",
+    "-fmad=false",
+    "-Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-ffp-contract=off",
+    "-Werror=all-warnings",
+]
+
+def _compile(ctx, cc_toolchain, source, headers):
+    output = ctx.actions.declare_file("_cuda/{}/{}.o".format(ctx.label.name, source.basename))
+    arguments = ctx.actions.args()
+    arguments.add_all(_ARCHITECTURES + _OPTIONS + ctx.attr.copts)
+    arguments.add("-ccbin", cc_toolchain.compiler_executable)
+    arguments.add_all(headers.defines, before_each = "-D")
+    arguments.add_all(headers.includes, before_each = "-I")
+    arguments.add_all(headers.quote_includes, before_each = "-I")
+    arguments.add_all(headers.system_includes, before_each = "-isystem")
+    arguments.add("-c", source)
+    arguments.add("-o", output)
+    ctx.actions.run(
+        executable = CUDA_ROOT + "/bin/nvcc",
+        arguments = [arguments],
+        inputs = depset([source] + ctx.files.hdrs, transitive = [headers.headers, cc_toolchain.all_files]),
+        outputs = [output],
+        env = {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+        mnemonic = "CudaCompile",
+        progress_message = "Compiling %s with nvcc" % source.short_path,
+    )
+    return output
+
+def _link_context(ctx, cc_toolchain, features, objects):
+    outputs = cc_common.create_compilation_outputs(
+        objects = depset(objects),
+        pic_objects = depset(objects),
+    )
+    context, _ = cc_common.create_linking_context_from_compilation_outputs(
+        actions = ctx.actions,
+        name = ctx.label.name,
+        feature_configuration = features,
+        cc_toolchain = cc_toolchain,
+        compilation_outputs = outputs,
+        linking_contexts = [dep[CcInfo].linking_context for dep in ctx.attr.deps],
+        # The runtime is linked in: the library asks only the driver of the machine that it runs on.
+        user_link_flags = ["-L" + CUDA_LIBRARY_DIR, "-lcudart_static", "-ldl", "-lrt", "-pthread"],
+        disallow_dynamic_library = True,
+        # nvcc registers kernels by constructors that nothing names.
+        alwayslink = True,
+    )
+    return context
+
+def _cuda_library_impl(ctx):
+    if not CUDA_ROOT:
+        fail("no nvcc on this machine; depend on {} behind select(\"@cuda//:found\")".format(ctx.label))
+    cc_toolchain = find_cpp_toolchain(ctx)
+    features = cc_common.configure_features(ctx = ctx, cc_toolchain = cc_toolchain)
+    own = cc_common.create_compilation_context(
+        headers = depset(ctx.files.hdrs),
+        quote_includes = depset([".", ctx.bin_dir.path]),
+        system_includes = depset([CUDA_ROOT + "/include"]),
+    )
+    info = cc_common.merge_cc_infos(
+        direct_cc_infos = [CcInfo(compilation_context = own)],
+        cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
+    )
+    objects = [_compile(ctx, cc_toolchain, source, info.compilation_context) for source in ctx.files.srcs]
+    return [
+        DefaultInfo(files = depset(objects)),
+        CcInfo(
+            compilation_context = info.compilation_context,
+            linking_context = _link_context(ctx, cc_toolchain, features, objects),
+        ),
+    ]
+
+_cuda_library = rule(
+    implementation = _cuda_library_impl,
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cu"], mandatory = True),
+        "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
+        "deps": attr.label_list(providers = [CcInfo]),
+        "copts": attr.string_list(),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    fragments = ["cpp"],
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+    incompatible_use_toolchain_transition = True,
+)
+
+def cuda_library(name, **kwargs):
+    # bazel build //... passes over it where there is no nvcc.
+    _cuda_library(
+        name = name,
+        target_compatible_with = select({
+            "@cuda//:found": [],
+            "//conditions:default": ["//tools/bazel:nvcc_missing"],
+        }),
+        **kwargs
+    )

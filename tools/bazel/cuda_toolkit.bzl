@@ -1,0 +1,59 @@
+"""Finds NVIDIA's nvcc on this machine: @cuda//:found for select(), @cuda//:toolkit.bzl for cuda.bzl."""
+
+_BUILD = """
+load("@rondo//tools/bazel:cuda_flag.bzl", "cuda_flag")
+
+# True where nvcc was found; --@cuda//:enabled=false builds as on a machine without it.
+cuda_flag(
+    name = "enabled",
+    build_setting_default = {found},
+    visibility = ["//visibility:public"],
+)
+
+config_setting(
+    name = "found",
+    flag_values = {{":enabled": "true"}},
+    visibility = ["//visibility:public"],
+)
+"""
+
+def _candidates(ctx):
+    """Roots of CUDA toolkits, the user's own choice first."""
+    roots = []
+    if "CUDA_HOME" in ctx.os.environ:
+        roots.append(ctx.os.environ["CUDA_HOME"])
+    roots.append("/usr/local/cuda")
+    on_path = ctx.which("nvcc")
+    if on_path:
+        roots.append(str(on_path.realpath.dirname.dirname))
+    return roots
+
+def _find(ctx):
+    for root in _candidates(ctx):
+        # The runtime's header too: Debian's /usr/bin/nvcc is found under /usr, a lone wrapper script is not a toolkit.
+        if ctx.path(root + "/bin/nvcc").exists and ctx.path(root + "/include/cuda_runtime.h").exists:
+            return str(ctx.path(root).realpath)
+    return ""
+
+def _library_dir(ctx, root):
+    for folder in ["lib64", "lib", "targets/x86_64-linux/lib", "lib/x86_64-linux-gnu"]:
+        if ctx.path(root + "/" + folder + "/libcudart_static.a").exists:
+            return root + "/" + folder
+    return ""
+
+def _cuda_toolkit_impl(ctx):
+    root = _find(ctx)
+    ctx.file("BUILD.bazel", _BUILD.format(found = bool(root)))
+    ctx.file("toolkit.bzl", "CUDA_ROOT = {}\nCUDA_LIBRARY_DIR = {}\n".format(
+        repr(root),
+        repr(_library_dir(ctx, root) if root else ""),
+    ))
+
+cuda_toolkit = repository_rule(
+    implementation = _cuda_toolkit_impl,
+    local = True,
+    environ = [
+        "CUDA_HOME",
+        "PATH",
+    ],
+)

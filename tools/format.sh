@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# C++ and CUDA sources in the tree's format (.clang-format).
+#   tools/format.sh           rewrites the files that differ
+#   tools/format.sh --check   names them instead, exit code 1 if there are any
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source tools/lib/packages.sh
+need_packages git clang-format
+
+mapfile -t files < <(git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' '*.c' '*.cu' '*.cuh')
+existing=()
+for file in "${files[@]}"; do [[ -f $file ]] && existing+=("$file"); done
+
+case ${1:-} in
+  --check) clang-format --dry-run --Werror "${existing[@]}" ;;
+  "") clang-format -i "${existing[@]}" ;;
+  *)
+    echo "usage: tools/format.sh [--check]" >&2
+    exit 2
+    ;;
+esac

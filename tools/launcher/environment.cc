@@ -1,0 +1,62 @@
+#include "tools/launcher/environment.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+#include "tools/launcher/descriptor.h"
+
+namespace rondo::launcher {
+
+void set_variable(Environment& environment, const std::string& assignment) {
+  const std::string name = assignment.substr(0, assignment.find('=') + 1);
+  const auto same = [&](const std::string& entry) { return entry.starts_with(name); };
+  environment.erase(std::remove_if(environment.begin(), environment.end(), same), environment.end());
+  environment.push_back(assignment);
+}
+
+Environment own_environment() {
+  Environment environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  return environment;
+}
+
+void set_place(Environment& environment, const Meeting& meeting, int rank, int world) {
+  for (const char* prefix : {"", "RONDO_"}) {
+    set_variable(environment, fmt::format("{}RANK={}", prefix, rank));
+    set_variable(environment, fmt::format("{}WORLD_SIZE={}", prefix, world));
+    set_variable(environment, fmt::format("{}LOCAL_RANK={}", prefix, rank));
+    set_variable(environment, fmt::format("{}LOCAL_WORLD_SIZE={}", prefix, world));
+  }
+  set_variable(environment, "MASTER_ADDR=127.0.0.1");
+  set_variable(environment, fmt::format("MASTER_PORT={}", meeting.master_port));
+  set_variable(environment, fmt::format("RONDO_RENDEZVOUS=unix://{}/store", meeting.folder));
+  set_variable(environment, fmt::format("RONDO_JOB_ID={}", meeting.job_id));
+}
+
+uint16_t free_port() {
+  const Descriptor socket(check_call("socket", ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof(address);
+  check_call("bind", ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), bytes));
+  check_call("getsockname", ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &bytes));
+  return ntohs(address.sin_port);
+}
+
+std::string random_id() {
+  std::array<uint64_t, 2> bits{};
+  check_call("getrandom", static_cast<int>(::getrandom(bits.data(), sizeof(bits), 0)));
+  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
+}
+
+}  // namespace rondo::launcher

@@ -1,0 +1,30 @@
+# shellcheck shell=bash
+# What every script that builds needs: the packages, and Bazel called the same way everywhere.
+
+# shellcheck source=tools/lib/packages.sh
+source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
+
+# What the tree includes and what builds it.
+# shellcheck disable=SC2034  # used by those that source this file
+BUILD_PACKAGES=(bazel-bootstrap g++ libasio-dev libfmt-dev doctest-dev libcli11-dev nlohmann-json3-dev)
+
+# run_bazel COMMAND [ARGUMENT...]
+# RONDO_BAZEL_FLAGS: more flags, for example --disk_cache=DIR or --jobs=2.
+run_bazel() {
+  local command=$1
+  shift
+  local flags=()
+  read -ra flags <<<"${RONDO_BAZEL_FLAGS:-}"
+  # Bazel keeps its outputs under HOME, which a bare container may not set, or not let us write.
+  if [[ ! -d ${HOME:-} || ! -w ${HOME:-} ]]; then
+    HOME=${TMPDIR:-/tmp}/rondo-home-$(id -u)
+    mkdir -p "$HOME"
+    export HOME
+  fi
+  bazel "$command" --color=no --curses=no "${flags[@]}" "$@"
+}
+
+# The folder of built files; bazel-bin is a convenience link that some file systems do not allow.
+bazel_bin() {
+  run_bazel info bazel-bin 2>/dev/null
+}

@@ -1,0 +1,79 @@
+# shellcheck shell=bash
+# need_packages PACKAGE...: installs those of Debian's packages that are missing, and says which.
+# A package counts as there if what it brings is there, whoever brought it: no package manager is asked in that case,
+# and on other systems than Debian the same probes say what is missing.
+
+_package_present() {
+  case $1 in
+    libasio-dev) [[ -e /usr/include/asio.hpp ]] ;;
+    bazel-bootstrap) command -v bazel >/dev/null ;;
+    clang) command -v clang >/dev/null && command -v clang++ >/dev/null ;;
+    clang-format) command -v clang-format >/dev/null ;;
+    cmake) command -v cmake >/dev/null ;;
+    doctest-dev) [[ -e /usr/include/doctest/doctest.h ]] ;;
+    g++) command -v g++ >/dev/null ;;
+    git) command -v git >/dev/null ;;
+    libcli11-dev) [[ -e /usr/include/CLI/CLI.hpp ]] ;;
+    libfmt-dev) [[ -e /usr/include/fmt/format.h ]] ;;
+    libgloo-dev) [[ -e /usr/include/gloo/allreduce.h ]] ;;
+    make) command -v make >/dev/null ;;
+    mpich) command -v mpiexec.hydra >/dev/null ;;
+    nlohmann-json3-dev) [[ -e /usr/include/nlohmann/json.hpp ]] ;;
+    openmpi-bin) command -v mpirun.openmpi >/dev/null ;;
+    pkg-config) command -v pkg-config >/dev/null ;;
+    python3) command -v python3 >/dev/null ;;
+    python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+    shellcheck) command -v shellcheck >/dev/null ;;
+    *)
+      echo "need_packages: no probe for '$1' in tools/lib/packages.sh" >&2
+      exit 1
+      ;;
+  esac
+}
+
+# Prints the missing ones, one a line.
+_missing_packages() {
+  local package
+  for package in "$@"; do
+    _package_present "$package" || echo "$package"
+  done
+}
+
+need_packages() {
+  local missing
+  mapfile -t missing < <(_missing_packages "$@")
+  ((${#missing[@]})) || return 0
+
+  if ! command -v apt-get >/dev/null; then
+    echo "This needs what Debian 12 has in the packages: ${missing[*]}" >&2
+    echo "There is no apt-get here to install them with; install their like by hand, then run this again." >&2
+    return 1
+  fi
+  if ((EUID != 0)); then
+    echo "This needs Debian's packages ${missing[*]}, and only root may install them:" >&2
+    echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+    return 1
+  fi
+  echo "Installing Debian's packages: ${missing[*]}"
+  # Another installation under way is waited for; the log is shown if it fails.
+  local log
+  log=$(mktemp)
+  if ! _apt_install "${missing[@]}" >"$log" 2>&1 </dev/null; then
+    cat "$log" >&2
+    rm -f "$log"
+    echo "apt-get could not install: ${missing[*]}" >&2
+    return 1
+  fi
+  rm -f "$log"
+  mapfile -t missing < <(_missing_packages "${missing[@]}")
+  if ((${#missing[@]})); then
+    echo "Installed, but what they should bring is not there: ${missing[*]}" >&2
+    return 1
+  fi
+}
+
+_apt_install() {
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -o DPkg::Lock::Timeout=300 &&
+    apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
+}

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Everything builds with clang, warnings being errors, and the tests pass.
+set -euo pipefail
+source tools/lib/suite.sh
+
+need_packages "${BUILD_PACKAGES[@]}" clang
+check "bazel build --config=clang //..." run_bazel build --config=clang --keep_going //...
+bazel_test --config=clang --test_tag_filters=-slow //...

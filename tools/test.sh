@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Tests Rondo. Installs what is missing of Debian's packages (as root), builds, and runs suites.
+#   tools/test.sh [suite ...]     no suite: the default ones
+#   tools/test.sh --list          the suites
+# The last line is "N passed, N failed"; the exit code is 1 if anything failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+DEFAULT_SUITES=(build unit install speed)
+
+list_suites() {
+  local file
+  for file in tools/suites/*.sh; do
+    printf '%-14s%s\n' "$(basename "$file" .sh)" "$(sed -n '2s/^# //p' "$file")"
+  done
+  echo "default: ${DEFAULT_SUITES[*]}"
+}
+
+case ${1:-} in
+  --list)
+    list_suites
+    exit 0
+    ;;
+  -h | --help)
+    sed -n '2,5s/^# \{0,1\}//p' "$0"
+    list_suites
+    exit 0
+    ;;
+esac
+
+suites=("$@")
+((${#suites[@]})) || suites=("${DEFAULT_SUITES[@]}")
+for suite in "${suites[@]}"; do
+  if [[ ! -f tools/suites/$suite.sh ]]; then
+    echo "tools/test.sh: there is no suite '$suite'" >&2
+    list_suites >&2
+    exit 2
+  fi
+done
+
+RONDO_RESULTS=$(mktemp)
+export RONDO_RESULTS
+trap 'rm -f "$RONDO_RESULTS"' EXIT
+
+count() { grep -c "^$1 " "$RONDO_RESULTS" || true; }
+
+# A suite that stops before its end counts as a failed check itself.
+run_suite() {
+  local suite=$1 start=$SECONDS failed status=0
+  failed=$(count fail)
+  echo "=== $suite"
+  bash "tools/suites/$suite.sh" </dev/null || status=$?
+  if ((status != 0)); then echo "fail $suite stopped with exit code $status" >>"$RONDO_RESULTS"; fi
+  echo "=== $suite: $((SECONDS - start)) s, $(($(count fail) - failed)) failed"
+}
+
+for suite in "${suites[@]}"; do run_suite "$suite"; done
+
+sed -n 's/^fail /FAILED: /p' "$RONDO_RESULTS"
+passed=$(count pass)
+failed=$(count fail)
+echo "$passed passed, $failed failed"
+((failed == 0 && passed > 0))

@@ -1,0 +1,392 @@
+#include "transport/control_logic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ring/base/check.h"
+
+namespace rondo {
+namespace {
+
+// Communicators that others have opened and this rank has not, or has closed already: more than a program opens at
+// once, and less than a megabyte.
+constexpr size_t kMaxEarly = 1024;
+constexpr size_t kMaxClosed = 4096;
+
+void add_unique(std::vector<int>& ranks, int rank) {
+  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+}
+
+}  // namespace
+
+ControlLogic::ControlLogic(Settings settings) : settings_(std::move(settings)) {}
+
+std::vector<ControlLogic::Action> ControlLogic::take_actions() { return std::exchange(actions_, {}); }
+
+std::optional<ControlLogic::Time> ControlLogic::next_time() const {
+  std::optional<Time> next;
+  const auto consider = [&](Time time) { next = next ? std::min(*next, time) : time; };
+  for (const auto& [id, group] : groups_) {
+    if (!group.losses.empty()) consider(group.losses_due);
+    for (const Suspicion& suspicion : group.suspicions) consider(suspicion.due);
+  }
+  return next;
+}
+
+// --- this rank
+
+void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> members) {
+  RONDO_CHECK(!is_open(communicator), "a communicator is opened once");
+  Group& group = groups_[communicator];
+  for (int member : members) {
+    if (member != settings_.rank) group.members[member];
+  }
+  group.order = std::move(members);
+  for (auto& [peer, member] : group.members) {
+    if (left_.count(peer)) member_left(communicator, group, peer, 0);
+  }
+  if (const auto found = early_.find(communicator); found != early_.end()) {
+    const Early before = std::move(found->second);
+    early_.erase(found);
+    for (const auto& [peer, last] : before.goodbyes) member_left(communicator, group, peer, last);
+    if (before.abort) on(now, before.abort->first, before.abort->second);
+  }
+  for (auto& [peer, member] : group.members) {
+    if (const auto found = lost_.find(peer); found != lost_.end()) lose(now, communicator, group, peer, found->second);
+  }
+}
+
+void ControlLogic::close(Time, uint64_t communicator, uint64_t last_sequence) {
+  Group* group = find(communicator);
+  if (group == nullptr || group->closing) return;
+  group->closing = true;
+  group->losses.clear();
+  group->suspicions.clear();
+  for (const auto& [peer, member] : group->members) {
+    if (!gone(peer)) actions_.push_back(Send{peer, ByeMessage{communicator, last_sequence}});
+  }
+}
+
+bool ControlLogic::all_left(uint64_t communicator) const {
+  const Group* group = find(communicator);
+  if (group == nullptr) return true;
+  return std::all_of(group->members.begin(), group->members.end(),
+                     [](const auto& entry) { return entry.second.left || entry.second.lost; });
+}
+
+void ControlLogic::forget(uint64_t communicator) {
+  if (groups_.erase(communicator) == 0) return;
+  closed_.insert(communicator);
+  closed_order_.push_back(communicator);
+  if (closed_order_.size() <= kMaxClosed) return;
+  closed_.erase(closed_order_.front());
+  closed_order_.pop_front();
+}
+
+void ControlLogic::stalled(Time, uint64_t communicator, uint64_t sequence, const CallState& own) {
+  Group* group = find(communicator);
+  if (group == nullptr || group->failed || group->closing) return;
+  if (!group->stall || group->stall->sequence != sequence) {
+    for (auto& [peer, member] : group->members) member.p2p_since = -1;
+  }
+  group->stall = Stall{sequence, own};
+  for (const auto& [peer, member] : group->members) {
+    if (!member.left && !member.lost) actions_.push_back(Send{peer, QueryMessage{communicator, sequence}});
+  }
+}
+
+void ControlLogic::link_failed(Time now, uint64_t communicator, int peer, const Error& error) {
+  Group* group = find(communicator);
+  if (group == nullptr || group->failed || group->closing) return;
+  const auto found = group->members.find(peer);
+  if (found == group->members.end() || found->second.left || found->second.lost) return;
+  for (const Suspicion& suspicion : group->suspicions) {
+    if (suspicion.peer == peer) return;
+  }
+  group->suspicions.push_back({peer, error, now + settings_.link_grace_ms});
+}
+
+void ControlLogic::abort(Time, uint64_t communicator, const Error& error) {
+  Group* group = find(communicator);
+  if (group != nullptr) fail(communicator, *group, error, Audience::kMembers, -1);
+}
+
+void ControlLogic::leave() {
+  for (int peer : settings_.neighbours) {
+    if (!gone(peer)) actions_.push_back(Send{peer, LeaveMessage{}});
+  }
+}
+
+// --- from outside
+
+void ControlLogic::receive(Time now, int from, const ControlBody& body) {
+  std::visit(
+      [&](const auto& message) {
+        if constexpr (requires { on(now, from, message); }) on(now, from, message);
+      },
+      body);
+}
+
+void ControlLogic::query(int from, const QueryMessage& question, const CallState& own) {
+  actions_.push_back(Send{from, AnswerMessage{question.communicator, question.sequence, own}});
+}
+
+void ControlLogic::connection_ended(Time now, int peer, const std::string& why) {
+  if (gone(peer)) return;
+  peer_lost(now, peer, why);
+  tell_neighbours(peer, LostMessage{static_cast<uint32_t>(peer), false, why});
+}
+
+void ControlLogic::tick(Time now) {
+  for (auto& [id, group] : groups_) {
+    if (group.failed) continue;
+    if (!group.losses.empty() && group.losses_due <= now) {
+      fail(id, group, loss_error(group), Audience::kMembers, -1);
+      continue;
+    }
+    for (const Suspicion& suspicion : group.suspicions) {
+      if (suspicion.due > now) continue;
+      const ErrorCode code = suspicion.error.code;
+      const bool specific = code == ErrorCode::kProtocol || code == ErrorCode::kMismatch || code == ErrorCode::kSystem;
+      Error error{specific ? code : ErrorCode::kPeerLost,
+                  fmt::format("the data connection between {} and {} failed: {}", name_in(group, settings_.rank),
+                              name_in(group, suspicion.peer), suspicion.error.message),
+                  {suspicion.peer}};
+      fail(id, group, std::move(error), Audience::kMembers, -1);
+      break;
+    }
+  }
+}
+
+void ControlLogic::on(Time, int from, const AbortMessage& message) {
+  Group* group = find(message.communicator);
+  if (group == nullptr) {
+    Early* before = early(message.communicator);
+    if (before != nullptr && !before->abort) before->abort = {from, message};
+    return;
+  }
+  if (group->failed) return;
+  Error error = message.error;
+  // Deaths that this rank has seen and the sender had not: named as well.
+  for (const auto& [peer, why] : group->losses) {
+    if (std::find(error.ranks.begin(), error.ranks.end(), peer) != error.ranks.end()) continue;
+    error.ranks.push_back(peer);
+    error.message += fmt::format("; {} died too: {}", name_in(*group, peer), why);
+  }
+  fail(message.communicator, *group, std::move(error), Audience::kNeighbours, from);
+}
+
+void ControlLogic::on(Time now, int from, const AnswerMessage& message) {
+  Group* group = find(message.communicator);
+  if (group == nullptr || group->failed || group->closing) return;
+  const auto found = group->members.find(from);
+  if (found == group->members.end()) return;
+  found->second.answer = message;
+  if (group->stall && group->stall->sequence == message.sequence) compare(now, message.communicator, *group, from);
+}
+
+void ControlLogic::on(Time, int from, const ByeMessage& message) {
+  Group* group = find(message.communicator);
+  if (group == nullptr) {
+    if (Early* before = early(message.communicator)) before->goodbyes.emplace(from, message.last_sequence);
+    return;
+  }
+  member_left(message.communicator, *group, from, message.last_sequence);
+}
+
+void ControlLogic::on(Time, int from, const LeaveMessage&) {
+  if (gone(from)) return;
+  peer_left(from);
+  tell_neighbours(from, LostMessage{static_cast<uint32_t>(from), true, ""});
+}
+
+void ControlLogic::on(Time now, int from, const LostMessage& message) {
+  const int peer = static_cast<int>(message.rank);
+  // A rank that this one is connected to speaks for itself: its connection may be sound while the sender's is cut.
+  const bool direct = std::binary_search(settings_.neighbours.begin(), settings_.neighbours.end(), peer);
+  if (peer == settings_.rank || direct || peer < 0 || peer >= static_cast<int>(settings_.names.size())) return;
+  if (gone(peer)) return;
+  if (message.in_good_order) {
+    peer_left(peer);
+  } else {
+    peer_lost(now, peer, message.why);
+  }
+  tell_neighbours(from, message);
+}
+
+// --- parts
+
+ControlLogic::Group* ControlLogic::find(uint64_t communicator) {
+  const auto found = groups_.find(communicator);
+  return found == groups_.end() ? nullptr : &found->second;
+}
+
+const ControlLogic::Group* ControlLogic::find(uint64_t communicator) const {
+  const auto found = groups_.find(communicator);
+  return found == groups_.end() ? nullptr : &found->second;
+}
+
+ControlLogic::Early* ControlLogic::early(uint64_t communicator) {
+  if (closed_.count(communicator)) return nullptr;
+  const auto found = early_.find(communicator);
+  if (found != early_.end()) return &found->second;
+  early_order_.push_back(communicator);
+  while (early_order_.size() > kMaxEarly) {
+    early_.erase(early_order_.front());
+    early_order_.pop_front();
+  }
+  return &early_[communicator];
+}
+
+bool ControlLogic::failed(uint64_t communicator) const {
+  const Group* group = find(communicator);
+  return group != nullptr && group->failed;
+}
+
+bool ControlLogic::gone(int peer) const { return lost_.count(peer) != 0 || left_.count(peer) != 0; }
+
+std::string ControlLogic::name(int peer) const {
+  if (peer < 0 || peer >= static_cast<int>(settings_.names.size())) return fmt::format("rank {}", peer);
+  return fmt::format("rank {} ({})", peer, settings_.names[static_cast<size_t>(peer)]);
+}
+
+std::string ControlLogic::name_in(const Group& group, int peer) const {
+  const auto found = std::find(group.order.begin(), group.order.end(), peer);
+  const auto place = found - group.order.begin();
+  if (found == group.order.end() || place == peer) return name(peer);
+  return fmt::format("rank {} (world rank {}, {})", place, peer, settings_.names[static_cast<size_t>(peer)]);
+}
+
+std::vector<int> ControlLogic::absent(uint64_t communicator, uint64_t sequence) const {
+  std::vector<int> result;
+  const Group* group = find(communicator);
+  if (group == nullptr) return result;
+  for (const auto& [peer, member] : group->members) {
+    const uint64_t answered = member.answer ? member.answer->state.current : 0;
+    if (std::max(answered, member.last_sequence) < sequence) result.push_back(peer);
+  }
+  return result;
+}
+
+void ControlLogic::peer_lost(Time now, int peer, const std::string& why) {
+  lost_.emplace(peer, why);
+  for (auto& [id, group] : groups_) lose(now, id, group, peer, why);
+}
+
+void ControlLogic::peer_left(int peer) {
+  left_.insert(peer);
+  for (auto& [id, group] : groups_) member_left(id, group, peer, 0);
+}
+
+void ControlLogic::lose(Time now, uint64_t, Group& group, int peer, const std::string& why) {
+  const auto found = group.members.find(peer);
+  if (found == group.members.end() || found->second.left || found->second.lost) return;
+  found->second.lost = true;
+  if (group.closing) return;
+  if (group.failed) {
+    actions_.push_back(Note{fmt::format("{} died too: {}", name_in(group, peer), why)});
+    return;
+  }
+  if (group.losses.empty()) group.losses_due = now + settings_.collect_ms;
+  group.losses.emplace(peer, why);
+}
+
+void ControlLogic::member_left(uint64_t communicator, Group& group, int peer, uint64_t last_sequence) {
+  const auto found = group.members.find(peer);
+  if (found == group.members.end() || found->second.left || found->second.lost) return;
+  found->second.left = true;
+  found->second.last_sequence = last_sequence;
+  std::erase_if(group.suspicions, [&](const Suspicion& suspicion) { return suspicion.peer == peer; });
+  actions_.push_back(PeerLeft{communicator, peer, last_sequence});
+}
+
+// Only needed where not every pair is connected.
+void ControlLogic::tell_neighbours(int except, const LostMessage& message) {
+  if (settings_.neighbours.size() + 1 == settings_.names.size()) return;
+  for (int peer : settings_.neighbours) {
+    if (peer != except && !gone(peer)) actions_.push_back(Send{peer, message});
+  }
+}
+
+void ControlLogic::compare(Time now, uint64_t communicator, Group& group, int peer) {
+  Member& member = group.members.at(peer);
+  const CallState& own = group.stall->own;
+  const CallState& theirs = member.answer->state;
+  if (own.fingerprint != 0 && theirs.fingerprint != 0 && own.fingerprint != theirs.fingerprint) {
+    mismatch(communicator, group, peer, "called " + theirs.text);
+    return;
+  }
+  if (!stuck_in_p2p(group, peer)) {
+    member.p2p_since = -1;
+  } else if (member.p2p_since < 0 || member.p2p_text != theirs.p2p_text) {
+    member.p2p_since = now;
+    member.p2p_text = theirs.p2p_text;
+  } else if (now - member.p2p_since >= settings_.p2p_confirm_ms) {
+    mismatch(communicator, group, peer, "waits in " + theirs.p2p_text);
+  }
+}
+
+// `peer` sleeps in a send or recv that only ranks inside this collective could end, and nobody has a second thread that
+// might do it: it will never make the call that we wait for.
+bool ControlLogic::stuck_in_p2p(const Group& group, int peer) const {
+  const auto waits_for_us = [&](int partner) {
+    if (partner == settings_.rank) return true;
+    const auto found = group.members.find(partner);
+    if (found == group.members.end() || !found->second.answer) return false;
+    const AnswerMessage& answer = *found->second.answer;
+    return answer.sequence == group.stall->sequence && answer.state.fingerprint != 0 && !answer.state.finished &&
+           !answer.state.threads;
+  };
+  const CallState& theirs = group.members.at(peer).answer->state;
+  if (!theirs.in_p2p || theirs.threads || group.stall->own.threads) return false;
+  if (theirs.current >= group.stall->sequence) return false;
+  if (theirs.p2p_peer >= 0) return waits_for_us(theirs.p2p_peer);
+  return std::all_of(group.members.begin(), group.members.end(),
+                     [&](const auto& entry) { return entry.first == peer || waits_for_us(entry.first); });
+}
+
+void ControlLogic::mismatch(uint64_t communicator, Group& group, int peer, const std::string& theirs) {
+  std::string mine = fmt::format("{} called {}", name_in(group, settings_.rank), group.stall->own.text);
+  std::string other = fmt::format("{} {}", name_in(group, peer), theirs);
+  std::vector<int> ranks{settings_.rank, peer};
+  // In the order of ranks, whoever finds it first.
+  if (peer < settings_.rank) {
+    std::swap(mine, other);
+    std::swap(ranks[0], ranks[1]);
+  }
+  Error error{
+      ErrorCode::kMismatch,
+      fmt::format("ranks disagree about call {} of this communicator: {}, but {}", group.stall->sequence, mine, other),
+      std::move(ranks)};
+  fail(communicator, group, std::move(error), Audience::kMembers, -1);
+}
+
+Error ControlLogic::loss_error(const Group& group) const {
+  Error error{ErrorCode::kPeerLost, "", {}};
+  for (const auto& [peer, why] : group.losses) {
+    if (!error.message.empty()) error.message += "; ";
+    error.message += fmt::format("{} died or was cut off ({})", name_in(group, peer), why);
+    add_unique(error.ranks, peer);
+  }
+  return error;
+}
+
+void ControlLogic::fail(uint64_t communicator, Group& group, Error error, Audience audience, int except) {
+  if (group.failed) return;
+  group.failed = true;
+  group.losses.clear();
+  group.suspicions.clear();
+  group.stall.reset();
+  for (const auto& [peer, member] : group.members) {
+    if (peer == except || member.left || gone(peer)) continue;
+    const bool direct = std::binary_search(settings_.neighbours.begin(), settings_.neighbours.end(), peer);
+    if (audience == Audience::kMembers || direct) {
+      actions_.push_back(Send{peer, AbortMessage{communicator, 0, error}});
+    }
+  }
+  actions_.push_back(Fail{communicator, std::move(error)});
+}
+
+}  // namespace rondo

@@ -1,0 +1,160 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ring/base/error.h"
+#include "transport/control_message.h"
+#include "transport/fabric.h"
+
+namespace rondo {
+
+// The control plane of one rank as a state machine: events go in with the time, actions come out. No clock, socket,
+// thread or randomness inside, so a seeded simulator can cut and delay at every event. Not thread safe.
+//
+// Ranks are world ranks everywhere. Message texts name a member by its place in the communicator, and add the world
+// rank where that differs: "rank 1 (world rank 5, host b, pid 17)".
+class ControlLogic {
+ public:
+  using Time = int64_t;  // milliseconds of a clock that never goes back
+
+  struct Settings {
+    int rank = 0;
+    std::vector<std::string> names;  // by rank: "host b, pid 17"
+    std::vector<int> neighbours;     // ranks with a control connection to this one, ascending
+    // A failed data link waits so long for a better reason: an abort, a goodbye, a death.
+    Time link_grace_ms = 100;
+    // Deaths so close together are reported as one. A killed host closes the connections of all its processes within
+    // a few milliseconds (loopback: under 1 ms between two processes killed by one command).
+    Time collect_ms = 20;
+    // Two answers so far apart prove that a peer sleeps in send or recv.
+    Time p2p_confirm_ms = 200;
+  };
+
+  // --- actions
+  struct Send {
+    int peer = -1;
+    ControlBody body;
+  };
+  struct Fail {  // CommunicatorEvents::on_failure
+    uint64_t communicator = 0;
+    Error error;
+  };
+  struct PeerLeft {  // CommunicatorEvents::on_peer_left
+    uint64_t communicator = 0;
+    int peer = -1;
+    uint64_t last_sequence = 0;
+  };
+  struct Note {  // for the log: a death that came after the failure was delivered
+    std::string text;
+  };
+  using Action = std::variant<Send, Fail, PeerLeft, Note>;
+
+  explicit ControlLogic(Settings settings);
+
+  // What has to be done since the last call, in order.
+  std::vector<Action> take_actions();
+  // When tick() is due; nullopt: nothing waits.
+  std::optional<Time> next_time() const;
+
+  // --- events from this rank
+  void open(Time now, uint64_t communicator, std::vector<int> members);
+  void close(Time now, uint64_t communicator, uint64_t last_sequence);
+  // Every other member said goodbye or is lost.
+  bool all_left(uint64_t communicator) const;
+  // The end of close(): nothing more happens to this communicator.
+  void forget(uint64_t communicator);
+  void stalled(Time now, uint64_t communicator, uint64_t sequence, const CallState& own);
+  void link_failed(Time now, uint64_t communicator, int peer, const Error& error);
+  void abort(Time now, uint64_t communicator, const Error& error);
+  void leave();  // the goodbye of this process
+
+  // --- events from outside
+  void receive(Time now, int from, const ControlBody& body);  // all but queries
+  void query(int from, const QueryMessage& question, const CallState& own);
+  void connection_ended(Time now, int peer, const std::string& why);
+  void tick(Time now);
+
+  // --- questions
+  bool is_open(uint64_t communicator) const { return groups_.count(communicator) != 0; }
+  bool failed(uint64_t communicator) const;
+  std::vector<int> absent(uint64_t communicator, uint64_t sequence) const;
+  bool gone(int peer) const;  // lost or left
+  std::string name(int peer) const;
+
+ private:
+  struct Member {
+    bool left = false;  // said goodbye to the communicator, or to everybody
+    bool lost = false;
+    uint64_t last_sequence = 0;
+    std::optional<AnswerMessage> answer;  // the last one
+    // Since when its answers show it in the same p2p call, and which; -1: not in one.
+    Time p2p_since = -1;
+    std::string p2p_text;
+  };
+  struct Suspicion {
+    int peer = -1;
+    Error error;
+    Time due = 0;
+  };
+  struct Stall {
+    uint64_t sequence = 0;
+    CallState own;
+    bool p2p_suspected = false;
+  };
+  struct Group {
+    std::vector<int> order;         // members as given: their index is their rank in the communicator
+    std::map<int, Member> members;  // the others
+    bool failed = false;
+    bool closing = false;
+    std::map<int, std::string> losses;  // not yet reported: rank and why
+    Time losses_due = 0;
+    std::vector<Suspicion> suspicions;
+    std::optional<Stall> stall;
+  };
+  // What came for a communicator that is not open here yet.
+  struct Early {
+    std::map<int, uint64_t> goodbyes;
+    std::optional<std::pair<int, AbortMessage>> abort;
+  };
+
+  Group* find(uint64_t communicator);
+  const Group* find(uint64_t communicator) const;
+  Early* early(uint64_t communicator);
+  std::string name_in(const Group& group, int peer) const;
+
+  void on(Time now, int from, const AbortMessage& message);
+  void on(Time now, int from, const AnswerMessage& message);
+  void on(Time now, int from, const ByeMessage& message);
+  void on(Time now, int from, const LeaveMessage& message);
+  void on(Time now, int from, const LostMessage& message);
+
+  void peer_lost(Time now, int peer, const std::string& why);
+  void peer_left(int peer);
+  void lose(Time now, uint64_t communicator, Group& group, int peer, const std::string& why);
+  void member_left(uint64_t communicator, Group& group, int peer, uint64_t last_sequence);
+  void tell_neighbours(int except, const LostMessage& message);
+  void compare(Time now, uint64_t communicator, Group& group, int peer);
+  bool stuck_in_p2p(const Group& group, int peer) const;
+  void mismatch(uint64_t communicator, Group& group, int peer, const std::string& theirs);
+  Error loss_error(const Group& group) const;
+  enum class Audience { kMembers, kNeighbours };
+  void fail(uint64_t communicator, Group& group, Error error, Audience audience, int except);
+
+  Settings settings_;
+  std::map<uint64_t, Group> groups_;
+  std::map<uint64_t, Early> early_;
+  std::deque<uint64_t> early_order_, closed_order_;
+  std::set<uint64_t> closed_;
+  std::map<int, std::string> lost_;  // and why
+  std::set<int> left_;
+  std::vector<Action> actions_;
+};
+
+}  // namespace rondo

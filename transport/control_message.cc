@@ -1,0 +1,152 @@
+#include "transport/control_message.h"
+
+#include <algorithm>
+
+#include "ring/base/check.h"
+#include "transport/wire_codec.h"
+
+namespace rondo {
+namespace {
+
+enum StateFlags : uint8_t { kFinished = 1, kInP2p = 2, kThreads = 4, kAllStateFlags = 7 };
+
+void put(WireWriter& writer, const AbortMessage& message) {
+  const size_t ranks = std::min(message.error.ranks.size(), kMaxErrorRanks);
+  writer.u64(message.communicator).u64(message.epoch).u16(static_cast<uint16_t>(message.error.code));
+  writer.u16(static_cast<uint16_t>(ranks));
+  for (size_t i = 0; i < ranks; ++i) writer.u32(static_cast<uint32_t>(message.error.ranks[i]));
+  writer.text(message.error.message, kMaxErrorTextBytes);
+}
+
+void put(WireWriter& writer, const QueryMessage& message) { writer.u64(message.communicator).u64(message.sequence); }
+
+void put(WireWriter& writer, const AnswerMessage& message) {
+  const CallState& state = message.state;
+  const int flags = (state.finished ? kFinished : 0) | (state.in_p2p ? kInP2p : 0) | (state.threads ? kThreads : 0);
+  writer.u64(message.communicator).u64(message.sequence).u64(state.current).u64(state.fingerprint);
+  writer.u8(static_cast<uint8_t>(flags)).u32(static_cast<uint32_t>(state.p2p_peer));
+  writer.text(state.text, kMaxCallTextBytes).text(state.p2p_text, kMaxCallTextBytes);
+}
+
+void put(WireWriter& writer, const ByeMessage& message) { writer.u64(message.communicator).u64(message.last_sequence); }
+
+void put(WireWriter& writer, const ConnectMessage& message) { writer.u64(message.communicator).u16(message.lane); }
+
+void put(WireWriter&, const LeaveMessage&) {}
+
+void put(WireWriter& writer, const LostMessage& message) {
+  writer.u32(message.rank).u8(message.in_good_order ? 1 : 0).text(message.why, kMaxErrorTextBytes);
+}
+
+bool get(WireReader& reader, AbortMessage& message) {
+  message.communicator = reader.u64();
+  message.epoch = reader.u64();
+  const uint16_t code = reader.u16();
+  message.error.code = static_cast<ErrorCode>(code);
+  const size_t ranks = reader.u16();
+  if (!reader.ok() || code == 0 || code > static_cast<uint16_t>(ErrorCode::kPeerLeft)) return false;
+  if (ranks > kMaxErrorRanks) return false;
+  for (size_t i = 0; i < ranks; ++i) message.error.ranks.push_back(static_cast<int>(reader.u32()));
+  message.error.message = reader.text(kMaxErrorTextBytes);
+  return true;
+}
+
+bool get(WireReader& reader, QueryMessage& message) {
+  message.communicator = reader.u64();
+  message.sequence = reader.u64();
+  return true;
+}
+
+bool get(WireReader& reader, AnswerMessage& message) {
+  message.communicator = reader.u64();
+  message.sequence = reader.u64();
+  message.state.current = reader.u64();
+  message.state.fingerprint = reader.u64();
+  const uint8_t flags = reader.u8();
+  message.state.finished = flags & kFinished;
+  message.state.in_p2p = flags & kInP2p;
+  message.state.threads = flags & kThreads;
+  message.state.p2p_peer = static_cast<int>(reader.u32());
+  message.state.text = reader.text(kMaxCallTextBytes);
+  message.state.p2p_text = reader.text(kMaxCallTextBytes);
+  return flags <= kAllStateFlags;
+}
+
+bool get(WireReader& reader, ByeMessage& message) {
+  message.communicator = reader.u64();
+  message.last_sequence = reader.u64();
+  return true;
+}
+
+bool get(WireReader& reader, ConnectMessage& message) {
+  message.communicator = reader.u64();
+  message.lane = reader.u16();
+  return true;
+}
+
+bool get(WireReader&, LeaveMessage&) { return true; }
+
+bool get(WireReader& reader, LostMessage& message) {
+  message.rank = reader.u32();
+  const uint8_t order = reader.u8();
+  message.in_good_order = order == 1;
+  message.why = reader.text(kMaxErrorTextBytes);
+  return order <= 1;
+}
+
+template <typename Message>
+std::optional<ControlBody> decode_as(std::string_view bytes) {
+  WireReader reader(bytes);
+  Message message;
+  if (!get(reader, message) || !reader.finished()) return std::nullopt;
+  return message;
+}
+
+}  // namespace
+
+std::string encode(const ControlFrame& frame) {
+  WireWriter body;
+  std::visit([&](const auto& message) { put(body, message); }, frame.body);
+  const std::string bytes = body.take();
+  RONDO_CHECK(bytes.size() <= kMaxControlBodyBytes, "every field of a control message is cut to its bound");
+  WireWriter writer;
+  writer.u32(static_cast<uint32_t>(bytes.size())).u16(static_cast<uint16_t>(frame.body.index() + 1)).u16(0);
+  writer.u32(frame.source).u32(frame.destination).raw(bytes);
+  return writer.take();
+}
+
+std::optional<ControlHeader> decode_control_header(std::string_view bytes) {
+  WireReader reader(bytes);
+  ControlHeader header;
+  header.body_bytes = reader.u32();
+  header.type = reader.u16();
+  const uint16_t reserved = reader.u16();
+  header.source = reader.u32();
+  header.destination = reader.u32();
+  const bool known = header.type >= 1 && header.type <= std::variant_size_v<ControlBody>;
+  if (!reader.finished() || reserved != 0 || !known || header.body_bytes > kMaxControlBodyBytes) return std::nullopt;
+  return header;
+}
+
+std::optional<ControlBody> decode_control_body(uint16_t type, std::string_view bytes) {
+  switch (type) {
+    case 1:
+      return decode_as<AbortMessage>(bytes);
+    case 2:
+      return decode_as<QueryMessage>(bytes);
+    case 3:
+      return decode_as<AnswerMessage>(bytes);
+    case 4:
+      return decode_as<ByeMessage>(bytes);
+    case 5:
+      return decode_as<ConnectMessage>(bytes);
+    case 6:
+      return decode_as<LeaveMessage>(bytes);
+    case 7:
+      return decode_as<LostMessage>(bytes);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace rondo

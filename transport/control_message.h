@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ring/base/error.h"
+#include "transport/fabric.h"
+
+namespace rondo {
+
+// What travels on control connections. Ranks are world ranks. docs/wire.md has the byte tables.
+
+// The communicator is over, on every member. Communicator 0: the sender's start failed.
+struct AbortMessage {
+  uint64_t communicator = 0;
+  uint64_t epoch = 0;
+  Error error;
+};
+// "What do you do, or did you do, at this sequence?"
+struct QueryMessage {
+  uint64_t communicator = 0;
+  uint64_t sequence = 0;
+};
+struct AnswerMessage {
+  uint64_t communicator = 0;
+  uint64_t sequence = 0;
+  CallState state;
+};
+// The sender has closed its side of the communicator, after its call `last_sequence`.
+struct ByeMessage {
+  uint64_t communicator = 0;
+  uint64_t last_sequence = 0;
+};
+// "Dial me: I want the link of this lane", from the lower rank to the higher.
+struct ConnectMessage {
+  uint64_t communicator = 0;
+  uint16_t lane = 0;
+};
+// The whole process leaves in good order; nothing follows.
+struct LeaveMessage {};
+// A rank died; told by its neighbours to ranks that have no control connection to it (worlds beyond 64).
+struct LostMessage {
+  uint32_t rank = 0;
+  bool in_good_order = false;  // it left, rather
+  std::string why;
+};
+
+using ControlBody =
+    std::variant<AbortMessage, QueryMessage, AnswerMessage, ByeMessage, ConnectMessage, LeaveMessage, LostMessage>;
+
+struct ControlFrame {
+  uint32_t source = 0;
+  uint32_t destination = 0;
+  ControlBody body;
+};
+
+inline constexpr size_t kControlHeaderBytes = 16;
+inline constexpr size_t kMaxControlBodyBytes = 8192;
+inline constexpr size_t kMaxErrorTextBytes = 4096;  // longer ones are cut when encoded
+inline constexpr size_t kMaxCallTextBytes = 2048;
+inline constexpr size_t kMaxErrorRanks = 256;
+
+struct ControlHeader {
+  uint32_t body_bytes = 0;
+  uint16_t type = 0;  // index in ControlBody, plus one
+  uint32_t source = 0;
+  uint32_t destination = 0;
+};
+
+// Header and body, ready to be sent.
+std::string encode(const ControlFrame& frame);
+// nullopt: malformed, or a length beyond the bound; the connection cannot be trusted any further.
+std::optional<ControlHeader> decode_control_header(std::string_view bytes);
+std::optional<ControlBody> decode_control_body(uint16_t type, std::string_view bytes);
+
+}  // namespace rondo

@@ -1,0 +1,57 @@
+#include "transport/descriptor_budget.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ring/base/error.h"
+#include "transport/switchboard.h"
+
+namespace rondo {
+namespace {
+
+// Asio's epoll, timer and event descriptors, listeners, two doorbells, the rendezvous, and some strangers at the door.
+constexpr size_t kFixed = 32;
+
+size_t count_open() {
+  DIR* folder = ::opendir("/proc/self/fd");
+  if (folder == nullptr) return 16;  // no /proc: a guess that standard streams and a program's few files stay below
+  size_t entries = 0;
+  while (::readdir(folder) != nullptr) ++entries;
+  ::closedir(folder);
+  return entries - 3;  // ".", ".." and the folder itself
+}
+
+}  // namespace
+
+DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections) {
+  const size_t peers = static_cast<size_t>(world - 1);
+  const size_t base = kFixed + control_neighbours(0, world).size();
+  return {base + std::min<size_t>(peers, 2) * lanes * connections, base + peers * (lanes * connections + 2)};
+}
+
+size_t ensure_descriptors(const DescriptorNeed& need) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    throw Exception(ErrorCode::kSystem, fmt::format("reading the limit of open files: {}", std::strerror(errno)));
+  }
+  const size_t open = count_open();
+  if (limit.rlim_cur < open + need.most && limit.rlim_cur < limit.rlim_max) {
+    rlimit raised = limit;
+    raised.rlim_cur = std::min<rlim_t>(limit.rlim_max, open + need.most);
+    if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  if (limit.rlim_cur < open + need.least) {
+    throw Exception(ErrorCode::kSystem,
+                    fmt::format("too few file descriptors: this rank needs at least {} besides the {} open now (up to "
+                                "{} with every link), and the limit is {}; raise it with ulimit -n",
+                                need.least, open, need.most, static_cast<size_t>(limit.rlim_cur)));
+  }
+  return static_cast<size_t>(limit.rlim_cur) - open;
+}
+
+}  // namespace rondo

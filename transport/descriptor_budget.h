@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+
+namespace rondo {
+
+// File descriptors that one rank of a fabric opens.
+struct DescriptorNeed {
+  size_t least = 0;  // control plane and ring
+  size_t most = 0;   // with links of every lane to every rank, and point to point both ways
+};
+DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections);
+
+// Raises the soft limit towards the hard one if it is too low for `most`. Throws Exception(kSystem) saying how many are
+// needed if even `least` cannot be had besides those already open. Returns how many may be opened.
+size_t ensure_descriptors(const DescriptorNeed& need);
+
+}  // namespace rondo

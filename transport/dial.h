@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ring/base/error.h"
+#include "transport/endpoint.h"
+#include "transport/rendezvous/descriptor.h"
+#include "transport/socket_options.h"
+#include "transport/wire.h"
+
+namespace asio {
+class io_context;
+}
+
+namespace rondo {
+
+// Makes one connection: tries a peer's endpoints in turn, says hello, waits for the welcome, and tries again until the
+// deadline. On the I/O thread.
+struct DialOrder {
+  std::string peer;  // "rank 3 (host b, pid 17)"
+  std::vector<Endpoint> endpoints;
+  std::optional<Hello> hello;  // none: only find out whether somebody listens there
+  SocketTuning tuning;
+  std::chrono::steady_clock::time_point deadline;
+  std::chrono::milliseconds attempt{5'000};  // for one endpoint to accept
+};
+
+struct DialResult {
+  Descriptor socket;  // welcomed; or invalid, and
+  // kPeerLost: nobody listens at an endpoint that the peer published; kTimeout; kNetwork: refused, with the peer's
+  // words.
+  Error error;
+};
+
+class Dial {
+ public:
+  // `done` is called once, unless the Dial is destroyed before.
+  Dial(asio::io_context& io, DialOrder order, std::function<void(DialResult)> done);
+  ~Dial();
+  Dial(const Dial&) = delete;
+  Dial& operator=(const Dial&) = delete;
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;  // shared with the handlers that Asio still holds
+};
+
+}  // namespace rondo

@@ -1,0 +1,333 @@
+#include "transport/inproc_fabric.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+#include "ring/base/check.h"
+#include "transport/control_logic.h"
+#include "transport/inproc_link.h"
+#include "transport/inproc_stream.h"
+
+namespace rondo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
+}
+
+// What the fabrics share: who has opened what, the links between them, and the thread that carries control messages.
+// One lock for all of it; events are delivered without it.
+class InprocHub {
+ public:
+  explicit InprocHub(int world) : world_(world) {
+    for (int rank = 0; rank < world; ++rank) {
+      ControlLogic::Settings settings;
+      settings.rank = rank;
+      for (int other = 0; other < world; ++other) {
+        settings.names.push_back(fmt::format("thread of pid {}", getpid()));
+        if (other != rank) settings.neighbours.push_back(other);
+      }
+      ranks_.push_back(std::make_unique<RankState>(settings));
+    }
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~InprocHub() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  int world() const { return world_; }
+
+  struct OpenGroup {
+    CommunicatorEvents* events = nullptr;
+    std::shared_ptr<Doorbell> bell;      // shared with the engine
+    std::shared_ptr<Doorbell> p2p_bell;  // likewise
+    std::deque<std::pair<int, std::unique_ptr<ByteStream>>> incoming;
+  };
+
+  // Changes one rank's control logic and leaves the rest to the thread.
+  template <typename Change>
+  void change(int rank, Change apply) {
+    std::lock_guard lock(mutex_);
+    apply(state(rank).logic, now_ms());
+    collect(rank);
+  }
+
+  std::string name(int rank, int peer) {
+    std::lock_guard lock(mutex_);
+    return state(rank).logic.name(peer);
+  }
+
+  // Called by the communicator itself, so its events are alive.
+  void stalled(int rank, uint64_t communicator, uint64_t sequence) {
+    CommunicatorEvents* events = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      if (OpenGroup* own = group(rank, communicator)) events = own->events;
+    }
+    if (events == nullptr) return;
+    const CallState own = events->call_state(sequence);
+    change(rank, [&](ControlLogic& logic, int64_t now) { logic.stalled(now, communicator, sequence, own); });
+  }
+
+  std::vector<int> absent(int rank, uint64_t communicator, uint64_t sequence) {
+    std::lock_guard lock(mutex_);
+    return state(rank).logic.absent(communicator, sequence);
+  }
+
+  void open(int rank, uint64_t id, const std::vector<int>& members, OpenGroup group) {
+    std::lock_guard lock(mutex_);
+    state(rank).groups[id] = std::move(group);
+    state(rank).logic.open(now_ms(), id, members);
+    collect(rank);
+    // Links and streams wait until both ends have opened.
+    for (const int member : members) {
+      const auto found = state(member).groups.find(id);
+      if (found == state(member).groups.end()) continue;
+      found->second.bell->ring();
+      found->second.p2p_bell->ring();
+    }
+  }
+
+  bool close(int rank, uint64_t id, uint64_t last_sequence, Clock::time_point deadline) {
+    std::unique_lock lock(mutex_);
+    RankState& own = state(rank);
+    own.logic.close(now_ms(), id, last_sequence);
+    collect(rank);
+    const bool all = changed_.wait_until(lock, deadline, [&] { return own.logic.all_left(id); });
+    own.logic.forget(id);
+    own.groups.erase(id);
+    std::erase_if(links_, [&](const auto& entry) {
+      const auto& [communicator, low, high, lane, owner] = entry.first;
+      return communicator == id && owner == rank;
+    });
+    changed_.wait(lock, [&] { return delivering_ != std::pair(rank, id); });
+    return all;
+  }
+
+  std::unique_ptr<Link> take_link(int rank, const LinkKey& key, const LinkShape& shape) {
+    std::lock_guard lock(mutex_);
+    OpenGroup* own = group(rank, key.communicator);
+    OpenGroup* other = group(key.peer, key.communicator);
+    const int low = std::min(rank, key.peer);
+    const int high = std::max(rank, key.peer);
+    const auto mine = links_.find({key.communicator, low, high, key.lane, rank});
+    if (mine != links_.end()) {
+      auto link = std::move(mine->second);
+      links_.erase(mine);
+      return link;
+    }
+    if (own == nullptr || other == nullptr) return nullptr;
+    auto [here, there] = make_inproc_link(shape, own->bell, other->bell, state(key.peer).logic.name(rank),
+                                          state(rank).logic.name(key.peer));
+    links_[{key.communicator, low, high, key.lane, key.peer}] = std::move(there);
+    other->bell->ring();
+    return std::move(here);
+  }
+
+  std::unique_ptr<ByteStream> take_stream_to(int rank, uint64_t communicator, int peer) {
+    std::lock_guard lock(mutex_);
+    OpenGroup* own = group(rank, communicator);
+    OpenGroup* other = group(peer, communicator);
+    if (own == nullptr || other == nullptr) return nullptr;
+    auto [here, there] =
+        make_inproc_stream(own->p2p_bell, other->p2p_bell, state(peer).logic.name(rank), state(rank).logic.name(peer));
+    other->incoming.emplace_back(rank, std::move(there));
+    other->p2p_bell->ring();
+    return std::move(here);
+  }
+
+  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(int rank, uint64_t communicator) {
+    std::lock_guard lock(mutex_);
+    OpenGroup* own = group(rank, communicator);
+    if (own == nullptr || own->incoming.empty()) return std::nullopt;
+    auto first = std::move(own->incoming.front());
+    own->incoming.pop_front();
+    return first;
+  }
+
+  // What this rank does at that sequence, asked without the lock.
+  std::optional<CallState> call_state(int rank, uint64_t communicator, uint64_t sequence) {
+    CallState answer;
+    if (!deliver(rank, communicator, [&](CommunicatorEvents& events) { answer = events.call_state(sequence); })) {
+      return std::nullopt;
+    }
+    return answer;
+  }
+
+ private:
+  struct RankState {
+    explicit RankState(const ControlLogic::Settings& settings) : logic(settings) {}
+    ControlLogic logic;
+    std::map<uint64_t, OpenGroup> groups;
+  };
+
+  RankState& state(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  OpenGroup* group(int rank, uint64_t communicator) {
+    const auto found = state(rank).groups.find(communicator);
+    return found == state(rank).groups.end() ? nullptr : &found->second;
+  }
+
+  void collect(int rank) {
+    for (auto& action : state(rank).logic.take_actions()) actions_.emplace_back(rank, std::move(action));
+    changed_.notify_all();
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      if (!actions_.empty()) {
+        auto [rank, action] = std::move(actions_.front());
+        actions_.pop_front();
+        lock.unlock();
+        std::visit([this, from = rank](auto& what) { perform(from, what); }, action);
+        lock.lock();
+        changed_.notify_all();
+        continue;
+      }
+      const int64_t due = next_time();
+      if (due <= now_ms()) {
+        for (int rank = 0; rank < world_; ++rank) {
+          state(rank).logic.tick(now_ms());
+          collect(rank);
+        }
+      } else {
+        changed_.wait_for(lock, std::chrono::milliseconds(std::min<int64_t>(due - now_ms(), 60'000)));
+      }
+    }
+  }
+
+  int64_t next_time() const {
+    int64_t due = INT64_MAX;
+    for (const auto& rank : ranks_) due = std::min(due, rank->logic.next_time().value_or(INT64_MAX));
+    return due;
+  }
+
+  void perform(int from, ControlLogic::Send& send) {
+    if (const auto* question = std::get_if<QueryMessage>(&send.body)) {
+      const auto own = call_state(send.peer, question->communicator, question->sequence);
+      change(send.peer, [&](ControlLogic& logic, int64_t) {
+        if (own) logic.query(from, *question, *own);
+      });
+      return;
+    }
+    change(send.peer, [&](ControlLogic& logic, int64_t now) { logic.receive(now, from, send.body); });
+  }
+  void perform(int rank, ControlLogic::Fail& fail) {
+    deliver(rank, fail.communicator, [&](CommunicatorEvents& events) { events.on_failure(fail.error); });
+  }
+  void perform(int rank, ControlLogic::PeerLeft& left) {
+    deliver(rank, left.communicator,
+            [&](CommunicatorEvents& events) { events.on_peer_left(left.peer, left.last_sequence); });
+  }
+  void perform(int, ControlLogic::Note&) {}
+
+  // Calls the communicator's events without the lock; close() waits meanwhile. Only the hub's thread delivers.
+  template <typename Event>
+  bool deliver(int rank, uint64_t communicator, Event event) {
+    CommunicatorEvents* events = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      OpenGroup* found = group(rank, communicator);
+      if (found == nullptr) return false;
+      events = found->events;
+      delivering_ = {rank, communicator};
+    }
+    event(*events);
+    {
+      std::lock_guard lock(mutex_);
+      delivering_ = {-1, 0};
+    }
+    changed_.notify_all();
+    return true;
+  }
+
+  const int world_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<RankState>> ranks_;
+  std::map<std::tuple<uint64_t, int, int, int, int>, std::unique_ptr<Link>>
+      links_;  // communicator, low, high, lane, owner
+  std::deque<std::pair<int, ControlLogic::Action>> actions_;
+  std::pair<int, uint64_t> delivering_{-1, 0};
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+class InprocFabric final : public Fabric {
+ public:
+  InprocFabric(std::shared_ptr<InprocHub> hub, int rank) : hub_(std::move(hub)) {
+    const int world = hub_->world();
+    place_ = {rank, world, rank, world, 0, 1};
+    topology_.host.assign(static_cast<size_t>(world), 0);
+  }
+  ~InprocFabric() override {
+    hub_->change(place_.rank, [](ControlLogic& logic, int64_t) { logic.leave(); });
+  }
+
+  const Place& place() const override { return place_; }
+  const Topology& topology() const override { return topology_; }
+  std::string peer_name(int peer) const override { return hub_->name(place_.rank, peer); }
+
+  void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
+            std::shared_ptr<Doorbell> p2p_doorbell) override {
+    hub_->open(place_.rank, id, members, {events, std::move(doorbell), std::move(p2p_doorbell), {}});
+  }
+  bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
+    return hub_->close(place_.rank, id, last_sequence, deadline);
+  }
+
+  std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
+    return hub_->take_link(place_.rank, key, shape);
+  }
+  std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
+    return hub_->take_stream_to(place_.rank, communicator, peer);
+  }
+  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) override {
+    return hub_->take_stream_from(place_.rank, communicator);
+  }
+
+  void stalled(uint64_t communicator, uint64_t sequence) override {
+    hub_->stalled(place_.rank, communicator, sequence);
+  }
+  std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
+    return hub_->absent(place_.rank, communicator, sequence);
+  }
+  void link_failed(uint64_t communicator, int peer, const Error& error) override {
+    hub_->change(place_.rank,
+                 [&](ControlLogic& logic, int64_t now) { logic.link_failed(now, communicator, peer, error); });
+  }
+  void abort(uint64_t communicator, const Error& error) override {
+    hub_->change(place_.rank, [&](ControlLogic& logic, int64_t now) { logic.abort(now, communicator, error); });
+  }
+
+ private:
+  std::shared_ptr<InprocHub> hub_;  // shared by the ranks
+  Place place_;
+  Topology topology_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<Fabric>> make_inproc_fabrics(int world, const Config&) {
+  auto hub = std::make_shared<InprocHub>(world);
+  std::vector<std::shared_ptr<Fabric>> fabrics;
+  for (int rank = 0; rank < world; ++rank) fabrics.push_back(std::make_shared<InprocFabric>(hub, rank));
+  return fabrics;
+}
+
+}  // namespace rondo

@@ -1,0 +1,87 @@
+#include "transport/link_table.h"
+
+#include "ring/base/check.h"
+
+namespace rondo {
+namespace {
+
+// Ids of closed communicators that are remembered, to refuse what comes late.
+constexpr size_t kMaxClosed = 4096;
+
+}  // namespace
+
+bool LinkTable::want(const LinkName& name) {
+  if (closed_.count(name.communicator)) return false;
+  if (!open_.count(name.communicator) && !entries_.count(name)) {
+    if (early_ >= max_early_) return false;
+    ++early_;
+  }
+  Entry& entry = entries_[name];
+  const bool first = !entry.wanted && entry.arrived == 0 && !entry.taken;
+  entry.wanted = true;
+  return first;
+}
+
+LinkTable::Fit LinkTable::fits(const LinkName& name, uint32_t index) const {
+  if (index >= needed(name.kind) || closed_.count(name.communicator)) return Fit::kNo;
+  const auto found = entries_.find(name);
+  if (found != entries_.end()) {
+    const Entry& entry = found->second;
+    if (entry.taken || (!entry.sockets.empty() && entry.sockets[index].valid())) return Fit::kNo;
+  }
+  return open_.count(name.communicator) || early_ < max_early_ ? Fit::kYes : Fit::kLater;
+}
+
+bool LinkTable::add(const LinkName& name, uint32_t index, Descriptor socket) {
+  RONDO_CHECK(fits(name, index) == Fit::kYes, "a connection is judged before it is added");
+  Entry& entry = entries_[name];
+  if (entry.sockets.empty()) entry.sockets.resize(needed(name.kind));
+  entry.sockets[index] = std::move(socket);
+  if (!open_.count(name.communicator)) ++early_;
+  return ++entry.arrived == needed(name.kind);
+}
+
+std::vector<Descriptor> LinkTable::take(const LinkName& name) {
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || !complete(name, found->second)) return {};
+  found->second.taken = true;
+  return std::move(found->second.sockets);
+}
+
+std::optional<std::pair<int, Descriptor>> LinkTable::take_stream_from(uint64_t communicator) {
+  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kStreamFrom, -1, 0});
+  for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
+    if (it->first.kind != LinkKind::kStreamFrom || !complete(it->first, it->second)) continue;
+    it->second.taken = true;
+    return std::pair(it->first.peer, std::move(it->second.sockets[0]));
+  }
+  return std::nullopt;
+}
+
+void LinkTable::open(uint64_t communicator) {
+  open_.insert(communicator);
+  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
+  for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
+    early_ -= it->second.arrived + (it->second.wanted ? 1 : 0);
+  }
+}
+
+void LinkTable::close(uint64_t communicator) {
+  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
+  while (it != entries_.end() && it->first.communicator == communicator) it = entries_.erase(it);
+  open_.erase(communicator);
+  if (closed_.insert(communicator).second) closed_order_.push_back(communicator);
+  if (closed_order_.size() <= kMaxClosed) return;
+  closed_.erase(closed_order_.front());
+  closed_order_.pop_front();
+}
+
+bool LinkTable::anything_ready(uint64_t communicator) const {
+  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
+  for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
+    if (complete(it->first, it->second)) return true;
+  }
+  return false;
+}
+
+}  // namespace rondo

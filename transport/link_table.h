@@ -1,0 +1,74 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "transport/rendezvous/descriptor.h"
+
+namespace rondo {
+
+enum class LinkKind : uint8_t { kData, kStreamTo, kStreamFrom };
+
+struct LinkName {
+  uint64_t communicator = 0;
+  LinkKind kind = LinkKind::kData;
+  int peer = -1;
+  int lane = 0;
+  auto operator<=>(const LinkName&) const = default;
+};
+
+// Which data links and streams are wished for, under way, complete and taken, with the sockets that have come so far,
+// also for communicators that this rank has not opened yet. Pure bookkeeping; not thread safe.
+class LinkTable {
+ public:
+  // connections: of a data link. max_early: sockets kept for communicators that are not open.
+  LinkTable(uint32_t connections, size_t max_early) : connections_(connections), max_early_(max_early) {}
+
+  // The first wish for this link gives true: the caller then brings it about.
+  bool want(const LinkName& name);
+
+  enum class Fit { kYes, kNo, kLater };  // kLater: too many wait for communicators to be opened
+  Fit fits(const LinkName& name, uint32_t index) const;
+  // Requires fits() == kYes. True if this completed the link.
+  bool add(const LinkName& name, uint32_t index, Descriptor socket);
+
+  // The sockets of a complete link, once; empty before and after.
+  std::vector<Descriptor> take(const LinkName& name);
+  // Some complete stream from a peer: its rank and socket.
+  std::optional<std::pair<int, Descriptor>> take_stream_from(uint64_t communicator);
+
+  void open(uint64_t communicator);
+  // Closes what was not taken, and what comes later.
+  void close(uint64_t communicator);
+  // Whether something that can be taken waits.
+  bool anything_ready(uint64_t communicator) const;
+
+ private:
+  struct Entry {
+    bool wanted = false;
+    bool taken = false;
+    uint32_t arrived = 0;
+    std::vector<Descriptor> sockets;
+  };
+  uint32_t needed(LinkKind kind) const { return kind == LinkKind::kData ? connections_ : 1; }
+  bool complete(const LinkName& name, const Entry& entry) const {
+    return !entry.taken && entry.arrived == needed(name.kind);
+  }
+
+  uint32_t connections_;
+  size_t max_early_;
+  size_t early_ = 0;
+  std::map<LinkName, Entry> entries_;
+  std::set<uint64_t> open_;
+  std::set<uint64_t> closed_;
+  std::deque<uint64_t> closed_order_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,131 @@
+#include "transport/peer_card.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ring/base/error.h"
+#include "ring/base/hash.h"
+#include "transport/wire.h"
+#include "transport/wire_codec.h"
+
+namespace rondo {
+namespace {
+
+constexpr std::string_view kCardMagic = "RONDOCARD";
+constexpr size_t kMaxNameBytes = 255;
+constexpr size_t kMaxConfigBytes = 16'384;
+constexpr size_t kMaxEndpoints = 64;
+
+[[noreturn]] void reject(int rank, const std::string& what) {
+  throw Exception(Error{ErrorCode::kBootstrap, fmt::format("rank {} cannot join: {}", rank, what), {rank}});
+}
+
+// Lines "name=value" that name the settings that must be equal. Config lists its fields in one place and hashes the
+// shared ones; a difference in the hash is looked for in all lines, shared ones being the only ones that these names
+// admit.
+constexpr std::string_view kSharedSettings[] = {"RONDO_TRANSPORT",        "RONDO_LANES",         "RONDO_CONNECTIONS",
+                                                "RONDO_SLICE_BYTES",      "RONDO_MAILBOX_BYTES", "RONDO_ALGORITHM",
+                                                "RONDO_SLICES_PER_CHUNK", "RONDO_EAGER_BYTES"};
+
+std::string_view line_of(std::string_view config, std::string_view name) {
+  while (!config.empty()) {
+    const std::string_view line = config.substr(0, config.find('\n'));
+    if (line.size() > name.size() && line.substr(0, name.size()) == name && line[name.size()] == '=') return line;
+    config.remove_prefix(std::min(config.size(), line.size() + 1));
+  }
+  return {};
+}
+
+std::string difference(const PeerCard& one, const PeerCard& other) {
+  for (std::string_view name : kSharedSettings) {
+    const std::string_view theirs = line_of(one.config, name);
+    const std::string_view ours = line_of(other.config, name);
+    if (theirs != ours) return fmt::format("{}, but {} on rank {}", theirs, ours, other.rank);
+  }
+  return fmt::format("its shared settings differ from those of rank {}", other.rank);
+}
+
+void check(const PeerCard& card, int rank, const PeerCard& first, int world) {
+  if (card.rank != static_cast<uint32_t>(rank)) reject(rank, fmt::format("its card is that of rank {}", card.rank));
+  if (card.job_id != first.job_id) {
+    reject(rank, fmt::format("it belongs to job \"{}\", rank 0 to job \"{}\"", card.job_id, first.job_id));
+  }
+  if (card.world != static_cast<uint32_t>(world)) {
+    reject(rank, fmt::format("it was started in a world of {}, rank 0 in a world of {}", card.world, first.world));
+  }
+  if (card.shared_hash != first.shared_hash) {
+    reject(rank, fmt::format("settings that must be equal differ: {}", difference(card, first)));
+  }
+  if (card.endpoints.empty()) reject(rank, "it published no address");
+}
+
+}  // namespace
+
+std::string encode(const PeerCard& card) {
+  WireWriter writer;
+  writer.raw(kCardMagic).u16(card.wire_version).u32(card.rank).u32(card.world).u32(card.pid);
+  writer.text(card.job_id, kMaxJobIdBytes).text(card.host_identity, kMaxNameBytes).text(card.host_name, kMaxNameBytes);
+  writer.u64(card.instance).u64(card.shared_hash).text(card.config, kMaxConfigBytes);
+  const size_t endpoints = std::min(card.endpoints.size(), kMaxEndpoints);
+  writer.u16(static_cast<uint16_t>(endpoints));
+  for (size_t i = 0; i < endpoints; ++i) {
+    writer.text(card.endpoints[i].address, kMaxNameBytes).u16(card.endpoints[i].port);
+  }
+  return writer.take();
+}
+
+PeerCard decode_card(std::string_view bytes, int rank) {
+  WireReader reader(bytes);
+  PeerCard card;
+  if (reader.raw(kCardMagic.size()) != kCardMagic) reject(rank, "what it published is no card of Rondo");
+  card.wire_version = reader.u16();
+  if (card.wire_version != kWireVersion) {
+    reject(rank, fmt::format("it speaks version {} of the wire format, this process version {}", card.wire_version,
+                             kWireVersion));
+  }
+  card.rank = reader.u32();
+  card.world = reader.u32();
+  card.pid = reader.u32();
+  card.job_id = reader.text(kMaxJobIdBytes);
+  card.host_identity = reader.text(kMaxNameBytes);
+  card.host_name = reader.text(kMaxNameBytes);
+  card.instance = reader.u64();
+  card.shared_hash = reader.u64();
+  card.config = reader.text(kMaxConfigBytes);
+  const size_t endpoints = reader.u16();
+  for (size_t i = 0; i < endpoints && i < kMaxEndpoints; ++i) {
+    std::string address = reader.text(kMaxNameBytes);
+    card.endpoints.push_back({std::move(address), reader.u16()});
+  }
+  if (!reader.finished()) reject(rank, "what it published is malformed");
+  return card;
+}
+
+Roster::Roster(const std::vector<std::string>& encoded) {
+  Hash64 session;
+  for (size_t rank = 0; rank < encoded.size(); ++rank) {
+    cards_.push_back(decode_card(encoded[rank], static_cast<int>(rank)));
+    session.add(std::string_view(encoded[rank]));
+  }
+  session_ = session.value();
+  for (int rank = 0; rank < world(); ++rank) check(card(rank), rank, cards_.front(), world());
+}
+
+std::vector<std::string> Roster::names() const {
+  std::vector<std::string> result;
+  for (const PeerCard& card : cards_) result.push_back(fmt::format("host {}, pid {}", card.host_name, card.pid));
+  return result;
+}
+
+Topology Roster::topology() const {
+  Topology topology;
+  std::map<std::string, int> hosts;
+  for (const PeerCard& card : cards_) {
+    topology.host.push_back(hosts.emplace(card.host_identity, static_cast<int>(hosts.size())).first->second);
+  }
+  return topology;
+}
+
+}  // namespace rondo

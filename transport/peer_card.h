@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ring/base/types.h"
+#include "transport/endpoint.h"
+
+namespace rondo {
+
+// What a rank tells the others about itself at the rendezvous.
+struct PeerCard {
+  uint16_t wire_version = 0;
+  uint32_t rank = 0;
+  uint32_t world = 0;
+  uint32_t pid = 0;
+  std::string job_id;  // bounded_job_id()
+  std::string host_identity;
+  std::string host_name;
+  uint64_t instance = 0;  // random: tells two starts of the same rank apart
+  uint64_t shared_hash = 0;
+  std::string config;  // Config::describe(), to name the field that differs
+  std::vector<Endpoint> endpoints;
+};
+
+std::string encode(const PeerCard& card);
+// Throws Exception(kBootstrap) naming the rank if the bytes are none of ours or of another version.
+PeerCard decode_card(std::string_view bytes, int rank);
+
+// The cards of all ranks, and what follows from them alone, so that it is equal everywhere.
+class Roster {
+ public:
+  // Throws Exception(kBootstrap) naming the first rank that does not fit rank 0's card: its version, job id, world, or
+  // a setting that must be shared, with both values.
+  explicit Roster(const std::vector<std::string>& encoded);
+
+  const PeerCard& card(int rank) const { return cards_[static_cast<size_t>(rank)]; }
+  int world() const { return static_cast<int>(cards_.size()); }
+  uint64_t session() const { return session_; }
+  // "host b, pid 17", by rank.
+  std::vector<std::string> names() const;
+  Topology topology() const;
+
+ private:
+  std::vector<PeerCard> cards_;
+  uint64_t session_ = 0;
+};
+
+}  // namespace rondo

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ring/base/log.h"
+#include "transport/endpoint.h"
+#include "transport/rendezvous/address.h"
+#include "transport/rendezvous/descriptor.h"
+#include "transport/socket_options.h"
+#include "transport/wire.h"
+
+namespace asio {
+class io_context;
+}
+
+namespace rondo {
+
+// Accepts connections, has each say who it is before a deadline, and hands the welcome ones over. Strangers (another
+// protocol, silence, a port scan) are dropped; more than `max_pending` of them at once push out the oldest. On the I/O
+// thread, but for construction and endpoints().
+class Reception {
+ public:
+  struct Settings {
+    std::vector<std::string> addresses;
+    PortRange ports;
+    SocketTuning tuning;
+    int64_t handshake_timeout_ms = 5'000;
+    size_t max_pending = 128;
+    Logger logger;
+  };
+  // What to answer; nullopt: not known yet, ask again after reconsider().
+  using Judge = std::function<std::optional<Answer>(const Hello&)>;
+  // The welcome has been sent.
+  using Welcome = std::function<void(const Hello&, Descriptor)>;
+
+  // Binds and listens, so that the endpoints can be published. Throws Exception(kNetwork) naming address and port.
+  Reception(asio::io_context& io, const Settings& settings, Judge judge, Welcome welcome);
+  ~Reception();
+
+  const std::vector<Endpoint>& endpoints() const;
+  void start();
+  void reconsider();
+  void stop();
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;  // shared with the handlers that Asio still holds
+};
+
+}  // namespace rondo

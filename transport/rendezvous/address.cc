@@ -1,0 +1,229 @@
+#include "transport/rendezvous/address.h"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include "ring/base/error.h"
+#include "transport/rendezvous/listener.h"
+#include "transport/rendezvous/rendezvous_url.h"
+#include "transport/rendezvous/socket.h"
+
+namespace rondo {
+namespace {
+
+struct Interface {
+  std::string name;
+  SocketAddress address;
+};
+
+// Addresses of interfaces that are up, in the system's order.
+std::vector<Interface> list_interfaces() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    throw Exception(ErrorCode::kBootstrap, fmt::format("cannot list the network interfaces: {}", std::strerror(errno)));
+  }
+  std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
+  std::vector<Interface> interfaces;
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
+    int family = i->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    Interface found{i->ifa_name, {}};
+    found.address.size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&found.address.storage, i->ifa_addr, found.address.size);
+    interfaces.push_back(std::move(found));
+  }
+  return interfaces;
+}
+
+std::string describe(const std::vector<Interface>& interfaces) {
+  std::string text;
+  for (const Interface& i : interfaces) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", i.name, i.address.host());
+  }
+  return text.empty() ? "none" : text;
+}
+
+// Bridges and tunnels that container and virtual machine managers make: other machines have the same addresses.
+bool is_private_bridge(const std::string& name) {
+  for (std::string_view prefix : {"docker", "br-", "virbr", "veth", "cni", "flannel", "lxc", "podman"}) {
+    if (name.compare(0, prefix.size(), prefix) == 0) return true;
+  }
+  return false;
+}
+
+bool serves_other_hosts(const Interface& i) {
+  return !i.address.is_loopback() && !i.address.is_link_local() && !is_private_bridge(i.name);
+}
+
+// RONDO_SOCKET_IFNAME: "eth0,ib" takes interfaces whose names begin so; "^docker,lo" takes all others.
+class InterfaceFilter {
+ public:
+  explicit InterfaceFilter(std::string_view text) {
+    excludes_ = !text.empty() && text.front() == '^';
+    if (excludes_) text.remove_prefix(1);
+    while (!text.empty()) {
+      size_t comma = std::min(text.find(','), text.size());
+      if (comma > 0) prefixes_.emplace_back(text.substr(0, comma));
+      text.remove_prefix(std::min(comma + 1, text.size()));
+    }
+  }
+  // What is named is taken, whatever it is; what is merely not excluded must serve other hosts.
+  bool takes(const Interface& i) const {
+    bool named = false;
+    for (const std::string& prefix : prefixes_) named |= i.name.compare(0, prefix.size(), prefix) == 0;
+    return excludes_ ? !named && serves_other_hosts(i) : named;
+  }
+
+ private:
+  bool excludes_ = false;
+  std::vector<std::string> prefixes_;
+};
+
+// The local address from which packets to `target` leave: a connected UDP socket knows, and sends nothing.
+std::optional<SocketAddress> route_to(SocketAddress target) {
+  if (target.port() == 0) target.set_port(9);  // any: nothing is sent
+  Descriptor socket(::socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  SocketAddress own;
+  own.size = sizeof(sockaddr_storage);
+  if (!socket.valid() || ::connect(socket.get(), target.get(), target.size) != 0 ||
+      ::getsockname(socket.get(), own.get(), &own.size) != 0 || own.is_any()) {
+    return std::nullopt;
+  }
+  return own;
+}
+
+// Where the master is, or for a rendezvous without an address what the default route leads to (documentation
+// addresses, RFC 5737 and RFC 3849: nobody has them).
+std::vector<SocketAddress> targets(const RendezvousUrl& url) {
+  if (!url.host.empty()) return resolve(url.host, url.port);
+  std::vector<SocketAddress> found = resolve("192.0.2.1", 9);
+  std::vector<SocketAddress> v6 = resolve("2001:db8::1", 9);
+  found.insert(found.end(), v6.begin(), v6.end());
+  return found;
+}
+
+std::vector<std::string> chosen_by_name(const Config& config, const std::vector<Interface>& interfaces) {
+  InterfaceFilter filter(config.socket_interface);
+  std::vector<std::string> hosts, link_local;
+  for (const Interface& i : interfaces) {
+    if (filter.takes(i)) (i.address.is_link_local() ? link_local : hosts).push_back(i.address.host());
+  }
+  // An interface's link-local address is the last choice even where the interface is named.
+  if (hosts.empty()) hosts = link_local;
+  if (hosts.empty()) {
+    throw Exception(ErrorCode::kBootstrap,
+                    fmt::format("RONDO_SOCKET_IFNAME=\"{}\" matches no address of this machine; there are: {}",
+                                config.socket_interface, describe(interfaces)));
+  }
+  return hosts;
+}
+
+std::vector<std::string> chosen_by_route(const RendezvousUrl& url, const std::vector<Interface>& interfaces) {
+  auto interface_of = [&](const SocketAddress& address) -> const Interface* {
+    for (const Interface& i : interfaces) {
+      if (i.address.host() == address.host()) return &i;
+    }
+    return nullptr;
+  };
+  for (const SocketAddress& target : targets(url)) {
+    std::optional<SocketAddress> own = route_to(target);
+    const Interface* i = own ? interface_of(*own) : nullptr;
+    if (i != nullptr && serves_other_hosts(*i)) return {own->host()};
+  }
+  std::vector<std::string> hosts;
+  for (const Interface& i : interfaces) {
+    if (serves_other_hosts(i)) hosts.push_back(i.address.host());
+  }
+  if (hosts.empty()) {
+    throw Exception(ErrorCode::kBootstrap,
+                    fmt::format("this machine has no address that other machines could reach; there are: {}. If all "
+                                "ranks are on this machine, use MASTER_ADDR=127.0.0.1; otherwise name an interface by "
+                                "RONDO_SOCKET_IFNAME",
+                                describe(interfaces)));
+  }
+  return hosts;
+}
+
+bool is_loopback_host(const std::string& host) {
+  for (const SocketAddress& address : resolve(host, 0)) {
+    if (!address.is_loopback()) return false;
+  }
+  return true;
+}
+
+std::optional<uint16_t> parse_port(std::string_view text) {
+  uint16_t port = 0;
+  auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (failure != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return port;
+}
+
+}  // namespace
+
+std::vector<std::string> listen_addresses(const Launch& launch, const Config& config) {
+  RendezvousUrl url = parse_rendezvous(launch.rendezvous);
+  std::vector<Interface> interfaces = list_interfaces();
+  std::vector<std::string> hosts;
+  if (!config.socket_interface.empty()) {
+    hosts = chosen_by_name(config, interfaces);
+  } else if (launch.one_host) {
+    // A machine with IPv6 only has no 127.0.0.1.
+    for (const Interface& i : interfaces) {
+      std::string host = i.address.host();
+      if (host == "127.0.0.1") hosts.insert(hosts.begin(), host);
+      if (host == "::1") hosts.push_back(host);
+    }
+    if (hosts.empty()) throw Exception(ErrorCode::kBootstrap, "the loopback interface is down or has no address");
+    hosts.resize(1);
+  } else {
+    hosts = chosen_by_route(url, interfaces);
+  }
+  for (const std::string& host : hosts) {
+    if (!is_loopback_host(host)) check_may_listen_beyond_loopback(host, config);
+  }
+  return hosts;
+}
+
+PortRange data_port_range(const Config& config) {
+  std::string_view text = config.data_ports;
+  size_t dash = text.find('-');
+  std::optional<uint16_t> first = parse_port(text.substr(0, dash));
+  std::optional<uint16_t> last = dash == std::string_view::npos ? first : parse_port(text.substr(dash + 1));
+  if (!first || !last || *last < *first || (*first == 0 && *last != 0)) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("RONDO_PORT_RANGE=\"{}\" is not allowed: it must be 0 (any), a port such as 5000, or a "
+                                "range such as 5000-5099",
+                                config.data_ports));
+  }
+  return {*first, *last};
+}
+
+std::string host_identity() {
+  std::string boot_id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+  struct stat network {};
+  if (boot_id.empty() || ::stat("/proc/self/ns/net", &network) != 0) {
+    throw Exception(ErrorCode::kSystem, "/proc is needed to tell this machine from others, and it is not mounted");
+  }
+  return fmt::format("{}/{}", boot_id, network.st_ino);
+}
+
+std::string host_name() {
+  char name[256] = "";
+  if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "unknown-host";
+  return name;
+}
+
+}  // namespace rondo

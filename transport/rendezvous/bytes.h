@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace rondo {
+
+// Builds a message: little-endian integers, and texts behind their 32-bit length.
+class ByteWriter {
+ public:
+  ByteWriter& u8(uint8_t value) { return little(value, 1); }
+  ByteWriter& u32(uint32_t value) { return little(value, 4); }
+  ByteWriter& u64(uint64_t value) { return little(value, 8); }
+  ByteWriter& text(std::string_view value) {
+    u32(static_cast<uint32_t>(value.size()));
+    return raw(value);
+  }
+  ByteWriter& raw(std::string_view value) {
+    bytes_.append(value);
+    return *this;
+  }
+  std::string take() { return std::move(bytes_); }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  ByteWriter& little(uint64_t value, int size) {
+    for (int i = 0; i < size; ++i) bytes_.push_back(static_cast<char>(value >> (8 * i)));
+    return *this;
+  }
+  std::string bytes_;
+};
+
+// Takes one apart. Reading past the end gives zeros and empty texts, and ok() turns false for good.
+class ByteReader {
+ public:
+  explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
+
+  uint8_t u8() { return static_cast<uint8_t>(little(1)); }
+  uint32_t u32() { return static_cast<uint32_t>(little(4)); }
+  uint64_t u64() { return little(8); }
+  // The text's bytes, valid as long as the reader's input; a length above `limit` counts as past the end.
+  std::string_view text(size_t limit) {
+    size_t size = u32();
+    if (size > limit) ok_ = false;
+    return raw(size);
+  }
+  std::string_view raw(size_t size) {
+    if (!ok_ || size > rest_.size()) {
+      ok_ = false;
+      return {};
+    }
+    std::string_view taken = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return taken;
+  }
+  bool ok() const { return ok_; }
+  // All read, and nothing left over.
+  bool done() const { return ok_ && rest_.empty(); }
+  size_t left() const { return rest_.size(); }
+
+ private:
+  uint64_t little(size_t size) {
+    std::string_view bytes = raw(size);
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes.size(); ++i) value |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
+    return value;
+  }
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+}  // namespace rondo

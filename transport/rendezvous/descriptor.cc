@@ -1,0 +1,69 @@
+#include "transport/rendezvous/descriptor.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace rondo {
+namespace {
+
+// The one list in this folder that belongs to the process and not to an object: fork handlers are per process, and
+// they can find the descriptors in no other way. Never destroyed, since threads may still run when statics are.
+class OpenDescriptors {
+ public:
+  static OpenDescriptors& instance() {
+    static auto* list = new OpenDescriptors;
+    return *list;
+  }
+
+  uint64_t add(int fd) {
+    std::lock_guard lock(mutex_);
+    fds_.emplace(++last_, fd);
+    return last_;
+  }
+  // False in a forked child, where the descriptor is closed already and its number may belong to somebody else.
+  bool remove(uint64_t entry) {
+    std::lock_guard lock(mutex_);
+    return fds_.erase(entry) == 1;
+  }
+
+ private:
+  // The lock is held over the fork, so that the child finds the list whole.
+  OpenDescriptors() {
+    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); }, [] { instance().in_child(); });
+  }
+  void in_child() {
+    for (auto [entry, fd] : fds_) ::close(fd);
+    fds_.clear();
+    mutex_.unlock();
+  }
+
+  std::mutex mutex_;
+  std::map<uint64_t, int> fds_;
+  uint64_t last_ = 0;
+};
+
+}  // namespace
+
+Descriptor::Descriptor(int fd) : fd_(fd), entry_(fd >= 0 ? OpenDescriptors::instance().add(fd) : 0) {}
+
+Descriptor::Descriptor(Descriptor&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), entry_(std::exchange(other.entry_, 0)) {}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  fd_ = std::exchange(other.fd_, -1);
+  entry_ = std::exchange(other.entry_, 0);
+  return *this;
+}
+
+void Descriptor::reset() {
+  if (fd_ >= 0 && OpenDescriptors::instance().remove(entry_)) ::close(fd_);
+  fd_ = -1;
+}
+
+}  // namespace rondo

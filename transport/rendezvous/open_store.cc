@@ -1,0 +1,200 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "ring/base/error.h"
+#include "ring/base/hash.h"
+#include "ring/base/log.h"
+#include "transport/rendezvous/address.h"
+#include "transport/rendezvous/file_store.h"
+#include "transport/rendezvous/launch.h"
+#include "transport/rendezvous/launch_environment.h"
+#include "transport/rendezvous/listener.h"
+#include "transport/rendezvous/memory_store.h"
+#include "transport/rendezvous/pmi.h"
+#include "transport/rendezvous/rendezvous_url.h"
+#include "transport/rendezvous/roster.h"
+#include "transport/rendezvous/store_server.h"
+#include "transport/rendezvous/stream_store.h"
+
+namespace rondo {
+namespace {
+
+using Kind = RendezvousUrl::Kind;
+
+// Rank 0's store: the server, and a client of it like everybody else's.
+class ServedStore : public StreamStore {
+ public:
+  ServedStore(StoreServer::Options server, StreamStore::Options client)
+      : StreamStore(std::move(client)), server_(std::move(server)) {}
+
+ private:
+  StoreServer server_;
+};
+
+std::string port_advice(const Launch& launch) {
+  if (launch.launcher == "torchrun") {
+    return "Under torchrun the port is MASTER_PORT + 1, since torchrun's own store has MASTER_PORT; set "
+           "RONDO_MASTER_PORT to a free port on all ranks";
+  }
+  return "Set RONDO_MASTER_PORT (or MASTER_PORT) to a free port on all ranks";
+}
+
+// In one step, so that a reader finds nothing or all of it.
+void publish_port(const std::string& path, uint16_t port) {
+  std::string temporary = fmt::format("{}.{}", path, ::getpid()), text = fmt::format("{}\n", port);
+  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  bool written = file.valid() && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                 ::rename(temporary.c_str(), path.c_str()) == 0;
+  if (!written) {
+    throw Exception(ErrorCode::kBootstrap,
+                    fmt::format("cannot write RONDO_PORT_FILE=\"{}\": {}", path, std::strerror(errno)));
+  }
+}
+
+// 0 while there is none. A file of an earlier run leads nowhere, and is read again before every attempt.
+uint16_t published_port(const std::string& path) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  char text[16];
+  ssize_t n = file.valid() ? ::read(file.get(), text, sizeof text) : 0;
+  uint16_t port = 0;
+  if (n <= 0 || std::from_chars(text, text + n, port).ec != std::errc()) return 0;
+  return port;
+}
+
+std::vector<SocketAddress> addresses_of(const RendezvousUrl& url) {
+  if (url.kind == Kind::kUnix) return {unix_address(url.path)};
+  uint16_t port = url.port_file.empty() ? url.port : published_port(url.port_file);
+  if (port == 0) return {};
+  return resolve(url.host, port);
+}
+
+std::string name_of(const RendezvousUrl& url) {
+  if (url.kind == Kind::kUnix) return "unix://" + url.path;
+  if (url.kind == Kind::kUnique) return fmt::format("{} (a unique id)", tcp_url(url.host, url.port));
+  if (!url.port_file.empty()) return fmt::format("{}, its port in {}", url.host, url.port_file);
+  return tcp_url(url.host, url.port);
+}
+
+StreamStore::Options client_options(const RendezvousUrl& url, const Launch& launch, const Config& config) {
+  StreamStore::Options options;
+  options.addresses = [url] { return addresses_of(url); };
+  options.name = name_of(url);
+  options.job_id = url.kind == Kind::kUnique ? kUniqueJobId : launch.job_id;
+  options.key = url.key;
+  options.handshake_ms = config.handshake_timeout_ms;
+  options.log = Logger(config.debug, launch.place.rank);
+  return options;
+}
+
+std::shared_ptr<Store> serve(const RendezvousUrl& url, const Launch& launch, const Config& config,
+                             Store::Deadline deadline, uint16_t* port_found = nullptr) {
+  Listener listener = url.kind == Kind::kUnix ? listen_unix(url.path, deadline)
+                                              : listen_tcp(url.host, url.port, port_advice(launch), config, deadline);
+  SocketAddress address = listener.address;
+  uint16_t port = address.port();
+  StreamStore::Options client = client_options(url, launch, config);
+  client.name = address.text();
+  // A wildcard address cannot be connected to everywhere; the same port on loopback can.
+  if (address.is_any()) address = resolve(address.family() == AF_INET ? "127.0.0.1" : "::1", port).front();
+  client.addresses = [address] { return std::vector<SocketAddress>{address}; };
+
+  StoreServer::Options server;
+  server.same_user = url.kind == Kind::kUnix;
+  server.listener = std::move(listener.socket);
+  server.unlink_path = listener.unlink_path;
+  server.job_id = launch.job_id;
+  server.last_key = kRosterEndKey;
+  server.handshake_ms = config.handshake_timeout_ms;
+  server.log = client.log;
+  auto store = std::make_shared<ServedStore>(std::move(server), std::move(client));
+  store->connect(deadline);
+  if (!url.port_file.empty()) publish_port(url.port_file, port);
+  if (port_found != nullptr) *port_found = port;
+  return store;
+}
+
+std::shared_ptr<Store> reach(const RendezvousUrl& url, const Launch& launch, const Config& config,
+                             Store::Deadline deadline) {
+  auto store = std::make_shared<StreamStore>(client_options(url, launch, config));
+  try {
+    store->connect(deadline);
+  } catch (const Exception& e) {
+    if (e.code() != ErrorCode::kTimeout || url.kind == Kind::kUnique) throw;
+    throw Exception(Error{ErrorCode::kBootstrap,
+                          fmt::format("rank 0 is missing: {}. Is rank 0 running, and does every rank have the same "
+                                      "MASTER_ADDR and MASTER_PORT?",
+                                      e.what()),
+                          {0}});
+  }
+  return store;
+}
+
+PmiClient& introduced_pmi(Store::Deadline deadline) {
+  PmiClient& pmi = process_pmi(static_cast<int>(Environment::current().need("PMI_FD", 0, 1 << 20, "PMI_RANK")));
+  pmi.init(deadline);
+  return pmi;
+}
+
+// On one host the server's name space names a socket; on several rank 0 publishes its address through the server.
+std::shared_ptr<Store> meet_by_pmi(const Launch& launch, const Config& config, Store::Deadline deadline) {
+  PmiClient& pmi = introduced_pmi(deadline);
+  std::string meeting = fmt::format("rondo{}", pmi.next_meeting());
+  RendezvousUrl url;
+  if (launch.one_host) {
+    uint64_t hash = Hash64().add(std::string_view(pmi.name_space())).add(std::string_view(meeting)).value();
+    url.kind = Kind::kUnix;
+    url.path = fmt::format("{}/pmi-{:016x}.sock", private_directory(), hash);
+    return launch.place.rank == 0 ? serve(url, launch, config, deadline) : reach(url, launch, config, deadline);
+  }
+  std::shared_ptr<Store> store;
+  url.kind = Kind::kTcp;
+  if (launch.place.rank == 0) {
+    url.host = listen_addresses(launch, config).front();
+    store = serve(url, launch, config, deadline, &url.port);
+    pmi.put(meeting, tcp_url(url.host, url.port), deadline);
+  }
+  pmi.barrier(deadline);
+  if (launch.place.rank == 0) return store;
+  return reach(parse_rendezvous(pmi.get(meeting, deadline)), launch, config, deadline);
+}
+
+}  // namespace
+
+Launch find_launch(const LaunchRequest& request, const Config& config) {
+  Launch launch = find_launch_in(request, Environment::current());
+  if (launch.job_id.empty()) {
+    auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(config.start_timeout_ms);
+    launch.job_id = introduced_pmi(deadline).name_space();
+  }
+  return launch;
+}
+
+// The caller and the fabric share the store: it lives until the last of them is done.
+std::shared_ptr<Store> open_store(const Launch& launch, const Config& config, Store::Deadline deadline) {
+  RendezvousUrl url = parse_rendezvous(launch.rendezvous);
+  switch (url.kind) {
+    case Kind::kNone:
+      return std::make_shared<MemoryStore>();
+    case Kind::kFile:
+      return std::make_shared<FileStore>(url.path, launch.job_id, std::string(kRosterEndKey), deadline);
+    case Kind::kUnique:
+      return reach(url, launch, config, deadline);
+    case Kind::kStore:
+      throw Exception(ErrorCode::kInvalid, "the rendezvous store: means a store of the program's own: none was given");
+    case Kind::kPmi:
+      return meet_by_pmi(launch, config, deadline);
+    case Kind::kTcp:
+    case Kind::kUnix:
+      break;
+  }
+  return launch.place.rank == 0 ? serve(url, launch, config, deadline) : reach(url, launch, config, deadline);
+}
+
+}  // namespace rondo

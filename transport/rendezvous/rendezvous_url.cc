@@ -1,0 +1,105 @@
+#include "transport/rendezvous/rendezvous_url.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+
+#include "ring/base/error.h"
+
+namespace rondo {
+namespace {
+
+[[noreturn]] void malformed(std::string_view text) {
+  throw Exception(ErrorCode::kInvalid,
+                  fmt::format("the rendezvous \"{}\" is malformed: it must be tcp://host:port, file:///path, "
+                              "unix:///path, unique:host:port:key or pmi:",
+                              text));
+}
+
+bool take(std::string_view* text, std::string_view prefix) {
+  if (text->substr(0, prefix.size()) != prefix) return false;
+  text->remove_prefix(prefix.size());
+  return true;
+}
+
+// "host:port" or "[v6]:port".
+void parse_host_port(std::string_view rest, std::string_view text, RendezvousUrl* url) {
+  size_t colon = rest.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) malformed(text);
+  std::string_view host = rest.substr(0, colon), port = rest.substr(colon + 1);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  auto [end, failure] = std::from_chars(port.data(), port.data() + port.size(), url->port);
+  if (failure != std::errc() || end != port.data() + port.size()) malformed(text);
+  if (host.empty() || host.size() > 255 || host.find_first_of("/[]") != std::string_view::npos) malformed(text);
+  url->host = host;
+}
+
+std::optional<StoreKey> parse_key(std::string_view hex) {
+  StoreKey key{};
+  if (hex.size() != 2 * key.size()) return std::nullopt;
+  for (size_t i = 0; i < key.size(); ++i) {
+    auto [end, failure] = std::from_chars(hex.data() + 2 * i, hex.data() + 2 * i + 2, key[i], 16);
+    if (failure != std::errc() || end != hex.data() + 2 * i + 2) return std::nullopt;
+  }
+  return key;
+}
+
+}  // namespace
+
+RendezvousUrl parse_rendezvous(std::string_view text) {
+  using Kind = RendezvousUrl::Kind;
+  RendezvousUrl url;
+  std::string_view rest = text;
+  if (rest.empty()) return url;
+  if (take(&rest, "tcp://")) {
+    url.kind = Kind::kTcp;
+    size_t query = rest.find("?port_file=");
+    if (query != std::string_view::npos) {
+      url.port_file = rest.substr(query + std::string_view("?port_file=").size());
+      rest = rest.substr(0, query);
+    }
+    parse_host_port(rest, text, &url);
+    if (url.port == 0 && url.port_file.empty()) {
+      throw Exception(ErrorCode::kInvalid,
+                      fmt::format("the rendezvous \"{}\" has port 0: the other ranks could not know "
+                                  "the port that rank 0 gets unless RONDO_PORT_FILE names a file "
+                                  "for it",
+                                  text));
+    }
+  } else if (take(&rest, "unix://") || take(&rest, "file://")) {
+    url.kind = text.front() == 'u' ? Kind::kUnix : Kind::kFile;
+    url.path = rest;
+    if (rest.size() < 2 || rest.front() != '/') malformed(text);
+  } else if (take(&rest, "unique:")) {
+    url.kind = Kind::kUnique;
+    size_t colon = rest.rfind(':');
+    std::optional<StoreKey> key;
+    if (colon != std::string_view::npos) key = parse_key(rest.substr(colon + 1));
+    if (!key) malformed(text);
+    url.key = *key;
+    parse_host_port(rest.substr(0, colon), text, &url);
+    if (url.port == 0) malformed(text);
+  } else if (rest == "pmi:") {
+    url.kind = Kind::kPmi;
+  } else if (rest == "store:") {
+    url.kind = Kind::kStore;
+  } else {
+    malformed(text);
+  }
+  return url;
+}
+
+std::string tcp_url(std::string_view host, uint16_t port) {
+  bool v6 = host.find(':') != std::string_view::npos;
+  return v6 ? fmt::format("tcp://[{}]:{}", host, port) : fmt::format("tcp://{}:{}", host, port);
+}
+
+std::string unique_url(std::string_view host, uint16_t port, const StoreKey& key) {
+  bool v6 = host.find(':') != std::string_view::npos;
+  std::string text = v6 ? fmt::format("unique:[{}]:{}:", host, port) : fmt::format("unique:{}:{}:", host, port);
+  for (uint8_t byte : key) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+}  // namespace rondo

@@ -1,0 +1,291 @@
+#include "transport/rendezvous/roster.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "ring/base/check.h"
+#include "ring/base/error.h"
+#include "transport/rendezvous/address.h"
+#include "transport/rendezvous/bytes.h"
+
+namespace rondo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMaxCardBytes = 64 * 1024;
+constexpr auto kLogInterval = std::chrono::seconds(10);
+// How often rank 0 tells the others who is missing, for those whose deadline comes before its own.
+constexpr auto kPublishInterval = std::chrono::seconds(1);
+// After the deadline: to fetch the names of the missing for the message.
+constexpr auto kGrace = std::chrono::seconds(1);
+constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
+
+constexpr std::string_view kWorldKey = "roster/world";
+constexpr std::string_view kMissingKey = "roster/missing";
+constexpr std::string_view kDepartedKey = "roster/departed";
+// "complete <parts>" or "failed <missing>": what everybody waits for.
+constexpr std::string_view kVerdictKey = "roster/verdict";
+
+std::string card_key(int rank) { return fmt::format("card/{}", rank); }
+std::string part_key(size_t part) { return fmt::format("roster/part/{}", part); }
+
+std::string text_of(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ",")); }
+
+std::vector<int> parse_ranks(std::string_view text, int world) {
+  std::vector<int> ranks;
+  while (!text.empty()) {
+    size_t comma = std::min(text.find(','), text.size());
+    int rank = std::atoi(std::string(text.substr(0, comma)).c_str());
+    if (rank >= 0 && rank < world) ranks.push_back(rank);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return ranks;
+}
+
+// For messages: a long list is cut.
+std::string short_text(const std::vector<int>& ranks) {
+  constexpr size_t kShown = 16;
+  if (ranks.size() <= kShown) return fmt::format("{}", fmt::join(ranks, ", "));
+  return fmt::format("{} and {} more", fmt::join(ranks.begin(), ranks.begin() + kShown, ", "), ranks.size() - kShown);
+}
+
+struct Card {
+  std::string host;
+  uint32_t pid = 0;
+  uint64_t nonce = 0;  // tells two processes apart that are alike in everything else
+  std::string content;
+};
+
+std::string encode(const Card& card) {
+  return ByteWriter().text(card.host).u32(card.pid).u64(card.nonce).text(card.content).take();
+}
+
+Card decode(std::string_view bytes, int rank) {
+  ByteReader in(bytes);
+  Card card;
+  card.host = in.text(256);
+  card.pid = in.u32();
+  card.nonce = in.u64();
+  card.content = in.text(kMaxCardBytes);
+  if (!in.done()) throw Exception(ErrorCode::kProtocol, fmt::format("the card of rank {} is malformed", rank));
+  return card;
+}
+
+class Roster {
+ public:
+  Roster(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log)
+      : store_(store), rank_(rank), world_(world), deadline_(deadline), log_(log), start_(Clock::now()) {}
+
+  std::vector<std::string> exchange(std::string_view content) {
+    if (rank_ == 0) {
+      claim(content);
+      store_.put(kWorldKey, fmt::format("{} {}", world_, host_name()), deadline_);
+      collect();
+    } else {
+      compare_world();
+      claim(content);
+    }
+    return fetch();
+  }
+
+ private:
+  // --- entering
+
+  void claim(std::string_view content) {
+    Card card{host_name(), static_cast<uint32_t>(::getpid()), 0, std::string(content)};
+    card.host.resize(std::min<size_t>(card.host.size(), 256));
+    if (::getrandom(&card.nonce, sizeof card.nonce, 0) != sizeof card.nonce) {
+      throw Exception(ErrorCode::kSystem, "the system gave no random bytes");
+    }
+    std::string mine = encode(card);
+    std::string there = store_.compare_set(card_key(rank_), "", mine, deadline_);
+    if (there == mine) return;
+    Card other = decode(there, rank_);
+    throw Exception(ErrorCode::kBootstrap,
+                    fmt::format("rank {} is already taken by host {} pid {}; this process (host {} pid {}) is refused: "
+                                "give each process its own rank, or wait until the earlier run has ended",
+                                rank_, other.host, other.pid, card.host, card.pid));
+  }
+
+  void compare_world() {
+    std::string text = wait_for(kWorldKey);
+    int world = std::atoi(text.c_str());
+    if (world == world_) return;
+    throw Exception(ErrorCode::kBootstrap,
+                    fmt::format("rank {} says that the world has {} ranks, but rank 0 ({}) says {}: this process is "
+                                "refused; start all ranks with the same world size",
+                                rank_, world_, text.substr(std::min(text.size(), text.find(' ') + 1)), world));
+  }
+
+  // --- rank 0
+
+  void collect() {
+    cards_.assign(static_cast<size_t>(world_), "");
+    std::vector<int> missing;
+    for (int r = 0; r < world_; ++r) missing.push_back(r);
+    Clock::time_point next_publish = Clock::now();
+    while (true) {
+      look(&missing);
+      if (missing.empty()) break;
+      Clock::time_point now = Clock::now();
+      if (now >= next_publish || now >= deadline_) {
+        store_.put(kMissingKey, text_of(missing), std::max<Store::Deadline>(deadline_, now + kGrace));
+        next_publish = now + kPublishInterval;
+      }
+      if (now >= deadline_) fail(missing);
+      log_missing(missing);
+      await(missing.front(), std::min<Store::Deadline>(next_publish, deadline_));
+    }
+    publish();
+  }
+
+  // Takes the cards that have come.
+  void look(std::vector<int>* missing) {
+    Store::Deadline grace = std::max<Store::Deadline>(deadline_, Clock::now() + kGrace);
+    std::erase_if(*missing, [&](int r) {
+      std::optional<std::string> card = store_.try_get(card_key(r), grace);
+      if (card) cards_[static_cast<size_t>(r)] = decode(*card, r).content;
+      return card.has_value();
+    });
+  }
+
+  void await(int rank, Store::Deadline until) {
+    try {
+      store_.get(card_key(rank), until);
+    } catch (const Exception& e) {
+      if (e.code() != ErrorCode::kTimeout) throw;
+    }
+  }
+
+  void fail(const std::vector<int>& missing) {
+    store_.put(kVerdictKey, "failed " + text_of(missing), Clock::now() + kGrace);
+    throw_missing(missing);
+  }
+
+  // The table in values of the store's size.
+  void publish() {
+    ByteWriter table;
+    for (const std::string& card : cards_) table.text(card);
+    const std::string& bytes = table.bytes();
+    size_t parts = 0;
+    for (size_t at = 0; at < bytes.size(); at += Store::kMaxValueBytes) {
+      store_.put(part_key(parts++), std::string_view(bytes).substr(at, Store::kMaxValueBytes), deadline_);
+    }
+    store_.put(kVerdictKey, fmt::format("complete {}", parts), deadline_);
+  }
+
+  // --- everybody
+
+  std::vector<std::string> fetch() {
+    std::string verdict = wait_for(kVerdictKey);
+    if (verdict.rfind("complete ", 0) != 0) {
+      throw_missing(parse_ranks(std::string_view(verdict).substr(std::min<size_t>(verdict.size(), 7)), world_));
+    }
+    if (rank_ == 0) return cards_;
+    int parts = std::atoi(verdict.c_str() + 9);
+    std::string table;
+    for (int part = 0; part < parts; ++part) table += store_.get(part_key(static_cast<size_t>(part)), deadline_);
+    ByteReader in(table);
+    std::vector<std::string> cards;
+    for (int r = 0; r < world_; ++r) cards.emplace_back(in.text(kMaxCardBytes));
+    if (!in.done()) throw Exception(ErrorCode::kProtocol, "rank 0's table of ranks is malformed");
+    return cards;
+  }
+
+  // Waits for what rank 0 puts, naming who is missing every 10 s and at the deadline.
+  std::string wait_for(std::string_view key) {
+    while (true) {
+      try {
+        return store_.get(key, std::min<Store::Deadline>(deadline_, next_log_));
+      } catch (const Exception& e) {
+        if (e.code() != ErrorCode::kTimeout) throw;
+      }
+      std::vector<int> missing = ask_missing();
+      if (Clock::now() >= deadline_) throw_missing(missing);
+      log_missing(missing);
+    }
+  }
+
+  // Rank 0's list may be a second old: whoever has come since is taken off it. Of a long list only the beginning is
+  // looked at, so that thousands of waiting ranks do not flood the store.
+  std::vector<int> ask_missing() {
+    constexpr int kLooks = 256;
+    Store::Deadline grace = Clock::now() + kGrace;
+    if (!store_.try_get(card_key(0), grace)) return {0};
+    std::vector<int> missing = parse_ranks(store_.try_get(kMissingKey, grace).value_or(""), world_);
+    int looks = 0;
+    std::erase_if(missing, [&](int r) { return looks++ < kLooks && store_.try_get(card_key(r), grace).has_value(); });
+    return missing;
+  }
+
+  void log_missing(const std::vector<int>& missing) {
+    Clock::time_point now = Clock::now();
+    if (now < next_log_) return;
+    next_log_ = now + kLogInterval;
+    using std::chrono::duration_cast, std::chrono::seconds;
+    log_.warn(fmt::format("{} s into the start, of {} ranks these are missing: {} (giving up in {} s)",
+                          duration_cast<seconds>(now - start_).count(), world_, short_text(missing),
+                          duration_cast<seconds>(deadline_ - now).count()));
+  }
+
+  [[noreturn]] void throw_missing(const std::vector<int>& missing) {
+    std::string who = missing.empty() ? "rank 0 did not complete the table of ranks"
+                                      : fmt::format("of {} ranks these have not come: {}", world_, short_text(missing));
+    throw Exception(
+        Error{ErrorCode::kBootstrap,
+              fmt::format("{} (waited {} ms; RONDO_START_TIMEOUT_MS sets how long): are they running, and "
+                          "do they name the same rendezvous and job?",
+                          who, std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start_).count()),
+              missing});
+  }
+
+  Store& store_;
+  const int rank_;
+  const int world_;
+  const Store::Deadline deadline_;
+  const Logger& log_;
+  const Clock::time_point start_;
+  Clock::time_point next_log_ = Clock::now() + kLogInterval;
+  std::vector<std::string> cards_;  // rank 0
+};
+
+}  // namespace
+
+std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
+                                         Store::Deadline deadline, const Logger& log) {
+  RONDO_CHECK(rank >= 0 && rank < world, "the launch has been checked");
+  if (card.size() > kMaxCardBytes) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("a card of {} bytes: at most {} are allowed", card.size(), size_t{kMaxCardBytes}));
+  }
+  return Roster(store, rank, world, deadline, log).exchange(card);
+}
+
+void roster_goodbye(Store& store, int world, Store::Deadline deadline) {
+  deadline = std::min<Store::Deadline>(deadline, Clock::now() + kGoodbyeLimit);
+  try {
+    if (store.add(kDepartedKey, 1, deadline) == world) store.put(kRosterEndKey, "1", deadline);
+    store.get(kRosterEndKey, deadline);
+  } catch (const Exception&) {
+    // Somebody died, or rank 0 has gone already: nobody is served by waiting longer.
+  }
+}
+
+Place complete_place(const Place& place, const std::vector<int>& host) {
+  Place complete = place;
+  const int mine = host[static_cast<size_t>(place.rank)];
+  if (place.local_world < 0) complete.local_world = static_cast<int>(std::count(host.begin(), host.end(), mine));
+  if (place.local_rank < 0) {
+    complete.local_rank = static_cast<int>(std::count(host.begin(), host.begin() + place.rank, mine));
+  }
+  if (place.node < 0) complete.node = mine;
+  if (place.nodes < 0) complete.nodes = 1 + *std::max_element(host.begin(), host.end());
+  return complete;
+}
+
+}  // namespace rondo

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ring/base/log.h"
+#include "ring/base/types.h"
+#include "transport/rendezvous/store.h"
+
+namespace rondo {
+
+// Every rank puts in its card (bytes; where it listens, what it wants shared) and gets those of all, by rank. Returns
+// on all ranks or fails on all: rank 0 publishes the table only once it is complete. Throws Exception(kBootstrap): at
+// the deadline, ranks() being those that have not come (on every rank that waits); at once if this rank's number is
+// taken by another process, or its world size is not rank 0's: then the others are undisturbed and go on waiting for
+// the right process. Missing ranks are logged every 10 s meanwhile. A card: at most 64 KiB.
+std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
+                                         Store::Deadline deadline, const Logger& log);
+
+// Says that this rank needs the store no more, and waits until all have said so, at most 5 s and not beyond the
+// deadline: so rank 0's server outlives their last use, and a rank that joins again at once does not meet the old
+// store, which takes no newcomers from then on (StoreServer's and FileStore's last key). Never throws: leaving is no
+// failure.
+void roster_goodbye(Store& store, int world, Store::Deadline deadline);
+
+// Exists once all ranks have said goodbye.
+inline constexpr std::string_view kRosterEndKey = "roster/end";
+
+// Replaces facts that the launcher did not say (-1) by those that the ranks' hosts say: host[r] is the index of rank
+// r's host, in order of first appearance.
+Place complete_place(const Place& place, const std::vector<int>& host);
+
+}  // namespace rondo

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/rendezvous/descriptor.h"
+#include "transport/rendezvous/store.h"
+
+namespace rondo {
+
+// A socket address of any family, by value.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  int family() const { return storage.ss_family; }
+  // Numeric, without the port; IPv6 link-local with its interface ("fe80::1%eth0"). The path for unix sockets.
+  std::string host() const;
+  uint16_t port() const;
+  void set_port(uint16_t port);
+  bool is_loopback() const;    // 127.0.0.0/8, ::1, and unix sockets
+  bool is_link_local() const;  // 169.254.0.0/16, fe80::/10
+  bool is_any() const;
+  // "tcp://10.0.0.1:29500", "tcp://[::1]:29500", "unix:///path".
+  std::string text() const;
+};
+
+// All addresses of a host name or number. Throws Exception(kNetwork) with the resolver's reason. Asks the system's
+// resolver, which has time limits of its own (resolv.conf); numbers do not block.
+std::vector<SocketAddress> resolve(const std::string& host, uint16_t port);
+// Throws Exception(kInvalid) if the path does not fit a socket address (107 bytes).
+SocketAddress unix_address(const std::string& path);
+
+// Waits until the descriptor is ready for `events`; false at the deadline.
+bool wait_ready(int fd, short events, Store::Deadline deadline);
+
+// Connects, non-blocking and close-on-exec; invalid at failure or deadline, errno then says why.
+Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline);
+
+// A non-blocking, close-on-exec listening socket (SO_REUSEADDR; IPv6 wildcard is dual-stack); invalid at failure, errno
+// then says why. *bound: the address that it got.
+Descriptor listen_socket(const SocketAddress& address, SocketAddress* bound);
+
+}  // namespace rondo

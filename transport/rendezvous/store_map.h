@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace rondo {
+
+// Throws Exception(kInvalid) if a key or value is longer than Store allows, or the key is empty.
+void check_store_entry(std::string_view key, std::string_view value);
+
+// The content of a store, with a bound on its size; no I/O, one thread. A call that cannot be done leaves it unchanged
+// and throws Exception(kBootstrap).
+class StoreMap {
+ public:
+  // 4,096 ranks with cards of 1 KiB and the table made of them take 8 MiB; 256 MiB is what a runaway program may use.
+  static constexpr size_t kMaxBytes = 256u << 20;
+
+  const std::string* find(std::string_view key) const;
+  void put(std::string_view key, std::string_view value);
+  // The number under the key (0 if absent) plus `amount`. It must be a decimal number, and the sum must fit 64 bits.
+  int64_t sum(std::string_view key, int64_t amount) const;
+  // Stores and returns the sum.
+  int64_t add(std::string_view key, int64_t amount);
+  // The value afterwards.
+  std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired);
+  bool remove(std::string_view key);
+  void clear();
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::map<std::string, std::string, std::less<>> entries_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace rondo

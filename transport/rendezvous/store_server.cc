@@ -1,0 +1,459 @@
+#include "transport/rendezvous/store_server.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <asio.hpp>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <list>
+#include <map>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ring/base/error.h"
+#include "transport/rendezvous/store_map.h"
+
+namespace rondo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What is read at a time; also the most that a client can make the server hold beyond a request's own length.
+constexpr size_t kReadBytes = 16 * 1024;
+// Out of descriptors: time for others to close some.
+constexpr auto kAcceptPause = std::chrono::milliseconds(50);
+constexpr auto kStrangerLogInterval = std::chrono::seconds(10);
+
+bool same_key(const StoreKey& a, const StoreKey& b) {
+  // All bytes are looked at, so that the time does not tell how many were right.
+  uint8_t difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == 0;
+}
+
+enum class Phase {
+  kHello,    // has not said who it is
+  kIdle,     // between requests, or in the middle of receiving one
+  kWaiting,  // in a get of a key that is not there yet
+  kRefused,  // was told why; its input is thrown away until it closes, since closing first could discard the refusal
+};
+
+struct Connection {
+  Connection(asio::io_context& io, Descriptor fd) : descriptor(std::move(fd)), readiness(io), deadline(io) {
+    readiness.assign(descriptor.get());
+  }
+  ~Connection() { readiness.release(); }  // the Descriptor closes it
+
+  Descriptor descriptor;
+  asio::posix::stream_descriptor readiness;
+  asio::steady_timer deadline;
+  Phase phase = Phase::kHello;
+  bool closed = false;
+  bool timed = false;    // the deadline counts
+  bool reading = false;  // a readiness wait is under way
+  bool writing = false;
+  std::string input;   // at most one request and kReadBytes
+  std::string output;  // one reply
+  size_t written = 0;
+  std::string wanted;  // kWaiting: the key
+};
+
+// Handlers under way share a connection with the list it is in; `closed` tells them that it is over.
+using ConnectionPtr = std::shared_ptr<Connection>;
+
+}  // namespace
+
+class StoreServer::Loop {
+ public:
+  explicit Loop(Options options)
+      : options_(std::move(options)), listener_(io_), accept_pause_(io_), owner_(::getpid()) {
+    listener_.assign(options_.listener.get());
+    arm_accept();
+    // The program's signal handlers are to run on the program's threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { serve(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  ~Loop() {
+    asio::post(io_, [this] { stop(); });
+    thread_.join();
+  }
+
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+  bool in_owner() const { return ::getpid() == owner_; }
+
+ private:
+  void serve() {
+    while (true) {
+      try {
+        io_.run();
+        break;
+      } catch (const std::exception& e) {  // out of memory for one client's request: the others go on
+        log_stranger(fmt::format("a request could not be served: {}", e.what()));
+      }
+    }
+    ended_.store(true, std::memory_order_release);
+  }
+
+  void stop() {
+    stop_listening();
+    for (auto* list : {&strangers_, &clients_}) {
+      while (!list->empty()) drop(list->front());
+    }
+  }
+
+  void stop_listening() {
+    if (!options_.listener.valid()) return;
+    if (!options_.unlink_path.empty()) ::unlink(options_.unlink_path.c_str());
+    accept_pause_.cancel();
+    listener_.release();
+    options_.listener.reset();
+  }
+
+  // --- accepting
+
+  void arm_accept() {
+    listener_.async_wait(asio::posix::stream_descriptor::wait_read, [this](asio::error_code error) {
+      if (error || !options_.listener.valid()) return;
+      if (accept_some()) {
+        arm_accept();
+      } else {
+        accept_pause_.expires_after(kAcceptPause);
+        accept_pause_.async_wait([this](asio::error_code e) {
+          if (!e && options_.listener.valid()) arm_accept();
+        });
+      }
+    });
+  }
+
+  // False if there is no descriptor to be had.
+  bool accept_some() {
+    constexpr int kBurst = 64;  // then the connections have their turn
+    for (int i = 0; i < kBurst; ++i) {
+      int fd = ::accept4(options_.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (fd >= 0) {
+        admit(Descriptor(fd));
+        continue;
+      }
+      if (errno == EAGAIN) return true;
+      bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (!exhausted) continue;  // that one connection died before it was accepted
+      if (strangers_.empty()) return false;
+      drop(strangers_.front());
+    }
+    return true;
+  }
+
+  void admit(Descriptor fd) {
+    if (options_.same_user && !is_same_user(fd.get())) {
+      log_stranger("a process of another user connected and was refused");
+      return;
+    }
+    if (strangers_.size() >= kMaxStrangers) drop(strangers_.front());
+    ConnectionPtr connection;
+    try {
+      connection = std::make_shared<Connection>(io_, std::move(fd));
+    } catch (const std::exception&) {
+      return;  // epoll is out of memory: this one is refused, the others stay
+    }
+    strangers_.push_back(connection);
+    start_deadline(connection);
+    arm_read(connection);
+  }
+
+  static bool is_same_user(int fd) {
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+  }
+
+  // --- the life of a connection
+
+  void start_deadline(const ConnectionPtr& connection) {
+    connection->timed = true;
+    connection->deadline.expires_after(std::chrono::milliseconds(options_.handshake_ms));
+    connection->deadline.async_wait([this, connection](asio::error_code error) {
+      if (error || connection->closed || !connection->timed || connection->deadline.expiry() > Clock::now()) return;
+      if (connection->phase == Phase::kHello) log_stranger("a connection did not say who it is in time");
+      if (connection->phase == Phase::kIdle) log_stranger("a client stopped in the middle of a request");
+      drop(connection);
+    });
+  }
+
+  void end_deadline(const ConnectionPtr& connection) {
+    connection->timed = false;
+    connection->deadline.cancel();
+  }
+
+  void drop(ConnectionPtr connection) {
+    if (std::exchange(connection->closed, true)) return;
+    forget_waiter(connection);
+    strangers_.remove(connection);
+    clients_.remove(connection);
+    connection->deadline.cancel();
+    connection->readiness.release();
+    connection->descriptor.reset();
+  }
+
+  void forget_waiter(const ConnectionPtr& connection) {
+    if (connection->phase != Phase::kWaiting) return;
+    auto [first, last] = waiters_.equal_range(connection->wanted);
+    for (auto w = first; w != last; ++w) {
+      if (w->second == connection) {
+        waiters_.erase(w);
+        return;
+      }
+    }
+  }
+
+  void log_stranger(std::string_view what) {
+    uint64_t suppressed = 0;
+    if (!options_.log.shows(LogLevel::kWarn) || !stranger_log_.allow(Clock::now(), &suppressed)) return;
+    options_.log.warn(suppressed == 0 ? fmt::format("store: {}", what)
+                                      : fmt::format("store: {} ({} more like it)", what, suppressed));
+  }
+
+  void arm_read(const ConnectionPtr& connection) {
+    if (connection->closed || std::exchange(connection->reading, true)) return;
+    connection->readiness.async_wait(asio::posix::stream_descriptor::wait_read,
+                                     [this, connection](asio::error_code error) {
+                                       connection->reading = false;
+                                       if (!error && !connection->closed) on_readable(connection);
+                                     });
+  }
+
+  void on_readable(const ConnectionPtr& connection) {
+    char buffer[kReadBytes];
+    ssize_t n = ::recv(connection->descriptor.get(), buffer, sizeof buffer, 0);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+      drop(connection);
+      return;
+    }
+    if (n > 0 && connection->phase != Phase::kRefused) {
+      connection->input.append(buffer, static_cast<size_t>(n));
+      consume(connection);
+    }
+    // A reply that the client does not take stops its next request, so that output stays one reply.
+    if (!connection->closed && connection->output.empty()) arm_read(connection);
+  }
+
+  void consume(const ConnectionPtr& connection) {
+    if (connection->phase == Phase::kHello) {
+      consume_hello(connection);
+    } else if (connection->phase == Phase::kWaiting) {
+      log_stranger("a client sent a request before the answer to its last one, and was dropped");
+      drop(connection);
+    } else {
+      consume_request(connection);
+    }
+  }
+
+  void consume_hello(const ConnectionPtr& connection) {
+    const std::string& input = connection->input;
+    if (!plausible_head(input)) {
+      log_stranger("something that does not speak Rondo's protocol connected and was dropped");
+      drop(connection);
+      return;
+    }
+    if (input.size() < kStoreHeadBytes) return;
+    StoreHead head = decode_head(input);
+    if (head.version != kStoreVersion) {
+      log_stranger(fmt::format("refused a process that speaks version {} of the store's protocol; this one speaks {}",
+                               head.version, kStoreVersion));
+      refuse(connection, {StoreVerdict::kOtherVersion, ""});
+      return;
+    }
+    if (head.body_bytes > kMaxHelloBodyBytes) {
+      log_stranger("a hello of an impossible length was dropped");
+      drop(connection);
+      return;
+    }
+    if (input.size() < kStoreHeadBytes + head.body_bytes) return;
+    std::optional<StoreHello> hello = decode_hello(std::string_view(input).substr(kStoreHeadBytes, head.body_bytes));
+    if (!hello || input.size() > kStoreHeadBytes + head.body_bytes) {
+      log_stranger("a malformed hello was dropped");
+      drop(connection);
+      return;
+    }
+    judge(connection, *hello);
+  }
+
+  void judge(const ConnectionPtr& connection, const StoreHello& hello) {
+    if (!same_key(hello.key, options_.key)) {
+      log_stranger("refused a process that holds another unique id");
+      refuse(connection, {StoreVerdict::kWrongKey, ""});
+      return;
+    }
+    if (hello.job_id != options_.job_id) {
+      log_stranger(
+          fmt::format("refused a process of job \"{}\"; this store serves job \"{}\"", hello.job_id, options_.job_id));
+      refuse(connection, {StoreVerdict::kOtherJob, options_.job_id});
+      return;
+    }
+    if (clients_.size() >= kMaxClients) {
+      log_stranger("there are too many clients");
+      drop(connection);
+      return;
+    }
+    end_deadline(connection);
+    connection->input.clear();
+    connection->phase = Phase::kIdle;
+    strangers_.remove(connection);
+    clients_.push_back(connection);
+    send(connection, encode_welcome({}));
+  }
+
+  void refuse(const ConnectionPtr& connection, const StoreWelcome& welcome) {
+    connection->phase = Phase::kRefused;
+    connection->input.clear();
+    std::string bytes = encode_welcome(welcome);
+    // Shorter than any socket buffer, and the first thing sent: it is taken whole or not at all.
+    (void)!::send(connection->descriptor.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    ::shutdown(connection->descriptor.get(), SHUT_WR);
+  }
+
+  // --- requests
+
+  void consume_request(const ConnectionPtr& connection) {
+    std::string& input = connection->input;
+    if (!connection->timed) start_deadline(connection);
+    if (input.size() < kFrameHeadBytes) return;
+    size_t body_bytes = decode_frame_head(input);
+    if (body_bytes > kMaxRequestBodyBytes) {
+      log_stranger("a request of an impossible length was dropped");
+      drop(connection);
+      return;
+    }
+    if (input.size() < kFrameHeadBytes + body_bytes) return;
+    std::optional<StoreRequest> request = decode_request(std::string_view(input).substr(kFrameHeadBytes, body_bytes));
+    if (!request || input.size() > kFrameHeadBytes + body_bytes) {
+      log_stranger("a malformed request was dropped");
+      drop(connection);
+      return;
+    }
+    end_deadline(connection);
+    input.clear();
+    input.shrink_to_fit();
+    execute(connection, *request);
+  }
+
+  void execute(const ConnectionPtr& connection, const StoreRequest& request) {
+    if (request.operation == StoreOperation::kGet && map_.find(request.key) == nullptr) {
+      connection->phase = Phase::kWaiting;
+      connection->wanted = request.key;
+      waiters_.emplace(request.key, connection);
+      return;
+    }
+    StoreReply reply;
+    try {
+      reply = apply(request);
+    } catch (const Exception& e) {
+      reply = {StoreStatus::kRefused, e.what()};
+    }
+    // Before anybody can know of the last key: who leaves now and comes again must not meet this server.
+    if (!options_.last_key.empty() && map_.find(options_.last_key) != nullptr) stop_listening();
+    send(connection, encode_reply(reply));
+    wake(request.key);
+  }
+
+  StoreReply apply(const StoreRequest& request) {
+    switch (request.operation) {
+      case StoreOperation::kPut:
+        map_.put(request.key, request.first);
+        return {};
+      case StoreOperation::kAdd:
+        return {StoreStatus::kOk, fmt::format("{}", map_.add(request.key, request.amount))};
+      case StoreOperation::kCompareSet:
+        return {StoreStatus::kOk, map_.compare_set(request.key, request.first, request.second)};
+      case StoreOperation::kRemove:
+        return {map_.remove(request.key) ? StoreStatus::kOk : StoreStatus::kAbsent, ""};
+      case StoreOperation::kGet:
+      case StoreOperation::kTryGet:
+        break;
+    }
+    const std::string* value = map_.find(request.key);
+    return value == nullptr ? StoreReply{StoreStatus::kAbsent, ""} : StoreReply{StoreStatus::kOk, *value};
+  }
+
+  void wake(const std::string& key) {
+    const std::string* value = map_.find(key);
+    if (value == nullptr) return;
+    auto [first, last] = waiters_.equal_range(key);
+    std::vector<ConnectionPtr> woken;
+    for (auto w = first; w != last; ++w) woken.push_back(w->second);
+    waiters_.erase(first, last);
+    std::string reply = encode_reply({StoreStatus::kOk, *value});
+    for (const ConnectionPtr& connection : woken) {
+      connection->phase = Phase::kIdle;
+      send(connection, reply);
+    }
+  }
+
+  // --- sending
+
+  void send(const ConnectionPtr& connection, std::string bytes) {
+    connection->output = std::move(bytes);
+    connection->written = 0;
+    write_some(connection);
+  }
+
+  void write_some(const ConnectionPtr& connection) {
+    while (connection->written < connection->output.size()) {
+      ssize_t n = ::send(connection->descriptor.get(), connection->output.data() + connection->written,
+                         connection->output.size() - connection->written, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n > 0) {
+        connection->written += static_cast<size_t>(n);
+      } else if (errno == EAGAIN) {
+        arm_write(connection);
+        return;
+      } else if (errno != EINTR) {
+        drop(connection);
+        return;
+      }
+    }
+    connection->output.clear();
+    connection->output.shrink_to_fit();
+    arm_read(connection);
+  }
+
+  void arm_write(const ConnectionPtr& connection) {
+    if (std::exchange(connection->writing, true)) return;
+    connection->readiness.async_wait(asio::posix::stream_descriptor::wait_write,
+                                     [this, connection](asio::error_code error) {
+                                       connection->writing = false;
+                                       if (!error && !connection->closed) write_some(connection);
+                                     });
+  }
+
+  asio::io_context io_{1};
+  Options options_;
+  asio::posix::stream_descriptor listener_;
+  asio::steady_timer accept_pause_;
+  std::list<ConnectionPtr> strangers_;  // oldest first
+  std::list<ConnectionPtr> clients_;
+  std::multimap<std::string, ConnectionPtr> waiters_;
+  StoreMap map_;
+  RateLimit stranger_log_{kStrangerLogInterval};
+  std::atomic<bool> ended_{false};
+  pid_t owner_;
+  std::thread thread_;
+};
+
+StoreServer::StoreServer(Options options) : loop_(std::make_unique<Loop>(std::move(options))) {}
+
+StoreServer::~StoreServer() {
+  // A forked child has neither the thread nor the descriptors; taking the object apart there would wait for ever.
+  if (loop_ && !loop_->in_owner()) (void)loop_.release();
+}
+
+bool StoreServer::ended() const { return loop_->ended(); }
+
+}  // namespace rondo

@@ -1,0 +1,59 @@
+#include "transport/rendezvous/unique_id.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "ring/base/error.h"
+#include "transport/rendezvous/address.h"
+#include "transport/rendezvous/listener.h"
+#include "transport/rendezvous/rendezvous_url.h"
+#include "transport/rendezvous/roster.h"
+
+namespace rondo {
+namespace {
+
+SocketAddress own_address(const std::string& host, const Config& config) {
+  SocketAddress address = resolve(host, 0).front();
+  if (address.is_any()) {
+    throw Exception(
+        ErrorCode::kInvalid,
+        fmt::format("\"{}\" cannot be published in a unique id: name the address that the ranks reach", host));
+  }
+  if (!address.is_loopback()) check_may_listen_beyond_loopback(address.text(), config);
+  return address;
+}
+
+Descriptor listen_in_range(SocketAddress address, const PortRange& range, SocketAddress* bound) {
+  for (int port = range.first; port <= range.last; ++port) {
+    address.set_port(static_cast<uint16_t>(port));
+    Descriptor socket = listen_socket(address, bound);
+    if (socket.valid()) return socket;
+    if (errno == EADDRINUSE && port < range.last) continue;
+    throw Exception(ErrorCode::kBootstrap,
+                    fmt::format("cannot serve a unique id at {} (ports {}-{}, RONDO_PORT_RANGE): {}", address.host(),
+                                range.first, range.last, std::strerror(errno)));
+  }
+  return Descriptor();
+}
+
+}  // namespace
+
+UniqueIdServer::UniqueIdServer(const std::string& host, const Config& config) {
+  StoreServer::Options options;
+  SocketAddress bound;
+  options.listener = listen_in_range(own_address(host, config), data_port_range(config), &bound);
+  if (::getrandom(options.key.data(), options.key.size(), 0) != static_cast<ssize_t>(options.key.size())) {
+    throw Exception(ErrorCode::kSystem, "the system gave no random bytes");
+  }
+  options.job_id = kUniqueJobId;
+  options.handshake_ms = config.handshake_timeout_ms;
+  options.last_key = kRosterEndKey;
+  options.log = Logger(config.debug);
+  id_ = unique_url(bound.host(), bound.port(), options.key);
+  server_ = std::make_unique<StoreServer>(std::move(options));
+}
+
+}  // namespace rondo

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "transport/link.h"
+
+namespace rondo {
+
+// The header before every slice on a byte stream: 32 bytes, little-endian (docs/wire.md).
+//   0 u32 payload bytes   4 u16 flags (0)   6 u16 reserved (0)   8 u32 slice index on its link, modulo 2^32
+//   12 u32 checksum (0 = off)   16 u64 operation sequence   24 u64 fingerprint
+inline constexpr size_t kSliceHeaderBytes = 32;
+static_assert(std::endian::native == std::endian::little, "headers are written as they lie in memory");
+
+struct SliceHeader {
+  uint32_t bytes = 0;
+  uint16_t flags = 0;
+  uint16_t reserved = 0;
+  uint32_t index = 0;
+  uint32_t checksum = 0;
+  uint64_t sequence = 0;
+  uint64_t fingerprint = 0;
+};
+static_assert(sizeof(SliceHeader) == kSliceHeaderBytes && offsetof(SliceHeader, fingerprint) == 24);
+
+inline SliceHeader read_slice_header(const std::byte* from) {
+  SliceHeader header;
+  std::memcpy(&header, from, sizeof header);
+  return header;
+}
+
+}  // namespace rondo

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "transport/byte_stream.h"
+#include "transport/rendezvous/descriptor.h"
+
+namespace rondo {
+
+// A ByteStream over a connected, non-blocking socket. `peer` is the other end's name in errors: "rank 3 (host b, pid
+// 17)". One system call a read or write; no copy.
+class SocketStream : public ByteStream {
+ public:
+  SocketStream(Descriptor socket, std::string peer);
+
+  long read(const iovec* parts, int count) override;
+  long write(const iovec* parts, int count) override;
+  const Error& error() const override { return error_; }
+
+  int descriptor() const { return socket_.get(); }
+
+ private:
+  long fail(const char* action, int number);
+
+  Descriptor socket_;
+  std::string peer_;
+  Error error_;
+};
+
+}  // namespace rondo

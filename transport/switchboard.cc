@@ -1,0 +1,196 @@
+#include "transport/switchboard.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ring/base/check.h"
+#include "transport/switchboard_timers.h"
+
+namespace rondo {
+namespace {
+
+constexpr std::chrono::seconds kMissingLogInterval{10};
+
+}  // namespace
+
+std::vector<int> control_neighbours(int rank, int world) {
+  std::set<int> result;
+  if (world <= kMaxFullMesh) {
+    for (int peer = 0; peer < world; ++peer) result.insert(peer);
+  } else {
+    for (int distance = 1; distance < world; distance *= 2) {
+      result.insert((rank + distance) % world);
+      result.insert((rank + world - distance) % world);
+    }
+  }
+  result.erase(rank);
+  return {result.begin(), result.end()};
+}
+
+Switchboard::Switchboard(Settings settings)
+    : settings_(std::move(settings)),
+      table_(settings_.config.connections, settings_.max_early),
+      timers_(std::make_unique<Timers>(thread_.context())) {
+  Reception::Settings listening{settings_.addresses,         settings_.ports,
+                                tuning_of(settings_.config), settings_.config.handshake_timeout_ms,
+                                settings_.max_pending,       settings_.logger};
+  reception_ = std::make_unique<Reception>(
+      thread_.context(), listening, [this](const Hello& hello) { return judge(hello); },
+      [this](const Hello& hello, Descriptor socket) { welcome(hello, std::move(socket)); });
+  thread_.post([this] { reception_->start(); });
+}
+
+Switchboard::~Switchboard() { thread_.stop(); }
+
+void Switchboard::connect(Roster roster, Clock::time_point deadline) {
+  const std::vector<int> neighbours = control_neighbours(settings_.rank, settings_.world);
+  {
+    std::lock_guard lock(mutex_);
+    ControlLogic::Settings logic;
+    logic.rank = settings_.rank;
+    logic.names = roster.names();
+    logic.neighbours = neighbours;
+    logic_.emplace(std::move(logic));
+    missing_.insert(neighbours.begin(), neighbours.end());
+    start_ = Start::kRunning;
+  }
+  thread_.post([this, deadline, shared = std::make_shared<Roster>(std::move(roster))] {
+    roster_ = std::move(*shared);
+    names_ = roster_->names();
+    begin_start(deadline);
+  });
+  std::unique_lock lock(mutex_);
+  const auto ended = [this] { return start_ != Start::kRunning; };
+  while (!changed_.wait_until(lock, std::min(deadline, Clock::now() + kMissingLogInterval), ended)) {
+    const std::string missing = missing_names();
+    if (Clock::now() < deadline) {
+      settings_.logger.warn(fmt::format("waiting for the control connections of {}", missing));
+      continue;
+    }
+    throw Exception(Error{ErrorCode::kBootstrap,
+                          fmt::format("no control connection between rank {} and {} within the start's deadline "
+                                      "(RONDO_START_TIMEOUT_MS)",
+                                      settings_.rank, missing),
+                          {missing_.begin(), missing_.end()}});
+  }
+  if (start_ == Start::kFailed) throw Exception(start_error_);
+}
+
+void Switchboard::leave(Farewell farewell, Clock::time_point deadline) {
+  thread_.post([this, farewell] { begin_leave(farewell); });
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline, [this] { return live_controls_ == 0; });
+}
+
+std::string Switchboard::peer_name(int peer) const {
+  if (peer < 0 || peer >= static_cast<int>(names_.size())) return fmt::format("rank {}", peer);
+  return fmt::format("rank {} ({})", peer, names_[static_cast<size_t>(peer)]);
+}
+
+void Switchboard::open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
+                       std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) {
+  {
+    std::lock_guard lock(mutex_);
+    RONDO_CHECK(ears_.count(id) == 0, "a communicator is opened once");
+    ears_[id] = {events, doorbell, p2p_doorbell, false};
+    table_.open(id);
+    logic_->open(now(), id, std::move(members));
+  }
+  request_flush();
+  doorbell->ring();  // links may have come before
+  p2p_doorbell->ring();
+}
+
+bool Switchboard::close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) {
+  {
+    std::lock_guard lock(mutex_);
+    if (ears_.count(id) == 0) return true;
+    logic_->close(now(), id, last_sequence);
+  }
+  request_flush();
+  std::unique_lock lock(mutex_);
+  const bool all = changed_.wait_until(lock, deadline, [&] { return logic_->all_left(id); });
+  const auto ear = ears_.find(id);
+  if (ear == ears_.end()) return all;  // closed by another thread meanwhile
+  ear->second.events = nullptr;
+  changed_.wait(lock, [&] { return ears_.count(id) == 0 || !ears_.at(id).delivering; });  // events do not block
+  ears_.erase(id);
+  logic_->forget(id);
+  table_.close(id);
+  lock.unlock();
+  thread_.post(
+      [this, id] { std::erase_if(link_dials_, [&](const auto& e) { return e.first.first.communicator == id; }); });
+  return all;
+}
+
+std::vector<Descriptor> Switchboard::take(const LinkName& name) {
+  {
+    std::lock_guard lock(mutex_);
+    std::vector<Descriptor> sockets = table_.take(name);
+    if (!sockets.empty()) return sockets;
+    if (!logic_->is_open(name.communicator) || logic_->failed(name.communicator) || logic_->gone(name.peer)) return {};
+    if (!table_.want(name)) return {};
+  }
+  thread_.post([this, name] { bring_about(name); });
+  return {};
+}
+
+std::optional<std::pair<int, Descriptor>> Switchboard::take_stream_from(uint64_t communicator) {
+  std::lock_guard lock(mutex_);
+  return table_.take_stream_from(communicator);
+}
+
+std::shared_ptr<Doorbell> Switchboard::doorbell(const LinkName& name) const {
+  std::lock_guard lock(mutex_);
+  const auto found = ears_.find(name.communicator);
+  if (found == ears_.end()) return nullptr;
+  return name.kind == LinkKind::kData ? found->second.doorbell : found->second.p2p_doorbell;
+}
+
+void Switchboard::stalled(uint64_t id, uint64_t sequence) {
+  // Asks the engine on the I/O thread: the caller may hold the engine's locks.
+  thread_.post([this, id, sequence] {
+    const CallState own = ask(id, sequence);
+    tell_logic([&](ControlLogic& logic) { logic.stalled(now(), id, sequence, own); });
+  });
+}
+
+std::vector<int> Switchboard::absent(uint64_t id, uint64_t sequence) const {
+  std::lock_guard lock(mutex_);
+  return logic_->absent(id, sequence);
+}
+
+void Switchboard::link_failed(uint64_t id, int peer, const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    logic_->link_failed(now(), id, peer, error);
+  }
+  request_flush();
+}
+
+void Switchboard::abort(uint64_t id, const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    logic_->abort(now(), id, error);
+  }
+  request_flush();
+}
+
+ControlLogic::Time Switchboard::now() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
+}
+
+void Switchboard::request_flush() {
+  thread_.post([this] { flush(); });
+}
+
+// Requires the lock.
+std::string Switchboard::missing_names() const {
+  std::vector<std::string> names;
+  for (int peer : missing_) names.push_back(logic_->name(peer));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace rondo

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ring/base/config.h"
+#include "ring/base/error.h"
+#include "ring/base/log.h"
+#include "transport/control_connection.h"
+#include "transport/control_logic.h"
+#include "transport/dial.h"
+#include "transport/fabric.h"
+#include "transport/io_thread.h"
+#include "transport/link_table.h"
+#include "transport/peer_card.h"
+#include "transport/reception.h"
+
+namespace rondo {
+
+// A rank's connections: the I/O thread with the listener, the control connections and the dials, driving ControlLogic
+// and LinkTable. Calls are for any thread; handlers (switchboard_io.cc) run on the I/O thread only.
+//
+// mutex_ guards logic_, table_ and ears_. Nothing is called out with it held: actions of the logic are collected under
+// it and carried out by flush() on the I/O thread, so a communicator's events come from that thread alone, in order.
+class Switchboard {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Settings {
+    int rank = 0;
+    int world = 1;
+    std::string job_id;  // bounded
+    Config config;
+    std::vector<std::string> addresses;
+    PortRange ports;
+    Logger logger;
+    size_t max_pending = 128;  // connections that have not said who they are
+    size_t max_early = 1024;   // data sockets of communicators that are not open here yet
+  };
+
+  // Binds, listens and accepts from here on. Throws Exception.
+  explicit Switchboard(Settings settings);
+  ~Switchboard();  // closes everything at once; leave() first
+
+  const std::vector<Endpoint>& endpoints() const { return reception_->endpoints(); }
+  // Makes the control connections. Throws Exception: kBootstrap, kPeerLost or kNetwork.
+  void connect(Roster roster, Clock::time_point deadline);
+  enum class Farewell { kGoodbye, kFailedStart };
+  // Says goodbye to every process, and reads to the end of what they send.
+  void leave(Farewell farewell, Clock::time_point deadline);
+
+  // --- after connect()
+  std::string peer_name(int peer) const;  // any thread, no lock
+  void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
+            std::shared_ptr<Doorbell> p2p_doorbell);
+  bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline);
+  // The sockets of a link; empty: not there yet, and asked for.
+  std::vector<Descriptor> take(const LinkName& name);
+  std::optional<std::pair<int, Descriptor>> take_stream_from(uint64_t communicator);
+  std::shared_ptr<Doorbell> doorbell(const LinkName& name) const;
+  void stalled(uint64_t id, uint64_t sequence);
+  std::vector<int> absent(uint64_t id, uint64_t sequence) const;
+  void link_failed(uint64_t id, int peer, const Error& error);
+  void abort(uint64_t id, const Error& error);
+
+ private:
+  struct Ear {
+    CommunicatorEvents* events = nullptr;
+    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the engine's drivers
+    bool delivering = false;
+  };
+  enum class Start { kWaiting, kRunning, kDone, kFailed };
+
+  // switchboard.cc
+  static ControlLogic::Time now();
+  void request_flush();
+  std::string missing_names() const;
+
+  // switchboard_io.cc
+  void flush();
+  void carry_out(const ControlLogic::Action& action);
+  void arm_timer();
+  void deliver(uint64_t communicator, const std::function<void(CommunicatorEvents&)>& call);
+  CallState ask(uint64_t communicator, uint64_t sequence);
+  void tell_logic(const std::function<void(ControlLogic&)>& event);
+
+  std::optional<Answer> judge(const Hello& hello);
+  std::optional<Answer> judge_link(const Hello& hello);
+  void welcome(const Hello& hello, Descriptor socket);
+  void add_control(int peer, Descriptor socket);
+  void add_link(const LinkName& name, uint32_t index, Descriptor socket);
+  Hello hello_to(int peer, Role role) const;
+  DialOrder order_to(int peer, Clock::time_point deadline) const;
+
+  void begin_start(Clock::time_point deadline);
+  void dial_control(int peer, Clock::time_point deadline);
+  void probe_missing(Clock::time_point deadline);
+  void control_failed(int peer, const Error& error);
+  void fail_start(const Error& error);
+  void check_started();
+
+  void on_frame(int peer, ControlFrame frame);
+  void on_message(int source, const ControlBody& body);
+  void on_control_end(int peer, const std::string& why);
+  int next_hop(int destination) const;
+  void send_frame(const ControlFrame& frame);
+
+  void bring_about(const LinkName& name);
+  void dial_link(const LinkName& name);
+  void link_dial_failed(const LinkName& name, const Error& error);
+  void begin_leave(Farewell farewell);
+
+  const Settings settings_;
+  IoThread thread_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<ControlLogic> logic_;
+  LinkTable table_;
+  std::map<uint64_t, Ear> ears_;
+  Start start_ = Start::kWaiting;
+  Error start_error_;
+  std::set<int> missing_;  // neighbours without a control connection yet
+  size_t live_controls_ = 0;
+
+  // Of the I/O thread; roster_ is constant once connect() has returned.
+  std::optional<Roster> roster_;
+  std::vector<std::string> names_;
+  std::unique_ptr<Reception> reception_;
+  std::map<int, std::unique_ptr<ControlConnection>> controls_;
+  std::map<std::pair<LinkName, uint32_t>, std::unique_ptr<Dial>> link_dials_;
+  std::map<int, std::unique_ptr<Dial>> control_dials_, probes_;
+  struct Timers;
+  std::unique_ptr<Timers> timers_;
+  bool leaving_ = false;
+};
+
+// Up to this world every pair has a control connection: 2016 in the job, 63 descriptors a rank.
+inline constexpr int kMaxFullMesh = 64;
+// Ranks with a control connection to `rank`, ascending: all, or in larger worlds those at distance 2^i.
+std::vector<int> control_neighbours(int rank, int world);
+
+}  // namespace rondo

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+
+#include "ring/base/config.h"
+#include "transport/fabric.h"
+#include "transport/rendezvous/launch.h"
+#include "transport/rendezvous/store.h"
+
+namespace rondo {
+
+// Joins a job over TCP: publishes this rank at the store, learns all others, and returns when the control connections
+// stand. Data links follow when they are asked for. The store is not used afterwards.
+//
+// Throws Exception: kInvalid (settings), kSystem (descriptors, threads), kBootstrap (ranks missing, or started with
+// other settings), kPeerLost (a rank died meanwhile), kNetwork (cannot listen).
+//
+// Destroying the fabric says goodbye to all processes, and waits at most Config::destroy_timeout_ms until they have
+// heard it. In a child made by fork every call throws kInvalid, and destruction does nothing.
+std::shared_ptr<Fabric> join_tcp(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
+                                 Store::Deadline deadline);
+
+}  // namespace rondo

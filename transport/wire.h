@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace rondo {
+
+// The first 256 bytes of every connection, in both directions: the dialer's Hello, then the acceptor's Answer.
+// docs/wire.md has the byte tables; all numbers are little-endian.
+
+inline constexpr uint16_t kWireVersion = 1;
+inline constexpr size_t kHelloBytes = 256;
+inline constexpr size_t kAnswerBytes = 256;
+inline constexpr size_t kMaxJobIdBytes = 63;
+inline constexpr size_t kMaxAnswerTextBytes = 172;
+
+// Begins both. A line feed, an end-of-file and a byte above 127 show at once when something rewrote the bytes.
+inline constexpr std::string_view kWireMagic = "RONDO\n\x1a\xff";
+
+// What a connection is for. Values are on the wire.
+enum class Role : uint8_t {
+  kControl = 1,  // the control plane: one for each pair of ranks
+  kData = 2,     // one connection of a link of slices
+  kStream = 3,   // point to point, from the dialer to the acceptor
+};
+
+struct Hello {
+  uint16_t version = kWireVersion;
+  Role role = Role::kControl;
+  uint16_t lane = 0;
+  uint16_t connection = 0;   // index within the link
+  uint16_t connections = 1;  // of the link
+  uint64_t communicator = 0;
+  uint64_t epoch = 0;
+  uint32_t rank = 0;         // of the dialer
+  uint32_t destination = 0;  // the rank that the dialer means to reach
+  uint32_t world = 0;
+  uint64_t shared_hash = 0;  // Config::shared_hash()
+  uint64_t session = 0;      // hash of the roster: two processes with the same one were started together
+  std::string job_id;        // bounded_job_id()
+  std::array<uint8_t, 32> nonce{};
+  std::array<uint8_t, 32> mac{};  // zero: authentication is not built yet
+
+  bool operator==(const Hello&) const = default;
+};
+
+// Why a connection was refused. Values are on the wire.
+enum class Verdict : uint16_t {
+  kWelcome = 0,
+  kVersion = 1,
+  kJob = 2,
+  kWorld = 3,
+  kRank = 4,       // out of range, not the one that was meant, or already connected
+  kShared = 5,     // settings that must be equal differ
+  kSession = 6,    // another start of the same job
+  kBusy = 7,       // too many connections wait; worth another try
+  kForbidden = 8,  // not a connection that this side expects
+};
+
+struct Answer {
+  uint16_t version = kWireVersion;
+  Verdict verdict = Verdict::kWelcome;
+  uint32_t rank = 0;  // of the acceptor
+  std::array<uint8_t, 32> nonce{};
+  std::array<uint8_t, 32> mac{};
+  std::string text;  // the reason in words; at most kMaxAnswerTextBytes, cut when encoded
+
+  bool operator==(const Answer&) const = default;
+};
+
+std::string encode(const Hello& hello);
+std::string encode(const Answer& answer);
+
+// nullopt: not Rondo, or malformed. Of another version only `version` is decoded: the layout beyond it may differ.
+std::optional<Hello> parse_hello(std::string_view bytes);
+std::optional<Answer> parse_answer(std::string_view bytes);
+
+// Whether bytes that have come so far can still become a Hello.
+bool could_be_hello(std::string_view prefix);
+
+// The job id itself if it fits, else its beginning and a hash of all of it.
+std::string bounded_job_id(std::string_view job_id);
+
+}  // namespace rondo
