@@ -7,8 +7,8 @@
 
 namespace rondo {
 
-// Tells a process from its forked children at the cost of one load: a page that the kernel wipes in the child. (getpid()
-// is a system call: 0.1 us on hardware, 1 us in some virtual machines.)
+// Tells a process from its forked children at the cost of one load: a page that the kernel wipes in the child.
+// (getpid() is a system call: 0.1 us on hardware, 1 us in some virtual machines.)
 class ForkMark {
  public:
   ForkMark() : page_(mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
