@@ -40,6 +40,8 @@ class Collectives final : public Driver {
   // Puts the operation (call, plan, deadline set) at the end of the queue and numbers it. Does not drive. Calls are
   // serialised by the caller's submission lock.
   void submit(std::shared_ptr<CollectiveOperation> operation);
+  // Instead, before any other: the meeting.
+  void submit_meeting(std::shared_ptr<CollectiveOperation> operation);
   // Number of the last call submitted.
   uint64_t last_sequence() const { return last_sequence_; }
 
@@ -53,12 +55,13 @@ class Collectives final : public Driver {
   void tick(Clock::time_point now) override;
 
  private:
+  void enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence);
   bool take_next();
   bool take_links();
   void start_lanes();
   bool run_lanes(Pass pass);
   void report_link_failures();
-  void refused(const Error& error);
+  void refused(int peer, const Error& error);
   void finish_current();
   bool fail_all(const Error& error);
   void check_stall(Clock::time_point now);
@@ -70,7 +73,7 @@ class Collectives final : public Driver {
   }
 
   std::shared_ptr<GroupContext> context_;  // shared with the communicator and its message engine
-  uint64_t last_sequence_ = 0;
+  uint64_t last_sequence_ = kMeetingSequence;
 
   std::mutex queue_mutex_;
   std::deque<std::shared_ptr<CollectiveOperation>> queue_;

@@ -164,7 +164,7 @@ void Group::meet_neighbours(Clock::time_point until) {
       std::make_shared<const Plan>(neighbour_plan(rank(), size(), static_cast<int>(context_->config.lanes)));
   {
     std::lock_guard lock(submit_mutex_);
-    collectives_->submit(operation);
+    collectives_->submit_meeting(operation);
   }
   collectives_->wait(*operation, Clock::time_point::max());
   if (operation->failed()) throw Exception(operation->error());
