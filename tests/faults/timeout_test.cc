@@ -1,0 +1,135 @@
+// Ranks that are alive and absent: the deadline of the call ends it on all ranks, naming those that never came.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/faults/ranks.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr std::chrono::milliseconds kDeadline{700};
+
+void reduce(Communicator& group, uint64_t count) {
+  std::vector<float> values(count, 1);
+  group.all_reduce(values.data(), values.data(), count, DType::kFloat32, Op::kSum, {.timeout = kDeadline});
+}
+
+}  // namespace
+
+TEST_CASE("a rank that never makes the call: a timeout at the deadline on all ranks, naming it") {
+  for (const uint64_t count : {uint64_t{8}, uint64_t{1} << 20}) {
+    CAPTURE(count);
+    Job job;
+    job.start(4, [&](Here& here) {
+      Communicator group = Communicator::join(here.options);
+      here.say("ready");
+      here.await();
+      if (here.rank() == 2) {
+        eventually([&] { return group.error().has_value(); });
+        here.say(here.timed([&] { reduce(group, count); }));
+      } else {
+        here.say(here.timed([&] { reduce(group, count); }));
+      }
+      here.say(outcome([&] { group.barrier(); }));
+      here.say(here.timed([&] { group.destroy(); }));
+    });
+    job.expect_all("ready");
+    job.tell_all("go");
+    for (int rank = 0; rank < 4; ++rank) {
+      CAPTURE(rank);
+      const Timed said = timed_line(job[rank].hear());
+      CAPTURE(said.outcome);
+      CHECK(said.begins("TIMEOUT [2] all_reduce("));
+      CHECK(said.has("these ranks have not made the call: 2"));
+      if (rank != 2) CHECK(said.elapsed_ms >= kDeadline.count() - 100);
+      CHECK(said.elapsed_ms < kDeadline.count() + 1'000);
+      CHECK(job[rank].hear() == said.outcome);
+      const Timed destroyed = timed_line(job[rank].hear());
+      CHECK(destroyed.outcome == "ok");
+      CHECK(destroyed.elapsed_ms < 1'000);
+    }
+  }
+}
+
+TEST_CASE("two absent ranks are both listed, by a Work as by a blocking call") {
+  Job job;
+  job.start(4, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    here.say("ready");
+    here.await();
+    std::vector<float> values(100);
+    here.say(outcome([&] {
+      if (here.rank() < 2) {
+        eventually([&] { return group.error().has_value(); });
+        throw Exception(*group.error());
+      }
+      Communicator::Call call;
+      call.input = call.output = values.data();
+      call.count = values.size();
+      call.options.timeout = kDeadline;
+      Work work = group.start(call);
+      Work next = group.start(call);
+      if (work.wait(std::chrono::milliseconds(50))) throw Exception(ErrorCode::kInternal, "it cannot be done");
+      if (!eventually([&] { return work.done() && next.done(); })) return;  // nobody waits: the pool sees the deadline
+      if (next.error()->code != ErrorCode::kTimeout) return;
+      work.wait();
+    }));
+    here.await();
+  });
+  job.expect_all("ready");
+  job.tell_all("go");
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string said = job[rank].hear();
+    CAPTURE(said);
+    CHECK(said.find("TIMEOUT [0,1] all_reduce(count=100, float32, sum, ") == 0);
+  }
+}
+
+TEST_CASE("a late rank is no error") {
+  Job job;
+  job.start(3, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    here.say("ready");
+    here.await();
+    std::vector<float> values(5, 1);
+    here.say(outcome([&] { group.all_reduce(values.data(), values.data(), 5, DType::kFloat32); }));
+    here.say(fmt::format("{}", values[4]));
+  });
+  job.expect_all("ready");
+  job[0].tell("go");
+  job[2].tell("go");
+  CHECK(job[0].hear(1'000) == "");  // it waits
+  job[1].tell("go");
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(job[rank].hear() == "ok");
+    CHECK(job[rank].hear() == "3");
+  }
+}
+
+TEST_CASE("a receive without a message ends at its deadline") {
+  Job job;
+  job.start(2, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    float value = 0;
+    here.say(here.timed([&] {
+      if (here.rank() == 0) {
+        static_cast<void>(group.recv(&value, 1, DType::kFloat32, 1, 3, {.timeout = kDeadline}));
+      } else {
+        eventually([&] { return group.error().has_value(); });
+        group.barrier();
+      }
+    }));
+    here.await();
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    const Timed said = timed_line(job[rank].hear());
+    CAPTURE(said.outcome);
+    CHECK(said.begins("TIMEOUT [1] recv(4 bytes from rank 1, tag 3) on rank 0 did not complete before its deadline"));
+    CHECK(said.elapsed_ms < kDeadline.count() + 1'000);
+  }
+}
+
+}  // namespace rondo::testing
