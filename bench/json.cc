@@ -50,7 +50,8 @@ Json to_json(const Limits& limits) {
                        {"transfer_bytes", limit.setting.transfer_bytes},
                        {"driving", driving_name(limit.setting.driving)},
                        {"congestion", limit.setting.congestion},
-                       {"connections", limit.setting.connections}});
+                       {"connections", limit.setting.connections},
+                       {"half_in_cache", limit.setting.half_in_cache}});
   }
   for (const ExchangeLimit& limit : limits.exchanges) {
     exchanges.push_back({{"world", limit.world}, {"us", limit.us}, {"congestion", limit.congestion}});
@@ -84,7 +85,8 @@ Limits limits_from_json(const Json& json) {
   Limits limits;
   for (const Json& entry : json.at("tcp")) {
     const RawSetting setting{entry.at("transfer_bytes").get<uint64_t>(), driving_by_name(entry.at("driving")),
-                             entry.at("congestion").get<std::string>(), entry.at("connections").get<int>()};
+                             entry.at("congestion").get<std::string>(), entry.at("connections").get<int>(),
+                             entry.at("half_in_cache").get<bool>()};
     limits.put(StreamLimit{entry.at("world").get<int>(), entry.at("bytes").get<uint64_t>(),
                            positive(entry.at("gbps").get<double>()), setting});
   }

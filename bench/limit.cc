@@ -8,7 +8,7 @@
 namespace rondo::bench {
 namespace {
 
-// With 72 settings: 72 x 0.05 s, 8 x 0.12 s, 9 x 0.25 s and their warm-ups are about 10 s a buffer size.
+// With 144 settings: 144 x 0.05 s, 8 x 0.12 s, 9 x 0.25 s and their warm-ups are about 15 s a buffer size.
 constexpr double kFirstSeconds = 0.05;
 constexpr double kSecondSeconds = 0.12;
 constexpr double kLastSeconds = 0.25;

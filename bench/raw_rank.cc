@@ -142,8 +142,11 @@ double RawRank::drive(std::vector<Flow> sending, std::vector<Flow> receiving, co
                       double end) const {
   const auto advance = [&](Flow& flow, Direction direction) {
     if (flow.left == 0) flow.left = std::min(setting.transfer_bytes, flow.size - flow.at);
-    const ssize_t moved = direction == Direction::kSend ? send(flow.fd, flow.begin + flow.at, flow.left, MSG_NOSIGNAL)
-                                                        : recv(flow.fd, flow.begin + flow.at, flow.left, 0);
+    const bool cached = direction == Direction::kReceive && setting.half_in_cache && flow.at < flow.size / 2;
+    std::byte* const memory = flow.begin + (cached ? flow.at % setting.transfer_bytes : flow.at);
+    if (cached) flow.left = std::min(flow.left, setting.transfer_bytes - flow.at % setting.transfer_bytes);
+    const ssize_t moved = direction == Direction::kSend ? send(flow.fd, memory, flow.left, MSG_NOSIGNAL)
+                                                        : recv(flow.fd, memory, flow.left, 0);
     if (moved == 0 || (moved < 0 && !would_block(moved))) fail("a connection broke");
     if (moved < 0) return false;
     flow.moved += static_cast<uint64_t>(moved);

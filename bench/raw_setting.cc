@@ -7,9 +7,9 @@
 namespace rondo::bench {
 
 std::string setting_text(const RawSetting& setting) {
-  return fmt::format("{} transfers, {}, {}, {} connection{}", size_text(setting.transfer_bytes),
+  return fmt::format("{} transfers, {}, {}, {} connection{}{}", size_text(setting.transfer_bytes),
                      driving_name(setting.driving), setting.congestion, setting.connections,
-                     setting.connections == 1 ? "" : "s");
+                     setting.connections == 1 ? "" : "s", setting.half_in_cache ? ", half into cache" : "");
 }
 
 std::vector<RawSetting> all_settings(const std::vector<std::string>& congestion_controls, uint64_t buffer_bytes) {
@@ -20,7 +20,9 @@ std::vector<RawSetting> all_settings(const std::vector<std::string>& congestion_
         for (uint64_t transfer : {64u << 10, 256u << 10, 1u << 20, 4u << 20}) {
           const uint64_t share = buffer_bytes / static_cast<uint64_t>(connections);
           if (transfer > 64u << 10 && transfer > share) continue;
-          settings.push_back({transfer, static_cast<Driving>(driving), congestion, connections});
+          for (const bool half_in_cache : {false, true}) {
+            settings.push_back({transfer, static_cast<Driving>(driving), congestion, connections, half_in_cache});
+          }
         }
       }
     }

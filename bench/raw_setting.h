@@ -24,14 +24,17 @@ struct RawSetting {
   Driving driving = Driving::kPoll;
   std::string congestion;  // TCP_CONGESTION
   int connections = 1;     // to the next rank; each carries its share of the buffer
+  // What is received in the first half of each walk through the buffer lands in one transfer's room, again and again,
+  // and stays in cache: as in an all_reduce, whose first half is folded, not stored.
+  bool half_in_cache = false;
   bool operator==(const RawSetting&) const = default;
 };
 
-// "1 MiB transfers, poll, reno, 2 connections".
+// "1 MiB transfers, poll, reno, 2 connections", and ", half into cache".
 std::string setting_text(const RawSetting& setting);
 
-// {64 KiB, 256 KiB, 1 MiB, 4 MiB} x driving x congestion controls x {1, 2, 4}. Transfers larger than a connection's
-// share of the buffer are left out.
+// {64 KiB, 256 KiB, 1 MiB, 4 MiB} x driving x congestion controls x {1, 2, 4} x {all, half} stored. Transfers larger
+// than a connection's share of the buffer are left out.
 std::vector<RawSetting> all_settings(const std::vector<std::string>& congestion_controls, uint64_t buffer_bytes);
 
 }  // namespace rondo::bench

@@ -71,7 +71,8 @@ void ControlLogic::close(Time, uint64_t communicator, uint64_t last_sequence) {
 
 bool ControlLogic::all_left(uint64_t communicator) const {
   const Group* group = find(communicator);
-  if (group == nullptr) return true;
+  // After a failure nobody needs a goodbye: what it was has been said before.
+  if (group == nullptr || group->failed) return true;
   return std::all_of(group->members.begin(), group->members.end(),
                      [](const auto& entry) { return entry.second.left || entry.second.lost; });
 }
@@ -359,7 +360,8 @@ void ControlLogic::mismatch(uint64_t communicator, Group& group, int peer, const
   }
   Error error{
       ErrorCode::kMismatch,
-      fmt::format("ranks disagree about call {} of this communicator: {}, but {}", group.stall->sequence, mine, other),
+      fmt::format("ranks disagree about collective call {} of this communicator: {}, but {}",
+                  group.stall->sequence - kMeetingSequence, mine, other),
       std::move(ranks)};
   fail(communicator, group, std::move(error), Audience::kMembers, -1);
 }

@@ -66,7 +66,7 @@ class ControlLogic {
   // --- events from this rank
   void open(Time now, uint64_t communicator, std::vector<int> members);
   void close(Time now, uint64_t communicator, uint64_t last_sequence);
-  // Every other member said goodbye or is lost.
+  // Every other member said goodbye or is lost, or the communicator has failed.
   bool all_left(uint64_t communicator) const;
   // The end of close(): nothing more happens to this communicator.
   void forget(uint64_t communicator);

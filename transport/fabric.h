@@ -18,6 +18,9 @@ namespace rondo {
 
 // Ranks in this file are world ranks (of the fabric); a communicator is a list of them.
 
+// The sequence of the members' meeting when a communicator is made; the calls that users make follow.
+inline constexpr uint64_t kMeetingSequence = 1;
+
 // What a rank is doing, for the question "why does this operation not move?".
 struct CallState {
   uint64_t current = 0;      // sequence of the newest collective call made on the communicator; 0: none yet

@@ -15,6 +15,9 @@ namespace {
 // If that brings nothing for so long, the link's own words must do.
 constexpr std::chrono::milliseconds kMismatchPatience{500};
 
+// How long a rank's I/O thread may take to say what its rank does.
+constexpr std::chrono::milliseconds kAnswerPatience{100};
+
 uint64_t fingerprint_of(const GroupContext& context, uint64_t sequence, const CheckedCall& call, const Cut& cut) {
   // Where each pair knows only its own counts, they are compared slice by slice.
   const bool shared_count = !call.uneven || call.shared_counts != 0;
@@ -40,7 +43,15 @@ Collectives::Collectives(std::shared_ptr<GroupContext> context, std::shared_ptr<
 }
 
 void Collectives::submit(std::shared_ptr<CollectiveOperation> operation) {
-  operation->sequence = ++last_sequence_;
+  enqueue(std::move(operation), ++last_sequence_);
+}
+
+void Collectives::submit_meeting(std::shared_ptr<CollectiveOperation> operation) {
+  enqueue(std::move(operation), kMeetingSequence);
+}
+
+void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence) {
+  operation->sequence = sequence;
   operation->cut_ = choose_cut(operation->call, *operation->plan, context_->config);
   operation->fingerprint_ = fingerprint_of(*context_, operation->sequence, operation->call, operation->cut_);
   operation->started_ = false;
@@ -51,10 +62,12 @@ void Collectives::submit(std::shared_ptr<CollectiveOperation> operation) {
 }
 
 void Collectives::peer_left(int peer, uint64_t last_sequence) {
-  uint64_t known = last_possible_.load();
-  while (last_sequence < known && !last_possible_.compare_exchange_weak(known, last_sequence)) {
+  // One caller at a time (the fabric's thread). The first of those that left after the same call is the culprit: the
+  // others may have left because of it.
+  if (last_sequence < last_possible_.load()) {
+    left_.store(peer);
+    last_possible_.store(last_sequence);
   }
-  if (last_sequence <= last_possible_.load()) left_.store(peer);
   notify();
 }
 
@@ -64,9 +77,8 @@ bool Collectives::step(Pass pass) {
   if (current_->sequence > last_possible_.load()) {
     context_->failure.set(
         {ErrorCode::kPeerLeft,
-         fmt::format("{} cannot complete: rank {} ({}) has left the group (it destroyed its communicator)",
-                     describe_call(current_->call), left_.load(),
-                     context_->fabric->peer_name(context_->world_rank(left_.load()))),
+         fmt::format("{} cannot complete on rank {}: {} has left the group (it destroyed its communicator)",
+                     describe_call(current_->call), context_->rank, context_->name(left_.load())),
          {left_.load()}});
     return fail_all(*context_->failure.get());
   }
@@ -122,6 +134,7 @@ void Collectives::start_lanes() {
   binding.output = call.output;
   binding.sequence = operation.sequence;
   binding.fingerprint = operation.fingerprint_;
+  binding.pairwise = call.uneven && call.shared_counts == 0;
   operation.lanes_.resize(operation.plan->lanes.size());
   for (uint32_t lane = 0; lane < operation.lanes_.size(); ++lane) {
     lane_links_.clear();
@@ -171,19 +184,27 @@ void Collectives::report_link_failures() {
     reported_ = true;
     const int peer = current_->plan->peers[static_cast<size_t>(index)];
     const Error& error = *lane.link_error(index);
-    if (error.code == ErrorCode::kMismatch) return refused(error);
+    if (error.code == ErrorCode::kMismatch) return refused(peer, error);
     context_->fabric->link_failed(context_->id, context_->world_rank(peer), error);
     return;
   }
 }
 
-// The ranks are in different calls: ask what they are in.
-void Collectives::refused(const Error& error) {
+// The ranks are in different calls: ask what they are in. If they are in the same, they differ in a count that only the
+// two know.
+void Collectives::refused(int peer, const Error& error) {
+  const CheckedCall& call = current_->call;
+  const auto block = static_cast<size_t>(call.collective == Collective::kScatter ? context_->rank : peer);
   refusal_ = error;
-  refusal_.message = fmt::format("{} on rank {}: {}", describe_call(current_->call), context_->rank, error.message);
+  refusal_.ranks = {context_->world_rank(std::min(peer, context_->rank)),
+                    context_->world_rank(std::max(peer, context_->rank))};
+  refusal_.message =
+      call.uneven && block < call.output_blocks.size()
+          ? fmt::format("{} on rank {} expects {} elements from rank {}, which sends another number ({})",
+                        describe_call(call), context_->rank, call.output_blocks[block].count, peer, error.message)
+          : fmt::format("{} on rank {}: {}", describe_call(call), context_->rank, error.message);
   refused_at_ = Clock::now();
-  asked_at_ = refused_at_;
-  context_->fabric->stalled(context_->id, current_->sequence);
+  ask_others(refused_at_);
 }
 
 void Collectives::tick(Clock::time_point now) {
@@ -206,7 +227,12 @@ void Collectives::check_stall(Clock::time_point now) {
     return;
   }
   if (now - moved_at_ < stall || now - asked_at_ < stall) return;
+  ask_others(now);
+}
+
+void Collectives::ask_others(Clock::time_point now) {
   asked_at_ = now;
+  asked_sequence_ = current_->sequence;
   context_->fabric->stalled(context_->id, current_->sequence);
 }
 
@@ -226,6 +252,12 @@ void Collectives::time_out(Clock::time_point now) {
     if (found != queue_.end()) late = found->get();
   }
   if (late == nullptr) return;
+  // A deadline shorter than the stall time: nobody has been asked yet.
+  if (asked_sequence_ != current_->sequence) {
+    ask_others(now);
+    return;
+  }
+  if (now - asked_at_ < kAnswerPatience) return;
   const std::vector<int> absent = context_->fabric->absent(context_->id, current_->sequence);
   std::string who;
   for (const int peer : absent) who += fmt::format("{}{}", who.empty() ? "" : ", ", context_->group_rank(peer));

@@ -40,6 +40,8 @@ class Collectives final : public Driver {
   // Puts the operation (call, plan, deadline set) at the end of the queue and numbers it. Does not drive. Calls are
   // serialised by the caller's submission lock.
   void submit(std::shared_ptr<CollectiveOperation> operation);
+  // Instead, before any other: the meeting.
+  void submit_meeting(std::shared_ptr<CollectiveOperation> operation);
   // Number of the last call submitted.
   uint64_t last_sequence() const { return last_sequence_; }
 
@@ -53,23 +55,25 @@ class Collectives final : public Driver {
   void tick(Clock::time_point now) override;
 
  private:
+  void enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence);
   bool take_next();
   bool take_links();
   void start_lanes();
   bool run_lanes(Pass pass);
   void report_link_failures();
-  void refused(const Error& error);
+  void refused(int peer, const Error& error);
   void finish_current();
   bool fail_all(const Error& error);
   void check_stall(Clock::time_point now);
   void time_out(Clock::time_point now);
+  void ask_others(Clock::time_point now);
   uint64_t slices_combined() const;
   std::unique_ptr<Link>& link(uint32_t lane, int peer) {
     return links_[lane * static_cast<size_t>(context_->world()) + static_cast<size_t>(peer)];
   }
 
   std::shared_ptr<GroupContext> context_;  // shared with the communicator and its message engine
-  uint64_t last_sequence_ = 0;
+  uint64_t last_sequence_ = kMeetingSequence;
 
   std::mutex queue_mutex_;
   std::deque<std::shared_ptr<CollectiveOperation>> queue_;
@@ -83,6 +87,7 @@ class Collectives final : public Driver {
   uint64_t seen_combined_ = 0;                // of current_, when it last moved
   Clock::time_point moved_at_{};
   Clock::time_point asked_at_{};
+  uint64_t asked_sequence_ = 0;     // the operation that they were asked about
   Clock::time_point refused_at_{};  // a link saw another operation than this rank's
   Error refusal_;
   bool reported_ = false;  // a failed link of the current operation

@@ -99,7 +99,7 @@ Group::~Group() {
 }
 
 void Group::check_usable() const {
-  if (getpid() != pid_) {
+  if (!mark_.same_process()) {
     throw Exception(
         ErrorCode::kInvalid,
         fmt::format("this process (pid {}) was forked from rank {} (pid {}): a communicator belongs to the process "
@@ -164,7 +164,7 @@ void Group::meet_neighbours(Clock::time_point until) {
       std::make_shared<const Plan>(neighbour_plan(rank(), size(), static_cast<int>(context_->config.lanes)));
   {
     std::lock_guard lock(submit_mutex_);
-    collectives_->submit(operation);
+    collectives_->submit_meeting(operation);
   }
   collectives_->wait(*operation, Clock::time_point::max());
   if (operation->failed()) throw Exception(operation->error());
@@ -307,7 +307,7 @@ void Group::on_peer_left(int peer, uint64_t last_sequence) {
 }
 
 void Group::abort(const std::string& reason) {
-  if (getpid() != pid_ || destroyed_.load()) return;
+  if (!mark_.same_process() || destroyed_.load()) return;
   context_->fabric->abort(context_->id,
                           {ErrorCode::kAborted,
                            fmt::format("rank {} aborted the group{}{}", rank(), reason.empty() ? "" : ": ", reason),
@@ -319,7 +319,7 @@ void Group::abort(const std::string& reason) {
 }
 
 void Group::destroy() {
-  if (getpid() != pid_) return;  // the parent's; the child must not speak for it
+  if (!mark_.same_process()) return;  // the parent's; the child must not speak for it
   std::lock_guard lock(destroy_mutex_);
   if (destroyed_.exchange(true)) return;
   const uint64_t last = context_->log.last_finished();

@@ -26,6 +26,12 @@ struct GroupContext {
 
   int world() const { return static_cast<int>(members.size()); }
   int world_rank(int rank_in_group) const { return members[static_cast<size_t>(rank_in_group)]; }
+  // "rank 1 (host b, pid 17)", and the world rank where that differs.
+  std::string name(int rank_in_group) const {
+    const std::string in_world = fabric->peer_name(world_rank(rank_in_group));
+    if (world_rank(rank_in_group) == rank_in_group) return in_world;
+    return "rank " + std::to_string(rank_in_group) + " (world " + in_world + ")";
+  }
   // -1 if the world rank is not a member.
   int group_rank(int world_rank_of_peer) const {
     for (size_t i = 0; i < members.size(); ++i) {

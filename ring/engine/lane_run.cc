@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ring/base/check.h"
+#include "ring/base/hash.h"
 
 namespace rondo {
 namespace {
@@ -66,6 +67,7 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   bound.finish = (step.flags & kFinish) != 0;
   const Ref* memory = std::find_if(refs, refs + step.sources + step.targets, in_memory);
   bound.signal = memory == refs + step.sources + step.targets;
+  bound.fingerprint = binding_.fingerprint;
   if (bound.signal) {
     rounds_ = std::max<uint64_t>(rounds_, 1);
     return;
@@ -78,6 +80,11 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
                                                            : std::max(input.count, output.count);
   bound.share = binding_.cut.lane_share(count, lane_);
   rounds_ = std::max(rounds_, binding_.cut.rounds(count));
+  if (binding_.pairwise && !std::all_of(refs, refs + step.sources + step.targets, in_memory)) {
+    bound.pairwise = true;
+    bound.fingerprint = Hash64().add(binding_.fingerprint).add(count).value();
+    rounds_ = std::max<uint64_t>(rounds_, 1);
+  }
   for (uint32_t i = 0; i < step.sources; ++i) {
     if ((refs[i].flags & kScale) != 0 && combine_scales(binding_.combine)) bound.scaled |= uint64_t{1} << i;
   }
@@ -110,6 +117,7 @@ void LaneRun::settle(Cursor& cursor) const {
       const uint64_t chunk = binding_.cut.chunk();
       const uint64_t begin = std::min(step.share.count, cursor.round * chunk);
       cursor.slices = binding_.cut.slices(std::min(step.share.count - begin, chunk));
+      if (step.pairwise && cursor.round == 0) cursor.slices = std::max<uint32_t>(cursor.slices, 1);
     }
     if (cursor.slices > 0) return;
     ++cursor.step;
@@ -139,7 +147,7 @@ LaneRun::Span LaneRun::span_of(const Cursor& cursor) const {
 }
 
 SliceTag LaneRun::tag_of(const Cursor& cursor) const {
-  return {binding_.sequence, binding_.fingerprint,
+  return {binding_.sequence, steps_[cursor.step].fingerprint,
           static_cast<uint32_t>(span_of(cursor).count * binding_.element_bytes)};
 }
 
@@ -253,11 +261,21 @@ void LaneRun::send_signals(const BoundStep& step) {
 
 // Sends memory that stays as it is until the link has sent it (a target in memory, or the caller's input).
 void LaneRun::hand_over(Port& port, const std::byte* memory) {
-  port.sending.push({combined_.number, port.link->send(tag_of(combined_), memory)});
+  keep_until_sent(port, port.link->send(tag_of(combined_), memory));
 }
 
-void LaneRun::hand_over_reserved(Port& port) {
-  port.sending.push({combined_.number, port.link->commit(tag_of(combined_))});
+void LaneRun::hand_over_reserved(Port& port) { keep_until_sent(port, port.link->commit(tag_of(combined_))); }
+
+// A link over memory sends at once and has room again as soon as the peer has read, in the middle of a pass: what is
+// sent by then must not fill the queue.
+void LaneRun::keep_until_sent(Port& port, uint64_t sent) {
+  drop_sent(port);
+  port.sending.push({combined_.number, sent});
+}
+
+void LaneRun::drop_sent(Port& port) {
+  const uint64_t sent = port.link->sent();
+  while (!port.sending.empty() && port.sending.front().sent <= sent) port.sending.pop();
 }
 
 // One source, stored and forwarded as it is. Cost beside the transfer: none where the slice landed in its place
@@ -326,8 +344,7 @@ void LaneRun::fold(const BoundStep& step, const Span& span) {
 void LaneRun::retire() {
   sent_ = combined_.number;
   for (Port& port : ports_) {
-    const uint64_t sent = port.link->sent();
-    while (!port.sending.empty() && port.sending.front().sent <= sent) port.sending.pop();
+    drop_sent(port);
     if (!port.sending.empty()) sent_ = std::min(sent_, port.sending.front().number);
   }
 }

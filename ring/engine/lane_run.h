@@ -23,6 +23,9 @@ struct Binding {
   std::byte* output = nullptr;
   uint64_t sequence = 0;     // of every slice's tag
   uint64_t fingerprint = 0;  // likewise
+  // Blocks whose counts only their two ranks know: the slices' fingerprints carry the count, and an empty block is an
+  // empty slice, so that no difference passes.
+  bool pairwise = false;
 };
 
 // Runs one lane of a plan: round by round, step by step, slice by slice. Three counters of slices, in that order of the
@@ -72,8 +75,10 @@ class LaneRun {
     uint32_t after = kNoStep;
     uint8_t source_count = 0;
     uint8_t target_count = 0;
-    bool signal = false;  // no memory: one empty slice in the first round
-    bool copies = false;  // one source that is neither scaled nor finished: bytes move as they are
+    uint64_t fingerprint = 0;  // of its slices' tags
+    bool pairwise = false;     // Binding::pairwise, and it has a source or a target on another rank
+    bool signal = false;       // no memory: one empty slice in the first round
+    bool copies = false;       // one source that is neither scaled nor finished: bytes move as they are
     bool scratch_target = false;
     bool finish = false;
     uint64_t scaled = 0;  // CombineMove::scaled
@@ -129,6 +134,8 @@ class LaneRun {
   void send_signals(const BoundStep& step);
   void hand_over(Port& port, const std::byte* memory);
   void hand_over_reserved(Port& port);
+  void keep_until_sent(Port& port, uint64_t sent);
+  static void drop_sent(Port& port);
   void retire();
 
   Binding binding_;

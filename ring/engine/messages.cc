@@ -133,6 +133,8 @@ bool Messages::take_submitted() {
     }
   }
   taken_.clear();
+  // Ranks that leave a failed communicator are not the reason why it failed.
+  if (context_->failure.get() != nullptr) return true;
   for (const int peer : left) p2p_->peer_left(peer);
   return true;
 }

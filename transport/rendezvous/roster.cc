@@ -27,11 +27,14 @@ constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
 
 constexpr std::string_view kWorldKey = "roster/world";
 constexpr std::string_view kMissingKey = "roster/missing";
+// Ranks that know the verdict "failed"; each also puts a key of its own, so that rank 0 can wait for them.
+constexpr std::string_view kHeardKey = "roster/heard";
 constexpr std::string_view kDepartedKey = "roster/departed";
 // "complete <parts>" or "failed <missing>": what everybody waits for.
 constexpr std::string_view kVerdictKey = "roster/verdict";
 
 std::string card_key(int rank) { return fmt::format("card/{}", rank); }
+std::string heard_key(int number) { return fmt::format("roster/heard/{}", number); }
 std::string part_key(size_t part) { return fmt::format("roster/part/{}", part); }
 
 std::string text_of(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ",")); }
@@ -154,17 +157,34 @@ class Roster {
     });
   }
 
-  void await(int rank, Store::Deadline until) {
+  void await(int rank, Store::Deadline until) { await_key(card_key(rank), until); }
+
+  void await_key(const std::string& key, Store::Deadline until) {
     try {
-      store_.get(card_key(rank), until);
+      store_.get(key, until);
     } catch (const Exception& e) {
       if (e.code() != ErrorCode::kTimeout) throw;
     }
   }
 
   void fail(const std::vector<int>& missing) {
-    store_.put(kVerdictKey, "failed " + text_of(missing), Clock::now() + kGrace);
+    Store::Deadline grace = Clock::now() + kGrace;
+    store_.put(kVerdictKey, "failed " + text_of(missing), grace);
+    linger(world_ - 1 - static_cast<int>(missing.size()), grace);
     throw_missing(missing);
+  }
+
+  // The store ends with this process, and those who wait at it have the same deadline: they hear the verdict first.
+  void linger(int listeners, Store::Deadline until) {
+    for (int heard = 0; heard < listeners && Clock::now() < until; ++heard) await_key(heard_key(heard), until);
+  }
+  void say_heard() {
+    try {
+      const Store::Deadline grace = Clock::now() + kGrace;
+      store_.put(heard_key(static_cast<int>(store_.add(kHeardKey, 1, grace)) - 1), "1", grace);
+    } catch (const Exception&) {
+      // Rank 0 has not waited; it is only about the others' words.
+    }
   }
 
   // The table in values of the store's size.
@@ -234,6 +254,7 @@ class Roster {
   }
 
   [[noreturn]] void throw_missing(const std::vector<int>& missing) {
+    if (rank_ != 0 && std::find(missing.begin(), missing.end(), 0) == missing.end()) say_heard();
     std::string who = missing.empty() ? "rank 0 did not complete the table of ranks"
                                       : fmt::format("of {} ranks these have not come: {}", world_, short_text(missing));
     throw Exception(
