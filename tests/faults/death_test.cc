@@ -83,22 +83,27 @@ TEST_CASE("killed in small collectives, in send and recv, and idle") {
   };
   const std::vector<Kind> kinds{
       {"barrier", [](Communicator& group, Guarded&, Guarded&) { group.barrier(); }},
-      {"broadcast", [](Communicator& group, Guarded&, Guarded& out) { group.broadcast(out.data(), 5000, DType::kFloat32, 1); }},
-      {"all_to_all",
-       [](Communicator& group, Guarded& in, Guarded& out) { group.all_to_all(in.data(), out.data(), 5000, DType::kFloat32); }},
-      {"small all_reduce",
-       [](Communicator& group, Guarded& in, Guarded& out) { group.all_reduce(in.data(), out.data(), 9, DType::kFloat32); }},
+      {"broadcast",
+       [](Communicator& group, Guarded&, Guarded& out) { group.broadcast(out.data(), 5000, DType::kFloat32, 1); }},
+      {"all_to_all", [](Communicator& group, Guarded& in,
+                        Guarded& out) { group.all_to_all(in.data(), out.data(), 5000, DType::kFloat32); }},
+      {"small all_reduce", [](Communicator& group, Guarded& in,
+                              Guarded& out) { group.all_reduce(in.data(), out.data(), 9, DType::kFloat32); }},
       {"sendrecv",
        [](Communicator& group, Guarded& in, Guarded& out) {
          const int world = group.size();
-         group.sendrecv(in.data(), 5000, (group.rank() + 1) % world, out.data(), 5000, (group.rank() + world - 1) % world,
-                        DType::kFloat32);
+         group.sendrecv(in.data(), 5000, (group.rank() + 1) % world, out.data(), 5000,
+                        (group.rank() + world - 1) % world, DType::kFloat32);
        }},
       {"recv that never comes",
        [](Communicator& group, Guarded&, Guarded& out) { group.recv(out.data(), 1, DType::kFloat32, 1, 7); }},
-      {"recv from anybody",
-       [](Communicator& group, Guarded&, Guarded& out) { group.recv(out.data(), 1, DType::kFloat32, kAnySource, kAnyTag); }},
-      {"idle", [](Communicator& group, Guarded&, Guarded&) { eventually([&] { return group.error().has_value(); }); group.barrier(); }},
+      {"recv from anybody", [](Communicator& group, Guarded&,
+                               Guarded& out) { group.recv(out.data(), 1, DType::kFloat32, kAnySource, kAnyTag); }},
+      {"idle",
+       [](Communicator& group, Guarded&, Guarded&) {
+         eventually([&] { return group.error().has_value(); });
+         group.barrier();
+       }},
   };
   constexpr int kVictim = 1;
   for (const Kind& kind : kinds) {
@@ -110,7 +115,8 @@ TEST_CASE("killed in small collectives, in send and recv, and idle") {
       Guarded input(4 * 5000 * 4, 1), output(4 * 5000 * 4, 2);
       here.say("ready");
       here.await();
-      run_until_failure(here, group, [&] { kind.call(group, input, output); }, input);
+      run_until_failure(
+          here, group, [&] { kind.call(group, input, output); }, input);
     });
     job.expect_all("ready");
     job.tell_all("go");

@@ -129,6 +129,7 @@ RankProcess::RankProcess(const JoinOptions& options, const Body& body) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != test) ::_exit(4);
     ::alarm(kLifetimeSeconds);
+    ::signal(SIGPIPE, SIG_DFL);
     ::close(up[0]);
     ::close(down[1]);
     Here here(options, up[1], down[0]);

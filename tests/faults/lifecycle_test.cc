@@ -1,0 +1,266 @@
+// The end of a communicator, by abort() and destroy(), with others at work on it.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/faults/ranks.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr int64_t kSoonMs = 1'500;
+constexpr uint64_t kLarge = 4 << 20;
+
+void reduce(Communicator& group, uint64_t count = 1000) {
+  std::vector<float> values(count, 1);
+  group.all_reduce(values.data(), values.data(), count, DType::kFloat32);
+}
+
+}  // namespace
+
+TEST_CASE("abort from another thread ends what all ranks wait in, with the reason") {
+  // Proves: a collective, a receive and a Work that nobody waits for, on the aborting rank and on the others.
+  for (const bool messages : {false, true}) {
+    CAPTURE(messages);
+    Job job;
+    job.start(4, [&](Here& here) {
+      Communicator group = Communicator::join(here.options);
+      here.say("ready");
+      std::thread aborter;
+      if (here.rank() == 1) {
+        aborter = std::thread([&] {
+          here.await();
+          group.abort("the learning rate is not a number");
+        });
+      }
+      here.say(outcome([&] {
+        if (here.rank() == 3) {  // never calls: hears of it by its error
+          eventually([&] { return group.error().has_value(); });
+          throw Exception(*group.error());
+        }
+        float value = 0;
+        if (messages) group.recv(&value, 1, DType::kFloat32, 3);
+        reduce(group);
+      }));
+      if (aborter.joinable()) aborter.join();
+      here.say(outcome([&] { group.barrier(); }));
+      here.say(here.timed([&] { group.destroy(); }));
+    });
+    job.expect_all("ready");
+    job[1].tell("go");
+    const auto start = std::chrono::steady_clock::now();
+    for (int rank = 0; rank < 4; ++rank) {
+      CAPTURE(rank);
+      const std::string said = job[rank].hear();
+      CHECK(said == "ABORTED [1] rank 1 aborted the group: the learning rate is not a number");
+      CHECK(job[rank].hear() == said);
+      const Timed destroyed = timed_line(job[rank].hear());
+      CHECK(destroyed.outcome == "ok");
+      CHECK(destroyed.elapsed_ms < kSoonMs);
+      CHECK(job[rank].wait() == 0);
+    }
+    CHECK(ms_since(start) < 2 * kSoonMs);
+  }
+}
+
+TEST_CASE("abort on all ranks at once ends them all") {
+  Job job;
+  job.start(4, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    here.say("ready");
+    here.await();
+    std::thread aborter([&] { group.abort(fmt::format("number {}", here.rank())); });
+    here.say(here.timed([&] {
+      while (true) reduce(group, kLarge);
+    }));
+    aborter.join();
+    group.destroy();
+  });
+  job.expect_all("ready");
+  job.tell_all("go");
+  for (int rank = 0; rank < 4; ++rank) {
+    const Timed said = timed_line(job[rank].hear());
+    CHECK(said.begins("ABORTED ["));
+    CHECK(said.has("aborted the group: number "));
+    CHECK(said.elapsed_ms < kSoonMs);
+    CHECK(job[rank].wait() == 0);
+  }
+}
+
+TEST_CASE("destroy: twice is fine, and what is used afterwards is closed") {
+  Job job;
+  job.start(3, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    std::vector<float> values(kLarge, 1);
+    Communicator::Call call;
+    call.input = call.output = values.data();
+    call.count = kLarge;
+    Work work = group.start(call);
+    work.wait();
+    here.say(here.timed([&] { group.destroy(); }));
+    here.say(here.timed([&] { group.destroy(); }));
+    here.say(outcome([&] { group.barrier(); }));
+    here.say(outcome([&] { group.send(values.data(), 1, DType::kFloat32, 0); }));
+    here.say(outcome([&] { group.split(0); }));
+    group.abort("too late to matter");
+    here.say(outcome([&] { work.wait(); }));  // a Work outlives its communicator
+    here.say(fmt::format("{} {}", values.front(), values.back()));
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    CAPTURE(rank);
+    for (int i = 0; i < 2; ++i) {
+      const Timed destroyed = timed_line(job[rank].hear());
+      CHECK(destroyed.outcome == "ok");
+      CHECK(destroyed.elapsed_ms < kSoonMs);
+    }
+    for (int i = 0; i < 3; ++i) {
+      CHECK(job[rank].hear() == fmt::format("CLOSED [{0}] the communicator was destroyed on rank {0}", rank));
+    }
+    CHECK(job[rank].hear() == "ok");
+    CHECK(job[rank].hear() == "3 3");
+    CHECK(job[rank].wait() == 0);
+  }
+}
+
+TEST_CASE("destroy in mid-operation: closed here, a rank that left to the others") {
+  Job job;
+  job.start(3, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    here.say("ready");
+    if (here.rank() == 2) {
+      here.await();  // it never makes the call
+      here.say(here.timed([&] { group.destroy(); }));
+      return;
+    }
+    std::thread destroyer;
+    if (here.rank() == 1) {
+      destroyer = std::thread([&] {
+        here.await();
+        group.destroy();
+      });
+    }
+    here.say(here.timed([&] { reduce(group, kLarge); }));
+    if (destroyer.joinable()) destroyer.join();
+    here.say(here.timed([&] { group.destroy(); }));
+  });
+  job.expect_all("ready");
+  job[1].tell("go");
+  CHECK(timed_line(job[1].hear()).outcome == "CLOSED [1] the communicator was destroyed on rank 1");
+  const Timed said = timed_line(job[0].hear());
+  CAPTURE(said.outcome);
+  CHECK(said.begins("PEER_LEFT [1] all_reduce(count=4194304, float32, sum, "));
+  CHECK(said.has("cannot complete on rank 0: rank 1 (host "));
+  job[2].tell("go");
+  for (int rank = 0; rank < 3; ++rank) {
+    const Timed destroyed = timed_line(job[rank].hear());
+    CHECK(destroyed.outcome == "ok");
+    CHECK(destroyed.elapsed_ms < 3'000 + kSoonMs);
+  }
+}
+
+TEST_CASE("destroying early is no crash to those who still work on the same calls") {
+  // Proves: every rank gets the sum though others have left already; the call that lacks them names one that left.
+  for (int round = 0; round < 5; ++round) {
+    CAPTURE(round);
+    Job job;
+    job.start(4, [&](Here& here) {
+      Communicator group = Communicator::join(here.options);
+      std::vector<float> values(kLarge, 1);
+      here.say(outcome([&] { group.all_reduce(values.data(), values.data(), kLarge, DType::kFloat32); }));
+      here.say(fmt::format("{} {}", values.front(), values.back()));
+      if (here.rank() % 2 == 0) {
+        here.say(outcome([&] { group.barrier(); }));
+        here.await();
+      }
+      group.destroy();
+    });
+    for (int rank = 0; rank < 4; ++rank) {
+      CHECK(job[rank].hear() == "ok");
+      CHECK(job[rank].hear() == "4 4");
+    }
+    for (const int rank : {0, 2}) {
+      const std::string said = job[rank].hear();
+      CAPTURE(said);
+      CHECK((said.find("PEER_LEFT [1] barrier() ") == 0 || said.find("PEER_LEFT [3] barrier() ") == 0));
+    }
+    job[0].tell("go");
+    job[2].tell("go");
+    for (RankProcess& rank : job.ranks) CHECK(rank.wait() == 0);
+  }
+}
+
+TEST_CASE("a group that fails leaves its sibling and its parent at work") {
+  Job job;
+  job.start(4, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    Communicator half = group.split(here.rank() % 2);
+    if (here.rank() % 2 == 1) {
+      here.say(outcome([&] { reduce(half, here.rank() == 1 ? 10 : 11); }));
+    } else {
+      here.say(outcome([&] { reduce(half, 10); }));
+    }
+    here.say(outcome([&] { reduce(group); }));
+    if (here.rank() % 2 == 0) here.say(outcome([&] { reduce(half, kLarge); }));
+    Communicator next = group.split(0);
+    here.say(outcome([&] { next.barrier(); }));
+    group.barrier();
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    CAPTURE(rank);
+    const std::string said = job[rank].hear();
+    CAPTURE(said);
+    if (rank % 2 == 0) {
+      CHECK(said == "ok");
+      CHECK(job[rank].hear() == "ok");
+    } else {
+      CHECK(said.find("MISMATCH [0,1] ") == 0);
+      CHECK(said.find("rank 0 (world rank 1, host ") != std::string::npos);
+    }
+    CHECK(job[rank].hear() == "ok");
+    CHECK(job[rank].hear() == "ok");
+    CHECK(job[rank].wait() == 0);
+  }
+}
+
+TEST_CASE("a caller's mistake is thrown before anything happens, and the communicator goes on") {
+  Job job;
+  job.start(2, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    std::vector<float> values(100, 1);
+    float* data = values.data();
+    const auto expect_invalid = [&](const std::function<void()>& call) {
+      const std::string said = outcome(call);
+      if (said.find("INVALID [] ") != 0) here.say("not invalid: " + said);
+    };
+    constexpr uint64_t kHuge = uint64_t{1} << 62;
+    expect_invalid([&] { group.all_reduce(data, data + 1, 50, DType::kFloat32); });
+    expect_invalid([&] { group.all_reduce(nullptr, data, 50, DType::kFloat32); });
+    expect_invalid([&] { group.all_reduce(data, nullptr, 50, DType::kFloat32); });
+    expect_invalid([&] { group.all_reduce(data, data, kHuge, DType::kFloat32); });
+    expect_invalid([&] { group.all_reduce(data, data, UINT64_MAX, DType::kInt8); });
+    expect_invalid([&] { group.all_gather(data, data + 50, kHuge / 4, DType::kFloat32); });
+    expect_invalid([&] { group.all_to_all(data, data, 10, DType::kFloat32); });
+    expect_invalid([&] { group.all_reduce(data, data, 10, DType::kFloat32, Op::kBitAnd); });
+    expect_invalid([&] { group.broadcast(data, 10, DType::kFloat32, 2); });
+    expect_invalid([&] { group.broadcast(data, 10, DType::kFloat32, -1); });
+    expect_invalid([&] { group.send(data, 10, DType::kFloat32, 2); });
+    expect_invalid([&] { group.recv(data, 10, DType::kFloat32, 0, -2); });
+    expect_invalid([&] { group.send(nullptr, 10, DType::kFloat32, 0); });
+    expect_invalid([&] { group.all_reduce(data, data, 10, static_cast<DType>(99)); });
+    expect_invalid([&] { group.all_reduce(data, data, 10, DType::kFloat32, static_cast<Op>(99)); });
+    expect_invalid([&] { group.barrier({.timeout = std::chrono::milliseconds(-5)}); });
+    here.say(outcome([&] { group.all_reduce(nullptr, nullptr, 0, DType::kFloat32); }));
+    here.say(outcome([&] { group.all_reduce(data, data, 1, DType::kFloat32); }));
+    here.say(fmt::format("{} {}", values[0], values[1]));
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(job[rank].hear() == "ok");
+    CHECK(job[rank].hear() == "ok");
+    CHECK(job[rank].hear() == "2 1");
+  }
+}
+
+}  // namespace rondo::testing

@@ -1,0 +1,145 @@
+// Groups that cannot be formed: everybody learns why, by the deadline of the start at the latest.
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/faults/ranks.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr int64_t kDeadlineMs = 1'500;
+
+Config short_start() {
+  Config config = fault_config();
+  config.start_timeout_ms = kDeadlineMs;
+  return config;
+}
+
+// A port that was free a moment ago.
+int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+void join(Here& here) {
+  here.say(here.timed([&] {
+    Communicator group = Communicator::join(here.options);
+    group.barrier();
+  }));
+  here.await();
+}
+
+}  // namespace
+
+TEST_CASE("a missing rank is named by all others at the deadline, whoever serves the rendezvous") {
+  for (const bool tcp : {false, true}) {
+    CAPTURE(tcp);
+    Job job;
+    const std::string url = fmt::format("tcp://127.0.0.1:{}", free_port());
+    for (const int rank : {0, 1, 3}) {
+      JoinOptions options = job.options(rank, 4, short_start());
+      if (tcp) options.rendezvous = url;
+      job.ranks.emplace_back(options, join);
+    }
+    for (RankProcess& rank : job.ranks) {
+      const Timed said = timed_line(rank.hear());
+      CAPTURE(said.outcome);
+      CHECK(said.begins("BOOTSTRAP [2] of 4 ranks these have not come: 2 "));
+      CHECK(said.elapsed_ms < kDeadlineMs + 1'200);
+    }
+  }
+}
+
+TEST_CASE("rank 0 missing") {
+  Job job;
+  for (const int rank : {1, 2}) job.ranks.emplace_back(job.options(rank, 3, short_start()), join);
+  for (RankProcess& rank : job.ranks) {
+    const Timed said = timed_line(rank.hear());
+    CAPTURE(said.outcome);
+    CHECK(said.begins("BOOTSTRAP [0] of 3 ranks these have not come: 0 "));
+    CHECK(said.elapsed_ms < kDeadlineMs + 1'200);
+  }
+}
+
+TEST_CASE("a second process of the same rank is refused; the others start") {
+  Job job;
+  for (const int rank : {0, 1}) job.ranks.emplace_back(job.options(rank, 3), join);
+  job.ranks.emplace_back(job.options(1, 3, short_start()), join);
+  // Which of the two was first is open.
+  std::string refused = job[1].hear(1'000);
+  const int second = refused.empty() ? 2 : 1;
+  if (refused.empty()) refused = job[2].hear(5'000);
+  CAPTURE(refused);
+  CHECK(refused.find("BOOTSTRAP [] rank 1 is already taken by host ") != std::string::npos);
+  job.ranks.emplace_back(job.options(2, 3), join);
+  for (const int i : {0, 3 - second, 3}) CHECK(timed_line(job[i].hear()).outcome == "ok");
+}
+
+TEST_CASE("another world size is refused with both sizes") {
+  Job job;
+  for (const int rank : {0, 1}) job.ranks.emplace_back(job.options(rank, 3, short_start()), join);
+  job.ranks.emplace_back(job.options(2, 4, short_start()), join);
+  const Timed said = timed_line(job[2].hear());
+  CAPTURE(said.outcome);
+  CHECK(said.begins("BOOTSTRAP [] rank 2 says that the world has 4 ranks, but rank 0 ("));
+  CHECK(said.has(") says 3"));
+  CHECK(said.elapsed_ms < 1'000);
+  for (const int rank : {0, 1}) CHECK(timed_line(job[rank].hear()).begins("BOOTSTRAP [2] "));
+}
+
+TEST_CASE("a rank beyond the world is invalid at once") {
+  Job job;
+  for (const int rank : {3, 7}) job.ranks.emplace_back(job.options(rank, 3, short_start()), join);
+  for (RankProcess& rank : job.ranks) {
+    const Timed said = timed_line(rank.hear());
+    CAPTURE(said.outcome);
+    CHECK(said.begins("INVALID ["));
+    CHECK(said.elapsed_ms < 1'000);
+  }
+}
+
+TEST_CASE("settings that must be equal and are not: the first that differs is named") {
+  Job job;
+  Config other = short_start();
+  other.slice_bytes = 128 * 1024;
+  job.ranks.emplace_back(job.options(0, 2, short_start()), join);
+  job.ranks.emplace_back(job.options(1, 2, other), join);
+  for (RankProcess& rank : job.ranks) {
+    const Timed said = timed_line(rank.hear());
+    CAPTURE(said.outcome);
+    CHECK(said.begins("BOOTSTRAP ["));
+    CHECK(said.has("RONDO_SLICE_BYTES=131072, but RONDO_SLICE_BYTES=262144 on rank 0"));
+  }
+}
+
+TEST_CASE("the same port serves one group after the other, fifty times") {
+  const std::string url = fmt::format("tcp://127.0.0.1:{}", free_port());
+  Job job;
+  for (int rank = 0; rank < 2; ++rank) {
+    JoinOptions options = job.options(rank, 2);
+    options.rendezvous = url;
+    job.ranks.emplace_back(options, [](Here& here) {
+      for (int i = 0; i < 50; ++i) {
+        Communicator group = Communicator::join(here.options);
+        group.barrier();
+      }
+      here.say("done");
+    });
+  }
+  for (RankProcess& rank : job.ranks) CHECK(rank.hear(30'000) == "done");
+}
+
+}  // namespace rondo::testing
