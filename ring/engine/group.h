@@ -74,6 +74,7 @@ class Group final : public CommunicatorEvents {
   std::shared_ptr<CollectiveOperation> submit(const Communicator::Call& call);
   void check_usable() const;
   void check_peer(const char* call, int peer, int tag, bool receives) const;
+  void check_timeout(const char* call, const CallOptions& options) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   std::shared_ptr<Group> subgroup(uint64_t id, std::vector<int> members);
 
