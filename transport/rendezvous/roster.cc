@@ -28,6 +28,8 @@ constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
 constexpr std::string_view kWorldKey = "roster/world";
 constexpr std::string_view kMissingKey = "roster/missing";
 constexpr std::string_view kDepartedKey = "roster/departed";
+constexpr std::string_view kToldKey = "roster/told";
+constexpr std::string_view kAllToldKey = "roster/all_told";
 // "complete <parts>" or "failed <missing>": what everybody waits for.
 constexpr std::string_view kVerdictKey = "roster/verdict";
 
@@ -162,9 +164,28 @@ class Roster {
     }
   }
 
+  // The store may end with this process: whoever has come hears the verdict first.
   void fail(const std::vector<int>& missing) {
-    store_.put(kVerdictKey, "failed " + text_of(missing), Clock::now() + kGrace);
+    const Store::Deadline grace = Clock::now() + kGrace;
+    try {
+      store_.put(kVerdictKey, "failed " + text_of(missing), grace);
+      const size_t others = cards_.size() - missing.size() - 1;
+      if (others > 0 && store_.add(kToldKey, 0, grace) != static_cast<int64_t>(others)) store_.get(kAllToldKey, grace);
+    } catch (const Exception&) {
+      // One of them died, or does not listen: it is not waited for any longer.
+    }
     throw_missing(missing);
+  }
+
+  // Tells rank 0 that this rank knows who is missing.
+  void acknowledge(size_t missing) {
+    const Store::Deadline grace = Clock::now() + kGrace;
+    try {
+      const int64_t told = store_.add(kToldKey, 1, grace);
+      if (told == world_ - static_cast<int64_t>(missing) - 1) store_.put(kAllToldKey, "1", grace);
+    } catch (const Exception&) {
+      // Rank 0 has gone.
+    }
   }
 
   // The table in values of the store's size.
@@ -184,7 +205,9 @@ class Roster {
   std::vector<std::string> fetch() {
     std::string verdict = wait_for(kVerdictKey);
     if (verdict.rfind("complete ", 0) != 0) {
-      throw_missing(parse_ranks(std::string_view(verdict).substr(std::min<size_t>(verdict.size(), 7)), world_));
+      const auto missing = parse_ranks(std::string_view(verdict).substr(std::min<size_t>(verdict.size(), 7)), world_);
+      acknowledge(missing.size());
+      throw_missing(missing);
     }
     if (rank_ == 0) return cards_;
     int parts = std::atoi(verdict.c_str() + 9);
@@ -206,7 +229,10 @@ class Roster {
         if (e.code() != ErrorCode::kTimeout) throw;
       }
       std::vector<int> missing = ask_missing();
-      if (Clock::now() >= deadline_) throw_missing(missing);
+      if (Clock::now() >= deadline_) {
+        if (!missing.empty() && missing.front() != 0) acknowledge(missing.size());
+        throw_missing(missing);
+      }
       log_missing(missing);
     }
   }
