@@ -103,8 +103,8 @@ class InprocHub {
     }
   }
 
-  // Does not wait for the others' goodbye: nothing that was written is lost with its writer here, and ranks that one
-  // thread destroys one after the other would wait in vain.
+  // Waits for no goodbye: what was sent lies in memory that outlives its sender, so leaving is no crash to anybody; and
+  // one thread may destroy all ranks, one after the other.
   bool close(int rank, uint64_t id, uint64_t last_sequence) {
     std::unique_lock lock(mutex_);
     RankState& own = state(rank);

@@ -118,6 +118,11 @@ bool SliceReceiver::begin_slice(Reader& reader) {
     refuse(ErrorCode::kProtocol, header, "that slice has been received before");
     return false;
   }
+  // On one stream slices come in order; with several, one stream may be ahead of the others.
+  if (readers_.size() == 1 && header.index != static_cast<uint32_t>(claimed_)) {
+    refuse(ErrorCode::kProtocol, header, fmt::format("slice {} was expected", static_cast<uint32_t>(claimed_)));
+    return false;
+  }
   if (static_cast<uint64_t>(ahead) >= posted_ - released_) return false;  // not posted yet
   Landing& landing = landings_[(released_ + static_cast<uint64_t>(ahead)) % landings_.size()];
   if (landing.claimed) {
@@ -132,6 +137,7 @@ bool SliceReceiver::begin_slice(Reader& reader) {
   }
   reader.begin += kSliceHeaderBytes;
   landing.claimed = true;
+  ++claimed_;
   reader.landing = &landing;
   reader.landed = 0;
   if (header.bytes == 0) advance_payload(reader, 0);

@@ -65,6 +65,7 @@ class SliceReceiver {
   Slots slots_;
   std::vector<Reader> readers_;
   uint64_t posted_ = 0;
+  uint64_t claimed_ = 0;  // slices whose header has been seen and found right
   uint64_t released_ = 0;
   uint32_t filled_ = 0;  // landings filled and not yet released
   Error refusal_;

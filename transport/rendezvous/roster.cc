@@ -27,14 +27,13 @@ constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
 
 constexpr std::string_view kWorldKey = "roster/world";
 constexpr std::string_view kMissingKey = "roster/missing";
-// Ranks that know the verdict "failed"; each also puts a key of its own, so that rank 0 can wait for them.
-constexpr std::string_view kHeardKey = "roster/heard";
 constexpr std::string_view kDepartedKey = "roster/departed";
+constexpr std::string_view kToldKey = "roster/told";
+constexpr std::string_view kAllToldKey = "roster/all_told";
 // "complete <parts>" or "failed <missing>": what everybody waits for.
 constexpr std::string_view kVerdictKey = "roster/verdict";
 
 std::string card_key(int rank) { return fmt::format("card/{}", rank); }
-std::string heard_key(int number) { return fmt::format("roster/heard/{}", number); }
 std::string part_key(size_t part) { return fmt::format("roster/part/{}", part); }
 
 std::string text_of(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ",")); }
@@ -157,33 +156,35 @@ class Roster {
     });
   }
 
-  void await(int rank, Store::Deadline until) { await_key(card_key(rank), until); }
-
-  void await_key(const std::string& key, Store::Deadline until) {
+  void await(int rank, Store::Deadline until) {
     try {
-      store_.get(key, until);
+      store_.get(card_key(rank), until);
     } catch (const Exception& e) {
       if (e.code() != ErrorCode::kTimeout) throw;
     }
   }
 
+  // The store may end with this process: whoever has come hears the verdict first.
   void fail(const std::vector<int>& missing) {
-    Store::Deadline grace = Clock::now() + kGrace;
-    store_.put(kVerdictKey, "failed " + text_of(missing), grace);
-    linger(world_ - 1 - static_cast<int>(missing.size()), grace);
+    const Store::Deadline grace = Clock::now() + kGrace;
+    try {
+      store_.put(kVerdictKey, "failed " + text_of(missing), grace);
+      const size_t others = cards_.size() - missing.size() - 1;
+      if (others > 0 && store_.add(kToldKey, 0, grace) != static_cast<int64_t>(others)) store_.get(kAllToldKey, grace);
+    } catch (const Exception&) {
+      // One of them died, or does not listen: it is not waited for any longer.
+    }
     throw_missing(missing);
   }
 
-  // The store ends with this process, and those who wait at it have the same deadline: they hear the verdict first.
-  void linger(int listeners, Store::Deadline until) {
-    for (int heard = 0; heard < listeners && Clock::now() < until; ++heard) await_key(heard_key(heard), until);
-  }
-  void say_heard() {
+  // Tells rank 0 that this rank knows who is missing.
+  void acknowledge(size_t missing) {
+    const Store::Deadline grace = Clock::now() + kGrace;
     try {
-      const Store::Deadline grace = Clock::now() + kGrace;
-      store_.put(heard_key(static_cast<int>(store_.add(kHeardKey, 1, grace)) - 1), "1", grace);
+      const int64_t told = store_.add(kToldKey, 1, grace);
+      if (told == world_ - static_cast<int64_t>(missing) - 1) store_.put(kAllToldKey, "1", grace);
     } catch (const Exception&) {
-      // Rank 0 has not waited; it is only about the others' words.
+      // Rank 0 has gone.
     }
   }
 
@@ -204,7 +205,9 @@ class Roster {
   std::vector<std::string> fetch() {
     std::string verdict = wait_for(kVerdictKey);
     if (verdict.rfind("complete ", 0) != 0) {
-      throw_missing(parse_ranks(std::string_view(verdict).substr(std::min<size_t>(verdict.size(), 7)), world_));
+      const auto missing = parse_ranks(std::string_view(verdict).substr(std::min<size_t>(verdict.size(), 7)), world_);
+      acknowledge(missing.size());
+      throw_missing(missing);
     }
     if (rank_ == 0) return cards_;
     int parts = std::atoi(verdict.c_str() + 9);
@@ -226,7 +229,10 @@ class Roster {
         if (e.code() != ErrorCode::kTimeout) throw;
       }
       std::vector<int> missing = ask_missing();
-      if (Clock::now() >= deadline_) throw_missing(missing);
+      if (Clock::now() >= deadline_) {
+        if (!missing.empty() && missing.front() != 0) acknowledge(missing.size());
+        throw_missing(missing);
+      }
       log_missing(missing);
     }
   }
@@ -254,7 +260,6 @@ class Roster {
   }
 
   [[noreturn]] void throw_missing(const std::vector<int>& missing) {
-    if (rank_ != 0 && std::find(missing.begin(), missing.end(), 0) == missing.end()) say_heard();
     std::string who = missing.empty() ? "rank 0 did not complete the table of ranks"
                                       : fmt::format("of {} ranks these have not come: {}", world_, short_text(missing));
     throw Exception(
