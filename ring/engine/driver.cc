@@ -15,7 +15,8 @@ constexpr uint32_t kPassesPerLook = 32;
 constexpr uint32_t kBusyPassesPerLook = 4096;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
-// Longer than any pass of another rank (a slice of 16 MiB is folded in 2 ms), shorter than a turn of the scheduler's.
+// Longer than another rank's pass over slices of the default size, shorter than the turn that the scheduler gives a
+// busy process (3 ms and more). A wake-up: see kLongestSleep.
 constexpr std::chrono::milliseconds kDearYield{2};
 constexpr std::chrono::microseconds kWakeUp{5};
 
