@@ -12,6 +12,7 @@
 
 #include "ring/base/error.h"
 #include "transport/rendezvous/file_store.h"
+#include "transport/rendezvous/roster.h"
 #include "transport/tcp_fabric.h"
 
 namespace rondo::testing {
@@ -26,7 +27,7 @@ void run_rank(int pipe, const Launch& launch, const std::string& store_path, uin
               const RankProcess::Body& body) {
   const auto say = [pipe](const std::string& line) { write_line(pipe, line); };
   try {
-    auto store = std::make_shared<FileStore>(store_path, launch.job_id, in(10'000));
+    auto store = std::make_shared<FileStore>(store_path, launch.job_id, std::string(kRosterEndKey), in(10'000));
     Member member = open_all(join_tcp(launch, store, config, in(10'000)), id);
     body(member, say);
   } catch (const Exception& failure) {
