@@ -87,6 +87,19 @@ Algorithm algorithm_named(const char* name) {
                       "\" is unknown; there are auto, ring, direct, doubling, tree, hierarchical and star");
 }
 
+// The C enumerations hold any int; the C++ ones a byte.
+rondo::DType dtype_of(rondo_dtype_t dtype) {
+  const auto value = static_cast<unsigned>(dtype);
+  if (value < static_cast<unsigned>(rondo::kDTypes)) return static_cast<rondo::DType>(value);
+  throw Exception(ErrorCode::kInvalid, "unknown dtype " + std::to_string(static_cast<int>(value)));
+}
+
+rondo::Op op_of(rondo_op_t op) {
+  const auto value = static_cast<unsigned>(op);
+  if (value < static_cast<unsigned>(rondo::kOps)) return static_cast<rondo::Op>(value);
+  throw Exception(ErrorCode::kInvalid, "unknown op " + std::to_string(static_cast<int>(value)));
+}
+
 rondo::CallOptions options_of(const rondo_options_t* options) {
   rondo::CallOptions made;
   if (options == nullptr) return made;
@@ -107,8 +120,8 @@ Communicator::Call call_of(Collective collective, const void* input, void* outpu
   call.input = input;
   call.output = output;
   call.count = count;
-  call.dtype = static_cast<rondo::DType>(dtype);
-  call.op = static_cast<rondo::Op>(op);
+  call.dtype = dtype_of(dtype);
+  call.op = op_of(op);
   call.root = root;
   call.options = options_of(options);
   return call;
@@ -314,7 +327,7 @@ rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const ui
 rondo_result_t rondo_send(rondo_comm_t comm, const void* data, uint64_t count, rondo_dtype_t dtype, int peer, int tag,
                           const rondo_options_t* options, rondo_work_t* work) {
   return guarded([&] {
-    const auto type = static_cast<rondo::DType>(dtype);
+    const rondo::DType type = dtype_of(dtype);
     if (work == nullptr) return communicator(comm).send(data, count, type, peer, tag, options_of(options));
     *work = nullptr;
     *work = wrap(communicator(comm).isend(data, count, type, peer, tag, options_of(options)));
@@ -324,7 +337,7 @@ rondo_result_t rondo_send(rondo_comm_t comm, const void* data, uint64_t count, r
 rondo_result_t rondo_recv(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype, int peer, int tag,
                           const rondo_options_t* options, rondo_message_t* message, rondo_work_t* work) {
   return guarded([&] {
-    const auto type = static_cast<rondo::DType>(dtype);
+    const rondo::DType type = dtype_of(dtype);
     if (work == nullptr) {
       return fill(message, communicator(comm).recv(data, count, type, peer, tag, options_of(options)));
     }
@@ -337,8 +350,8 @@ rondo_result_t rondo_sendrecv(rondo_comm_t comm, const void* send_data, uint64_t
                               uint64_t recv_count, int from, rondo_dtype_t dtype, int tag,
                               const rondo_options_t* options, rondo_message_t* message) {
   return guarded([&] {
-    fill(message, communicator(comm).sendrecv(send_data, send_count, to, recv_data, recv_count, from,
-                                              static_cast<rondo::DType>(dtype), tag, options_of(options)));
+    fill(message, communicator(comm).sendrecv(send_data, send_count, to, recv_data, recv_count, from, dtype_of(dtype),
+                                              tag, options_of(options)));
   });
 }
 
@@ -346,7 +359,8 @@ rondo_result_t rondo_wait(rondo_work_t work, int64_t timeout_ms) {
   bool done = true;
   const rondo_result_t result = guarded([&] {
     Work& handle = given(work, "work").work;
-    if (timeout_ms < 0) {
+    constexpr auto kForever = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds::max());
+    if (timeout_ms < 0 || timeout_ms >= kForever.count()) {
       handle.wait();
     } else {
       done = handle.wait(std::chrono::milliseconds(timeout_ms));

@@ -16,6 +16,6 @@ if ! run_bazel build //bench:rondo-bench >"$log" 2>&1; then
 fi
 rm -f "$log"
 
-(($#)) || set -- --ranks 4 -b 8 -e 64M -f 8
+(($#)) || set -- --ranks 4 --sizes 8,64,1K,16K,64K,256K,1M,16M,64M
 bin=$(bazel_bin)
 exec "$bin/bench/rondo-bench" "$@"

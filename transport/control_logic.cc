@@ -150,7 +150,8 @@ void ControlLogic::tick(Time now) {
     for (const Suspicion& suspicion : group.suspicions) {
       if (suspicion.due > now) continue;
       const ErrorCode code = suspicion.error.code;
-      const bool specific = code == ErrorCode::kProtocol || code == ErrorCode::kMismatch || code == ErrorCode::kSystem;
+      const bool specific = code == ErrorCode::kProtocol || code == ErrorCode::kMismatch ||
+                            code == ErrorCode::kSystem || code == ErrorCode::kNetwork;
       Error error{specific ? code : ErrorCode::kPeerLost,
                   fmt::format("the data connection between {} and {} failed: {}", name_in(group, settings_.rank),
                               name_in(group, suspicion.peer), suspicion.error.message),

@@ -16,7 +16,7 @@ struct SliceTag {
 };
 
 // A duplex, ordered channel of slices to one peer, for one lane of one communicator. Used by one thread at a time;
-// nothing blocks. Every implementation passes tests/link_contract.h.
+// nothing blocks. Every implementation passes tests/support/link_contract.h.
 //
 // Promise of depth: depth() slices can be committed though the peer has released none, as long as the peer calls
 // pump(); so the receiver reads ahead into landings of its own.

@@ -15,6 +15,9 @@ namespace {
 // If that brings nothing for so long, the link's own words must do.
 constexpr std::chrono::milliseconds kMismatchPatience{500};
 
+// How long a rank's I/O thread may take to say what its rank does.
+constexpr std::chrono::milliseconds kAnswerPatience{100};
+
 uint64_t fingerprint_of(const GroupContext& context, uint64_t sequence, const CheckedCall& call, const Cut& cut) {
   // Where each pair knows only its own counts, they are compared slice by slice.
   const bool shared_count = !call.uneven || call.shared_counts != 0;
@@ -201,8 +204,7 @@ void Collectives::refused(int peer, const Error& error) {
                         describe_call(call), context_->rank, call.output_blocks[block].count, peer, error.message)
           : fmt::format("{} on rank {}: {}", describe_call(call), context_->rank, error.message);
   refused_at_ = Clock::now();
-  asked_at_ = refused_at_;
-  context_->fabric->stalled(context_->id, current_->sequence);
+  ask_others(refused_at_);
 }
 
 void Collectives::tick(Clock::time_point now) {
@@ -225,7 +227,12 @@ void Collectives::check_stall(Clock::time_point now) {
     return;
   }
   if (now - moved_at_ < stall || now - asked_at_ < stall) return;
+  ask_others(now);
+}
+
+void Collectives::ask_others(Clock::time_point now) {
   asked_at_ = now;
+  asked_sequence_ = current_->sequence;
   context_->fabric->stalled(context_->id, current_->sequence);
 }
 
@@ -245,6 +252,12 @@ void Collectives::time_out(Clock::time_point now) {
     if (found != queue_.end()) late = found->get();
   }
   if (late == nullptr) return;
+  // A deadline shorter than the stall time: nobody has been asked yet.
+  if (asked_sequence_ != current_->sequence) {
+    ask_others(now);
+    return;
+  }
+  if (now - asked_at_ < kAnswerPatience) return;
   const std::vector<int> absent = context_->fabric->absent(context_->id, current_->sequence);
   std::string who;
   for (const int peer : absent) who += fmt::format("{}{}", who.empty() ? "" : ", ", context_->group_rank(peer));

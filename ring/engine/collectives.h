@@ -66,6 +66,7 @@ class Collectives final : public Driver {
   bool fail_all(const Error& error);
   void check_stall(Clock::time_point now);
   void time_out(Clock::time_point now);
+  void ask_others(Clock::time_point now);
   uint64_t slices_combined() const;
   std::unique_ptr<Link>& link(uint32_t lane, int peer) {
     return links_[lane * static_cast<size_t>(context_->world()) + static_cast<size_t>(peer)];
@@ -86,6 +87,7 @@ class Collectives final : public Driver {
   uint64_t seen_combined_ = 0;                // of current_, when it last moved
   Clock::time_point moved_at_{};
   Clock::time_point asked_at_{};
+  uint64_t asked_sequence_ = 0;     // the operation that they were asked about
   Clock::time_point refused_at_{};  // a link saw another operation than this rank's
   Error refusal_;
   bool reported_ = false;  // a failed link of the current operation

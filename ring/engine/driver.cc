@@ -15,6 +15,9 @@ constexpr uint32_t kPassesPerLook = 32;
 constexpr uint32_t kBusyPassesPerLook = 4096;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
+// Longer than any pass of another rank (a slice of 16 MiB is folded in 2 ms), shorter than a turn of the scheduler's.
+constexpr std::chrono::milliseconds kDearYield{2};
+constexpr std::chrono::microseconds kWakeUp{5};
 
 void pause_core() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -48,6 +51,7 @@ bool Driver::wait(const Operation& operation, Clock::time_point until) {
 
 // Polls, and sleeps once polling has been in vain for the spin time.
 void Driver::drive(const Operation& operation, Clock::time_point until) {
+  const uint32_t passes_per_look = patience_.yields ? 1 : kPassesPerLook;
   uint32_t idle = 0;
   uint32_t busy = 0;
   Clock::time_point idle_since{};
@@ -57,19 +61,32 @@ void Driver::drive(const Operation& operation, Clock::time_point until) {
     if (moved) {
       idle = 0;
       if (++busy % kBusyPassesPerLook != 0) continue;
-    } else if (++idle % kPassesPerLook != 0) {
-      patience_.yields ? static_cast<void>(sched_yield()) : pause_core();
+    } else if (++idle % passes_per_look != 0) {
+      pause_core();
       continue;
     }
     const auto now = Clock::now();
     tick(now);
     if (operation.done() || now >= until) return;
     if (moved) continue;
-    if (idle == kPassesPerLook) idle_since = now;
-    if (now - idle_since < patience_.spin) continue;
+    if (idle == passes_per_look) idle_since = now;
+    if (now - idle_since < patience_.spin && sleeps_owed_ == 0) {
+      if (patience_.yields) yield(now);
+      continue;
+    }
+    if (sleeps_owed_ > 0) --sleeps_owed_;
     if (rest(until)) idle = 0;
     if (operation.done()) return;
   }
+}
+
+// Beside a foreign busy process a yield lasts as long as that one's turn, while a sleeper is woken at once: after a
+// dear yield so many sleeps follow that they cost as much.
+void Driver::yield(Clock::time_point now) {
+  sched_yield();
+  const auto lasted = Clock::now() - now;
+  if (lasted > kDearYield)
+    sleeps_owed_ = static_cast<uint32_t>(std::min<Clock::duration>(lasted, kDearYield * 100) / kWakeUp);
 }
 
 // Sleeps until something may have changed. True if something moved before it could fall asleep.

@@ -74,12 +74,14 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void wake_sleepers();
   void ask_pool();
   void drive(const Operation& operation, Clock::time_point until);
+  void yield(Clock::time_point now);
   bool rest(Clock::time_point until);
 
   std::shared_ptr<Doorbell> bell_;  // shared with the fabric, which rings it from its own thread
   std::weak_ptr<Pool> pool_;  // owned by the communicators of a process; weak: the pool holds drivers that want it
   Patience patience_;
   std::atomic<bool> held_{false};
+  uint32_t sleeps_owed_ = 0;  // of the holder: idle times to sleep through without a yield
   std::atomic<int> waiters_{0};
   std::atomic<int> pending_{0};
   // Threads that wait while another holds the lease.

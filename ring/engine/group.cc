@@ -99,7 +99,7 @@ Group::~Group() {
 }
 
 void Group::check_usable() const {
-  if (getpid() != pid_) {
+  if (!mark_.same_process()) {
     throw Exception(
         ErrorCode::kInvalid,
         fmt::format("this process (pid {}) was forked from rank {} (pid {}): a communicator belongs to the process "
@@ -111,7 +111,9 @@ void Group::check_usable() const {
 
 Clock::time_point Group::deadline(std::chrono::milliseconds timeout) const {
   const auto limit = timeout.count() > 0 ? timeout : std::chrono::milliseconds(context_->config.timeout_ms);
-  return Clock::now() + limit;
+  const auto now = Clock::now();
+  const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
+  return limit < longest ? now + limit : Clock::time_point::max();
 }
 
 Algorithm Group::algorithm_for(const Communicator::Call& call) const {
@@ -182,6 +184,13 @@ void Group::check_peer(const char* call, int peer, int tag, bool receives) const
   }
 }
 
+void Group::check_timeout(const char* call, const CallOptions& options) const {
+  if (options.timeout.count() >= 0) return;
+  throw Exception(ErrorCode::kInvalid,
+                  fmt::format("{} on rank {}: timeout is {} ms; it must be positive, or 0 for the configured one", call,
+                              rank(), options.timeout.count()));
+}
+
 void Group::submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options) {
   operation->driver = messages_;
   operation->deadline = deadline(options.timeout);
@@ -194,6 +203,7 @@ std::shared_ptr<MessageOperation> Group::start_send(const void* data, uint64_t c
   check_usable();
   const uint64_t bytes = checked_bytes("send", rank(), count, dtype);
   check_peer("send", peer, tag, false);
+  check_timeout("send", options);
   if (bytes > 0 && data == nullptr) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("send on rank {}: data is null but {} bytes are to be sent", rank(), bytes));
@@ -216,6 +226,7 @@ std::shared_ptr<MessageOperation> Group::make_recv(void* data, uint64_t count, D
 
 std::shared_ptr<MessageOperation> Group::start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
                                                     const CallOptions& options) {
+  check_timeout("recv", options);
   auto operation = make_recv(data, count, dtype, peer, tag);
   submit_message(operation, options);
   return operation;
@@ -307,7 +318,7 @@ void Group::on_peer_left(int peer, uint64_t last_sequence) {
 }
 
 void Group::abort(const std::string& reason) {
-  if (getpid() != pid_ || destroyed_.load()) return;
+  if (!mark_.same_process() || destroyed_.load()) return;
   context_->fabric->abort(context_->id,
                           {ErrorCode::kAborted,
                            fmt::format("rank {} aborted the group{}{}", rank(), reason.empty() ? "" : ": ", reason),
@@ -319,7 +330,7 @@ void Group::abort(const std::string& reason) {
 }
 
 void Group::destroy() {
-  if (getpid() != pid_) return;  // the parent's; the child must not speak for it
+  if (!mark_.same_process()) return;  // the parent's; the child must not speak for it
   std::lock_guard lock(destroy_mutex_);
   if (destroyed_.exchange(true)) return;
   const uint64_t last = context_->log.last_finished();

@@ -11,6 +11,7 @@
 
 #include "ring/communicator.h"
 #include "ring/engine/collectives.h"
+#include "ring/engine/fork_mark.h"
 #include "ring/engine/group_context.h"
 #include "ring/engine/messages.h"
 #include "ring/engine/plans.h"
@@ -73,6 +74,7 @@ class Group final : public CommunicatorEvents {
   std::shared_ptr<CollectiveOperation> submit(const Communicator::Call& call);
   void check_usable() const;
   void check_peer(const char* call, int peer, int tag, bool receives) const;
+  void check_timeout(const char* call, const CallOptions& options) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   std::shared_ptr<Group> subgroup(uint64_t id, std::vector<int> members);
 
@@ -80,7 +82,8 @@ class Group final : public CommunicatorEvents {
   std::shared_ptr<Pool> pool_;                // shared by all groups of the process
   std::shared_ptr<Collectives> collectives_;  // shared with Works, which may outlive the group
   std::shared_ptr<Messages> messages_;        // likewise
-  const int pid_;
+  const int pid_;                             // for messages
+  ForkMark mark_;
 
   std::mutex submit_mutex_;  // calls are serialised in the order in which they get it
   Plans plans_;

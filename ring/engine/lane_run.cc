@@ -261,11 +261,21 @@ void LaneRun::send_signals(const BoundStep& step) {
 
 // Sends memory that stays as it is until the link has sent it (a target in memory, or the caller's input).
 void LaneRun::hand_over(Port& port, const std::byte* memory) {
-  port.sending.push({combined_.number, port.link->send(tag_of(combined_), memory)});
+  keep_until_sent(port, port.link->send(tag_of(combined_), memory));
 }
 
-void LaneRun::hand_over_reserved(Port& port) {
-  port.sending.push({combined_.number, port.link->commit(tag_of(combined_))});
+void LaneRun::hand_over_reserved(Port& port) { keep_until_sent(port, port.link->commit(tag_of(combined_))); }
+
+// A link over memory sends at once and has room again as soon as the peer has read, in the middle of a pass: what is
+// sent by then must not fill the queue.
+void LaneRun::keep_until_sent(Port& port, uint64_t sent) {
+  drop_sent(port);
+  port.sending.push({combined_.number, sent});
+}
+
+void LaneRun::drop_sent(Port& port) {
+  const uint64_t sent = port.link->sent();
+  while (!port.sending.empty() && port.sending.front().sent <= sent) port.sending.pop();
 }
 
 // One source, stored and forwarded as it is. Cost beside the transfer: none where the slice landed in its place
@@ -334,8 +344,7 @@ void LaneRun::fold(const BoundStep& step, const Span& span) {
 void LaneRun::retire() {
   sent_ = combined_.number;
   for (Port& port : ports_) {
-    const uint64_t sent = port.link->sent();
-    while (!port.sending.empty() && port.sending.front().sent <= sent) port.sending.pop();
+    drop_sent(port);
     if (!port.sending.empty()) sent_ = std::min(sent_, port.sending.front().number);
   }
 }

@@ -134,6 +134,8 @@ class LaneRun {
   void send_signals(const BoundStep& step);
   void hand_over(Port& port, const std::byte* memory);
   void hand_over_reserved(Port& port);
+  void keep_until_sent(Port& port, uint64_t sent);
+  static void drop_sent(Port& port);
   void retire();
 
   Binding binding_;

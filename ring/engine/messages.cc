@@ -133,8 +133,9 @@ bool Messages::take_submitted() {
     }
   }
   taken_.clear();
-  // Ranks that leave a failed communicator are not the reason why it failed.
-  if (context_->failure.get() != nullptr) return true;
+  // A peer that leaves after the group has failed is no cause of its own.
+  const Error* error = context_->failure.get();
+  if (!left.empty() && error != nullptr) end_pending(*error);
   for (const int peer : left) p2p_->peer_left(peer);
   return true;
 }

@@ -10,7 +10,7 @@
 
 namespace rondo {
 
-// One thread a process that drives what nobody waits for: asynchronous operations of all communicators. It starts with
+// One thread a join that drives what nobody waits for: asynchronous operations of all communicators. It starts with
 // the first of them, polls while things move, and sleeps on the doorbells of the drivers otherwise.
 class Pool {
  public:

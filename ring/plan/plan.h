@@ -8,7 +8,7 @@
 namespace rondo {
 
 // A collective as data: what one rank does, in order, lane by lane. Built by a pure function (build.h), proved by
-// verify.h, costed by simulate.h, run by ring/engine/executor.h. Steps name chunks, never bytes or pointers, so a plan
+// verify.h, costed by simulate.h, run by ring/engine/lane_run.h. Steps name chunks, never bytes or pointers, so a plan
 // serves every count and dtype and is cached.
 
 // Where a step reads or writes.

@@ -62,10 +62,11 @@ std::vector<std::shared_ptr<Fabric>> join_world(int world, const Config& config 
 
 // A rank with one communicator over all ranks open.
 struct Member {
-  std::shared_ptr<Fabric> fabric;
+  // Before the fabric, which is destroyed first: events must live as long as it may deliver them.
   std::unique_ptr<FakeEvents> events = std::make_unique<FakeEvents>();
   std::shared_ptr<Doorbell> doorbell = std::make_shared<Doorbell>();
   std::shared_ptr<Doorbell> p2p_doorbell = std::make_shared<Doorbell>();
+  std::shared_ptr<Fabric> fabric;
 };
 Member open_all(std::shared_ptr<Fabric> fabric, uint64_t id);
 std::vector<Member> open_world(int world, uint64_t id, const Config& config = test_config());

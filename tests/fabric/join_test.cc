@@ -81,6 +81,18 @@ TEST_CASE("a rank of another world size is refused with both sizes named") {
   CHECK(joined[1].error->message.find("says 2") != std::string::npos);
 }
 
+TEST_CASE("of two processes with the same rank one is refused at once, and the group is undisturbed") {
+  auto launches = launches_of(2);
+  launches.push_back(launch_of(1, 2));
+  const auto joined = join_all(launches, std::make_shared<MemoryStore>(), {test_config()});
+  CHECK(joined[0].fabric);
+  CHECK((joined[1].fabric != nullptr) != (joined[2].fabric != nullptr));
+  const auto& refused = joined[1].error ? joined[1].error : joined[2].error;
+  REQUIRE(refused);
+  CHECK(refused->code == ErrorCode::kBootstrap);
+  CHECK(refused->message.find("rank 1") != std::string::npos);
+}
+
 // A rank that is listed, and gone before it has a control connection: `rank` of 3.
 std::vector<Joined> join_with_a_ghost(int ghost) {
   auto store = std::make_shared<MemoryStore>();

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <cstring>
@@ -142,6 +143,34 @@ TEST_CASE("streams carry bytes from their sender, and tell the receiver who it i
     CHECK(from->second->error().message.find("rank " + std::to_string(sender) + " (host ") == 0);
   }
   destroy_world(members, kId);
+}
+
+// All listening sockets of this process refuse connections from now on.
+void shut_doors() {
+  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+    int listening = 0;
+    socklen_t size = sizeof listening;
+    if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) continue;
+    ::shutdown(descriptor, SHUT_RDWR);
+  }
+}
+
+TEST_CASE("a link that cannot be connected fails the communicator on both sides, naming both ends, also by CONNECT") {
+  for (int asker : {0, 1}) {
+    CAPTURE(asker);
+    std::vector<Member> members = open_world(2, kId);
+    shut_doors();
+    CHECK(members[static_cast<size_t>(asker)].fabric->take_link({kId, 1 - asker, 0}, {2, 4096}) == nullptr);
+    for (Member& member : members) {
+      const Error error = member.events->wait_failure(3'000);
+      CAPTURE(error.message);
+      CHECK(error.code == ErrorCode::kNetwork);
+      CHECK(error.message.find("the data connection between rank 1 (host ") == 0);
+      CHECK(error.message.find("and rank 0 (host ") != std::string::npos);
+      CHECK(error.message.find("Connection refused") != std::string::npos);
+    }
+    destroy_world(members, kId);
+  }
 }
 
 TEST_CASE("links that nobody takes are closed with the communicator") {

@@ -11,6 +11,7 @@
 #include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
+#include "transport/rendezvous/store_server.h"
 
 namespace rondo {
 namespace {
@@ -55,5 +56,11 @@ UniqueIdServer::UniqueIdServer(const std::string& host, const Config& config) {
   id_ = unique_url(bound.host(), bound.port(), options.key);
   server_ = std::make_unique<StoreServer>(std::move(options));
 }
+
+UniqueIdServer::~UniqueIdServer() = default;
+UniqueIdServer::UniqueIdServer(UniqueIdServer&&) noexcept = default;
+UniqueIdServer& UniqueIdServer::operator=(UniqueIdServer&&) noexcept = default;
+
+bool UniqueIdServer::complete() const { return server_->ended(); }
 
 }  // namespace rondo

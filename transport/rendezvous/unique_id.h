@@ -4,24 +4,30 @@
 #include <string>
 
 #include "ring/base/config.h"
-#include "transport/rendezvous/store_server.h"
+#include "ring/base/export.h"
 
 namespace rondo {
+
+class StoreServer;
 
 // A meeting point that one process makes and hands to the ranks as a string. The maker need not be a rank; it serves
 // the store from a thread until all ranks have said goodbye, or until this object is destroyed. Children made by fork
 // keep nothing of it open: the descriptors are closed there, and the copied object does nothing.
-class UniqueIdServer {
+class RONDO_EXPORT UniqueIdServer {
  public:
   // host: the address to listen on and to publish, one of this machine. Ports: those of config.data_ports.
   // Throws Exception(kBootstrap) if no port is free; kInvalid for a host that others could not use, and beyond loopback
   // without a secret or `insecure`.
   explicit UniqueIdServer(const std::string& host = "127.0.0.1", const Config& config = Config::from_environment());
 
+  ~UniqueIdServer();
+  UniqueIdServer(UniqueIdServer&&) noexcept;
+  UniqueIdServer& operator=(UniqueIdServer&&) noexcept;
+
   // "unique:<host>:<port>:<32 hex digits>"; whoever has it can join, so treat it like a password.
   const std::string& id() const { return id_; }
   // All ranks have said goodbye, and the thread has ended.
-  bool complete() const { return server_->ended(); }
+  bool complete() const;
 
  private:
   std::string id_;

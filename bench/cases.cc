@@ -1,0 +1,66 @@
+#include "bench/cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/limit.h"
+#include "ring/base/error.h"
+
+namespace rondo::bench {
+namespace {
+
+std::vector<Op> ops_of(const Options& options, Benchmark benchmark) {
+  return benchmark_reduces(benchmark) ? options.ops : std::vector{Op::kSum};
+}
+
+std::vector<int> roots_of(const Options& options, Benchmark benchmark, int world) {
+  if (!benchmark_has_root(benchmark)) return {-1};
+  if (options.root >= 0) return {options.root};
+  std::vector<int> all(static_cast<size_t>(world));
+  for (int root = 0; root < world; ++root) all[static_cast<size_t>(root)] = root;
+  return all;
+}
+
+}  // namespace
+
+std::vector<Case> cases_of(const Options& options, int world) {
+  if (options.root >= world) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("-r: root {} does not exist among {} ranks", options.root, world));
+  }
+  std::vector<Case> cases;
+  for (Benchmark benchmark : options.benchmarks) {
+    if (benchmark == Benchmark::kBarrier) {
+      cases.push_back({benchmark, DType::kUint8, Op::kSum, -1, 0});
+      continue;
+    }
+    if (benchmark == Benchmark::kSendRecv && world == 1) continue;
+    for (DType dtype : options.dtypes) {
+      for (Op op : ops_of(options, benchmark)) {
+        if (benchmark_reduces(benchmark) && !op_supports(op, dtype)) continue;
+        for (int root : roots_of(options, benchmark, world)) {
+          for (uint64_t size : options.sizes) cases.push_back({benchmark, dtype, op, root, size});
+        }
+      }
+    }
+  }
+  if (cases.empty())
+    throw Exception(ErrorCode::kInvalid, "nothing to measure: no such operation on this type or world");
+  return cases;
+}
+
+std::vector<uint64_t> limited_sizes(const Options& options, int world) {
+  const bool over_tcp =
+      !options.inproc && (options.transport.empty() || options.transport == "auto" || options.transport == "tcp");
+  const bool even = std::any_of(options.benchmarks.begin(), options.benchmarks.end(), benchmark_loads_ring_evenly);
+  if (options.limit == Options::LimitUse::kNone || world < 2 || !over_tcp || !even) return {};
+  std::vector<uint64_t> sizes;
+  for (uint64_t size : options.sizes) {
+    if (size >= kLimitFromBytes) sizes.push_back(size);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+}  // namespace rondo::bench

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "bench/buffers.h"
+#include "bench/group.h"
+
+namespace rondo::bench {
+
+// How long and how carefully one exercise is measured. Equal on all ranks.
+struct Effort {
+  uint32_t warmup = 5;      // operations before the first timed one
+  uint32_t iterations = 0;  // timed operations; 0: as many as fit into `seconds`
+  double seconds = 0.25;    // of timed operations, where iterations is 0
+  bool check = true;
+  bool cold = false;  // every operation is a batch of its own, on a buffer that this rank has just rewritten
+};
+
+// A measurement is `batches` batches of `operations` operations each.
+struct Batching {
+  uint32_t operations = 1;
+  uint32_t batches = 1;
+  bool operator==(const Batching&) const = default;
+};
+
+// most: max_operations(); operation_us: what one operation takes, as the warm-up saw it.
+Batching plan_batches(const Effort& effort, uint32_t most, double operation_us);
+
+struct Measurement {
+  std::vector<double> batch_us;  // one a batch: the slowest rank's time, divided by the operations
+  uint64_t wrong = 0;            // elements on all ranks, over all checked batches
+};
+
+// Collective: all ranks get the same result. Each batch: refill, barrier, the timed operations, check; only the
+// operations are under the clock. Group's exceptions pass through.
+Measurement measure(Group& group, const Exercise& exercise, const Extent& extent, const Effort& effort);
+
+}  // namespace rondo::bench

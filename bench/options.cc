@@ -1,0 +1,211 @@
+#include "bench/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <sstream>
+
+#include "bench/sizes.h"
+
+namespace rondo::bench {
+namespace {
+
+// The options as they are typed; resolve() makes values of them.
+struct Typed {
+  std::string min_bytes, max_bytes, step_bytes, sizes;
+  uint64_t step_factor = 0;
+  std::string collectives = "all_reduce", dtypes = "float", ops = "sum", algorithm = "auto";
+  int check = 1;
+  bool limit = false, no_limit = false, remeasure = false;
+  double timeout_s = 60;
+};
+
+constexpr int kMaxRanks = 1024;
+
+[[noreturn]] void reject(const std::string& why) { throw CLI::ValidationError(why, CLI::ExitCodes::ValidationError); }
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string name; std::getline(in, name, ',');) out.push_back(name);
+  return out;
+}
+
+// "all", or names that `by_name` knows; the error lists what there is.
+template <typename Value>
+std::vector<Value> resolve_names(const char* option, const std::string& text, int values, const char* (*name_of)(Value),
+                                 std::optional<Value> (*by_name)(std::string_view)) {
+  std::vector<Value> out, all;
+  for (int i = 0; i < values; ++i) all.push_back(static_cast<Value>(i));
+  if (text == "all") return all;
+  for (const std::string& name : split_list(text)) {
+    const std::optional<Value> value = by_name(name);
+    if (!value) {
+      std::vector<std::string> known;
+      for (Value v : all) known.push_back(name_of(v));
+      reject(fmt::format("{}: '{}' is none of: {}, all", option, name, fmt::join(known, ", ")));
+    }
+    out.push_back(*value);
+  }
+  if (out.empty()) reject(fmt::format("{}: an empty list", option));
+  return out;
+}
+
+uint64_t resolve_size(const char* option, const std::string& text, uint64_t otherwise) {
+  if (text.empty()) return otherwise;
+  const std::optional<uint64_t> size = parse_size(text);
+  if (!size) reject(fmt::format("{}: '{}' is not a size; sizes look like 8, 64K, 1.5M, 2G", option, text));
+  return *size;
+}
+
+// Without any option: 8 B to 64 MiB by factor 4, ending with 64 MiB itself.
+std::vector<uint64_t> resolve_sizes(const Typed& typed) {
+  const bool range =
+      !typed.min_bytes.empty() || !typed.max_bytes.empty() || !typed.step_bytes.empty() || typed.step_factor != 0;
+  if (!typed.sizes.empty()) {
+    if (range) reject("--sizes: cannot be combined with -b, -e, -f or -i");
+    const auto sizes = parse_size_list(typed.sizes);
+    if (!sizes) reject(fmt::format("--sizes: '{}' is not a list of sizes; lists look like 8,64K,1M", typed.sizes));
+    if (*std::min_element(sizes->begin(), sizes->end()) == 0) reject("--sizes: sizes start at 1 byte");
+    return *sizes;
+  }
+  const uint64_t first = resolve_size("-b", typed.min_bytes, 8);
+  const uint64_t last = resolve_size("-e", typed.max_bytes, std::max<uint64_t>(first, 64u << 20));
+  const uint64_t step = resolve_size("-i", typed.step_bytes, 0);
+  if (first == 0) reject("-b: sizes start at 1 byte");
+  if (last < first) reject(fmt::format("-e: {} is less than -b: {}", size_text(last), size_text(first)));
+  if (step > 0 && typed.step_factor > 0) reject("-i: a step cannot be combined with -f, a factor");
+  if (typed.step_factor == 1) reject("-f: a factor of 1 never ends; at least 2");
+  std::vector<uint64_t> sizes = size_range(first, last, typed.step_factor == 0 ? 4 : typed.step_factor, step);
+  if (!range && sizes.back() != last) sizes.push_back(last);
+  return sizes;
+}
+
+Algorithm resolve_algorithm(const std::string& name) {
+  std::vector<std::string> known;
+  for (int i = 0; i < kAlgorithms; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    if (name == algorithm_name(algorithm)) return algorithm;
+    known.push_back(algorithm_name(algorithm));
+  }
+  reject(fmt::format("--algorithm: '{}' is none of: {}", name, fmt::join(known, ", ")));
+}
+
+std::optional<Benchmark> benchmark_named(std::string_view name) { return benchmark_by_name(name); }
+const char* dtype_text(DType dtype) { return dtype_name(dtype); }
+const char* op_text(Op op) { return op_name(op); }
+
+void resolve(const Typed& typed, Options& options) {
+  options.sizes = resolve_sizes(typed);
+  options.benchmarks =
+      resolve_names<Benchmark>("--collective", typed.collectives, kBenchmarks, benchmark_name, benchmark_named);
+  options.dtypes = resolve_names<DType>("-d", typed.dtypes, kDTypes, dtype_text, dtype_by_name);
+  options.ops = resolve_names<Op>("-o", typed.ops, kOps, op_text, op_by_name);
+  options.algorithm = resolve_algorithm(typed.algorithm);
+  options.effort.check = typed.check != 0;
+  options.timeout_ms = static_cast<int64_t>(typed.timeout_s * 1000);
+  if (typed.limit + typed.no_limit + typed.remeasure > 1) {
+    reject("--limit, --no-limit and --remeasure-limit: one at most");
+  }
+  if (typed.no_limit) options.limit = Options::LimitUse::kNone;
+  if (typed.remeasure) options.limit = Options::LimitUse::kRemeasure;
+  if (options.inproc && options.ranks == 0) reject("--inproc: how many ranks? give --ranks too");
+  if (options.bars && (options.inproc || (options.ranks != 0 && options.ranks != 2))) {
+    reject("--bars: runs 2 processes by itself; leave --ranks and --inproc out");
+  }
+  if (options.limit_only && options.ranks < 2) reject("--limit-only: needs --ranks, 2 or more");
+  const bool fixed = options.dtypes.size() == 1 && options.ops.size() == 1;
+  const bool reduces = std::any_of(options.benchmarks.begin(), options.benchmarks.end(), benchmark_reduces);
+  if (fixed && reduces && !op_supports(options.ops[0], options.dtypes[0])) {
+    reject(fmt::format("-o: {} is not defined for {}", op_name(options.ops[0]), dtype_name(options.dtypes[0])));
+  }
+  if (options.root >= 0 && options.ranks > 0 && options.root >= options.ranks) {
+    reject(fmt::format("-r: root {} does not exist among {} ranks", options.root, options.ranks));
+  }
+}
+
+void add_what(CLI::App& app, Typed& typed, Options& options) {
+  app.add_option("-b,--minbytes", typed.min_bytes, "smallest size, with K, M or G (8)");
+  app.add_option("-e,--maxbytes", typed.max_bytes, "largest size (64M)");
+  app.add_option("-f,--stepfactor", typed.step_factor, "each size is the one before times this (4)");
+  app.add_option("-i,--stepbytes", typed.step_bytes, "instead: each size is the one before plus this");
+  app.add_option("--sizes", typed.sizes, "instead: a list, 8,64K,1M");
+  app.add_option("--collective", typed.collectives,
+                 "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier, "
+                 "sendrecv; a list, or all (all_reduce)");
+  app.add_option("-o,--op", typed.ops, "sum, product, min, max, avg, ...; a list, or all (sum)");
+  app.add_option("-d,--datatype", typed.dtypes, "float, double, half, bfloat16, int32, ...; a list, or all (float)");
+  app.add_option("-r,--root", options.root, "where a collective has one; -1: every rank in turn (0)")
+      ->check(CLI::Range(-1, kMaxRanks - 1));
+}
+
+void add_effort(CLI::App& app, Typed& typed, Options& options) {
+  app.add_option("-n,--iters", options.effort.iterations, "timed operations a size (as many as fit into --seconds)")
+      ->check(CLI::Range(1, 10'000'000));
+  app.add_option("-w,--warmup_iters", options.effort.warmup, "untimed operations before them (5)")
+      ->check(CLI::Range(0, 10'000'000));
+  app.add_option("-c,--check", typed.check, "1: check every timed batch; 0: do not (1)")->check(CLI::Range(0, 1));
+  app.add_option("--seconds", options.effort.seconds, "of timed operations a size, without -n (0.25)")
+      ->check(CLI::Range(0.001, 3600.0));
+  app.add_option("--repeat", options.repeat, "go through all sizes so often; figures are over all passes (1)")
+      ->check(CLI::Range(1, 10'000));
+  app.add_flag("--cold", options.effort.cold, "each rank rewrites its buffer before each operation");
+}
+
+void add_where(CLI::App& app, Typed& typed, Options& options) {
+  app.add_option("--ranks", options.ranks, "start so many processes here (without: a launcher has started this one)")
+      ->check(CLI::Range(1, kMaxRanks));
+  app.add_flag("--inproc", options.inproc, "ranks are threads of one process");
+  app.add_option("--transport", options.transport, "as RONDO_TRANSPORT");
+  app.add_option("--algorithm", typed.algorithm, "auto, ring, direct, doubling, tree, hierarchical, star (auto)");
+  app.add_option("--lanes", options.lanes, "as RONDO_LANES")->check(CLI::Range(1, 16));
+  app.add_option("--connections", options.connections, "as RONDO_CONNECTIONS")->check(CLI::Range(1, 16));
+  app.add_option("--timeout", typed.timeout_s, "seconds for one operation, and for joining (60)")
+      ->check(CLI::Range(0.1, 86'400.0));
+}
+
+void add_output(CLI::App& app, Typed& typed, Options& options) {
+  app.add_option("--json", options.json, "write machine, limits and rows to this file");
+  app.add_option("--csv", options.csv, "write rows to this file");
+  app.add_flag("--verbose", options.verbose, "show p50, p99, min and max");
+  app.add_flag("--limit", typed.limit, "compare with raw TCP of this machine, kept between runs (so by default)");
+  app.add_flag("--no-limit", typed.no_limit, "do not");
+  app.add_flag("--remeasure-limit", typed.remeasure, "measure it again");
+  app.add_flag("--limit-only", options.limit_only, "measure, keep and print the limits of --ranks and the sizes");
+  app.add_option("--limit-cache", options.limit_cache, "the file that keeps them ($XDG_CACHE_HOME/rondo/limits.json)");
+  app.add_flag("--bars", options.bars,
+               "five interleaved runs against raw TCP, a bare exchange and Gloo; 1 if a bar fails");
+  app.add_option("--gloo-bench", options.gloo_bench, "Gloo's driver, built by bench/peers/build_gloo.sh");
+  app.add_option("--spawned-rank", options.spawned_rank, "")->group("");
+  app.add_option("--rendezvous", options.rendezvous, "")->group("");
+  app.add_option("--load-average", options.load_average, "")->group("");
+}
+
+}  // namespace
+
+std::variant<Options, Stop> parse_options(std::vector<std::string> args) {
+  Options options;
+  Typed typed;
+  CLI::App app("Times Rondo's collectives, and checks what it times.", "rondo-bench");
+  app.set_help_flag("-h,--help", "this text");
+  add_what(app, typed, options);
+  add_effort(app, typed, options);
+  add_where(app, typed, options);
+  add_output(app, typed, options);
+  try {
+    std::reverse(args.begin(), args.end());  // CLI11 takes them from the back
+    app.parse(args);
+    resolve(typed, options);
+  } catch (const CLI::CallForHelp&) {
+    return Stop{0, app.help()};
+  } catch (const CLI::ParseError& error) {
+    return Stop{2, fmt::format("rondo-bench: {}\nrondo-bench --help lists the options\n", error.what())};
+  }
+  return options;
+}
+
+}  // namespace rondo::bench

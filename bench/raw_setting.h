@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rondo::bench {
+
+// How one thread (or two) keeps both directions of its connections busy.
+enum class Driving : uint8_t {
+  kPoll = 0,        // transfers until nothing moves, then sleeps in poll()
+  kSpin = 1,        // never sleeps
+  kTwoThreads = 2,  // one sends, one receives, each sleeping in poll()
+};
+inline constexpr int kDrivings = 3;
+constexpr const char* driving_name(Driving driving) {
+  constexpr const char* kNames[kDrivings] = {"poll", "spin", "two threads"};
+  return static_cast<int>(driving) < kDrivings ? kNames[static_cast<int>(driving)] : "driving?";
+}
+
+// One way to move bytes round a ring of raw TCP connections.
+struct RawSetting {
+  uint64_t transfer_bytes = 0;  // asked of one send() or recv()
+  Driving driving = Driving::kPoll;
+  std::string congestion;  // TCP_CONGESTION
+  int connections = 1;     // to the next rank; each carries its share of the buffer
+  // What is received in the first half of each walk through the buffer lands in one transfer's room, again and again,
+  // and stays in cache: as in an all_reduce, whose first half is folded, not stored.
+  bool half_in_cache = false;
+  bool operator==(const RawSetting&) const = default;
+};
+
+// "1 MiB transfers, poll, reno, 2 connections", and ", half into cache".
+std::string setting_text(const RawSetting& setting);
+
+// {64 KiB, 256 KiB, 1 MiB, 4 MiB} x driving x congestion controls x {1, 2, 4} x {all, half} stored. Transfers larger
+// than a connection's share of the buffer are left out.
+std::vector<RawSetting> all_settings(const std::vector<std::string>& congestion_controls, uint64_t buffer_bytes);
+
+}  // namespace rondo::bench

@@ -1,0 +1,78 @@
+#include "bench/reporter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/limit_source.h"
+#include "bench/output.h"
+#include "bench/sizes.h"
+#include "bench/table.h"
+
+namespace rondo::bench {
+
+Reporter::Reporter(const Options& options, Machine machine, int world)
+    : options_(options), machine_(std::move(machine)), world_(world) {}
+
+void Reporter::begin(const std::string& transport) {
+  transport_ = transport;
+  fmt::print("# rondo-bench: {} rank{}, transport {}; {}, {} cores, Linux {}\n", world_, world_ == 1 ? "" : "s",
+             transport, machine_.cpu, machine_.cores, machine_.kernel);
+  for (const std::string& warning : warnings(machine_, options_, world_)) fmt::print("# warning: {}\n", warning);
+  std::fflush(stdout);
+}
+
+SessionEvents Reporter::events() {
+  return {[this](const std::string& text) { progress_.show(text); },
+          [this](const Case& c, const Line& line) { print_line(c, line); }};
+}
+
+void Reporter::print_line(const Case& c, const Line& line) {
+  progress_.clear();
+  if (printed_ != c.benchmark) fmt::print("#\n# {}\n{}\n", benchmark_name(c.benchmark), table_header());
+  printed_ = c.benchmark;
+  fmt::print("{}\n", table_line(line));
+  if (options_.verbose) fmt::print("{}\n", verbose_lines(line));
+  std::fflush(stdout);
+}
+
+void Reporter::update_shares(std::vector<Row>& rows, const Limits& limits) const {
+  for (Row& row : rows) {
+    if (!row.limit_gbps) continue;
+    // A row's bytes are the wanted size rounded down to whole elements of all ranks.
+    const auto nearest = std::find_if(limits.streams.begin(), limits.streams.end(), [&](const StreamLimit& limit) {
+      return limit.world == row.world && limit.bytes >= row.bytes && limit.bytes - row.bytes < 8u * 1024;
+    });
+    if (nearest != limits.streams.end()) fill_share(row, std::max(nearest->gbps, *row.limit_gbps));
+  }
+}
+
+int Reporter::finish(std::vector<Row> rows, Limits limits, const Remeasure& remeasure) {
+  progress_.clear();
+  int code = 0;
+  if (has_impossible_share(rows)) {
+    fmt::print("# a share of the limit is above {:.2f}: measuring the limits again\n", kHighestShare);
+    std::fflush(stdout);
+    if (const std::optional<Limits> again = remeasure()) {
+      limits = *again;
+      update_shares(rows, limits);
+    }
+  }
+  for (const Row& row : rows) {
+    if (row.share_of_limit.value_or(0) <= kHighestShare) continue;
+    fmt::print(stderr, "rondo-bench: {} of {}: {:.3f} GB/s is {:.2f} of the limit of {:.3f} GB/s: the limit is wrong\n",
+               row.collective, size_text(row.bytes), row.busbw_gbps, *row.share_of_limit, *row.limit_gbps);
+    code = 1;
+  }
+  fmt::print("{}\n", table_footer(rows));
+  if (const auto exchange = limits.exchange(world_)) {
+    fmt::print("# Bare exchange of 8 B   : {:.2f} us\n", exchange->us);
+  }
+  std::fflush(stdout);
+  if (!options_.json.empty()) write_json(options_.json, machine_, limits, rows);
+  if (!options_.csv.empty()) write_csv(options_.csv, rows);
+  const bool wrong = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.wrong.value_or(0) > 0; });
+  return wrong ? 1 : code;
+}
+
+}  // namespace rondo::bench

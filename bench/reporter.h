@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/limit.h"
+#include "bench/machine.h"
+#include "bench/options.h"
+#include "bench/progress.h"
+#include "bench/session.h"
+
+namespace rondo::bench {
+
+// Rank 0's voice: warnings, the table as it grows, the files at the end.
+class Reporter {
+ public:
+  Reporter(const Options& options, Machine machine, int world);
+
+  // Warnings and the header.
+  void begin(const std::string& transport);
+  // Valid as long as this object.
+  SessionEvents events();
+  // Measures the limits of this world and these sizes anew, in another process; nullopt if that failed.
+  using Remeasure = std::function<std::optional<Limits>()>;
+  // The footer and the files. If a share is impossible, the limits are measured once more. Returns the exit code: 1 for
+  // wrong results, and for a share that stays impossible.
+  int finish(std::vector<Row> rows, Limits limits, const Remeasure& remeasure);
+
+ private:
+  void print_line(const Case& c, const Line& line);
+  // Row::limit_gbps from the new limits, for rows that had one.
+  void update_shares(std::vector<Row>& rows, const Limits& limits) const;
+
+  const Options& options_;
+  Machine machine_;
+  int world_;
+  std::string transport_;
+  Progress progress_;
+  std::optional<Benchmark> printed_;
+};
+
+}  // namespace rondo::bench

@@ -1,0 +1,62 @@
+#include "bench/rondo_group.h"
+
+#include "bench/pattern.h"
+
+namespace rondo::bench {
+
+RondoGroup::RondoGroup(Communicator& communicator, Algorithm algorithm) : communicator_(communicator) {
+  options_.algorithm = algorithm;
+  options_.scalar = kPremulScalar;
+}
+
+void RondoGroup::run(const Call& c) {
+  Communicator& comm = communicator_;
+  switch (c.benchmark) {
+    case Benchmark::kAllReduce:
+      return comm.all_reduce(c.input, c.output, c.count, c.dtype, c.op, options_);
+    case Benchmark::kReduceScatter:
+      return comm.reduce_scatter(c.input, c.output, c.count, c.dtype, c.op, options_);
+    case Benchmark::kAllGather:
+      return comm.all_gather(c.input, c.output, c.count, c.dtype, options_);
+    case Benchmark::kBroadcast:
+      return comm.broadcast(c.output, c.count, c.dtype, c.root, options_);
+    case Benchmark::kReduce:
+      return comm.reduce(c.input, c.output, c.count, c.dtype, c.op, c.root, options_);
+    case Benchmark::kGather:
+      return comm.gather(c.input, c.output, c.count, c.dtype, c.root, options_);
+    case Benchmark::kScatter:
+      return comm.scatter(c.input, c.output, c.count, c.dtype, c.root, options_);
+    case Benchmark::kAllToAll:
+      return comm.all_to_all(c.input, c.output, c.count, c.dtype, options_);
+    case Benchmark::kBarrier:
+      return comm.barrier(options_);
+    case Benchmark::kSendRecv: {
+      const int next = (rank() + 1) % size(), before = (rank() + size() - 1) % size();
+      comm.sendrecv(c.input, c.count, next, c.output, c.count, before, c.dtype, 0, options_);
+      return;
+    }
+  }
+}
+
+std::string RondoGroup::algorithm(const Call& call) const {
+  const std::optional<Collective> collective = benchmark_collective(call.benchmark);
+  if (!collective) return "p2p";
+  if (options_.algorithm != Algorithm::kAuto) return algorithm_name(options_.algorithm);
+  return algorithm_name(communicator_.algorithm_for(*collective, call.count, call.dtype, call.op));
+}
+
+void RondoGroup::barrier() { communicator_.barrier(); }
+
+double RondoGroup::max(double value) {
+  double result = 0;
+  communicator_.all_reduce(&value, &result, 1, DType::kFloat64, Op::kMax);
+  return result;
+}
+
+uint64_t RondoGroup::sum(uint64_t value) {
+  uint64_t result = 0;
+  communicator_.all_reduce(&value, &result, 1, DType::kUint64, Op::kSum);
+  return result;
+}
+
+}  // namespace rondo::bench

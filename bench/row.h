@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/benchmark.h"
+
+namespace rondo::bench {
+
+// One result, as --json and --csv show it. Times are of one operation, in microseconds; rates are in 10^9 bytes/s.
+struct Row {
+  std::string library = "rondo";
+  std::string collective;
+  std::string transport;
+  std::string algorithm;
+  std::string dtype;
+  std::string op;  // "none" where nothing is reduced
+  int world = 1;
+  uint64_t bytes = 0;
+  bool in_place = false;
+  double time_us = 0;  // the median batch
+  double p50_us = 0;
+  double p99_us = 0;
+  double min_us = 0;
+  double max_us = 0;
+  double algbw_gbps = 0;
+  double busbw_gbps = 0;
+  std::optional<double> limit_gbps;
+  std::optional<double> share_of_limit;
+  std::optional<uint64_t> wrong;  // none: not checked
+
+  bool operator==(const Row&) const = default;
+};
+
+// Fills times and rates from the batches' times, and the share if there is a limit.
+// size_bytes: Row::bytes; bus: bus_factor().
+void fill_times(Row& row, const std::vector<double>& batch_us, double bus);
+void fill_share(Row& row, std::optional<double> limit_gbps);
+
+// The same fields in the same order, separated by commas; empty where there is no value.
+std::string csv_header();
+std::string csv_line(const Row& row);
+
+}  // namespace rondo::bench

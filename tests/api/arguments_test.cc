@@ -1,0 +1,227 @@
+// Wrong arguments: refused on the rank that makes the call, before anything happens; the communicator goes on.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+using Numbers = std::vector<int64_t>;
+
+constexpr DType kInt64 = DType::kInt64;
+constexpr uint64_t kTooMany = std::numeric_limits<uint64_t>::max() / 8 + 2;  // times 8 it wraps around to 8
+
+void expect_invalid(const char* what, const std::string& named, const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Exception& failure) {
+    const std::string text = failure.what();
+    expect(failure.code() == ErrorCode::kInvalid, fmt::format("{}: {}", what, text));
+    return expect(text.find(named) != std::string::npos, fmt::format("{}: \"{}\" lacks \"{}\"", what, text, named));
+  }
+  expect(false, fmt::format("{}: accepted", what));
+}
+
+// The group still works, and no rank has counted a call that another has not.
+void expect_usable(Communicator& group) {
+  Numbers ones(10, 1);
+  group.all_reduce(ones.data(), ones.data(), 10, kInt64);
+  expect(ones == Numbers(10, group.size()), "all_reduce after wrong arguments");
+}
+
+std::string on_rank(int wrong, const std::function<void(Communicator&, Numbers&)>& calls) {
+  RankGroup shape;
+  shape.world = 3;
+  return run_threads(shape, [&](Communicator& group) {
+    Numbers numbers(64, 7);
+    if (group.rank() == wrong) calls(group, numbers);
+    expect(numbers == Numbers(64, 7), "a refused call wrote to memory");
+    expect_usable(group);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("roots, counts, dtypes, ops, algorithms and timeouts out of range") {
+  // Proves: each is refused by the one rank that gives it, with its value in the message.
+  CHECK(on_rank(1, [](Communicator& group, Numbers& n) {
+          int64_t* p = n.data();
+          for (const int root : {-1, 3, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+            const std::string named = fmt::format("root is {}", root);
+            expect_invalid("broadcast", named, [&] { group.broadcast(p, 1, kInt64, root); });
+            expect_invalid("reduce", named, [&] { group.reduce(p, p, 1, kInt64, Op::kSum, root); });
+            expect_invalid("gather", named, [&] { group.gather(p, p + 8, 1, kInt64, root); });
+            expect_invalid("scatter", named, [&] { group.scatter(p, p + 8, 1, kInt64, root); });
+          }
+          expect_invalid("count", "elements of int64", [&] { group.all_reduce(p, p, kTooMany, kInt64); });
+          expect_invalid("block", "elements of int64", [&] { group.all_gather(p, p, kTooMany / 2, kInt64); });
+          expect_invalid("send", "elements of int64", [&] { group.send(p, kTooMany, kInt64, 0); });
+          for (const int value : {13, 200, 255}) {
+            const auto dtype = static_cast<DType>(value);
+            const auto op = static_cast<Op>(value);
+            expect_invalid("dtype", fmt::format("{}", value), [&] { group.all_gather(p, p + 8, 1, dtype); });
+            expect_invalid("dtype", fmt::format("{}", value), [&] { group.send(p, 1, dtype, 0); });
+            expect_invalid("op", fmt::format("{}", value), [&] { group.all_reduce(p, p, 1, kInt64, op); });
+          }
+          expect_invalid("pair", "avg of bool", [&] { group.all_reduce(p, p, 1, DType::kBool, Op::kAverage); });
+          expect_invalid("pair", "bxor of float32", [&] { group.all_reduce(p, p, 1, DType::kFloat32, Op::kBitXor); });
+          expect_invalid("pair", "premulsum of int64", [&] { group.all_reduce(p, p, 1, kInt64, Op::kPremulSum); });
+          CallOptions options;
+          options.algorithm = Algorithm::kTree;
+          expect_invalid("algorithm", "tree", [&] { group.all_gather(p, p + 8, 1, kInt64, options); });
+          options.algorithm = static_cast<Algorithm>(99);
+          expect_invalid("algorithm", "", [&] { group.all_reduce(p, p, 1, kInt64, Op::kSum, options); });
+          options = {};
+          options.timeout = std::chrono::milliseconds(-5);
+          expect_invalid("timeout", "-5", [&] { group.barrier(options); });
+          expect_invalid("timeout of a message", "-5", [&] { group.send(p, 1, kInt64, 0, 0, options); });
+          expect_invalid("timeout of a message", "-5", [&] { group.irecv(p, 1, kInt64, 0, 0, options); });
+          Communicator::Call call;
+          call.collective = static_cast<Collective>(77);
+          expect_invalid("collective", "77", [&] { group.start(call); });
+        }) == "");
+}
+
+TEST_CASE("null pointers where something is read or written") {
+  CHECK(on_rank(2, [](Communicator& group, Numbers& n) {
+          int64_t* p = n.data();
+          const std::string null = "null";
+          expect_invalid("all_reduce input", null, [&] { group.all_reduce(nullptr, p, 1, kInt64); });
+          expect_invalid("all_reduce output", null, [&] { group.all_reduce(p, nullptr, 1, kInt64); });
+          expect_invalid("broadcast", null, [&] { group.broadcast(nullptr, 1, kInt64, 0); });
+          expect_invalid("reduce on the root", null, [&] { group.reduce(p, nullptr, 1, kInt64, Op::kSum, 2); });
+          expect_invalid("gather on the root", null, [&] { group.gather(p, nullptr, 1, kInt64, 2); });
+          expect_invalid("scatter on the root", null, [&] { group.scatter(nullptr, p, 1, kInt64, 2); });
+          expect_invalid("scatter output", null, [&] { group.scatter(p, nullptr, 1, kInt64, 0); });
+          expect_invalid("all_to_all", null, [&] { group.all_to_all(p, nullptr, 1, kInt64); });
+          expect_invalid("send", null, [&] { group.send(nullptr, 1, kInt64, 0); });
+          expect_invalid("recv", null, [&] { group.recv(nullptr, 1, kInt64, 0); });
+          expect_invalid("sendrecv's receive", null, [&] { group.sendrecv(p, 1, 0, nullptr, 1, 0, kInt64); });
+        }) == "");
+}
+
+TEST_CASE("null pointers where nothing is read or written are fine") {
+  RankGroup shape;
+  shape.world = 3;
+  CHECK(run_threads(shape, [](Communicator& group) {
+          group.all_reduce(nullptr, nullptr, 0, kInt64);
+          group.all_gather(nullptr, nullptr, 0, kInt64);
+          const int rank = group.rank();
+          Numbers in(3, rank), out(3, -1);
+          group.gather(in.data(), rank == 1 ? out.data() : nullptr, 1, kInt64, 1);
+          group.scatter(rank == 1 ? in.data() : nullptr, out.data(), 1, kInt64, 1);
+          expect(out[0] == 1, "scatter");
+          const std::array<uint64_t, 3> counts{0, 0, 2};
+          group.all_gather_v(rank == 2 ? in.data() : nullptr, out.data(), counts, kInt64);
+          expect(out[0] == 2 && out[1] == 2, "all_gather_v");
+          group.sendrecv(nullptr, 0, (rank + 1) % 3, nullptr, 0, (rank + 2) % 3, kInt64);
+        }) == "");
+}
+
+TEST_CASE("input and output that overlap otherwise than in place") {
+  // Proves: one element off the in-place form, in either direction, is refused; all_to_all in place is, too.
+  CHECK(on_rank(1, [](Communicator& group, Numbers& n) {
+          int64_t* p = n.data() + 8;
+          const std::string overlap = "overlap";
+          expect_invalid("all_reduce", overlap, [&] { group.all_reduce(p, p + 1, 4, kInt64); });
+          expect_invalid("all_reduce", overlap, [&] { group.all_reduce(p + 3, p, 4, kInt64); });
+          expect_invalid("all_gather", overlap, [&] { group.all_gather(p, p, 4, kInt64); });
+          expect_invalid("all_gather", overlap, [&] { group.all_gather(p + 8, p, 4, kInt64); });
+          expect_invalid("gather", overlap, [&] { group.gather(p, p, 4, kInt64, 1); });
+          expect_invalid("reduce_scatter", overlap, [&] { group.reduce_scatter(p, p, 4, kInt64); });
+          expect_invalid("scatter", overlap, [&] { group.scatter(p, p + 5, 4, kInt64, 1); });
+          expect_invalid("all_to_all", overlap, [&] { group.all_to_all(p, p, 4, kInt64); });
+          const std::array<uint64_t, 3> counts{1, 2, 3};
+          expect_invalid("all_to_all_v", overlap, [&] { group.all_to_all_v(p, counts, p, counts, kInt64); });
+          expect_invalid("all_gather_v", overlap, [&] { group.all_gather_v(p, p, counts, kInt64); });
+        }) == "");
+}
+
+TEST_CASE("uneven counts: too few, too large, or against each other") {
+  CHECK(on_rank(0, [](Communicator& group, Numbers& n) {
+          int64_t* p = n.data();
+          int64_t* q = n.data() + 32;
+          const std::array<uint64_t, 2> two{1, 1};
+          const std::array<uint64_t, 3> counts{1, 2, 3}, other{2, 2, 3}, large{1, kTooMany, 1};
+          expect_invalid("counts", "2", [&] { group.all_gather_v(p, q, two, kInt64); });
+          expect_invalid("displacements", "2", [&] { group.all_gather_v(p, q, counts, kInt64, two); });
+          expect_invalid("too large", "elements", [&] { group.reduce_scatter_v(p, q, large, kInt64); });
+          expect_invalid("displaced too far", "elements", [&] { group.all_gather_v(p, q, counts, kInt64, large); });
+          expect_invalid("own block", "rank 0", [&] { group.all_to_all_v(p, counts, q, other, kInt64); });
+          expect_invalid("own block", "rank 0", [&] { group.gather_v(p, 2, q, counts, kInt64, 0); });
+          expect_invalid("own block", "rank 0", [&] { group.scatter_v(p, counts, q, 5, kInt64, 0); });
+          Communicator::Call call;
+          call.uneven = true;
+          call.input = call.output = p;
+          expect_invalid("all_reduce_v", "uneven", [&] { group.run(call); });
+        }) == "");
+}
+
+TEST_CASE("peers, tags and groups out of range") {
+  CHECK(on_rank(2, [](Communicator& group, Numbers& n) {
+          int64_t* p = n.data();
+          for (const int peer : {-2, 3, 1000}) {
+            const std::string named = fmt::format("peer is {}", peer);
+            expect_invalid("send", named, [&] { group.send(p, 1, kInt64, peer); });
+            expect_invalid("recv", named, [&] { group.recv(p, 1, kInt64, peer); });
+            expect_invalid("sendrecv to", named, [&] { group.sendrecv(p, 1, peer, p + 1, 1, 0, kInt64); });
+            expect_invalid("sendrecv from", named, [&] { group.sendrecv(p, 1, 0, p + 1, 1, peer, kInt64); });
+          }
+          expect_invalid("send to any", "peer is -1", [&] { group.send(p, 1, kInt64, kAnySource); });
+          expect_invalid("send any tag", "tag is -1", [&] { group.send(p, 1, kInt64, 0, kAnyTag); });
+          expect_invalid("send", "tag is -2", [&] { group.isend(p, 1, kInt64, 0, -2); });
+          expect_invalid("recv", "tag is -2", [&] { group.irecv(p, 1, kInt64, 0, -2); });
+          const std::array<int, 2> twice{2, 2}, without{0, 1}, beyond{2, 3};
+          expect_invalid("new_group", "twice", [&] { group.new_group(twice); });
+          expect_invalid("new_group", "not among", [&] { group.new_group(without); });
+          expect_invalid("new_group", "3 is not", [&] { group.new_group(beyond); });
+          expect_invalid("new_group", "not among", [&] { group.new_group({}); });
+        }) == "");
+}
+
+TEST_CASE("calls on what is empty, moved from or destroyed") {
+  Communicator empty;
+  CHECK(!empty.valid());
+  CHECK_THROWS_AS(empty.barrier(), Exception);
+  empty.destroy();
+  std::vector<Communicator> one = Communicator::inproc(1);
+  Communicator group = std::move(one[0]);
+  CHECK(!one[0].valid());
+  int64_t x = 5;
+  group.all_reduce(&x, &x, 1, kInt64);
+  CHECK(x == 5);
+  group.destroy();
+  group.destroy();
+  try {
+    group.all_reduce(&x, &x, 1, kInt64);
+    FAIL("a call after destroy() went through");
+  } catch (const Exception& failure) {
+    CHECK(failure.code() == ErrorCode::kClosed);
+  }
+  CHECK_THROWS_AS(Communicator::inproc(0), Exception);
+  CHECK_THROWS_AS(Communicator::inproc(-3), Exception);
+  Config bad;
+  bad.lanes = 0;
+  CHECK_THROWS_AS(Communicator::inproc(2, bad), Exception);
+}
+
+TEST_CASE("timeouts too large for the clock mean for ever") {
+  // Proves: no sum of now and a timeout wraps around into the past.
+  RankGroup shape;
+  CHECK(run_threads(shape, [](Communicator& group) {
+          CallOptions options;
+          options.timeout = std::chrono::milliseconds::max();
+          group.barrier(options);
+          int64_t x = group.rank(), y = -1;
+          group.sendrecv(&x, 1, 1 - group.rank(), &y, 1, 1 - group.rank(), kInt64, 0, options);
+          expect(y == 1 - group.rank(), "sendrecv");
+        }) == "");
+}
+
+}  // namespace rondo::testing

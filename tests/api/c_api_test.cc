@@ -1,0 +1,396 @@
+// Every function of rondo.h, through that header alone.
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <array>
+#include <functional>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ring/rondo.h"
+#include "tests/api/plain_c.h"
+#include "tests/support/rank_group.h"
+
+namespace {
+
+using rondo::testing::expect;
+using Numbers = std::vector<int64_t>;
+
+// Throws the last error unless the call gave what it should.
+void want(rondo_result_t got, rondo_result_t wanted = RONDO_OK) {
+  expect(got == wanted,
+         std::string(rondo_result_name(got)) + " instead of " + rondo_result_name(wanted) + ": " + rondo_last_error());
+}
+
+void want_invalid(rondo_result_t got, const char* named) {
+  want(got, RONDO_INVALID);
+  expect(std::string(rondo_last_error()).find(named) != std::string::npos,
+         std::string("\"") + rondo_last_error() + "\" lacks \"" + named + "\"");
+}
+
+// One thread a rank; each destroys its own. "" or what the ranks threw.
+std::string on_threads(int world, const std::function<void(rondo_comm_t, int)>& body) {
+  std::vector<rondo_comm_t> comms(static_cast<size_t>(world));
+  if (rondo_init_inproc(comms.data(), world) != RONDO_OK) return rondo_last_error();
+  std::vector<std::string> troubles(comms.size());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto r = static_cast<size_t>(rank);
+      try {
+        body(comms[r], rank);
+      } catch (const std::exception& failure) {
+        troubles[r] = failure.what();
+        rondo_abort(comms[r], failure.what());
+      }
+      if (rondo_destroy(comms[r]) != RONDO_OK) troubles[r] += rondo_last_error();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::string all;
+  for (const std::string& trouble : troubles) all += trouble.empty() ? "" : trouble + "\n";
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("version and names") {
+  CHECK(std::string(rondo_version()).find('.') != std::string::npos);
+  CHECK(std::string(rondo_result_name(RONDO_OK)) == "OK");
+  CHECK(std::string(rondo_result_name(RONDO_PEER_LEFT)) == "PEER_LEFT");
+  CHECK(std::string(rondo_result_name(RONDO_IN_PROGRESS)) == "IN_PROGRESS");
+  CHECK(rondo_result_name(static_cast<rondo_result_t>(99)) != nullptr);
+}
+
+TEST_CASE("a program in C") {
+  CHECK(on_threads(3, [](rondo_comm_t comm, int) {
+          const char* trouble = plain_c_sum(comm);
+          expect(trouble == nullptr, trouble == nullptr ? "" : trouble);
+        }) == "");
+}
+
+TEST_CASE("place") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int own) {
+          int rank = -1, size = -1, local_rank = -1, local_size = -1, node = -1, nodes = -1;
+          want(rondo_rank(comm, &rank));
+          want(rondo_size(comm, &size));
+          want(rondo_local_rank(comm, &local_rank));
+          want(rondo_local_size(comm, &local_size));
+          want(rondo_node(comm, &node, &nodes));
+          expect(rank == own && size == 2 && local_rank == own && local_size == 2 && node == 0 && nodes == 1, "place");
+        }) == "");
+}
+
+TEST_CASE("every collective") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          const Numbers in{1 + rank, 10 + rank};
+          Numbers out(2, -1), all(4, -1);
+          want(rondo_all_reduce(comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_SUM, nullptr, nullptr));
+          expect(out == Numbers{3, 21}, "all_reduce");
+          want(rondo_all_reduce(comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_MAX, nullptr, nullptr));
+          expect(out == Numbers{2, 11}, "all_reduce max");
+          want(rondo_reduce(comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_SUM, 1, nullptr, nullptr));
+          expect(out == (rank == 1 ? Numbers{3, 21} : Numbers{2, 11}), "reduce");
+          out = in;
+          want(rondo_broadcast(comm, out.data(), 2, RONDO_INT64, 1, nullptr, nullptr));
+          expect(out == Numbers{2, 11}, "broadcast");
+          want(rondo_all_gather(comm, in.data(), all.data(), 2, RONDO_INT64, nullptr, nullptr));
+          expect(all == Numbers{1, 10, 2, 11}, "all_gather");
+          want(rondo_reduce_scatter(comm, in.data(), out.data(), 1, RONDO_INT64, RONDO_SUM, nullptr, nullptr));
+          expect(out[0] == (rank == 0 ? 3 : 21), "reduce_scatter");
+          all.assign(4, -1);
+          want(rondo_gather(comm, in.data(), all.data(), 2, RONDO_INT64, 1, nullptr, nullptr));
+          expect(all == (rank == 1 ? Numbers{1, 10, 2, 11} : Numbers(4, -1)), "gather");
+          want(rondo_scatter(comm, in.data(), out.data(), 1, RONDO_INT64, 0, nullptr, nullptr));
+          expect(out[0] == (rank == 0 ? 1 : 10), "scatter");
+          want(rondo_all_to_all(comm, in.data(), out.data(), 1, RONDO_INT64, nullptr, nullptr));
+          expect(out == (rank == 0 ? Numbers{1, 2} : Numbers{10, 11}), "all_to_all");
+          want(rondo_barrier(comm, nullptr, nullptr));
+        }) == "");
+}
+
+TEST_CASE("every uneven collective, with displacements") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          const uint64_t counts[] = {1, 2};
+          const uint64_t at[] = {3, 0};
+          const uint64_t own = counts[rank];
+          const Numbers in{10 * rank + 1, 10 * rank + 2, 10 * rank + 3};
+          Numbers all(4, -1), out(3, -1);
+          want(rondo_all_gather_v(comm, in.data(), all.data(), counts, at, RONDO_INT64, nullptr, nullptr));
+          expect(all == Numbers{11, 12, -1, 1}, "all_gather_v");
+          want(rondo_all_gather_v(comm, in.data(), all.data(), counts, nullptr, RONDO_INT64, nullptr, nullptr));
+          expect(all == Numbers{1, 11, 12, 1}, "all_gather_v without displacements");
+          want(rondo_reduce_scatter_v(comm, in.data(), out.data(), counts, RONDO_INT64, RONDO_SUM, nullptr, nullptr));
+          expect(rank == 0 ? out == Numbers{12, -1, -1} : out == Numbers{14, 16, -1}, "reduce_scatter_v");
+          all.assign(4, -1);
+          want(rondo_gather_v(comm, in.data(), own, all.data(), counts, at, RONDO_INT64, 0, nullptr, nullptr));
+          expect(all == (rank == 0 ? Numbers{11, 12, -1, 1} : Numbers(4, -1)), "gather_v");
+          // The arrays are read on the root only.
+          want(rondo_gather_v(comm, in.data(), own, all.data(), rank == 0 ? counts : nullptr, nullptr, RONDO_INT64, 0,
+                              nullptr, nullptr));
+          const Numbers source{0, 1, 2, 3};
+          out.assign(3, -1);
+          want(rondo_scatter_v(comm, source.data(), counts, at, out.data(), own, RONDO_INT64, 1, nullptr, nullptr));
+          expect(rank == 0 ? out == Numbers{3, -1, -1} : out == Numbers{0, 1, -1}, "scatter_v");
+          // Rank 0 sends 1 element to itself and 2 to rank 1; rank 1 sends 1 to each.
+          const uint64_t send[2][2] = {{1, 2}, {1, 1}};
+          const uint64_t receive[] = {send[0][rank], send[1][rank]};
+          const uint64_t from[] = {1, 0}, to[] = {1, 0};
+          Numbers words{5 + rank, 50 + rank, 500 + rank}, got(3, -1);
+          want(rondo_all_to_all_v(comm, words.data(), send[rank], nullptr, got.data(), receive, nullptr, RONDO_INT64,
+                                  nullptr, nullptr));
+          expect(got == (rank == 0 ? Numbers{5, 6, -1} : Numbers{50, 500, 51}), "all_to_all_v");
+          const uint64_t ones[] = {1, 1};
+          got.assign(3, -1);
+          want(rondo_all_to_all_v(comm, words.data(), ones, from, got.data(), ones, to, RONDO_INT64, nullptr, nullptr));
+          expect(got == (rank == 0 ? Numbers{51, 50, -1} : Numbers{6, 5, -1}), "all_to_all_v with displacements");
+        }) == "");
+}
+
+TEST_CASE("options: factor, algorithm, size of the structure, timeout") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          rondo_options_t options = RONDO_OPTIONS_INIT;
+          options.scalar = rank + 2;
+          double x = 10;
+          want(rondo_all_reduce(comm, &x, &x, 1, RONDO_FLOAT64, RONDO_PREMULSUM, &options, nullptr));
+          expect(x == 50, "2 * 10 + 3 * 10");
+          for (const char* name : {"auto", "ring", "direct", "doubling", "tree", "hierarchical", "star"}) {
+            options.algorithm = name;
+            want(rondo_all_reduce(comm, &x, &x, 1, RONDO_FLOAT64, RONDO_SUM, &options, nullptr));
+          }
+          expect(x == 50 * 128, "seven sums of two");
+          options.algorithm = "spiral";
+          want_invalid(rondo_barrier(comm, &options, nullptr), "spiral");
+          options = RONDO_OPTIONS_INIT;
+          options.struct_bytes = 0;
+          want_invalid(rondo_barrier(comm, &options, nullptr), "struct_bytes");
+          // A caller with a newer, longer structure.
+          struct {
+            rondo_options_t known = RONDO_OPTIONS_INIT;
+            int64_t later = 7;
+          } longer;
+          longer.known.struct_bytes = sizeof longer;
+          want(rondo_barrier(comm, &longer.known, nullptr));
+          options = RONDO_OPTIONS_INIT;
+          options.timeout_ms = -1;
+          want_invalid(rondo_barrier(comm, &options, nullptr), "timeout");
+          options.timeout_ms = std::numeric_limits<int64_t>::max();
+          want(rondo_barrier(comm, &options, nullptr));
+        }) == "");
+}
+
+TEST_CASE("work handles: test, a wait that runs out, a long wait, free before the end") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          Numbers x(100, 1);
+          rondo_work_t work = nullptr;
+          int done = -1;
+          char go = 1;
+          if (rank == 0) {
+            want(rondo_all_reduce(comm, x.data(), x.data(), 100, RONDO_INT64, RONDO_SUM, nullptr, &work));
+            want(rondo_wait(work, 0), RONDO_IN_PROGRESS);
+            want(rondo_wait(work, 20), RONDO_IN_PROGRESS);
+            want(rondo_test(work, &done));
+            expect(done == 0, "done without rank 1");
+            want(rondo_send(comm, &go, 1, RONDO_INT8, 1, 0, nullptr, nullptr));
+            want(rondo_wait(work, std::numeric_limits<int64_t>::max()));
+          } else {
+            want(rondo_recv(comm, &go, 1, RONDO_INT8, 0, 0, nullptr, nullptr, nullptr));
+            want(rondo_all_reduce(comm, x.data(), x.data(), 100, RONDO_INT64, RONDO_SUM, nullptr, &work));
+            want(rondo_wait(work, -1));
+          }
+          want(rondo_test(work, &done));
+          expect(done == 1 && x == Numbers(100, 2), "done");
+          want(rondo_work_free(work));
+          want(rondo_all_reduce(comm, x.data(), x.data(), 100, RONDO_INT64, RONDO_SUM, nullptr, &work));
+          want(rondo_work_free(work));
+          want(rondo_barrier(comm, nullptr, nullptr));
+          expect(x == Numbers(100, 4), "a freed operation goes on");
+          want(rondo_barrier(comm, nullptr, &work));
+          want(rondo_wait(work, -1));
+          want(rondo_work_free(work));
+          want(rondo_work_free(nullptr));
+        }) == "");
+}
+
+TEST_CASE("messages") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          const int other = 1 - rank;
+          const Numbers mine{rank, rank, rank};
+          Numbers theirs(5, -1);
+          rondo_work_t sent = nullptr, received = nullptr;
+          rondo_message_t message = {-5, -5, 0};
+          want(rondo_send(comm, mine.data(), 3, RONDO_INT64, other, 42, nullptr, &sent));
+          want(rondo_recv(comm, theirs.data(), 5, RONDO_INT64, RONDO_ANY_SOURCE, RONDO_ANY_TAG, nullptr, nullptr,
+                          &received));
+          want(rondo_wait(received, -1));
+          want(rondo_wait(sent, -1));
+          want(rondo_work_message(received, &message));
+          expect(message.peer == other && message.tag == 42 && message.bytes == 24, "message of a receive");
+          expect(theirs == Numbers{other, other, other, -1, -1}, "numbers");
+          want(rondo_work_message(sent, &message));
+          expect(message.peer == other && message.tag == 42 && message.bytes == 24, "message of a send");
+          want(rondo_work_free(sent));
+          want(rondo_work_free(received));
+          message = {};
+          want(rondo_sendrecv(comm, mine.data(), 2, other, theirs.data(), 5, other, RONDO_INT64, 1, nullptr, &message));
+          expect(message.peer == other && message.tag == 1 && message.bytes == 16, "message of sendrecv");
+          if (rank == 0) want(rondo_send(comm, mine.data(), 1, RONDO_INT64, 1, 0, nullptr, nullptr));
+          if (rank == 1) want(rondo_recv(comm, theirs.data(), 5, RONDO_INT64, 0, 0, nullptr, &message, nullptr));
+          if (rank == 1) expect(message.bytes == 8, "message of a blocking receive");
+          want_invalid(rondo_send(comm, mine.data(), 1, RONDO_INT64, 9, 0, nullptr, nullptr), "peer is 9");
+          want_invalid(rondo_recv(comm, theirs.data(), 1, RONDO_INT64, 0, -7, nullptr, nullptr, &received),
+                       "tag is -7");
+          expect(received == nullptr, "a handle of a refused call");
+        }) == "");
+}
+
+TEST_CASE("groups") {
+  CHECK(on_threads(3, [](rondo_comm_t comm, int rank) {
+          rondo_comm_t group = nullptr;
+          want(rondo_split(comm, rank == 1 ? -1 : 4, -rank, &group));
+          expect((group == nullptr) == (rank == 1), "colour < 0 is in no group");
+          int64_t x = rank;
+          if (group != nullptr) {
+            want(rondo_all_reduce(group, &x, &x, 1, RONDO_INT64, RONDO_SUM, nullptr, nullptr));
+            expect(x == 2, "0 + 2");
+            want(rondo_destroy(group));
+          }
+          const int ranks[] = {2, 1};
+          if (rank > 0) {
+            want(rondo_new_group(comm, ranks, 2, &group));
+            int own = -1;
+            want(rondo_rank(group, &own));
+            expect(own == 2 - rank, "in the order given");
+            want(rondo_destroy(group));
+          } else {
+            want_invalid(rondo_new_group(comm, ranks, 2, &group), "not among");
+            expect(group == nullptr, "a handle of a refused call");
+            want_invalid(rondo_new_group(comm, nullptr, 2, &group), "ranks");
+          }
+        }) == "");
+}
+
+TEST_CASE("NULL and values out of range are RONDO_INVALID, and say what") {
+  // Proves: a value that does not fit the enumeration is refused, and not cut to its lowest byte.
+  CHECK(on_threads(1, [](rondo_comm_t comm, int) {
+          int x = 0;
+          int64_t n[2] = {1, 1};
+          want_invalid(rondo_rank(comm, nullptr), "rank is NULL");
+          want_invalid(rondo_size(comm, nullptr), "size is NULL");
+          want_invalid(rondo_local_rank(comm, nullptr), "local_rank is NULL");
+          want_invalid(rondo_local_size(comm, nullptr), "local_size is NULL");
+          want_invalid(rondo_node(comm, nullptr, &x), "node is NULL");
+          want_invalid(rondo_node(comm, &x, nullptr), "nodes is NULL");
+          want_invalid(rondo_rank(nullptr, &x), "comm is NULL");
+          want_invalid(rondo_barrier(nullptr, nullptr, nullptr), "comm is NULL");
+          want_invalid(rondo_all_gather_v(nullptr, n, n, nullptr, nullptr, RONDO_INT64, nullptr, nullptr),
+                       "comm is NULL");
+          want_invalid(rondo_send(nullptr, n, 1, RONDO_INT64, 0, 0, nullptr, nullptr), "comm is NULL");
+          want_invalid(rondo_wait(nullptr, 0), "work is NULL");
+          want_invalid(rondo_test(nullptr, &x), "work is NULL");
+          want_invalid(rondo_work_message(nullptr, nullptr), "NULL");
+          want_invalid(rondo_split(comm, 0, 0, nullptr), "group is NULL");
+          want_invalid(rondo_new_group(comm, &x, 1, nullptr), "group is NULL");
+          want_invalid(rondo_abort(nullptr, nullptr), "comm is NULL");
+          want_invalid(rondo_destroy(nullptr), "comm is NULL");
+          want_invalid(rondo_init(nullptr), "comm is NULL");
+          want_invalid(rondo_init_inproc(nullptr, 1), "comms is NULL");
+          rondo_comm_t none = nullptr;
+          want_invalid(rondo_init_inproc(&none, 0), "world");
+          want_invalid(rondo_id_server_create(nullptr, nullptr, nullptr), "server is NULL");
+          rondo_id_server_t server = nullptr;
+          want_invalid(rondo_id_server_create(&server, nullptr, nullptr), "id is NULL");
+          want(rondo_id_server_destroy(nullptr));
+          want_invalid(rondo_all_reduce(comm, nullptr, n, 1, RONDO_INT64, RONDO_SUM, nullptr, nullptr), "null");
+          want_invalid(rondo_all_gather_v(comm, n, n, nullptr, nullptr, RONDO_INT64, nullptr, nullptr), "counts");
+          for (const int value : {-1, 13, 256, 256 + 6, 1 << 20}) {
+            const auto dtype = static_cast<rondo_dtype_t>(value);
+            const auto op = static_cast<rondo_op_t>(value);
+            want_invalid(rondo_all_reduce(comm, n, n, 1, dtype, RONDO_SUM, nullptr, nullptr), "dtype");
+            want_invalid(rondo_all_reduce(comm, n, n, 1, RONDO_INT64, op, nullptr, nullptr), "op");
+            want_invalid(rondo_send(comm, n, 1, dtype, 0, 0, nullptr, nullptr), "dtype");
+            want_invalid(rondo_recv(comm, n, 1, dtype, 0, 0, nullptr, nullptr, nullptr), "dtype");
+            want_invalid(rondo_sendrecv(comm, n, 1, 0, n + 1, 1, 0, dtype, 0, nullptr, nullptr), "dtype");
+          }
+          want(rondo_barrier(comm, nullptr, nullptr));
+        }) == "");
+}
+
+TEST_CASE("the last error belongs to the thread, with the ranks that it blames") {
+  CHECK(on_threads(3, [](rondo_comm_t comm, int rank) {
+          expect(std::string(rondo_last_error()).empty(), "a new thread has no last error");
+          rondo_options_t options = RONDO_OPTIONS_INIT;
+          options.timeout_ms = 300;
+          if (rank == 2) options.timeout_ms = 60'000;
+          char go = 0;
+          if (rank == 2) {  // calls nothing before the others have timed out
+            want(rondo_recv(comm, &go, 1, RONDO_INT8, 0, 0, &options, nullptr, nullptr), RONDO_TIMEOUT);
+          } else {
+            want(rondo_barrier(comm, &options, nullptr), RONDO_TIMEOUT);
+          }
+          int ranks[4] = {-1, -1, -1, -1};
+          expect(rondo_last_error_ranks(ranks, 4) == 1 && ranks[0] == 2 && ranks[1] == -1, "blames rank 2");
+          expect(rondo_last_error_ranks(nullptr, 0) == 1, "how many there are");
+          expect(std::string(rondo_last_error()).find("barrier") != std::string::npos, rondo_last_error());
+          want(rondo_barrier(comm, nullptr, nullptr), RONDO_TIMEOUT);
+        }) == "");
+}
+
+TEST_CASE("abort ends every rank's calls with the reason") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          if (rank == 0) want(rondo_abort(comm, "out of coffee"));
+          want(rondo_barrier(comm, nullptr, nullptr), RONDO_ABORTED);
+          expect(std::string(rondo_last_error()).find("out of coffee") != std::string::npos, rondo_last_error());
+          int who = -1;
+          expect(rondo_last_error_ranks(&who, 1) == 1 && who == 0, "names who");
+        }) == "");
+}
+
+// The parent has only waited for its threads above, so it may fork.
+TEST_CASE("a unique id made by the parent joins two processes; the environment does too") {
+  rondo_id_server_t server = nullptr;
+  const char* id = nullptr;
+  REQUIRE(rondo_id_server_create(&server, nullptr, &id) == RONDO_OK);
+  const std::string unique = id;
+  CHECK(unique.rfind("unique:", 0) == 0);
+  const auto use = [](rondo_comm_t comm) {
+    const char* trouble = plain_c_sum(comm);
+    expect(trouble == nullptr, trouble == nullptr ? "" : trouble);
+    int size = 0;
+    want(rondo_size(comm, &size));
+    expect(size == 2, "size");
+    want(rondo_destroy(comm));
+  };
+  CHECK(rondo::testing::run_bare_processes(2, std::chrono::seconds(60), [&](int rank) {
+          rondo_comm_t comm = nullptr;
+          want(rondo_init_at(&comm, rank, 2, unique.c_str()));
+          use(comm);
+        }) == "");
+  CHECK(rondo_id_server_destroy(server) == RONDO_OK);
+
+  REQUIRE(rondo_id_server_create(&server, "127.0.0.1", &id) == RONDO_OK);
+  const std::string second = id;
+  CHECK(second != unique);
+  CHECK(rondo::testing::run_bare_processes(2, std::chrono::seconds(60), [&](int rank) {
+          ::setenv("RANK", std::to_string(rank).c_str(), 1);
+          ::setenv("WORLD_SIZE", "2", 1);
+          ::setenv("RONDO_RENDEZVOUS", second.c_str(), 1);
+          rondo_comm_t comm = nullptr;
+          want(rondo_init(&comm));
+          use(comm);
+        }) == "");
+  CHECK(rondo_id_server_destroy(server) == RONDO_OK);
+}
+
+TEST_CASE("joining that cannot work is an error, not a crash") {
+  CHECK(rondo::testing::run_bare_processes(1, std::chrono::seconds(60), [](int) {
+          rondo_comm_t comm = reinterpret_cast<rondo_comm_t>(8);
+          want(rondo_init_at(&comm, 5, 2, "tcp://127.0.0.1:1"), RONDO_INVALID);
+          expect(comm == nullptr, "a handle of a refused call");
+          want(rondo_init_at(&comm, 0, 1, "smoke://signals"), RONDO_INVALID);
+          ::setenv("RONDO_LANES", "many", 1);
+          want_invalid(rondo_init_at(&comm, 0, 1, "tcp://127.0.0.1:0"), "RONDO_LANES");
+        }) == "");
+}

@@ -1,0 +1,132 @@
+#include "bench/session.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "bench/cases.h"
+#include "ring/base/error.h"
+#include "tests/bench/thread_group.h"
+
+namespace rondo::bench {
+namespace {
+
+Options quick() {
+  Options options;
+  options.sizes = {64};
+  options.effort = {.warmup = 1, .iterations = 10};
+  return options;
+}
+
+struct Heard {
+  std::vector<Row> rows;
+  std::vector<Line> lines;
+};
+
+Heard run(const Options& options, int world, const Limits& limits = {},
+          ThreadWorld::Fault fault = ThreadWorld::Fault::kNone) {
+  Heard heard;
+  ThreadWorld threads(world, fault);
+  const SessionSetup setup{"memory", limits};
+  threads.run([&](Group& group) {
+    const SessionEvents events{nullptr, [&](const Case&, const Line& line) { heard.lines.push_back(line); }};
+    std::vector<Row> rows = run_session(group, options, setup, events);
+    if (group.rank() == 0) {
+      heard.rows = std::move(rows);
+    } else {
+      CHECK(rows.empty());
+    }
+  });
+  return heard;
+}
+
+TEST_CASE("every benchmark gives its rows, 0 wrong, and one line a size") {
+  Options options = quick();
+  options.benchmarks.clear();
+  for (int i = 0; i < kBenchmarks; ++i) options.benchmarks.push_back(static_cast<Benchmark>(i));
+  const Heard heard = run(options, 3);
+  CHECK(heard.lines.size() == kBenchmarks);
+  CHECK(heard.rows.size() == 6 * 2 + 4);  // broadcast, all_to_all, barrier and sendrecv have one placement
+  std::set<std::string> names;
+  for (const Row& row : heard.rows) {
+    names.insert(row.collective);
+    CHECK(row.wrong == 0);
+    CHECK(row.world == 3);
+    CHECK(row.transport == "memory");
+    CHECK(row.algorithm == "definition");
+    CHECK(row.time_us > 0);
+    CHECK(row.min_us <= row.p50_us);
+    CHECK(row.p50_us <= row.p99_us);
+    CHECK(row.p99_us <= row.max_us);
+  }
+  CHECK(names.size() == kBenchmarks);
+}
+
+TEST_CASE("rates follow from the time by nccl-tests' formulas, and the share from the limit") {
+  Options options = quick();
+  options.sizes = {4096};
+  Limits limits;
+  limits.put(StreamLimit{4, 4096, 8.0, {}});
+  const Heard heard = run(options, 4, limits);
+  REQUIRE(heard.rows.size() == 2);
+  for (const Row& row : heard.rows) {
+    CHECK(row.algbw_gbps == doctest::Approx(4096.0 / row.time_us / 1000));
+    CHECK(row.busbw_gbps == doctest::Approx(row.algbw_gbps * 1.5));
+    CHECK(row.limit_gbps == 8.0);
+    CHECK(row.share_of_limit.value() == doctest::Approx(row.busbw_gbps / 8.0));
+  }
+}
+
+TEST_CASE("wrong results are counted in the row; without checking there is no count") {
+  Options options = quick();
+  const Heard bad = run(options, 2, {}, ThreadWorld::Fault::kFlippedBit);
+  CHECK(bad.rows.at(0).wrong.value() > 0);
+  options.effort.check = false;
+  const Heard unchecked = run(options, 2, {}, ThreadWorld::Fault::kFlippedBit);
+  CHECK_FALSE(unchecked.rows.at(0).wrong.has_value());
+}
+
+TEST_CASE("repeated passes give one line a case, over all passes' batches") {
+  Options options = quick();
+  options.repeat = 3;
+  const Heard heard = run(options, 2);
+  CHECK(heard.lines.size() == 1);
+  CHECK(heard.rows.size() == 2);
+}
+
+TEST_CASE("cases: undefined pairs are left out, operations belong to reductions only, -r -1 is every root") {
+  Options options = quick();
+  options.dtypes = {DType::kFloat32, DType::kInt32};
+  options.ops = {Op::kSum, Op::kBitAnd};
+  CHECK(cases_of(options, 2).size() == 3);  // band of float32 is undefined
+  options.benchmarks = {Benchmark::kAllGather};
+  CHECK(cases_of(options, 2).size() == 2);
+  options.benchmarks = {Benchmark::kBroadcast};
+  options.root = -1;
+  CHECK(cases_of(options, 4).size() == 8);
+  options.root = 4;
+  CHECK_THROWS_AS(cases_of(options, 4), Exception);
+  options.root = 0;
+  options.benchmarks = {Benchmark::kSendRecv};
+  CHECK_THROWS_AS(cases_of(options, 1), Exception);
+}
+
+TEST_CASE("only large rows of TCP between ranks that all send and receive have a bandwidth limit") {
+  Options options = quick();
+  options.sizes = {8, 1 << 20, 4 << 20, 1 << 20};
+  CHECK(limited_sizes(options, 2) == std::vector<uint64_t>{1 << 20, 4 << 20});
+  CHECK(limited_sizes(options, 1).empty());
+  options.benchmarks = {Benchmark::kBroadcast};
+  CHECK(limited_sizes(options, 2).empty());
+  options.benchmarks = {Benchmark::kAllReduce};
+  options.transport = "shm";
+  CHECK(limited_sizes(options, 2).empty());
+  options.transport = "tcp";
+  options.limit = Options::LimitUse::kNone;
+  CHECK(limited_sizes(options, 2).empty());
+}
+
+}  // namespace
+}  // namespace rondo::bench

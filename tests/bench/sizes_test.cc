@@ -1,0 +1,82 @@
+#include "bench/sizes.h"
+
+#include <doctest/doctest.h>
+
+#include "bench/benchmark.h"
+
+namespace rondo::bench {
+namespace {
+
+TEST_CASE("sizes: plain bytes, K, M and G of 1024, fractions that are whole bytes, nothing else") {
+  CHECK(parse_size("8") == 8);
+  CHECK(parse_size("0") == 0);
+  CHECK(parse_size("64K") == 65536);
+  CHECK(parse_size("1m") == 1 << 20);
+  CHECK(parse_size("2GiB") == uint64_t{2} << 30);
+  CHECK(parse_size("1.5K") == 1536);
+  CHECK(parse_size("4kb") == 4096);
+  CHECK(parse_size("16B") == 16);
+  for (const char* bad : {"", "K", "-8", "8X", "8 K", "0.3", "1e3", "nan", "inf", "99999999999G", "8K8", "0x10"}) {
+    INFO(bad);
+    CHECK_FALSE(parse_size(bad).has_value());
+  }
+}
+
+TEST_CASE("a list of sizes keeps its order; an empty or bad element spoils it") {
+  CHECK(parse_size_list("1M,8,64K") == std::vector<uint64_t>{1 << 20, 8, 65536});
+  CHECK_FALSE(parse_size_list("").has_value());
+  CHECK_FALSE(parse_size_list("8,").has_value());
+  CHECK_FALSE(parse_size_list("8,,16").has_value());
+}
+
+TEST_CASE("ranges: by factor or by step, both ends included") {
+  CHECK(size_range(8, 128, 4, 0) == std::vector<uint64_t>{8, 32, 128});
+  CHECK(size_range(8, 127, 4, 0) == std::vector<uint64_t>{8, 32});
+  CHECK(size_range(10, 30, 2, 10) == std::vector<uint64_t>{10, 20, 30});
+  CHECK(size_range(8, 8, 2, 0) == std::vector<uint64_t>{8});
+  CHECK(size_range(1, kMaxSizeBytes, 2, 1).size() == kMaxSizes);
+}
+
+TEST_CASE("sizes are printed in the largest unit") {
+  CHECK(size_text(8) == "8 B");
+  CHECK(size_text(1536) == "1.5 KiB");
+  CHECK(size_text(uint64_t{64} << 20) == "64 MiB");
+}
+
+TEST_CASE("extents: the size is the larger buffer, counts are whole and never 0") {
+  CHECK(extent_of(Benchmark::kAllReduce, 1024, DType::kFloat32, 4) == Extent{1024, 256, 256, 256});
+  CHECK(extent_of(Benchmark::kAllReduce, 1023, DType::kFloat32, 4) == Extent{1020, 255, 255, 255});
+  CHECK(extent_of(Benchmark::kAllGather, 1024, DType::kFloat32, 4) == Extent{1024, 64, 64, 256});
+  CHECK(extent_of(Benchmark::kReduceScatter, 1024, DType::kFloat64, 4) == Extent{1024, 32, 128, 32});
+  CHECK(extent_of(Benchmark::kAllToAll, 8, DType::kFloat32, 4) == Extent{16, 1, 4, 4});
+  CHECK(extent_of(Benchmark::kBarrier, 1024, DType::kFloat32, 4) == Extent{});
+}
+
+TEST_CASE("bus factors are those of nccl-tests") {
+  CHECK(bus_factor(Benchmark::kAllReduce, 2) == 1.0);
+  CHECK(bus_factor(Benchmark::kAllReduce, 4) == 1.5);
+  CHECK(bus_factor(Benchmark::kReduceScatter, 4) == 0.75);
+  CHECK(bus_factor(Benchmark::kAllGather, 4) == 0.75);
+  CHECK(bus_factor(Benchmark::kAllToAll, 4) == 0.75);
+  CHECK(bus_factor(Benchmark::kBroadcast, 4) == 1.0);
+  CHECK(bus_factor(Benchmark::kReduce, 4) == 1.0);
+  CHECK(bus_factor(Benchmark::kSendRecv, 4) == 1.0);
+  CHECK(bus_factor(Benchmark::kAllReduce, 1) == 0.0);
+}
+
+TEST_CASE("names go both ways, and those of nccl-tests are understood") {
+  for (int i = 0; i < kBenchmarks; ++i) {
+    CHECK(benchmark_by_name(benchmark_name(static_cast<Benchmark>(i))) == static_cast<Benchmark>(i));
+  }
+  CHECK(dtype_by_name("half") == DType::kFloat16);
+  CHECK(dtype_by_name("float") == DType::kFloat32);
+  CHECK(dtype_by_name("double") == DType::kFloat64);
+  CHECK(dtype_by_name("bfloat16") == DType::kBfloat16);
+  CHECK(op_by_name("prod") == Op::kProduct);
+  CHECK(op_by_name("avg") == Op::kAverage);
+  CHECK_FALSE(dtype_by_name("float8").has_value());
+  CHECK_FALSE(op_by_name("").has_value());
+}
+
+}  // namespace
+}  // namespace rondo::bench

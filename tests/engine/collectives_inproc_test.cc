@@ -1,0 +1,216 @@
+// Ranks as threads over memory: results, several communicators at once, and asynchronous calls.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <thread>
+#include <vector>
+
+#include "tests/engine/cases.h"
+#include "tests/support/random.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+Communicator::Call sum_call(std::vector<int64_t>& numbers) {
+  Communicator::Call call;
+  call.input = call.output = numbers.data();
+  call.count = numbers.size();
+  call.dtype = DType::kInt64;
+  return call;
+}
+
+void expect_all(const std::vector<int64_t>& numbers, int64_t value, const char* what) {
+  for (const int64_t n : numbers) expect(n == value, fmt::format("{}: {}, should be {}", what, n, value));
+}
+
+}  // namespace
+
+TEST_CASE("large calls between threads that overtake each other in the middle of a pass") {
+  // Proves: a sender may go on as soon as its peer has read, however many slices that are in one pass.
+  for (const int world : {2, 3}) {
+    RankGroup shape;
+    shape.world = world;
+    shape.config.slice_bytes = 4096;
+    CHECK(run_threads(shape, [world](Communicator& group) {
+            for (int i = 0; i < 20; ++i) {
+              std::vector<int64_t> numbers(100'000, 1);
+              group.run(sum_call(numbers));
+              expect_all(numbers, world, "sum");
+            }
+          }) == "");
+  }
+}
+
+TEST_CASE("every collective gives the reference result on threads, whatever its shape and algorithm") {
+  // Proves: the same as over TCP, for the links over memory.
+  for (const int world : {1, 2, 3, 4, 7}) {
+    CAPTURE(world);
+    RankGroup shape;
+    shape.world = world;
+    shape.config.lanes = static_cast<uint32_t>(1 + world % 3);
+    shape.config.slice_bytes = 4096;
+    const auto cases = all_shapes({world, usual_counts(world, 20'011), {world - 1}});
+    CHECK(run_threads(shape, [&](Communicator& group) { run_by_every_algorithm(group, cases); }) == "");
+  }
+}
+
+TEST_CASE("every dtype with every op on threads") {
+  RankGroup shape;
+  shape.world = 3;
+  const auto cases = all_reductions(3);
+  CHECK(run_threads(shape, [&](Communicator& group) { run_by_every_algorithm(group, cases); }) == "");
+}
+
+TEST_CASE("several communicators at once, from several threads, without a common order") {
+  // Proves: communicators of the same ranks share nothing that one could hold while it waits for another.
+  constexpr int kGroups = 3;
+  RankGroup shape;
+  shape.world = 3;
+  const RankBody body = [](Communicator& group) {
+    std::array<Communicator, kGroups> groups;
+    for (Communicator& part : groups) part = group.split(0);
+    std::array<std::string, kGroups> troubles;
+    std::vector<std::thread> threads;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      threads.emplace_back([&, g] {
+        try {
+          const auto cases = all_shapes({group.size(), {1, 1237}, {static_cast<int>(g)}});
+          for (const CollectiveCase& what : cases) run_case(groups[g], what);
+        } catch (const std::exception& failure) {
+          troubles[g] = failure.what();
+          groups[g].abort(failure.what());
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& trouble : troubles) expect(trouble.empty(), trouble);
+  };
+  CHECK(run_threads(shape, body) == "");
+  CHECK(run_processes(shape, body) == "");
+}
+
+TEST_CASE("several threads call on one communicator: calls are serialised") {
+  // Proves: any thread may call; equal calls may come in any order.
+  RankGroup shape;
+  shape.world = 2;
+  const RankBody body = [](Communicator& group) {
+    std::array<std::string, 4> troubles;
+    std::vector<std::thread> threads;
+    for (std::string& trouble : troubles) {
+      threads.emplace_back([&] {
+        try {
+          for (int i = 0; i < 100; ++i) {
+            std::vector<int64_t> ones(500, 1);
+            group.run(sum_call(ones));
+            expect_all(ones, 2, "sum");
+          }
+        } catch (const std::exception& failure) {
+          trouble = failure.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& trouble : troubles) expect(trouble.empty(), trouble);
+  };
+  CHECK(run_threads(shape, body) == "");
+  CHECK(run_processes(shape, body) == "");
+}
+
+TEST_CASE("asynchronous calls: many in flight, waited for out of order, dropped, waited for by two threads") {
+  // Proves: the operations go on without a waiter, end in call order, and a handle is only a handle.
+  RankGroup shape;
+  shape.world = 3;
+  const RankBody body = [](Communicator& group) {
+    constexpr size_t kFlight = 20;
+    std::vector<std::vector<int64_t>> numbers;
+    std::vector<Work> works;
+    for (size_t i = 0; i < kFlight; ++i) numbers.emplace_back(1 + 997 * i, static_cast<int64_t>(i));
+    for (auto& each : numbers) works.push_back(group.start(sum_call(each)));
+    Random random(static_cast<uint64_t>(group.rank()));
+    while (!works.empty()) {
+      const size_t i = random.below(works.size());
+      works[i].wait();
+      expect(works[i].done() && !works[i].error(), "done after wait");
+      works.erase(works.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    for (size_t i = 0; i < kFlight; ++i) expect_all(numbers[i], 3 * static_cast<int64_t>(i), "in flight");
+
+    std::vector<int64_t> dropped(50'000, 1), last(10, 2);
+    group.start(sum_call(dropped));  // the handle is destroyed at once
+    Work work = group.start(sum_call(last));
+    Work copy = work;
+    std::thread other([&copy] { copy.wait(); });
+    work.wait();
+    other.join();
+    expect_all(dropped, 3, "dropped");  // calls end in their order
+    expect_all(last, 6, "two threads");
+  };
+  CHECK(run_threads(shape, body) == "");
+  CHECK(run_processes(shape, body) == "");
+}
+
+TEST_CASE("a wait that runs out is no error, and the operation goes on") {
+  RankGroup shape;
+  shape.world = 2;
+  const RankBody body = [](Communicator& group) {
+    std::vector<int64_t> numbers(1000, 1);
+    if (group.rank() == 1) {
+      // Rank 0 calls nothing before it hears that this wait ran out.
+      Work work = group.start(sum_call(numbers));
+      expect(!work.wait(milliseconds(20)), "nobody else has called");
+      expect(!work.wait(milliseconds(0)) && !work.done() && !work.error(), "still under way");
+      const int64_t go = 1;
+      group.send(&go, 1, DType::kInt64, 0);
+      expect(work.wait(std::chrono::seconds(60)), "it succeeds at last");
+      expect(work.wait(milliseconds(0)), "again");
+      expect(work.wait(std::chrono::nanoseconds::min()), "a time long past");
+    } else {
+      int64_t go = 0;
+      group.recv(&go, 1, DType::kInt64, 1);
+      group.start(sum_call(numbers)).wait(std::chrono::nanoseconds::max());
+    }
+    expect_all(numbers, 2, "sum");
+    expect(!Work().valid(), "an empty handle");
+  };
+  CHECK(run_threads(shape, body) == "");
+  CHECK(run_processes(shape, body) == "");
+}
+
+TEST_CASE("an operation's own deadline ends it with kTimeout, names who is absent, and fails the communicator") {
+  RankGroup shape;
+  shape.world = 3;
+  const RankBody body = [](Communicator& group) {
+    std::vector<int64_t> numbers(1000, 1);
+    Communicator control = group.split(0);
+    if (group.rank() != 1) {
+      Communicator::Call call = sum_call(numbers);
+      call.options.timeout = milliseconds(300);
+      Work work = group.start(call);
+      try {
+        work.wait();
+        expect(false, "it ended without rank 1");
+      } catch (const Exception& failure) {
+        expect(failure.code() == ErrorCode::kTimeout, failure.what());
+        expect(failure.error().ranks == std::vector<int>{1},
+               fmt::format("[{}] {}", fmt::join(failure.error().ranks, ","), failure.what()));
+      }
+      expect(work.done() && work.error()->code == ErrorCode::kTimeout, "the handle keeps the failure");
+      expect(group.error().has_value(), "the communicator has failed");
+      try {
+        group.barrier();
+        expect(false, "a later call went through");
+      } catch (const Exception& failure) {
+        expect(failure.code() == ErrorCode::kTimeout, failure.what());
+      }
+    }
+    control.barrier();  // another communicator of the same processes is not touched
+  };
+  CHECK(run_threads(shape, body) == "");
+  CHECK(run_processes(shape, body) == "");
+}
+
+}  // namespace rondo::testing

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "ring/communicator.h"
+
+namespace rondo::testing {
+
+// What one rank does; it reports a failure by throwing (see expect()).
+using RankBody = std::function<void(Communicator&)>;
+
+// Small enough that a hung test ends, large enough for a machine that does ten other things.
+struct RankGroup {
+  int world = 2;
+  Config config = quiet_config();
+  std::chrono::seconds deadline{120};  // for the whole run; processes still there are killed then
+
+  static Config quiet_config();
+};
+
+// Runs `body` on `group.world` processes that join over loopback TCP. They are forked, so the calling process must have
+// no other thread. "" if every rank ended well, else one line a rank that did not. A rank that fails aborts the group.
+std::string run_processes(const RankGroup& group, const RankBody& body);
+
+// The same on processes that do everything themselves, joining included. body(rank)
+std::string run_bare_processes(int world, std::chrono::seconds deadline, const std::function<void(int)>& body);
+
+// The same on threads of this process, over memory.
+std::string run_threads(const RankGroup& group, const RankBody& body);
+
+// Throws what a rank reports.
+void expect(bool condition, const std::string& otherwise);
+
+}  // namespace rondo::testing
