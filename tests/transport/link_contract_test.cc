@@ -104,23 +104,23 @@ struct Raw {
 }  // namespace
 
 TEST_CASE("a stream link of one connection, simulated") {
-  const auto [first, seeds] = seed_range(150);
+  const auto [first, seeds] = seed_range(70);
   check_link_contract(simulated(1), first, seeds);
 }
 
 TEST_CASE("a stream link of three connections, simulated") {
-  const auto [first, seeds] = seed_range(150);
+  const auto [first, seeds] = seed_range(70);
   check_link_contract(simulated(3), first, seeds);
 }
 
 TEST_CASE("stream links over sockets") {
-  const auto [first, seeds] = seed_range(60);
+  const auto [first, seeds] = seed_range(25);
   check_link_contract(over_sockets(1), first, seeds);
   check_link_contract(over_sockets(3), first, seeds);
 }
 
 TEST_CASE("a link in memory") {
-  const auto [first, seeds] = seed_range(150);
+  const auto [first, seeds] = seed_range(70);
   check_link_contract(in_memory, first, seeds);
 }
 
