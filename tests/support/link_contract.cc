@@ -28,11 +28,11 @@ uint32_t size_of(uint64_t seed, uint64_t slice, uint32_t largest) {
     case 0:
       return 0;
     case 1:
-      return static_cast<uint32_t>(random.below(64));
+      return static_cast<uint32_t>(random.below(std::min<uint64_t>(64, uint64_t{largest} + 1)));
     case 2:
       return largest;
     default:
-      return static_cast<uint32_t>(random.below(largest + 1));
+      return static_cast<uint32_t>(random.below(uint64_t{largest} + 1));
   }
 }
 
