@@ -8,8 +8,8 @@
 namespace rondo::bench {
 namespace {
 
-// With 144 settings: 144 x 0.05 s, 8 x 0.12 s, 9 x 0.25 s and their warm-ups are about 15 s a buffer size.
-constexpr double kFirstSeconds = 0.05;
+// With 192 settings: 192 x 0.04 s, 8 x 0.12 s, 9 x 0.25 s and their warm-ups are about 15 s a buffer size.
+constexpr double kFirstSeconds = 0.04;
 constexpr double kSecondSeconds = 0.12;
 constexpr double kLastSeconds = 0.25;
 constexpr size_t kSecondSettings = 8;

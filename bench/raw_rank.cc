@@ -162,16 +162,26 @@ double RawRank::drive(std::vector<Flow> sending, std::vector<Flow> receiving, co
     for (const Flow& flow : receiving) bytes += flow.moved;
     return static_cast<double>(bytes);
   };
+  // In lock step a flow waits at the end of a transfer until all others have ended theirs.
+  const auto slowest = [&] {
+    uint64_t moved = UINT64_MAX;
+    for (const Flow& flow : sending) moved = std::min(moved, flow.moved);
+    for (const Flow& flow : receiving) moved = std::min(moved, flow.moved);
+    return moved;
+  };
+  const bool lock_step = setting.driving == Driving::kLockStep;
+  const bool sleeps = setting.driving == Driving::kPoll || setting.driving == Driving::kTwoThreads;
   double start_bytes = -1, started = 0, time = now();
   for (; time < end; time = now()) {
     if (start_bytes < 0 && time >= start) {
       start_bytes = received();
       started = time;
     }
+    const uint64_t bound = lock_step ? (slowest() / setting.transfer_bytes + 1) * setting.transfer_bytes : UINT64_MAX;
     bool moved = false;
-    for (Flow& flow : sending) moved = advance(flow, Direction::kSend) || moved;
-    for (Flow& flow : receiving) moved = advance(flow, Direction::kReceive) || moved;
-    if (!moved && setting.driving != Driving::kSpin) poll(waits.data(), waits.size(), 1);
+    for (Flow& flow : sending) moved = (flow.moved < bound && advance(flow, Direction::kSend)) || moved;
+    for (Flow& flow : receiving) moved = (flow.moved < bound && advance(flow, Direction::kReceive)) || moved;
+    if (!moved && sleeps) poll(waits.data(), waits.size(), 1);
   }
   return start_bytes < 0 ? 0 : (received() - start_bytes) / (time - started);
 }

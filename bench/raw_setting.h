@@ -11,10 +11,11 @@ enum class Driving : uint8_t {
   kPoll = 0,        // transfers until nothing moves, then sleeps in poll()
   kSpin = 1,        // never sleeps
   kTwoThreads = 2,  // one sends, one receives, each sleeping in poll()
+  kLockStep = 3,    // spins; no direction is more than one transfer ahead, so that what is under way stays in cache
 };
-inline constexpr int kDrivings = 3;
+inline constexpr int kDrivings = 4;
 constexpr const char* driving_name(Driving driving) {
-  constexpr const char* kNames[kDrivings] = {"poll", "spin", "two threads"};
+  constexpr const char* kNames[kDrivings] = {"poll", "spin", "two threads", "lock step"};
   return static_cast<int>(driving) < kDrivings ? kNames[static_cast<int>(driving)] : "driving?";
 }
 
