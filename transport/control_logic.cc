@@ -358,11 +358,10 @@ void ControlLogic::mismatch(uint64_t communicator, Group& group, int peer, const
     std::swap(mine, other);
     std::swap(ranks[0], ranks[1]);
   }
-  Error error{
-      ErrorCode::kMismatch,
-      fmt::format("ranks disagree about collective call {} of this communicator: {}, but {}",
-                  group.stall->sequence - kMeetingSequence, mine, other),
-      std::move(ranks)};
+  Error error{ErrorCode::kMismatch,
+              fmt::format("ranks disagree about collective call {} of this communicator: {}, but {}",
+                          group.stall->sequence - kMeetingSequence, mine, other),
+              std::move(ranks)};
   fail(communicator, group, std::move(error), Audience::kMembers, -1);
 }
 

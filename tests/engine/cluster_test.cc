@@ -1,5 +1,5 @@
-// Real executors on real stream links over a simulated network, in one thread: every delay, partial transfer and order of
-// ranks comes from a seed. `cluster_test --seeds=10000 --first-seed=1` is the long run.
+// Real executors on real stream links over a simulated network, in one thread: every delay, partial transfer and order
+// of ranks comes from a seed. `cluster_test --seeds=10000 --first-seed=1` is the long run.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -22,7 +22,8 @@
 namespace rondo::testing {
 namespace {
 
-// Passes of the whole cluster without any progress after which it counts as hung: far beyond the longest simulated delay.
+// Passes of the whole cluster without any progress after which it counts as hung: far beyond the longest simulated
+// delay.
 constexpr int kHungTicks = 2000;
 
 struct Shape {
@@ -186,8 +187,13 @@ CollectiveCase random_case(Random& random, int world) {
   do {
     what.op = static_cast<Op>(random.below(kOps));
   } while (!op_supports(what.op, what.dtype));
-  const uint64_t counts[] = {0, 1, static_cast<uint64_t>(world - 1), static_cast<uint64_t>(world),
-                             static_cast<uint64_t>(world + 1), 37, 500 + random.below(1500)};
+  const uint64_t counts[] = {0,
+                             1,
+                             static_cast<uint64_t>(world - 1),
+                             static_cast<uint64_t>(world),
+                             static_cast<uint64_t>(world + 1),
+                             37,
+                             500 + random.below(1500)};
   what.count = counts[random.below(7)];
   what.in_place = random.below(2) == 0;
   what.misalign = random.below(16);
@@ -223,9 +229,9 @@ TEST_CASE("every collective ends with the reference result under random delays, 
       const CollectiveCase what = random_case(random, shape.world);
       const Algorithm algorithm = random_algorithm(random, what);
       const std::string trouble = cluster.run(what, algorithm, sequence);
-      REQUIRE_MESSAGE(trouble.empty(), fmt::format("seed {} operation {}: {} by {} (lanes {}, connections {}): {}", seed,
-                                                   sequence, what.describe(), algorithm_name(algorithm), shape.lanes,
-                                                   shape.connections, trouble));
+      REQUIRE_MESSAGE(trouble.empty(),
+                      fmt::format("seed {} operation {}: {} by {} (lanes {}, connections {}): {}", seed, sequence,
+                                  what.describe(), algorithm_name(algorithm), shape.lanes, shape.connections, trouble));
     }
   }
 }

@@ -35,8 +35,8 @@ enum class P2pSweep {
 // Point to point messages of one communicator: a state machine without threads, clocks or sockets of its own. One
 // thread at a time. docs/wire-p2p.md has the protocol, and why it neither deadlocks nor grows.
 //
-// Cost of an 8 byte ping-pong, polling with kAwaited: a side pays one write (envelope and payload together) and one read
-// that finds something for each message, no allocation, and a pass over the peers of some ns each; credits add one
+// Cost of an 8 byte ping-pong, polling with kAwaited: a side pays one write (envelope and payload together) and one
+// read that finds something for each message, no allocation, and a pass over the peers of some ns each; credits add one
 // write in some 8,000 messages. Measured without system calls, both sides together (tests/p2p/cost_test, 2 cores shared
 // with other work, g++ 12, November 2026): 0.28 us of processor time a message of 8 bytes, 0.33 us if its receive comes
 // after it.
