@@ -109,12 +109,13 @@ one_version() {
   gcc version.c -o version $flags && [[ $(./version) == "$(pkg-config --modversion rondo)" ]]
 }
 
-has_soname() { objdump -p "$prefix/lib/librondo.so" | grep -qE '^ *SONAME *librondo\.so\.[0-9]+$'; }
+# No pipe into grep -q: it stops reading at the first match, and pipefail then reports the writer's SIGPIPE.
+has_soname() { grep -qE '^ *SONAME *librondo\.so\.[0-9]+$' <<<"$(objdump -p "$prefix/lib/librondo.so")"; }
 
 # The whole prefix under another name still serves.
 movable() {
   cp -r "$prefix" "$work/moved"
-  PKG_CONFIG_PATH=$work/moved/lib/pkgconfig pkg-config --cflags rondo | grep -q "$work/moved/" || return 1
+  grep -q "$work/moved/" <<<"$(PKG_CONFIG_PATH=$work/moved/lib/pkgconfig pkg-config --cflags rondo)" || return 1
   prefix=$work/moved cmake_build . cmake-moved
 }
 
