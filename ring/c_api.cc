@@ -87,17 +87,15 @@ Algorithm algorithm_named(const char* name) {
                       "\" is unknown; there are auto, ring, direct, doubling, tree, hierarchical and star");
 }
 
-// The C enumerations hold any int; the C++ ones a byte.
+// The C API takes any integer; the C++ enumerations hold a byte.
 rondo::DType dtype_of(rondo_dtype_t dtype) {
-  const auto value = static_cast<unsigned>(dtype);
-  if (value < static_cast<unsigned>(rondo::kDTypes)) return static_cast<rondo::DType>(value);
-  throw Exception(ErrorCode::kInvalid, "unknown dtype " + std::to_string(static_cast<int>(value)));
+  if (dtype >= 0 && dtype < rondo::kDTypes) return static_cast<rondo::DType>(dtype);
+  throw Exception(ErrorCode::kInvalid, "unknown dtype " + std::to_string(dtype));
 }
 
 rondo::Op op_of(rondo_op_t op) {
-  const auto value = static_cast<unsigned>(op);
-  if (value < static_cast<unsigned>(rondo::kOps)) return static_cast<rondo::Op>(value);
-  throw Exception(ErrorCode::kInvalid, "unknown op " + std::to_string(static_cast<int>(value)));
+  if (op >= 0 && op < rondo::kOps) return static_cast<rondo::Op>(op);
+  throw Exception(ErrorCode::kInvalid, "unknown op " + std::to_string(op));
 }
 
 rondo::CallOptions options_of(const rondo_options_t* options) {

@@ -18,7 +18,10 @@ typedef struct rondo_comm* rondo_comm_t;
 typedef struct rondo_work* rondo_work_t;
 typedef struct rondo_id_server* rondo_id_server_t;
 
-typedef enum {
+/* The types of enumerated arguments are plain integers, so that their size is the same for every compiler and binding,
+ * and a value that is none of these is an error to report, not undefined behaviour. */
+typedef int32_t rondo_result_t;
+enum {
   RONDO_OK = 0,
   RONDO_INVALID = 1,
   RONDO_MISMATCH = 2,
@@ -34,9 +37,10 @@ typedef enum {
   RONDO_CLOSED = 12,
   RONDO_PEER_LEFT = 13,
   RONDO_IN_PROGRESS = 100 /* rondo_wait with a timeout: not done yet; no error */
-} rondo_result_t;
+};
 
-typedef enum {
+typedef int32_t rondo_dtype_t;
+enum {
   RONDO_INT8 = 0,
   RONDO_UINT8 = 1,
   RONDO_INT16 = 2,
@@ -50,9 +54,10 @@ typedef enum {
   RONDO_FLOAT32 = 10,
   RONDO_FLOAT64 = 11,
   RONDO_BOOL = 12
-} rondo_dtype_t;
+};
 
-typedef enum {
+typedef int32_t rondo_op_t;
+enum {
   RONDO_SUM = 0,
   RONDO_PRODUCT = 1,
   RONDO_MIN = 2,
@@ -65,7 +70,7 @@ typedef enum {
   RONDO_LOR = 9,
   RONDO_LXOR = 10,
   RONDO_PREMULSUM = 11
-} rondo_op_t;
+};
 
 #define RONDO_ANY_SOURCE (-1)
 #define RONDO_ANY_TAG (-1)
