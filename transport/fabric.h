@@ -13,6 +13,7 @@
 #include "transport/byte_stream.h"
 #include "transport/doorbell.h"
 #include "transport/link.h"
+#include "transport/shared_memory.h"
 
 namespace rondo {
 
@@ -91,6 +92,9 @@ class Fabric {
   // receiver's side finds those that have come by take_stream_from: {peer, stream}.
   virtual std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) = 0;
   virtual std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) = 0;
+
+  // Memory shared with the other ranks of this rank's island; nullptr where it has none. As long as the fabric.
+  virtual SharedMemory* shared_memory() { return nullptr; }
 
   // --- control
   // The operation `sequence` has not moved for Config::stall_ms: asks every member what it does. A mismatch becomes

@@ -52,8 +52,22 @@ constexpr const char* algorithm_name(Algorithm algorithm) {
 // Where the ranks of a group live. Equal on all ranks, so that a plan may depend on it.
 struct Topology {
   std::vector<int> host;  // host[r]: index of rank r's host, 0-based in order of first appearance; size = world
+  // island[r]: ranks with the same number (0-based in order of first appearance) share memory; -1: rank r with nobody.
+  // Empty: nobody shares. Ranks of one island are on one host.
+  std::vector<int> island;
 
   int world() const { return static_cast<int>(host.size()); }
+  bool share_memory(int a, int b) const {
+    return !island.empty() && island[static_cast<size_t>(a)] >= 0 &&
+           island[static_cast<size_t>(a)] == island[static_cast<size_t>(b)];
+  }
+  // Every rank shares memory with every other.
+  bool one_island() const {
+    for (int r = 1; r < world(); ++r) {
+      if (!share_memory(0, r)) return false;
+    }
+    return world() > 1;
+  }
   bool operator==(const Topology&) const = default;
 };
 

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace rondo {
+
+// A run of memory of one rank that other ranks of its host may reach. Memory stays where it is until the last owner
+// lets go.
+class Window {
+ public:
+  virtual ~Window() = default;
+  uint64_t id() const { return id_; }        // never 0; unique among the windows of the rank that made it
+  std::byte* data() const { return data_; }  // in this process; aligned to a page
+  size_t bytes() const { return bytes_; }
+
+ protected:
+  Window(uint64_t id, std::byte* data, size_t bytes) : id_(id), data_(data), bytes_(bytes) {}
+
+ private:
+  uint64_t id_;
+  std::byte* data_;
+  size_t bytes_;
+};
+
+// Where memory lies, in words that another rank of the island understands. id 0: in no window.
+struct WindowPlace {
+  uint64_t id = 0;
+  uint64_t offset = 0;  // bytes from the start of the window
+};
+
+// Memory that the ranks of one island share: those of a host that have tried it and agreed on it at start
+// (Topology::island). Ranks are world ranks. Any thread, unless said otherwise.
+//
+// Who writes where and when is the business of plans: nothing here orders anything. A slice that travels over a link
+// between the two ranks does (release at the sender, acquire at the receiver).
+class SharedMemory {
+ public:
+  virtual ~SharedMemory() = default;
+
+  // Makes a window of zeroed memory here and offers it to every rank of the island. The island maps it for as long as
+  // the maker keeps it; the maker lets go only when no operation of its own is under way on it. Never blocks for longer
+  // than the handing over of a descriptor. Throws Exception(kSystem) when memory or descriptors run out, and
+  // Exception(kInvalid) for 0 bytes.
+  virtual std::shared_ptr<Window> make(size_t bytes) = 0;
+  // The own window that holds all of [data, data + bytes).
+  virtual WindowPlace locate(const void* data, size_t bytes) const = 0;
+  // A peer's window, mapped here; nullptr while the offer is under way (the peer made it before it spoke of it, so it
+  // will come), or for good if the peer has let go or died.
+  virtual std::shared_ptr<Window> find(int peer, uint64_t id) = 0;
+
+  // Whether pull() works between any two ranks of the island; decided at start by a real transfer each way.
+  virtual bool can_pull() const = 0;
+  // Copies from memory of `peer`'s process (its address there) into `to`: one copy by the kernel, no mapping. The peer
+  // must keep the memory as it is meanwhile. False if the kernel refused or the memory is not there (the peer died).
+  virtual bool pull(int peer, uint64_t address, std::byte* to, size_t bytes) = 0;
+};
+
+}  // namespace rondo
