@@ -376,6 +376,16 @@ rondo_result_t rondo_work_free(rondo_work_t work) {
   return guarded([&] { delete work; });
 }
 
+rondo_result_t rondo_allocate(rondo_comm_t comm, size_t bytes, void** data) {
+  return guarded([&] {
+    given(data, "data") = nullptr;
+    *data = communicator(comm).allocate(bytes);
+  });
+}
+rondo_result_t rondo_deallocate(rondo_comm_t comm, void* data) {
+  return guarded([&] { communicator(comm).deallocate(data); });
+}
+
 rondo_result_t rondo_split(rondo_comm_t comm, int colour, int key, rondo_comm_t* group) {
   return guarded([&] {
     given(group, "group") = nullptr;

@@ -299,6 +299,9 @@ Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count,
   return Work(receive).message();
 }
 
+void* Communicator::allocate(size_t bytes) { return engine(state_).allocations().allocate(bytes); }
+void Communicator::deallocate(void* data) { engine(state_).allocations().deallocate(data); }
+
 Communicator Communicator::split(int colour, int key) {
   auto group = engine(state_).split(colour, key);
   return group ? Communicator(std::make_shared<State>(std::move(group))) : Communicator();

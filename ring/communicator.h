@@ -173,6 +173,17 @@ class RONDO_EXPORT Communicator {
   Work::Message sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data, uint64_t recv_count,
                          int from, DType dtype, int tag = 0, const CallOptions& options = {});
 
+  // --- registered memory
+  // Memory that every rank of this host maps (where ranks share memory; else plain memory, just as good for calls).
+  // Collectives whose buffers lie in it on all ranks work on them directly: the fastest way inside a host. Zeroed,
+  // aligned to a page; allocating it costs system calls and faults in every page, so keep it. Good for every
+  // communicator of the process; given back by deallocate() on this one, or with it. While a call is under way, and
+  // after it has failed until destroy() has returned, other ranks may write to it.
+  // Throws kInvalid for 0 bytes and for memory that this communicator has not allocated, kSystem when memory or
+  // descriptors run out. Any thread.
+  void* allocate(size_t bytes);
+  void deallocate(void* data);
+
   // --- groups
   // Collective over this communicator: ranks with the same colour form a group, ordered by (key, rank).
   // colour < 0: no group, an empty Communicator.

@@ -182,6 +182,11 @@ RONDO_API rondo_result_t rondo_work_message(rondo_work_t work, rondo_message_t* 
 /* Frees the handle; an operation still under way goes on by itself. */
 RONDO_API rondo_result_t rondo_work_free(rondo_work_t work);
 
+/* Registered memory (Communicator::allocate): memory that every rank of this host maps, on which collectives are
+ * direct. Give it back before the communicator, or leave it to rondo_destroy. */
+RONDO_API rondo_result_t rondo_allocate(rondo_comm_t comm, size_t bytes, void** data);
+RONDO_API rondo_result_t rondo_deallocate(rondo_comm_t comm, void* data);
+
 /* Groups: *group is NULL where this rank is in none (colour < 0). */
 RONDO_API rondo_result_t rondo_split(rondo_comm_t comm, int colour, int key, rondo_comm_t* group);
 RONDO_API rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* group);

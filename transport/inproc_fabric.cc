@@ -13,6 +13,7 @@
 #include "ring/base/check.h"
 #include "transport/control_logic.h"
 #include "transport/inproc_link.h"
+#include "transport/inproc_memory.h"
 #include "transport/inproc_stream.h"
 
 namespace rondo {
@@ -272,10 +273,12 @@ class InprocHub {
 
 class InprocFabric final : public Fabric {
  public:
-  InprocFabric(std::shared_ptr<InprocHub> hub, int rank) : hub_(std::move(hub)) {
+  InprocFabric(std::shared_ptr<InprocHub> hub, std::shared_ptr<InprocWindows> windows, int rank)
+      : hub_(std::move(hub)), memory_(make_inproc_memory(std::move(windows), rank)) {
     const int world = hub_->world();
     place_ = {rank, world, rank, world, 0, 1};
     topology_.host.assign(static_cast<size_t>(world), 0);
+    topology_.island.assign(static_cast<size_t>(world), 0);
   }
   ~InprocFabric() override {
     hub_->change(place_.rank, [](ControlLogic& logic, int64_t) { logic.leave(); });
@@ -303,6 +306,8 @@ class InprocFabric final : public Fabric {
     return hub_->take_stream_from(place_.rank, communicator);
   }
 
+  SharedMemory* shared_memory() override { return memory_.get(); }
+
   void stalled(uint64_t communicator, uint64_t sequence) override {
     hub_->stalled(place_.rank, communicator, sequence);
   }
@@ -319,6 +324,7 @@ class InprocFabric final : public Fabric {
 
  private:
   std::shared_ptr<InprocHub> hub_;  // shared by the ranks
+  std::unique_ptr<SharedMemory> memory_;
   Place place_;
   Topology topology_;
 };
@@ -327,8 +333,9 @@ class InprocFabric final : public Fabric {
 
 std::vector<std::shared_ptr<Fabric>> make_inproc_fabrics(int world, const Config&) {
   auto hub = std::make_shared<InprocHub>(world);
+  const auto windows = make_inproc_windows();
   std::vector<std::shared_ptr<Fabric>> fabrics;
-  for (int rank = 0; rank < world; ++rank) fabrics.push_back(std::make_shared<InprocFabric>(hub, rank));
+  for (int rank = 0; rank < world; ++rank) fabrics.push_back(std::make_shared<InprocFabric>(hub, windows, rank));
   return fabrics;
 }
 

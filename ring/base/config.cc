@@ -102,6 +102,8 @@ void visit(C& config, Visitor&& v) {
   v.number("RONDO_SLICE_BYTES", config.slice_bytes, Range<uint32_t>{4096, 16u << 20}, kShared);
   v.number("RONDO_SLICES_PER_CHUNK", config.slices_per_chunk, Range<uint32_t>{1, 64}, kShared);
   v.number("RONDO_MAILBOX_BYTES", config.mailbox_bytes, Range<uint64_t>{64u << 10, uint64_t{64} << 30}, kShared);
+  v.number("RONDO_STAGING_BYTES", config.staging_bytes, Range<uint64_t>{64u << 10, uint64_t{1} << 30}, kShared);
+  v.choice("RONDO_SINGLE_COPY", config.single_copy, Names{"auto", "on", "off"}, kShared);
   v.algorithm("RONDO_ALGORITHM", config.algorithm);
   v.number("RONDO_SPIN_US", config.spin_us, Range<int64_t>{-1, 10'000'000}, kLocal);
   v.number("RONDO_EAGER_BYTES", config.eager_bytes, Range<uint32_t>{0, 16u << 20}, kShared);

@@ -37,7 +37,9 @@ struct RONDO_EXPORT Config {
   uint64_t mailbox_bytes = 64u << 20;  // RONDO_MAILBOX_BYTES: cap on the mailboxes of one communicator       (shared)
   Algorithm algorithm =
       Algorithm::kAuto;  // RONDO_ALGORITHM: auto, ring, direct, doubling, tree, hierarchical, star (shared)
-  int64_t spin_us = -1;  // RONDO_SPIN_US: poll so long before sleeping; -1: by cores and local ranks
+  uint64_t staging_bytes = 4u << 20;  // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
+  std::string single_copy = "auto";   // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)
+  int64_t spin_us = -1;               // RONDO_SPIN_US: poll so long before sleeping; -1: by cores and local ranks
   uint32_t eager_bytes =
       64 * 1024;               // RONDO_EAGER_BYTES: messages up to here are sent before they are asked for (shared)
   std::string debug = "warn";  // RONDO_DEBUG: off, warn, info, trace (to standard error)

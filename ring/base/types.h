@@ -42,12 +42,25 @@ enum class Algorithm : uint8_t {
   kTree = 4,               // binomial
   kHierarchical = 5,       // inside the hosts first, then between them
   kStar = 6,               // a parameter server: everything through the root; for comparison
+  // Inside one island (Topology), through memory that all ranks reach:
+  kWindow = 11,      // one of those below, settled when the ranks have told where their buffers lie
+  kStaged = 12,      // through memory of the library
+  kPull = 13,        // the others' buffers are read where they lie
+  kRegistered = 14,  // buffers from Communicator::allocate(), read and written by all
 };
-inline constexpr int kAlgorithms = 7;
+inline constexpr int kAlgorithms = 15;
 
 constexpr const char* algorithm_name(Algorithm algorithm) {
-  constexpr const char* kNames[kAlgorithms] = {"auto", "ring", "direct", "doubling", "tree", "hierarchical", "star"};
+  constexpr const char* kNames[kAlgorithms] = {
+      "auto",        "ring", "direct", "doubling", "tree",   "hierarchical", "star",      "halving_doubling",
+      "double_tree", "pat",  "swing",  "window",   "staged", "pull",         "registered"};
   return static_cast<int>(algorithm) < kAlgorithms ? kNames[static_cast<int>(algorithm)] : "algorithm?";
+}
+
+// Algorithms over memory that all ranks of the group reach.
+constexpr bool over_windows(Algorithm algorithm) {
+  return algorithm == Algorithm::kWindow || algorithm == Algorithm::kStaged || algorithm == Algorithm::kPull ||
+         algorithm == Algorithm::kRegistered;
 }
 
 // Where the ranks of a group live. Equal on all ranks, so that a plan may depend on it.
@@ -55,7 +68,7 @@ struct Topology {
   std::vector<int> host;  // host[r]: index of rank r's host, 0-based in order of first appearance; size = world
   // island[r]: ranks with the same number (0-based in order of first appearance) share memory; -1: rank r with nobody.
   // Empty: nobody shares. Ranks of one island are on one host.
-  std::vector<int> island;
+  std::vector<int> island{};
 
   int world() const { return static_cast<int>(host.size()); }
   bool share_memory(int a, int b) const {

@@ -52,7 +52,9 @@ void Collectives::submit_meeting(std::shared_ptr<CollectiveOperation> operation)
 
 void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence) {
   operation->sequence = sequence;
-  operation->cut_ = choose_cut(operation->call, *operation->plan, context_->config);
+  operation->plan_ = operation->plans.plan;
+  operation->meeting_ = operation->plan_ == nullptr;
+  operation->cut_ = operation->meeting_ ? Cut{} : choose_cut(operation->call, *operation->plan_, context_->config);
   operation->fingerprint_ = fingerprint_of(*context_, operation->sequence, operation->call, operation->cut_);
   operation->started_ = false;
   context_->log.called(operation->sequence, operation->fingerprint_, operation->call);
@@ -82,15 +84,40 @@ bool Collectives::step(Pass pass) {
          {left_.load()}});
     return fail_all(*context_->failure.get());
   }
-  if (!current_->started_) {
-    if (!take_links()) return false;
-    start_lanes();
-    run_lanes(pass);
+  try {
+    if (!current_->started_) {
+      if (!start()) return false;
+      run_lanes(pass);
+      return true;
+    }
+    const bool moved = run_lanes(pass);
+    if (!moved && current_ && !reported_) report_link_failures();
+    return moved;
+  } catch (const Exception& e) {
+    return refuse(e);
+  }
+}
+
+// A call over windows cannot begin, or go on after the meeting: on all ranks alike if its arguments are why.
+bool Collectives::refuse(const Exception& exception) {
+  if (exception.code() == ErrorCode::kInvalid) {
+    context_->log.finished(current_->sequence);
+    current_->fail(exception.error());
+    current_.reset();
+    ended();
     return true;
   }
-  const bool moved = run_lanes(pass);
-  if (!moved && current_ && !reported_) report_link_failures();
-  return moved;
+  context_->failure.set(exception.error());
+  context_->fabric->abort(context_->id, exception.error());
+  return fail_all(exception.error());
+}
+
+// False: links are on their way.
+bool Collectives::start() {
+  if (current_->meeting_) current_->plan_ = windows().meeting_plan();
+  if (!take_links()) return false;
+  start_lanes();
+  return true;
 }
 
 bool Collectives::take_next() {
@@ -108,8 +135,8 @@ bool Collectives::take_next() {
 // True once every link of the plan is there.
 bool Collectives::take_links() {
   bool complete = true;
-  for (uint32_t lane = 0; lane < current_->plan->lanes.size(); ++lane) {
-    for (const int peer : current_->plan->peers) {
+  for (uint32_t lane = 0; lane < current_->plan_->lanes.size(); ++lane) {
+    for (const int peer : current_->plan_->peers) {
       auto& slot = link(lane, peer);
       if (slot) continue;
       slot = context_->fabric->take_link({context_->id, context_->world_rank(peer), static_cast<int>(lane)},
@@ -120,12 +147,11 @@ bool Collectives::take_links() {
   return complete;
 }
 
-void Collectives::start_lanes() {
-  CollectiveOperation& operation = *current_;
+Binding Collectives::bind() const {
+  const CollectiveOperation& operation = *current_;
   const CheckedCall& call = operation.call;
-  operation.blocks_ = lay_out_blocks(call, *operation.plan, operation.cut_);
   Binding binding;
-  binding.plan = operation.plan.get();
+  binding.plan = operation.plan_.get();
   binding.blocks = &operation.blocks_;
   binding.cut = operation.cut_;
   binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(context_->world())};
@@ -135,13 +161,51 @@ void Collectives::start_lanes() {
   binding.sequence = operation.sequence;
   binding.fingerprint = operation.fingerprint_;
   binding.pairwise = call.uneven && call.shared_counts == 0;
-  operation.lanes_.resize(operation.plan->lanes.size());
+  return binding;
+}
+
+void Collectives::start_lanes() {
+  CollectiveOperation& operation = *current_;
+  if (operation.meeting_) {
+    start_lanes(windows().meet(operation.call, operation.sequence, operation.fingerprint_));
+  } else {
+    operation.blocks_ = lay_out_blocks(operation.call, *operation.plan_, operation.cut_);
+    start_lanes(bind());
+  }
+}
+
+void Collectives::start_lanes(const Binding& binding) {
+  CollectiveOperation& operation = *current_;
+  operation.lanes_.resize(operation.plan_->lanes.size());
   for (uint32_t lane = 0; lane < operation.lanes_.size(); ++lane) {
     lane_links_.clear();
-    for (const int peer : operation.plan->peers) lane_links_.push_back(link(lane, peer).get());
+    for (const int peer : operation.plan_->peers) lane_links_.push_back(link(lane, peer).get());
     operation.lanes_[lane].start(binding, lane, lane_links_);
   }
   operation.started_ = true;
+}
+
+// All have told where their buffers lie. False: a window or a link is on its way.
+bool Collectives::start_body() {
+  CollectiveOperation& operation = *current_;
+  const Algorithm algorithm = windows().choose(operation.call);
+  operation.plan_ = algorithm == Algorithm::kStaged ? operation.plans.staged
+                    : algorithm == Algorithm::kPull ? operation.plans.pull
+                                                    : operation.plans.registered;
+  operation.cut_ = choose_window_cut(operation.call, *operation.plan_, context_->config);
+  const WindowBinding* windows_bound = windows().bind(operation.call, *operation.plan_, operation.cut_);
+  if (windows_bound == nullptr || !take_links()) return false;
+  operation.meeting_ = false;
+  operation.blocks_ = lay_out_blocks(operation.call, *operation.plan_, operation.cut_);
+  Binding binding = bind();
+  binding.windows = windows_bound;
+  start_lanes(binding);
+  return true;
+}
+
+Windows& Collectives::windows() {
+  if (!windows_) windows_.emplace(context_);
+  return *windows_;
 }
 
 bool Collectives::run_lanes(Pass pass) {
@@ -154,6 +218,8 @@ bool Collectives::run_lanes(Pass pass) {
     done &= lane.done();
   }
   if (!done) return moved;
+  // The lanes of the meeting are done, so a pass that finds no body to start comes here again.
+  if (current_->meeting_) return start_body() || moved;
   finish_current();
   return true;
 }
@@ -179,15 +245,27 @@ bool Collectives::fail_all(const Error& error) {
 
 void Collectives::report_link_failures() {
   for (const LaneRun& lane : current_->lanes_) {
+    if (lane.failed_pull() >= 0) return report_failed_pull(lane.failed_pull());
     const int index = lane.failed_link();
     if (index < 0) continue;
     reported_ = true;
-    const int peer = current_->plan->peers[static_cast<size_t>(index)];
+    const int peer = current_->plan_->peers[static_cast<size_t>(index)];
     const Error& error = *lane.link_error(index);
     if (error.code == ErrorCode::kMismatch) return refused(peer, error);
     context_->fabric->link_failed(context_->id, context_->world_rank(peer), error);
     return;
   }
+}
+
+void Collectives::report_failed_pull(int peer) {
+  reported_ = true;
+  context_->fabric->link_failed(
+      context_->id, context_->world_rank(peer),
+      {ErrorCode::kPeerLost,
+       fmt::format("{} on rank {}: the memory of {} could not be read (it died, or this system forbids it: "
+                   "RONDO_SINGLE_COPY=off does without)",
+                   describe_call(current_->call), context_->rank, context_->name(peer)),
+       {context_->world_rank(peer)}});
 }
 
 // The ranks are in different calls: ask what they are in. If they are in the same, they differ in a count that only the

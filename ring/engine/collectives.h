@@ -10,6 +10,7 @@
 #include "ring/engine/group_context.h"
 #include "ring/engine/lane_run.h"
 #include "ring/engine/plans.h"
+#include "ring/engine/windows.h"
 
 namespace rondo {
 
@@ -17,13 +18,15 @@ class CollectiveOperation final : public Operation {
  public:
   CheckedCall call;
   uint64_t sequence = 0;
-  std::shared_ptr<const Plan> plan;  // shared with the cache
+  Plans::Set plans;  // shared with the cache
 
   // For another call, by the one owner left; vectors keep their memory.
   void reuse() { reset(); }
 
  private:
   friend class Collectives;
+  std::shared_ptr<const Plan> plan_;  // that runs: the only one, or the meeting's and then the one settled by it
+  bool meeting_ = false;
   uint64_t fingerprint_ = 0;
   Cut cut_;
   Blocks blocks_;
@@ -58,9 +61,16 @@ class Collectives final : public Driver {
   void enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence);
   bool take_next();
   bool take_links();
+  bool start();
+  bool refuse(const Exception& exception);
   void start_lanes();
+  void start_lanes(const Binding& binding);
+  bool start_body();
   bool run_lanes(Pass pass);
   void report_link_failures();
+  void report_failed_pull(int peer);
+  Binding bind() const;
+  Windows& windows();
   void refused(int peer, const Error& error);
   void finish_current();
   bool fail_all(const Error& error);
@@ -84,6 +94,7 @@ class Collectives final : public Driver {
   std::shared_ptr<CollectiveOperation> current_;
   std::vector<std::unique_ptr<Link>> links_;  // by lane and rank; made at first use
   std::vector<Link*> lane_links_;             // scratch of start_lanes()
+  std::optional<Windows> windows_;            // made at first use
   uint64_t seen_combined_ = 0;                // of current_, when it last moved
   Clock::time_point moved_at_{};
   Clock::time_point asked_at_{};

@@ -2,6 +2,7 @@
 
 #include "ring/base/config.h"
 #include "ring/engine/call.h"
+#include "ring/engine/peer_memory.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
 #include "transport/fabric.h"
@@ -16,5 +17,18 @@ Cut choose_cut(const CheckedCall& call, const Plan& plan, const Config& config);
 
 // Where the call's blocks lie, for a plan of `plan.chunks` blocks.
 Blocks lay_out_blocks(const CheckedCall& call, const Plan& plan, const Cut& cut);
+
+// The same for plans over windows (Algorithm::kStaged and its kin): as much as fits the staging memory a round, or all
+// at once where nothing is staged.
+Cut choose_window_cut(const CheckedCall& call, const Plan& plan, const Config& config);
+
+// Bytes of a call's buffers on a rank that has them. Not for uneven calls.
+struct BufferBytes {
+  uint64_t input = 0, output = 0;
+};
+BufferBytes buffer_bytes(const CheckedCall& call, int world);
+
+// Fills in where blocks lie in the buffers of the ranks that have them. Not for uneven calls.
+void lay_out_windows(const CheckedCall& call, const Plan& plan, const Cut& cut, WindowBinding& windows);
 
 }  // namespace rondo

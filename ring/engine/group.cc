@@ -36,6 +36,12 @@ Topology topology_of(const Fabric& fabric, const std::vector<int>& members) {
     const int host = fabric.topology().host[static_cast<size_t>(member)];
     topology.host.push_back(seen.emplace(host, static_cast<int>(seen.size())).first->second);
   }
+  if (fabric.topology().island.empty()) return topology;
+  seen.clear();
+  for (const int member : members) {
+    const int island = fabric.topology().island[static_cast<size_t>(member)];
+    topology.island.push_back(island < 0 ? -1 : seen.emplace(island, static_cast<int>(seen.size())).first->second);
+  }
   return topology;
 }
 
@@ -81,7 +87,8 @@ Group::Group(Options options)
     : context_(make_context(options)),
       pool_(std::move(options.pool)),
       pid_(getpid()),
-      plans_(context_->rank, context_->topology, context_->config) {
+      plans_(context_->rank, context_->topology, context_->config),
+      allocations_(context_->fabric->shared_memory(), context_->rank) {
   const Patience patience = patience_for(context_->config, context_->fabric->place().local_world);
   auto bell = std::make_shared<Doorbell>();
   auto message_bell = std::make_shared<Doorbell>();
@@ -131,13 +138,13 @@ std::shared_ptr<CollectiveOperation> Group::submit(const Communicator::Call& cal
   context_->log.note_thread();
   std::lock_guard lock(submit_mutex_);
   checked.algorithm = plans_.choose(checked, call.options.algorithm);
-  auto plan = plans_.get(checked, checked.algorithm);
+  const Plans::Set& plans = plans_.get(checked, checked.algorithm);
   auto operation = spare_ && spare_.use_count() == 1 ? std::move(spare_) : std::make_shared<CollectiveOperation>();
   operation->reuse();
   operation->driver = collectives_;
   operation->deadline = deadline(checked.timeout);
   operation->call = std::move(checked);
-  operation->plan = std::move(plan);
+  operation->plans = plans;
   collectives_->submit(operation);
   return operation;
 }
@@ -162,7 +169,7 @@ void Group::meet_neighbours(Clock::time_point until) {
   operation->driver = collectives_;
   operation->deadline = until;
   operation->call.algorithm = Algorithm::kRing;
-  operation->plan =
+  operation->plans.plan =
       std::make_shared<const Plan>(neighbour_plan(rank(), size(), static_cast<int>(context_->config.lanes)));
   {
     std::lock_guard lock(submit_mutex_);
@@ -235,6 +242,11 @@ std::shared_ptr<MessageOperation> Group::start_recv(void* data, uint64_t count, 
 void Group::finish(const std::shared_ptr<MessageOperation>& operation) {
   messages_->wait_blocking(*operation);
   if (operation->failed()) throw Exception(operation->error());
+}
+
+Allocations& Group::allocations() {
+  if (!mark_.same_process()) check_usable();
+  return allocations_;
 }
 
 std::shared_ptr<Group> Group::subgroup(uint64_t id, std::vector<int> members) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ring/communicator.h"
+#include "ring/engine/allocations.h"
 #include "ring/engine/collectives.h"
 #include "ring/engine/fork_mark.h"
 #include "ring/engine/group_context.h"
@@ -59,6 +60,8 @@ class Group final : public CommunicatorEvents {
   // The pool goes on with what nobody waits for.
   void leave_to_pool(Driver& driver) { driver.notify(); }
 
+  Allocations& allocations();
+
   std::shared_ptr<Group> split(int colour, int key);  // nullptr: this rank is in no group
   std::shared_ptr<Group> new_group(std::span<const int> ranks);
 
@@ -90,6 +93,8 @@ class Group final : public CommunicatorEvents {
   std::shared_ptr<CollectiveOperation> spare_;  // the last blocking call's, for the next one
   uint64_t splits_ = 0;
   std::map<std::vector<int>, uint64_t> groups_made_;
+
+  Allocations allocations_;
 
   std::mutex destroy_mutex_;
   std::atomic<bool> destroyed_{false};

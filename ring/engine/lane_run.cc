@@ -44,6 +44,8 @@ void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const
   steps_.resize(program.count);
   rounds_ = 0;
   for (uint32_t i = 0; i < program.count; ++i) bind_step(plan.steps[program.first + i], steps_[i]);
+  if (binding_.windows != nullptr) bind_rounds(binding_.windows->largest_block);
+  failed_pull_ = -1;
   if (plan.scratch_slots > 0) {
     scratch_.resize(size_t{plan.scratch_slots} * plan.chunks * binding_.cut.chunk() * binding_.element_bytes);
   }
@@ -56,6 +58,9 @@ void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const
   enter_step();
 }
 
+// Whoever waits in each round must count as many rounds as whoever signals, though their steps differ.
+void LaneRun::bind_rounds(uint64_t count) { rounds_ = std::max(rounds_, binding_.cut.rounds(count)); }
+
 void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   const Ref* refs = binding_.plan->refs.data() + step.first;
   bound = BoundStep{};
@@ -65,8 +70,11 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   bound.target_count = step.targets;
   bound.after = step.after;
   bound.finish = (step.flags & kFinish) != 0;
-  const Ref* memory = std::find_if(refs, refs + step.sources + step.targets, in_memory);
+  // Windows are as long as the caller's buffer or the scratch memory beside them.
+  const Ref* memory = std::find_if(refs, refs + step.sources + step.targets,
+                                   [](const Ref& ref) { return in_memory(ref) && ref.space != Space::kWindow; });
   bound.signal = memory == refs + step.sources + step.targets;
+  bound.each_round = (step.flags & kEachRound) != 0;
   bound.fingerprint = binding_.fingerprint;
   if (bound.signal) {
     rounds_ = std::max<uint64_t>(rounds_, 1);
@@ -112,7 +120,7 @@ void LaneRun::settle(Cursor& cursor) const {
     }
     const BoundStep& step = steps_[cursor.step];
     if (step.signal) {
-      cursor.slices = cursor.round == 0 ? 1 : 0;
+      cursor.slices = cursor.round == 0 || step.each_round ? 1 : 0;
     } else {
       const uint64_t chunk = binding_.cut.chunk();
       const uint64_t begin = std::min(step.share.count, cursor.round * chunk);
@@ -161,12 +169,41 @@ std::byte* LaneRun::address(const Ref& ref, const Cursor& cursor, const Span& sp
     case Space::kScratch:
       return const_cast<std::byte*>(scratch_.data()) +
              (ref.chunk * binding_.cut.chunk() + cursor.slice * binding_.cut.slice) * binding_.element_bytes;
-    case Space::kMailbox:
     case Space::kWindow:
+      return window_address(ref, cursor, span);
+    case Space::kMailbox:
       break;
   }
   RONDO_CHECK(false, "a step's memory is neither input, output nor scratch");
   return nullptr;
+}
+
+// nullptr: not mapped here.
+std::byte* LaneRun::window_address(const Ref& ref, const Cursor& cursor, const Span& span) const {
+  const WindowBinding& windows = *binding_.windows;
+  const PeerMemory& peer = windows.ranks[ref.peer];
+  if ((ref.flags & kStaging) != 0) {
+    const uint64_t chunk = uint64_t{lane_} * binding_.plan->chunks + ref.chunk;
+    return peer.staging + (chunk * binding_.cut.chunk() + cursor.slice * binding_.cut.slice) * binding_.element_bytes;
+  }
+  if ((ref.flags & kPeerOutput) != 0) {
+    if (peer.output == nullptr) return nullptr;
+    return peer.output + (windows.output_blocks[ref.chunk].offset + span.begin) * binding_.element_bytes;
+  }
+  if (peer.input == nullptr) return nullptr;
+  return peer.input + (windows.input_blocks[ref.chunk].offset + span.begin) * binding_.element_bytes;
+}
+
+bool LaneRun::pull(const Ref& ref, const Span& span, std::byte* to) {
+  const WindowBinding& windows = *binding_.windows;
+  const PeerMemory& peer = windows.ranks[ref.peer];
+  const bool output = (ref.flags & kPeerOutput) != 0;
+  const Extent& block = (output ? windows.output_blocks : windows.input_blocks)[ref.chunk];
+  const uint64_t address =
+      (output ? peer.output_address : peer.input_address) + (block.offset + span.begin) * binding_.element_bytes;
+  if (windows.memory->pull(peer.world_rank, address, to, span.count * binding_.element_bytes)) return true;
+  failed_pull_ = ref.peer;
+  return false;
 }
 
 // Whether the slice at `cursor` may write its targets in memory: whoever reads the same slice of the same memory before
@@ -234,16 +271,14 @@ bool LaneRun::ready(const BoundStep& step) const {
 }
 
 bool LaneRun::combine_one() {
-  if (combined_.at_end || combined_.number == posted_.number) return false;
+  if (combined_.at_end || combined_.number == posted_.number || failed_pull_ >= 0) return false;
   const BoundStep& step = steps_[combined_.step];
   if (!ready(step)) return false;
   const Span span = span_of(combined_);
   if (step.signal) {
     send_signals(step);
-  } else if (step.copies) {
-    move_bytes(step, span);
-  } else {
-    fold(step, span);
+  } else if (!(step.copies ? move_bytes(step, span) : fold(step, span))) {
+    return false;
   }
   for (uint32_t i = 0; i < step.source_count; ++i) {
     if (!in_memory(step.sources[i])) link_to(step.sources[i]).release();
@@ -281,11 +316,16 @@ void LaneRun::drop_sent(Port& port) {
 // One source, stored and forwarded as it is. Cost beside the transfer: none where the slice landed in its place
 // (all_gather, the second half of all_reduce), one copy where it did not, and one where it is forwarded without being
 // stored.
-void LaneRun::move_bytes(const BoundStep& step, const Span& span) {
+bool LaneRun::move_bytes(const BoundStep& step, const Span& span) {
   const Ref& source = step.sources[0];
   const size_t bytes = span.count * binding_.element_bytes;
   const bool from_memory = in_memory(source);
   const std::byte* from = from_memory ? address(source, combined_, span) : link_to(source).arrived();
+  if (from == nullptr) {  // a window that is not mapped
+    std::byte* to = address(step.targets[0], combined_, span);
+    if (!pull(source, span, to)) return false;
+    from = to;
+  }
   const std::byte* stays = from_memory ? from : nullptr;
   for (uint32_t i = 0; i < step.target_count; ++i) {
     if (!in_memory(step.targets[i])) continue;
@@ -303,16 +343,24 @@ void LaneRun::move_bytes(const BoundStep& step, const Span& span) {
       hand_over_reserved(port);
     }
   }
+  return true;
 }
 
 // Cost: one pass over the sources, in cache if the slice has just been received (kernels/combine.h); no copy beside it.
-void LaneRun::fold(const BoundStep& step, const Span& span) {
+// A source that is not mapped is copied into memory that stays in cache first (measured: docs/plans.md, "Windows").
+bool LaneRun::fold(const BoundStep& step, const Span& span) {
   const void* sources[kMaxCombineSources];
   void* targets[kMaxCombineTargets];
   CombineMove move;
   for (uint32_t i = 0; i < step.source_count; ++i) {
     const Ref& ref = step.sources[i];
     sources[i] = in_memory(ref) ? address(ref, combined_, span) : link_to(ref).arrived();
+    if (sources[i] != nullptr) continue;
+    const size_t slice = binding_.cut.slice * binding_.element_bytes;
+    if (pulled_.size() < slice * step.source_count) pulled_.resize(slice * step.source_count);
+    std::byte* to = pulled_.data() + i * slice;
+    if (!pull(ref, span, to)) return false;
+    sources[i] = to;
   }
   std::byte* stored = nullptr;
   for (uint32_t i = 0; i < step.target_count; ++i) {
@@ -339,6 +387,7 @@ void LaneRun::fold(const BoundStep& step, const Span& span) {
       hand_over_reserved(port_of(step.targets[i]));
     }
   }
+  return true;
 }
 
 void LaneRun::retire() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/combine.h"
+#include "ring/engine/peer_memory.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
 #include "transport/link.h"
@@ -26,6 +27,7 @@ struct Binding {
   // Blocks whose counts only their two ranks know: the slices' fingerprints carry the count, and an empty block is an
   // empty slice, so that no difference passes.
   bool pairwise = false;
+  const WindowBinding* windows = nullptr;  // of plans that have windows
 };
 
 // Runs one lane of a plan: round by round, step by step, slice by slice. Three counters of slices, in that order of the
@@ -54,6 +56,8 @@ class LaneRun {
 
   // The first link that has failed, as an index into plan->peers; -1 if none.
   int failed_link() const;
+  // A rank of the group whose memory could not be pulled; -1 if none. The lane does not move any more.
+  int failed_pull() const { return failed_pull_; }
   const Error* link_error(int index) const { return ports_[static_cast<size_t>(index)].link->error(); }
 
  private:
@@ -77,7 +81,8 @@ class LaneRun {
     uint8_t target_count = 0;
     uint64_t fingerprint = 0;  // of its slices' tags
     bool pairwise = false;     // Binding::pairwise, and it has a source or a target on another rank
-    bool signal = false;       // no memory: one empty slice in the first round
+    bool signal = false;       // no memory: one empty slice in the first round, or
+    bool each_round = false;   // in every round
     bool copies = false;       // one source that is neither scaled nor finished: bytes move as they are
     bool scratch_target = false;
     bool finish = false;
@@ -115,9 +120,12 @@ class LaneRun {
   void settle(Cursor& cursor) const;
   void advance(Cursor& cursor) const;
   void enter_step();
+  void bind_rounds(uint64_t count);
   Span span_of(const Cursor& cursor) const;
   SliceTag tag_of(const Cursor& cursor) const;
   std::byte* address(const Ref& ref, const Cursor& cursor, const Span& span) const;
+  std::byte* window_address(const Ref& ref, const Cursor& cursor, const Span& span) const;
+  bool pull(const Ref& ref, const Span& span, std::byte* to);
   Port& port_of(const Ref& ref) { return ports_[port_index_[ref.peer]]; }
   Link& link_to(const Ref& ref) const { return *ports_[port_index_[ref.peer]].link; }
 
@@ -129,8 +137,8 @@ class LaneRun {
   bool combine_one();
   bool ready(const BoundStep& step) const;
   bool pump();
-  void move_bytes(const BoundStep& step, const Span& span);
-  void fold(const BoundStep& step, const Span& span);
+  bool move_bytes(const BoundStep& step, const Span& span);
+  bool fold(const BoundStep& step, const Span& span);
   void send_signals(const BoundStep& step);
   void hand_over(Port& port, const std::byte* memory);
   void hand_over_reserved(Port& port);
@@ -145,6 +153,8 @@ class LaneRun {
   std::vector<uint32_t> port_index_;  // by rank
   std::vector<BoundStep> steps_;
   std::vector<std::byte> scratch_;
+  std::vector<std::byte> pulled_;  // a slice of each source that is not mapped
+  int failed_pull_ = -1;
   Cursor posted_;
   uint32_t posted_source_ = 0;  // sources of posted_'s step that are dealt with
   Cursor combined_;

@@ -20,8 +20,12 @@ class Plans {
   // What kAuto comes to for this call; the same on every rank. `asked` is the call's own wish: without a builder for it
   // this throws Exception(kInvalid). The configured algorithm is a wish for the collectives that have it.
   Algorithm choose(const CheckedCall& call, Algorithm asked) const;
-  // `algorithm` as choose() gave it.
-  std::shared_ptr<const Plan> get(const CheckedCall& call, Algorithm algorithm);
+  // What a call runs. `algorithm` as choose() gave it.
+  struct Set {
+    std::shared_ptr<const Plan> plan;  // nullptr: one of these, settled when the ranks have met (Windows)
+    std::shared_ptr<const Plan> staged, pull, registered;
+  };
+  const Set& get(const CheckedCall& call, Algorithm algorithm);
 
  private:
   using Key = std::tuple<Collective, Algorithm, int, bool>;  // and root, scale_at_source
@@ -29,9 +33,13 @@ class Plans {
   Topology topology_;
   Algorithm configured_;
   int lanes_;
-  std::map<Key, std::shared_ptr<const Plan>> plans_;  // shared with the operations under way
+  void check_windows(const CheckedCall& call, Algorithm asked) const;
+  std::shared_ptr<const Plan> build(const CheckedCall& call, Algorithm algorithm) const;
+  Set build_set(const CheckedCall& call, Algorithm algorithm) const;
+
+  std::map<Key, Set> plans_;  // shared with the operations under way
   Key last_key_{};
-  std::shared_ptr<const Plan> last_;
+  const Set* last_ = nullptr;
 };
 
 }  // namespace rondo

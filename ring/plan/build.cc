@@ -33,6 +33,11 @@ void check(const PlanRequest& request) {
     refuse(std::string(collective_name(request.collective)) + " has no algorithm " + algorithm_name(request.algorithm) +
            " for a world of " + std::to_string(world));
   }
+  const bool reads_raw = request.algorithm == Algorithm::kPull || request.algorithm == Algorithm::kRegistered;
+  if (reads_raw && request.scale_at_source && collective_reduces(request.collective)) {
+    refuse(std::string(algorithm_name(request.algorithm)) +
+           " reads contributions where they lie, so their own ranks cannot scale them");
+  }
 }
 
 // One rank: what it contributes is the result.
@@ -65,6 +70,11 @@ bool plan_available(Collective collective, Algorithm algorithm, const Topology& 
     case Algorithm::kRecursiveDoubling:
     case Algorithm::kHierarchical:
       return collective == Collective::kAllReduce;
+    case Algorithm::kWindow:
+    case Algorithm::kStaged:
+    case Algorithm::kPull:
+    case Algorithm::kRegistered:
+      return collective != Collective::kBarrier && topology.one_island() && topology.world() <= kDirectWorlds;
     case Algorithm::kAuto:
       return false;
   }
@@ -87,6 +97,11 @@ Plan build_plan(const PlanRequest& request) {
       return build_hierarchical(request);
     case Algorithm::kStar:
       return build_star(request);
+    case Algorithm::kStaged:
+    case Algorithm::kPull:
+    case Algorithm::kRegistered:
+      return build_window(request);
+    case Algorithm::kWindow:
     case Algorithm::kAuto:
       break;
   }

@@ -12,6 +12,7 @@ Plan build_doubling(const PlanRequest& request);      // all_reduce
 Plan build_tree(const PlanRequest& request);          // all_reduce, broadcast, reduce
 Plan build_hierarchical(const PlanRequest& request);  // all_reduce
 Plan build_star(const PlanRequest& request);          // all_reduce, broadcast, reduce
+Plan build_window(const PlanRequest& request);        // staged, pull, registered: every collective but barrier
 
 // A fold of all contributions and a send to all others are one step each: its refs are at most
 // kMaxStepSources and kMaxStepTargets.

@@ -25,6 +25,11 @@ const char* space_name(Space space) {
   return "space?";
 }
 
+// Which memory of its peer.
+const char* window_name(const Ref& ref) {
+  return (ref.flags & kStaging) != 0 ? "staging" : (ref.flags & kPeerOutput) != 0 ? "output" : "input";
+}
+
 std::string joined(const Plan& plan, std::span<const Ref> refs, const char* separator) {
   std::string text;
   for (const Ref& ref : refs) {
@@ -38,6 +43,7 @@ std::string json_ref(const Ref& ref) {
   std::string text = std::string("{\"space\":\"") + space_name(ref.space) + "\"";
   if (ref.space == Space::kMailbox || ref.space == Space::kWindow) text += ",\"peer\":" + std::to_string(ref.peer);
   text += ",\"chunk\":" + std::to_string(ref.chunk);
+  if (ref.space == Space::kWindow) text += std::string(",\"of\":\"") + window_name(ref) + "\"";
   if ((ref.flags & kScale) != 0) text += ",\"scale\":true";
   return text + "}";
 }
@@ -54,6 +60,7 @@ std::string json_step(const Plan& plan, const Step& step) {
       "{\"sources\":" + json_refs(refs.first(step.sources)) + ",\"targets\":" + json_refs(refs.subspan(step.sources));
   if (step.after != kNoStep) text += ",\"after\":" + std::to_string(step.after);
   if ((step.flags & kFinish) != 0) text += ",\"finish\":true";
+  if ((step.flags & kEachRound) != 0) text += ",\"each_round\":true";
   return text + "}";
 }
 
@@ -61,8 +68,10 @@ std::string json_step(const Plan& plan, const Step& step) {
 
 std::string describe(const Plan& plan, const Ref& ref) {
   std::string text = std::string(space_name(ref.space)) + " ";
-  if (ref.space == Space::kMailbox || ref.space == Space::kWindow) {
+  if (ref.space == Space::kMailbox) {
     text += std::to_string(ref.peer);
+  } else if (ref.space == Space::kWindow) {
+    text += std::to_string(ref.peer) + " " + window_name(ref) + " " + std::to_string(ref.chunk);
   } else if (ref.space == Space::kScratch && plan.chunks > 0) {
     text += std::to_string(ref.chunk / plan.chunks) + "/" + std::to_string(ref.chunk % plan.chunks);
   } else {
@@ -81,7 +90,9 @@ std::string describe(const Plan& plan, const Step& step) {
   } else {
     text = joined(plan, refs.first(step.sources), " + ") + " -> " + joined(plan, refs.subspan(step.sources), ", ");
   }
-  return (step.flags & kFinish) != 0 ? text + " [finish]" : text;
+  if ((step.flags & kFinish) != 0) text += " [finish]";
+  if ((step.flags & kEachRound) != 0) text += " [each round]";
+  return text;
 }
 
 std::string place_of(const Plan& plan, uint32_t lane, uint32_t step) {

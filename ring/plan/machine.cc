@@ -60,6 +60,7 @@ void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
     for (uint32_t i = step.first; i < step.first + step.sources + step.targets; ++i) {
       const Ref& ref = plan.refs[i];
       const bool target = i >= step.first + step.sources;
+      if (ref.space == Space::kWindow) continue;
       if (!mailbox(ref)) {
         info.writes |= target;
         info.writes_scratch |= target && ref.space == Space::kScratch;
@@ -78,7 +79,7 @@ void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
 
 uint32_t Machine::slices_of(const Rank& rank, const Cursor& cursor) const {
   const uint32_t length = rank.steps[cursor.step].length;
-  if (length == kSignalLength) return cursor.round == 0 ? 1 : 0;
+  if (length == kSignalLength) return cursor.round == 0 || (step_at(rank, cursor).flags & kEachRound) != 0 ? 1 : 0;
   return slice_counts_[cursor.round * load_.block_bytes.size() + length];
 }
 

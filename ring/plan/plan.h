@@ -20,12 +20,17 @@ namespace rondo {
 //                    all_to_all: input block d goes to rank d, output block s came from rank s.
 //                    In place, input block c and output block c are the same memory.
 //   kScratch         library memory of this rank and lane; chunk = slot * plan.chunks + c, with room for a piece of
-//   block c. kMailbox         as a source: the next slices from `peer`; as a target: sent to `peer`. Its chunk is the
-//   step's. kWindow          memory of `peer` that this step may load from or store to (no builder uses it yet).
+//                    block c.
+//   kMailbox         as a source: the next slices from `peer`; as a target: sent to `peer`. Its chunk is the step's.
+//   kWindow          memory of `peer` that this step loads from or stores to: its input, or by flag its output or
+//                    its staging memory (chunk = a block of the collective, with room for a piece of it; also the own
+//                    rank's). Only signals order what several ranks do to it.
 enum class Space : uint8_t { kInput = 0, kOutput = 1, kScratch = 2, kMailbox = 3, kWindow = 4 };
 
 enum RefFlags : uint8_t {
-  kScale = 1,  // a source: this is a raw contribution, loaded into a fold for the first time (CombineMove::scaled)
+  kScale = 1,       // a source: this is a raw contribution, loaded into a fold for the first time (CombineMove::scaled)
+  kPeerOutput = 2,  // kWindow: the peer's output
+  kStaging = 4,     // kWindow: the peer's staging memory
 };
 
 struct Ref {
@@ -37,7 +42,8 @@ struct Ref {
 };
 
 enum StepFlags : uint16_t {
-  kFinish = 1,  // the fold is complete: what is written is the result (CombineMove::finish)
+  kFinish = 1,     // the fold is complete: what is written is the result (CombineMove::finish)
+  kEachRound = 2,  // a signal or a wait: once every round, not in the first only
 };
 
 inline constexpr uint32_t kNoStep = 0xffffffffu;
@@ -46,6 +52,7 @@ inline constexpr uint32_t kMaxStepTargets = 64;
 
 // value = sources folded in the listed order, rounded once; written to every target. All refs have the same element
 // count. No source and mailbox targets: a signal (one empty slice). Mailbox sources and no target: a wait.
+// A step that moves data names at least one chunk of this rank's input, output or scratch, which says how long it is.
 struct Step {
   uint32_t first = 0;  // index in Plan::refs of its sources, then its targets
   // Before a slice of this step is written to memory, the same slice of step `after` must be combined and sent, and all

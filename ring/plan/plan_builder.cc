@@ -6,6 +6,12 @@
 #include "ring/base/check.h"
 
 namespace rondo {
+namespace {
+
+// Links say nothing of windows: signals order what is done to them.
+bool is_remote(const Ref& ref) { return ref.space == Space::kMailbox || ref.space == Space::kWindow; }
+
+}  // namespace
 
 PlanBuilder::PlanBuilder(const PlanRequest& request, uint32_t chunks, uint32_t fan)
     : reduces_(collective_reduces(request.collective)),
@@ -46,6 +52,25 @@ Ref PlanBuilder::from_input(int peer, uint32_t c) const {
 }
 
 Ref PlanBuilder::to(int peer, uint32_t c) const { return {Space::kMailbox, 0, static_cast<uint16_t>(peer), c}; }
+
+Ref PlanBuilder::peer_input(int peer, uint32_t c) const {
+  const uint8_t flags = reduces_ && !scale_at_source_ ? kScale : 0;
+  return {Space::kWindow, flags, static_cast<uint16_t>(peer), c};
+}
+
+Ref PlanBuilder::peer_output(int peer, uint32_t c) const {
+  return {Space::kWindow, kPeerOutput, static_cast<uint16_t>(peer), c};
+}
+
+Ref PlanBuilder::staging(int owner, uint32_t c) const {
+  return {Space::kWindow, kStaging, static_cast<uint16_t>(owner), c};
+}
+
+Ref PlanBuilder::staged_input(int owner, uint32_t c) const {
+  Ref ref = peer_input(owner, c);
+  ref.flags |= kStaging;
+  return ref;
+}
 
 void PlanBuilder::begin_lane() {
   plan_.lanes.push_back({static_cast<uint32_t>(plan_.steps.size()), 0});
@@ -93,7 +118,7 @@ uint32_t PlanBuilder::after_of(const Step& step) {
   uint32_t after = kNoStep;
   for (uint32_t i = 0; i < step.targets; ++i) {
     const Ref& ref = plan_.refs[step.first + step.sources + i];
-    if (ref.space == Space::kMailbox) continue;
+    if (is_remote(ref)) continue;
     const uint32_t last = lands ? access(ref).last : access(ref).sent_from;
     if (last != kNoStep) after = after == kNoStep ? last : std::max(after, last);
   }
@@ -110,7 +135,7 @@ void PlanBuilder::note_access(const Step& step, uint32_t index) {
   }
   for (uint32_t i = step.first; i < plan_.refs.size(); ++i) {
     const Ref& ref = plan_.refs[i];
-    if (ref.space == Space::kMailbox) continue;
+    if (is_remote(ref)) continue;
     access(ref).last = index;
     // A fold is sent from where it is stored; a copy from there or from its source.
     if (sends && (i >= step.first + step.sources || step.sources == 1)) access(ref).sent_from = index;

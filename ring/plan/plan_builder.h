@@ -28,6 +28,10 @@ class PlanBuilder {
   Ref from(int peer, uint32_t c) const;        // the next slices of `peer`: partial or complete folds, or plain bytes
   Ref from_input(int peer, uint32_t c) const;  // the same where `peer` sends its contribution as it is: input(c)
   Ref to(int peer, uint32_t c) const;          // sent to `peer`
+  Ref peer_input(int peer, uint32_t c) const;  // a peer's buffers, read or written where they lie
+  Ref peer_output(int peer, uint32_t c) const;
+  Ref staging(int owner, uint32_t c) const;       // staging memory of any rank: folds, or plain bytes
+  Ref staged_input(int owner, uint32_t c) const;  // what its owner put there by copying input(c)
 
   // --- moves
   void begin_lane();

@@ -21,6 +21,26 @@ std::span<const Ref> targets_of(const Plan& plan, const Step& step) {
   return std::span<const Ref>(plan.refs).subspan(step.first + step.sources, step.targets);
 }
 
+// The call without the program.
+Plan plan_of_call(const Plan& plan) {
+  Plan call;
+  call.collective = plan.collective;
+  call.rank = plan.rank;
+  call.world = plan.world;
+  call.root = plan.root;
+  call.chunks = plan.chunks;
+  return call;
+}
+
+// Which block of the call a ref means, in the numbers of this rank's own buffers. In all_to_all ranks number the same
+// block differently: what rank p sends to rank d is p's input d and d's output p.
+uint32_t own_block(const Plan& plan, const Ref& ref) {
+  const uint32_t block = ref.chunk % plan.chunks;
+  const auto me = static_cast<uint32_t>(plan.rank);
+  if (plan.collective != Collective::kAllToAll || ref.space != Space::kWindow || ref.peer == me) return block;
+  return block == me ? ref.peer : kNoStep;
+}
+
 bool output_promised(const Plan& plan, uint32_t block) {
   switch (plan.collective) {
     case Collective::kReduceScatter:
@@ -34,6 +54,24 @@ bool output_promised(const Plan& plan, uint32_t block) {
     default:
       return block < plan.chunks;
   }
+}
+
+// A rank reaches what the peer has, and writes what the peer may write itself.
+Failure check_window(const Plan& plan, const Ref& ref, bool target) {
+  const std::string name = describe(plan, ref);
+  if (ref.peer >= plan.world) return "uses " + name + ", which is no rank's";
+  if (ref.chunk >= plan.chunks) return "uses " + name + ", past the last block";
+  if ((ref.flags & kStaging) != 0) return std::nullopt;
+  if (ref.peer == plan.rank) return "uses " + name + ", which is its own buffer";
+  Plan theirs = plan_of_call(plan);
+  theirs.rank = ref.peer;
+  if ((ref.flags & kPeerOutput) != 0) {
+    if (!output_promised(theirs, ref.chunk)) return "touches " + name + ", which is not that rank's";
+    return std::nullopt;
+  }
+  if (target) return "writes the caller's " + name;
+  if (!holds_input(theirs, ref.chunk)) return "reads " + name + ", which that rank does not have";
+  return std::nullopt;
 }
 
 Failure check_ref(const Plan& plan, const Ref& ref, bool target) {
@@ -56,9 +94,11 @@ Failure check_ref(const Plan& plan, const Ref& ref, bool target) {
       }
       break;
     case Space::kWindow:
-      return "uses a window, which no executor has";
+      if (Failure failure = check_window(plan, ref, target)) return failure;
+      break;
   }
-  if (target && ref.flags != 0) return "flags a target, " + name();
+  if (target && (ref.flags & kScale) != 0) return "flags a target, " + name();
+  if (ref.space != Space::kWindow && (ref.flags & (kPeerOutput | kStaging)) != 0) return "flags no window, " + name();
   return std::nullopt;
 }
 
@@ -80,10 +120,14 @@ Failure check_refs_together(const Plan& plan, const Step& step) {
   for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
     const Ref& ref = plan.refs[step.first + i];
     memory |= !remote(ref);
-    const uint32_t its = ref.chunk % plan.chunks;
+    const uint32_t its = own_block(plan, ref);
     if (block.value_or(its) != its) return "mixes blocks " + std::to_string(*block) + " and " + std::to_string(its);
     block = its;
   }
+  const bool windows =
+      std::any_of(plan.refs.begin() + step.first, plan.refs.begin() + step.first + step.sources + step.targets,
+                  [](const Ref& ref) { return ref.space == Space::kWindow; });
+  if (windows && !(from.empty() && to.empty())) return "uses windows and mailboxes at once";
   if (memory && step.sources == 0) return "writes memory from nothing";
   if (memory && step.targets == 0) return "has no target";
   if (!memory && step.sources > 0 && step.targets > 0) return "has no memory that says how long it is";
@@ -205,9 +249,9 @@ std::optional<std::string> check_overwriting(const Plan& plan) {
     };
     for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
       const Step& step = plan.steps[plan.lanes[l].first + s];
-      const bool lands = step.sources == 1 && remote(plan.refs[step.first]);
+      const bool lands = step.sources == 1 && plan.refs[step.first].space == Space::kMailbox;
       bool sends = false;
-      for (const Ref& ref : targets_of(plan, step)) sends |= remote(ref);
+      for (const Ref& ref : targets_of(plan, step)) sends |= ref.space == Space::kMailbox;
       for (const Ref& ref : targets_of(plan, step)) {
         if (remote(ref)) continue;
         const uint32_t needed = lands ? access(ref).step : access(ref).sent_from;

@@ -18,21 +18,51 @@ using Operand = Expressions::Operand;
 
 std::string rank_name(int rank) { return "rank " + std::to_string(rank); }
 
+// How far each rank had come, as far as somebody has heard of it: [r] steps of rank r. What is not among them may
+// happen at any time.
+using Times = std::vector<uint32_t>;
+
 // A chunk on its way.
 struct Parcel {
   uint32_t length = kSignalLength;
   Value value = kNoValue;
   std::vector<bool> heard;  // barrier: of whom the sender had heard
+  Times times;              // the sender's clock
+};
+
+// What ranks have done to a chunk of memory that several of them reach: steps of each by then, 0 for never.
+struct Uses {
+  int writer = -1;  // the last
+  uint32_t written = 0;
+  std::vector<std::pair<int, uint32_t>> read;  // by whom, and when last
+
+  void read_by(int rank, uint32_t step) {
+    const auto found = std::find_if(read.begin(), read.end(), [&](const auto& entry) { return entry.first == rank; });
+    if (found == read.end()) {
+      read.emplace_back(rank, step);
+    } else {
+      found->second = step;
+    }
+  }
 };
 
 // One rank: its memory and how far it is.
 struct Actor {
   const Plan* plan = nullptr;
-  uint32_t done = 0;                      // steps
-  std::vector<Value> memory;              // inputs, outputs (in place: the inputs), scratch
+  uint32_t done = 0;  // steps of the lane in this round
+  uint32_t round = 0;
+  Times times;                            // its own entry: its steps so far, of all rounds
+  std::vector<Uses> uses;                 // of `memory`, where plans have windows
+  std::vector<Value> memory;              // by memory_index()
   std::vector<std::deque<Parcel>> inbox;  // by index in plan->peers
   std::vector<bool> heard;
 };
+
+bool has_windows(std::span<const Plan> plans) {
+  return std::any_of(plans.begin(), plans.end(), [](const Plan& plan) {
+    return std::any_of(plan.refs.begin(), plan.refs.end(), [](const Ref& ref) { return ref.space == Space::kWindow; });
+  });
+}
 
 class ValueRun {
  public:
@@ -42,14 +72,22 @@ class ValueRun {
   Failure check_heard() const;
 
  private:
-  uint32_t memory_index(const Plan& plan, const Ref& ref) const;
+  size_t memory_index(const Actor& actor, const Ref& ref) const;
+  Actor& owner(Actor& actor, const Ref& ref) { return ref.space == Space::kWindow ? actors_[ref.peer] : actor; }
+  bool finished(const Actor& actor) const { return actor.round == rounds_; }
   const Step& next_step(const Actor& actor) const;
+  void pass_step(Actor& actor);
+  Failure read(Actor& actor, const Ref& ref);
+  Failure write(Actor& actor, const Ref& ref);
+  Failure check_released() const;
   const Ref* waits_for(const Actor& actor) const;  // a mailbox that is empty; nullptr: the next step can run
   Failure advance(Actor& actor);
   Failure execute(Actor& actor);
+  bool stays_in_place(const Actor& actor, const Step& step, const Ref& target) const;
   Failure load(Actor& actor, const Step& step, const Ref& ref, Operand& operand);
   Failure check_operand(const Actor& actor, const Ref& ref, const Operand& operand) const;
   Failure fold(Actor& actor, const Step& step, std::span<const Operand> operands, Value& value);
+  Failure check_output(const Actor& actor, const Promise& promise);
   Failure check_folded(const Plan& plan, uint32_t block, Value value);
   Failure stuck() const;
   std::string here(const Actor& actor) const { return place_of(*actor.plan, lane_, actor.done) + ": "; }
@@ -63,6 +101,8 @@ class ValueRun {
   Buffers buffers_;
   Scaling scaling_;
   bool reduces_;
+  bool windows_;
+  uint32_t rounds_;  // staging memory is used again in the next; everything else does not meet across rounds
   Expressions expressions_;
   std::vector<Actor> actors_;
   std::vector<int> ready_;                            // ranks that may be able to move
@@ -75,30 +115,115 @@ ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, 
       buffers_(buffers),
       scaling_(scaling),
       reduces_(collective_reduces(plans[0].collective)),
+      windows_(has_windows(plans)),
+      rounds_(windows_ ? 2 : 1),
       actors_(plans.size()) {
   for (size_t r = 0; r < plans.size(); ++r) {
     const Plan& plan = plans[r];
     Actor& actor = actors_[r];
     actor.plan = &plan;
-    actor.memory.assign(size_t{2 + plan.scratch_slots} * plan.chunks, kNoValue);
+    actor.memory.assign(size_t{2 * rounds_ + plan.scratch_slots + 1} * plan.chunks, kNoValue);
     for (uint32_t c = 0; c < plan.chunks; ++c) {
-      if (holds_input(plan, c)) actor.memory[c] = expressions_.leaf(plan.rank, c);
+      if (!holds_input(plan, c)) continue;
+      for (uint32_t round = 0; round < rounds_; ++round) {
+        actor.memory[2 * round * plan.chunks + c] = expressions_.leaf(plan.rank, round * plan.chunks + c);
+      }
     }
     actor.inbox.resize(plan.peers.size());
     actor.heard.assign(plans.size(), false);
     actor.heard[r] = true;
+    actor.times.assign(plans.size(), 0);
+    if (windows_) actor.uses.resize(actor.memory.size());
+    if (plan.lanes[lane_].count == 0) actor.round = rounds_;
     ready_.push_back(static_cast<int>(r));
   }
 }
 
-uint32_t ValueRun::memory_index(const Plan& plan, const Ref& ref) const {
-  if (ref.space == Space::kInput) return ref.chunk;
-  if (ref.space == Space::kOutput) return ref.chunk + (buffers_ == Buffers::kInPlace ? 0 : plan.chunks);
-  return ref.chunk + 2 * plan.chunks;
+// A round has an input and an output of its own, one memory if in place; scratch and staging memory are the same in
+// all.
+size_t ValueRun::memory_index(const Actor& actor, const Ref& ref) const {
+  const size_t chunks = actor.plan->chunks;
+  const size_t input = 2 * actor.round * chunks;
+  const size_t output = buffers_ == Buffers::kInPlace ? input : input + chunks;
+  switch (ref.space) {
+    case Space::kInput:
+      return input + ref.chunk;
+    case Space::kOutput:
+      return output + ref.chunk;
+    case Space::kWindow:
+      if ((ref.flags & kStaging) != 0)
+        return (2 * rounds_ + actors_[ref.peer].plan->scratch_slots) * chunks + ref.chunk;
+      return ((ref.flags & kPeerOutput) != 0 ? output : input) + ref.chunk;
+    default:
+      return 2 * rounds_ * chunks + ref.chunk;
+  }
 }
 
 const Step& ValueRun::next_step(const Actor& actor) const {
   return actor.plan->steps[actor.plan->lanes[lane_].first + actor.done];
+}
+
+void ValueRun::pass_step(Actor& actor) {
+  ++actor.times[static_cast<size_t>(actor.plan->rank)];
+  if (++actor.done < actor.plan->lanes[lane_].count) return;
+  actor.done = 0;
+  ++actor.round;
+}
+
+// Memory that several ranks reach: a rank may read what it has heard to be written, and overwrite what it has heard to
+// be read.
+Failure ValueRun::read(Actor& actor, const Ref& ref) {
+  if (!windows_) return std::nullopt;
+  const size_t me = static_cast<size_t>(actor.plan->rank);
+  Uses& uses = owner(actor, ref).uses[memory_index(actor, ref)];
+  uses.read_by(actor.plan->rank, actor.times[me] + 1);
+  if (uses.writer < 0 || uses.writer == actor.plan->rank) return std::nullopt;
+  if (uses.written <= actor.times[static_cast<size_t>(uses.writer)]) return std::nullopt;
+  return here(actor) + "reads " + describe(*actor.plan, ref) + " without having heard that " + rank_name(uses.writer) +
+         " has written it";
+}
+
+Failure ValueRun::write(Actor& actor, const Ref& ref) {
+  if (!windows_) return std::nullopt;
+  const size_t me = static_cast<size_t>(actor.plan->rank);
+  Uses& uses = owner(actor, ref).uses[memory_index(actor, ref)];
+  const auto unheard = [&](int rank, uint32_t step) {
+    return rank != actor.plan->rank && step > actor.times[static_cast<size_t>(rank)];
+  };
+  if (uses.writer >= 0 && unheard(uses.writer, uses.written)) {
+    return here(actor) + "writes " + describe(*actor.plan, ref) + ", which " + rank_name(uses.writer) +
+           " may be writing";
+  }
+  for (const auto& [rank, step] : uses.read) {
+    if (!unheard(rank, step)) continue;
+    return here(actor) + "overwrites " + describe(*actor.plan, ref) + ", which " + rank_name(rank) +
+           " may still be reading";
+  }
+  uses.writer = actor.plan->rank;
+  uses.written = actor.times[me] + 1;
+  return std::nullopt;
+}
+
+// Who returns to the caller has heard that nobody uses the caller's memory any more. (Staging memory is the library's:
+// the next call begins with all ranks hearing from all.)
+Failure ValueRun::check_released() const {
+  if (!windows_) return std::nullopt;
+  for (const Actor& actor : actors_) {
+    const std::string who = rank_name(actor.plan->rank) + ", lane " + std::to_string(lane_) + ": returns while ";
+    for (size_t i = 0; i < size_t{2 * rounds_} * actor.plan->chunks; ++i) {
+      const Uses& uses = actor.uses[i];
+      const auto unheard = [&](int rank, uint32_t step) {
+        return rank != actor.plan->rank && step > actor.times[static_cast<size_t>(rank)];
+      };
+      if (uses.writer >= 0 && unheard(uses.writer, uses.written)) {
+        return who + rank_name(uses.writer) + " may still write its output";
+      }
+      for (const auto& [rank, step] : uses.read) {
+        if (unheard(rank, step)) return who + rank_name(rank) + " may still read its buffers";
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 const Ref* ValueRun::waits_for(const Actor& actor) const {
@@ -116,13 +241,20 @@ Failure ValueRun::run() {
     ready_.pop_back();
     if (Failure failure = advance(actor)) return failure;
   }
-  return stuck();
+  if (Failure failure = stuck()) return failure;
+  return check_released();
 }
 
 Failure ValueRun::advance(Actor& actor) {
-  while (actor.done < actor.plan->lanes[lane_].count && waits_for(actor) == nullptr) {
-    if (Failure failure = execute(actor)) return failure;
-    ++actor.done;
+  while (!finished(actor)) {
+    const Step& step = next_step(actor);
+    const bool now = actor.round == 0 || (step.flags & kEachRound) != 0 ||
+                     length_of(*actor.plan, step) != kSignalLength;  // signals of the first round only
+    if (now && waits_for(actor) != nullptr) break;
+    if (now) {
+      if (Failure failure = execute(actor)) return failure;
+    }
+    pass_step(actor);
   }
   return std::nullopt;
 }
@@ -137,9 +269,11 @@ Failure ValueRun::load(Actor& actor, const Step& step, const Ref& ref, Operand& 
              (parcel.length == kSignalLength ? "a signal" : expressions_.text(parcel.value)) + ")";
     }
     for (size_t r = 0; r < parcel.heard.size(); ++r) actor.heard[r] = actor.heard[r] || parcel.heard[r];
+    for (size_t r = 0; r < parcel.times.size(); ++r) actor.times[r] = std::max(actor.times[r], parcel.times[r]);
     operand.value = parcel.value;
   } else {
-    operand.value = actor.memory[memory_index(*actor.plan, ref)];
+    if (Failure failure = read(actor, ref)) return failure;
+    operand.value = owner(actor, ref).memory[memory_index(actor, ref)];
     if (operand.value == kNoValue) return here(actor) + "reads " + describe(*actor.plan, ref) + " before it is written";
   }
   if ((ref.flags & kScale) != 0) {
@@ -184,6 +318,14 @@ Failure ValueRun::fold(Actor& actor, const Step& step, std::span<const Operand> 
   return std::nullopt;
 }
 
+// A copy of memory to itself: in place, no byte is written.
+bool ValueRun::stays_in_place(const Actor& actor, const Step& step, const Ref& target) const {
+  const Ref& source = actor.plan->refs[step.first];
+  const auto own = [](const Ref& ref) { return ref.space == Space::kInput || ref.space == Space::kOutput; };
+  return step.sources == 1 && source.flags == 0 && (step.flags & kFinish) == 0 && own(source) && own(target) &&
+         memory_index(actor, source) == memory_index(actor, target);
+}
+
 Failure ValueRun::execute(Actor& actor) {
   const Plan& plan = *actor.plan;
   const Step& step = next_step(actor);
@@ -193,6 +335,7 @@ Failure ValueRun::execute(Actor& actor) {
   }
   Parcel parcel;
   parcel.length = length_of(plan, step);
+  if (windows_) parcel.times = actor.times;
   if (parcel.length == kSignalLength) {
     parcel.heard = actor.heard;
   } else if (Failure failure = fold(actor, step, operands, parcel.value)) {
@@ -204,7 +347,9 @@ Failure ValueRun::execute(Actor& actor) {
       inbox(actors_[ref.peer], plan.rank).push_back(parcel);
       ready_.push_back(ref.peer);
     } else {
-      actor.memory[memory_index(plan, ref)] = parcel.value;
+      if (stays_in_place(actor, step, ref)) continue;
+      if (Failure failure = write(actor, ref)) return failure;
+      owner(actor, ref).memory[memory_index(actor, ref)] = parcel.value;
     }
   }
   return std::nullopt;
@@ -212,7 +357,7 @@ Failure ValueRun::execute(Actor& actor) {
 
 Failure ValueRun::stuck() const {
   for (const Actor& actor : actors_) {
-    if (actor.done == actor.plan->lanes[lane_].count) continue;
+    if (finished(actor)) continue;
     return here(actor) + "waits for ever for a slice from " + rank_name(waits_for(actor)->peer);
   }
   for (const Actor& actor : actors_) {
@@ -266,22 +411,26 @@ Failure ValueRun::check_folded(const Plan& plan, uint32_t block, Value value) {
 }
 
 Failure ValueRun::check_outputs() {
-  for (const Actor& actor : actors_) {
-    const Plan& plan = *actor.plan;
-    for (const Promise& promise : promises(plan)) {
-      const Value value = actor.memory[memory_index(plan, {Space::kOutput, 0, 0, promise.block})];
-      const std::string where =
-          rank_name(plan.rank) + ", lane " + std::to_string(lane_) + ": output " + std::to_string(promise.block) + " ";
-      if (value == kNoValue) return where + "is never written";
-      if (promise.folded) {
-        if (Failure failure = check_folded(plan, promise.block, value)) return failure;
-      } else if (value != expressions_.leaf(promise.source, promise.source_block)) {
-        return where + "holds " + expressions_.text(value) + ", not " +
-               expressions_.text(expressions_.leaf(promise.source, promise.source_block));
+  for (Actor& actor : actors_) {
+    for (actor.round = 0; actor.round < rounds_; ++actor.round) {
+      for (const Promise& promise : promises(*actor.plan)) {
+        if (Failure failure = check_output(actor, promise)) return failure;
       }
     }
   }
   return std::nullopt;
+}
+
+Failure ValueRun::check_output(const Actor& actor, const Promise& promise) {
+  const Plan& plan = *actor.plan;
+  const Value value = actor.memory[memory_index(actor, {Space::kOutput, 0, 0, promise.block})];
+  const std::string where =
+      rank_name(plan.rank) + ", lane " + std::to_string(lane_) + ": output " + std::to_string(promise.block) + " ";
+  if (value == kNoValue) return where + "is never written";
+  if (promise.folded) return check_folded(plan, actor.round * plan.chunks + promise.block, value);
+  const Value wanted = expressions_.leaf(promise.source, actor.round * plan.chunks + promise.source_block);
+  if (value == wanted) return std::nullopt;
+  return where + "holds " + expressions_.text(value) + ", not " + expressions_.text(wanted);
 }
 
 Failure ValueRun::check_heard() const {

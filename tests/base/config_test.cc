@@ -65,6 +65,8 @@ const Sample kSamples[] = {
     {"RONDO_SLICES_PER_CHUNK", "64", "65", true},
     {"RONDO_MAILBOX_BYTES", "1048576", "18446744073709551616", true},
     {"RONDO_ALGORITHM", "hierarchical", "fastest", true},
+    {"RONDO_STAGING_BYTES", "65536", "65535", true},
+    {"RONDO_SINGLE_COPY", "off", "never", true},
     {"RONDO_SPIN_US", "0", "-2", false},
     {"RONDO_EAGER_BYTES", "0", "16777217", true},
     {"RONDO_DEBUG", "trace", "debug", false},

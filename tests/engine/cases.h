@@ -25,7 +25,19 @@ std::vector<int> all_ranks(int world);
 std::vector<Algorithm> available_algorithms(Collective collective, const Topology& topology);
 
 // Runs the case on this rank; throws what is wrong. Made by all ranks. All-reduces are compared bit for bit.
-void run_case(Communicator& group, const CollectiveCase& what, Algorithm algorithm = Algorithm::kAuto);
+void run_case(Communicator& group, const CollectiveCase& what, Algorithm algorithm = Algorithm::kAuto,
+              std::pmr::memory_resource* memory = std::pmr::get_default_resource());
+// Communicator::allocate(), as a resource.
+class RegisteredMemory final : public std::pmr::memory_resource {
+ public:
+  explicit RegisteredMemory(Communicator& group) : group_(group) {}
+
+ private:
+  void* do_allocate(size_t bytes, size_t alignment) override;
+  void do_deallocate(void* data, size_t bytes, size_t alignment) override;
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+  Communicator& group_;
+};
 // Every case by each algorithm that there is for it.
 void run_by_every_algorithm(Communicator& group, const std::vector<CollectiveCase>& cases);
 // Throws unless `bytes` are the same on every rank.

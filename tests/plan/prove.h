@@ -32,7 +32,8 @@ inline void check_verdict(const PlanRequest& request, const Verdict& verdict) {
 
 // Proves 1 .. 4 lanes of one call. Four lanes hold every lane that there is, and verify() proves each different one;
 // fewer lanes are the first of these, with peers and fan of their own. Who scales does not touch progress.
-inline void prove(PlanRequest request) {
+enum class Scalings : uint8_t { kAtFold, kBoth };
+inline void prove(PlanRequest request, Scalings scalings = Scalings::kBoth) {
   request.lanes = 4;
   const std::vector<Plan> four = plans_of_all_ranks(request);
   check_verdict(request, verify(four));
@@ -46,7 +47,7 @@ inline void prove(PlanRequest request) {
       }
     }
   }
-  if (!collective_reduces(request.collective)) return;
+  if (!collective_reduces(request.collective) || scalings == Scalings::kAtFold) return;
   request.scale_at_source = true;
   request.lanes = 2;
   check_verdict(request, verify_values(plans_of_all_ranks(request), Scaling::kAtSource));

@@ -196,8 +196,8 @@ std::string CollectiveCase::describe() const {
                      in_place ? " in place" : "", misalign, seed);
 }
 
-CollectiveRank::CollectiveRank(const CollectiveCase& what, int rank)
-    : case_(what), rank_(rank), element_bytes_(dtype_bytes(what.dtype)) {
+CollectiveRank::CollectiveRank(const CollectiveCase& what, int rank, std::pmr::memory_resource* memory)
+    : case_(what), rank_(rank), element_bytes_(dtype_bytes(what.dtype)), input_memory_(memory), output_memory_(memory) {
   const size_t in = input_elements() * element_bytes_;
   const size_t out = output_elements() * element_bytes_;
   input_memory_.assign(in + 2 * kGuard + what.misalign, kGuardByte);
@@ -239,7 +239,7 @@ CollectiveRank::CollectiveRank(const CollectiveCase& what, int rank)
     default:
       fill(0, input_elements());
   }
-  original_ = output_memory_;
+  original_.assign(output_memory_.begin(), output_memory_.end());
 }
 
 uint64_t CollectiveRank::in_place_offset() const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,9 @@ struct CollectiveCase {
 // One rank's side of a case: owns the buffers.
 class CollectiveRank {
  public:
-  CollectiveRank(const CollectiveCase& what, int rank);
+  // Its buffers come from `memory`, which outlives it.
+  CollectiveRank(const CollectiveCase& what, int rank,
+                 std::pmr::memory_resource* memory = std::pmr::get_default_resource());
   CollectiveRank(CollectiveRank&&) = default;
 
   // Refers to this object's memory.
@@ -48,8 +51,8 @@ class CollectiveRank {
   CollectiveCase case_;
   int rank_;
   size_t element_bytes_;
-  std::vector<std::byte> input_memory_;
-  std::vector<std::byte> output_memory_;
+  std::pmr::vector<std::byte> input_memory_;
+  std::pmr::vector<std::byte> output_memory_;
   std::vector<std::byte> original_;  // of output_memory_
   std::byte* input_ = nullptr;
   std::byte* output_ = nullptr;

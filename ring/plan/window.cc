@@ -1,0 +1,337 @@
+#include <vector>
+
+#include "ring/plan/builders.h"
+#include "ring/plan/plan_builder.h"
+
+// Collectives over memory that all ranks reach (Space::kWindow): every rank folds or copies its share straight from the
+// others' memory, and signals say when that memory is ready and when it is free again. Before the first step every rank
+// has heard from every other that it is in the call (the engine's exchange of places); each rank's last step is after
+// the last access of others to its buffers.
+//
+//   staged       through library memory of each rank: copied in once, folded once, copied out. Works for any buffer.
+//   pull         the others' own buffers are read where they lie (the kernel copies, or they are registered).
+//   registered   buffers that all ranks may read and write: folds are written to all of them in the same pass.
+namespace rondo {
+namespace {
+
+std::vector<Ref> mailboxes_of_others(const PlanBuilder& b) {
+  std::vector<Ref> refs;
+  for (int k = 1; k < b.world(); ++k) refs.push_back(b.to((b.rank() + k) % b.world(), 0));
+  return refs;
+}
+
+// Every rank has come so far.
+void meet(PlanBuilder& b) {
+  const std::vector<Ref> others = mailboxes_of_others(b);
+  b.step({}, others, kEachRound);
+  b.step(others, {}, kEachRound);
+}
+
+// The root says so to all; the others wait for it.
+void root_tells(PlanBuilder& b) {
+  if (b.rank() == b.root()) return b.step({}, mailboxes_of_others(b), kEachRound);
+  b.step({b.from(b.root(), 0)}, {}, kEachRound);
+}
+
+// The others say so to the root, which waits for all of them.
+void root_hears(PlanBuilder& b) {
+  if (b.rank() == b.root()) return b.step(mailboxes_of_others(b), {}, kEachRound);
+  b.step({}, {b.to(b.root(), 0)}, kEachRound);
+}
+
+uint32_t me(const PlanBuilder& b) { return static_cast<uint32_t>(b.rank()); }
+
+// The others' ranks, from the next one on: not all ranks read the same memory at once.
+std::vector<int> others(const PlanBuilder& b) {
+  std::vector<int> ranks;
+  for (int k = 1; k < b.world(); ++k) ranks.push_back((b.rank() + k) % b.world());
+  return ranks;
+}
+
+enum class Memory : uint8_t { kStaging, kBuffers };
+
+// Every contribution to block c, in rank order.
+std::vector<Ref> contributions(const PlanBuilder& b, uint32_t c, Memory memory) {
+  std::vector<Ref> refs;
+  for (int r = 0; r < b.world(); ++r) {
+    refs.push_back(r == b.rank() ? b.own(c) : memory == Memory::kStaging ? b.staged_input(r, c) : b.peer_input(r, c));
+  }
+  return refs;
+}
+
+// Every block but the own one: what the others fold or store.
+void stage_others(PlanBuilder& b) {
+  for (const int r : others(b)) {
+    const auto c = static_cast<uint32_t>(r);
+    b.step({b.input(c)}, {b.staging(b.rank(), c)});
+  }
+}
+
+void fold_into(PlanBuilder& b, Memory memory, std::initializer_list<Ref> targets) {
+  const std::vector<Ref> sources = contributions(b, me(b), memory);
+  b.step(sources, std::span<const Ref>(targets.begin(), targets.size()), kFinish);
+}
+
+// --- staged. What a round leaves in the staging memory is read before the reader's next signal, and overwritten after
+// its writer has waited for that signal.
+
+void staged_all_reduce(PlanBuilder& b) {
+  stage_others(b);
+  meet(b);
+  fold_into(b, Memory::kStaging, {b.output(me(b)), b.staging(b.rank(), me(b))});
+  meet(b);
+  for (const int r : others(b)) {
+    const auto c = static_cast<uint32_t>(r);
+    b.step({b.staging(r, c)}, {b.output(c)});
+  }
+}
+
+void staged_reduce_scatter(PlanBuilder& b) {
+  stage_others(b);
+  meet(b);
+  fold_into(b, Memory::kStaging, {b.output(me(b))});
+  meet(b);
+}
+
+void staged_reduce(PlanBuilder& b) {
+  stage_others(b);
+  meet(b);
+  const bool root = b.rank() == b.root();
+  fold_into(b, Memory::kStaging, {root ? b.output(me(b)) : b.staging(b.rank(), me(b))});
+  root_hears(b);
+  if (root) {
+    for (const int r : others(b))
+      b.step({b.staging(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
+  }
+  root_tells(b);
+}
+
+void staged_all_gather(PlanBuilder& b) {
+  b.step({b.input(me(b))}, {b.output(me(b)), b.staging(b.rank(), me(b))});
+  meet(b);
+  for (const int r : others(b)) b.step({b.staging(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
+  meet(b);
+}
+
+void staged_broadcast(PlanBuilder& b) {
+  const bool root = b.rank() == b.root();
+  if (root) b.step({b.input(0)}, {b.output(0), b.staging(b.rank(), 0)});
+  root_tells(b);
+  if (!root) b.step({b.staging(b.root(), 0)}, {b.output(0)});
+  root_hears(b);
+}
+
+void staged_gather(PlanBuilder& b) {
+  const bool root = b.rank() == b.root();
+  if (root) {
+    b.copy(me(b), me(b));
+  } else {
+    b.step({b.input(me(b))}, {b.staging(b.rank(), me(b))});
+  }
+  root_hears(b);
+  if (root) {
+    for (const int r : others(b))
+      b.step({b.staging(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
+  }
+  root_tells(b);
+}
+
+void staged_scatter(PlanBuilder& b) {
+  const bool root = b.rank() == b.root();
+  if (root) {
+    stage_others(b);
+    b.copy(me(b), me(b));
+  }
+  root_tells(b);
+  if (!root) b.step({b.staging(b.root(), me(b))}, {b.output(me(b))});
+  root_hears(b);
+}
+
+void staged_all_to_all(PlanBuilder& b) {
+  stage_others(b);
+  b.copy(me(b), me(b));
+  meet(b);
+  for (const int r : others(b)) b.step({b.staging(r, me(b))}, {b.output(static_cast<uint32_t>(r))});
+  meet(b);
+}
+
+// --- pull
+
+void pull_all_reduce(PlanBuilder& b) {
+  fold_into(b, Memory::kBuffers, {b.output(me(b))});
+  meet(b);
+  for (const int r : others(b)) {
+    const auto c = static_cast<uint32_t>(r);
+    b.step({b.peer_output(r, c)}, {b.output(c)});
+  }
+  meet(b);
+}
+
+void pull_reduce_scatter(PlanBuilder& b) {
+  fold_into(b, Memory::kBuffers, {b.output(me(b))});
+  meet(b);
+}
+
+// The root folds alone: a fold elsewhere would need memory that the root can read.
+void pull_reduce(PlanBuilder& b) {
+  if (b.rank() == b.root()) {
+    const std::vector<Ref> sources = contributions(b, 0, Memory::kBuffers);
+    const Ref output = b.output(0);
+    b.step(sources, {&output, 1}, kFinish);
+  }
+  root_tells(b);
+}
+
+void pull_all_gather(PlanBuilder& b) {
+  b.copy(me(b), me(b));
+  for (const int r : others(b)) {
+    b.step({b.peer_input(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
+  }
+  meet(b);
+}
+
+void pull_broadcast(PlanBuilder& b) {
+  if (b.rank() == b.root()) {
+    b.copy(0, 0);
+  } else {
+    b.step({b.peer_input(b.root(), 0)}, {b.output(0)});
+  }
+  root_hears(b);
+}
+
+void pull_gather(PlanBuilder& b) {
+  if (b.rank() == b.root()) {
+    b.copy(me(b), me(b));
+    for (const int r : others(b)) {
+      b.step({b.peer_input(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
+    }
+  }
+  root_tells(b);
+}
+
+void pull_scatter(PlanBuilder& b) {
+  if (b.rank() == b.root()) {
+    b.copy(me(b), me(b));
+  } else {
+    b.step({b.peer_input(b.root(), me(b))}, {b.output(me(b))});
+  }
+  root_hears(b);
+}
+
+void pull_all_to_all(PlanBuilder& b) {
+  b.copy(me(b), me(b));
+  for (const int r : others(b)) b.step({b.peer_input(r, me(b))}, {b.output(static_cast<uint32_t>(r))});
+  meet(b);
+}
+
+// --- registered
+
+// One pass: this rank's share of all contributions, folded and written to all.
+void registered_all_reduce(PlanBuilder& b) {
+  const std::vector<Ref> sources = contributions(b, me(b), Memory::kBuffers);
+  std::vector<Ref> targets(1, b.output(me(b)));
+  for (const int r : others(b)) targets.push_back(b.peer_output(r, me(b)));
+  b.step(sources, targets, kFinish);
+  meet(b);
+}
+
+void registered_reduce(PlanBuilder& b) {
+  const bool root = b.rank() == b.root();
+  fold_into(b, Memory::kBuffers, {root ? b.output(me(b)) : b.peer_output(b.root(), me(b))});
+  meet(b);
+}
+
+void registered_all_gather(PlanBuilder& b) {
+  std::vector<Ref> targets(1, b.output(me(b)));
+  for (const int r : others(b)) targets.push_back(b.peer_output(r, me(b)));
+  const Ref input = b.input(me(b));
+  b.step({&input, 1}, targets);
+  meet(b);
+}
+
+using Page = void (*)(PlanBuilder& b);
+
+Page staged_page(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce:
+      return staged_all_reduce;
+    case Collective::kReduceScatter:
+      return staged_reduce_scatter;
+    case Collective::kAllGather:
+      return staged_all_gather;
+    case Collective::kBroadcast:
+      return staged_broadcast;
+    case Collective::kReduce:
+      return staged_reduce;
+    case Collective::kGather:
+      return staged_gather;
+    case Collective::kScatter:
+      return staged_scatter;
+    case Collective::kAllToAll:
+      return staged_all_to_all;
+    case Collective::kBarrier:
+      break;
+  }
+  return nullptr;
+}
+
+Page pull_page(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce:
+      return pull_all_reduce;
+    case Collective::kReduceScatter:
+      return pull_reduce_scatter;
+    case Collective::kAllGather:
+      return pull_all_gather;
+    case Collective::kBroadcast:
+      return pull_broadcast;
+    case Collective::kReduce:
+      return pull_reduce;
+    case Collective::kGather:
+      return pull_gather;
+    case Collective::kScatter:
+      return pull_scatter;
+    case Collective::kAllToAll:
+      return pull_all_to_all;
+    case Collective::kBarrier:
+      break;
+  }
+  return nullptr;
+}
+
+Page registered_page(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce:
+      return registered_all_reduce;
+    case Collective::kReduce:
+      return registered_reduce;
+    case Collective::kAllGather:
+      return registered_all_gather;
+    default:
+      return pull_page(collective);  // nothing to gain from writing
+  }
+}
+
+Plan build(const PlanRequest& request, Page page, uint32_t chunks) {
+  PlanBuilder b(request, chunks, static_cast<uint32_t>(request.topology.world() - 1));
+  for (int lane = 0; lane < request.lanes; ++lane) {
+    b.begin_lane();
+    page(b);
+  }
+  return b.take();
+}
+
+}  // namespace
+
+Plan build_window(const PlanRequest& request) {
+  const auto world = static_cast<uint32_t>(request.topology.world());
+  const Collective c = request.collective;
+  const bool alone = request.algorithm == Algorithm::kPull && c == Collective::kReduce;
+  const uint32_t chunks = c == Collective::kBroadcast || alone ? 1 : world;
+  const Page page = request.algorithm == Algorithm::kStaged ? staged_page(c)
+                    : request.algorithm == Algorithm::kPull ? pull_page(c)
+                                                            : registered_page(c);
+  return build(request, page, chunks);
+}
+
+}  // namespace rondo

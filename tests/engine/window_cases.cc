@@ -1,0 +1,98 @@
+#include "tests/engine/window_cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/engine/cases.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr Algorithm kOverWindows[] = {Algorithm::kWindow, Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered};
+
+// What no plan over windows takes, or none that reads contributions where they lie.
+bool possible(const CollectiveCase& what, Algorithm algorithm) {
+  if (!what.counts.empty() || what.collective == Collective::kBarrier) return false;
+  const bool raw = algorithm == Algorithm::kPull || algorithm == Algorithm::kRegistered;
+  return !(raw && what.op == Op::kPremulSum && collective_reduces(what.collective));
+}
+
+void run_cases(Communicator& group, const std::vector<CollectiveCase>& cases) {
+  RegisteredMemory registered(group);
+  for (const CollectiveCase& what : cases) {
+    for (const Algorithm algorithm : kOverWindows) {
+      if (!possible(what, algorithm)) continue;
+      const bool needs = algorithm == Algorithm::kRegistered;
+      run_case(group, what, algorithm, needs ? &registered : std::pmr::get_default_resource());
+    }
+  }
+}
+
+// The message of the kInvalid that the call must throw.
+std::string refusal(Communicator& group, Communicator::Call call) {
+  try {
+    group.run(call);
+  } catch (const Exception& e) {
+    expect(e.code() == ErrorCode::kInvalid, e.what());
+    return e.what();
+  }
+  throw Exception(ErrorCode::kInternal, "a call that should be refused went through");
+}
+
+}  // namespace
+
+void run_over_windows(Communicator& group, uint64_t large) {
+  const int world = group.size();
+  run_cases(group, all_shapes({world, usual_counts(world, large), {0, world - 1}}));
+  run_cases(group, all_reductions(world));
+}
+
+void run_mixed_registration(Communicator& group) {
+  RegisteredMemory registered(group);
+  const int world = group.size();
+  const auto cases = all_shapes({world, {1237}, {world - 1}});
+  for (int subset = 0; subset < 1 << std::min(world, 4); ++subset) {
+    const bool mine = group.rank() < 4 && (subset >> group.rank() & 1) != 0;
+    for (const CollectiveCase& what : cases) {
+      for (const Algorithm algorithm : {Algorithm::kWindow, Algorithm::kPull}) {
+        if (!possible(what, algorithm)) continue;
+        run_case(group, what, algorithm, mine ? &registered : std::pmr::get_default_resource());
+      }
+    }
+  }
+}
+
+void run_refusals(Communicator& group) {
+  std::vector<float> plain(100, 1);
+  auto* memory = static_cast<float*>(group.allocate(100 * sizeof(float)));
+  std::fill_n(memory, 100, 1.0f);
+  Communicator::Call call;
+  call.input = call.output = group.rank() == 0 ? memory : plain.data();
+  call.count = 100;
+  call.options.algorithm = Algorithm::kRegistered;
+  const std::string why = refusal(group, call);
+  expect(why.find("the buffers of rank 1 are not in memory from Communicator::allocate()") != std::string::npos, why);
+
+  call.op = Op::kPremulSum;
+  expect(refusal(group, call).find("no rank can scale its own") != std::string::npos, "premultiplied");
+  call.op = Op::kSum;
+  call.options.algorithm = Algorithm::kAuto;
+  group.run(call);  // the refusals have broken nothing
+  expect((group.rank() == 0 ? memory[99] : plain[99]) == static_cast<float>(group.size()), "the sum after refusals");
+
+  int other = 0;
+  try {
+    group.deallocate(&other);
+    throw Exception(ErrorCode::kInternal, "foreign memory was deallocated");
+  } catch (const Exception& e) {
+    expect(e.code() == ErrorCode::kInvalid, e.what());
+  }
+  group.deallocate(memory);
+  group.barrier();
+}
+
+}  // namespace rondo::testing

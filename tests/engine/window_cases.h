@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ring/communicator.h"
+
+namespace rondo::testing {
+
+// What is to hold over windows, whatever the transport; each is called by all ranks of an island and throws what is
+// wrong.
+
+// Every collective by each algorithm over windows, with usual counts up to `large`, every root, in place or not,
+// aligned or not; and every reduction.
+void run_over_windows(Communicator& group, uint64_t large);
+// Every subset of ranks with registered buffers (of the first four ranks).
+void run_mixed_registration(Communicator& group);
+// Algorithms that the buffers do not allow.
+void run_refusals(Communicator& group);
+
+}  // namespace rondo::testing

@@ -1,0 +1,44 @@
+// Plans over windows: ranks as threads, whose windows are their own memory.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "tests/engine/cases.h"
+#include "tests/engine/window_cases.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+RankGroup shape_of(int world) {
+  RankGroup shape;
+  shape.world = world;
+  shape.config.lanes = static_cast<uint32_t>(1 + world % 3);
+  shape.config.staging_bytes = 64 * 1024;  // many rounds
+  return shape;
+}
+
+}  // namespace
+
+TEST_CASE("every collective over windows gives the reference result: staged, pulled, registered by all") {
+  // Proves: the plans, bound to buffers of every shape, over several rounds and lanes.
+  for (const int world : {2, 3, 4, 8}) {
+    CAPTURE(world);
+    CHECK(run_threads(shape_of(world), [&](Communicator& group) { run_over_windows(group, 40'011); }) == "");
+  }
+}
+
+TEST_CASE("buffers registered by all, some or none of the ranks") {
+  // Proves: all ranks choose one plan from what all have told, whatever each has.
+  for (const int world : {2, 3, 5}) {
+    CAPTURE(world);
+    CHECK(run_threads(shape_of(world), [&](Communicator& group) { run_mixed_registration(group); }) == "");
+  }
+}
+
+TEST_CASE("a plan that the buffers do not allow is refused on all ranks, and the communicator goes on") {
+  CHECK(run_threads(shape_of(3), [](Communicator& group) { run_refusals(group); }) == "");
+}
+
+}  // namespace rondo::testing

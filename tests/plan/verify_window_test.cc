@@ -1,0 +1,122 @@
+#include <set>
+
+#include "tests/plan/prove.h"
+
+namespace rondo {
+namespace {
+
+Topology one_island_of(int world) {
+  Topology topology = one_host(world);
+  topology.island.assign(static_cast<size_t>(world), 0);
+  return topology;
+}
+
+// Every rank's plan without the steps that wait or signal at position `index` of the lane (a meeting is two of them).
+std::vector<Plan> without_steps(std::vector<Plan> plans, uint32_t first, uint32_t count) {
+  for (Plan& plan : plans) {
+    plan.steps.erase(plan.steps.begin() + first, plan.steps.begin() + first + count);
+    plan.lanes[0].count -= count;
+  }
+  return plans;
+}
+
+bool is_signal(const Plan& plan, const Step& step) { return length_of(plan, step) == kSignalLength; }
+
+}  // namespace
+
+// Every root up to world `all_roots`, then a few: folds of all roots are the same but for the numbers.
+void prove_windows(Collective collective, int all_roots) {
+  for (const Algorithm algorithm : {Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered}) {
+    for (int world = 2; world <= 64; ++world) {
+      std::set<int> roots{0};
+      if (collective_has_root(collective)) roots.insert({1, world / 2, world - 1});
+      for (int root = 0; collective_has_root(collective) && root < world && world <= all_roots; ++root)
+        roots.insert(root);
+      for (const int root : roots) {
+        const PlanRequest request = request_of(collective, algorithm, one_island_of(world), root);
+        // Contributions read where they lie cannot be scaled by their own ranks.
+        prove(request, algorithm == Algorithm::kStaged ? Scalings::kBoth : Scalings::kAtFold);
+      }
+    }
+  }
+}
+
+TEST_CASE("all_reduce, reduce_scatter, all_gather, all_to_all over windows: worlds 2..64, lanes 1..4 are proven") {
+  for (const Collective c :
+       {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather, Collective::kAllToAll}) {
+    prove_windows(c, 0);
+  }
+}
+
+TEST_CASE("broadcast, gather, scatter over windows: worlds 2..64, every root, lanes 1..4 are proven") {
+  for (const Collective c : {Collective::kBroadcast, Collective::kGather, Collective::kScatter}) prove_windows(c, 64);
+}
+
+TEST_CASE("reduce over windows: worlds 2..64, lanes 1..4, every root up to world 16 and four beyond, are proven") {
+  prove_windows(Collective::kReduce, 16);
+}
+
+TEST_CASE("windows need an island: all ranks of it, and at most 64") {
+  const Topology mixed = hosts_of({2, 2});
+  Topology two = mixed;
+  two.island = {0, 0, 1, 1};
+  for (const Topology& topology : {one_host(4), mixed, two, one_island_of(65)}) {
+    CHECK_FALSE(plan_available(Collective::kAllReduce, Algorithm::kStaged, topology));
+  }
+  CHECK(plan_available(Collective::kAllReduce, Algorithm::kStaged, one_island_of(64)));
+  CHECK_FALSE(plan_available(Collective::kBarrier, Algorithm::kStaged, one_island_of(4)));
+}
+
+TEST_CASE("a plan that reads or overwrites a window without a signal is refused, whichever meeting is left out") {
+  for (const Algorithm algorithm : {Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered}) {
+    for (const Collective collective :
+         {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather, Collective::kAllToAll}) {
+      const std::vector<Plan> plans = plans_of_all_ranks(request_of(collective, algorithm, one_island_of(3)));
+      REQUIRE(verify(plans).ok);
+      int broken = 0;
+      for (uint32_t s = 0; s + 1 < plans[0].lanes[0].count; ++s) {
+        if (!is_signal(plans[0], plans[0].steps[s]) || !is_signal(plans[0], plans[0].steps[s + 1])) continue;
+        const Verdict verdict = verify_values(without_steps(plans, s, 2));
+        CHECK_FALSE(verdict.ok);
+        INFO(verdict.failure);
+        const bool ordered = verdict.failure.find("heard") == std::string::npos &&
+                             verdict.failure.find("may still") == std::string::npos &&
+                             verdict.failure.find("may be") == std::string::npos &&
+                             verdict.failure.find("before it is written") == std::string::npos &&
+                             verdict.failure.find("without a mailbox") == std::string::npos;
+        CHECK_FALSE(ordered);
+        ++broken;
+        ++s;
+      }
+      CHECK_GE(broken, 1);
+    }
+  }
+}
+
+TEST_CASE("signals of the first round only do not order the second") {
+  std::vector<Plan> plans =
+      plans_of_all_ranks(request_of(Collective::kAllGather, Algorithm::kStaged, one_island_of(3)));
+  for (Plan& plan : plans) {
+    for (Step& step : plan.steps) step.flags &= static_cast<uint16_t>(~kEachRound);
+  }
+  const Verdict verdict = verify_values(plans);
+  CHECK_FALSE(verdict.ok);
+  INFO(verdict.failure);
+  CHECK_NE(verdict.failure.find("may still be reading"), std::string::npos);
+}
+
+TEST_CASE("a rank does not write another's input, nor a block that is not that rank's") {
+  std::vector<Plan> plans =
+      plans_of_all_ranks(request_of(Collective::kAllReduce, Algorithm::kRegistered, one_island_of(3)));
+  Ref& target = plans[1].refs[plans[1].steps[0].first + plans[1].steps[0].sources + 1];
+  REQUIRE_EQ(target.flags, kPeerOutput);
+  target.flags = 0;
+  CHECK_NE(verify_values(plans).failure.find("writes the caller's window 2 input 1"), std::string::npos);
+
+  plans = plans_of_all_ranks(request_of(Collective::kReduceScatter, Algorithm::kPull, one_island_of(3)));
+  Ref& source = plans[1].refs[plans[1].steps[0].first];
+  source = {Space::kWindow, kPeerOutput, 0, 1};
+  CHECK_NE(verify_values(plans).failure.find("touches window 0 output 1, which is not that rank's"), std::string::npos);
+}
+
+}  // namespace rondo

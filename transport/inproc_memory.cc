@@ -1,0 +1,107 @@
+#include "transport/inproc_memory.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "ring/base/error.h"
+
+namespace rondo {
+
+class InprocWindows {
+ public:
+  using Key = std::pair<int, uint64_t>;  // rank, id
+
+  uint64_t next_id() {
+    std::lock_guard lock(mutex_);
+    return ++last_id_;
+  }
+  void add(const Key& key, const std::shared_ptr<Window>& window) {
+    std::lock_guard lock(mutex_);
+    windows_[key] = window;
+  }
+  void remove(const Key& key) {
+    std::lock_guard lock(mutex_);
+    windows_.erase(key);
+  }
+  std::shared_ptr<Window> find(const Key& key) const {
+    std::lock_guard lock(mutex_);
+    const auto found = windows_.find(key);
+    return found == windows_.end() ? nullptr : found->second.lock();
+  }
+  WindowPlace locate(int rank, const std::byte* data, size_t bytes) const {
+    std::lock_guard lock(mutex_);
+    for (auto it = windows_.lower_bound({rank, 0}); it != windows_.end() && it->first.first == rank; ++it) {
+      const auto window = it->second.lock();
+      if (!window || data < window->data()) continue;
+      const auto offset = static_cast<size_t>(data - window->data());
+      if (offset <= window->bytes() && bytes <= window->bytes() - offset) return {window->id(), offset};
+    }
+    return {};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  uint64_t last_id_ = 0;
+  std::map<Key, std::weak_ptr<Window>> windows_;
+};
+
+namespace {
+
+class InprocWindow final : public Window {
+ public:
+  InprocWindow(std::shared_ptr<InprocWindows> all, int rank, uint64_t id, std::byte* data, size_t bytes)
+      : Window(id, data, bytes), all_(std::move(all)), rank_(rank) {}
+  ~InprocWindow() override {
+    all_->remove({rank_, id()});
+    ::munmap(data(), bytes());
+  }
+
+ private:
+  std::shared_ptr<InprocWindows> all_;  // shared with the ranks, which may end before the window's last user
+  int rank_;
+};
+
+class InprocMemory final : public SharedMemory {
+ public:
+  InprocMemory(std::shared_ptr<InprocWindows> windows, int rank) : windows_(std::move(windows)), rank_(rank) {}
+
+  std::shared_ptr<Window> make(size_t bytes) override {
+    if (bytes == 0) throw Exception(ErrorCode::kInvalid, "a window of 0 bytes");
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      throw Exception(ErrorCode::kSystem, "no memory for a window of " + std::to_string(bytes) + " bytes");
+    }
+    const uint64_t id = windows_->next_id();
+    auto window = std::make_shared<InprocWindow>(windows_, rank_, id, static_cast<std::byte*>(memory), bytes);
+    windows_->add({rank_, id}, window);
+    return window;
+  }
+  WindowPlace locate(const void* data, size_t bytes) const override {
+    return windows_->locate(rank_, static_cast<const std::byte*>(data), bytes);
+  }
+  std::shared_ptr<Window> find(int peer, uint64_t id) override { return windows_->find({peer, id}); }
+
+  bool can_pull() const override { return true; }
+  bool pull(int, uint64_t address, std::byte* to, size_t bytes) override {
+    std::memcpy(to, reinterpret_cast<const std::byte*>(address), bytes);
+    return true;
+  }
+
+ private:
+  std::shared_ptr<InprocWindows> windows_;  // shared by the ranks
+  int rank_;
+};
+
+}  // namespace
+
+std::shared_ptr<InprocWindows> make_inproc_windows() { return std::make_shared<InprocWindows>(); }
+
+std::unique_ptr<SharedMemory> make_inproc_memory(std::shared_ptr<InprocWindows> windows, int rank) {
+  return std::make_unique<InprocMemory>(std::move(windows), rank);
+}
+
+}  // namespace rondo

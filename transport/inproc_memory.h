@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "transport/shared_memory.h"
+
+namespace rondo {
+
+// What the ranks of one process share: where their windows are.
+class InprocWindows;
+std::shared_ptr<InprocWindows> make_inproc_windows();
+
+// The shared memory of one rank that is a thread of this process: its peers' windows are its own memory, and pulling is
+// copying.
+std::unique_ptr<SharedMemory> make_inproc_memory(std::shared_ptr<InprocWindows> windows, int rank);
+
+}  // namespace rondo
