@@ -42,11 +42,17 @@ enum class Algorithm : uint8_t {
   kTree = 4,               // binomial
   kHierarchical = 5,       // inside the hosts first, then between them
   kStar = 6,               // a parameter server: everything through the root; for comparison
+  kHalvingDoubling = 7,    // halves are exchanged, then quarters, and back (Rabenseifner)
+  kDoubleTree = 8,         // two binary trees with half of the data each, pipelined
+  kPat = 9,                // a tree a block, all at once, few partial folds held (parallel aggregated trees)
+  kSwing = 10,             // halving and doubling between ranks that lie near on a ring
 };
-inline constexpr int kAlgorithms = 7;
+inline constexpr int kAlgorithms = 11;
 
 constexpr const char* algorithm_name(Algorithm algorithm) {
-  constexpr const char* kNames[kAlgorithms] = {"auto", "ring", "direct", "doubling", "tree", "hierarchical", "star"};
+  constexpr const char* kNames[kAlgorithms] = {"auto",        "ring",         "direct", "doubling",
+                                               "tree",        "hierarchical", "star",   "halving_doubling",
+                                               "double_tree", "pat",          "swing"};
   return static_cast<int>(algorithm) < kAlgorithms ? kNames[static_cast<int>(algorithm)] : "algorithm?";
 }
 

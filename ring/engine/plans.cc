@@ -19,7 +19,8 @@ Plans::Plans(int rank, Topology topology, const Config& config)
     : rank_(rank),
       topology_(std::move(topology)),
       configured_(config.algorithm),
-      lanes_(static_cast<int>(config.lanes)) {}
+      lanes_(static_cast<int>(config.lanes)),
+      ahead_(static_cast<int>(config.slices_per_chunk)) {}
 
 Algorithm Plans::choose(const CheckedCall& call, Algorithm asked) const {
   if (asked != Algorithm::kAuto) {
@@ -45,6 +46,7 @@ std::shared_ptr<const Plan> Plans::get(const CheckedCall& call, Algorithm algori
     request.rank = rank_;
     request.root = call.root;
     request.lanes = lanes_;
+    request.ahead = ahead_;
     request.topology = topology_;
     request.scale_at_source = scales_at_source(call);
     plan = std::make_shared<const Plan>(build_plan(request));

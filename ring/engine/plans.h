@@ -29,6 +29,7 @@ class Plans {
   Topology topology_;
   Algorithm configured_;
   int lanes_;
+  int ahead_;
   std::map<Key, std::shared_ptr<const Plan>> plans_;  // shared with the operations under way
   Key last_key_{};
   std::shared_ptr<const Plan> last_;

@@ -26,7 +26,7 @@ Simulation simulate(std::span<const Plan> plans, const SimulationRequest& reques
   load.block_bytes = block_bytes(plans[0], request.bytes);
   CostModel cost = request.cost;
   cost.beta_us_per_byte *= lanes;
-  const uint32_t depth = request.depth == 0 ? request.slices_per_chunk + 1 : request.depth;
+  const uint32_t depth = request.depth == 0 ? request.slices_per_chunk * plans[0].ahead + 1 : request.depth;
   Simulation result;
   for (uint32_t lane = 0; lane < lanes; ++lane) {
     load.lane = load.share = lane;

@@ -8,7 +8,7 @@
 
 namespace rondo {
 
-inline Topology one_host(int world) { return {std::vector<int>(static_cast<size_t>(world), 0)}; }
+inline Topology one_host(int world) { return {std::vector<int>(static_cast<size_t>(world), 0), {}}; }
 
 // Ranks dealt to hosts in runs of the given sizes.
 inline Topology hosts_of(const std::vector<int>& sizes) {
