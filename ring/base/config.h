@@ -35,9 +35,10 @@ struct RONDO_EXPORT Config {
   uint32_t slice_bytes = 256 * 1024;   // RONDO_SLICE_BYTES: the largest slice, 4 KiB .. 16 MiB               (shared)
   uint32_t slices_per_chunk = 4;       // RONDO_SLICES_PER_CHUNK: 1..64; a link's depth is one more           (shared)
   uint64_t mailbox_bytes = 64u << 20;  // RONDO_MAILBOX_BYTES: cap on the mailboxes of one communicator       (shared)
-  Algorithm algorithm =
-      Algorithm::kAuto;  // RONDO_ALGORITHM: auto, ring, direct, doubling, tree, hierarchical, star (shared)
-  int64_t spin_us = -1;  // RONDO_SPIN_US: poll so long before sleeping; -1: by cores and local ranks
+  Algorithm algorithm = Algorithm::kAuto;  // RONDO_ALGORITHM: auto, or a name of types.h (shared)
+  std::string cost_model_file;             // RONDO_COST_MODEL: what rondo-bench --calibrate wrote; empty: none
+  std::string cost_model;  // what that file says (ring/plan/cost_model.h), read with the environment      (shared)
+  int64_t spin_us = -1;    // RONDO_SPIN_US: poll so long before sleeping; -1: by cores and local ranks
   uint32_t eager_bytes =
       64 * 1024;               // RONDO_EAGER_BYTES: messages up to here are sent before they are asked for (shared)
   std::string debug = "warn";  // RONDO_DEBUG: off, warn, info, trace (to standard error)

@@ -10,7 +10,7 @@ namespace rondo {
 namespace {
 
 // Chunks that follow one another in each tree: more fill the pipeline better, and make small calls smaller slices.
-constexpr int kChunksPerTree = 8;
+constexpr int kChunksPerTree = 4;
 
 // Two binary trees, each with half of the data; whoever passes data on in one is a leaf of the other, so that every
 // port is used (Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009).

@@ -15,6 +15,7 @@ struct SimulationRequest {
   uint32_t slices_per_chunk = 4;
   uint32_t depth = 0;  // slices that a link holds; 0: Plan::ahead * slices_per_chunk + 1
   CostModel cost;
+  Topology topology;  // what kind each pair of ranks is; empty: all on one host, without shared memory
 };
 
 struct Simulation {

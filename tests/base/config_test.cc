@@ -65,6 +65,7 @@ const Sample kSamples[] = {
     {"RONDO_SLICES_PER_CHUNK", "64", "65", true},
     {"RONDO_MAILBOX_BYTES", "1048576", "18446744073709551616", true},
     {"RONDO_ALGORITHM", "hierarchical", "fastest", true},
+    {"RONDO_COST_MODEL", "/proc/version", "/no/such/file", true},
     {"RONDO_SPIN_US", "0", "-2", false},
     {"RONDO_EAGER_BYTES", "0", "16777217", true},
     {"RONDO_DEBUG", "trace", "debug", false},
