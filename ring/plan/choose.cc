@@ -20,6 +20,9 @@ constexpr uint64_t kWholeBufferBytes = 1024 * 1024;
 // Partial folds are kept in scratch, a chunk a rank: 256 ranks' are 64 MiB with chunks of 256 KiB.
 constexpr int kScratchWorlds = 256;
 
+// Equal but for rounding is equal: the one that is asked first stays.
+constexpr double kBetter = 1 - 1e-6;
+
 }  // namespace
 
 Chooser::Chooser(const Topology& topology, const CostModel& model, int ahead)
@@ -57,7 +60,7 @@ Algorithm Chooser::choose(Collective collective, uint64_t bytes, bool scale_at_s
         Algorithm::kHalvingDoubling, Algorithm::kDoubleTree, Algorithm::kSwing}) {
     if (!within_limits(collective, algorithm, bytes)) continue;
     const double us = estimated_us(collective, algorithm, bytes, scale_at_source);
-    if (us < best_us) {
+    if (us < best_us * kBetter) {
       best = algorithm;
       best_us = us;
     }
