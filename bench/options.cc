@@ -161,7 +161,7 @@ void add_where(CLI::App& app, Typed& typed, Options& options) {
       ->check(CLI::Range(1, kMaxRanks));
   app.add_flag("--inproc", options.inproc, "ranks are threads of one process");
   app.add_option("--transport", options.transport, "as RONDO_TRANSPORT");
-  app.add_option("--algorithm", typed.algorithm, "auto, ring, direct, doubling, tree, hierarchical, star (auto)");
+  app.add_option("--algorithm", typed.algorithm, "auto, or a name that RONDO_ALGORITHM takes (auto)");
   app.add_option("--lanes", options.lanes, "as RONDO_LANES")->check(CLI::Range(1, 16));
   app.add_option("--connections", options.connections, "as RONDO_CONNECTIONS")->check(CLI::Range(1, 16));
   app.add_option("--timeout", typed.timeout_s, "seconds for one operation, and for joining (60)")

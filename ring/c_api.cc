@@ -82,9 +82,12 @@ Algorithm algorithm_named(const char* name) {
   for (int i = 0; i < rondo::kAlgorithms; ++i) {
     if (std::strcmp(name, rondo::algorithm_name(static_cast<Algorithm>(i))) == 0) return static_cast<Algorithm>(i);
   }
-  throw Exception(ErrorCode::kInvalid,
-                  std::string("algorithm \"") + name +
-                      "\" is unknown; there are auto, ring, direct, doubling, tree, hierarchical and star");
+  std::string known;
+  for (int i = 0; i < rondo::kAlgorithms; ++i) {
+    if (i > 0) known += i + 1 < rondo::kAlgorithms ? ", " : " and ";
+    known += rondo::algorithm_name(static_cast<Algorithm>(i));
+  }
+  throw Exception(ErrorCode::kInvalid, std::string("algorithm \"") + name + "\" is unknown; there are " + known);
 }
 
 // The C API takes any integer; the C++ enumerations hold a byte.

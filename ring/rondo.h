@@ -112,7 +112,7 @@ typedef struct {
   size_t struct_bytes; /* sizeof(rondo_options_t) of the caller, so that fields can be added */
   int64_t timeout_ms;
   double scalar;         /* RONDO_PREMULSUM: this rank's factor */
-  const char* algorithm; /* NULL or "auto", "ring", "direct", "doubling", "tree", "hierarchical", "star" */
+  const char* algorithm; /* NULL or "auto", or a name that RONDO_ALGORITHM takes, such as "ring" */
 } rondo_options_t;
 #define RONDO_OPTIONS_INIT \
   { sizeof(rondo_options_t), 0, 1.0, NULL }

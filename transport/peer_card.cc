@@ -27,7 +27,7 @@ constexpr size_t kMaxEndpoints = 64;
 // admit.
 constexpr std::string_view kSharedSettings[] = {"RONDO_TRANSPORT",        "RONDO_LANES",         "RONDO_CONNECTIONS",
                                                 "RONDO_SLICE_BYTES",      "RONDO_MAILBOX_BYTES", "RONDO_ALGORITHM",
-                                                "RONDO_SLICES_PER_CHUNK", "RONDO_EAGER_BYTES"};
+                                                "RONDO_SLICES_PER_CHUNK", "RONDO_EAGER_BYTES",   "RONDO_COST_MODEL"};
 
 std::string_view line_of(std::string_view config, std::string_view name) {
   while (!config.empty()) {

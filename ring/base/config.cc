@@ -4,8 +4,10 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ring/base/error.h"
@@ -74,6 +76,19 @@ bool valid_text(std::string_view text) {
 }
 constexpr const char* kTextText = "at most 4096 bytes without control characters";
 
+// A calibration is under a kilobyte.
+constexpr size_t kMostFileBytes = 64 * 1024;
+constexpr const char* kFileText = "a readable file of at most 64 KiB";
+
+std::optional<std::string> contents_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.eof() || file.bad()) return std::nullopt;  // no such file, a folder, or too long
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
 Names algorithm_names() {
   Names names;
   for (int a = 0; a < kAlgorithms; ++a) names.push_back(algorithm_name(static_cast<Algorithm>(a)));
@@ -105,6 +120,7 @@ void visit(C& config, Visitor&& v) {
   v.number("RONDO_STAGING_BYTES", config.staging_bytes, Range<uint64_t>{64u << 10, uint64_t{1} << 30}, kShared);
   v.choice("RONDO_SINGLE_COPY", config.single_copy, Names{"auto", "on", "off"}, kShared);
   v.algorithm("RONDO_ALGORITHM", config.algorithm);
+  v.file("RONDO_COST_MODEL", config.cost_model_file, config.cost_model);
   v.number("RONDO_SPIN_US", config.spin_us, Range<int64_t>{-1, 10'000'000}, kLocal);
   v.number("RONDO_EAGER_BYTES", config.eager_bytes, Range<uint32_t>{0, 16u << 20}, kShared);
   v.choice("RONDO_DEBUG", config.debug, Names{"off", "warn", "info", "trace"}, kLocal);
@@ -140,6 +156,14 @@ struct Reader {
     if (value != "0" && value != "1") reject(name, text, "0 or 1");
     field = value == "1";
   }
+  void file(const char* name, std::string& path, std::string& contents) const {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') return;
+    std::optional<std::string> text = contents_of(value);
+    if (!text || !valid_text(value)) reject(name, value, kFileText);
+    path = value;
+    contents = std::move(*text);
+  }
   void algorithm(const char* name, Algorithm& field) const {
     const char* text = std::getenv(name);
     if (text == nullptr) return;
@@ -167,6 +191,9 @@ struct Checker {
     if (!valid(field)) reject(name, field, allowed);
   }
   void flag(const char*, const bool&) const {}
+  void file(const char* name, const std::string& path, const std::string& contents) const {
+    if (!valid_text(path) || contents.size() > kMostFileBytes) reject(name, path, kFileText);
+  }
   void algorithm(const char* name, const Algorithm& field) const {
     if (static_cast<int>(field) >= kAlgorithms) {
       reject(name, fmt::format("{}", static_cast<int>(field)), list(algorithm_names()));
@@ -188,6 +215,9 @@ struct Printer {
     out += fmt::format("{}={}\n", name, field);
   }
   void flag(const char* name, const bool& field) const { out += fmt::format("{}={}\n", name, field ? 1 : 0); }
+  void file(const char* name, const std::string& path, const std::string&) const {
+    out += fmt::format("{}={}\n", name, path);
+  }
   void algorithm(const char* name, const Algorithm& field) const {
     out += fmt::format("{}={}\n", name, algorithm_name(field));
   }
@@ -205,6 +235,9 @@ struct Hasher {
   template <typename Valid>
   void text(const char*, const std::string&, Valid&&, const char*) const {}
   void flag(const char*, const bool&) const {}
+  void file(const char* name, const std::string&, const std::string& contents) const {
+    hash.add(std::string_view(name)).add(std::string_view(contents));
+  }
   void algorithm(const char* name, const Algorithm& field) const {
     hash.add(std::string_view(name)).add(static_cast<uint64_t>(field));
   }

@@ -35,8 +35,9 @@ struct RONDO_EXPORT Config {
   uint32_t slice_bytes = 256 * 1024;   // RONDO_SLICE_BYTES: the largest slice, 4 KiB .. 16 MiB               (shared)
   uint32_t slices_per_chunk = 4;       // RONDO_SLICES_PER_CHUNK: 1..64; a link's depth is one more           (shared)
   uint64_t mailbox_bytes = 64u << 20;  // RONDO_MAILBOX_BYTES: cap on the mailboxes of one communicator       (shared)
-  Algorithm algorithm =
-      Algorithm::kAuto;  // RONDO_ALGORITHM: auto, ring, direct, doubling, tree, hierarchical, star (shared)
+  Algorithm algorithm = Algorithm::kAuto;  // RONDO_ALGORITHM: auto, or a name of types.h (shared)
+  std::string cost_model_file;             // RONDO_COST_MODEL: what rondo-bench --calibrate wrote; empty: none
+  std::string cost_model;  // what that file says (ring/plan/cost_model.h), read with the environment      (shared)
   uint64_t staging_bytes = 4u << 20;  // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
   std::string single_copy = "auto";   // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)
   int64_t spin_us = -1;               // RONDO_SPIN_US: poll so long before sleeping; -1: by cores and local ranks

@@ -42,6 +42,10 @@ enum class Algorithm : uint8_t {
   kTree = 4,               // binomial
   kHierarchical = 5,       // inside the hosts first, then between them
   kStar = 6,               // a parameter server: everything through the root; for comparison
+  kHalvingDoubling = 7,    // halves are exchanged, then quarters, and back (Rabenseifner)
+  kDoubleTree = 8,         // two binary trees with half of the data each, pipelined
+  kPat = 9,                // a tree a block, all at once, few partial folds held (parallel aggregated trees)
+  kSwing = 10,             // halving and doubling between ranks that lie near on a ring
   // Inside one island (Topology), through memory that all ranks reach:
   kWindow = 11,      // one of those below, settled when the ranks have told where their buffers lie
   kStaged = 12,      // through memory of the library

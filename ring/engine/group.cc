@@ -137,7 +137,7 @@ std::shared_ptr<CollectiveOperation> Group::submit(const Communicator::Call& cal
   CheckedCall checked = check_call(call, rank(), size());
   context_->log.note_thread();
   std::lock_guard lock(submit_mutex_);
-  checked.algorithm = plans_.choose(checked, call.options.algorithm);
+  checked.algorithm = plans_.settle(checked, call.options.algorithm);
   const Plans::Set& plans = plans_.get(checked, checked.algorithm);
   auto operation = spare_ && spare_.use_count() == 1 ? std::move(spare_) : std::make_shared<CollectiveOperation>();
   operation->reuse();

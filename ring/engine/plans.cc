@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <cmath>
 #include <utility>
-
-#include "ring/plan/choose.h"
 
 namespace rondo {
 namespace {
@@ -25,7 +25,10 @@ Plans::Plans(int rank, Topology topology, const Config& config)
     : rank_(rank),
       topology_(std::move(topology)),
       configured_(config.algorithm),
-      lanes_(static_cast<int>(config.lanes)) {}
+      lanes_(static_cast<int>(config.lanes)),
+      ahead_(static_cast<int>(config.slices_per_chunk)),
+      chooser_(topology_, CostModel::parse(config.cost_model), ahead_),
+      log_(config.debug, rank) {}
 
 Algorithm Plans::choose(const CheckedCall& call, Algorithm asked) const {
   if (asked != Algorithm::kAuto) {
@@ -41,7 +44,28 @@ Algorithm Plans::choose(const CheckedCall& call, Algorithm asked) const {
       !(over_windows(configured_) && no_windows_for(call, configured_))) {
     return configured_;
   }
-  return rondo::choose(call.collective, call.total_bytes(topology_.world()), topology_, scales_at_source(call));
+  return chooser_.choose(call.collective, call.total_bytes(topology_.world()), scales_at_source(call));
+}
+
+Algorithm Plans::settle(const CheckedCall& call, Algorithm asked) {
+  const Question question{call.collective, asked, scales_at_source(call), call.uneven,
+                          call.total_bytes(topology_.world())};
+  if (answer_ != Algorithm::kAuto && question == question_) return answer_;
+  answer_ = choose(call, asked);
+  question_ = question;
+  if (log_.shows(LogLevel::kInfo)) show(call, question.bytes, answer_);
+  return answer_;
+}
+
+void Plans::show(const CheckedCall& call, uint64_t bytes, Algorithm algorithm) {
+  const auto size = static_cast<size_t>(std::bit_width(bytes));
+  Algorithm& shown = shown_[static_cast<size_t>(call.collective)][size];
+  if (shown == algorithm) return;
+  shown = algorithm;
+  const double us = chooser_.estimated_us(call.collective, algorithm, bytes, scales_at_source(call));
+  const std::string cost = std::isinf(us) ? "" : fmt::format(", {:.0f} us by the cost model", us);
+  log_.info(fmt::format("{} of {} bytes among {} ranks: {}{}", collective_name(call.collective), bytes,
+                        topology_.world(), algorithm_name(algorithm), cost));
 }
 
 void Plans::check_windows(const CheckedCall& call, Algorithm asked) const {
@@ -59,6 +83,7 @@ std::shared_ptr<const Plan> Plans::build(const CheckedCall& call, Algorithm algo
   request.rank = rank_;
   request.root = call.root;
   request.lanes = lanes_;
+  request.ahead = ahead_;
   request.topology = topology_;
   request.scale_at_source = scales_at_source(call);
   return std::make_shared<const Plan>(build_plan(request));

@@ -1,25 +1,32 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <tuple>
 
 #include "ring/base/config.h"
+#include "ring/base/log.h"
 #include "ring/engine/call.h"
 #include "ring/plan/build.h"
+#include "ring/plan/choose.h"
 #include "ring/plan/plan.h"
 
 namespace rondo {
 
-// Chooses and keeps the plans of one communicator. One thread at a time (the submission lock).
+// Chooses and keeps the plans of one communicator. One thread at a time (the submission lock), but for choose().
 class Plans {
  public:
+  // Throws Exception(kInvalid) if config.cost_model is none.
   Plans(int rank, Topology topology, const Config& config);
 
   // What kAuto comes to for this call; the same on every rank. `asked` is the call's own wish: without a builder for it
   // this throws Exception(kInvalid). The configured algorithm is a wish for the collectives that have it.
   Algorithm choose(const CheckedCall& call, Algorithm asked) const;
+  // The same, remembered from one call to the next of its kind, and shown (RONDO_DEBUG=info) when it changes for calls
+  // of about this size.
+  Algorithm settle(const CheckedCall& call, Algorithm asked);
   // What a call runs. `algorithm` as choose() gave it.
   struct Set {
     std::shared_ptr<const Plan> plan;  // nullptr: one of these, settled when the ranks have met (Windows)
@@ -28,6 +35,8 @@ class Plans {
   const Set& get(const CheckedCall& call, Algorithm algorithm);
 
  private:
+  void show(const CheckedCall& call, uint64_t bytes, Algorithm algorithm);
+
   using Key = std::tuple<Collective, Algorithm, int, bool>;  // and root, scale_at_source
   int rank_;
   Topology topology_;
@@ -37,6 +46,21 @@ class Plans {
   std::shared_ptr<const Plan> build(const CheckedCall& call, Algorithm algorithm) const;
   Set build_set(const CheckedCall& call, Algorithm algorithm) const;
 
+  int ahead_;
+  Chooser chooser_;
+  Logger log_;
+  // What settle() answered last, and to what.
+  struct Question {
+    Collective collective = Collective::kAllReduce;
+    Algorithm asked = Algorithm::kAuto;
+    bool scale_at_source = false;
+    bool uneven = false;
+    uint64_t bytes = 0;
+    bool operator==(const Question&) const = default;
+  } question_;
+  Algorithm answer_ = Algorithm::kAuto;
+  // What was shown last, by collective and power of two of bytes.
+  std::array<std::array<Algorithm, 65>, kCollectives> shown_{};
   std::map<Key, Set> plans_;  // shared with the operations under way
   Key last_key_{};
   const Set* last_ = nullptr;

@@ -1,6 +1,7 @@
 #include "ring/plan/build.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "ring/base/error.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr int kMaxWorld = 65535;  // Ref::peer is 16 bits
 constexpr int kMaxLanes = 16;
+constexpr int kMaxAhead = 64;  // Config::slices_per_chunk
 
 [[noreturn]] void refuse(const std::string& why) { throw Exception(ErrorCode::kInvalid, "no such plan: " + why); }
 
@@ -23,6 +25,9 @@ void check(const PlanRequest& request) {
   }
   if (request.lanes < 1 || request.lanes > kMaxLanes) {
     refuse(std::to_string(request.lanes) + " lanes, not 1 .. 16");
+  }
+  if (request.ahead < 1 || request.ahead > kMaxAhead) {
+    refuse(std::to_string(request.ahead) + " chunks ahead, not 1 .. 64");
   }
   const bool rooted = static_cast<int>(request.collective) < kCollectives && collective_has_root(request.collective);
   if (rooted ? request.root < 0 || request.root >= world : request.root != -1) {
@@ -51,6 +56,8 @@ Plan build_alone(const PlanRequest& request) {
   return b.take();
 }
 
+bool scattered(Collective c) { return c == Collective::kReduceScatter || c == Collective::kAllGather; }
+
 bool spreads_or_folds_one_block(Collective c) {
   return c == Collective::kAllReduce || c == Collective::kBroadcast || c == Collective::kReduce;
 }
@@ -70,6 +77,14 @@ bool plan_available(Collective collective, Algorithm algorithm, const Topology& 
     case Algorithm::kRecursiveDoubling:
     case Algorithm::kHierarchical:
       return collective == Collective::kAllReduce;
+    case Algorithm::kHalvingDoubling:
+      return collective == Collective::kAllReduce || scattered(collective);
+    case Algorithm::kDoubleTree:
+      return spreads_or_folds_one_block(collective);
+    case Algorithm::kPat:
+      return scattered(collective);
+    case Algorithm::kSwing:
+      return collective == Collective::kAllReduce && std::has_single_bit(static_cast<unsigned>(topology.world()));
     case Algorithm::kWindow:
     case Algorithm::kStaged:
     case Algorithm::kPull:
@@ -97,6 +112,14 @@ Plan build_plan(const PlanRequest& request) {
       return build_hierarchical(request);
     case Algorithm::kStar:
       return build_star(request);
+    case Algorithm::kHalvingDoubling:
+      return build_halving_doubling(request);
+    case Algorithm::kDoubleTree:
+      return build_double_tree(request);
+    case Algorithm::kPat:
+      return build_pat(request);
+    case Algorithm::kSwing:
+      return build_swing(request);
     case Algorithm::kStaged:
     case Algorithm::kPull:
     case Algorithm::kRegistered:

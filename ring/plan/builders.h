@@ -6,13 +6,17 @@
 namespace rondo {
 
 // One file a family. Each takes a checked request (build.cc) for a world of at least 2 and a collective that it has.
-Plan build_ring(const PlanRequest& request);          // every collective
-Plan build_direct(const PlanRequest& request);        // every collective, up to kDirectWorlds ranks
-Plan build_doubling(const PlanRequest& request);      // all_reduce
-Plan build_tree(const PlanRequest& request);          // all_reduce, broadcast, reduce
-Plan build_hierarchical(const PlanRequest& request);  // all_reduce
-Plan build_star(const PlanRequest& request);          // all_reduce, broadcast, reduce
-Plan build_window(const PlanRequest& request);        // staged, pull, registered: every collective but barrier
+Plan build_ring(const PlanRequest& request);              // every collective
+Plan build_direct(const PlanRequest& request);            // every collective, up to kDirectWorlds ranks
+Plan build_doubling(const PlanRequest& request);          // all_reduce
+Plan build_tree(const PlanRequest& request);              // all_reduce, broadcast, reduce
+Plan build_hierarchical(const PlanRequest& request);      // all_reduce
+Plan build_star(const PlanRequest& request);              // all_reduce, broadcast, reduce
+Plan build_halving_doubling(const PlanRequest& request);  // all_reduce, reduce_scatter, all_gather
+Plan build_double_tree(const PlanRequest& request);       // all_reduce, broadcast, reduce
+Plan build_pat(const PlanRequest& request);               // reduce_scatter, all_gather
+Plan build_swing(const PlanRequest& request);             // all_reduce, worlds that are a power of two
+Plan build_window(const PlanRequest& request);            // staged, pull, registered: all but barrier
 
 // A fold of all contributions and a send to all others are one step each: its refs are at most
 // kMaxStepSources and kMaxStepTargets.

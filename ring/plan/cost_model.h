@@ -1,15 +1,55 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ring/base/types.h"
+
 namespace rondo {
 
-// What moving and folding costs: `alpha` until a slice's first byte is there, `beta` a byte on a port, `gamma` a byte
-// folded. Every rank has one port out and one port in, which all its links share.
-// The defaults are of the order of TCP over loopback (5 us a message, 4 GB/s, a float32 add at 12 GB/s); a calibration
-// by measurement can replace them, as long as it is equal on all ranks.
+// How two ranks reach each other (Topology): through shared memory, by TCP inside a host, or by TCP between hosts.
+enum class PairKind : uint8_t { kMemory = 0, kLoopback = 1, kNetwork = 2 };
+inline constexpr int kPairKinds = 3;
+
+PairKind pair_kind(const Topology& topology, int a, int b);
+
+// What a pair of one kind costs: `alpha` until a slice's first byte is there, `beta` a byte on a port, `message` each
+// slice beyond the first that a rank sends or receives meanwhile (about a system call with TCP).
+struct PairCost {
+  double alpha_us = 0;
+  double beta_us_per_byte = 0;
+  double message_us = 0;
+  bool operator==(const PairCost&) const = default;
+};
+
+// The dearer of two in each respect.
+PairCost dearer(const PairCost& a, const PairCost& b);
+
+// What moving and folding costs; `gamma` a byte folded. Every rank has one port out and one port in, which all its
+// links share. The defaults are orders of magnitude: shared memory at 6 GB/s, TCP over loopback at 4 GB/s, 25 Gbit/s
+// Ethernet, a float32 add at 12 GB/s. A calibration can replace them (RONDO_COST_MODEL); it must be equal on all ranks.
 struct CostModel {
-  double alpha_us = 5.0;
-  double beta_us_per_byte = 1.0 / 4000;
+  PairCost memory{0.5, 1.0 / 6000, 0.1};
+  PairCost loopback{5.0, 1.0 / 4000, 1.0};
+  PairCost network{20.0, 1.0 / 3000, 1.0};
   double gamma_us_per_byte = 1.0 / 12000;
+
+  const PairCost& of(PairKind kind) const {
+    return kind == PairKind::kMemory ? memory : kind == PairKind::kLoopback ? loopback : network;
+  }
+  PairCost& of(PairKind kind) { return const_cast<PairCost&>(static_cast<const CostModel&>(*this).of(kind)); }
+
+  // One "name=value" a line, every field, in an order and form that are the same everywhere: parse(describe()) is
+  // equal.
+  std::string describe() const;
+  // Lines as above; fields not named keep their defaults, empty lines and lines from '#' on are passed over. Throws
+  // Exception(kInvalid) naming the line: no such field, no number, or out of range (alphas and messages 0 .. 1e6
+  // microseconds; betas and gamma 0 .. 1 microseconds a byte).
+  static CostModel parse(std::string_view text);
+  // Of describe(): equal on ranks whose models are equal.
+  uint64_t hash() const;
+  bool operator==(const CostModel&) const = default;
 };
 
 }  // namespace rondo

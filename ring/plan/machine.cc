@@ -35,6 +35,7 @@ Machine::Machine(std::span<const Plan> plans, const Load& load, uint32_t depth, 
     for (int peer : plan.peers) {
       Channel channel;
       channel.receiver = peer;
+      channel.cost = cost_of(plan.rank, peer);
       channel.times = channels_.size() * depth_;
       channels_.push_back(channel);
     }
@@ -46,6 +47,10 @@ Machine::Machine(std::span<const Plan> plans, const Load& load, uint32_t depth, 
     bind(ranks_[r], first_channel);
     wake(static_cast<int>(r));
   }
+}
+
+const PairCost& Machine::cost_of(int a, int b) const {
+  return cost_.of(load_.topology.host.empty() ? PairKind::kLoopback : pair_kind(load_.topology, a, b));
 }
 
 void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
@@ -200,14 +205,15 @@ double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
     if (!mailbox(rank.plan->refs[i])) continue;
     const Channel& channel = channels_[rank.ref_link[i]];
     if (i < step.first + step.sources) {
-      arrivals_us_.push_back(first_byte_us_[channel.times + channel.combined % depth_]);
+      arrivals_us_.push_back(
+          {first_byte_us_[channel.times + channel.combined % depth_], channel.cost.beta_us_per_byte});
     } else if (channel.committed >= depth_) {
       start = std::max(start, freed_us_[channel.times + channel.committed % depth_]);
     }
   }
   std::sort(arrivals_us_.begin(), arrivals_us_.end());
-  for (double first_byte : arrivals_us_) {
-    rank.in_free_us = std::max(rank.in_free_us, first_byte) + cost_.beta_us_per_byte * static_cast<double>(bytes);
+  for (const auto& [first_byte, beta] : arrivals_us_) {
+    rank.in_free_us = std::max(rank.in_free_us, first_byte) + beta * static_cast<double>(bytes);
     start = std::max(start, rank.in_free_us);
   }
   const StepInfo& info = rank.steps[rank.combined.step];
@@ -220,8 +226,8 @@ double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
 
 void Machine::commit(Rank& rank, Channel& channel, uint64_t bytes) {
   const double begin = std::max(rank.now_us, rank.out_free_us);
-  rank.out_free_us = begin + cost_.beta_us_per_byte * static_cast<double>(bytes);
-  first_byte_us_[channel.times + channel.committed % depth_] = begin + cost_.alpha_us;
+  rank.out_free_us = begin + channel.cost.beta_us_per_byte * static_cast<double>(bytes);
+  first_byte_us_[channel.times + channel.committed % depth_] = begin + channel.cost.alpha_us;
   ++channel.committed;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ring/plan/cost_model.h"
@@ -17,6 +18,7 @@ struct Load {
   Cut cut;                            // in bytes (elements of one byte)
   uint32_t share = 0;                 // which of cut.lanes shares of every block the lane moves
   std::vector<uint64_t> block_bytes;  // by length_of(); its size is lengths_of()
+  Topology topology;                  // what kind each pair is; empty: all ranks on one host, without shared memory
 };
 
 // Runs one lane of all ranks slice by slice as the engine's executor does, with the three counters posted >= combined
@@ -67,6 +69,7 @@ class Machine {
   struct Channel {
     int receiver = 0;
     uint64_t committed = 0, posted = 0, combined = 0, sent = 0;
+    PairCost cost;
     size_t times = 0;  // of its last `depth` slices, in first_byte_us_ and freed_us_
   };
 
@@ -84,6 +87,7 @@ class Machine {
   bool send(Rank& rank);
   const char* obstacle(const Rank& rank, int& peer) const;
   void enter_step(Rank& rank);
+  const PairCost& cost_of(int a, int b) const;
   double start_us(Rank& rank, const Step& step, uint64_t bytes);
   void commit(Rank& rank, Channel& channel, uint64_t bytes);
   void wake(int rank);
@@ -98,7 +102,7 @@ class Machine {
   std::vector<double> first_byte_us_;  // when a slice's first byte is there
   std::vector<double> freed_us_;       // when it was combined
   std::vector<int> ready_;
-  std::vector<double> arrivals_us_;  // of the slices of one step
+  std::vector<std::pair<double, double>> arrivals_us_;  // of the slices of one step: first byte, and a byte on the port
   double finish_us_ = 0;
   uint64_t slices_ = 0;
 };

@@ -25,8 +25,9 @@ Simulation simulate(std::span<const Plan> plans, const SimulationRequest& reques
   load.cut = {lanes, 1, request.slice_bytes, request.slices_per_chunk};
   load.block_bytes = block_bytes(plans[0], request.bytes);
   CostModel cost = request.cost;
-  cost.beta_us_per_byte *= lanes;
-  const uint32_t depth = request.depth == 0 ? request.slices_per_chunk + 1 : request.depth;
+  for (PairCost* pair : {&cost.memory, &cost.loopback, &cost.network}) pair->beta_us_per_byte *= lanes;
+  load.topology = request.topology;
+  const uint32_t depth = request.depth == 0 ? request.slices_per_chunk * plans[0].ahead + 1 : request.depth;
   Simulation result;
   for (uint32_t lane = 0; lane < lanes; ++lane) {
     load.lane = load.share = lane;

@@ -193,6 +193,7 @@ Failure check_same(const Plan& plan, const Plan& first, size_t index, size_t cou
   }
   if (plan.collective != first.collective || plan.root != first.root) return who + " is of another call";
   if (plan.chunks != first.chunks) return who + " has another number of blocks";
+  if (plan.ahead != first.ahead || plan.ahead == 0) return who + " has another number of chunks ahead";
   if (plan.fan != first.fan) return who + " has another fan";
   if (plan.lanes.size() != first.lanes.size()) return who + " has another number of lanes";
   return std::nullopt;

@@ -24,7 +24,8 @@ Verdict verify_values(std::span<const Plan> plans, Scaling scaling = Scaling::kA
 // and blocks of lengths that differ, some of them empty.
 Verdict verify_progress(std::span<const Plan> plans, uint32_t slices, uint32_t depth);
 
-// Both; progress for 1 .. max_slices slices a chunk over links of one more.
+// Both; progress for 1 .. max_slices slices a chunk over links that hold
+// Plan::ahead chunks and a slice.
 Verdict verify(std::span<const Plan> plans, Scaling scaling = Scaling::kAtFold, uint32_t max_slices = 4);
 
 }  // namespace rondo

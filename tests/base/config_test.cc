@@ -67,6 +67,7 @@ const Sample kSamples[] = {
     {"RONDO_ALGORITHM", "hierarchical", "fastest", true},
     {"RONDO_STAGING_BYTES", "65536", "65535", true},
     {"RONDO_SINGLE_COPY", "off", "never", true},
+    {"RONDO_COST_MODEL", "/proc/version", "/no/such/file", true},
     {"RONDO_SPIN_US", "0", "-2", false},
     {"RONDO_EAGER_BYTES", "0", "16777217", true},
     {"RONDO_DEBUG", "trace", "debug", false},

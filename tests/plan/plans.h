@@ -8,7 +8,7 @@
 
 namespace rondo {
 
-inline Topology one_host(int world) { return {std::vector<int>(static_cast<size_t>(world), 0)}; }
+inline Topology one_host(int world) { return {std::vector<int>(static_cast<size_t>(world), 0), {}}; }
 
 // Ranks dealt to hosts in runs of the given sizes.
 inline Topology hosts_of(const std::vector<int>& sizes) {
@@ -41,7 +41,8 @@ inline PlanRequest request_of(Collective collective, Algorithm algorithm, const 
 inline std::string name_of(const PlanRequest& request) {
   return std::string(collective_name(request.collective)) + " by " + algorithm_name(request.algorithm) + ", world " +
          std::to_string(request.topology.world()) + ", root " + std::to_string(request.root) + ", lanes " +
-         std::to_string(request.lanes) + (request.scale_at_source ? ", scaled at the source" : "");
+         std::to_string(request.lanes) + (request.ahead > 1 ? ", ahead " + std::to_string(request.ahead) : "") +
+         (request.scale_at_source ? ", scaled at the source" : "");
 }
 
 }  // namespace rondo

@@ -65,6 +65,20 @@ inline void check_same_as_ring(PlanRequest request) {
   CHECK(direct == plans_of_all_ranks(request));
 }
 
+// How many chunks a link may hold: one, and what the default settings allow.
+inline std::vector<int> aheads_of(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kHalvingDoubling:
+    case Algorithm::kPat:
+    case Algorithm::kSwing:
+      return {1, 4};
+    case Algorithm::kDoubleTree:
+      return {1, 2};
+    default:
+      return {1};
+  }
+}
+
 // Every algorithm that the collective has, every root, worlds first .. 64 in steps, on one host.
 inline void prove_all(Collective collective, int first_world = 1, int step = 1) {
   for (int world = first_world; world <= 64; world += step) {
@@ -74,10 +88,13 @@ inline void prove_all(Collective collective, int first_world = 1, int step = 1) 
       if (algorithm == Algorithm::kHierarchical) continue;  // verify_hierarchical_test
       const int roots = collective_has_root(collective) ? world : 1;
       for (int root = 0; root < roots; ++root) {
-        const PlanRequest request = request_of(collective, algorithm, one_host(world), root);
+        PlanRequest request = request_of(collective, algorithm, one_host(world), root);
         if (algorithm == Algorithm::kDirect && direct_is_the_ring(collective)) {
           check_same_as_ring(request);
-        } else {
+          continue;
+        }
+        for (int ahead : aheads_of(algorithm)) {
+          request.ahead = ahead;
           prove(request);
         }
       }

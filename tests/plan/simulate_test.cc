@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "tests/plan/plans.h"
 
 namespace rondo {
@@ -20,7 +22,8 @@ std::vector<Plan> all_reduce(Algorithm algorithm, int world, int lanes = 1) {
 }
 
 double ring_closed_form(const CostModel& m, double n, double bytes) {
-  return 2 * (n - 1) * (m.alpha_us + m.beta_us_per_byte * bytes / n) + (n - 1) * m.gamma_us_per_byte * bytes / n;
+  return 2 * (n - 1) * (m.loopback.alpha_us + m.loopback.beta_us_per_byte * bytes / n) +
+         (n - 1) * m.gamma_us_per_byte * bytes / n;
 }
 
 }  // namespace
@@ -48,7 +51,7 @@ TEST_CASE("the ring with several slices a chunk and rounds lies between the band
       const double n = world, bytes = static_cast<double>(request.bytes);
       const Simulation result = simulate(all_reduce(Algorithm::kRing, world), request);
       REQUIRE(result.finished);
-      CHECK_GE(result.time_us, 2 * (n - 1) / n * bytes * request.cost.beta_us_per_byte);
+      CHECK_GE(result.time_us, 2 * (n - 1) / n * bytes * request.cost.loopback.beta_us_per_byte);
       CHECK_LE(result.time_us, ring_closed_form(request.cost, n, bytes) * (1 + 1e-9));
       if (world > 2) CHECK_LT(result.time_us, ring_closed_form(request.cost, n, bytes) * 0.97);  // it pipelines
     }
@@ -60,22 +63,85 @@ TEST_CASE("direct takes a + (N-1)(b + g) m, doubling log2(N)(a + (b + g) m)") {
   const double m = static_cast<double>(bytes);
   for (int world : {2, 4, 8, 16, 32}) {
     const SimulationRequest request = one_slice(bytes);
-    const CostModel& c = request.cost;
+    const PairCost& c = request.cost.loopback;
+    const double gamma = request.cost.gamma_us_per_byte;
     int levels = 0;
     while ((1 << levels) < world) ++levels;
     CHECK_EQ(simulate(all_reduce(Algorithm::kRecursiveDoubling, world), request).time_us,
-             doctest::Approx(levels * (c.alpha_us + (c.beta_us_per_byte + c.gamma_us_per_byte) * m)));
+             doctest::Approx(levels * (c.alpha_us + (c.beta_us_per_byte + gamma) * m)));
     CHECK_EQ(simulate(all_reduce(Algorithm::kDirect, world), request).time_us,
-             doctest::Approx(c.alpha_us + (world - 1) * (c.beta_us_per_byte + c.gamma_us_per_byte) * m));
+             doctest::Approx(c.alpha_us + (world - 1) * (c.beta_us_per_byte + gamma) * m));
   }
+}
+
+TEST_CASE("halving and doubling takes 2 log2(N) a + 2(N-1)/N b m and a fold an exchange, with all blocks ahead") {
+  for (Algorithm algorithm : {Algorithm::kHalvingDoubling, Algorithm::kSwing}) {
+    for (int world : {2, 4, 8, 16, 32, 64}) {
+      PlanRequest plan = request_of(Collective::kAllReduce, algorithm, one_host(world));
+      plan.ahead = 32;
+      const uint64_t block = 4096, bytes = block * static_cast<uint64_t>(world);
+      SimulationRequest request = one_slice(bytes);
+      const PairCost& c = request.cost.loopback;
+      const double b = static_cast<double>(block), levels = std::log2(world);
+      CHECK_EQ(simulate(plans_of_all_ranks(plan), request).time_us,
+               doctest::Approx(levels * (2 * c.alpha_us + request.cost.gamma_us_per_byte * b) +
+                               2 * (world - 1) * c.beta_us_per_byte * b));
+    }
+  }
+}
+
+TEST_CASE("PAT takes log2(N) messages in a row with all blocks ahead, and the bytes of the ring") {
+  for (int world : {2, 4, 8, 16, 32, 64}) {
+    PlanRequest plan = request_of(Collective::kAllGather, Algorithm::kPat, one_host(world));
+    plan.ahead = 32;
+    const uint64_t block = 4096, bytes = block * static_cast<uint64_t>(world);
+    const SimulationRequest request = one_slice(bytes);
+    const PairCost& c = request.cost.loopback;
+    CHECK_EQ(
+        simulate(plans_of_all_ranks(plan), request).time_us,
+        doctest::Approx(std::log2(world) * c.alpha_us + (world - 1) * c.beta_us_per_byte * static_cast<double>(block)));
+  }
+}
+
+TEST_CASE("double trees take (2 log2(N) + 6) messages in a row, down alone log2(N) + 5, where bytes cost nothing") {
+  for (int world : {8, 16, 32, 64}) {
+    SimulationRequest request = one_slice(4096);
+    request.cost.loopback = {1, 0, 0};
+    request.cost.gamma_us_per_byte = 0;
+    for (Collective collective : {Collective::kAllReduce, Collective::kBroadcast, Collective::kReduce}) {
+      PlanRequest plan = request_of(collective, Algorithm::kDoubleTree, one_host(world));
+      plan.ahead = 2;
+      const double levels = std::log2(world);
+      CAPTURE(world);
+      CHECK_EQ(simulate(plans_of_all_ranks(plan), request).time_us,
+               doctest::Approx(collective == Collective::kAllReduce ? 2 * levels + 6 : levels + 5));
+    }
+  }
+}
+
+TEST_CASE("pairs cost what their kind does: an island's ring is faster, and one pair between hosts holds up all") {
+  SimulationRequest request = one_slice(8 * 1024);
+  request.topology = one_host(8);
+  const std::vector<Plan> plans = all_reduce(Algorithm::kRing, 8);
+  const double loopback = simulate(plans, request).time_us;
+  request.topology.island.assign(8, 0);
+  const double memory = simulate(plans, request).time_us;
+  request.topology = hosts_of({7, 1});
+  const double network = simulate(plans, request).time_us;
+  const double block = 1024, folds = 7 * request.cost.gamma_us_per_byte * block;
+  const auto flat = [&](const PairCost& c) { return 14 * (c.alpha_us + c.beta_us_per_byte * block) + folds; };
+  CHECK_EQ(loopback, doctest::Approx(flat(request.cost.loopback)));
+  CHECK_EQ(memory, doctest::Approx(flat(request.cost.memory)));
+  CHECK_GT(network, loopback);
+  CHECK_LE(network, flat(request.cost.network));
 }
 
 TEST_CASE("a star's hub moves N-1 times the data; the ring's ranks less than twice") {
   SimulationRequest request;
   request.bytes = 16 << 20;
-  request.cost.alpha_us = 0;
+  request.cost.loopback.alpha_us = 0;
   request.cost.gamma_us_per_byte = 0;
-  const double once = static_cast<double>(request.bytes) * request.cost.beta_us_per_byte;
+  const double once = static_cast<double>(request.bytes) * request.cost.loopback.beta_us_per_byte;
   CHECK_GE(simulate(all_reduce(Algorithm::kStar, 8), request).time_us, 7 * once);
   CHECK_LE(simulate(all_reduce(Algorithm::kRing, 8), request).time_us, 2 * once);
 }
@@ -85,7 +151,7 @@ TEST_CASE("lanes share the ports: four are as fast as one where bytes are all th
   request.bytes = 4 << 20;
   request.slice_bytes = 1 << 20;
   request.slices_per_chunk = 1;
-  request.cost.alpha_us = 0;
+  request.cost.loopback.alpha_us = 0;
   request.cost.gamma_us_per_byte = 0;
   const double one = simulate(all_reduce(Algorithm::kRing, 4, 1), request).time_us;
   CHECK_EQ(simulate(all_reduce(Algorithm::kRing, 4, 4), request).time_us, doctest::Approx(one).epsilon(0.01));

@@ -21,9 +21,10 @@ using namespace rondo;
 constexpr const char* kUsage =
     "usage: plan_dump --collective NAME --algorithm NAME --world N [options]\n"
     "  --collective  all_reduce reduce_scatter all_gather broadcast reduce gather scatter all_to_all barrier\n"
-    "  --algorithm   ring direct doubling tree hierarchical star\n"
+    "  --algorithm   ring direct doubling tree hierarchical star halving_doubling double_tree pat swing\n"
     "  --rank R      that rank's steps only (default: all ranks and a picture)\n"
     "  --root R      where the collective has one (default 0)\n"
+    "  --ahead N     chunks that a link may hold at once, 1 .. 64 (default 4)\n"
     "  --lanes N     1 .. 16 (default 1)\n"
     "  --hosts A,B   ranks on each host, in order (default: all on one)\n"
     "  --scale-at-source\n"
@@ -85,6 +86,8 @@ void set(Options& options, std::string_view option, std::string_view value) {
     options.root = small(kMostRanks);
   } else if (option == "--lanes") {
     options.request.lanes = small(16);
+  } else if (option == "--ahead") {
+    options.request.ahead = small(64);
   } else if (option == "--hosts") {
     options.hosts = host_sizes(value);
   } else if (option == "--bytes") {
@@ -96,6 +99,7 @@ void set(Options& options, std::string_view option, std::string_view value) {
 
 Options parse(int argc, char** argv) {
   Options options;
+  options.request.ahead = 4;
   for (int i = 1; i < argc; ++i) {
     const std::string_view option = argv[i];
     if (option == "--json") {
@@ -141,6 +145,7 @@ int dump(const Options& options) {
   if (options.bytes > 0) {
     SimulationRequest request;
     request.bytes = options.bytes;
+    request.slices_per_chunk = std::max(1u, request.slices_per_chunk / plans[0].ahead);
     std::fprintf(stderr, "simulated: %.1f us for %llu bytes\n", simulate(plans, request).time_us,
                  static_cast<unsigned long long>(options.bytes));
   }

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <vector>
+
+#include "ring/base/types.h"
+#include "ring/plan/cost_model.h"
+
+namespace rondo {
+
+// What the pairs of ranks that the algorithms use cost in one topology: of each set of pairs the dearest, since all
+// wait for it. Worked out once for a group.
+struct Distances {
+  Distances(const Topology& topology, const CostModel& model);
+
+  int world = 1;
+  int levels = 0;                   // log2(world), rounded up
+  PairCost ring;                    // r and r + 1
+  PairCost any;                     // all pairs
+  double all_beta_us_per_byte = 0;  // a byte to each of the others, through the dearest rank's port
+  std::vector<PairCost> shift;      // r and r + 2^k, k below levels
+
+  // The largest power of two of members, and those left over (Exchanges, doubling.cc).
+  int members = 1, exchanges = 0, extra = 0;
+  std::vector<PairCost> exchange;  // members that differ in bit k
+  std::vector<PairCost> swing;     // partners in Swing's exchange k; only where no ranks are left over
+  PairCost companion;              // a pair that takes part as one
+
+  int hosts = 1, largest_host = 1;
+  bool equal_hosts = true;
+  PairCost inside, between;  // hosts
+};
+
+}  // namespace rondo

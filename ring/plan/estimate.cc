@@ -1,0 +1,246 @@
+#include "ring/plan/estimate.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace rondo {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// How the engine cuts a chunk (cut.cc, by the defaults of Config): into so many slices, unless they get smaller or
+// larger than these.
+constexpr double kSlices = 4, kSmallestSliceBytes = 16 * 1024, kLargestSliceBytes = 256 * 1024;
+double slice_of(double chunk, double slices) {
+  return std::min(chunk, std::clamp(chunk / slices, kSmallestSliceBytes, kLargestSliceBytes));
+}
+
+// double_tree.cc: chunks in a tree; two of them share a link's slices.
+constexpr double kTreeChunks = 4, kTreeSlices = kSlices / 2;
+
+// A copy in memory that is shared, at 12 GB/s.
+constexpr double kCopyUsPerByte = 1.0 / 12000;
+
+class Estimate {
+ public:
+  Estimate(const EstimateRequest& request, const Distances& at, double gamma, int ahead)
+      : at_(at),
+        collective_(request.collective),
+        n_(at.world),
+        m_(static_cast<double>(request.bytes)),
+        gamma_(collective_reduces(request.collective) ? gamma : 0),
+        ahead_(ahead) {}
+
+  double us(Algorithm algorithm) const {
+    if (over_windows(algorithm)) return window();
+    switch (collective_) {
+      case Collective::kAllReduce:
+        return all_reduce(algorithm);
+      case Collective::kBroadcast:
+      case Collective::kReduce:
+        return rooted(algorithm);
+      case Collective::kReduceScatter:
+      case Collective::kAllGather:
+        return scattered(algorithm);
+      case Collective::kBarrier:
+        return barrier(algorithm);
+      case Collective::kGather:
+      case Collective::kScatter:
+      case Collective::kAllToAll:
+        return at_.any.alpha_us + at_.all_beta_us_per_byte * m_ / n_ + (n_ - 2) * at_.any.message_us;
+    }
+    return kNever;
+  }
+
+ private:
+  double all_reduce(Algorithm algorithm) const {
+    switch (algorithm) {
+      case Algorithm::kRing:
+        return ring_steps(n_ - 1, gamma_) + ring_steps(n_ - 2, 0) + ring_last(0);
+      case Algorithm::kDirect:
+        return at_.any.alpha_us + (at_.all_beta_us_per_byte + (n_ - 1) * gamma_) * m_ +
+               2 * (n_ - 2) * at_.any.message_us;
+      case Algorithm::kRecursiveDoubling:
+        return doubling();
+      case Algorithm::kTree:
+        return 2 * binomial(0) + at_.levels * gamma_ * m_;
+      case Algorithm::kHierarchical:
+        return hierarchical();
+      case Algorithm::kHalvingDoubling:
+        return exchanges(at_.exchange.data(), Way::kBoth);
+      case Algorithm::kSwing:
+        return at_.swing.empty() ? kNever : exchanges(at_.swing.data(), Way::kBoth);
+      case Algorithm::kDoubleTree:
+        return double_tree(2);
+      default:
+        return kNever;
+    }
+  }
+
+  // broadcast and reduce: the chain is a pipeline, trees and direct exchanges send at once.
+  double rooted(Algorithm algorithm) const {
+    switch (algorithm) {
+      case Algorithm::kRing: {
+        const double slice = slice_of(m_, kSlices), beta = at_.ring.beta_us_per_byte;
+        return (n_ - 1) * (at_.ring.alpha_us + (beta + gamma_) * slice) + std::max(beta, gamma_) * (m_ - slice);
+      }
+      case Algorithm::kTree:
+        return binomial(gamma_);
+      case Algorithm::kDirect:
+        return at_.any.alpha_us + (at_.all_beta_us_per_byte + (n_ - 1) * gamma_) * m_ + (n_ - 2) * at_.any.message_us;
+      case Algorithm::kDoubleTree:
+        return double_tree(1);
+      default:
+        return kNever;
+    }
+  }
+
+  double scattered(Algorithm algorithm) const {
+    const double b = m_ / n_;
+    switch (algorithm) {
+      case Algorithm::kRing:
+        return ring_steps(n_ - 2, gamma_) + ring_last(gamma_);
+      case Algorithm::kDirect:
+        return at_.any.alpha_us + (at_.all_beta_us_per_byte + (n_ - 1) * gamma_) * b +
+               2 * (n_ - 2) * at_.any.message_us;
+      case Algorithm::kHalvingDoubling:
+        return exchanges(at_.exchange.data(), collective_ == Collective::kReduceScatter ? Way::kFold : Way::kSpread);
+      case Algorithm::kPat:
+        return pat(b);
+      default:
+        return kNever;
+    }
+  }
+
+  // Over windows (staged, what always works): every rank copies in and out, and folds, what is its share of the bytes;
+  // three times all hear from all.
+  double window() const {
+    const double meetings = 3 * (at_.any.alpha_us + 2 * (n_ - 2) * at_.any.message_us);
+    const double moved = collective_ == Collective::kBroadcast ? 2 * m_ : 2 * m_ * (n_ - 1) / n_;
+    return meetings + moved * kCopyUsPerByte + (n_ - 1) / n_ * gamma_ * m_;
+  }
+
+  double barrier(Algorithm algorithm) const {
+    if (algorithm == Algorithm::kDirect) return at_.any.alpha_us + 2 * (n_ - 2) * at_.any.message_us;
+    if (algorithm != Algorithm::kRing) return kNever;
+    double us = 0;
+    for (const PairCost& pair : at_.shift) us += pair.alpha_us;
+    return us;
+  }
+
+  // Block after block to the next rank: slices are folded and passed on one by one, so that the port or the fold is
+  // busy all the time, or, with few of them, a slice is awaited; the last block is awaited as a whole.
+  double ring_steps(double steps, double gamma) const {
+    const double b = m_ / n_, slice = slice_of(b, kSlices), beta = at_.ring.beta_us_per_byte;
+    return steps * std::max({beta * b, gamma * b, at_.ring.alpha_us + (beta + gamma) * slice});
+  }
+  double ring_last(double gamma) const {
+    const double b = m_ / n_;
+    return hop(at_.ring, b) + gamma * slice_of(b, kSlices);
+  }
+
+  static double hop(const PairCost& pair, double bytes) { return pair.alpha_us + pair.beta_us_per_byte * bytes; }
+
+  // `blocks` of b bytes to a partner and as many from it, `ahead` at a time. What comes while the last fold is under
+  // way is folded behind it.
+  double exchange(const PairCost& pair, double blocks, double b, double gamma) const {
+    const double beta = pair.beta_us_per_byte;
+    double us = 0;
+    for (double left = blocks; left > 0.5; left -= ahead_) {
+      const double now = std::min<double>(left, ahead_);
+      us += pair.alpha_us + std::max(now * beta + gamma, beta + now * gamma) * b + 2 * (now - 1) * pair.message_us;
+    }
+    return us;
+  }
+
+  double doubling() const {
+    double us = 0;
+    for (const PairCost& pair : at_.exchange) us += hop(pair, m_) + gamma_ * m_;
+    if (at_.extra > 0) us += 2 * hop(at_.companion, m_) + gamma_ * m_;
+    return us;
+  }
+
+  double binomial(double gamma) const {
+    double us = 0;
+    for (const PairCost& pair : at_.shift) us += hop(pair, m_) + gamma * m_;
+    return us;
+  }
+
+  // all_reduce has a block a member, the others a block a rank. Companions bring theirs first, and take away what
+  // their members send them beside the rest.
+  enum class Way { kFold, kSpread, kBoth };
+  double exchanges(const PairCost* pairs, Way way) const {
+    const double blocks = collective_ == Collective::kAllReduce ? at_.members : n_, b = m_ / blocks;
+    double us = 0;
+    for (int k = 0; k < at_.exchanges; ++k) {
+      const double part = std::ceil(blocks / at_.members * (at_.members >> (k + 1)));
+      if (way != Way::kSpread) us += exchange(pairs[k], part, b, gamma_);
+      if (way != Way::kFold) us += exchange(pairs[k], part, b, 0);
+    }
+    if (at_.extra == 0) return us;
+    const double beta = at_.companion.beta_us_per_byte, message = at_.companion.message_us;
+    us += 2 * at_.companion.alpha_us;
+    us += (way == Way::kSpread ? beta * b : (beta + gamma_) * m_) + (way == Way::kFold ? beta * b : beta * m_);
+    return us + message * (way == Way::kBoth ? 2 : 1) * (blocks - 1);
+  }
+
+  // One move at each of the longest distances, with 1, 2, 4, .. blocks, then the trees below, `together` blocks a move.
+  double pat(double b) const {
+    const int top = 1 << (at_.levels - 1);
+    const int together = std::min(static_cast<int>(std::bit_floor(static_cast<unsigned>(ahead_))), top);
+    const int walked = 2 * top / together;
+    double us = 0;
+    for (int k = 0; k < at_.levels; ++k) {
+      const PairCost& pair = at_.shift[static_cast<size_t>(k)];
+      const int distance = 1 << k, stride = std::max(walked, 2 * distance);
+      const int moves = stride / (2 * distance), blocks = (at_.world - 1 - distance) / stride + 1;
+      us += moves * exchange(pair, blocks, b, gamma_);
+    }
+    return us;
+  }
+
+  // `ways` 2: up and down. Chunks of a tree are two hops apart, and each way a port carries the data once; every round
+  // fills and empties the trees with slices, two of which share the port of a node with two children.
+  double double_tree(int ways) const {
+    const double height = at_.levels, beta = at_.any.beta_us_per_byte;
+    const double chunk = m_ / (2 * kTreeChunks), slice = slice_of(chunk, kTreeSlices);
+    const double rounds = std::max(1.0, std::ceil(chunk / (kTreeSlices * kLargestSliceBytes)));
+    return (ways * height + 2 * (kTreeChunks - 1)) * at_.any.alpha_us + (ways * beta + gamma_) * m_ +
+           rounds * 2 * height * beta * slice + ways * 2 * kTreeChunks * at_.any.message_us;
+  }
+
+  double hierarchical() const {
+    const double h = at_.hosts, l = at_.largest_host;
+    const PairCost &inside = at_.inside, &between = at_.between;
+    const double alphas = (h + 1) * inside.alpha_us + 2 * (h - 1) * between.alpha_us;
+    if (!at_.equal_hosts) {  // through the leaders, whose ports carry both
+      return alphas + m_ * (2 * (l - 1) * inside.beta_us_per_byte + 2 * (h - 1) / h * between.beta_us_per_byte) +
+             gamma_ * m_ * (l - 1 + (h - 1) / h) + 2 * (l - 2) * inside.message_us;
+    }
+    return alphas + 2 * m_ * ((l - 1) / l * inside.beta_us_per_byte + (h - 1) / (h * l) * between.beta_us_per_byte) +
+           gamma_ * m_ * ((l - 1) / l + (h - 1) / (h * l)) + h * 2 * (l - 2) * inside.message_us;
+  }
+
+  const Distances& at_;
+  Collective collective_;
+  double n_, m_, gamma_;
+  int ahead_;
+};
+
+}  // namespace
+
+double estimate_us(const EstimateRequest& request, const Distances& at, double gamma_us_per_byte, int ahead) {
+  if (at.world == 1) return 0;
+  double us = Estimate(request, at, gamma_us_per_byte, ahead).us(request.algorithm);
+  // The pass that scales what is sent: a ring's first block, half of it, or what goes to every peer.
+  if (request.scale_at_source && collective_reduces(request.collective)) {
+    const bool blocks = request.algorithm == Algorithm::kRing || request.algorithm == Algorithm::kHierarchical ||
+                        request.algorithm == Algorithm::kPat;
+    us += gamma_us_per_byte * static_cast<double>(request.bytes) / (blocks ? at.world : 1);
+  }
+  return us;
+}
+
+}  // namespace rondo

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ring/base/types.h"
+#include "ring/plan/cost_model.h"
+#include "ring/plan/distances.h"
+
+namespace rondo {
+
+struct EstimateRequest {
+  Collective collective = Collective::kAllReduce;
+  Algorithm algorithm = Algorithm::kRing;
+  uint64_t bytes = 0;  // of the whole buffer, as the bench counts it
+  bool scale_at_source = false;
+};
+
+// Microseconds by closed form, to first order (docs/plans.md has the formulas); infinite for algorithms that the
+// collective does not have, or that are never chosen. `ahead` as in PlanRequest. No allocation.
+double estimate_us(const EstimateRequest& request, const Distances& at, double gamma_us_per_byte, int ahead);
+
+}  // namespace rondo
