@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ring/base/check.h"
+#include "transport/start_logic.h"
 
 namespace rondo {
 namespace {
@@ -44,18 +45,20 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
     if (member != settings_.rank) group.members[member];
   }
   group.order = std::move(members);
-  for (auto& [peer, member] : group.members) {
-    if (left_.count(peer)) member_left(communicator, group, peer, 0);
-  }
+  Early before;
   if (const auto found = early_.find(communicator); found != early_.end()) {
-    const Early before = std::move(found->second);
+    before = std::move(found->second);
     early_.erase(found);
-    for (const auto& [peer, last] : before.goodbyes) member_left(communicator, group, peer, last);
-    if (before.abort) on(now, before.abort->first, before.abort->second);
   }
-  for (auto& [peer, member] : group.members) {
-    if (const auto found = lost_.find(peer); found != lost_.end()) lose(now, communicator, group, peer, found->second);
+  // In the order in which a member learns of them that was there in time: a death, the abort that it brought about, and
+  // then the goodbyes of those that gave up, which would otherwise be taken for the cause.
+  for (const auto& [peer, why] : lost_) {
+    if (!before.goodbyes.count(peer)) lose(now, communicator, group, peer, why);
   }
+  for (const auto& [peer, resigned] : resigned_) excuse(now, communicator, group, peer, resigned);
+  if (before.abort) on(now, before.abort->first, before.abort->second);
+  for (const auto& [peer, last] : before.goodbyes) member_left(communicator, group, peer, last);
+  for (const int peer : left_) member_left(communicator, group, peer, 0);
 }
 
 void ControlLogic::close(Time, uint64_t communicator, uint64_t last_sequence) {
@@ -162,7 +165,8 @@ void ControlLogic::tick(Time now) {
   }
 }
 
-void ControlLogic::on(Time, int from, const AbortMessage& message) {
+void ControlLogic::on(Time now, int from, const AbortMessage& message) {
+  if (message.communicator == 0) return resign(now, from, message.error);
   Group* group = find(message.communicator);
   if (group == nullptr) {
     Early* before = early(message.communicator);
@@ -247,7 +251,9 @@ bool ControlLogic::failed(uint64_t communicator) const {
   return group != nullptr && group->failed;
 }
 
-bool ControlLogic::gone(int peer) const { return lost_.count(peer) != 0 || left_.count(peer) != 0; }
+bool ControlLogic::gone(int peer) const {
+  return lost_.count(peer) != 0 || left_.count(peer) != 0 || resigned_.count(peer) != 0;
+}
 
 std::string ControlLogic::name(int peer) const {
   if (peer < 0 || peer >= static_cast<int>(settings_.names.size())) return fmt::format("rank {}", peer);
@@ -280,6 +286,32 @@ void ControlLogic::peer_lost(Time now, int peer, const std::string& why) {
 void ControlLogic::peer_left(int peer) {
   left_.insert(peer);
   for (auto& [id, group] : groups_) member_left(id, group, peer, 0);
+}
+
+// The start of `from` failed after this rank's own was done: those that it blames are lost, not the messenger.
+void ControlLogic::resign(Time now, int from, const Error& error) {
+  if (gone(from)) return;
+  const std::string why = fmt::format("{} gave up its start: {}", name(from), error.message);
+  const std::vector<int> culprits = start_culprits(settings_.rank, from, error);
+  for (const int culprit : culprits) {
+    if (gone(culprit) || culprit < 0 || culprit >= static_cast<int>(settings_.names.size())) continue;
+    peer_lost(now, culprit, why);
+    tell_neighbours(from, LostMessage{static_cast<uint32_t>(culprit), false, why});
+  }
+  if (gone(from)) return;  // it blames itself
+  const auto& resigned = resigned_.emplace(from, Resigned{culprits, why}).first->second;
+  for (auto& [id, group] : groups_) excuse(now, id, group, from, resigned);
+}
+
+// The group has lost a member either way: the culprit if it is one, else the rank that gave up.
+void ControlLogic::excuse(Time now, uint64_t communicator, Group& group, int peer, const Resigned& resigned) {
+  const auto found = group.members.find(peer);
+  if (found == group.members.end() || found->second.left || found->second.lost) return;
+  const bool known = std::any_of(resigned.culprits.begin(), resigned.culprits.end(),
+                                 [&](int culprit) { return group.members.count(culprit) != 0; });
+  if (!known) return lose(now, communicator, group, peer, resigned.why);
+  found->second.lost = true;
+  std::erase_if(group.suspicions, [&](const Suspicion& suspicion) { return suspicion.peer == peer; });
 }
 
 void ControlLogic::lose(Time now, uint64_t, Group& group, int peer, const std::string& why) {

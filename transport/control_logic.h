@@ -85,7 +85,8 @@ class ControlLogic {
   bool is_open(uint64_t communicator) const { return groups_.count(communicator) != 0; }
   bool failed(uint64_t communicator) const;
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) const;
-  bool gone(int peer) const;  // lost or left
+  bool gone(int peer) const;  // lost, left, or its start failed
+  bool anyone_lost() const { return !lost_.empty() || !resigned_.empty(); }
   std::string name(int peer) const;
 
  private:
@@ -118,6 +119,11 @@ class ControlLogic {
     std::vector<Suspicion> suspicions;
     std::optional<Stall> stall;
   };
+  // A rank whose start failed because of others.
+  struct Resigned {
+    std::vector<int> culprits;
+    std::string why;
+  };
   // What came for a communicator that is not open here yet.
   struct Early {
     std::map<int, uint64_t> goodbyes;
@@ -137,6 +143,8 @@ class ControlLogic {
 
   void peer_lost(Time now, int peer, const std::string& why);
   void peer_left(int peer);
+  void resign(Time now, int from, const Error& error);
+  void excuse(Time now, uint64_t communicator, Group& group, int peer, const Resigned& resigned);
   void lose(Time now, uint64_t communicator, Group& group, int peer, const std::string& why);
   void member_left(uint64_t communicator, Group& group, int peer, uint64_t last_sequence);
   void tell_neighbours(int except, const LostMessage& message);
@@ -154,6 +162,7 @@ class ControlLogic {
   std::set<uint64_t> closed_;
   std::map<int, std::string> lost_;  // and why
   std::set<int> left_;
+  std::map<int, Resigned> resigned_;
   std::vector<Action> actions_;
 };
 

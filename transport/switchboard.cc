@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "ring/base/check.h"
@@ -52,9 +53,8 @@ void Switchboard::connect(Roster roster, Clock::time_point deadline) {
     logic.rank = settings_.rank;
     logic.names = roster.names();
     logic.neighbours = neighbours;
+    start_.emplace(StartLogic::Settings{settings_.rank, logic.names, neighbours});
     logic_.emplace(std::move(logic));
-    missing_.insert(neighbours.begin(), neighbours.end());
-    start_ = Start::kRunning;
   }
   thread_.post([this, deadline, shared = std::make_shared<Roster>(std::move(roster))] {
     roster_ = std::move(*shared);
@@ -62,26 +62,34 @@ void Switchboard::connect(Roster roster, Clock::time_point deadline) {
     begin_start(deadline);
   });
   std::unique_lock lock(mutex_);
-  const auto ended = [this] { return start_ != Start::kRunning; };
+  const auto ended = [this] { return start_->phase() != StartLogic::Phase::kRunning; };
   while (!changed_.wait_until(lock, std::min(deadline, Clock::now() + kMissingLogInterval), ended)) {
     const std::string missing = missing_names();
     if (Clock::now() < deadline) {
       settings_.logger.warn(fmt::format("waiting for the control connections of {}", missing));
       continue;
     }
-    throw Exception(Error{ErrorCode::kBootstrap,
-                          fmt::format("no control connection between rank {} and {} within the start's deadline "
-                                      "(RONDO_START_TIMEOUT_MS)",
-                                      settings_.rank, missing),
-                          {missing_.begin(), missing_.end()}});
+    start_->tick(std::numeric_limits<StartLogic::Time>::max());  // a death that still waits for a better reason
+    const std::set<int>& ranks = start_->missing();
+    start_->fail({ErrorCode::kBootstrap,
+                  fmt::format("no control connection between rank {} and {} within the start's deadline "
+                              "(RONDO_START_TIMEOUT_MS)",
+                              settings_.rank, missing),
+                  {ranks.begin(), ranks.end()}});
+    request_flush();
   }
-  if (start_ == Start::kFailed) throw Exception(start_error_);
+  if (start_->phase() == StartLogic::Phase::kFailed) throw Exception(start_->error());
 }
 
 void Switchboard::leave(Farewell farewell, Clock::time_point deadline) {
   thread_.post([this, farewell] { begin_leave(farewell); });
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline, [this] { return live_controls_ == 0; });
+  changed_.wait_until(lock, deadline, [this] { return live_controls_ == 0 && start_->untold().empty(); });
+}
+
+bool Switchboard::anyone_lost() const {
+  std::lock_guard lock(mutex_);
+  return logic_->anyone_lost();
 }
 
 std::string Switchboard::peer_name(int peer) const {
@@ -189,7 +197,7 @@ void Switchboard::request_flush() {
 // Requires the lock.
 std::string Switchboard::missing_names() const {
   std::vector<std::string> names;
-  for (int peer : missing_) names.push_back(logic_->name(peer));
+  for (int peer : start_->missing()) names.push_back(logic_->name(peer));
   return fmt::format("{}", fmt::join(names, ", "));
 }
 

@@ -24,6 +24,7 @@
 #include "transport/link_table.h"
 #include "transport/peer_card.h"
 #include "transport/reception.h"
+#include "transport/start_logic.h"
 
 namespace rondo {
 
@@ -55,11 +56,13 @@ class Switchboard {
   // Makes the control connections. Throws Exception: kBootstrap, kPeerLost or kNetwork.
   void connect(Roster roster, Clock::time_point deadline);
   enum class Farewell { kGoodbye, kFailedStart };
-  // Says goodbye to every process, and reads to the end of what they send.
+  // Says goodbye to every process, and reads to the end of what they send. A failed start is told to all instead, also
+  // to those that are not connected yet.
   void leave(Farewell farewell, Clock::time_point deadline);
 
   // --- after connect()
   std::string peer_name(int peer) const;  // any thread, no lock
+  bool anyone_lost() const;
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell);
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline);
@@ -78,7 +81,6 @@ class Switchboard {
     std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the engine's drivers
     bool delivering = false;
   };
-  enum class Start { kWaiting, kRunning, kDone, kFailed };
 
   // switchboard.cc
   static ControlLogic::Time now();
@@ -105,11 +107,13 @@ class Switchboard {
   void dial_control(int peer, Clock::time_point deadline);
   void probe_missing(Clock::time_point deadline);
   void control_failed(int peer, const Error& error);
-  void fail_start(const Error& error);
-  void check_started();
+  void tell_start(const std::function<void(StartLogic&)>& event);
+  void tell_listeners();
 
   void on_frame(int peer, ControlFrame frame);
   void on_message(int source, const ControlBody& body);
+  void on_failed_start(int source, const AbortMessage& abort);
+  void let_go(int peer);
   void on_control_end(int peer, const std::string& why);
   int next_hop(int destination) const;
   void send_frame(const ControlFrame& frame);
@@ -127,9 +131,7 @@ class Switchboard {
   std::optional<ControlLogic> logic_;
   LinkTable table_;
   std::map<uint64_t, Ear> ears_;
-  Start start_ = Start::kWaiting;
-  Error start_error_;
-  std::set<int> missing_;  // neighbours without a control connection yet
+  std::optional<StartLogic> start_;
   size_t live_controls_ = 0;
 
   // Of the I/O thread; roster_ is constant once connect() has returned.
@@ -141,7 +143,7 @@ class Switchboard {
   std::map<int, std::unique_ptr<Dial>> control_dials_, probes_;
   struct Timers;
   std::unique_ptr<Timers> timers_;
-  bool leaving_ = false;
+  std::optional<Farewell> leaving_;
 };
 
 // Up to this world every pair has a control connection: 2016 in the job, 63 descriptors a rank.

@@ -45,6 +45,7 @@ LinkName link_of(const Hello& hello) {
 
 void Switchboard::flush() {
   if (!logic_) return;
+  tell_listeners();
   while (true) {
     std::vector<ControlLogic::Action> actions;
     {
@@ -77,11 +78,14 @@ void Switchboard::arm_timer() {
   {
     std::lock_guard lock(mutex_);
     next = logic_->next_time();
+    if (const auto start = start_->next_time(); start) next = next ? std::min(*next, *start) : *start;
   }
   if (!next) return;
   timers_->logic.expires_at(Clock::time_point(milliseconds(*next)));
   timers_->logic.async_wait([this](asio::error_code failure) {
-    if (!failure) tell_logic([](ControlLogic& logic) { logic.tick(now()); });
+    if (failure) return;
+    tell_start([](StartLogic& start) { start.tick(now()); });
+    tell_logic([](ControlLogic& logic) { logic.tick(now()); });
   });
 }
 
@@ -144,7 +148,10 @@ std::optional<Answer> Switchboard::judge(const Hello& hello) {
   if (hello.shared_hash != settings_.config.shared_hash()) {
     return refuse(Verdict::kShared, rank, "settings that must be equal on all ranks differ");
   }
-  if (leaving_) return refuse(Verdict::kForbidden, rank, fmt::format("rank {} is leaving", rank));
+  // After a failed start others may connect still, to hear why.
+  if (leaving_ && (leaving_ == Farewell::kGoodbye || hello.role != Role::kControl)) {
+    return refuse(Verdict::kForbidden, rank, fmt::format("rank {} is leaving", rank));
+  }
   if (!roster_) return std::nullopt;
   if (hello.session != roster_->session()) {
     return refuse(Verdict::kSession, rank,
@@ -160,7 +167,7 @@ std::optional<Answer> Switchboard::judge_link(const Hello& hello) {
   welcome.rank = static_cast<uint32_t>(rank);
   std::lock_guard lock(mutex_);
   if (hello.role == Role::kControl) {
-    if (missing_.count(peer) && peer > rank) return welcome;
+    if (start_->missing().count(peer) && peer > rank) return welcome;
     return refuse(Verdict::kRank, rank, fmt::format("rank {} is connected to rank {} already", peer, rank));
   }
   if (logic_->gone(peer)) return refuse(Verdict::kForbidden, rank, fmt::format("rank {} has left", peer));
@@ -191,18 +198,18 @@ void Switchboard::add_control(int peer, Descriptor socket) {
   try {
     tune_control_socket(socket.get());
   } catch (const Exception& failure) {
-    return fail_start(failure.error());
+    return tell_start([&](StartLogic& start) { start.fail(failure.error()); });
   }
   controls_[peer] = std::make_unique<ControlConnection>(
       thread_.context(), std::move(socket), [this, peer](ControlFrame frame) { on_frame(peer, std::move(frame)); },
       [this, peer](const std::string& why) { on_control_end(peer, why); });
   {
     std::lock_guard lock(mutex_);
-    missing_.erase(peer);
     ++live_controls_;
   }
   probes_.erase(peer);
-  check_started();
+  tell_start([peer](StartLogic& start) { start.connected(peer); });
+  if (leaving_) let_go(peer);
 }
 
 void Switchboard::add_link(const LinkName& name, uint32_t index, Descriptor socket) {
@@ -254,7 +261,6 @@ void Switchboard::begin_start(Clock::time_point deadline) {
     if (peer < settings_.rank) dial_control(peer, deadline);
   }
   probe_missing(deadline);
-  check_started();
 }
 
 void Switchboard::dial_control(int peer, Clock::time_point deadline) {
@@ -268,15 +274,15 @@ void Switchboard::dial_control(int peer, Clock::time_point deadline) {
 }
 
 // Higher ranks dial this one. One that died after it was listed never will, and nobody else may notice: so their
-// listeners are knocked at.
+// listeners are knocked at; after a failure too, while this rank waits for them.
 void Switchboard::probe_missing(Clock::time_point deadline) {
   timers_->probe.expires_after(kProbeInterval);
   timers_->probe.async_wait([this, deadline](asio::error_code failure) {
     std::set<int> missing;
     {
       std::lock_guard lock(mutex_);
-      if (failure || start_ != Start::kRunning) return;
-      missing = missing_;
+      if (failure || start_->phase() == StartLogic::Phase::kDone) return;
+      missing = start_->missing();
     }
     for (int peer : missing) {
       if (peer < settings_.rank || probes_.count(peer)) continue;
@@ -292,34 +298,31 @@ void Switchboard::probe_missing(Clock::time_point deadline) {
 
 void Switchboard::control_failed(int peer, const Error& error) {
   if (error.code == ErrorCode::kPeerLost) {
-    fail_start({ErrorCode::kPeerLost,
-                fmt::format("{} died while the group was starting ({})", peer_name(peer), error.message),
-                {peer}});
+    tell_start([&](StartLogic& start) { start.lost(now(), peer, error.message); });
   } else if (error.code != ErrorCode::kTimeout) {  // connect() has the same deadline, and names all that are missing
-    fail_start({ErrorCode::kBootstrap, error.message, {peer}});
+    tell_start([&](StartLogic& start) { start.fail({ErrorCode::kBootstrap, error.message, {peer}}); });
   }
 }
 
-void Switchboard::fail_start(const Error& error) {
+void Switchboard::tell_start(const std::function<void(StartLogic&)>& event) {
   {
     std::lock_guard lock(mutex_);
-    if (start_ != Start::kRunning) return;
-    start_ = Start::kFailed;
-    start_error_ = error;
+    event(*start_);
   }
-  for (const auto& [peer, control] : controls_) {
+  flush();
+}
+
+void Switchboard::tell_listeners() {
+  std::vector<int> listeners;
+  Error error;
+  {
+    std::lock_guard lock(mutex_);
+    listeners = start_->take_listeners();
+    error = start_->error();
+  }
+  for (const int peer : listeners) {
     send_frame({static_cast<uint32_t>(settings_.rank), static_cast<uint32_t>(peer), AbortMessage{0, 0, error}});
   }
-  changed_.notify_all();
-}
-
-void Switchboard::check_started() {
-  {
-    std::lock_guard lock(mutex_);
-    if (start_ != Start::kRunning || !missing_.empty()) return;
-    start_ = Start::kDone;
-  }
-  changed_.notify_all();
 }
 
 // --- control frames
@@ -350,13 +353,29 @@ void Switchboard::on_message(int source, const ControlBody& body) {
   }
   if (const auto* abort = std::get_if<AbortMessage>(&body); abort && abort->communicator == 0) {
     settings_.logger.info(fmt::format("{} failed to start: {}", peer_name(source), abort->error.message));
-    return fail_start(abort->error);
+    on_failed_start(source, *abort);
+    return let_go(source);
+  }
+  if (const auto* abort = std::get_if<AbortMessage>(&body)) {
+    tell_start([&](StartLogic& start) { start.failed_later(source, abort->error); });
   }
   tell_logic([&](ControlLogic& logic) { logic.receive(now(), source, body); });
-  if (std::holds_alternative<LeaveMessage>(body)) {
-    // Nothing will be said to it any more: the end of our side lets it go without waiting.
-    if (const auto found = controls_.find(source); found != controls_.end()) found->second->finish();
+  if (std::holds_alternative<LeaveMessage>(body)) let_go(source);
+}
+
+void Switchboard::on_failed_start(int source, const AbortMessage& abort) {
+  bool done = false;
+  {
+    std::lock_guard lock(mutex_);
+    done = start_->phase() == StartLogic::Phase::kDone;
   }
+  if (done) return tell_logic([&](ControlLogic& logic) { logic.receive(now(), source, abort); });
+  tell_start([&](StartLogic& start) { start.gave_up(source, abort.error); });
+}
+
+// Nothing will be said to it any more: the end of our side lets it end without waiting.
+void Switchboard::let_go(int peer) {
+  if (const auto found = controls_.find(peer); found != controls_.end()) found->second->finish();
 }
 
 void Switchboard::on_control_end(int peer, const std::string& why) {
@@ -368,8 +387,7 @@ void Switchboard::on_control_end(int peer, const std::string& why) {
   tell_logic([&](ControlLogic& logic) {
     if (!leaving_) logic.connection_ended(now(), peer, why);
   });
-  fail_start(
-      {ErrorCode::kPeerLost, fmt::format("{} died while the group was starting ({})", peer_name(peer), why), {peer}});
+  tell_start([&](StartLogic& start) { start.lost(now(), peer, why); });
 }
 
 int Switchboard::next_hop(int destination) const {
@@ -447,13 +465,17 @@ void Switchboard::link_dial_failed(const LinkName& name, const Error& error) {
 }
 
 void Switchboard::begin_leave(Farewell farewell) {
-  leaving_ = true;
-  reception_->stop();
+  leaving_ = farewell;
   link_dials_.clear();
-  control_dials_.clear();
-  probes_.clear();
-  timers_->probe.cancel();
-  if (farewell == Farewell::kGoodbye) tell_logic([](ControlLogic& logic) { logic.leave(); });
+  if (farewell == Farewell::kGoodbye) {
+    reception_->stop();
+    control_dials_.clear();
+    probes_.clear();
+    timers_->probe.cancel();
+    tell_logic([](ControlLogic& logic) { logic.leave(); });
+  } else {
+    flush();  // says why, before nothing more can be said
+  }
   for (const auto& [peer, control] : controls_) control->finish();
   changed_.notify_all();
 }

@@ -25,6 +25,9 @@ using Clock = std::chrono::steady_clock;
 // Strangers may take this share of the descriptors that are left, up to the cap.
 constexpr size_t kMostPending = 128;
 constexpr size_t kMostEarly = 1024;
+// After a failed start: for others to ask why. One that lives asks within a fraction of it; more than a dead listener
+// takes to be found out (dial.cc).
+constexpr std::chrono::seconds kFarewell{2};
 
 uint64_t random_number() {
   std::random_device device;
@@ -75,10 +78,10 @@ class TcpFabric : public Fabric {
     place_ = complete_place(launch.place, topology_.host);
     try {
       board_->connect(std::move(roster), deadline);
-      roster_goodbye(*store, place_.world, deadline);
+      roster_goodbye(*store, place_.world, deadline, [this] { return board_->anyone_lost(); });
     } catch (const Exception&) {
       // The others hear why, before the end of the connections tells them less.
-      board_->leave(Switchboard::Farewell::kFailedStart, Clock::now() + std::chrono::seconds(1));
+      board_->leave(Switchboard::Farewell::kFailedStart, Clock::now() + kFarewell);
       throw;
     }
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/faults/ranks.h"
+#include "tests/support/random.h"
 
 namespace rondo::testing {
 namespace {
@@ -87,6 +88,62 @@ TEST_CASE("abort on all ranks at once ends them all") {
     CHECK(said.has("aborted the group: number "));
     CHECK(said.elapsed_ms < kSoonMs);
     CHECK(job[rank].wait() == 0);
+  }
+}
+
+TEST_CASE("aborts of several groups, from another thread on every rank, each in an order of its own") {
+  // Proves: whatever waits in any of the groups, every rank is out of all of them within 5 s.
+  constexpr uint64_t kSeed = 20260806;
+  CAPTURE(kSeed);
+  for (uint64_t round = 0; round < 8; ++round) {
+    CAPTURE(round);
+    Job job;
+    job.start(4, [&](Here& here) {
+      Random random(kSeed + round * 100 + static_cast<uint64_t>(here.rank()));
+      std::vector<Communicator> groups(4);
+      groups[0] = Communicator::join(here.options);
+      groups[1] = groups[0].split(0);
+      groups[2] = groups[0].split(here.rank() % 2);
+      groups[3] = groups[0].split(here.rank() / 2, -here.rank());
+      std::vector<size_t> order{0, 1, 2, 3};
+      for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+      here.say("ready");
+      here.await();
+      std::vector<std::string> ends(groups.size());
+      std::vector<std::thread> threads;
+      for (size_t i = 0; i < groups.size(); ++i) {
+        threads.emplace_back([&, i] {
+          ends[i] = outcome([&] {
+            float value = 0;
+            while (i != 2) reduce(groups[i], i == 3 ? 11 : kLarge / 8);
+            groups[i].recv(&value, 1, DType::kFloat32, kAnySource);
+          });
+        });
+      }
+      here.say(here.timed([&] {
+        for (const size_t i : order) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(random.below(15)));
+          groups[i].abort("over");
+        }
+        for (std::thread& thread : threads) thread.join();
+        for (const size_t i : order) groups[order.size() - 1 - i].destroy();
+      }));
+      for (const std::string& end : ends) here.say(end);
+    });
+    job.expect_all("ready");
+    job.tell_all("go");
+    for (RankProcess& rank : job.ranks) {
+      const Timed said = timed_line(rank.hear());
+      CHECK(said.outcome == "ok");
+      CHECK(said.elapsed_ms < 5'000);
+      for (int i = 0; i < 4; ++i) {
+        const std::string end = rank.hear();
+        CAPTURE(end);
+        CHECK(end.find("ABORTED [") == 0);
+        CHECK(end.find("aborted the group: over") != std::string::npos);
+      }
+      CHECK(rank.wait() == 0);
+    }
   }
 }
 

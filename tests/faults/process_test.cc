@@ -186,6 +186,98 @@ TEST_CASE("a signal every millisecond disturbs neither joining nor any call") {
   for (RankProcess& rank : job.ranks) CHECK(rank.hear() == "done");
 }
 
+TEST_CASE("SIGTERM in mid-operation reaches the program's own handler, and the operations go on") {
+  static volatile sig_atomic_t terms = 0;
+  constexpr int kTerms = 5;
+  Job job;
+  job.start(3, [&](Here& here) {
+    struct sigaction action {};
+    action.sa_handler = [](int) { terms = terms + 1; };
+    ::sigaction(SIGTERM, &action, nullptr);
+    Communicator group = Communicator::join(here.options);
+    here.say("ready");
+    int32_t said = 0, fewest = 0;
+    while (fewest < kTerms) {
+      const std::string result = sum(group, kLarge / 4);
+      if (result != "right") here.say(result);
+      int32_t heard = terms;
+      if (heard > said) here.say(fmt::format("heard {}", said = heard));
+      group.all_reduce(&heard, &fewest, 1, DType::kInt32, Op::kMin);
+    }
+    group.destroy();
+    here.say("done");
+  });
+  job.expect_all("ready");
+  for (int i = 1; i <= kTerms; ++i) {
+    for (const RankProcess& rank : job.ranks) rank.signal(SIGTERM);
+    for (RankProcess& rank : job.ranks) REQUIRE(rank.hear() == fmt::format("heard {}", i));
+  }
+  for (RankProcess& rank : job.ranks) {
+    CHECK(rank.hear() == "done");
+    CHECK(rank.wait() == 0);
+  }
+}
+
+TEST_CASE("SIGTERM without a handler ends that process as everywhere, and the others are told") {
+  Job job;
+  job.start(2, [&](Here& here) {
+    ::signal(SIGTERM, SIG_DFL);  // the test framework has a handler
+    Communicator group = Communicator::join(here.options);
+    here.say("ready");
+    here.say(outcome([&] {
+      while (true) sum(group, kLarge / 4);
+    }));
+  });
+  job.expect_all("ready");
+  job[1].signal(SIGTERM);
+  CHECK(job[0].hear(kSoonMs).find("PEER_LOST [1] rank 1 (host ") == 0);
+  CHECK(job[1].wait() == -SIGTERM);
+}
+
+TEST_CASE("a scan of every port and noise at it while the ranks join change nothing") {
+  // Below the ports that the kernel hands out, so that only ranks and other tests take them.
+  const int first = 20'000 + static_cast<int>(::getpid() % 300) * 40;
+  constexpr int kPorts = 8;  // three listeners, the rendezvous, and ports that others may hold
+  int connections = 0;
+  for (int round = 0; round < 5; ++round) {
+    CAPTURE(round);
+    Job job;
+    for (int rank = 0; rank < 3; ++rank) {
+      JoinOptions options = job.options(rank, 3);
+      options.config.data_ports = fmt::format("{}-{}", first, first + kPorts - 2);
+      options.rendezvous = fmt::format("tcp://127.0.0.1:{}", first + kPorts - 1 + round * 5);
+      job.ranks.emplace_back(options, [](Here& here) {
+        here.await();
+        std::string said;
+        const std::string joined = here.timed([&] {
+          Communicator group = Communicator::join(here.options);
+          said = sum(group, 50'000);
+        });
+        here.say(joined + " " + said);
+      });
+    }
+    job.tell_all("go");
+    size_t ended = 0;
+    std::vector<std::string> lines(job.ranks.size());
+    while (ended < lines.size()) {
+      for (int port = first; port < first + kPorts + 20; ++port) {
+        const Stranger scan(port);
+        const Stranger noise(port);
+        noise.say(port % 2 == 0 ? "GET / HTTP/1.1\r\n\r\n" : "RONDO\n");
+        connections += scan.connected();
+      }
+      for (size_t i = 0; i < lines.size(); ++i) {
+        if (!lines[i].empty() || (lines[i] = job.ranks[i].hear(1)).empty()) continue;
+        ++ended;
+        const Timed result = timed_line(lines[i]);
+        CHECK(result.outcome == "ok right");
+        CHECK(result.elapsed_ms < 5'000);
+      }
+    }
+  }
+  CHECK(connections > 10);
+}
+
 TEST_CASE("strangers at every listening port, while the group works") {
   // Proves: HTTP, TLS, random bytes, a hello cut short, silence and a scan change nothing, and do not stay.
   const uint64_t seed = 20260805;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "ring/base/check.h"
 #include "ring/base/error.h"
@@ -24,6 +25,9 @@ constexpr auto kPublishInterval = std::chrono::seconds(1);
 // After the deadline: to fetch the names of the missing for the message.
 constexpr auto kGrace = std::chrono::seconds(1);
 constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
+// All are through within this, as a rule; after it every pause asks whether there is hope.
+constexpr auto kUsualGoodbye = std::chrono::milliseconds(200);
+constexpr auto kHopePause = std::chrono::milliseconds(50);
 
 constexpr std::string_view kWorldKey = "roster/world";
 constexpr std::string_view kMissingKey = "roster/missing";
@@ -292,11 +296,28 @@ std::vector<std::string> exchange_roster(Store& store, int rank, int world, std:
   return Roster(store, rank, world, deadline, log).exchange(card);
 }
 
-void roster_goodbye(Store& store, int world, Store::Deadline deadline) {
+namespace {
+
+bool await_key(Store& store, std::string_view key, Store::Deadline deadline) {
+  try {
+    store.get(key, deadline);
+    return true;
+  } catch (const Exception& failure) {
+    if (failure.code() != ErrorCode::kTimeout) throw;
+    return false;
+  }
+}
+
+}  // namespace
+
+void roster_goodbye(Store& store, int world, Store::Deadline deadline, const std::function<bool()>& hopeless) {
   deadline = std::min<Store::Deadline>(deadline, Clock::now() + kGoodbyeLimit);
   try {
     if (store.add(kDepartedKey, 1, deadline) == world) store.put(kRosterEndKey, "1", deadline);
-    store.get(kRosterEndKey, deadline);
+    if (await_key(store, kRosterEndKey, std::min<Store::Deadline>(deadline, Clock::now() + kUsualGoodbye))) return;
+    while (!hopeless() && !store.try_get(kRosterEndKey, deadline) && Clock::now() < deadline) {
+      std::this_thread::sleep_for(kHopePause);
+    }
   } catch (const Exception&) {
     // Somebody died, or rank 0 has gone already: nobody is served by waiting longer.
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,9 @@ std::vector<std::string> exchange_roster(Store& store, int rank, int world, std:
 // deadline: so rank 0's server outlives their last use, and a rank that joins again at once does not meet the old
 // store, which takes no newcomers from then on (StoreServer's and FileStore's last key). Never throws: leaving is no
 // failure.
-void roster_goodbye(Store& store, int world, Store::Deadline deadline);
+// `hopeless`: asked now and then; true ends the wait, since a rank is known to be dead.
+void roster_goodbye(
+    Store& store, int world, Store::Deadline deadline, const std::function<bool()>& hopeless = [] { return false; });
 
 // Exists once all ranks have said goodbye.
 inline constexpr std::string_view kRosterEndKey = "roster/end";

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ring/base/error.h"
+
+namespace rondo {
+
+// The start of one rank's control plane as a state machine: who is connected, and who is to blame when the start fails.
+// No clock, socket or thread inside. Not thread safe.
+//
+// A rank whose start fails says so, with the culprits, to everybody: to those that it is connected to at once, to the
+// others as soon as they are. So it keeps listening and dialing until untold() is empty; closing earlier would look to
+// them like a death of its own.
+class StartLogic {
+ public:
+  using Time = int64_t;  // milliseconds of a clock that never goes back
+  enum class Phase { kRunning, kDone, kFailed };
+
+  struct Settings {
+    int rank = 0;
+    std::vector<std::string> names;  // by rank: "host b, pid 17"
+    std::vector<int> neighbours;     // ranks that must be connected to this one
+    // The end of a connection waits so long for a better reason, from those that know it: as a failed data link does
+    // (ControlLogic). Deaths within it are reported together.
+    Time grace_ms = 100;
+  };
+  explicit StartLogic(Settings settings);
+
+  // --- events
+  void connected(int peer);
+  // Its connection ended, or nobody listens where it said that it would.
+  void lost(Time now, int peer, const std::string& why);
+  // Its start failed; so does this one, for the same reason.
+  void gave_up(int peer, const Error& error);
+  // It was past its start and failed then: what the end of its connection will mean.
+  void failed_later(int peer, const Error& error);
+  // This rank cannot go on.
+  void fail(const Error& error);
+  void tick(Time now);
+
+  // Connected ranks that have to be sent error(), once each.
+  std::vector<int> take_listeners();
+  // When tick() is due; nullopt: nothing waits.
+  std::optional<Time> next_time() const;
+
+  // --- questions
+  Phase phase() const { return phase_; }
+  const Error& error() const { return error_; }
+  const std::set<int>& missing() const { return missing_; }  // not connected yet
+  // After a failure: ranks that may still take this one's silence for a death.
+  std::set<int> untold() const;
+
+ private:
+  std::string name(int peer) const;
+  void check_done();
+
+  Settings settings_;
+  Phase phase_ = Phase::kRunning;
+  Error error_;
+  std::set<int> missing_, live_;
+  std::map<int, std::string> losses_;  // while running: who, and why
+  Time losses_due_ = 0;
+  std::map<int, Error> later_;
+  std::vector<int> listeners_;
+};
+
+// Whom a failed start of `peer` with this error blames, in the eyes of `rank`: the ranks that it names, or, where it
+// names none but `rank` itself, `peer`.
+std::vector<int> start_culprits(int rank, int peer, const Error& error);
+
+}  // namespace rondo
