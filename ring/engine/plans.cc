@@ -44,7 +44,7 @@ Algorithm Plans::choose(const CheckedCall& call, Algorithm asked) const {
       !(over_windows(configured_) && no_windows_for(call, configured_))) {
     return configured_;
   }
-  return chooser_.choose(call.collective, call.total_bytes(topology_.world()), scales_at_source(call));
+  return chooser_.choose(call.collective, call.total_bytes(topology_.world()), scales_at_source(call), !call.uneven);
 }
 
 Algorithm Plans::settle(const CheckedCall& call, Algorithm asked) {

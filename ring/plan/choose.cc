@@ -52,13 +52,13 @@ double Chooser::estimated_us(Collective collective, Algorithm algorithm, uint64_
   return estimate_us({collective, algorithm, bytes, scale_at_source}, distances_, gamma_us_per_byte_, ahead_);
 }
 
-Algorithm Chooser::choose(Collective collective, uint64_t bytes, bool scale_at_source) const {
+Algorithm Chooser::choose(Collective collective, uint64_t bytes, bool scale_at_source, bool even) const {
   Algorithm best = Algorithm::kRing;
   double best_us = estimated_us(collective, best, bytes, scale_at_source);
   for (Algorithm algorithm :
        {Algorithm::kDirect, Algorithm::kRecursiveDoubling, Algorithm::kTree, Algorithm::kHierarchical, Algorithm::kPat,
         Algorithm::kHalvingDoubling, Algorithm::kDoubleTree, Algorithm::kSwing, Algorithm::kWindow}) {
-    if (!within_limits(collective, algorithm, bytes)) continue;
+    if (!within_limits(collective, algorithm, bytes) || (over_windows(algorithm) && !even)) continue;
     const double us = estimated_us(collective, algorithm, bytes, scale_at_source);
     if (us < best_us * kBetter) {
       best = algorithm;
