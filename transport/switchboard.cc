@@ -84,6 +84,11 @@ void Switchboard::leave(Farewell farewell, Clock::time_point deadline) {
   changed_.wait_until(lock, deadline, [this] { return live_controls_ == 0; });
 }
 
+bool Switchboard::gone(int peer) const {
+  std::lock_guard lock(mutex_);
+  return logic_->gone(peer);
+}
+
 std::string Switchboard::peer_name(int peer) const {
   if (peer < 0 || peer >= static_cast<int>(names_.size())) return fmt::format("rank {}", peer);
   return fmt::format("rank {} ({})", peer, names_[static_cast<size_t>(peer)]);

@@ -58,7 +58,13 @@ class Switchboard {
   // Says goodbye to every process, and reads to the end of what they send.
   void leave(Farewell farewell, Clock::time_point deadline);
 
+  // Ends the I/O thread, so that what else it serves can be destroyed.
+  void stop() { thread_.stop(); }
+  asio::io_context& context() { return thread_.context(); }
+
   // --- after connect()
+  // That process has died or left.
+  bool gone(int peer) const;
   std::string peer_name(int peer) const;  // any thread, no lock
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell);
