@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "ring/base/error.h"
 
@@ -61,15 +62,20 @@ Doorbell::~Doorbell() {
 void Doorbell::watch(int descriptor) { watch_edges(epoll_, descriptor); }
 
 void Doorbell::ring() {
-  if (!armed_.load(std::memory_order_seq_cst)) return;
-  if (!armed_.exchange(false, std::memory_order_seq_cst)) return;
+  if (armed_->load(std::memory_order_seq_cst) == 0) return;
+  if (armed_->exchange(0, std::memory_order_seq_cst) == 0) return;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(event_, &one, sizeof one);
 }
 
-void Doorbell::arm() { armed_.store(true, std::memory_order_seq_cst); }
+void Doorbell::arm() { armed_->store(1, std::memory_order_seq_cst); }
 
-void Doorbell::disarm() { armed_.store(false, std::memory_order_relaxed); }
+void Doorbell::disarm() { armed_->store(0, std::memory_order_relaxed); }
+
+void Doorbell::share(std::atomic<uint32_t>* flag, std::shared_ptr<void> memory) {
+  armed_ = flag;
+  memory_ = std::move(memory);
+}
 
 void Doorbell::wait(std::chrono::steady_clock::time_point deadline) {
   epoll_event events[kEventsAtOnce];

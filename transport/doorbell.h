@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <memory>
 
 namespace rondo {
 
@@ -29,6 +31,11 @@ class Doorbell {
   // Sleeps until rung, a watched descriptor changes, or the deadline. Disarms.
   void wait(std::chrono::steady_clock::time_point deadline);
 
+  // Moves the flag that arm() sets into memory that other processes map too, and names the eventfd that they write when
+  // they find it set (and then clear it, as ring() does). Once, before the first use; `memory` keeps it mapped.
+  void share(std::atomic<uint32_t>* flag, std::shared_ptr<void> memory);
+  int event() const { return event_; }
+
   // The epoll descriptor, so that one sleeper can wait for several doorbells: readable when this one would wake.
   int descriptor() const { return epoll_; }
   // Takes the pending events away without sleeping, for the sleeper that waited on descriptor(). Disarms.
@@ -37,7 +44,9 @@ class Doorbell {
  private:
   int epoll_ = -1;
   int event_ = -1;
-  std::atomic<bool> armed_{false};
+  std::atomic<uint32_t> own_flag_{0};
+  std::atomic<uint32_t>* armed_ = &own_flag_;  // not 0: the driver sleeps or is about to
+  std::shared_ptr<void> memory_;               // of a flag that is shared with other processes
 };
 
 }  // namespace rondo

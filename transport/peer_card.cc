@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::string_view kCardMagic = "RONDOCARD";
 constexpr size_t kMaxNameBytes = 255;
+constexpr size_t kMaxPlaceBytes = 64;
 constexpr size_t kMaxConfigBytes = 16'384;
 constexpr size_t kMaxEndpoints = 64;
 
@@ -73,6 +74,7 @@ std::string encode(const PeerCard& card) {
   for (size_t i = 0; i < endpoints; ++i) {
     writer.text(card.endpoints[i].address, kMaxNameBytes).u16(card.endpoints[i].port);
   }
+  writer.text(card.meeting_place, kMaxPlaceBytes);
   return writer.take();
 }
 
@@ -99,6 +101,7 @@ PeerCard decode_card(std::string_view bytes, int rank) {
     std::string address = reader.text(kMaxNameBytes);
     card.endpoints.push_back({std::move(address), reader.u16()});
   }
+  card.meeting_place = reader.text(kMaxPlaceBytes);
   if (!reader.finished()) reject(rank, "what it published is malformed");
   return card;
 }

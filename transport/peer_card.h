@@ -23,6 +23,7 @@ struct PeerCard {
   uint64_t shared_hash = 0;
   std::string config;  // Config::describe(), to name the field that differs
   std::vector<Endpoint> endpoints;
+  std::string meeting_place;  // MeetingPlace::name(), where ranks of this host find this one; "": none
 };
 
 std::string encode(const PeerCard& card);
@@ -41,7 +42,7 @@ class Roster {
   uint64_t session() const { return session_; }
   // "host b, pid 17", by rank.
   std::vector<std::string> names() const;
-  Topology topology() const;
+  Topology topology() const;  // without islands
 
  private:
   std::vector<PeerCard> cards_;

@@ -92,6 +92,11 @@ bool Switchboard::anyone_lost() const {
   return logic_->anyone_lost();
 }
 
+bool Switchboard::gone(int peer) const {
+  std::lock_guard lock(mutex_);
+  return logic_->gone(peer);
+}
+
 std::string Switchboard::peer_name(int peer) const {
   if (peer < 0 || peer >= static_cast<int>(names_.size())) return fmt::format("rank {}", peer);
   return fmt::format("rank {} ({})", peer, names_[static_cast<size_t>(peer)]);

@@ -60,7 +60,13 @@ class Switchboard {
   // to those that are not connected yet.
   void leave(Farewell farewell, Clock::time_point deadline);
 
+  // Ends the I/O thread, so that what else it serves can be destroyed.
+  void stop() { thread_.stop(); }
+  asio::io_context& context() { return thread_.context(); }
+
   // --- after connect()
+  // That process has died or left.
+  bool gone(int peer) const;
   std::string peer_name(int peer) const;  // any thread, no lock
   bool anyone_lost() const;
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,

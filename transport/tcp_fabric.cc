@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "ring/base/log.h"
@@ -12,6 +14,9 @@
 #include "transport/peer_card.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/roster.h"
+#include "transport/shared/agreement.h"
+#include "transport/shared/island.h"
+#include "transport/shared/meeting.h"
 #include "transport/socket.h"
 #include "transport/stream_link.h"
 #include "transport/switchboard.h"
@@ -48,7 +53,8 @@ Switchboard::Settings settings_of(const Launch& launch, const Config& config, si
   return settings;
 }
 
-PeerCard card_of(const Launch& launch, const Config& config, const std::vector<Endpoint>& endpoints) {
+PeerCard card_of(const Launch& launch, const Config& config, const std::vector<Endpoint>& endpoints,
+                 const MeetingPlace* place) {
   PeerCard card;
   card.wire_version = kWireVersion;
   card.rank = static_cast<uint32_t>(launch.place.rank);
@@ -61,7 +67,16 @@ PeerCard card_of(const Launch& launch, const Config& config, const std::vector<E
   card.shared_hash = config.shared_hash();
   card.config = config.describe();
   card.endpoints = endpoints;
+  if (place != nullptr) card.meeting_place = place->name();
   return card;
+}
+
+bool any_host_of_several(const Roster& roster) {
+  std::set<std::string> seen;
+  for (int rank = 0; rank < roster.world(); ++rank) {
+    if (!seen.insert(roster.card(rank).host_identity).second) return true;
+  }
+  return false;
 }
 
 class TcpFabric : public Fabric {
@@ -71,17 +86,22 @@ class TcpFabric : public Fabric {
     const size_t descriptors =
         ensure_descriptors(descriptors_needed(launch.place.world, config.lanes, config.connections));
     board_ = std::make_unique<Switchboard>(settings_of(launch, config, descriptors));
-    const std::string card = encode(card_of(launch, config, board_->endpoints()));
+    std::optional<MeetingPlace> meeting_place;
+    if (config.transport != "tcp" && launch.place.world > 1) meeting_place.emplace(launch.place.world);
+    const std::string card =
+        encode(card_of(launch, config, board_->endpoints(), meeting_place ? &*meeting_place : nullptr));
     Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline,
                                   Logger(config.debug, launch.place.rank)));
     topology_ = roster.topology();
     place_ = complete_place(launch.place, topology_.host);
     try {
-      board_->connect(std::move(roster), deadline);
+      board_->connect(roster, deadline);
+      if (meeting_place) form_island(*meeting_place, roster, *store, deadline);
       roster_goodbye(*store, place_.world, deadline, [this] { return board_->anyone_lost(); });
     } catch (const Exception&) {
       // The others hear why, before the end of the connections tells them less.
       board_->leave(Switchboard::Farewell::kFailedStart, Clock::now() + kFarewell);
+      board_->stop();  // before the island
       throw;
     }
   }
@@ -90,11 +110,14 @@ class TcpFabric : public Fabric {
     if (forked()) {
       // The I/O thread is the parent's; so is what its connections say. The child's copies of the sockets were closed
       // when it was forked.
+      static_cast<void>(island_.release());
       static_cast<void>(board_.release());
       return;
     }
     board_->leave(Switchboard::Farewell::kGoodbye,
                   Clock::now() + std::chrono::milliseconds(config_.destroy_timeout_ms));
+    board_->stop();
+    island_.reset();
   }
 
   const Place& place() const override { return place_; }
@@ -103,14 +126,19 @@ class TcpFabric : public Fabric {
 
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
-    board().open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
+    Switchboard& open_board = board();
+    if (island_) island_->open(id, members, doorbell, p2p_doorbell);
+    open_board.open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
   }
 
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
-    return board().close(id, last_sequence, deadline);
+    const bool all = board().close(id, last_sequence, deadline);
+    if (island_) island_->close(id);
+    return all;
   }
 
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
+    if (neighbour(key.peer)) return island_->take_link(key, shape);
     const LinkName name{key.communicator, LinkKind::kData, key.peer, key.lane};
     std::vector<Descriptor> sockets = board().take(name);
     if (sockets.empty()) return nullptr;
@@ -120,6 +148,7 @@ class TcpFabric : public Fabric {
   }
 
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
+    if (neighbour(peer)) return island_->take_stream_to(communicator, peer);
     const LinkName name{communicator, LinkKind::kStreamTo, peer, 0};
     std::vector<Descriptor> sockets = board().take(name);
     return sockets.empty() ? nullptr : make_stream(name, std::move(sockets.front()));
@@ -127,10 +156,13 @@ class TcpFabric : public Fabric {
 
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) override {
     auto found = board().take_stream_from(communicator);
+    if (!found && island_) return island_->take_stream_from(communicator);
     if (!found) return std::nullopt;
     const LinkName name{communicator, LinkKind::kStreamFrom, found->first, 0};
     return std::pair(found->first, make_stream(name, std::move(found->second)));
   }
+
+  SharedMemory* shared_memory() override { return island_.get(); }
 
   void stalled(uint64_t communicator, uint64_t sequence) override { board().stalled(communicator, sequence); }
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
@@ -154,6 +186,90 @@ class TcpFabric : public Fabric {
     return *board_;
   }
 
+  // Whether data to that rank goes through shared memory. Throws in a forked child.
+  bool neighbour(int peer) const {
+    board();
+    return island_ && island_->holds(peer);
+  }
+
+  void form_island(const MeetingPlace& place, const Roster& roster, Store& store, Store::Deadline deadline) {
+    if (!any_host_of_several(roster)) return require_one_island({});
+    const auto gone = [this](int rank) { return board_->gone(rank); };
+    std::vector<MeetingResult> results = meet(place, meeting_order(roster, deadline, gone));
+    Report report(static_cast<size_t>(place_.world), static_cast<char>(Reach::kNone));
+    for (const MeetingResult& result : results) {
+      if (!result.why_not.empty()) continue;
+      report[static_cast<size_t>(result.rank)] = static_cast<char>(result.pulls ? Reach::kPulls : Reach::kShares);
+    }
+    const Islands islands = find_islands(exchange_reports(store, place_.rank, report, deadline, gone));
+    topology_.island = islands.island;
+    show_island(results);
+    require_one_island(results);
+    std::vector<Island::Neighbour> neighbours;
+    for (MeetingResult& result : results) {
+      if (!topology_.share_memory(place_.rank, result.rank)) continue;
+      neighbours.push_back({result.rank, static_cast<pid_t>(roster.card(result.rank).pid), peer_name(result.rank),
+                            std::move(result.socket)});
+    }
+    if (neighbours.empty()) return;
+    Island::Settings settings;
+    settings.rank = place_.rank;
+    settings.can_pull = islands.pulls[static_cast<size_t>(place_.rank)];
+    settings.logger = Logger(config_.debug, place_.rank);
+    settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
+      board_->link_failed(communicator, peer, error);
+    };
+    island_ = std::make_unique<Island>(board_->context(), std::move(neighbours), std::move(settings));
+  }
+
+  MeetingOrder meeting_order(const Roster& roster, Store::Deadline deadline,
+                             const std::function<bool(int)>& gone) const {
+    MeetingOrder order;
+    order.rank = place_.rank;
+    order.world = place_.world;
+    order.session = roster.session();
+    order.deadline =
+        std::min<Store::Deadline>(deadline, Clock::now() + std::chrono::milliseconds(config_.handshake_timeout_ms));
+    order.gone = gone;
+    for (int rank = 0; rank < place_.world; ++rank) {
+      const PeerCard& card = roster.card(rank);
+      if (rank == place_.rank || card.host_identity != roster.card(place_.rank).host_identity) continue;
+      order.guests.push_back({rank, static_cast<pid_t>(card.pid), card.meeting_place});
+    }
+    return order;
+  }
+
+  void show_island(const std::vector<MeetingResult>& results) const {
+    const Logger log(config_.debug, place_.rank);
+    if (!log.shows(LogLevel::kInfo)) return;
+    for (const MeetingResult& result : results) {
+      if (topology_.share_memory(place_.rank, result.rank)) continue;
+      log.info(fmt::format("no shared memory with {}, which is on this host: {}; data goes over TCP",
+                           peer_name(result.rank),
+                           result.why_not.empty() ? "not all ranks of the host reach each other" : result.why_not));
+    }
+  }
+
+  // RONDO_TRANSPORT=shm means every pair. The same verdict on all ranks, since they know the same islands.
+  void require_one_island(const std::vector<MeetingResult>& results) const {
+    if (config_.transport != "shm" || topology_.one_island()) return;
+    std::string why = "they are on different hosts, or cannot reach each other's memory";
+    int other = 0;
+    for (int rank = 0; rank < place_.world; ++rank) {
+      if (rank == place_.rank || topology_.share_memory(place_.rank, rank)) continue;
+      other = rank;
+      for (const MeetingResult& result : results) {
+        if (result.rank == rank && !result.why_not.empty()) why = result.why_not;
+      }
+      break;
+    }
+    throw Exception(
+        Error{ErrorCode::kBootstrap,
+              fmt::format("RONDO_TRANSPORT=shm, but rank {} and {} do not share memory: {}; use auto or tcp",
+                          place_.rank, peer_name(other), why),
+              {other}});
+  }
+
   std::unique_ptr<ByteStream> make_stream(const LinkName& name, Descriptor socket) {
     // Closed meanwhile by another thread: nobody sleeps on the link, and it will not be used.
     if (const auto doorbell = board_->doorbell(name)) doorbell->watch(socket.get());
@@ -165,6 +281,7 @@ class TcpFabric : public Fabric {
   Place place_;
   Topology topology_;
   std::unique_ptr<Switchboard> board_;
+  std::unique_ptr<Island> island_;  // null: this rank shares memory with nobody. Served by the board's I/O thread.
 };
 
 }  // namespace

@@ -105,7 +105,7 @@ void visit(C& config, Visitor&& v) {
   v.number("RONDO_TIMEOUT_MS", config.timeout_ms, ms, kLocal);
   v.number("RONDO_DESTROY_TIMEOUT_MS", config.destroy_timeout_ms, ms, kLocal);
   v.number("RONDO_STALL_MS", config.stall_ms, ms, kLocal);
-  v.choice("RONDO_TRANSPORT", config.transport, Names{"auto", "tcp"}, kShared);
+  v.choice("RONDO_TRANSPORT", config.transport, Names{"auto", "tcp", "shm"}, kShared);
   v.text("RONDO_SOCKET_IFNAME", config.socket_interface, valid_text, kTextText);
   v.text("RONDO_PORT_RANGE", config.data_ports, valid_ports, kPortsText);
   v.text("RONDO_SECRET_FILE", config.secret_file, valid_text, kTextText);

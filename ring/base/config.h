@@ -20,7 +20,7 @@ struct RONDO_EXPORT Config {
   int64_t stall_ms = 200;                // RONDO_STALL_MS: without progress for so long, an operation asks the others
 
   // --- transport
-  std::string transport = "auto";  // RONDO_TRANSPORT: auto, tcp                                         (shared)
+  std::string transport = "auto";  // RONDO_TRANSPORT: auto, tcp, shm                                    (shared)
   std::string socket_interface;    // RONDO_SOCKET_IFNAME: comma-separated names or prefixes; ^ excludes; empty: chosen
   std::string data_ports = "0";    // RONDO_PORT_RANGE: "0" any, "5000" or "5000-5099" for data and control
   std::string secret_file;         // RONDO_SECRET_FILE: needed to listen beyond loopback, unless:

@@ -86,6 +86,7 @@ Config test_config() {
   config.handshake_timeout_ms = 2'000;
   config.destroy_timeout_ms = 3'000;
   config.debug = "off";
+  config.transport = "tcp";
   return config;
 }
 

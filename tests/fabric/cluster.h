@@ -47,7 +47,7 @@ class FakeEvents : public CommunicatorEvents {
 };
 
 Launch launch_of(int rank, int world, const std::string& job = "test job");
-// Short deadlines, so that a broken test ends soon.
+// Over TCP (tests/shared has the rest); short deadlines, so that a broken test ends soon.
 Config test_config();
 
 struct Joined {

@@ -1,4 +1,5 @@
-// Processes over loopback TCP: every collective against its reference.
+// Processes on one host, over loopback TCP or over shared memory (BUILD says which): every collective against its
+// reference.
 #include <doctest/doctest.h>
 
 #include "tests/engine/cases.h"
@@ -11,6 +12,7 @@ namespace {
 RankGroup group_of(int world) {
   RankGroup group;
   group.world = world;
+  group.config.transport = world == 1 ? "auto" : RONDO_TEST_TRANSPORT;
   group.config.lanes = static_cast<uint32_t>(1 + world % 3);
   group.config.connections = world % 2 == 0 ? 1 : 3;
   group.config.slice_bytes = world % 4 < 2 ? 4096 : 64 * 1024;
@@ -75,6 +77,7 @@ TEST_CASE("lanes 1 to 3 with 1 and 3 connections a link") {
       CAPTURE(connections);
       RankGroup shape;
       shape.world = 3;
+      shape.config.transport = RONDO_TEST_TRANSPORT;
       shape.config.lanes = lanes;
       shape.config.connections = connections;
       shape.config.slice_bytes = 4096;

@@ -1,0 +1,348 @@
+// Ranks as threads that share memory: windows, pulls, links, streams and doorbells of their fabrics.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "ring/base/error.h"
+#include "tests/fabric/cluster.h"
+#include "transport/rendezvous/memory_store.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr uint64_t kId = 5;
+
+Config shared_config(const std::string& transport = "auto") {
+  Config config = test_config();
+  config.transport = transport;
+  return config;
+}
+
+Topology topology_of(std::vector<int> host, std::vector<int> island) { return {std::move(host), std::move(island)}; }
+
+// Takes the link, as the engine does: asks, sleeps on the doorbell, asks again.
+std::unique_ptr<Link> take(Member& member, int peer, const LinkShape& shape = {3, 4096}) {
+  const auto deadline = in(5'000);
+  while (Clock::now() < deadline && !member.events->failure()) {
+    member.doorbell->arm();
+    if (auto link = member.fabric->take_link({kId, peer, 0}, shape)) {
+      member.doorbell->disarm();
+      return link;
+    }
+    member.doorbell->wait(deadline);
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Window> found(SharedMemory& memory, int peer, uint64_t id) {
+  std::shared_ptr<Window> window;
+  eventually([&] { return (window = memory.find(peer, id)) != nullptr; });
+  return window;
+}
+
+TEST_CASE("RONDO_TRANSPORT: auto and shm share memory on one host, tcp does not") {
+  for (const char* transport : {"auto", "shm"}) {
+    for (auto& fabric : join_world(3, shared_config(transport))) {
+      CHECK(fabric->topology() == topology_of({0, 0, 0}, {0, 0, 0}));
+      REQUIRE(fabric->shared_memory() != nullptr);
+      CHECK(fabric->shared_memory()->can_pull());
+    }
+  }
+  for (auto& fabric : join_world(2, shared_config("tcp"))) {
+    CHECK(fabric->topology() == topology_of({0, 0}, {}));
+    CHECK(fabric->shared_memory() == nullptr);
+  }
+  CHECK(join_world(1, shared_config("shm")).front()->shared_memory() == nullptr);
+}
+
+TEST_CASE("a window is the same zeroed memory for its maker and every other rank, found by its place") {
+  auto fabrics = join_world(3, shared_config());
+  std::vector<std::shared_ptr<Window>> windows;
+  for (size_t rank = 0; rank < 3; ++rank) windows.push_back(fabrics[rank]->shared_memory()->make(100'001 + rank));
+  for (int maker = 0; maker < 3; ++maker) {
+    const Window& own = *windows[static_cast<size_t>(maker)];
+    CHECK(reinterpret_cast<uintptr_t>(own.data()) % 4096 == 0);
+    const WindowPlace place = fabrics[static_cast<size_t>(maker)]->shared_memory()->locate(own.data() + 77, 1000);
+    CHECK(place.id == own.id());
+    CHECK(place.offset == 77);
+    for (int other = 0; other < 3; ++other) {
+      if (other == maker) continue;
+      CAPTURE(maker);
+      CAPTURE(other);
+      const auto theirs = found(*fabrics[static_cast<size_t>(other)]->shared_memory(), maker, place.id);
+      REQUIRE(theirs);
+      REQUIRE(theirs->bytes() == own.bytes());
+      REQUIRE(theirs->data() != own.data());
+      CHECK(theirs->data()[own.bytes() - 1 - static_cast<size_t>(other)] == std::byte{0});
+      theirs->data()[place.offset] = std::byte{42};
+      CHECK(own.data()[77] == std::byte{42});
+      own.data()[own.bytes() - 1] = std::byte{43};
+      CHECK(theirs->data()[own.bytes() - 1] == std::byte{43});
+      own.data()[own.bytes() - 1] = std::byte{0};
+    }
+  }
+}
+
+TEST_CASE("locate: all of it in one own window, or nowhere") {
+  auto fabrics = join_world(2, shared_config());
+  SharedMemory& memory = *fabrics[0]->shared_memory();
+  const auto window = memory.make(5'000);
+  const auto second = memory.make(64);
+  CHECK(second->id() != window->id());
+  CHECK(memory.locate(window->data(), 5'000).id == window->id());
+  CHECK(memory.locate(window->data() + 5'000, 0).offset == 5'000);
+  CHECK(memory.locate(window->data(), 5'001).id == 0);
+  CHECK(memory.locate(window->data() + 4'999, 2).id == 0);
+  CHECK(memory.locate(window->data() - 1, 1).id == 0);
+  CHECK(memory.locate(window->data() + 10, SIZE_MAX).id == 0);
+  CHECK(memory.locate(&memory, 1).id == 0);
+  CHECK(fabrics[1]->shared_memory()->locate(window->data(), 1).id == 0);
+  CHECK_THROWS_AS(memory.make(0), Exception);
+  CHECK_THROWS_AS(memory.make(size_t{1} << 60), Exception);
+}
+
+TEST_CASE("a window that its maker let go is found no more, and those who hold it keep it") {
+  auto fabrics = join_world(2, shared_config());
+  SharedMemory& maker = *fabrics[0]->shared_memory();
+  SharedMemory& other = *fabrics[1]->shared_memory();
+  auto window = maker.make(8'192);
+  const uint64_t id = window->id();
+  const std::byte* address = window->data();
+  window->data()[0] = std::byte{7};
+  const auto held = found(other, 0, id);
+  REQUIRE(held);
+  window.reset();
+  CHECK(maker.locate(address, 1).id == 0);
+  CHECK(eventually([&] { return other.find(0, id) == nullptr; }));
+  CHECK(held->data()[0] == std::byte{7});
+  held->data()[8'191] = std::byte{8};
+  // It may also outlive its fabric.
+  auto late = other.make(100);
+  fabrics.clear();
+  late->data()[0] = std::byte{1};
+}
+
+TEST_CASE("many windows made and let go: descriptors are back where they were, and none is lost") {
+  auto fabrics = join_world(2, shared_config());
+  const size_t descriptors = open_descriptors();
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::shared_ptr<Window>> windows;
+    for (int i = 0; i < 100; ++i) windows.push_back(fabrics[0]->shared_memory()->make(4'096));
+    for (const auto& window : windows) REQUIRE(found(*fabrics[1]->shared_memory(), 0, window->id()));
+    const uint64_t last = windows.back()->id();
+    windows.clear();
+    REQUIRE(eventually([&] { return fabrics[1]->shared_memory()->find(0, last) == nullptr; }));
+  }
+  CHECK(eventually([&] { return open_descriptors() == descriptors; }));
+}
+
+TEST_CASE("pull copies from a peer's process, and says when it cannot") {
+  auto fabrics = join_world(2, shared_config());
+  std::vector<char> there(3'000'000, 'x');
+  std::vector<std::byte> here(there.size());
+  SharedMemory& memory = *fabrics[1]->shared_memory();
+  CHECK(memory.pull(0, reinterpret_cast<uint64_t>(there.data()), here.data(), here.size()));
+  CHECK(std::memcmp(here.data(), there.data(), there.size()) == 0);
+  CHECK_FALSE(memory.pull(0, 8, here.data(), 100));
+  CHECK_FALSE(memory.pull(5, reinterpret_cast<uint64_t>(there.data()), here.data(), 1));
+}
+
+TEST_CASE("links come whoever asks first, also before the other opens the communicator; each is handed out once") {
+  for (const int first : {0, 1}) {
+    CAPTURE(first);
+    auto fabrics = join_world(2, shared_config());
+    std::vector<Member> members(2);
+    const auto one = static_cast<size_t>(first);
+    members[one] = open_all(fabrics[one], kId);
+    auto link = take(members[one], 1 - first);
+    REQUIRE(link);
+    members[1 - one] = open_all(fabrics[1 - one], kId);
+    auto other = take(members[1 - one], first);
+    REQUIRE(other);
+    CHECK(members[0].fabric->take_link({kId, 1, 0}, {3, 4096}) == nullptr);
+    CHECK(members[1].fabric->take_link({kId, 0, 0}, {3, 4096}) == nullptr);
+    const char text[] = "to the other end";
+    const SliceTag tag{1, 2, sizeof text};
+    other->post(tag, nullptr);
+    link->send(tag, reinterpret_cast<const std::byte*>(text));
+    REQUIRE(eventually([&] { return other->arrived() != nullptr; }));
+    CHECK(std::strcmp(reinterpret_cast<const char*>(other->arrived()), text) == 0);
+    link.reset();
+    other.reset();
+    fabrics.clear();
+    destroy_world(members, kId);
+    for (const Member& member : members) CHECK(!member.events->failure());
+  }
+}
+
+TEST_CASE("a sleeper on its doorbell is woken by a slice, by a freed slot, by bytes and by the end of its peer") {
+  std::vector<Member> members = open_world(2, kId, shared_config());
+  auto low = take(members[0], 1, {2, 4096});
+  auto high = take(members[1], 0, {2, 4096});
+  REQUIRE(low);
+  REQUIRE(high);
+  const std::vector<std::byte> payload(4096);
+  const SliceTag tag{1, 2, 4096};
+  // Sleeps until `condition`; false if it took longer than a wake-up does.
+  const auto sleep_until = [](Doorbell& bell, const std::function<bool()>& condition) {
+    const auto begin = Clock::now();
+    for (int wakes = 0; wakes < 50; ++wakes) {
+      bell.arm();
+      if (condition()) {
+        bell.disarm();
+        return Clock::now() - begin < std::chrono::seconds(5);
+      }
+      bell.wait(in(10'000));
+    }
+    return false;
+  };
+  for (int i = 0; i < 200; ++i) {
+    high->post(tag, nullptr);
+    std::thread sleeper([&] { CHECK(sleep_until(*members[1].doorbell, [&] { return high->arrived() != nullptr; })); });
+    low->send(tag, payload.data());
+    sleeper.join();
+    high->release();
+  }
+  for (int i = 0; i < 2; ++i) {
+    high->post(tag, nullptr);
+    low->send(tag, payload.data());
+  }
+  REQUIRE(high->arrived() != nullptr);
+  std::thread sender([&] { CHECK(sleep_until(*members[0].doorbell, [&] { return low->can_send(); })); });
+  high->release();
+  sender.join();
+
+  auto to = members[0].fabric->take_stream_to(kId, 1);
+  REQUIRE(to);
+  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> from;
+  CHECK(sleep_until(*members[1].p2p_doorbell, [&] {
+    from = members[1].fabric->take_stream_from(kId);
+    return from.has_value();
+  }));
+  REQUIRE(from);
+  CHECK(from->first == 0);
+  char byte = 'b';
+  iovec part{&byte, 1};
+  std::thread reader([&] {
+    char got = 0;
+    iovec into{&got, 1};
+    CHECK(sleep_until(*members[1].p2p_doorbell, [&] { return from->second->read(&into, 1) == 1; }));
+    CHECK(got == 'b');
+  });
+  CHECK(to->write(&part, 1) == 1);
+  reader.join();
+  std::thread mourner([&] {
+    CHECK(sleep_until(*members[1].p2p_doorbell, [&] { return from->second->read(&part, 1) == -1; }));
+    CHECK(from->second->error().code == ErrorCode::kPeerLost);
+  });
+  to.reset();
+  mourner.join();
+  low.reset();
+  high.reset();
+  from.reset();
+  destroy_world(members, kId);
+}
+
+TEST_CASE("a stream carries more bytes than its ring holds, in pieces of any size, both ways") {
+  std::vector<Member> members = open_world(2, kId, shared_config());
+  auto to = members[0].fabric->take_stream_to(kId, 1);
+  REQUIRE(to);
+  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> from;
+  REQUIRE(eventually([&] { return (from = members[1].fabric->take_stream_from(kId)).has_value(); }));
+  const auto run = [](ByteStream& out, ByteStream& in) {
+    std::vector<unsigned char> bytes(3'000'017), got(bytes.size());
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i * 2654435761u >> 13);
+    std::thread writer([&] {
+      for (size_t at = 0, piece = 1; at < bytes.size(); piece = piece * 7 % 100'003) {
+        const size_t size = std::min(piece, bytes.size() - at);
+        iovec parts[2] = {{bytes.data() + at, size / 3}, {bytes.data() + at + size / 3, size - size / 3}};
+        const long moved = out.write(parts, 2);
+        if (moved < 0) return;
+        at += static_cast<size_t>(moved);
+      }
+    });
+    for (size_t at = 0; at < got.size();) {
+      iovec part{got.data() + at, std::min<size_t>(got.size() - at, 12'345)};
+      const long moved = in.read(&part, 1);
+      REQUIRE(moved >= 0);
+      at += static_cast<size_t>(moved);
+    }
+    writer.join();
+    CHECK(got == bytes);
+  };
+  run(*to, *from->second);
+  run(*from->second, *to);
+  to.reset();
+  from.reset();
+  destroy_world(members, kId);
+}
+
+TEST_CASE("a forked child that drops its copies disturbs neither its parent nor the peers") {
+  std::vector<Member> members = open_world(2, kId, shared_config());
+  auto low = take(members[0], 1);
+  auto high = take(members[1], 0);
+  auto to = members[0].fabric->take_stream_to(kId, 1);
+  auto window = members[0].fabric->shared_memory()->make(4'096);
+  const uint64_t id = window->id();
+  REQUIRE(found(*members[1].fabric->shared_memory(), 0, id));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    bool refused = false;
+    try {
+      members[0].fabric->take_link({kId, 1, 1}, {3, 4096});
+    } catch (const Exception& failure) {
+      refused = failure.code() == ErrorCode::kInvalid;
+    }
+    low.reset();
+    high.reset();
+    to.reset();
+    window.reset();
+    members.clear();
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  const SliceTag tag{1, 2, 0};
+  high->post(tag, nullptr);
+  low->send(tag, nullptr);
+  CHECK(eventually([&] { return high->arrived() != nullptr; }));
+  CHECK(high->error() == nullptr);
+  CHECK(members[1].fabric->shared_memory()->find(0, id) != nullptr);
+  low.reset();
+  high.reset();
+  to.reset();
+  window.reset();
+  destroy_world(members, kId);
+  for (const Member& member : members) CHECK(!member.events->failure());
+}
+
+TEST_CASE("made and destroyed again and again, failed starts among them: descriptors and threads are back") {
+  { auto warm = open_world(2, kId, shared_config()); }
+  const size_t descriptors = open_descriptors();
+  const size_t threads = running_threads();
+  for (int i = 0; i < 40; ++i) {
+    if (i % 10 == 0) {
+      std::vector<Config> configs(2, shared_config());
+      configs[1].lanes = 2;
+      join_all({launch_of(0, 2), launch_of(1, 2)}, std::make_shared<MemoryStore>(), configs);
+      continue;
+    }
+    std::vector<Member> members = open_world(3, kId, shared_config());
+    members[2].fabric->take_link({kId, 0, 0}, {3, 4096});
+    auto stream = members[1].fabric->take_stream_to(kId, 0);
+    auto window = members[0].fabric->shared_memory()->make(1);
+    if (i % 3 == 0) members[1].fabric.reset();
+    stream.reset();
+    destroy_world(members, kId);
+  }
+  CHECK(open_descriptors() == descriptors);
+  CHECK(running_threads() == threads);
+}
+
+}  // namespace
+}  // namespace rondo::testing

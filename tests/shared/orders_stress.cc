@@ -1,0 +1,151 @@
+// Ranks as threads in a ring over one mapping, each with a link to the next: slices of odd sizes go round, folded into
+// what is received. Under the thread sanitizer this proves the orderings of SharedLink sufficient; run with
+// --weaken=publish|observe|free|reuse it proves that the sanitizer finds each of them missing (exit code 66).
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "transport/shared/mailbox.h"
+#include "transport/shared/memory_file.h"
+#include "transport/shared/shared_link_body.h"
+
+namespace rondo {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+struct WeakPublish : SharedLinkOrders {
+  static constexpr std::memory_order kPublish = kRelaxed;
+};
+struct WeakObserve : SharedLinkOrders {
+  static constexpr std::memory_order kObserve = kRelaxed;
+};
+struct WeakFree : SharedLinkOrders {
+  static constexpr std::memory_order kFree = kRelaxed;
+};
+struct WeakReuse : SharedLinkOrders {
+  static constexpr std::memory_order kReuse = kRelaxed;
+};
+
+// Odd sizes on both sides of kInlineBytes, and whole slices.
+uint32_t size_of(uint32_t slice, uint32_t largest) {
+  const uint32_t sizes[] = {1, 7, 39, 40, 41, 63, 129, 0, 1021, largest - 1, largest};
+  return sizes[slice % std::size(sizes)];
+}
+
+std::byte content(int from, uint32_t slice, uint32_t at) {
+  return static_cast<std::byte>((static_cast<uint32_t>(from) * 31 + slice * 7 + at) & 0xff);
+}
+
+template <typename Orders>
+class Ring {
+ public:
+  Ring(int world, const LinkShape& shape, uint32_t slices) : world_(world), shape_(shape), slices_(slices) {
+    const size_t bytes = whole_pages(MailboxLayout(shape).bytes);
+    const Descriptor file = make_memory_file(bytes * static_cast<size_t>(world), Pages::kSparse);
+    memory_ = std::make_shared<Mapping>(file.get(), bytes * static_cast<size_t>(world), Mapping::Touch::kLater);
+    for (int pair = 0; pair < world; ++pair) {
+      for (const bool lower : {true, false}) {
+        SharedLinkEnd end{memory_,
+                          memory_->data() + bytes * static_cast<size_t>(pair),
+                          lower,
+                          std::make_shared<RemoteBell>(),
+                          std::make_shared<PeerLife>(),
+                          "the peer"};
+        auto link = std::make_unique<SharedLink<Orders>>(std::move(end), shape);
+        (lower ? to_next_ : from_previous_).push_back(std::move(link));
+      }
+    }
+  }
+
+  // False if any byte was wrong, or it hangs.
+  bool run() {
+    std::vector<std::thread> threads;
+    std::vector<char> good(static_cast<size_t>(world_), 0);
+    for (int rank = 0; rank < world_; ++rank) {
+      threads.emplace_back([this, rank, &good] { good[static_cast<size_t>(rank)] = drive(rank); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const char one : good) {
+      if (!one) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool drive(int rank) {
+    Link& out = *to_next_[static_cast<size_t>(rank)];
+    const int previous = (rank + world_ - 1) % world_;
+    Link& in = *from_previous_[static_cast<size_t>(previous)];
+    std::vector<std::vector<std::byte>> landings(shape_.depth, std::vector<std::byte>(shape_.slice_bytes));
+    uint32_t posted = 0, sent = 0, received = 0;
+    bool good = true;
+    for (uint64_t idle = 0; received < slices_ || sent < slices_;) {
+      bool moved = in.pump();
+      moved |= out.pump();
+      if (out.error() != nullptr || in.error() != nullptr || ++idle > 100'000'000) return false;
+      while (posted < slices_ && in.can_post()) {
+        const uint32_t bytes = size_of(posted, shape_.slice_bytes);
+        in.post({1, posted, bytes}, posted % 3 == 0 ? landings[posted % shape_.depth].data() : nullptr);
+        ++posted;
+      }
+      if (sent < slices_ && out.can_send()) {
+        const uint32_t bytes = size_of(sent, shape_.slice_bytes);
+        std::byte* slot = out.reserve(bytes);
+        for (uint32_t i = 0; i < bytes; ++i) slot[i] = content(rank, sent, i);
+        out.commit({1, sent++, bytes});
+        moved = true;
+      }
+      if (const std::byte* payload = in.arrived()) {
+        for (uint32_t i = 0; i < size_of(received, shape_.slice_bytes); ++i) {
+          good &= payload[i] == content(previous, received, i);
+        }
+        in.release();
+        ++received;
+        moved = true;
+      }
+      if (!moved) std::this_thread::yield();
+    }
+    return good;
+  }
+
+  const int world_;
+  const LinkShape shape_;
+  const uint32_t slices_;
+  std::shared_ptr<Mapping> memory_;                             // shared with the links
+  std::vector<std::unique_ptr<Link>> to_next_, from_previous_;  // by the lower end of the pair
+};
+
+template <typename Orders>
+bool stress() {
+  for (int world = 2; world <= 8; ++world) {
+    for (const LinkShape& shape : {LinkShape{2, 1023}, LinkShape{3, 4099}}) {
+      if (!Ring<Orders>(world, shape, 300).run()) {
+        std::fprintf(stderr, "world %d, slices of %u bytes: wrong bytes, an error or no end\n", world,
+                     shape.slice_bytes);
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool run(const std::string& weakened) {
+  if (weakened == "none") return stress<SharedLinkOrders>();
+  if (weakened == "publish") return stress<WeakPublish>();
+  if (weakened == "observe") return stress<WeakObserve>();
+  if (weakened == "free") return stress<WeakFree>();
+  if (weakened == "reuse") return stress<WeakReuse>();
+  std::fprintf(stderr, "no ordering is called %s\n", weakened.c_str());
+  std::exit(2);
+}
+
+}  // namespace
+}  // namespace rondo
+
+int main(int argc, char** argv) {
+  const std::string argument = argc > 1 ? argv[1] : "--weaken=none";
+  return rondo::run(argument.substr(argument.find('=') + 1)) ? 0 : 1;
+}

@@ -1,0 +1,159 @@
+// Links over shared memory keep the contract of links, and survive rubbish that the peer writes into their memory.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/engine/arguments.h"
+#include "tests/support/link_contract.h"
+#include "tests/support/random.h"
+#include "transport/shared/mailbox.h"
+#include "transport/shared/memory_file.h"
+#include "transport/shared/shared_link.h"
+#include "transport/shared/shared_stream.h"
+
+namespace rondo::testing {
+namespace {
+
+SharedLinkEnd end_over(std::shared_ptr<Mapping> memory, bool lower) {
+  SharedLinkEnd end;
+  end.data = memory->data();
+  end.memory = std::move(memory);
+  end.lower = lower;
+  end.bell = std::make_shared<RemoteBell>();
+  end.life = std::make_shared<PeerLife>();
+  end.peer_name = lower ? "second peer" : "first peer";
+  return end;
+}
+
+// As between two processes: each end has its own mapping of one file.
+LinkEnds two_mappings(const LinkShape& shape, uint64_t) {
+  const size_t bytes = MailboxLayout(shape).bytes;
+  const Descriptor file = make_memory_file(bytes, Pages::kSparse);
+  LinkEnds ends;
+  for (const bool lower : {true, false}) {
+    auto memory = std::make_shared<Mapping>(file.get(), bytes, Mapping::Touch::kLater);
+    ends.side[lower ? 0 : 1] = make_shared_link(end_over(std::move(memory), lower), shape);
+  }
+  return ends;
+}
+
+LinkEnds one_mapping(const LinkShape& shape, uint64_t) {
+  const size_t bytes = MailboxLayout(shape).bytes;
+  const Descriptor file = make_memory_file(bytes, Pages::kSparse);
+  auto memory = std::make_shared<Mapping>(file.get(), bytes, Mapping::Touch::kLater);
+  LinkEnds ends;
+  for (const bool lower : {true, false}) ends.side[lower ? 0 : 1] = make_shared_link(end_over(memory, lower), shape);
+  return ends;
+}
+
+// One end, and the memory as its peer may write it.
+struct Victim {
+  LinkShape shape{4, 2000};
+  MailboxLayout layout{shape};
+  std::shared_ptr<Mapping> memory;
+  std::unique_ptr<Link> link;
+  std::vector<std::byte> landing = std::vector<std::byte>(2000, std::byte{0xee});
+
+  Victim() {
+    const Descriptor file = make_memory_file(layout.bytes, Pages::kSparse);
+    memory = std::make_shared<Mapping>(file.get(), layout.bytes, Mapping::Touch::kLater);
+    link = make_shared_link(end_over(memory, true), shape);
+  }
+  Mailbox to_victim() { return Mailbox(memory->data() + layout.second, layout); }
+  Mailbox from_victim() { return Mailbox(memory->data() + layout.first, layout); }
+  bool untouched() const { return std::count(landing.begin(), landing.end(), std::byte{0xee}) == 2000; }
+  void show(uint64_t flag, uint64_t sequence, uint64_t fingerprint) {
+    SlotHead& head = to_victim().head(0);
+    head.sequence = sequence;
+    head.fingerprint = fingerprint;
+    head.flag.store(flag);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the contract, over two mappings of one file") {
+  const auto [first, seeds] = seed_range(60);
+  check_link_contract(two_mappings, first, seeds);
+}
+
+TEST_CASE("both ends by threads of their own, over one mapping and over two") {
+  const auto [first, seeds] = seed_range(15);
+  check_link_between_threads(one_mapping, first, seeds);
+  check_link_between_threads(two_mappings, first, seeds);
+}
+
+TEST_CASE("a flag, length or tag that is wrong is refused by name, and nothing lands") {
+  struct Wrong {
+    const char* what;
+    uint64_t flag, sequence, fingerprint;
+    ErrorCode code;
+  };
+  const std::vector<Wrong> wrongs{
+      {"the number of a later slice", slot_flag(2, 1000), 5, 6, ErrorCode::kProtocol},
+      {"a number far ahead", slot_flag(0x80000000u, 1000), 5, 6, ErrorCode::kProtocol},
+      {"all ones", ~uint64_t{0}, 5, 6, ErrorCode::kProtocol},
+      {"longer than a slice", slot_flag(1, 2001), 5, 6, ErrorCode::kProtocol},
+      {"2^32-1 bytes", slot_flag(1, ~uint32_t{0}), 5, 6, ErrorCode::kProtocol},
+      {"shorter", slot_flag(1, 999), 5, 6, ErrorCode::kMismatch},
+      {"longer", slot_flag(1, 1001), 5, 6, ErrorCode::kMismatch},
+      {"sequence", slot_flag(1, 1000), 4, 6, ErrorCode::kMismatch},
+      {"fingerprint", slot_flag(1, 1000), 5, 7, ErrorCode::kMismatch},
+  };
+  for (const Wrong& wrong : wrongs) {
+    const std::string what = wrong.what;
+    CAPTURE(what);
+    Victim victim;
+    victim.link->post({5, 6, 1000}, victim.landing.data());
+    victim.show(wrong.flag, wrong.sequence, wrong.fingerprint);
+    for (int i = 0; i < 10; ++i) victim.link->pump();
+    REQUIRE(victim.link->error() != nullptr);
+    CHECK(victim.link->error()->code == wrong.code);
+    CHECK(victim.link->error()->message.find("second peer") != std::string::npos);
+    CHECK(victim.link->arrived() == nullptr);
+    CHECK(victim.untouched());
+  }
+}
+
+TEST_CASE("a counter of freed slots that goes back, or beyond what was sent, is corrupt and gives no room") {
+  const std::vector<std::byte> payload(100);
+  for (const uint64_t freed : {uint64_t{1}, uint64_t{4}, uint64_t{1} << 32, ~uint64_t{0}}) {
+    CAPTURE(freed);
+    Victim victim;
+    for (int i = 0; i < 3; ++i) victim.link->send({5, 6, 100}, payload.data());
+    victim.from_victim().freed().store(2);
+    CHECK(victim.link->pump());
+    victim.from_victim().freed().store(freed);
+    victim.link->pump();
+    REQUIRE(victim.link->error() != nullptr);
+    CHECK(victim.link->error()->code == ErrorCode::kProtocol);
+    CHECK(victim.link->error()->message.find("memory shared with second peer is corrupt") != std::string::npos);
+    for (int i = 0; i < 3; ++i) {  // three of four slots are free by the last honest word
+      REQUIRE(victim.link->can_send());
+      victim.link->send({5, 6, 100}, payload.data());
+    }
+    CHECK_FALSE(victim.link->can_send());
+  }
+}
+
+TEST_CASE("random bytes all over the memory never land and never arrive") {
+  const auto [first, seeds] = seed_range(300);
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    CAPTURE(seed);
+    Victim victim;
+    Random random(seed);
+    victim.link->post({5, 6, 1000}, victim.landing.data());
+    victim.link->post({5, 6, 30}, nullptr);
+    for (size_t i = 0; i < victim.layout.bytes; ++i)
+      victim.memory->data()[i] = static_cast<std::byte>(random.below(256));
+    for (int i = 0; i < 10; ++i) victim.link->pump();
+    CHECK(victim.link->error() != nullptr);
+    CHECK(victim.link->arrived() == nullptr);
+    CHECK(victim.untouched());
+  }
+}
+
+}  // namespace rondo::testing

@@ -1,0 +1,433 @@
+#include "transport/shared/island.h"
+
+#include <fmt/format.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "ring/base/check.h"
+#include "transport/shared/mailbox.h"
+#include "transport/shared/shared_link.h"
+#include "transport/shared/shared_stream.h"
+
+namespace rondo {
+namespace {
+
+// Windows of one peer: each is a mapping, of which the kernel gives a process some 65,000.
+constexpr size_t kMaxWindows = 16 * 1024;
+// Where the two flags of a communicator's doorbells are in their page: a cache line of its own each, and the pair that
+// a processor fetches with it.
+constexpr size_t kDataFlag = 0;
+constexpr size_t kP2pFlag = 128;
+constexpr size_t kBellBytes = 256;
+
+// Throws what is wrong with it.
+std::shared_ptr<Mapping> map_offered(const Descriptor& file, uint64_t bytes, Mapping::Touch touch) {
+  const std::string wrong = check_memory_file(file.get(), bytes);
+  if (!wrong.empty()) throw Exception(ErrorCode::kProtocol, "the memory that it offered: " + wrong);
+  return std::make_shared<Mapping>(file.get(), bytes, touch);
+}
+
+std::atomic<uint32_t>* flag_at(const Mapping& page, size_t offset) {
+  return reinterpret_cast<std::atomic<uint32_t>*>(page.data() + offset);
+}
+
+}  // namespace
+
+// What this rank has made, and how the others are told that it let go. Outlived by no window's destructor.
+struct Island::OwnWindows {
+  std::mutex mutex;  // taken before an IslandConnection's own
+  std::map<const std::byte*, std::weak_ptr<Window>> by_address;
+  uint64_t last_id = 0;
+  std::vector<IslandConnection*> connections;  // empty once the island is gone
+  const pid_t pid = ::getpid();
+
+  void tell(const IslandFrame& frame, const std::vector<int>& descriptors, const std::shared_ptr<void>& keep) {
+    for (IslandConnection* connection : connections) connection->send(frame, descriptors, keep);
+  }
+};
+
+class Island::MappedWindow final : public Window {
+ public:
+  MappedWindow(uint64_t window_id, size_t size, std::shared_ptr<Mapping> memory, std::shared_ptr<OwnWindows> own)
+      : Window(window_id, memory->data(), size), memory_(std::move(memory)), own_(std::move(own)) {}
+  ~MappedWindow() override {
+    if (own_ == nullptr || own_->pid != ::getpid()) return;  // a peer's; or the child's copy
+    std::lock_guard lock(own_->mutex);
+    own_->by_address.erase(data());
+    IslandFrame frame;
+    frame.topic = IslandTopic::kDrop;
+    frame.id = id();
+    own_->tell(frame, {}, nullptr);
+  }
+
+ private:
+  std::shared_ptr<Mapping> memory_;
+  std::shared_ptr<OwnWindows> own_;  // null: a peer's window
+};
+
+Island::Island(asio::io_context& io, std::vector<Neighbour> neighbours, Settings settings)
+    : settings_(std::move(settings)), own_(std::make_shared<OwnWindows>()) {
+  for (Neighbour& neighbour : neighbours) {
+    const int rank = neighbour.rank;
+    Peer& peer = peers_[rank];
+    peer.pid = neighbour.pid;
+    peer.name = std::move(neighbour.name);
+    peer.connection = std::make_unique<IslandConnection>(
+        io, std::move(neighbour.socket),
+        [this, rank](const IslandFrame& frame, Files files) { on_frame(rank, frame, std::move(files)); },
+        [this, rank](const std::string& why) { on_end(rank, why); });
+    own_->connections.push_back(peer.connection.get());
+  }
+  for (auto& [rank, peer] : peers_) peer.connection->start();
+}
+
+Island::~Island() {
+  std::lock_guard lock(own_->mutex);
+  own_->connections.clear();
+}
+
+// --- windows
+
+std::shared_ptr<Window> Island::make(size_t bytes) {
+  if (bytes == 0) throw Exception(ErrorCode::kInvalid, "shared memory of 0 bytes was asked for");
+  auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kReserved));
+  auto memory = std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kNow);
+  std::lock_guard lock(own_->mutex);
+  auto window = std::make_shared<MappedWindow>(++own_->last_id, bytes, std::move(memory), own_);
+  own_->by_address[window->data()] = window;
+  IslandFrame frame;
+  frame.topic = IslandTopic::kWindow;
+  frame.id = window->id();
+  frame.bytes = bytes;
+  own_->tell(frame, {file->get()}, file);
+  return window;
+}
+
+WindowPlace Island::locate(const void* data, size_t bytes) const {
+  const auto* first = static_cast<const std::byte*>(data);
+  std::shared_ptr<Window> window;  // let go without the lock
+  std::lock_guard lock(own_->mutex);
+  auto found = own_->by_address.upper_bound(first);
+  if (found == own_->by_address.begin()) return {};
+  window = std::prev(found)->second.lock();
+  if (window == nullptr) return {};
+  const auto offset = static_cast<size_t>(first - window->data());
+  if (offset > window->bytes() || bytes > window->bytes() - offset) return {};
+  return {window->id(), offset};
+}
+
+std::shared_ptr<Window> Island::find(int peer, uint64_t id) {
+  std::lock_guard lock(mutex_);
+  const auto state = peers_.find(peer);
+  if (state == peers_.end()) return nullptr;
+  const auto found = state->second.windows.find(id);
+  return found == state->second.windows.end() ? nullptr : found->second;
+}
+
+bool Island::pull(int peer, uint64_t address, std::byte* to, size_t bytes) {
+  const auto state = peers_.find(peer);
+  if (state == peers_.end() || !settings_.can_pull) return false;
+  while (bytes > 0) {
+    const iovec here{to, bytes};
+    const iovec there{reinterpret_cast<void*>(address), bytes};
+    const ssize_t moved = ::process_vm_readv(state->second.pid, &here, 1, &there, 1, 0);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved <= 0) return false;
+    to += moved;
+    address += static_cast<uint64_t>(moved);
+    bytes -= static_cast<size_t>(moved);
+  }
+  return true;
+}
+
+// --- communicators
+
+void Island::open(uint64_t communicator, const std::vector<int>& members, const std::shared_ptr<Doorbell>& doorbell,
+                  const std::shared_ptr<Doorbell>& p2p_doorbell) {
+  auto file = std::make_shared<Descriptor>(make_memory_file(kBellBytes, Pages::kReserved));
+  auto page = std::make_shared<Mapping>(file->get(), kBellBytes, Mapping::Touch::kNow);
+  doorbell->share(flag_at(*page, kDataFlag), page);
+  p2p_doorbell->share(flag_at(*page, kP2pFlag), page);
+  IslandFrame frame;
+  frame.topic = IslandTopic::kBells;
+  frame.communicator = communicator;
+  frame.bytes = kBellBytes;
+  struct Kept {  // until every peer has the descriptors
+    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;
+    std::shared_ptr<Descriptor> file;
+  };
+  const auto kept = std::make_shared<Kept>(Kept{doorbell, p2p_doorbell, file});
+  std::lock_guard lock(mutex_);
+  book_.open(communicator, doorbell, p2p_doorbell);
+  for (const int member : members) {
+    const auto found = peers_.find(member);
+    if (found == peers_.end()) continue;
+    found->second.connection->send(frame, {file->get(), doorbell->event(), p2p_doorbell->event()}, kept);
+  }
+}
+
+void Island::close(uint64_t communicator) {
+  std::lock_guard lock(mutex_);
+  book_.close(communicator);
+}
+
+void Island::report(uint64_t communicator, int peer, const std::string& why) const {
+  settings_.link_failed(
+      communicator, peer,
+      {ErrorCode::kNetwork, fmt::format("sharing memory with {} failed: {}", peers_.at(peer).name, why), {peer}});
+}
+
+std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& shape) {
+  RONDO_CHECK(sane_shape(shape), "a link holds 2 to 65 slices of at most 16 MiB");
+  std::string trouble;
+  {
+    std::lock_guard lock(mutex_);
+    IslandBook::Group* group = book_.opened(key.communicator);
+    if (group == nullptr) return nullptr;
+    Peer& peer = peers_.at(key.peer);
+    const std::pair name(key.peer, key.lane);
+    if (const auto found = group->links.find(name); found != group->links.end()) {
+      LinkMemory memory = std::move(found->second);
+      group->links.erase(found);
+      if (memory.shape.depth != shape.depth || memory.shape.slice_bytes != shape.slice_bytes) {
+        trouble = "its links have another shape";
+      } else {
+        return link_over(key, std::move(memory), *group);
+      }
+    } else if (peer.life->over.load()) {
+      trouble = peer.end;
+    } else if (!group->made.insert(name).second) {
+      return nullptr;  // under way, or taken already
+    } else if (settings_.rank < key.peer) {
+      try {
+        return link_over(key, make_link_memory(key.peer, key, shape), *group);
+      } catch (const Exception& failure) {
+        trouble = failure.what();
+      }
+    } else {
+      IslandFrame wish;
+      wish.topic = IslandTopic::kWish;
+      wish.communicator = key.communicator;
+      wish.lane = static_cast<uint32_t>(key.lane);
+      wish.depth = shape.depth;
+      wish.slice_bytes = shape.slice_bytes;
+      group->asked.insert(name);
+      peer.connection->send(wish);
+      return nullptr;
+    }
+  }
+  report(key.communicator, key.peer, trouble);
+  return nullptr;
+}
+
+// Requires the lock. Throws Exception(kSystem).
+LinkMemory Island::make_link_memory(int peer, const LinkKey& key, const LinkShape& shape) {
+  const size_t bytes = MailboxLayout(shape).bytes;
+  auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kSparse));
+  LinkMemory memory{std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kLater), shape};
+  IslandFrame frame;
+  frame.topic = IslandTopic::kLink;
+  frame.communicator = key.communicator;
+  frame.lane = static_cast<uint32_t>(key.lane);
+  frame.bytes = bytes;
+  frame.depth = shape.depth;
+  frame.slice_bytes = shape.slice_bytes;
+  peers_.at(peer).connection->send(frame, {file->get()}, file);
+  return memory;
+}
+
+// Requires the lock.
+std::unique_ptr<Link> Island::link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group) {
+  const Peer& peer = peers_.at(key.peer);
+  SharedLinkEnd end;
+  end.data = memory.memory->data();
+  end.memory = std::move(memory.memory);
+  end.lower = settings_.rank < key.peer;
+  end.bell = group.bells[key.peer].data;
+  end.life = peer.life;
+  end.peer_name = peer.name;
+  return make_shared_link(std::move(end), memory.shape);
+}
+
+std::unique_ptr<ByteStream> Island::take_stream_to(uint64_t communicator, int peer) {
+  std::string trouble;
+  {
+    std::lock_guard lock(mutex_);
+    IslandBook::Group* group = book_.opened(communicator);
+    if (group == nullptr) return nullptr;
+    if (!group->streams_to.insert(peer).second) return nullptr;  // taken already
+    try {
+      return make_stream(communicator, peer, *group);
+    } catch (const Exception& failure) {
+      trouble = failure.what();
+    }
+  }
+  report(communicator, peer, trouble);
+  return nullptr;
+}
+
+// Requires the lock. Throws Exception.
+std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer, IslandBook::Group& group) {
+  const Peer& state = peers_.at(peer);
+  if (state.life->over.load()) throw Exception(ErrorCode::kPeerLost, state.end);
+  const size_t bytes = shared_stream_bytes();
+  auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kSparse));
+  auto memory = std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kLater);
+  IslandFrame frame;
+  frame.topic = IslandTopic::kStream;
+  frame.communicator = communicator;
+  frame.bytes = bytes;
+  state.connection->send(frame, {file->get()}, file);
+  std::byte* data = memory->data();
+  return make_shared_stream({std::move(memory), data, true, group.bells[peer].p2p, state.life, state.name});
+}
+
+std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_from(uint64_t communicator) {
+  std::lock_guard lock(mutex_);
+  IslandBook::Group* group = book_.opened(communicator);
+  if (group == nullptr || group->streams_from.empty()) return std::nullopt;
+  auto [peer, offered] = std::move(group->streams_from.front());
+  group->streams_from.pop_front();
+  const Peer& state = peers_.at(peer);
+  std::byte* data = offered.memory->data();
+  return std::pair(peer, make_shared_stream(
+                             {std::move(offered.memory), data, false, group->bells[peer].p2p, state.life, state.name}));
+}
+
+// --- what the peers say, on the I/O thread
+
+void Island::on_frame(int peer, const IslandFrame& frame, Files files) {
+  Peer& state = peers_.at(peer);
+  try {
+    use_frame(peer, state, frame, files);
+  } catch (const Exception& failure) {
+    state.connection->end(failure.what());
+  }
+}
+
+void Island::use_frame(int peer, Peer& state, const IslandFrame& frame, Files& files) {
+  switch (frame.topic) {
+    case IslandTopic::kWindow:
+      return add_window(state, frame, files[0]);
+    case IslandTopic::kDrop: {
+      std::shared_ptr<Window> dropped;  // unmapped without the lock
+      std::lock_guard lock(mutex_);
+      if (const auto found = state.windows.find(frame.id); found != state.windows.end()) {
+        dropped = std::move(found->second);
+        state.windows.erase(found);
+      }
+      return;
+    }
+    case IslandTopic::kLink:
+      return add_link(peer, frame, files[0]);
+    case IslandTopic::kWish:
+      return make_wished(peer, frame);
+    case IslandTopic::kStream:
+      return add_stream(peer, frame, files[0]);
+    case IslandTopic::kBells:
+      return add_bells(peer, frame, files);
+  }
+}
+
+void Island::add_window(Peer& state, const IslandFrame& frame, const Descriptor& file) {
+  auto memory = map_offered(file, frame.bytes, Mapping::Touch::kNow);
+  auto window = std::make_shared<MappedWindow>(frame.id, frame.bytes, std::move(memory), nullptr);
+  std::lock_guard lock(mutex_);
+  if (frame.id == 0 || state.windows.size() == kMaxWindows) {
+    throw Exception(ErrorCode::kProtocol, "it offers more windows than can be mapped");
+  }
+  if (!state.windows.emplace(frame.id, std::move(window)).second) {
+    throw Exception(ErrorCode::kProtocol, "it offered a window twice");
+  }
+}
+
+void Island::add_link(int peer, const IslandFrame& frame, const Descriptor& file) {
+  const LinkShape shape{frame.depth, frame.slice_bytes};
+  if (peer > settings_.rank || frame.lane >= 16 || !sane_shape(shape) || frame.bytes != MailboxLayout(shape).bytes) {
+    throw Exception(ErrorCode::kProtocol, "this is not how a link is made");
+  }
+  LinkMemory memory{map_offered(file, frame.bytes, Mapping::Touch::kLater), shape};
+  std::shared_ptr<Doorbell> bell;
+  {
+    std::lock_guard lock(mutex_);
+    IslandBook::Group* group = book_.mentioned(frame.communicator);
+    if (group == nullptr) return;  // closed meanwhile
+    const std::pair name(peer, static_cast<int>(frame.lane));
+    group->made.insert(name);
+    group->asked.erase(name);
+    if (!group->links.emplace(name, std::move(memory)).second) {
+      throw Exception(ErrorCode::kProtocol, "it made a link twice");
+    }
+    bell = group->doorbell;
+  }
+  if (bell) bell->ring();
+}
+
+void Island::make_wished(int peer, const IslandFrame& frame) {
+  const LinkShape shape{frame.depth, frame.slice_bytes};
+  if (peer < settings_.rank || frame.lane >= 16 || !sane_shape(shape)) {
+    throw Exception(ErrorCode::kProtocol, "this is not how a link is asked for");
+  }
+  std::lock_guard lock(mutex_);
+  IslandBook::Group* group = book_.mentioned(frame.communicator);
+  const int lane = static_cast<int>(frame.lane);
+  if (group == nullptr || !group->made.insert({peer, lane}).second) return;  // closed, or made meanwhile
+  group->links.emplace(std::pair(peer, lane), make_link_memory(peer, {frame.communicator, peer, lane}, shape));
+}
+
+void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& file) {
+  if (frame.bytes != shared_stream_bytes()) throw Exception(ErrorCode::kProtocol, "this is not how a stream is made");
+  LinkMemory memory{map_offered(file, frame.bytes, Mapping::Touch::kLater), {}};
+  std::shared_ptr<Doorbell> bell;
+  {
+    std::lock_guard lock(mutex_);
+    IslandBook::Group* group = book_.mentioned(frame.communicator);
+    if (group == nullptr) return;
+    const bool waiting = std::any_of(group->streams_from.begin(), group->streams_from.end(),
+                                     [peer](const auto& stream) { return stream.first == peer; });
+    if (waiting) throw Exception(ErrorCode::kProtocol, "it made a stream twice");
+    group->streams_from.emplace_back(peer, std::move(memory));
+    bell = group->p2p_doorbell;
+  }
+  if (bell) bell->ring();
+}
+
+void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {
+  if (frame.bytes != kBellBytes) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
+  auto page = map_offered(files[0], frame.bytes, Mapping::Touch::kNow);
+  std::lock_guard lock(mutex_);
+  IslandBook::Group* group = book_.mentioned(frame.communicator);
+  if (group == nullptr) return;
+  IslandBook::Bells& bells = group->bells[peer];
+  if (bells.announced) throw Exception(ErrorCode::kProtocol, "it announced its doorbells twice");
+  bells.announced = true;
+  bells.data->connect(page, kDataFlag, std::move(files[1]));
+  bells.p2p->connect(page, kP2pFlag, std::move(files[2]));
+}
+
+// What has come stays readable; whoever waits for more looks again, and finds the end.
+void Island::on_end(int peer, const std::string& why) {
+  std::vector<std::shared_ptr<Doorbell>> bells;
+  std::vector<uint64_t> waiting;  // communicators that were promised a link
+  {
+    std::lock_guard lock(mutex_);
+    Peer& state = peers_.at(peer);
+    state.end = why;
+    state.life->over.store(true, std::memory_order_seq_cst);
+    book_.for_each_open([&](uint64_t id, IslandBook::Group& group) {
+      bells.push_back(group.doorbell);
+      bells.push_back(group.p2p_doorbell);
+      const bool asked =
+          std::any_of(group.asked.begin(), group.asked.end(), [peer](const auto& name) { return name.first == peer; });
+      if (asked) waiting.push_back(id);
+    });
+  }
+  settings_.logger.info(fmt::format("the shared memory connection to {} ended: {}", peers_.at(peer).name, why));
+  for (const auto& bell : bells) bell->ring();
+  for (const uint64_t id : waiting) report(id, peer, why);
+}
+
+}  // namespace rondo

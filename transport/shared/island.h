@@ -1,0 +1,105 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ring/base/log.h"
+#include "transport/byte_stream.h"
+#include "transport/fabric.h"
+#include "transport/link.h"
+#include "transport/rendezvous/descriptor.h"
+#include "transport/shared/island_book.h"
+#include "transport/shared/island_connection.h"
+#include "transport/shared_memory.h"
+
+namespace asio {
+class io_context;
+}
+
+namespace rondo {
+
+// A rank's part of its island: windows, links, streams and doorbells in memory that it shares with the other ranks of
+// it. Calls are for any thread; frames of the peers are handled on the I/O thread.
+//
+// mutex_ guards the book and the windows. Nothing is called out with it held but IslandConnection::send.
+class Island final : public SharedMemory {
+ public:
+  struct Neighbour {
+    int rank = -1;
+    pid_t pid = 0;
+    std::string name;   // "rank 3 (host b, pid 17)"
+    Descriptor socket;  // of the meeting
+  };
+  struct Settings {
+    int rank = 0;
+    bool can_pull = false;
+    Logger logger;
+    // A link to `peer` that was asked for will not come. On any thread, without the lock.
+    std::function<void(uint64_t communicator, int peer, const Error&)> link_failed;
+  };
+
+  Island(asio::io_context& io, std::vector<Neighbour> neighbours, Settings settings);
+  // The I/O thread must have been stopped.
+  ~Island() override;
+
+  bool holds(int peer) const { return peers_.count(peer) != 0; }
+
+  // --- as in Fabric; peers are of this island
+  void open(uint64_t communicator, const std::vector<int>& members, const std::shared_ptr<Doorbell>& doorbell,
+            const std::shared_ptr<Doorbell>& p2p_doorbell);
+  void close(uint64_t communicator);
+  std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape);
+  std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer);
+  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator);
+
+  // --- SharedMemory
+  std::shared_ptr<Window> make(size_t bytes) override;
+  WindowPlace locate(const void* data, size_t bytes) const override;
+  std::shared_ptr<Window> find(int peer, uint64_t id) override;
+  bool can_pull() const override { return settings_.can_pull; }
+  bool pull(int peer, uint64_t address, std::byte* to, size_t bytes) override;
+
+ private:
+  class MappedWindow;
+  struct OwnWindows;
+  struct Peer {
+    pid_t pid = 0;
+    std::string name;
+    std::shared_ptr<PeerLife> life = std::make_shared<PeerLife>();  // shared with the links
+    std::unique_ptr<IslandConnection> connection;
+    std::map<uint64_t, std::shared_ptr<Window>> windows;  // shared with those who work on them
+    std::string end;                                      // why it is over
+  };
+  using Files = std::vector<Descriptor>;
+
+  void on_frame(int peer, const IslandFrame& frame, Files files);
+  void use_frame(int peer, Peer& state, const IslandFrame& frame, Files& files);
+  void on_end(int peer, const std::string& why);
+  void add_window(Peer& state, const IslandFrame& frame, const Descriptor& file);
+  void add_link(int peer, const IslandFrame& frame, const Descriptor& file);
+  void make_wished(int peer, const IslandFrame& frame);
+  void add_stream(int peer, const IslandFrame& frame, const Descriptor& file);
+  void add_bells(int peer, const IslandFrame& frame, Files& files);
+  LinkMemory make_link_memory(int peer, const LinkKey& key, const LinkShape& shape);
+  std::unique_ptr<Link> link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group);
+  std::unique_ptr<ByteStream> make_stream(uint64_t communicator, int peer, IslandBook::Group& group);
+  void report(uint64_t communicator, int peer, const std::string& why) const;
+
+  const Settings settings_;
+  std::map<int, Peer> peers_;              // the keys never change
+  const std::shared_ptr<OwnWindows> own_;  // shared with the windows, which may outlive the island
+
+  mutable std::mutex mutex_;
+  IslandBook book_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,36 @@
+#include "transport/shared/island_book.h"
+
+namespace rondo {
+
+IslandBook::Group* IslandBook::mentioned(uint64_t communicator) {
+  const auto found = groups_.find(communicator);
+  if (found != groups_.end()) return &found->second;
+  if (closed_.count(communicator) != 0 || early_ == kMaxEarly) return nullptr;
+  ++early_;
+  return &groups_[communicator];
+}
+
+IslandBook::Group* IslandBook::opened(uint64_t communicator) {
+  const auto found = groups_.find(communicator);
+  return found != groups_.end() && found->second.open ? &found->second : nullptr;
+}
+
+IslandBook::Group& IslandBook::open(uint64_t communicator, std::shared_ptr<Doorbell> doorbell,
+                                    std::shared_ptr<Doorbell> p2p_doorbell) {
+  if (groups_.count(communicator) != 0) --early_;
+  Group& group = groups_[communicator];
+  group.open = true;
+  group.doorbell = std::move(doorbell);
+  group.p2p_doorbell = std::move(p2p_doorbell);
+  return group;
+}
+
+void IslandBook::close(uint64_t communicator) {
+  if (groups_.erase(communicator) == 0 || !closed_.insert(communicator).second) return;
+  closed_order_.push_back(communicator);
+  if (closed_order_.size() <= kMaxClosed) return;
+  closed_.erase(closed_order_.front());
+  closed_order_.pop_front();
+}
+
+}  // namespace rondo

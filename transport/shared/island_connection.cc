@@ -1,0 +1,173 @@
+#include "transport/shared/island_connection.h"
+
+#include <fmt/format.h>
+
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "transport/asio_socket.h"
+#include "transport/shared/island_socket.h"
+
+namespace rondo {
+namespace {
+
+// Frames that a peer has not read: each communicator costs it a few, each registered buffer one.
+constexpr size_t kMaxQueued = 16 * 1024;
+// A queue that is full (some 200 frames fit the socket) is looked at again after so long: the peer's I/O thread reads
+// within microseconds, unless it is stopped.
+constexpr std::chrono::milliseconds kRetry{1};
+
+}  // namespace
+
+class IslandConnection::State : public std::enable_shared_from_this<IslandConnection::State> {
+ public:
+  State(asio::io_context& io, Descriptor socket, OnFrame on_frame, OnEnd on_end)
+      : io_(io),
+        socket_(io, std::move(socket)),
+        retry_(io),
+        on_frame_(std::move(on_frame)),
+        on_end_(std::move(on_end)) {}
+
+  void start_soon() {
+    asio::post(io_, [self = shared_from_this()] {
+      if (self->on_frame_) self->wait_readable();
+    });
+  }
+
+  void cancel() {
+    std::lock_guard lock(mutex_);
+    over_ = true;
+    on_frame_ = nullptr;
+    on_end_ = nullptr;
+    retry_.cancel();
+    socket_.detach();
+  }
+
+  void send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
+    std::string why;
+    {
+      std::lock_guard lock(mutex_);
+      if (over_) return;
+      queue_.push_back({frame, std::move(descriptors), std::move(keep)});
+      if (queue_.size() > 1) {
+        if (queue_.size() <= kMaxQueued) return;  // the timer is set
+        why = "it has stopped reading";
+      } else {
+        switch (send_queue(why)) {
+          case Sent::kYes:
+            return;
+          case Sent::kLater:
+            asio::post(io_, [self = shared_from_this()] { self->retry_later(); });
+            return;
+          case Sent::kOver:
+            break;
+        }
+      }
+    }
+    end_soon(why);
+  }
+
+  void end_soon(const std::string& why) {
+    asio::post(io_, [self = shared_from_this(), why] { self->end(why); });
+  }
+
+ private:
+  struct Queued {
+    IslandFrame frame;
+    std::vector<int> descriptors;
+    std::shared_ptr<void> keep;
+  };
+
+  // Requires the lock.
+  Sent send_queue(std::string& why) {
+    while (!queue_.empty()) {
+      const Queued& next = queue_.front();
+      const Sent sent = send_message(socket_.get(), &next.frame, sizeof next.frame, next.descriptors, why);
+      if (sent != Sent::kYes) return sent;
+      queue_.pop_front();
+    }
+    return Sent::kYes;
+  }
+
+  void retry_later() {
+    retry_.expires_after(kRetry);
+    retry_.async_wait([self = shared_from_this()](asio::error_code failure) {
+      if (failure) return;
+      std::string why;
+      Sent sent = Sent::kYes;
+      {
+        std::lock_guard lock(self->mutex_);
+        if (self->over_) return;
+        sent = self->send_queue(why);
+      }
+      if (sent == Sent::kLater) self->retry_later();
+      if (sent == Sent::kOver) self->end(why);
+    });
+  }
+
+  void wait_readable() {
+    socket_.when_readable([self = shared_from_this()](asio::error_code failure) {
+      if (!failure && self->on_frame_) self->read();
+    });
+  }
+
+  void read() {
+    // A few frames at a time, so that one peer cannot keep the thread from the others.
+    for (int i = 0; i < 16; ++i) {
+      IslandFrame frame;
+      std::vector<Descriptor> descriptors;
+      std::string why;
+      const Received received = receive_message(socket_.get(), &frame, sizeof frame, descriptors, why);
+      if (received == Received::kNothing) break;
+      if (received == Received::kOver) return end(why);
+      const int expected = descriptors_of(frame.topic);
+      if (expected < 0 || descriptors.size() != static_cast<size_t>(expected)) {
+        return end("it sent a message that makes no sense");
+      }
+      const OnFrame deliver = on_frame_;  // the frame may end this connection, and with it on_frame_
+      deliver(frame, std::move(descriptors));
+      if (!on_frame_) return;
+    }
+    wait_readable();
+  }
+
+  void end(const std::string& why) {
+    const auto self = shared_from_this();
+    OnEnd tell;
+    {
+      std::lock_guard lock(mutex_);
+      over_ = true;
+      queue_.clear();
+      tell = std::exchange(on_end_, nullptr);
+      on_frame_ = nullptr;
+      retry_.cancel();
+      socket_.detach();
+    }
+    if (tell) tell(why);
+  }
+
+  asio::io_context& io_;
+  AsioSocket socket_;  // the I/O thread's; its number also that of whoever holds the lock, unless over_
+  asio::steady_timer retry_;
+  OnFrame on_frame_;
+  OnEnd on_end_;
+  std::mutex mutex_;
+  std::deque<Queued> queue_;
+  bool over_ = false;
+};
+
+IslandConnection::IslandConnection(asio::io_context& io, Descriptor socket, OnFrame on_frame, OnEnd on_end)
+    : state_(std::make_shared<State>(io, std::move(socket), std::move(on_frame), std::move(on_end))) {}
+IslandConnection::~IslandConnection() { state_->cancel(); }
+void IslandConnection::start() { state_->start_soon(); }
+void IslandConnection::send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
+  state_->send(frame, std::move(descriptors), std::move(keep));
+}
+void IslandConnection::end(const std::string& why) { state_->end_soon(why); }
+
+}  // namespace rondo

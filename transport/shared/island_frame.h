@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+
+namespace rondo {
+
+// What the ranks of an island say to each other over their unix connection: messages of one size, as they lie in
+// memory (one machine, and one build of the library: the handshake has compared its hash). docs/shared-memory.md.
+enum class IslandTopic : uint32_t {
+  kWindow = 1,  // one descriptor: a window of mine, id and bytes
+  kDrop = 2,    // I have let go of the window `id`
+  kLink = 3,    // one descriptor: the memory of a link that I have made (the lower rank makes it)
+  kWish = 4,    // make the link
+  kStream = 5,  // one descriptor: the memory of a stream from me to you
+  kBells = 6,   // three descriptors: a page with the flags of my two doorbells of the communicator, and their eventfds
+};
+
+struct IslandFrame {
+  IslandTopic topic = IslandTopic::kWindow;
+  uint32_t lane = 0;
+  uint64_t communicator = 0;
+  uint64_t id = 0;
+  uint64_t bytes = 0;
+  uint32_t depth = 0;  // of a link
+  uint32_t slice_bytes = 0;
+};
+static_assert(sizeof(IslandFrame) == 40);
+
+// How many descriptors come with it; -1: no topic of ours.
+constexpr int descriptors_of(IslandTopic topic) {
+  switch (topic) {
+    case IslandTopic::kWindow:
+    case IslandTopic::kLink:
+    case IslandTopic::kStream:
+      return 1;
+    case IslandTopic::kBells:
+      return 3;
+    case IslandTopic::kDrop:
+    case IslandTopic::kWish:
+      return 0;
+  }
+  return -1;
+}
+
+}  // namespace rondo

@@ -1,0 +1,99 @@
+#include "transport/shared/memory_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "ring/base/error.h"
+
+namespace rondo {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+[[noreturn]] void throw_system(const char* what, size_t bytes) {
+  throw Exception(ErrorCode::kSystem,
+                  fmt::format("shared memory of {} bytes: {} failed: {}{}", bytes, what, std::strerror(errno),
+                              errno == EMFILE ? " (raise the limit on open files: ulimit -n)" : ""));
+}
+
+// UINT64_MAX if there is no such file, or no number in it ("max").
+uint64_t number_in(const char* path) {
+  uint64_t number = 0;
+  return std::ifstream(path) >> number ? number : UINT64_MAX;
+}
+
+uint64_t available_on_machine() {
+  std::ifstream facts("/proc/meminfo");
+  std::string name;
+  for (uint64_t kib = 0; facts >> name >> kib; facts.ignore(64, '\n')) {
+    if (name == "MemAvailable:") return kib * 1024;
+  }
+  return UINT64_MAX;
+}
+
+// The kernel reserves pages of a memfd until it kills some process to get more: so what is plainly too much is refused
+// before. In a container its own limit counts (control groups, version 2).
+void refuse_too_much(size_t bytes) {
+  const uint64_t most = number_in("/sys/fs/cgroup/memory.max");
+  const uint64_t used = most == UINT64_MAX ? 0 : number_in("/sys/fs/cgroup/memory.current");
+  const uint64_t available = std::min(available_on_machine(), most > used ? most - used : 0);
+  if (bytes <= available) return;
+  throw Exception(ErrorCode::kSystem,
+                  fmt::format("shared memory of {} bytes: only {} bytes of memory are available", bytes, available));
+}
+
+// Up to here the look at what is available (30 us) is left out.
+constexpr size_t kAlwaysThere = 1 << 20;
+
+}  // namespace
+
+size_t whole_pages(size_t bytes) {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+Mapping::Mapping(int file, size_t bytes, Touch touch) : bytes_(whole_pages(bytes)) {
+  const int flags = MAP_SHARED | (touch == Touch::kNow ? MAP_POPULATE : 0);
+  void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, file, 0);
+  if (memory == MAP_FAILED) throw_system("mmap", bytes_);
+  data_ = static_cast<std::byte*>(memory);
+}
+
+Mapping::~Mapping() { ::munmap(data_, bytes_); }
+
+Descriptor make_memory_file(size_t bytes, Pages pages) {
+  const size_t size = whole_pages(bytes);
+  if (pages == Pages::kReserved && size > kAlwaysThere) refuse_too_much(size);
+  Descriptor file(::memfd_create("rondo", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.valid()) throw_system("memfd_create", size);
+  if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0) throw_system("ftruncate", size);
+  // Memory that runs out is an error here, and a SIGBUS later.
+  while (pages == Pages::kReserved && ::fallocate(file.get(), 0, 0, static_cast<off_t>(size)) != 0) {
+    if (errno != EINTR) throw_system("fallocate", size);
+  }
+  if (::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) throw_system("sealing", size);
+  return file;
+}
+
+std::string check_memory_file(int file, size_t bytes) {
+  struct stat facts {};
+  const int seals = ::fcntl(file, F_GET_SEALS);
+  if (seals < 0 || ::fstat(file, &facts) != 0) return "it is no memory file";
+  if ((seals & kSeals) != kSeals) return "it is not sealed";
+  if (facts.st_size < 0 || static_cast<size_t>(facts.st_size) != whole_pages(bytes)) {
+    return fmt::format("it holds {} bytes, and {} were announced", facts.st_size, bytes);
+  }
+  return "";
+}
+
+}  // namespace rondo

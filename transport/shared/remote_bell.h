@@ -1,0 +1,48 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "transport/rendezvous/descriptor.h"
+#include "transport/shared/memory_file.h"
+
+namespace rondo {
+
+// The doorbell of another process (Doorbell::share): its flag in shared memory, and its eventfd. The peer may announce
+// it after its links are in use; what was changed before is caught up by the ring that connect() ends with.
+class RemoteBell {
+ public:
+  // On the I/O thread, once.
+  void connect(std::shared_ptr<Mapping> memory, size_t offset, Descriptor event) {
+    memory_ = std::move(memory);
+    event_ = std::move(event);
+    flag_.store(reinterpret_cast<std::atomic<uint32_t>*>(memory_->data() + offset), std::memory_order_seq_cst);
+    ring();
+  }
+
+  // As Doorbell::ring(): one load when the sleeper is awake. The caller has stored (sequentially consistent) what the
+  // sleeper will look at. Any thread.
+  void ring() {
+    std::atomic<uint32_t>* flag = flag_.load(std::memory_order_seq_cst);
+    if (flag == nullptr || flag->load(std::memory_order_seq_cst) == 0) return;
+    if (flag->exchange(0, std::memory_order_seq_cst) == 0) return;
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(event_.get(), &one, sizeof one);
+  }
+
+ private:
+  std::atomic<std::atomic<uint32_t>*> flag_{nullptr};
+  std::shared_ptr<Mapping> memory_;  // shared by the two bells of a communicator
+  Descriptor event_;
+};
+
+// Whether the process at the other end of an island connection is there; shared by the links to it.
+struct PeerLife {
+  std::atomic<bool> over{false};  // set by the I/O thread
+};
+
+}  // namespace rondo

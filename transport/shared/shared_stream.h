@@ -1,0 +1,32 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "transport/byte_stream.h"
+#include "transport/shared/memory_file.h"
+#include "transport/shared/remote_bell.h"
+
+namespace rondo {
+
+// Bytes under way in each direction: as much as a socket's default buffer, and it stays in a core's own cache.
+inline constexpr size_t kByteRingBytes = 256 * 1024;
+// A stream's memory: two rings, the first from the side that made it.
+size_t shared_stream_bytes();
+
+struct SharedStreamEnd {
+  std::shared_ptr<void> memory;  // keeps it mapped
+  std::byte* data = nullptr;     // shared_stream_bytes(), zeroed before the first end was made
+  bool maker = true;
+  std::shared_ptr<RemoteBell> bell;  // as for SharedLinkEnd
+  std::shared_ptr<PeerLife> life;
+  std::string peer_name;
+};
+
+// A ByteStream over memory that both ends map: one copy in, one copy out. Counters of the peer are read once and
+// bounds-checked; rubbish ends the stream with kProtocol.
+std::unique_ptr<ByteStream> make_shared_stream(SharedStreamEnd end);
+
+}  // namespace rondo
