@@ -32,8 +32,6 @@ Config config_of(const Options& options) {
   return config;
 }
 
-std::string transport_name(const Config& config) { return config.transport == "auto" ? "tcp" : config.transport; }
-
 Limits limits_now(const Options& options, const Machine& machine, const LimitCache& cache, int world) {
   Progress progress;
   try {
@@ -150,8 +148,9 @@ int run_rank(const Options& options, const Machine& machine) {
   const bool speaks = launch.place.rank == 0;
   const int world = launch.place.world;
   const LimitCache cache = open_cache(options, machine, "");
-  SessionSetup setup{transport_name(config), {}};
-  if (speaks && launch.one_host && options.limit != Options::LimitUse::kNone) {
+  SessionSetup setup{config.transport, {}};
+  // The limits are those of TCP: "auto" may share memory.
+  if (speaks && config.transport == "tcp" && launch.one_host && options.limit != Options::LimitUse::kNone) {
     // What start_ranks() could measure is in the cache by now.
     setup.limits = options.spawned_rank >= 0 ? cache.load() : limits_now(options, machine, cache, world);
   }

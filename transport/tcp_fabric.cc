@@ -71,6 +71,15 @@ PeerCard card_of(const Launch& launch, const Config& config, const std::vector<E
   return card;
 }
 
+// An island costs a connection for each rank of the host, and the two doorbells of each for each communicator (counted
+// once); what is under way besides is closed at once.
+DescriptorNeed needed(const Place& place, const Config& config) {
+  DescriptorNeed need = descriptors_needed(place.world, config.lanes, config.connections);
+  if (config.transport == "tcp" || place.local_world < 2) return need;
+  const size_t island = 3 * static_cast<size_t>(place.local_world - 1);
+  return {need.least + island, need.most + island};
+}
+
 bool any_host_of_several(const Roster& roster) {
   std::set<std::string> seen;
   for (int rank = 0; rank < roster.world(); ++rank) {
@@ -83,8 +92,7 @@ class TcpFabric : public Fabric {
  public:
   TcpFabric(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config, Store::Deadline deadline)
       : config_(config) {
-    const size_t descriptors =
-        ensure_descriptors(descriptors_needed(launch.place.world, config.lanes, config.connections));
+    const size_t descriptors = ensure_descriptors(needed(launch.place, config));
     board_ = std::make_unique<Switchboard>(settings_of(launch, config, descriptors));
     std::optional<MeetingPlace> meeting_place;
     if (config.transport != "tcp" && launch.place.world > 1) meeting_place.emplace(launch.place.world);

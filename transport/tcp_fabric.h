@@ -9,8 +9,9 @@
 
 namespace rondo {
 
-// Joins a job over TCP: publishes this rank at the store, learns all others, and returns when the control connections
-// stand. Data links follow when they are asked for. The store is not used afterwards.
+// Joins a job: publishes this rank at the store, learns all others, and returns when the control connections (TCP)
+// stand, and the ranks of each host have agreed on who shares memory (Config::transport). Data links follow when they are
+// asked for. The store is not used afterwards.
 //
 // Throws Exception: kInvalid (settings), kSystem (descriptors, threads), kBootstrap (ranks missing, or started with
 // other settings), kPeerLost (a rank died meanwhile), kNetwork (cannot listen).

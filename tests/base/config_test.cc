@@ -52,7 +52,7 @@ const Sample kSamples[] = {
     {"RONDO_TIMEOUT_MS", "1000", "12s", false},
     {"RONDO_DESTROY_TIMEOUT_MS", "1000", "", false},
     {"RONDO_STALL_MS", "1000", " 7", false},
-    {"RONDO_TRANSPORT", "tcp", "TCP", true},
+    {"RONDO_TRANSPORT", "shm", "TCP", true},
     {"RONDO_SOCKET_IFNAME", "^docker,lo", "eth0\n", false},
     {"RONDO_PORT_RANGE", "5000-5099", "5099-5000", false},
     {"RONDO_SECRET_FILE", "/etc/secret", "a\x01", false},

@@ -82,7 +82,7 @@ TEST_CASE("a rank without a local socket shares with nobody, and nobody waits fo
   order.guests[0].place.clear();
   const auto begin = Clock::now();
   const auto results = meet(*places[0], order);
-  CHECK(results[0].why_not == "that rank cannot listen on a local socket");
+  CHECK(results[0].why_not == "that rank cannot share memory");
   CHECK(Clock::now() - begin < std::chrono::seconds(5));
 }
 

@@ -425,7 +425,9 @@ void Island::on_end(int peer, const std::string& why) {
       if (asked) waiting.push_back(id);
     });
   }
-  settings_.logger.info(fmt::format("the shared memory connection to {} ended: {}", peers_.at(peer).name, why));
+  if (settings_.logger.shows(LogLevel::kTrace)) {
+    settings_.logger.trace(fmt::format("the local connection to {} ended: {}", peers_.at(peer).name, why));
+  }
   for (const auto& bell : bells) bell->ring();
   for (const uint64_t id : waiting) report(id, peer, why);
 }

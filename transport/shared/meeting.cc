@@ -24,6 +24,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+constexpr const char* kNoPlace = "that rank cannot share memory";
+
 // "RONDOMET", so that another program's message is none of ours.
 constexpr uint64_t kMagic = 0x54454d4f444e4f52;
 // Connections of this user that have not said who they are; more push out the oldest.
@@ -126,7 +128,7 @@ class Meeting {
   }
 
   void dial(Pair& pair) {
-    if (pair.guest->place.empty()) return fail(pair, "that rank cannot listen on a local socket");
+    if (pair.guest->place.empty()) return fail(pair, kNoPlace);
     while (true) {
       int error = 0;
       pair.socket = connect_abstract(pair.guest->place, error);
@@ -147,7 +149,7 @@ class Meeting {
     for (auto& [rank, pair] : pairs_) {
       if (pair.shares || !pair.why_not.empty()) continue;
       if (pair.guest->place.empty()) {
-        fail(pair, "that rank cannot listen on a local socket");
+        fail(pair, kNoPlace);
       } else if (order_.gone(rank)) {
         fail(pair, "that rank has gone");
       } else {
@@ -287,6 +289,7 @@ class Meeting {
 
 MeetingPlace::MeetingPlace(int world) {
   try {
+    make_memory_file(1, Pages::kReserved);  // else nobody need wait for this rank
     name_ = random_socket_name();
     listener_ = listen_abstract(name_, std::max(world, 16));
   } catch (const Exception& failure) {

@@ -1,0 +1,311 @@
+// Ranks as processes: what the kernel refuses becomes TCP, agreed by both ends; and kill -9 leaves nothing behind.
+// Needs root for its last cases (network namespaces).
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "ring/base/error.h"
+#include "tests/fabric/cluster.h"
+#include "tests/fabric/processes.h"
+#include "transport/rendezvous/file_store.h"
+#include "transport/rendezvous/roster.h"
+#include "transport/tcp_fabric.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr uint64_t kId = 5;
+
+Config shared_config(const std::string& transport = "auto") {
+  Config config = test_config();
+  config.transport = transport;
+  return config;
+}
+
+// From here on the kernel refuses the system call (where its first argument is `first`, unless that is -1).
+void refuse(int call, int first = -1) {
+  const bool any = first == -1;
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(call), 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(first), 0, static_cast<uint8_t>(any ? 0 : 1)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{std::size(program), program};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+    ::_exit(77);
+  }
+}
+
+// Bytes go from every rank to every other over a link.
+bool exchange(Member& member) {
+  const int world = member.fabric->place().world;
+  std::vector<std::unique_ptr<Link>> links(static_cast<size_t>(world));
+  const int rank = member.fabric->place().rank;
+  const SliceTag tag{1, 2, 8};
+  uint64_t mine = static_cast<uint64_t>(rank) + 100;
+  for (int peer = 0; peer < world; ++peer) {
+    if (peer == rank) continue;
+    auto& link = links[static_cast<size_t>(peer)];
+    if (!eventually([&] { return (link = member.fabric->take_link({kId, peer, 0}, {3, 4096})) != nullptr; }))
+      return false;
+    link->post(tag, nullptr);
+    link->send(tag, reinterpret_cast<const std::byte*>(&mine));
+  }
+  for (int peer = 0; peer < world; ++peer) {
+    if (peer == rank) continue;
+    Link& link = *links[static_cast<size_t>(peer)];
+    if (!eventually([&] { return link.pump(), link.arrived() != nullptr; })) return false;
+    uint64_t theirs = 0;
+    std::memcpy(&theirs, link.arrived(), sizeof theirs);
+    if (theirs != static_cast<uint64_t>(peer) + 100) return false;
+  }
+  return member.fabric->close(kId, 0, in(5'000));
+}
+
+// One process a rank: does `before`, joins, exchanges bytes with all. Says "island text" or "error text", in order.
+std::vector<std::string> outcome(int world, const Config& config, const std::function<void(int rank)>& before,
+                                 bool one_host = true) {
+  const TempFolder folder;
+  std::vector<std::string> lines;
+  std::vector<int> pipes;
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < world; ++rank) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      std::string text;
+      try {
+        before(rank);
+        auto store =
+            std::make_shared<FileStore>(folder.path("store"), "test job", std::string(kRosterEndKey), in(10'000));
+        Launch launch = launch_of(rank, world);
+        launch.one_host = one_host;
+        Member member = open_all(join_tcp(launch, store, config, in(10'000)), kId);
+        for (const int island : member.fabric->topology().island) text += fmt::format("{} ", island);
+        SharedMemory* memory = member.fabric->shared_memory();
+        text += memory == nullptr ? "alone" : memory->can_pull() ? "pulls" : "shares";
+        if (!exchange(member)) text += ", but no bytes came";
+      } catch (const Exception& failure) {
+        text = fmt::format("{}: {}", error_code_name(failure.code()), failure.what());
+      }
+      if (::write(ends[1], text.data(), text.size()) < 0) ::_exit(3);
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    pipes.push_back(ends[0]);
+    children.push_back(child);
+  }
+  for (size_t i = 0; i < children.size(); ++i) {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t moved = 0; (moved = ::read(pipes[i], buffer, sizeof buffer)) > 0;) {
+      text.append(buffer, static_cast<size_t>(moved));
+    }
+    ::close(pipes[i]);
+    int status = 0;
+    ::waitpid(children[i], &status, 0);
+    lines.push_back(status == 0 ? text : fmt::format("ended with status {}", status));
+  }
+  return lines;
+}
+
+using Lines = std::vector<std::string>;
+
+TEST_CASE("processes of one host are an island, and pull works where the kernel lets it") {
+  CHECK(outcome(3, shared_config(), [](int) {}) == Lines(3, "0 0 0 pulls"));
+}
+
+TEST_CASE("where the kernel refuses process_vm_readv to one rank, none pulls") {
+  const auto one = [](int rank) {
+    if (rank == 1) refuse(SYS_process_vm_readv);
+  };
+  CHECK(outcome(3, shared_config(), one) == Lines(3, "0 0 0 shares"));
+}
+
+TEST_CASE("a rank that may not make a memfd uses TCP, as do the others towards it") {
+  const auto one = [](int rank) {
+    if (rank == 1) refuse(SYS_memfd_create);
+  };
+  CHECK(outcome(3, shared_config(), one) == Lines{"0 -1 0 pulls", "0 -1 0 alone", "0 -1 0 pulls"});
+  CHECK(outcome(2, shared_config(), [](int) { refuse(SYS_memfd_create); }) == Lines(2, "alone"));
+}
+
+TEST_CASE("a rank that may not have unix sockets uses TCP, as do the others towards it") {
+  const auto one = [](int rank) {
+    if (rank == 2) refuse(SYS_socket, 1);  // AF_UNIX
+  };
+  CHECK(outcome(4, shared_config(), one) ==
+        Lines{"0 0 -1 0 pulls", "0 0 -1 0 pulls", "0 0 -1 0 alone", "0 0 -1 0 pulls"});
+}
+
+TEST_CASE("RONDO_TRANSPORT=shm: a pair that cannot share is an error on every rank, which names it and the reason") {
+  const auto one = [](int rank) {
+    if (rank == 1) refuse(SYS_memfd_create);
+  };
+  const Lines lines = outcome(3, shared_config("shm"), one);
+  for (const std::string& line : lines) {
+    CAPTURE(line);
+    CHECK(line.find("BOOTSTRAP: RONDO_TRANSPORT=shm, but rank ") == 0);
+  }
+  CHECK(lines[1].find("memfd_create failed") != std::string::npos);
+  CHECK(lines[0].find("rank 1 (host ") != std::string::npos);
+}
+
+std::set<std::string> entries(const char* folder) {
+  std::set<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) names.insert(entry.path().string());
+  return names;
+}
+
+// Abstract sockets of ours.
+size_t local_sockets() {
+  std::ifstream file("/proc/net/unix");
+  size_t count = 0;
+  for (std::string line; std::getline(file, line);) count += line.find("@rondo-") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+TEST_CASE("kill -9 of all ranks leaves no file, no segment and no socket, while starting and while running") {
+  const TempFolder place;  // temporary files of the ranks
+  ::setenv("TMPDIR", place.path("").c_str(), 1);
+  const TempFolder folder;
+  const auto files = entries("/dev/shm");
+  {
+    auto ranks = start_ranks(
+        4, folder, kId,
+        [](Member& member, const RankProcess::Say& say) {
+          const int rank = member.fabric->place().rank;
+          auto window = member.fabric->shared_memory()->make(10 << 20);
+          auto link = member.fabric->take_link({kId, (rank + 1) % 4, 0}, {5, 262'144});
+          auto stream = member.fabric->take_stream_to(kId, (rank + 1) % 4);
+          say("ready");
+          ::pause();
+        },
+        shared_config());
+    for (RankProcess& rank : ranks) REQUIRE(rank.hear() == "ready");
+    for (RankProcess& rank : ranks) rank.signal(SIGKILL);
+    for (RankProcess& rank : ranks) CHECK(rank.wait() == -SIGKILL);
+  }
+  {
+    const TempFolder other;
+    std::vector<RankProcess> ranks;
+    for (int rank = 0; rank < 2; ++rank) {  // of 3: they wait for the third
+      ranks.emplace_back(rank, 3, other.path("store"), kId, shared_config(), [](Member&, const RankProcess::Say&) {});
+    }
+    const bool listening = eventually([] { return local_sockets() >= 2; }, 10'000);
+    for (RankProcess& rank : ranks) rank.signal(SIGKILL);
+    for (RankProcess& rank : ranks) rank.wait();
+    CHECK(listening);
+  }
+  CHECK(eventually([] { return local_sockets() == 0; }));
+  CHECK(entries("/dev/shm") == files);
+  CHECK(entries(place.path("").c_str()).empty());
+  for (const std::string& file : entries(folder.path("").c_str())) CHECK(file.find("/store") != std::string::npos);
+}
+
+TEST_CASE("a rank killed at any moment of the start ends the others' start with an error, or the start is complete") {
+  for (int delay_us = 0; delay_us < 60'000; delay_us += 6'000) {
+    CAPTURE(delay_us);
+    const TempFolder folder;
+    Config config = shared_config();
+    config.handshake_timeout_ms = 1'000;
+    auto ranks = start_ranks(
+        3, folder, kId,
+        [](Member& member, const RankProcess::Say& say) {
+          say("joined");
+          eventually([&] { return member.events->failure().has_value(); }, 20'000);
+          say("failed");
+        },
+        config);
+    ::usleep(static_cast<useconds_t>(delay_us));  // no condition to wait for: the moment is what varies
+    ranks[1].signal(SIGKILL);
+    for (const size_t survivor : {size_t{0}, size_t{2}}) {
+      std::string line = ranks[survivor].hear(20'000);
+      if (line == "joined") line = ranks[survivor].hear(20'000);
+      CHECK((line == "failed" || line.find("exception: ") == 0));
+    }
+  }
+}
+
+// Runs `body` in a new network namespace, beside a second one whose process it is told; a pair of interfaces joins
+// the two. The body says what is wrong.
+std::string between_namespaces(const std::function<std::string(pid_t other)>& body) {
+  if (::unshare(CLONE_NEWNET) != 0) return "no network namespace: run as root";
+  int ready[2];
+  if (::pipe(ready) != 0) return "no pipe";
+  const pid_t other = ::fork();
+  if (other == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const char done = ::unshare(CLONE_NEWNET) == 0 ? 'y' : 'n';
+    if (::write(ready[1], &done, 1) == 1) ::pause();
+    ::_exit(0);
+  }
+  char done = 'n';
+  if (::read(ready[0], &done, 1) != 1 || done != 'y') return "no second network namespace";
+  const std::string setup = fmt::format(
+      "set -e; PATH=$PATH:/usr/sbin:/sbin; ip link set lo up; ip link add rv0 type veth peer name rv1; "
+      "ip link set rv1 netns {0}; ip addr add 10.77.7.1/24 dev rv0; ip link set rv0 up; "
+      "nsenter -t {0} -n ip link set lo up; nsenter -t {0} -n ip addr add 10.77.7.2/24 dev rv1; "
+      "nsenter -t {0} -n ip link set rv1 up",
+      other);
+  const std::string wrong = std::system(setup.c_str()) == 0 ? body(other) : "iproute2 and util-linux are needed";
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+  return wrong;
+}
+
+TEST_CASE("two network namespaces of one machine are two hosts: islands inside, TCP between (needs root)") {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const std::string wrong = between_namespaces([](pid_t other) -> std::string {
+      const auto enter = [other](int rank) {
+        if (rank < 2) return;
+        const int space = ::open(fmt::format("/proc/{}/ns/net", other).c_str(), O_RDONLY | O_CLOEXEC);
+        if (::setns(space, CLONE_NEWNET) != 0) ::_exit(9);
+        ::close(space);
+      };
+      Config config = shared_config();
+      config.socket_interface = "rv";
+      config.insecure = true;
+      std::string text = fmt::format("{}", fmt::join(outcome(5, config, enter, false), ";"));
+      if (text != "0 0 1 1 1 pulls;0 0 1 1 1 pulls;0 0 1 1 1 pulls;0 0 1 1 1 pulls;0 0 1 1 1 pulls") return text;
+      config.transport = "shm";
+      text = outcome(3, config, enter, false)[0];
+      return text.find("BOOTSTRAP: RONDO_TRANSPORT=shm, but rank 0 and rank 2 ") == 0 ? "" : text;
+    });
+    if (!wrong.empty()) std::fprintf(stderr, "in the namespaces: %s\n", wrong.c_str());
+    ::_exit(wrong.empty() ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+}
+
+}  // namespace
+}  // namespace rondo::testing
