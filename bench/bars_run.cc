@@ -92,7 +92,7 @@ void add_rondo(const Options& options, Run& run) {
 Run run_once(const Options& options, const Limits& limits, const std::string& gloo) {
   Run run;
   const RawSetting setting = limits.stream(kWorld, kLarge).value().setting;
-  run.stream_gbps = RawRing(kWorld, kLarge).stream_gbps(setting, kStreamSeconds);
+  run.stream_gbps = RawRing(kWorld, kLarge).stream_gbps(setting, kLarge, kStreamSeconds);
   const std::optional<ExchangeLimit> exchange = limits.exchange(kWorld);
   const std::string congestion = exchange ? exchange->congestion : default_congestion_control();
   run.exchange_us = RawRing(kWorld, 4096).exchange_us(congestion, kExchangeSeconds);

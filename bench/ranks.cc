@@ -1,6 +1,7 @@
 #include "bench/ranks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <exception>
 #include <thread>
@@ -47,13 +48,13 @@ Limits limits_now(const Options& options, const Machine& machine, const LimitCac
 }
 
 // In a process of its own, since this one has threads by now.
-std::optional<Limits> remeasure_limits(const Options& options, const LimitCache& cache, int world) {
-  std::string sizes;
-  for (uint64_t bytes : limited_sizes(options, world)) sizes += (sizes.empty() ? "" : ",") + std::to_string(bytes);
+std::optional<Limits> remeasure_limits(const LimitCache& cache, int world, const std::vector<uint64_t>& sizes,
+                                       Options::LimitUse use) {
+  const bool sweeps = use == Options::LimitUse::kRemeasure;
   Children children;
   children.start({own_program(),
-                  {"--limit-only", "--remeasure-limit", "--ranks", std::to_string(world), "--sizes", sizes,
-                   "--limit-cache", cache.path()},
+                  {"--limit-only", sweeps ? "--remeasure-limit" : "--limit", "--ranks", std::to_string(world),
+                   "--sizes", fmt::format("{}", fmt::join(sizes, ",")), "--limit-cache", cache.path()},
                   {},
                   "/dev/null"});
   if (children.wait(kRemeasureSeconds) != 0) return std::nullopt;
@@ -141,7 +142,7 @@ int run_inproc(const Options& options, const Machine& machine) {
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
-  return reporter.finish(std::move(rows), {}, [] { return std::nullopt; });
+  return reporter.finish(std::move(rows), {}, [](const auto&, auto) { return std::nullopt; });
 }
 
 int run_rank(const Options& options, const Machine& machine) {
@@ -162,7 +163,9 @@ int run_rank(const Options& options, const Machine& machine) {
   std::vector<Row> rows = run_session(group, options, setup, speaks ? reporter.events() : SessionEvents{});
   communicator.destroy();
   if (!speaks) return 0;
-  return reporter.finish(std::move(rows), setup.limits, [&] { return remeasure_limits(options, cache, world); });
+  return reporter.finish(std::move(rows), setup.limits, [&](const std::vector<uint64_t>& sizes, Options::LimitUse use) {
+    return remeasure_limits(cache, world, sizes, use);
+  });
 }
 
 }  // namespace rondo::bench

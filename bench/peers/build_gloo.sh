@@ -9,7 +9,7 @@ fi
 mkdir -p build
 sources="bench/peers/gloo_bench.cc ring/base/error.cc"
 for name in benchmark sizes statistics element reference pattern contents buffers measure children output json row \
-  machine raw_ring raw_rank raw_setting limit; do
+  machine raw_ring raw_rank raw_pump raw_setting limit; do
   sources="$sources bench/$name.cc"
 done
 # -rdynamic: libgloo's calls of socket() reach the driver's, which sets the congestion control.
