@@ -89,6 +89,8 @@ Json to_json(const Row& row) {
           {"world", row.world},
           {"bytes", row.bytes},
           {"in_place", row.in_place},
+          {"buffers", row.buffers},
+          {"list", row.list},
           {"time_us", row.time_us},
           {"p50_us", row.p50_us},
           {"p99_us", row.p99_us},
@@ -96,6 +98,7 @@ Json to_json(const Row& row) {
           {"max_us", row.max_us},
           {"algbw_gbps", row.algbw_gbps},
           {"busbw_gbps", row.busbw_gbps},
+          {"cpu_s_per_gb", or_null(row.cpu_s_per_gb)},
           {"limit_gbps", or_null(row.limit_gbps)},
           {"share_of_limit", or_null(row.share_of_limit)},
           {"wrong", or_null(row.wrong)}};
@@ -130,6 +133,8 @@ Row row_from_json(const Json& json) {
   row.world = json.at("world").get<int>();
   row.bytes = json.at("bytes").get<uint64_t>();
   row.in_place = json.at("in_place").get<bool>();
+  row.buffers = json.at("buffers").get<std::string>();
+  row.list = json.at("list").get<std::string>();
   row.time_us = json.at("time_us").get<double>();
   row.p50_us = json.at("p50_us").get<double>();
   row.p99_us = json.at("p99_us").get<double>();
@@ -137,6 +142,7 @@ Row row_from_json(const Json& json) {
   row.max_us = json.at("max_us").get<double>();
   row.algbw_gbps = json.at("algbw_gbps").get<double>();
   row.busbw_gbps = json.at("busbw_gbps").get<double>();
+  row.cpu_s_per_gb = optional_at<double>(json, "cpu_s_per_gb");
   row.limit_gbps = optional_at<double>(json, "limit_gbps");
   row.share_of_limit = optional_at<double>(json, "share_of_limit");
   row.wrong = optional_at<uint64_t>(json, "wrong");

@@ -6,7 +6,6 @@
 #include <sstream>
 #include <string>
 
-#include "bench/bars.h"
 #include "bench/children.h"
 #include "bench/json.h"
 #include "bench/limit_source.h"
@@ -27,6 +26,7 @@ Row example() {
   row.bytes = 64u << 20;
   row.in_place = true;
   fill_times(row, {16'384, 8'192, 32'768}, 1.5);
+  fill_cpu(row, 8'192, 1.5);
   fill_share(row, 6.0);
   row.wrong = 0;
   return row;
@@ -150,8 +150,9 @@ TEST_CASE("what --json writes fits docs/bench-schema.json, and has exactly the p
   for (const auto& [name, value] : json.at("rows").at(0).items()) names += (names.empty() ? "" : ",") + name;
   CHECK(names == csv_header());
   CHECK(names ==
-        "library,collective,transport,algorithm,dtype,op,world,bytes,in_place,time_us,p50_us,p99_us,min_us,max_us,"
-        "algbw_gbps,busbw_gbps,limit_gbps,share_of_limit,wrong");
+        "library,collective,transport,algorithm,dtype,op,world,bytes,in_place,buffers,list,time_us,p50_us,p99_us,min_"
+        "us,max_us,"
+        "algbw_gbps,busbw_gbps,cpu_s_per_gb,limit_gbps,share_of_limit,wrong");
 }
 
 TEST_CASE("the schema is strict: a missing, an extra, a mistyped or a senseless field breaks it") {
@@ -236,22 +237,6 @@ TEST_CASE("figures that mean nothing are announced") {
   machine.load_average = 0;
   options.sizes = {uint64_t{4} << 30};
   CHECK(warnings(machine, options, 2).at(0).find("16 GiB") != std::string::npos);
-}
-
-TEST_CASE("bars: the median of the runs decides, and a missing peer is not judged") {
-  Bar share{"share", Bar::Kind::kAtLeast, 0.85, {0.2, 0.86, 0.9, 0.84, 0.9}, ""};
-  CHECK(judge(share) == Verdict::kHolds);
-  share.ratios = {0.84, 0.86, 0.9, 0.84, 0.84};
-  CHECK(judge(share) == Verdict::kFails);
-  Bar time{"time", Bar::Kind::kAtMost, 1.5, {1.5, 1.5, 9, 1.4, 1.6}, ""};
-  CHECK(judge(time) == Verdict::kHolds);
-  Bar missing{"peer", Bar::Kind::kAtMost, 1.0, {}, "no peer"};
-  CHECK(judge(missing) == Verdict::kNotJudged);
-  CHECK(bars_exit_code({time, missing}) == 0);
-  CHECK(bars_exit_code({time, missing, share}) == 1);
-  CHECK(bar_text(time).find("HOLDS") == 0);
-  CHECK(bar_text(time).find("median 1.500, at most 1.50") != std::string::npos);
-  CHECK(bar_text(missing).find("NOT JUDGED peer: no peer") == 0);
 }
 
 }  // namespace
