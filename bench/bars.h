@@ -1,28 +1,52 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace rondo::bench {
 
-// A promise about speed: the median of the ratios of several interleaved runs against a bound.
-struct Bar {
-  enum class Kind { kAtLeast, kAtMost };
-  std::string name;
-  Kind kind = Kind::kAtLeast;
-  double bound = 1;
-  std::vector<double> ratios;  // one a run
-  std::string missing;         // why there are none: NOT JUDGED
+// What our figure is divided by.
+enum class Against : uint8_t {
+  kBestMpi,   // time / that of the fastest of Open MPI, MPICH and Intel MPI
+  kBestPeer,  // time / that of the fastest of them and Gloo
+  kGloo,      // time / that of the fastest of Gloo's modes and algorithms
+  kPeerCpu,   // CPU seconds per GB / those of the fastest peer
+  kRawTcp,    // busbw / raw TCP
+  kExchange,  // time / a bare exchange of 8 bytes over TCP
+  kFusedPass  // the time of one fused pass over the same shared memory by all cores / time
 };
 
-enum class Verdict { kHolds, kFails, kNotJudged };
-Verdict judge(const Bar& bar);
+// A promise about speed, of all_reduce of float32 sums in place.
+struct Bar {
+  enum class Kind : uint8_t { kAtLeast, kAtMost };
+  std::string transport;   // shm, tcp
+  std::string congestion;  // the same for all libraries; "": each library's own socket settings
+  std::string buffers;     // plain, registered
+  int world = 2;
+  uint64_t bytes = 0;
+  Against against = Against::kBestPeer;
+  Kind kind = Kind::kAtMost;
+  double bound = 1;
+};
+// All promises (docs/bench.md lists them).
+std::vector<Bar> all_bars();
+// "shm plain, 2 ranks, 64 MiB, time / best MPI".
+std::string bar_name(const Bar& bar);
 
-// "HOLDS  share of limit ... : 0.91 0.88 0.90 0.93 0.89, median 0.90, at least 0.85".
-std::string bar_text(const Bar& bar);
-
-// 1 if a bar fails, else 0.
-int bars_exit_code(const std::vector<Bar>& bars);
+// One ratio a run: Rondo's figure against the other one.
+struct Judged {
+  Bar bar;
+  std::vector<double> ratios;
+  std::string missing;  // why there are none: NOT JUDGED
+};
+enum class Verdict { kHolds, kMissed, kNotJudged };
+// By the median ratio.
+Verdict judge(const Judged& judged);
+// "HOLDS  tcp plain, 2 ranks, 64 MiB, share of raw TCP: 0.91 0.88 0.90 0.93 0.89, median 0.90, at least 0.85".
+std::string judged_text(const Judged& judged);
+// 1 if a bar is missed, else 0.
+int bars_exit_code(const std::vector<Judged>& all);
 
 }  // namespace rondo::bench

@@ -1,142 +1,196 @@
 #include "bench/bars_run.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <map>
 
 #include "bench/bars.h"
-#include "bench/children.h"
-#include "bench/output.h"
+#include "bench/contest.h"
+#include "bench/fused_pass.h"
+#include "bench/limit_source.h"
+#include "bench/network_namespace.h"
 #include "bench/progress.h"
 #include "bench/raw_ring.h"
-#include "ring/base/error.h"
 
 namespace rondo::bench {
 namespace {
 
-constexpr int kRuns = 5;
-constexpr int kWorld = 2;
-constexpr uint64_t kLarge = 64u << 20;
-constexpr uint64_t kSmall = 8;
-constexpr double kStreamSeconds = 0.5;
+constexpr double kProgramSeconds = 60;
 constexpr double kExchangeSeconds = 0.3;
-constexpr double kProgramSeconds = 120;  // each program is done in a few seconds
+constexpr uint64_t kLarge = 64u << 20;
 
-// What one run saw.
-struct Run {
-  double stream_gbps = 0;
-  double exchange_us = 0;
-  std::optional<double> gloo_us;  // the best of its rings at 64 MiB
-  double rondo_large_us = 0;
-  double rondo_large_busbw = 0;
-  double rondo_small_us = 0;
+const std::vector<std::string> kMpis{"openmpi", "mpich", "intelmpi"};
+const std::vector<std::string> kGloos{"gloo", "gloo-sync", "gloo-busy"};
+
+// All that is measured in turn, and what each run saw of it.
+class BarRuns {
+ public:
+  BarRuns(const Options& options, const Machine& machine, const LimitCache& cache)
+      : options_(options), machine_(machine), cache_(cache), namespaces_(network_namespaces_work("reno")) {
+    for (const Bar& bar : all_bars()) {
+      if (options.ranks == 0 || options.ranks == bar.world) bars_.push_back(bar);
+    }
+    for (const Bar& bar : bars_) add_question(bar);
+  }
+
+  void run_once(const std::function<void(const std::string&)>& on_progress) {
+    for (Contest& contest : contests_) contest.run_once(on_progress);
+    for (const Bar& bar : bars_) {
+      if (bar.against == Against::kRawTcp) raw_gbps_[bar.world].push_back(raw_gbps(bar.world, on_progress));
+    }
+    on_progress("bare exchange");
+    exchange_us_.push_back(RawRing(2, 4096).exchange_us(exchange_congestion(), kExchangeSeconds));
+    on_progress("fused pass");
+    fused_us_.push_back(fused_pass_us(2, kLarge));
+  }
+
+  std::vector<Judged> judged() const {
+    std::vector<Judged> out;
+    for (const Bar& bar : bars_) out.push_back(judged_bar(bar));
+    return out;
+  }
+  const std::vector<Contest>& contests() const { return contests_; }
+
+ private:
+  static Question question_of(const Bar& bar) {
+    Question question;
+    question.world = bar.world;
+    question.transport = bar.transport;
+    question.congestion = bar.congestion;
+    question.buffers = bar.buffers;
+    return question;
+  }
+
+  const Contest* contest_of(const Question& question) const {
+    for (const Contest& contest : contests_) {
+      if (contest.question() == question) return &contest;
+    }
+    return nullptr;
+  }
+
+  void add_question(const Bar& bar) {
+    const Question question = question_of(bar);
+    if ((!question.congestion.empty() && !namespaces_) || contest_of(question) != nullptr) return;
+    std::vector<std::string> libraries{"rondo"};
+    if (bar.buffers == "plain" && (bar.transport == "shm" || !bar.congestion.empty())) {
+      libraries.insert(libraries.end(), kMpis.begin(), kMpis.end());
+    }
+    if (bar.transport == "tcp") libraries.insert(libraries.end(), kGloos.begin(), kGloos.end());
+    contests_.emplace_back(question, libraries, default_places(), machine_.cores, kProgramSeconds);
+  }
+
+  double raw_gbps(int world, const std::function<void(const std::string&)>& on_progress) {
+    return obtain_limits(cache_, options_.limit, world, {kLarge}, machine_, on_progress).stream(world, kLarge)->gbps;
+  }
+
+  std::string exchange_congestion() const {
+    const auto& allowed = machine_.congestion_controls;
+    return std::find(allowed.begin(), allowed.end(), "reno") != allowed.end() ? "reno" : machine_.congestion_control;
+  }
+
+  static std::vector<std::string> peers_of(Against against) {
+    std::vector<std::string> peers;
+    if (against != Against::kGloo) peers = kMpis;
+    if (against != Against::kBestMpi) peers.insert(peers.end(), kGloos.begin(), kGloos.end());
+    return peers;
+  }
+
+  // The fastest peer's row of a run.
+  static std::optional<Row> fastest(const Contest& contest, size_t run, const Bar& bar) {
+    std::optional<Row> best;
+    for (const std::string& library : peers_of(bar.against)) {
+      const std::optional<Row> row = contest.best(run, library, bar.bytes);
+      if (row && (!best || row->time_us < best->time_us)) best = row;
+    }
+    return best;
+  }
+
+  // Peers over plain buffers are what registered ones are compared with, too.
+  const Contest* peers_contest(const Bar& bar) const {
+    Question question = question_of(bar);
+    question.buffers = "plain";
+    return contest_of(question);
+  }
+
+  std::optional<double> ratio(const Bar& bar, const Row& ours, size_t run) const {
+    switch (bar.against) {
+      case Against::kRawTcp:
+        return ours.busbw_gbps / raw_gbps_.at(bar.world).at(run);
+      case Against::kExchange:
+        return ours.time_us / exchange_us_.at(run);
+      case Against::kFusedPass:
+        return fused_us_.at(run) / ours.time_us;
+      default:
+        break;
+    }
+    const Contest* peers = peers_contest(bar);
+    const std::optional<Row> theirs = peers != nullptr ? fastest(*peers, run, bar) : std::nullopt;
+    if (!theirs) return std::nullopt;
+    if (bar.against != Against::kPeerCpu) return ours.time_us / theirs->time_us;
+    if (!ours.cpu_s_per_gb || theirs->cpu_s_per_gb.value_or(0) <= 0) return std::nullopt;
+    return *ours.cpu_s_per_gb / *theirs->cpu_s_per_gb;
+  }
+
+  // "" if all libraries that the bar needs have an answer. The best of some MPIs would be no bar at all.
+  std::string why_not(const Bar& bar) const {
+    const Contest* ours = contest_of(question_of(bar));
+    if (ours == nullptr) return "no network namespace to set the congestion control in (needs root)";
+    std::string why = ours->why_missing("rondo");
+    if (!why.empty()) return "rondo: " + why;
+    if (bar.against == Against::kRawTcp || bar.against == Against::kExchange || bar.against == Against::kFusedPass) {
+      return "";
+    }
+    const Contest* peers = peers_contest(bar);
+    for (const std::string& library : bar.against == Against::kGloo ? std::vector<std::string>{"gloo"} : kMpis) {
+      why = peers == nullptr ? "not asked" : peers->why_missing(library);
+      const bool ran = why.find("did not finish") != std::string::npos;  // slow is an answer
+      if (!why.empty() && !ran) return library + ": " + why;
+    }
+    return "";
+  }
+
+  Judged judged_bar(const Bar& bar) const {
+    Judged judged{bar, {}, why_not(bar)};
+    if (!judged.missing.empty()) return judged;
+    const Contest* contest = contest_of(question_of(bar));
+    for (size_t run = 0; run < contest->runs(); ++run) {
+      const std::optional<Row> ours = contest->best(run, "rondo", bar.bytes);
+      const std::optional<double> value = ours ? ratio(bar, *ours, run) : std::nullopt;
+      if (value) judged.ratios.push_back(*value);
+    }
+    if (judged.ratios.empty()) judged.missing = "no run has both figures";
+    return judged;
+  }
+
+  const Options& options_;
+  const Machine& machine_;
+  const LimitCache& cache_;
+  bool namespaces_;
+  std::vector<Bar> bars_;
+  std::vector<Contest> contests_;
+  std::map<int, std::vector<double>> raw_gbps_;
+  std::vector<double> exchange_us_, fused_us_;
 };
-
-// The driver given, or one beside this program, or where bench/peers/build_gloo.sh puts it; "" if there is none.
-std::string find_gloo(const Options& options) {
-  if (!options.gloo_bench.empty()) return options.gloo_bench;
-  const std::string beside = (std::filesystem::path(own_program()).parent_path() / "gloo_bench").string();
-  for (const std::string& path : {beside, std::string("build/gloo_bench")}) {
-    if (access(path.c_str(), X_OK) == 0) return std::filesystem::absolute(path).string();
-  }
-  return "";
-}
-
-// Runs a program that writes rows to a file and ends.
-std::vector<Row> rows_of(Children::Program program) {
-  const PrivateDirectory directory;
-  const std::string file = directory.path() + "/rows.json";
-  program.args.insert(program.args.end(), {"--json", file});
-  program.output_file = "/dev/null";
-  Children children;
-  children.start(program);
-  const int code = children.wait(kProgramSeconds);
-  if (code != 0) throw Exception(ErrorCode::kSystem, fmt::format("{} ended with code {}", program.path, code));
-  return read_rows(file);
-}
-
-double best_gloo_us(const std::string& gloo) {
-  const std::vector<Row> rows = rows_of({gloo, {"--ranks", "2", "--sizes", "64M", "--rings"}, {}, ""});
-  double best = 0;
-  for (const Row& row : rows) {
-    if (row.wrong.value_or(0) > 0) continue;
-    best = best == 0 ? row.time_us : std::min(best, row.time_us);
-  }
-  if (best == 0) throw Exception(ErrorCode::kSystem, fmt::format("{} gave no right result", gloo));
-  return best;
-}
-
-std::vector<std::string> rondo_args(const Options& options) {
-  std::vector<std::string> args{
-      "--ranks", "2", "--sizes", "8,64M", "--no-limit", "--algorithm", algorithm_name(options.algorithm)};
-  if (options.lanes > 0) args.insert(args.end(), {"--lanes", std::to_string(options.lanes)});
-  if (options.connections > 0) args.insert(args.end(), {"--connections", std::to_string(options.connections)});
-  // The bars are about TCP, whatever else a machine has.
-  args.insert(args.end(), {"--transport", options.transport.empty() ? "tcp" : options.transport});
-  return args;
-}
-
-void add_rondo(const Options& options, Run& run) {
-  for (const Row& row : rows_of({own_program(), rondo_args(options), {}, ""})) {
-    if (!row.in_place) continue;  // as Gloo's rings
-    if (row.bytes == kLarge) run.rondo_large_us = row.time_us, run.rondo_large_busbw = row.busbw_gbps;
-    if (row.bytes == kSmall) run.rondo_small_us = row.time_us;
-  }
-  if (run.rondo_large_us == 0 || run.rondo_small_us == 0) {
-    throw Exception(ErrorCode::kSystem, "rondo-bench gave no row for 8 B or 64 MiB");
-  }
-}
-
-Run run_once(const Options& options, const Limits& limits, const std::string& gloo) {
-  Run run;
-  const RawSetting setting = limits.stream(kWorld, kLarge).value().setting;
-  run.stream_gbps = RawRing(kWorld, kLarge).stream_gbps(setting, kStreamSeconds);
-  const std::optional<ExchangeLimit> exchange = limits.exchange(kWorld);
-  const std::string congestion = exchange ? exchange->congestion : default_congestion_control();
-  run.exchange_us = RawRing(kWorld, 4096).exchange_us(congestion, kExchangeSeconds);
-  if (!gloo.empty()) run.gloo_us = best_gloo_us(gloo);
-  add_rondo(options, run);
-  return run;
-}
-
-std::vector<Bar> bars_of(const std::vector<Run>& runs, const std::string& gloo) {
-  Bar share{"all_reduce 64 MiB, world 2, share of raw TCP", Bar::Kind::kAtLeast, 0.85, {}, ""};
-  Bar peer{"all_reduce 64 MiB, world 2, time / Gloo's best ring", Bar::Kind::kAtMost, 1.0, {}, ""};
-  Bar small{"all_reduce 8 B, world 2, time / bare exchange", Bar::Kind::kAtMost, 1.5, {}, ""};
-  if (gloo.empty()) peer.missing = "no gloo_bench: install libgloo-dev and run bench/peers/build_gloo.sh";
-  for (const Run& run : runs) {
-    share.ratios.push_back(run.rondo_large_busbw / run.stream_gbps);
-    if (run.gloo_us) peer.ratios.push_back(run.rondo_large_us / *run.gloo_us);
-    small.ratios.push_back(run.rondo_small_us / run.exchange_us);
-  }
-  return {share, peer, small};
-}
 
 }  // namespace
 
-int run_bars(const Options& options, const Limits& limits) {
-  const std::string gloo = find_gloo(options);
-  fmt::print("# raw TCP by {}\n", setting_text(limits.stream(kWorld, kLarge).value().setting));
-  std::vector<Run> runs;
-  for (int i = 1; i <= kRuns; ++i) {
-    {
-      Progress progress;
-      progress.show(fmt::format("run {} of {}", i, kRuns));
-      runs.push_back(run_once(options, limits, gloo));
-    }
-    const Run& run = runs.back();
-    const std::string peer = run.gloo_us ? fmt::format("{:.0f} us", *run.gloo_us) : "-";
-    fmt::print(
-        "# run {}: raw {:.3f} GB/s, exchange {:.2f} us, Gloo 64 MiB {}, Rondo 64 MiB {:.0f} us ({:.3f} GB/s), "
-        "8 B {:.2f} us\n",
-        i, run.stream_gbps, run.exchange_us, peer, run.rondo_large_us, run.rondo_large_busbw, run.rondo_small_us);
-    std::fflush(stdout);
+int run_bars(const Options& options, const Machine& machine, const LimitCache& cache) {
+  BarRuns runs(options, machine, cache);
+  for (int i = 1; i <= options.runs; ++i) {
+    Progress progress;
+    runs.run_once(
+        [&](const std::string& text) { progress.show(fmt::format("run {} of {}: {}", i, options.runs, text)); });
   }
-  const std::vector<Bar> bars = bars_of(runs, gloo);
-  for (const Bar& bar : bars) fmt::print("{}\n", bar_text(bar));
-  return bars_exit_code(bars);
+  for (const Contest& contest : runs.contests()) {
+    for (const Contest::Tried& tried : contest.tried()) {
+      fmt::print("# {}: {} ({}){}: {}\n", contest.question().text(), tried.entrant.library, tried.entrant.setting,
+                 tried.status.empty() ? "" : ", " + tried.status, tried.entrant.command());
+    }
+  }
+  const std::vector<Judged> judged = runs.judged();
+  for (const Judged& bar : judged) fmt::print("{}\n", judged_text(bar));
+  return bars_exit_code(judged);
 }
 
 }  // namespace rondo::bench

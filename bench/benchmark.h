@@ -38,6 +38,10 @@ bool benchmark_has_root(Benchmark benchmark);
 enum class Placement : uint8_t { kOutOfPlace, kInPlace };
 bool benchmark_has(Benchmark benchmark, Placement placement);
 
+// Whose memory the buffers are: any, or what the library gives so that other ranks can reach it.
+enum class BufferKind : uint8_t { kPlain, kRegistered };
+constexpr const char* buffer_kind_name(BufferKind kind) { return kind == BufferKind::kPlain ? "plain" : "registered"; }
+
 // The names that users of nccl-tests type are accepted too: half, float, double, int.
 std::optional<DType> dtype_by_name(std::string_view name);
 std::optional<Op> op_by_name(std::string_view name);

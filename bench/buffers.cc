@@ -1,16 +1,11 @@
 #include "bench/buffers.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 
 #include "bench/contents.h"
 
 namespace rondo::bench {
 namespace {
-
-// A page: what an allocator gives for large buffers. The smallest buffers get one as well.
-constexpr uint64_t kAlignment = 4096;
 
 bool in_place(const Exercise& exercise) { return exercise.placement == Placement::kInPlace; }
 
@@ -22,32 +17,34 @@ bool has_input(const Exercise& exercise, int rank) {
 
 }  // namespace
 
-void Buffers::Release::operator()(std::byte* memory) const { std::free(memory); }
-
-Buffers::Memory Buffers::allocate(uint64_t bytes) {
-  const uint64_t rounded = (std::max<uint64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
-  if (memory == nullptr) throw std::bad_alloc();
-  poison({memory, rounded});
-  return Memory(memory);
+Buffers::Memory Buffers::allocate(Group& group, uint64_t bytes) {
+  const uint64_t at_least = std::max<uint64_t>(bytes, 1);
+  Memory memory(group.allocate(at_least), Release{&group});
+  poison({memory.get(), at_least});
+  return memory;
 }
 
-Buffers::Buffers(const Exercise& exercise, const Extent& extent, int rank)
-    : exercise_(exercise), extent_(extent), rank_(rank), width_(dtype_bytes(exercise.dtype)) {
+Buffers::Buffers(Group& group, const Exercise& exercise, const Extent& extent)
+    : exercise_(exercise),
+      extent_(extent),
+      rank_(group.rank()),
+      width_(dtype_bytes(exercise.dtype)),
+      first_(nullptr, Release{&group}),
+      second_(nullptr, Release{&group}) {
   const uint64_t input_bytes = extent.input_elements * width_;
   const uint64_t output_bytes = extent.output_elements * width_;
   first_bytes_ = in_place(exercise) ? std::max(input_bytes, output_bytes) : input_bytes;
-  first_ = allocate(first_bytes_);
+  first_ = allocate(group, first_bytes_);
   input_ = output_ = first_.get();
   if (!in_place(exercise)) {
     second_bytes_ = output_bytes;
-    second_ = allocate(second_bytes_);
+    second_ = allocate(group, second_bytes_);
     output_ = second_.get();
   } else {
     place_output();
   }
-  if (extent.input_elements > 0 && has_input(exercise, rank)) {
-    contribution_.push_back({0, extent.input_elements, 0, contribution(exercise, rank)});
+  if (extent.input_elements > 0 && has_input(exercise, rank_)) {
+    contribution_.push_back({0, extent.input_elements, 0, contribution(exercise, rank_)});
   }
 }
 

@@ -15,8 +15,8 @@ namespace rondo::bench {
 // the right thing after it. Pages are touched before the first use, so that no page fault is timed.
 class Buffers {
  public:
-  // Throws std::bad_alloc.
-  Buffers(const Exercise& exercise, const Extent& extent, int rank);
+  // The group gives the memory, and must outlive it. Throws what Group::allocate() throws.
+  Buffers(Group& group, const Exercise& exercise, const Extent& extent);
 
   // Writes this rank's contribution and poisons what the operation must write.
   void refill();
@@ -30,10 +30,11 @@ class Buffers {
 
  private:
   struct Release {
-    void operator()(std::byte* memory) const;
+    Group* group;
+    void operator()(std::byte* memory) const { group->deallocate(memory); }
   };
   using Memory = std::unique_ptr<std::byte, Release>;
-  static Memory allocate(uint64_t bytes);
+  static Memory allocate(Group& group, uint64_t bytes);
   void place_output();
 
   Exercise exercise_;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "bench/limit.h"
+#include "bench/tensors.h"
 #include "ring/base/error.h"
 
 namespace rondo::bench {
@@ -20,6 +22,13 @@ std::vector<int> roots_of(const Options& options, Benchmark benchmark, int world
   std::vector<int> all(static_cast<size_t>(world));
   for (int root = 0; root < world; ++root) all[static_cast<size_t>(root)] = root;
   return all;
+}
+
+// A list of tensors is one line: the sum of them.
+std::vector<uint64_t> sizes_of(const Options& options, DType dtype) {
+  if (options.list.empty()) return options.sizes;
+  const std::vector<uint64_t> tensors = tensors_by_name(options.list).value();
+  return {std::accumulate(tensors.begin(), tensors.end(), uint64_t{0}) * dtype_bytes(dtype)};
 }
 
 }  // namespace
@@ -39,7 +48,7 @@ std::vector<Case> cases_of(const Options& options, int world) {
       for (Op op : ops_of(options, benchmark)) {
         if (benchmark_reduces(benchmark) && !op_supports(op, dtype)) continue;
         for (int root : roots_of(options, benchmark, world)) {
-          for (uint64_t size : options.sizes) cases.push_back({benchmark, dtype, op, root, size});
+          for (uint64_t size : sizes_of(options, dtype)) cases.push_back({benchmark, dtype, op, root, size});
         }
       }
     }

@@ -32,6 +32,9 @@ class Group {
   virtual int size() const = 0;
   // What is timed. Returns when this rank's output is complete and its input may be changed.
   virtual void run(const Call& call) = 0;
+  // Memory for buffers that are timed: a page's alignment at least. Throws std::bad_alloc, or what the library throws.
+  virtual std::byte* allocate(uint64_t bytes);
+  virtual void deallocate(std::byte* memory);
   // The name of the algorithm that run() uses for it.
   virtual std::string algorithm(const Call& call) const = 0;
 

@@ -8,14 +8,31 @@
 namespace rondo::bench {
 namespace {
 
-// With 192 settings: 192 x 0.04 s, 8 x 0.12 s, 9 x 0.25 s and their warm-ups are about 15 s a buffer size.
-constexpr double kFirstSeconds = 0.04;
-constexpr double kSecondSeconds = 0.12;
-constexpr double kLastSeconds = 0.25;
-constexpr size_t kSecondSettings = 8;
+// With 216 settings: 216 x 0.03 s, 12 x 0.1 s, 9 x 0.15 s and their warm-ups of a third are about 12 s a buffer size.
+// Warm connections (raw_rank.h) are why so little is enough; seldom does the best setting of a long measurement come
+// out below place 12 of the short one.
+constexpr double kFirstSeconds = 0.03;
+constexpr double kSecondSeconds = 0.1;
+constexpr double kLastSeconds = 0.15;
+constexpr size_t kSecondSettings = 12;
 constexpr size_t kLastSettings = 3;
 constexpr int kLastTimes = 3;
 constexpr double kExchangeSeconds = 0.3;
+
+// What each rank sends in an all_reduce: a batch lasts as long as the operation that it is compared with, and is as
+// likely to be disturbed.
+uint64_t batch_bytes(int world, uint64_t bytes) {
+  const auto ranks = static_cast<uint64_t>(world);
+  return 2 * (ranks - 1) * bytes / ranks;
+}
+
+// Batches of the first round are cut short: enough to tell good settings from bad ones.
+constexpr uint64_t kFirstBatch = 8u << 20;
+MeasureStream measure_by(RawRing& ring, int world, uint64_t bytes) {
+  return [&ring, batch = batch_bytes(world, bytes)](const RawSetting& setting, double seconds) {
+    return ring.stream_gbps(setting, seconds <= kFirstSeconds ? std::min(batch, kFirstBatch) : batch, seconds);
+  };
+}
 
 // Measures each candidate `times` times in turn, keeps the best rate of each, and leaves the best `keep`, best first.
 void play_round(std::vector<SweepResult>& candidates, const MeasureStream& measure, double seconds, int times,
@@ -27,6 +44,18 @@ void play_round(std::vector<SweepResult>& candidates, const MeasureStream& measu
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const SweepResult& a, const SweepResult& b) { return a.gbps > b.gbps; });
   candidates.resize(std::min(candidates.size(), keep));
+}
+
+std::vector<SweepResult> unmeasured(const std::vector<RawSetting>& settings) {
+  std::vector<SweepResult> out;
+  for (const RawSetting& setting : settings) out.push_back({setting, 0});
+  return out;
+}
+
+StreamLimit limit_of(int world, uint64_t bytes, const std::vector<SweepResult>& best) {
+  StreamLimit limit{world, bytes, best.front().gbps, best.front().setting, {}};
+  for (size_t i = 1; i < best.size(); ++i) limit.runners_up.push_back(best[i].setting);
+  return limit;
 }
 
 template <typename Entry, typename Same>
@@ -63,21 +92,33 @@ void Limits::put(const ExchangeLimit& limit) {
   put_entry(exchanges, limit, [&](const ExchangeLimit& l) { return l.world == limit.world; });
 }
 
-SweepResult sweep(const std::vector<RawSetting>& settings, const MeasureStream& measure) {
+std::vector<SweepResult> sweep(const std::vector<RawSetting>& settings, const MeasureStream& measure) {
   RONDO_CHECK(!settings.empty(), "a sweep over nothing");
-  std::vector<SweepResult> candidates;
-  for (const RawSetting& setting : settings) candidates.push_back({setting, 0});
+  std::vector<SweepResult> candidates = unmeasured(settings);
   play_round(candidates, measure, kFirstSeconds, 1, kSecondSettings);
   play_round(candidates, measure, kSecondSeconds, 1, kLastSettings);
-  play_round(candidates, measure, kLastSeconds, kLastTimes, 1);
-  return candidates.front();
+  play_round(candidates, measure, kLastSeconds, kLastTimes, kLastSettings);
+  return candidates;
+}
+
+std::vector<SweepResult> play_finals(const std::vector<RawSetting>& settings, const MeasureStream& measure) {
+  RONDO_CHECK(!settings.empty(), "finals of nothing");
+  std::vector<SweepResult> candidates = unmeasured(settings);
+  play_round(candidates, measure, kLastSeconds, kLastTimes, kLastSettings);
+  return candidates;
 }
 
 StreamLimit measure_stream_limit(int world, uint64_t bytes) {
   RawRing ring(world, bytes);
-  const auto measure = [&](const RawSetting& setting, double seconds) { return ring.stream_gbps(setting, seconds); };
-  const SweepResult best = sweep(all_settings(allowed_congestion_controls(), bytes), measure);
-  return {world, bytes, best.gbps, best.setting};
+  const std::vector<RawSetting> settings = all_settings(allowed_congestion_controls(), bytes);
+  return limit_of(world, bytes, sweep(settings, measure_by(ring, world, bytes)));
+}
+
+StreamLimit measure_again(const StreamLimit& earlier) {
+  RawRing ring(earlier.world, earlier.bytes);
+  std::vector<RawSetting> settings{earlier.setting};
+  settings.insert(settings.end(), earlier.runners_up.begin(), earlier.runners_up.end());
+  return limit_of(earlier.world, earlier.bytes, play_finals(settings, measure_by(ring, earlier.world, earlier.bytes)));
 }
 
 ExchangeLimit measure_exchange_limit(int world) {

@@ -18,9 +18,10 @@ inline constexpr double kHighestShare = 1.05;
 // The best that raw TCP over loopback does, for ranks that all send and receive at once.
 struct StreamLimit {
   int world = 0;
-  uint64_t bytes = 0;  // of each rank's buffer
-  double gbps = 0;     // that each rank sends, and receives meanwhile
-  RawSetting setting;  // that reached it
+  uint64_t bytes = 0;                  // of each rank's buffer
+  double gbps = 0;                     // that each rank sends, and receives meanwhile
+  RawSetting setting;                  // that reached it
+  std::vector<RawSetting> runners_up;  // the next best; on another day one of them may win
   bool operator==(const StreamLimit&) const = default;
 };
 
@@ -46,16 +47,20 @@ struct Limits {
 // GB/s of one setting, measured for so many seconds.
 using MeasureStream = std::function<double(const RawSetting&, double seconds)>;
 
-// The best of many settings in three rounds: all of them briefly, the best 8 for longer, the best 3 three times in
-// turn. Its rate is the best of the last round. Requires at least one setting.
 struct SweepResult {
   RawSetting setting;
   double gbps = 0;
 };
-SweepResult sweep(const std::vector<RawSetting>& settings, const MeasureStream& measure);
+// The best 3 of many settings, best first, in three rounds: all of them briefly, the best 12 for longer, the best 3
+// three times in turn. Rates are the best of the last round. Requires at least one setting.
+std::vector<SweepResult> sweep(const std::vector<RawSetting>& settings, const MeasureStream& measure);
+// The last round alone.
+std::vector<SweepResult> play_finals(const std::vector<RawSetting>& settings, const MeasureStream& measure);
 
 // Measure on this machine (raw_ring.h: before this process has threads). Throws Exception(kSystem).
 StreamLimit measure_stream_limit(int world, uint64_t bytes);
+// What the settings of an earlier limit reach now; a second and a half instead of a quarter of a minute.
+StreamLimit measure_again(const StreamLimit& earlier);
 ExchangeLimit measure_exchange_limit(int world);
 
 }  // namespace rondo::bench

@@ -9,7 +9,9 @@
 #include "bench/bars_run.h"
 #include "bench/cases.h"
 #include "bench/children.h"
+#include "bench/compare.h"
 #include "bench/limit_source.h"
+#include "bench/network_namespace.h"
 #include "bench/output.h"
 #include "bench/progress.h"
 #include "bench/ranks.h"
@@ -45,22 +47,24 @@ int run_limit_only(const Options& options, const Machine& machine) {
   return 0;
 }
 
-int run_bars_only(Options options, const Machine& machine) {
+int run_bars_only(const Options& options, const Machine& machine) {
   for (const std::string& warning : warnings(machine, options, 2)) fmt::print("# warning: {}\n", warning);
   const PrivateDirectory directory;
-  const LimitCache cache = open_cache(options, machine, directory.path() + "/limits.json");
-  Options wanted = options;
-  wanted.ranks = 2;
-  wanted.transport.clear();
-  wanted.sizes = {64u << 20};
-  if (wanted.limit == Options::LimitUse::kNone) wanted.limit = Options::LimitUse::kCached;
-  return run_bars(options, limits_for(wanted, machine, cache));
+  return run_bars(options, machine, open_cache(options, machine, directory.path() + "/limits.json"));
+}
+
+int run_compare_only(const Options& options, const Machine& machine) {
+  fmt::print("# {}, {} cores, Linux {}\n", machine.cpu, machine.cores, machine.kernel);
+  for (const std::string& warning : warnings(machine, options, options.ranks)) fmt::print("# warning: {}\n", warning);
+  return run_compare(options, machine);
 }
 
 int run(const Options& options, const std::vector<std::string>& args) {
+  if (!options.name_space.empty()) run_in_network_namespace(options.name_space, options.program);
   Machine machine = this_machine();
   if (options.load_average >= 0) machine.load_average = options.load_average;
   if (options.bars) return run_bars_only(options, machine);
+  if (!options.compare.empty()) return run_compare_only(options, machine);
   if (options.limit_only) return run_limit_only(options, machine);
   if (options.inproc) return run_inproc(options, machine);
   if (options.ranks > 0 && options.spawned_rank < 0) return start_ranks(options, machine, args);

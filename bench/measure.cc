@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 
 namespace rondo::bench {
 namespace {
@@ -14,21 +15,47 @@ constexpr double kBatchUs = 500;
 constexpr uint32_t kFewestBatches = 10;  // for a p99 that is more than the maximum of three
 constexpr uint32_t kMostBatches = 400;
 
-double timed_batch(Group& group, Buffers& buffers, uint32_t operations) {
+// What this process has cost so far, all its threads together.
+double cpu_us() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
+}
+
+void run_once(Group& group, const Call& call, const std::vector<uint64_t>& parts) {
+  if (parts.empty()) return group.run(call);
+  Call part = call;
+  const uint64_t width = dtype_bytes(call.dtype);
+  for (uint64_t count : parts) {
+    part.count = count;
+    group.run(part);
+    part.input += count * width;
+    part.output += count * width;
+  }
+}
+
+struct Batch {
+  double operation_us = 0;  // the slowest rank's
+  double cpu_us = 0;        // this rank's, of all operations
+};
+
+Batch timed_batch(Group& group, Buffers& buffers, const Exercise& exercise, uint32_t operations) {
   buffers.refill();
   group.barrier();
+  const double cpu_before = cpu_us();
   const Clock::time_point start = Clock::now();
-  for (uint32_t i = 0; i < operations; ++i) group.run(buffers.call(i));
+  for (uint32_t i = 0; i < operations; ++i) run_once(group, buffers.call(i), exercise.parts);
   const double us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-  return group.max(us) / operations;
+  const double cpu = cpu_us() - cpu_before;
+  return {group.max(us) / operations, cpu};
 }
 
 // The time of one operation in the last of the warm-up's batches.
-double warm_up(Group& group, Buffers& buffers, uint32_t operations, uint32_t most) {
+double warm_up(Group& group, Buffers& buffers, const Exercise& exercise, uint32_t operations, uint32_t most) {
   double operation_us = 0;
   for (uint32_t done = 0; done < operations;) {
     const uint32_t batch = std::min(most, operations - done);
-    operation_us = timed_batch(group, buffers, batch);
+    operation_us = timed_batch(group, buffers, exercise, batch).operation_us;
     done += batch;
   }
   return operation_us;
@@ -53,18 +80,23 @@ Batching plan_batches(const Effort& effort, uint32_t most, double operation_us) 
 }
 
 Measurement measure(Group& group, const Exercise& exercise, const Extent& extent, const Effort& effort) {
-  Buffers buffers(exercise, extent, group.rank());
+  Buffers buffers(group, exercise, extent);
   const uint32_t most = max_operations(exercise);
   // Without a warm-up one operation still has to say how long a batch is; its time is no result.
-  const double operation_us = warm_up(group, buffers, std::max(effort.warmup, 1u), effort.cold ? 1 : most);
+  const double operation_us = warm_up(group, buffers, exercise, std::max(effort.warmup, 1u), effort.cold ? 1 : most);
   const Batching batching = plan_batches(effort, most, operation_us);
   Measurement out;
   uint64_t wrong = 0;
+  double cpu = 0;
   for (uint32_t batch = 0; batch < batching.batches; ++batch) {
-    out.batch_us.push_back(timed_batch(group, buffers, batching.operations));
+    const Batch timed = timed_batch(group, buffers, exercise, batching.operations);
+    out.batch_us.push_back(timed.operation_us);
+    cpu += timed.cpu_us;
     if (effort.check) wrong += buffers.wrong_after(batching.operations);
   }
   out.wrong = group.sum(wrong);
+  const double operations = static_cast<double>(batching.operations) * batching.batches;
+  out.cpu_us = static_cast<double>(group.sum(static_cast<uint64_t>(cpu * 1e3))) / 1e3 / operations;
   return out;
 }
 

@@ -31,6 +31,7 @@ Batching plan_batches(const Effort& effort, uint32_t most, double operation_us);
 struct Measurement {
   std::vector<double> batch_us;  // one a batch: the slowest rank's time, divided by the operations
   uint64_t wrong = 0;            // elements on all ranks, over all checked batches
+  double cpu_us = 0;             // processor time of one operation, all threads of all ranks together
 };
 
 // Collective: all ranks get the same result. Each batch: refill, barrier, the timed operations, check; only the

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "bench/sizes.h"
+#include "bench/tensors.h"
 
 namespace rondo::bench {
 namespace {
@@ -19,6 +20,7 @@ struct Typed {
   std::string min_bytes, max_bytes, step_bytes, sizes;
   uint64_t step_factor = 0;
   std::string collectives = "all_reduce", dtypes = "float", ops = "sum", algorithm = "auto";
+  std::string placement = "both", buffers = "plain", compare;
   int check = 1;
   bool limit = false, no_limit = false, remeasure = false;
   double timeout_s = 60;
@@ -68,8 +70,11 @@ std::vector<uint64_t> resolve_sizes(const Typed& typed) {
       !typed.min_bytes.empty() || !typed.max_bytes.empty() || !typed.step_bytes.empty() || typed.step_factor != 0;
   if (!typed.sizes.empty()) {
     if (range) reject("--sizes: cannot be combined with -b, -e, -f or -i");
+    if (tensors_by_name(typed.sizes)) return {};
     const auto sizes = parse_size_list(typed.sizes);
-    if (!sizes) reject(fmt::format("--sizes: '{}' is not a list of sizes; lists look like 8,64K,1M", typed.sizes));
+    if (!sizes)
+      reject(fmt::format("--sizes: '{}' is not a list of sizes; lists look like 8,64K,1M, or are resnet50 or gpt2",
+                         typed.sizes));
     if (*std::min_element(sizes->begin(), sizes->end()) == 0) reject("--sizes: sizes start at 1 byte");
     return *sizes;
   }
@@ -99,12 +104,51 @@ std::optional<Benchmark> benchmark_named(std::string_view name) { return benchma
 const char* dtype_text(DType dtype) { return dtype_name(dtype); }
 const char* op_text(Op op) { return op_name(op); }
 
+std::vector<Placement> resolve_placements(const std::string& name) {
+  if (name == "both") return {Placement::kOutOfPlace, Placement::kInPlace};
+  if (name == "in") return {Placement::kInPlace};
+  if (name == "out") return {Placement::kOutOfPlace};
+  reject(fmt::format("--placement: '{}' is none of: both, in, out", name));
+}
+
+BufferKind resolve_buffers(const std::string& name) {
+  if (name == "plain") return BufferKind::kPlain;
+  if (name == "registered") return BufferKind::kRegistered;
+  reject(fmt::format("--buffers: '{}' is none of: plain, registered", name));
+}
+
+// A list of tensors is about training: all_reduce of one type.
+void check_list(const Options& options) {
+  const bool all_reduce = options.benchmarks == std::vector{Benchmark::kAllReduce};
+  if (options.list.empty() || (all_reduce && options.dtypes.size() == 1 && options.ops.size() == 1)) return;
+  reject(fmt::format("--sizes {}: for all_reduce of one type and one operation", options.list));
+}
+
+void check_compare(const Typed& typed, Options& options) {
+  options.compare = split_list(typed.compare);
+  const std::vector<std::string> known{"openmpi", "mpich", "intelmpi", "gloo", "gloo-sync", "gloo-busy"};
+  for (const std::string& name : options.compare) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    reject(fmt::format("--compare: '{}' is none of: {}", name, fmt::join(known, ", ")));
+  }
+  const bool files = !options.baseline.empty() || !options.write_baseline.empty();
+  if (files && options.compare.empty()) reject("--baseline and --write-baseline: ratios need --compare");
+  if (!options.compare.empty() && options.ranks < 2) reject("--compare: needs --ranks, 2 or more");
+  if (options.name_space.empty() && !options.program.empty()) {
+    reject(fmt::format("what is '{}'?", options.program.front()));
+  }
+}
+
 void resolve(const Typed& typed, Options& options) {
   options.sizes = resolve_sizes(typed);
+  if (options.sizes.empty()) options.list = typed.sizes;
+  options.placements = resolve_placements(typed.placement);
+  options.buffers = resolve_buffers(typed.buffers);
   options.benchmarks =
       resolve_names<Benchmark>("--collective", typed.collectives, kBenchmarks, benchmark_name, benchmark_named);
   options.dtypes = resolve_names<DType>("-d", typed.dtypes, kDTypes, dtype_text, dtype_by_name);
   options.ops = resolve_names<Op>("-o", typed.ops, kOps, op_text, op_by_name);
+  check_list(options);
   options.algorithm = resolve_algorithm(typed.algorithm);
   options.effort.check = typed.check != 0;
   options.timeout_ms = static_cast<int64_t>(typed.timeout_s * 1000);
@@ -114,9 +158,8 @@ void resolve(const Typed& typed, Options& options) {
   if (typed.no_limit) options.limit = Options::LimitUse::kNone;
   if (typed.remeasure) options.limit = Options::LimitUse::kRemeasure;
   if (options.inproc && options.ranks == 0) reject("--inproc: how many ranks? give --ranks too");
-  if (options.bars && (options.inproc || (options.ranks != 0 && options.ranks != 2))) {
-    reject("--bars: runs 2 processes by itself; leave --ranks and --inproc out");
-  }
+  if (options.bars && options.inproc) reject("--bars: runs processes by itself; leave --inproc out");
+  check_compare(typed, options);
   if (options.limit_only && options.ranks < 2) reject("--limit-only: needs --ranks, 2 or more");
   const bool fixed = options.dtypes.size() == 1 && options.ops.size() == 1;
   const bool reduces = std::any_of(options.benchmarks.begin(), options.benchmarks.end(), benchmark_reduces);
@@ -133,12 +176,14 @@ void add_what(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("-e,--maxbytes", typed.max_bytes, "largest size (64M)");
   app.add_option("-f,--stepfactor", typed.step_factor, "each size is the one before times this (4)");
   app.add_option("-i,--stepbytes", typed.step_bytes, "instead: each size is the one before plus this");
-  app.add_option("--sizes", typed.sizes, "instead: a list, 8,64K,1M");
+  app.add_option("--sizes", typed.sizes, "instead: a list, 8,64K,1M; or all gradients of a model: resnet50, gpt2");
   app.add_option("--collective", typed.collectives,
                  "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier, "
                  "sendrecv; a list, or all (all_reduce)");
   app.add_option("-o,--op", typed.ops, "sum, product, min, max, avg, ...; a list, or all (sum)");
   app.add_option("-d,--datatype", typed.dtypes, "float, double, half, bfloat16, int32, ...; a list, or all (float)");
+  app.add_option("--placement", typed.placement, "in, out or both: where input and output lie (both)");
+  app.add_option("--buffers", typed.buffers, "plain, or registered: memory that the library gives (plain)");
   app.add_option("-r,--root", options.root, "where a collective has one; -1: every rank in turn (0)")
       ->check(CLI::Range(-1, kMaxRanks - 1));
 }
@@ -178,8 +223,15 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_flag("--limit-only", options.limit_only, "measure, keep and print the limits of --ranks and the sizes");
   app.add_option("--limit-cache", options.limit_cache, "the file that keeps them ($XDG_CACHE_HOME/rondo/limits.json)");
   app.add_flag("--bars", options.bars,
-               "five interleaved runs against raw TCP, a bare exchange and Gloo; 1 if a bar fails");
-  app.add_option("--gloo-bench", options.gloo_bench, "Gloo's driver, built by bench/peers/build_gloo.sh");
+               "the promises about speed, in interleaved runs beside peers; 1 if one is missed");
+  app.add_option("--compare", typed.compare,
+                 "peers to run beside: openmpi, mpich, intelmpi, gloo, gloo-sync, gloo-busy");
+  app.add_option("--runs", options.runs, "interleaved runs of --compare and --bars (5)")->check(CLI::Range(1, 100));
+  app.add_option("--baseline", options.baseline,
+                 "with --compare: 1 if a ratio fell below this file's by more than noise");
+  app.add_option("--write-baseline", options.write_baseline, "with --compare: keep the ratios in this file");
+  app.add_option("--namespace", options.name_space, "")->group("");
+  app.add_option("program", options.program, "")->group("");
   app.add_option("--spawned-rank", options.spawned_rank, "")->group("");
   app.add_option("--rendezvous", options.rendezvous, "")->group("");
   app.add_option("--load-average", options.load_average, "")->group("");

@@ -15,9 +15,12 @@ namespace rondo::bench {
 struct Options {
   std::vector<Benchmark> benchmarks{Benchmark::kAllReduce};
   std::vector<uint64_t> sizes;  // bytes
+  std::string list;             // "" or a list of tensors (tensors.h) in the place of sizes
   std::vector<DType> dtypes{DType::kFloat32};
   std::vector<Op> ops{Op::kSum};
   int root = 0;  // -1: every rank in turn
+  std::vector<Placement> placements{Placement::kOutOfPlace, Placement::kInPlace};
+  BufferKind buffers = BufferKind::kPlain;
 
   Effort effort;
   uint32_t repeat = 1;
@@ -35,7 +38,11 @@ struct Options {
   bool limit_only = false;
   std::string limit_cache;  // "": the default path
   bool bars = false;
-  std::string gloo_bench;  // the peer's binary; "": beside this one
+  std::vector<std::string> compare;      // peers (entrant.h)
+  int runs = 5;                          // of --compare and --bars, interleaved
+  std::string baseline, write_baseline;  // files; "": none
+  std::string name_space;                // a congestion control: run `program` in a network namespace under it
+  std::vector<std::string> program;
 
   std::string json, csv;  // files; "": not written
   bool verbose = false;

@@ -28,6 +28,9 @@ struct Exercise {
   Op op = Op::kSum;
   int world = 1;
   int root = 0;  // where the benchmark has one
+  // An operation is one call for each of these many elements in turn, from the buffers' beginning on; their sum is the
+  // extent's count. Empty: one call for all. All-reduce only.
+  std::vector<uint64_t> parts = {};
 };
 
 // `count` elements from `offset` of a buffer: element i holds tile element (phase + i) modulo kTilePeriod.

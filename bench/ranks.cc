@@ -1,6 +1,7 @@
 #include "bench/ranks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <exception>
 #include <thread>
@@ -45,13 +46,13 @@ Limits limits_now(const Options& options, const Machine& machine, const LimitCac
 }
 
 // In a process of its own, since this one has threads by now.
-std::optional<Limits> remeasure_limits(const Options& options, const LimitCache& cache, int world) {
-  std::string sizes;
-  for (uint64_t bytes : limited_sizes(options, world)) sizes += (sizes.empty() ? "" : ",") + std::to_string(bytes);
+std::optional<Limits> remeasure_limits(const LimitCache& cache, int world, const std::vector<uint64_t>& sizes,
+                                       Options::LimitUse use) {
+  const bool sweeps = use == Options::LimitUse::kRemeasure;
   Children children;
   children.start({own_program(),
-                  {"--limit-only", "--remeasure-limit", "--ranks", std::to_string(world), "--sizes", sizes,
-                   "--limit-cache", cache.path()},
+                  {"--limit-only", sweeps ? "--remeasure-limit" : "--limit", "--ranks", std::to_string(world),
+                   "--sizes", fmt::format("{}", fmt::join(sizes, ",")), "--limit-cache", cache.path()},
                   {},
                   "/dev/null"});
   if (children.wait(kRemeasureSeconds) != 0) return std::nullopt;
@@ -126,7 +127,7 @@ int run_inproc(const Options& options, const Machine& machine) {
   for (size_t rank = 0; rank < communicators.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        RondoGroup group(communicators[rank], options.algorithm);
+        RondoGroup group(communicators[rank], options.algorithm, options.buffers);
         std::vector<Row> own = run_session(group, options, setup, rank == 0 ? reporter.events() : SessionEvents{});
         if (rank == 0) rows = std::move(own);
       } catch (...) {
@@ -139,7 +140,7 @@ int run_inproc(const Options& options, const Machine& machine) {
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
-  return reporter.finish(std::move(rows), {}, [] { return std::nullopt; });
+  return reporter.finish(std::move(rows), {}, [](const auto&, auto) { return std::nullopt; });
 }
 
 int run_rank(const Options& options, const Machine& machine) {
@@ -157,11 +158,13 @@ int run_rank(const Options& options, const Machine& machine) {
   Communicator communicator = Communicator::join(join_options(options, launch, config));
   Reporter reporter(options, machine, world);
   if (speaks) reporter.begin(setup.transport);
-  RondoGroup group(communicator, options.algorithm);
+  RondoGroup group(communicator, options.algorithm, options.buffers);
   std::vector<Row> rows = run_session(group, options, setup, speaks ? reporter.events() : SessionEvents{});
   communicator.destroy();
   if (!speaks) return 0;
-  return reporter.finish(std::move(rows), setup.limits, [&] { return remeasure_limits(options, cache, world); });
+  return reporter.finish(std::move(rows), setup.limits, [&](const std::vector<uint64_t>& sizes, Options::LimitUse use) {
+    return remeasure_limits(cache, world, sizes, use);
+  });
 }
 
 }  // namespace rondo::bench

@@ -5,14 +5,14 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
+#include <exception>
+#include <functional>
 #include <thread>
 
 #include "bench/statistics.h"
@@ -25,8 +25,8 @@ constexpr double kMeetSeconds = 10;      // processes may share a busy core; a l
 constexpr timeval kSetupTimeout{5, 0};   // accept and the first bytes of a connection
 constexpr int kExchangesPerBatch = 100;  // some 300 us: far above the clock's resolution
 constexpr uint64_t kExchangeBytes = 8;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+// A limit is what raw TCP does when nothing disturbs it, while operations are judged by their median.
+constexpr double kStreamQuantile = 0.25;
 
 [[noreturn]] void fail(const char* what) {
   throw Exception(ErrorCode::kSystem, fmt::format("raw TCP measurement: {}: {}", what, std::strerror(errno)));
@@ -48,6 +48,61 @@ void set_streaming(int fd) {
   if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) fail("O_NONBLOCK");
 }
 
+void grow(std::vector<std::byte>& memory, uint64_t bytes) {
+  if (memory.size() < bytes) memory.resize(bytes);
+}
+
+// An atomic maximum.
+void raise(std::atomic<double>& value, double to) {
+  double before = value.load();
+  while (before < to && !value.compare_exchange_weak(before, to)) {
+  }
+}
+
+// A second thread that does the same work whenever it is told to.
+class Helper {
+ public:
+  explicit Helper(std::function<void()> work) : work_(std::move(work)), thread_([this] { run(); }) {}
+  Helper(const Helper&) = delete;
+  Helper& operator=(const Helper&) = delete;
+  ~Helper() {
+    stopping_ = true;
+    start();
+    thread_.join();
+  }
+  void start() { started_.fetch_add(1, std::memory_order_release); }
+  // Until the work is done; throws what it threw.
+  void finish() {
+    while (finished_.load(std::memory_order_acquire) != started_.load()) sched_yield();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void run() {
+    for (uint64_t turn = 1;; ++turn) {
+      while (started_.load(std::memory_order_acquire) < turn) sched_yield();
+      if (stopping_) return;
+      try {
+        work_();
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+      finished_.store(turn, std::memory_order_release);
+    }
+  }
+
+  std::function<void()> work_;
+  std::atomic<uint64_t> started_{0}, finished_{0};
+  std::atomic<bool> stopping_{false};
+  std::exception_ptr failure_;  // published by finished_
+  std::thread thread_;
+};
+
+int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
 // True if the call failed only because nothing can move now.
 bool would_block(ssize_t moved) { return moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR); }
 
@@ -58,6 +113,7 @@ RawRank::RawRank(int rank, Descriptor listener, std::vector<uint16_t> ports, uin
       world_(static_cast<int>(ports.size())),
       listener_(std::move(listener)),
       ports_(std::move(ports)),
+      cores_(usable_cores()),
       buffer_(buffer_bytes, std::byte{1}),
       meeting_(meeting) {
   setsockopt(listener_.get(), SOL_SOCKET, SO_RCVTIMEO, &kSetupTimeout, sizeof(kSetupTimeout));
@@ -66,12 +122,24 @@ RawRank::RawRank(int rank, Descriptor listener, std::vector<uint16_t> ports, uin
 void RawRank::meet() {
   const uint64_t all = ++meetings_ * static_cast<uint64_t>(world_);
   meeting_->arrived.fetch_add(1, std::memory_order_acq_rel);
-  const double deadline = now() + kMeetSeconds;
-  while (meeting_->arrived.load(std::memory_order_acquire) < all) {
-    if (meeting_->failed.load(std::memory_order_relaxed) || now() > deadline) {
+  const double deadline = raw_seconds() + kMeetSeconds;
+  for (uint32_t vain = 1; meeting_->arrived.load(std::memory_order_acquire) < all; ++vain) {
+    if (meeting_->failed.load(std::memory_order_relaxed) || raw_seconds() > deadline) {
       errno = ETIMEDOUT;
       fail("waiting for the other ranks");
     }
+    wait_a_little(vain);
+  }
+}
+
+// Beside a foreign busy process a yield lasts as long as that one's turn, some milliseconds; so who has a core spins.
+void RawRank::wait_a_little(uint32_t vain) const {
+  constexpr uint32_t kYields = 100;
+  constexpr timespec kNap{0, 20'000};
+  if (world_ <= cores_) return;
+  if (vain % kYields == 0) {
+    nanosleep(&kNap, nullptr);
+  } else {
     sched_yield();
   }
 }
@@ -104,21 +172,28 @@ std::pair<int, Descriptor> RawRank::accept_one(const std::string& congestion) {
   }
 }
 
-RawRank::Connections RawRank::connect(const std::string& congestion, int connections) {
+const RawRank::Connections& RawRank::connections(const std::string& congestion, int count) {
+  const auto key = std::make_pair(congestion, count);
+  const auto known = connections_.find(key);
+  if (known != connections_.end()) return known->second;
+  return connections_.emplace(key, connect(congestion, count)).first->second;
+}
+
+RawRank::Connections RawRank::connect(const std::string& congestion, int count) {
   Connections out;
   const bool duplex = world_ == 2;
   const bool dials = !duplex || rank_ == 0;
   const bool accepts = !duplex || rank_ == 1;
   if (dials) {
     const uint16_t next = ports_[static_cast<size_t>((rank_ + 1) % world_)];
-    for (int i = 0; i < connections; ++i) {
+    for (int i = 0; i < count; ++i) {
       out.owned.push_back(dial(next, congestion, i));
       out.outgoing.push_back(out.owned.back().get());
     }
   }
   if (accepts) {
-    out.incoming.resize(static_cast<size_t>(connections));
-    for (int i = 0; i < connections; ++i) {
+    out.incoming.resize(static_cast<size_t>(count));
+    for (int i = 0; i < count; ++i) {
       auto [index, fd] = accept_one(congestion);
       out.incoming.at(static_cast<size_t>(index)) = fd.get();
       out.owned.push_back(std::move(fd));
@@ -130,98 +205,67 @@ RawRank::Connections RawRank::connect(const std::string& congestion, int connect
   return out;
 }
 
-std::vector<RawRank::Flow> RawRank::flows(const std::vector<int>& fds, uint64_t shift) const {
-  std::vector<Flow> out;
+void RawRank::add_flows(const std::vector<int>& fds, RawFlow::Direction direction, const RawSetting& setting,
+                        std::vector<RawFlow>& flows) {
   const uint64_t share = buffer_.size() / fds.size();
-  auto* begin = const_cast<std::byte*>(buffer_.data());
-  for (size_t i = 0; i < fds.size(); ++i) out.push_back({fds[i], begin + i * share, share, shift % share, 0, 0});
-  return out;
-}
-
-double RawRank::drive(std::vector<Flow> sending, std::vector<Flow> receiving, const RawSetting& setting, double start,
-                      double end) const {
-  const auto advance = [&](Flow& flow, Direction direction) {
-    if (flow.left == 0) flow.left = std::min(setting.transfer_bytes, flow.size - flow.at);
-    const bool cached = direction == Direction::kReceive && setting.half_in_cache && flow.at < flow.size / 2;
-    std::byte* const memory = flow.begin + (cached ? flow.at % setting.transfer_bytes : flow.at);
-    if (cached) flow.left = std::min(flow.left, setting.transfer_bytes - flow.at % setting.transfer_bytes);
-    const ssize_t moved = direction == Direction::kSend ? send(flow.fd, memory, flow.left, MSG_NOSIGNAL)
-                                                        : recv(flow.fd, memory, flow.left, 0);
-    if (moved == 0 || (moved < 0 && !would_block(moved))) fail("a connection broke");
-    if (moved < 0) return false;
-    flow.moved += static_cast<uint64_t>(moved);
-    flow.left -= static_cast<uint64_t>(moved);
-    flow.at = (flow.at + static_cast<uint64_t>(moved)) % flow.size;
-    return true;
-  };
-  std::vector<pollfd> waits;
-  for (const Flow& flow : sending) waits.push_back({flow.fd, POLLOUT, 0});
-  for (const Flow& flow : receiving) waits.push_back({flow.fd, POLLIN, 0});
-  const auto received = [&] {
-    uint64_t bytes = 0;
-    for (const Flow& flow : receiving) bytes += flow.moved;
-    return static_cast<double>(bytes);
-  };
-  // In lock step a flow waits at the end of a transfer until all others have ended theirs.
-  const auto slowest = [&] {
-    uint64_t moved = UINT64_MAX;
-    for (const Flow& flow : sending) moved = std::min(moved, flow.moved);
-    for (const Flow& flow : receiving) moved = std::min(moved, flow.moved);
-    return moved;
-  };
-  const bool lock_step = setting.driving == Driving::kLockStep;
-  const bool sleeps = setting.driving == Driving::kPoll || setting.driving == Driving::kTwoThreads;
-  double start_bytes = -1, started = 0, time = now();
-  for (; time < end; time = now()) {
-    if (start_bytes < 0 && time >= start) {
-      start_bytes = received();
-      started = time;
-    }
-    const uint64_t bound = lock_step ? (slowest() / setting.transfer_bytes + 1) * setting.transfer_bytes : UINT64_MAX;
-    bool moved = false;
-    for (Flow& flow : sending) moved = (flow.moved < bound && advance(flow, Direction::kSend)) || moved;
-    for (Flow& flow : receiving) moved = (flow.moved < bound && advance(flow, Direction::kReceive)) || moved;
-    if (!moved && sleeps) poll(waits.data(), waits.size(), 1);
+  const uint64_t room = raw_room_bytes(setting);
+  for (size_t i = 0; i < fds.size(); ++i) {
+    flows.push_back({fds[i], direction, buffer_.data() + i * share, share, rooms_.data() + i * room, 0});
   }
-  return start_bytes < 0 ? 0 : (received() - start_bytes) / (time - started);
 }
 
-double RawRank::stream_gbps(const RawSetting& setting, double seconds) {
-  const Connections connections = connect(setting.congestion, setting.connections);
-  const std::vector<Flow> sending = flows(connections.outgoing, 0);
-  const std::vector<Flow> receiving = flows(connections.incoming, buffer_.size() / 2);
-  meet();
-  const double start = now() + seconds / 3;
-  const double end = start + seconds;
-  double rate = 0;
+double RawRank::stream_gbps(const RawSetting& setting, uint64_t batch_bytes, double seconds) {
+  const Connections& made = connections(setting.congestion, setting.connections);
+  const auto count = static_cast<uint64_t>(setting.connections);
+  grow(rooms_, raw_room_bytes(setting) * count);
+  grow(buffer_, setting.transfer_bytes * count);
+  std::vector<RawFlow> sending, receiving;
+  add_flows(made.outgoing, RawFlow::Direction::kSend, setting, sending);
+  add_flows(made.incoming, RawFlow::Direction::kReceive, setting, receiving);
+  const uint64_t transfers = (batch_bytes / count + setting.transfer_bytes - 1) / setting.transfer_bytes;
+  const uint64_t flow_bytes = std::max<uint64_t>(transfers, 1) * setting.transfer_bytes;
+  const auto idle = world_ > cores_ ? RawPump::Idle::kYield : RawPump::Idle::kSpin;
+  double us = 0;
   if (setting.driving == Driving::kTwoThreads) {
-    std::exception_ptr failure;
-    std::thread sender([&] {
-      try {
-        drive(sending, {}, setting, start, end);
-      } catch (...) {
-        failure = std::current_exception();
-      }
+    RawPump receiver(std::move(receiving), setting, idle);
+    Helper sender([pump = RawPump(std::move(sending), setting, idle), flow_bytes]() mutable { pump.run(flow_bytes); });
+    us = batch_us(seconds, kStreamQuantile, [&] {
+      sender.start();
+      receiver.run(flow_bytes);
+      sender.finish();
     });
-    try {
-      rate = drive({}, receiving, setting, start, end);
-    } catch (...) {
-      sender.join();
-      throw;
-    }
-    sender.join();
-    if (failure) std::rethrow_exception(failure);
   } else {
-    rate = drive(sending, receiving, setting, start, end);
+    sending.insert(sending.end(), receiving.begin(), receiving.end());
+    RawPump pump(std::move(sending), setting, idle);
+    us = batch_us(seconds, kStreamQuantile, [&] { pump.run(flow_bytes); });
   }
-  meet();  // nobody closes while another still transfers
-  return rate / 1e9;
+  return us > 0 ? static_cast<double>(flow_bytes * count) / us / 1e3 : 0;
+}
+
+// All ranks run the same number of batches: rank 0 decides, and says so where they meet between two of them. On a busy
+// host a batch may take a second, so time ends the measurement, not a count.
+double RawRank::batch_us(double seconds, double quantile_wanted, const std::function<void()>& batch) {
+  const double end = raw_seconds() + seconds;
+  std::vector<double> all_us;
+  for (uint64_t i = 0;; ++i) {
+    meet();
+    if (rank_ == 0 && i >= 2)
+      all_us.push_back(meeting_->slowest_us[(i - 1) % 2].exchange(0));  // the first one warms up
+    if (rank_ == 0 && i == 1) meeting_->slowest_us[0] = 0;
+    if (meeting_->enough.load(std::memory_order_acquire) == meetings_) break;
+    const double start = raw_seconds();
+    batch();
+    const double stop = raw_seconds();
+    raise(meeting_->slowest_us[i % 2], (stop - start) * 1e6);
+    if (rank_ == 0 && stop > end && i >= 1) meeting_->enough.store(meetings_ + 1, std::memory_order_release);
+  }
+  return all_us.empty() ? 0 : quantile(all_us, quantile_wanted);
 }
 
 double RawRank::exchange_us(const std::string& congestion, double seconds) {
-  const Connections connections = connect(congestion, 1);
-  const int out = connections.outgoing[0];
-  const int in = connections.incoming[0];
+  const Connections& made = connections(congestion, 1);
+  const int out = made.outgoing[0];
+  const int in = made.incoming[0];
   const auto exchange = [&] {
     std::byte message[kExchangeBytes] = {};
     if (send(out, message, sizeof(message), MSG_NOSIGNAL) != sizeof(message)) fail("send");
@@ -231,21 +275,11 @@ double RawRank::exchange_us(const std::string& congestion, double seconds) {
       if (got > 0) have += static_cast<size_t>(got);
     }
   };
-  // All ranks make the same number of batches: rank 0 decides, and says so where they meet between two of them. On a
-  // busy host a batch may take a second, so time ends the measurement, not a count.
-  meeting_->enough = false;
-  const double end = now() + seconds;
-  std::vector<double> batch_us;
-  for (int batch = -1;; ++batch) {  // the first one warms up
-    meet();
-    if (meeting_->enough.load(std::memory_order_acquire)) break;
-    const double start = now();
-    for (int i = 0; i < kExchangesPerBatch; ++i) exchange();
-    const double stop = now();
-    if (batch >= 0) batch_us.push_back((stop - start) * 1e6 / kExchangesPerBatch);
-    if (rank_ == 0 && stop > end && batch >= 0) meeting_->enough.store(true, std::memory_order_release);
-  }
-  return median(batch_us);
+  return batch_us(seconds, 0.5,
+                  [&] {
+                    for (int i = 0; i < kExchangesPerBatch; ++i) exchange();
+                  }) /
+         kExchangesPerBatch;
 }
 
 }  // namespace rondo::bench

@@ -15,7 +15,6 @@
 #include <cstring>
 #include <fstream>
 #include <new>
-#include <numeric>
 #include <random>
 #include <sstream>
 
@@ -30,7 +29,8 @@ struct RawRing::Command {
   Driving driving = Driving::kPoll;
   int connections = 1;
   uint64_t transfer_bytes = 0;
-  bool half_in_cache = false;
+  Memory memory = Memory::kWalk;
+  uint64_t batch_bytes = 0;
   double seconds = 0;
   char congestion[16] = {};
 };
@@ -118,8 +118,8 @@ void RawRing::start_child(int rank, std::vector<Descriptor>& listeners, const st
     Result result;
     try {
       const RawSetting setting{command.transfer_bytes, command.driving, command.congestion, command.connections,
-                               command.half_in_cache};
-      result.value = command.kind == Command::kStream ? self.stream_gbps(setting, command.seconds)
+                               command.memory};
+      result.value = command.kind == Command::kStream ? self.stream_gbps(setting, command.batch_bytes, command.seconds)
                                                       : self.exchange_us(setting.congestion, command.seconds);
     } catch (const std::exception& e) {
       static_cast<RawMeeting*>(shared_)->failed = true;
@@ -140,29 +140,29 @@ RawRing::Result RawRing::receive(Child& child, double seconds) {
   return result;
 }
 
-std::vector<double> RawRing::run(const Command& command) {
+double RawRing::run(const Command& command) {
   for (Child& child : children_) {
     if (send(child.channel.get(), &command, sizeof(command), MSG_NOSIGNAL) != sizeof(command)) fail("a lost process");
   }
-  std::vector<double> values;
+  double value = 0;
   for (Child& child : children_) {
     const Result result = receive(child, command.seconds * 2);
     if (result.error[0] != 0) throw Exception(ErrorCode::kSystem, result.error);
-    values.push_back(result.value);
+    value = std::max(value, result.value);
   }
-  return values;
+  return value;
 }
 
-double RawRing::stream_gbps(const RawSetting& setting, double seconds) {
+double RawRing::stream_gbps(const RawSetting& setting, uint64_t batch_bytes, double seconds) {
   Command command;
   command.driving = setting.driving;
-  command.half_in_cache = setting.half_in_cache;
+  command.memory = setting.memory;
   command.connections = setting.connections;
   command.transfer_bytes = setting.transfer_bytes;
+  command.batch_bytes = batch_bytes;
   command.seconds = seconds;
   copy_text(setting.congestion, command.congestion);
-  const std::vector<double> rates = run(command);
-  return std::accumulate(rates.begin(), rates.end(), 0.0) / static_cast<double>(rates.size());
+  return run(command);
 }
 
 double RawRing::exchange_us(const std::string& congestion, double seconds) {
@@ -170,8 +170,7 @@ double RawRing::exchange_us(const std::string& congestion, double seconds) {
   command.kind = Command::kExchange;
   command.seconds = seconds;
   copy_text(congestion, command.congestion);
-  const std::vector<double> times = run(command);
-  return *std::max_element(times.begin(), times.end());
+  return run(command);
 }
 
 std::vector<std::string> allowed_congestion_controls() {

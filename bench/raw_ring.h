@@ -24,9 +24,11 @@ class RawRing {
   RawRing& operator=(const RawRing&) = delete;
   ~RawRing();
 
-  // Bytes per second that each rank sends, and receives at the same time, in GB/s (10^9), over `seconds` after a
-  // warm-up of a third of that; the mean over the ranks. Throws Exception(kSystem).
-  double stream_gbps(const RawSetting& setting, double seconds);
+  // Bytes per second that each rank sends, and receives at the same time, in GB/s (10^9): the fastest quarter of
+  // batches in which each rank sends, and receives, batch_bytes (rounded up to whole transfers), timed as operations
+  // are (measure.h): from a meeting of all ranks until the slowest one is done. For `seconds`, after a batch that warms
+  // up. Throws Exception(kSystem).
+  double stream_gbps(const RawSetting& setting, uint64_t batch_bytes, double seconds);
 
   // One exchange of 8 bytes, in microseconds: every rank sends to the next one, then spins until the message of the one
   // before it is there; TCP_NODELAY. Median of batches of 100, of the slowest rank.
@@ -40,7 +42,7 @@ class RawRing {
   struct Command;
   struct Result;
   void start_child(int rank, std::vector<Descriptor>& listeners, const std::vector<uint16_t>& ports);
-  std::vector<double> run(const Command& command);
+  double run(const Command& command);  // the largest result
   Result receive(Child& child, double seconds);
 
   int world_;

@@ -10,6 +10,12 @@
 #include "bench/table.h"
 
 namespace rondo::bench {
+namespace {
+
+// The first by the settings that are known to be the best, the others by all of them.
+constexpr int kAttempts = 3;
+
+}  // namespace
 
 Reporter::Reporter(const Options& options, Machine machine, int world)
     : options_(options), machine_(std::move(machine)), world_(world) {}
@@ -36,27 +42,43 @@ void Reporter::print_line(const Case& c, const Line& line) {
   std::fflush(stdout);
 }
 
-void Reporter::update_shares(std::vector<Row>& rows, const Limits& limits) const {
-  for (Row& row : rows) {
-    if (!row.limit_gbps) continue;
-    // A row's bytes are the wanted size rounded down to whole elements of all ranks.
-    const auto nearest = std::find_if(limits.streams.begin(), limits.streams.end(), [&](const StreamLimit& limit) {
-      return limit.world == row.world && limit.bytes >= row.bytes && limit.bytes - row.bytes < 8u * 1024;
-    });
-    if (nearest != limits.streams.end()) fill_share(row, std::max(nearest->gbps, *row.limit_gbps));
+void Reporter::settle_shares(std::vector<Row>& rows, Limits& limits, const Remeasure& remeasure) const {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::vector<uint64_t> sizes = impossible_sizes(rows, limits);
+    if (sizes.empty()) return;
+    fmt::print("# a share of the limit is above {:.2f}: measuring limits again ({} of {})\n", kHighestShare,
+               attempt + 1, kAttempts);
+    std::fflush(stdout);
+    const auto use = attempt == 0 ? Options::LimitUse::kCached : Options::LimitUse::kRemeasure;
+    const std::optional<Limits> again = remeasure(sizes, use);
+    if (!again) return;
+    raise_limits(limits, *again);
+    for (Row& row : rows) {
+      const std::optional<StreamLimit> limit = row.limit_gbps ? limit_of_row(limits, row) : std::nullopt;
+      if (limit) fill_share(row, limit->gbps);
+    }
   }
+}
+
+// Where others keep every core busy, raw TCP and operations get different shares of them from one moment to the next.
+bool Reporter::drop_senseless_shares(std::vector<Row>& rows) const {
+  if (machine_.load_average < machine_.cores) return false;
+  bool dropped = false;
+  for (Row& row : rows) {
+    if (row.share_of_limit.value_or(0) <= kHighestShare) continue;
+    row.share_of_limit.reset();
+    dropped = true;
+  }
+  return dropped;
 }
 
 int Reporter::finish(std::vector<Row> rows, Limits limits, const Remeasure& remeasure) {
   progress_.clear();
   int code = 0;
-  if (has_impossible_share(rows)) {
-    fmt::print("# a share of the limit is above {:.2f}: measuring the limits again\n", kHighestShare);
-    std::fflush(stdout);
-    if (const std::optional<Limits> again = remeasure()) {
-      limits = *again;
-      update_shares(rows, limits);
-    }
+  settle_shares(rows, limits, remeasure);
+  if (drop_senseless_shares(rows)) {
+    fmt::print("# shares above {:.2f} are left out: the host was busy (load average {:.2f} on {} cores)\n",
+               kHighestShare, machine_.load_average, machine_.cores);
   }
   for (const Row& row : rows) {
     if (row.share_of_limit.value_or(0) <= kHighestShare) continue;

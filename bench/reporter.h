@@ -22,15 +22,16 @@ class Reporter {
   // Valid as long as this object.
   SessionEvents events();
   // Measures the limits of this world and these sizes anew, in another process; nullopt if that failed.
-  using Remeasure = std::function<std::optional<Limits>()>;
-  // The footer and the files. If a share is impossible, the limits are measured once more. Returns the exit code: 1 for
-  // wrong results, and for a share that stays impossible.
+  using Remeasure = std::function<std::optional<Limits>(const std::vector<uint64_t>& sizes, Options::LimitUse use)>;
+  // The footer and the files. Where a share is impossible, the limit is measured up to three times more, and the best
+  // counts. Returns the exit code: 1 for wrong results, and for a share that stays impossible (on a host with as many
+  // busy processes as cores it is left out).
   int finish(std::vector<Row> rows, Limits limits, const Remeasure& remeasure);
 
  private:
   void print_line(const Case& c, const Line& line);
-  // Row::limit_gbps from the new limits, for rows that had one.
-  void update_shares(std::vector<Row>& rows, const Limits& limits) const;
+  bool drop_senseless_shares(std::vector<Row>& rows) const;
+  void settle_shares(std::vector<Row>& rows, Limits& limits, const Remeasure& remeasure) const;
 
   const Options& options_;
   Machine machine_;

@@ -4,7 +4,29 @@
 
 namespace rondo::bench {
 
-RondoGroup::RondoGroup(Communicator& communicator, Algorithm algorithm) : communicator_(communicator) {
+namespace {
+
+template <typename Library>
+concept Registers = requires(Library& library, void* memory) {
+  memory = library.allocate(size_t{1});
+  library.deallocate(memory);
+};
+
+template <typename Library>
+std::byte* registered(Library& library, uint64_t bytes) {
+  if constexpr (Registers<Library>) return static_cast<std::byte*>(library.allocate(bytes));
+  throw Exception(ErrorCode::kUnsupported, "--buffers registered: this library allocates no registered memory");
+}
+
+template <typename Library>
+void give_back(Library& library, std::byte* memory) {
+  if constexpr (Registers<Library>) library.deallocate(memory);
+}
+
+}  // namespace
+
+RondoGroup::RondoGroup(Communicator& communicator, Algorithm algorithm, BufferKind buffers)
+    : communicator_(communicator), buffers_(buffers) {
   options_.algorithm = algorithm;
   options_.scalar = kPremulScalar;
 }
@@ -36,6 +58,16 @@ void RondoGroup::run(const Call& c) {
       return;
     }
   }
+}
+
+std::byte* RondoGroup::allocate(uint64_t bytes) {
+  return buffers_ == BufferKind::kPlain ? Group::allocate(bytes) : registered(communicator_, bytes);
+}
+
+void RondoGroup::deallocate(std::byte* memory) {
+  if (memory == nullptr) return;
+  if (buffers_ == BufferKind::kPlain) return Group::deallocate(memory);
+  give_back(communicator_, memory);
 }
 
 std::string RondoGroup::algorithm(const Call& call) const {

@@ -6,11 +6,11 @@
 
 #include "bench/measure.h"
 #include "bench/sizes.h"
+#include "bench/tensors.h"
 
 namespace rondo::bench {
 namespace {
 
-constexpr std::array kPlacements = {Placement::kOutOfPlace, Placement::kInPlace};
 constexpr const char* placement_name(Placement placement) {
   return placement == Placement::kInPlace ? "in-place" : "out-of-place";
 }
@@ -19,10 +19,17 @@ constexpr const char* placement_name(Placement placement) {
 struct Samples {
   std::vector<double> batch_us;
   uint64_t wrong = 0;
+  double cpu_us = 0;  // of one operation, all passes together
 };
 
-Exercise exercise_of(const Case& c, Placement placement, int world) {
-  return {c.benchmark, placement, c.dtype, c.op, world, c.root < 0 ? 0 : c.root};
+Exercise exercise_of(const Case& c, Placement placement, int world, const std::string& list) {
+  return {c.benchmark,
+          placement,
+          c.dtype,
+          c.op,
+          world,
+          c.root < 0 ? 0 : c.root,
+          tensors_by_name(list).value_or(std::vector<uint64_t>{})};
 }
 
 class Session {
@@ -46,17 +53,19 @@ class Session {
   void measure_case(size_t index, uint32_t pass) {
     const Case& c = cases_[index];
     const Extent extent = extent_of(c.benchmark, c.size, c.dtype, group_.size());
-    for (Placement placement : kPlacements) {
+    for (Placement placement : options_.placements) {
       if (!benchmark_has(c.benchmark, placement)) continue;
       if (group_.rank() == 0 && events_.on_progress) {
         events_.on_progress(fmt::format("{} {} {} (line {} of {}, pass {} of {})", benchmark_name(c.benchmark),
                                         size_text(extent.bytes), placement_name(placement), index + 1, cases_.size(),
                                         pass + 1, options_.repeat));
       }
-      const Measurement measured = measure(group_, exercise_of(c, placement, group_.size()), extent, options_.effort);
+      const Measurement measured =
+          measure(group_, exercise_of(c, placement, group_.size(), options_.list), extent, options_.effort);
       Samples& samples = samples_[index][static_cast<size_t>(placement)];
       samples.batch_us.insert(samples.batch_us.end(), measured.batch_us.begin(), measured.batch_us.end());
       samples.wrong += measured.wrong;
+      samples.cpu_us += measured.cpu_us;
     }
   }
 
@@ -72,7 +81,11 @@ class Session {
     row.world = world;
     row.bytes = extent.bytes;
     row.in_place = placement == Placement::kInPlace;
-    fill_times(row, samples.batch_us, bus_factor(c.benchmark, world));
+    row.buffers = buffer_kind_name(options_.buffers);
+    row.list = options_.list.empty() ? "none" : options_.list;
+    const double bus = bus_factor(c.benchmark, world);
+    fill_times(row, samples.batch_us, bus);
+    fill_cpu(row, samples.cpu_us / options_.repeat, bus);
     if (benchmark_loads_ring_evenly(c.benchmark)) {
       const std::optional<StreamLimit> limit = setup_.limits.stream(world, c.size);
       fill_share(row, limit ? std::optional(limit->gbps) : std::nullopt);
@@ -91,7 +104,7 @@ class Session {
               c.root,
               {},
               {}};
-    for (Placement placement : kPlacements) {
+    for (Placement placement : options_.placements) {
       if (!benchmark_has(c.benchmark, placement)) continue;
       const Row row = row_of(c, placement, extent, samples_[index][static_cast<size_t>(placement)]);
       rows_.push_back(row);

@@ -32,6 +32,7 @@ std::string detail(const char* name, const std::optional<Row>& row) {
   if (!row) return "";
   std::string text = fmt::format("#   {}: {}, p50 {} us, p99 {} us, min {} us, max {} us", name, row->algorithm,
                                  figure(row->p50_us), figure(row->p99_us), figure(row->min_us), figure(row->max_us));
+  if (row->cpu_s_per_gb) text += fmt::format(", CPU {} s/GB", figure(*row->cpu_s_per_gb));
   if (row->limit_gbps) text += fmt::format(", limit {} GB/s", figure(*row->limit_gbps));
   return text;
 }

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Measures Rondo's bus bandwidth. Installs what is missing of Debian's packages (as root), builds, and runs rondo-bench.
 #   tools/bench.sh [rondo-bench options]    none: all_reduce, 4 ranks over TCP, 8 B to 64 MiB; --help lists them
+#   tools/bench.sh --check                  1 if a ratio to a peer fell below bench/baseline.json by more than its noise
+#   tools/bench.sh --write-baseline         measures those ratios and keeps them in bench/baseline.json
+# The last two want a quiet machine and the peers (bench/peers/build_*.sh); a peer that is not there is not compared.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/lib/build.sh
@@ -15,6 +18,21 @@ if ! run_bazel build //bench:rondo-bench >"$log" 2>&1; then
   exit 1
 fi
 rm -f "$log"
+
+# What the baseline is about.
+# shellcheck disable=SC2054  # lists within one argument
+BASELINE=(--compare openmpi,mpich,intelmpi,gloo --placement in --sizes 8,64K,1M,64M)
+case ${1:-} in
+  --check | --write-baseline)
+    option=--baseline
+    [[ $1 == --check ]] || option=--write-baseline
+    status=0
+    for world in 2 4; do
+      "$(bazel_bin)/bench/rondo-bench" --ranks "$world" "${BASELINE[@]}" "$option" bench/baseline.json || status=$?
+    done
+    exit "$status"
+    ;;
+esac
 
 (($#)) || set -- --ranks 4 --sizes 8,64,1K,16K,64K,256K,1M,16M,64M
 bin=$(bazel_bin)

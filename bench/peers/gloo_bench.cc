@@ -57,6 +57,9 @@ struct Wanted {
   int ranks = 2;
   std::string sizes = "8,64K,1M,64M", json, store;
   bool rings = false;
+  bool default_congestion = false;
+  std::string mode = "epoll";  // sync: callers read and write sockets themselves; busy: and spin over them
+  double seconds = 0.25;
   int rank = -1;
   std::string congestion;
 };
@@ -64,7 +67,8 @@ struct Wanted {
 // float32 sums in place: what all of its algorithms can do.
 class GlooGroup : public Group {
  public:
-  GlooGroup(std::shared_ptr<gloo::Context> context, Peer peer) : context_(std::move(context)), peer_(peer) {}
+  GlooGroup(std::shared_ptr<gloo::Context> context, std::shared_ptr<gloo::Context> untimed, Peer peer)
+      : context_(std::move(context)), untimed_(std::move(untimed)), peer_(peer) {}
 
   int rank() const override { return context_->rank; }
   int size() const override { return context_->size; }
@@ -81,7 +85,7 @@ class GlooGroup : public Group {
     bound_->run();
   }
   void barrier() override {
-    gloo::BarrierOptions options(context_);
+    gloo::BarrierOptions options(untimed_);
     gloo::barrier(options);
   }
   double max(double value) override { return reduce<double>(value, gloo::max<double>); }
@@ -112,39 +116,47 @@ class GlooGroup : public Group {
   }
   template <typename Value>
   Value reduce(Value value, Reduce function) {
-    gloo::AllreduceOptions options(context_);
+    gloo::AllreduceOptions options(untimed_);
     options.setOutput(&value, 1);
     options.setReduceFunction(function);
     gloo::allreduce(options);
     return value;
   }
 
-  std::shared_ptr<gloo::Context> context_;
+  std::shared_ptr<gloo::Context> context_, untimed_;
   Peer peer_;
   std::unique_ptr<gloo::Algorithm> bound_;
   float* bound_to_ = nullptr;
 };
 
-std::shared_ptr<gloo::Context> connect(const Wanted& wanted, const std::string& prefix) {
+std::shared_ptr<gloo::Context> connect(const Wanted& wanted, const std::string& prefix, const std::string& mode) {
   gloo::transport::tcp::attr attributes("127.0.0.1");
   auto device = gloo::transport::tcp::CreateDevice(attributes);
-  const std::string path = wanted.store + "/" + prefix;
+  const std::string path = wanted.store + "/" + prefix + "-" + mode;
   std::filesystem::create_directories(path);
   gloo::rendezvous::FileStore store(path);
   auto context = std::make_shared<gloo::rendezvous::Context>(wanted.rank, wanted.ranks);
   context->setTimeout(kTimeout);
   context->connectFullMesh(store, device);
+  for (int peer = 0; peer < wanted.ranks && mode != "epoll"; ++peer) {
+    if (peer != wanted.rank) context->getPair(peer)->setSync(true, mode == "busy");
+  }
   return context;
 }
 
 Row measure_one(const Wanted& wanted, Peer peer, uint64_t bytes) {
-  // A context of its own: some algorithms leave buffers registered until their object ends.
-  GlooGroup group(connect(wanted, fmt::format("{}-{}", kPeerNames[static_cast<int>(peer)], bytes)), peer);
-  const Exercise exercise{Benchmark::kAllReduce, Placement::kInPlace, DType::kFloat32, Op::kSum, wanted.ranks, 0};
+  // Contexts of its own: some algorithms leave buffers registered until their object ends. Barriers and sums outside
+  // the clock need a mode that the timed pairs may not be in.
+  const std::string prefix = fmt::format("{}-{}", kPeerNames[static_cast<int>(peer)], bytes);
+  const auto untimed = connect(wanted, prefix + "-untimed", "epoll");
+  GlooGroup group(connect(wanted, prefix, wanted.mode), untimed, peer);
+  const Exercise exercise{Benchmark::kAllReduce, Placement::kInPlace, DType::kFloat32, Op::kSum, wanted.ranks, 0, {}};
+  Effort effort;
+  effort.seconds = wanted.seconds;
   const Extent extent = extent_of(exercise.benchmark, bytes, exercise.dtype, wanted.ranks);
-  const Measurement measured = measure(group, exercise, extent, Effort{});
+  const Measurement measured = measure(group, exercise, extent, effort);
   Row row;
-  row.library = "gloo";
+  row.library = wanted.mode == "epoll" ? "gloo" : "gloo-" + wanted.mode;
   row.collective = benchmark_name(exercise.benchmark);
   row.transport = "tcp@" + wanted.congestion;
   row.algorithm = group.algorithm({});
@@ -153,7 +165,9 @@ Row measure_one(const Wanted& wanted, Peer peer, uint64_t bytes) {
   row.world = wanted.ranks;
   row.bytes = extent.bytes;
   row.in_place = true;
-  fill_times(row, measured.batch_us, bus_factor(exercise.benchmark, wanted.ranks));
+  const double bus = bus_factor(exercise.benchmark, wanted.ranks);
+  fill_times(row, measured.batch_us, bus);
+  fill_cpu(row, measured.cpu_us, bus);
   row.wrong = measured.wrong;
   return row;
 }
@@ -163,7 +177,11 @@ int run_rank(const Wanted& wanted) {
   const auto sizes = parse_size_list(wanted.sizes);
   for (uint64_t bytes : sizes.value()) {
     const std::span<const Peer> peers = wanted.rings ? std::span<const Peer>(kRings) : std::span<const Peer>(kAll);
-    for (Peer peer : peers) rows.push_back(measure_one(wanted, peer, bytes));
+    for (Peer peer : peers) {
+      // The newer interface cannot do without the event loop.
+      if (wanted.mode != "epoll" && (peer == Peer::kNewRing || peer == Peer::kNewBcube)) continue;
+      rows.push_back(measure_one(wanted, peer, bytes));
+    }
   }
   if (wanted.rank == 0) write_json(wanted.json, this_machine(), {}, rows);
   return 0;
@@ -177,7 +195,8 @@ std::vector<Row> run_world(const Wanted& wanted, const std::string& congestion) 
   for (int rank = 0; rank < wanted.ranks; ++rank) {
     Children::Program program{own_program(),
                               {"--ranks", std::to_string(wanted.ranks), "--sizes", wanted.sizes, "--json", json,
-                               "--rank", std::to_string(rank), "--store", directory.path(), "--congestion", congestion},
+                               "--rank", std::to_string(rank), "--store", directory.path(), "--congestion", congestion,
+                               "--mode", wanted.mode, "--seconds", fmt::format("{}", wanted.seconds)},
                               {{"GLOO_BENCH_CONGESTION", congestion}},
                               ""};
     if (wanted.rings) program.args.push_back("--rings");
@@ -192,7 +211,9 @@ int run(const Wanted& wanted) {
   if (wanted.rank >= 0) return run_rank(wanted);
   const Machine machine = this_machine();
   std::vector<Row> all;
-  for (const std::string& congestion : machine.congestion_controls) {
+  const std::vector<std::string> congestions =
+      wanted.default_congestion ? std::vector{machine.congestion_control} : machine.congestion_controls;
+  for (const std::string& congestion : congestions) {
     const std::vector<Row> rows = run_world(wanted, congestion);
     for (const Row& row : rows) {
       fmt::print("{:>10} {:<12} {:<18} {:>12.2f} us {:>8.3f} GB/s {} wrong\n", size_text(row.bytes), row.transport,
@@ -214,6 +235,9 @@ int main(int argc, char** argv) {
   app.add_option("--sizes", wanted.sizes, "8,64K,1M,64M");
   app.add_flag("--rings", wanted.rings, "the ring algorithms only");
   app.add_option("--json", wanted.json, "write machine, limits (none) and rows to this file");
+  app.add_flag("--default-congestion", wanted.default_congestion, "under the system's congestion control only");
+  app.add_option("--mode", wanted.mode, "epoll, sync or busy")->check(CLI::IsMember({"epoll", "sync", "busy"}));
+  app.add_option("--seconds", wanted.seconds, "of timed operations a size (0.25)");
   app.add_option("--rank", wanted.rank, "")->group("");
   app.add_option("--store", wanted.store, "")->group("");
   app.add_option("--congestion", wanted.congestion, "")->group("");

@@ -81,6 +81,19 @@ TEST_CASE("without checking, nothing is called wrong") {
   CHECK(measure_with(e, 4096, Fault::kFlippedBit, effort).wrong == 0);
 }
 
+TEST_CASE("an operation in parts is one call a part, right in every element, and its faults are noticed") {
+  for (Placement placement : {Placement::kInPlace, Placement::kOutOfPlace}) {
+    const Exercise e{Benchmark::kAllReduce, placement, DType::kFloat32, Op::kSum, 2, 0, {1, 300, 7, 716}};
+    const Measurement measured = measure_with(e, 4096, Fault::kNone, kShort);
+    CHECK(measured.wrong == 0);
+    CHECK(measured.cpu_us > 0);
+    CHECK(measure_with(e, 4096, Fault::kFlippedBit, kShort).wrong > 0);
+    CHECK(measure_with({Benchmark::kAllReduce, placement, DType::kFloat32, Op::kSum, 2, 0, {1, 300, 7}}, 4096,
+                       Fault::kNone, kShort)
+              .wrong > 0);  // a part that is left out
+  }
+}
+
 TEST_CASE("batches: what is asked for, within what the arithmetic allows") {
   CHECK(plan_batches({.iterations = 20}, 180, 1.0) == Batching{2, 10});
   CHECK(plan_batches({.iterations = 1000}, 180, 1.0) == Batching{100, 10});

@@ -62,6 +62,16 @@ TEST_CASE("nccl-tests' options, short and long") {
   CHECK(accepted("-r -1").root == -1);
 }
 
+TEST_CASE("a model in the place of sizes, where buffers lie, whom to compare with") {
+  CHECK(accepted("--sizes resnet50").list == "resnet50");
+  CHECK(accepted("--sizes resnet50").sizes.empty());
+  CHECK(accepted("--sizes 8").list.empty());
+  CHECK(accepted("--placement in").placements == std::vector{Placement::kInPlace});
+  CHECK(accepted("--buffers registered").buffers == BufferKind::kRegistered);
+  CHECK(accepted("--compare openmpi,gloo-busy --ranks 2 --runs 3").compare.size() == 2);
+  CHECK(accepted("--namespace reno -- /bin/prog -x --sizes 9").program.size() == 4);
+}
+
 TEST_CASE("lists and all") {
   CHECK(accepted("--collective all").benchmarks.size() == kBenchmarks);
   CHECK(accepted("--collective sendrecv,barrier").benchmarks == std::vector{Benchmark::kSendRecv, Benchmark::kBarrier});
@@ -89,7 +99,13 @@ TEST_CASE("every bad option is named and ends in code 2") {
   CHECK(contains(rejected("-n 0"), "--iters"));
   CHECK(contains(rejected("-n x"), "--iters"));
   CHECK(contains(rejected("-n"), "--iters"));
-  CHECK(contains(rejected("--bars --ranks 4"), "--bars"));
+  CHECK(contains(rejected("--bars --inproc --ranks 2"), "--bars"));
+  CHECK(contains(rejected("--compare lam --ranks 2"), "'lam' is none of: openmpi"));
+  CHECK(contains(rejected("--compare openmpi"), "--ranks"));
+  CHECK(contains(rejected("--baseline x"), "--compare"));
+  CHECK(contains(rejected("--placement inside"), "--placement: 'inside'"));
+  CHECK(contains(rejected("--buffers none"), "--buffers: 'none'"));
+  CHECK(contains(rejected("--sizes gpt2 --collective all"), "--sizes gpt2"));
   CHECK(contains(rejected("extra"), "extra"));
 }
 
@@ -99,7 +115,7 @@ TEST_CASE("help is no failure and names every public option") {
   const Stop& stop = std::get<Stop>(parsed);
   CHECK(stop.code == 0);
   for (const char* name : {"-b", "--sizes", "--collective", "--ranks", "--inproc", "--cold", "--json", "--csv",
-                           "--remeasure-limit", "--bars", "--timeout", "--repeat"}) {
+                           "--remeasure-limit", "--bars", "--compare", "--baseline", "--timeout", "--repeat"}) {
     INFO(name);
     CHECK(contains(stop.text, name));
   }

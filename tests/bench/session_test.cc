@@ -68,7 +68,7 @@ TEST_CASE("rates follow from the time by nccl-tests' formulas, and the share fro
   Options options = quick();
   options.sizes = {4096};
   Limits limits;
-  limits.put(StreamLimit{4, 4096, 8.0, {}});
+  limits.put(StreamLimit{4, 4096, 8.0, {}, {}});
   const Heard heard = run(options, 4, limits);
   REQUIRE(heard.rows.size() == 2);
   for (const Row& row : heard.rows) {

@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <numeric>
+
 #include "bench/benchmark.h"
+#include "bench/tensors.h"
 
 namespace rondo::bench {
 namespace {
@@ -76,6 +79,19 @@ TEST_CASE("names go both ways, and those of nccl-tests are understood") {
   CHECK(op_by_name("avg") == Op::kAverage);
   CHECK_FALSE(dtype_by_name("float8").has_value());
   CHECK_FALSE(op_by_name("").has_value());
+}
+
+TEST_CASE("models: the published numbers of parameters, in as many tensors") {
+  const auto sum = [](const std::vector<uint64_t>& tensors) {
+    return std::accumulate(tensors.begin(), tensors.end(), uint64_t{0});
+  };
+  CHECK(resnet50_tensors().size() == 161);
+  CHECK(sum(resnet50_tensors()) == 25'557'032);
+  CHECK(resnet50_tensors().front() == 1000);  // the classifier's bias: its gradient is ready first
+  CHECK(gpt2_tensors().size() == 148);
+  CHECK(sum(gpt2_tensors()) == 124'439'808);
+  CHECK(gpt2_tensors().back() == 50'257 * 768);
+  CHECK_FALSE(tensors_by_name("vgg").has_value());
 }
 
 }  // namespace

@@ -1,0 +1,23 @@
+#include "bench/group.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace rondo::bench {
+namespace {
+
+// A page: what an allocator gives for large buffers. The smallest buffers get one as well.
+constexpr uint64_t kAlignment = 4096;
+
+}  // namespace
+
+std::byte* Group::allocate(uint64_t bytes) {
+  const uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+void Group::deallocate(std::byte* memory) { std::free(memory); }
+
+}  // namespace rondo::bench

@@ -1,0 +1,201 @@
+// Times an MPI's collectives with rondo-bench's own options, measuring loop, buffers and checks. Started by the MPI's
+// mpiexec, one process a rank; rank 0 writes the rows (--json).
+//   MPI_BENCH_LIBRARY, MPI_BENCH_TRANSPORT, MPI_BENCH_SETTING    what the rows are called
+//   MPI_BENCH_KEEP_HEAP=1    freed memory stays: page faults of temporaries cost MPI up to half of its time
+
+#include <fmt/format.h>
+#include <malloc.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "bench/machine.h"
+#include "bench/output.h"
+#include "bench/session.h"
+#include "ring/base/error.h"
+
+namespace rondo::bench {
+namespace {
+
+void check(int code) {
+  if (code != MPI_SUCCESS) throw Exception(ErrorCode::kSystem, fmt::format("MPI error {}", code));
+}
+
+MPI_Datatype type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kInt8:
+      return MPI_INT8_T;
+    case DType::kUint8:
+      return MPI_UINT8_T;
+    case DType::kInt16:
+      return MPI_INT16_T;
+    case DType::kUint16:
+      return MPI_UINT16_T;
+    case DType::kInt32:
+      return MPI_INT32_T;
+    case DType::kUint32:
+      return MPI_UINT32_T;
+    case DType::kInt64:
+      return MPI_INT64_T;
+    case DType::kUint64:
+      return MPI_UINT64_T;
+    case DType::kFloat32:
+      return MPI_FLOAT;
+    case DType::kFloat64:
+      return MPI_DOUBLE;
+    default:
+      throw Exception(ErrorCode::kInvalid, fmt::format("MPI has no {}", dtype_name(dtype)));
+  }
+}
+
+MPI_Op op_of(Op op) {
+  switch (op) {
+    case Op::kSum:
+      return MPI_SUM;
+    case Op::kProduct:
+      return MPI_PROD;
+    case Op::kMin:
+      return MPI_MIN;
+    case Op::kMax:
+      return MPI_MAX;
+    default:
+      throw Exception(ErrorCode::kInvalid, fmt::format("not measured over MPI: {}", op_name(op)));
+  }
+}
+
+int count_of(uint64_t count) {
+  if (count > static_cast<uint64_t>(std::numeric_limits<int>::max())) {
+    throw Exception(ErrorCode::kInvalid, "MPI counts are int");
+  }
+  return static_cast<int>(count);
+}
+
+class MpiGroup : public Group {
+ public:
+  explicit MpiGroup(std::string setting) : setting_(std::move(setting)) {
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
+    check(MPI_Comm_size(MPI_COMM_WORLD, &size_));
+  }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string algorithm(const Call&) const override { return setting_; }
+  void run(const Call& call) override;
+  void barrier() override { check(MPI_Barrier(MPI_COMM_WORLD)); }
+  double max(double value) override {
+    double result = 0;
+    check(MPI_Allreduce(&value, &result, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD));
+    return result;
+  }
+  uint64_t sum(uint64_t value) override {
+    uint64_t result = 0;
+    check(MPI_Allreduce(&value, &result, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+    return result;
+  }
+
+ private:
+  void run_rooted(const Call& call, int count, MPI_Datatype type);
+
+  std::string setting_;
+  int rank_ = 0, size_ = 1;
+};
+
+void MpiGroup::run(const Call& call) {
+  const int count = count_of(call.count);
+  const MPI_Datatype type = type_of(call.dtype);
+  const bool in_place = call.input == call.output;
+  const void* input = in_place ? MPI_IN_PLACE : call.input;
+  switch (call.benchmark) {
+    case Benchmark::kAllReduce:
+      return check(MPI_Allreduce(input, call.output, count, type, op_of(call.op), MPI_COMM_WORLD));
+    case Benchmark::kReduceScatter:
+      return check(MPI_Reduce_scatter_block(call.input, call.output, count, type, op_of(call.op), MPI_COMM_WORLD));
+    case Benchmark::kAllGather:
+      return check(MPI_Allgather(call.input, count, type, call.output, count, type, MPI_COMM_WORLD));
+    case Benchmark::kAllToAll:
+      return check(MPI_Alltoall(call.input, count, type, call.output, count, type, MPI_COMM_WORLD));
+    case Benchmark::kBarrier:
+      return check(MPI_Barrier(MPI_COMM_WORLD));
+    case Benchmark::kSendRecv:
+      return check(MPI_Sendrecv(call.input, count, type, (rank_ + 1) % size_, 0, call.output, count, type,
+                                (rank_ + size_ - 1) % size_, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    default:
+      return run_rooted(call, count, type);
+  }
+}
+
+void MpiGroup::run_rooted(const Call& call, int count, MPI_Datatype type) {
+  const bool in_place = call.input == call.output && rank_ == call.root;
+  switch (call.benchmark) {
+    case Benchmark::kBroadcast:
+      return check(MPI_Bcast(call.output, count, type, call.root, MPI_COMM_WORLD));
+    case Benchmark::kReduce:
+      return check(MPI_Reduce(in_place ? MPI_IN_PLACE : call.input, call.output, count, type, op_of(call.op), call.root,
+                              MPI_COMM_WORLD));
+    case Benchmark::kGather:
+      return check(MPI_Gather(call.input, count, type, call.output, count, type, call.root, MPI_COMM_WORLD));
+    default:
+      return check(MPI_Scatter(call.input, count, type, call.output, count, type, call.root, MPI_COMM_WORLD));
+  }
+}
+
+// In place, MPI's reduce_scatter wants its output elsewhere, and gather and all_gather a mark in place of an input:
+// only what is the same in both libraries is compared.
+void check_placement(const Options& options) {
+  const bool in_place =
+      std::find(options.placements.begin(), options.placements.end(), Placement::kInPlace) != options.placements.end();
+  for (Benchmark benchmark : options.benchmarks) {
+    const bool same = benchmark == Benchmark::kAllReduce || benchmark == Benchmark::kReduce ||
+                      !benchmark_has(benchmark, Placement::kInPlace) || benchmark == Benchmark::kBroadcast;
+    if (in_place && !same) {
+      throw Exception(ErrorCode::kInvalid, fmt::format("{}: --placement out", benchmark_name(benchmark)));
+    }
+  }
+}
+
+std::string text_of(const char* variable, const char* otherwise) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? text : otherwise;
+}
+
+int run(int argc, char** argv) {
+  const std::variant<Options, Stop> parsed = parse_options({argv + 1, argv + argc});
+  if (const Stop* stop = std::get_if<Stop>(&parsed)) {
+    fmt::print(stderr, "{}", stop->text);
+    return stop->code;
+  }
+  const auto& options = std::get<Options>(parsed);
+  check_placement(options);
+  MpiGroup group(text_of("MPI_BENCH_SETTING", "default"));
+  const SessionSetup setup{text_of("MPI_BENCH_TRANSPORT", "auto"), {}};
+  std::vector<Row> rows = run_session(group, options, setup, {});
+  if (group.rank() != 0) return 0;
+  for (Row& row : rows) {
+    row.library = text_of("MPI_BENCH_LIBRARY", "mpi");
+    fmt::print("{:<14} {:>10} B {:<12} {:<24} {:>12.2f} us {:>8.3f} GB/s {} wrong\n", row.collective, row.bytes,
+               row.transport, row.algorithm, row.time_us, row.busbw_gbps, row.wrong.value_or(0));
+  }
+  if (!options.json.empty()) write_json(options.json, this_machine(), {}, rows);
+  return 0;
+}
+
+}  // namespace
+}  // namespace rondo::bench
+
+int main(int argc, char** argv) {
+  if (std::getenv("MPI_BENCH_KEEP_HEAP") != nullptr) {
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
+  }
+  MPI_Init(&argc, &argv);
+  int code = 1;
+  try {
+    code = rondo::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "mpi_bench: {}\n", error.what());
+  }
+  if (code != 0) MPI_Abort(MPI_COMM_WORLD, code);
+  MPI_Finalize();
+  return code;
+}

@@ -1,0 +1,176 @@
+#include "bench/contest.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "bench/bars.h"
+#include "bench/baseline.h"
+#include "bench/children.h"
+#include "bench/network_namespace.h"
+#include "ring/base/error.h"
+
+namespace rondo::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder of peers whose mpiexec is a script: it answers as MPI_BENCH_SETTING tells, or does what `body` says.
+class FakePeers {
+ public:
+  void add(const std::string& name, const std::string& body) {
+    const fs::path folder = fs::path(directory_.path()) / "peers" / name;
+    fs::create_directories(folder / "bin");
+    write(folder / "bench", "#!/bin/sh\n");
+    write(folder / "bin/mpiexec", "#!/bin/sh\n" + body);
+  }
+  PeerPlaces places() const { return {{directory_.path()}}; }
+
+ private:
+  static void write(const fs::path& path, const std::string& text) {
+    std::ofstream(path) << text;
+    fs::permissions(path, fs::perms::owner_all);
+  }
+  PrivateDirectory directory_;
+};
+
+// Rows for 8 bytes: time_us from $TIME, wrong elements from $WRONG; the file is the last argument.
+const std::string kAnswer = R"(
+for last; do :; done
+cat >"$last" <<END
+{"machine": {}, "limits": {"tcp": [], "exchange": []}, "rows": [{"library": "x", "collective": "all_reduce",
+ "transport": "shm", "algorithm": "$MPI_BENCH_SETTING", "dtype": "float32", "op": "sum", "world": 2, "bytes": 8,
+ "in_place": true, "buffers": "plain", "list": "none", "time_us": $TIME, "p50_us": 1, "p99_us": 1, "min_us": 1,
+ "max_us": 1, "algbw_gbps": 1, "busbw_gbps": 1, "cpu_s_per_gb": null, "limit_gbps": null, "share_of_limit": null,
+ "wrong": ${WRONG:-0}}]}
+END
+)";
+
+Question question() {
+  Question q;
+  q.transport = "shm";
+  q.sizes = "8";
+  return q;
+}
+
+const auto kSilent = [](const std::string&) {};
+
+TEST_CASE("a contest takes the fastest right setting of each library, and asks slow ones once") {
+  FakePeers peers;
+  peers.add("openmpi",
+            R"(case $MPI_BENCH_SETTING in ring*) TIME=2;; default) TIME=1; WRONG=1;; *) TIME=9;; esac)" + kAnswer);
+  peers.add("mpich", "TIME=4" + kAnswer);
+  Contest contest(question(), {"mpich", "openmpi"}, peers.places(), 2, 20);
+  contest.run_once(kSilent);
+  contest.run_once(kSilent);
+  REQUIRE(contest.median("openmpi", 8).has_value());
+  CHECK(contest.median("openmpi", 8)->algorithm == "ring, heap kept");
+  CHECK(contest.median("openmpi", 8)->library == "openmpi");
+  CHECK(contest.best(1, "openmpi", 8)->time_us == 2);
+  CHECK(contest.why_missing("openmpi").empty());
+  int asked_once = 0;
+  for (const Contest::Tried& tried : contest.tried())
+    asked_once += tried.status.find("asked once") != std::string::npos;
+  CHECK(asked_once == 4);  // of Open MPI's six: the ring stays, and the wrong one, whose time is near
+  const std::vector<Ratio> ratios = ratios_of({contest});
+  REQUIRE(ratios.size() == 1);
+  CHECK(ratios[0] == Ratio{"all_reduce, shm, plain buffers, 2 ranks, 8 B / openmpi", 2, 2, 2});
+}
+
+TEST_CASE("a peer that is not there, that fails and that never ends leaves a line, and bounded time") {
+  FakePeers peers;
+  peers.add("openmpi", "echo 'no such device' >&2; exit 3\n");
+  peers.add("mpich", "sleep 1000 & sleep 1000\n");
+  Question q = question();
+  q.collective = "all_gather";  // two settings instead of many
+  Contest contest(q, {"openmpi", "mpich", "intelmpi", "gloo"}, peers.places(), 2, 0.3);
+  contest.run_once(kSilent);
+  CHECK(contest.why_missing("openmpi") == "ended with code 3: no such device");
+  CHECK(contest.why_missing("mpich") == "did not finish 8 in 0 s");
+  CHECK(contest.why_missing("intelmpi") == "not built: bench/peers/build_mpi.sh intelmpi");
+  CHECK(contest.why_missing("gloo").find("Gloo") == std::string::npos);
+  CHECK_FALSE(contest.why_missing("gloo").empty());
+}
+
+TEST_CASE("commands can be pasted into a shell, with their environment, in a network namespace where asked for") {
+  FakePeers peers;
+  peers.add("intelmpi", kAnswer);
+  Question q = question();
+  q.transport = "tcp";
+  q.congestion = "reno";
+  q.world = 4;
+  std::string missing;
+  const std::vector<Entrant> all = entrants("intelmpi", q, peers.places(), 2, missing);
+  REQUIRE(all.size() == 5);
+  const std::string command = all.back().command();
+  for (const char* part : {"FI_PROVIDER=tcp", "I_MPI_FABRICS=ofi", "I_MPI_ADJUST_ALLREDUCE=8", "I_MPI_THREAD_YIELD=3",
+                           "MPI_BENCH_KEEP_HEAP=1", "'MPI_BENCH_SETTING=ring, heap kept'", "--namespace reno --",
+                           "-n 4", "--placement in", "--sizes 8"}) {
+    INFO(command, " lacks ", part);
+    CHECK(command.find(part) != std::string::npos);
+  }
+  CHECK(question().text() == "all_reduce, shm, plain buffers, 2 ranks");
+  CHECK(q.text() == "all_reduce, tcp @reno, plain buffers, 4 ranks");
+}
+
+TEST_CASE("a baseline keeps what it was not asked about, and a ratio falls only beyond the noise of both sides") {
+  PrivateDirectory directory;
+  const std::string path = directory.path() + "/baseline.json";
+  write_baseline(path, {{"a", 0.5, 0.45, 0.55}, {"b", 1.0, 1.0, 1.0}}, {});
+  write_baseline(path, {{"b", 0.8, 0.8, 0.8}, {"c", 0.3, 0.3, 0.3}}, {});
+  const std::vector<Ratio> kept = read_baseline(path);
+  CHECK(kept == std::vector<Ratio>{{"a", 0.5, 0.45, 0.55}, {"b", 0.8, 0.8, 0.8}, {"c", 0.3, 0.3, 0.3}});
+  const auto fell = [&](const Ratio& now) {
+    const std::vector<BaselineVerdict> verdicts = compare_with_baseline({now}, kept);
+    REQUIRE(verdicts.size() == 1);
+    return verdicts[0].fell;
+  };
+  CHECK_FALSE(fell({"a", 0.59, 0.59, 0.59}));  // within the file's spread of 0.1
+  CHECK(fell({"a", 0.61, 0.61, 0.61}));
+  CHECK_FALSE(fell({"a", 0.61, 0.5, 0.7}));    // within this run's spread
+  CHECK_FALSE(fell({"b", 0.83, 0.83, 0.83}));  // within 5 %
+  CHECK(fell({"b", 0.85, 0.85, 0.85}));
+  CHECK_FALSE(fell({"b", 0.1, 0.1, 0.1}));  // better
+  CHECK(compare_with_baseline({{"unknown", 9, 9, 9}}, kept).empty());
+  CHECK_THROWS_AS(read_baseline(directory.path() + "/nothing"), Exception);
+}
+
+TEST_CASE("in a network namespace there is a loopback under the wanted congestion control, or an honest no") {
+  CHECK_FALSE(network_namespaces_work("nonesuch"));
+  if (!network_namespaces_work("reno")) return;  // neither root nor user namespaces
+  MESSAGE("network namespaces work here");
+}
+
+Judged judged(Bar::Kind kind, double bound, const std::vector<double>& ratios) {
+  Bar bar{"tcp", "", "plain", 2, 64u << 20, Against::kRawTcp, kind, bound};
+  return {bar, ratios, ratios.empty() ? "no peer" : ""};
+}
+
+TEST_CASE("bars: the median of the runs decides, and a missing peer is not judged") {
+  const Judged share = judged(Bar::Kind::kAtLeast, 0.85, {0.84, 0.86, 0.9, 0.84, 0.84});
+  CHECK(judge(judged(Bar::Kind::kAtLeast, 0.85, {0.2, 0.86, 0.9, 0.84, 0.9})) == Verdict::kHolds);
+  CHECK(judge(share) == Verdict::kMissed);
+  const Judged time = judged(Bar::Kind::kAtMost, 1.5, {1.5, 1.5, 9, 1.4, 1.6});
+  CHECK(judge(time) == Verdict::kHolds);
+  const Judged missing = judged(Bar::Kind::kAtMost, 1.0, {});
+  CHECK(judge(missing) == Verdict::kNotJudged);
+  CHECK(bars_exit_code({time, missing}) == 0);
+  CHECK(bars_exit_code({time, missing, share}) == 1);
+  CHECK(judged_text(time).find("HOLDS") == 0);
+  CHECK(judged_text(time).find("median 1.500, at most 1.50") != std::string::npos);
+  CHECK(judged_text(missing) == "NOT JUDGED tcp plain, 2 ranks, 64 MiB, share of raw TCP: no peer");
+}
+
+TEST_CASE("the table of bars: each promise once, and all worlds of a line") {
+  const std::vector<Bar> bars = all_bars();
+  for (size_t i = 0; i < bars.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) CHECK(bar_name(bars[i]) != bar_name(bars[j]));
+  }
+  int eight = 0;
+  for (const Bar& bar : bars) eight += bar.world == 8;
+  CHECK(eight == 8);  // four sizes, over shared memory and over TCP
+}
+
+}  // namespace
+}  // namespace rondo::bench

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Other libraries, installed from PyPI and Debian, built and run beside Rondo for a moment; and the report of it.
+set -euo pipefail
+source tools/lib/suite.sh
+
+need_packages "${BUILD_PACKAGES[@]}" libgloo-dev python3 python3-venv
+check "Gloo's driver builds" bench/peers/build_gloo.sh
+for mpi in openmpi mpich intelmpi; do
+  check "the driver of $mpi is installed and builds" bench/peers/build_mpi.sh "$mpi"
+done
+run_bazel build //bench:rondo-bench
+bench=$(bazel_bin)/bench/rondo-bench
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+# A peer that leaves a line instead of rows fails the check; how fast anybody is does not matter here.
+compares() {
+  timeout 900 "$bench" --ranks 2 --transport tcp --sizes 8,64K,1M --runs 2 --seconds 0.05 \
+    --compare openmpi,mpich,intelmpi,gloo,gloo-sync --json "$out/compare.json" \
+    --write-baseline "$out/baseline.json" | tee "$out/compare.txt" &&
+    ! grep -q "is missing" "$out/compare.txt"
+}
+check "rondo-bench --compare measures every peer" compares
+check "the file of ratios has some" grep -q '"median"' "$out/baseline.json"
+check "all gradients of a model" timeout 300 "$bench" --ranks 2 --sizes resnet50 --no-limit --seconds 0.05
+check "the report is made" tools/report.sh "$out/report.html" --picture "$out/picture.svg" "$out/compare.json"
+check "the report is one file of its own" bash -c "grep -q '<svg' '$out/report.html' && ! grep -Eq '(src|href)=.http' '$out/report.html'"
+finish_checks
