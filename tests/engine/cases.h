@@ -22,6 +22,7 @@ std::vector<CollectiveCase> all_reductions(int world);
 // {0, 1, world - 1, world, world + 1, 1237, large}
 std::vector<uint64_t> usual_counts(int world, uint64_t large);
 std::vector<int> all_ranks(int world);
+// Those that take every call and every buffer; for those over windows, see window_cases.h.
 std::vector<Algorithm> available_algorithms(Collective collective, const Topology& topology);
 
 // Runs the case on this rank; throws what is wrong. Made by all ranks. All-reduces are compared bit for bit.
