@@ -314,6 +314,17 @@ void ControlLogic::excuse(Time now, uint64_t communicator, Group& group, int pee
   std::erase_if(group.suspicions, [&](const Suspicion& suspicion) { return suspicion.peer == peer; });
 }
 
+std::optional<Error> ControlLogic::death() const {
+  if (lost_.empty()) return std::nullopt;
+  Error error{ErrorCode::kPeerLost, "", {}};
+  for (const auto& [peer, why] : lost_) {
+    if (!error.message.empty()) error.message += "; ";
+    error.message += fmt::format("{} died while the group was starting ({})", name(peer), why);
+    error.ranks.push_back(peer);
+  }
+  return error;
+}
+
 void ControlLogic::lose(Time now, uint64_t, Group& group, int peer, const std::string& why) {
   const auto found = group.members.find(peer);
   if (found == group.members.end() || found->second.left || found->second.lost) return;

@@ -45,6 +45,11 @@ void StartLogic::fail(const Error& error) {
   listeners_.assign(live_.begin(), live_.end());
 }
 
+void StartLogic::fail_after(const Error& error) {
+  if (phase_ == Phase::kDone) phase_ = Phase::kRunning;
+  fail(error);
+}
+
 void StartLogic::tick(Time now) {
   if (losses_.empty() || now < losses_due_) return;
   Error error{ErrorCode::kPeerLost, "", {}};

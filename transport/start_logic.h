@@ -42,6 +42,8 @@ class StartLogic {
   void failed_later(int peer, const Error& error);
   // This rank cannot go on.
   void fail(const Error& error);
+  // It was done, but what comes after the connections failed.
+  void fail_after(const Error& error);
   void tick(Time now);
 
   // Connected ranks that have to be sent error(), once each.

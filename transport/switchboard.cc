@@ -81,6 +81,19 @@ void Switchboard::connect(Roster roster, Clock::time_point deadline) {
   if (start_->phase() == StartLogic::Phase::kFailed) throw Exception(start_->error());
 }
 
+Error Switchboard::fail_start(const Error& error) {
+  // What came of a death may be noticed before the death, by as much as a failed link may (fabric.h).
+  constexpr std::chrono::milliseconds kGrace{100};
+  std::unique_lock lock(mutex_);
+  if (start_->phase() == StartLogic::Phase::kFailed) return error;  // connect() has told
+  changed_.wait_for(lock, kGrace, [this] { return logic_->anyone_lost(); });
+  const Error why = logic_->death().value_or(error);
+  start_->fail_after(why);
+  lock.unlock();
+  request_flush();
+  return why;
+}
+
 void Switchboard::leave(Farewell farewell, Clock::time_point deadline) {
   thread_.post([this, farewell] { begin_leave(farewell); });
   std::unique_lock lock(mutex_);

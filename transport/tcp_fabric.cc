@@ -106,11 +106,12 @@ class TcpFabric : public Fabric {
       board_->connect(roster, deadline);
       if (meeting_place) form_island(*meeting_place, roster, *store, deadline);
       roster_goodbye(*store, place_.world, deadline, [this] { return board_->anyone_lost(); });
-    } catch (const Exception&) {
+    } catch (const Exception& failure) {
       // The others hear why, before the end of the connections tells them less.
+      const Error why = board_->fail_start(failure.error());
       board_->leave(Switchboard::Farewell::kFailedStart, Clock::now() + kFarewell);
       board_->stop();  // before the island
-      throw;
+      throw Exception(why);
     }
   }
 

@@ -10,8 +10,8 @@
 namespace rondo {
 
 // Joins a job: publishes this rank at the store, learns all others, and returns when the control connections (TCP)
-// stand, and the ranks of each host have agreed on who shares memory (Config::transport). Data links follow when they are
-// asked for. The store is not used afterwards.
+// stand, and the ranks of each host have agreed on who shares memory (Config::transport). Data links follow when they
+// are asked for. The store is not used afterwards.
 //
 // Throws Exception: kInvalid (settings), kSystem (descriptors, threads), kBootstrap (ranks missing, or started with
 // other settings), kPeerLost (a rank died meanwhile), kNetwork (cannot listen).
