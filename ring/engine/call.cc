@@ -15,8 +15,7 @@ constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 class Checker {
  public:
-  Checker(const Communicator::Call& call, int rank, int world)
-      : call_(call), name_(name(call)), rank_(rank), world_(world) {}
+  Checker(const Communicator::Call& call, int rank, int world) : call_(call), rank_(rank), world_(world) {}
 
   CheckedCall run() {
     if (static_cast<int>(call_.collective) >= kCollectives)
@@ -40,12 +39,10 @@ class Checker {
   }
 
  private:
-  static std::string name(const Communicator::Call& call) {
-    return std::string(collective_name(call.collective)) + (call.uneven ? "_v" : "");
-  }
+  std::string name() const { return std::string(collective_name(call_.collective)) + (call_.uneven ? "_v" : ""); }
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", name_, rank_, why));
+    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", name(), rank_, why));
   }
 
   void check_types() {
@@ -213,7 +210,6 @@ class Checker {
   }
 
   const Communicator::Call& call_;
-  const std::string name_;
   const int rank_;
   const int world_;
   size_t element_bytes_ = 1;

@@ -12,8 +12,7 @@ void CallLog::called(uint64_t sequence, uint64_t fingerprint, const CallSummary&
 }
 
 void CallLog::finished(uint64_t sequence) {
-  std::lock_guard lock(mutex_);
-  finished_ = std::max(finished_, sequence);
+  if (sequence > finished_.load(std::memory_order_relaxed)) finished_.store(sequence, std::memory_order_release);
 }
 
 void CallLog::sleeps_in_p2p(int peer, std::string text) {
@@ -30,9 +29,10 @@ void CallLog::woke_from_p2p() {
 
 void CallLog::note_thread() {
   const auto self = std::this_thread::get_id();
-  std::lock_guard lock(mutex_);
-  if (thread_ == std::thread::id()) thread_ = self;
-  threads_ |= thread_ != self;
+  std::thread::id first = thread_.load(std::memory_order_relaxed);
+  if (first == self) return;
+  if (first == std::thread::id() && thread_.compare_exchange_strong(first, self)) return;
+  if (first != self) threads_.store(true);
 }
 
 CallState CallLog::state(uint64_t sequence) const {
@@ -52,9 +52,6 @@ CallState CallLog::state(uint64_t sequence) const {
   return state;
 }
 
-uint64_t CallLog::last_finished() const {
-  std::lock_guard lock(mutex_);
-  return finished_;
-}
+uint64_t CallLog::last_finished() const { return finished_.load(std::memory_order_acquire); }
 
 }  // namespace rondo

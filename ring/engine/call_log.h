@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -12,10 +13,11 @@
 namespace rondo {
 
 // What this rank has called lately on one communicator, for the others' question why an operation does not move.
-// Writing costs an uncontended lock and a copy of a few words; the text is made when somebody asks. Any thread.
+// Writing costs an uncontended lock and a copy of a few words a call; the text is made when somebody asks. Any thread.
 class CallLog {
  public:
   void called(uint64_t sequence, uint64_t fingerprint, const CallSummary& call);
+  // One thread at a time: the holder of the lease.
   void finished(uint64_t sequence);
   // A blocking send or recv has waited for long; peer is a world rank, or -1 for any.
   void sleeps_in_p2p(int peer, std::string text);
@@ -39,12 +41,12 @@ class CallLog {
   mutable std::mutex mutex_;
   std::array<Record, kRemembered> records_{};
   uint64_t current_ = 0;
-  uint64_t finished_ = 0;  // operations of a communicator end in order
+  std::atomic<uint64_t> finished_{0};  // operations of a communicator end in order
   int p2p_sleepers_ = 0;
   int p2p_peer_ = -1;
   std::string p2p_text_;
-  std::thread::id thread_;
-  bool threads_ = false;
+  std::atomic<std::thread::id> thread_{};  // the first that called
+  std::atomic<bool> threads_{false};
 };
 
 }  // namespace rondo

@@ -54,7 +54,12 @@ void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64
   operation->sequence = sequence;
   operation->plan_ = operation->plans.plan;
   operation->meeting_ = operation->plan_ == nullptr;
-  operation->cut_ = operation->meeting_ ? Cut{} : choose_cut(operation->call, *operation->plan_, context_->config);
+  const CheckedCall& call = operation->call;
+  operation->bound_before_ = operation->plan_ && operation->bound_.is(operation->plan_, call);
+  if (!operation->bound_before_) {
+    operation->bound_ = {};  // until its lanes are bound
+    operation->cut_ = operation->meeting_ ? Cut{} : choose_cut(call, *operation->plan_, context_->config);
+  }
   operation->fingerprint_ = fingerprint_of(*context_, operation->sequence, operation->call, operation->cut_);
   operation->started_ = false;
   context_->log.called(operation->sequence, operation->fingerprint_, operation->call);
@@ -169,20 +174,28 @@ void Collectives::start_lanes() {
   if (operation.meeting_) {
     start_lanes(windows().meet(operation.call, operation.sequence, operation.fingerprint_));
   } else {
-    operation.blocks_ = lay_out_blocks(operation.call, *operation.plan_, operation.cut_);
+    if (!operation.bound_before_) operation.blocks_ = lay_out_blocks(operation.call, *operation.plan_, operation.cut_);
     start_lanes(bind());
   }
 }
 
 void Collectives::start_lanes(const Binding& binding) {
   CollectiveOperation& operation = *current_;
+  operation.started_ = true;
+  if (operation.bound_before_) {
+    for (LaneRun& lane : operation.lanes_) lane.start_again(binding);
+    return;
+  }
   operation.lanes_.resize(operation.plan_->lanes.size());
   for (uint32_t lane = 0; lane < operation.lanes_.size(); ++lane) {
     lane_links_.clear();
     for (const int peer : operation.plan_->peers) lane_links_.push_back(link(lane, peer).get());
     operation.lanes_[lane].start(binding, lane, lane_links_);
   }
-  operation.started_ = true;
+  const CheckedCall& call = operation.call;
+  if (binding.windows == nullptr && !operation.meeting_ && !call.uneven) {
+    operation.bound_ = {operation.plan_, call.count, call.scalar, call.dtype, call.op};
+  }
 }
 
 // All have told where their buffers lie. False: a window or a link is on its way.

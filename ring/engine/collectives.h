@@ -31,6 +31,20 @@ class CollectiveOperation final : public Operation {
   Cut cut_;
   Blocks blocks_;
   std::vector<LaneRun> lanes_;
+  // What cut_, blocks_ and lanes_ are bound to, so that the same call once more need not bind them again (training does
+  // the same calls all the time; binding is half of what a small one costs). No plan: nothing.
+  struct Shape {
+    std::shared_ptr<const Plan> plan;
+    uint64_t count = 0;
+    double scalar = 1;
+    DType dtype = DType::kFloat32;
+    Op op = Op::kSum;
+    bool is(const std::shared_ptr<const Plan>& other, const CheckedCall& call) const {
+      return plan == other && count == call.count && scalar == call.scalar && dtype == call.dtype && op == call.op &&
+             !call.uneven;
+    }
+  } bound_;
+  bool bound_before_ = false;  // this call has that shape
   bool started_ = false;
 };
 

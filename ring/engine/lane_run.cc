@@ -49,6 +49,17 @@ void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const
   if (plan.scratch_slots > 0) {
     scratch_.resize(size_t{plan.scratch_slots} * plan.chunks * binding_.cut.chunk() * binding_.element_bytes);
   }
+  begin();
+}
+
+void LaneRun::start_again(const Binding& binding) {
+  binding_ = binding;
+  for (Port& port : ports_) port.sending.reset(port.link->depth());
+  for (BoundStep& step : steps_) step.fingerprint = binding.fingerprint;
+  begin();
+}
+
+void LaneRun::begin() {
   posted_ = first_place();
   posted_source_ = 0;
   combined_ = first_place();

@@ -46,6 +46,10 @@ class LaneRun {
     kSlotNow,  // the caller is about to sleep: read ahead into a slot (one copy more), or nothing may wake it
   };
 
+  // The same call once more, over the same links: `binding` differs from the last one in its pointers, sequence and
+  // fingerprint at most, and has no windows and no pairwise counts.
+  void start_again(const Binding& binding);
+
   // Moves all that can be moved now. True if anything moved.
   bool progress(Landing landing);
 
@@ -115,6 +119,7 @@ class LaneRun {
     SendQueue sending;
   };
 
+  void begin();
   void bind_step(const Step& step, BoundStep& bound);
   Cursor first_place() const;
   void settle(Cursor& cursor) const;
