@@ -38,7 +38,7 @@ struct RONDO_EXPORT Config {
   Algorithm algorithm = Algorithm::kAuto;  // RONDO_ALGORITHM: auto, or a name of types.h (shared)
   std::string cost_model_file;             // RONDO_COST_MODEL: what rondo-bench --calibrate wrote; empty: none
   std::string cost_model;  // what that file says (ring/plan/cost_model.h), read with the environment      (shared)
-  uint64_t staging_bytes = 4u << 20;  // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
+  uint64_t staging_bytes = 1u << 20;  // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
   std::string single_copy = "auto";   // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)
   int64_t spin_us = -1;               // RONDO_SPIN_US: poll so long before sleeping; -1: by cores and local ranks
   uint32_t eager_bytes =

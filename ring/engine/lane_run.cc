@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/stream_copy.h"
 #include "ring/base/check.h"
 #include "ring/base/hash.h"
 
@@ -341,7 +342,11 @@ bool LaneRun::move_bytes(const BoundStep& step, const Span& span) {
   for (uint32_t i = 0; i < step.target_count; ++i) {
     if (!in_memory(step.targets[i])) continue;
     std::byte* to = address(step.targets[i], combined_, span);
-    if (to != from) std::memcpy(to, from, bytes);
+    if (binding_.streams && source.space == Space::kWindow && to != from) {
+      stream_copy(to, from, bytes);
+    } else if (to != from) {
+      std::memcpy(to, from, bytes);
+    }
     stays = to;
   }
   for (uint32_t i = 0; i < step.target_count; ++i) {

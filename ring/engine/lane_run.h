@@ -28,6 +28,7 @@ struct Binding {
   // empty slice, so that no difference passes.
   bool pairwise = false;
   const WindowBinding* windows = nullptr;  // of plans that have windows
+  bool streams = false;                    // what is copied out of windows is more than caches keep: past them
 };
 
 // Runs one lane of a plan: round by round, step by step, slice by slice. Three counters of slices, in that order of the

@@ -1,0 +1,35 @@
+#include <emmintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/stream_copy.h"
+
+namespace rondo {
+
+void stream_copy(void* to, const void* from, size_t bytes) {
+  constexpr size_t kLine = 64;
+  auto* target = static_cast<char*>(to);
+  const auto* source = static_cast<const char*>(from);
+  const size_t head = (kLine - reinterpret_cast<uintptr_t>(target) % kLine) % kLine;
+  if (bytes < head + kLine) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  std::memcpy(target, source, head);
+  size_t at = head;
+  for (; at + kLine <= bytes; at += kLine) {
+    const auto* in = reinterpret_cast<const __m128i*>(source + at);
+    auto* out = reinterpret_cast<__m128i*>(target + at);
+    const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1);
+    const __m128i c = _mm_loadu_si128(in + 2), d = _mm_loadu_si128(in + 3);
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  }
+  std::memcpy(target + at, source + at, bytes - at);
+  _mm_sfence();  // streaming stores are ordered by nothing else
+}
+
+}  // namespace rondo
