@@ -370,6 +370,7 @@ void Collectives::shut_down() {
   with_lease([this] {
     if (const Error* error = context_->failure.get()) fail_all(*error);
     for (auto& slot : links_) slot.reset();
+    windows_.reset();  // a Work may outlive the communicator, and need not keep its staging memory
   });
 }
 
