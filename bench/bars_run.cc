@@ -16,7 +16,7 @@
 namespace rondo::bench {
 namespace {
 
-constexpr double kProgramSeconds = 60;
+constexpr double kProgramSeconds = 40;
 constexpr double kExchangeSeconds = 0.3;
 constexpr uint64_t kLarge = 64u << 20;
 

@@ -127,7 +127,10 @@ int Children::wait(double seconds) {
   while (!running_.empty()) {
     const timespec tick{0, 100'000'000};  // SIGCHLD ends it at once; a tick only serves the deadlines
     const int signal = sigtimedwait(&held_, nullptr, &tick);
-    if (signal > 0 && signal != SIGCHLD && code == 0) code = 128 + signal;
+    if (signal > 0 && signal != SIGCHLD) {
+      interrupted_ = true;
+      if (code == 0) code = 128 + signal;
+    }
     reap(code);
     if (code == 0 && Clock::now() > deadline) code = kTimedOut;
     if (code == 0) continue;

@@ -35,6 +35,8 @@ class Children {
   // signal or after `seconds`. Returns 0, or the code of the one that failed first (128 + n for signal n), or
   // 128 + n for a signal that came here, or 124 when time ran out.
   int wait(double seconds);
+  // Whether a signal that came here ended the wait: this process is meant, too.
+  bool interrupted() const { return interrupted_; }
 
  private:
   void reap(int& code);
@@ -42,6 +44,7 @@ class Children {
 
   std::vector<pid_t> running_;  // negative: the leader of a group of its own
   sigset_t held_, before_;
+  bool interrupted_ = false;
 };
 
 // This process's own executable.

@@ -14,7 +14,7 @@
 namespace rondo::bench {
 namespace {
 
-constexpr double kProgramSeconds = 60;
+constexpr double kProgramSeconds = 40;
 constexpr const char* kUnpaced = "reno";
 
 std::string sizes_text(const Options& options) {

@@ -45,7 +45,7 @@ class Contest {
 
   Question question_;
   std::vector<std::string> libraries_;
-  bool size_by_size_;
+  bool crowded_;  // who spins may take seconds for 8 bytes; the other sizes shall not be lost with it
   double program_seconds_;
   std::vector<Tried> tried_;
   std::map<std::string, std::string> missing_;

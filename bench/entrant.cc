@@ -74,7 +74,12 @@ std::vector<Choice> openmpi_choices(const Question& q, int cores) {
 
 std::vector<Choice> mpich_choices(const Question& q) {
   Environment base;
-  if (q.transport == "tcp") base = {{"MPIR_CVAR_NOLOCAL", "1"}, {"FI_PROVIDER", "tcp"}, {"FI_TCP_IFACE", "lo"}};
+  if (q.transport == "tcp") {
+    base = {{"MPIR_CVAR_NOLOCAL", "1"},
+            {"MPIR_CVAR_CH4_NETMOD", "ofi"},  // of two in the wheel; the other takes shared memory all the same
+            {"FI_PROVIDER", "tcp"},
+            {"FI_TCP_IFACE", "lo"}};
+  }
   const std::vector<std::string> args{"-launcher", "fork"};
   std::vector<Choice> out{{"default", args, base}, {"default, heap kept", args, base}};
   if (q.collective != "all_reduce") return out;

@@ -87,7 +87,7 @@ TEST_CASE("an operation in parts is one call a part, right in every element, and
     const Measurement measured = measure_with(e, 4096, Fault::kNone, kShort);
     CHECK(measured.wrong == 0);
     CHECK(measured.cpu_us > 0);
-    CHECK(measure_with(e, 4096, Fault::kFlippedBit, kShort).wrong > 0);
+    CHECK(measure_with(e, 4096, Fault::kFlippedBit, {.warmup = 1, .iterations = 10}).wrong > 0);
     CHECK(measure_with({Benchmark::kAllReduce, placement, DType::kFloat32, Op::kSum, 2, 0, {1, 300, 7}}, 4096,
                        Fault::kNone, kShort)
               .wrong > 0);  // a part that is left out

@@ -26,7 +26,7 @@ Row example() {
   row.bytes = 64u << 20;
   row.in_place = true;
   fill_times(row, {16'384, 8'192, 32'768}, 1.5);
-  fill_cpu(row, 8'192, 1.5);
+  row.cpu_s_per_gb = 0.5;
   fill_share(row, 6.0);
   row.wrong = 0;
   return row;
@@ -184,13 +184,14 @@ TEST_CASE("the schema is strict: a missing, an extra, a mistyped or a senseless 
 
 TEST_CASE("CSV has the same fields; what is not there is empty") {
   CHECK(csv_line(example()) ==
-        "rondo,all_reduce,tcp,ring,float32,sum,4,67108864,true,16384,16384,32440.32,8192,32768,4.096,6.144,6,"
+        "rondo,all_reduce,tcp,ring,float32,sum,4,67108864,true,plain,none,16384,16384,32440.32,8192,32768,4.096,6.144,"
+        "0.5,6,"
         "1.024,0");
   Row bare = example();
   bare.limit_gbps.reset();
   bare.share_of_limit.reset();
   bare.wrong.reset();
-  CHECK(csv_line(bare).ends_with(",4.096,6.144,,,"));
+  CHECK(csv_line(bare).ends_with(",4.096,6.144,0.5,,,"));
 }
 
 TEST_CASE("files that cannot be written or read are errors that name them") {
@@ -211,7 +212,7 @@ TEST_CASE("the table: columns line up with their header, and a missing half is d
   std::getline(header, row);
   CHECK(row.size() == text.size());
   CHECK(verbose_lines(line) ==
-        "#   in-place: ring, p50 16384 us, p99 32440 us, min 8192 us, max 32768 us, limit 6.000 GB/s");
+        "#   in-place: ring, p50 16384 us, p99 32440 us, min 8192 us, max 32768 us, CPU 0.500 s/GB, limit 6.000 GB/s");
 }
 
 TEST_CASE("the footer adds up wrong elements and says whether anything was checked") {
