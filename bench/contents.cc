@@ -57,6 +57,6 @@ uint64_t count_wrong(const std::byte* buffer, DType dtype, const Region& region,
 }
 
 // 0xa5 bytes: a small negative float, a large negative integer, and not 0 or 1 for bool.
-void poison(std::span<std::byte> memory) { std::memset(memory.data(), 0xa5, memory.size()); }
+void poison(std::span<std::byte> memory) { std::fill(memory.begin(), memory.end(), std::byte{0xa5}); }
 
 }  // namespace rondo::bench

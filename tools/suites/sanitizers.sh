@@ -3,8 +3,9 @@
 set -euo pipefail
 source tools/lib/suite.sh
 
+# Tests only: some build themselves with a sanitizer of their own.
 need_packages "${BUILD_PACKAGES[@]}"
-bazel_test --config=asan --test_tag_filters=-slow,-no-asan //...
+bazel_test --config=asan --build_tests_only --test_tag_filters=-slow,-no-asan //...
 
 # GCC 12's thread sanitizer knows the memory layout of at most 28 random bits (Debian's default); where the kernel
 # uses more, the tests run without randomisation.
@@ -14,4 +15,4 @@ if ((random_bits > 28)); then
   check "setarch -R, for vm.mmap_rnd_bits=$random_bits" setarch "$(uname -m)" -R true
   tsan_flags+=(--run_under="/usr/bin/setarch $(uname -m) -R")
 fi
-bazel_test --config=tsan "${tsan_flags[@]}" --test_tag_filters=-slow,-no-tsan //...
+bazel_test --config=tsan "${tsan_flags[@]}" --build_tests_only --test_tag_filters=-slow,-no-tsan //...
