@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 
 #include <chrono>
 #include <fstream>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "ring/base/error.h"
+#include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "transport/rendezvous/bytes.h"
 #include "transport/rendezvous/listener.h"
@@ -20,37 +20,11 @@ namespace rondo {
 namespace {
 
 using namespace std::chrono_literals;
+using test::check_serving;
 using test::in_ms;
+using test::Served;
 using test::soon;
 using Clock = std::chrono::steady_clock;
-
-// A server on a free port of 127.0.0.1.
-class Served {
- public:
-  explicit Served(int64_t handshake_ms = 300, const std::string& job_id = "j", uint16_t port = 0) {
-    Listener listener = listen_tcp("127.0.0.1", port, "advice", Config{}, soon());
-    address_ = listener.address;
-    StoreServer::Options options;
-    options.listener = std::move(listener.socket);
-    options.job_id = job_id;
-    options.handshake_ms = handshake_ms;
-    options.log = Logger("off");
-    server_ = std::make_unique<StoreServer>(std::move(options));
-  }
-  StreamStore::Options client(const std::string& job_id = "j") const {
-    StreamStore::Options options;
-    options.addresses = [address = address_] { return std::vector{address}; };
-    options.name = address_.text();
-    options.job_id = job_id;
-    return options;
-  }
-  const SocketAddress& address() const { return address_; }
-  Descriptor stranger() const { return connect_socket(address_, soon()); }
-
- private:
-  SocketAddress address_;
-  std::unique_ptr<StoreServer> server_;
-};
 
 void say(const Descriptor& socket, std::string_view bytes) {
   (void)!::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -69,12 +43,6 @@ std::optional<std::string> read_to_end(const Descriptor& socket, Store::Deadline
 }
 
 bool closes(const Descriptor& socket, int64_t ms) { return read_to_end(socket, in_ms(ms)).has_value(); }
-
-void check_serving(const Served& served) {
-  StreamStore store(served.client());
-  int64_t before = store.add("alive", 1, soon());
-  CHECK(store.add("alive", 1, soon()) == before + 1);
-}
 
 std::string hello() { return encode_hello({StoreKey{}, "j"}); }
 std::string request() { return encode_request({StoreOperation::kPut, "key", "value", "", 0}); }
@@ -168,38 +136,6 @@ TEST_CASE("strangers: impossible lengths are closed and nothing is allocated for
     CHECK(closes(socket, 1000));
   }
   check_serving(served);
-}
-
-TEST_CASE("strangers: 10,000 silent connections leave memory bounded and a client served") {
-  rlimit limit{};
-  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-  REQUIRE(limit.rlim_cur > 10'600);
-  auto resident_kib = [] {
-    std::ifstream status("/proc/self/status");
-    std::string word;
-    long kib = 0;
-    while (status >> word) {
-      if (word == "VmRSS:") status >> kib;
-    }
-    return kib;
-  };
-  Served served(60'000);
-  check_serving(served);
-  StreamStore early(served.client());
-  early.put("early", "1", soon());
-  long before = resident_kib();
-  std::vector<Descriptor> silent;
-  for (int i = 0; i < 10'000; ++i) {
-    silent.push_back(served.stranger());
-    REQUIRE(silent.back().valid());
-  }
-  auto start = Clock::now();
-  check_serving(served);
-  CHECK(Clock::now() - start < 5s);
-  CHECK(early.get("early", soon()) == "1");  // who was there before is still there
-  CHECK(resident_kib() - before < 16 * 1024);
 }
 
 TEST_CASE("hello: another version, another job and another key are refused with both sides named") {

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include "tests/rendezvous/test_jobs.h"
+#include "transport/rendezvous/listener.h"
+#include "transport/rendezvous/store_server.h"
+#include "transport/rendezvous/stream_store.h"
+
+namespace rondo::test {
+
+// A server on a free port of 127.0.0.1.
+class Served {
+ public:
+  explicit Served(int64_t handshake_ms = 300, const std::string& job_id = "j", uint16_t port = 0) {
+    Listener listener = listen_tcp("127.0.0.1", port, "advice", Config{}, soon());
+    address_ = listener.address;
+    StoreServer::Options options;
+    options.listener = std::move(listener.socket);
+    options.job_id = job_id;
+    options.handshake_ms = handshake_ms;
+    options.log = Logger("off");
+    server_ = std::make_unique<StoreServer>(std::move(options));
+  }
+  StreamStore::Options client(const std::string& job_id = "j") const {
+    StreamStore::Options options;
+    options.addresses = [address = address_] { return std::vector{address}; };
+    options.name = address_.text();
+    options.job_id = job_id;
+    return options;
+  }
+  const SocketAddress& address() const { return address_; }
+  Descriptor stranger() const { return connect_socket(address_, soon()); }
+
+ private:
+  SocketAddress address_;
+  std::unique_ptr<StoreServer> server_;
+};
+
+inline void check_serving(const Served& served) {
+  StreamStore store(served.client());
+  int64_t before = store.add("alive", 1, soon());
+  CHECK(store.add("alive", 1, soon()) == before + 1);
+}
+
+}  // namespace rondo::test
