@@ -56,9 +56,9 @@ void Switchboard::connect(Roster roster, Clock::time_point deadline) {
     start_.emplace(StartLogic::Settings{settings_.rank, logic.names, neighbours});
     logic_.emplace(std::move(logic));
   }
+  names_ = roster.names();  // before the I/O thread hears of the start: a rank alone is done at once
   thread_.post([this, deadline, shared = std::make_shared<Roster>(std::move(roster))] {
     roster_ = std::move(*shared);
-    names_ = roster_->names();
     begin_start(deadline);
   });
   std::unique_lock lock(mutex_);
@@ -81,17 +81,21 @@ void Switchboard::connect(Roster roster, Clock::time_point deadline) {
   if (start_->phase() == StartLogic::Phase::kFailed) throw Exception(start_->error());
 }
 
-Error Switchboard::fail_start(const Error& error) {
+Error Switchboard::cause_of(const Error& error) {
   // What came of a death may be noticed before the death, by as much as a failed link may (fabric.h).
   constexpr std::chrono::milliseconds kGrace{100};
   std::unique_lock lock(mutex_);
   if (start_->phase() == StartLogic::Phase::kFailed) return error;  // connect() has told
   changed_.wait_for(lock, kGrace, [this] { return logic_->anyone_lost(); });
-  const Error why = logic_->death().value_or(error);
-  start_->fail_after(why);
-  lock.unlock();
+  return logic_->death().value_or(error);
+}
+
+void Switchboard::fail_start(const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    start_->fail_after(error);
+  }
   request_flush();
-  return why;
 }
 
 void Switchboard::leave(Farewell farewell, Clock::time_point deadline) {

@@ -55,8 +55,10 @@ class Switchboard {
   const std::vector<Endpoint>& endpoints() const { return reception_->endpoints(); }
   // Makes the control connections. Throws Exception: kBootstrap, kPeerLost or kNetwork.
   void connect(Roster roster, Clock::time_point deadline);
-  // What follows connect() failed: tells the others, and returns why, which is a death rather than what came of it.
-  Error fail_start(const Error& error);
+  // What follows connect() failed with this error: a death, if there was one, rather than what came of it.
+  Error cause_of(const Error& error);
+  // Tells the others so.
+  void fail_start(const Error& error);
   enum class Farewell { kGoodbye, kFailedStart };
   // Says goodbye to every process, and reads to the end of what they send. A failed start is told to all instead, also
   // to those that are not connected yet.

@@ -102,17 +102,15 @@ class TcpFabric : public Fabric {
                                   Logger(config.debug, launch.place.rank)));
     topology_ = roster.topology();
     place_ = complete_place(launch.place, topology_.host);
+    std::optional<Error> refusal;
     try {
       board_->connect(roster, deadline);
-      if (meeting_place) form_island(*meeting_place, roster, *store, deadline);
+      if (meeting_place) refusal = form_island(*meeting_place, roster, *store, deadline);
       roster_goodbye(*store, place_.world, deadline, [this] { return board_->anyone_lost(); });
     } catch (const Exception& failure) {
-      // The others hear why, before the end of the connections tells them less.
-      const Error why = board_->fail_start(failure.error());
-      board_->leave(Switchboard::Farewell::kFailedStart, Clock::now() + kFarewell);
-      board_->stop();  // before the island
-      throw Exception(why);
+      give_up(board_->cause_of(failure.error()));
     }
+    if (refusal) give_up(*refusal);
   }
 
   ~TcpFabric() override {
@@ -201,8 +199,18 @@ class TcpFabric : public Fabric {
     return island_ && island_->holds(peer);
   }
 
-  void form_island(const MeetingPlace& place, const Roster& roster, Store& store, Store::Deadline deadline) {
-    if (!any_host_of_several(roster)) return require_one_island({});
+  // The others hear why, before the end of the connections tells them less.
+  [[noreturn]] void give_up(const Error& why) {
+    board_->fail_start(why);
+    board_->leave(Switchboard::Farewell::kFailedStart, Clock::now() + kFarewell);
+    board_->stop();  // before the island
+    throw Exception(why);
+  }
+
+  // Why the start must end all the same, where the settings ask for more than there is.
+  std::optional<Error> form_island(const MeetingPlace& place, const Roster& roster, Store& store,
+                                   Store::Deadline deadline) {
+    if (!any_host_of_several(roster)) return lack_of_island({});
     const auto gone = [this](int rank) { return board_->gone(rank); };
     std::vector<MeetingResult> results = meet(place, meeting_order(roster, deadline, gone));
     Report report(static_cast<size_t>(place_.world), static_cast<char>(Reach::kNone));
@@ -213,14 +221,14 @@ class TcpFabric : public Fabric {
     const Islands islands = find_islands(exchange_reports(store, place_.rank, report, deadline, gone));
     topology_.island = islands.island;
     show_island(results);
-    require_one_island(results);
+    if (auto lack = lack_of_island(results)) return lack;
     std::vector<Island::Neighbour> neighbours;
     for (MeetingResult& result : results) {
       if (!topology_.share_memory(place_.rank, result.rank)) continue;
       neighbours.push_back({result.rank, static_cast<pid_t>(roster.card(result.rank).pid), peer_name(result.rank),
                             std::move(result.socket)});
     }
-    if (neighbours.empty()) return;
+    if (neighbours.empty()) return std::nullopt;
     Island::Settings settings;
     settings.rank = place_.rank;
     settings.can_pull = islands.pulls[static_cast<size_t>(place_.rank)];
@@ -229,6 +237,7 @@ class TcpFabric : public Fabric {
       board_->link_failed(communicator, peer, error);
     };
     island_ = std::make_unique<Island>(board_->context(), std::move(neighbours), std::move(settings));
+    return std::nullopt;
   }
 
   MeetingOrder meeting_order(const Roster& roster, Store::Deadline deadline,
@@ -260,8 +269,8 @@ class TcpFabric : public Fabric {
   }
 
   // RONDO_TRANSPORT=shm means every pair. The same verdict on all ranks, since they know the same islands.
-  void require_one_island(const std::vector<MeetingResult>& results) const {
-    if (config_.transport != "shm" || topology_.one_island()) return;
+  std::optional<Error> lack_of_island(const std::vector<MeetingResult>& results) const {
+    if (config_.transport != "shm" || topology_.one_island()) return std::nullopt;
     std::string why = "they are on different hosts, or cannot reach each other's memory";
     int other = 0;
     for (int rank = 0; rank < place_.world; ++rank) {
@@ -272,11 +281,10 @@ class TcpFabric : public Fabric {
       }
       break;
     }
-    throw Exception(
-        Error{ErrorCode::kBootstrap,
-              fmt::format("RONDO_TRANSPORT=shm, but rank {} and {} do not share memory: {}; use auto or tcp",
-                          place_.rank, peer_name(other), why),
-              {other}});
+    return Error{ErrorCode::kBootstrap,
+                 fmt::format("RONDO_TRANSPORT=shm, but rank {} and {} do not share memory: {}; use auto or tcp",
+                             place_.rank, peer_name(other), why),
+                 {other}};
   }
 
   std::unique_ptr<ByteStream> make_stream(const LinkName& name, Descriptor socket) {
