@@ -34,6 +34,6 @@ case ${1:-} in
     ;;
 esac
 
-(($#)) || set -- --ranks 4 --sizes 8,64,1K,16K,64K,256K,1M,16M,64M
+(($#)) || set -- --ranks 4 --transport tcp --sizes 8,64,1K,16K,64K,256K,1M,16M,64M
 bin=$(bazel_bin)
 exec "$bin/bench/rondo-bench" "$@"
