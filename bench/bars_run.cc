@@ -29,7 +29,8 @@ class BarRuns {
   BarRuns(const Options& options, const Machine& machine, const LimitCache& cache)
       : options_(options), machine_(machine), cache_(cache), namespaces_(network_namespaces_work("reno")) {
     for (const Bar& bar : all_bars()) {
-      if (options.ranks == 0 || options.ranks == bar.world) bars_.push_back(bar);
+      const bool world = options.ranks == 0 || options.ranks == bar.world;
+      if (world && (options.transport.empty() || options.transport == bar.transport)) bars_.push_back(bar);
     }
     for (const Bar& bar : bars_) add_question(bar);
   }
@@ -53,12 +54,13 @@ class BarRuns {
   const std::vector<Contest>& contests() const { return contests_; }
 
  private:
-  static Question question_of(const Bar& bar) {
+  Question question_of(const Bar& bar) const {
     Question question;
     question.world = bar.world;
     question.transport = bar.transport;
     question.congestion = bar.congestion;
     question.buffers = bar.buffers;
+    question.seconds = options_.effort.seconds;
     return question;
   }
 
