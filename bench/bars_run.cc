@@ -12,6 +12,7 @@
 #include "bench/network_namespace.h"
 #include "bench/progress.h"
 #include "bench/raw_ring.h"
+#include "bench/statistics.h"
 
 namespace rondo::bench {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 constexpr double kProgramSeconds = 40;
 constexpr double kExchangeSeconds = 0.3;
 constexpr uint64_t kLarge = 64u << 20;
+constexpr int kRawAttempts = 4;
 
 const std::vector<std::string> kMpis{"openmpi", "mpich", "intelmpi"};
 const std::vector<std::string> kGloos{"gloo", "gloo-sync", "gloo-busy"};
@@ -29,7 +31,8 @@ class BarRuns {
   BarRuns(const Options& options, const Machine& machine, const LimitCache& cache)
       : options_(options), machine_(machine), cache_(cache), namespaces_(network_namespaces_work("reno")) {
     for (const Bar& bar : all_bars()) {
-      if (options.ranks == 0 || options.ranks == bar.world) bars_.push_back(bar);
+      const bool world = options.ranks == 0 || options.ranks == bar.world;
+      if (world && (options.transport.empty() || options.transport == bar.transport)) bars_.push_back(bar);
     }
     for (const Bar& bar : bars_) add_question(bar);
   }
@@ -37,7 +40,7 @@ class BarRuns {
   void run_once(const std::function<void(const std::string&)>& on_progress) {
     for (Contest& contest : contests_) contest.run_once(on_progress);
     for (const Bar& bar : bars_) {
-      if (bar.against == Against::kRawTcp) raw_gbps_[bar.world].push_back(raw_gbps(bar.world, on_progress));
+      if (bar.against == Against::kRawTcp) raw_gbps_[bar.world].push_back(raw_gbps(bar, on_progress));
     }
     on_progress("bare exchange");
     exchange_us_.push_back(RawRing(2, 4096).exchange_us(exchange_congestion(), kExchangeSeconds));
@@ -53,12 +56,13 @@ class BarRuns {
   const std::vector<Contest>& contests() const { return contests_; }
 
  private:
-  static Question question_of(const Bar& bar) {
+  Question question_of(const Bar& bar) const {
     Question question;
     question.world = bar.world;
     question.transport = bar.transport;
     question.congestion = bar.congestion;
     question.buffers = bar.buffers;
+    question.seconds = options_.effort.seconds;
     return question;
   }
 
@@ -80,8 +84,17 @@ class BarRuns {
     contests_.emplace_back(question, libraries, default_places(), machine_.cores, kProgramSeconds);
   }
 
-  double raw_gbps(int world, const std::function<void(const std::string&)>& on_progress) {
-    return obtain_limits(cache_, options_.limit, world, {kLarge}, machine_, on_progress).stream(world, kLarge)->gbps;
+  // Beside the run that has just ended; measured again where that was faster, as the bench itself does.
+  double raw_gbps(const Bar& bar, const std::function<void(const std::string&)>& on_progress) {
+    const Contest* contest = contest_of(question_of(bar));
+    const std::optional<Row> ours = contest->best(contest->runs() - 1, "rondo", kLarge);
+    double best = 0;
+    for (int attempt = 0; attempt < kRawAttempts; ++attempt) {
+      const Limits limits = obtain_limits(cache_, options_.limit, bar.world, {kLarge}, machine_, on_progress);
+      best = std::max(best, limits.stream(bar.world, kLarge)->gbps);
+      if (!ours || ours->busbw_gbps <= best * kHighestShare) break;
+    }
+    return best;
   }
 
   std::string exchange_congestion() const {
@@ -160,6 +173,10 @@ class BarRuns {
       if (value) judged.ratios.push_back(*value);
     }
     if (judged.ratios.empty()) judged.missing = "no run has both figures";
+    if (bar.against == Against::kRawTcp && !judged.ratios.empty() && median(judged.ratios) > kHighestShare) {
+      judged.missing = fmt::format("a share of {:.2f}: the limit is wrong", median(judged.ratios));
+      judged.ratios.clear();
+    }
     return judged;
   }
 

@@ -7,8 +7,8 @@
 namespace rondo::bench {
 
 // --runs interleaved runs of Rondo, its peers, raw TCP and a bare exchange, in the worlds that the bars are about (with
-// --ranks: that one); prints each ratio and each verdict. Returns 1 if a bar is missed, else 0. Throws
-// Exception(kSystem) if raw TCP cannot be measured. Forks: before this process has threads.
+// --ranks and --transport: those of that world and transport); prints each ratio and each verdict. Returns 1 if a bar
+// is missed, else 0. Throws Exception(kSystem) if raw TCP cannot be measured. Forks: before this process has threads.
 int run_bars(const Options& options, const Machine& machine, const LimitCache& cache);
 
 }  // namespace rondo::bench

@@ -35,6 +35,11 @@ std::vector<std::string> split(const std::string& text) {
   return out;
 }
 
+std::string sizes_of(const std::vector<std::string>& args) {
+  const auto at = std::find(args.begin(), args.end(), "--sizes");
+  return at != args.end() && at + 1 != args.end() ? *(at + 1) : "";
+}
+
 // The entrant's arguments with other sizes.
 std::vector<std::string> with_sizes(std::vector<std::string> args, const std::string& sizes) {
   const auto at = std::find(args.begin(), args.end(), "--sizes");
@@ -65,7 +70,8 @@ Contest::Contest(Question question, const std::vector<std::string>& libraries, c
 
 void Contest::ask(Tried& tried, Answers& answers) {
   const bool alone = crowded_ || is_gloo(tried.entrant.library);
-  const std::vector<std::string> portions = alone ? split(question_.sizes) : std::vector{question_.sizes};
+  const std::string asked = sizes_of(tried.entrant.args);  // maybe fewer than the question's
+  const std::vector<std::string> portions = alone ? split(asked) : std::vector{asked};
   for (const std::string& sizes : portions) {
     const PrivateDirectory directory;
     const std::string json = directory.path() + "/rows.json", log = directory.path() + "/log";

@@ -25,6 +25,7 @@ class FakePeers {
     write(folder / "bench", "#!/bin/sh\n");
     write(folder / "bin/mpiexec", "#!/bin/sh\n" + body);
   }
+  void add_gloo() { write(fs::path(directory_.path()) / "gloo_bench", "#!/bin/sh\n"); }
   PeerPlaces places() const { return {{directory_.path()}}; }
 
  private:
@@ -112,6 +113,22 @@ TEST_CASE("commands can be pasted into a shell, with their environment, in a net
   }
   CHECK(question().text() == "all_reduce, shm, plain buffers, 2 ranks");
   CHECK(q.text() == "all_reduce, tcp @reno, plain buffers, 4 ranks");
+}
+
+TEST_CASE("Gloo's blocking pairs are not asked for sizes at which they wait for ever") {
+  FakePeers peers;
+  peers.add_gloo();
+  Question q = question();
+  q.transport = "tcp";
+  q.sizes = "8,1M,64M";
+  std::string missing;
+  const std::vector<Entrant> blocking = entrants("gloo-sync", q, peers.places(), 2, missing);
+  REQUIRE(blocking.size() == 1);
+  CHECK(blocking[0].command().find("--sizes 8,1048576 --mode sync") != std::string::npos);
+  CHECK(entrants("gloo", q, peers.places(), 2, missing).at(0).command().find("64M") != std::string::npos);
+  q.sizes = "64M";
+  CHECK(entrants("gloo-busy", q, peers.places(), 2, missing).empty());
+  CHECK(missing.find("wait for ever") != std::string::npos);
 }
 
 TEST_CASE("a baseline keeps what it was not asked about, and a ratio falls only beyond the noise of both sides") {
