@@ -17,8 +17,8 @@ Topology dealt_round(int world, int hosts) {
 }  // namespace
 
 TEST_CASE("all_reduce by hierarchy: equal hosts, every shape up to world 64, are proven") {
-  for (int hosts = 1; hosts <= 64; ++hosts) {
-    for (int size = 1; hosts * size <= 64; ++size) {
+  for (int hosts = 1; hosts <= kLargestWorld; ++hosts) {
+    for (int size = 1; hosts * size <= kLargestWorld; ++size) {
       if (size == 1 && hosts > 8) continue;  // the ring
       prove_on(hosts_of(std::vector<int>(static_cast<size_t>(hosts), size)));
     }
@@ -26,7 +26,7 @@ TEST_CASE("all_reduce by hierarchy: equal hosts, every shape up to world 64, are
 }
 
 TEST_CASE("all_reduce by hierarchy: hosts of different sizes are proven") {
-  for (int world = 2; world <= 64; ++world) {
+  for (int world = 2; world <= kLargestWorld; ++world) {
     prove_on(hosts_of({1, world - 1}));
     prove_on(hosts_of({world - 1, 1}));
     if (world > 6) prove_on(hosts_of({world / 3, 1, world / 3 + 1, world - 2 - 2 * (world / 3)}));
