@@ -51,21 +51,25 @@ enum class Algorithm : uint8_t {
   kStaged = 12,      // through memory of the library
   kPull = 13,        // the others' buffers are read where they lie
   kRegistered = 14,  // buffers from Communicator::allocate(), read and written by all
+  kOneShot = 15,     // small: each rank posts all it has, and takes what it needs from all posts
 };
-inline constexpr int kAlgorithms = 15;
+inline constexpr int kAlgorithms = 16;
 
 constexpr const char* algorithm_name(Algorithm algorithm) {
   constexpr const char* kNames[kAlgorithms] = {
-      "auto",        "ring", "direct", "doubling", "tree",   "hierarchical", "star",      "halving_doubling",
-      "double_tree", "pat",  "swing",  "window",   "staged", "pull",         "registered"};
+      "auto",        "ring", "direct", "doubling", "tree",   "hierarchical", "star",       "halving_doubling",
+      "double_tree", "pat",  "swing",  "window",   "staged", "pull",         "registered", "one_shot"};
   return static_cast<int>(algorithm) < kAlgorithms ? kNames[static_cast<int>(algorithm)] : "algorithm?";
 }
 
-// Algorithms over memory that all ranks of the group reach.
+// Algorithms that work on windows in the callers' memory or the library's, after a meeting.
 constexpr bool over_windows(Algorithm algorithm) {
   return algorithm == Algorithm::kWindow || algorithm == Algorithm::kStaged || algorithm == Algorithm::kPull ||
          algorithm == Algorithm::kRegistered;
 }
+
+// Algorithms that need one island, and equal counts.
+constexpr bool in_island(Algorithm algorithm) { return over_windows(algorithm) || algorithm == Algorithm::kOneShot; }
 
 // Where the ranks of a group live. Equal on all ranks, so that a plan may depend on it.
 struct Topology {

@@ -90,6 +90,8 @@ bool plan_available(Collective collective, Algorithm algorithm, const Topology& 
     case Algorithm::kPull:
     case Algorithm::kRegistered:
       return collective != Collective::kBarrier && topology.one_island() && topology.world() <= kDirectWorlds;
+    case Algorithm::kOneShot:
+      return !collective_has_root(collective) && topology.one_island() && topology.world() <= kDirectWorlds;
     case Algorithm::kAuto:
       return false;
   }
@@ -124,6 +126,8 @@ Plan build_plan(const PlanRequest& request) {
     case Algorithm::kPull:
     case Algorithm::kRegistered:
       return build_window(request);
+    case Algorithm::kOneShot:
+      return build_one_shot(request);
     case Algorithm::kWindow:
     case Algorithm::kAuto:
       break;

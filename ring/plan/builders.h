@@ -18,6 +18,8 @@ Plan build_pat(const PlanRequest& request);               // reduce_scatter, all
 Plan build_swing(const PlanRequest& request);             // all_reduce, worlds that are a power of two
 Plan build_window(const PlanRequest& request);            // staged, pull, registered: all but barrier
 
+Plan build_one_shot(const PlanRequest& request);  // all_reduce, reduce_scatter, all_gather, all_to_all, barrier
+
 // A fold of all contributions and a send to all others are one step each: its refs are at most
 // kMaxStepSources and kMaxStepTargets.
 inline constexpr int kDirectWorlds = 64;

@@ -17,6 +17,9 @@ constexpr uint64_t kDirectPairBytes = 64 * 1024;
 constexpr uint64_t kDirectBlockBytes = 16 * 1024;
 constexpr uint64_t kWholeBufferBytes = 1024 * 1024;
 
+// What a rank posts (board.h) in one round.
+constexpr uint64_t kOneShotBytes = 64 * 1024;
+
 // Partial folds are kept in scratch, a chunk a rank: 256 ranks' are 64 MiB with chunks of 256 KiB.
 constexpr int kScratchWorlds = 256;
 
@@ -39,6 +42,8 @@ bool Chooser::within_limits(Collective collective, Algorithm algorithm, uint64_t
       return bytes <= kWholeBufferBytes;
     case Algorithm::kHierarchical:
       return distances_.hosts > 1 && distances_.largest_host > 1;
+    case Algorithm::kOneShot:
+      return bytes <= kOneShotBytes;
     case Algorithm::kHalvingDoubling:
     case Algorithm::kPat:
       return collective != Collective::kReduceScatter || distances_.world <= kScratchWorlds;
@@ -55,10 +60,10 @@ double Chooser::estimated_us(Collective collective, Algorithm algorithm, uint64_
 Algorithm Chooser::choose(Collective collective, uint64_t bytes, bool scale_at_source, bool even) const {
   Algorithm best = Algorithm::kRing;
   double best_us = estimated_us(collective, best, bytes, scale_at_source);
-  for (Algorithm algorithm :
-       {Algorithm::kDirect, Algorithm::kRecursiveDoubling, Algorithm::kTree, Algorithm::kHierarchical, Algorithm::kPat,
-        Algorithm::kHalvingDoubling, Algorithm::kDoubleTree, Algorithm::kSwing, Algorithm::kWindow}) {
-    if (!within_limits(collective, algorithm, bytes) || (over_windows(algorithm) && !even)) continue;
+  for (Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRecursiveDoubling, Algorithm::kTree,
+                              Algorithm::kHierarchical, Algorithm::kPat, Algorithm::kHalvingDoubling,
+                              Algorithm::kDoubleTree, Algorithm::kSwing, Algorithm::kWindow, Algorithm::kOneShot}) {
+    if (!within_limits(collective, algorithm, bytes) || (in_island(algorithm) && !even)) continue;
     const double us = estimated_us(collective, algorithm, bytes, scale_at_source);
     if (us < best_us * kBetter) {
       best = algorithm;

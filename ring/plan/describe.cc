@@ -27,7 +27,10 @@ const char* space_name(Space space) {
 
 // Which memory of its peer.
 const char* window_name(const Ref& ref) {
-  return (ref.flags & kStaging) != 0 ? "staging" : (ref.flags & kPeerOutput) != 0 ? "output" : "input";
+  return (ref.flags & kTurns) != 0        ? "post"
+         : (ref.flags & kStaging) != 0    ? "staging"
+         : (ref.flags & kPeerOutput) != 0 ? "output"
+                                          : "input";
 }
 
 std::string joined(const Plan& plan, std::span<const Ref> refs, const char* separator) {

@@ -35,6 +35,7 @@ class Estimate {
 
   double us(Algorithm algorithm) const {
     if (over_windows(algorithm)) return window();
+    if (algorithm == Algorithm::kOneShot) return one_shot();
     switch (collective_) {
       case Collective::kAllReduce:
         return all_reduce(algorithm);
@@ -120,6 +121,14 @@ class Estimate {
     const double meetings = 3 * (at_.any.alpha_us + 2 * (n_ - 2) * at_.any.message_us);
     const double moved = collective_ == Collective::kBroadcast ? 2 * m_ : 2 * m_ * (n_ - 1) / n_;
     return meetings + moved * kCopyUsPerByte + (n_ - 1) / n_ * gamma_ * m_;
+  }
+
+  // Every rank copies once what others need of it, all hear from all once, and every rank takes what it needs from all.
+  double one_shot() const {
+    const bool to_all = collective_ == Collective::kAllReduce;
+    const double posted = collective_ == Collective::kAllGather ? m_ / n_ : to_all ? m_ : m_ * (n_ - 1) / n_;
+    const double taken = to_all ? (n_ - 1) * m_ : m_ * (n_ - 1) / n_;
+    return at_.any.alpha_us + posted * kCopyUsPerByte + taken * std::max(gamma_, kCopyUsPerByte);
   }
 
   double barrier(Algorithm algorithm) const {

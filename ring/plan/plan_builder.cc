@@ -72,6 +72,18 @@ Ref PlanBuilder::staged_input(int owner, uint32_t c) const {
   return ref;
 }
 
+Ref PlanBuilder::posted(int owner, uint32_t c) const {
+  Ref ref = staging(owner, c);
+  ref.flags |= kTurns;
+  return ref;
+}
+
+Ref PlanBuilder::posted_input(int owner, uint32_t c) const {
+  Ref ref = staged_input(owner, c);
+  ref.flags |= kTurns;
+  return ref;
+}
+
 void PlanBuilder::begin_lane() {
   plan_.lanes.push_back({static_cast<uint32_t>(plan_.steps.size()), 0});
   accesses_.clear();

@@ -35,6 +35,9 @@ class PlanBuilder {
   Ref staging(int owner, uint32_t c) const;       // staging memory of any rank: folds, or plain bytes
   Ref staged_input(int owner, uint32_t c) const;  // what its owner put there by copying input(c)
 
+  Ref posted(int owner, uint32_t c) const;        // staging memory of which there are two, used in turn
+  Ref posted_input(int owner, uint32_t c) const;  // what its owner put there by copying input(c)
+
   // --- moves
   void begin_lane();
   void step(std::span<const Ref> sources, std::span<const Ref> targets, uint16_t flags = 0);

@@ -62,6 +62,7 @@ Failure check_window(const Plan& plan, const Ref& ref, bool target) {
   if (ref.peer >= plan.world) return "uses " + name + ", which is no rank's";
   if (ref.chunk >= plan.chunks) return "uses " + name + ", past the last block";
   if ((ref.flags & kStaging) != 0) return std::nullopt;
+  if ((ref.flags & kTurns) != 0) return "takes turns in the caller's " + name;
   if (ref.peer == plan.rank) return "uses " + name + ", which is its own buffer";
   Plan theirs = plan_of_call(plan);
   theirs.rank = ref.peer;
@@ -98,7 +99,8 @@ Failure check_ref(const Plan& plan, const Ref& ref, bool target) {
       break;
   }
   if (target && (ref.flags & kScale) != 0) return "flags a target, " + name();
-  if (ref.space != Space::kWindow && (ref.flags & (kPeerOutput | kStaging)) != 0) return "flags no window, " + name();
+  if (ref.space != Space::kWindow && (ref.flags & (kPeerOutput | kStaging | kTurns)) != 0)
+    return "flags no window, " + name();
   return std::nullopt;
 }
 

@@ -64,6 +64,12 @@ bool has_windows(std::span<const Plan> plans) {
   });
 }
 
+bool takes_turns(std::span<const Plan> plans) {
+  return std::any_of(plans.begin(), plans.end(), [](const Plan& plan) {
+    return std::any_of(plan.refs.begin(), plan.refs.end(), [](const Ref& ref) { return (ref.flags & kTurns) != 0; });
+  });
+}
+
 class ValueRun {
  public:
   ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling);
@@ -102,7 +108,9 @@ class ValueRun {
   Scaling scaling_;
   bool reduces_;
   bool windows_;
-  uint32_t rounds_;  // staging memory is used again in the next; everything else does not meet across rounds
+  // Staging memory is used again in the next, or where it takes turns in the next but one; everything else does not
+  // meet across rounds. (To such plans the next call is a round like any other: nothing lies between them.)
+  uint32_t rounds_;
   Expressions expressions_;
   std::vector<Actor> actors_;
   std::vector<int> ready_;                            // ranks that may be able to move
@@ -116,13 +124,15 @@ ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, 
       scaling_(scaling),
       reduces_(collective_reduces(plans[0].collective)),
       windows_(has_windows(plans)),
-      rounds_(windows_ ? 2 : 1),
+      rounds_(takes_turns(plans) ? 4
+              : windows_         ? 2
+                                 : 1),
       actors_(plans.size()) {
   for (size_t r = 0; r < plans.size(); ++r) {
     const Plan& plan = plans[r];
     Actor& actor = actors_[r];
     actor.plan = &plan;
-    actor.memory.assign(size_t{2 * rounds_ + plan.scratch_slots + 1} * plan.chunks, kNoValue);
+    actor.memory.assign(size_t{2 * rounds_ + plan.scratch_slots + 2} * plan.chunks, kNoValue);
     for (uint32_t c = 0; c < plan.chunks; ++c) {
       if (!holds_input(plan, c)) continue;
       for (uint32_t round = 0; round < rounds_; ++round) {
@@ -151,8 +161,10 @@ size_t ValueRun::memory_index(const Actor& actor, const Ref& ref) const {
     case Space::kOutput:
       return output + ref.chunk;
     case Space::kWindow:
-      if ((ref.flags & kStaging) != 0)
-        return (2 * rounds_ + actors_[ref.peer].plan->scratch_slots) * chunks + ref.chunk;
+      if ((ref.flags & kStaging) != 0) {
+        const size_t turn = (ref.flags & kTurns) != 0 ? actor.round % 2 : 0;
+        return (2 * rounds_ + actors_[ref.peer].plan->scratch_slots + turn) * chunks + ref.chunk;
+      }
       return ((ref.flags & kPeerOutput) != 0 ? output : input) + ref.chunk;
     default:
       return 2 * rounds_ * chunks + ref.chunk;

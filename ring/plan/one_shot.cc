@@ -1,0 +1,84 @@
+#include <vector>
+
+#include "ring/plan/builders.h"
+#include "ring/plan/plan_builder.h"
+
+// Small collectives inside an island, in one exchange: every rank posts what others need where all of them can read it,
+// and then takes what it needs from all posts. Everybody hears from everybody once in each round, so that two places
+// for a rank's post, used in turn, are enough: whoever writes round k has heard from all in round k - 1, and all had
+// read round k - 2 before they said so.
+namespace rondo {
+namespace {
+
+std::vector<Ref> mailboxes_of_others(const PlanBuilder& b) {
+  std::vector<Ref> refs;
+  for (int k = 1; k < b.world(); ++k) refs.push_back(b.to((b.rank() + k) % b.world(), 0));
+  return refs;
+}
+
+void meet(PlanBuilder& b) {
+  const std::vector<Ref> others = mailboxes_of_others(b);
+  b.step({}, others, kEachRound);
+  b.step(others, {}, kEachRound);
+}
+
+void post_blocks_of_others(PlanBuilder& b) {
+  for (int r = 0; r < b.world(); ++r) {
+    const auto c = static_cast<uint32_t>(r);
+    if (r != b.rank()) b.step({b.input(c)}, {b.posted(b.rank(), c)});
+  }
+}
+
+// Every contribution to block c, in rank order.
+void fold_all(PlanBuilder& b, uint32_t c) {
+  std::vector<Ref> contributions;
+  for (int r = 0; r < b.world(); ++r) contributions.push_back(r == b.rank() ? b.own(c) : b.posted_input(r, c));
+  const Ref output = b.output(c);
+  b.step(contributions, {&output, 1}, kFinish);
+}
+
+void add_lane(PlanBuilder& b) {
+  const auto me = static_cast<uint32_t>(b.rank());
+  switch (b.collective()) {
+    case Collective::kAllReduce:
+      b.step({b.input(0)}, {b.posted(b.rank(), 0)});
+      meet(b);
+      return fold_all(b, 0);
+    case Collective::kReduceScatter:
+      post_blocks_of_others(b);
+      meet(b);
+      return fold_all(b, me);
+    case Collective::kAllGather:
+      b.step({b.input(me)}, {b.posted(b.rank(), me), b.output(me)});
+      meet(b);
+      for (int r = 0; r < b.world(); ++r) {
+        const auto c = static_cast<uint32_t>(r);
+        if (r != b.rank()) b.step({b.posted(r, c)}, {b.output(c)});
+      }
+      return;
+    case Collective::kAllToAll:
+      post_blocks_of_others(b);
+      b.copy(me, me);
+      meet(b);
+      for (int r = 0; r < b.world(); ++r) {
+        if (r != b.rank()) b.step({b.posted(r, me)}, {b.output(static_cast<uint32_t>(r))});
+      }
+      return;
+    default:
+      return meet(b);
+  }
+}
+
+}  // namespace
+
+Plan build_one_shot(const PlanRequest& request) {
+  const Collective c = request.collective;
+  const auto world = static_cast<uint32_t>(request.topology.world());
+  const bool one_block = c == Collective::kAllReduce || c == Collective::kBarrier;
+  PlanBuilder b(request, one_block ? 1 : world, world - 1);
+  b.begin_lane();  // one exchange; more lanes would be more exchanges
+  add_lane(b);
+  return b.take();
+}
+
+}  // namespace rondo
