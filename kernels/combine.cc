@@ -40,6 +40,17 @@ void copy(const CombineMove& move, size_t bytes) {
   }
 }
 
+// Less than a block. A call to memcpy costs as much as all of it, and small collectives are nothing but this.
+void copy_rest(unsigned char* to, const unsigned char* from, size_t bytes) {
+  size_t at = 0;
+  for (; at + 8 <= bytes; at += 8) std::memcpy(to + at, from + at, 8);
+  if (at + 4 <= bytes) {
+    std::memcpy(to + at, from + at, 4);
+    at += 4;
+  }
+  for (; at < bytes; ++at) to[at] = from[at];
+}
+
 // What is left after the last whole block: less than a block of each buffer, folded in blocks of its own.
 void combine_rest(Kernel kernel, KernelCall call, size_t offset, size_t bytes) {
   alignas(64) unsigned char blocks[kMaxCombineSources][kBlockBytes];
@@ -47,7 +58,7 @@ void combine_rest(Kernel kernel, KernelCall call, size_t offset, size_t bytes) {
   void* target = blocks[0];
   for (uint32_t i = 0; i < call.source_count; ++i) {
     std::memset(blocks[i], 0, kBlockBytes);
-    std::memcpy(blocks[i], static_cast<const unsigned char*>(call.sources[i]) + offset, bytes);
+    copy_rest(blocks[i], static_cast<const unsigned char*>(call.sources[i]) + offset, bytes);
     sources[i] = blocks[i];
   }
   void* const* targets = call.targets;
@@ -58,7 +69,7 @@ void combine_rest(Kernel kernel, KernelCall call, size_t offset, size_t bytes) {
   call.blocks = 1;
   call_in_default_float_mode(kernel, call);
   for (uint32_t i = 0; i < target_count; ++i)
-    std::memcpy(static_cast<unsigned char*>(targets[i]) + offset, target, bytes);
+    copy_rest(static_cast<unsigned char*>(targets[i]) + offset, blocks[0], bytes);
 }
 
 void combine_by(const KernelTable& table, const CombineSpec& spec, const CombineMove& move, size_t count) {
