@@ -5,14 +5,16 @@
 #include <cstdint>
 #include <memory>
 
+#include "transport/peer_bell.h"
+
 namespace rondo {
 
 // What a driver of links sleeps on: an epoll set with the descriptors of its links (edge triggered) and an eventfd that
 // others ring. A driver that found nothing to do calls arm(), looks once more, and then wait().
-class Doorbell {
+class Doorbell final : public PeerBell {
  public:
   Doorbell();  // throws Exception(kSystem) when descriptors run out
-  ~Doorbell();
+  ~Doorbell() override;
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
 
@@ -21,7 +23,7 @@ class Doorbell {
   void watch(int descriptor);
 
   // Rings if the driver is asleep or about to be: one load when it is awake. Any thread, never blocks.
-  void ring();
+  void ring() override;
 
   // From here on ring() wakes the next wait(). Pairs with ring(): arm() stores the flag, then the driver reads the
   // state that ringers change; ringers change the state, then read the flag (both sequentially consistent).

@@ -13,6 +13,7 @@
 #include "transport/byte_stream.h"
 #include "transport/doorbell.h"
 #include "transport/link.h"
+#include "transport/peer_bell.h"
 #include "transport/shared_memory.h"
 
 namespace rondo {
@@ -93,6 +94,10 @@ class Fabric {
   virtual std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) = 0;
   virtual std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) = 0;
 
+  // The doorbell of `peer`, a rank of this island that has opened the communicator (else nullptr).
+  virtual std::shared_ptr<PeerBell> bell_of([[maybe_unused]] uint64_t communicator, [[maybe_unused]] int peer) {
+    return nullptr;
+  }
   // Memory shared with the other ranks of this rank's island; nullptr where it has none. As long as the fabric.
   virtual SharedMemory* shared_memory() { return nullptr; }
 

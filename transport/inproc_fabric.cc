@@ -142,6 +142,12 @@ class InprocHub {
     return std::move(here);
   }
 
+  std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer) {
+    std::lock_guard lock(mutex_);
+    const OpenGroup* other = group(peer, communicator);
+    return other == nullptr ? nullptr : other->bell;
+  }
+
   std::unique_ptr<ByteStream> take_stream_to(int rank, uint64_t communicator, int peer) {
     std::lock_guard lock(mutex_);
     OpenGroup* own = group(rank, communicator);
@@ -298,6 +304,9 @@ class InprocFabric final : public Fabric {
 
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
     return hub_->take_link(place_.rank, key, shape);
+  }
+  std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer) override {
+    return hub_->bell_of(communicator, peer);
   }
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
     return hub_->take_stream_to(place_.rank, communicator, peer);

@@ -28,6 +28,7 @@ class Window {
 struct WindowPlace {
   uint64_t id = 0;
   uint64_t offset = 0;  // bytes from the start of the window
+  bool operator==(const WindowPlace&) const = default;
 };
 
 // Memory that the ranks of one island share: those of a host that have tried it and agreed on it at start

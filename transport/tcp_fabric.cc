@@ -154,6 +154,10 @@ class TcpFabric : public Fabric {
     return make_stream_link(std::move(streams), shape, peer_name(key.peer));
   }
 
+  std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer) override {
+    return neighbour(peer) ? island_->bell_of(communicator, peer) : nullptr;
+  }
+
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
     if (neighbour(peer)) return island_->take_stream_to(communicator, peer);
     const LinkName name{communicator, LinkKind::kStreamTo, peer, 0};

@@ -252,6 +252,13 @@ std::unique_ptr<Link> Island::link_over(const LinkKey& key, LinkMemory memory, I
   return make_shared_link(std::move(end), memory.shape);
 }
 
+std::shared_ptr<PeerBell> Island::bell_of(uint64_t communicator, int peer) {
+  std::lock_guard lock(mutex_);
+  IslandBook::Group* group = book_.opened(communicator);
+  if (group == nullptr || peers_.count(peer) == 0) return nullptr;
+  return group->bells[peer].data;
+}
+
 std::unique_ptr<ByteStream> Island::take_stream_to(uint64_t communicator, int peer) {
   std::string trouble;
   {

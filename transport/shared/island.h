@@ -59,6 +59,7 @@ class Island final : public SharedMemory {
   void close(uint64_t communicator);
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape);
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer);
+  std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer);
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator);
 
   // --- SharedMemory

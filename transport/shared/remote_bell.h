@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "transport/peer_bell.h"
 #include "transport/rendezvous/descriptor.h"
 #include "transport/shared/memory_file.h"
 
@@ -14,7 +15,7 @@ namespace rondo {
 
 // The doorbell of another process (Doorbell::share): its flag in shared memory, and its eventfd. The peer may announce
 // it after its links are in use; what was changed before is caught up by the ring that connect() ends with.
-class RemoteBell {
+class RemoteBell final : public PeerBell {
  public:
   // On the I/O thread, once.
   void connect(std::shared_ptr<Mapping> memory, size_t offset, Descriptor event) {
@@ -26,7 +27,7 @@ class RemoteBell {
 
   // As Doorbell::ring(): one load when the sleeper is awake. The caller has stored (sequentially consistent) what the
   // sleeper will look at. Any thread.
-  void ring() {
+  void ring() override {
     std::atomic<uint32_t>* flag = flag_.load(std::memory_order_seq_cst);
     if (flag == nullptr || flag->load(std::memory_order_seq_cst) == 0) return;
     if (flag->exchange(0, std::memory_order_seq_cst) == 0) return;

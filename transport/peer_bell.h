@@ -1,0 +1,13 @@
+#pragma once
+
+namespace rondo {
+
+// Wakes the driver of another rank, which may sleep. Whoever rings has stored (sequentially consistent) what the
+// sleeper will look at; while it is awake that costs a load or two. Any thread, never blocks.
+class PeerBell {
+ public:
+  virtual ~PeerBell() = default;
+  virtual void ring() = 0;
+};
+
+}  // namespace rondo
