@@ -50,9 +50,10 @@ Batch timed_batch(Group& group, Buffers& buffers, const Exercise& exercise, uint
   return {group.max(us) / operations, cpu};
 }
 
-// The time of one operation in the last of the warm-up's batches.
+// The time of one operation in the last of the warm-up's batches. The first operation of all makes what the others only
+// use (links, plans, memory): it is no measure of them, and a batch by it would be too short.
 double warm_up(Group& group, Buffers& buffers, const Exercise& exercise, uint32_t operations, uint32_t most) {
-  double operation_us = 0;
+  double operation_us = timed_batch(group, buffers, exercise, 1).operation_us;
   for (uint32_t done = 0; done < operations;) {
     const uint32_t batch = std::min(most, operations - done);
     operation_us = timed_batch(group, buffers, exercise, batch).operation_us;
@@ -82,7 +83,7 @@ Batching plan_batches(const Effort& effort, uint32_t most, double operation_us) 
 Measurement measure(Group& group, const Exercise& exercise, const Extent& extent, const Effort& effort) {
   Buffers buffers(group, exercise, extent);
   const uint32_t most = max_operations(exercise);
-  // Without a warm-up one operation still has to say how long a batch is; its time is no result.
+  // Without a warm-up one more operation still has to say how long a batch is; its time is no result.
   const double operation_us = warm_up(group, buffers, exercise, std::max(effort.warmup, 1u), effort.cold ? 1 : most);
   const Batching batching = plan_batches(effort, most, operation_us);
   Measurement out;
