@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ring/base/hash.h"
 #include "ring/base/types.h"
 #include "ring/communicator.h"
 #include "ring/plan/layout.h"
@@ -23,6 +24,9 @@ struct CallSummary {
   uint64_t shared_counts = 0;  // hash of the uneven counts that every rank must know; 0 if each pair knows its own
   Algorithm algorithm = Algorithm::kAuto;  // resolved when the call is submitted
 };
+
+// What ranks compare: of one call among those of its communicator, from what all its likes have in common.
+constexpr uint64_t fingerprint_of(uint64_t kind, uint64_t sequence) { return mix64(kind ^ sequence); }
 
 // A call after its arguments have been found good. Ranks are those of the communicator.
 struct CheckedCall : CallSummary {

@@ -5,10 +5,13 @@
 
 namespace rondo {
 
-void CallLog::called(uint64_t sequence, uint64_t fingerprint, const CallSummary& call) {
+void CallLog::called(uint64_t sequence, uint64_t kind, const CallSummary& call) {
+  // Where each pair knows only its own counts, the kind does not say all.
+  if (kind == last_kind_ && !call.uneven) return called_again(sequence);
+  last_kind_ = kind;
   std::lock_guard lock(mutex_);
-  records_[sequence % kRemembered] = {sequence, fingerprint, call};
-  current_ = sequence;
+  records_[recorded_++ % kRemembered] = {sequence, kind, call};
+  current_.store(sequence, std::memory_order_release);
 }
 
 void CallLog::finished(uint64_t sequence) {
@@ -38,12 +41,15 @@ void CallLog::note_thread() {
 CallState CallLog::state(uint64_t sequence) const {
   std::lock_guard lock(mutex_);
   CallState state;
-  state.current = current_;
-  const Record& record = records_[sequence % kRemembered];
-  if (record.sequence == sequence && sequence != 0) {
-    state.fingerprint = record.fingerprint;
+  state.current = current_.load(std::memory_order_acquire);
+  const uint64_t oldest = recorded_ - std::min<uint64_t>(recorded_, kRemembered);
+  for (uint64_t i = recorded_; i > oldest && sequence <= state.current; --i) {
+    const Record& record = records_[(i - 1) % kRemembered];
+    if (record.first > sequence) continue;
+    state.fingerprint = fingerprint_of(record.kind, sequence);
     state.text = describe_call(record.call);
     state.finished = sequence <= finished_;
+    break;
   }
   state.in_p2p = p2p_sleepers_ > 0;
   state.p2p_peer = p2p_sleepers_ == 1 ? p2p_peer_ : -1;

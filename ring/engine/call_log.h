@@ -13,10 +13,14 @@
 namespace rondo {
 
 // What this rank has called lately on one communicator, for the others' question why an operation does not move.
-// Writing costs an uncontended lock and a copy of a few words a call; the text is made when somebody asks. Any thread.
+// Calls of one kind in a row are one record: writing costs a store where a call is as the one before, else an
+// uncontended lock and a copy of a few words; the text is made when somebody asks. Any thread, unless said otherwise.
 class CallLog {
  public:
-  void called(uint64_t sequence, uint64_t fingerprint, const CallSummary& call);
+  // `kind`: fingerprint_of(kind, sequence) is the call's fingerprint; equal kinds are equal calls. Under the submission
+  // lock.
+  void called(uint64_t sequence, uint64_t kind, const CallSummary& call);
+  void called_again(uint64_t sequence) { current_.store(sequence, std::memory_order_release); }
   // One thread at a time: the holder of the lease.
   void finished(uint64_t sequence);
   // A blocking send or recv has waited for long; peer is a world rank, or -1 for any.
@@ -30,17 +34,19 @@ class CallLog {
   uint64_t last_finished() const;
 
  private:
-  // Calls remembered: a rank cannot be further behind the others than the links' depth lets it, a few operations.
+  // Records remembered: a rank cannot be further behind the others than the links' depth lets it, a few operations.
   static constexpr size_t kRemembered = 64;
   struct Record {
-    uint64_t sequence = 0;
-    uint64_t fingerprint = 0;
+    uint64_t first = 0;  // sequence; those after it up to the next record's are alike
+    uint64_t kind = 0;
     CallSummary call;
   };
 
   mutable std::mutex mutex_;
   std::array<Record, kRemembered> records_{};
-  uint64_t current_ = 0;
+  uint64_t recorded_ = 0;   // records so far
+  uint64_t last_kind_ = 0;  // under the submission lock
+  std::atomic<uint64_t> current_{0};
   std::atomic<uint64_t> finished_{0};  // operations of a communicator end in order
   int p2p_sleepers_ = 0;
   int p2p_peer_ = -1;

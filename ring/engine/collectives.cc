@@ -22,12 +22,12 @@ constexpr uint64_t kStreamBytes = 16 * 1024 * 1024;
 // How long a rank's I/O thread may take to say what its rank does.
 constexpr std::chrono::milliseconds kAnswerPatience{100};
 
-uint64_t fingerprint_of(const GroupContext& context, uint64_t sequence, const CheckedCall& call, const Cut& cut) {
+// Everything that ranks must agree on in a call, but for its place among the others.
+uint64_t kind_of(const GroupContext& context, const CheckedCall& call, const Cut& cut) {
   // Where each pair knows only its own counts, they are compared slice by slice.
   const bool shared_count = !call.uneven || call.shared_counts != 0;
   return Hash64()
       .add(context.id)
-      .add(sequence)
       .add(static_cast<uint64_t>(call.collective) | (static_cast<uint64_t>(call.uneven) << 8) |
            (static_cast<uint64_t>(call.dtype) << 16) | (static_cast<uint64_t>(call.op) << 24) |
            (static_cast<uint64_t>(call.algorithm) << 32))
@@ -36,6 +36,14 @@ uint64_t fingerprint_of(const GroupContext& context, uint64_t sequence, const Ch
       .add(shared_count && !call.uneven ? call.count : 0)
       .add(cut.slice)
       .value();
+}
+
+// Of calls that begin at once and are over soon (begin_again): the clock is read when they are not.
+constexpr Clock::time_point kNoDeadlineYet{};
+
+Clock::time_point deadline_after(Clock::time_point now, std::chrono::milliseconds limit) {
+  const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
+  return limit < longest ? now + limit : Clock::time_point::max();
 }
 
 }  // namespace
@@ -56,20 +64,37 @@ void Collectives::submit_meeting(std::shared_ptr<CollectiveOperation> operation)
 
 void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence) {
   operation->sequence = sequence;
-  operation->plan_ = operation->plans.plan;
-  operation->meeting_ = operation->plan_ == nullptr;
+  operation->phase_ = Phase::kNew;
   const CheckedCall& call = operation->call;
-  operation->bound_before_ = operation->plan_ && operation->bound_.is(operation->plan_, call);
+  operation->bound_before_ = operation->bound_.is(operation->plans, call);
   if (!operation->bound_before_) {
-    operation->bound_ = {};  // until its lanes are bound
-    operation->cut_ = operation->meeting_ ? Cut{} : choose_cut(call, *operation->plan_, context_->config);
+    operation->bound_ = {};  // until it is bound
+    operation->cut_ = operation->over_windows() ? Cut{}
+                      : operation->one_shot()
+                          ? OneShotRun::cut(*operation->plans.plan, call.count, dtype_bytes(call.dtype))
+                          : choose_cut(call, *operation->plans.plan, context_->config);
+    operation->kind_ = kind_of(*context_, call, operation->cut_);
   }
-  operation->fingerprint_ = fingerprint_of(*context_, operation->sequence, operation->call, operation->cut_);
-  operation->started_ = false;
-  context_->log.called(operation->sequence, operation->fingerprint_, operation->call);
+  operation->fingerprint_ = fingerprint_of(operation->kind_, sequence);
+  operation->counted_ = true;
+  context_->log.called(sequence, operation->kind_, call);
   added();
   std::lock_guard lock(queue_mutex_);
   queue_.push_back(std::move(operation));
+}
+
+bool Collectives::begin_again(CollectiveOperation& operation) {
+  if (!hold()) return false;
+  operation.reuse();
+  operation.deadline = kNoDeadlineYet;
+  operation.sequence = ++last_sequence_;
+  operation.fingerprint_ = fingerprint_of(operation.kind_, operation.sequence);
+  operation.phase_ = Phase::kNew;
+  operation.bound_before_ = operation.bound_.plan != nullptr;
+  operation.counted_ = false;
+  context_->log.called_again(operation.sequence);
+  begin(operation);
+  return true;
 }
 
 void Collectives::peer_left(int peer, uint64_t last_sequence) {
@@ -84,7 +109,7 @@ void Collectives::peer_left(int peer, uint64_t last_sequence) {
 
 bool Collectives::step(Pass pass) {
   if (const Error* error = context_->failure.get()) return fail_all(*error);
-  if (!current_ && !take_next()) return false;
+  if (current_ == nullptr && !take_next()) return false;
   if (current_->sequence > last_possible_.load()) {
     context_->failure.set(
         {ErrorCode::kPeerLeft,
@@ -94,13 +119,10 @@ bool Collectives::step(Pass pass) {
     return fail_all(*context_->failure.get());
   }
   try {
-    if (!current_->started_) {
-      if (!start()) return false;
-      run_lanes(pass);
-      return true;
-    }
-    const bool moved = run_lanes(pass);
-    if (!moved && current_ && !reported_) report_link_failures();
+    const bool started = current_->phase_ == Phase::kNew;
+    if (started && !go_on()) return false;
+    const bool moved = run(pass) || started;
+    if (!moved && current_ != nullptr && !reported_) report_failures();
     return moved;
   } catch (const Exception& e) {
     return refuse(e);
@@ -111,9 +133,9 @@ bool Collectives::step(Pass pass) {
 bool Collectives::refuse(const Exception& exception) {
   if (exception.code() == ErrorCode::kInvalid) {
     context_->log.finished(current_->sequence);
+    current_->bound_ = {};
     current_->fail(exception.error());
-    current_.reset();
-    ended();
+    drop_current();
     return true;
   }
   context_->failure.set(exception.error());
@@ -121,31 +143,146 @@ bool Collectives::refuse(const Exception& exception) {
   return fail_all(exception.error());
 }
 
-// False: links are on their way.
-bool Collectives::start() {
-  if (current_->meeting_) current_->plan_ = windows().meeting_plan();
-  if (!take_links()) return false;
-  start_lanes();
-  return true;
-}
-
 bool Collectives::take_next() {
   std::lock_guard lock(queue_mutex_);
   if (queue_.empty()) return false;
-  current_ = std::move(queue_.front());
+  owner_ = std::move(queue_.front());
   queue_.pop_front();
+  begin(*owner_);
+  return true;
+}
+
+void Collectives::begin(CollectiveOperation& operation) {
+  current_ = &operation;
   moved_at_ = Clock::time_point{};
   seen_combined_ = 0;
   refused_at_ = {};
   reported_ = false;
+}
+
+// After complete() or fail(): whoever keeps the operation may use it again at once.
+void Collectives::drop_current() {
+  const bool counted = std::exchange(current_, nullptr)->counted_;
+  owner_.reset();
+  if (counted) ended();
+}
+
+// Begins what comes next in the current operation. False: links or windows are on their way.
+bool Collectives::go_on() {
+  const CollectiveOperation& operation = *current_;
+  const bool shares = operation.over_windows() || operation.one_shot();
+  if (operation.phase_ == Phase::kNew && shares && !windows().introduced()) return introduce();
+  if (operation.phase_ == Phase::kIntroduction && !windows().attach()) return false;
+  if (operation.phase_ != Phase::kMeeting && operation.over_windows()) return meet();
+  return start_body();
+}
+
+bool Collectives::introduce() {
+  CollectiveOperation& operation = *current_;
+  const std::shared_ptr<const Plan>& plan = windows().introduction_plan();
+  if (!take_links(*plan)) return false;
+  operation.bound_before_ = false;
+  start_lanes(windows().introduce(operation.sequence, operation.fingerprint_), plan);
+  operation.phase_ = Phase::kIntroduction;
   return true;
 }
 
+bool Collectives::meet() {
+  CollectiveOperation& operation = *current_;
+  const Binding binding = windows().meet(operation.call, operation.sequence, operation.fingerprint_);
+  if (meeting_bound_) {
+    meeting_.start_again(binding.input, binding.output, binding.fingerprint);
+  } else {
+    meeting_.start(binding, windows().noticeboard());
+    meeting_bound_ = true;
+  }
+  operation.phase_ = Phase::kMeeting;
+  return true;
+}
+
+bool Collectives::start_body() {
+  CollectiveOperation& operation = *current_;
+  const bool started = operation.over_windows() ? start_windows()
+                       : operation.one_shot()   ? start_one_shot()
+                                                : start_lanes();
+  if (!started) return false;
+  operation.phase_ = Phase::kBody;
+  const CheckedCall& call = operation.call;
+  if (operation.bound_before_ || call.uneven) return true;
+  const Plans::Set& plans = operation.plans;
+  operation.bound_ = {plans.plan ? plans.plan : plans.staged,          call.count, call.scalar, call.dtype, call.op,
+                      operation.over_windows() ? windows().bound() : 0};
+  return true;
+}
+
+bool Collectives::start_one_shot() {
+  CollectiveOperation& operation = *current_;
+  if (operation.bound_before_) {
+    operation.one_shot_.start_again(operation.call.input, operation.call.output, operation.fingerprint_);
+    return true;
+  }
+  operation.plan_ = operation.plans.plan;
+  operation.blocks_ = lay_out_blocks(operation.call, *operation.plan_, operation.cut_);
+  operation.one_shot_.start(bind(*operation.plan_), windows().noticeboard());
+  return true;
+}
+
+bool Collectives::start_lanes() {
+  CollectiveOperation& operation = *current_;
+  const std::shared_ptr<const Plan>& plan = operation.plans.plan;
+  if (!operation.bound_before_) {
+    if (!take_links(*plan)) return false;
+    operation.blocks_ = lay_out_blocks(operation.call, *plan, operation.cut_);
+  }
+  start_lanes(bind(*plan), plan);
+  return true;
+}
+
+// All have told where their buffers lie.
+bool Collectives::start_windows() {
+  CollectiveOperation& operation = *current_;
+  // As the last time, and nothing else was bound meanwhile: all ranks see that alike.
+  operation.bound_before_ =
+      operation.bound_before_ && operation.bound_.windows == windows().bound() && windows().as_bound();
+  std::shared_ptr<const Plan> plan = operation.plan_;
+  if (!operation.bound_before_) {
+    const Algorithm algorithm = windows().choose(operation.call);
+    plan = algorithm == Algorithm::kStaged ? operation.plans.staged
+           : algorithm == Algorithm::kPull ? operation.plans.pull
+                                           : operation.plans.registered;
+    operation.cut_ = choose_window_cut(operation.call, *plan, context_->config);
+    if (!take_links(*plan)) return false;
+    operation.windows_ = windows().bind(operation.call, *plan, operation.cut_);
+    if (operation.windows_ == nullptr) return false;
+    operation.blocks_ = lay_out_blocks(operation.call, *plan, operation.cut_);
+  }
+  Binding binding = bind(*plan);
+  binding.windows = operation.windows_;
+  binding.streams = operation.call.total_bytes(context_->world()) >= kStreamBytes;
+  start_lanes(binding, std::move(plan));
+  return true;
+}
+
+void Collectives::start_lanes(const Binding& binding, std::shared_ptr<const Plan> plan) {
+  CollectiveOperation& operation = *current_;
+  if (operation.bound_before_) {
+    for (LaneRun& lane : operation.lanes_) lane.start_again(binding);
+    return;
+  }
+  operation.plan_ = std::move(plan);
+  operation.lanes_.resize(operation.plan_->lanes.size());
+  for (uint32_t lane = 0; lane < operation.lanes_.size(); ++lane) {
+    lane_links_.clear();
+    for (const int peer : operation.plan_->peers) lane_links_.push_back(link(lane, peer).get());
+    operation.lanes_[lane].start(binding, lane, lane_links_);
+  }
+}
+
 // True once every link of the plan is there.
-bool Collectives::take_links() {
+bool Collectives::take_links(const Plan& plan) {
   bool complete = true;
-  for (uint32_t lane = 0; lane < current_->plan_->lanes.size(); ++lane) {
-    for (const int peer : current_->plan_->peers) {
+  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    for (const int peer : plan.peers) {
       auto& slot = link(lane, peer);
       if (slot) continue;
       slot = context_->fabric->take_link({context_->id, context_->world_rank(peer), static_cast<int>(lane)},
@@ -156,11 +293,11 @@ bool Collectives::take_links() {
   return complete;
 }
 
-Binding Collectives::bind() const {
+Binding Collectives::bind(const Plan& plan) const {
   const CollectiveOperation& operation = *current_;
   const CheckedCall& call = operation.call;
   Binding binding;
-  binding.plan = operation.plan_.get();
+  binding.plan = &plan;
   binding.blocks = &operation.blocks_;
   binding.cut = operation.cut_;
   binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(context_->world())};
@@ -173,95 +310,66 @@ Binding Collectives::bind() const {
   return binding;
 }
 
-void Collectives::start_lanes() {
-  CollectiveOperation& operation = *current_;
-  if (operation.meeting_) {
-    start_lanes(windows().meet(operation.call, operation.sequence, operation.fingerprint_));
-  } else {
-    if (!operation.bound_before_) operation.blocks_ = lay_out_blocks(operation.call, *operation.plan_, operation.cut_);
-    start_lanes(bind());
-  }
-}
-
-void Collectives::start_lanes(const Binding& binding) {
-  CollectiveOperation& operation = *current_;
-  operation.started_ = true;
-  if (operation.bound_before_) {
-    for (LaneRun& lane : operation.lanes_) lane.start_again(binding);
-    return;
-  }
-  operation.lanes_.resize(operation.plan_->lanes.size());
-  for (uint32_t lane = 0; lane < operation.lanes_.size(); ++lane) {
-    lane_links_.clear();
-    for (const int peer : operation.plan_->peers) lane_links_.push_back(link(lane, peer).get());
-    operation.lanes_[lane].start(binding, lane, lane_links_);
-  }
-  const CheckedCall& call = operation.call;
-  if (binding.windows == nullptr && !operation.meeting_ && !call.uneven) {
-    operation.bound_ = {operation.plan_, call.count, call.scalar, call.dtype, call.op};
-  }
-}
-
-// All have told where their buffers lie. False: a window or a link is on its way.
-bool Collectives::start_body() {
-  CollectiveOperation& operation = *current_;
-  const Algorithm algorithm = windows().choose(operation.call);
-  operation.plan_ = algorithm == Algorithm::kStaged ? operation.plans.staged
-                    : algorithm == Algorithm::kPull ? operation.plans.pull
-                                                    : operation.plans.registered;
-  operation.cut_ = choose_window_cut(operation.call, *operation.plan_, context_->config);
-  const WindowBinding* windows_bound = windows().bind(operation.call, *operation.plan_, operation.cut_);
-  if (windows_bound == nullptr || !take_links()) return false;
-  operation.meeting_ = false;
-  operation.blocks_ = lay_out_blocks(operation.call, *operation.plan_, operation.cut_);
-  Binding binding = bind();
-  binding.windows = windows_bound;
-  binding.streams = operation.call.total_bytes(context_->world()) >= kStreamBytes;
-  start_lanes(binding);
-  return true;
-}
-
 Windows& Collectives::windows() {
   if (!windows_) windows_.emplace(context_);
   return *windows_;
 }
 
-bool Collectives::run_lanes(Pass pass) {
+bool Collectives::run(Pass pass) {
+  CollectiveOperation& operation = *current_;
+  bool done = false;
+  const bool moved = operation.phase_ == Phase::kMeeting ? run_one_shot(meeting_, done)
+                     : operation.phase_ == Phase::kBody && operation.one_shot()
+                         ? run_one_shot(operation.one_shot_, done)
+                         : run_lanes(pass, done);
+  if (!done) return moved;
+  // A pass that finds no way to go on comes here again.
+  if (operation.phase_ != Phase::kBody) return go_on() || moved;
+  finish_current();
+  return true;
+}
+
+bool Collectives::run_lanes(Pass pass, bool& done) {
   const auto landing = pass == Pass::kBeforeSleep ? LaneRun::Landing::kSlotNow : LaneRun::Landing::kWait;
   bool moved = false;
-  bool done = true;
+  done = true;
   for (LaneRun& lane : current_->lanes_) {
     if (lane.done()) continue;
     moved |= lane.progress(landing);
     done &= lane.done();
   }
-  if (!done) return moved;
-  // The lanes of the meeting are done, so a pass that finds no body to start comes here again.
-  if (current_->meeting_) return start_body() || moved;
-  finish_current();
-  return true;
+  return moved;
+}
+
+bool Collectives::run_one_shot(OneShotRun& one_shot, bool& done) {
+  const bool moved = !one_shot.done() && one_shot.progress();
+  done = one_shot.done();
+  return moved;
 }
 
 void Collectives::finish_current() {
   context_->log.finished(current_->sequence);
   current_->complete();
-  current_.reset();
-  ended();
+  drop_current();
 }
 
 // Ends everything that is pending; the links stay until shut_down(), since a pass further up may still hold them.
 bool Collectives::fail_all(const Error& error) {
   bool any = false;
-  while (current_ || take_next()) {
+  while (current_ != nullptr || take_next()) {
+    current_->bound_ = {};
     current_->fail(error);
-    current_.reset();
-    ended();
+    drop_current();
     any = true;
   }
   return any;
 }
 
-void Collectives::report_link_failures() {
+void Collectives::report_failures() {
+  const Phase phase = current_->phase_;
+  if (phase == Phase::kMeeting) return report_refused_post(meeting_);
+  if (phase == Phase::kBody && current_->one_shot()) return report_refused_post(current_->one_shot_);
+  if (phase == Phase::kNew) return;
   for (const LaneRun& lane : current_->lanes_) {
     if (lane.failed_pull() >= 0) return report_failed_pull(lane.failed_pull());
     const int index = lane.failed_link();
@@ -273,6 +381,23 @@ void Collectives::report_link_failures() {
     context_->fabric->link_failed(context_->id, context_->world_rank(peer), error);
     return;
   }
+}
+
+void Collectives::report_refused_post(const OneShotRun& one_shot) {
+  const int peer = one_shot.refused();
+  if (peer < 0) return;
+  reported_ = true;
+  if (one_shot.mismatched()) {
+    return refused(peer, {ErrorCode::kMismatch,
+                          fmt::format("{} is in another operation (fingerprint {:016x}; {:016x} was expected)",
+                                      context_->name(peer), one_shot.fingerprint_seen(), current_->fingerprint_),
+                          {}});
+  }
+  context_->fabric->link_failed(
+      context_->id, context_->world_rank(peer),
+      {ErrorCode::kProtocol,
+       fmt::format("the memory shared with {} is corrupt: a post that is none", context_->name(peer)),
+       {}});
 }
 
 void Collectives::report_failed_pull(int peer) {
@@ -304,7 +429,12 @@ void Collectives::refused(int peer, const Error& error) {
 }
 
 void Collectives::tick(Clock::time_point now) {
-  if (!current_ || context_->failure.get() != nullptr) return;
+  if (current_ == nullptr || context_->failure.get() != nullptr) return;
+  if (current_->deadline == kNoDeadlineYet) {
+    const auto asked = current_->call.timeout;
+    current_->deadline =
+        deadline_after(now, asked.count() > 0 ? asked : std::chrono::milliseconds(context_->config.timeout_ms));
+  }
   if (refused_at_ != Clock::time_point{} && now - refused_at_ > kMismatchPatience) {
     refused_at_ = {};
     context_->fabric->abort(context_->id, refusal_);
@@ -333,15 +463,15 @@ void Collectives::ask_others(Clock::time_point now) {
 }
 
 uint64_t Collectives::slices_combined() const {
-  uint64_t sum = 1;
-  if (current_->started_) {
-    for (const LaneRun& lane : current_->lanes_) sum += lane.combined();
-  }
+  uint64_t sum = 1 + static_cast<uint64_t>(current_->phase_);
+  if (current_->phase_ == Phase::kNew) return sum;
+  sum += meeting_.moved() + current_->one_shot_.moved();
+  for (const LaneRun& lane : current_->lanes_) sum += lane.combined();
   return sum;
 }
 
 void Collectives::time_out(Clock::time_point now) {
-  const CollectiveOperation* late = now >= current_->deadline ? current_.get() : nullptr;
+  const CollectiveOperation* late = now >= current_->deadline ? current_ : nullptr;
   if (late == nullptr) {
     std::lock_guard lock(queue_mutex_);
     const auto found = std::find_if(queue_.begin(), queue_.end(), [&](const auto& op) { return now >= op->deadline; });
@@ -370,6 +500,7 @@ void Collectives::shut_down() {
   with_lease([this] {
     if (const Error* error = context_->failure.get()) fail_all(*error);
     for (auto& slot : links_) slot.reset();
+    meeting_bound_ = false;
     windows_.reset();  // a Work may outlive the communicator, and need not keep its staging memory
   });
 }

@@ -9,6 +9,7 @@
 #include "ring/engine/driver.h"
 #include "ring/engine/group_context.h"
 #include "ring/engine/lane_run.h"
+#include "ring/engine/one_shot.h"
 #include "ring/engine/plans.h"
 #include "ring/engine/windows.h"
 
@@ -25,27 +26,38 @@ class CollectiveOperation final : public Operation {
 
  private:
   friend class Collectives;
-  std::shared_ptr<const Plan> plan_;  // that runs: the only one, or the meeting's and then the one settled by it
-  bool meeting_ = false;
-  uint64_t fingerprint_ = 0;
-  Cut cut_;
-  Blocks blocks_;
-  std::vector<LaneRun> lanes_;
-  // What cut_, blocks_ and lanes_ are bound to, so that the same call once more need not bind them again (training does
-  // the same calls all the time; binding is half of what a small one costs). No plan: nothing.
+  // What runs now. Calls over shared memory begin with what the ranks must know of each other (Windows).
+  enum class Phase : uint8_t { kNew, kIntroduction, kMeeting, kBody };
+  // What cut_, blocks_, lanes_ and one_shot_ are bound to, so that the same call once more need not bind them again
+  // (training does the same calls all the time; binding is more than half of what a small one costs). No plan: nothing.
   struct Shape {
-    std::shared_ptr<const Plan> plan;
+    std::shared_ptr<const Plan> plan;  // the only one, or the staged one
     uint64_t count = 0;
     double scalar = 1;
     DType dtype = DType::kFloat32;
     Op op = Op::kSum;
-    bool is(const std::shared_ptr<const Plan>& other, const CheckedCall& call) const {
-      return plan == other && count == call.count && scalar == call.scalar && dtype == call.dtype && op == call.op &&
-             !call.uneven;
+    uint64_t windows = 0;  // Windows::bound() then
+    bool is(const Plans::Set& plans, const CheckedCall& call) const {
+      return plan != nullptr && plan == (plans.plan ? plans.plan : plans.staged) && count == call.count &&
+             scalar == call.scalar && dtype == call.dtype && op == call.op && !call.uneven;
     }
-  } bound_;
+  };
+
+  bool over_windows() const { return plans.plan == nullptr; }
+  bool one_shot() const { return plans.plan && plans.plan->algorithm == Algorithm::kOneShot; }
+
+  Phase phase_ = Phase::kNew;
+  std::shared_ptr<const Plan> plan_;  // that lanes_ run, or one_shot_
+  uint64_t kind_ = 0;                 // see fingerprint_of()
+  uint64_t fingerprint_ = 0;
+  Cut cut_;
+  Blocks blocks_;
+  std::vector<LaneRun> lanes_;
+  OneShotRun one_shot_;
+  const WindowBinding* windows_ = nullptr;
+  Shape bound_;
   bool bound_before_ = false;  // this call has that shape
-  bool started_ = false;
+  bool counted_ = false;       // Driver::added()
 };
 
 // The collective operations of one communicator: one after the other, in call order, each on all its lanes.
@@ -59,6 +71,9 @@ class Collectives final : public Driver {
   void submit(std::shared_ptr<CollectiveOperation> operation);
   // Instead, before any other: the meeting.
   void submit_meeting(std::shared_ptr<CollectiveOperation> operation);
+  // The call that `operation` was, once more, if nothing is pending and nobody drives; then run_held() must follow.
+  // Under the submission lock; the operation has succeeded, and is the caller's alone.
+  bool begin_again(CollectiveOperation& operation);
   // Number of the last call submitted.
   uint64_t last_sequence() const { return last_sequence_; }
 
@@ -72,18 +87,29 @@ class Collectives final : public Driver {
   void tick(Clock::time_point now) override;
 
  private:
+  using Phase = CollectiveOperation::Phase;
+
   void enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence);
   bool take_next();
-  bool take_links();
-  bool start();
-  bool refuse(const Exception& exception);
-  void start_lanes();
-  void start_lanes(const Binding& binding);
+  void begin(CollectiveOperation& operation);
+  void drop_current();
+  bool take_links(const Plan& plan);
+  bool go_on();
+  bool introduce();
+  bool meet();
   bool start_body();
-  bool run_lanes(Pass pass);
-  void report_link_failures();
+  bool start_lanes();
+  bool start_windows();
+  bool start_one_shot();
+  void start_lanes(const Binding& binding, std::shared_ptr<const Plan> plan);
+  bool refuse(const Exception& exception);
+  bool run(Pass pass);
+  bool run_lanes(Pass pass, bool& done);
+  bool run_one_shot(OneShotRun& one_shot, bool& done);
+  void report_failures();
+  void report_refused_post(const OneShotRun& one_shot);
   void report_failed_pull(int peer);
-  Binding bind() const;
+  Binding bind(const Plan& plan) const;
   Windows& windows();
   void refused(int peer, const Error& error);
   void finish_current();
@@ -105,11 +131,14 @@ class Collectives final : public Driver {
   std::atomic<int> left_{-1};
 
   // Under the lease.
-  std::shared_ptr<CollectiveOperation> current_;
-  std::vector<std::unique_ptr<Link>> links_;  // by lane and rank; made at first use
-  std::vector<Link*> lane_links_;             // scratch of start_lanes()
-  std::optional<Windows> windows_;            // made at first use
-  uint64_t seen_combined_ = 0;                // of current_, when it last moved
+  CollectiveOperation* current_ = nullptr;
+  std::shared_ptr<CollectiveOperation> owner_;  // of current_, unless its caller keeps it (begin_again)
+  std::vector<std::unique_ptr<Link>> links_;    // by lane and rank; made at first use
+  std::vector<Link*> lane_links_;               // scratch of start_lanes()
+  std::optional<Windows> windows_;              // made at first use
+  OneShotRun meeting_;                          // of windows_
+  bool meeting_bound_ = false;
+  uint64_t seen_combined_ = 0;  // of current_, when it last moved
   Clock::time_point moved_at_{};
   Clock::time_point asked_at_{};
   uint64_t asked_sequence_ = 0;     // the operation that they were asked about

@@ -50,6 +50,12 @@ bool Driver::wait(const Operation& operation, Clock::time_point until) {
   return operation.done();
 }
 
+void Driver::run_held(const Operation& operation) {
+  drive(operation, Clock::time_point::max());
+  release();
+  ask_pool();  // for what came meanwhile
+}
+
 // Polls, and sleeps once polling has been in vain for the spin time.
 void Driver::drive(const Operation& operation, Clock::time_point until) {
   const uint32_t passes_per_look = patience_.yields ? 1 : kPassesPerLook;

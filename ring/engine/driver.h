@@ -35,6 +35,11 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // Waits for the operation at most until then, and drives meanwhile. True if it is done. Any thread.
   bool wait(const Operation& operation, Clock::time_point until);
 
+  // Takes the lease, for an operation that begins at once; false if another has it or something is pending.
+  bool hold() { return pending_.load(std::memory_order_relaxed) == 0 && try_acquire(); }
+  // Drives the operation to its end, under the lease from hold(), and gives that back. It was not counted by added().
+  void run_held(const Operation& operation);
+
   // Something has changed that the holder must see (a failure, a new operation for the pool). Any thread, never blocks
   // for longer than one pass.
   void notify();

@@ -75,6 +75,7 @@ class Group final : public CommunicatorEvents {
 
  private:
   std::shared_ptr<CollectiveOperation> submit(const Communicator::Call& call);
+  bool run_again(const Communicator::Call& call);
   void check_usable() const;
   void check_peer(const char* call, int peer, int tag, bool receives) const;
   void check_timeout(const char* call, const CallOptions& options) const;
@@ -91,6 +92,8 @@ class Group final : public CommunicatorEvents {
   std::mutex submit_mutex_;  // calls are serialised in the order in which they get it
   Plans plans_;
   std::shared_ptr<CollectiveOperation> spare_;  // the last blocking call's, for the next one
+  Communicator::Call last_call_;                // that it was
+  std::atomic<bool> spare_in_use_{false};       // by run_again(), without the lock
   uint64_t splits_ = 0;
   std::map<std::vector<int>, uint64_t> groups_made_;
 

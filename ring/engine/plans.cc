@@ -15,6 +15,7 @@ bool scales_at_source(const CheckedCall& call) {
 
 // Calls that no plan over these windows can run.
 bool no_windows_for(const CheckedCall& call, Algorithm algorithm) {
+  if (!in_island(algorithm)) return false;
   const bool raw = algorithm == Algorithm::kPull || algorithm == Algorithm::kRegistered;
   return call.uneven || (raw && scales_at_source(call));
 }
@@ -41,7 +42,7 @@ Algorithm Plans::choose(const CheckedCall& call, Algorithm asked) const {
     return asked;
   }
   if (configured_ != Algorithm::kAuto && plan_available(call.collective, configured_, topology_) &&
-      !(over_windows(configured_) && no_windows_for(call, configured_))) {
+      !no_windows_for(call, configured_)) {
     return configured_;
   }
   return chooser_.choose(call.collective, call.total_bytes(topology_.world()), scales_at_source(call), !call.uneven);
@@ -69,7 +70,7 @@ void Plans::show(const CheckedCall& call, uint64_t bytes, Algorithm algorithm) {
 }
 
 void Plans::check_windows(const CheckedCall& call, Algorithm asked) const {
-  if (!over_windows(asked) || !no_windows_for(call, asked)) return;
+  if (!no_windows_for(call, asked)) return;
   throw Exception(ErrorCode::kInvalid,
                   fmt::format("{} on rank {}: the algorithm {} {}", describe_call(call), rank_, algorithm_name(asked),
                               call.uneven ? "takes equal counts only"

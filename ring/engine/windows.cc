@@ -11,13 +11,35 @@
 namespace rondo {
 namespace {
 
-PlanRequest meeting_request(const GroupContext& context) {
+std::shared_ptr<const Plan> all_gather_plan(const GroupContext& context, Algorithm algorithm) {
   PlanRequest request;
   request.collective = Collective::kAllGather;
-  request.algorithm = Algorithm::kDirect;
+  request.algorithm = algorithm;
   request.rank = context.rank;
   request.topology = context.topology;
-  return request;
+  return std::make_shared<const Plan>(build_plan(request));
+}
+
+// A block of `bytes` bytes a rank.
+Blocks blocks_of(const GroupContext& context, uint64_t bytes) {
+  Blocks blocks;
+  for (uint64_t r = 0; r < context.members.size(); ++r) blocks.output.push_back({r * bytes, bytes});
+  blocks.input.resize(context.members.size());
+  blocks.input[static_cast<size_t>(context.rank)] = {0, bytes};
+  return blocks;
+}
+
+// All of a block in one slice.
+Binding gather_bytes(const Plan& plan, const Blocks& blocks, const void* own, void* all) {
+  Binding binding;
+  binding.plan = &plan;
+  binding.blocks = &blocks;
+  binding.cut.slice = binding.cut.granule = std::max(blocks.output[0].count, uint64_t{1});
+  binding.combine.dtype = DType::kUint8;
+  binding.element_bytes = 1;
+  binding.input = static_cast<const std::byte*>(own);
+  binding.output = static_cast<std::byte*>(all);
+  return binding;
 }
 
 uint64_t address_of(const void* memory) { return reinterpret_cast<uint64_t>(memory); }
@@ -37,23 +59,57 @@ bool takes(const CheckedCall& call, int rank) {
 
 Windows::Windows(std::shared_ptr<GroupContext> context)
     : context_(std::move(context)),
-      meeting_plan_(std::make_shared<const Plan>(build_plan(meeting_request(*context_)))),
+      introduction_plan_(all_gather_plan(*context_, Algorithm::kDirect)),
+      meeting_plan_(all_gather_plan(*context_, Algorithm::kOneShot)),
+      id_blocks_(blocks_of(*context_, sizeof(uint64_t))),
+      card_blocks_(blocks_of(*context_, sizeof(Card))),
+      ids_(context_->members.size()),
+      theirs_(context_->members.size()),
       cards_(context_->members.size()) {
-  const size_t world = context_->members.size();
-  for (uint64_t r = 0; r < world; ++r) card_blocks_.output.push_back({r * sizeof(Card), sizeof(Card)});
-  card_blocks_.input.resize(world);
-  card_blocks_.input[static_cast<size_t>(context_->rank)] = {0, sizeof(Card)};
-  binding_.ranks.resize(world);
+  binding_.ranks.resize(context_->members.size());
   binding_.memory = context_->fabric->shared_memory();
-  held_.resize(3 * world);
+  held_.resize(3 * context_->members.size());
+}
+
+// The board, then staging memory.
+size_t Windows::shared_bytes() const { return Board::kBytes + context_->config.staging_bytes; }
+
+Binding Windows::introduce(uint64_t sequence, uint64_t fingerprint) {
+  if (!shared_) shared_ = binding_.memory->make(shared_bytes());
+  ids_[static_cast<size_t>(context_->rank)] = shared_->id();
+  Binding binding =
+      gather_bytes(*introduction_plan_, id_blocks_, &ids_[static_cast<size_t>(context_->rank)], ids_.data());
+  binding.sequence = sequence;
+  binding.fingerprint = fingerprint;
+  return binding;
+}
+
+bool Windows::attach() {
+  std::vector<std::byte*> boards;
+  std::vector<std::shared_ptr<PeerBell>> bells;
+  for (int r = 0; r < context_->world(); ++r) {
+    std::shared_ptr<Window>& window = theirs_[static_cast<size_t>(r)];
+    if (r == context_->rank) window = shared_;
+    if (!window) window = binding_.memory->find(context_->world_rank(r), ids_[static_cast<size_t>(r)]);
+    if (!window) return false;
+    if (window->bytes() < shared_bytes()) {
+      throw Exception(ErrorCode::kProtocol,
+                      fmt::format("{} shares {} bytes of memory; rank {} expects {}", context_->name(r),
+                                  window->bytes(), context_->rank, shared_bytes()));
+    }
+    boards.push_back(window->data());
+    if (r == context_->rank) continue;
+    bells.push_back(context_->fabric->bell_of(context_->id, context_->world_rank(r)));
+    if (!bells.back()) return false;
+  }
+  noticeboard_ = {Board(std::move(boards), context_->rank), std::move(bells)};
+  return true;
 }
 
 Binding Windows::meet(const CheckedCall& call, uint64_t sequence, uint64_t fingerprint) {
-  if (!staging_) staging_ = binding_.memory->make(context_->config.staging_bytes);
   const BufferBytes bytes = buffer_bytes(call, context_->world());
   Card& own = card(context_->rank);
   own = Card{};
-  own.staging = staging_->id();
   if (gives(call, context_->rank)) {
     own.input = binding_.memory->locate(call.input, bytes.input);
     own.input_address = address_of(call.input);
@@ -62,14 +118,7 @@ Binding Windows::meet(const CheckedCall& call, uint64_t sequence, uint64_t finge
     own.output = binding_.memory->locate(call.output, bytes.output);
     own.output_address = address_of(call.output);
   }
-  Binding binding;
-  binding.plan = meeting_plan_.get();
-  binding.blocks = &card_blocks_;
-  binding.cut.slice = binding.cut.granule = sizeof(Card);
-  binding.combine.dtype = DType::kUint8;
-  binding.element_bytes = 1;
-  binding.input = reinterpret_cast<const std::byte*>(&own);
-  binding.output = reinterpret_cast<std::byte*>(cards_.data());
+  Binding binding = gather_bytes(*meeting_plan_, card_blocks_, &own, cards_.data());
   binding.sequence = sequence;
   binding.fingerprint = fingerprint;
   return binding;
@@ -122,24 +171,25 @@ const WindowBinding* Windows::bind(const CheckedCall& call, const Plan& plan, co
     if (ref.space == Space::kWindow && !bind(ref)) return nullptr;
   }
   lay_out_windows(call, plan, cut, binding_);
+  bound_cards_ = cards_;
+  ++bound_;
   return &binding_;
 }
 
 bool Windows::bind(const Ref& ref) {
   PeerMemory& peer = binding_.ranks[ref.peer];
   const Card& told = card(ref.peer);
-  if ((ref.flags & kStaging) != 0) return peer.staging != nullptr || find(ref.peer, {told.staging, 0}, peer.staging);
+  if ((ref.flags & kStaging) != 0) {
+    peer.staging = theirs_[ref.peer]->data() + Board::kBytes;
+    return true;
+  }
   if ((ref.flags & kPeerOutput) != 0) return peer.output != nullptr || find(ref.peer, told.output, peer.output);
   return peer.input != nullptr || find(ref.peer, told.input, peer.input);
 }
 
-// A place that is in no window leaves `data` as it is. The own windows need no map.
+// A place that is in no window leaves `data` as it is.
 bool Windows::find(int rank, const WindowPlace& place, std::byte*& data) {
   if (place.id == 0) return true;
-  if (rank == context_->rank) {
-    data = staging_->data() + place.offset;
-    return true;
-  }
   // The last windows of each rank: most calls come with the same buffers.
   std::shared_ptr<Window>* held = &held_[3 * static_cast<size_t>(rank)];
   std::shared_ptr<Window>* found =

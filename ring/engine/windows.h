@@ -7,38 +7,50 @@
 #include "ring/engine/call.h"
 #include "ring/engine/group_context.h"
 #include "ring/engine/lane_run.h"
+#include "ring/engine/one_shot.h"
 #include "ring/engine/plans.h"
 
 namespace rondo {
 
-// What a call over windows needs before its plan can run: every rank tells every other where its buffers lie, and from
-// what all have told all choose the same plan. The telling is a direct all_gather of one card a rank, run by the same
-// executor, with the call's own tags: so it compares the fingerprints and is a barrier, too. Under the lease.
+// The memory that the ranks of an island share for one communicator, and what a call over windows needs before its plan
+// can run. Under the lease.
+//
+// Introduction, once: every rank tells every other, over links, which window holds its board and its staging memory.
+// Meeting, before each call over windows: every rank tells, by its board, where its buffers lie, and from what all have
+// told all choose the same plan. Both carry the call's own fingerprint, so they compare the calls; and are barriers.
 class Windows {
  public:
   explicit Windows(std::shared_ptr<GroupContext> context);
 
-  // The plan by which cards are exchanged, and what it is bound to for this call. Throws Exception(kSystem) if there is
-  // no memory for staging.
-  const std::shared_ptr<const Plan>& meeting_plan() const { return meeting_plan_; }
-  Binding meet(const CheckedCall& call, uint64_t sequence, uint64_t fingerprint);
+  // --- introduction
+  bool introduced() const { return noticeboard_.board.attached(); }
+  // The plan by which it goes, and what it is bound to. Throws Exception(kSystem) if there is no memory to share.
+  const std::shared_ptr<const Plan>& introduction_plan() const { return introduction_plan_; }
+  Binding introduce(uint64_t sequence, uint64_t fingerprint);
+  // Afterwards. False: somebody's window is on its way; ask again.
+  bool attach();
+  Noticeboard& noticeboard() { return noticeboard_; }
 
+  // --- meeting
+  Binding meet(const CheckedCall& call, uint64_t sequence, uint64_t fingerprint);
   // After the meeting: which plan all ranks run (kStaged, kPull, kRegistered). Throws Exception(kInvalid), on all
   // ranks, if the caller asked for one that their buffers do not allow.
   Algorithm choose(const CheckedCall& call) const;
-  // What the windows of that plan are bound to; until the next meeting. nullptr: one is on its way; ask again.
+  // What the windows of that plan are bound to; until the next bind(). nullptr: one is on its way; ask again.
   const WindowBinding* bind(const CheckedCall& call, const Plan& plan, const Cut& cut);
+  // The number of the last bind(); and whether all have told at this meeting what they told before that one.
+  uint64_t bound() const { return bound_; }
+  bool as_bound() const { return cards_ == bound_cards_; }
 
  private:
-  // What a rank tells. 64 bytes: one cache line.
+  // What a rank tells at a meeting.
   struct Card {
     WindowPlace input, output;
     uint64_t input_address = 0, output_address = 0;
-    uint64_t staging = 0;  // a window
-    uint64_t unused = 0;
+    bool operator==(const Card&) const = default;
   };
-  static_assert(sizeof(Card) == 64);
 
+  size_t shared_bytes() const;
   bool registered(const CheckedCall& call, const Card& card, int rank) const;
   bool bind(const Ref& ref);
   bool find(int rank, const WindowPlace& place, std::byte*& data);
@@ -46,11 +58,15 @@ class Windows {
   const Card& card(int rank) const { return cards_[static_cast<size_t>(rank)]; }
 
   std::shared_ptr<GroupContext> context_;  // shared with the communicator
-  std::shared_ptr<const Plan> meeting_plan_;
-  Blocks card_blocks_;
-  std::vector<Card> cards_;          // by rank
-  std::shared_ptr<Window> staging_;  // this rank's; the others map it
+  std::shared_ptr<const Plan> introduction_plan_, meeting_plan_;
+  Blocks id_blocks_, card_blocks_;
+  std::vector<uint64_t> ids_;       // of the ranks' windows with a board and staging memory
+  std::shared_ptr<Window> shared_;  // this rank's; the others map it
+  std::vector<std::shared_ptr<Window>> theirs_;
+  Noticeboard noticeboard_;
+  std::vector<Card> cards_, bound_cards_;  // by rank
   WindowBinding binding_;
+  uint64_t bound_ = 0;
   std::vector<std::shared_ptr<Window>> held_;  // windows that binding_ points into: they stay mapped
 };
 

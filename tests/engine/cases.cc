@@ -106,7 +106,7 @@ std::vector<Algorithm> available_algorithms(Collective collective, const Topolog
   std::vector<Algorithm> found;
   for (int a = 1; a < kAlgorithms; ++a) {
     const auto algorithm = static_cast<Algorithm>(a);
-    if (plan_available(collective, algorithm, topology) && !over_windows(algorithm)) found.push_back(algorithm);
+    if (plan_available(collective, algorithm, topology) && !in_island(algorithm)) found.push_back(algorithm);
   }
   return found;
 }

@@ -12,11 +12,14 @@
 namespace rondo::testing {
 namespace {
 
-constexpr Algorithm kOverWindows[] = {Algorithm::kWindow, Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered};
+constexpr Algorithm kInIsland[] = {Algorithm::kWindow, Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered,
+                                   Algorithm::kOneShot};
 
-// What no plan over windows takes, or none that reads contributions where they lie.
+// What no plan inside an island takes, or none that reads contributions where they lie.
 bool possible(const CollectiveCase& what, Algorithm algorithm) {
-  if (!what.counts.empty() || what.collective == Collective::kBarrier) return false;
+  if (!what.counts.empty()) return false;
+  if (algorithm == Algorithm::kOneShot) return !collective_has_root(what.collective);
+  if (what.collective == Collective::kBarrier) return false;
   const bool raw = algorithm == Algorithm::kPull || algorithm == Algorithm::kRegistered;
   return !(raw && what.op == Op::kPremulSum && collective_reduces(what.collective));
 }
@@ -24,7 +27,7 @@ bool possible(const CollectiveCase& what, Algorithm algorithm) {
 void run_cases(Communicator& group, const std::vector<CollectiveCase>& cases) {
   RegisteredMemory registered(group);
   for (const CollectiveCase& what : cases) {
-    for (const Algorithm algorithm : kOverWindows) {
+    for (const Algorithm algorithm : kInIsland) {
       if (!possible(what, algorithm)) continue;
       const bool needs = algorithm == Algorithm::kRegistered;
       run_case(group, what, algorithm, needs ? &registered : std::pmr::get_default_resource());

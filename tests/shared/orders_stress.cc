@@ -1,6 +1,7 @@
 // Ranks as threads in a ring over one mapping, each with a link to the next: slices of odd sizes go round, folded into
 // what is received. Under the thread sanitizer this proves the orderings of SharedLink sufficient; run with
-// --weaken=publish|observe|free|reuse it proves that the sanitizer finds each of them missing (exit code 66).
+// --weaken=publish|observe|free|reuse it proves that the sanitizer finds each of them missing (exit code 66). Then the
+// same ranks over one board (ring/engine/board.h): --weaken=board_publish|board_observe.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "ring/engine/board.h"
 #include "transport/shared/mailbox.h"
 #include "transport/shared/memory_file.h"
 #include "transport/shared/shared_link_body.h"
@@ -118,6 +120,97 @@ class Ring {
   std::vector<std::unique_ptr<Link>> to_next_, from_previous_;  // by the lower end of the pair
 };
 
+struct WeakPost : BoardOrders {
+  static constexpr std::memory_order kPublish = kRelaxed;
+  static constexpr std::memory_order kPublishLast = kRelaxed;
+};
+struct WeakLook : BoardOrders {
+  static constexpr std::memory_order kObserve = kRelaxed;
+};
+
+// Every rank posts a payload of an odd size, in two pieces, and reads all others' posts, round after round.
+template <typename Orders>
+class Posts {
+ public:
+  using Board = BasicBoard<Orders>;
+
+  Posts(int world, uint32_t rounds) : world_(world), rounds_(rounds) {
+    const size_t bytes = whole_pages(Board::kBytes);
+    const Descriptor file = make_memory_file(bytes * static_cast<size_t>(world), Pages::kSparse);
+    memory_ = std::make_shared<Mapping>(file.get(), bytes * static_cast<size_t>(world), Mapping::Touch::kLater);
+    for (int rank = 0; rank < world; ++rank) places_.push_back(memory_->data() + bytes * static_cast<size_t>(rank));
+  }
+
+  // False if any byte was wrong, or it hangs.
+  bool run() {
+    std::vector<std::thread> threads;
+    std::vector<char> good(static_cast<size_t>(world_), 0);
+    for (int rank = 0; rank < world_; ++rank) {
+      threads.emplace_back([this, rank, &good] { good[static_cast<size_t>(rank)] = drive(rank); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const char one : good) {
+      if (!one) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool drive(int rank) const {
+    Board board(places_, rank);
+    for (uint32_t round = 0; round < rounds_; ++round) {
+      const uint32_t bytes = size_of(round, 4099);
+      post(board, rank, round, bytes);
+      for (int other = 0; other < world_; ++other) {
+        if (other != rank && !reads(board, other, round, bytes)) return false;
+      }
+    }
+    return true;
+  }
+
+  static void post(Board& board, int rank, uint32_t round, uint32_t bytes) {
+    std::byte* place = board.begin(round, bytes);
+    const uint32_t half = bytes / 2;
+    for (uint32_t i = 0; i < half; ++i) place[i] = content(rank, round, i);
+    board.publish(half, false);
+    for (uint32_t i = half; i < bytes; ++i) place[i] = content(rank, round, i);
+    board.publish(bytes, true);
+  }
+
+  static bool reads(const Board& board, int other, uint32_t round, uint32_t bytes) {
+    uint32_t read = 0;
+    for (uint64_t idle = 0; idle < 100'000'000; ++idle) {
+      const typename Board::Look look = board.look(other);
+      if (look.sight == Board::Sight::kCorrupt) return false;
+      if (look.sight == Board::Sight::kPost) {
+        if (look.fingerprint != round || look.ready > bytes) return false;
+        const std::byte* payload = board.payload_of(other, bytes);
+        for (; read < look.ready; ++read) {
+          if (payload[read] != content(other, round, read)) return false;
+        }
+        if (read == bytes) return true;
+      }
+      std::this_thread::yield();
+    }
+    return false;
+  }
+
+  const int world_;
+  const uint32_t rounds_;
+  std::shared_ptr<Mapping> memory_;
+  std::vector<std::byte*> places_;
+};
+
+template <typename Orders>
+bool stress_board() {
+  for (int world = 2; world <= 8; ++world) {
+    if (Posts<Orders>(world, 300).run()) continue;
+    std::fprintf(stderr, "world %d, posts: wrong bytes or no end\n", world);
+    return false;
+  }
+  return true;
+}
+
 template <typename Orders>
 bool stress() {
   for (int world = 2; world <= 8; ++world) {
@@ -133,7 +226,9 @@ bool stress() {
 }
 
 bool run(const std::string& weakened) {
-  if (weakened == "none") return stress<SharedLinkOrders>();
+  if (weakened == "none") return stress<SharedLinkOrders>() && stress_board<BoardOrders>();
+  if (weakened == "board_publish") return stress_board<WeakPost>();
+  if (weakened == "board_observe") return stress_board<WeakLook>();
   if (weakened == "publish") return stress<WeakPublish>();
   if (weakened == "observe") return stress<WeakObserve>();
   if (weakened == "free") return stress<WeakFree>();
