@@ -3,8 +3,6 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -13,8 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +22,7 @@
 #include "ring/base/error.h"
 #include "tests/fabric/cluster.h"
 #include "tests/fabric/processes.h"
+#include "tests/support/refuse.h"
 #include "transport/rendezvous/file_store.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/tcp_fabric.h"
@@ -39,23 +36,6 @@ Config shared_config(const std::string& transport = "auto") {
   Config config = test_config();
   config.transport = transport;
   return config;
-}
-
-// From here on the kernel refuses the system call (where its first argument is `first`, unless that is -1).
-void refuse(int call, int first = -1) {
-  const bool any = first == -1;
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(call), 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(first), 0, static_cast<uint8_t>(any ? 0 : 1)),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{std::size(program), program};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
-    ::_exit(77);
-  }
 }
 
 // Bytes go from every rank to every other over a link.
