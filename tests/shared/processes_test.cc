@@ -1,4 +1,5 @@
-// Ranks as processes: what the kernel refuses becomes TCP, agreed by both ends; and kill -9 leaves nothing behind.
+// Ranks as processes: what the kernel refuses becomes TCP, agreed by both ends; a rank killed while it starts. What
+// kill -9 of all leaves behind: tests/faults/traces_test.
 // Needs root for its last cases (network namespaces).
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -10,13 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <set>
 #include <string>
 
 #include "ring/base/error.h"
@@ -153,59 +150,6 @@ TEST_CASE("RONDO_TRANSPORT=shm: a pair that cannot share is an error on every ra
   }
   CHECK(lines[1].find("memfd_create failed") != std::string::npos);
   CHECK(lines[0].find("rank 1 (host ") != std::string::npos);
-}
-
-std::set<std::string> entries(const char* folder) {
-  std::set<std::string> names;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) names.insert(entry.path().string());
-  return names;
-}
-
-// Abstract sockets of ours.
-size_t local_sockets() {
-  std::ifstream file("/proc/net/unix");
-  size_t count = 0;
-  for (std::string line; std::getline(file, line);) count += line.find("@rondo-") != std::string::npos ? 1 : 0;
-  return count;
-}
-
-TEST_CASE("kill -9 of all ranks leaves no file, no segment and no socket, while starting and while running") {
-  const TempFolder place;  // temporary files of the ranks
-  ::setenv("TMPDIR", place.path("").c_str(), 1);
-  const TempFolder folder;
-  const auto files = entries("/dev/shm");
-  {
-    auto ranks = start_ranks(
-        4, folder, kId,
-        [](Member& member, const RankProcess::Say& say) {
-          const int rank = member.fabric->place().rank;
-          auto window = member.fabric->shared_memory()->make(10 << 20);
-          auto link = member.fabric->take_link({kId, (rank + 1) % 4, 0}, {5, 262'144});
-          auto stream = member.fabric->take_stream_to(kId, (rank + 1) % 4);
-          say("ready");
-          ::pause();
-        },
-        shared_config());
-    for (RankProcess& rank : ranks) REQUIRE(rank.hear() == "ready");
-    for (RankProcess& rank : ranks) rank.signal(SIGKILL);
-    for (RankProcess& rank : ranks) CHECK(rank.wait() == -SIGKILL);
-  }
-  {
-    const TempFolder other;
-    std::vector<RankProcess> ranks;
-    for (int rank = 0; rank < 2; ++rank) {  // of 3: they wait for the third
-      ranks.emplace_back(rank, 3, other.path("store"), kId, shared_config(), [](Member&, const RankProcess::Say&) {});
-    }
-    const bool listening = eventually([] { return local_sockets() >= 2; }, 10'000);
-    for (RankProcess& rank : ranks) rank.signal(SIGKILL);
-    for (RankProcess& rank : ranks) rank.wait();
-    CHECK(listening);
-  }
-  CHECK(eventually([] { return local_sockets() == 0; }));
-  CHECK(entries("/dev/shm") == files);
-  CHECK(entries(place.path("").c_str()).empty());
-  for (const std::string& file : entries(folder.path("").c_str())) CHECK(file.find("/store") != std::string::npos);
 }
 
 TEST_CASE("a rank killed at any moment of the start ends the others' start with an error, or the start is complete") {
