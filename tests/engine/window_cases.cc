@@ -48,9 +48,9 @@ std::string refusal(Communicator& group, Communicator::Call call) {
 
 }  // namespace
 
-void run_over_windows(Communicator& group, uint64_t large) {
+void run_over_windows(Communicator& group, const std::vector<uint64_t>& counts) {
   const int world = group.size();
-  run_cases(group, all_shapes({world, usual_counts(world, large), {0, world - 1}}));
+  run_cases(group, all_shapes({world, counts, {0, world - 1}}));
   run_cases(group, all_reductions(world));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ring/communicator.h"
 
@@ -9,9 +10,9 @@ namespace rondo::testing {
 // What is to hold over windows, whatever the transport; each is called by all ranks of an island and throws what is
 // wrong.
 
-// Every collective by each algorithm over windows, with usual counts up to `large`, every root, in place or not,
+// Every collective by each algorithm over windows, with these counts, the first and the last root, in place or not,
 // aligned or not; and every reduction.
-void run_over_windows(Communicator& group, uint64_t large);
+void run_over_windows(Communicator& group, const std::vector<uint64_t>& counts);
 // Every subset of ranks with registered buffers (of the first four ranks).
 void run_mixed_registration(Communicator& group);
 // Algorithms that the buffers do not allow.

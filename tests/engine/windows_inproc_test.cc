@@ -25,7 +25,8 @@ TEST_CASE("every collective over windows gives the reference result: staged, pul
   // Proves: the plans, bound to buffers of every shape, over several rounds and lanes.
   for (const int world : {2, 3, 4, 8}) {
     CAPTURE(world);
-    CHECK(run_threads(shape_of(world), [&](Communicator& group) { run_over_windows(group, 40'011); }) == "");
+    CHECK(run_threads(shape_of(world),
+                      [&](Communicator& group) { run_over_windows(group, usual_counts(world, 40'011)); }) == "");
   }
 }
 

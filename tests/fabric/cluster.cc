@@ -83,6 +83,7 @@ Launch launch_of(int rank, int world, const std::string& job) {
 
 Config test_config() {
   Config config;
+  config.start_timeout_ms = 10'000;
   config.handshake_timeout_ms = 2'000;
   config.destroy_timeout_ms = 3'000;
   config.debug = "off";

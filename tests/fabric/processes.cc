@@ -27,8 +27,9 @@ void run_rank(int pipe, const Launch& launch, const std::string& store_path, uin
               const RankProcess::Body& body) {
   const auto say = [pipe](const std::string& line) { write_line(pipe, line); };
   try {
-    auto store = std::make_shared<FileStore>(store_path, launch.job_id, std::string(kRosterEndKey), in(10'000));
-    Member member = open_all(join_tcp(launch, store, config, in(10'000)), id);
+    const auto deadline = in(static_cast<int>(config.start_timeout_ms));
+    auto store = std::make_shared<FileStore>(store_path, launch.job_id, std::string(kRosterEndKey), deadline);
+    Member member = open_all(join_tcp(launch, store, config, deadline), id);
     body(member, say);
   } catch (const Exception& failure) {
     say(std::string("exception: ") + failure.what());

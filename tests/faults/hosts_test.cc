@@ -1,13 +1,10 @@
-// Needs root (or CAP_SYS_ADMIN and CAP_NET_ADMIN) and iproute2: two network namespaces, joined by a pair of virtual
-// interfaces, stand for two hosts. They end with the processes that made them. Fails, and says so, where it cannot.
-#include <doctest/doctest.h>
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sched.h>
-#include <signal.h>
-#include <unistd.h>
+// Needs root and iproute2 (hosts.h): ranks on two hosts.
+#include "tests/faults/hosts.h"
 
-#include <cstdlib>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+
 #include <string>
 #include <vector>
 
@@ -16,67 +13,9 @@
 namespace rondo::testing {
 namespace {
 
-constexpr int kHosts = 2;
 constexpr int kRanksPerHost = 2;
-constexpr int kWorld = kHosts * kRanksPerHost;
-const char* const kAddresses[kHosts] = {"10.77.0.1", "10.77.0.2"};
-
-std::string shell(const std::string& commands) {
-  return std::system(("set -e; PATH=$PATH:/usr/sbin:/sbin; " + commands).c_str()) == 0 ? "ready" : "failed";
-}
-
-// One process for each host, which holds its namespace.
-class Hosts {
- public:
-  Hosts() {
-    holders_.reserve(kHosts);
-    for (int host = 0; host < kHosts; ++host) {
-      holders_.emplace_back(JoinOptions(), [](Here& here) {
-        here.say(::unshare(CLONE_NEWNET) == 0 ? shell("ip link set lo up") : "failed");
-        while (true) here.say(shell(here.await()));
-      });
-      require_ready(host);
-    }
-    run(0, fmt::format("ip link add eth0 type veth peer name eth1; ip link set eth1 netns {}", pid(1)));
-    run(0, fmt::format("ip addr add {}/24 dev eth0; ip link set eth0 up", kAddresses[0]));
-    run(1, fmt::format("ip addr add {}/24 dev eth1; ip link set eth1 up", kAddresses[1]));
-  }
-
-  // Of the calling process, from here on.
-  static void enter(pid_t holder) {
-    const int space = ::open(fmt::format("/proc/{}/ns/net", holder).c_str(), O_RDONLY | O_CLOEXEC);
-    if (space < 0 || ::setns(space, CLONE_NEWNET) != 0) throw Exception(ErrorCode::kSystem, "cannot enter the host");
-    ::close(space);
-  }
-
-  pid_t pid(int host) const { return holders_[static_cast<size_t>(host)].pid(); }
-  void run(int host, const std::string& commands) {
-    holders_[static_cast<size_t>(host)].tell(commands);
-    require_ready(host);
-  }
-
- private:
-  void require_ready(int host) {
-    REQUIRE_MESSAGE(holders_[static_cast<size_t>(host)].hear() == "ready",
-                    "cannot make network namespaces: run as root, with iproute2 installed");
-  }
-  std::vector<RankProcess> holders_;
-};
-
-// Ranks 0 and 1 on the first host, 2 and 3 on the second.
-void start(Job& job, const Hosts& hosts, const RankProcess::Body& body) {
-  for (int rank = 0; rank < kWorld; ++rank) {
-    JoinOptions options = job.options(rank, kWorld);
-    options.rendezvous = fmt::format("tcp://{}:5577", kAddresses[0]);
-    options.config.socket_interface = "";
-    options.config.insecure = true;
-    const pid_t host = hosts.pid(rank / kRanksPerHost);
-    job.ranks.emplace_back(options, [host, body](Here& here) {
-      Hosts::enter(host);
-      body(here);
-    });
-  }
-}
+constexpr int kWorld = 4;
+const std::vector<int> kHostOf{0, 0, 1, 1};
 
 // Small whole numbers, whose sums are exact.
 float value_of(int rank, uint64_t i) { return static_cast<float>((i * 7 + static_cast<uint64_t>(rank) * 13) % 101); }
@@ -98,9 +37,9 @@ std::string check_sums(Communicator& group, uint64_t count, Algorithm algorithm)
 }  // namespace
 
 TEST_CASE("hosts: ranks on two hosts join, know who is where, and their sums are right by every algorithm") {
-  Hosts hosts;
+  const Hosts hosts;
   Job job;
-  start(job, hosts, [](Here& here) {
+  hosts.start(job, kHostOf, [](Here& here) {
     Communicator group = Communicator::join(here.options);
     here.say(fmt::format("{} node {} of {}, local {} of {}", fmt::join(group.topology().host, ","), group.place().node,
                          group.place().nodes, group.place().local_rank, group.place().local_world));
@@ -129,9 +68,9 @@ TEST_CASE("hosts: ranks on two hosts join, know who is where, and their sums are
 }
 
 TEST_CASE("hosts: a rank that dies on one host is named on both within a second") {
-  Hosts hosts;
+  const Hosts hosts;
   Job job;
-  start(job, hosts, [](Here& here) {
+  hosts.start(job, kHostOf, [](Here& here) {
     Communicator group = Communicator::join(here.options);
     here.say("ready");
     here.say(outcome([&] {

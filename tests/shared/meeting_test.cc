@@ -3,12 +3,17 @@
 
 #include <doctest/doctest.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/fabric/cluster.h"
 #include "transport/shared/island_socket.h"
@@ -155,6 +160,167 @@ TEST_CASE("connections of this user that say nothing or rubbish do not keep the 
   });
   CHECK(results[0][0].why_not == "");
   CHECK(results[1][0].why_not == "");
+}
+
+// The messages of a meeting as they lie in memory (meeting.cc): a stranger need not know our headers to send them.
+constexpr uint64_t kMagic = 0x54454d4f444e4f52;  // "RONDOMET"
+constexpr uint64_t kNonce = 0x1234567890abcdef;
+constexpr int kHostile = 2;  // of three: it connects to both others
+constexpr size_t kTrialBytes = 4 * sizeof(uint64_t);
+
+struct Greeting {
+  uint64_t magic = kMagic;
+  uint64_t session = 77;
+  int32_t from = kHostile;
+  int32_t to = -1;
+  uint64_t nonce = kNonce;
+  uint64_t address = 0;
+  uint64_t bytes = kTrialBytes;
+};
+
+struct Finding {
+  uint64_t magic = kMagic;
+  uint32_t mapped = 1;
+  uint32_t pulled = 1;
+};
+
+// What the third rank does at the place of another; each part as an honest rank would, unless changed.
+struct Visit {
+  const char* what;
+  const char* why_not;  // what the others find
+  std::function<void(Greeting&)> change_greeting = [](Greeting&) {};
+  std::function<Descriptor()> trial = [] { return make_memory_file(kTrialBytes, Pages::kReserved); };
+  size_t files = 1;  // the trial memory so often
+  uint64_t nonce_in_memory = kNonce;
+  bool answers = true;
+  std::function<void(Finding&)> change_finding = [](Finding&) {};
+  size_t finding_bytes = sizeof(Finding);  // 0: it leaves instead
+};
+
+// Writes the answer into the memory that came with the host's greeting.
+void answer(int socket, uint64_t own_nonce) {
+  Greeting theirs;
+  std::vector<Descriptor> files;
+  std::string why;
+  Received received = Received::kNothing;
+  eventually(
+      [&] { return (received = receive_message(socket, &theirs, sizeof theirs, files, why)) != Received::kNothing; });
+  if (received != Received::kYes || files.size() != 1) return;
+  const Mapping memory(files[0].get(), kTrialBytes, Mapping::Touch::kNow);
+  reinterpret_cast<volatile uint64_t*>(memory.data())[1 + kHostile] = theirs.nonce ^ own_nonce;
+}
+
+// The connection, to be kept until the others have met.
+Descriptor pay(const Visit& visit, const MeetingPlace& place, int host) {
+  int error = 0;
+  Descriptor socket = connect_abstract(place.name(), error);
+  Greeting greeting;
+  greeting.to = host;
+  visit.change_greeting(greeting);
+  const Descriptor trial = visit.trial();
+  *reinterpret_cast<uint64_t*>(Mapping(trial.get(), kTrialBytes, Mapping::Touch::kNow).data()) = visit.nonce_in_memory;
+  std::string why;
+  send_message(socket.get(), &greeting, sizeof greeting, std::vector<int>(visit.files, trial.get()), why);
+  if (visit.answers) answer(socket.get(), greeting.nonce);
+  Finding finding[2];
+  if (visit.finding_bytes == 0) {
+    std::vector<Descriptor> files;  // what was not read would make the end a reset
+    eventually([&] { return receive_message(socket.get(), finding, sizeof finding[0], files, why) == Received::kYes; });
+    return Descriptor();
+  }
+  visit.change_finding(finding[0]);
+  send_message(socket.get(), finding, visit.finding_bytes, {}, why);
+  return socket;
+}
+
+std::vector<Visit> hostile_visits() {
+  constexpr const char* kGreeting = "it did not greet as a rank of this start does";
+  constexpr const char* kMemory = "memory cannot be shared with it";
+  const auto unsealed = [] {
+    Descriptor file(::memfd_create("trial", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    CHECK(::ftruncate(file.get(), static_cast<off_t>(whole_pages(kTrialBytes))) == 0);
+    return file;
+  };
+  std::vector<Visit> visits(15);
+  size_t i = 0;
+  visits[i++] = {"honest", ""};
+  visits[i++] = {"another program", kGreeting, [](Greeting& g) { g.magic = 1; }};
+  visits[i++] = {"another start", kGreeting, [](Greeting& g) { g.session = 78; }};
+  visits[i++] = {"for another rank", kGreeting, [](Greeting& g) { g.to = kHostile; }};
+  visits[i] = {"no memory", kGreeting};
+  visits[i++].files = 0;
+  visits[i] = {"two memories", kGreeting};
+  visits[i++].files = 2;
+  visits[i] = {"memory that is not sealed", kMemory};
+  visits[i++].trial = unsealed;
+  visits[i] = {"memory of another size", kMemory};
+  visits[i++].trial = [] { return make_memory_file(8'192, Pages::kReserved); };
+  visits[i++] = {"another size announced", kMemory, [](Greeting& g) { g.bytes = UINT64_MAX; }};
+  visits[i] = {"another nonce in the memory", kMemory};
+  visits[i++].nonce_in_memory = 1;
+  visits[i] = {"no answer in our memory", "its writing in shared memory does not show"};
+  visits[i++].answers = false;
+  visits[i] = {"it says that it could not map", kMemory};
+  visits[i++].change_finding = [](Finding& f) { f.mapped = 0; };
+  visits[i] = {"another program's finding", "it did not answer as a rank of this start does"};
+  visits[i++].change_finding = [](Finding& f) { f.magic = 1; };
+  visits[i] = {"a finding that is too long", "it sent a message of another length"};
+  visits[i++].finding_bytes = sizeof(Finding) + 1;
+  visits[i] = {"it leaves before its finding", "the connection was closed"};
+  visits[i++].finding_bytes = 0;
+  return visits;
+}
+
+TEST_CASE(
+    "a rank that does not keep to the meeting's protocol is shut out for a reason; the others meet, nothing leaks") {
+  for (const Visit& visit : hostile_visits()) {
+    const std::string what = visit.what;
+    CAPTURE(what);
+    const size_t descriptors = open_descriptors();
+    {
+      const auto places = places_for(3);
+      std::vector<std::vector<MeetingResult>> results(2);
+      std::vector<Descriptor> kept(2);
+      in_parallel(4, [&](int index) {
+        const auto i = static_cast<size_t>(index % 2);
+        if (index < 2) {
+          results[i] = meet(*places[i], order_for(index, places, 10'000));
+        } else {
+          kept[i] = pay(visit, *places[i], index % 2);
+        }
+      });
+      for (const auto& result : results) {
+        REQUIRE(result.size() == 2);
+        CHECK(result[0].why_not == "");
+        CHECK(result[1].why_not == visit.why_not);
+        CHECK(result[1].socket.valid() == (visit.why_not == std::string()));
+      }
+    }
+    CHECK(open_descriptors() == descriptors);
+  }
+}
+
+TEST_CASE("a process that names itself a rank and is not that rank's process is not taken for it") {
+  // Proves: the process id is the kernel's word; the rank itself can still come.
+  const auto places = places_for(3);
+  std::vector<std::vector<MeetingResult>> results(2);
+  std::vector<Descriptor> kept(2);
+  Visit visit{"honest, but for its process id", ""};
+  visit.answers = false;
+  in_parallel(4, [&](int index) {
+    const auto i = static_cast<size_t>(index % 2);
+    if (index >= 2) {
+      kept[i] = pay(visit, *places[i], index % 2);
+      return;
+    }
+    MeetingOrder order = order_for(index, places, 700);
+    order.guests[1].pid = 1;
+    results[i] = meet(*places[i], order);
+  });
+  for (const auto& result : results) {
+    CHECK(result[0].why_not == "");
+    CHECK(result[1].why_not == "it did not come to the meeting in time");
+  }
 }
 
 TEST_CASE("a memory file is sealed: nobody can change its size, and what is not sealed is refused") {

@@ -124,6 +124,7 @@ std::string run_bare_processes(int world, std::chrono::seconds deadline, const s
 std::string run_processes(const RankGroup& group, const RankBody& body) {
   const test::Folder folder;
   return run_bare_processes(group.world, group.deadline, [&](int rank) {
+    group.before(rank);
     JoinOptions options;
     options.rank = rank;
     options.world = group.world;

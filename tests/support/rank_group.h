@@ -15,7 +15,8 @@ using RankBody = std::function<void(Communicator&)>;
 struct RankGroup {
   int world = 2;
   Config config = quiet_config();
-  std::chrono::seconds deadline{120};  // for the whole run; processes still there are killed then
+  std::chrono::seconds deadline{120};                 // for the whole run; processes still there are killed then
+  std::function<void(int rank)> before = [](int) {};  // in the process of the rank, before it joins
 
   static Config quiet_config();
 };

@@ -1,6 +1,8 @@
 #include "transport/shared/island.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -28,6 +30,13 @@ std::shared_ptr<Mapping> map_offered(const Descriptor& file, uint64_t bytes, Map
   const std::string wrong = check_memory_file(file.get(), bytes);
   if (!wrong.empty()) throw Exception(ErrorCode::kProtocol, "the memory that it offered: " + wrong);
   return std::make_shared<Mapping>(file.get(), bytes, touch);
+}
+
+// Whoever rings writes to it, and must not be stopped by a signal or wait, as with a pipe.
+bool is_event(const Descriptor& file) {
+  struct stat facts {};
+  const bool anonymous = ::fstat(file.get(), &facts) == 0 && (facts.st_mode & S_IFMT) == 0;
+  return anonymous && (::fcntl(file.get(), F_GETFL) & O_NONBLOCK) != 0;
 }
 
 std::atomic<uint32_t>* flag_at(const Mapping& page, size_t offset) {
@@ -78,7 +87,7 @@ Island::Island(asio::io_context& io, std::vector<Neighbour> neighbours, Settings
     peer.connection = std::make_unique<IslandConnection>(
         io, std::move(neighbour.socket),
         [this, rank](const IslandFrame& frame, Files files) { on_frame(rank, frame, std::move(files)); },
-        [this, rank](const std::string& why) { on_end(rank, why); });
+        [this, rank](IslandConnection::End end, const std::string& why) { on_end(rank, end, why); });
     own_->connections.push_back(peer.connection.get());
   }
   for (auto& [rank, peer] : peers_) peer.connection->start();
@@ -161,7 +170,7 @@ void Island::open(uint64_t communicator, const std::vector<int>& members, const 
   };
   const auto kept = std::make_shared<Kept>(Kept{doorbell, p2p_doorbell, file});
   std::lock_guard lock(mutex_);
-  book_.open(communicator, doorbell, p2p_doorbell);
+  book_.open(communicator, {members.begin(), members.end()}, doorbell, p2p_doorbell);
   for (const int member : members) {
     const auto found = peers_.find(member);
     if (found == peers_.end()) continue;
@@ -306,16 +315,9 @@ std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_f
 
 // --- what the peers say, on the I/O thread
 
+// Throws what is wrong with the frame, which ends the connection.
 void Island::on_frame(int peer, const IslandFrame& frame, Files files) {
   Peer& state = peers_.at(peer);
-  try {
-    use_frame(peer, state, frame, files);
-  } catch (const Exception& failure) {
-    state.connection->end(failure.what());
-  }
-}
-
-void Island::use_frame(int peer, Peer& state, const IslandFrame& frame, Files& files) {
   switch (frame.topic) {
     case IslandTopic::kWindow:
       return add_window(state, frame, files[0]);
@@ -339,6 +341,15 @@ void Island::use_frame(int peer, Peer& state, const IslandFrame& frame, Files& f
   }
 }
 
+// Requires the lock. nullptr as the book's; throws where the peer has no part in it.
+IslandBook::Group* Island::mentioned(int peer, uint64_t communicator) {
+  IslandBook::Group* group = book_.mentioned(communicator);
+  if (group != nullptr && group->open && group->members.count(peer) == 0) {
+    throw Exception(ErrorCode::kProtocol, "it is no member of the communicator that it speaks of");
+  }
+  return group;
+}
+
 void Island::add_window(Peer& state, const IslandFrame& frame, const Descriptor& file) {
   auto memory = map_offered(file, frame.bytes, Mapping::Touch::kNow);
   auto window = std::make_shared<MappedWindow>(frame.id, frame.bytes, std::move(memory), nullptr);
@@ -360,7 +371,7 @@ void Island::add_link(int peer, const IslandFrame& frame, const Descriptor& file
   std::shared_ptr<Doorbell> bell;
   {
     std::lock_guard lock(mutex_);
-    IslandBook::Group* group = book_.mentioned(frame.communicator);
+    IslandBook::Group* group = mentioned(peer, frame.communicator);
     if (group == nullptr) return;  // closed meanwhile
     const std::pair name(peer, static_cast<int>(frame.lane));
     group->made.insert(name);
@@ -379,7 +390,7 @@ void Island::make_wished(int peer, const IslandFrame& frame) {
     throw Exception(ErrorCode::kProtocol, "this is not how a link is asked for");
   }
   std::lock_guard lock(mutex_);
-  IslandBook::Group* group = book_.mentioned(frame.communicator);
+  IslandBook::Group* group = mentioned(peer, frame.communicator);
   const int lane = static_cast<int>(frame.lane);
   if (group == nullptr || !group->made.insert({peer, lane}).second) return;  // closed, or made meanwhile
   group->links.emplace(std::pair(peer, lane), make_link_memory(peer, {frame.communicator, peer, lane}, shape));
@@ -391,7 +402,7 @@ void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& fi
   std::shared_ptr<Doorbell> bell;
   {
     std::lock_guard lock(mutex_);
-    IslandBook::Group* group = book_.mentioned(frame.communicator);
+    IslandBook::Group* group = mentioned(peer, frame.communicator);
     if (group == nullptr) return;
     const bool waiting = std::any_of(group->streams_from.begin(), group->streams_from.end(),
                                      [peer](const auto& stream) { return stream.first == peer; });
@@ -405,8 +416,11 @@ void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& fi
 void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {
   if (frame.bytes != kBellBytes) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
   auto page = map_offered(files[0], frame.bytes, Mapping::Touch::kNow);
+  for (size_t i = 1; i < files.size(); ++i) {
+    if (!is_event(files[i])) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
+  }
   std::lock_guard lock(mutex_);
-  IslandBook::Group* group = book_.mentioned(frame.communicator);
+  IslandBook::Group* group = mentioned(peer, frame.communicator);
   if (group == nullptr) return;
   IslandBook::Bells& bells = group->bells[peer];
   if (bells.announced) throw Exception(ErrorCode::kProtocol, "it announced its doorbells twice");
@@ -415,10 +429,12 @@ void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {
   bells.p2p->connect(page, kP2pFlag, std::move(files[2]));
 }
 
-// What has come stays readable; whoever waits for more looks again, and finds the end.
-void Island::on_end(int peer, const std::string& why) {
+// What has come stays readable; whoever waits for more looks again, and finds the end. Where the peer lives and has
+// broken the protocol, nobody else would say why, so every communicator with it is told.
+void Island::on_end(int peer, IslandConnection::End end, const std::string& why) {
   std::vector<std::shared_ptr<Doorbell>> bells;
-  std::vector<uint64_t> waiting;  // communicators that were promised a link
+  const bool broken = end == IslandConnection::End::kBroken;
+  std::vector<uint64_t> waiting;  // communicators that were promised a link, or are to know
   {
     std::lock_guard lock(mutex_);
     Peer& state = peers_.at(peer);
@@ -429,14 +445,14 @@ void Island::on_end(int peer, const std::string& why) {
       bells.push_back(group.p2p_doorbell);
       const bool asked =
           std::any_of(group.asked.begin(), group.asked.end(), [peer](const auto& name) { return name.first == peer; });
-      if (asked) waiting.push_back(id);
+      if (asked || (broken && group.members.count(peer) != 0)) waiting.push_back(id);
     });
   }
   if (settings_.logger.shows(LogLevel::kTrace)) {
     settings_.logger.trace(fmt::format("the local connection to {} ended: {}", peers_.at(peer).name, why));
   }
-  for (const auto& bell : bells) bell->ring();
   for (const uint64_t id : waiting) report(id, peer, why);
+  for (const auto& bell : bells) bell->ring();
 }
 
 }  // namespace rondo

@@ -43,7 +43,8 @@ class Island final : public SharedMemory {
     int rank = 0;
     bool can_pull = false;
     Logger logger;
-    // A link to `peer` that was asked for will not come. On any thread, without the lock.
+    // A link to `peer` that was asked for will not come, or nothing that is shared with it can be trusted any more. On
+    // any thread, without the lock.
     std::function<void(uint64_t communicator, int peer, const Error&)> link_failed;
   };
 
@@ -83,8 +84,8 @@ class Island final : public SharedMemory {
   using Files = std::vector<Descriptor>;
 
   void on_frame(int peer, const IslandFrame& frame, Files files);
-  void use_frame(int peer, Peer& state, const IslandFrame& frame, Files& files);
-  void on_end(int peer, const std::string& why);
+  void on_end(int peer, IslandConnection::End end, const std::string& why);
+  IslandBook::Group* mentioned(int peer, uint64_t communicator);
   void add_window(Peer& state, const IslandFrame& frame, const Descriptor& file);
   void add_link(int peer, const IslandFrame& frame, const Descriptor& file);
   void make_wished(int peer, const IslandFrame& frame);

@@ -15,11 +15,16 @@ IslandBook::Group* IslandBook::opened(uint64_t communicator) {
   return found != groups_.end() && found->second.open ? &found->second : nullptr;
 }
 
-IslandBook::Group& IslandBook::open(uint64_t communicator, std::shared_ptr<Doorbell> doorbell,
+IslandBook::Group& IslandBook::open(uint64_t communicator, std::set<int> members, std::shared_ptr<Doorbell> doorbell,
                                     std::shared_ptr<Doorbell> p2p_doorbell) {
   if (groups_.count(communicator) != 0) --early_;
   Group& group = groups_[communicator];
   group.open = true;
+  group.members = std::move(members);
+  const auto foreign = [&group](int peer) { return group.members.count(peer) == 0; };
+  std::erase_if(group.bells, [&](const auto& entry) { return foreign(entry.first); });
+  std::erase_if(group.links, [&](const auto& entry) { return foreign(entry.first.first); });
+  std::erase_if(group.streams_from, [&](const auto& entry) { return foreign(entry.first); });
   group.doorbell = std::move(doorbell);
   group.p2p_doorbell = std::move(p2p_doorbell);
   return group;

@@ -33,6 +33,7 @@ class IslandBook {
   };
   struct Group {
     bool open = false;
+    std::set<int> members;                             // ranks of the world, once it is open
     std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // own; shared with the engine's drivers
     std::map<int, Bells> bells;                        // by peer
     std::map<std::pair<int, int>, LinkMemory> links;   // by peer and lane; made and not taken
@@ -45,7 +46,9 @@ class IslandBook {
   // nullptr: closed already, or one of too many that are not open here (kMaxEarly).
   Group* mentioned(uint64_t communicator);
   Group* opened(uint64_t communicator);  // nullptr: not open
-  Group& open(uint64_t communicator, std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell);
+  // Forgets what ranks that are no members have said about it.
+  Group& open(uint64_t communicator, std::set<int> members, std::shared_ptr<Doorbell> doorbell,
+              std::shared_ptr<Doorbell> p2p_doorbell);
   void close(uint64_t communicator);
   template <typename Action>
   void for_each_open(Action action) {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "ring/base/error.h"
 #include "transport/asio_socket.h"
 #include "transport/shared/island_socket.h"
 
@@ -25,6 +26,8 @@ constexpr std::chrono::milliseconds kRetry{1};
 }  // namespace
 
 class IslandConnection::State : public std::enable_shared_from_this<IslandConnection::State> {
+  using End = IslandConnection::End;
+
  public:
   State(asio::io_context& io, Descriptor socket, OnFrame on_frame, OnEnd on_end)
       : io_(io),
@@ -50,6 +53,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
 
   void send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
     std::string why;
+    End kind = End::kGone;
     {
       std::lock_guard lock(mutex_);
       if (over_) return;
@@ -57,6 +61,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
       if (queue_.size() > 1) {
         if (queue_.size() <= kMaxQueued) return;  // the timer is set
         why = "it has stopped reading";
+        kind = End::kBroken;
       } else {
         switch (send_queue(why)) {
           case Sent::kYes:
@@ -69,11 +74,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
         }
       }
     }
-    end_soon(why);
-  }
-
-  void end_soon(const std::string& why) {
-    asio::post(io_, [self = shared_from_this(), why] { self->end(why); });
+    asio::post(io_, [self = shared_from_this(), kind, why] { self->end(kind, why); });
   }
 
  private:
@@ -106,7 +107,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
         sent = self->send_queue(why);
       }
       if (sent == Sent::kLater) self->retry_later();
-      if (sent == Sent::kOver) self->end(why);
+      if (sent == Sent::kOver) self->end(End::kGone, why);
     });
   }
 
@@ -124,19 +125,22 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
       std::string why;
       const Received received = receive_message(socket_.get(), &frame, sizeof frame, descriptors, why);
       if (received == Received::kNothing) break;
-      if (received == Received::kOver) return end(why);
+      if (received == Received::kOver) return end(End::kGone, why);
+      if (received == Received::kBroken) return end(End::kBroken, why);
       const int expected = descriptors_of(frame.topic);
       if (expected < 0 || descriptors.size() != static_cast<size_t>(expected)) {
-        return end("it sent a message that makes no sense");
+        return end(End::kBroken, "it sent a message that makes no sense");
       }
-      const OnFrame deliver = on_frame_;  // the frame may end this connection, and with it on_frame_
-      deliver(frame, std::move(descriptors));
-      if (!on_frame_) return;
+      try {
+        on_frame_(frame, std::move(descriptors));
+      } catch (const Exception& failure) {
+        return end(End::kBroken, failure.what());
+      }
     }
     wait_readable();
   }
 
-  void end(const std::string& why) {
+  void end(End kind, const std::string& why) {
     const auto self = shared_from_this();
     OnEnd tell;
     {
@@ -148,7 +152,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
       retry_.cancel();
       socket_.detach();
     }
-    if (tell) tell(why);
+    if (tell) tell(kind, why);
   }
 
   asio::io_context& io_;
@@ -168,6 +172,5 @@ void IslandConnection::start() { state_->start_soon(); }
 void IslandConnection::send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
   state_->send(frame, std::move(descriptors), std::move(keep));
 }
-void IslandConnection::end(const std::string& why) { state_->end_soon(why); }
 
 }  // namespace rondo

@@ -138,12 +138,17 @@ Received receive_message(int socket, void* message, size_t bytes, std::vector<De
     moved = ::recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (moved < 0 && errno == EINTR);
   if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Received::kNothing;
-  if (moved >= 0) collect_descriptors(header, descriptors);
   if (moved < 0) {
     why = std::strerror(errno);
-  } else if (moved == 0) {
+    return Received::kOver;
+  }
+  collect_descriptors(header, descriptors);
+  if (moved == 0) {
+    descriptors.clear();
     why = "the connection was closed";
-  } else if ((header.msg_flags & MSG_CTRUNC) != 0) {
+    return Received::kOver;
+  }
+  if ((header.msg_flags & MSG_CTRUNC) != 0) {
     why = "a descriptor did not come through (is the limit on open files, ulimit -n, too low?)";
   } else if (static_cast<size_t>(moved) != bytes || (header.msg_flags & MSG_TRUNC) != 0) {
     why = "it sent a message of another length";
@@ -151,7 +156,7 @@ Received receive_message(int socket, void* message, size_t bytes, std::vector<De
     return Received::kYes;
   }
   descriptors.clear();
-  return Received::kOver;
+  return Received::kBroken;
 }
 
 }  // namespace rondo

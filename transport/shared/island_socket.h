@@ -33,8 +33,9 @@ enum class Sent { kYes, kLater, kOver };
 // One message, whole. kLater: the peer's queue is full, or too many descriptors are under way.
 Sent send_message(int socket, const void* message, size_t bytes, std::span<const int> descriptors, std::string& why);
 
-enum class Received { kYes, kNothing, kOver };
-// One message of exactly `bytes`; another length ends the connection. `descriptors` holds those that came with it.
+// kOver: the connection has ended. kBroken: what came is no message of ours, so nothing after it can be trusted.
+enum class Received { kYes, kNothing, kOver, kBroken };
+// One message of exactly `bytes`. `descriptors` holds those that came with it.
 Received receive_message(int socket, void* message, size_t bytes, std::vector<Descriptor>& descriptors,
                          std::string& why);
 

@@ -185,7 +185,7 @@ class Meeting {
   static bool receive(Pair& pair, void* message, size_t bytes, std::vector<Descriptor>& files) {
     std::string why;
     const Received received = receive_message(pair.socket.get(), message, bytes, files, why);
-    if (received == Received::kOver) fail(pair, why);
+    if (received == Received::kOver || received == Received::kBroken) fail(pair, why);
     return received == Received::kYes;
   }
 
@@ -210,7 +210,7 @@ class Meeting {
     std::vector<Descriptor> files;
     std::string why;
     const Received received = receive_message(socket.get(), &greeting, sizeof greeting, files, why);
-    if (received != Received::kYes) return received == Received::kOver;
+    if (received != Received::kYes) return received != Received::kNothing;
     const auto found = pairs_.find(greeting.from);
     if (found == pairs_.end() || found->first < order_.rank || found->second.greeted) return true;
     Pair& pair = found->second;

@@ -1,0 +1,205 @@
+// Needs root and iproute2 (tests/faults/hosts.h): 2 and 3 ranks on two hosts, with shared memory inside each and TCP
+// between them.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/engine/cases.h"
+#include "tests/engine/window_cases.h"
+#include "tests/faults/hosts.h"
+#include "tests/faults/ranks.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+// Neighbours in the ring on one host, or each on the other.
+const std::vector<std::vector<int>> kPlacements{{0, 0, 1, 1, 1}, {1, 0, 1, 0, 1}};
+constexpr int kWorld = 5;
+
+Config mixed_config() {
+  Config config = fault_config();
+  config.timeout_ms = 50'000;  // a rank lives for a minute
+  config.lanes = 2;
+  return config;
+}
+
+// Runs `body` on every rank, placed as host_of says; "" or what is wrong, by rank.
+std::string run_hosts(const std::vector<int>& host_of, const std::function<void(Communicator&)>& body,
+                      const Config& config = mixed_config()) {
+  const Hosts hosts;
+  Job job;
+  hosts.start(
+      job, host_of,
+      [&body](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        std::string said = "right";
+        try {
+          body(group);
+        } catch (const std::exception& failure) {
+          said = failure.what();
+          group.abort(said);  // the others would wait for this rank
+        }
+        here.say(said);
+      },
+      config);
+  std::string wrong;
+  for (int rank = 0; rank < job.world(); ++rank) {
+    const std::string said = job[rank].hear(60'000);
+    if (said != "right") wrong += fmt::format("rank {}: {}\n", rank, said.empty() ? "said nothing" : said);
+  }
+  return wrong;
+}
+
+// As Topology has them: by first appearance.
+std::vector<int> numbered(const std::vector<int>& host_of) {
+  std::vector<int> numbers;
+  for (const int host : host_of) numbers.push_back(host == host_of[0] ? 0 : 1);
+  return numbers;
+}
+
+// One float32 sum in every algorithm that there is.
+void run_sums(Communicator& group, uint64_t count, std::pmr::memory_resource* memory) {
+  CollectiveCase what;
+  what.world = group.size();
+  what.count = count;
+  for (const bool in_place : {false, true}) {
+    what.in_place = in_place;
+    run_case(group, what, Algorithm::kAuto, memory);
+    for (const Algorithm algorithm : available_algorithms(what.collective, group.topology())) {
+      run_case(group, what, algorithm, memory);
+    }
+  }
+}
+
+// What a float32 sum of so many elements is done by; and that it is right.
+void expect_choice(Communicator& group, uint64_t count, Algorithm expected) {
+  const Algorithm chosen = group.algorithm_for(Collective::kAllReduce, count, DType::kFloat32);
+  expect(chosen == expected,
+         fmt::format("{} elements are summed by {}, not {}", count, algorithm_name(chosen), algorithm_name(expected)));
+  CollectiveCase what;
+  what.world = group.size();
+  what.count = count;
+  run_case(group, what);
+}
+
+// To every rank from every other, itself among them, each message with bytes of its own.
+void run_messages(Communicator& group, uint64_t bytes) {
+  const int world = group.size();
+  const auto text = [bytes](int from, int to) {
+    std::vector<uint8_t> message(bytes);
+    for (uint64_t i = 0; i < bytes; ++i)
+      message[i] = static_cast<uint8_t>(i * 7 + static_cast<uint64_t>(from * 16 + to));
+    return message;
+  };
+  std::vector<std::vector<uint8_t>> out, in(static_cast<size_t>(world), std::vector<uint8_t>(bytes));
+  std::vector<Work> works;
+  for (int peer = 0; peer < world; ++peer) out.push_back(text(group.rank(), peer));
+  for (int peer = 0; peer < world; ++peer) {
+    const auto p = static_cast<size_t>(peer);
+    works.push_back(group.irecv(in[p].data(), bytes, DType::kUint8, peer, 3));
+    works.push_back(group.isend(out[p].data(), bytes, DType::kUint8, peer, 3));
+  }
+  for (Work& work : works) work.wait();
+  for (int peer = 0; peer < world; ++peer) {
+    expect(in[static_cast<size_t>(peer)] == text(peer, group.rank()),
+           fmt::format("{} bytes from rank {} to {} are wrong", bytes, peer, group.rank()));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("collectives: every one, by every algorithm, is right over islands and TCP") {
+  // Proves: links of both kinds serve one plan, whichever pairs they join; memory of allocate() is as good as any.
+  for (const std::vector<int>& host_of : kPlacements) {
+    CAPTURE(host_of[0]);
+    CHECK(run_hosts(host_of, [&](Communicator& group) {
+            const std::vector<int> numbers = numbered(host_of);
+            expect(group.topology().host == numbers, "the hosts are others");
+            expect(group.topology().island == numbers, "the hosts are no islands");
+            RegisteredMemory allocated(group);
+            for (const CollectiveCase& what : all_shapes({kWorld, {1, 1237}, {0, 3}})) {
+              run_case(group, what);
+              run_case(group, what, Algorithm::kAuto, &allocated);
+              run_case(group, what, Algorithm::kAuto,
+                       group.rank() % 2 == 0 ? &allocated : std::pmr::get_default_resource());
+              for (const Algorithm algorithm : available_algorithms(what.collective, group.topology())) {
+                run_case(group, what, algorithm);
+              }
+            }
+          }) == "");
+  }
+}
+
+TEST_CASE("sums: of 8 bytes, 64 KiB, 1 MiB and a few bytes, by every algorithm and by the one chosen") {
+  // Proves: sizes at which other algorithms are chosen, and many slices of both kinds of links.
+  for (const std::vector<int>& host_of : kPlacements) {
+    CAPTURE(host_of[0]);
+    CHECK(run_hosts(host_of, [](Communicator& group) {
+            RegisteredMemory allocated(group);
+            for (const uint64_t count : {2, 16'384, 262'147}) {
+              run_sums(group, count, count == 16'384 ? &allocated : std::pmr::get_default_resource());
+            }
+            CollectiveCase what;
+            what.world = kWorld;
+            what.root = 4;
+            what.count = 262'147;
+            for (const Collective c : {Collective::kReduce, Collective::kBroadcast, Collective::kAllGather,
+                                       Collective::kReduceScatter, Collective::kAllToAll}) {
+              what.collective = c;
+              what.count = c == Collective::kReduce || c == Collective::kBroadcast ? 262'147 : 52'429;
+              run_case(group, what, Algorithm::kAuto, &allocated);
+            }
+          }) == "");
+  }
+}
+
+TEST_CASE("sums: the hierarchical plan is chosen where it wins by the cost model, alike on all ranks") {
+  // Proves: the choice knows which pairs share memory. By the model's defaults it wins from where direct exchanges end
+  // to where the links are full; the slower the network, the longer.
+  Config slow = mixed_config();
+  slow.cost_model = "network.alpha_us=200\nnetwork.beta_us_per_byte=0.08\n";  // 100 Mbit/s
+  for (const std::vector<int>& host_of : kPlacements) {
+    CAPTURE(host_of[0]);
+    CHECK(run_hosts(host_of, [](Communicator& group) {
+            expect_choice(group, 2, Algorithm::kDirect);
+            expect_choice(group, 32 * 1024, Algorithm::kHierarchical);
+          }) == "");
+    CHECK(run_hosts(
+              host_of,
+              [](Communicator& group) {
+                expect_choice(group, 32 * 1024, Algorithm::kHierarchical);
+                expect_choice(group, 262'147, Algorithm::kHierarchical);
+              },
+              slow) == "");
+  }
+}
+
+TEST_CASE("groups: messages between all pairs, inside the islands and across") {
+  for (const std::vector<int>& host_of : kPlacements) {
+    CAPTURE(host_of[0]);
+    CHECK(run_hosts(host_of, [](Communicator& group) {
+            for (const uint64_t bytes : {8, 64 * 1024 + 1, 1024 * 1024 + 3}) run_messages(group, bytes);
+          }) == "");
+  }
+}
+
+TEST_CASE("groups: one of one island has plans over windows, one across islands has none") {
+  // Proves: what a group may do follows from its own members.
+  CHECK(run_hosts(kPlacements[1], [](Communicator& group) {
+          const bool even = group.rank() % 2 == 0;
+          Communicator island = group.split(even ? 0 : 1);
+          expect(island.topology().one_island(), "the ranks of a host are no island");
+          run_over_windows(island, {1, 1237});
+          run_mixed_registration(island);
+          Communicator across = group.split(group.rank() < 2 ? 0 : 1);
+          expect(!across.topology().one_island(), "ranks of two hosts are an island");
+          run_by_every_algorithm(across, all_shapes({across.size(), {1237}, {1}}));
+        }) == "");
+}
+
+}  // namespace rondo::testing

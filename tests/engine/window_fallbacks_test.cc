@@ -1,0 +1,153 @@
+// What takes the place of plans over windows where the kernel or the settings forbid a part of them; ranks as
+// processes.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/syscall.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/engine/cases.h"
+#include "tests/engine/window_cases.h"
+#include "tests/support/rank_group.h"
+#include "tests/support/refuse.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr Algorithm kOverWindows[] = {Algorithm::kWindow, Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered};
+
+RankGroup shape_of(int world) {
+  RankGroup shape;
+  shape.world = world;
+  shape.config.staging_bytes = 64 * 1024;
+  return shape;
+}
+
+Communicator::Call sum_of(std::vector<float>& values, Algorithm algorithm = Algorithm::kAuto) {
+  Communicator::Call call;
+  call.input = call.output = values.data();
+  call.count = values.size();
+  call.options.algorithm = algorithm;
+  return call;
+}
+
+// "" or what the call ended in.
+std::string failure_of(Communicator& group, const Communicator::Call& call) {
+  try {
+    group.run(call);
+    return "";
+  } catch (const Exception& failure) {
+    return fmt::format("{}: {}", error_code_name(failure.code()), failure.what());
+  }
+}
+
+void expect_part(const std::string& text, const std::string& part) {
+  expect(text.find(part) != std::string::npos, fmt::format("\"{}\" lacks \"{}\"", text, part));
+}
+
+// Every collective of some sizes without an algorithm asked for, with plain buffers, with those of allocate(), and with
+// either on every second rank.
+void run_all_buffers(Communicator& group) {
+  RegisteredMemory allocated(group);
+  for (const CollectiveCase& what : all_shapes({group.size(), {1, 1237, 30'011}, {group.size() - 1}})) {
+    for (const bool mine : {false, true, group.rank() % 2 == 0}) {
+      run_case(group, what, Algorithm::kAuto, mine ? &allocated : std::pmr::get_default_resource());
+    }
+  }
+}
+
+// There is no plan over windows here: so it is said, on every rank, and nothing is broken by asking.
+void expect_no_windows(Communicator& group) {
+  expect(!group.topology().one_island(), "all ranks share memory");
+  std::vector<float> values(1000, 1);
+  for (const Algorithm algorithm : kOverWindows) {
+    expect_part(failure_of(group, sum_of(values, algorithm)),
+                fmt::format("INVALID: all_reduce on rank {}: there is no {} algorithm for it in a group of {}",
+                            group.rank(), algorithm_name(algorithm), group.size()));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("pull where one rank may not: refused on all ranks, and the others' buffers are staged instead") {
+  RankGroup shape = shape_of(3);
+  shape.config.transport = "shm";
+  shape.config.single_copy = "on";
+  shape.before = [](int rank) {
+    if (rank == 1) refuse(SYS_process_vm_readv);
+  };
+  CHECK(run_processes(shape, [](Communicator& group) {
+          std::vector<float> values(1000, 1);
+          expect_part(failure_of(group, sum_of(values, Algorithm::kPull)),
+                      "this system does not let one process read another's memory, and the buffers of rank 0 are not "
+                      "registered");
+          run_all_buffers(group);
+          // Registered buffers need no leave of the kernel.
+          RegisteredMemory registered(group);
+          for (const CollectiveCase& what : all_shapes({3, {1237}, {0}})) {
+            if (!what.counts.empty() || what.collective == Collective::kBarrier) continue;
+            run_case(group, what, Algorithm::kPull, &registered);
+            run_case(group, what, Algorithm::kRegistered, &registered);
+          }
+        }) == "");
+}
+
+TEST_CASE("RONDO_SINGLE_COPY: on pulls, auto and off do not") {
+  // Proves: which plan ran, by taking the system call away from all ranks after the start.
+  for (const char* single_copy : {"on", "auto", "off"}) {
+    CAPTURE(single_copy);
+    RankGroup shape = shape_of(3);
+    shape.config.single_copy = single_copy;
+    const bool on = single_copy == std::string("on");
+    CHECK(run_processes(shape, [on](Communicator& group) {
+            std::vector<float> values(10'000, 1);
+            expect(failure_of(group, sum_of(values, Algorithm::kWindow)) == "", "the first call failed");
+            group.barrier();
+            refuse(SYS_process_vm_readv);
+            group.barrier();
+            const std::string failure = failure_of(group, sum_of(values, Algorithm::kWindow));
+            expect(on == !failure.empty(), "with no leave to pull: " + failure);
+            if (on) expect_part(failure, "rank ");
+          }) == "");
+  }
+}
+
+TEST_CASE("RONDO_TRANSPORT=tcp: plain buffers and those of allocate() work alike, and windows are refused by name") {
+  for (const int world : {2, 5}) {
+    CAPTURE(world);
+    RankGroup shape = shape_of(world);
+    shape.config.transport = "tcp";
+    CHECK(run_processes(shape, [](Communicator& group) {
+            expect(group.topology().island.empty(), "some ranks share memory");
+            expect_no_windows(group);
+            run_all_buffers(group);
+          }) == "");
+  }
+}
+
+TEST_CASE("a rank that may not make shared memory: TCP to it, an island without it, windows for the island alone") {
+  RankGroup shape = shape_of(4);
+  shape.before = [](int rank) {
+    if (rank == 1) refuse(SYS_memfd_create);
+  };
+  CHECK(run_processes(shape, [](Communicator& group) {
+          expect(group.topology().island == std::vector<int>{0, -1, 0, 0}, "rank 1 is no island of its own");
+          expect_no_windows(group);
+          run_all_buffers(group);
+          Communicator part = group.split(group.rank() == 1 ? 1 : 0);
+          if (group.rank() == 1) return expect(part.size() == 1, "rank 1 is not alone");
+          run_mixed_registration(part);
+        }) == "");
+}
+
+TEST_CASE("no rank may make shared memory: everything works over TCP") {
+  RankGroup shape = shape_of(3);
+  shape.before = [](int) { refuse(SYS_memfd_create); };
+  CHECK(run_processes(shape, [](Communicator& group) {
+          expect_no_windows(group);
+          run_all_buffers(group);
+        }) == "");
+}
+
+}  // namespace rondo::testing

@@ -1,0 +1,67 @@
+// Plans over windows: ranks as processes of one host, whose windows are memory that all of them map.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/engine/cases.h"
+#include "tests/engine/window_cases.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+RankGroup shape_of(int world) {
+  RankGroup shape;
+  shape.world = world;
+  shape.config.transport = "shm";  // anything else is an error
+  shape.config.lanes = static_cast<uint32_t>(1 + world % 3);
+  shape.config.staging_bytes = 64 * 1024;  // many rounds
+  return shape;
+}
+
+constexpr int kWorld = RONDO_TEST_WORLD;  // BUILD says which
+
+// Fewer of them where many ranks take turns on few cores.
+std::vector<uint64_t> counts() {
+  if (kWorld > 3) return {1, kWorld + 1, 8'191};
+  return usual_counts(kWorld, 40'011);
+}
+
+}  // namespace
+
+TEST_CASE("plans: every collective over windows gives the reference result: staged, pulled, registered by all") {
+  // Proves: a window is found, bound and kept in other processes, at the place that its owner means.
+  CHECK(run_processes(shape_of(kWorld), [](Communicator& group) {
+          expect(group.topology().one_island(), "the ranks share no memory");
+          run_over_windows(group, counts());
+        }) == "");
+}
+
+TEST_CASE("buffers: registered by all, some or none of the ranks") {
+  // Proves: all ranks choose one plan from what all have told, whatever each has.
+  CHECK(run_processes(shape_of(kWorld), [](Communicator& group) { run_mixed_registration(group); }) == "");
+}
+
+TEST_CASE("buffers: RONDO_SINGLE_COPY=on and off give the same results from plain, registered and mixed buffers") {
+  // Proves: whatever the setting makes of a call without an algorithm, every rank makes the same of it.
+  for (const char* single_copy : {"on", "off"}) {
+    CAPTURE(single_copy);
+    RankGroup shape = shape_of(kWorld);
+    shape.config.single_copy = single_copy;
+    CHECK(run_processes(shape, [](Communicator& group) {
+            RegisteredMemory registered(group);
+            for (const CollectiveCase& what : all_shapes({kWorld, {20'011}, {kWorld / 2}})) {
+              for (const bool mine : {false, true, group.rank() % 2 == 0}) {
+                run_case(group, what, Algorithm::kAuto, mine ? &registered : std::pmr::get_default_resource());
+              }
+            }
+          }) == "");
+  }
+}
+
+TEST_CASE("buffers: a plan that the buffers do not allow is refused on all ranks, and the communicator goes on") {
+  CHECK(run_processes(shape_of(kWorld), [](Communicator& group) { run_refusals(group); }) == "");
+}
+
+}  // namespace rondo::testing

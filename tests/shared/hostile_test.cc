@@ -1,0 +1,534 @@
+// Ranks of the island that break its protocol: each loses its connection, for a reason that is said, and nobody else
+// loses anything.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <asio/io_context.hpp>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ring/base/error.h"
+#include "tests/fabric/cluster.h"
+#include "transport/io_thread.h"
+#include "transport/shared/island.h"
+#include "transport/shared/island_connection.h"
+#include "transport/shared/island_frame.h"
+#include "transport/shared/island_socket.h"
+#include "transport/shared/mailbox.h"
+#include "transport/shared/memory_file.h"
+#include "transport/shared/shared_stream.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr uint64_t kId = 5;       // a communicator of all
+constexpr uint64_t kPrivate = 6;  // of the two honest ranks alone
+constexpr int kBelow = 0, kFriend = 1, kSelf = 2, kAbove = 3;
+constexpr LinkShape kShape{3, 4096};
+
+using Files = std::vector<Descriptor>;
+
+std::pair<Descriptor, Descriptor> socket_pair() {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+// Whatever bytes, with however many descriptors. False: the other end is closed.
+bool send_raw(const Descriptor& socket, const void* bytes, size_t count, const Files& files) {
+  iovec part{const_cast<void*>(bytes), count};
+  alignas(cmsghdr) char control[CMSG_SPACE(16 * sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (!files.empty()) {
+    header.msg_control = control;
+    header.msg_controllen = CMSG_SPACE(files.size() * sizeof(int));
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(files.size() * sizeof(int));
+    for (size_t i = 0; i < files.size(); ++i) {
+      const int number = files[i].get();
+      std::memcpy(CMSG_DATA(rights) + i * sizeof(int), &number, sizeof number);
+    }
+  }
+  return ::sendmsg(socket.get(), &header, MSG_NOSIGNAL) >= 0;
+}
+
+bool send_frame(const Descriptor& socket, const IslandFrame& frame, const Files& files = {}) {
+  return send_raw(socket, &frame, sizeof frame, files);
+}
+
+// --- descriptors to offer
+
+Files sealed(size_t bytes) {
+  Files files;
+  files.push_back(make_memory_file(bytes, Pages::kSparse));
+  return files;
+}
+
+Files with_seals(size_t bytes, unsigned flags, int seals) {
+  Files files;
+  files.emplace_back(::memfd_create("hostile", MFD_CLOEXEC | flags));
+  REQUIRE(::ftruncate(files[0].get(), static_cast<off_t>(whole_pages(bytes))) == 0);
+  if (seals != 0) REQUIRE(::fcntl(files[0].get(), F_ADD_SEALS, seals) == 0);
+  return files;
+}
+
+// Both ends of a pipe; the reading end first.
+Files pipe_ends(int flags) {
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC | flags) == 0);
+  Files files;
+  files.emplace_back(ends[0]);
+  files.emplace_back(ends[1]);
+  return files;
+}
+
+Files one(Descriptor file) {
+  Files files;
+  files.push_back(std::move(file));
+  return files;
+}
+
+// A page for flags, and two things that are rung.
+Files bells(size_t bytes, Descriptor first, Descriptor second) {
+  Files files = sealed(bytes);
+  files.push_back(std::move(first));
+  files.push_back(std::move(second));
+  return files;
+}
+
+Descriptor event(int flags) { return Descriptor(::eventfd(0, EFD_CLOEXEC | flags)); }
+
+// --- frames
+
+IslandFrame frame_of(IslandTopic topic, uint64_t communicator = kId) {
+  IslandFrame frame;
+  frame.topic = topic;
+  frame.communicator = communicator;
+  return frame;
+}
+
+IslandFrame window_frame(uint64_t id, uint64_t bytes) {
+  IslandFrame frame = frame_of(IslandTopic::kWindow);
+  frame.id = id;
+  frame.bytes = bytes;
+  return frame;
+}
+
+IslandFrame link_frame(IslandTopic topic, uint32_t lane = 0, const LinkShape& shape = kShape) {
+  IslandFrame frame = frame_of(topic);
+  frame.lane = lane;
+  frame.depth = shape.depth;
+  frame.slice_bytes = shape.slice_bytes;
+  frame.bytes = MailboxLayout(shape).bytes;
+  return frame;
+}
+
+IslandFrame sized(IslandFrame frame, uint64_t bytes) {
+  frame.bytes = bytes;
+  return frame;
+}
+
+constexpr uint64_t kBellBytes = 256;
+
+// Rank 2 of four, whose neighbour 1 is an island like it, and whose neighbours 0 and 3 are sockets in our hands.
+class Scene {
+ public:
+  Scene() {
+    auto [below, to_below] = socket_pair();
+    auto [above, to_above] = socket_pair();
+    auto [left, right] = socket_pair();
+    villains_[kBelow] = std::move(below);
+    villains_[kAbove] = std::move(above);
+    std::vector<Island::Neighbour> neighbours;
+    neighbours.push_back(neighbour(kBelow, std::move(to_below)));
+    neighbours.push_back(neighbour(kFriend, std::move(left)));
+    neighbours.push_back(neighbour(kAbove, std::move(to_above)));
+    self_ = island(kSelf, std::move(neighbours));
+    std::vector<Island::Neighbour> only;
+    only.push_back(neighbour(kSelf, std::move(right)));
+    friend_ = island(kFriend, std::move(only));
+    for (const auto& own : {self_.get(), friend_.get()}) {
+      own->open(kId, {kBelow, kFriend, kSelf, kAbove}, bell(), bell());
+      own->open(kPrivate, {kFriend, kSelf}, bell(), bell());
+    }
+  }
+  ~Scene() { thread_.stop(); }
+
+  Island& self() { return *self_; }
+  const Descriptor& villain(int rank) const { return villains_.at(rank); }
+  static std::shared_ptr<Doorbell> bell() { return std::make_shared<Doorbell>(); }
+
+  // What rank 2 has said about its communicator with that neighbour; "" if nothing comes.
+  std::string reason(int peer, uint64_t communicator = kId) {
+    std::string found;
+    eventually([&] {
+      std::lock_guard lock(mutex_);
+      const auto said = said_.find({communicator, peer});
+      if (said != said_.end()) found = said->second;
+      return !found.empty();
+    });
+    return found;
+  }
+  size_t complaints() {
+    std::lock_guard lock(mutex_);
+    return said_.size();
+  }
+  // The other end of the villain's connection is closed.
+  bool shut_out(int peer) const {
+    return eventually([&] {
+      char bytes[64];
+      ssize_t moved = 1;
+      while (moved > 0) moved = ::recv(villain(peer).get(), bytes, sizeof bytes, MSG_DONTWAIT);
+      return moved == 0 || errno == ECONNRESET;
+    });
+  }
+  // Rank 2 and its friend can do everything that they could.
+  void check_friendship() {
+    const auto window = self_->make(10'000);
+    std::shared_ptr<Window> theirs;
+    CHECK(eventually([&] { return (theirs = friend_->find(kSelf, window->id())) != nullptr; }));
+    for (const uint64_t communicator : {kId, kPrivate}) {
+      std::unique_ptr<Link> mine, other;
+      REQUIRE(eventually([&] {
+        if (!mine) mine = self_->take_link({communicator, kFriend, 0}, kShape);
+        if (!other) other = friend_->take_link({communicator, kSelf, 0}, kShape);
+        return mine && other;
+      }));
+      const SliceTag tag{1, 2, 8};
+      const uint64_t sent = 42;
+      other->post(tag, nullptr);
+      mine->send(tag, reinterpret_cast<const std::byte*>(&sent));
+      REQUIRE(eventually([&] { return other->pump(), other->arrived() != nullptr; }));
+      CHECK(std::memcmp(other->arrived(), &sent, sizeof sent) == 0);
+      CHECK(self_->take_stream_to(communicator, kFriend) != nullptr);
+      CHECK(eventually([&] { return friend_->take_stream_from(communicator).has_value(); }));
+    }
+  }
+
+ private:
+  static Island::Neighbour neighbour(int rank, Descriptor socket) {
+    return {rank, ::getpid(), fmt::format("rank {}", rank), std::move(socket)};
+  }
+  std::unique_ptr<Island> island(int rank, std::vector<Island::Neighbour> neighbours) {
+    Island::Settings settings;
+    settings.rank = rank;
+    settings.logger = Logger("off", rank);
+    settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
+      std::lock_guard lock(mutex_);
+      said_.emplace(std::pair(communicator, peer), error.message);
+    };
+    return std::make_unique<Island>(thread_.context(), std::move(neighbours), std::move(settings));
+  }
+
+  std::mutex mutex_;
+  std::map<std::pair<uint64_t, int>, std::string> said_;  // the first complaint
+  std::map<int, Descriptor> villains_;
+  IoThread thread_;
+  std::unique_ptr<Island> self_, friend_;
+};
+
+struct Attack {
+  const char* what;
+  int from;
+  std::function<void(const Descriptor& socket)> act;
+  const char* reason;
+};
+
+// One after the other, each on a scene of its own.
+void run_attacks(const std::vector<Attack>& attacks) {
+  { Scene warm; }
+  for (const Attack& attack : attacks) {
+    const std::string what = attack.what;
+    CAPTURE(what);
+    const size_t descriptors = open_descriptors();
+    {
+      Scene scene;
+      attack.act(scene.villain(attack.from));
+      const std::string reason = scene.reason(attack.from);
+      CAPTURE(reason);
+      CHECK(reason.find(fmt::format("sharing memory with rank {} failed: ", attack.from)) == 0);
+      CHECK(reason.find(attack.reason) != std::string::npos);
+      CHECK(scene.shut_out(attack.from));
+      scene.check_friendship();
+      CHECK(scene.complaints() == 1);
+    }
+    CHECK(open_descriptors() == descriptors);
+  }
+}
+
+Attack raw(const char* what, size_t bytes, const char* reason) {
+  return {what, kAbove,
+          [bytes](const Descriptor& socket) {
+            const std::vector<char> rubbish(bytes, 1);
+            send_raw(socket, rubbish.data(), rubbish.size(), {});
+          },
+          reason};
+}
+
+using MakeFiles = std::function<Files()>;
+Attack framed(const char* what, int from, const IslandFrame& frame, const MakeFiles& files, const char* reason) {
+  return {what, from, [=](const Descriptor& socket) { send_frame(socket, frame, files()); }, reason};
+}
+
+Files none() { return {}; }
+MakeFiles sealed_of(size_t bytes) {
+  return [bytes] { return sealed(bytes); };
+}
+
+constexpr const char* kNoSense = "it sent a message that makes no sense";
+constexpr const char* kLength = "it sent a message of another length";
+constexpr int kAllSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+}  // namespace
+
+TEST_CASE("a message of a wrong length or of no known topic ends its sender's connection, and no other") {
+  run_attacks({
+      raw("a byte", 1, kLength),
+      raw("a byte too few", sizeof(IslandFrame) - 1, kLength),
+      raw("a byte too many", sizeof(IslandFrame) + 1, kLength),
+      raw("far too many", 60'000, kLength),
+      raw("rubbish of the right length", sizeof(IslandFrame), kNoSense),
+      framed("topic 0", kBelow, frame_of(IslandTopic{0}), none, kNoSense),
+      framed("topic 7", kBelow, frame_of(IslandTopic{7}), none, kNoSense),
+      framed("topic 2^32 - 1, with a file", kBelow, frame_of(IslandTopic{~0u}), sealed_of(10), kNoSense),
+  });
+}
+
+TEST_CASE("missing or surplus descriptors end the connection, and are closed") {
+  const auto some = [](size_t count) {
+    return [count] {
+      Files files;
+      for (size_t i = 0; i < count; ++i) files.push_back(event(EFD_NONBLOCK));
+      return files;
+    };
+  };
+  const size_t link_bytes = MailboxLayout(kShape).bytes;
+  run_attacks({
+      framed("a window without one", kAbove, window_frame(1, 100), none, kNoSense),
+      framed("a window with two", kAbove, window_frame(1, 100), some(2), kNoSense),
+      framed("a link without one", kBelow, link_frame(IslandTopic::kLink), none, kNoSense),
+      framed("a link with three", kBelow, sized(link_frame(IslandTopic::kLink), link_bytes), some(3), kNoSense),
+      framed("a stream without one", kAbove, sized(frame_of(IslandTopic::kStream), shared_stream_bytes()), none,
+             kNoSense),
+      framed("doorbells without any", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes), none, kNoSense),
+      framed("doorbells with two", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes), some(2), kNoSense),
+      framed("doorbells with four", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes), some(4), kNoSense),
+      framed("a wish with one", kAbove, link_frame(IslandTopic::kWish), some(1), kNoSense),
+      framed("the end of a window with one", kAbove, frame_of(IslandTopic::kDrop), some(1), kNoSense),
+      framed("more than any message has", kAbove, window_frame(1, 100), some(9), "a descriptor did not come through"),
+  });
+}
+
+TEST_CASE("memory that is not sealed, too small, too large or no memory at all is not mapped") {
+  const auto seals = [](int which) { return [which] { return with_seals(10'000, MFD_ALLOW_SEALING, which); }; };
+  const auto window = window_frame(1, 10'000);
+  run_attacks({
+      framed("no seal", kAbove, window, seals(0), "it is not sealed"),
+      framed("may shrink", kAbove, window, seals(kAllSeals & ~F_SEAL_SHRINK), "it is not sealed"),
+      framed("may grow", kAbove, window, seals(kAllSeals & ~F_SEAL_GROW), "it is not sealed"),
+      framed(
+          "takes no seals", kAbove, window, [] { return with_seals(10'000, 0, 0); }, "it is not sealed"),
+      framed("too small", kAbove, window, sealed_of(8'192), "it holds 8192 bytes, and 10000 were announced"),
+      framed("too large", kAbove, window, sealed_of(20'000), "it holds 20480 bytes, and 10000 were announced"),
+      framed("empty", kAbove, window, sealed_of(0), "it holds 0 bytes"),
+      framed("of 0 bytes, as announced", kAbove, window_frame(1, 0), sealed_of(0), "mmap failed"),
+      framed("of 2^64 - 1 bytes", kAbove, window_frame(1, UINT64_MAX), sealed_of(0), "failed"),
+      framed(
+          "a pipe", kAbove, window, [] { return one(std::move(pipe_ends(0)[1])); }, "it is no memory file"),
+      framed(
+          "/dev/zero", kAbove, window, [] { return one(Descriptor(::open("/dev/zero", O_RDWR | O_CLOEXEC))); },
+          "it is no memory file"),
+      framed(
+          "a link's", kBelow, link_frame(IslandTopic::kLink),
+          [] { return with_seals(MailboxLayout(kShape).bytes, MFD_ALLOW_SEALING, 0); }, "it is not sealed"),
+      framed("a link's, too small", kBelow, link_frame(IslandTopic::kLink), sealed_of(4096), "it holds 4096 bytes"),
+      framed("a stream's, too small", kAbove, sized(frame_of(IslandTopic::kStream), shared_stream_bytes()),
+             sealed_of(4096), "it holds 4096 bytes"),
+      framed(
+          "the doorbells', not sealed", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes),
+          [] {
+            Files files = with_seals(kBellBytes, MFD_ALLOW_SEALING, 0);
+            files.push_back(event(EFD_NONBLOCK));
+            files.push_back(event(EFD_NONBLOCK));
+            return files;
+          },
+          "it is not sealed"),
+  });
+}
+
+TEST_CASE("numbers that no honest rank says end the connection") {
+  const auto wish = [](uint32_t lane, const LinkShape& shape) { return link_frame(IslandTopic::kWish, lane, shape); };
+  const auto link = [](uint32_t lane, const LinkShape& shape) { return link_frame(IslandTopic::kLink, lane, shape); };
+  const auto fitting = [](const LinkShape& shape) { return sealed_of(MailboxLayout(shape).bytes); };
+  constexpr const char* kMade = "this is not how a link is made";
+  constexpr const char* kAsked = "this is not how a link is asked for";
+  run_attacks({
+      framed("window 0", kAbove, window_frame(0, 100), sealed_of(100), "more windows than can be mapped"),
+      framed("a link made by the higher rank", kAbove, link(0, kShape), fitting(kShape), kMade),
+      framed("lane 16", kBelow, link(16, kShape), fitting(kShape), kMade),
+      framed("depth 1", kBelow, link(0, {1, 4096}), fitting({1, 4096}), kMade),
+      framed("depth 66", kBelow, link(0, {66, 4096}), fitting({66, 4096}), kMade),
+      framed("slices past 16 MiB", kBelow, link(0, {2, (16u << 20) + 1}), fitting({2, (16u << 20) + 1}), kMade),
+      framed("slices of 4 GiB", kBelow, sized(link(0, {2, UINT32_MAX}), 4096), sealed_of(4096), kMade),
+      framed("bytes of another shape", kBelow, sized(link(0, kShape), 4096), sealed_of(4096), kMade),
+      framed("a wish by the lower rank", kBelow, wish(0, kShape), none, kAsked),
+      framed("a wish for lane 16", kAbove, wish(16, kShape), none, kAsked),
+      framed("a wish for depth 66", kAbove, wish(0, {66, 4096}), none, kAsked),
+      framed("a wish for depth 0", kAbove, wish(0, {0, 4096}), none, kAsked),
+      framed("a stream of a page", kAbove, sized(frame_of(IslandTopic::kStream), 4096), sealed_of(4096),
+             "this is not how a stream is made"),
+      framed(
+          "doorbells in 8 bytes", kAbove, sized(frame_of(IslandTopic::kBells), 8),
+          [] { return bells(8, event(EFD_NONBLOCK), event(EFD_NONBLOCK)); }, "these are no doorbells"),
+  });
+}
+
+TEST_CASE("what is said twice ends the connection") {
+  const auto twice = [](const IslandFrame& frame, const MakeFiles& files) {
+    return [=](const Descriptor& socket) {
+      for (int i = 0; i < 2; ++i) send_frame(socket, frame, files());
+    };
+  };
+  run_attacks({
+      {"a window", kAbove, twice(window_frame(9, 100), sealed_of(100)), "it offered a window twice"},
+      {"a link", kBelow, twice(link_frame(IslandTopic::kLink), sealed_of(MailboxLayout(kShape).bytes)),
+       "it made a link twice"},
+      {"a stream", kAbove,
+       twice(sized(frame_of(IslandTopic::kStream), shared_stream_bytes()), sealed_of(shared_stream_bytes())),
+       "it made a stream twice"},
+      {"doorbells", kAbove,
+       twice(sized(frame_of(IslandTopic::kBells), kBellBytes),
+             [] { return bells(kBellBytes, event(EFD_NONBLOCK), event(EFD_NONBLOCK)); }),
+       "it announced its doorbells twice"},
+  });
+}
+
+TEST_CASE("a doorbell that could stop or kill whoever rings it is refused") {
+  // Proves: ringing is a write to what the peer passed; to a pipe nobody reads it is a signal that ends the process.
+  const auto rung = [](const std::function<Descriptor()>& thing) {
+    return [thing](const Descriptor& socket) {
+      Files files = bells(kBellBytes, thing(), thing());
+      const Mapping page(files[0].get(), kBellBytes, Mapping::Touch::kNow);
+      std::memset(page.data(), 1, kBellBytes);  // a sleeper on each
+      send_frame(socket, sized(frame_of(IslandTopic::kBells), kBellBytes), files);
+    };
+  };
+  constexpr const char* kNone = "these are no doorbells";
+  run_attacks({
+      {"pipes that nobody reads", kAbove, rung([] { return std::move(pipe_ends(O_NONBLOCK)[1]); }), kNone},
+      {"sockets", kAbove, rung([] { return std::move(socket_pair().first); }), kNone},
+      {"memory files", kAbove, rung([] { return make_memory_file(100, Pages::kSparse); }), kNone},
+      {"eventfds that wait", kAbove, rung([] { return event(0); }), kNone},
+  });
+}
+
+TEST_CASE("a rank speaks of communicators that it is a member of, and of no others") {
+  const IslandFrame stream = sized(frame_of(IslandTopic::kStream, kPrivate), shared_stream_bytes());
+  const auto memory = sealed_of(shared_stream_bytes());
+  run_attacks({framed("a stream", kAbove, stream, memory, "it is no member of the communicator"),
+               framed(
+                   "a link", kAbove,
+                   [] {
+                     IslandFrame frame = link_frame(IslandTopic::kWish);
+                     frame.communicator = kPrivate;
+                     return frame;
+                   }(),
+                   none, "it is no member of the communicator")});
+  // Said before rank 2 opens it: forgotten then.
+  Scene scene;
+  constexpr uint64_t kLater = 77;
+  for (const int peer : {kBelow, kAbove}) {
+    REQUIRE(send_frame(scene.villain(peer), sized(frame_of(IslandTopic::kStream, kLater), shared_stream_bytes()),
+                       memory()));
+    REQUIRE(send_frame(scene.villain(peer), window_frame(3, 100), sealed(100)));
+    REQUIRE(eventually([&] { return scene.self().find(peer, 3) != nullptr; }));  // the frame before was used
+  }
+  scene.self().open(kLater, {kFriend, kSelf, kAbove}, Scene::bell(), Scene::bell());
+  const auto stream_from = scene.self().take_stream_from(kLater);
+  REQUIRE(stream_from.has_value());
+  CHECK(stream_from->first == kAbove);
+  CHECK_FALSE(scene.self().take_stream_from(kLater).has_value());
+  CHECK(scene.complaints() == 0);
+}
+
+TEST_CASE("nonsense from both sides at once, amid honest messages, costs the two that sent it their connections") {
+  const size_t descriptors = [] {
+    { Scene warm; }
+    return open_descriptors();
+  }();
+  {
+    Scene scene;
+    for (int i = 1; i <= 40; ++i) {
+      const auto id = static_cast<uint64_t>(i);
+      for (const int peer : {kBelow, kAbove}) {
+        if (i == 40) {
+          send_frame(scene.villain(peer), frame_of(IslandTopic{99}), sealed(4096));
+        } else {
+          send_frame(scene.villain(peer), window_frame(id, 4096), sealed(4096));
+        }
+        send_frame(scene.villain(peer), frame_of(IslandTopic::kDrop));  // of a window that is not there
+      }
+    }
+    for (const int peer : {kBelow, kAbove}) {
+      CHECK(scene.reason(peer).find(kNoSense) != std::string::npos);
+      CHECK(scene.self().find(peer, 39) != nullptr);  // what was right before stays
+      // Asked for again, the reason is the same.
+      CHECK(scene.self().take_link({kId, peer, 3}, kShape) == nullptr);
+    }
+    scene.check_friendship();
+  }
+  CHECK(open_descriptors() == descriptors);
+}
+
+TEST_CASE("a neighbour that goes quietly is no complaint of communicators that have asked nothing of it") {
+  // Proves: who has left, and who has died, is the control plane's to say.
+  Scene scene;
+  ::shutdown(scene.villain(kAbove).get(), SHUT_RDWR);
+  CHECK(scene.self().take_link({kId, kBelow, 0}, kShape) == nullptr);  // asked of the other
+  ::shutdown(scene.villain(kBelow).get(), SHUT_RDWR);
+  CHECK(scene.reason(kBelow).find("the connection was closed") != std::string::npos);
+  scene.check_friendship();
+  CHECK(scene.complaints() == 1);
+}
+
+TEST_CASE("a peer that reads nothing is given up when too much waits for it, and nobody waits meanwhile") {
+  const size_t descriptors = open_descriptors();
+  {
+    IoThread thread;
+    auto [mine, theirs] = socket_pair();
+    std::mutex mutex;
+    std::string said;
+    IslandConnection connection(
+        thread.context(), std::move(mine), [](const IslandFrame&, Files) {},
+        [&](IslandConnection::End end, const std::string& why) {
+          std::lock_guard lock(mutex);
+          said = end == IslandConnection::End::kBroken ? why : "gone: " + why;
+        });
+    connection.start();
+    const auto begin = Clock::now();
+    for (int i = 0; i < 20'000; ++i) connection.send(frame_of(IslandTopic::kDrop));
+    CHECK(Clock::now() - begin < std::chrono::seconds(5));
+    CHECK(eventually([&] {
+      std::lock_guard lock(mutex);
+      return said == "it has stopped reading";
+    }));
+    thread.stop();
+  }
+  CHECK(open_descriptors() == descriptors);
+}
+
+}  // namespace rondo::testing
