@@ -15,11 +15,16 @@ struct BoardOrders {
   static constexpr std::memory_order kPublish = std::memory_order_release;
   static constexpr std::memory_order kPublishLast = std::memory_order_seq_cst;
   static constexpr std::memory_order kObserve = std::memory_order_acquire;
+  // The same for meetings: what a rank did before it arrived is seen by whoever sees that it has.
+  static constexpr std::memory_order kArrive = std::memory_order_seq_cst;
+  static constexpr std::memory_order kSeeArrival = std::memory_order_acquire;
 };
 
 // Memory in which every rank of an island posts what all others may read: two posts a rank, used in turn. A post is a
 // flag, a fingerprint and up to kPostBytes of payload; a small payload lies beside the flag, so that one or two cache
 // lines move. A rank posts round k once it has seen all others' posts of round k - 1 and read what it needs of them.
+//
+// Beside the posts every rank has a number for each lane, which says in which meeting of a plan over windows it is.
 //
 // Whatever another rank writes may be anything at any time: its flag is read once and only believed if it is the number
 // expected. One thread at a time.
@@ -30,7 +35,8 @@ class BasicBoard {
   static constexpr size_t kBesideFlag = 112;
   static constexpr size_t kHeadBytes = 128;  // two lines: processors fetch them in pairs
   static constexpr size_t kSlotBytes = kHeadBytes + kPostBytes;
-  static constexpr size_t kBytes = 2 * kSlotBytes;  // of a rank's memory: zeroed, aligned to 128 bytes
+  static constexpr size_t kLanes = 16;
+  static constexpr size_t kBytes = 2 * kSlotBytes + kLanes * kHeadBytes;  // of a rank: zeroed, aligned to 128 bytes
 
   BasicBoard() = default;
   // memory[r]: rank r's, mapped here.
@@ -69,6 +75,10 @@ class BasicBoard {
   }
   const std::byte* payload_of(int rank, size_t bytes) const { return place(rank) + payload_offset(bytes); }
 
+  // --- meetings of a lane. Numbers only grow; 0 at first.
+  void arrive(uint32_t lane, uint64_t number) { arrival(rank_, lane).store(number, Orders::kArrive); }
+  uint64_t arrived(int rank, uint32_t lane) const { return arrival(rank, lane).load(Orders::kSeeArrival); }
+
  private:
   struct Head {
     std::atomic<uint64_t> flag;  // number of the round (from 1, modulo 2^32) << 32 | bytes ready
@@ -78,6 +88,10 @@ class BasicBoard {
 
   static size_t payload_offset(size_t bytes) { return bytes <= kBesideFlag ? sizeof(Head) : kHeadBytes; }
   std::byte* place(int rank) const { return memory_[static_cast<size_t>(rank)] + (number_ & 1) * kSlotBytes; }
+  std::atomic<uint64_t>& arrival(int rank, uint32_t lane) const {
+    std::byte* lines = memory_[static_cast<size_t>(rank)] + 2 * kSlotBytes;
+    return *reinterpret_cast<std::atomic<uint64_t>*>(lines + lane * kHeadBytes);
+  }
   Head& head_of(int rank) const { return *reinterpret_cast<Head*>(place(rank)); }
 
   std::vector<std::byte*> memory_;

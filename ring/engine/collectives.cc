@@ -251,7 +251,6 @@ bool Collectives::start_windows() {
            : algorithm == Algorithm::kPull ? operation.plans.pull
                                            : operation.plans.registered;
     operation.cut_ = choose_window_cut(operation.call, *plan, context_->config);
-    if (!take_links(*plan)) return false;
     operation.windows_ = windows().bind(operation.call, *plan, operation.cut_);
     if (operation.windows_ == nullptr) return false;
     operation.blocks_ = lay_out_blocks(operation.call, *plan, operation.cut_);
@@ -273,7 +272,9 @@ void Collectives::start_lanes(const Binding& binding, std::shared_ptr<const Plan
   operation.lanes_.resize(operation.plan_->lanes.size());
   for (uint32_t lane = 0; lane < operation.lanes_.size(); ++lane) {
     lane_links_.clear();
-    for (const int peer : operation.plan_->peers) lane_links_.push_back(link(lane, peer).get());
+    for (const int peer : operation.plan_->peers) {
+      if (binding.windows == nullptr) lane_links_.push_back(link(lane, peer).get());
+    }
     operation.lanes_[lane].start(binding, lane, lane_links_);
   }
 }
@@ -372,6 +373,7 @@ void Collectives::report_failures() {
   if (phase == Phase::kNew) return;
   for (const LaneRun& lane : current_->lanes_) {
     if (lane.failed_pull() >= 0) return report_failed_pull(lane.failed_pull());
+    if (lane.failed_meeting() >= 0) return report_corrupt(lane.failed_meeting(), "a meeting that cannot be");
     const int index = lane.failed_link();
     if (index < 0) continue;
     reported_ = true;
@@ -393,11 +395,14 @@ void Collectives::report_refused_post(const OneShotRun& one_shot) {
                                       context_->name(peer), one_shot.fingerprint_seen(), current_->fingerprint_),
                           {}});
   }
+  report_corrupt(peer, "a post that is none");
+}
+
+void Collectives::report_corrupt(int peer, const char* what) {
+  reported_ = true;
   context_->fabric->link_failed(
       context_->id, context_->world_rank(peer),
-      {ErrorCode::kProtocol,
-       fmt::format("the memory shared with {} is corrupt: a post that is none", context_->name(peer)),
-       {}});
+      {ErrorCode::kProtocol, fmt::format("the memory shared with {} is corrupt: {}", context_->name(peer), what), {}});
 }
 
 void Collectives::report_failed_pull(int peer) {

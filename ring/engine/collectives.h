@@ -109,6 +109,7 @@ class Collectives final : public Driver {
   void report_failures();
   void report_refused_post(const OneShotRun& one_shot);
   void report_failed_pull(int peer);
+  void report_corrupt(int peer, const char* what);
   Binding bind(const Plan& plan) const;
   Windows& windows();
   void refused(int peer, const Error& error);

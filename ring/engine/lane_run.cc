@@ -35,7 +35,7 @@ void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const
   lane_ = lane;
   ports_.resize(links.size());
   port_index_.resize(static_cast<size_t>(plan.world));
-  for (size_t i = 0; i < plan.peers.size(); ++i) {
+  for (size_t i = 0; i < links.size(); ++i) {
     port_index_[static_cast<size_t>(plan.peers[i])] = static_cast<uint32_t>(i);
     ports_[i].link = links[i];
     ports_[i].sending.reset(links[i]->depth());
@@ -44,9 +44,11 @@ void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const
   const Lane& program = plan.lanes[lane];
   steps_.resize(program.count);
   rounds_ = 0;
+  meetings_a_round_ = 0;
   for (uint32_t i = 0; i < program.count; ++i) bind_step(plan.steps[program.first + i], steps_[i]);
   if (binding_.windows != nullptr) bind_rounds(binding_.windows->largest_block);
   failed_pull_ = -1;
+  failed_meeting_ = -1;
   if (plan.scratch_slots > 0) {
     scratch_.resize(size_t{plan.scratch_slots} * plan.chunks * binding_.cut.chunk() * binding_.element_bytes);
   }
@@ -67,6 +69,11 @@ void LaneRun::begin() {
   round_number_ = 0;
   sent_ = 0;
   idle_passes_ = 0;
+  if (meetings_a_round_ > 0) {
+    uint64_t& meetings = binding_.windows->noticeboard->meetings[lane_];
+    meetings_ = meetings;
+    meetings += rounds_ * meetings_a_round_;
+  }
   enter_step();
 }
 
@@ -88,6 +95,8 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   bound.signal = memory == refs + step.sources + step.targets;
   bound.each_round = (step.flags & kEachRound) != 0;
   bound.fingerprint = binding_.fingerprint;
+  bound.meeting = step.meeting;
+  meetings_a_round_ = std::max(meetings_a_round_, step.meeting);
   if (bound.signal) {
     rounds_ = std::max<uint64_t>(rounds_, 1);
     return;
@@ -255,6 +264,7 @@ bool LaneRun::post(Landing landing) {
   bool moved = false;
   while (!posted_.at_end) {
     const BoundStep& step = steps_[posted_.step];
+    if (step.meeting != 0) posted_source_ = step.source_count;
     for (; posted_source_ < step.source_count; ++posted_source_) {
       const Ref& ref = step.sources[posted_source_];
       if (in_memory(ref)) continue;
@@ -267,7 +277,8 @@ bool LaneRun::post(Landing landing) {
   return moved;
 }
 
-bool LaneRun::ready(const BoundStep& step) const {
+bool LaneRun::ready(const BoundStep& step) {
+  if (step.meeting != 0) return all_arrived(step);
   bool writes = false;
   for (uint32_t i = 0; i < step.source_count; ++i) {
     if (!in_memory(step.sources[i]) && link_to(step.sources[i]).arrived() == nullptr) return false;
@@ -283,7 +294,7 @@ bool LaneRun::ready(const BoundStep& step) const {
 }
 
 bool LaneRun::combine_one() {
-  if (combined_.at_end || combined_.number == posted_.number || failed_pull_ >= 0) return false;
+  if (combined_.at_end || combined_.number == posted_.number || failed_pull_ >= 0 || failed_meeting_ >= 0) return false;
   const BoundStep& step = steps_[combined_.step];
   if (!ready(step)) return false;
   const Span span = span_of(combined_);
@@ -292,7 +303,7 @@ bool LaneRun::combine_one() {
   } else if (!(step.copies ? move_bytes(step, span) : fold(step, span))) {
     return false;
   }
-  for (uint32_t i = 0; i < step.source_count; ++i) {
+  for (uint32_t i = 0; i < step.source_count && step.meeting == 0; ++i) {
     if (!in_memory(step.sources[i])) link_to(step.sources[i]).release();
   }
   const uint64_t round = combined_.round;
@@ -302,7 +313,36 @@ bool LaneRun::combine_one() {
   return true;
 }
 
+// Every rank has one number for all: whom this rank does not signal does not wait for it in this meeting. What was
+// written before is seen by whoever sees the number.
+void LaneRun::arrive(const BoundStep& step) {
+  Noticeboard& noticeboard = *binding_.windows->noticeboard;
+  noticeboard.board.arrive(lane_, meeting_number(step));
+  for (uint32_t i = 0; i < step.target_count; ++i) noticeboard.ring(step.targets[i].peer);
+}
+
+// Cost while some have not: one load.
+bool LaneRun::all_arrived(const BoundStep& step) {
+  if (step.source_count == 0) return true;
+  const Board& board = binding_.windows->noticeboard->board;
+  const uint64_t number = meeting_number(step);
+  for (uint32_t i = 0; i < step.source_count; ++i) {
+    const uint64_t theirs = board.arrived(step.sources[i].peer, lane_);
+    if (theirs < number) return false;
+    // Nobody gets past this operation without this rank.
+    if (theirs > meetings_ + rounds_ * meetings_a_round_) {
+      failed_meeting_ = step.sources[i].peer;
+      return false;
+    }
+  }
+  return true;
+}
+
 void LaneRun::send_signals(const BoundStep& step) {
+  if (step.meeting != 0) {
+    if (step.target_count > 0) arrive(step);
+    return;
+  }
   for (uint32_t i = 0; i < step.target_count; ++i) hand_over(port_of(step.targets[i]), nullptr);
 }
 

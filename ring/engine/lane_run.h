@@ -38,7 +38,8 @@ struct Binding {
 // Never blocks, allocates, locks, logs or throws per slice. One thread at a time.
 class LaneRun {
  public:
-  // links[i] is the link to plan->peers[i]. Keeps its vectors' capacity from one call to the next.
+  // links[i] is the link to plan->peers[i]; none where the plan is over windows, whose ranks meet by the noticeboard.
+  // Keeps its vectors' capacity from one call to the next.
   void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
 
   // How long a landing waits for the caller's memory, while what is sent from there is still under way.
@@ -63,6 +64,8 @@ class LaneRun {
   int failed_link() const;
   // A rank of the group whose memory could not be pulled; -1 if none. The lane does not move any more.
   int failed_pull() const { return failed_pull_; }
+  // A rank whose number in a meeting cannot be; -1 if none. The lane does not move any more.
+  int failed_meeting() const { return failed_meeting_; }
   const Error* link_error(int index) const { return ports_[static_cast<size_t>(index)].link->error(); }
 
  private:
@@ -88,6 +91,7 @@ class LaneRun {
     bool pairwise = false;     // Binding::pairwise, and it has a source or a target on another rank
     bool signal = false;       // no memory: one empty slice in the first round, or
     bool each_round = false;   // in every round
+    uint16_t meeting = 0;      // Step::meeting: by the noticeboard, not by links
     bool copies = false;       // one source that is neither scaled nor finished: bytes move as they are
     bool scratch_target = false;
     bool finish = false;
@@ -141,11 +145,16 @@ class LaneRun {
   bool may_write(const BoundStep& step, const Cursor& cursor) const;
 
   bool combine_one();
-  bool ready(const BoundStep& step) const;
+  bool ready(const BoundStep& step);
   bool pump();
   bool move_bytes(const BoundStep& step, const Span& span);
   bool fold(const BoundStep& step, const Span& span);
   void send_signals(const BoundStep& step);
+  uint64_t meeting_number(const BoundStep& step) const {
+    return meetings_ + combined_.round * meetings_a_round_ + step.meeting;
+  }
+  void arrive(const BoundStep& step);
+  bool all_arrived(const BoundStep& step);
   void hand_over(Port& port, const std::byte* memory);
   void hand_over_reserved(Port& port);
   void keep_until_sent(Port& port, uint64_t sent);
@@ -161,6 +170,9 @@ class LaneRun {
   std::vector<std::byte> scratch_;
   std::vector<std::byte> pulled_;  // a slice of each source that is not mapped
   int failed_pull_ = -1;
+  int failed_meeting_ = -1;
+  uint64_t meetings_ = 0;  // of this lane before this operation
+  uint16_t meetings_a_round_ = 0;
   Cursor posted_;
   uint32_t posted_source_ = 0;  // sources of posted_'s step that are dealt with
   Cursor combined_;

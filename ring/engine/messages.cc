@@ -175,7 +175,17 @@ std::unique_ptr<ByteStream> Messages::take_stream_to(int peer) {
 
 std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Messages::take_stream_from() {
   auto taken = context_->fabric->take_stream_from(context_->id);
-  if (taken) taken->first = context_->group_rank(taken->first);
+  if (!taken) return taken;
+  const int peer = context_->group_rank(taken->first);
+  if (peer < 0) {  // no member: it has no business here
+    context_->fabric->link_failed(
+        context_->id, taken->first,
+        {ErrorCode::kProtocol,
+         fmt::format("{} sends on a communicator that it is no member of", context_->fabric->peer_name(taken->first)),
+         {taken->first}});
+    return std::nullopt;
+  }
+  taken->first = peer;
   return taken;
 }
 

@@ -133,7 +133,9 @@ void OneShotRun::post() {
     }
   }
   board.publish(static_cast<uint32_t>(post_bytes_), true);
-  for (const auto& bell : noticeboard_->bells) bell->ring();
+  for (int rank = 0; rank < binding_.plan->world; ++rank) {
+    if (rank != binding_.plan->rank) noticeboard_->ring(rank);
+  }
   posted_ = true;
 }
 

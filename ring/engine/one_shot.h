@@ -2,20 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "ring/engine/board.h"
 #include "ring/engine/lane_run.h"
-#include "transport/peer_bell.h"
+#include "ring/engine/noticeboard.h"
 
 namespace rondo {
-
-// The board of one communicator, and how the others are woken.
-struct Noticeboard {
-  Board board;
-  std::vector<std::shared_ptr<PeerBell>> bells;  // of the others
-};
 
 // Runs a plan of Algorithm::kOneShot over a board: round by round, what this rank posts, then what it takes. As
 // LaneRun: never blocks, allocates, locks, logs or throws in progress(). One thread at a time.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ring/engine/noticeboard.h"
 #include "ring/plan/layout.h"
 #include "transport/shared_memory.h"
 
@@ -26,6 +27,7 @@ struct WindowBinding {
   std::vector<Extent> input_blocks, output_blocks;
   uint64_t largest_block = 0;  // elements
   SharedMemory* memory = nullptr;
+  Noticeboard* noticeboard = nullptr;  // where the ranks meet between their steps
 };
 
 }  // namespace rondo

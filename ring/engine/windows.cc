@@ -98,11 +98,11 @@ bool Windows::attach() {
                                   window->bytes(), context_->rank, shared_bytes()));
     }
     boards.push_back(window->data());
-    if (r == context_->rank) continue;
-    bells.push_back(context_->fabric->bell_of(context_->id, context_->world_rank(r)));
-    if (!bells.back()) return false;
+    bells.push_back(r == context_->rank ? nullptr : context_->fabric->bell_of(context_->id, context_->world_rank(r)));
+    if (r != context_->rank && !bells.back()) return false;
   }
-  noticeboard_ = {Board(std::move(boards), context_->rank), std::move(bells)};
+  noticeboard_ = {Board(std::move(boards), context_->rank), std::move(bells), {}};
+  binding_.noticeboard = &noticeboard_;
   return true;
 }
 

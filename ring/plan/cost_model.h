@@ -30,7 +30,7 @@ PairCost dearer(const PairCost& a, const PairCost& b);
 // links share. The defaults are orders of magnitude: shared memory at 6 GB/s, TCP over loopback at 4 GB/s, 25 Gbit/s
 // Ethernet, a float32 add at 12 GB/s. A calibration can replace them (RONDO_COST_MODEL); it must be equal on all ranks.
 struct CostModel {
-  PairCost memory{0.5, 1.0 / 6000, 0.1};
+  PairCost memory{0.5, 1.0 / 6000, 0.2};
   PairCost loopback{5.0, 1.0 / 4000, 1.0};
   PairCost network{20.0, 1.0 / 3000, 1.0};
   double gamma_us_per_byte = 1.0 / 12000;

@@ -26,6 +26,7 @@ using Times = std::vector<uint32_t>;
 struct Parcel {
   uint32_t length = kSignalLength;
   Value value = kNoValue;
+  uint16_t meeting = 0;
   std::vector<bool> heard;  // barrier: of whom the sender had heard
   Times times;              // the sender's clock
 };
@@ -280,6 +281,10 @@ Failure ValueRun::load(Actor& actor, const Step& step, const Ref& ref, Operand& 
       return here(actor) + "expects another block than " + rank_name(ref.peer) + " sends (" +
              (parcel.length == kSignalLength ? "a signal" : expressions_.text(parcel.value)) + ")";
     }
+    if (parcel.meeting != step.meeting) {
+      return here(actor) + "waits in meeting " + std::to_string(step.meeting) + ", and " + rank_name(ref.peer) +
+             " signals in " + std::to_string(parcel.meeting);
+    }
     for (size_t r = 0; r < parcel.heard.size(); ++r) actor.heard[r] = actor.heard[r] || parcel.heard[r];
     for (size_t r = 0; r < parcel.times.size(); ++r) actor.times[r] = std::max(actor.times[r], parcel.times[r]);
     operand.value = parcel.value;
@@ -347,6 +352,7 @@ Failure ValueRun::execute(Actor& actor) {
   }
   Parcel parcel;
   parcel.length = length_of(plan, step);
+  parcel.meeting = step.meeting;
   if (windows_) parcel.times = actor.times;
   if (parcel.length == kSignalLength) {
     parcel.heard = actor.heard;

@@ -22,6 +22,7 @@ std::vector<Ref> mailboxes_of_others(const PlanBuilder& b) {
 
 // Every rank has come so far.
 void meet(PlanBuilder& b) {
+  b.begin_meeting();
   const std::vector<Ref> others = mailboxes_of_others(b);
   b.step({}, others, kEachRound);
   b.step(others, {}, kEachRound);
@@ -29,12 +30,14 @@ void meet(PlanBuilder& b) {
 
 // The root says so to all; the others wait for it.
 void root_tells(PlanBuilder& b) {
+  b.begin_meeting();
   if (b.rank() == b.root()) return b.step({}, mailboxes_of_others(b), kEachRound);
   b.step({b.from(b.root(), 0)}, {}, kEachRound);
 }
 
 // The others say so to the root, which waits for all of them.
 void root_hears(PlanBuilder& b) {
+  b.begin_meeting();
   if (b.rank() == b.root()) return b.step(mailboxes_of_others(b), {}, kEachRound);
   b.step({}, {b.to(b.root(), 0)}, kEachRound);
 }

@@ -119,4 +119,30 @@ TEST_CASE("a rank does not write another's input, nor a block that is not that r
   CHECK_NE(verify_values(plans).failure.find("touches window 0 output 1, which is not that rank's"), std::string::npos);
 }
 
+TEST_CASE("meetings have one number on all ranks, and come in order") {
+  const std::vector<Plan> good =
+      plans_of_all_ranks(request_of(Collective::kReduce, Algorithm::kStaged, one_island_of(3), 1));
+  REQUIRE(verify(good).ok);
+
+  std::vector<Plan> plans = good;
+  for (Step& step : plans[1].steps) {
+    if (step.meeting == 2) step.meeting = 3;
+  }
+  CHECK_NE(verify(plans).failure.find("signals in"), std::string::npos);
+
+  plans = good;
+  for (Step& step : plans[2].steps) {
+    if (step.meeting == 3) step.meeting = 0;
+  }
+  CHECK_NE(verify(plans).failure.find("another number of meetings"), std::string::npos);
+
+  plans = good;
+  for (Plan& plan : plans) {
+    for (Step& step : plan.steps) {
+      if (step.meeting == 1) step.meeting = 9;
+    }
+  }
+  CHECK_NE(verify(plans).failure.find("a meeting after a later one"), std::string::npos);
+}
+
 }  // namespace rondo

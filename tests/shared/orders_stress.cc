@@ -1,7 +1,7 @@
 // Ranks as threads in a ring over one mapping, each with a link to the next: slices of odd sizes go round, folded into
 // what is received. Under the thread sanitizer this proves the orderings of SharedLink sufficient; run with
 // --weaken=publish|observe|free|reuse it proves that the sanitizer finds each of them missing (exit code 66). Then the
-// same ranks over one board (ring/engine/board.h): --weaken=board_publish|board_observe.
+// same ranks over one board (ring/engine/board.h): --weaken=board_publish|board_observe|board_arrive|board_see_arrival.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -127,6 +127,14 @@ struct WeakPost : BoardOrders {
 struct WeakLook : BoardOrders {
   static constexpr std::memory_order kObserve = kRelaxed;
 };
+struct WeakArrive : BoardOrders {
+  static constexpr std::memory_order kArrive = kRelaxed;
+};
+struct WeakSeeArrival : BoardOrders {
+  static constexpr std::memory_order kSeeArrival = kRelaxed;
+};
+
+constexpr uint32_t kNotesBytes = 4099;
 
 // Every rank posts a payload of an odd size, in two pieces, and reads all others' posts, round after round.
 template <typename Orders>
@@ -135,7 +143,7 @@ class Posts {
   using Board = BasicBoard<Orders>;
 
   Posts(int world, uint32_t rounds) : world_(world), rounds_(rounds) {
-    const size_t bytes = whole_pages(Board::kBytes);
+    const size_t bytes = whole_pages(Board::kBytes + kNotesBytes);
     const Descriptor file = make_memory_file(bytes * static_cast<size_t>(world), Pages::kSparse);
     memory_ = std::make_shared<Mapping>(file.get(), bytes * static_cast<size_t>(world), Mapping::Touch::kLater);
     for (int rank = 0; rank < world; ++rank) places_.push_back(memory_->data() + bytes * static_cast<size_t>(rank));
@@ -164,9 +172,36 @@ class Posts {
       for (int other = 0; other < world_; ++other) {
         if (other != rank && !reads(board, other, round, bytes)) return false;
       }
+      if (!meets(board, rank, round)) return false;
     }
     return true;
   }
+
+  // As a plan over windows: every rank writes its notes, all meet, every rank reads the others' notes, all meet.
+  bool meets(Board& board, int rank, uint32_t round) const {
+    const uint32_t bytes = size_of(round, kNotesBytes);
+    for (uint32_t i = 0; i < bytes; ++i) notes(rank)[i] = content(rank, round, i);
+    if (!meet(board, rank, 2 * uint64_t{round} + 1)) return false;
+    for (int other = 0; other < world_; ++other) {
+      for (uint32_t i = 0; i < bytes; ++i) {
+        if (notes(other)[i] != content(other, round, i)) return false;
+      }
+    }
+    return meet(board, rank, 2 * uint64_t{round} + 2);
+  }
+
+  bool meet(Board& board, int rank, uint64_t number) const {
+    board.arrive(3, number);
+    for (int other = 0; other < world_; ++other) {
+      for (uint64_t idle = 0; other != rank && board.arrived(other, 3) < number; ++idle) {
+        if (idle > 100'000'000) return false;
+        std::this_thread::yield();
+      }
+    }
+    return true;
+  }
+
+  std::byte* notes(int rank) const { return places_[static_cast<size_t>(rank)] + Board::kBytes; }
 
   static void post(Board& board, int rank, uint32_t round, uint32_t bytes) {
     std::byte* place = board.begin(round, bytes);
@@ -229,6 +264,8 @@ bool run(const std::string& weakened) {
   if (weakened == "none") return stress<SharedLinkOrders>() && stress_board<BoardOrders>();
   if (weakened == "board_publish") return stress_board<WeakPost>();
   if (weakened == "board_observe") return stress_board<WeakLook>();
+  if (weakened == "board_arrive") return stress_board<WeakArrive>();
+  if (weakened == "board_see_arrival") return stress_board<WeakSeeArrival>();
   if (weakened == "publish") return stress<WeakPublish>();
   if (weakened == "observe") return stress<WeakObserve>();
   if (weakened == "free") return stress<WeakFree>();

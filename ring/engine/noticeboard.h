@@ -1,0 +1,22 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ring/engine/board.h"
+#include "transport/peer_bell.h"
+
+namespace rondo {
+
+// The board of one communicator, how the others are woken, and how many meetings there have been. Under the lease.
+struct Noticeboard {
+  Board board;
+  std::vector<std::shared_ptr<PeerBell>> bells;    // by rank; nullptr for this one
+  std::array<uint64_t, Board::kLanes> meetings{};  // of each lane, so far
+
+  void ring(int rank) const { bells[static_cast<size_t>(rank)]->ring(); }
+};
+
+}  // namespace rondo
