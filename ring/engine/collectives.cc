@@ -175,6 +175,7 @@ Binding Collectives::bind() const {
 
 void Collectives::start_lanes() {
   CollectiveOperation& operation = *current_;
+  if (operation.packing) operation.packing->pack();
   if (operation.meeting_) {
     start_lanes(windows().meet(operation.call, operation.sequence, operation.fingerprint_));
   } else {
@@ -243,6 +244,7 @@ bool Collectives::run_lanes(Pass pass) {
 }
 
 void Collectives::finish_current() {
+  if (current_->packing) current_->packing->unpack();
   context_->log.finished(current_->sequence);
   current_->complete();
   current_.reset();
