@@ -215,7 +215,7 @@ TEST_CASE("what cannot be submitted closes the call group, and nothing of it was
           expect_outcome([&] { group.group_end(); }, "INVALID", "tensors 0 and 1 of 2 overlap");
           expect(work.done() && work.error()->code == ErrorCode::kInvalid, "the message of it");
           CallOptions options;
-          options.algorithm = Algorithm::kWindow;  // threads have no windows
+          options.algorithm = Algorithm::kPat;  // not for all_reduce
           group.group_start();
           group.barrier();
           group.all_reduce(a.data(), a.data(), 10, DType::kInt64, Op::kSum, options);
