@@ -66,7 +66,7 @@ TEST_CASE("lists give every tensor its reference result") {
 
 TEST_CASE("call groups of every collective, with messages in any order") {
   for (const int world : {1, 2, 3, 5}) {
-    for (uint64_t seed = 1; seed <= 6; ++seed) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
       CAPTURE(world);
       CAPTURE(seed);
       CHECK(run_threads(threads_of(world), [&](Communicator& group) { run_call_group(group, seed); }) == "");
