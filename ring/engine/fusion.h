@@ -34,9 +34,10 @@ struct Bucket {
 
 // Tensors of one (dtype, op, algorithm) share buckets of at most `bucket_bytes`, in the order of the list; larger ones
 // between them do not end a bucket. A tensor of a quarter of a bucket or more is an operation of its own: copying it
-// costs more than what a call less saves (docs/guide.md has the measurement). Operations come in the order in which
-// their last tensor does, but those of buckets that are never filled, which come at the end. Empty tensors are in none,
-// unless all are: then the first is an operation, by which the ranks compare their lists. bucket_bytes 0: no sharing.
+// costs more than what a call less saves (docs/guide.md has the measurement). It keeps its place in the order; a bucket
+// comes where the next tensor finds it full, and those that stay open at the end, by their first tensors. Empty tensors
+// are in none, unless all are: then the first is an operation, by which the ranks compare their lists. bucket_bytes 0:
+// no sharing.
 std::vector<Bucket> plan_buckets(std::span<const TensorShape> tensors, uint64_t bucket_bytes);
 
 // What ranks compare of a list, and what a mismatch shows.
