@@ -19,7 +19,7 @@ class CollectiveOperation final : public Operation {
  public:
   CheckedCall call;
   uint64_t sequence = 0;
-  Plans::Set plans;  // shared with the cache
+  Plans::Set plans;                // shared with the cache
   std::optional<Packing> packing;  // of an operation of several tensors: call's buffers are its memory
 
   // For another call, by the one owner left; vectors keep their memory.
