@@ -23,14 +23,10 @@ double cpu_us() {
 }
 
 void run_once(Group& group, const Call& call, const std::vector<uint64_t>& parts) {
-  if (parts.empty()) return group.run(call);
-  Call part = call;
-  const uint64_t width = dtype_bytes(call.dtype);
-  for (uint64_t count : parts) {
-    part.count = count;
-    group.run(part);
-    part.input += count * width;
-    part.output += count * width;
+  if (parts.empty()) {
+    group.run(call);
+  } else {
+    group.run_parts(call, parts);
   }
 }
 

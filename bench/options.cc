@@ -119,6 +119,7 @@ BufferKind resolve_buffers(const std::string& name) {
 
 // A list of tensors is about training: all_reduce of one type.
 void check_list(const Options& options) {
+  if (options.fused && options.list.empty()) reject("--fused: needs a list of tensors: --sizes resnet50 or gpt2");
   const bool all_reduce = options.benchmarks == std::vector{Benchmark::kAllReduce};
   if (options.list.empty() || (all_reduce && options.dtypes.size() == 1 && options.ops.size() == 1)) return;
   reject(fmt::format("--sizes {}: for all_reduce of one type and one operation", options.list));
@@ -177,6 +178,7 @@ void add_what(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("-f,--stepfactor", typed.step_factor, "each size is the one before times this (4)");
   app.add_option("-i,--stepbytes", typed.step_bytes, "instead: each size is the one before plus this");
   app.add_option("--sizes", typed.sizes, "instead: a list, 8,64K,1M; or all gradients of a model: resnet50, gpt2");
+  app.add_flag("--fused", options.fused, "of those: one call for all of them (without: one for each)");
   app.add_option("--collective", typed.collectives,
                  "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier, "
                  "sendrecv; a list, or all (all_reduce)");

@@ -16,6 +16,7 @@ struct Options {
   std::vector<Benchmark> benchmarks{Benchmark::kAllReduce};
   std::vector<uint64_t> sizes;  // bytes
   std::string list;             // "" or a list of tensors (tensors.h) in the place of sizes
+  bool fused = false;           // the list is one call
   std::vector<DType> dtypes{DType::kFloat32};
   std::vector<Op> ops{Op::kSum};
   int root = 0;  // -1: every rank in turn

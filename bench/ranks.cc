@@ -127,7 +127,7 @@ int run_inproc(const Options& options, const Machine& machine) {
   for (size_t rank = 0; rank < communicators.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        RondoGroup group(communicators[rank], options.algorithm, options.buffers);
+        RondoGroup group(communicators[rank], options.algorithm, options.buffers, options.fused);
         std::vector<Row> own = run_session(group, options, setup, rank == 0 ? reporter.events() : SessionEvents{});
         if (rank == 0) rows = std::move(own);
       } catch (...) {
@@ -158,7 +158,7 @@ int run_rank(const Options& options, const Machine& machine) {
   Communicator communicator = Communicator::join(join_options(options, launch, config));
   Reporter reporter(options, machine, world);
   if (speaks) reporter.begin(setup.transport);
-  RondoGroup group(communicator, options.algorithm, options.buffers);
+  RondoGroup group(communicator, options.algorithm, options.buffers, options.fused);
   std::vector<Row> rows = run_session(group, options, setup, speaks ? reporter.events() : SessionEvents{});
   communicator.destroy();
   if (!speaks) return 0;

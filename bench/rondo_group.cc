@@ -25,8 +25,8 @@ void give_back(Library& library, std::byte* memory) {
 
 }  // namespace
 
-RondoGroup::RondoGroup(Communicator& communicator, Algorithm algorithm, BufferKind buffers)
-    : communicator_(communicator), buffers_(buffers) {
+RondoGroup::RondoGroup(Communicator& communicator, Algorithm algorithm, BufferKind buffers, bool fused)
+    : communicator_(communicator), buffers_(buffers), fused_(fused) {
   options_.algorithm = algorithm;
   options_.scalar = kPremulScalar;
 }
@@ -58,6 +58,17 @@ void RondoGroup::run(const Call& c) {
       return;
     }
   }
+}
+
+void RondoGroup::run_parts(const Call& call, std::span<const uint64_t> counts) {
+  if (!fused_) return Group::run_parts(call, counts);
+  tensors_.clear();
+  uint64_t offset = 0;
+  for (uint64_t count : counts) {
+    tensors_.push_back({call.input + offset, call.output + offset, count, call.dtype});
+    offset += count * dtype_bytes(call.dtype);
+  }
+  communicator_.all_reduce_many(tensors_, call.op, options_);
 }
 
 std::byte* RondoGroup::allocate(uint64_t bytes) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "bench/group.h"
 #include "ring/communicator.h"
 
@@ -8,11 +10,13 @@ namespace rondo::bench {
 // Rondo under measurement. The communicator must outlive the group.
 class RondoGroup : public Group {
  public:
-  RondoGroup(Communicator& communicator, Algorithm algorithm, BufferKind buffers);
+  // fused: run_parts() is one all_reduce_many().
+  RondoGroup(Communicator& communicator, Algorithm algorithm, BufferKind buffers, bool fused);
 
   int rank() const override { return communicator_.rank(); }
   int size() const override { return communicator_.size(); }
   void run(const Call& call) override;
+  void run_parts(const Call& call, std::span<const uint64_t> counts) override;
   // Registered: Communicator::allocate(). Throws kUnsupported where the library has none.
   std::byte* allocate(uint64_t bytes) override;
   void deallocate(std::byte* memory) override;
@@ -24,7 +28,9 @@ class RondoGroup : public Group {
  private:
   Communicator& communicator_;
   BufferKind buffers_;
+  bool fused_;
   CallOptions options_;  // of what is timed
+  std::vector<TensorRef> tensors_;
 };
 
 }  // namespace rondo::bench

@@ -82,7 +82,7 @@ class Session {
     row.bytes = extent.bytes;
     row.in_place = placement == Placement::kInPlace;
     row.buffers = buffer_kind_name(options_.buffers);
-    row.list = options_.list.empty() ? "none" : options_.list;
+    row.list = options_.list.empty() ? "none" : options_.list + (options_.fused ? "-fused" : "");
     const double bus = bus_factor(c.benchmark, world);
     fill_times(row, samples.batch_us, bus);
     fill_cpu(row, samples.cpu_us / options_.repeat, bus);

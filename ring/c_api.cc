@@ -325,6 +325,36 @@ rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const ui
   });
 }
 
+rondo_result_t rondo_all_reduce_many(rondo_comm_t comm, const rondo_tensor_t* tensors, size_t tensor_count,
+                                     rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
+  return guarded([&] {
+    Communicator& group = communicator(comm);
+    if (tensor_count > 0) given(tensors, "tensors");
+    std::vector<rondo::TensorRef> list;
+    list.reserve(tensor_count);
+    for (size_t i = 0; i < tensor_count; ++i) {
+      list.push_back({tensors[i].input, tensors[i].output, tensors[i].count, dtype_of(tensors[i].dtype)});
+    }
+    if (work == nullptr) return group.all_reduce_many(list, op_of(op), options_of(options));
+    *work = nullptr;
+    *work = wrap(group.start_all_reduce_many(list, op_of(op), options_of(options)));
+  });
+}
+
+rondo_result_t rondo_group_start(rondo_comm_t comm) {
+  return guarded([&] { communicator(comm).group_start(); });
+}
+rondo_result_t rondo_group_end(rondo_comm_t comm, rondo_work_t* work) {
+  return guarded([&] {
+    if (work == nullptr) return communicator(comm).group_end();
+    *work = nullptr;
+    *work = wrap(communicator(comm).group_end_async());
+  });
+}
+rondo_result_t rondo_group_abandon(rondo_comm_t comm) {
+  return guarded([&] { communicator(comm).group_abandon(); });
+}
+
 rondo_result_t rondo_send(rondo_comm_t comm, const void* data, uint64_t count, rondo_dtype_t dtype, int peer, int tag,
                           const rondo_options_t* options, rondo_work_t* work) {
   return guarded([&] {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ring/base/log.h"
+#include "ring/engine/batch.h"
 #include "ring/engine/group.h"
 #include "transport/inproc_fabric.h"
 #include "transport/rendezvous/launch.h"
@@ -77,13 +78,13 @@ Operation& checked(const std::shared_ptr<Operation>& operation) {
 }  // namespace
 
 bool Work::valid() const { return operation_ != nullptr; }
-bool Work::done() const { return checked(operation_).done(); }
+bool Work::done() const { return checked(operation_).poll(); }
 
 bool Work::wait(std::chrono::nanoseconds timeout) {
   Operation& operation = checked(operation_);
   const auto now = Clock::now();
   const bool forever = timeout > Clock::time_point::max() - now;
-  operation.driver->wait(operation, forever ? Clock::time_point::max() : now + timeout);
+  operation.wait(forever ? Clock::time_point::max() : now + timeout);
   if (operation.failed()) throw Exception(operation.error());
   return operation.done();
 }
@@ -91,7 +92,8 @@ bool Work::wait(std::chrono::nanoseconds timeout) {
 void Work::wait() { wait(std::chrono::nanoseconds::max()); }
 
 std::optional<Error> Work::error() const {
-  const Operation& operation = checked(operation_);
+  Operation& operation = checked(operation_);
+  operation.poll();
   return operation.failed() ? std::optional<Error>(operation.error()) : std::nullopt;
 }
 
@@ -107,11 +109,13 @@ Work::Message Work::message() const {
 
 class Communicator::State {
  public:
-  explicit State(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  explicit State(std::shared_ptr<Group> group) : group_(std::move(group)), batch_(*group_) {}
   Group& group() { return *group_; }
+  Batch& batch() { return batch_; }
 
  private:
   std::shared_ptr<Group> group_;
+  Batch batch_;
 };
 
 namespace {
@@ -120,6 +124,23 @@ template <typename State>
 Group& engine(const std::shared_ptr<State>& state) {
   if (!state) throw Exception(ErrorCode::kClosed, "this Communicator is empty or has been destroyed");
   return state->group();
+}
+
+template <typename State>
+Batch& batch(const std::shared_ptr<State>& state) {
+  engine(state);
+  return state->batch();
+}
+
+// At once, or in the open call group.
+template <typename State>
+void run_call(const std::shared_ptr<State>& state, const Communicator::Call& call) {
+  Group& group = engine(state);
+  if (state->batch().collecting()) {
+    state->batch().add(call);
+  } else {
+    group.run(call);
+  }
 }
 
 }  // namespace
@@ -166,45 +187,45 @@ Algorithm Communicator::algorithm_for(Collective collective, uint64_t count, DTy
 
 void Communicator::all_reduce(const void* input, void* output, uint64_t count, DType dtype, Op op,
                               const CallOptions& options) {
-  engine(state_).run(call_of(Collective::kAllReduce, input, output, count, dtype, options, op));
+  run_call(state_, call_of(Collective::kAllReduce, input, output, count, dtype, options, op));
 }
 
 void Communicator::reduce(const void* input, void* output, uint64_t count, DType dtype, Op op, int root,
                           const CallOptions& options) {
-  engine(state_).run(call_of(Collective::kReduce, input, output, count, dtype, options, op, root));
+  run_call(state_, call_of(Collective::kReduce, input, output, count, dtype, options, op, root));
 }
 
 void Communicator::broadcast(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options) {
-  engine(state_).run(call_of(Collective::kBroadcast, buffer, buffer, count, dtype, options, Op::kSum, root));
+  run_call(state_, call_of(Collective::kBroadcast, buffer, buffer, count, dtype, options, Op::kSum, root));
 }
 
 void Communicator::all_gather(const void* input, void* output, uint64_t count, DType dtype,
                               const CallOptions& options) {
-  engine(state_).run(call_of(Collective::kAllGather, input, output, count, dtype, options));
+  run_call(state_, call_of(Collective::kAllGather, input, output, count, dtype, options));
 }
 
 void Communicator::reduce_scatter(const void* input, void* output, uint64_t count, DType dtype, Op op,
                                   const CallOptions& options) {
-  engine(state_).run(call_of(Collective::kReduceScatter, input, output, count, dtype, options, op));
+  run_call(state_, call_of(Collective::kReduceScatter, input, output, count, dtype, options, op));
 }
 
 void Communicator::gather(const void* input, void* output, uint64_t count, DType dtype, int root,
                           const CallOptions& options) {
-  engine(state_).run(call_of(Collective::kGather, input, output, count, dtype, options, Op::kSum, root));
+  run_call(state_, call_of(Collective::kGather, input, output, count, dtype, options, Op::kSum, root));
 }
 
 void Communicator::scatter(const void* input, void* output, uint64_t count, DType dtype, int root,
                            const CallOptions& options) {
-  engine(state_).run(call_of(Collective::kScatter, input, output, count, dtype, options, Op::kSum, root));
+  run_call(state_, call_of(Collective::kScatter, input, output, count, dtype, options, Op::kSum, root));
 }
 
 void Communicator::all_to_all(const void* input, void* output, uint64_t count, DType dtype,
                               const CallOptions& options) {
-  engine(state_).run(call_of(Collective::kAllToAll, input, output, count, dtype, options));
+  run_call(state_, call_of(Collective::kAllToAll, input, output, count, dtype, options));
 }
 
 void Communicator::barrier(const CallOptions& options) {
-  engine(state_).run(call_of(Collective::kBarrier, nullptr, nullptr, 0, DType::kUint8, options));
+  run_call(state_, call_of(Collective::kBarrier, nullptr, nullptr, 0, DType::kUint8, options));
 }
 
 void Communicator::all_gather_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
@@ -213,7 +234,7 @@ void Communicator::all_gather_v(const void* input, void* output, std::span<const
   call.uneven = true;
   call.output_counts = counts;
   call.output_displacements = displacements;
-  engine(state_).run(call);
+  run_call(state_, call);
 }
 
 void Communicator::reduce_scatter_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
@@ -221,7 +242,7 @@ void Communicator::reduce_scatter_v(const void* input, void* output, std::span<c
   Call call = call_of(Collective::kReduceScatter, input, output, 0, dtype, options, op);
   call.uneven = true;
   call.input_counts = counts;
-  engine(state_).run(call);
+  run_call(state_, call);
 }
 
 void Communicator::gather_v(const void* input, uint64_t count, void* output, std::span<const uint64_t> counts,
@@ -231,7 +252,7 @@ void Communicator::gather_v(const void* input, uint64_t count, void* output, std
   call.uneven = true;
   call.output_counts = counts;
   call.output_displacements = displacements;
-  engine(state_).run(call);
+  run_call(state_, call);
 }
 
 void Communicator::scatter_v(const void* input, std::span<const uint64_t> counts, void* output, uint64_t count,
@@ -241,7 +262,7 @@ void Communicator::scatter_v(const void* input, std::span<const uint64_t> counts
   call.uneven = true;
   call.input_counts = counts;
   call.input_displacements = displacements;
-  engine(state_).run(call);
+  run_call(state_, call);
 }
 
 void Communicator::all_to_all_v(const void* input, std::span<const uint64_t> send_counts, void* output,
@@ -254,20 +275,65 @@ void Communicator::all_to_all_v(const void* input, std::span<const uint64_t> sen
   call.output_counts = recv_counts;
   call.input_displacements = send_displacements;
   call.output_displacements = recv_displacements;
-  engine(state_).run(call);
+  run_call(state_, call);
 }
 
-void Communicator::run(const Call& call) { engine(state_).run(call); }
-Work Communicator::start(const Call& call) { return Work(engine(state_).start(call)); }
+void Communicator::run(const Call& call) { run_call(state_, call); }
+Work Communicator::start(const Call& call) {
+  Batch& calls = batch(state_);
+  return Work(calls.collecting() ? calls.add(call) : engine(state_).start(call));
+}
+
+void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+  Batch& calls = batch(state_);
+  if (calls.collecting()) {
+    calls.add(tensors, op, options);
+  } else {
+    calls.finish(*calls.start_list(tensors, op, options));
+  }
+}
+
+Work Communicator::start_all_reduce_many(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+  Batch& calls = batch(state_);
+  if (calls.collecting()) return Work(calls.add(tensors, op, options));
+  auto operation = calls.start_list(tensors, op, options);
+  calls.leave_to_pool(*operation);
+  return Work(std::move(operation));
+}
+
+void Communicator::group_start() { batch(state_).open(); }
+
+void Communicator::group_end() {
+  Batch& calls = batch(state_);
+  calls.finish(*calls.end());
+}
+
+Work Communicator::group_end_async() {
+  Batch& calls = batch(state_);
+  auto operation = calls.end();
+  calls.leave_to_pool(*operation);
+  return Work(std::move(operation));
+}
+
+void Communicator::group_abandon() {
+  if (!state_) return;
+  state_->batch().abandon(
+      {ErrorCode::kInvalid, fmt::format("a call group was abandoned on rank {}: nothing was done", rank()), {}});
+}
 
 void Communicator::send(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
   Group& group = engine(state_);
+  if (state_->batch().collecting()) return void(state_->batch().add_send(data, count, dtype, peer, tag, options));
   group.finish(group.start_send(data, count, dtype, peer, tag, options));
 }
 
 Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int peer, int tag,
                                  const CallOptions& options) {
   Group& group = engine(state_);
+  if (state_->batch().collecting()) {
+    state_->batch().add_recv(data, count, dtype, peer, tag, options);
+    return {};
+  }
   const auto operation = group.start_recv(data, count, dtype, peer, tag, options);
   group.finish(operation);
   return Work(operation).message();
@@ -275,6 +341,7 @@ Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int pe
 
 Work Communicator::isend(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
   Group& group = engine(state_);
+  if (state_->batch().collecting()) return Work(state_->batch().add_send(data, count, dtype, peer, tag, options));
   auto operation = group.start_send(data, count, dtype, peer, tag, options);
   group.leave_to_pool(*operation->driver);
   return Work(std::move(operation));
@@ -282,6 +349,7 @@ Work Communicator::isend(const void* data, uint64_t count, DType dtype, int peer
 
 Work Communicator::irecv(void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
   Group& group = engine(state_);
+  if (state_->batch().collecting()) return Work(state_->batch().add_recv(data, count, dtype, peer, tag, options));
   auto operation = group.start_recv(data, count, dtype, peer, tag, options);
   group.leave_to_pool(*operation->driver);
   return Work(std::move(operation));
@@ -290,6 +358,12 @@ Work Communicator::irecv(void* data, uint64_t count, DType dtype, int peer, int 
 Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data,
                                      uint64_t recv_count, int from, DType dtype, int tag, const CallOptions& options) {
   Group& group = engine(state_);
+  if (state_->batch().collecting()) {
+    group.make_recv(recv_data, recv_count, dtype, from, tag);
+    state_->batch().add_send(send_data, send_count, dtype, to, tag, options);
+    state_->batch().add_recv(recv_data, recv_count, dtype, from, tag, options);
+    return {};
+  }
   // The receive's arguments are checked before the send is under way, so that nothing of the caller's is left behind.
   const auto receive = group.make_recv(recv_data, recv_count, dtype, from, tag);
   const auto send = group.start_send(send_data, send_count, dtype, to, tag, options);
@@ -303,11 +377,13 @@ void* Communicator::allocate(size_t bytes) { return engine(state_).allocations()
 void Communicator::deallocate(void* data) { engine(state_).allocations().deallocate(data); }
 
 Communicator Communicator::split(int colour, int key) {
+  batch(state_).refuse("split");
   auto group = engine(state_).split(colour, key);
   return group ? Communicator(std::make_shared<State>(std::move(group))) : Communicator();
 }
 
 Communicator Communicator::new_group(std::span<const int> ranks) {
+  batch(state_).refuse("new_group");
   return Communicator(std::make_shared<State>(engine(state_).new_group(ranks)));
 }
 
@@ -319,7 +395,10 @@ std::optional<Error> Communicator::error() const {
 void Communicator::abort(const std::string& reason) { engine(state_).abort(reason); }
 
 void Communicator::destroy() {
-  if (state_) state_->group().destroy();
+  if (!state_) return;
+  state_->batch().abandon(
+      {ErrorCode::kClosed, fmt::format("the communicator was destroyed on rank {} in a call group", rank()), {rank()}});
+  state_->group().destroy();
 }
 
 }  // namespace rondo

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/dtype.h"
@@ -81,6 +82,14 @@ struct CallOptions {
   Algorithm algorithm = Algorithm::kAuto;  // equal on all ranks
   std::chrono::milliseconds timeout{0};    // 0: Config::timeout_ms
   double scalar = 1.0;                     // Op::kPremulSum: this rank's factor
+};
+
+// One tensor of Communicator::all_reduce_many(); in place: input == output.
+struct TensorRef {
+  const void* input = nullptr;
+  void* output = nullptr;
+  uint64_t count = 0;  // elements
+  DType dtype = DType::kFloat32;
 };
 
 // A group of ranks that work together. Collective calls must be made by all ranks of the group in the same order; they
@@ -164,6 +173,35 @@ class RONDO_EXPORT Communicator {
   Work start(const Call& call);
   void run(const Call& call);  // the same, blocking
 
+  // --- many tensors at once
+  // all_reduce of every tensor: the gradients of a step. The same list on all ranks: counts, types, order, op. Small
+  // tensors share operations of at most Config::bucket_bytes, copied together and apart again; large ones run where
+  // they lie. Each result has the bits that its bucket has as one all_reduce, the same on all ranks. An output must not
+  // overlap another tensor. Lists that differ between ranks end in kMismatch before anything is written.
+  // kPremulSum: one factor for the whole list.
+  void all_reduce_many(std::span<const TensorRef> tensors, Op op = Op::kSum, const CallOptions& options = {});
+  Work start_all_reduce_many(std::span<const TensorRef> tensors, Op op = Op::kSum, const CallOptions& options = {});
+
+  // Call groups. Calls that this thread makes on this communicator between group_start() and group_end() - collectives,
+  // lists, send, recv - check their arguments, return at once, and are submitted together at the end: collectives in
+  // their order, consecutive all_reduces as all_reduce_many() does them (but kPremulSum: each by itself), sends and
+  // receives beside them in whatever order. All ranks must group consecutive all_reduces alike. Until the end nothing
+  // is read or written; the buffers must stay valid until the whole call group is done.
+  //
+  // In a call group, start() and start_all_reduce_many() return the Work of the whole call group, isend() and irecv()
+  // their own, and recv() and sendrecv() an empty Message. Such Works are for this thread until the call group has
+  // ended; waiting for them before is kInvalid. Calls of other threads are not collected and run at once. kInvalid:
+  // a second group_start() by whatever thread, an end without a start or by another thread, split() and new_group().
+  // A call that throws is not collected; the rest is. Blocking calls of other communicators run at once.
+  void group_start();
+  // Waits until all of it is done; throws its first failure. kInvalid (overlapping all_reduces, an algorithm that there
+  // is not): nothing was submitted. The call group is closed, whatever it throws.
+  void group_end();
+  // The same, without waiting.
+  Work group_end_async();
+  // Forgets the calls collected; Works of them fail with kInvalid. Without a call group it does nothing. Any thread.
+  void group_abandon();
+
   // --- point to point. tag 0 .. 2^31-1; kAnyTag and kAnySource match all. Messages of one (pair, tag) stay in order.
   // A message longer than the receiver's buffer fails both sides with kMismatch; a shorter one reports its length.
   void send(const void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
@@ -205,6 +243,24 @@ class RONDO_EXPORT Communicator {
   class State;
   explicit Communicator(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
+};
+
+// A call group for a scope: an exception on the way out abandons it. The communicator must outlive it, where it is.
+class CallGroup {
+ public:
+  explicit CallGroup(Communicator& communicator) : communicator_(&communicator) { communicator.group_start(); }
+  ~CallGroup() {
+    if (communicator_ != nullptr) communicator_->group_abandon();
+  }
+  CallGroup(const CallGroup&) = delete;
+  CallGroup& operator=(const CallGroup&) = delete;
+
+  // Once.
+  void end() { std::exchange(communicator_, nullptr)->group_end(); }
+  Work end_async() { return std::exchange(communicator_, nullptr)->group_end_async(); }
+
+ private:
+  Communicator* communicator_;
 };
 
 }  // namespace rondo

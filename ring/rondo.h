@@ -159,6 +159,27 @@ RONDO_API rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input
                                             const uint64_t* recv_counts, const uint64_t* recv_displacements,
                                             rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work);
 
+/* all_reduce of every tensor of a list, the same on all ranks: small tensors share operations of at most
+ * RONDO_BUCKET_BYTES, large ones run where they lie. In place: input == output. No output may overlap another tensor.
+ */
+typedef struct {
+  const void* input;
+  void* output;
+  uint64_t count;
+  rondo_dtype_t dtype;
+} rondo_tensor_t;
+RONDO_API rondo_result_t rondo_all_reduce_many(rondo_comm_t comm, const rondo_tensor_t* tensors, size_t tensor_count,
+                                               rondo_op_t op, const rondo_options_t* options, rondo_work_t* work);
+
+/* Call groups (Communicator::group_start): calls of this thread on this communicator between start and end are checked,
+ * kept, and submitted together at the end, consecutive all_reduces as rondo_all_reduce_many does them. A call with a
+ * work gives the call group's (send and recv: their own), to be used when the call group has ended. A message asked of
+ * recv or sendrecv is empty: peer and tag -1, 0 bytes. Abandoning forgets the calls; without a call group it does
+ * nothing. rondo_group_end closes the call group whatever it returns; work NULL: it waits for all of it. */
+RONDO_API rondo_result_t rondo_group_start(rondo_comm_t comm);
+RONDO_API rondo_result_t rondo_group_end(rondo_comm_t comm, rondo_work_t* work);
+RONDO_API rondo_result_t rondo_group_abandon(rondo_comm_t comm);
+
 /* Point to point. work NULL: blocking. */
 RONDO_API rondo_result_t rondo_send(rondo_comm_t comm, const void* data, uint64_t count, rondo_dtype_t dtype, int peer,
                                     int tag, const rondo_options_t* options, rondo_work_t* work);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "ring/base/check.h"
@@ -18,6 +19,33 @@ constexpr size_t kMaxClosed = 4096;
 
 void add_unique(std::vector<int>& ranks, int rank) {
   if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+}
+
+// The entries of the list in brackets at the end of a call's text; empty if there is none.
+std::vector<std::string_view> entries(std::string_view text) {
+  std::vector<std::string_view> found;
+  const size_t open = text.rfind('['), close = text.rfind(']');
+  if (open == text.npos || close == text.npos || close < open) return found;
+  text = text.substr(open + 1, close - open - 1);
+  while (true) {
+    const size_t comma = text.find(", ");
+    found.push_back(text.substr(0, comma));
+    if (comma == text.npos) return found;
+    text.remove_prefix(comma + 2);
+  }
+}
+
+// Lists of tensors are long, and one entry is what the reader looks for. "" unless both texts have a list.
+std::string first_difference(std::string_view one, std::string_view other) {
+  const auto ours = entries(one), theirs = entries(other);
+  if (ours.empty() || theirs.empty()) return "";
+  const size_t common = std::min(ours.size(), theirs.size());
+  size_t i = 0;
+  while (i < common && ours[i] == theirs[i]) ++i;
+  if (i == ours.size() && i == theirs.size()) return "";
+  const auto entry = [i](const auto& list) { return i < list.size() ? list[i] : std::string_view("none"); };
+  return fmt::format("; the first tensor that differs is number {} (from 0): {} against {}", i, entry(ours),
+                     entry(theirs));
 }
 
 }  // namespace
@@ -402,8 +430,8 @@ void ControlLogic::mismatch(uint64_t communicator, Group& group, int peer, const
     std::swap(ranks[0], ranks[1]);
   }
   Error error{ErrorCode::kMismatch,
-              fmt::format("ranks disagree about collective call {} of this communicator: {}, but {}",
-                          group.stall->sequence - kMeetingSequence, mine, other),
+              fmt::format("ranks disagree about collective call {} of this communicator: {}, but {}{}",
+                          group.stall->sequence - kMeetingSequence, mine, other, first_difference(mine, other)),
               std::move(ranks)};
   fail(communicator, group, std::move(error), Audience::kMembers, -1);
 }

@@ -118,6 +118,7 @@ void visit(C& config, Visitor&& v) {
   v.number("RONDO_SLICES_PER_CHUNK", config.slices_per_chunk, Range<uint32_t>{1, 64}, kShared);
   v.number("RONDO_MAILBOX_BYTES", config.mailbox_bytes, Range<uint64_t>{64u << 10, uint64_t{64} << 30}, kShared);
   v.number("RONDO_STAGING_BYTES", config.staging_bytes, Range<uint64_t>{64u << 10, uint64_t{1} << 30}, kShared);
+  v.number("RONDO_BUCKET_BYTES", config.bucket_bytes, Range<uint64_t>{4096, uint64_t{1} << 30, true}, kShared);
   v.choice("RONDO_SINGLE_COPY", config.single_copy, Names{"auto", "on", "off"}, kShared);
   v.algorithm("RONDO_ALGORITHM", config.algorithm);
   v.file("RONDO_COST_MODEL", config.cost_model_file, config.cost_model);

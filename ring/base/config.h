@@ -39,6 +39,7 @@ struct RONDO_EXPORT Config {
   std::string cost_model_file;             // RONDO_COST_MODEL: what rondo-bench --calibrate wrote; empty: none
   std::string cost_model;  // what that file says (ring/plan/cost_model.h), read with the environment      (shared)
   uint64_t staging_bytes = 1u << 20;  // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
+  uint64_t bucket_bytes = 1u << 20;   // RONDO_BUCKET_BYTES: small all_reduces of a list share one of so many  (shared)
   std::string single_copy = "auto";   // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)
   int64_t spin_us = -1;               // RONDO_SPIN_US: poll so long before sleeping; -1: by cores and local ranks
   uint32_t eager_bytes =

@@ -266,6 +266,10 @@ std::optional<uint64_t> CheckedCall::largest_block(uint32_t chunks, uint64_t gra
 std::string describe_call(const CallSummary& call) {
   std::string text = collective_name(call.collective);
   if (call.collective == Collective::kBarrier) return text + "()";
+  if (call.list) {
+    return text + fmt::format(" of {} tensors {}, operation {} of {} (count={}, {})", call.list->tensors.size(),
+                              call.list->describe(), call.part, call.parts, call.count, algorithm_name(call.algorithm));
+  }
   if (call.uneven) text += "_v";
   text += fmt::format("({}={}, {}", call.uneven ? "own count" : "count", call.count, dtype_name(call.dtype));
   if (call.shared_counts != 0) text += fmt::format(", counts#{:016x}", call.shared_counts);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "ring/base/hash.h"
 #include "ring/base/types.h"
 #include "ring/communicator.h"
+#include "ring/engine/fusion.h"
 #include "ring/plan/layout.h"
 
 namespace rondo {
@@ -21,8 +23,13 @@ struct CallSummary {
   Op op = Op::kSum;
   int root = -1;
   uint64_t count = 0;          // elements of the call (of a block where there are blocks); own count where uneven
-  uint64_t shared_counts = 0;  // hash of the uneven counts that every rank must know; 0 if each pair knows its own
+  uint64_t shared_counts = 0;  // hash of the uneven counts that every rank must know; 0 if each pair knows its own.
+                               // An operation of a list: the list's
   Algorithm algorithm = Algorithm::kAuto;  // resolved when the call is submitted
+  // An operation of a list of all_reduces (fusion.h): the `part`th of `parts`, from 1. Shared by the operations and
+  // those who remember them.
+  std::shared_ptr<const TensorList> list;
+  uint32_t part = 0, parts = 0;
 };
 
 // What ranks compare: of one call among those of its communicator, from what all its likes have in common.

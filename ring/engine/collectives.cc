@@ -33,6 +33,7 @@ uint64_t kind_of(const GroupContext& context, const CheckedCall& call, const Cut
            (static_cast<uint64_t>(call.algorithm) << 32))
       .add(static_cast<uint64_t>(call.root + 1))
       .add(call.shared_counts)
+      .add(call.part)
       .add(shared_count && !call.uneven ? call.count : 0)
       .add(cut.slice)
       .value();
@@ -73,8 +74,8 @@ void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64
                       : operation->one_shot()
                           ? OneShotRun::cut(*operation->plans.plan, call.count, dtype_bytes(call.dtype))
                           : choose_cut(call, *operation->plans.plan, context_->config);
-    operation->kind_ = kind_of(*context_, call, operation->cut_);
   }
+  operation->kind_ = kind_of(*context_, call, operation->over_windows() ? Cut{} : operation->cut_);
   operation->fingerprint_ = fingerprint_of(operation->kind_, sequence);
   operation->counted_ = true;
   context_->log.called(sequence, operation->kind_, call);
@@ -189,6 +190,7 @@ bool Collectives::introduce() {
 
 bool Collectives::meet() {
   CollectiveOperation& operation = *current_;
+  if (operation.packing) operation.packing->pack();  // the others may read it as soon as they have heard from this rank
   const Binding binding = windows().meet(operation.call, operation.sequence, operation.fingerprint_);
   if (meeting_bound_) {
     meeting_.start_again(binding.input, binding.output, binding.fingerprint);
@@ -202,6 +204,7 @@ bool Collectives::meet() {
 
 bool Collectives::start_body() {
   CollectiveOperation& operation = *current_;
+  if (operation.packing && !operation.over_windows()) operation.packing->pack();
   const bool started = operation.over_windows() ? start_windows()
                        : operation.one_shot()   ? start_one_shot()
                                                 : start_lanes();
@@ -349,6 +352,7 @@ bool Collectives::run_one_shot(OneShotRun& one_shot, bool& done) {
 }
 
 void Collectives::finish_current() {
+  if (current_->packing) current_->packing->unpack();
   context_->log.finished(current_->sequence);
   current_->complete();
   drop_current();

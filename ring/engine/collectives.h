@@ -10,6 +10,7 @@
 #include "ring/engine/group_context.h"
 #include "ring/engine/lane_run.h"
 #include "ring/engine/one_shot.h"
+#include "ring/engine/packing.h"
 #include "ring/engine/plans.h"
 #include "ring/engine/windows.h"
 
@@ -19,7 +20,8 @@ class CollectiveOperation final : public Operation {
  public:
   CheckedCall call;
   uint64_t sequence = 0;
-  Plans::Set plans;  // shared with the cache
+  Plans::Set plans;                // shared with the cache
+  std::optional<Packing> packing;  // of an operation of several tensors: call's buffers are its memory
 
   // For another call, by the one owner left; vectors keep their memory.
   void reuse() { reset(); }

@@ -18,6 +18,9 @@ constexpr std::chrono::microseconds kSpin{200};
 // With more ranks than cores, polls give the core away; after so long the others have had their turn.
 constexpr std::chrono::microseconds kYield{50};
 
+// Operations of batches that are kept, some kilobytes each: a step of most models is fewer.
+constexpr size_t kBatchSpares = 64;
+
 int usable_cores() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
@@ -143,17 +146,41 @@ std::shared_ptr<CollectiveOperation> Group::submit(const Communicator::Call& cal
   CheckedCall checked = check_call(call, rank(), size());
   context_->log.note_thread();
   std::lock_guard lock(submit_mutex_);
-  checked.algorithm = plans_.settle(checked, call.options.algorithm);
-  const Plans::Set& plans = plans_.get(checked, checked.algorithm);
   const bool spare = spare_ && spare_.use_count() == 1 && !spare_in_use_.load(std::memory_order_acquire);
   auto operation = spare ? std::move(spare_) : std::make_shared<CollectiveOperation>();
-  operation->reuse();
-  operation->driver = collectives_;
-  operation->deadline = deadline(checked.timeout);
-  operation->call = std::move(checked);
-  operation->plans = plans;
+  prepare(*operation, std::move(checked), call.options.algorithm);
   collectives_->submit(operation);
   return operation;
+}
+
+void Group::prepare(CollectiveOperation& operation, CheckedCall call, Algorithm asked) {
+  call.algorithm = plans_.settle(call, asked);
+  const Plans::Set& plans = plans_.get(call, call.algorithm);
+  operation.reuse();
+  operation.driver = collectives_;
+  operation.deadline = deadline(call.timeout);
+  operation.call = std::move(call);
+  operation.plans = plans;
+}
+
+std::vector<std::shared_ptr<CollectiveOperation>> Group::submit_all(std::vector<Part> parts) {
+  check_usable();
+  context_->log.note_thread();
+  std::vector<std::shared_ptr<CollectiveOperation>> operations;
+  operations.reserve(parts.size());
+  std::lock_guard lock(submit_mutex_);
+  batch_spares_.resize(std::max(batch_spares_.size(), std::min(parts.size(), kBatchSpares)));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    // done(): an acquire, after which the last holder but this one touched the count alone.
+    const bool spare =
+        i < batch_spares_.size() && batch_spares_[i] && batch_spares_[i]->done() && batch_spares_[i].use_count() == 1;
+    operations.push_back(spare ? batch_spares_[i] : std::make_shared<CollectiveOperation>());
+    prepare(*operations.back(), std::move(parts[i].call), parts[i].asked);
+    operations.back()->packing = std::move(parts[i].packing);
+    if (i < batch_spares_.size()) batch_spares_[i] = operations.back();
+  }
+  for (const auto& operation : operations) collectives_->submit(operation);
+  return operations;
 }
 
 void Group::run(const Communicator::Call& call) {
@@ -246,17 +273,22 @@ void Group::submit_message(std::shared_ptr<MessageOperation> operation, const Ca
   messages_->submit(std::move(operation));
 }
 
-std::shared_ptr<MessageOperation> Group::start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                                                    const CallOptions& options) {
+std::shared_ptr<MessageOperation> Group::make_send(const void* data, uint64_t count, DType dtype, int peer,
+                                                   int tag) const {
   check_usable();
   const uint64_t bytes = checked_bytes("send", rank(), count, dtype);
   check_peer("send", peer, tag, false);
-  check_timeout("send", options);
   if (bytes > 0 && data == nullptr) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("send on rank {}: data is null but {} bytes are to be sent", rank(), bytes));
   }
-  auto operation = std::make_shared<SendOperation>(static_cast<const std::byte*>(data), bytes, dtype, peer, tag);
+  return std::make_shared<SendOperation>(static_cast<const std::byte*>(data), bytes, dtype, peer, tag);
+}
+
+std::shared_ptr<MessageOperation> Group::start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                                                    const CallOptions& options) {
+  check_timeout("send", options);
+  auto operation = make_send(data, count, dtype, peer, tag);
   submit_message(operation, options);
   return operation;
 }

@@ -48,13 +48,29 @@ class Group final : public CommunicatorEvents {
   void run(const Communicator::Call& call);
   std::shared_ptr<Operation> start(const Communicator::Call& call);
 
+  // One operation of a batch (batch.h).
+  struct Part {
+    CheckedCall call;
+    Algorithm asked = Algorithm::kAuto;
+    std::optional<Packing> packing;
+  };
+  // Submits all of them, with no other call between; nothing if it throws. Does not drive.
+  std::vector<std::shared_ptr<CollectiveOperation>> submit_all(std::vector<Part> parts);
+
   std::shared_ptr<MessageOperation> start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
                                                const CallOptions& options);
   std::shared_ptr<MessageOperation> start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
                                                const CallOptions& options);
-  // Checks the arguments; submit_message() starts it.
+  // Check the arguments; submit_message() starts it.
+  std::shared_ptr<MessageOperation> make_send(const void* data, uint64_t count, DType dtype, int peer, int tag) const;
   std::shared_ptr<MessageOperation> make_recv(void* data, uint64_t count, DType dtype, int peer, int tag) const;
   void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options);
+  // Throws what stands against any call now: a fork, the communicator's failure.
+  void check_usable() const;
+  // kInvalid if it is negative.
+  void check_timeout(const char* call, const CallOptions& options) const;
+  // Waits for it; the others are told if that takes long.
+  void await(const MessageOperation& operation) { messages_->wait_blocking(operation); }
   // Throws the operation's failure.
   void finish(const std::shared_ptr<MessageOperation>& operation);
   // The pool goes on with what nobody waits for.
@@ -76,9 +92,8 @@ class Group final : public CommunicatorEvents {
  private:
   std::shared_ptr<CollectiveOperation> submit(const Communicator::Call& call);
   bool run_again(const Communicator::Call& call);
-  void check_usable() const;
+  void prepare(CollectiveOperation& operation, CheckedCall call, Algorithm asked);
   void check_peer(const char* call, int peer, int tag, bool receives) const;
-  void check_timeout(const char* call, const CallOptions& options) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   std::shared_ptr<Group> subgroup(uint64_t id, std::vector<int> members);
 
@@ -94,6 +109,8 @@ class Group final : public CommunicatorEvents {
   std::shared_ptr<CollectiveOperation> spare_;  // the last blocking call's, for the next one
   Communicator::Call last_call_;                // that it was
   std::atomic<bool> spare_in_use_{false};       // by run_again(), without the lock
+  // Those of batches, by place, for the next batch: a training step is the same list again, and bound already.
+  std::vector<std::shared_ptr<CollectiveOperation>> batch_spares_;
   uint64_t splits_ = 0;
   std::map<std::vector<int>, uint64_t> groups_made_;
 

@@ -111,6 +111,50 @@ TEST_CASE("every collective") {
         }) == "");
 }
 
+TEST_CASE("a list of tensors, and call groups") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          Numbers a{1, 2}, b(300'000, rank), sum(2, -1), in(100'000, -1);
+          const Numbers out(100'000, rank);
+          const rondo_tensor_t list[] = {{a.data(), sum.data(), 2, RONDO_INT64},
+                                         {b.data(), b.data(), b.size(), RONDO_INT64}};
+          want(rondo_all_reduce_many(comm, list, 2, RONDO_SUM, nullptr, nullptr));
+          expect(sum == Numbers{2, 4} && b.front() == 1 && b.back() == 1, "all_reduce_many");
+          rondo_work_t work = nullptr, part = nullptr;
+          want(rondo_all_reduce_many(comm, list, 2, RONDO_MAX, nullptr, &work));
+          want(rondo_wait(work, -1));
+          want(rondo_work_free(work));
+          expect(sum == a && b.front() == 1, "all_reduce_many, not waiting");
+          want(rondo_all_reduce_many(comm, nullptr, 0, RONDO_SUM, nullptr, nullptr));
+          want_invalid(rondo_all_reduce_many(comm, nullptr, 2, RONDO_SUM, nullptr, nullptr), "tensors");
+          want_invalid(rondo_all_reduce_many(nullptr, list, 2, RONDO_SUM, nullptr, nullptr), "comm");
+
+          want_invalid(rondo_group_end(comm, nullptr), "no call group");
+          want(rondo_group_start(comm));
+          want_invalid(rondo_group_start(comm), "nest");
+          want(rondo_send(comm, out.data(), out.size(), RONDO_INT64, 1 - rank, 4, nullptr, nullptr));
+          want(rondo_all_reduce(comm, a.data(), a.data(), 2, RONDO_INT64, RONDO_SUM, nullptr, nullptr));
+          want(rondo_all_reduce_many(comm, list + 1, 1, RONDO_SUM, nullptr, nullptr));
+          want(rondo_recv(comm, in.data(), in.size(), RONDO_INT64, 1 - rank, 4, nullptr, nullptr, &part));
+          want_invalid(rondo_wait(part, -1), "group_end");
+          want(rondo_group_end(comm, &work));
+          want(rondo_wait(work, -1));
+          rondo_message_t message{};
+          want(rondo_work_message(part, &message));
+          expect(message.peer == 1 - rank && message.bytes == 800'000 && in[5] == 1 - rank, "message of a call group");
+          want(rondo_work_free(part));
+          want(rondo_work_free(work));
+          expect(a == Numbers{2, 4} && b.front() == 2, "sums of a call group");
+          want(rondo_group_start(comm));
+          want(rondo_barrier(comm, nullptr, nullptr));
+          want(rondo_group_abandon(comm));
+          want(rondo_group_abandon(comm));
+          want_invalid(rondo_group_end(comm, nullptr), "no call group");
+          want(rondo_group_start(comm));
+          want(rondo_barrier(comm, nullptr, nullptr));
+          want(rondo_group_end(comm, nullptr));
+        }) == "");
+}
+
 TEST_CASE("every uneven collective, with displacements") {
   CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
           const uint64_t counts[] = {1, 2};

@@ -66,6 +66,7 @@ const Sample kSamples[] = {
     {"RONDO_MAILBOX_BYTES", "1048576", "18446744073709551616", true},
     {"RONDO_ALGORITHM", "hierarchical", "fastest", true},
     {"RONDO_STAGING_BYTES", "65536", "65535", true},
+    {"RONDO_BUCKET_BYTES", "0", "4095", true},
     {"RONDO_SINGLE_COPY", "off", "never", true},
     {"RONDO_COST_MODEL", "/proc/version", "/no/such/file", true},
     {"RONDO_SPIN_US", "0", "-2", false},

@@ -66,6 +66,8 @@ TEST_CASE("a model in the place of sizes, where buffers lie, whom to compare wit
   CHECK(accepted("--sizes resnet50").list == "resnet50");
   CHECK(accepted("--sizes resnet50").sizes.empty());
   CHECK(accepted("--sizes 8").list.empty());
+  CHECK(accepted("--sizes gpt2 --fused").fused);
+  CHECK_FALSE(accepted("--sizes gpt2").fused);
   CHECK(accepted("--placement in").placements == std::vector{Placement::kInPlace});
   CHECK(accepted("--buffers registered").buffers == BufferKind::kRegistered);
   CHECK(accepted("--compare openmpi,gloo-busy --ranks 2 --runs 3").compare.size() == 2);
@@ -80,6 +82,7 @@ TEST_CASE("lists and all") {
 
 TEST_CASE("every bad option is named and ends in code 2") {
   CHECK(contains(rejected("--colective all"), "--colective"));
+  CHECK(contains(rejected("--sizes 8 --fused"), "--fused: needs a list"));
   CHECK(contains(rejected("--collective all_reduc"), "'all_reduc' is none of: all_reduce"));
   CHECK(contains(rejected("-d float8"), "-d: 'float8'"));
   CHECK(contains(rejected("-o plus"), "-o: 'plus'"));

@@ -1,0 +1,309 @@
+#include "ring/engine/batch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace rondo {
+namespace {
+
+// A bound against a loop that never ends its call group; some 20 MB.
+constexpr size_t kMaxCalls = 65'536;
+// The first memory of fused operations: less is not worth a system call.
+constexpr size_t kLeastMemoryBytes = 64 * 1024;
+
+}  // namespace
+
+// --- BatchOperation
+
+bool BatchOperation::poll() {
+  if (done()) return true;
+  std::lock_guard lock(mutex_);
+  if (done()) return true;
+  if (!submitted_) return false;
+  const auto part = [this](size_t i) -> Operation& {
+    return i < collectives_.size() ? static_cast<Operation&>(*collectives_[i]) : *messages_[i - collectives_.size()];
+  };
+  const size_t parts = collectives_.size() + messages_.size();
+  while (ended_ < parts && part(ended_).done()) ++ended_;
+  if (ended_ < parts) return false;
+  for (size_t i = 0; i < parts; ++i) {
+    if (part(i).failed()) return fail(part(i).error()), true;
+  }
+  complete();
+  return true;
+}
+
+bool BatchOperation::wait(Clock::time_point until) {
+  if (poll()) return true;
+  if (!submitted_) return Operation::wait(until);  // throws: there is no driver
+  for (const auto& operation : collectives_) {
+    if (!operation->wait(until)) return false;
+  }
+  for (const auto& operation : messages_) {
+    if (!operation->wait(until)) return false;
+  }
+  return poll();
+}
+
+// --- Batch
+
+Batch::~Batch() {
+  abandon({ErrorCode::kClosed, "the communicator was destroyed before its call group had ended", {group_.rank()}});
+}
+
+void Batch::open() {
+  group_.check_usable();
+  std::lock_guard lock(mutex_);
+  if (owner_.load() != std::thread::id()) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("group_start on rank {}: a call group of this communicator is open already{}; "
+                                "call groups do not nest",
+                                group_.rank(), collecting() ? "" : ", on another thread"));
+  }
+  calls_ = {};
+  calls_.operation = std::make_shared<BatchOperation>();
+  owner_.store(std::this_thread::get_id());
+}
+
+void Batch::refuse(const char* what) const {
+  if (!collecting()) return;
+  throw Exception(ErrorCode::kInvalid,
+                  fmt::format("{} on rank {}: not in a call group; end that first", what, group_.rank()));
+}
+
+// Under mutex_: another thread may have abandoned it in between.
+void Batch::check_open() const {
+  group_.check_usable();
+  if (!collecting()) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("the call group on rank {} was abandoned", group_.rank()));
+  }
+  if (calls_.items.size() + calls_.messages.size() >= kMaxCalls) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("a call group on rank {} has more than {} calls", group_.rank(), kMaxCalls));
+  }
+}
+
+std::shared_ptr<Operation> Batch::add(const Communicator::Call& call) {
+  std::lock_guard lock(mutex_);
+  check_open();
+  // Factors are each rank's own, so they cannot say which calls run together.
+  const bool fusable = call.op != Op::kPremulSum;
+  calls_.items.push_back({check_call(call, group_.rank(), group_.size()), call.options.algorithm, fusable});
+  return calls_.operation;
+}
+
+std::shared_ptr<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+  std::lock_guard lock(mutex_);
+  check_open();
+  const size_t before = calls_.items.size();
+  try {
+    append(calls_.items, tensors, op, options, op != Op::kPremulSum);
+  } catch (...) {
+    calls_.items.resize(before);
+    throw;
+  }
+  return calls_.operation;
+}
+
+void Batch::append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                   bool fusable) const {
+  Communicator::Call call;
+  call.op = op;
+  call.options = options;
+  items.reserve(items.size() + tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    call.input = tensors[i].input;
+    call.output = tensors[i].output;
+    call.count = tensors[i].count;
+    call.dtype = tensors[i].dtype;
+    try {
+      items.push_back({check_call(call, group_.rank(), group_.size()), options.algorithm, fusable});
+    } catch (const Exception& e) {
+      throw Exception(e.code(), fmt::format("tensor {} of {}: {}", i, tensors.size(), e.what()));
+    }
+  }
+}
+
+std::shared_ptr<Operation> Batch::add_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                                           const CallOptions& options) {
+  std::lock_guard lock(mutex_);
+  check_open();
+  group_.check_timeout("send", options);
+  calls_.messages.push_back({group_.make_send(data, count, dtype, peer, tag), options});
+  return calls_.messages.back().operation;
+}
+
+std::shared_ptr<Operation> Batch::add_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                           const CallOptions& options) {
+  std::lock_guard lock(mutex_);
+  check_open();
+  group_.check_timeout("recv", options);
+  calls_.messages.push_back({group_.make_recv(data, count, dtype, peer, tag), options});
+  return calls_.messages.back().operation;
+}
+
+std::shared_ptr<BatchOperation> Batch::end() {
+  Calls calls;
+  {
+    std::lock_guard lock(mutex_);
+    if (!collecting()) {
+      const bool other = owner_.load() != std::thread::id();
+      throw Exception(
+          ErrorCode::kInvalid,
+          fmt::format("group_end on rank {}: {}", group_.rank(),
+                      other ? "another thread has opened the call group; it must end it" : "no call group is open"));
+    }
+    owner_.store(std::thread::id());
+    calls = std::exchange(calls_, {});
+  }
+  auto operation = calls.operation;
+  submit(std::move(calls));
+  return operation;
+}
+
+void Batch::abandon(const Error& error) {
+  Calls calls;
+  {
+    std::lock_guard lock(mutex_);
+    if (owner_.load() == std::thread::id()) return;
+    owner_.store(std::thread::id());
+    calls = std::exchange(calls_, {});
+  }
+  calls.operation->fail(error);
+  for (const Message& message : calls.messages) message.operation->fail(error);
+}
+
+std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> tensors, Op op,
+                                                  const CallOptions& options) {
+  group_.check_usable();
+  Calls calls;
+  calls.operation = std::make_shared<BatchOperation>();
+  append(calls.items, tensors, op, options, true);
+  auto operation = calls.operation;
+  submit(std::move(calls));
+  return operation;
+}
+
+void Batch::submit(Calls calls) {
+  BatchOperation& operation = *calls.operation;
+  try {
+    group_.check_usable();
+    std::vector<Group::Part> parts = parts_of(calls.items);
+    if (!parts.empty()) operation.collectives_ = group_.submit_all(std::move(parts));
+  } catch (const Exception& e) {
+    operation.fail(e.error());
+    for (const Message& message : calls.messages) message.operation->fail(e.error());
+    throw;
+  }
+  for (Message& message : calls.messages) {
+    operation.messages_.push_back(message.operation);
+    group_.submit_message(std::move(message.operation), message.options);
+  }
+  operation.submitted_ = true;
+  operation.poll();
+}
+
+std::vector<Group::Part> Batch::parts_of(std::span<Item> items) {
+  std::vector<Group::Part> parts;
+  for (size_t i = 0; i < items.size();) {
+    size_t end = i;
+    while (end < items.size() && items[end].call.collective == Collective::kAllReduce) ++end;
+    if (end - i > 1) {
+      add_run(items.subspan(i, end - i), parts);
+      i = end;
+    } else {
+      // Alone it is the same call as outside, so that ranks need not group it alike.
+      parts.push_back({std::move(items[i].call), items[i].asked, std::nullopt});
+      ++i;
+    }
+  }
+  return parts;
+}
+
+void Batch::add_run(std::span<Item> run, std::vector<Group::Part>& parts) {
+  check_disjoint(run);
+  std::vector<TensorShape> shapes;
+  shapes.reserve(run.size());
+  for (const Item& item : run) {
+    shapes.push_back({item.call.count, item.call.dtype, item.call.op, item.asked, item.fusable});
+  }
+  const auto list = std::make_shared<const TensorList>(std::move(shapes));
+  // A rank by itself has no latency to save.
+  const uint64_t bucket_bytes = group_.size() > 1 ? group_.context().config.bucket_bytes : 0;
+  const std::vector<Bucket> buckets = plan_buckets(list->tensors, bucket_bytes);
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    Group::Part part = part_of(run, buckets[i]);
+    part.call.list = list;
+    part.call.shared_counts = list->hash;
+    part.call.part = static_cast<uint32_t>(i + 1);
+    part.call.parts = static_cast<uint32_t>(buckets.size());
+    parts.push_back(std::move(part));
+  }
+}
+
+Group::Part Batch::part_of(std::span<Item> run, const Bucket& bucket) {
+  const Item& first = run[bucket.tensors.front()];
+  Group::Part part{first.call, first.asked, std::nullopt};
+  if (bucket.tensors.size() == 1) return part;
+  const uint64_t element = dtype_bytes(part.call.dtype);
+  Packing& packing = part.packing.emplace();
+  packing.memory = memory(bucket.count * element);
+  packing.pieces.reserve(bucket.tensors.size());
+  const auto given = [](std::chrono::milliseconds timeout) {
+    return timeout.count() > 0 ? timeout : std::chrono::milliseconds::max();
+  };
+  auto timeout = std::chrono::milliseconds::max();
+  for (const uint32_t index : bucket.tensors) {
+    const CheckedCall& call = run[index].call;
+    packing.pieces.push_back({call.input, call.output, call.count * element});
+    timeout = std::min(timeout, given(call.timeout));
+  }
+  part.call.timeout = timeout == std::chrono::milliseconds::max() ? std::chrono::milliseconds(0) : timeout;
+  part.call.count = bucket.count;
+  part.call.input = part.call.output = packing.memory;
+  return part;
+}
+
+void Batch::check_disjoint(std::span<const Item> run) const {
+  std::vector<TensorMemory> memories;
+  memories.reserve(run.size());
+  for (const Item& item : run) {
+    const CheckedCall& call = item.call;
+    memories.push_back({call.input, call.output, call.count * dtype_bytes(call.dtype)});
+  }
+  const auto overlap = find_overlap(memories);
+  if (!overlap) return;
+  throw Exception(ErrorCode::kInvalid,
+                  fmt::format("all_reduce on rank {}: tensors {} and {} of {} overlap, and one of them is an output; "
+                              "the tensors of a list have no order",
+                              group_.rank(), overlap->first, overlap->second, run.size()));
+}
+
+std::byte* Batch::memory(size_t bytes) {
+  std::lock_guard lock(memory_mutex_);
+  if (memories_.empty() || memories_.back().bytes < bytes) {
+    const size_t made = std::bit_ceil(std::max(bytes, kLeastMemoryBytes));
+    memories_.push_back({static_cast<std::byte*>(group_.allocations().allocate(made)), made});
+  }
+  return memories_.back().data;
+}
+
+void Batch::leave_to_pool(const BatchOperation& operation) {
+  if (!operation.collectives_.empty()) group_.leave_to_pool(*operation.collectives_.front()->driver);
+  if (!operation.messages_.empty()) group_.leave_to_pool(*operation.messages_.front()->driver);
+}
+
+void Batch::finish(BatchOperation& operation) {
+  // While this thread drives the collectives, the messages must move, too: a peer may wait for one before it comes to
+  // the collective.
+  if (!operation.collectives_.empty() && !operation.messages_.empty()) leave_to_pool(operation);
+  for (const auto& collective : operation.collectives_) collective->wait(Clock::time_point::max());
+  for (const auto& message : operation.messages_) group_.await(*message);
+  operation.poll();
+  if (operation.failed()) throw Exception(operation.error());
+}
+
+}  // namespace rondo

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "ring/communicator.h"
+#include "ring/engine/group.h"
+
+namespace rondo {
+
+// Several operations as one: done when all of them are, failed with the first failure among them.
+class BatchOperation final : public Operation {
+ public:
+  bool poll() override;
+  bool wait(Clock::time_point until) override;
+
+ private:
+  friend class Batch;
+  bool submitted_ = false;
+  std::vector<std::shared_ptr<CollectiveOperation>> collectives_;
+  std::vector<std::shared_ptr<MessageOperation>> messages_;
+  std::mutex mutex_;
+  size_t ended_ = 0;  // of the parts, collectives first, the leading ones known to be done
+};
+
+// Calls of one communicator that are submitted together: lists of all_reduces, and call groups, which collect calls
+// between open() and end(). Consecutive all_reduces become as few operations as fusion.h says.
+//
+// A call group collects the calls of the thread that opened it, and no others'. Any thread may call abandon() and
+// start_list(); the works of a call group that has not ended are for that thread alone.
+class Batch {
+ public:
+  explicit Batch(Group& group) : group_(group) {}
+  ~Batch();
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  void open();
+  // The calling thread has opened a call group. Costs a load and a comparison: every call asks.
+  bool collecting() const {
+    const auto owner = owner_.load(std::memory_order_relaxed);
+    return owner != std::thread::id() && owner == std::this_thread::get_id();
+  }
+  // Throws Exception(kInvalid) if a call group of this thread is open: `what` cannot be collected.
+  void refuse(const char* what) const;
+
+  // Checks the call, and keeps it. Throws Exception; then it is not kept, and the call group stays open.
+  // What it gives back is the whole call group's: done when all of that is.
+  std::shared_ptr<Operation> add(const Communicator::Call& call);
+  std::shared_ptr<Operation> add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
+  std::shared_ptr<Operation> add_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                                      const CallOptions& options);
+  std::shared_ptr<Operation> add_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                      const CallOptions& options);
+  // Submits what has been kept; does not drive. Throws Exception if nothing was: the call group is closed in any case.
+  std::shared_ptr<BatchOperation> end();
+  // Closes the call group, if one is open: nothing was done, and works of it fail with the error.
+  void abandon(const Error& error);
+
+  // A list by itself; does not drive.
+  std::shared_ptr<BatchOperation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
+
+  // The pool goes on with it.
+  void leave_to_pool(const BatchOperation& operation);
+  // Waits for it on this thread. Throws its failure.
+  void finish(BatchOperation& operation);
+
+ private:
+  struct Item {
+    CheckedCall call;
+    Algorithm asked = Algorithm::kAuto;
+    bool fusable = true;
+  };
+  struct Message {
+    std::shared_ptr<MessageOperation> operation;
+    CallOptions options;
+  };
+  struct Calls {
+    std::vector<Item> items;
+    std::vector<Message> messages;
+    std::shared_ptr<BatchOperation> operation;
+  };
+
+  void check_open() const;
+  void append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+              bool fusable) const;
+  void submit(Calls calls);
+  std::vector<Group::Part> parts_of(std::span<Item> items);
+  void add_run(std::span<Item> run, std::vector<Group::Part>& parts);
+  Group::Part part_of(std::span<Item> run, const Bucket& bucket);
+  void check_disjoint(std::span<const Item> run) const;
+  std::byte* memory(size_t bytes);
+
+  Group& group_;
+  std::atomic<std::thread::id> owner_{};  // of the open call group; none: none is open
+  std::mutex mutex_;                      // of calls_ and opening and closing
+  Calls calls_;
+
+  // What fused operations of this communicator run on, one after the other: registered memory, so that ranks that share
+  // memory fold it where it lies. The last and largest is used; earlier ones may still have operations in the queue.
+  // They go with the group.
+  struct Memory {
+    std::byte* data = nullptr;
+    size_t bytes = 0;
+  };
+  std::mutex memory_mutex_;
+  std::vector<Memory> memories_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,384 @@
+// Lists of all_reduces and call groups, on threads: results, Works, failures and mistakes.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "tests/engine/batch_cases.h"
+#include "tests/support/random.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+using Floats = std::vector<float>;
+using Numbers = std::vector<int64_t>;
+
+RankGroup threads_of(int world) {
+  RankGroup shape;
+  shape.world = world;
+  shape.config.bucket_bytes = kTestBucketBytes;
+  return shape;
+}
+
+// What the call throws: "INVALID ..."; "ok".
+std::string outcome(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Exception& e) {
+    return fmt::format("{} {}", error_code_name(e.code()), e.what());
+  }
+  return "ok";
+}
+
+void expect_outcome(const std::function<void()>& call, const std::string& code, const std::string& part) {
+  const std::string got = outcome(call);
+  expect(got.find(code) == 0 && got.find(part) != std::string::npos,
+         fmt::format("\"{}\" instead of {} with \"{}\"", got, code, part));
+}
+
+TensorRef in_place(Numbers& numbers) { return {numbers.data(), numbers.data(), numbers.size(), DType::kInt64}; }
+
+void sum(Communicator& group, Numbers& numbers) {
+  group.all_reduce(numbers.data(), numbers.data(), numbers.size(), DType::kInt64);
+}
+
+void expect_numbers(const Numbers& numbers, int64_t value, const char* what) {
+  for (const int64_t n : numbers) expect(n == value, fmt::format("{}: {}, should be {}", what, n, value));
+}
+
+}  // namespace
+
+TEST_CASE("lists give every tensor its reference result") {
+  for (const int world : {1, 2, 3, 5}) {
+    for (const uint64_t seed : {1, 2, 3}) {
+      CAPTURE(world);
+      CAPTURE(seed);
+      RankGroup shape = threads_of(world);
+      shape.config.lanes = static_cast<uint32_t>(seed);
+      CHECK(run_threads(shape, [&](Communicator& group) { run_lists(group, seed * 100); }) == "");
+    }
+  }
+}
+
+TEST_CASE("call groups of every collective, with messages in any order") {
+  for (const int world : {1, 2, 3, 5}) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      CAPTURE(world);
+      CAPTURE(seed);
+      CHECK(run_threads(threads_of(world), [&](Communicator& group) { run_call_group(group, seed); }) == "");
+    }
+  }
+}
+
+TEST_CASE("without buckets every tensor is an operation") {
+  RankGroup shape = threads_of(3);
+  shape.config.bucket_bytes = 0;
+  CHECK(run_threads(shape, [](Communicator& group) { run_lists(group, 7); }) == "");
+}
+
+TEST_CASE("a bucket has the bits of the same all_reduce of one buffer") {
+  // Proves: fusing changes no rounding but that of being one operation.
+  CHECK(run_threads(threads_of(3), [](Communicator& group) {
+          Random random(static_cast<uint64_t>(group.rank()) + 1);
+          Floats together(900);
+          for (float& value : together) value = static_cast<float>(random.below(1u << 24)) / 3.0f;
+          Floats a(together.begin(), together.begin() + 100), b(together.begin() + 100, together.begin() + 400),
+              c(together.begin() + 400, together.end());
+          group.all_reduce(together.data(), together.data(), together.size(), DType::kFloat32);
+          const TensorRef list[] = {
+              {a.data(), a.data(), a.size()}, {b.data(), b.data(), b.size()}, {c.data(), c.data(), c.size()}};
+          group.all_reduce_many(list);
+          a.insert(a.end(), b.begin(), b.end());
+          a.insert(a.end(), c.begin(), c.end());
+          expect(std::memcmp(a.data(), together.data(), together.size() * sizeof(float)) == 0, "bits differ");
+        }) == "");
+}
+
+TEST_CASE("a factor for a list, and one for each call of a call group") {
+  // Proves: factors, which only their rank knows, do not choose what is fused.
+  CHECK(run_threads(threads_of(2), [](Communicator& group) {
+          Floats a(10, 1), b(20, 1);
+          const TensorRef list[] = {{a.data(), a.data(), a.size()}, {b.data(), b.data(), b.size()}};
+          CallOptions options;
+          options.scalar = group.rank() + 1;
+          group.all_reduce_many(list, Op::kPremulSum, options);
+          expect(a == Floats(10, 3) && b == Floats(20, 3), "factors of a list");
+          CallGroup calls(group);
+          group.all_reduce(a.data(), a.data(), a.size(), DType::kFloat32, Op::kPremulSum, options);
+          options.scalar = 2;
+          group.all_reduce(b.data(), b.data(), b.size(), DType::kFloat32, Op::kPremulSum, options);
+          calls.end();
+          expect(a == Floats(10, 9) && b == Floats(20, 12), "factors of a call group");
+        }) == "");
+}
+
+TEST_CASE("the same list step after step, and lists that take turns") {
+  // Proves: operations and memory that are used again carry nothing over.
+  CHECK(run_threads(threads_of(3), [](Communicator& group) {
+          for (int step = 1; step <= 60; ++step) {
+            std::vector<Numbers> tensors;
+            for (const size_t count : {3, 700, 40, 9000, 1, 650, 800}) tensors.emplace_back(count, step);
+            std::vector<TensorRef> list;
+            for (Numbers& tensor : tensors) list.push_back(in_place(tensor));
+            if (step % 4 == 0) list.resize(3);
+            if (step % 3 == 0) {
+              group.start_all_reduce_many(list).wait();
+            } else {
+              group.all_reduce_many(list);
+            }
+            for (size_t i = 0; i < tensors.size(); ++i) {
+              expect_numbers(tensors[i], i < list.size() ? 3 * step : step, "a step");
+            }
+          }
+        }) == "");
+}
+
+TEST_CASE("nothing at all") {
+  for (const int world : {1, 2}) {
+    CHECK(run_threads(threads_of(world), [](Communicator& group) {
+            group.all_reduce_many({});
+            expect(group.start_all_reduce_many({}).done(), "an empty list is done");
+            group.group_start();
+            group.group_end();
+            CallGroup calls(group);
+            expect(calls.end_async().done(), "an empty call group is done");
+            const TensorRef nothing[] = {{}, {}};
+            group.all_reduce_many(nothing);
+            group.group_abandon();
+          }) == "");
+  }
+}
+
+TEST_CASE("Works of a call group") {
+  CHECK(run_threads(threads_of(2), [](Communicator& group) {
+          const int other = 1 - group.rank();
+          Numbers values(10, 1), incoming(100'000, -1);
+          const Numbers outgoing(100'000, group.rank());
+          CallGroup calls(group);
+          Communicator::Call call;
+          call.input = call.output = values.data();
+          call.count = values.size();
+          call.dtype = DType::kInt64;
+          Work collective = group.start(call);
+          Work send = group.isend(outgoing.data(), outgoing.size(), DType::kInt64, other, 3);
+          Work receive = group.irecv(incoming.data(), incoming.size(), DType::kInt64, other, 3);
+          expect(!collective.done() && !send.done() && !receive.done(), "done before the end");
+          expect_outcome([&] { collective.wait(); }, "INVALID", "group_end()");
+          expect_outcome([&] { receive.wait(); }, "INVALID", "group_end()");
+          Work whole = calls.end_async();
+          receive.wait();
+          expect(receive.message().peer == other && receive.message().bytes == 800'000, "message");
+          whole.wait();
+          expect(collective.done() && send.done() && !whole.error() && !collective.error(), "done at the end");
+          expect_numbers(values, 2, "sum");
+          expect_numbers(incoming, other, "message");
+        }) == "");
+}
+
+TEST_CASE("mistakes of a call group leave it, or the communicator, usable") {
+  CHECK(run_threads(threads_of(2), [](Communicator& group) {
+          expect_outcome([&] { group.group_end(); }, "INVALID", "no call group is open");
+          Numbers a(10, 1), b(10, 2);
+          group.group_start();
+          expect_outcome([&] { group.group_start(); }, "INVALID", "do not nest");
+          expect_outcome([&] { group.split(0); }, "INVALID", "call group");
+          const int ranks[] = {0, 1};
+          expect_outcome([&] { group.new_group(ranks); }, "INVALID", "call group");
+          sum(group, a);
+          expect_outcome([&] { group.broadcast(a.data(), 1, DType::kInt64, 9); }, "INVALID", "root is 9");
+          expect_outcome([&] { group.send(nullptr, 1, DType::kInt64, 0); }, "INVALID", "null");
+          const TensorRef broken[] = {in_place(b), {nullptr, b.data(), 3, DType::kInt64}};
+          expect_outcome([&] { group.all_reduce_many(broken); }, "INVALID", "tensor 1 of 2");
+          std::thread([&] {
+            expect_outcome([&] { group.group_start(); }, "INVALID", "on another thread");
+            expect_outcome([&] { group.group_end(); }, "INVALID", "another thread");
+          }).join();
+          group.group_end();
+          expect_numbers(a, 2, "the good call");
+          expect_numbers(b, 2, "the bad list");
+          sum(group, b);
+          expect_numbers(b, 4, "afterwards");
+        }) == "");
+}
+
+TEST_CASE("what cannot be submitted closes the call group, and nothing of it was done") {
+  CHECK(run_threads(threads_of(2), [](Communicator& group) {
+          Numbers a(10, 1);
+          group.group_start();
+          sum(group, a);
+          Work work = group.irecv(a.data(), 1, DType::kInt64, 0);
+          group.all_reduce(a.data() + 5, a.data() + 5, 5, DType::kInt64);
+          expect_outcome([&] { group.group_end(); }, "INVALID", "tensors 0 and 1 of 2 overlap");
+          expect(work.done() && work.error()->code == ErrorCode::kInvalid, "the message of it");
+          CallOptions options;
+          options.algorithm = Algorithm::kPat;  // not for all_reduce
+          group.group_start();
+          group.barrier();
+          group.all_reduce(a.data(), a.data(), 10, DType::kInt64, Op::kSum, options);
+          expect_outcome([&] { group.group_end(); }, "INVALID", "algorithm");
+          expect_outcome([&] { group.group_end(); }, "INVALID", "no call group is open");
+          const TensorRef twice[] = {in_place(a), in_place(a)};
+          expect_outcome([&] { group.all_reduce_many(twice); }, "INVALID", "overlap");
+          expect_numbers(a, 1, "untouched");
+          sum(group, a);
+          expect_numbers(a, 2, "afterwards");
+        }) == "");
+}
+
+TEST_CASE("an exception on the way out abandons the call group") {
+  CHECK(run_threads(threads_of(2), [](Communicator& group) {
+          Numbers a(10, 1);
+          Work work;
+          try {
+            CallGroup calls(group);
+            sum(group, a);
+            work = group.isend(a.data(), 10, DType::kInt64, 0);
+            throw 1;
+          } catch (int) {
+          }
+          expect_outcome([&] { work.wait(); }, "INVALID", "abandoned");
+          expect_numbers(a, 1, "untouched");
+          sum(group, a);
+          expect_numbers(a, 2, "afterwards");
+        }) == "");
+}
+
+TEST_CASE("calls of other threads are not collected") {
+  CHECK(run_threads(threads_of(2), [](Communicator& group) {
+          Numbers a(10, 1), b(10, 1), c(10, 5), d(10, -1);
+          const int other = 1 - group.rank();
+          CallGroup calls(group);
+          sum(group, a);
+          std::thread([&] {
+            sum(group, b);
+            expect_numbers(b, 2, "of another thread");
+            group.sendrecv(c.data(), 10, other, d.data(), 10, other, DType::kInt64);
+          }).join();
+          expect_numbers(d, 5, "message of another thread");
+          expect_numbers(a, 1, "not yet");
+          calls.end();
+          expect_numbers(a, 2, "at the end");
+        }) == "");
+}
+
+TEST_CASE("an operation whose buffers depend on an earlier one of the call group") {
+  // Proves: collectives run in call order; only all_reduces next to each other have none.
+  CHECK(run_threads(threads_of(3), [](Communicator& group) {
+          Numbers a(10, 1), b(10, 0);
+          CallGroup calls(group);
+          sum(group, a);
+          group.broadcast(a.data(), 10, DType::kInt64, 1);
+          group.all_reduce(a.data(), b.data(), 10, DType::kInt64);
+          calls.end();
+          expect_numbers(a, 3, "first");
+          expect_numbers(b, 9, "second");
+        }) == "");
+}
+
+TEST_CASE("a call group with one all_reduce is that all_reduce") {
+  // Proves: what is not fused need not be grouped alike.
+  CHECK(run_threads(threads_of(2), [](Communicator& group) {
+          Numbers a(10, 1);
+          if (group.rank() == 0) group.group_start();
+          sum(group, a);
+          if (group.rank() == 0) group.group_end();
+          expect_numbers(a, 2, "sum");
+        }) == "");
+}
+
+TEST_CASE("lists that differ end in a mismatch on all ranks before anything is written") {
+  struct Difference {
+    const char* what;
+    std::vector<size_t> odd;
+    DType odd_type;
+    Op odd_op;
+    const char* text;
+  };
+  // The usual list: int64 sums of 10, 5000, 20 elements.
+  const Difference differences[] = {
+      {"a small count", {10, 5000, 21}, DType::kInt64, Op::kSum, "number 2 (from 0): 2"},
+      {"a large count", {10, 4999, 20}, DType::kInt64, Op::kSum, "[int64 sum 10, 4999, 20]"},
+      {"small counts of the same sum", {11, 5000, 19}, DType::kInt64, Op::kSum, "[int64 sum 11, 5000, 19]"},
+      {"the order", {5000, 10, 20}, DType::kInt64, Op::kSum, "number 0 (from 0): int64 sum "},
+      {"one more", {10, 5000, 20, 1}, DType::kInt64, Op::kSum, "[int64 sum 10, 5000, 20, 1]"},
+      {"an empty one more", {10, 5000, 20, 0}, DType::kInt64, Op::kSum, "number 3 (from 0): "},
+      {"a type", {10, 5000, 20}, DType::kUint64, Op::kSum, "[uint64 sum 10, 5000, 20]"},
+      {"the operation", {10, 5000, 20}, DType::kInt64, Op::kMax, "[int64 max 10, 5000, 20]"},
+  };
+  for (const Difference& difference : differences) {
+    const std::string what = difference.what;
+    CAPTURE(what);
+    CHECK(run_threads(threads_of(3), [&](Communicator& group) {
+            const bool odd = group.rank() == 1;
+            std::vector<Numbers> tensors;
+            for (const size_t count : odd ? difference.odd : std::vector<size_t>{10, 5000, 20}) {
+              tensors.emplace_back(count, 1);
+            }
+            std::vector<TensorRef> list;
+            for (Numbers& tensor : tensors) list.push_back(in_place(tensor));
+            for (TensorRef& tensor : list) tensor.dtype = odd ? difference.odd_type : DType::kInt64;
+            const auto run = [&] { group.all_reduce_many(list, odd ? difference.odd_op : Op::kSum); };
+            expect_outcome(run, "MISMATCH", "[int64 sum 10, 5000, 20]");
+            expect_outcome(run, "MISMATCH", difference.text);
+            for (const Numbers& tensor : tensors) expect_numbers(tensor, 1, "untouched");
+          }) == "");
+  }
+}
+
+TEST_CASE("a list against single calls, and a list with another's tail") {
+  CHECK(run_threads(threads_of(2), [](Communicator& group) {
+          Numbers a(10, 1), b(20, 1);
+          const TensorRef list[] = {in_place(a), in_place(b)};
+          expect_outcome(
+              [&] {
+                if (group.rank() == 0) return group.all_reduce_many(list);
+                sum(group, a);
+                sum(group, b);
+              },
+              "MISMATCH", "all_reduce of 2 tensors [int64 sum 10, 20], operation 1 of 1 (count=30, ");
+        }) == "");
+}
+
+TEST_CASE("abort and destroy end a list under way, and a call group that is open") {
+  CHECK(run_threads(threads_of(2), [](Communicator& group) {
+          Numbers a(10, 1), b(5000, 1);
+          const TensorRef list[] = {in_place(a), in_place(b)};
+          if (group.rank() == 0) {
+            Work work;
+            expect_outcome(
+                [&] {
+                  work = group.start_all_reduce_many(list);
+                  work.wait();
+                },
+                "ABORTED", "enough");
+            expect(!work.valid() || (work.done() && work.error().has_value()), "done after a failure");
+            group.destroy();
+            return;
+          }
+          CallGroup calls(group);
+          sum(group, a);
+          Work work = group.isend(a.data(), 10, DType::kInt64, 0);
+          group.abort("enough");
+          expect_outcome([&] { sum(group, b); }, "ABORTED", "enough");
+          expect_outcome([&] { calls.end(); }, "ABORTED", "enough");
+          expect_outcome([&] { work.wait(); }, "ABORTED", "enough");
+          group.destroy();
+        }) == "");
+  CHECK(run_threads(threads_of(2), [](Communicator& group) {
+          Numbers a(10, 1);
+          group.group_start();
+          sum(group, a);
+          Work work = group.isend(a.data(), 10, DType::kInt64, 0);
+          std::thread([&] { group.destroy(); }).join();
+          expect_outcome([&] { work.wait(); }, "CLOSED", "in a call group");
+          expect_outcome([&] { group.group_end(); }, "INVALID", "no call group is open");
+          expect_outcome([&] { group.group_start(); }, "CLOSED", "destroyed");
+          expect_numbers(a, 1, "untouched");
+        }) == "");
+}
+
+}  // namespace rondo::testing
