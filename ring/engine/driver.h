@@ -17,6 +17,7 @@ class Pool;
 struct Patience {
   std::chrono::microseconds spin{0};  // polls so long before it sleeps
   bool yields = false;                // gives the core away between polls: there are more ranks than cores
+  int home = -1;                      // place among the ranks of the host, if each can have a core of its own
 };
 
 // Why a driver makes a pass.
@@ -86,7 +87,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::weak_ptr<Pool> pool_;  // owned by the communicators of a process; weak: the pool holds drivers that want it
   Patience patience_;
   std::atomic<bool> held_{false};
-  uint32_t sleeps_owed_ = 0;  // of the holder: idle times to sleep through without a yield
+  Clock::time_point moved_home_{};  // of the holder
+  uint32_t sleeps_owed_ = 0;        // of the holder: idle times to sleep through without a yield
   std::atomic<int> waiters_{0};
   std::atomic<int> pending_{0};
   // Threads that wait while another holds the lease.

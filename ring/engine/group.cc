@@ -26,10 +26,11 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-Patience patience_for(const Config& config, int local_world) {
-  const bool crowded = local_world > usable_cores();
-  if (config.spin_us >= 0) return {std::chrono::microseconds(config.spin_us), crowded};
-  return {crowded ? kYield : kSpin, crowded};
+Patience patience_for(const Config& config, const Place& place) {
+  const bool crowded = place.local_world > usable_cores();
+  const std::chrono::microseconds usual = crowded ? kYield : kSpin;
+  return {config.spin_us >= 0 ? std::chrono::microseconds(config.spin_us) : usual, crowded,
+          crowded ? -1 : place.local_rank};
 }
 
 Topology topology_of(const Fabric& fabric, const std::vector<int>& members) {
@@ -90,7 +91,11 @@ bool same_but_buffers(const Communicator::Call& a, const Communicator::Call& b) 
 
 }  // namespace
 
-Patience Group::pool_patience(const Config& config, int local_world) { return patience_for(config, local_world); }
+Patience Group::pool_patience(const Config& config, const Place& place) {
+  Patience patience = patience_for(config, place);
+  patience.home = -1;  // the thread that makes the calls is there
+  return patience;
+}
 
 Group::Group(Options options)
     : context_(make_context(options)),
@@ -98,7 +103,7 @@ Group::Group(Options options)
       pid_(getpid()),
       plans_(context_->rank, context_->topology, context_->config),
       allocations_(context_->fabric->shared_memory(), context_->rank) {
-  const Patience patience = patience_for(context_->config, context_->fabric->place().local_world);
+  const Patience patience = patience_for(context_->config, context_->fabric->place());
   auto bell = std::make_shared<Doorbell>();
   auto message_bell = std::make_shared<Doorbell>();
   collectives_ = std::make_shared<Collectives>(context_, bell, pool_, patience);
