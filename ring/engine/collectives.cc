@@ -205,26 +205,35 @@ bool Collectives::meet() {
 bool Collectives::start_body() {
   CollectiveOperation& operation = *current_;
   if (operation.packing && !operation.over_windows()) operation.packing->pack();
+  const Plans::Set& plans = operation.plans;
   const bool started = operation.over_windows() ? start_windows()
-                       : operation.one_shot()   ? start_one_shot()
+                       : operation.one_shot()   ? start_one_shot(plans.plan)
                                                 : start_lanes();
   if (!started) return false;
   operation.phase_ = Phase::kBody;
   const CheckedCall& call = operation.call;
   if (operation.bound_before_ || call.uneven) return true;
-  const Plans::Set& plans = operation.plans;
-  operation.bound_ = {plans.plan ? plans.plan : plans.staged,          call.count, call.scalar, call.dtype, call.op,
-                      operation.over_windows() ? windows().bound() : 0};
+  const bool one_shot = operation.body_ == CollectiveOperation::Body::kOneShot;
+  operation.bound_ = {plans.plan ? plans.plan : plans.staged,
+                      call.count,
+                      call.scalar,
+                      call.dtype,
+                      call.op,
+                      operation.over_windows() && !one_shot ? windows().bound() : 0,
+                      one_shot};
   return true;
 }
 
-bool Collectives::start_one_shot() {
+bool Collectives::start_one_shot(const std::shared_ptr<const Plan>& plan) {
   CollectiveOperation& operation = *current_;
+  operation.body_ = CollectiveOperation::Body::kOneShot;
+  operation.bound_before_ = operation.bound_before_ && operation.bound_.one_shot;
   if (operation.bound_before_) {
     operation.one_shot_.start_again(operation.call.input, operation.call.output, operation.fingerprint_);
     return true;
   }
-  operation.plan_ = operation.plans.plan;
+  operation.plan_ = plan;
+  operation.cut_ = OneShotRun::cut(*plan, operation.call.count, dtype_bytes(operation.call.dtype));
   operation.blocks_ = lay_out_blocks(operation.call, *operation.plan_, operation.cut_);
   operation.one_shot_.start(bind(*operation.plan_), windows().noticeboard());
   return true;
@@ -233,6 +242,7 @@ bool Collectives::start_one_shot() {
 bool Collectives::start_lanes() {
   CollectiveOperation& operation = *current_;
   const std::shared_ptr<const Plan>& plan = operation.plans.plan;
+  operation.body_ = CollectiveOperation::Body::kLanes;
   if (!operation.bound_before_) {
     if (!take_links(*plan)) return false;
     operation.blocks_ = lay_out_blocks(operation.call, *plan, operation.cut_);
@@ -245,11 +255,12 @@ bool Collectives::start_lanes() {
 bool Collectives::start_windows() {
   CollectiveOperation& operation = *current_;
   // As the last time, and nothing else was bound meanwhile: all ranks see that alike.
-  operation.bound_before_ =
-      operation.bound_before_ && operation.bound_.windows == windows().bound() && windows().as_bound();
+  const bool as_before = operation.bound_before_ && operation.bound_.windows != 0 &&
+                         operation.bound_.windows == windows().bound() && windows().as_bound();
   std::shared_ptr<const Plan> plan = operation.plan_;
-  if (!operation.bound_before_) {
+  if (!as_before) {
     const Algorithm algorithm = windows().choose(operation.call);
+    if (algorithm == Algorithm::kOneShot) return start_one_shot(operation.plans.one_shot);
     plan = algorithm == Algorithm::kStaged ? operation.plans.staged
            : algorithm == Algorithm::kPull ? operation.plans.pull
                                            : operation.plans.registered;
@@ -258,6 +269,8 @@ bool Collectives::start_windows() {
     if (operation.windows_ == nullptr) return false;
     operation.blocks_ = lay_out_blocks(operation.call, *plan, operation.cut_);
   }
+  operation.bound_before_ = as_before;
+  operation.body_ = CollectiveOperation::Body::kLanes;
   Binding binding = bind(*plan);
   binding.windows = operation.windows_;
   binding.streams = operation.call.total_bytes(context_->world()) >= kStreamBytes;
@@ -323,7 +336,7 @@ bool Collectives::run(Pass pass) {
   CollectiveOperation& operation = *current_;
   bool done = false;
   const bool moved = operation.phase_ == Phase::kMeeting ? run_one_shot(meeting_, done)
-                     : operation.phase_ == Phase::kBody && operation.one_shot()
+                     : operation.phase_ == Phase::kBody && operation.body_ == CollectiveOperation::Body::kOneShot
                          ? run_one_shot(operation.one_shot_, done)
                          : run_lanes(pass, done);
   if (!done) return moved;
@@ -373,7 +386,8 @@ bool Collectives::fail_all(const Error& error) {
 void Collectives::report_failures() {
   const Phase phase = current_->phase_;
   if (phase == Phase::kMeeting) return report_refused_post(meeting_);
-  if (phase == Phase::kBody && current_->one_shot()) return report_refused_post(current_->one_shot_);
+  if (phase == Phase::kBody && current_->body_ == CollectiveOperation::Body::kOneShot)
+    return report_refused_post(current_->one_shot_);
   if (phase == Phase::kNew) return;
   for (const LaneRun& lane : current_->lanes_) {
     if (lane.failed_pull() >= 0) return report_failed_pull(lane.failed_pull());

@@ -38,7 +38,8 @@ class CollectiveOperation final : public Operation {
     double scalar = 1;
     DType dtype = DType::kFloat32;
     Op op = Op::kSum;
-    uint64_t windows = 0;  // Windows::bound() then
+    uint64_t windows = 0;   // Windows::bound() then, of lanes over windows
+    bool one_shot = false;  // one_shot_ is bound
     bool is(const Plans::Set& plans, const CheckedCall& call) const {
       return plan != nullptr && plan == (plans.plan ? plans.plan : plans.staged) && count == call.count &&
              scalar == call.scalar && dtype == call.dtype && op == call.op && !call.uneven;
@@ -47,10 +48,13 @@ class CollectiveOperation final : public Operation {
 
   bool over_windows() const { return plans.plan == nullptr; }
   bool one_shot() const { return plans.plan && plans.plan->algorithm == Algorithm::kOneShot; }
+  // What the body runs on.
+  enum class Body : uint8_t { kLanes, kOneShot };
 
   Phase phase_ = Phase::kNew;
   std::shared_ptr<const Plan> plan_;  // that lanes_ run, or one_shot_
-  uint64_t kind_ = 0;                 // see fingerprint_of()
+  Body body_ = Body::kLanes;
+  uint64_t kind_ = 0;  // see fingerprint_of()
   uint64_t fingerprint_ = 0;
   Cut cut_;
   Blocks blocks_;
@@ -102,7 +106,7 @@ class Collectives final : public Driver {
   bool start_body();
   bool start_lanes();
   bool start_windows();
-  bool start_one_shot();
+  bool start_one_shot(const std::shared_ptr<const Plan>& plan);
   void start_lanes(const Binding& binding, std::shared_ptr<const Plan> plan);
   bool refuse(const Exception& exception);
   bool run(Pass pass);

@@ -31,6 +31,7 @@ class Plans {
   struct Set {
     std::shared_ptr<const Plan> plan;  // nullptr: one of these, settled when the ranks have met (Windows)
     std::shared_ptr<const Plan> staged, pull, registered;
+    std::shared_ptr<const Plan> one_shot;  // with these, for small calls with other buffers; nullptr: there is none
   };
   const Set& get(const CheckedCall& call, Algorithm algorithm);
 

@@ -155,7 +155,11 @@ Algorithm Windows::choose(const CheckedCall& call) const {
                                 describe_call(call), context_->rank, plain));
   }
   const bool pulls = context_->config.single_copy == "on" && binding_.memory->can_pull();
-  return pulls ? Algorithm::kPull : Algorithm::kStaged;
+  if (pulls) return Algorithm::kPull;
+  // One exchange more than the meeting, where staging takes two.
+  const bool small = !collective_has_root(call.collective) && call.algorithm == Algorithm::kWindow &&
+                     call.total_bytes(context_->world()) <= Board::kPostBytes;
+  return small ? Algorithm::kOneShot : Algorithm::kStaged;
 }
 
 // Only what the plan touches: a rank that nobody uses may be done, and its windows gone.

@@ -33,12 +33,12 @@ class Windows {
 
   // --- meeting
   Binding meet(const CheckedCall& call, uint64_t sequence, uint64_t fingerprint);
-  // After the meeting: which plan all ranks run (kStaged, kPull, kRegistered). Throws Exception(kInvalid), on all
-  // ranks, if the caller asked for one that their buffers do not allow.
+  // After the meeting: which plan all ranks run (kStaged, kPull, kRegistered, kOneShot). Throws Exception(kInvalid), on
+  // all ranks, if the caller asked for one that their buffers do not allow.
   Algorithm choose(const CheckedCall& call) const;
   // What the windows of that plan are bound to; until the next bind(). nullptr: one is on its way; ask again.
   const WindowBinding* bind(const CheckedCall& call, const Plan& plan, const Cut& cut);
-  // The number of the last bind(); and whether all have told at this meeting what they told before that one.
+  // The number of the last bind(), from 1 on; and whether all have told at this meeting what they told before that one.
   uint64_t bound() const { return bound_; }
   bool as_bound() const { return cards_ == bound_cards_; }
 

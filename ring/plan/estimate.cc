@@ -22,6 +22,8 @@ constexpr double kTreeChunks = 4, kTreeSlices = kSlices / 2;
 
 // A copy in memory that is shared, at 12 GB/s.
 constexpr double kCopyUsPerByte = 1.0 / 12000;
+// What a rank posts (engine/board.h) in one round.
+constexpr double kPostBytes = 64 * 1024;
 // The same, or a fold, in caches.
 constexpr double kCachedUsPerByte = 1.0 / 22000;
 
@@ -122,7 +124,9 @@ class Estimate {
   double window() const {
     const double meetings = 3 * (at_.any.alpha_us + 2 * (n_ - 2) * at_.any.message_us);
     const double moved = collective_ == Collective::kBroadcast ? 2 * m_ : 2 * m_ * (n_ - 1) / n_;
-    return meetings + moved * kCopyUsPerByte + (n_ - 1) / n_ * gamma_ * m_;
+    const double staged = meetings + moved * kCopyUsPerByte + (n_ - 1) / n_ * gamma_ * m_;
+    const bool small = m_ <= kPostBytes && !collective_has_root(collective_);
+    return small ? std::min(staged, at_.any.alpha_us + one_shot()) : staged;
   }
 
   // Every rank copies once what others need of it, all hear from all once, and every rank takes what it needs from all.
