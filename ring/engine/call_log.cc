@@ -7,7 +7,7 @@ namespace rondo {
 
 void CallLog::called(uint64_t sequence, uint64_t kind, const CallSummary& call) {
   // Where each pair knows only its own counts, the kind does not say all.
-  if (kind == last_kind_ && !call.uneven) return called_again(sequence);
+  if (kind == last_kind_ && !call.uneven) return current_.store(sequence, std::memory_order_release);
   last_kind_ = kind;
   std::lock_guard lock(mutex_);
   records_[recorded_++ % kRemembered] = {sequence, kind, call};

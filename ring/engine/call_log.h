@@ -20,7 +20,6 @@ class CallLog {
   // `kind`: fingerprint_of(kind, sequence) is the call's fingerprint; equal kinds are equal calls. Under the submission
   // lock.
   void called(uint64_t sequence, uint64_t kind, const CallSummary& call);
-  void called_again(uint64_t sequence) { current_.store(sequence, std::memory_order_release); }
   // One thread at a time: the holder of the lease.
   void finished(uint64_t sequence);
   // A blocking send or recv has waited for long; peer is a world rank, or -1 for any.

@@ -93,7 +93,7 @@ bool Collectives::begin_again(CollectiveOperation& operation) {
   operation.phase_ = Phase::kNew;
   operation.bound_before_ = operation.bound_.plan != nullptr;
   operation.counted_ = false;
-  context_->log.called_again(operation.sequence);
+  context_->log.called(operation.sequence, operation.kind_, operation.call);
   begin(operation);
   return true;
 }
@@ -134,9 +134,7 @@ bool Collectives::step(Pass pass) {
 bool Collectives::refuse(const Exception& exception) {
   if (exception.code() == ErrorCode::kInvalid) {
     context_->log.finished(current_->sequence);
-    current_->bound_ = {};
-    current_->fail(exception.error());
-    drop_current();
+    end_current(&exception.error());
     return true;
   }
   context_->failure.set(exception.error());
@@ -161,9 +159,16 @@ void Collectives::begin(CollectiveOperation& operation) {
   reported_ = false;
 }
 
-// After complete() or fail(): whoever keeps the operation may use it again at once.
-void Collectives::drop_current() {
-  const bool counted = std::exchange(current_, nullptr)->counted_;
+// Completes or fails it. From then on whoever keeps the operation may use it again: nothing here reads it any more.
+void Collectives::end_current(const Error* error) {
+  CollectiveOperation& operation = *std::exchange(current_, nullptr);
+  const bool counted = operation.counted_;
+  if (error != nullptr) {
+    operation.bound_ = {};
+    operation.fail(*error);
+  } else {
+    operation.complete();
+  }
   owner_.reset();
   if (counted) ended();
 }
@@ -367,17 +372,14 @@ bool Collectives::run_one_shot(OneShotRun& one_shot, bool& done) {
 void Collectives::finish_current() {
   if (current_->packing) current_->packing->unpack();
   context_->log.finished(current_->sequence);
-  current_->complete();
-  drop_current();
+  end_current(nullptr);
 }
 
 // Ends everything that is pending; the links stay until shut_down(), since a pass further up may still hold them.
 bool Collectives::fail_all(const Error& error) {
   bool any = false;
   while (current_ != nullptr || take_next()) {
-    current_->bound_ = {};
-    current_->fail(error);
-    drop_current();
+    end_current(&error);
     any = true;
   }
   return any;

@@ -98,7 +98,7 @@ class Collectives final : public Driver {
   void enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence);
   bool take_next();
   void begin(CollectiveOperation& operation);
-  void drop_current();
+  void end_current(const Error* error);
   bool take_links(const Plan& plan);
   bool go_on();
   bool introduce();

@@ -191,6 +191,35 @@ TEST_CASE("a rank that sleeps in send or recv where the others are in a collecti
   }
 }
 
+TEST_CASE("a call that repeats an earlier one is named as itself, whatever was called between") {
+  // Proves: the short way of a repeated call tells the others what it is, and not what a list in between was.
+  Job job;
+  job.start(2, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    std::vector<float> values(kSmall, 1), others(2 * kSmall, 1);
+    const auto sum = [&] { group.all_reduce(values.data(), values.data(), kSmall, DType::kFloat32); };
+    sum();
+    sum();
+    const TensorRef list[] = {{others.data(), others.data(), 7}, {others.data() + kSmall, others.data() + kSmall, 9}};
+    group.all_reduce_many(list);
+    here.say("ready");
+    here.await();
+    here.say(here.timed([&] {
+      if (here.rank() == 0) return sum();
+      group.barrier();
+    }));
+  });
+  job.expect_all("ready");
+  job.tell_all("go");
+  for (int rank = 0; rank < 2; ++rank) {
+    const Timed said = timed_line(job[rank].hear());
+    CAPTURE(said.outcome);
+    CHECK(said.begins("MISMATCH ["));
+    CHECK(said.has("called " + kSmallSum.text));
+    CHECK(said.has("called barrier()"));
+  }
+}
+
 TEST_CASE("uneven counts that only a pair knows are compared by the pair") {
   // Proves: neither a longer, nor a shorter, nor an empty block on one side passes, or is written beyond its place.
   struct Pair {
