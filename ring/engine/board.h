@@ -7,7 +7,8 @@
 
 namespace rondo {
 
-// The two orderings that a board rests on. Tests weaken each in turn and expect the thread sanitizer to object.
+// The orderings that a board rests on, two of posts and two of meetings. Tests weaken each in turn and expect the
+// thread sanitizer to object.
 //   publish pairs with observe: a post is seen whole by whoever sees its flag; and what its writer had read before
 //   (posts of the round before) is read when the flag is seen, so that those may be written over.
 // The last flag of a post is stored sequentially consistent, because a doorbell's flag is read behind it.

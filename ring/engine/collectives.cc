@@ -42,11 +42,6 @@ uint64_t kind_of(const GroupContext& context, const CheckedCall& call, const Cut
 // Of calls that begin at once and are over soon (begin_again): the clock is read when they are not.
 constexpr Clock::time_point kNoDeadlineYet{};
 
-Clock::time_point deadline_after(Clock::time_point now, std::chrono::milliseconds limit) {
-  const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
-  return limit < longest ? now + limit : Clock::time_point::max();
-}
-
 }  // namespace
 
 Collectives::Collectives(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell,
@@ -70,12 +65,10 @@ void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64
   operation->bound_before_ = operation->bound_.is(operation->plans, call);
   if (!operation->bound_before_) {
     operation->bound_ = {};  // until it is bound
-    operation->cut_ = operation->over_windows() ? Cut{}
-                      : operation->one_shot()
-                          ? OneShotRun::cut(*operation->plans.plan, call.count, dtype_bytes(call.dtype))
-                          : choose_cut(call, *operation->plans.plan, context_->config);
+    if (!operation->in_island()) operation->cut_ = choose_cut(call, *operation->plans.plan, context_->config);
   }
-  operation->kind_ = kind_of(*context_, call, operation->over_windows() ? Cut{} : operation->cut_);
+  // Inside an island the cut follows from the call, once its plan is settled.
+  operation->kind_ = kind_of(*context_, call, operation->in_island() ? Cut{} : operation->cut_);
   operation->fingerprint_ = fingerprint_of(operation->kind_, sequence);
   operation->counted_ = true;
   context_->log.called(sequence, operation->kind_, call);
@@ -176,8 +169,7 @@ void Collectives::end_current(const Error* error) {
 // Begins what comes next in the current operation. False: links or windows are on their way.
 bool Collectives::go_on() {
   const CollectiveOperation& operation = *current_;
-  const bool shares = operation.over_windows() || operation.one_shot();
-  if (operation.phase_ == Phase::kNew && shares && !windows().introduced()) return introduce();
+  if (operation.phase_ == Phase::kNew && operation.in_island() && !windows().introduced()) return introduce();
   if (operation.phase_ == Phase::kIntroduction && !windows().attach()) return false;
   if (operation.phase_ != Phase::kMeeting && operation.over_windows()) return meet();
   return start_body();
@@ -196,13 +188,7 @@ bool Collectives::introduce() {
 bool Collectives::meet() {
   CollectiveOperation& operation = *current_;
   if (operation.packing) operation.packing->pack();  // the others may read it as soon as they have heard from this rank
-  const Binding binding = windows().meet(operation.call, operation.sequence, operation.fingerprint_);
-  if (meeting_bound_) {
-    meeting_.start_again(binding.input, binding.output, binding.fingerprint);
-  } else {
-    meeting_.start(binding, windows().noticeboard());
-    meeting_bound_ = true;
-  }
+  windows().meet(operation.call, operation.fingerprint_);
   operation.phase_ = Phase::kMeeting;
   return true;
 }
@@ -218,21 +204,18 @@ bool Collectives::start_body() {
   operation.phase_ = Phase::kBody;
   const CheckedCall& call = operation.call;
   if (operation.bound_before_ || call.uneven) return true;
-  const bool one_shot = operation.body_ == CollectiveOperation::Body::kOneShot;
   operation.bound_ = {plans.plan ? plans.plan : plans.staged,
                       call.count,
                       call.scalar,
                       call.dtype,
                       call.op,
-                      operation.over_windows() && !one_shot ? windows().bound() : 0,
-                      one_shot};
+                      operation.over_windows() && !operation.runs_one_shot() ? windows().bound() : 0};
   return true;
 }
 
 bool Collectives::start_one_shot(const std::shared_ptr<const Plan>& plan) {
   CollectiveOperation& operation = *current_;
-  operation.body_ = CollectiveOperation::Body::kOneShot;
-  operation.bound_before_ = operation.bound_before_ && operation.bound_.one_shot;
+  operation.bound_before_ = operation.bound_before_ && operation.runs_one_shot();
   if (operation.bound_before_) {
     operation.one_shot_.start_again(operation.call.input, operation.call.output, operation.fingerprint_);
     return true;
@@ -247,7 +230,6 @@ bool Collectives::start_one_shot(const std::shared_ptr<const Plan>& plan) {
 bool Collectives::start_lanes() {
   CollectiveOperation& operation = *current_;
   const std::shared_ptr<const Plan>& plan = operation.plans.plan;
-  operation.body_ = CollectiveOperation::Body::kLanes;
   if (!operation.bound_before_) {
     if (!take_links(*plan)) return false;
     operation.blocks_ = lay_out_blocks(operation.call, *plan, operation.cut_);
@@ -275,7 +257,6 @@ bool Collectives::start_windows() {
     operation.blocks_ = lay_out_blocks(operation.call, *plan, operation.cut_);
   }
   operation.bound_before_ = as_before;
-  operation.body_ = CollectiveOperation::Body::kLanes;
   Binding binding = bind(*plan);
   binding.windows = operation.windows_;
   binding.streams = operation.call.total_bytes(context_->world()) >= kStreamBytes;
@@ -340,8 +321,8 @@ Windows& Collectives::windows() {
 bool Collectives::run(Pass pass) {
   CollectiveOperation& operation = *current_;
   bool done = false;
-  const bool moved = operation.phase_ == Phase::kMeeting ? run_one_shot(meeting_, done)
-                     : operation.phase_ == Phase::kBody && operation.body_ == CollectiveOperation::Body::kOneShot
+  const bool moved = operation.phase_ == Phase::kMeeting ? run_one_shot(windows().meeting(), done)
+                     : operation.phase_ == Phase::kBody && operation.runs_one_shot()
                          ? run_one_shot(operation.one_shot_, done)
                          : run_lanes(pass, done);
   if (!done) return moved;
@@ -387,9 +368,8 @@ bool Collectives::fail_all(const Error& error) {
 
 void Collectives::report_failures() {
   const Phase phase = current_->phase_;
-  if (phase == Phase::kMeeting) return report_refused_post(meeting_);
-  if (phase == Phase::kBody && current_->body_ == CollectiveOperation::Body::kOneShot)
-    return report_refused_post(current_->one_shot_);
+  if (phase == Phase::kMeeting) return report_refused_post(windows().meeting());
+  if (phase == Phase::kBody && current_->runs_one_shot()) return report_refused_post(current_->one_shot_);
   if (phase == Phase::kNew) return;
   for (const LaneRun& lane : current_->lanes_) {
     if (lane.failed_pull() >= 0) return report_failed_pull(lane.failed_pull());
@@ -490,7 +470,7 @@ void Collectives::ask_others(Clock::time_point now) {
 uint64_t Collectives::slices_combined() const {
   uint64_t sum = 1 + static_cast<uint64_t>(current_->phase_);
   if (current_->phase_ == Phase::kNew) return sum;
-  sum += meeting_.moved() + current_->one_shot_.moved();
+  sum += current_->one_shot_.moved() + (windows_ ? windows_->met() : 0);
   for (const LaneRun& lane : current_->lanes_) sum += lane.combined();
   return sum;
 }
@@ -525,7 +505,6 @@ void Collectives::shut_down() {
   with_lease([this] {
     if (const Error* error = context_->failure.get()) fail_all(*error);
     for (auto& slot : links_) slot.reset();
-    meeting_bound_ = false;
     windows_.reset();  // a Work may outlive the communicator, and need not keep its staging memory
   });
 }

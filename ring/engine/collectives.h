@@ -38,29 +38,29 @@ class CollectiveOperation final : public Operation {
     double scalar = 1;
     DType dtype = DType::kFloat32;
     Op op = Op::kSum;
-    uint64_t windows = 0;   // Windows::bound() then, of lanes over windows
-    bool one_shot = false;  // one_shot_ is bound
+    uint64_t windows = 0;  // Windows::bound() then, of lanes over windows; else 0
     bool is(const Plans::Set& plans, const CheckedCall& call) const {
       return plan != nullptr && plan == (plans.plan ? plans.plan : plans.staged) && count == call.count &&
              scalar == call.scalar && dtype == call.dtype && op == call.op && !call.uneven;
     }
   };
 
+  // How the call begins: settled by a meeting, by one shot at once, or else over links.
   bool over_windows() const { return plans.plan == nullptr; }
   bool one_shot() const { return plans.plan && plans.plan->algorithm == Algorithm::kOneShot; }
-  // What the body runs on.
-  enum class Body : uint8_t { kLanes, kOneShot };
+  bool in_island() const { return over_windows() || one_shot(); }
+  // What runs plan_: one_shot_, else lanes_.
+  bool runs_one_shot() const { return plan_ && plan_->algorithm == Algorithm::kOneShot; }
 
   Phase phase_ = Phase::kNew;
-  std::shared_ptr<const Plan> plan_;  // that lanes_ run, or one_shot_
-  Body body_ = Body::kLanes;
+  std::shared_ptr<const Plan> plan_;
   uint64_t kind_ = 0;  // see fingerprint_of()
   uint64_t fingerprint_ = 0;
   Cut cut_;
   Blocks blocks_;
   std::vector<LaneRun> lanes_;
   OneShotRun one_shot_;
-  const WindowBinding* windows_ = nullptr;
+  const WindowBinding* windows_ = nullptr;  // of lanes_ over windows
   Shape bound_;
   bool bound_before_ = false;  // this call has that shape
   bool counted_ = false;       // Driver::added()
@@ -143,9 +143,7 @@ class Collectives final : public Driver {
   std::vector<std::unique_ptr<Link>> links_;    // by lane and rank; made at first use
   std::vector<Link*> lane_links_;               // scratch of start_lanes()
   std::optional<Windows> windows_;              // made at first use
-  OneShotRun meeting_;                          // of windows_
-  bool meeting_bound_ = false;
-  uint64_t seen_combined_ = 0;  // of current_, when it last moved
+  uint64_t seen_combined_ = 0;                  // of current_, when it last moved
   Clock::time_point moved_at_{};
   Clock::time_point asked_at_{};
   uint64_t asked_sequence_ = 0;     // the operation that they were asked about

@@ -132,9 +132,7 @@ void Group::check_usable() const {
 
 Clock::time_point Group::deadline(std::chrono::milliseconds timeout) const {
   const auto limit = timeout.count() > 0 ? timeout : std::chrono::milliseconds(context_->config.timeout_ms);
-  const auto now = Clock::now();
-  const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
-  return limit < longest ? now + limit : Clock::time_point::max();
+  return deadline_after(Clock::now(), limit);
 }
 
 Algorithm Group::algorithm_for(const Communicator::Call& call) const {

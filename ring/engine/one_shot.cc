@@ -8,8 +8,8 @@
 namespace rondo {
 namespace {
 
-// What is posted and taken at a time: the others begin to take while the rest is being posted, and what they take is in
-// the first-level cache when it is folded.
+// What is posted and taken at a time, so that the others begin to take while the rest is being posted; two of them, as
+// at world 2, fit a first-level cache of 32 KiB. Other sizes were not measured.
 constexpr size_t kPieceBytes = 16 * 1024;
 
 bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
@@ -63,10 +63,8 @@ void OneShotRun::start_again(const std::byte* input, std::byte* output, uint64_t
 
 void OneShotRun::bind(const Step& step) {
   const Ref* refs = binding_.plan->refs.data() + step.first;
-  const Ref* own = std::find_if(refs, refs + step.sources + step.targets, [](const Ref& ref) {
-    return ref.space == Space::kInput || ref.space == Space::kOutput;
-  });
-  if (own == refs + step.sources + step.targets) return;  // a signal: a post is one, to all and from all
+  // A signal: a post is one, to all and from all.
+  if (refs[0].space == Space::kMailbox) return;
   Move move;
   move.sources = refs;
   move.count = step.sources;

@@ -19,7 +19,7 @@ class OneShotRun {
   void start_again(const std::byte* input, std::byte* output, uint64_t fingerprint);
 
   // Elements of a block that one round takes, so that all that a rank posts fits its place. The same on every rank.
-  static Cut cut(const Plan& plan, uint64_t largest_block, size_t element_bytes);
+  static Cut cut(const Plan& plan, uint64_t block, size_t element_bytes);
 
   bool progress();
   bool done() const { return round_ == rounds_; }

@@ -14,6 +14,12 @@ class Driver;
 
 using Clock = std::chrono::steady_clock;
 
+// That long after `now`, or never if that is beyond what a clock can say.
+inline Clock::time_point deadline_after(Clock::time_point now, std::chrono::milliseconds limit) {
+  const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
+  return limit < longest ? now + limit : Clock::time_point::max();
+}
+
 // One call under way: what a Work refers to. It ends once, by complete() or fail(), called by whoever holds the lease
 // of its driver; from then on nothing touches the caller's memory. The rest may be called by any thread.
 class Operation {

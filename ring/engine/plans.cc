@@ -97,7 +97,8 @@ Plans::Set Plans::build_set(const CheckedCall& call, Algorithm algorithm) const 
     return set;
   }
   set.staged = build(call, Algorithm::kStaged);
-  if (plan_available(call.collective, Algorithm::kOneShot, topology_)) set.one_shot = build(call, Algorithm::kOneShot);
+  if (algorithm == Algorithm::kWindow && plan_available(call.collective, Algorithm::kOneShot, topology_))
+    set.one_shot = build(call, Algorithm::kOneShot);
   if (scales_at_source(call)) return set;
   set.pull = build(call, Algorithm::kPull);
   set.registered = build(call, Algorithm::kRegistered);

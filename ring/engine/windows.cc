@@ -103,10 +103,11 @@ bool Windows::attach() {
   }
   noticeboard_ = {Board(std::move(boards), context_->rank), std::move(bells), {}};
   binding_.noticeboard = &noticeboard_;
+  meeting_.start(gather_bytes(*meeting_plan_, card_blocks_, &card(context_->rank), cards_.data()), noticeboard_);
   return true;
 }
 
-Binding Windows::meet(const CheckedCall& call, uint64_t sequence, uint64_t fingerprint) {
+void Windows::meet(const CheckedCall& call, uint64_t fingerprint) {
   const BufferBytes bytes = buffer_bytes(call, context_->world());
   Card& own = card(context_->rank);
   own = Card{};
@@ -118,10 +119,8 @@ Binding Windows::meet(const CheckedCall& call, uint64_t sequence, uint64_t finge
     own.output = binding_.memory->locate(call.output, bytes.output);
     own.output_address = address_of(call.output);
   }
-  Binding binding = gather_bytes(*meeting_plan_, card_blocks_, &own, cards_.data());
-  binding.sequence = sequence;
-  binding.fingerprint = fingerprint;
-  return binding;
+  meeting_.start_again(reinterpret_cast<const std::byte*>(&own), reinterpret_cast<std::byte*>(cards_.data()),
+                       fingerprint);
 }
 
 // Whether the other ranks may use all of this rank's buffers that they touch.

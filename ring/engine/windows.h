@@ -32,7 +32,10 @@ class Windows {
   Noticeboard& noticeboard() { return noticeboard_; }
 
   // --- meeting
-  Binding meet(const CheckedCall& call, uint64_t sequence, uint64_t fingerprint);
+  // Begins it; then meeting() is to be run.
+  void meet(const CheckedCall& call, uint64_t fingerprint);
+  OneShotRun& meeting() { return meeting_; }
+  uint64_t met() const { return meeting_.moved(); }  // of all meetings; grows while one comes on
   // After the meeting: which plan all ranks run (kStaged, kPull, kRegistered, kOneShot). Throws Exception(kInvalid), on
   // all ranks, if the caller asked for one that their buffers do not allow.
   Algorithm choose(const CheckedCall& call) const;
@@ -64,6 +67,7 @@ class Windows {
   std::shared_ptr<Window> shared_;  // this rank's; the others map it
   std::vector<std::shared_ptr<Window>> theirs_;
   Noticeboard noticeboard_;
+  OneShotRun meeting_;
   std::vector<Card> cards_, bound_cards_;  // by rank
   WindowBinding binding_;
   uint64_t bound_ = 0;
