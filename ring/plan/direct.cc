@@ -13,18 +13,12 @@ std::vector<Ref> all_contributions(const PlanBuilder& b, uint32_t c) {
   return refs;
 }
 
-std::vector<Ref> to_all_others(const PlanBuilder& b, uint32_t c) {
-  std::vector<Ref> refs;
-  for (int k = 1; k < b.world(); ++k) refs.push_back(b.to((b.rank() + k) % b.world(), c));
-  return refs;
-}
-
 int after(const PlanBuilder& b, int k) { return (b.rank() + k) % b.world(); }
 int before(const PlanBuilder& b, int k) { return (b.rank() + b.world() - k) % b.world(); }
 
 void all_reduce(PlanBuilder& b) {
   const Ref input = b.input(0), output = b.output(0);
-  b.step({&input, 1}, to_all_others(b, 0));
+  b.step({&input, 1}, b.to_others(0));
   b.step(all_contributions(b, 0), {&output, 1}, kFinish);
 }
 
@@ -38,7 +32,7 @@ void reduce_scatter(PlanBuilder& b) {
 // This rank's block, stored and sent to all others in one step.
 void copy_send_all(PlanBuilder& b, uint32_t c) {
   const Ref input = b.input(c);
-  std::vector<Ref> targets = to_all_others(b, c);
+  std::vector<Ref> targets = b.to_others(c);
   targets.push_back(b.output(c));
   b.step({&input, 1}, targets);
 }
@@ -61,7 +55,7 @@ void reduce(PlanBuilder& b) {
 
 // One signal to everybody, one from everybody.
 void barrier(PlanBuilder& b) {
-  std::vector<Ref> others = to_all_others(b, 0);
+  std::vector<Ref> others = b.to_others(0);
   b.step({}, others);
   b.step(others, {});
 }

@@ -10,14 +10,8 @@
 namespace rondo {
 namespace {
 
-std::vector<Ref> mailboxes_of_others(const PlanBuilder& b) {
-  std::vector<Ref> refs;
-  for (int k = 1; k < b.world(); ++k) refs.push_back(b.to((b.rank() + k) % b.world(), 0));
-  return refs;
-}
-
 void meet(PlanBuilder& b) {
-  const std::vector<Ref> others = mailboxes_of_others(b);
+  const std::vector<Ref> others = b.to_others(0);
   b.step({}, others, kEachRound);
   b.step(others, {}, kEachRound);
 }

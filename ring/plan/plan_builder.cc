@@ -53,6 +53,12 @@ Ref PlanBuilder::from_input(int peer, uint32_t c) const {
 
 Ref PlanBuilder::to(int peer, uint32_t c) const { return {Space::kMailbox, 0, static_cast<uint16_t>(peer), c}; }
 
+std::vector<Ref> PlanBuilder::to_others(uint32_t c) const {
+  std::vector<Ref> refs;
+  for (int k = 1; k < world(); ++k) refs.push_back(to((rank() + k) % world(), c));
+  return refs;
+}
+
 Ref PlanBuilder::peer_input(int peer, uint32_t c) const {
   const uint8_t flags = reduces_ && !scale_at_source_ ? kScale : 0;
   return {Space::kWindow, flags, static_cast<uint16_t>(peer), c};

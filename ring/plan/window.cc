@@ -14,16 +14,10 @@
 namespace rondo {
 namespace {
 
-std::vector<Ref> mailboxes_of_others(const PlanBuilder& b) {
-  std::vector<Ref> refs;
-  for (int k = 1; k < b.world(); ++k) refs.push_back(b.to((b.rank() + k) % b.world(), 0));
-  return refs;
-}
-
 // Every rank has come so far.
 void meet(PlanBuilder& b) {
   b.begin_meeting();
-  const std::vector<Ref> others = mailboxes_of_others(b);
+  const std::vector<Ref> others = b.to_others(0);
   b.step({}, others, kEachRound);
   b.step(others, {}, kEachRound);
 }
@@ -31,14 +25,14 @@ void meet(PlanBuilder& b) {
 // The root says so to all; the others wait for it.
 void root_tells(PlanBuilder& b) {
   b.begin_meeting();
-  if (b.rank() == b.root()) return b.step({}, mailboxes_of_others(b), kEachRound);
+  if (b.rank() == b.root()) return b.step({}, b.to_others(0), kEachRound);
   b.step({b.from(b.root(), 0)}, {}, kEachRound);
 }
 
 // The others say so to the root, which waits for all of them.
 void root_hears(PlanBuilder& b) {
   b.begin_meeting();
-  if (b.rank() == b.root()) return b.step(mailboxes_of_others(b), {}, kEachRound);
+  if (b.rank() == b.root()) return b.step(b.to_others(0), {}, kEachRound);
   b.step({}, {b.to(b.root(), 0)}, kEachRound);
 }
 
