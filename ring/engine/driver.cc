@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ring/engine/home_core.h"
 #include "ring/engine/pool.h"
 
 namespace rondo {
@@ -26,23 +27,6 @@ constexpr std::chrono::microseconds kWakeUp{5};
 constexpr std::chrono::microseconds kShortSleep{500};
 // Where such sleeps have another reason, moving must cost little: some 10 us in so long.
 constexpr std::chrono::milliseconds kBetweenMoves{20};
-
-// Moves this thread to the core that is its by its place among the ranks of the host, of those that it may use, and
-// leaves it free to go wherever the scheduler wants.
-void go_home(int place) {
-  cpu_set_t allowed;
-  if (place < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-  const int cores = CPU_COUNT(&allowed);
-  if (cores < 2) return;
-  int core = 0;
-  for (int skip = place % cores;; ++core) {
-    if (CPU_ISSET(core, &allowed) && skip-- == 0) break;
-  }
-  cpu_set_t home;
-  CPU_ZERO(&home);
-  CPU_SET(core, &home);
-  if (sched_setaffinity(0, sizeof home, &home) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
-}
 
 void pause_core() {
 #if defined(__x86_64__) || defined(__i386__)
