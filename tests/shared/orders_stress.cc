@@ -2,6 +2,7 @@
 // what is received. Under the thread sanitizer this proves the orderings of SharedLink sufficient; run with
 // --weaken=publish|observe|free|reuse it proves that the sanitizer finds each of them missing (exit code 66). Then the
 // same ranks over one board (ring/engine/board.h): --weaken=board_publish|board_observe|board_arrive|board_see_arrival.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -41,6 +42,18 @@ std::byte content(int from, uint32_t slice, uint32_t at) {
   return static_cast<std::byte>((static_cast<uint32_t>(from) * 31 + slice * 7 + at) & 0xff);
 }
 
+// Runs every rank on a thread of its own; true if every one returned true.
+template <typename Drive>
+bool all_ranks(int world, Drive drive) {
+  std::vector<std::thread> threads;
+  std::vector<char> good(static_cast<size_t>(world), 0);
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([drive, rank, &good] { good[static_cast<size_t>(rank)] = drive(rank); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return std::find(good.begin(), good.end(), 0) == good.end();
+}
+
 template <typename Orders>
 class Ring {
  public:
@@ -64,16 +77,7 @@ class Ring {
 
   // False if any byte was wrong, or it hangs.
   bool run() {
-    std::vector<std::thread> threads;
-    std::vector<char> good(static_cast<size_t>(world_), 0);
-    for (int rank = 0; rank < world_; ++rank) {
-      threads.emplace_back([this, rank, &good] { good[static_cast<size_t>(rank)] = drive(rank); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const char one : good) {
-      if (!one) return false;
-    }
-    return true;
+    return all_ranks(world_, [this](int rank) { return drive(rank); });
   }
 
  private:
@@ -151,16 +155,7 @@ class Posts {
 
   // False if any byte was wrong, or it hangs.
   bool run() {
-    std::vector<std::thread> threads;
-    std::vector<char> good(static_cast<size_t>(world_), 0);
-    for (int rank = 0; rank < world_; ++rank) {
-      threads.emplace_back([this, rank, &good] { good[static_cast<size_t>(rank)] = drive(rank); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const char one : good) {
-      if (!one) return false;
-    }
-    return true;
+    return all_ranks(world_, [this](int rank) { return drive(rank); });
   }
 
  private:
