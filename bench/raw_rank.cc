@@ -17,6 +17,7 @@
 
 #include "bench/statistics.h"
 #include "ring/base/error.h"
+#include "ring/base/home_core.h"
 
 namespace rondo::bench {
 namespace {
@@ -103,6 +104,19 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
+// The scheduler puts two processes that wake each other on one core now and then, for seconds: not what the machine can
+// do. So each has a core of its own where there are enough; its threads share that.
+void take_core(int rank, int world) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < world) return;
+  const int core = home_core(allowed, rank);
+  if (core < 0) return;
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  CPU_SET(core, &own);
+  sched_setaffinity(0, sizeof(own), &own);
+}
+
 // True if the call failed only because nothing can move now.
 bool would_block(ssize_t moved) { return moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR); }
 
@@ -116,6 +130,7 @@ RawRank::RawRank(int rank, Descriptor listener, std::vector<uint16_t> ports, uin
       cores_(usable_cores()),
       buffer_(buffer_bytes, std::byte{1}),
       meeting_(meeting) {
+  take_core(rank_, world_);
   setsockopt(listener_.get(), SOL_SOCKET, SO_RCVTIMEO, &kSetupTimeout, sizeof(kSetupTimeout));
 }
 

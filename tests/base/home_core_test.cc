@@ -1,5 +1,5 @@
 // Waiting may move a rank's thread to another core, and must leave it free to go wherever it was allowed.
-#include "ring/engine/home_core.h"
+#include "ring/base/home_core.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "ring/engine/home_core.h"
+#include "ring/base/home_core.h"
 
 namespace rondo {
 
