@@ -351,6 +351,7 @@ bool Collectives::run_one_shot(OneShotRun& one_shot, bool& done) {
 }
 
 void Collectives::finish_current() {
+  if (current_->over_windows()) windows().finished();
   if (current_->packing) current_->packing->unpack();
   context_->log.finished(current_->sequence);
   end_current(nullptr);

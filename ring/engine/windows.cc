@@ -65,7 +65,8 @@ Windows::Windows(std::shared_ptr<GroupContext> context)
       card_blocks_(blocks_of(*context_, sizeof(Card))),
       ids_(context_->members.size()),
       theirs_(context_->members.size()),
-      cards_(context_->members.size()) {
+      cards_(context_->members.size()),
+      log_(context_->config.debug, context_->world_rank(context_->rank)) {
   binding_.ranks.resize(context_->members.size());
   binding_.memory = context_->fabric->shared_memory();
   held_.resize(3 * context_->members.size());
@@ -119,6 +120,7 @@ void Windows::meet(const CheckedCall& call, uint64_t fingerprint) {
     own.output = binding_.memory->locate(call.output, bytes.output);
     own.output_address = address_of(call.output);
   }
+  if (timed_) own.took_ns = timed_->took_ns;
   meeting_.start_again(reinterpret_cast<const std::byte*>(&own), reinterpret_cast<std::byte*>(cards_.data()),
                        fingerprint);
 }
@@ -131,8 +133,28 @@ bool Windows::registered(const CheckedCall& call, const Card& card, int rank) co
   return !written || !takes(call, rank) || card.output.id != 0;
 }
 
-// A function of the call and of what all ranks have told, so that all choose alike.
-Algorithm Windows::choose(const CheckedCall& call) const {
+// All have told at this meeting what they took.
+void Windows::learn() {
+  if (!timed_ || timed_->took_ns == 0) return;
+  uint64_t slowest = 1;
+  for (const Card& card : cards_) slowest = std::max(slowest, card.took_ns);
+  const auto longest = static_cast<uint64_t>(std::chrono::nanoseconds::max().count());
+  const std::chrono::nanoseconds took(static_cast<int64_t>(std::min(slowest, longest)));
+  const std::string chosen = copies_.learn(timed_->collective, timed_->bytes, took);
+  if (!chosen.empty() && context_->rank == 0 && log_.shows(LogLevel::kInfo)) log_.info(chosen);
+  timed_.reset();
+}
+
+void Windows::finished() {
+  if (!timed_) return;
+  const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - timed_->began);
+  timed_->took_ns = static_cast<uint64_t>(std::max<int64_t>(took.count(), 1));
+}
+
+// A function of the calls and of what all ranks have told, so that all choose alike.
+Algorithm Windows::choose(const CheckedCall& call) {
+  learn();
+  settled_ = true;
   const bool scales_at_source = collective_reduces(call.collective) && call.op == Op::kPremulSum;
   if (call.algorithm == Algorithm::kStaged || scales_at_source) return Algorithm::kStaged;
   int plain = -1;
@@ -153,12 +175,16 @@ Algorithm Windows::choose(const CheckedCall& call) const {
                                 "process read another's memory, and the buffers of rank {} are not registered",
                                 describe_call(call), context_->rank, plain));
   }
-  const bool pulls = context_->config.single_copy == "on" && binding_.memory->can_pull();
-  if (pulls) return Algorithm::kPull;
+  const bool may_pull = context_->config.single_copy != "off" && binding_.memory->can_pull();
+  if (may_pull && context_->config.single_copy == "on") return Algorithm::kPull;
   // One exchange more than the meeting, where staging takes two.
-  const bool small = !collective_has_root(call.collective) && call.algorithm == Algorithm::kWindow &&
-                     call.total_bytes(context_->world()) <= Board::kPostBytes;
-  return small ? Algorithm::kOneShot : Algorithm::kStaged;
+  const uint64_t bytes = call.total_bytes(context_->world());
+  if (bytes <= Board::kPostBytes)
+    return collective_has_root(call.collective) ? Algorithm::kStaged : Algorithm::kOneShot;
+  if (!may_pull) return Algorithm::kStaged;
+  settled_ = !copies_.measures(call.collective, bytes);
+  if (!settled_) timed_ = {call.collective, bytes, Clock::now()};
+  return copies_.way(call.collective, bytes);
 }
 
 // Only what the plan touches: a rank that nobody uses may be done, and its windows gone.

@@ -2,12 +2,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "ring/base/log.h"
 #include "ring/engine/call.h"
+#include "ring/engine/copy_choice.h"
 #include "ring/engine/group_context.h"
 #include "ring/engine/lane_run.h"
 #include "ring/engine/one_shot.h"
+#include "ring/engine/operation.h"
 #include "ring/engine/plans.h"
 
 namespace rondo {
@@ -38,22 +42,34 @@ class Windows {
   uint64_t met() const { return meeting_.moved(); }  // of all meetings; grows while one comes on
   // After the meeting: which plan all ranks run (kStaged, kPull, kRegistered, kOneShot). Throws Exception(kInvalid), on
   // all ranks, if the caller asked for one that their buffers do not allow.
-  Algorithm choose(const CheckedCall& call) const;
+  Algorithm choose(const CheckedCall& call);
   // What the windows of that plan are bound to; until the next bind(). nullptr: one is on its way; ask again.
   const WindowBinding* bind(const CheckedCall& call, const Plan& plan, const Cut& cut);
   // The number of the last bind(), from 1 on; and whether all have told at this meeting what they told before that one.
   uint64_t bound() const { return bound_; }
-  bool as_bound() const { return cards_ == bound_cards_; }
+  bool as_bound() const { return settled_ && cards_ == bound_cards_; }
+  // The plan that choose() named has run.
+  void finished();
 
  private:
   // What a rank tells at a meeting.
   struct Card {
     WindowPlace input, output;
     uint64_t input_address = 0, output_address = 0;
+    uint64_t took_ns = 0;  // of what was timed since the last meeting; 0: nothing was
     bool operator==(const Card&) const = default;
   };
 
+  // An operation by which CopyChoice learns.
+  struct Timed {
+    Collective collective;
+    uint64_t bytes;
+    Clock::time_point began;
+    uint64_t took_ns = 0;
+  };
+
   size_t shared_bytes() const;
+  void learn();
   bool registered(const CheckedCall& call, const Card& card, int rank) const;
   bool bind(const Ref& ref);
   bool find(int rank, const WindowPlace& place, std::byte*& data);
@@ -69,6 +85,10 @@ class Windows {
   Noticeboard noticeboard_;
   OneShotRun meeting_;
   std::vector<Card> cards_, bound_cards_;  // by rank
+  CopyChoice copies_;
+  std::optional<Timed> timed_;
+  bool settled_ = false;  // the same cards will lead to the same choice
+  Logger log_;
   WindowBinding binding_;
   uint64_t bound_ = 0;
   std::vector<std::shared_ptr<Window>> held_;  // windows that binding_ points into: they stay mapped

@@ -93,7 +93,7 @@ TEST_CASE("pull where one rank may not: refused on all ranks, and the others' bu
         }) == "");
 }
 
-TEST_CASE("RONDO_SINGLE_COPY: on pulls, auto and off do not") {
+TEST_CASE("RONDO_SINGLE_COPY: on pulls, off does not, and auto does not while one shot does") {
   // Proves: which plan ran, by taking the system call away from all ranks after the start.
   for (const char* single_copy : {"on", "auto", "off"}) {
     CAPTURE(single_copy);
@@ -109,6 +109,49 @@ TEST_CASE("RONDO_SINGLE_COPY: on pulls, auto and off do not") {
             const std::string failure = failure_of(group, sum_of(values, Algorithm::kWindow));
             expect(on == !failure.empty(), "with no leave to pull: " + failure);
             if (on) expect_part(failure, "rank ");
+          }) == "");
+  }
+}
+
+TEST_CASE("RONDO_SINGLE_COPY=auto: large buffers take turns, right by either way, and then the faster one is kept") {
+  // Proves: all ranks take the same turns and the same choice, whatever comes between.
+  for (const int world : {2, 3}) {
+    CAPTURE(world);
+    RankGroup shape = shape_of(world);
+    CHECK(run_processes(shape, [](Communicator& group) {
+            CollectiveCase what;
+            what.world = group.size();
+            CollectiveCase small = what;
+            small.count = 3;
+            CollectiveCase moved = what;
+            moved.collective = Collective::kAllGather;
+            moved.count = 30'011;
+            for (int round = 0; round < 12; ++round) {
+              what.count = round % 2 == 0 ? 100'003 : 70'001;
+              what.seed = static_cast<uint64_t>(round);
+              run_case(group, what);
+              if (round % 3 == 0) run_case(group, small);
+              if (round % 3 == 1) run_case(group, moved);
+            }
+          }) == "");
+  }
+}
+
+TEST_CASE("RONDO_SINGLE_COPY=auto tries pulling, off never does") {
+  // Proves: as above, by taking the system call away.
+  for (const char* single_copy : {"auto", "off"}) {
+    CAPTURE(single_copy);
+    RankGroup shape = shape_of(2);
+    shape.config.single_copy = single_copy;
+    const bool tries = single_copy == std::string("auto");
+    CHECK(run_processes(shape, [tries](Communicator& group) {
+            refuse(SYS_process_vm_readv);
+            group.barrier();
+            std::vector<float> values(100'000, 1);
+            std::string failure;
+            for (int round = 0; round < 6 && failure.empty(); ++round)
+              failure = failure_of(group, sum_of(values, Algorithm::kAuto));
+            expect(tries == !failure.empty(), "with no leave to pull: " + failure);
           }) == "");
   }
 }

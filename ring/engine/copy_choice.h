@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "ring/base/types.h"
+
+namespace rondo {
+
+// How plain buffers of an island are shared: staged (copied twice, through memory that stays in caches) or pulled
+// (copied once, by a system call). Which is faster depends on the machine, so the first large operations of a
+// communicator take turns, and the faster way is kept, for each collective and each power of two of bytes. Both fold
+// every element in rank order, so results do not depend on it.
+//
+// Every rank is told the same times of the same operations, so all choose alike.
+class CopyChoice {
+ public:
+  // kStaged or kPull: what the next such operation takes.
+  Algorithm way(Collective collective, uint64_t bytes) const;
+  // Whether it is to be timed.
+  bool measures(Collective collective, uint64_t bytes) const;
+  // What the slowest rank took for an operation that was timed. Returns a line to be logged once the choice is made,
+  // else "".
+  std::string learn(Collective collective, uint64_t bytes, std::chrono::nanoseconds slowest);
+
+ private:
+  // Of both ways; the first, of cold memory, is measured like the others and loses.
+  static constexpr int kTrials = 6;
+
+  struct Entry {
+    int trials = 0;
+    std::chrono::nanoseconds staged = std::chrono::nanoseconds::max();  // the least of its trials
+    std::chrono::nanoseconds pulled = std::chrono::nanoseconds::max();
+  };
+  using Key = std::pair<Collective, int>;
+  static Key key(Collective collective, uint64_t bytes);
+
+  std::map<Key, Entry> entries_;
+};
+
+}  // namespace rondo
