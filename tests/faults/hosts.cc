@@ -11,8 +11,7 @@
 namespace rondo::testing {
 namespace {
 
-constexpr int kHosts = 2;
-const char* const kAddresses[kHosts] = {"10.77.0.1", "10.77.0.2"};
+std::string address(int host) { return fmt::format("10.77.0.{}", host + 1); }
 
 std::string shell(const std::string& commands) {
   return std::system(("set -e; PATH=$PATH:/usr/sbin:/sbin; " + commands).c_str()) == 0 ? "ready" : "failed";
@@ -27,18 +26,29 @@ void enter(pid_t holder) {
 
 }  // namespace
 
-Hosts::Hosts() {
-  holders_.reserve(kHosts);
-  for (int host = 0; host < kHosts; ++host) {
+Hosts::Hosts(int hosts) : hosts_(hosts) {
+  const int bridge = hosts;
+  holders_.reserve(static_cast<size_t>(hosts) + 1);
+  for (int host = 0; host <= bridge; ++host) {
     holders_.emplace_back(JoinOptions(), [](Here& here) {
       here.say(::unshare(CLONE_NEWNET) == 0 ? shell("ip link set lo up") : "failed");
       while (true) here.say(shell(here.await()));
     });
     require_ready(host);
   }
-  run(0, fmt::format("ip link add eth0 type veth peer name eth1; ip link set eth1 netns {}", pid(1)));
-  run(0, fmt::format("ip addr add {}/24 dev eth0; ip link set eth0 up", kAddresses[0]));
-  run(1, fmt::format("ip addr add {}/24 dev eth1; ip link set eth1 up", kAddresses[1]));
+  run(bridge, "ip link add bridge0 type bridge; ip link set bridge0 up");
+  for (int host = 0; host < hosts; ++host) {
+    run(bridge, fmt::format("ip link add port{0} type veth peer name eth0 netns {1}; "
+                            "ip link set port{0} master bridge0 up",
+                            host, pid(host)));
+    run(host, fmt::format("ip addr add {}/24 dev eth0; ip link set eth0 up", address(host)));
+  }
+}
+
+void Hosts::limit_rate(uint64_t bits_per_second) {
+  // The bucket holds what the kernel may hand over at once, 64 KiB and headers, twice.
+  for (int host = 0; host < hosts_; ++host)
+    run(host, fmt::format("tc qdisc replace dev eth0 root tbf rate {}bit burst 160kb latency 50ms", bits_per_second));
 }
 
 void Hosts::start(Job& job, const std::vector<int>& host_of, const RankProcess::Body& body,
@@ -46,7 +56,7 @@ void Hosts::start(Job& job, const std::vector<int>& host_of, const RankProcess::
   const int world = static_cast<int>(host_of.size());
   for (int rank = 0; rank < world; ++rank) {
     JoinOptions options = job.options(rank, world, config);
-    options.rendezvous = fmt::format("tcp://{}:5577", kAddresses[host_of[0]]);
+    options.rendezvous = fmt::format("tcp://{}:5577", address(host_of[0]));
     options.config.socket_interface = "";
     options.config.insecure = true;
     const pid_t host = pid(host_of[static_cast<size_t>(rank)]);

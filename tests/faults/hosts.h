@@ -9,12 +9,15 @@
 
 namespace rondo::testing {
 
-// Two network namespaces, joined by a pair of virtual interfaces, stand for two hosts. They end with the processes that
-// hold them. Needs root (or CAP_SYS_ADMIN and CAP_NET_ADMIN) and iproute2: fails the test, and says so, without.
+// Network namespaces, each joined to a bridge by a pair of virtual interfaces, stand for hosts at a switch. They end
+// with the processes that hold them. Needs root (or CAP_SYS_ADMIN and CAP_NET_ADMIN) and iproute2: fails the test, and
+// says so, without.
 class Hosts {
  public:
-  Hosts();
-  // Starts the ranks of the job, rank r on host host_of[r] (0 or 1); rank 0's host serves the rendezvous.
+  explicit Hosts(int hosts = 2);
+  // What every host sends at most, headers included, from now on.
+  void limit_rate(uint64_t bits_per_second);
+  // Starts the ranks of the job, rank r on host host_of[r]; rank 0's host serves the rendezvous.
   void start(Job& job, const std::vector<int>& host_of, const RankProcess::Body& body,
              const Config& config = fault_config()) const;
 
@@ -23,7 +26,8 @@ class Hosts {
   void run(int host, const std::string& commands);
   void require_ready(int host);
 
-  std::vector<RankProcess> holders_;
+  const int hosts_;
+  std::vector<RankProcess> holders_;  // of the hosts, then of the switch
 };
 
 }  // namespace rondo::testing

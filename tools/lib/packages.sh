@@ -13,6 +13,7 @@ _package_present() {
     doctest-dev) [[ -e /usr/include/doctest/doctest.h ]] ;;
     g++) command -v g++ >/dev/null ;;
     git) command -v git >/dev/null ;;
+    iproute2) PATH=$PATH:/usr/sbin:/sbin command -v tc >/dev/null ;;
     libcli11-dev) [[ -e /usr/include/CLI/CLI.hpp ]] ;;
     libfmt-dev) [[ -e /usr/include/fmt/format.h ]] ;;
     libgloo-dev) [[ -e /usr/include/gloo/allreduce.h ]] ;;
