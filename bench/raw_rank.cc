@@ -49,8 +49,10 @@ void set_streaming(int fd) {
   if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) fail("O_NONBLOCK");
 }
 
-void grow(std::vector<std::byte>& memory, uint64_t bytes) {
-  if (memory.size() < bytes) memory.resize(bytes);
+uint64_t lines_for(uint64_t bytes) { return (bytes + sizeof(RawRank::Line) - 1) / sizeof(RawRank::Line); }
+
+void grow(std::vector<RawRank::Line>& memory, uint64_t bytes) {
+  if (memory.size() < lines_for(bytes)) memory.resize(lines_for(bytes));
 }
 
 // An atomic maximum.
@@ -128,7 +130,7 @@ RawRank::RawRank(int rank, Descriptor listener, std::vector<uint16_t> ports, uin
       listener_(std::move(listener)),
       ports_(std::move(ports)),
       cores_(usable_cores()),
-      buffer_(buffer_bytes, std::byte{1}),
+      buffer_(lines_for(buffer_bytes)),
       meeting_(meeting) {
   take_core(rank_, world_);
   setsockopt(listener_.get(), SOL_SOCKET, SO_RCVTIMEO, &kSetupTimeout, sizeof(kSetupTimeout));
@@ -222,10 +224,10 @@ RawRank::Connections RawRank::connect(const std::string& congestion, int count) 
 
 void RawRank::add_flows(const std::vector<int>& fds, RawFlow::Direction direction, const RawSetting& setting,
                         std::vector<RawFlow>& flows) {
-  const uint64_t share = buffer_.size() / fds.size();
+  const uint64_t share = buffer_.size() / fds.size() * sizeof(Line);
   const uint64_t room = raw_room_bytes(setting);
   for (size_t i = 0; i < fds.size(); ++i) {
-    flows.push_back({fds[i], direction, buffer_.data() + i * share, share, rooms_.data() + i * room, 0});
+    flows.push_back({fds[i], direction, buffer_.data()->bytes + i * share, share, rooms_.data()->bytes + i * room, 0});
   }
 }
 
