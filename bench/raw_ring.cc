@@ -76,7 +76,7 @@ std::string read_first_line(const char* path) {
 
 }  // namespace
 
-RawRing::RawRing(int world, uint64_t buffer_bytes) : world_(world), buffer_bytes_(buffer_bytes) {
+RawRing::RawRing(int world, uint64_t buffer_bytes) : buffer_bytes_(buffer_bytes) {
   void* memory = mmap(nullptr, sizeof(RawMeeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail("mapping shared memory");
   shared_ = memory;

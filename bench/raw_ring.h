@@ -45,7 +45,6 @@ class RawRing {
   double run(const Command& command);  // the largest result
   Result receive(Child& child, double seconds);
 
-  int world_;
   uint64_t buffer_bytes_;
   void* shared_ = nullptr;  // a RawMeeting (raw_rank.h) seen by all children
   std::vector<Child> children_;

@@ -39,9 +39,9 @@ class CollectiveOperation final : public Operation {
     DType dtype = DType::kFloat32;
     Op op = Op::kSum;
     uint64_t windows = 0;  // Windows::bound() then, of lanes over windows; else 0
-    bool is(const Plans::Set& plans, const CheckedCall& call) const {
-      return plan != nullptr && plan == (plans.plan ? plans.plan : plans.staged) && count == call.count &&
-             scalar == call.scalar && dtype == call.dtype && op == call.op && !call.uneven;
+    bool is(const Plans::Set& set, const CheckedCall& checked) const {
+      return plan != nullptr && plan == (set.plan ? set.plan : set.staged) && count == checked.count &&
+             scalar == checked.scalar && dtype == checked.dtype && op == checked.op && !checked.uneven;
     }
   };
 

@@ -164,9 +164,9 @@ TEST_CASE("processes: a job meets by each launcher's variables, and by a file") 
                      {"SLURM_STEP_ID", "0"},    {"SLURM_NODEID", "0"},
                      {"SLURM_NNODES", "1"},     {"SLURM_STEP_TASKS_PER_NODE", str(n)}};
   };
-  for (const auto& [name, launcher] : launchers) {
-    CAPTURE(name);
-    check_job(launcher, 3, folder);
+  for (const auto& launcher : launchers) {
+    CAPTURE(launcher.first);
+    check_job(launcher.second, 3, folder);
   }
 }
 
