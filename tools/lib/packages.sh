@@ -15,6 +15,7 @@ _package_present() {
     git) command -v git >/dev/null ;;
     iproute2) PATH=$PATH:/usr/sbin:/sbin command -v tc >/dev/null ;;
     libcli11-dev) [[ -e /usr/include/CLI/CLI.hpp ]] ;;
+    libclang-rt-14-dev) compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.tsan*' >/dev/null ;;
     libfmt-dev) [[ -e /usr/include/fmt/format.h ]] ;;
     libgloo-dev) [[ -e /usr/include/gloo/allreduce.h ]] ;;
     make) command -v make >/dev/null ;;
