@@ -107,16 +107,15 @@ int usable_cores() {
 }
 
 // The scheduler puts two processes that wake each other on one core now and then, for seconds: not what the machine can
-// do. So each has a core of its own where there are enough; its threads share that.
-void take_core(int rank, int world) {
+// do. So each has an equal share of the cores for itself, for all of its threads, where there are enough.
+void take_cores(int rank, int world) {
   cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < world) return;
-  const int core = home_core(allowed, rank);
-  if (core < 0) return;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  const int share = CPU_COUNT(&allowed) / world;
   cpu_set_t own;
   CPU_ZERO(&own);
-  CPU_SET(core, &own);
-  sched_setaffinity(0, sizeof(own), &own);
+  for (int place = rank * share; place < (rank + 1) * share; ++place) CPU_SET(home_core(allowed, place), &own);
+  if (CPU_COUNT(&own) > 0) sched_setaffinity(0, sizeof(own), &own);
 }
 
 // True if the call failed only because nothing can move now.
@@ -132,7 +131,7 @@ RawRank::RawRank(int rank, Descriptor listener, std::vector<uint16_t> ports, uin
       cores_(usable_cores()),
       buffer_(lines_for(buffer_bytes)),
       meeting_(meeting) {
-  take_core(rank_, world_);
+  take_cores(rank_, world_);
   setsockopt(listener_.get(), SOL_SOCKET, SO_RCVTIMEO, &kSetupTimeout, sizeof(kSetupTimeout));
 }
 

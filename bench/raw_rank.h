@@ -29,8 +29,8 @@ struct RawMeeting {
 // One process of a RawRing. Everything blocks with a deadline of a few seconds, and throws Exception(kSystem).
 class RawRank {
  public:
-  // What transfers begin and end in is aligned, as the bench's own buffers are: the kernel copies half as fast to
-  // addresses off by 16 (seen on AMD EPYC), which is where a vector of bytes begins.
+  // What transfers begin and end in is aligned, as the bench's own buffers are: the kernel copies much
+  // more slowly to addresses off by 16 (docs/bench.md), which is where a vector of bytes begins.
   struct alignas(64) Line {
     std::byte bytes[64];
   };

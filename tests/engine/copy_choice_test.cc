@@ -12,14 +12,13 @@ using std::chrono::microseconds;
 constexpr uint64_t kMiB = 1 << 20;
 
 // Runs operations as a machine would on which the ways take so long, until nothing is measured any more.
-int settle(CopyChoice& choice, Collective collective, uint64_t bytes, microseconds staged, microseconds pulled) {
+void settle(CopyChoice& choice, Collective collective, uint64_t bytes, microseconds staged, microseconds pulled) {
   int operations = 0;
   while (choice.measures(collective, bytes)) {
     const bool pulls = choice.way(collective, bytes) == Algorithm::kPull;
     choice.learn(collective, bytes, pulls ? pulled : staged);
     REQUIRE(++operations < 100);
   }
-  return operations;
 }
 
 }  // namespace
