@@ -65,7 +65,9 @@ void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64
   operation->bound_before_ = operation->bound_.is(operation->plans, call);
   if (!operation->bound_before_) {
     operation->bound_ = {};  // until it is bound
-    if (!operation->in_island()) operation->cut_ = choose_cut(call, *operation->plans.plan, context_->config);
+    if (!operation->in_island()) {
+      operation->cut_ = choose_cut(call, *operation->plans.plan, context_->config, context_->topology);
+    }
   }
   // Inside an island the cut follows from the call, once its plan is settled.
   operation->kind_ = kind_of(*context_, call, operation->in_island() ? Cut{} : operation->cut_);

@@ -13,7 +13,7 @@ namespace rondo {
 LinkShape link_shape(const Config& config);
 
 // How a call's blocks are cut. A function of what all ranks know, so that both ends of every link agree.
-Cut choose_cut(const CheckedCall& call, const Plan& plan, const Config& config);
+Cut choose_cut(const CheckedCall& call, const Plan& plan, const Config& config, const Topology& topology);
 
 // Where the call's blocks lie, for a plan of `plan.chunks` blocks.
 Blocks lay_out_blocks(const CheckedCall& call, const Plan& plan, const Cut& cut);

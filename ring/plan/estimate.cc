@@ -10,9 +10,9 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// How the engine cuts a chunk (cut.cc, by the defaults of Config): into so many slices, unless they get smaller or
-// larger than these.
-constexpr double kSlices = 4, kSmallestSliceBytes = 16 * 1024, kLargestSliceBytes = 256 * 1024;
+// How the engine cuts a chunk (cut.cc, by the defaults of Config): into so many slices, fewer of one block among others
+// inside a host, unless they get smaller or larger than these.
+constexpr double kSlices = 4, kSlicesInsideHost = 2, kSmallestSliceBytes = 16 * 1024, kLargestSliceBytes = 256 * 1024;
 double slice_of(double chunk, double slices) {
   return std::min(chunk, std::clamp(chunk / slices, kSmallestSliceBytes, kLargestSliceBytes));
 }
@@ -146,15 +146,17 @@ class Estimate {
     return us;
   }
 
+  double slices() const { return at_.hosts == 1 ? kSlicesInsideHost : kSlices; }
+
   // Block after block to the next rank: slices are folded and passed on one by one, so that the port or the fold is
   // busy all the time, or, with few of them, a slice is awaited; the last block is awaited as a whole.
   double ring_steps(double steps, double gamma) const {
-    const double b = m_ / n_, slice = slice_of(b, kSlices), beta = at_.ring.beta_us_per_byte;
+    const double b = m_ / n_, slice = slice_of(b, slices()), beta = at_.ring.beta_us_per_byte;
     return steps * std::max({beta * b, gamma * b, at_.ring.alpha_us + (beta + gamma) * slice});
   }
   double ring_last(double gamma) const {
     const double b = m_ / n_;
-    return hop(at_.ring, b) + gamma * slice_of(b, kSlices);
+    return hop(at_.ring, b) + gamma * slice_of(b, slices());
   }
 
   static double hop(const PairCost& pair, double bytes) { return pair.alpha_us + pair.beta_us_per_byte * bytes; }

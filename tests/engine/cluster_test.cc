@@ -111,7 +111,7 @@ class Cluster {
     plan = build_plan(request);
     Binding binding;
     binding.plan = &plan;
-    binding.cut = choose_cut(call, plan, shape_.config);
+    binding.cut = choose_cut(call, plan, shape_.config, request.topology);
     binding.cut.slice = 16 * (1 + sequence % 3);  // small cases are to have several slices and rounds too
     blocks = lay_out_blocks(call, plan, binding.cut);
     binding.blocks = &blocks;

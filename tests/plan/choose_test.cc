@@ -19,11 +19,14 @@ Topology islands_of(const std::vector<int>& sizes) {
 }
 
 // What the engine makes of a call (cut.cc), with its default settings.
-SimulationRequest as_engine_cuts(const std::vector<Plan>& plans, uint64_t bytes) {
+SimulationRequest as_engine_cuts(const std::vector<Plan>& plans, uint64_t bytes, const Topology& topology) {
   SimulationRequest request;
   request.bytes = bytes;
   request.slices_per_chunk = std::max(1u, 4 / plans[0].ahead);
-  const uint64_t slice = bytes / plans[0].chunks / request.slices_per_chunk;
+  const bool one_host = std::ranges::count(topology.host, topology.host[0]) == topology.world();
+  const bool few = plans[0].chunks > 1 && one_host;
+  const uint64_t wanted = few ? std::min(request.slices_per_chunk, 2u) : request.slices_per_chunk;
+  const uint64_t slice = bytes / plans[0].chunks / wanted;
   request.slice_bytes = std::clamp<uint64_t>(slice, 16 * 1024, 256 * 1024);
   return request;
 }
@@ -33,7 +36,7 @@ double simulated_us(Collective collective, Algorithm algorithm, uint64_t bytes, 
   PlanRequest request = request_of(collective, algorithm, topology);
   request.ahead = 4;
   const std::vector<Plan> plans = plans_of_all_ranks(request);
-  SimulationRequest simulation = as_engine_cuts(plans, bytes);
+  SimulationRequest simulation = as_engine_cuts(plans, bytes, topology);
   simulation.cost = model;
   simulation.topology = topology;
   return simulate(plans, simulation).time_us;
