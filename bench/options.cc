@@ -158,6 +158,12 @@ void resolve(const Typed& typed, Options& options) {
   }
   if (typed.no_limit) options.limit = Options::LimitUse::kNone;
   if (typed.remeasure) options.limit = Options::LimitUse::kRemeasure;
+  if (!options.calibrate.empty()) {
+    options.limit = Options::LimitUse::kNone;
+    const bool another = options.bars || options.limit_only || options.inproc || !typed.compare.empty();
+    if (another) reject("--calibrate: not together with --inproc, --limit-only, --bars or --compare");
+    if (options.ranks == 1) reject("--calibrate: needs two ranks or more");
+  }
   if (options.inproc && options.ranks == 0) reject("--inproc: how many ranks? give --ranks too");
   if (options.bars && options.inproc) reject("--bars: runs processes by itself; leave --inproc out");
   check_compare(typed, options);
@@ -232,6 +238,8 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--baseline", options.baseline,
                  "with --compare: 1 if a ratio fell below this file's by more than noise");
   app.add_option("--write-baseline", options.write_baseline, "with --compare: keep the ratios in this file");
+  app.add_option("--calibrate", options.calibrate,
+                 "measure what messages, bytes and folds cost between these ranks, for RONDO_COST_MODEL; a file");
   app.add_option("--namespace", options.name_space, "")->group("");
   app.add_option("program", options.program, "")->group("");
   app.add_option("--spawned-rank", options.spawned_rank, "")->group("");

@@ -42,6 +42,7 @@ struct Options {
   std::vector<std::string> compare;      // peers (entrant.h)
   int runs = 5;                          // of --compare and --bars, interleaved
   std::string baseline, write_baseline;  // files; "": none
+  std::string calibrate;                 // the file of a cost model; ""
   std::string name_space;                // a congestion control: run `program` in a network namespace under it
   std::vector<std::string> program;
 

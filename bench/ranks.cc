@@ -6,6 +6,7 @@
 #include <exception>
 #include <thread>
 
+#include "bench/calibrate_run.h"
 #include "bench/cases.h"
 #include "bench/children.h"
 #include "bench/limit_source.h"
@@ -155,7 +156,14 @@ int run_rank(const Options& options, const Machine& machine) {
     // What start_ranks() could measure is in the cache by now.
     setup.limits = options.spawned_rank >= 0 ? cache.load() : limits_now(options, machine, cache, world);
   }
+  const bool calibrates = !options.calibrate.empty();
+  const CostModel base = calibrates && speaks ? calibration_base(options.calibrate) : CostModel{};
   Communicator communicator = Communicator::join(join_options(options, launch, config));
+  if (calibrates) {
+    const int code = run_calibration(communicator, options, base);
+    communicator.destroy();
+    return code;
+  }
   Reporter reporter(options, machine, world);
   if (speaks) reporter.begin(setup.transport);
   RondoGroup group(communicator, options.algorithm, options.buffers, options.fused);
