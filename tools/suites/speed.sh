@@ -15,4 +15,13 @@ check "all_reduce: nothing wrong" tools/check_speed.py "$results/main.json"
 check "rondo-bench, every collective, 3 ranks" timeout 300 \
   "$bench" --ranks 3 --collective all --sizes 8,64K,1M -n 5 --no-limit --json "$results/all.json"
 check "every collective: nothing wrong" tools/check_speed.py "$results/all.json"
+calibrates() {
+  local transport
+  for transport in tcp shm; do
+    "$bench" --ranks 3 --transport "$transport" --calibrate "$results/model" || return 1
+  done
+  grep -q '^loopback.alpha_us=' "$results/model" && grep -q '^memory.alpha_us=' "$results/model" || return 1
+  RONDO_COST_MODEL=$results/model "$bench" --ranks 3 --sizes 8,64K -n 5 --no-limit
+}
+check "rondo-bench --calibrate writes a model that ranks load" calibrates
 finish_checks
