@@ -16,6 +16,13 @@ std::optional<Value> optional_at(const Json& json, const char* key) {
   return value.is_null() ? std::nullopt : std::optional<Value>(value.get<Value>());
 }
 
+Memory memory_by_name(const std::string& name) {
+  for (int i = 0; i < kMemories; ++i) {
+    if (name == memory_name(static_cast<Memory>(i))) return static_cast<Memory>(i);
+  }
+  throw std::invalid_argument("no such memory: " + name);
+}
+
 Driving driving_by_name(const std::string& name) {
   for (int i = 0; i < kDrivings; ++i) {
     if (name == driving_name(static_cast<Driving>(i))) return static_cast<Driving>(i);
@@ -27,12 +34,14 @@ Json setting_to_json(const RawSetting& setting) {
   return {{"transfer_bytes", setting.transfer_bytes},
           {"driving", driving_name(setting.driving)},
           {"congestion", setting.congestion},
-          {"connections", setting.connections}};
+          {"connections", setting.connections},
+          {"memory", memory_name(setting.memory)}};
 }
 
 RawSetting setting_from_json(const Json& json) {
   return {json.at("transfer_bytes").get<uint64_t>(), driving_by_name(json.at("driving")),
-          json.at("congestion").get<std::string>(), json.at("connections").get<int>()};
+          json.at("congestion").get<std::string>(), json.at("connections").get<int>(),
+          memory_by_name(json.at("memory"))};
 }
 
 // A limit of 0 or less would make every share infinite.

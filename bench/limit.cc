@@ -8,7 +8,7 @@
 namespace rondo::bench {
 namespace {
 
-// With 108 settings: 108 x 0.03 s, 12 x 0.1 s, 9 x 0.15 s and their warm-ups of a third are about 8 s a buffer size.
+// With 216 settings: 216 x 0.03 s, 12 x 0.1 s, 9 x 0.15 s and their warm-ups of a third are about 12 s a buffer size.
 // Warm connections (raw_rank.h) are why so little is enough; seldom does the best setting of a long measurement come
 // out below place 12 of the short one.
 constexpr double kFirstSeconds = 0.03;

@@ -13,7 +13,7 @@
 namespace rondo::bench {
 namespace {
 
-constexpr int kVersion = 5;
+constexpr int kVersion = 6;
 constexpr uintmax_t kMaxFileBytes = 4 << 20;
 
 Json read_file(const std::string& path) {

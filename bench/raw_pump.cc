@@ -25,6 +25,10 @@ double raw_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+uint64_t raw_room_bytes(const RawSetting& setting) {
+  return setting.transfer_bytes * std::max<uint64_t>(driving_lead(setting.driving), 1);
+}
+
 RawPump::RawPump(std::vector<RawFlow> flows, const RawSetting& setting, Idle idle)
     : flows_(std::move(flows)), setting_(setting), idle_(idle) {
   for (const RawFlow& flow : flows_) {
@@ -33,12 +37,18 @@ RawPump::RawPump(std::vector<RawFlow> flows, const RawSetting& setting, Idle idl
   }
 }
 
-// The memory of a flow's transfer under way: both directions walk through the share, half of it apart.
+// The memory of a flow's transfer under way.
 std::byte* RawPump::place(const RawFlow& flow) const {
   const uint64_t transfer = flow.moved / setting_.transfer_bytes;
   const uint64_t blocks = flow.share_bytes / setting_.transfer_bytes;
-  const uint64_t ahead = flow.direction == RawFlow::Direction::kSend ? 0 : blocks / 2;
-  return flow.share + (transfer + ahead) % blocks * setting_.transfer_bytes;
+  const bool sends = flow.direction == RawFlow::Direction::kSend;
+  if (setting_.memory == Memory::kWalk) {
+    return flow.share + (transfer + (sends ? 0 : blocks / 2)) % blocks * setting_.transfer_bytes;
+  }
+  const bool outward = transfer % 2 == 0;  // the buffer's own bytes go out; others come into the room
+  const uint64_t pair = transfer / 2;
+  if (outward == sends) return flow.share + pair % blocks * setting_.transfer_bytes;
+  return flow.room + pair * setting_.transfer_bytes % raw_room_bytes(setting_);
 }
 
 // At most to the end of the transfer under way.

@@ -17,8 +17,12 @@ struct RawFlow {
   Direction direction = Direction::kSend;
   std::byte* share = nullptr;  // of the user's buffer
   uint64_t share_bytes = 0;    // at least one transfer
+  std::byte* room = nullptr;   // raw_room_bytes(); Memory::kRelay only
   uint64_t moved = 0;
 };
+
+// What a connection's room holds: one transfer, or as many as may be under way.
+uint64_t raw_room_bytes(const RawSetting& setting);
 
 // Keeps flows busy from one thread.
 class RawPump {

@@ -221,20 +221,23 @@ RawRank::Connections RawRank::connect(const std::string& congestion, int count) 
   return out;
 }
 
-void RawRank::add_flows(const std::vector<int>& fds, RawFlow::Direction direction, std::vector<RawFlow>& flows) {
+void RawRank::add_flows(const std::vector<int>& fds, RawFlow::Direction direction, const RawSetting& setting,
+                        std::vector<RawFlow>& flows) {
   const uint64_t share = buffer_.size() / fds.size() * sizeof(Line);
+  const uint64_t room = raw_room_bytes(setting);
   for (size_t i = 0; i < fds.size(); ++i) {
-    flows.push_back({fds[i], direction, buffer_.data()->bytes + i * share, share, 0});
+    flows.push_back({fds[i], direction, buffer_.data()->bytes + i * share, share, rooms_.data()->bytes + i * room, 0});
   }
 }
 
 double RawRank::stream_gbps(const RawSetting& setting, uint64_t batch_bytes, double seconds) {
   const Connections& made = connections(setting.congestion, setting.connections);
   const auto count = static_cast<uint64_t>(setting.connections);
+  grow(rooms_, raw_room_bytes(setting) * count);
   grow(buffer_, setting.transfer_bytes * count);
   std::vector<RawFlow> sending, receiving;
-  add_flows(made.outgoing, RawFlow::Direction::kSend, sending);
-  add_flows(made.incoming, RawFlow::Direction::kReceive, receiving);
+  add_flows(made.outgoing, RawFlow::Direction::kSend, setting, sending);
+  add_flows(made.incoming, RawFlow::Direction::kReceive, setting, receiving);
   const uint64_t transfers = (batch_bytes / count + setting.transfer_bytes - 1) / setting.transfer_bytes;
   const uint64_t flow_bytes = std::max<uint64_t>(transfers, 1) * setting.transfer_bytes;
   const auto idle = world_ > cores_ ? RawPump::Idle::kYield : RawPump::Idle::kSpin;

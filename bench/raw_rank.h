@@ -55,7 +55,8 @@ class RawRank {
   Connections connect(const std::string& congestion, int count);
   Descriptor dial(uint16_t port, const std::string& congestion, int index);
   std::pair<int, Descriptor> accept_one(const std::string& congestion);
-  void add_flows(const std::vector<int>& fds, RawFlow::Direction direction, std::vector<RawFlow>& flows);
+  void add_flows(const std::vector<int>& fds, RawFlow::Direction direction, const RawSetting& setting,
+                 std::vector<RawFlow>& flows);
   // Batches for so long, after one that warms up; a quantile of the slowest rank's times.
   double batch_us(double seconds, double quantile_wanted, const std::function<void()>& batch);
   void meet();
@@ -67,6 +68,7 @@ class RawRank {
   std::vector<uint16_t> ports_;
   int cores_;  // that this process may use
   std::vector<Line> buffer_;
+  std::vector<Line> rooms_;  // of all connections of a measurement
   std::map<std::pair<std::string, int>, Connections> connections_;
   RawMeeting* meeting_;
   uint64_t meetings_ = 0;

@@ -29,6 +29,7 @@ struct RawRing::Command {
   Driving driving = Driving::kPoll;
   int connections = 1;
   uint64_t transfer_bytes = 0;
+  Memory memory = Memory::kWalk;
   uint64_t batch_bytes = 0;
   double seconds = 0;
   char congestion[16] = {};
@@ -116,7 +117,8 @@ void RawRing::start_child(int rank, std::vector<Descriptor>& listeners, const st
   while (recv(theirs.get(), &command, sizeof(command), 0) == sizeof(command)) {
     Result result;
     try {
-      const RawSetting setting{command.transfer_bytes, command.driving, command.congestion, command.connections};
+      const RawSetting setting{command.transfer_bytes, command.driving, command.congestion, command.connections,
+                               command.memory};
       result.value = command.kind == Command::kStream ? self.stream_gbps(setting, command.batch_bytes, command.seconds)
                                                       : self.exchange_us(setting.congestion, command.seconds);
     } catch (const std::exception& e) {
@@ -154,6 +156,7 @@ double RawRing::run(const Command& command) {
 double RawRing::stream_gbps(const RawSetting& setting, uint64_t batch_bytes, double seconds) {
   Command command;
   command.driving = setting.driving;
+  command.memory = setting.memory;
   command.connections = setting.connections;
   command.transfer_bytes = setting.transfer_bytes;
   command.batch_bytes = batch_bytes;

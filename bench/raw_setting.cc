@@ -9,9 +9,9 @@
 namespace rondo::bench {
 
 std::string setting_text(const RawSetting& setting) {
-  return fmt::format("{} transfers, {}, {}, {} connection{}", size_text(setting.transfer_bytes),
+  return fmt::format("{} transfers, {}, {}, {} connection{}, {}", size_text(setting.transfer_bytes),
                      driving_name(setting.driving), setting.congestion, setting.connections,
-                     setting.connections == 1 ? "" : "s");
+                     setting.connections == 1 ? "" : "s", memory_name(setting.memory));
 }
 
 std::vector<RawSetting> all_settings(const std::vector<std::string>& congestion_controls, uint64_t buffer_bytes) {
@@ -19,7 +19,9 @@ std::vector<RawSetting> all_settings(const std::vector<std::string>& congestion_
   const auto add = [&](uint64_t transfer, Driving driving, const std::string& congestion, int connections) {
     const uint64_t share = buffer_bytes / static_cast<uint64_t>(connections);
     if (transfer > 64u << 10 && transfer * std::max<uint64_t>(driving_lead(driving), 1) > share) return;
-    settings.push_back({transfer, driving, congestion, connections});
+    for (int memory = 0; memory < kMemories; ++memory) {
+      settings.push_back({transfer, driving, congestion, connections, static_cast<Memory>(memory)});
+    }
   };
   for (const std::string& congestion : congestion_controls) {
     for (int connections : {1, 2, 4}) {

@@ -17,12 +17,12 @@ namespace rondo::bench {
 namespace {
 
 TEST_CASE("settings: transfers x driving x congestion controls x connections, no transfer beyond its share") {
-  CHECK(all_settings({"reno", "bbr"}, 64u << 20).size() == 2 * 5 * 4 * 3);
+  CHECK(all_settings({"reno", "bbr"}, 64u << 20).size() == 2 * 5 * 4 * 2 * 3);
   // Shares of 1 MiB, 512 KiB and 256 KiB; a pipeline needs room for four transfers.
-  CHECK(all_settings({"reno"}, 1u << 20).size() == 4 * (3 + 2 + 2) + 2 + 1 + 1);
-  CHECK(all_settings({"reno"}, 4096).size() == 5 * 3);
-  CHECK(setting_text({1 << 20, Driving::kTwoThreads, "reno", 2}) ==
-        "1 MiB transfers, two threads, reno, 2 connections");
+  CHECK(all_settings({"reno"}, 1u << 20).size() == 2 * (4 * (3 + 2 + 2) + 2 + 1 + 1));
+  CHECK(all_settings({"reno"}, 4096).size() == 2 * 5 * 3);
+  CHECK(setting_text({1 << 20, Driving::kTwoThreads, "reno", 2, Memory::kRelay}) ==
+        "1 MiB transfers, two threads, reno, 2 connections, relay");
 }
 
 TEST_CASE("a sweep measures every setting, and finds the best one though a worse one was lucky once") {
@@ -41,7 +41,7 @@ TEST_CASE("a sweep measures every setting, and finds the best one though a worse
   REQUIRE(results.size() == 3);
   CHECK(results[0].setting == best);
   CHECK(results[0].gbps == 3.0);
-  CHECK(calls == 120 + 12 + 9);
+  CHECK(calls == 240 + 12 + 9);
 }
 
 TEST_CASE("finals measure a few settings three times each, and put the best of their best times first") {
@@ -75,8 +75,8 @@ TEST_CASE("the cache keeps limits by machine, adds to what is there, and survive
   PrivateDirectory directory;
   const std::string path = directory.path() + "/deep/limits.json";
   Limits first, second;
-  const RawSetting setting{65536, Driving::kSpin, "reno", 4};
-  first.put(StreamLimit{2, 1024, 1.5, setting, {{4096, Driving::kPipeline, "bbr", 1}}});
+  const RawSetting relay{65536, Driving::kSpin, "reno", 4, Memory::kRelay};
+  first.put(StreamLimit{2, 1024, 1.5, relay, {{4096, Driving::kPipeline, "bbr", 1, Memory::kWalk}}});
   second.put(ExchangeLimit{2, 5.0, "bbr"});
   const LimitCache cache(path, "machine a");
   CHECK(cache.load().streams.empty());
@@ -107,16 +107,20 @@ TEST_CASE("the cache lies where XDG says, else under the home directory") {
   CHECK(default_cache_path("relative", nullptr) == "");
 }
 
-TEST_CASE("raw TCP: real processes move bytes in every driving, over 1 and 4 connections, in worlds 2 and 3") {
+TEST_CASE(
+    "raw TCP: real processes move bytes in every driving and memory, over 1 and 4 connections, in worlds 2 and 3") {
   for (int world : {2, 3}) {
     RawRing ring(world, 1 << 20);
     for (int driving = 0; driving < kDrivings; ++driving) {
-      for (int connections : {1, 4}) {
-        const RawSetting setting{65536, static_cast<Driving>(driving), default_congestion_control(), connections};
-        INFO("world ", world, ": ", setting_text(setting));
-        const double gbps = ring.stream_gbps(setting, 1 << 20, 0.02);
-        CHECK(gbps > 0.001);
-        CHECK(gbps < 1000);
+      for (int memory = 0; memory < kMemories; ++memory) {
+        for (int connections : {1, 4}) {
+          const RawSetting setting{65536, static_cast<Driving>(driving), default_congestion_control(), connections,
+                                   static_cast<Memory>(memory)};
+          INFO("world ", world, ": ", setting_text(setting));
+          const double gbps = ring.stream_gbps(setting, 1 << 20, 0.02);
+          CHECK(gbps > 0.001);
+          CHECK(gbps < 1000);
+        }
       }
     }
   }
@@ -131,7 +135,7 @@ TEST_CASE("raw TCP: an exchange of 8 bytes takes between 0.1 us and 100 ms") {
 
 TEST_CASE("raw TCP: a congestion control that does not exist is an error that says so, not a hang") {
   RawRing ring(2, 4096);
-  CHECK_THROWS_AS(ring.stream_gbps({65536, Driving::kPoll, "nonesuch", 1}, 4096, 0.05), Exception);
+  CHECK_THROWS_AS(ring.stream_gbps({65536, Driving::kPoll, "nonesuch", 1, Memory::kWalk}, 4096, 0.05), Exception);
 }
 
 }  // namespace

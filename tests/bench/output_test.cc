@@ -104,7 +104,7 @@ Json written_json() {
   PrivateDirectory directory;
   const std::string path = directory.path() + "/out.json";
   Limits limits;
-  limits.put(StreamLimit{4, 64u << 20, 5.0, {1 << 20, Driving::kTwoThreads, "reno", 2}, {}});
+  limits.put(StreamLimit{4, 64u << 20, 5.0, {1 << 20, Driving::kTwoThreads, "reno", 2, Memory::kRelay}, {}});
   limits.put(ExchangeLimit{4, 7.5, "reno"});
   Row bare = example();
   bare.limit_gbps.reset();
