@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <set>
 
 #include "bench/bars.h"
 #include "bench/contest.h"
@@ -19,9 +21,6 @@ namespace {
 
 constexpr double kProgramSeconds = 40;
 constexpr double kExchangeSeconds = 0.3;
-constexpr uint64_t kLarge = 64u << 20;
-constexpr const char* kLargeSize = "64M";
-constexpr int kRawTurns = 4;  // of some 3 s
 
 const std::vector<std::string> kMpis{"openmpi", "mpich", "intelmpi"};
 const std::vector<std::string> kGloos{"gloo", "gloo-sync", "gloo-busy"};
@@ -37,19 +36,17 @@ class BarRuns {
     }
     for (const Bar& bar : bars_) {
       add_question(bar);
-      if (bar.against == Against::kRawTcp) add_alone(bar);
     }
   }
 
-  void run_once(const std::function<void(const std::string&)>& on_progress) {
-    for (Contest& contest : contests_) contest.run_once(on_progress);
-    for (const Bar& bar : bars_) {
-      if (bar.against == Against::kRawTcp) raw_shares_[bar.world].push_back(raw_share(bar, on_progress));
+  // Whoever we are compared with takes as many turns as we do.
+  void run_once(const Contest::OnProgress& on_progress) {
+    limits_.emplace_back();
+    for (Contest& contest : contests_) contest.begin_run();
+    for (int turn = 0; turn < options_.turns; ++turn) {
+      for (Contest& contest : contests_) contest.take_turn(on_progress);
+      for (const Bar& bar : bars_) take_limit_turn(bar, limits_.back(), on_progress);
     }
-    on_progress("bare exchange");
-    exchange_us_.push_back(RawRing(2, 4096).exchange_us(exchange_congestion(), kExchangeSeconds));
-    on_progress("fused pass");
-    fused_us_.push_back(fused_pass_us(2, kLarge));
   }
 
   std::vector<Judged> judged() const {
@@ -88,27 +85,27 @@ class BarRuns {
     contests_.emplace_back(question, libraries, default_places(), machine_.cores, kProgramSeconds);
   }
 
-  void add_alone(const Bar& bar) {
-    Question question = question_of(bar);
-    question.sizes = kLargeSize;
-    const std::vector<std::string> ours{"rondo"};
-    alone_.try_emplace(bar.world, question, ours, default_places(), machine_.cores, kProgramSeconds);
-  }
+  // What the machine does without any library; of a run's turns the fastest.
+  struct MachineLimits {
+    std::map<int, double> raw_gbps;  // by world
+    double exchange_us = std::numeric_limits<double>::infinity();
+    double fused_us = std::numeric_limits<double>::infinity();
+  };
 
-  // A virtual machine's cores may be near each other now and far apart a second later, a factor of two for both sides;
-  // so they take turns, and of each the fastest turn counts. Nothing if Rondo had no right answer.
-  std::optional<double> raw_share(const Bar& bar, const std::function<void(const std::string&)>& on_progress) {
-    Contest& contest = alone_.at(bar.world);
-    double ours = 0, raw = 0;
-    for (int turn = 0; turn < kRawTurns; ++turn) {
-      contest.run_once(on_progress);
-      const std::optional<Row> row = contest.best(contest.runs() - 1, "rondo", kLarge);
-      if (row) ours = std::max(ours, row->busbw_gbps);
-      const auto use = turn == 0 ? options_.limit : Options::LimitUse::kCached;
-      const Limits limits = obtain_limits(cache_, use, bar.world, {kLarge}, machine_, on_progress);
-      raw = std::max(raw, limits.stream(bar.world, kLarge)->gbps);
+  void take_limit_turn(const Bar& bar, MachineLimits& limits, const Contest::OnProgress& on_progress) {
+    if (bar.against == Against::kRawTcp) {
+      const auto use = remeasured_.insert(bar.world).second ? options_.limit : Options::LimitUse::kCached;
+      const Limits raw = obtain_limits(cache_, use, bar.world, {bar.bytes}, machine_, on_progress);
+      double& best = limits.raw_gbps[bar.world];
+      best = std::max(best, raw.stream(bar.world, bar.bytes)->gbps);
+    } else if (bar.against == Against::kExchange) {
+      on_progress("bare exchange");
+      const double us = RawRing(bar.world, 4096).exchange_us(exchange_congestion(), kExchangeSeconds);
+      limits.exchange_us = std::min(limits.exchange_us, us);
+    } else if (bar.against == Against::kFusedPass) {
+      on_progress("fused pass");
+      limits.fused_us = std::min(limits.fused_us, fused_pass_us(bar.world, bar.bytes));
     }
-    return ours > 0 ? std::optional(ours / raw) : std::nullopt;
   }
 
   std::string exchange_congestion() const {
@@ -143,11 +140,11 @@ class BarRuns {
   std::optional<double> ratio(const Bar& bar, const Row& ours, size_t run) const {
     switch (bar.against) {
       case Against::kRawTcp:
-        return raw_shares_.at(bar.world).at(run);
+        return ours.busbw_gbps / limits_.at(run).raw_gbps.at(bar.world);
       case Against::kExchange:
-        return ours.time_us / exchange_us_.at(run);
+        return ours.time_us / limits_.at(run).exchange_us;
       case Against::kFusedPass:
-        return fused_us_.at(run) / ours.time_us;
+        return limits_.at(run).fused_us / ours.time_us;
       default:
         break;
     }
@@ -200,9 +197,8 @@ class BarRuns {
   bool namespaces_;
   std::vector<Bar> bars_;
   std::vector<Contest> contests_;
-  std::map<int, Contest> alone_;  // by world
-  std::map<int, std::vector<std::optional<double>>> raw_shares_;
-  std::vector<double> exchange_us_, fused_us_;
+  std::set<int> remeasured_;           // worlds whose raw settings were chosen, in the first turn
+  std::vector<MachineLimits> limits_;  // of each run
 };
 
 }  // namespace

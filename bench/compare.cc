@@ -118,9 +118,12 @@ int run_compare(const Options& options, const Machine& machine) {
   }
   for (int run = 1; run <= options.runs; ++run) {
     Progress progress;
-    for (Contest& contest : contests) {
-      contest.run_once(
-          [&](const std::string& text) { progress.show(fmt::format("run {} of {}: {}", run, options.runs, text)); });
+    const auto show = [&](const std::string& text) {
+      progress.show(fmt::format("run {} of {}: {}", run, options.runs, text));
+    };
+    for (Contest& contest : contests) contest.begin_run();
+    for (int turn = 0; turn < options.turns; ++turn) {
+      for (Contest& contest : contests) contest.take_turn(show);
     }
   }
   for (const Contest& contest : contests) print_contest(contest);

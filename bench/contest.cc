@@ -1,11 +1,11 @@
 #include "bench/contest.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "bench/children.h"
 #include "bench/output.h"
@@ -14,8 +14,9 @@
 namespace rondo::bench {
 namespace {
 
-// A setting that was so much slower than its library's best in the first run is not asked again.
-constexpr double kNear = 1.25;
+// Settings that were so much slower than their library's best at a size are not asked it again: after one turn, in
+// which chance may cost a factor of two, and after a run.
+constexpr double kHopeless = 3, kFar = 1.25;
 constexpr int kTimedOut = 124;  // Children::wait
 constexpr size_t kLongestReason = 200;
 
@@ -28,104 +29,101 @@ std::string last_words(const std::string& path) {
   return last.substr(0, kLongestReason);
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> out;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, ',');) out.push_back(part);
-  return out;
-}
-
-std::string sizes_of(const std::vector<std::string>& args) {
-  const auto at = std::find(args.begin(), args.end(), "--sizes");
-  return at != args.end() && at + 1 != args.end() ? *(at + 1) : "";
-}
-
-// The entrant's arguments with other sizes.
-std::vector<std::string> with_sizes(std::vector<std::string> args, const std::string& sizes) {
-  const auto at = std::find(args.begin(), args.end(), "--sizes");
-  if (at != args.end() && at + 1 != args.end()) *(at + 1) = sizes;
-  return args;
-}
-
-// One driver's run holds all of Gloo's algorithms, and its pairs that block or spin may wait for ever in some.
-bool is_gloo(const std::string& library) { return library.rfind("gloo", 0) == 0; }
-
 bool right(const Row& row) { return row.wrong.value_or(0) == 0; }
 
 }  // namespace
 
 Contest::Contest(Question question, const std::vector<std::string>& libraries, const PeerPlaces& places, int cores,
                  double program_seconds)
-    : question_(std::move(question)),
-      libraries_(libraries),
-
-      crowded_(question_.world > cores),
-      program_seconds_(program_seconds) {
+    : question_(std::move(question)), libraries_(libraries), program_seconds_(program_seconds) {
   for (const std::string& library : libraries_) {
     std::string missing;
-    for (Entrant& entrant : entrants(library, question_, places, cores, missing)) tried_.push_back({entrant, ""});
+    for (const Entrant& entrant : entrants(library, question_, places, cores, missing)) {
+      tried_.push_back({entrant, entrant.sizes, ""});
+    }
     if (!missing.empty()) missing_[library] = missing;
   }
 }
 
-void Contest::ask(Tried& tried, Answers& answers) {
-  const bool alone = crowded_ || is_gloo(tried.entrant.library);
-  const std::string asked = sizes_of(tried.entrant.args);  // maybe fewer than the question's
-  const std::vector<std::string> portions = alone ? split(asked) : std::vector{asked};
-  for (const std::string& sizes : portions) {
-    const PrivateDirectory directory;
-    const std::string json = directory.path() + "/rows.json", log = directory.path() + "/log";
-    Children::Program program{
-        tried.entrant.program, with_sizes(tried.entrant.args, sizes), tried.entrant.environment, log, log, true};
-    program.args.insert(program.args.end(), {"--json", json});
-    Children children;
-    children.start(program);
-    const int code = children.wait(program_seconds_);
-    if (children.interrupted()) throw Exception(ErrorCode::kAborted, "interrupted");
-    if (code == kTimedOut) {
-      tried.status = fmt::format("did not finish {} in {:.0f} s", sizes, program_seconds_);
-      continue;
+void Contest::ask(Tried& tried, const std::vector<std::string>& sizes, Answers& answers) {
+  const PrivateDirectory directory;
+  const std::string json = directory.path() + "/rows.json", log = directory.path() + "/log";
+  const std::string list = fmt::format("{}", fmt::join(sizes, ","));
+  const Entrant& entrant = tried.entrant;
+  Children::Program program{entrant.program, entrant.args, entrant.environment, log, log, true};
+  program.args.insert(program.args.end(), {"--sizes", list, "--json", json});
+  Children children;
+  children.start(program);
+  const int code = children.wait(program_seconds_);
+  if (children.interrupted()) throw Exception(ErrorCode::kAborted, "interrupted");
+  const std::vector<Row> rows = code == 0 ? read_rows(json) : std::vector<Row>{};
+  if (code == kTimedOut) {
+    tried.status = fmt::format("did not finish {} in {:.0f} s", list, program_seconds_);
+  } else if (code != 0) {
+    tried.status = fmt::format("ended with code {}: {}", code, last_words(log));
+  } else if (rows.size() != sizes.size()) {
+    tried.status = fmt::format("gave {} answers for {}", rows.size(), list);
+  } else {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      answers.push_back({&tried, sizes[i], rows[i]});
+      Row& row = answers.back().row;
+      row.library = entrant.library;
+      if (row.library != "rondo") row.algorithm = entrant.setting;
     }
-    if (code != 0) {
-      tried.status = fmt::format("ended with code {}: {}", code, last_words(log));
-      continue;
-    }
-    for (Row row : read_rows(json)) {
-      row.library = tried.entrant.library;
-      if (!is_gloo(row.library) && row.library != "rondo") row.algorithm = tried.entrant.setting;
-      answers.push_back(std::move(row));
-    }
+    return;
   }
+  std::erase_if(tried.sizes,
+                [&](const std::string& size) { return std::find(sizes.begin(), sizes.end(), size) != sizes.end(); });
 }
 
-void Contest::run_once(const std::function<void(const std::string&)>& on_progress) {
-  Answers answers;
+void Contest::begin_run() {
+  if (runs_.size() == 1) drop_slower_than(kFar);
+  runs_.emplace_back();
+}
+
+void Contest::take_turn(const OnProgress& on_progress) {
+  Answers& answers = runs_.back();
+  const bool first = runs_.size() == 1 && answers.empty();
   for (Tried& tried : tried_) {
-    if (!tried.status.empty()) continue;
+    const std::vector<std::string> sizes = tried.sizes;
+    if (sizes.empty()) continue;
     on_progress(fmt::format("{}: {}, {}", question_.text(), tried.entrant.library, tried.entrant.setting));
-    ask(tried, answers);
+    if (!tried.entrant.alone) {
+      ask(tried, sizes, answers);
+      continue;
+    }
+    for (const std::string& size : sizes) ask(tried, {size}, answers);
   }
-  runs_.push_back(std::move(answers));
-  if (runs_.size() == 1) narrow();
+  if (first) drop_slower_than(kHopeless);
 }
 
-void Contest::narrow() {
-  std::set<std::string> near;
-  for (const Row& row : runs_.front()) {
-    const std::optional<Row> fastest = best(0, row.library, row.bytes);
-    if (fastest && right(row) && row.time_us <= fastest->time_us * kNear)
-      near.insert(row.library + "/" + row.algorithm);
+void Contest::drop_slower_than(double factor) {
+  std::map<std::pair<const Tried*, std::string>, double> fastest;  // a setting's times
+  for (const Answer& answer : runs_.front()) {
+    if (!right(answer.row)) continue;
+    double& time = fastest.try_emplace({answer.tried, answer.size}, answer.row.time_us).first->second;
+    time = std::min(time, answer.row.time_us);
+  }
+  std::map<std::pair<std::string, std::string>, double> best;  // a library's
+  for (const auto& [key, time] : fastest) {
+    double& least = best.try_emplace({key.first->entrant.library, key.second}, time).first->second;
+    least = std::min(least, time);
   }
   for (Tried& tried : tried_) {
-    const bool one = tried.entrant.library == "rondo" || is_gloo(tried.entrant.library);
-    const bool slow = near.count(tried.entrant.library + "/" + tried.entrant.setting) == 0;
-    if (!one && slow && tried.status.empty()) tried.status = "slower than another setting at every size; asked once";
+    bool answered = false;
+    std::erase_if(tried.sizes, [&](const std::string& size) {
+      const auto time = fastest.find({&tried, size});
+      answered |= time != fastest.end();
+      return time == fastest.end() || time->second > best.at({tried.entrant.library, size}) * factor;
+    });
+    if (!tried.sizes.empty() || !tried.status.empty()) continue;
+    tried.status = answered ? "slower than another setting at every size" : "no right answer";
   }
 }
 
 std::optional<Row> Contest::best(size_t run, const std::string& library, uint64_t bytes) const {
   std::optional<Row> best;
-  for (const Row& row : runs_.at(run)) {
+  for (const auto& [tried, size, row] : runs_.at(run)) {
     if (row.library != library || row.bytes != bytes || !right(row)) continue;
     if (!best || row.time_us < best->time_us) best = row;
   }
@@ -145,15 +143,15 @@ std::optional<Row> Contest::median(const std::string& library, uint64_t bytes) c
 std::vector<uint64_t> Contest::sizes() const {
   std::set<uint64_t> sizes;
   for (const Answers& answers : runs_) {
-    for (const Row& row : answers) sizes.insert(row.bytes);
+    for (const Answer& answer : answers) sizes.insert(answer.row.bytes);
   }
   return {sizes.begin(), sizes.end()};
 }
 
 std::string Contest::why_missing(const std::string& library) const {
   for (const Answers& answers : runs_) {
-    for (const Row& row : answers) {
-      if (row.library == library && right(row)) return "";
+    for (const Answer& answer : answers) {
+      if (answer.row.library == library && right(answer.row)) return "";
     }
   }
   const auto known = missing_.find(library);

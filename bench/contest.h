@@ -10,16 +10,22 @@
 
 namespace rondo::bench {
 
-// Libraries answer one question in turn, several times over. The first run asks every setting of each; later runs only
-// those that were near the best of their library at some size.
+// Libraries answer one question in runs of several turns. In a turn every setting of every library is asked once, and
+// of a run's turns the fastest counts: a virtual machine's cores may be near each other now and far apart a second
+// later, a factor of two, and who meets which shall not be chance. The first run asks all settings; later ones, and its
+// own later turns, those that have a chance left at that size.
 class Contest {
  public:
+  using OnProgress = std::function<void(const std::string&)>;  // "openmpi, ring"
+
   // The first library is ours. program_seconds: what one program may take; then it is ended, and left out.
   Contest(Question question, const std::vector<std::string>& libraries, const PeerPlaces& places, int cores,
           double program_seconds);
 
-  // Forks; see Children. on_progress: "openmpi, ring".
-  void run_once(const std::function<void(const std::string&)>& on_progress);
+  // Answers are of a new run from here on.
+  void begin_run();
+  // A turn of the run that was begun last. Forks; see Children.
+  void take_turn(const OnProgress& on_progress);
 
   const Question& question() const { return question_; }
   size_t runs() const { return runs_.size(); }
@@ -32,22 +38,27 @@ class Contest {
 
   struct Tried {
     Entrant entrant;
-    std::string status;  // "" while all is well, else why there are no (more) answers
+    std::vector<std::string> sizes;  // those of the entrant's that it is still asked
+    std::string status;              // "" while all is well, else why there are no (more) answers for some sizes
   };
   const std::vector<Tried>& tried() const { return tried_; }
   // Why a library has no answer; "" if it has one.
   std::string why_missing(const std::string& library) const;
 
  private:
-  using Answers = std::vector<Row>;
-  void ask(Tried& tried, Answers& answers);
-  void narrow();
+  struct Answer {
+    const Tried* tried;
+    std::string size;  // as it was asked
+    Row row;
+  };
+  using Answers = std::vector<Answer>;
+  void ask(Tried& tried, const std::vector<std::string>& sizes, Answers& answers);
+  void drop_slower_than(double factor);
 
   Question question_;
   std::vector<std::string> libraries_;
-  bool crowded_;  // who spins may take seconds for 8 bytes; the other sizes shall not be lost with it
   double program_seconds_;
-  std::vector<Tried> tried_;
+  std::vector<Tried> tried_;  // not resized after the constructor: answers point at it
   std::map<std::string, std::string> missing_;
   std::vector<Answers> runs_;
 };

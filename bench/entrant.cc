@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "bench/children.h"
+#include "bench/machine.h"
 #include "bench/sizes.h"
 
 namespace rondo::bench {
@@ -24,8 +26,14 @@ struct Choice {
 
 std::vector<std::string> question_args(const Question& q) {
   const bool both = q.collective == "all_reduce" || q.collective == "broadcast" || q.collective == "reduce";
-  return {"--collective", q.collective,        "--sizes",   q.sizes,
-          "--placement",  both ? "in" : "out", "--seconds", fmt::format("{}", q.seconds)};
+  return {"--collective", q.collective, "--placement", both ? "in" : "out", "--seconds", fmt::format("{}", q.seconds)};
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) out.push_back(part);
+  return out;
 }
 
 std::string row_transport(const Question& q) {
@@ -43,7 +51,7 @@ std::string find_file(const PeerPlaces& places, const std::string& name) {
 // The heap is kept, so that temporaries are not fresh pages in every call; that is each MPI's best setting from 1 MiB
 // on.
 Entrant mpi_entrant(const std::string& library, const std::string& folder, const Question& q, const Choice& choice) {
-  Entrant entrant{library, choice.name, folder + "/bin/mpiexec", choice.args, choice.environment};
+  Entrant entrant{library, choice.name, folder + "/bin/mpiexec", choice.args, choice.environment, split(q.sizes)};
   entrant.environment.insert(
       {{"MPI_BENCH_LIBRARY", library}, {"MPI_BENCH_TRANSPORT", row_transport(q)}, {"MPI_BENCH_SETTING", choice.name}});
   if (choice.name.find("heap kept") != std::string::npos) entrant.environment["MPI_BENCH_KEEP_HEAP"] = "1";
@@ -142,12 +150,17 @@ std::vector<Entrant> mpi_entrants(const std::string& library, const Question& q,
 // Both ends of a blocking pair write before they read: with more than the socket buffers hold, neither goes on.
 constexpr uint64_t kLargestSync = 1u << 20;
 
-std::string sizes_up_to(const std::string& sizes, uint64_t most) {
-  std::vector<uint64_t> kept;
-  for (uint64_t size : parse_size_list(sizes).value_or(std::vector<uint64_t>{})) {
-    if (size <= most) kept.push_back(size);
-  }
-  return fmt::format("{}", fmt::join(kept, ","));
+std::vector<std::string> sizes_up_to(const std::string& sizes, uint64_t most) {
+  std::vector<std::string> kept = split(sizes);
+  std::erase_if(kept, [&](const std::string& size) { return parse_size(size).value_or(most + 1) > most; });
+  return kept;
+}
+
+std::vector<std::string> gloo_algorithms(const std::string& mode) {
+  std::vector<std::string> algorithms{"ring", "ring_chunked", "halving_doubling", "bcube"};
+  // The newer interface cannot do without the event loop.
+  if (mode == "epoll") algorithms.insert(algorithms.end(), {"new_ring", "new_bcube"});
+  return algorithms;
 }
 
 std::vector<Entrant> gloo_entrants(const std::string& library, const Question& q, const PeerPlaces& places,
@@ -157,17 +170,33 @@ std::vector<Entrant> gloo_entrants(const std::string& library, const Question& q
   if (q.transport != "tcp") missing = "Gloo knows TCP only";
   if (q.collective != "all_reduce" || q.buffers != "plain") missing = "its driver has all_reduce on plain buffers only";
   const std::string mode = library == "gloo" ? "epoll" : library.substr(5);
-  const std::string sizes = mode == "epoll" ? q.sizes : sizes_up_to(q.sizes, kLargestSync);
+  const bool blocking = mode != "epoll";
+  const std::vector<std::string> sizes = blocking ? sizes_up_to(q.sizes, kLargestSync) : split(q.sizes);
   if (missing.empty() && sizes.empty()) missing = "its blocking pairs wait for ever from some MiB on; not asked";
   if (!missing.empty()) return {};
-  Entrant entrant{library, "all algorithms", program, {"--ranks", std::to_string(q.world), "--sizes", sizes}, {}};
-  entrant.args.insert(entrant.args.end(), {"--mode", mode, "--seconds", fmt::format("{}", q.seconds)});
-  if (!q.congestion.empty()) entrant.args.insert(entrant.args.end(), {"--default-congestion"});
-  return {entrant};
+  const std::vector<std::string> congestions =
+      q.congestion.empty() ? this_machine().congestion_controls : std::vector{q.congestion};
+  std::vector<Entrant> out;
+  for (const std::string& congestion : congestions) {
+    for (const std::string& algorithm : gloo_algorithms(mode)) {
+      const std::vector<std::string> args{"--ranks",
+                                          std::to_string(q.world),
+                                          "--mode",
+                                          mode,
+                                          "--algorithms",
+                                          algorithm,
+                                          "--seconds",
+                                          fmt::format("{}", q.seconds),
+                                          "--congestion-controls",
+                                          congestion};
+      out.push_back({library, algorithm + ", " + congestion, program, args, {}, sizes, blocking});
+    }
+  }
+  return out;
 }
 
 std::vector<Entrant> rondo_entrants(const Question& q) {
-  Entrant entrant{"rondo", "as it is", own_program(), question_args(q), {}};
+  Entrant entrant{"rondo", "as it is", own_program(), question_args(q), {}, split(q.sizes)};
   entrant.args.insert(entrant.args.end(), {"--ranks", std::to_string(q.world), "--transport", q.transport, "--buffers",
                                            q.buffers, "--no-limit"});
   return {entrant};
@@ -189,6 +218,8 @@ std::string Entrant::command() const {
   for (const auto& [name, value] : environment) add(name + "=" + value);
   add(program);
   for (const std::string& arg : args) add(arg);
+  add("--sizes");
+  add(fmt::format("{}", fmt::join(sizes, ",")));
   return text;
 }
 
@@ -205,8 +236,9 @@ std::vector<Entrant> entrants(const std::string& library, const Question& questi
   } else {
     out = mpi_entrants(library, question, places, cores, missing);
   }
-  if (question.congestion.empty()) return out;
   for (Entrant& entrant : out) {
+    entrant.alone |= question.world > cores;  // who spins may take seconds for 8 bytes
+    if (question.congestion.empty()) continue;
     std::vector<std::string> args{"--namespace", question.congestion, "--", entrant.program};
     args.insert(args.end(), entrant.args.begin(), entrant.args.end());
     entrant.program = own_program();

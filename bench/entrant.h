@@ -23,15 +23,17 @@ struct Question {
   std::string text() const;
 };
 
-// One library in one setting: a program that answers a question with rows in a file.
+// One library in one setting: a program that answers a question with rows in a file, a row a size.
 struct Entrant {
   std::string library;
   std::string setting;  // "ring forced, heap kept"
   std::string program;
-  std::vector<std::string> args;
+  std::vector<std::string> args;  // without sizes
   std::map<std::string, std::string> environment;
+  std::vector<std::string> sizes;  // that it can be asked, each as --sizes takes it
+  bool alone = false;              // it may never end with some size: one size a program, so that no other is lost
 
-  // "NAME=value ... program args", for a shell.
+  // "NAME=value ... program args --sizes 8,64K", for a shell.
   std::string command() const;
 };
 

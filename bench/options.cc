@@ -235,6 +235,8 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--compare", typed.compare,
                  "peers to run beside: openmpi, mpich, intelmpi, gloo, gloo-sync, gloo-busy");
   app.add_option("--runs", options.runs, "interleaved runs of --compare and --bars (5)")->check(CLI::Range(1, 100));
+  app.add_option("--turns", options.turns, "of each run: all are asked so often, and the fastest answer counts (4)")
+      ->check(CLI::Range(1, 100));
   app.add_option("--baseline", options.baseline,
                  "with --compare: 1 if a ratio fell below this file's by more than noise");
   app.add_option("--write-baseline", options.write_baseline, "with --compare: keep the ratios in this file");

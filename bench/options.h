@@ -41,6 +41,7 @@ struct Options {
   bool bars = false;
   std::vector<std::string> compare;      // peers (entrant.h)
   int runs = 5;                          // of --compare and --bars, interleaved
+  int turns = 4;                         // of each run; the fastest counts
   std::string baseline, write_baseline;  // files; "": none
   std::string calibrate;                 // the file of a cost model; ""
   std::string name_space;                // a congestion control: run `program` in a network namespace under it

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_bcube.h>
 #include <gloo/allreduce_halving_doubling.h>
@@ -16,6 +17,7 @@
 #include <sys/socket.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -48,16 +50,13 @@ constexpr std::chrono::seconds kTimeout{30};
 constexpr double kWorldSeconds = 100;
 
 enum class Peer { kRing, kRingChunked, kHalvingDoubling, kBcube, kNewRing, kNewBcube };
-constexpr const char* kPeerNames[] = {"ring", "ring_chunked", "halving_doubling", "bcube", "new_ring", "new_bcube"};
-constexpr Peer kRings[] = {Peer::kRing, Peer::kRingChunked, Peer::kNewRing};
-constexpr Peer kAll[] = {Peer::kRing,  Peer::kRingChunked, Peer::kHalvingDoubling,
-                         Peer::kBcube, Peer::kNewRing,     Peer::kNewBcube};
+const std::vector<std::string> kPeerNames{"ring", "ring_chunked", "halving_doubling", "bcube", "new_ring", "new_bcube"};
 
 struct Wanted {
   int ranks = 2;
   std::string sizes = "8,64K,1M,64M", json, store;
-  bool rings = false;
-  bool default_congestion = false;
+  std::vector<std::string> algorithms = kPeerNames;
+  std::vector<std::string> congestion_controls;  // all that are allowed, if none is given
   std::string mode = "epoll";  // sync: callers read and write sockets themselves; busy: and spin over them
   double seconds = 0.25;
   int rank = -1;
@@ -72,7 +71,7 @@ class GlooGroup : public Group {
 
   int rank() const override { return context_->rank; }
   int size() const override { return context_->size; }
-  std::string algorithm(const Call&) const override { return kPeerNames[static_cast<int>(peer_)]; }
+  std::string algorithm(const Call&) const override { return kPeerNames[static_cast<size_t>(peer_)]; }
 
   void run(const Call& call) override {
     auto* data = reinterpret_cast<float*>(call.output);
@@ -147,7 +146,7 @@ std::shared_ptr<gloo::Context> connect(const Wanted& wanted, const std::string& 
 Row measure_one(const Wanted& wanted, Peer peer, uint64_t bytes) {
   // Contexts of its own: some algorithms leave buffers registered until their object ends. Barriers and sums outside
   // the clock need a mode that the timed pairs may not be in.
-  const std::string prefix = fmt::format("{}-{}", kPeerNames[static_cast<int>(peer)], bytes);
+  const std::string prefix = fmt::format("{}-{}", kPeerNames[static_cast<size_t>(peer)], bytes);
   const auto untimed = connect(wanted, prefix + "-untimed", "epoll");
   GlooGroup group(connect(wanted, prefix, wanted.mode), untimed, peer);
   const Exercise exercise{Benchmark::kAllReduce, Placement::kInPlace, DType::kFloat32, Op::kSum, wanted.ranks, 0, {}};
@@ -176,8 +175,9 @@ int run_rank(const Wanted& wanted) {
   std::vector<Row> rows;
   const auto sizes = parse_size_list(wanted.sizes);
   for (uint64_t bytes : sizes.value()) {
-    const std::span<const Peer> peers = wanted.rings ? std::span<const Peer>(kRings) : std::span<const Peer>(kAll);
-    for (Peer peer : peers) {
+    for (const std::string& algorithm : wanted.algorithms) {
+      const auto peer =
+          static_cast<Peer>(std::find(kPeerNames.begin(), kPeerNames.end(), algorithm) - kPeerNames.begin());
       // The newer interface cannot do without the event loop.
       if (wanted.mode != "epoll" && (peer == Peer::kNewRing || peer == Peer::kNewBcube)) continue;
       rows.push_back(measure_one(wanted, peer, bytes));
@@ -196,10 +196,10 @@ std::vector<Row> run_world(const Wanted& wanted, const std::string& congestion) 
     Children::Program program{own_program(),
                               {"--ranks", std::to_string(wanted.ranks), "--sizes", wanted.sizes, "--json", json,
                                "--rank", std::to_string(rank), "--store", directory.path(), "--congestion", congestion,
-                               "--mode", wanted.mode, "--seconds", fmt::format("{}", wanted.seconds)},
+                               "--mode", wanted.mode, "--seconds", fmt::format("{}", wanted.seconds), "--algorithms",
+                               fmt::format("{}", fmt::join(wanted.algorithms, ","))},
                               {{"GLOO_BENCH_CONGESTION", congestion}},
                               ""};
-    if (wanted.rings) program.args.push_back("--rings");
     children.start(program);
   }
   if (children.wait(kWorldSeconds) != 0) throw Exception(ErrorCode::kSystem, "a rank of gloo_bench failed");
@@ -212,7 +212,7 @@ int run(const Wanted& wanted) {
   const Machine machine = this_machine();
   std::vector<Row> all;
   const std::vector<std::string> congestions =
-      wanted.default_congestion ? std::vector{machine.congestion_control} : machine.congestion_controls;
+      wanted.congestion_controls.empty() ? machine.congestion_controls : wanted.congestion_controls;
   for (const std::string& congestion : congestions) {
     const std::vector<Row> rows = run_world(wanted, congestion);
     for (const Row& row : rows) {
@@ -230,12 +230,15 @@ int run(const Wanted& wanted) {
 
 int main(int argc, char** argv) {
   rondo::bench::Wanted wanted;
-  CLI::App app("Times Gloo's all_reduce (float32 sum, in place) over TCP, under every allowed congestion control.");
+  CLI::App app("Times Gloo's all_reduce (float32 sum, in place) over TCP.");
   app.add_option("--ranks", wanted.ranks, "processes (2)")->check(CLI::Range(2, 64));
   app.add_option("--sizes", wanted.sizes, "8,64K,1M,64M");
-  app.add_flag("--rings", wanted.rings, "the ring algorithms only");
+  app.add_option("--algorithms", wanted.algorithms,
+                 "a list of ring, ring_chunked, halving_doubling, bcube, new_ring, new_bcube")
+      ->delimiter(',')
+      ->check(CLI::IsMember(rondo::bench::kPeerNames));
   app.add_option("--json", wanted.json, "write machine, limits (none) and rows to this file");
-  app.add_flag("--default-congestion", wanted.default_congestion, "under the system's congestion control only");
+  app.add_option("--congestion-controls", wanted.congestion_controls, "a list (all that are allowed)")->delimiter(',');
   app.add_option("--mode", wanted.mode, "epoll, sync or busy")->check(CLI::IsMember({"epoll", "sync", "busy"}));
   app.add_option("--seconds", wanted.seconds, "of timed operations a size (0.25)");
   app.add_option("--rank", wanted.rank, "")->group("");
