@@ -63,7 +63,7 @@ class BarRuns {
     question.transport = bar.transport;
     question.congestion = bar.congestion;
     question.buffers = bar.buffers;
-    question.seconds = options_.effort.seconds;
+    question.seconds = options_.effort.seconds / options_.turns;
     return question;
   }
 

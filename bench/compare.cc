@@ -83,7 +83,7 @@ std::vector<Question> questions_of(const Options& options, const Machine& machin
                         buffer_kind_name(options.buffers),
                         benchmark_name(benchmark),
                         sizes_text(options),
-                        options.effort.seconds};
+                        options.effort.seconds / options.turns};
       out.push_back(question);
       question.congestion = kUnpaced;
       if (transport == "tcp" && paced) out.push_back(question);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <set>
 
 #include "bench/children.h"
@@ -17,6 +18,7 @@ namespace {
 // Settings that were so much slower than their library's best at a size are not asked it again: after one turn, in
 // which chance may cost a factor of two, and after a run.
 constexpr double kHopeless = 3, kFar = 1.25;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kTimedOut = 124;  // Children::wait
 constexpr size_t kLongestReason = 200;
 
@@ -39,7 +41,7 @@ Contest::Contest(Question question, const std::vector<std::string>& libraries, c
   for (const std::string& library : libraries_) {
     std::string missing;
     for (const Entrant& entrant : entrants(library, question_, places, cores, missing)) {
-      tried_.push_back({entrant, entrant.sizes, ""});
+      tried_.push_back({entrant, entrant.sizes, entrant.alone, ""});
     }
     if (!missing.empty()) missing_[library] = missing;
   }
@@ -72,8 +74,11 @@ void Contest::ask(Tried& tried, const std::vector<std::string>& sizes, Answers& 
     }
     return;
   }
-  std::erase_if(tried.sizes,
-                [&](const std::string& size) { return std::find(sizes.begin(), sizes.end(), size) != sizes.end(); });
+  if (sizes.size() > 1) {
+    tried.alone = true;
+    return;
+  }
+  std::erase(tried.sizes, sizes.front());
 }
 
 void Contest::begin_run() {
@@ -88,7 +93,7 @@ void Contest::take_turn(const OnProgress& on_progress) {
     const std::vector<std::string> sizes = tried.sizes;
     if (sizes.empty()) continue;
     on_progress(fmt::format("{}: {}, {}", question_.text(), tried.entrant.library, tried.entrant.setting));
-    if (!tried.entrant.alone) {
+    if (!tried.alone) {
       ask(tried, sizes, answers);
       continue;
     }
@@ -100,9 +105,9 @@ void Contest::take_turn(const OnProgress& on_progress) {
 void Contest::drop_slower_than(double factor) {
   std::map<std::pair<const Tried*, std::string>, double> fastest;  // a setting's times
   for (const Answer& answer : runs_.front()) {
-    if (!right(answer.row)) continue;
-    double& time = fastest.try_emplace({answer.tried, answer.size}, answer.row.time_us).first->second;
-    time = std::min(time, answer.row.time_us);
+    const double us = right(answer.row) ? answer.row.time_us : kNever;
+    double& time = fastest.try_emplace({answer.tried, answer.size}, us).first->second;
+    time = std::min(time, us);
   }
   std::map<std::pair<std::string, std::string>, double> best;  // a library's
   for (const auto& [key, time] : fastest) {
@@ -113,8 +118,9 @@ void Contest::drop_slower_than(double factor) {
     bool answered = false;
     std::erase_if(tried.sizes, [&](const std::string& size) {
       const auto time = fastest.find({&tried, size});
-      answered |= time != fastest.end();
-      return time == fastest.end() || time->second > best.at({tried.entrant.library, size}) * factor;
+      if (time == fastest.end()) return false;  // to be asked alone
+      answered |= time->second < kNever;
+      return time->second == kNever || time->second > best.at({tried.entrant.library, size}) * factor;
     });
     if (!tried.sizes.empty() || !tried.status.empty()) continue;
     tried.status = answered ? "slower than another setting at every size" : "no right answer";

@@ -39,6 +39,7 @@ class Contest {
   struct Tried {
     Entrant entrant;
     std::vector<std::string> sizes;  // those of the entrant's that it is still asked
+    bool alone = false;              // one size a program: the entrant says so, or a program of several has failed
     std::string status;              // "" while all is well, else why there are no (more) answers for some sizes
   };
   const std::vector<Tried>& tried() const { return tried_; }

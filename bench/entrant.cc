@@ -189,7 +189,7 @@ std::vector<Entrant> gloo_entrants(const std::string& library, const Question& q
                                           fmt::format("{}", q.seconds),
                                           "--congestion-controls",
                                           congestion};
-      out.push_back({library, algorithm + ", " + congestion, program, args, {}, sizes, blocking});
+      out.push_back({library, algorithm + ", " + congestion, program, args, {}, sizes});
     }
   }
   return out;

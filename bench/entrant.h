@@ -16,7 +16,7 @@ struct Question {
   std::string buffers = "plain";
   std::string collective = "all_reduce";
   std::string sizes = "8,64K,1M,64M";  // as --sizes
-  double seconds = 0.25;               // of timed operations a size
+  double seconds = 0.25;               // of timed operations a size and turn
 
   bool operator==(const Question&) const = default;
   // "all_reduce, tcp @reno, plain buffers, 2 ranks".
@@ -31,7 +31,7 @@ struct Entrant {
   std::vector<std::string> args;  // without sizes
   std::map<std::string, std::string> environment;
   std::vector<std::string> sizes;  // that it can be asked, each as --sizes takes it
-  bool alone = false;              // it may never end with some size: one size a program, so that no other is lost
+  bool alone = false;              // it is likely never to end with some size: one size a program
 
   // "NAME=value ... program args --sizes 8,64K", for a shell.
   std::string command() const;
