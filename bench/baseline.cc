@@ -8,6 +8,7 @@
 #include "bench/json.h"
 #include "bench/sizes.h"
 #include "bench/statistics.h"
+#include "bench/whole_file.h"
 #include "ring/base/error.h"
 
 namespace rondo::bench {
@@ -79,10 +80,7 @@ void write_baseline(const std::string& path, const std::vector<Ratio>& ratios, c
   }
   Json list = Json::array();
   for (const Ratio& ratio : all) list.push_back(to_json(ratio));
-  std::ofstream file(path, std::ios::trunc);
-  file << Json{{"machine", to_json(machine)}, {"ratios", list}}.dump(1) << '\n';
-  file.close();
-  if (!file) throw Exception(ErrorCode::kSystem, fmt::format("cannot write {}", path));
+  replace_file(path, Json{{"machine", to_json(machine)}, {"ratios", list}}.dump(1) + "\n");
 }
 
 std::vector<BaselineVerdict> compare_with_baseline(const std::vector<Ratio>& now, const std::vector<Ratio>& before) {

@@ -15,6 +15,7 @@
 
 #include "bench/calibrate.h"
 #include "bench/rondo_group.h"
+#include "bench/whole_file.h"
 #include "kernels/combine.h"
 #include "ring/base/error.h"
 
@@ -72,19 +73,6 @@ CostModel merged(const CostModel& base, const Calibration& found) {
   return model;
 }
 
-// Whole or not at all: a rank may be reading the file.
-void write_file(const std::string& path, const std::string& text) {
-  const std::string next = fmt::format("{}.{}", path, getpid());
-  std::ofstream file(next);
-  file << text;
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(next, path, error);
-  if (file && !error) return;
-  std::filesystem::remove(next, error);
-  throw Exception(ErrorCode::kSystem, fmt::format("--calibrate: {} cannot be written: {}", path, std::strerror(errno)));
-}
-
 }  // namespace
 
 CostModel calibration_base(const std::string& path) {
@@ -116,7 +104,7 @@ int run_calibration(Communicator& communicator, const Options& options, const Co
     }
   }
   fmt::print("# folding: {:.2f} GB/s\n", 1e-3 / found.model.gamma_us_per_byte);
-  write_file(options.calibrate, merged(base, found).describe());
+  replace_file(options.calibrate, merged(base, found).describe());
   fmt::print("# {}: for RONDO_COST_MODEL, on all ranks alike\n", options.calibrate);
   return 0;
 }

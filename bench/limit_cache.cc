@@ -1,7 +1,6 @@
 #include "bench/limit_cache.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +8,8 @@
 #include <sstream>
 
 #include "bench/json.h"
+#include "bench/whole_file.h"
+#include "ring/base/error.h"
 
 namespace rondo::bench {
 namespace {
@@ -52,15 +53,13 @@ bool LimitCache::save(const Limits& limits) const {
   json["machines"][machine_key_] = to_json(all);
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
-  const std::string next = fmt::format("{}.{}", path_, getpid());
-  std::ofstream file(next);
-  file << json.dump(1) << '\n';
-  file.close();
-  if (file) std::filesystem::rename(next, path_, error);
-  if (file && !error) return true;
-  std::filesystem::remove(next, error);
-  fmt::print(stderr, "rondo-bench: limits are not kept: cannot write {}\n", path_);
-  return false;
+  try {
+    replace_file(path_, json.dump(1) + "\n");
+  } catch (const Exception& failure) {
+    fmt::print(stderr, "rondo-bench: limits are not kept: {}\n", failure.what());
+    return false;
+  }
+  return true;
 }
 
 std::string default_cache_path(const char* xdg_cache_home, const char* home) {

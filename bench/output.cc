@@ -2,39 +2,25 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 
 #include "bench/json.h"
+#include "bench/whole_file.h"
 #include "ring/base/error.h"
 
 namespace rondo::bench {
-namespace {
-
-void write_file(const std::string& path, const std::string& text) {
-  errno = 0;
-  std::ofstream file(path, std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) {
-    throw Exception(ErrorCode::kSystem, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-  }
-}
-
-}  // namespace
 
 void write_json(const std::string& path, const Machine& machine, const Limits& limits, const std::vector<Row>& rows) {
   Json list = Json::array();
   for (const Row& row : rows) list.push_back(to_json(row));
   const Json all = {{"machine", to_json(machine)}, {"limits", to_json(limits)}, {"rows", list}};
-  write_file(path, all.dump(1) + "\n");
+  replace_file(path, all.dump(1) + "\n");
 }
 
 void write_csv(const std::string& path, const std::vector<Row>& rows) {
   std::string text = csv_header() + "\n";
   for (const Row& row : rows) text += csv_line(row) + "\n";
-  write_file(path, text);
+  replace_file(path, text);
 }
 
 std::vector<Row> read_rows(const std::string& path) {

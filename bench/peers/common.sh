@@ -13,7 +13,7 @@ build_common() {
     bench/children.cc bench/contents.cc bench/element.cc bench/group.cc bench/json.cc bench/limit.cc \
     bench/machine.cc bench/measure.cc bench/options.cc bench/output.cc bench/pattern.cc bench/raw_pump.cc \
     bench/raw_rank.cc bench/raw_ring.cc bench/raw_setting.cc bench/reference.cc bench/row.cc bench/session.cc \
-    bench/sizes.cc bench/statistics.cc bench/tensors.cc; do
+    bench/sizes.cc bench/statistics.cc bench/tensors.cc bench/whole_file.cc; do
     object=build/peers/objects/$(basename "$source" .cc).o
     objects="$objects $object"
     if [ -n "$newest_header" ] || [ ! -e "$object" ] || [ -n "$(find "$source" -newer "$object")" ]; then
