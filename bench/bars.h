@@ -9,14 +9,19 @@ namespace rondo::bench {
 
 // What our figure is divided by.
 enum class Against : uint8_t {
+  // other libraries
   kBestMpi,   // time / that of the fastest of Open MPI, MPICH and Intel MPI
   kBestPeer,  // time / that of the fastest of them and Gloo
   kGloo,      // time / that of the fastest of Gloo's modes and algorithms
   kPeerCpu,   // CPU seconds per GB / those of the fastest peer
+  // what the machine does without any
   kRawTcp,    // busbw / raw TCP
+  kRawWalk,   // busbw / raw TCP whose transfers walk through the whole buffer (Memory::kWalk)
   kExchange,  // time / a bare exchange of 8 bytes over TCP
   kFusedPass  // the time of one fused pass over the same shared memory by all cores / time
 };
+
+constexpr bool against_the_machine(Against against) { return against >= Against::kRawTcp; }
 
 // A promise about speed, of all_reduce of float32 sums in place.
 struct Bar {

@@ -87,7 +87,7 @@ class BarRuns {
 
   // What the machine does without any library; of a run's turns the fastest.
   struct MachineLimits {
-    std::map<int, double> raw_gbps;  // by world
+    std::map<int, double> raw_gbps, walk_gbps;  // by world
     double exchange_us = std::numeric_limits<double>::infinity();
     double fused_us = std::numeric_limits<double>::infinity();
   };
@@ -98,6 +98,14 @@ class BarRuns {
       const Limits raw = obtain_limits(cache_, use, bar.world, {bar.bytes}, machine_, on_progress);
       double& best = limits.raw_gbps[bar.world];
       best = std::max(best, raw.stream(bar.world, bar.bytes)->gbps);
+    } else if (bar.against == Against::kRawWalk) {
+      on_progress(fmt::format("raw TCP through the whole buffer, {} ranks", bar.world));
+      const auto known = walks_.find(bar.world);
+      const StreamLimit walk = known == walks_.end() ? measure_stream_limit(bar.world, bar.bytes, Memory::kWalk)
+                                                     : measure_again(known->second);
+      walks_.insert_or_assign(bar.world, walk);
+      double& best = limits.walk_gbps[bar.world];
+      best = std::max(best, walk.gbps);
     } else if (bar.against == Against::kExchange) {
       on_progress("bare exchange");
       const double us = RawRing(bar.world, 4096).exchange_us(exchange_congestion(), kExchangeSeconds);
@@ -141,6 +149,8 @@ class BarRuns {
     switch (bar.against) {
       case Against::kRawTcp:
         return ours.busbw_gbps / limits_.at(run).raw_gbps.at(bar.world);
+      case Against::kRawWalk:
+        return ours.busbw_gbps / limits_.at(run).walk_gbps.at(bar.world);
       case Against::kExchange:
         return ours.time_us / limits_.at(run).exchange_us;
       case Against::kFusedPass:
@@ -162,9 +172,7 @@ class BarRuns {
     if (ours == nullptr) return "no network namespace to set the congestion control in (needs root)";
     std::string why = ours->why_missing("rondo");
     if (!why.empty()) return "rondo: " + why;
-    if (bar.against == Against::kRawTcp || bar.against == Against::kExchange || bar.against == Against::kFusedPass) {
-      return "";
-    }
+    if (against_the_machine(bar.against)) return "";
     const Contest* peers = peers_contest(bar);
     for (const std::string& library : bar.against == Against::kGloo ? std::vector<std::string>{"gloo"} : kMpis) {
       why = peers == nullptr ? "not asked" : peers->why_missing(library);
@@ -184,7 +192,8 @@ class BarRuns {
       if (value) judged.ratios.push_back(*value);
     }
     if (judged.ratios.empty()) judged.missing = "no run has both figures";
-    if (bar.against == Against::kRawTcp && !judged.ratios.empty() && median(judged.ratios) > kHighestShare) {
+    const bool raw = bar.against == Against::kRawTcp || bar.against == Against::kRawWalk;
+    if (raw && !judged.ratios.empty() && median(judged.ratios) > kHighestShare) {
       judged.missing = fmt::format("a share of {:.2f}: the limit is wrong", median(judged.ratios));
       judged.ratios.clear();
     }
@@ -197,6 +206,7 @@ class BarRuns {
   bool namespaces_;
   std::vector<Bar> bars_;
   std::vector<Contest> contests_;
+  std::map<int, StreamLimit> walks_;   // by world; its settings were chosen in the first turn
   std::set<int> remeasured_;           // worlds whose raw settings were chosen, in the first turn
   std::vector<MachineLimits> limits_;  // of each run
 };

@@ -58,6 +58,11 @@ StreamLimit limit_of(int world, uint64_t bytes, const std::vector<SweepResult>& 
   return limit;
 }
 
+StreamLimit best_of(int world, uint64_t bytes, const std::vector<RawSetting>& settings) {
+  RawRing ring(world, bytes);
+  return limit_of(world, bytes, sweep(settings, measure_by(ring, world, bytes)));
+}
+
 template <typename Entry, typename Same>
 void put_entry(std::vector<Entry>& entries, const Entry& entry, Same same) {
   const auto found = std::find_if(entries.begin(), entries.end(), same);
@@ -109,9 +114,13 @@ std::vector<SweepResult> play_finals(const std::vector<RawSetting>& settings, co
 }
 
 StreamLimit measure_stream_limit(int world, uint64_t bytes) {
-  RawRing ring(world, bytes);
-  const std::vector<RawSetting> settings = all_settings(allowed_congestion_controls(), bytes);
-  return limit_of(world, bytes, sweep(settings, measure_by(ring, world, bytes)));
+  return best_of(world, bytes, all_settings(allowed_congestion_controls(), bytes));
+}
+
+StreamLimit measure_stream_limit(int world, uint64_t bytes, Memory memory) {
+  std::vector<RawSetting> settings = all_settings(allowed_congestion_controls(), bytes);
+  std::erase_if(settings, [&](const RawSetting& setting) { return setting.memory != memory; });
+  return best_of(world, bytes, settings);
 }
 
 StreamLimit measure_again(const StreamLimit& earlier) {

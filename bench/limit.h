@@ -59,6 +59,8 @@ std::vector<SweepResult> play_finals(const std::vector<RawSetting>& settings, co
 
 // Measure on this machine (raw_ring.h: before this process has threads). Throws Exception(kSystem).
 StreamLimit measure_stream_limit(int world, uint64_t bytes);
+// The best of the settings with such memory alone.
+StreamLimit measure_stream_limit(int world, uint64_t bytes, Memory memory);
 // What the settings of an earlier limit reach now; a second and a half instead of a quarter of a minute.
 StreamLimit measure_again(const StreamLimit& earlier);
 ExchangeLimit measure_exchange_limit(int world);
