@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -82,6 +83,10 @@ struct Topology {
   bool share_memory(int a, int b) const {
     return !island.empty() && island[static_cast<size_t>(a)] >= 0 &&
            island[static_cast<size_t>(a)] == island[static_cast<size_t>(b)];
+  }
+  // All ranks are on one host.
+  bool one_host() const {
+    return std::all_of(host.begin(), host.end(), [this](int h) { return h == host.front(); });
   }
   // Every rank shares memory with every other.
   bool one_island() const {

@@ -7,14 +7,6 @@ namespace {
 
 // Shares and slices begin at multiples of a cache line from the start of their block.
 constexpr uint64_t kGranuleBytes = 64;
-// A piece up to here is one slice: each further slice costs a header and up to two system calls (about 2 us over
-// loopback), as much as 8 to 16 KiB take on the wire.
-constexpr uint64_t kSmallestSliceBytes = 16 * 1024;
-// Inside a host a message costs processors rather than time on a wire, and where a rank has several blocks under way
-// two slices of each are enough to overlap transfer and fold. With two instead of four, on 2 cores: all_reduce of 256
-// KiB and 1 MiB over TCP by 4 ranks 0.58 and 1.27 instead of 0.64 and 1.42 ms; all_gather of 256 KiB through shared
-// memory by 2 and 4 ranks 11 and 44 instead of 14 and 58 us. In a chain (one block) nothing but slices overlaps.
-constexpr uint32_t kSlicesInsideHost = 2;
 // A slice of a plan over windows, where nothing but the cache asks for slices: N sources and N targets of this size
 // stay in a second-level cache of 1 MiB at world 2 to 8.
 constexpr uint64_t kWindowSliceBytes = 64 * 1024;
@@ -25,10 +17,6 @@ constexpr uint64_t kPullRoundBytes = 4 * 1024 * 1024;
 constexpr uint64_t kSmallestCapBytes = 4 * 1024;
 
 uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-
-bool on_one_host(const Topology& topology) {
-  return std::all_of(topology.host.begin(), topology.host.end(), [&](int host) { return host == topology.host[0]; });
-}
 
 }  // namespace
 
@@ -47,8 +35,7 @@ Cut choose_cut(const CheckedCall& call, const Plan& plan, const Config& config, 
   const uint64_t largest = std::min<uint64_t>(config.slice_bytes, cap) / element / cut.granule * cut.granule;
   cut.slice = largest;
   if (const auto block = call.largest_block(plan.chunks, cut.granule)) {
-    const bool few = plan.chunks > 1 && on_one_host(topology);
-    const uint64_t slices = few ? std::min(cut.slices_per_chunk, kSlicesInsideHost) : cut.slices_per_chunk;
+    const uint64_t slices = wanted_slices(plan.chunks, topology.one_host(), cut.slices_per_chunk);
     const uint64_t wanted = divide_up(divide_up(*block, lanes), slices);
     const uint64_t smallest = std::min(largest, kSmallestSliceBytes / element);
     cut.slice = std::clamp(divide_up(wanted, cut.granule) * cut.granule, smallest, largest);

@@ -5,20 +5,23 @@
 #include <cmath>
 #include <limits>
 
+#include "ring/plan/layout.h"
+
 namespace rondo {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// How the engine cuts a chunk (cut.cc, by the defaults of Config): into so many slices, fewer of one block among others
-// inside a host, unless they get smaller or larger than these.
-constexpr double kSlices = 4, kSlicesInsideHost = 2, kSmallestSliceBytes = 16 * 1024, kLargestSliceBytes = 256 * 1024;
+// By the defaults of Config.
+constexpr uint32_t kSlices = 4;
+constexpr double kLargestSliceBytes = 256 * 1024;
+// How the engine cuts a chunk (layout.h).
 double slice_of(double chunk, double slices) {
-  return std::min(chunk, std::clamp(chunk / slices, kSmallestSliceBytes, kLargestSliceBytes));
+  return std::min(chunk, std::clamp<double>(chunk / slices, kSmallestSliceBytes, kLargestSliceBytes));
 }
 
 // double_tree.cc: chunks in a tree; two of them share a link's slices.
-constexpr double kTreeChunks = 4, kTreeSlices = kSlices / 2;
+constexpr double kTreeChunks = 4, kTreeSlices = kSlices / 2.0;
 
 // A copy in memory that is shared, at 12 GB/s.
 constexpr double kCopyUsPerByte = 1.0 / 12000;
@@ -146,7 +149,7 @@ class Estimate {
     return us;
   }
 
-  double slices() const { return at_.hosts == 1 ? kSlicesInsideHost : kSlices; }
+  double slices() const { return wanted_slices(2, at_.hosts == 1, kSlices); }  // of a block among others
 
   // Block after block to the next rank: slices are folded and passed on one by one, so that the port or the fold is
   // busy all the time, or, with few of them, a slice is awaited; the last block is awaited as a whole.

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "ring/plan/layout.h"
 #include "ring/plan/simulate.h"
 #include "tests/plan/plans.h"
 
@@ -23,11 +24,9 @@ SimulationRequest as_engine_cuts(const std::vector<Plan>& plans, uint64_t bytes,
   SimulationRequest request;
   request.bytes = bytes;
   request.slices_per_chunk = std::max(1u, 4 / plans[0].ahead);
-  const bool one_host = std::ranges::count(topology.host, topology.host[0]) == topology.world();
-  const bool few = plans[0].chunks > 1 && one_host;
-  const uint64_t wanted = few ? std::min(request.slices_per_chunk, 2u) : request.slices_per_chunk;
-  const uint64_t slice = bytes / plans[0].chunks / wanted;
-  request.slice_bytes = std::clamp<uint64_t>(slice, 16 * 1024, 256 * 1024);
+  const uint64_t slices = wanted_slices(plans[0].chunks, topology.one_host(), request.slices_per_chunk);
+  const uint64_t slice = bytes / plans[0].chunks / slices;
+  request.slice_bytes = std::clamp<uint64_t>(slice, kSmallestSliceBytes, 256 * 1024);
   return request;
 }
 
