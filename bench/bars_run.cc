@@ -8,6 +8,7 @@
 #include <set>
 
 #include "bench/bars.h"
+#include "bench/compare.h"
 #include "bench/contest.h"
 #include "bench/fused_pass.h"
 #include "bench/limit_source.h"
@@ -220,15 +221,10 @@ int run_bars(const Options& options, const Machine& machine, const LimitCache& c
     runs.run_once(
         [&](const std::string& text) { progress.show(fmt::format("run {} of {}: {}", i, options.runs, text)); });
   }
-  for (const Contest& contest : runs.contests()) {
-    for (const Contest::Tried& tried : contest.tried()) {
-      fmt::print("# {}: {} ({}){}: {}\n", contest.question().text(), tried.entrant.library, tried.entrant.setting,
-                 tried.status.empty() ? "" : ", " + tried.status, tried.entrant.command());
-    }
-  }
+  const int code = publish(options, machine, runs.contests());
   const std::vector<Judged> judged = runs.judged();
   for (const Judged& bar : judged) fmt::print("{}\n", judged_text(bar));
-  return bars_exit_code(judged);
+  return std::max(code, bars_exit_code(judged));
 }
 
 }  // namespace rondo::bench

@@ -55,7 +55,8 @@ bool measured_ours(const std::vector<Contest>& contests) {
                      [](const Contest& contest) { return contest.why_missing(contest.libraries().front()).empty(); });
 }
 
-int judge_baseline(const Options& options, const std::vector<Ratio>& ratios, const Machine& machine) {
+int judge_baseline(const Options& options, const std::vector<Contest>& contests, const Machine& machine) {
+  const std::vector<Ratio> ratios = ratios_of(contests);
   if (!options.write_baseline.empty()) write_baseline(options.write_baseline, ratios, machine);
   if (options.baseline.empty()) return 0;
   int fallen = 0, compared = 0;
@@ -66,6 +67,23 @@ int judge_baseline(const Options& options, const std::vector<Ratio>& ratios, con
   }
   fmt::print("# {} ratios compared with {}, {} fell\n", compared, options.baseline, fallen);
   return fallen > 0 || compared == 0 ? 1 : 0;
+}
+
+std::vector<Row> rows_of(const std::vector<Contest>& contests) {
+  std::vector<Row> rows;
+  for (const Contest& contest : contests) {
+    const Question& question = contest.question();
+    for (uint64_t bytes : contest.sizes()) {
+      for (const std::string& library : contest.libraries()) {
+        std::optional<Row> row = contest.median(library, bytes);
+        if (!row) continue;
+        row->transport =
+            question.congestion.empty() ? question.transport : question.transport + "@" + question.congestion;
+        rows.push_back(*row);
+      }
+    }
+  }
+  return rows;
 }
 
 }  // namespace
@@ -92,21 +110,13 @@ std::vector<Question> questions_of(const Options& options, const Machine& machin
   return out;
 }
 
-std::vector<Row> rows_of(const std::vector<Contest>& contests) {
-  std::vector<Row> rows;
-  for (const Contest& contest : contests) {
-    const Question& question = contest.question();
-    for (uint64_t bytes : contest.sizes()) {
-      for (const std::string& library : contest.libraries()) {
-        std::optional<Row> row = contest.median(library, bytes);
-        if (!row) continue;
-        row->transport =
-            question.congestion.empty() ? question.transport : question.transport + "@" + question.congestion;
-        rows.push_back(*row);
-      }
-    }
-  }
-  return rows;
+int publish(const Options& options, const Machine& machine, const std::vector<Contest>& contests) {
+  for (const Contest& contest : contests) print_contest(contest);
+  const std::vector<Row> rows = rows_of(contests);
+  if (!options.json.empty()) write_json(options.json, machine, {}, rows);
+  if (!options.csv.empty()) write_csv(options.csv, rows);
+  const int code = judge_baseline(options, contests, machine);
+  return measured_ours(contests) ? code : 1;
 }
 
 int run_compare(const Options& options, const Machine& machine) {
@@ -126,12 +136,7 @@ int run_compare(const Options& options, const Machine& machine) {
       for (Contest& contest : contests) contest.take_turn(show);
     }
   }
-  for (const Contest& contest : contests) print_contest(contest);
-  const std::vector<Row> rows = rows_of(contests);
-  if (!options.json.empty()) write_json(options.json, machine, {}, rows);
-  if (!options.csv.empty()) write_csv(options.csv, rows);
-  const int code = judge_baseline(options, ratios_of(contests), machine);
-  return measured_ours(contests) ? code : 1;
+  return publish(options, machine, contests);
 }
 
 }  // namespace rondo::bench

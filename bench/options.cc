@@ -133,7 +133,10 @@ void check_compare(const Typed& typed, Options& options) {
     reject(fmt::format("--compare: '{}' is none of: {}", name, fmt::join(known, ", ")));
   }
   const bool files = !options.baseline.empty() || !options.write_baseline.empty();
-  if (files && options.compare.empty()) reject("--baseline and --write-baseline: ratios need --compare");
+  if (files && options.compare.empty() && !options.bars) {
+    reject("--baseline and --write-baseline: ratios need --compare or --bars");
+  }
+  if (options.bars && !options.compare.empty()) reject("--bars: asks all peers by itself; leave --compare out");
   if (!options.compare.empty() && options.ranks < 2) reject("--compare: needs --ranks, 2 or more");
   if (options.name_space.empty() && !options.program.empty()) {
     reject(fmt::format("what is '{}'?", options.program.front()));
@@ -238,8 +241,8 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--turns", options.turns, "of each run: all are asked so often, and the fastest answer counts (4)")
       ->check(CLI::Range(1, 100));
   app.add_option("--baseline", options.baseline,
-                 "with --compare: 1 if a ratio fell below this file's by more than noise");
-  app.add_option("--write-baseline", options.write_baseline, "with --compare: keep the ratios in this file");
+                 "with --compare or --bars: 1 if a ratio fell below this file's by more than noise");
+  app.add_option("--write-baseline", options.write_baseline, "with --compare or --bars: keep the ratios in this file");
   app.add_option("--calibrate", options.calibrate,
                  "measure what messages, bytes and folds cost between these ranks, for RONDO_COST_MODEL; a file");
   app.add_option("--namespace", options.name_space, "")->group("");

@@ -105,7 +105,8 @@ TEST_CASE("every bad option is named and ends in code 2") {
   CHECK(contains(rejected("--bars --inproc --ranks 2"), "--bars"));
   CHECK(contains(rejected("--compare lam --ranks 2"), "'lam' is none of: openmpi"));
   CHECK(contains(rejected("--compare openmpi"), "--ranks"));
-  CHECK(contains(rejected("--baseline x"), "--compare"));
+  CHECK(contains(rejected("--baseline x"), "--compare or --bars"));
+  CHECK(contains(rejected("--bars --compare gloo --ranks 2"), "leave --compare out"));
   CHECK(contains(rejected("--placement inside"), "--placement: 'inside'"));
   CHECK(contains(rejected("--buffers none"), "--buffers: 'none'"));
   CHECK(contains(rejected("--sizes gpt2 --collective all"), "--sizes gpt2"));
