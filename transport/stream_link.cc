@@ -15,10 +15,10 @@ namespace {
 class StreamLink final : public Link {
  public:
   StreamLink(std::vector<std::unique_ptr<ByteStream>> streams, const LinkShape& shape, std::string peer_name)
-      : streams_(std::move(streams)),
-        depth_(shape.depth),
-        receiver_(shape, streams_.size(), std::move(peer_name)),
-        sender_(shape, streams_.size()) {}
+      : depth_(shape.depth),
+        receiver_(shape, streams.size(), std::move(peer_name)),
+        sender_(shape, streams.size()),
+        streams_(std::move(streams)) {}
 
   uint32_t depth() const override { return depth_; }
 
@@ -41,18 +41,29 @@ class StreamLink final : public Link {
     bool moved = false;
     for (size_t i = 0; i < streams_.size() && !refused_; ++i) {
       if (streams_[i] == nullptr) continue;
-      moved |= note(sender_.pump(i, *streams_[i]), streams_[i]);
-      if (streams_[i] != nullptr) moved |= note(receiver_.pump(i, *streams_[i]), streams_[i]);
+      moved |= note(sender_.pump(i, *streams_[i]), i);
+      if (streams_[i] != nullptr) moved |= note(receiver_.pump(i, *streams_[i]), i);
     }
     return moved;
+  }
+
+  void stop() override {
+    for (auto& stream : streams_) {
+      if (stream == nullptr || stream->held() == 0) continue;
+      stream->stop();
+      stream.reset();
+      if (error_.ok()) error_ = {ErrorCode::kAborted, "the link was stopped", {}};
+    }
   }
 
   const Error* error() const override { return error_.ok() ? nullptr : &error_; }
 
  private:
-  bool note(StreamProgress progress, std::unique_ptr<ByteStream>& stream) {
+  bool note(StreamProgress progress, size_t index) {
+    std::unique_ptr<ByteStream>& stream = streams_[index];
     if (progress == StreamProgress::kStreamOver) {
       if (error_.ok()) error_ = stream->error();
+      sender_.take_back(index, *stream);  // the peer may have acknowledged everything before it closed
       stream.reset();
     }
     if (progress == StreamProgress::kRefused) {
@@ -62,12 +73,13 @@ class StreamLink final : public Link {
     return progress == StreamProgress::kMoved;
   }
 
-  std::vector<std::unique_ptr<ByteStream>> streams_;  // null once over
   uint32_t depth_;
   SliceReceiver receiver_;
   SliceSender sender_;
   Error error_;
   bool refused_ = false;
+  // Null once over. The last member, destroyed first: they hold memory of the others.
+  std::vector<std::unique_ptr<ByteStream>> streams_;
 };
 
 }  // namespace

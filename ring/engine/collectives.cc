@@ -359,9 +359,17 @@ void Collectives::finish_current() {
   end_current(nullptr);
 }
 
+// Nobody reads the callers' memory once their operations have failed, not even the kernel.
+void Collectives::stop_links() {
+  for (auto& slot : links_) {
+    if (slot) slot->stop();
+  }
+}
+
 // Ends everything that is pending; the links stay until shut_down(), since a pass further up may still hold them.
 bool Collectives::fail_all(const Error& error) {
   bool any = false;
+  if (current_ != nullptr) stop_links();
   while (current_ != nullptr || take_next()) {
     end_current(&error);
     any = true;

@@ -120,6 +120,7 @@ class Collectives final : public Driver {
   Windows& windows();
   void refused(int peer, const Error& error);
   void finish_current();
+  void stop_links();
   bool fail_all(const Error& error);
   void check_stall(Clock::time_point now);
   void time_out(Clock::time_point now);

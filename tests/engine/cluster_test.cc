@@ -42,6 +42,7 @@ class Cluster {
     SimShape wire;
     wire.capacity_bytes = 64 + random_.below(4096);
     wire.delay_ticks = static_cast<uint32_t>(random_.below(20));
+    wire.lends = seed % 2 == 0;
     for (int a = 0; a < shape.world; ++a) {
       for (int b = a + 1; b < shape.world; ++b) {
         for (uint32_t lane = 0; lane < shape.lanes; ++lane) connect(a, b, lane, wire);
@@ -63,7 +64,12 @@ class Cluster {
             lanes[static_cast<size_t>(r)]);
     }
     const std::string trouble = drive(lanes);
-    if (!trouble.empty()) return trouble;
+    if (!trouble.empty()) {
+      for (const auto& link : links_) {
+        if (link) link->stop();
+      }
+      return trouble;
+    }
     for (const CollectiveRank& rank : ranks) {
       if (std::string wrong = rank.check(); !wrong.empty()) return wrong;
     }

@@ -221,6 +221,7 @@ void check_depth(const MakeLink& make, uint64_t seed) {
 // A slice that is not the one expected: refused before a byte lands, and for good.
 void check_refusal(const MakeLink& make, uint64_t seed) {
   const LinkShape shape{4, 3000};
+  std::vector<std::byte> payload(3000, std::byte{1}), landing(3000, kUntouched);
   LinkEnds ends = make(shape, seed);
   Link& sender = *ends.side[0];
   Link& receiver = *ends.side[1];
@@ -229,7 +230,6 @@ void check_refusal(const MakeLink& make, uint64_t seed) {
   if (seed % 3 == 0) wrong.sequence = 4;
   if (seed % 3 == 1) wrong.fingerprint = 7;
   if (seed % 3 == 2) wrong.bytes = seed % 2 == 0 ? 2001 : 1999;
-  std::vector<std::byte> payload(3000, std::byte{1}), landing(3000, kUntouched);
   receiver.post(right, nullptr);
   receiver.post(right, landing.data());
   receiver.post(right, nullptr);
@@ -293,6 +293,33 @@ void check_end(const MakeLink& make, uint64_t seed) {
   }
 }
 
+// After stop() the sender's memory is its own: whatever it becomes, what arrives is what was sent.
+void check_stop(const MakeLink& make, uint64_t seed) {
+  const LinkShape shape{4, 30'000};
+  LinkEnds ends = make(shape, seed);
+  Link& sender = *ends.side[0];
+  Link& receiver = *ends.side[1];
+  const SliceTag tag{5, 6, static_cast<uint32_t>(seed % 2 == 0 ? 30'000 : 300)};
+  std::vector<std::byte> payload(tag.bytes, std::byte{1});
+  for (int i = 0; i < 4; ++i) receiver.post(tag, nullptr);
+  for (int i = 0; i < 4; ++i) sender.send(tag, payload.data());
+  for (uint64_t i = 0; i <= seed % 5; ++i) {
+    sender.pump();
+    ends.advance();
+    if (seed % 3 == 0) receiver.pump();
+  }
+  sender.stop();
+  std::fill(payload.begin(), payload.end(), std::byte{0xdd});
+  for (int i = 0; i < 200; ++i) {
+    ends.advance();
+    receiver.pump();
+    const std::byte* memory = receiver.arrived();
+    if (memory == nullptr) continue;
+    CHECK(std::count(memory, memory + tag.bytes, std::byte{1}) == tag.bytes);
+    receiver.release();
+  }
+}
+
 }  // namespace
 
 void check_link_contract(const MakeLink& make, uint64_t first_seed, uint64_t seeds) {
@@ -302,6 +329,7 @@ void check_link_contract(const MakeLink& make, uint64_t first_seed, uint64_t see
     check_depth(make, seed);
     check_refusal(make, seed);
     check_end(make, seed);
+    check_stop(make, seed);
   }
 }
 
