@@ -27,7 +27,7 @@ constexpr int kEventsAtOnce = 16;
 
 void watch_edges(int epoll, int descriptor) {
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;  // and EPOLLERR always: MSG_ZEROCOPY's notifications
   if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) != 0) throw_system("epoll_ctl");
 }
 

@@ -19,9 +19,15 @@ class SocketStream : public ByteStream {
 
   int descriptor() const { return socket_.get(); }
 
- private:
+ protected:
+  // One write with these flags besides (none, or MSG_ZEROCOPY and more): bytes moved, 0 if none can be moved now, or
+  // -errno. error() stays as it is.
+  long transmit(const iovec* parts, int count, int flags);
+  // Sets error(): `action` ("writing to") and what errno says. -1.
   long fail(const char* action, int number);
+  const std::string& peer() const { return peer_; }
 
+ private:
   Descriptor socket_;
   std::string peer_;
   Error error_;

@@ -1,7 +1,6 @@
 #include "transport/socket.h"
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -9,33 +8,18 @@
 #include <string>
 #include <utility>
 
+#include "tests/support/tcp_pair.h"
 #include "transport/socket_options.h"
 
 namespace rondo {
 namespace {
 
-// A connected pair over loopback TCP, non-blocking.
-std::pair<Descriptor, Descriptor> connected_pair() {
-  Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  REQUIRE(::bind(listener.get(), generic, size) == 0);
-  REQUIRE(::listen(listener.get(), 1) == 0);
-  REQUIRE(::getsockname(listener.get(), generic, &size) == 0);
-  Descriptor dialed(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  REQUIRE(::connect(dialed.get(), generic, size) == 0);
-  Descriptor accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  ::fcntl(dialed.get(), F_SETFL, O_NONBLOCK);
-  return {std::move(dialed), std::move(accepted)};
-}
+using testing::tcp_pair;
 
 iovec part(std::string& bytes) { return {bytes.data(), bytes.size()}; }
 
 TEST_CASE("bytes go through in order, gathered and scattered, and nothing to move is 0") {
-  auto [one, other] = connected_pair();
+  auto [one, other] = tcp_pair();
   SocketStream writer(std::move(one), "rank 1");
   SocketStream reader(std::move(other), "rank 0");
   std::string into(6, '\0');
@@ -54,7 +38,7 @@ TEST_CASE("bytes go through in order, gathered and scattered, and nothing to mov
 }
 
 TEST_CASE("a full socket takes part of a write, then nothing") {
-  auto [one, other] = connected_pair();
+  auto [one, other] = tcp_pair();
   SocketStream writer(std::move(one), "rank 1");
   std::string big(64u << 20, 'x');
   const iovec parts = part(big);
@@ -66,7 +50,7 @@ TEST_CASE("a full socket takes part of a write, then nothing") {
 }
 
 TEST_CASE("the peer's end is an error with its name, without SIGPIPE, and stays") {
-  auto [one, other] = connected_pair();
+  auto [one, other] = tcp_pair();
   SocketStream stream(std::move(one), "rank 1 (host b, pid 17)");
   other = Descriptor();
   std::string bytes = "x";
@@ -78,7 +62,7 @@ TEST_CASE("the peer's end is an error with its name, without SIGPIPE, and stays"
 }
 
 TEST_CASE("loopback sockets are not paced by BBR, and have no delay") {
-  auto [one, other] = connected_pair();
+  auto [one, other] = tcp_pair();
   CHECK(is_loopback(one.get()));
   tune_data_socket(one.get(), {});
   char name[16] = {};
