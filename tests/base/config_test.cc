@@ -59,6 +59,8 @@ const Sample kSamples[] = {
     {"RONDO_INSECURE", "1", "yes", false},
     {"RONDO_TCP_CONGESTION", "", "cubic\t", false},
     {"RONDO_SOCKET_BUFFER_BYTES", "65536", "1", false},
+    {"RONDO_ZEROCOPY_BYTES", "4096", "1073741825", false},
+    {"RONDO_ZEROCOPY_ALWAYS", "1", "yes", false},
     {"RONDO_LANES", "2", "17", true},
     {"RONDO_CONNECTIONS", "2", "0", true},
     {"RONDO_SLICE_BYTES", "4096", "4095", true},
