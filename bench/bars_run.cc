@@ -79,10 +79,14 @@ class BarRuns {
     const Question question = question_of(bar);
     if ((!question.congestion.empty() && !namespaces_) || contest_of(question) != nullptr) return;
     std::vector<std::string> libraries{"rondo"};
-    if (bar.buffers == "plain" && (bar.transport == "shm" || !bar.congestion.empty())) {
-      libraries.insert(libraries.end(), kMpis.begin(), kMpis.end());
-    }
-    if (bar.transport == "tcp") libraries.insert(libraries.end(), kGloos.begin(), kGloos.end());
+    const auto wanted = [&](const std::vector<std::string>& group) {
+      return std::any_of(bars_.begin(), bars_.end(), [&](const Bar& other) {
+        const std::vector<std::string> peers = peers_of(other);
+        return question_of(other) == question && std::find(peers.begin(), peers.end(), group[0]) != peers.end();
+      });
+    };
+    if (bar.buffers == "plain" && wanted(kMpis)) libraries.insert(libraries.end(), kMpis.begin(), kMpis.end());
+    if (wanted(kGloos)) libraries.insert(libraries.end(), kGloos.begin(), kGloos.end());
     contests_.emplace_back(question, libraries, default_places(), machine_.cores, kProgramSeconds);
   }
 
@@ -122,17 +126,19 @@ class BarRuns {
     return std::find(allowed.begin(), allowed.end(), "reno") != allowed.end() ? "reno" : machine_.congestion_control;
   }
 
-  static std::vector<std::string> peers_of(Against against) {
+  static std::vector<std::string> peers_of(const Bar& bar) {
+    if (against_the_machine(bar.against)) return {};
     std::vector<std::string> peers;
-    if (against != Against::kGloo) peers = kMpis;
-    if (against != Against::kBestMpi) peers.insert(peers.end(), kGloos.begin(), kGloos.end());
+    if (bar.against != Against::kGloo) peers = kMpis;
+    const bool gloo = bar.against != Against::kBestMpi && bar.transport == "tcp";
+    if (gloo) peers.insert(peers.end(), kGloos.begin(), kGloos.end());
     return peers;
   }
 
   // The fastest peer's row of a run.
   static std::optional<Row> fastest(const Contest& contest, size_t run, const Bar& bar) {
     std::optional<Row> best;
-    for (const std::string& library : peers_of(bar.against)) {
+    for (const std::string& library : peers_of(bar)) {
       const std::optional<Row> row = contest.best(run, library, bar.bytes);
       if (row && (!best || row->time_us < best->time_us)) best = row;
     }
