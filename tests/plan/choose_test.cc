@@ -24,9 +24,11 @@ SimulationRequest as_engine_cuts(const std::vector<Plan>& plans, uint64_t bytes,
   SimulationRequest request;
   request.bytes = bytes;
   request.slices_per_chunk = std::max(1u, 4 / plans[0].ahead);
+  const bool chain = plans[0].chunks == 1 && plans[0].algorithm != Algorithm::kDirect;
+  const Passing passing = chain ? Passing::kChain : Passing::kOther;
   const uint64_t slices = wanted_slices(plans[0].chunks, topology.one_host(), request.slices_per_chunk);
   const uint64_t slice = bytes / plans[0].chunks / slices;
-  request.slice_bytes = std::clamp<uint64_t>(slice, kSmallestSliceBytes, 256 * 1024);
+  request.slice_bytes = std::clamp<uint64_t>(slice, smallest_slice_bytes(passing, topology.one_host()), 256 * 1024);
   return request;
 }
 
