@@ -88,6 +88,8 @@ struct Topology {
   bool one_host() const {
     return std::all_of(host.begin(), host.end(), [this](int h) { return h == host.front(); });
   }
+  // The same, and they speak by sockets.
+  bool loopback() const { return one_host() && !one_island(); }
   // Every rank shares memory with every other.
   bool one_island() const {
     for (int r = 1; r < world(); ++r) {

@@ -39,7 +39,7 @@ Cut choose_cut(const CheckedCall& call, const Plan& plan, const Config& config, 
     const Passing passing = chain ? Passing::kChain : Passing::kOther;
     const uint64_t slices = wanted_slices(plan.chunks, topology.one_host(), cut.slices_per_chunk);
     const uint64_t wanted = divide_up(divide_up(*block, lanes), slices);
-    const uint64_t smallest = std::min(largest, smallest_slice_bytes(passing, topology.one_host()) / element);
+    const uint64_t smallest = std::min(largest, smallest_slice_bytes(passing, topology.loopback()) / element);
     cut.slice = std::clamp(divide_up(wanted, cut.granule) * cut.granule, smallest, largest);
   }
   return cut;

@@ -90,6 +90,7 @@ Distances::Distances(const Topology& topology, const CostModel& model) : world(t
   any = dearer(inside, between);
   const std::vector<int> sizes = neighbours.host_sizes();
   hosts = static_cast<int>(sizes.size());
+  over_loopback = topology.loopback();
   largest_host = *std::max_element(sizes.begin(), sizes.end());
   equal_hosts = *std::min_element(sizes.begin(), sizes.end()) == largest_host;
 }

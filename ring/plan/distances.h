@@ -26,6 +26,7 @@ struct Distances {
   PairCost companion;              // a pair that takes part as one
 
   int hosts = 1, largest_host = 1;
+  bool over_loopback = true;  // Topology::loopback()
   bool equal_hosts = true;
   PairCost inside, between;  // hosts
 };

@@ -16,8 +16,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr uint32_t kSlices = 4;
 constexpr double kLargestSliceBytes = 256 * 1024;
 // How the engine cuts a chunk (layout.h).
-double slice_of(double chunk, double slices, Passing passing, bool one_host) {
-  const auto smallest = static_cast<double>(smallest_slice_bytes(passing, one_host));
+double slice_of(double chunk, double slices, Passing passing, bool loopback) {
+  const auto smallest = static_cast<double>(smallest_slice_bytes(passing, loopback));
   return std::min(chunk, std::clamp(chunk / slices, smallest, kLargestSliceBytes));
 }
 
@@ -92,7 +92,8 @@ class Estimate {
   double rooted(Algorithm algorithm) const {
     switch (algorithm) {
       case Algorithm::kRing: {
-        const double slice = slice_of(m_, kSlices, Passing::kChain, one_host()), beta = at_.ring.beta_us_per_byte;
+        const double slice = slice_of(m_, kSlices, Passing::kChain, at_.over_loopback),
+                     beta = at_.ring.beta_us_per_byte;
         return (n_ - 1) * (at_.ring.alpha_us + (beta + gamma_) * slice) + std::max(beta, gamma_) * (m_ - slice);
       }
       case Algorithm::kTree:
@@ -150,19 +151,18 @@ class Estimate {
     return us;
   }
 
-  bool one_host() const { return at_.hosts == 1; }
-  double slices() const { return wanted_slices(2, one_host(), kSlices); }  // of a block among others
+  double slices() const { return wanted_slices(2, at_.hosts == 1, kSlices); }  // of a block among others
 
   // Block after block to the next rank: slices are folded and passed on one by one, so that the port or the fold is
   // busy all the time, or, with few of them, a slice is awaited; the last block is awaited as a whole.
   double ring_steps(double steps, double gamma) const {
-    const double b = m_ / n_, slice = slice_of(b, slices(), Passing::kOther, one_host()),
+    const double b = m_ / n_, slice = slice_of(b, slices(), Passing::kOther, at_.over_loopback),
                  beta = at_.ring.beta_us_per_byte;
     return steps * std::max({beta * b, gamma * b, at_.ring.alpha_us + (beta + gamma) * slice});
   }
   double ring_last(double gamma) const {
     const double b = m_ / n_;
-    return hop(at_.ring, b) + gamma * slice_of(b, slices(), Passing::kOther, one_host());
+    return hop(at_.ring, b) + gamma * slice_of(b, slices(), Passing::kOther, at_.over_loopback);
   }
 
   static double hop(const PairCost& pair, double bytes) { return pair.alpha_us + pair.beta_us_per_byte * bytes; }
@@ -229,7 +229,8 @@ class Estimate {
   // fills and empties the trees with slices, two of which share the port of a node with two children.
   double double_tree(int ways) const {
     const double height = at_.levels, beta = at_.any.beta_us_per_byte;
-    const double chunk = m_ / (2 * kTreeChunks), slice = slice_of(chunk, kTreeSlices, Passing::kOther, one_host());
+    const double chunk = m_ / (2 * kTreeChunks),
+                 slice = slice_of(chunk, kTreeSlices, Passing::kOther, at_.over_loopback);
     const double rounds = std::max(1.0, std::ceil(chunk / (kTreeSlices * kLargestSliceBytes)));
     return (ways * height + 2 * (kTreeChunks - 1)) * at_.any.alpha_us + (ways * beta + gamma_) * m_ +
            rounds * 2 * height * beta * slice + ways * 2 * kTreeChunks * at_.any.message_us;

@@ -27,13 +27,13 @@ std::vector<Extent> even_blocks(uint64_t count, uint32_t chunks, uint64_t granul
 
 // A piece up to here is one slice: each further slice costs a header and up to two system calls (about 2 us over
 // loopback), as much as 8 to 16 KiB take on the wire. Inside a host both ends pay for it with processors that they need
-// themselves: with 64 instead of 16 KiB, on 2 cores over TCP, all_reduce of 64 KiB by 2 ranks 35 instead of 45 us, of
-// 128 and 256 KiB by 4 ranks 237 and 349 instead of 366 and 484. Not in a chain, whose one block is passed from rank to
-// rank: there nothing but slices overlaps (reduce of 128 KiB by 4 ranks: 154 us with small slices, 288 with large
-// ones).
+// themselves, where they speak by sockets: with 64 instead of 16 KiB, on 2 cores over TCP, all_reduce of 64 KiB by 2
+// ranks 35 instead of 45 us, of 128 and 256 KiB by 4 ranks 237 and 349 instead of 366 and 484. Not in a chain, whose
+// one block is passed from rank to rank: there nothing but slices overlaps (reduce of 128 KiB by 4 ranks: 154 us with
+// small slices, 288 with large ones).
 enum class Passing : uint8_t { kChain, kOther };
-constexpr uint64_t smallest_slice_bytes(Passing passing, bool one_host) {
-  return passing == Passing::kOther && one_host ? 64 * 1024 : 16 * 1024;
+constexpr uint64_t smallest_slice_bytes(Passing passing, bool loopback) {
+  return passing == Passing::kOther && loopback ? 64 * 1024 : 16 * 1024;
 }
 // Inside a host a message costs processors rather than time on a wire, and where a rank has several blocks under way
 // two slices of each are enough to overlap transfer and fold. With two instead of four, on 2 cores: all_reduce of 256
