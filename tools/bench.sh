@@ -26,6 +26,10 @@ case ${1:-} in
   --check | --write-baseline)
     option=--baseline
     [[ $1 == --check ]] || option=--write-baseline
+    if [[ $1 == --check && ! -e bench/baseline.json ]]; then
+      echo "bench.sh: there is no bench/baseline.json to compare with: tools/bench.sh --write-baseline makes it" >&2
+      exit 2
+    fi
     status=0
     for world in 2 4; do
       "$(bazel_bin)/bench/rondo-bench" --ranks "$world" "${BASELINE[@]}" "$option" bench/baseline.json || status=$?
