@@ -22,14 +22,6 @@ struct Line {
   double bounds[4];
 };
 
-const char* against_name(Against against) {
-  constexpr const char* kNames[] = {"time / best MPI",      "time / best peer",
-                                    "time / Gloo's best",   "CPU s/GB / fastest peer",
-                                    "share of raw TCP",     "share of raw TCP through the whole buffer",
-                                    "time / bare exchange", "share of one fused pass"};
-  return kNames[static_cast<int>(against)];
-}
-
 void add_line(const Line& line, std::vector<Bar>& bars) {
   for (int world : line.worlds) {
     for (int i = 0; i < 4; ++i) {
@@ -41,6 +33,21 @@ void add_line(const Line& line, std::vector<Bar>& bars) {
 }
 
 }  // namespace
+
+const char* against_name(Against against) {
+  constexpr const char* kNames[] = {"time / best MPI",      "time / best peer",
+                                    "time / Gloo's best",   "CPU s/GB / fastest peer",
+                                    "share of raw TCP",     "share of raw TCP through the whole buffer",
+                                    "time / bare exchange", "share of one fused pass"};
+  return kNames[static_cast<int>(against)];
+}
+
+const char* kind_name(Bar::Kind kind) { return kind == Bar::Kind::kAtLeast ? "at least" : "at most"; }
+
+const char* verdict_name(Verdict verdict) {
+  constexpr const char* kNames[] = {"HOLDS", "MISSED", "NOT JUDGED"};
+  return kNames[static_cast<int>(verdict)];
+}
 
 std::vector<Bar> all_bars() {
   std::vector<Bar> bars;
@@ -79,12 +86,11 @@ Verdict judge(const Judged& judged) {
 }
 
 std::string judged_text(const Judged& judged) {
-  constexpr const char* kNames[] = {"HOLDS", "MISSED", "NOT JUDGED"};
-  std::string text = fmt::format("{:<10} {}: ", kNames[static_cast<int>(judge(judged))], bar_name(judged.bar));
+  std::string text = fmt::format("{:<10} {}: ", verdict_name(judge(judged)), bar_name(judged.bar));
   if (judged.ratios.empty()) return text + judged.missing;
   for (double ratio : judged.ratios) text += fmt::format("{:.3f} ", ratio);
-  return text + fmt::format("median {:.3f}, {} {:.2f}", median(judged.ratios),
-                            judged.bar.kind == Bar::Kind::kAtLeast ? "at least" : "at most", judged.bar.bound);
+  return text +
+         fmt::format("median {:.3f}, {} {:.2f}", median(judged.ratios), kind_name(judged.bar.kind), judged.bar.bound);
 }
 
 int bars_exit_code(const std::vector<Judged>& all) {

@@ -35,6 +35,9 @@ struct Bar {
   Kind kind = Kind::kAtMost;
   double bound = 1;
 };
+// "time / best MPI"; "at most".
+const char* against_name(Against against);
+const char* kind_name(Bar::Kind kind);
 // All promises (docs/bench.md lists them).
 std::vector<Bar> all_bars();
 // "shm plain, 2 ranks, 64 MiB, time / best MPI".
@@ -46,7 +49,9 @@ struct Judged {
   std::vector<double> ratios;
   std::string missing;  // why there are none: NOT JUDGED
 };
-enum class Verdict { kHolds, kMissed, kNotJudged };
+enum class Verdict : uint8_t { kHolds, kMissed, kNotJudged };
+// "HOLDS".
+const char* verdict_name(Verdict verdict);
 // By the median ratio.
 Verdict judge(const Judged& judged);
 // "HOLDS  tcp plain, 2 ranks, 64 MiB, share of raw TCP: 0.91 0.88 0.90 0.93 0.89, median 0.90, at least 0.85".

@@ -227,10 +227,7 @@ int run_bars(const Options& options, const Machine& machine, const LimitCache& c
     runs.run_once(
         [&](const std::string& text) { progress.show(fmt::format("run {} of {}: {}", i, options.runs, text)); });
   }
-  const int code = publish(options, machine, runs.contests());
-  const std::vector<Judged> judged = runs.judged();
-  for (const Judged& bar : judged) fmt::print("{}\n", judged_text(bar));
-  return std::max(code, bars_exit_code(judged));
+  return publish(options, machine, runs.contests(), runs.judged());
 }
 
 }  // namespace rondo::bench

@@ -110,13 +110,15 @@ std::vector<Question> questions_of(const Options& options, const Machine& machin
   return out;
 }
 
-int publish(const Options& options, const Machine& machine, const std::vector<Contest>& contests) {
+int publish(const Options& options, const Machine& machine, const std::vector<Contest>& contests,
+            const std::vector<Judged>& bars) {
   for (const Contest& contest : contests) print_contest(contest);
   const std::vector<Row> rows = rows_of(contests);
-  if (!options.json.empty()) write_json(options.json, machine, {}, rows);
+  if (!options.json.empty()) write_json(options.json, machine, {}, rows, bars);
   if (!options.csv.empty()) write_csv(options.csv, rows);
-  const int code = judge_baseline(options, contests, machine);
-  return measured_ours(contests) ? code : 1;
+  const int fallen = judge_baseline(options, contests, machine);
+  for (const Judged& bar : bars) fmt::print("{}\n", judged_text(bar));
+  return measured_ours(contests) ? std::max(fallen, bars_exit_code(bars)) : 1;
 }
 
 int run_compare(const Options& options, const Machine& machine) {

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "bench/statistics.h"
+
 namespace rondo::bench {
 namespace {
 
@@ -102,6 +104,22 @@ Json to_json(const Row& row) {
           {"limit_gbps", or_null(row.limit_gbps)},
           {"share_of_limit", or_null(row.share_of_limit)},
           {"wrong", or_null(row.wrong)}};
+}
+
+Json to_json(const Judged& judged) {
+  const Bar& bar = judged.bar;
+  const bool any = !judged.ratios.empty();
+  return {{"transport", bar.transport + (bar.congestion.empty() ? "" : "@" + bar.congestion)},
+          {"buffers", bar.buffers},
+          {"world", bar.world},
+          {"bytes", bar.bytes},
+          {"ratio", against_name(bar.against)},
+          {"kind", kind_name(bar.kind)},
+          {"bound", bar.bound},
+          {"runs", judged.ratios},
+          {"median", any ? Json(median(judged.ratios)) : Json(nullptr)},
+          {"verdict", verdict_name(judge(judged))},
+          {"why_not", judged.missing}};
 }
 
 Limits limits_from_json(const Json& json) {

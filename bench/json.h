@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/bars.h"
 #include "bench/limit.h"
 #include "bench/machine.h"
 #include "bench/row.h"
@@ -14,6 +15,7 @@ using Json = nlohmann::ordered_json;
 Json to_json(const Machine& machine);
 Json to_json(const Limits& limits);
 Json to_json(const Row& row);
+Json to_json(const Judged& judged);
 
 // Throws std::exception where something is missing, of another type or out of range.
 Limits limits_from_json(const Json& json);

@@ -10,10 +10,12 @@
 
 namespace rondo::bench {
 
-void write_json(const std::string& path, const Machine& machine, const Limits& limits, const std::vector<Row>& rows) {
+void write_json(const std::string& path, const Machine& machine, const Limits& limits, const std::vector<Row>& rows,
+                const std::vector<Judged>& bars) {
   Json list = Json::array();
   for (const Row& row : rows) list.push_back(to_json(row));
-  const Json all = {{"machine", to_json(machine)}, {"limits", to_json(limits)}, {"rows", list}};
+  Json all = {{"machine", to_json(machine)}, {"limits", to_json(limits)}, {"rows", list}};
+  for (const Judged& bar : bars) all["bars"].push_back(to_json(bar));
   replace_file(path, all.dump(1) + "\n");
 }
 

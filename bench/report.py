@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes one HTML page of rondo-bench's JSON files: plots, figures and the machine; nothing is loaded from elsewhere.
+"""Makes one HTML page of rondo-bench's JSON files: plots, figures, bars, the machine; nothing is loaded from elsewhere.
 
     tools/report.sh report.html FILE.json ...        installs matplotlib in a virtual environment, then does
-    python3 bench/report.py --out report.html [--picture results.svg] FILE.json ...
+    python3 bench/report.py --out report.html [--picture results.svg] [--markdown tables.md] FILE.json ...
 
 Of several rows of one library, collective, transport, kind of buffers, world and size the fastest right one counts.
 """
@@ -67,12 +67,13 @@ def label_of(row):
 
 
 def read_files(paths):
-    """The machine of the first file, and {(collective, transport, world, list): {label: {bytes: row}}}."""
-    machine, groups = {}, {}
+    """The machine of the first file, {(collective, transport, world, list): {label: {bytes: row}}}, and all bars."""
+    machine, groups, bars = {}, {}, []
     for path in paths:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
         machine = machine or content["machine"]
+        bars += content.get("bars", [])
         for row in content["rows"]:
             if row["wrong"] or row["time_us"] <= 0:
                 continue
@@ -81,7 +82,7 @@ def read_files(paths):
             best = line.get(row["bytes"])
             if best is None or row["time_us"] < best["time_us"]:
                 line[row["bytes"]] = row
-    return machine, groups
+    return machine, groups, bars
 
 
 def order(labels):
@@ -206,12 +207,66 @@ def facts_of(machine):
     return f"<table>{rows}</table>"
 
 
-def page_of(machine, groups):
+def bar_name(bar):
+    kind = ", registered" if bar["buffers"] == "registered" else ""
+    return f"{bar['transport']}{kind}, {bar['world']} ranks, {size_text(bar['bytes'])}: {bar['ratio']}"
+
+
+def bar_cells(bar):
+    """Runs, median, bound, verdict."""
+    median = "-" if bar["median"] is None else f"{bar['median']:.3f}"
+    return [" ".join(f"{run:.3f}" for run in bar["runs"]) or bar["why_not"], median,
+            f"{bar['kind']} {bar['bound']:.2f}", bar["verdict"]]
+
+
+def table_of_bars(bars):
+    lines = ["<div class='wide'><table><tr><th>bar</th><th class='text'>the runs</th><th>median</th><th>bound</th>"
+             "<th class='text'>verdict</th></tr>"]
+    for bar in bars:
+        runs, median, bound, verdict = (html.escape(cell) for cell in bar_cells(bar))
+        lines.append(f"<tr><td>{html.escape(bar_name(bar))}</td><td class='text'>{runs}</td><td>{median}</td>"
+                     f"<td>{bound}</td><td class='text'>{verdict}</td></tr>")
+    return "\n".join(lines) + "</table></div>"
+
+
+def time_text(microseconds):
+    return f"{microseconds:,.0f} µs" if microseconds >= 1000 else f"{microseconds:.3g} µs"
+
+
+def markdown_of(groups, bars):
+    """The same as tables in Markdown: times by library and size, ours by the best other one; then the bars."""
+    lines = []
+    for key in sorted(groups):
+        group, sizes = groups[key], sorted({size for line in groups[key].values() for size in line})
+        lines += [f"{title_of(key)}:", "", "| | " + " | ".join(size_text(size) for size in sizes) + " |",
+                  "|---|" + "---:|" * len(sizes)]
+        for label in order(group):
+            cells = [time_text(group[label][size]["time_us"]) if size in group[label] else "-" for size in sizes]
+            lines.append(f"| {label} | " + " | ".join(cells) + " |")
+        ratios = []
+        for size in sizes:
+            others = [line[size]["time_us"] for label, line in group.items()
+                      if size in line and line[size]["library"] != "rondo"]
+            ours = group.get("rondo", {}).get(size)
+            ratios.append(f"{ours['time_us'] / min(others):.2f}" if ours and others else "-")
+        if any(ratio != "-" for ratio in ratios):
+            lines.append("| rondo / the best other | " + " | ".join(ratios) + " |")
+        lines.append("")
+    if bars:
+        lines += ["| bar | runs | median | bound | |", "|---|---|---:|---|---|"]
+        lines += [f"| {bar_name(bar)} | " + " | ".join(bar_cells(bar)) + " |" for bar in bars]
+    return "\n".join(lines) + "\n"
+
+
+def page_of(machine, groups, bars):
     title = "Rondo beside other libraries"
     body = [facts_of(machine),
             "<p class='note'>Medians of interleaved runs on one machine; compare within this page only. Bus bandwidth "
             "counts the bytes that the busiest link must carry. Processor seconds are those of all ranks together, per "
             "10<sup>9</sup> bytes sent.</p>"]
+    if bars:
+        body.append("<h2>Bars</h2><p class='note'>Judged by the median of the ratios of the runs, in each of which "
+                    "everybody takes several turns and the fastest counts.</p>" + table_of_bars(bars))
     for key in sorted(groups):
         group = groups[key]
         body.append(f"<h2>{html.escape(title_of(key))}</h2>")
@@ -240,13 +295,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="the page")
     parser.add_argument("--picture", help="time and bandwidth of all_reduce alone: .svg or .png")
+    parser.add_argument("--markdown", help="the figures and bars as tables in Markdown")
     parser.add_argument("files", nargs="+", help="JSON of rondo-bench --json")
     arguments = parser.parse_args()
-    machine, groups = read_files(arguments.files)
+    machine, groups, bars = read_files(arguments.files)
     if not groups:
         parser.error("no right row in these files")
     with open(arguments.out, "w", encoding="utf-8") as file:
-        file.write(page_of(machine, groups))
+        file.write(page_of(machine, groups, bars))
+    if arguments.markdown:
+        with open(arguments.markdown, "w", encoding="utf-8") as file:
+            file.write(markdown_of(groups, bars))
     if arguments.picture:
         save_picture(arguments.picture, groups)
 

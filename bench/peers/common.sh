@@ -9,8 +9,8 @@ build_common() {
   objects=""
   newest_header=$(find bench ring/base kernels -name '*.h' -newer build/peers/libbench.a 2>/dev/null | head -n 1)
   [ -e build/peers/libbench.a ] || newest_header=all
-  for source in ring/base/error.cc ring/base/home_core.cc bench/benchmark.cc bench/buffers.cc bench/cases.cc \
-    bench/children.cc bench/contents.cc bench/element.cc bench/group.cc bench/json.cc bench/limit.cc \
+  for source in ring/base/error.cc ring/base/home_core.cc bench/bars.cc bench/benchmark.cc bench/buffers.cc \
+    bench/cases.cc bench/children.cc bench/contents.cc bench/element.cc bench/group.cc bench/json.cc bench/limit.cc \
     bench/machine.cc bench/measure.cc bench/options.cc bench/output.cc bench/pattern.cc bench/raw_pump.cc \
     bench/raw_rank.cc bench/raw_ring.cc bench/raw_setting.cc bench/reference.cc bench/row.cc bench/session.cc \
     bench/sizes.cc bench/statistics.cc bench/tensors.cc bench/whole_file.cc; do

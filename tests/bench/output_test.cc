@@ -32,6 +32,11 @@ Row example() {
   return row;
 }
 
+std::vector<Judged> example_bars() {
+  const Bar bar{"tcp", "reno", "plain", 2, 64u << 20, Against::kBestPeer, Bar::Kind::kAtMost, 0.88};
+  return {{bar, {0.9, 0.7, 0.8}, ""}, {bar, {}, "mpich: not built"}};
+}
+
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
   std::stringstream out;
@@ -110,7 +115,7 @@ Json written_json() {
   bare.limit_gbps.reset();
   bare.share_of_limit.reset();
   bare.wrong.reset();
-  write_json(path, this_machine(), limits, {example(), bare});
+  write_json(path, this_machine(), limits, {example(), bare}, example_bars());
   const std::vector<Row> rows = read_rows(path);
   REQUIRE(rows.size() == 2);
   CHECK(csv_line(rows[0]) == csv_line(example()));
@@ -155,6 +160,22 @@ TEST_CASE("what --json writes fits docs/bench-schema.json, and has exactly the p
         "algbw_gbps,busbw_gbps,cpu_s_per_gb,limit_gbps,share_of_limit,wrong");
 }
 
+TEST_CASE("bars are written with their runs and what follows of them, and only if there are any") {
+  const Json bars = written_json().at("bars");
+  REQUIRE(bars.size() == 2);
+  CHECK(bars[0].dump() ==
+        R"({"transport":"tcp@reno","buffers":"plain","world":2,"bytes":67108864,"ratio":"time / best peer",)"
+        R"("kind":"at most","bound":0.88,"runs":[0.9,0.7,0.8],"median":0.8,"verdict":"HOLDS","why_not":""})");
+  CHECK(bars[1]["runs"].empty());
+  CHECK(bars[1]["median"].is_null());
+  CHECK(bars[1]["verdict"] == "NOT JUDGED");
+  CHECK(bars[1]["why_not"] == "mpich: not built");
+
+  PrivateDirectory directory;
+  write_json(directory.path() + "/out.json", this_machine(), {}, {});
+  CHECK_FALSE(Json::parse(text_of(directory.path() + "/out.json")).contains("bars"));
+}
+
 TEST_CASE("the schema is strict: a missing, an extra, a mistyped or a senseless field breaks it") {
   const Json schema = Json::parse(text_of("docs/bench-schema.json"));
   const Json good = written_json();
@@ -176,6 +197,9 @@ TEST_CASE("the schema is strict: a missing, an extra, a mistyped or a senseless 
   CHECK(violation(schema, bad, "file") == "file.rows[]: unknown speed");
   bad = good;
   bad["rows"][0]["collective"] = "allreduce";
+  CHECK(violation(schema, bad, "file") != "");
+  bad = good;
+  bad["bars"][0]["verdict"] = "GOOD";
   CHECK(violation(schema, bad, "file") != "");
   bad = good;
   bad["limits"]["tcp"][0]["gbps"] = 0;

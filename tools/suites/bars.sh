@@ -13,4 +13,5 @@ for world in 2 4 8; do
   check "rondo-bench --bars --ranks $world" timeout 5400 "$(bazel_bin)/bench/rondo-bench" --bars --ranks "$world" \
     --json "build/bars-$world.json"
 done
+check "the report is made" tools/report.sh build/bars.html --markdown build/bars.md build/bars-*.json
 finish_checks

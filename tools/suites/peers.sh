@@ -23,6 +23,7 @@ compares() {
 check "rondo-bench --compare measures every peer" compares
 check "the file of ratios has some" grep -q '"median"' "$out/baseline.json"
 check "all gradients of a model" timeout 300 "$bench" --ranks 2 --sizes resnet50 --no-limit --seconds 0.05
-check "the report is made" tools/report.sh "$out/report.html" --picture "$out/picture.svg" "$out/compare.json"
+check "the report is made" tools/report.sh "$out/report.html" --picture "$out/picture.svg" --markdown "$out/tables.md" \
+  "$out/compare.json"
 check "the report is one file of its own" bash -c "grep -q '<svg' '$out/report.html' && ! grep -Eq '(src|href)=.http' '$out/report.html'"
 finish_checks
