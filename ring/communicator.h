@@ -101,8 +101,8 @@ struct TensorRef {
 // place is invalid); any other overlap is kInvalid. Calls that return Work need the buffers until it is done.
 //
 // Errors: blocking calls and Work::wait() throw Exception. kInvalid is thrown before anything happens and leaves the
-// communicator usable. After any other error the communicator is failed: every later call throws the same error, and
-// only abort() and destroy() remain.
+// communicator usable. After any other error the communicator is failed: every later call throws the same error (where
+// ranks died: with those who have died since), and only abort() and destroy() remain.
 class RONDO_EXPORT Communicator {
  public:
   // Joins; returns when every rank is known and has exchanged a frame with both ring neighbours on every lane.

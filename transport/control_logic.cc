@@ -103,7 +103,7 @@ void ControlLogic::close(Time, uint64_t communicator, uint64_t last_sequence) {
 bool ControlLogic::all_left(uint64_t communicator) const {
   const Group* group = find(communicator);
   // After a failure nobody needs a goodbye: what it was has been said before.
-  if (group == nullptr || group->failed) return true;
+  if (group == nullptr || group->failure) return true;
   return std::all_of(group->members.begin(), group->members.end(),
                      [](const auto& entry) { return entry.second.left || entry.second.lost; });
 }
@@ -119,7 +119,7 @@ void ControlLogic::forget(uint64_t communicator) {
 
 void ControlLogic::stalled(Time, uint64_t communicator, uint64_t sequence, const CallState& own) {
   Group* group = find(communicator);
-  if (group == nullptr || group->failed || group->closing) return;
+  if (group == nullptr || group->failure || group->closing) return;
   if (!group->stall || group->stall->sequence != sequence) {
     for (auto& [peer, member] : group->members) member.p2p_since = -1;
   }
@@ -131,7 +131,7 @@ void ControlLogic::stalled(Time, uint64_t communicator, uint64_t sequence, const
 
 void ControlLogic::link_failed(Time now, uint64_t communicator, int peer, const Error& error) {
   Group* group = find(communicator);
-  if (group == nullptr || group->failed || group->closing) return;
+  if (group == nullptr || group->failure || group->closing) return;
   const auto found = group->members.find(peer);
   if (found == group->members.end() || found->second.left || found->second.lost) return;
   for (const Suspicion& suspicion : group->suspicions) {
@@ -173,7 +173,7 @@ void ControlLogic::connection_ended(Time now, int peer, const std::string& why) 
 
 void ControlLogic::tick(Time now) {
   for (auto& [id, group] : groups_) {
-    if (group.failed) continue;
+    if (group.failure) continue;
     if (!group.losses.empty() && group.losses_due <= now) {
       fail(id, group, loss_error(group), Audience::kMembers, -1);
       continue;
@@ -201,20 +201,19 @@ void ControlLogic::on(Time now, int from, const AbortMessage& message) {
     if (before != nullptr && !before->abort) before->abort = {from, message};
     return;
   }
-  if (group->failed) return;
+  if (group->failure) return;
   Error error = message.error;
   // Deaths that this rank has seen and the sender had not: named as well.
   for (const auto& [peer, why] : group->losses) {
     if (std::find(error.ranks.begin(), error.ranks.end(), peer) != error.ranks.end()) continue;
-    error.ranks.push_back(peer);
-    error.message += fmt::format("; {} died too: {}", name_in(*group, peer), why);
+    name_too(*group, peer, why, error);
   }
   fail(message.communicator, *group, std::move(error), Audience::kNeighbours, from);
 }
 
 void ControlLogic::on(Time now, int from, const AnswerMessage& message) {
   Group* group = find(message.communicator);
-  if (group == nullptr || group->failed || group->closing) return;
+  if (group == nullptr || group->failure || group->closing) return;
   const auto found = group->members.find(from);
   if (found == group->members.end()) return;
   found->second.answer = message;
@@ -276,7 +275,7 @@ ControlLogic::Early* ControlLogic::early(uint64_t communicator) {
 
 bool ControlLogic::failed(uint64_t communicator) const {
   const Group* group = find(communicator);
-  return group != nullptr && group->failed;
+  return group != nullptr && group->failure.has_value();
 }
 
 bool ControlLogic::gone(int peer) const {
@@ -353,17 +352,35 @@ std::optional<Error> ControlLogic::death() const {
   return error;
 }
 
-void ControlLogic::lose(Time now, uint64_t, Group& group, int peer, const std::string& why) {
+void ControlLogic::lose(Time now, uint64_t communicator, Group& group, int peer, const std::string& why) {
   const auto found = group.members.find(peer);
   if (found == group.members.end() || found->second.left || found->second.lost) return;
   found->second.lost = true;
   if (group.closing) return;
-  if (group.failed) {
-    actions_.push_back(Note{fmt::format("{} died too: {}", name_in(group, peer), why)});
+  if (group.failure) {
+    lose_too(communicator, group, peer, why);
     return;
   }
   if (group.losses.empty()) group.losses_due = now + settings_.collect_ms;
   group.losses.emplace(peer, why);
+}
+
+// A death after the failure was delivered. Deaths at once are seen apart where a process takes long to end (much
+// memory, busy cores), so the loss goes on to name them; what failed otherwise keeps its reason.
+void ControlLogic::lose_too(uint64_t communicator, Group& group, int peer, const std::string& why) {
+  Error& error = *group.failure;
+  const bool named = std::find(error.ranks.begin(), error.ranks.end(), peer) != error.ranks.end();
+  if (named || error.code != ErrorCode::kPeerLost) {
+    actions_.push_back(Note{fmt::format("{} died too: {}", name_in(group, peer), why)});
+    return;
+  }
+  name_too(group, peer, why, error);
+  actions_.push_back(Fail{communicator, error});
+}
+
+void ControlLogic::name_too(const Group& group, int peer, const std::string& why, Error& error) const {
+  error.ranks.push_back(peer);
+  error.message += fmt::format("; {} died too: {}", name_in(group, peer), why);
 }
 
 void ControlLogic::member_left(uint64_t communicator, Group& group, int peer, uint64_t last_sequence) {
@@ -447,8 +464,8 @@ Error ControlLogic::loss_error(const Group& group) const {
 }
 
 void ControlLogic::fail(uint64_t communicator, Group& group, Error error, Audience audience, int except) {
-  if (group.failed) return;
-  group.failed = true;
+  if (group.failure) return;
+  group.failure = error;
   group.losses.clear();
   group.suspicions.clear();
   group.stall.reset();

@@ -30,8 +30,9 @@ class ControlLogic {
     std::vector<int> neighbours;     // ranks with a control connection to this one, ascending
     // A failed data link waits so long for a better reason: an abort, a goodbye, a death.
     Time link_grace_ms = 100;
-    // Deaths so close together are reported as one. A killed host closes the connections of all its processes within
-    // a few milliseconds (loopback: under 1 ms between two processes killed by one command).
+    // Deaths so close together are reported as one; later ones are added to what was reported. A killed host closes the
+    // connections of all its processes within a few milliseconds (loopback: under 1 ms between two processes killed by
+    // one command).
     Time collect_ms = 20;
     // Two answers so far apart prove that a peer sleeps in send or recv.
     Time p2p_confirm_ms = 200;
@@ -42,7 +43,7 @@ class ControlLogic {
     int peer = -1;
     ControlBody body;
   };
-  struct Fail {  // CommunicatorEvents::on_failure
+  struct Fail {  // CommunicatorEvents::on_failure; after a loss again for each further death, with all of them
     uint64_t communicator = 0;
     Error error;
   };
@@ -51,7 +52,7 @@ class ControlLogic {
     int peer = -1;
     uint64_t last_sequence = 0;
   };
-  struct Note {  // for the log: a death that came after the failure was delivered
+  struct Note {  // for the log: a death after a failure that had another reason
     std::string text;
   };
   using Action = std::variant<Send, Fail, PeerLeft, Note>;
@@ -114,7 +115,7 @@ class ControlLogic {
   struct Group {
     std::vector<int> order;         // members as given: their index is their rank in the communicator
     std::map<int, Member> members;  // the others
-    bool failed = false;
+    std::optional<Error> failure;   // as it was delivered
     bool closing = false;
     std::map<int, std::string> losses;  // not yet reported: rank and why
     Time losses_due = 0;
@@ -148,6 +149,8 @@ class ControlLogic {
   void resign(Time now, int from, const Error& error);
   void excuse(Time now, uint64_t communicator, Group& group, int peer, const Resigned& resigned);
   void lose(Time now, uint64_t communicator, Group& group, int peer, const std::string& why);
+  void lose_too(uint64_t communicator, Group& group, int peer, const std::string& why);
+  void name_too(const Group& group, int peer, const std::string& why, Error& error) const;
   void member_left(uint64_t communicator, Group& group, int peer, uint64_t last_sequence);
   void tell_neighbours(int except, const LostMessage& message);
   void compare(Time now, uint64_t communicator, Group& group, int peer);

@@ -42,7 +42,8 @@ struct CallState {
 class CommunicatorEvents {
  public:
   virtual ~CommunicatorEvents() = default;
-  // The communicator is over. Called once at most; the first reason wins.
+  // The communicator is over; the first reason wins. Called again where it is a loss (kPeerLost) and another member has
+  // died since: with all of them.
   virtual void on_failure(const Error& error) = 0;
   // `peer` said goodbye after its call number `last_sequence`; operations up to that one may still complete here.
   virtual void on_peer_left(int peer, uint64_t last_sequence) = 0;

@@ -104,6 +104,7 @@ class Simulation {
   }
 
   std::vector<std::optional<Error>> failures;
+  int extended = 0;                           // failures that went on to name another death
   std::vector<std::map<int, uint64_t>> left;  // by rank: who, and the last sequence
 
  private:
@@ -145,12 +146,24 @@ class Simulation {
       if (auto* send = std::get_if<ControlLogic::Send>(&action)) {
         deliver(rank, send->peer, send->body);
       } else if (auto* fail = std::get_if<ControlLogic::Fail>(&action)) {
-        CHECK(!failures[static_cast<size_t>(rank)]);  // once at most
-        failures[static_cast<size_t>(rank)] = fail->error;
+        take_failure(rank, fail->error);
       } else if (auto* gone = std::get_if<ControlLogic::PeerLeft>(&action)) {
         CHECK(left[static_cast<size_t>(rank)].emplace(gone->peer, gone->last_sequence).second);
       }
     }
+  }
+
+  // Once, and again only for another death.
+  void take_failure(int rank, const Error& error) {
+    std::optional<Error>& known = failures[static_cast<size_t>(rank)];
+    if (known) {
+      CHECK(known->code == ErrorCode::kPeerLost);
+      CHECK(error.ranks.size() == known->ranks.size() + 1);
+      CHECK(std::equal(known->ranks.begin(), known->ranks.end(), error.ranks.begin()));
+      CHECK(error.message.find(known->message) == 0);
+      ++extended;
+    }
+    known = error;
   }
 
   void deliver(int from, int to, const ControlBody& body) {
@@ -221,8 +234,8 @@ TEST_CASE("a crash at every event index: all survivors fail alike, blaming the d
   }
 }
 
-TEST_CASE("two crashes: blame stays with the dead, and both are named where they come close together") {
-  int both = 0;
+TEST_CASE("two crashes: blame stays with the dead, and both are named, at once where they come close together") {
+  int both = 0, one_by_one = 0;
   for (int world = 3; world <= 8; ++world) {
     for (uint32_t seed = 0; seed < 10; ++seed) {
       CAPTURE(world);
@@ -237,10 +250,40 @@ TEST_CASE("two crashes: blame stays with the dead, and both are named where they
       for (int rank = 1; rank < world - 1; ++rank) {
         both += simulation.failures[static_cast<size_t>(rank)]->ranks.size() == 2;
       }
+      one_by_one += simulation.extended;
     }
   }
+  const int survivors = 10 * (1 + 2 + 3 + 4 + 5 + 6);
+  CHECK(both == survivors);
   // Deaths are seen up to 30 ms apart here, and collected for 20.
-  CHECK(both > 100);
+  CHECK(one_by_one > 0);
+  CHECK(one_by_one < survivors - 100);
+}
+
+TEST_CASE("a death long after another is added to the loss, but to no failure of another kind") {
+  Simulation lost(4, 1);
+  lost.open_everywhere(all_ranks(4));
+  lost.run();
+  lost.crash(3);
+  lost.run();
+  lost.crash(1);
+  lost.run();
+  for (const int rank : {0, 2}) {
+    CHECK(lost.failures[static_cast<size_t>(rank)]->ranks == std::vector<int>{3, 1});
+    CHECK(lost.failures[static_cast<size_t>(rank)]->message.find("; rank 1 (host h, pid 101) died too: ") !=
+          std::string::npos);
+  }
+
+  Simulation aborted(3, 1);
+  aborted.open_everywhere(all_ranks(3));
+  aborted.run();
+  aborted.at(aborted.now(), 0, [&](ControlLogic& logic) {
+    logic.abort(aborted.now(), kId, {ErrorCode::kAborted, "rank 0 aborted the group", {0}});
+  });
+  aborted.run();
+  aborted.crash(1);
+  aborted.run();
+  for (const int rank : {0, 2}) CHECK(aborted.failures[static_cast<size_t>(rank)]->code == ErrorCode::kAborted);
 }
 
 TEST_CASE("a cut between two living ranks: all fail alike, blaming one of the two") {
