@@ -77,10 +77,11 @@ TEST_CASE("after a failure the caller's memory is its own, while others still re
           Communicator::Call call;
           call.input = call.output = data.data();
           call.count = data.size();
-          Work work = group.start(call);
-          if (group.rank() == 1) group.abort("enough");
+          group.barrier();  // all are about to call
           std::string said;
           try {
+            Work work = group.start(call);
+            if (group.rank() == 1) group.abort("enough");
             work.wait();
           } catch (const Exception& failure) {
             said = error_code_name(failure.code());
