@@ -33,7 +33,9 @@ void expect_losses(Job& job, int victim, std::chrono::steady_clock::time_point k
     CHECK(ms_since(killed) < kSoonMs);
     check_loss(said[rank], victim, pid);
   }
-  for (const auto& [rank, loss] : said) {
+  for (const auto& survivor : said) {
+    const int rank = survivor.first;
+    const std::string& loss = survivor.second;
     CAPTURE(rank);
     CHECK(job[rank].hear() == loss);
     CHECK(job[rank].hear() == "untouched");
