@@ -151,10 +151,16 @@ TEST_CASE("two that die at once are both named") {
   job.expect_all("ready");
   job[1].signal(SIGKILL);
   job[3].signal(SIGKILL);
-  // They may be seen to end some time apart: then the first word names one of them.
   for (const int rank : {0, 2, 4}) {
     CAPTURE(rank);
-    CHECK(job[rank].hear(2'000).find("PEER_LOST [") == 0);
+    const std::string first = job[rank].hear(2'000);
+    CAPTURE(first);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    CHECK(first.find("PEER_LOST [") ==
+          0);  // its shadow memory makes a process end late: one may be seen before the other
+#else
+    CHECK(first.find("PEER_LOST [1,3] rank 1 (host ") == 0);
+#endif
     const std::string said = job[rank].hear(2'000);
     CAPTURE(said);
     CHECK((said.find("PEER_LOST [1,3] ") == 0 || said.find("PEER_LOST [3,1] ") == 0));
