@@ -16,11 +16,6 @@ constexpr uint32_t kPassesPerLook = 32;
 constexpr uint32_t kBusyPassesPerLook = 4096;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
-// Longer than another rank's pass over slices of the default size, shorter than the turn that the scheduler gives a
-// busy process (3 ms and more). A wake-up: see kLongestSleep.
-constexpr std::chrono::milliseconds kDearYield{2};
-constexpr std::chrono::microseconds kWakeUp{5};
-
 // A sleep so short means that what was waited for needed nothing but this core: the scheduler has put another rank
 // beside this one (a woken process comes to its waker's core), and leaves it there while they take turns (seen: 280 us
 // an exchange over loopback for seconds, instead of 15). The other may poll for its own time before it sleeps in turn.
@@ -85,23 +80,16 @@ void Driver::drive(const Operation& operation, Clock::time_point until) {
     if (operation.done() || now >= until) return;
     if (moved) continue;
     if (idle == passes_per_look) idle_since = now;
-    if (now - idle_since < patience_.spin && sleeps_owed_ == 0) {
-      if (patience_.yields) yield(now);
+    if (now - idle_since < patience_.spin && !dear_yields_.sleep_instead(now)) {
+      if (patience_.yields) {
+        sched_yield();
+        dear_yields_.yielded(now, Clock::now());
+      }
       continue;
     }
-    if (sleeps_owed_ > 0) --sleeps_owed_;
     if (rest(until)) idle = 0;
     if (operation.done()) return;
   }
-}
-
-// Beside a foreign busy process a yield lasts as long as that one's turn, while a sleeper is woken at once: after a
-// dear yield so many sleeps follow that they cost as much.
-void Driver::yield(Clock::time_point now) {
-  sched_yield();
-  const auto lasted = Clock::now() - now;
-  if (lasted > kDearYield)
-    sleeps_owed_ = static_cast<uint32_t>(std::min<Clock::duration>(lasted, kDearYield * 100) / kWakeUp);
 }
 
 // Sleeps until something may have changed. True if something moved before it could fall asleep.

@@ -7,18 +7,12 @@
 #include <mutex>
 
 #include "ring/engine/operation.h"
+#include "ring/engine/patience.h"
 #include "transport/doorbell.h"
 
 namespace rondo {
 
 class Pool;
-
-// How a driver that finds nothing to do waits.
-struct Patience {
-  std::chrono::microseconds spin{0};  // polls so long before it sleeps
-  bool yields = false;                // gives the core away between polls: there are more ranks than cores
-  int home = -1;                      // place among the ranks of the host, if each can have a core of its own
-};
 
 // Why a driver makes a pass.
 enum class Pass : uint8_t {
@@ -80,7 +74,6 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void wake_sleepers();
   void ask_pool();
   void drive(const Operation& operation, Clock::time_point until);
-  void yield(Clock::time_point now);
   bool rest(Clock::time_point until);
 
   std::shared_ptr<Doorbell> bell_;  // shared with the fabric, which rings it from its own thread
@@ -88,7 +81,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   Patience patience_;
   std::atomic<bool> held_{false};
   Clock::time_point moved_home_{};  // of the holder
-  uint32_t sleeps_owed_ = 0;        // of the holder: idle times to sleep through without a yield
+  DearYields dear_yields_;          // of the holder
   std::atomic<int> waiters_{0};
   std::atomic<int> pending_{0};
   // Threads that wait while another holds the lease.
