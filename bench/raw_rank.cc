@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "bench/statistics.h"
+#include "ring/base/cores.h"
 #include "ring/base/error.h"
-#include "ring/base/home_core.h"
 
 namespace rondo::bench {
 namespace {

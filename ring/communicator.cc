@@ -23,7 +23,7 @@ std::shared_ptr<Group> world_group(std::shared_ptr<Fabric> fabric, const Config&
   options.fabric = std::move(fabric);
   options.id = 1;
   options.config = config;
-  options.pool = std::make_shared<Pool>(Group::pool_patience(config, options.fabric->place()));
+  options.pool = std::make_shared<Pool>(Group::pool_patience(config, *options.fabric));
   return std::make_shared<Group>(std::move(options));
 }
 

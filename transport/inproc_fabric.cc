@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "ring/base/check.h"
+#include "ring/base/cores.h"
 #include "transport/control_logic.h"
 #include "transport/inproc_link.h"
 #include "transport/inproc_memory.h"
@@ -285,6 +286,8 @@ class InprocFabric final : public Fabric {
     place_ = {rank, world, rank, world, 0, 1};
     topology_.host.assign(static_cast<size_t>(world), 0);
     topology_.island.assign(static_cast<size_t>(world), 0);
+    const cpu_set_t allowed = allowed_cores();
+    topology_.cores.assign(static_cast<size_t>(world), CPU_COUNT(&allowed));
   }
   ~InprocFabric() override {
     hub_->change(place_.rank, [](ControlLogic& logic, int64_t) { logic.leave(); });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "ring/base/cores.h"
 #include "ring/base/error.h"
 #include "ring/base/hash.h"
 #include "transport/wire.h"
@@ -74,7 +75,7 @@ std::string encode(const PeerCard& card) {
   for (size_t i = 0; i < endpoints; ++i) {
     writer.text(card.endpoints[i].address, kMaxNameBytes).u16(card.endpoints[i].port);
   }
-  writer.text(card.meeting_place, kMaxPlaceBytes);
+  writer.text(card.cores, kCoreSetBytes).text(card.meeting_place, kMaxPlaceBytes);
   return writer.take();
 }
 
@@ -101,6 +102,7 @@ PeerCard decode_card(std::string_view bytes, int rank) {
     std::string address = reader.text(kMaxNameBytes);
     card.endpoints.push_back({std::move(address), reader.u16()});
   }
+  card.cores = reader.text(kCoreSetBytes);
   card.meeting_place = reader.text(kMaxPlaceBytes);
   if (!reader.finished()) reject(rank, "what it published is malformed");
   return card;
@@ -128,6 +130,13 @@ Topology Roster::topology() const {
   for (const PeerCard& card : cards_) {
     topology.host.push_back(hosts.emplace(card.host_identity, static_cast<int>(hosts.size())).first->second);
   }
+  std::vector<std::vector<cpu_set_t>> allowed(hosts.size());
+  for (size_t r = 0; r < cards_.size(); ++r) {
+    allowed[static_cast<size_t>(topology.host[r])].push_back(unpack_cores(cards_[r].cores));
+  }
+  std::vector<int> between;
+  for (const auto& host : allowed) between.push_back(cores_between(host));
+  for (const int host : topology.host) topology.cores.push_back(between[static_cast<size_t>(host)]);
   return topology;
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "ring/base/cores.h"
 #include "ring/base/log.h"
 #include "transport/descriptor_budget.h"
 #include "transport/peer_card.h"
@@ -68,6 +69,7 @@ PeerCard card_of(const Launch& launch, const Config& config, const std::vector<E
   card.shared_hash = config.shared_hash();
   card.config = config.describe();
   card.endpoints = endpoints;
+  card.cores = pack_cores(allowed_cores());
   if (place != nullptr) card.meeting_place = place->name();
   return card;
 }

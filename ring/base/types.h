@@ -78,7 +78,14 @@ struct Topology {
   // island[r]: ranks with the same number (0-based in order of first appearance) share memory; -1: rank r with nobody.
   // Empty: nobody shares. Ranks of one island are on one host.
   std::vector<int> island{};
+  // cores[r]: processor cores that the ranks of r's host (all of a job, not only a group's) have between them; 0, or an
+  // empty list: not known.
+  std::vector<int> cores{};
 
+  // r's host has fewer cores than `ranks`.
+  bool crowded(int r, int ranks) const {
+    return !cores.empty() && cores[static_cast<size_t>(r)] > 0 && cores[static_cast<size_t>(r)] < ranks;
+  }
   int world() const { return static_cast<int>(host.size()); }
   bool share_memory(int a, int b) const {
     return !island.empty() && island[static_cast<size_t>(a)] >= 0 &&

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ring/base/home_core.h"
+#include "ring/base/cores.h"
 #include "ring/engine/pool.h"
 
 namespace rondo {

@@ -1,7 +1,6 @@
 #include "ring/engine/group.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,13 +20,9 @@ constexpr std::chrono::microseconds kYield{50};
 // Operations of batches that are kept, some kilobytes each: a step of most models is fewer.
 constexpr size_t kBatchSpares = 64;
 
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
-
-Patience patience_for(const Config& config, const Place& place) {
-  const bool crowded = place.local_world > usable_cores();
+Patience patience_for(const Config& config, const Fabric& fabric) {
+  const Place& place = fabric.place();
+  const bool crowded = fabric.topology().crowded(place.rank, place.local_world);
   const std::chrono::microseconds usual = crowded ? kYield : kSpin;
   return {config.spin_us >= 0 ? std::chrono::microseconds(config.spin_us) : usual, crowded,
           crowded ? -1 : place.local_rank};
@@ -39,6 +34,9 @@ Topology topology_of(const Fabric& fabric, const std::vector<int>& members) {
   for (const int member : members) {
     const int host = fabric.topology().host[static_cast<size_t>(member)];
     topology.host.push_back(seen.emplace(host, static_cast<int>(seen.size())).first->second);
+    if (!fabric.topology().cores.empty()) {
+      topology.cores.push_back(fabric.topology().cores[static_cast<size_t>(member)]);
+    }
   }
   if (fabric.topology().island.empty()) return topology;
   seen.clear();
@@ -91,8 +89,8 @@ bool same_but_buffers(const Communicator::Call& a, const Communicator::Call& b) 
 
 }  // namespace
 
-Patience Group::pool_patience(const Config& config, const Place& place) {
-  Patience patience = patience_for(config, place);
+Patience Group::pool_patience(const Config& config, const Fabric& fabric) {
+  Patience patience = patience_for(config, fabric);
   patience.home = -1;  // the thread that makes the calls is there
   return patience;
 }
@@ -103,7 +101,7 @@ Group::Group(Options options)
       pid_(getpid()),
       plans_(context_->rank, context_->topology, context_->config),
       allocations_(context_->fabric->shared_memory(), context_->rank) {
-  const Patience patience = patience_for(context_->config, context_->fabric->place());
+  const Patience patience = patience_for(context_->config, *context_->fabric);
   auto bell = std::make_shared<Doorbell>();
   auto message_bell = std::make_shared<Doorbell>();
   collectives_ = std::make_shared<Collectives>(context_, bell, pool_, patience);

@@ -32,7 +32,7 @@ class Group final : public CommunicatorEvents {
   };
   explicit Group(Options options);
   // How the pool of such groups waits.
-  static Patience pool_patience(const Config& config, const Place& place);
+  static Patience pool_patience(const Config& config, const Fabric& fabric);
   ~Group() override;  // destroy()
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;

@@ -14,10 +14,10 @@ struct Patience {
 
 // Whether giving the core away pays. Beside another rank that waits, too, a yield lasts a microsecond; beside a process
 // that computes it lasts that one's turn (3 ms and more), while a sleeper is woken at once. So after a dear yield there
-// are no yields for as long as it lasted, and for twice as long each time that one follows soon: a rank that computes
-// once (at the start, say) costs its waiters a few milliseconds of sleeps, which are dearer than cheap yields by far
-// (8 ranks on 2 cores: 240 us an all_reduce of 8 bytes instead of 12), and one that always does costs them a yield now
-// and then. One thread at a time.
+// are no yields for as long as it lasted, and for eight times as long each time that one follows soon: a rank that
+// computes once (at the start, say) costs its waiters a few milliseconds of sleeps, which are dearer than cheap yields
+// by far (8 ranks on 2 cores: 240 us an all_reduce of 8 bytes instead of 13), and one that always does costs them a
+// yield now and then. One thread at a time.
 class DearYields {
  public:
   using Clock = std::chrono::steady_clock;
@@ -30,14 +30,15 @@ class DearYields {
     const Clock::duration lasted = to - from;
     if (lasted < kDear) return;
     const bool again = from - without_until_ < kSoon * without_;
-    without_ = std::min<Clock::duration>(again ? 8 * without_ : lasted, kLongest);
+    without_ = std::min<Clock::duration>(again ? kMore * without_ : lasted, kLongest);
     without_until_ = to + without_;
   }
   // No yields now.
   bool sleep_instead(Clock::time_point now) const { return now < without_until_; }
 
  private:
-  static constexpr int kSoon = 8;
+  static constexpr int kMore = 8;
+  static constexpr int kSoon = 8;  // times the last pause
 
   Clock::duration without_{0};
   Clock::time_point without_until_{};

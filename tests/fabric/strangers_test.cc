@@ -116,9 +116,9 @@ TEST_CASE("a rank that does not belong here learns why, in words") {
   const Switchboard::Settings settings = settings_of(0);
   Switchboard board(settings);
   std::string version = encode(good_hello(settings));
-  version[8] = 2;
+  version[8] = 3;
   CHECK(answer_to(board, version).verdict == Verdict::kVersion);
-  CHECK(answer_to(board, version).text == "rank 0 speaks version 1 of the wire format, you speak version 2");
+  CHECK(answer_to(board, version).text == "rank 0 speaks version 2 of the wire format, you speak version 3");
   Hello job = good_hello(settings);
   job.job_id = "another";
   CHECK(answer_to(board, encode(job)).verdict == Verdict::kJob);

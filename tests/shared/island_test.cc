@@ -3,10 +3,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <thread>
 
+#include "ring/base/cores.h"
 #include "ring/base/error.h"
 #include "tests/fabric/cluster.h"
 #include "transport/rendezvous/memory_store.h"
@@ -22,7 +24,29 @@ Config shared_config(const std::string& transport = "auto") {
   return config;
 }
 
-Topology topology_of(std::vector<int> host, std::vector<int> island) { return {std::move(host), std::move(island)}; }
+// On one host, whose cores all ranks may use.
+Topology topology_of(std::vector<int> host, std::vector<int> island) {
+  const cpu_set_t cores = allowed_cores();
+  const std::vector<int> between(host.size(), CPU_COUNT(&cores));
+  return {std::move(host), std::move(island), between};
+}
+
+// Binds this thread, and those that it starts, to one core.
+class OnOneCore {
+ public:
+  OnOneCore() : before_(allowed_cores()) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(std::max(0, sched_getcpu()), &one);
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  }
+  ~OnOneCore() { sched_setaffinity(0, sizeof before_, &before_); }
+  OnOneCore(const OnOneCore&) = delete;
+  OnOneCore& operator=(const OnOneCore&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
 
 // Takes the link, as the engine does: asks, sleeps on the doorbell, asks again.
 std::unique_ptr<Link> take(Member& member, int peer, const LinkShape& shape = {3, 4096}) {
@@ -42,6 +66,14 @@ std::shared_ptr<Window> found(SharedMemory& memory, int peer, uint64_t id) {
   std::shared_ptr<Window> window;
   eventually([&] { return (window = memory.find(peer, id)) != nullptr; });
   return window;
+}
+
+TEST_CASE("ranks that are bound to one core know that they share it") {
+  const OnOneCore bound;
+  for (auto& fabric : join_world(3, shared_config())) {
+    CHECK(fabric->topology().cores == std::vector<int>{1, 1, 1});
+    CHECK(fabric->topology().crowded(0, 3));
+  }
 }
 
 TEST_CASE("RONDO_TRANSPORT: auto and shm share memory on one host, tcp does not") {
