@@ -14,12 +14,12 @@ class Chooser {
   explicit Chooser(const Topology& topology, const CostModel& model = {}, int ahead = 4);
 
   // The algorithm for a call of `bytes` (of the whole buffer, as the bench counts it): the cheapest by closed form
-  // among those that have a plan, within the limits of choose.cc. Never kStar, which is for comparison, and never
-  // kAuto. scale_at_source: as in PlanRequest. even: every rank has a block of the same size, which plans over windows
-  // need. No allocation.
+  // among those that have a plan, within the limits of choose.cc. kStar only for a small all_reduce by more ranks than
+  // cores (estimate.h), and never kAuto. scale_at_source: as in PlanRequest. even: every rank has a block of the same
+  // size, which plans over windows need. No allocation.
   Algorithm choose(Collective collective, uint64_t bytes, bool scale_at_source = false, bool even = true) const;
 
-  // What choose() compares, in microseconds; infinite where there is no plan, and for star.
+  // What choose() compares, in microseconds; infinite where there is no plan, or no estimate.
   double estimated_us(Collective collective, Algorithm algorithm, uint64_t bytes, bool scale_at_source = false) const;
 
  private:

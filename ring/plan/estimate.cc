@@ -31,6 +31,11 @@ constexpr double kPostBytes = 64 * 1024;
 // The same, or a fold, in caches.
 constexpr double kCachedUsPerByte = 1.0 / 22000;
 
+// A message between ranks that share cores costs so many times what it costs two that have one each: it finds cold
+// caches, and somebody must be switched to. 4 and 8 ranks on 2 cores: 13 to 17 us a message, 0.8 to 0.9 ns a byte, 5 to
+// 20 us a turn (AMD EPYC, 2026-11-22).
+constexpr double kCrowdedDearer = 3;
+
 class Estimate {
  public:
   Estimate(const EstimateRequest& request, const Distances& at, double gamma, int ahead)
@@ -44,6 +49,9 @@ class Estimate {
   double us(Algorithm algorithm) const {
     if (over_windows(algorithm)) return window();
     if (algorithm == Algorithm::kOneShot) return one_shot();
+    if (collective_ == Collective::kAllReduce && at_.crowded_cores > 0 && m_ <= kCrowdedBytes) {
+      return crowded_all_reduce(algorithm);
+    }
     switch (collective_) {
       case Collective::kAllReduce:
         return all_reduce(algorithm);
@@ -141,6 +149,32 @@ class Estimate {
     const double posted = collective_ == Collective::kAllGather ? m_ / n_ : to_all ? m_ : m_ * (n_ - 1) / n_;
     const double taken = to_all ? (n_ - 1) * m_ : m_ * (n_ - 1) / n_;
     return at_.any.alpha_us + (posted + taken) * kCachedUsPerByte;
+  }
+
+  // Fewer cores than ranks: whatever is waited for, the cores are busy. So what counts of a small all_reduce is how
+  // many messages all ranks send and fold together, and how often every rank must have had its turn. A star has the
+  // fewest of both, but one core does half of it. (A tree has as few messages, and was slower than doubling by a sixth:
+  // its ranks wait for more turns than there are levels.)
+  double crowded_all_reduce(Algorithm algorithm) const {
+    const double others = n_ - 1;
+    switch (algorithm) {
+      case Algorithm::kRing:
+        return crowded(2 * n_ * others, m_ / n_, 2 * others, 0);
+      case Algorithm::kDirect:
+        return crowded(n_ * others, m_, 1, 0);
+      case Algorithm::kRecursiveDoubling:
+        return crowded(at_.members * at_.exchanges + 2 * at_.extra, m_, at_.exchanges + (at_.extra > 0 ? 2 : 0), 0);
+      case Algorithm::kStar:
+        return crowded(2 * others, m_, 2, others);
+      default:
+        return kNever;
+    }
+  }
+  // in_a_row: messages that one core has to deal with.
+  double crowded(double messages, double bytes, double turns, double in_a_row) const {
+    const double a_message = kCrowdedDearer * (at_.any.alpha_us + at_.any.beta_us_per_byte * bytes);
+    return std::max(messages / at_.crowded_cores, in_a_row) * a_message +
+           turns * n_ / at_.crowded_cores * at_.any.alpha_us;
   }
 
   double barrier(Algorithm algorithm) const {

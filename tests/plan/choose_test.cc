@@ -65,6 +65,33 @@ TEST_CASE("choose: what it chooses has a plan, and is neither star nor auto") {
   }
 }
 
+TEST_CASE("choose: more ranks than cores") {
+  const auto on_cores = [](int world, int cores) {
+    Topology topology = one_host(world);
+    topology.cores.assign(static_cast<size_t>(world), cores);
+    return Chooser(topology);
+  };
+  for (int world : {3, 4, 8, 33, 64}) {
+    CAPTURE(world);
+    const Chooser crowded = on_cores(world, 2), enough = on_cores(world, world), unknown(one_host(world));
+    for (uint64_t bytes = 8; bytes <= uint64_t{1} << 30; bytes *= 2) {
+      CAPTURE(bytes);
+      const Algorithm usual = unknown.choose(Collective::kAllReduce, bytes);
+      CHECK(enough.choose(Collective::kAllReduce, bytes) == usual);
+      CHECK(crowded.choose(Collective::kAllReduce, bytes) == (bytes <= 64 * 1024 ? Algorithm::kStar : usual));
+      for (Collective other : {Collective::kBroadcast, Collective::kReduce, Collective::kAllGather}) {
+        CHECK(crowded.choose(other, bytes) == unknown.choose(other, bytes));
+      }
+    }
+  }
+  // With more cores the star's centre is what all wait for.
+  CHECK(on_cores(8, 4).choose(Collective::kAllReduce, 1024) != Algorithm::kStar);
+  // Through shared memory nobody sends messages.
+  Topology island = islands_of({4});
+  island.cores.assign(4, 2);
+  CHECK(Chooser(island).choose(Collective::kAllReduce, 8) == Algorithm::kOneShot);
+}
+
 TEST_CASE("choose: two ranks exchange small buffers directly, and use the ring for large ones") {
   const Chooser two(one_host(2));
   for (uint64_t bytes : {0, 8, 1024, 32 * 1024}) {

@@ -1,6 +1,7 @@
 #include "tools/plan/choices.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "ring/plan/choose.h"
@@ -63,6 +64,17 @@ Topology hosts(const std::vector<int>& sizes, bool islands) {
   return topology;
 }
 
+// One host that has fewer cores than ranks.
+std::vector<Row> crowded_worlds() {
+  std::vector<Row> rows;
+  for (const auto& [world, cores] : {std::pair{3, 2}, {4, 2}, {8, 2}, {8, 4}, {16, 4}}) {
+    Topology topology = hosts({world}, false);
+    topology.cores.assign(static_cast<size_t>(world), cores);
+    rows.push_back({std::to_string(world) + " on " + std::to_string(cores) + " cores", std::move(topology)});
+  }
+  return rows;
+}
+
 std::vector<Row> worlds(bool one_host, bool islands) {
   std::vector<Row> rows;
   for (int world : {2, 3, 4, 6, 8, 16, 32, 64, 128}) {
@@ -80,6 +92,7 @@ std::string choices(const CostModel& model) {
       {"6 + 6", hosts({6, 6}, true)},           {"8 + 4", hosts({8, 4}, true)},
       {"4 times 8", hosts({8, 8, 8, 8}, true)}, {"16 times 6", hosts(std::vector<int>(16, 6), true)}};
   return table("One host, TCP", worlds(true, false), model) +
+         table("One host with fewer cores than ranks, TCP", crowded_worlds(), model) +
          table("One host, shared memory", worlds(true, true), model) +
          table("A rank a host", worlds(false, false), model) +
          table("Several hosts, shared memory inside each", mixed, model);
