@@ -101,6 +101,7 @@ bool Driver::rest(Clock::time_point until) {
   }
   const auto asleep = Clock::now();
   bell_->wait(std::min(until, asleep + kLongestSleep));
+  dear_yields_.slept();
   const auto awake = Clock::now();
   if (awake - asleep < kShortSleep && awake - moved_home_ > kBetweenMoves) {
     go_home(patience_.home);
