@@ -16,6 +16,7 @@ constexpr uint32_t kPassesPerLook = 32;
 constexpr uint32_t kBusyPassesPerLook = 4096;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
+
 // A sleep so short means that what was waited for needed nothing but this core: the scheduler has put another rank
 // beside this one (a woken process comes to its waker's core), and leaves it there while they take turns (seen: 280 us
 // an exchange over loopback for seconds, instead of 15). The other may poll for its own time before it sleeps in turn.

@@ -65,7 +65,7 @@ TEST_CASE("choose: what it chooses has a plan, and is neither star nor auto") {
   }
 }
 
-TEST_CASE("choose: more ranks than cores") {
+TEST_CASE("choose: a star only for a small all_reduce by more ranks than cores that speak by sockets") {
   const auto on_cores = [](int world, int cores) {
     Topology topology = one_host(world);
     topology.cores.assign(static_cast<size_t>(world), cores);
