@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstring>
 #include <exception>
 #include <thread>
 
@@ -113,7 +114,12 @@ int start_ranks(const Options& options, const Machine& machine, const std::vecto
                            {"LOCAL_WORLD_SIZE", world}};
     children.start(program);
   }
-  return children.wait(kForever);
+  const int code = children.wait(kForever);
+  if (code > 128 && !children.interrupted()) {
+    fmt::print(stderr, "rondo-bench: a rank was ended by signal {} ({}); the others were stopped\n", code - 128,
+               strsignal(code - 128));
+  }
+  return code;
 }
 
 int run_inproc(const Options& options, const Machine& machine) {
