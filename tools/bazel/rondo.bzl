@@ -1,8 +1,10 @@
 """cc_library, cc_binary and cc_test with Rondo's warnings and numerics."""
 
+load("//tools/bazel:archive.bzl", _whole_archive = "whole_archive")
 load("//tools/bazel:librondo.bzl", _rondo_shared_library = "rondo_shared_library")
 
 rondo_shared_library = _rondo_shared_library
+whole_archive = _whole_archive
 
 # Warnings are errors in our own code, not in the packages we include. -ffp-contract=off: a fused multiply-add would
 # make results depend on the instruction set (docs/numerics.md). Hidden visibility: librondo.so exports its API only.
