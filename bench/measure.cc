@@ -1,5 +1,7 @@
 #include "bench/measure.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -10,8 +12,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A batch should last so long that the skew with which ranks leave the barrier (a few microseconds) is lost in it.
+// A batch should last so long that the skew with which ranks leave the barrier is lost in it: a few microseconds, or,
+// where some must wait for a core, the turns of others (8 ranks on 2 cores: some 100 us).
 constexpr double kBatchUs = 500;
+constexpr double kCrowdedBatchUs = 5000;
 constexpr uint32_t kFewestBatches = 10;  // for a p99 that is more than the maximum of three
 constexpr uint32_t kMostBatches = 400;
 
@@ -58,20 +62,25 @@ double warm_up(Group& group, Buffers& buffers, const Exercise& exercise, uint32_
   return operation_us;
 }
 
+// The same for all ranks, also if they are on machines of different sizes.
+bool has_more_ranks_than_cores(Group& group) {
+  return group.max(static_cast<double>(group.size()) / static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN))) > 1;
+}
+
 uint32_t ceil_clamped(double value, uint32_t low, uint32_t high) {
   return static_cast<uint32_t>(std::clamp(std::ceil(value), static_cast<double>(low), static_cast<double>(high)));
 }
 
 }  // namespace
 
-Batching plan_batches(const Effort& effort, uint32_t most, double operation_us) {
+Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, bool crowded) {
   if (effort.cold) most = 1;
   if (effort.iterations > 0) {
     const uint32_t operations = std::clamp(effort.iterations / kFewestBatches, 1u, most);
     return {operations, (effort.iterations + operations - 1) / operations};
   }
   const double us = std::max(operation_us, 0.01);
-  const uint32_t operations = ceil_clamped(kBatchUs / us, 1, most);
+  const uint32_t operations = ceil_clamped((crowded ? kCrowdedBatchUs : kBatchUs) / us, 1, most);
   const double wanted = effort.seconds * 1e6 / (us * operations);
   return {operations, ceil_clamped(wanted, kFewestBatches, kMostBatches)};
 }
@@ -81,7 +90,13 @@ Measurement measure(Group& group, const Exercise& exercise, const Extent& extent
   const uint32_t most = max_operations(exercise);
   // Without a warm-up one more operation still has to say how long a batch is; its time is no result.
   const double operation_us = warm_up(group, buffers, exercise, std::max(effort.warmup, 1u), effort.cold ? 1 : most);
-  const Batching batching = plan_batches(effort, most, operation_us);
+  const bool crowded = has_more_ranks_than_cores(group);
+  Batching batching = plan_batches(effort, most, operation_us, crowded);
+  // The first operations may be slower by far than those that follow, and a batch of few of them too short.
+  if (batching.operations > 1) {
+    const double steady_us = timed_batch(group, buffers, exercise, batching.operations).operation_us;
+    batching = plan_batches(effort, most, steady_us, crowded);
+  }
   Measurement out;
   uint64_t wrong = 0;
   double cpu = 0;

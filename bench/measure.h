@@ -25,8 +25,9 @@ struct Batching {
   bool operator==(const Batching&) const = default;
 };
 
-// most: max_operations(); operation_us: what one operation takes, as the warm-up saw it.
-Batching plan_batches(const Effort& effort, uint32_t most, double operation_us);
+// most: max_operations(); operation_us: what one operation takes, by those before the first timed one; crowded: there
+// are more ranks than cores.
+Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, bool crowded);
 
 struct Measurement {
   std::vector<double> batch_us;  // one a batch: the slowest rank's time, divided by the operations

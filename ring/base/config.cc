@@ -124,7 +124,7 @@ void visit(C& config, Visitor&& v) {
   v.choice("RONDO_SINGLE_COPY", config.single_copy, Names{"auto", "on", "off"}, kShared);
   v.algorithm("RONDO_ALGORITHM", config.algorithm);
   v.file("RONDO_COST_MODEL", config.cost_model_file, config.cost_model);
-  v.number("RONDO_SPIN_US", config.spin_us, Range<int64_t>{-1, 10'000'000}, kLocal);
+  v.number("RONDO_SPIN_US", config.spin_us, Range<int64_t>{0, 10'000'000}, kLocal);
   v.number("RONDO_EAGER_BYTES", config.eager_bytes, Range<uint32_t>{0, 16u << 20}, kShared);
   v.choice("RONDO_DEBUG", config.debug, Names{"off", "warn", "info", "trace"}, kLocal);
 }

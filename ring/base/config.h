@@ -45,7 +45,7 @@ struct RONDO_EXPORT Config {
   uint64_t staging_bytes = 1u << 20;  // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
   uint64_t bucket_bytes = 1u << 20;   // RONDO_BUCKET_BYTES: small all_reduces of a list share one of so many  (shared)
   std::string single_copy = "auto";   // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)
-  int64_t spin_us = -1;               // RONDO_SPIN_US: poll so long before sleeping; -1: by cores and local ranks
+  int64_t spin_us = 200;              // RONDO_SPIN_US: poll so long before sleeping
   uint32_t eager_bytes =
       64 * 1024;               // RONDO_EAGER_BYTES: messages up to here are sent before they are asked for (shared)
   std::string debug = "warn";  // RONDO_DEBUG: off, warn, info, trace (to standard error)

@@ -11,21 +11,13 @@
 namespace rondo {
 namespace {
 
-// Polling time before a driver sleeps, where every local rank has a core: longer than a wake-up costs (30 us), shorter
-// than a burst of communication lasts.
-constexpr std::chrono::microseconds kSpin{200};
-// With more ranks than cores, polls give the core away; after so long the others have had their turn.
-constexpr std::chrono::microseconds kYield{50};
-
 // Operations of batches that are kept, some kilobytes each: a step of most models is fewer.
 constexpr size_t kBatchSpares = 64;
 
 Patience patience_for(const Config& config, const Fabric& fabric) {
   const Place& place = fabric.place();
   const bool crowded = fabric.topology().crowded(place.rank, place.local_world);
-  const std::chrono::microseconds usual = crowded ? kYield : kSpin;
-  return {config.spin_us >= 0 ? std::chrono::microseconds(config.spin_us) : usual, crowded,
-          crowded ? -1 : place.local_rank};
+  return {std::chrono::microseconds(config.spin_us), crowded, crowded ? -1 : place.local_rank};
 }
 
 Topology topology_of(const Fabric& fabric, const std::vector<int>& members) {
