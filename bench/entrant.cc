@@ -103,8 +103,12 @@ std::vector<Choice> mpich_choices(const Question& q) {
 }
 
 std::vector<Choice> intelmpi_choices(const Question& q, int cores, const std::string& folder) {
-  Environment base{
-      {"I_MPI_ROOT", folder}, {"I_MPI_FABRICS", "shm"}, {"I_MPI_PIN", "0"}, {"FI_PROVIDER_PATH", folder + "/lib"}};
+  // LD_LIBRARY_PATH: it looks for libfabric by name, and a system may have none.
+  Environment base{{"I_MPI_ROOT", folder},
+                   {"I_MPI_FABRICS", "shm"},
+                   {"I_MPI_PIN", "0"},
+                   {"FI_PROVIDER_PATH", folder + "/lib"},
+                   {"LD_LIBRARY_PATH", folder + "/lib"}};
   if (q.transport == "tcp") {
     base["I_MPI_FABRICS"] = "ofi";
     base["I_MPI_OFI_PROVIDER"] = base["FI_PROVIDER"] = "tcp";
