@@ -115,6 +115,7 @@ void visit(C& config, Visitor&& v) {
   v.number("RONDO_ZEROCOPY_BYTES", config.zerocopy_bytes, Range<uint32_t>{0, 1u << 30}, kLocal);
   v.flag("RONDO_ZEROCOPY_ALWAYS", config.zerocopy_always);
   v.number("RONDO_LANES", config.lanes, Range<uint32_t>{1, 16}, kShared);
+  v.number("RONDO_LANE_THREADS", config.lane_threads, Range<int32_t>{-1, 15}, kLocal);
   v.number("RONDO_CONNECTIONS", config.connections, Range<uint32_t>{1, 16}, kShared);
   v.number("RONDO_SLICE_BYTES", config.slice_bytes, Range<uint32_t>{4096, 16u << 20}, kShared);
   v.number("RONDO_SLICES_PER_CHUNK", config.slices_per_chunk, Range<uint32_t>{1, 64}, kShared);

@@ -86,6 +86,10 @@ struct Topology {
   bool crowded(int r, int ranks) const {
     return !cores.empty() && cores[static_cast<size_t>(r)] > 0 && cores[static_cast<size_t>(r)] < ranks;
   }
+  // Cores beyond the first for each of `ranks` on r's host; 0 where that is not known.
+  int spare_cores(int r, int ranks) const {
+    return cores.empty() || ranks < 1 ? 0 : std::max(0, cores[static_cast<size_t>(r)] / ranks - 1);
+  }
   int world() const { return static_cast<int>(host.size()); }
   bool share_memory(int a, int b) const {
     return !island.empty() && island[static_cast<size_t>(a)] >= 0 &&

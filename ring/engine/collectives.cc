@@ -19,6 +19,9 @@ constexpr std::chrono::milliseconds kMismatchPatience{500};
 // MiB, world 2, on one AMD EPYC machine with 32 MiB of last-level cache (2026-11-21).
 constexpr uint64_t kStreamBytes = 16 * 1024 * 1024;
 
+// Smaller operations are over before a helper is awake (some 50 us).
+constexpr uint64_t kCrewBytes = 1024 * 1024;
+
 // How long a rank's I/O thread may take to say what its rank does.
 constexpr std::chrono::milliseconds kAnswerPatience{100};
 
@@ -45,8 +48,10 @@ constexpr Clock::time_point kNoDeadlineYet{};
 }  // namespace
 
 Collectives::Collectives(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell,
-                         std::weak_ptr<Pool> pool, Patience patience)
-    : Driver(std::move(bell), std::move(pool), patience), context_(std::move(context)) {
+                         std::weak_ptr<Pool> pool, Patience patience, uint32_t lane_threads)
+    : Driver(std::move(bell), std::move(pool), patience),
+      context_(std::move(context)),
+      lane_threads_(std::min(lane_threads, context_->config.lanes - 1)) {
   links_.resize(size_t{context_->config.lanes} * context_->members.size());
 }
 
@@ -118,7 +123,7 @@ bool Collectives::step(Pass pass) {
     const bool started = current_->phase_ == Phase::kNew;
     if (started && !go_on()) return false;
     const bool moved = run(pass) || started;
-    if (!moved && current_ != nullptr && !reported_) report_failures();
+    if (!moved && current_ != nullptr && !reported_) without_crew([this] { report_failures(); });
     return moved;
   } catch (const Exception& e) {
     return refuse(e);
@@ -156,6 +161,7 @@ void Collectives::begin(CollectiveOperation& operation) {
 
 // Completes or fails it. From then on whoever keeps the operation may use it again: nothing here reads it any more.
 void Collectives::end_current(const Error* error) {
+  if (crew_) crew_->end();
   CollectiveOperation& operation = *std::exchange(current_, nullptr);
   const bool counted = operation.counted_;
   if (error != nullptr) {
@@ -237,7 +243,15 @@ bool Collectives::start_lanes() {
     operation.blocks_ = lay_out_blocks(operation.call, *plan, operation.cut_);
   }
   start_lanes(bind(*plan), plan);
+  call_crew();
   return true;
+}
+
+// Threads that help with the lanes of an operation over links.
+void Collectives::call_crew() {
+  if (lane_threads_ == 0 || current_->call.total_bytes(context_->world()) < kCrewBytes) return;
+  if (!crew_) crew_.emplace(context_->config.lanes, lane_threads_, patience(), shared_bell());
+  crew_->begin(current_->lanes_);
 }
 
 // All have told where their buffers lie.
@@ -336,6 +350,11 @@ bool Collectives::run(Pass pass) {
 
 bool Collectives::run_lanes(Pass pass, bool& done) {
   const auto landing = pass == Pass::kBeforeSleep ? LaneRun::Landing::kSlotNow : LaneRun::Landing::kWait;
+  if (crew_ && crew_->active()) {
+    const LaneCrew::Progress progress = crew_->pass(landing);
+    done = progress.done;
+    return progress.moved;
+  }
   bool moved = false;
   done = true;
   for (LaneRun& lane : current_->lanes_) {
@@ -369,6 +388,7 @@ void Collectives::stop_links() {
 // Ends everything that is pending; the links stay until shut_down(), since a pass further up may still hold them.
 bool Collectives::fail_all(const Error& error) {
   bool any = false;
+  if (crew_) crew_->end();
   if (current_ != nullptr) stop_links();
   while (current_ != nullptr || take_next()) {
     end_current(&error);
@@ -478,12 +498,14 @@ void Collectives::ask_others(Clock::time_point now) {
   context_->fabric->stalled(context_->id, current_->sequence);
 }
 
-uint64_t Collectives::slices_combined() const {
+uint64_t Collectives::slices_combined() {
   uint64_t sum = 1 + static_cast<uint64_t>(current_->phase_);
   if (current_->phase_ == Phase::kNew) return sum;
   sum += current_->one_shot_.moved() + (windows_ ? windows_->met() : 0);
-  for (const LaneRun& lane : current_->lanes_) sum += lane.combined();
-  return sum;
+  return without_crew([&] {
+    for (const LaneRun& lane : current_->lanes_) sum += lane.combined();
+    return sum;
+  });
 }
 
 void Collectives::time_out(Clock::time_point now) {
@@ -515,6 +537,7 @@ void Collectives::time_out(Clock::time_point now) {
 void Collectives::shut_down() {
   with_lease([this] {
     if (const Error* error = context_->failure.get()) fail_all(*error);
+    crew_.reset();
     for (auto& slot : links_) slot.reset();
     windows_.reset();  // a Work may outlive the communicator, and need not keep its staging memory
   });

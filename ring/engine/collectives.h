@@ -8,6 +8,7 @@
 #include "ring/engine/call.h"
 #include "ring/engine/driver.h"
 #include "ring/engine/group_context.h"
+#include "ring/engine/lane_crew.h"
 #include "ring/engine/lane_run.h"
 #include "ring/engine/one_shot.h"
 #include "ring/engine/packing.h"
@@ -69,8 +70,9 @@ class CollectiveOperation final : public Operation {
 // The collective operations of one communicator: one after the other, in call order, each on all its lanes.
 class Collectives final : public Driver {
  public:
+  // lane_threads: that may move lanes beside the driver; those beyond the lanes are not started.
   Collectives(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool,
-              Patience patience);
+              Patience patience, uint32_t lane_threads);
 
   // Puts the operation (call, plan, deadline set) at the end of the queue and numbers it. Does not drive. Calls are
   // serialised by the caller's submission lock.
@@ -118,6 +120,11 @@ class Collectives final : public Driver {
   void report_corrupt(int peer, const char* what);
   Binding bind(const Plan& plan) const;
   Windows& windows();
+  void call_crew();
+  template <typename Action>
+  auto without_crew(Action action) {
+    return crew_ ? crew_->quietly(action) : action();
+  }
   void refused(int peer, const Error& error);
   void finish_current();
   void stop_links();
@@ -125,7 +132,7 @@ class Collectives final : public Driver {
   void check_stall(Clock::time_point now);
   void time_out(Clock::time_point now);
   void ask_others(Clock::time_point now);
-  uint64_t slices_combined() const;
+  uint64_t slices_combined();
   std::unique_ptr<Link>& link(uint32_t lane, int peer) {
     return links_[lane * static_cast<size_t>(context_->world()) + static_cast<size_t>(peer)];
   }
@@ -151,6 +158,8 @@ class Collectives final : public Driver {
   Clock::time_point refused_at_{};  // a link saw another operation than this rank's
   Error refusal_;
   bool reported_ = false;  // a failed link of the current operation
+  uint32_t lane_threads_;
+  std::optional<LaneCrew> crew_;  // made at first use; destroyed before what its threads move
 };
 
 }  // namespace rondo

@@ -54,6 +54,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // Called now and then while nothing moves, for deadlines and stalls; under the lease.
   virtual void tick(Clock::time_point now) = 0;
 
+  const Patience& patience() const { return patience_; }
+  std::shared_ptr<Doorbell> shared_bell() const { return bell_; }
+
   // Operations not yet done; kept by the derived class. Counted before an operation can be seen by step().
   void added() { pending_.fetch_add(1); }
   // After complete() or fail(): wakes those who wait without the lease.

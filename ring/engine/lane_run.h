@@ -35,7 +35,8 @@ struct Binding {
 // program, say how far it is:
 //     posted >= combined >= sent
 // posted: landings given to the links; combined: folded and handed to the links; sent: no link reads them any more.
-// Never blocks, allocates, locks, logs or throws per slice. One thread at a time.
+// Never blocks, allocates, locks, logs or throws per slice. One thread at a time; the lanes of an operation may be
+// moved by one each (lane_crew.h).
 class LaneRun {
  public:
   // links[i] is the link to plan->peers[i]; none where the plan is over windows, whose ranks meet by the noticeboard.

@@ -62,6 +62,7 @@ const Sample kSamples[] = {
     {"RONDO_ZEROCOPY_BYTES", "4096", "1073741825", false},
     {"RONDO_ZEROCOPY_ALWAYS", "1", "yes", false},
     {"RONDO_LANES", "2", "17", true},
+    {"RONDO_LANE_THREADS", "0", "16", false},
     {"RONDO_CONNECTIONS", "2", "0", true},
     {"RONDO_SLICE_BYTES", "4096", "4095", true},
     {"RONDO_SLICES_PER_CHUNK", "64", "65", true},

@@ -54,27 +54,34 @@ void run_until_failure(Here& here, Communicator& group, const std::function<void
 }  // namespace
 
 TEST_CASE("killed in the middle of a large all_reduce, wherever it is") {
-  // Proves: at delays that fall into both halves of the ring (it takes some 40 to 100 ms here), with rank 0 as well.
-  for (const int delay_ms : {0, 1, 5, 10, 20, 35, 50}) {
+  // Proves: at delays that fall into both halves of the ring (it takes some 40 to 100 ms here), with rank 0 as well;
+  // some with lanes that have threads of their own.
+  for (const int delay_ms : {0, 1, 5, 10, 21, 35, 52}) {
     for (const int victim : {0, 2}) {
       CAPTURE(delay_ms);
       CAPTURE(victim);
+      Config config = fault_config();
+      config.lanes = delay_ms % 5 == 0 ? 1 : 3;
+      config.lane_threads = 2;
       Job job;
-      job.start(4, [&](Here& here) {
-        Communicator group = Communicator::join(here.options);
-        Guarded input(kLarge * 4, 1), output(kLarge * 4, 2);
-        here.say("ready");
-        here.await();
-        const auto call = [&] { group.all_reduce(input.data(), output.data(), kLarge, DType::kFloat32); };
-        if (here.rank() == victim) {
-          std::thread([&] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
-            here.say("now");
-            ::raise(SIGKILL);
-          }).detach();
-        }
-        run_until_failure(here, group, call, input);
-      });
+      job.start(
+          4,
+          [&](Here& here) {
+            Communicator group = Communicator::join(here.options);
+            Guarded input(kLarge * 4, 1), output(kLarge * 4, 2);
+            here.say("ready");
+            here.await();
+            const auto call = [&] { group.all_reduce(input.data(), output.data(), kLarge, DType::kFloat32); };
+            if (here.rank() == victim) {
+              std::thread([&] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+                here.say("now");
+                ::raise(SIGKILL);
+              }).detach();
+            }
+            run_until_failure(here, group, call, input);
+          },
+          config);
       job.expect_all("ready");
       job.tell_all("go");
       REQUIRE(job[victim].hear() == "now");
