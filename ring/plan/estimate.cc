@@ -35,6 +35,11 @@ constexpr double kCachedUsPerByte = 1.0 / 22000;
 // caches, and somebody must be switched to. 4 and 8 ranks on 2 cores: 13 to 17 us a message, 0.8 to 0.9 ns a byte, 5 to
 // 20 us a turn (AMD EPYC, 2026-11-22).
 constexpr double kCrowdedDearer = 3;
+// Among them halving's bytes cost so many times a ring's, since half of the buffer is under way between a fold and the
+// next. With idle() that fits halving / ring over TCP on 2 cores, 1, 4, 16 and 64 MiB, medians of 4 or 5: 4 ranks 0.56,
+// 0.92, -, 0.89; 8 ranks 0.86, 1.03, 1.05, 1.03; 3 and 6 ranks 0.89 and 0.85 at 1 MiB, 1.14 and 1.04 at 16 (the same
+// day; the noise is 10 to 20 %).
+constexpr double kColdHalves = 1.12;
 
 class Estimate {
  public:
@@ -49,9 +54,7 @@ class Estimate {
   double us(Algorithm algorithm) const {
     if (over_windows(algorithm)) return window();
     if (algorithm == Algorithm::kOneShot) return one_shot();
-    if (collective_ == Collective::kAllReduce && at_.crowded_cores > 0 && m_ <= kCrowdedBytes) {
-      return crowded_all_reduce(algorithm);
-    }
+    if (collective_ == Collective::kAllReduce && at_.crowded_cores > 0) return crowded_all_reduce(algorithm);
     switch (collective_) {
       case Collective::kAllReduce:
         return all_reduce(algorithm);
@@ -151,30 +154,41 @@ class Estimate {
     return at_.any.alpha_us + (posted + taken) * kCachedUsPerByte;
   }
 
-  // Fewer cores than ranks: whatever is waited for, the cores are busy. So what counts of a small all_reduce is how
-  // many messages all ranks send and fold together, and how often every rank must have had its turn. A star has the
-  // fewest of both, but one core does half of it. (A tree has as few messages, and was slower than doubling by a sixth:
-  // its ranks wait for more turns than there are levels.)
+  // Fewer cores than ranks: whatever is waited for, the cores are busy. So what counts of an all_reduce is what all
+  // ranks send and fold together, and how often every rank must have had its turn. A star has the least of both, but
+  // one core does half of it. (A tree has as few messages, and was slower than doubling by a sixth: its ranks wait for
+  // more turns than there are levels.) Halving sends as many bytes as a ring, in fewer messages.
   double crowded_all_reduce(Algorithm algorithm) const {
-    const double others = n_ - 1;
+    const double others = n_ - 1, two_more = at_.extra > 0 ? 2 : 0;
+    const double in_members = at_.members * at_.exchanges, with_extra = 2 * at_.extra;
     switch (algorithm) {
       case Algorithm::kRing:
-        return crowded(2 * n_ * others, m_ / n_, 2 * others, 0);
+        return crowded({2 * n_ * others, 2 * others * m_ * (1 + idle()), 2 * others});
       case Algorithm::kDirect:
-        return crowded(n_ * others, m_, 1, 0);
+        return crowded({n_ * others, n_ * others * m_, 1});
       case Algorithm::kRecursiveDoubling:
-        return crowded(at_.members * at_.exchanges + 2 * at_.extra, m_, at_.exchanges + (at_.extra > 0 ? 2 : 0), 0);
+        return crowded({in_members + with_extra, (in_members + with_extra) * m_, at_.exchanges + two_more});
+      case Algorithm::kHalvingDoubling:
+        return crowded({2 * in_members + with_extra, (2 * (at_.members - 1) + with_extra) * m_ * kColdHalves,
+                        2 * at_.exchanges + two_more});
       case Algorithm::kStar:
-        return crowded(2 * others, m_, 2, others);
+        return crowded({2 * others, 2 * others * m_, 2, 0.5});
       default:
         return kNever;
     }
   }
-  // in_a_row: messages that one core has to deal with.
-  double crowded(double messages, double bytes, double turns, double in_a_row) const {
-    const double a_message = kCrowdedDearer * (at_.any.alpha_us + at_.any.beta_us_per_byte * bytes);
-    return std::max(messages / at_.crowded_cores, in_a_row) * a_message +
-           turns * n_ / at_.crowded_cores * at_.any.alpha_us;
+  // A core is idle while all of its ranks wait, each of them half of the time.
+  double idle() const { return std::exp2(-n_ / at_.crowded_cores); }
+
+  struct Work {
+    double messages, bytes;  // of all ranks together
+    double turns;            // of every rank
+    double one_core = 0;     // the share of messages and bytes that one core has to deal with, if it is the larger one
+  };
+  double crowded(const Work& work) const {
+    const double share = std::max(1.0 / at_.crowded_cores, work.one_core);
+    return share * kCrowdedDearer * (work.messages * at_.any.alpha_us + work.bytes * at_.any.beta_us_per_byte) +
+           work.turns * n_ / at_.crowded_cores * at_.any.alpha_us;
   }
 
   double barrier(Algorithm algorithm) const {

@@ -15,9 +15,9 @@ struct EstimateRequest {
   bool scale_at_source = false;
 };
 
-// Up to here, an all_reduce over loopback by more ranks than cores is estimated by the work of all of them, and a star
-// competes. Measured on 2 cores: with 8 ranks it takes 20 to 40 % less time than doubling, with 4 ranks about as much,
-// within the noise; from 128 KiB on it is no faster than halving.
+// Up to here a star competes for the all_reduces over loopback of more ranks than cores. Measured on 2 cores: with 8
+// ranks it takes 20 to 40 % less time than doubling, with 4 ranks about as much, within the noise; from 128 KiB on it
+// is no faster than halving.
 inline constexpr uint64_t kCrowdedBytes = 64 * 1024;
 
 // Microseconds by closed form, to first order (docs/plans.md has the formulas); infinite for algorithms that the

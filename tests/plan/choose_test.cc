@@ -65,7 +65,7 @@ TEST_CASE("choose: what it chooses has a plan, and is neither star nor auto") {
   }
 }
 
-TEST_CASE("choose: a star only for a small all_reduce by more ranks than cores that speak by sockets") {
+TEST_CASE("choose: by more ranks than cores that speak by sockets, an all_reduce is a star, halving or a ring") {
   const auto on_cores = [](int world, int cores) {
     Topology topology = one_host(world);
     topology.cores.assign(static_cast<size_t>(world), cores);
@@ -78,12 +78,22 @@ TEST_CASE("choose: a star only for a small all_reduce by more ranks than cores t
       CAPTURE(bytes);
       const Algorithm usual = unknown.choose(Collective::kAllReduce, bytes);
       CHECK(enough.choose(Collective::kAllReduce, bytes) == usual);
-      CHECK(crowded.choose(Collective::kAllReduce, bytes) == (bytes <= 64 * 1024 ? Algorithm::kStar : usual));
+      const Algorithm chosen = crowded.choose(Collective::kAllReduce, bytes);
+      if (bytes <= 64 * 1024) {
+        CHECK(chosen == Algorithm::kStar);
+      } else if (bytes <= 1024 * 1024 || world <= 4) {
+        const bool doubling = chosen == Algorithm::kRecursiveDoubling && world <= 4 && bytes <= 1024 * 1024;
+        CHECK((doubling || chosen == Algorithm::kHalvingDoubling));
+      } else if (bytes >= 256u << 20) {
+        CHECK(chosen == Algorithm::kRing);
+      }
       for (Collective other : {Collective::kBroadcast, Collective::kReduce, Collective::kAllGather}) {
         CHECK(crowded.choose(other, bytes) == unknown.choose(other, bytes));
       }
     }
   }
+  // As measured with 8 ranks on 2 cores.
+  CHECK(on_cores(8, 2).choose(Collective::kAllReduce, 16 << 20) == Algorithm::kRing);
   // With more cores the star's centre is what all wait for.
   CHECK(on_cores(8, 4).choose(Collective::kAllReduce, 1024) != Algorithm::kStar);
   // Through shared memory nobody sends messages.
