@@ -24,12 +24,6 @@ constexpr std::chrono::microseconds kShortSleep{500};
 // Where such sleeps have another reason, moving must cost little: some 10 us in so long.
 constexpr std::chrono::milliseconds kBetweenMoves{20};
 
-void pause_core() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
-}
-
 }  // namespace
 
 Driver::Driver(std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool, Patience patience)

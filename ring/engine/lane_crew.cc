@@ -18,12 +18,6 @@ using Clock = std::chrono::steady_clock;
 // A look at the clock costs as much as some vain passes over a lane.
 constexpr uint32_t kPassesPerLook = 32;
 
-void pause_core() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
-}
-
 }  // namespace
 
 LaneCrew::LaneCrew(uint32_t lanes, uint32_t threads, Patience patience, std::shared_ptr<Doorbell> bell)

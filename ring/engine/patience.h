@@ -5,6 +5,13 @@
 
 namespace rondo {
 
+// Between two polls, for the other thread of the core.
+inline void pause_core() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
 // How a driver that finds nothing to do waits.
 struct Patience {
   // Polls so long before it sleeps. The usual 200 us are longer than a wake-up costs (30 us) and shorter than a burst

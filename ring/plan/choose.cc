@@ -44,7 +44,7 @@ bool Chooser::within_limits(Collective collective, Algorithm algorithm, uint64_t
     case Algorithm::kHierarchical:
       return distances_.hosts > 1 && distances_.largest_host > 1;
     case Algorithm::kStar:
-      return collective == Collective::kAllReduce && distances_.crowded_cores > 0 && bytes <= kCrowdedBytes;
+      return collective == Collective::kAllReduce && distances_.crowded_cores > 0 && bytes <= kStarBytes;
     case Algorithm::kOneShot:
       return bytes <= kOneShotBytes;
     case Algorithm::kHalvingDoubling:

@@ -18,7 +18,7 @@ struct EstimateRequest {
 // Up to here a star competes for the all_reduces over loopback of more ranks than cores. Measured on 2 cores: with 8
 // ranks it takes 20 to 40 % less time than doubling, with 4 ranks about as much, within the noise; from 128 KiB on it
 // is no faster than halving.
-inline constexpr uint64_t kCrowdedBytes = 64 * 1024;
+inline constexpr uint64_t kStarBytes = 64 * 1024;
 
 // Microseconds by closed form, to first order (docs/plans.md has the formulas); infinite for algorithms that the
 // collective does not have, or that are never chosen. `ahead` as in PlanRequest. No allocation.
