@@ -35,9 +35,8 @@ Cut choose_cut(const CheckedCall& call, const Plan& plan, const Config& config, 
   const uint64_t largest = std::min<uint64_t>(config.slice_bytes, cap) / element / cut.granule * cut.granule;
   cut.slice = largest;
   if (const auto block = call.largest_block(plan.chunks, cut.granule)) {
-    const bool chain = plan.chunks == 1 && plan.algorithm != Algorithm::kDirect;
-    const Passing passing = chain ? Passing::kChain : Passing::kOther;
-    const uint64_t slices = wanted_slices(plan.chunks, topology.one_host(), cut.slices_per_chunk);
+    const Passing passing = passing_of(plan.algorithm, plan.chunks);
+    const uint64_t slices = wanted_slices(passing, topology.one_host(), cut.slices_per_chunk);
     const uint64_t wanted = divide_up(divide_up(*block, lanes), slices);
     const uint64_t smallest = std::min(largest, smallest_slice_bytes(passing, topology.loopback()) / element);
     cut.slice = std::clamp(divide_up(wanted, cut.granule) * cut.granule, smallest, largest);

@@ -9,8 +9,8 @@ namespace rondo {
 namespace {
 
 // Past these the closed forms promise what links do not keep. Direct exchanges open a link a pair, whose mailboxes grow
-// small, and N-1 senders meet at one receiver: up to 64 KiB a pair, about what a socket takes in one call. Doubling and
-// trees send a whole buffer at every level, in slices the size of a chunk.
+// small, and N-1 senders meet at one receiver: up to 64 KiB a pair, about what a socket takes in one call. (Of two
+// ranks there is one sender.) Doubling and trees send a whole buffer at every level, in slices the size of a chunk.
 constexpr uint64_t kDirectPairBytes = 64 * 1024;
 // Where each pair has a block of its own, those of several slices arrive mixed, and a receiver takes them rank by rank:
 // up to one slice (cut.cc).
@@ -37,7 +37,8 @@ bool Chooser::within_limits(Collective collective, Algorithm algorithm, uint64_t
   const bool scattered = collective == Collective::kReduceScatter || collective == Collective::kAllGather;
   switch (algorithm) {
     case Algorithm::kDirect:
-      return scattered ? bytes / world <= kDirectBlockBytes : bytes <= kDirectPairBytes;
+      if (scattered) return bytes / world <= kDirectBlockBytes;
+      return bytes <= (world == 2 ? kWholeBufferBytes : kDirectPairBytes);
     case Algorithm::kRecursiveDoubling:
     case Algorithm::kTree:
       return bytes <= kWholeBufferBytes;
