@@ -39,22 +39,26 @@ class SliceReceiver {
   struct Landing {
     SliceTag tag;
     std::byte* memory = nullptr;
+    bool slot = false;     // the memory is a slot of the link's
     bool claimed = false;  // a stream has seen its header
     bool filled = false;
   };
-  // Read-ahead of one stream. Bytes [begin, end) of `buffer` are read and not yet used. A slice that starts an idle
-  // stream comes with its header in one read, at the cost of copying what fits here; the slices behind it are read
-  // straight into their landings, together with the next header.
+  // Read-ahead of one stream. Bytes [begin, end) of `buffer` are read and not yet used: headers, and small payloads,
+  // which cost a copy. Large ones are read straight into their landings, together with the next header, and into slots
+  // on the only stream of a link together with their own, too.
   struct Reader {
     std::vector<std::byte> buffer;
     size_t begin = 0;
     size_t end = 0;
     Landing* landing = nullptr;  // the slice under way
     uint32_t landed = 0;         // bytes of it
+    uint32_t early = 0;          // bytes of the next one's payload, read before its header was looked at
     size_t buffered() const { return end - begin; }
   };
 
   StreamProgress read_more(Reader& reader, ByteStream& source, bool& drained);
+  Landing* expected();
+  StreamProgress read_slice(Reader& reader, Landing& next, ByteStream& source, bool& drained);
   bool use_buffer(Reader& reader);
   bool begin_slice(Reader& reader);
   void advance_payload(Reader& reader, uint32_t bytes);
