@@ -12,6 +12,7 @@
 
 #include "ring/base/check.h"
 #include "ring/base/cores.h"
+#include "ring/base/own_thread.h"
 #include "transport/control_logic.h"
 #include "transport/inproc_link.h"
 #include "transport/inproc_memory.h"
@@ -40,7 +41,7 @@ class InprocHub {
       }
       ranks_.push_back(std::make_unique<RankState>(settings));
     }
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_own_thread("rondo-inproc", [this] { run(); });
   }
 
   ~InprocHub() {

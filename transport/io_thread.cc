@@ -1,8 +1,5 @@
 #include "transport/io_thread.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
@@ -12,24 +9,13 @@
 #include <utility>
 
 #include "ring/base/error.h"
+#include "ring/base/own_thread.h"
 
 namespace rondo {
 
 class IoThread::State {
  public:
-  State() : work_(asio::make_work_guard(context_)) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited by the new thread
-    try {
-      thread_ = std::thread([this] { context_.run(); });
-    } catch (const std::system_error& failure) {
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
-      throw Exception(ErrorCode::kSystem, std::string("starting the I/O thread: ") + failure.what());
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    pthread_setname_np(thread_.native_handle(), "rondo-io");
-  }
+  State() : work_(asio::make_work_guard(context_)), thread_(start_own_thread("rondo-io", [this] { context_.run(); })) {}
 
   ~State() { stop(); }
 

@@ -1,14 +1,10 @@
 #include "ring/engine/lane_crew.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-
-#include <string>
-#include <system_error>
 
 #include "ring/base/check.h"
 #include "ring/base/error.h"
+#include "ring/base/own_thread.h"
 
 namespace rondo {
 namespace {
@@ -24,22 +20,14 @@ LaneCrew::LaneCrew(uint32_t lanes, uint32_t threads, Patience patience, std::sha
     : patience_(patience), bell_(std::move(bell)), slots_(lanes) {
   RONDO_CHECK(threads > 0 && threads < lanes, "a crew has a helper at least, and the driver a lane of its own");
   threads_.resize(threads);  // before they start: who owns a lane follows from it
-  // Signals go to the program's own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     for (uint32_t i = 0; i < threads; ++i) {
-      threads_[i] = std::thread([this, i] { help(i + 1); });
-      pthread_setname_np(threads_[i].native_handle(), "rondo-lane");
+      threads_[i] = start_own_thread("rondo-lane", [this, i] { help(i + 1); });
     }
-  } catch (const std::system_error& failure) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  } catch (const Exception& failure) {
     stop();
-    throw Exception(ErrorCode::kSystem,
-                    std::string("starting a thread for lanes (RONDO_LANE_THREADS=0 does without): ") + failure.what());
+    throw Exception(failure.code(), failure.error().message + " (RONDO_LANE_THREADS=0 does without)");
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 LaneCrew::~LaneCrew() { stop(); }

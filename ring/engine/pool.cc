@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "ring/base/own_thread.h"
+
 namespace rondo {
 namespace {
 
@@ -23,7 +25,7 @@ void Pool::poke(std::shared_ptr<Driver> driver) {
   {
     std::lock_guard lock(mutex_);
     if (std::find(drivers_.begin(), drivers_.end(), driver) == drivers_.end()) drivers_.push_back(std::move(driver));
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    if (!thread_.joinable()) thread_ = start_own_thread("rondo-pool", [this] { run(); });
   }
   bell_.ring();
 }

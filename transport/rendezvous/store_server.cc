@@ -1,7 +1,6 @@
 #include "transport/rendezvous/store_server.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "ring/base/error.h"
+#include "ring/base/own_thread.h"
 #include "transport/rendezvous/store_map.h"
 
 namespace rondo {
@@ -74,12 +74,7 @@ class StoreServer::Loop {
       : options_(std::move(options)), listener_(io_), accept_pause_(io_), owner_(::getpid()) {
     listener_.assign(options_.listener.get());
     arm_accept();
-    // The program's signal handlers are to run on the program's threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { serve(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = start_own_thread("rondo-store", [this] { serve(); });
   }
 
   ~Loop() {

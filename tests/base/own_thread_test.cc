@@ -1,0 +1,31 @@
+#include "ring/base/own_thread.h"
+
+#include <doctest/doctest.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <string>
+
+namespace rondo {
+
+TEST_CASE("a thread of the library's own has its name and no signals, and its maker keeps the mask that it had") {
+  sigset_t own, before, after, inside;
+  sigemptyset(&own);
+  sigaddset(&own, SIGUSR2);
+  REQUIRE(pthread_sigmask(SIG_SETMASK, &own, &before) == 0);
+  char name[16] = "";
+  start_own_thread("rondo-test", [&] {
+    pthread_sigmask(SIG_SETMASK, nullptr, &inside);
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    // The maker may name it a moment later.
+    while (std::string(name) != "rondo-test") pthread_getname_np(pthread_self(), name, sizeof name);
+  }).join();
+  REQUIRE(pthread_sigmask(SIG_SETMASK, &before, &after) == 0);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGALRM}) {
+    CAPTURE(number);
+    CHECK(sigismember(&inside, number) == 1);
+    CHECK(sigismember(&after, number) == (number == SIGUSR2 ? 1 : 0));
+  }
+}
+
+}  // namespace rondo
