@@ -7,7 +7,7 @@
 
 namespace rondo {
 
-// What travels with every slice and is compared before a byte of it lands.
+// What travels with every slice and is compared before a byte of it is used, or lands in the caller's memory.
 struct SliceTag {
   uint64_t sequence = 0;     // of the operation on its communicator
   uint64_t fingerprint = 0;  // of everything that the ranks must agree on

@@ -78,8 +78,8 @@ StreamProgress SliceReceiver::read_more(Reader& reader, ByteStream& source, bool
     reader.end -= reader.begin;
     reader.begin = 0;
   }
-  if (Landing* next = reader.landing == nullptr ? expected() : nullptr)
-    return read_slice(reader, *next, source, drained);
+  Landing* const next = reader.landing == nullptr ? expected() : nullptr;
+  if (next != nullptr) return read_slice(reader, *next, source, drained);
   const uint32_t left = reader.landing != nullptr ? reader.landing->tag.bytes - reader.landed : 0;
   size_t ahead = reader.buffer.size() - reader.end;
   if (left >= kLargePayload) ahead = std::min(ahead, kSliceHeaderBytes);

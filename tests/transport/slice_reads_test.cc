@@ -14,10 +14,10 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t kBytes = 8 * 1024;  // enough to land without a copy
+constexpr uint32_t kBytes = 24 * 1024;  // lands without a copy, and is more than is read ahead
 constexpr size_t kGuard = 64;
 constexpr std::byte kUntouched{0xA5};
-const LinkShape kShape{4, 16 * 1024};
+const LinkShape kShape{4, 48 * 1024};
 
 // Gives what the test has fed it; takes and forgets what is written.
 class FedStream final : public ByteStream {
