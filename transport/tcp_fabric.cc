@@ -239,6 +239,7 @@ class TcpFabric : public Fabric {
     Island::Settings settings;
     settings.rank = place_.rank;
     settings.can_pull = islands.pulls[static_cast<size_t>(place_.rank)];
+    settings.stores = stores_of(config_.shared_stores);
     settings.logger = Logger(config_.debug, place_.rank);
     settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
       board_->link_failed(communicator, peer, error);

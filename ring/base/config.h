@@ -43,10 +43,11 @@ struct RONDO_EXPORT Config {
   Algorithm algorithm = Algorithm::kAuto;  // RONDO_ALGORITHM: auto, or a name of types.h (shared)
   std::string cost_model_file;             // RONDO_COST_MODEL: what rondo-bench --calibrate wrote; empty: none
   std::string cost_model;  // what that file says (ring/plan/cost_model.h), read with the environment      (shared)
-  uint64_t staging_bytes = 1u << 20;  // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
-  uint64_t bucket_bytes = 1u << 20;   // RONDO_BUCKET_BYTES: small all_reduces of a list share one of so many  (shared)
-  std::string single_copy = "auto";   // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)
-  int64_t spin_us = 200;              // RONDO_SPIN_US: poll so long before sleeping
+  uint64_t staging_bytes = 1u << 20;   // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
+  uint64_t bucket_bytes = 1u << 20;    // RONDO_BUCKET_BYTES: small all_reduces of a list share one of so many  (shared)
+  std::string single_copy = "auto";    // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)
+  std::string shared_stores = "auto";  // RONDO_SHARED_STORES: auto, cached, streamed: how what others read is written
+  int64_t spin_us = 200;               // RONDO_SPIN_US: poll so long before sleeping
   uint32_t eager_bytes =
       64 * 1024;               // RONDO_EAGER_BYTES: messages up to here are sent before they are asked for (shared)
   std::string debug = "warn";  // RONDO_DEBUG: off, warn, info, trace (to standard error)

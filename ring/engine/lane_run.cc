@@ -16,6 +16,10 @@ namespace {
 constexpr uint32_t kIdlePassesBeforeSlot = 64;
 
 bool in_memory(const Ref& ref) { return ref.space != Space::kMailbox; }
+bool is_staging(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kStaging) != 0; }
+
+// What is folded at a time and then streamed: stays in a first-level cache beside its sources.
+constexpr size_t kStreamedPieceBytes = 8 * 1024;
 
 }  // namespace
 
@@ -382,7 +386,9 @@ bool LaneRun::move_bytes(const BoundStep& step, const Span& span) {
   for (uint32_t i = 0; i < step.target_count; ++i) {
     if (!in_memory(step.targets[i])) continue;
     std::byte* to = address(step.targets[i], combined_, span);
-    if (binding_.streams && source.space == Space::kWindow && to != from) {
+    if (is_staging(step.targets[i])) {
+      binding_.windows->noticeboard->stages.copy(to, from, bytes);
+    } else if (binding_.streams && source.space == Space::kWindow && to != from) {
       stream_copy(to, from, bytes);
     } else if (to != from) {
       std::memcpy(to, from, bytes);
@@ -418,22 +424,32 @@ bool LaneRun::fold(const BoundStep& step, const Span& span) {
     if (!pull(ref, span, to)) return false;
     sources[i] = to;
   }
+  const size_t bytes = span.count * binding_.element_bytes;
   std::byte* stored = nullptr;
+  std::byte* staged = nullptr;
   for (uint32_t i = 0; i < step.target_count; ++i) {
     if (!in_memory(step.targets[i])) continue;
-    stored = address(step.targets[i], combined_, span);
+    std::byte* to = address(step.targets[i], combined_, span);
+    if (is_staging(step.targets[i]) && binding_.windows->noticeboard->stages.streams(bytes)) {
+      staged = to;
+      continue;
+    }
+    stored = to;
     targets[move.target_count++] = stored;
   }
   // Mailboxes are written in place unless the value is stored anyway: then it is sent from there.
-  const uint32_t bytes = static_cast<uint32_t>(span.count * binding_.element_bytes);
-  for (uint32_t i = 0; i < step.target_count && stored == nullptr; ++i) {
-    targets[move.target_count++] = link_to(step.targets[i]).reserve(bytes);
+  for (uint32_t i = 0; i < step.target_count && stored == nullptr && staged == nullptr; ++i) {
+    targets[move.target_count++] = link_to(step.targets[i]).reserve(static_cast<uint32_t>(bytes));
   }
   move.sources = sources;
   move.targets = targets;
   move.source_count = step.source_count;
   move.scaled = step.scaled;
   move.finish = step.finish;
+  if (staged != nullptr) {
+    fold_and_stream(move, span, staged);
+    return true;
+  }
   combine(binding_.combine, move, span.count);
   for (uint32_t i = 0; i < step.target_count; ++i) {
     if (in_memory(step.targets[i])) continue;
@@ -444,6 +460,29 @@ bool LaneRun::fold(const BoundStep& step, const Span& span) {
     }
   }
   return true;
+}
+
+// A fold whose value goes to staging memory past the caches, beside at most one other target. Piece by piece: folded in
+// cache, and copied from there.
+void LaneRun::fold_and_stream(const CombineMove& move, const Span& span, std::byte* staged) {
+  alignas(64) std::byte kept[kStreamedPieceBytes];
+  const size_t element = binding_.element_bytes;
+  const uint64_t piece = kStreamedPieceBytes / element;
+  const void* sources[kMaxCombineSources];
+  void* target = kept;
+  CombineMove part = move;
+  part.sources = sources;
+  part.targets = &target;
+  part.target_count = 1;
+  for (uint64_t at = 0; at < span.count; at += piece) {
+    const uint64_t count = std::min(piece, span.count - at);
+    for (uint32_t i = 0; i < move.source_count; ++i) {
+      sources[i] = static_cast<const std::byte*>(move.sources[i]) + at * element;
+    }
+    if (move.target_count > 0) target = static_cast<std::byte*>(move.targets[0]) + at * element;
+    combine(binding_.combine, part, count);
+    stream_copy(staged + at * element, target, count * element);
+  }
 }
 
 void LaneRun::retire() {

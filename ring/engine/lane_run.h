@@ -150,6 +150,7 @@ class LaneRun {
   bool pump();
   bool move_bytes(const BoundStep& step, const Span& span);
   bool fold(const BoundStep& step, const Span& span);
+  void fold_and_stream(const CombineMove& move, const Span& span, std::byte* staged);
   void send_signals(const BoundStep& step);
   uint64_t meeting_number(const BoundStep& step) const {
     return meetings_ + combined_.round * meetings_a_round_ + step.meeting;

@@ -5,16 +5,19 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/cross_copy.h"
 #include "ring/engine/board.h"
 #include "transport/peer_bell.h"
 
 namespace rondo {
 
-// The board of one communicator, how the others are woken, and how many meetings there have been. Under the lease.
+// The board of one communicator, how the others are woken, how many meetings there have been, and how what the
+// others read is written. Under the lease.
 struct Noticeboard {
   Board board;
   std::vector<std::shared_ptr<PeerBell>> bells;    // by rank; nullptr for this one
   std::array<uint64_t, Board::kLanes> meetings{};  // of each lane, so far
+  CrossCopy posts, stages;                         // to the board, to staging memory
 
   void ring(int rank) const { bells[static_cast<size_t>(rank)]->ring(); }
 };

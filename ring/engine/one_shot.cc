@@ -143,7 +143,7 @@ void OneShotRun::put(const Move& move, std::byte* place, uint64_t at, uint64_t c
   if (move.posts) {
     std::byte* to = place + (move.place * count_ + at) * binding_.element_bytes;
     if (move.copies) {
-      std::memcpy(to, from, bytes);
+      noticeboard_->posts.copy(to, from, bytes);
     } else {
       const void* source = from;
       fold(move, &source, to, count);

@@ -102,7 +102,9 @@ bool Windows::attach() {
     bells.push_back(r == context_->rank ? nullptr : context_->fabric->bell_of(context_->id, context_->world_rank(r)));
     if (r != context_->rank && !bells.back()) return false;
   }
-  noticeboard_ = {Board(std::move(boards), context_->rank), std::move(bells), {}};
+  noticeboard_.posts = noticeboard_.stages = CrossCopy(stores_of(context_->config.shared_stores));
+  noticeboard_.board = Board(std::move(boards), context_->rank);
+  noticeboard_.bells = std::move(bells);
   binding_.noticeboard = &noticeboard_;
   meeting_.start(gather_bytes(*meeting_plan_, card_blocks_, &card(context_->rank), cards_.data()), noticeboard_);
   return true;

@@ -71,6 +71,7 @@ const Sample kSamples[] = {
     {"RONDO_STAGING_BYTES", "65536", "65535", true},
     {"RONDO_BUCKET_BYTES", "0", "4095", true},
     {"RONDO_SINGLE_COPY", "off", "never", true},
+    {"RONDO_SHARED_STORES", "streamed", "on", false},
     {"RONDO_COST_MODEL", "/proc/version", "/no/such/file", true},
     {"RONDO_SPIN_US", "0", "-1", false},
     {"RONDO_EAGER_BYTES", "0", "16777217", true},

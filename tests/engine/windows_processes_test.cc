@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "tests/engine/cases.h"
@@ -58,6 +59,23 @@ TEST_CASE("buffers: RONDO_SINGLE_COPY=on and off give the same results from plai
             }
           }) == "");
   }
+}
+
+TEST_CASE("stores: RONDO_SHARED_STORES=streamed gives the same results, over windows and over links and streams") {
+  RankGroup shape = shape_of(kWorld);
+  shape.config.shared_stores = "streamed";
+  shape.config.staging_bytes = 1024 * 1024;
+  CHECK(run_processes(shape, [](Communicator& group) {
+          run_over_windows(group, {1237, 100'003});
+          run_by_every_algorithm(group, all_shapes({kWorld, {100'003}, {0}}));
+          // Streams carry messages.
+          std::vector<int32_t> sent(300'000), received(sent.size());
+          std::iota(sent.begin(), sent.end(), group.rank());
+          const int next = (group.rank() + 1) % kWorld, before = (group.rank() + kWorld - 1) % kWorld;
+          group.sendrecv(sent.data(), sent.size(), next, received.data(), received.size(), before, DType::kInt32);
+          std::iota(sent.begin(), sent.end(), before);
+          expect(received == sent, "a wrong message");
+        }) == "");
 }
 
 TEST_CASE("buffers: a plan that the buffers do not allow is refused on all ranks, and the communicator goes on") {

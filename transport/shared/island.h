@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cross_copy.h"
 #include "ring/base/log.h"
 #include "transport/byte_stream.h"
 #include "transport/fabric.h"
@@ -42,6 +43,7 @@ class Island final : public SharedMemory {
   struct Settings {
     int rank = 0;
     bool can_pull = false;
+    Stores stores = Stores::kTimed;  // of links and streams
     Logger logger;
     // A link to `peer` that was asked for will not come, or nothing that is shared with it can be trusted any more. On
     // any thread, without the lock.

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/cross_copy.h"
 #include "transport/fabric.h"
 #include "transport/link.h"
 #include "transport/shared/memory_file.h"
@@ -17,6 +18,7 @@ struct SharedLinkEnd {
   std::shared_ptr<RemoteBell> bell;  // the peer's; shared with the I/O thread, which connects it
   std::shared_ptr<PeerLife> life;    // likewise
   std::string peer_name;
+  Stores stores = Stores::kTimed;
 };
 
 // A Link over memory that both ends map (mailbox.h). A slice costs its sender one copy into the slot, or none if it is

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cross_copy.h"
 #include "ring/base/check.h"
 #include "transport/shared/mailbox.h"
 #include "transport/shared/shared_link.h"
@@ -77,7 +78,7 @@ class SharedLink final : public Link {
   }
   uint64_t send(const SliceTag& tag, const std::byte* payload) override {
     std::byte* slot = reserve(tag.bytes);
-    if (tag.bytes > 0) std::memcpy(slot, payload, tag.bytes);
+    to_peer_.copy(slot, payload, tag.bytes);
     return commit(tag);
   }
   uint64_t sent() const override { return committed_; }
@@ -202,6 +203,7 @@ class SharedLink final : public Link {
   uint64_t released_ = 0;
   uint64_t freed_ = 0;  // as the peer knows it
   // Sending.
+  CrossCopy to_peer_{end_.stores};
   uint64_t committed_ = 0;
   mutable uint64_t sent_freed_ = 0;  // as last seen
   mutable bool refused_ = false;     // what the peer wrote was wrong: nothing of it is used any more

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/cross_copy.h"
+
 namespace rondo {
 namespace {
 
@@ -60,7 +62,7 @@ class SharedStream final : public ByteStream {
     if (under_way > kByteRingBytes) return corrupt("bytes taken", under_way);
     const size_t bytes =
         each_run(parts, count, written_, kByteRingBytes - under_way,
-                 [this](const std::byte* part, size_t at, size_t run) { std::memcpy(out_.bytes + at, part, run); });
+                 [this](const std::byte* part, size_t at, size_t run) { to_peer_.copy(out_.bytes + at, part, run); });
     if (bytes == 0) return 0;
     written_ += bytes;
     out_.written.store(written_, std::memory_order_seq_cst);
@@ -108,6 +110,7 @@ class SharedStream final : public ByteStream {
   Ring& out_;
   Ring& in_;
   const pid_t pid_ = ::getpid();
+  CrossCopy to_peer_{end_.stores};
   uint64_t written_ = 0, taken_ = 0;  // own counters: what the memory shows of them is never read back
   bool corrupt_ = false;
   Error error_;

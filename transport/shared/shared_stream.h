@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/cross_copy.h"
 #include "transport/byte_stream.h"
 #include "transport/shared/memory_file.h"
 #include "transport/shared/remote_bell.h"
@@ -23,6 +24,7 @@ struct SharedStreamEnd {
   std::shared_ptr<RemoteBell> bell;  // as for SharedLinkEnd
   std::shared_ptr<PeerLife> life;
   std::string peer_name;
+  Stores stores = Stores::kTimed;
 };
 
 // A ByteStream over memory that both ends map: one copy in, one copy out. Counters of the peer are read once and
