@@ -51,7 +51,8 @@ void copy_rest(unsigned char* to, const unsigned char* from, size_t bytes) {
   for (; at < bytes; ++at) to[at] = from[at];
 }
 
-// What is left after the last whole block: less than a block of each buffer, folded in blocks of its own.
+// What is left after the last whole block, where elements come in vectors: less than a block of each buffer, folded in
+// blocks of its own.
 void combine_rest(Kernel kernel, KernelCall call, size_t offset, size_t bytes) {
   alignas(64) unsigned char blocks[kMaxCombineSources][kBlockBytes];
   const void* sources[kMaxCombineSources];
@@ -67,6 +68,7 @@ void combine_rest(Kernel kernel, KernelCall call, size_t offset, size_t bytes) {
   call.targets = &target;
   call.target_count = 1;
   call.blocks = 1;
+  call.rest = 0;
   call_in_default_float_mode(kernel, call);
   for (uint32_t i = 0; i < target_count; ++i)
     copy_rest(static_cast<unsigned char*>(targets[i]) + offset, blocks[0], bytes);
@@ -83,8 +85,8 @@ void combine_by(const KernelTable& table, const CombineSpec& spec, const Combine
   const bool finishes = move.finish && combine_finishes(spec);
   if (move.source_count == 1 && !scales && !finishes) return copy(move, bytes);
   const Fold fold = fold_of(spec, scales, finishes);
-  const Kernel kernel = table.kernels[static_cast<int>(spec.dtype)][static_cast<int>(fold)];
-  RONDO_CHECK(kernel != nullptr, "no kernel for a pair that op_supports() allows");
+  const Kernels& kernels = table.kernels[static_cast<int>(spec.dtype)][static_cast<int>(fold)];
+  RONDO_CHECK(kernels.blocks != nullptr, "no kernel for a pair that op_supports() allows");
   const KernelCall call = {.sources = move.sources,
                            .targets = move.targets,
                            .scaled = scaled,
@@ -92,10 +94,12 @@ void combine_by(const KernelTable& table, const CombineSpec& spec, const Combine
                            .world = spec.world,
                            .source_count = move.source_count,
                            .target_count = move.target_count,
-                           .blocks = bytes / kBlockBytes};
-  if (call.blocks > 0) call_in_default_float_mode(kernel, call);
-  const size_t rest = bytes % kBlockBytes;
-  if (rest > 0) combine_rest(kernel, call, bytes - rest, rest);
+                           .blocks = bytes / kBlockBytes,
+                           .rest = bytes % kBlockBytes / dtype_bytes(spec.dtype)};
+  if (call.blocks > 0) call_in_default_float_mode(kernels.blocks, call);
+  if (call.rest == 0) return;
+  if (kernels.rest != nullptr) return call_in_default_float_mode(kernels.rest, call);
+  combine_rest(kernels.blocks, call, call.blocks * kBlockBytes, bytes % kBlockBytes);
 }
 
 InstructionSet best_instruction_set() {

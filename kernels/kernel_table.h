@@ -40,13 +40,20 @@ struct KernelCall {
   uint32_t source_count;
   uint32_t target_count;
   size_t blocks;
+  size_t rest;  // elements behind the last block, fewer than a block
 };
 
 using Kernel = void (*)(const KernelCall& call);
 
-// The loops of one instruction set; nullptr where the pair is not defined.
+// The loops for one pair of type and fold.
+struct Kernels {
+  Kernel blocks = nullptr;  // all blocks of a call
+  Kernel rest = nullptr;    // its rest, element by element; nullptr where elements come in vectors (16-bit floats)
+};
+
+// Of one instruction set; nullptr where the pair is not defined.
 struct KernelTable {
-  Kernel kernels[kDTypes][kFolds];
+  Kernels kernels[kDTypes][kFolds];
 };
 
 extern const KernelTable kBaselineKernels;
