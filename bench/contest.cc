@@ -18,6 +18,8 @@ namespace {
 // Settings that were so much slower than their library's best at a size are not asked it again: after one turn, in
 // which chance may cost a factor of two, and after a run.
 constexpr double kHopeless = 3, kFar = 1.25;
+// Libraries with fewer settings at a size are asked so often in a turn, where another has as many.
+constexpr size_t kMostChances = 4;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kTimedOut = 124;  // Children::wait
 constexpr size_t kLongestReason = 200;
@@ -86,20 +88,45 @@ void Contest::begin_run() {
   runs_.emplace_back();
 }
 
+void Contest::ask_all(Tried& tried, const Sizes& sizes, Answers& answers, const OnProgress& on_progress) {
+  if (sizes.empty()) return;
+  on_progress(fmt::format("{}: {}, {}", question_.text(), tried.entrant.library, tried.entrant.setting));
+  if (!tried.alone) return ask(tried, sizes, answers);
+  for (const std::string& size : sizes) ask(tried, {size}, answers);
+}
+
+Contest::Settings Contest::with_a_chance() {
+  Settings settings;
+  for (Tried& tried : tried_) {
+    for (const std::string& size : tried.sizes) settings[{tried.entrant.library, size}].push_back(&tried);
+  }
+  return settings;
+}
+
 void Contest::take_turn(const OnProgress& on_progress) {
   Answers& answers = runs_.back();
-  const bool first = runs_.size() == 1 && answers.empty();
-  for (Tried& tried : tried_) {
-    const std::vector<std::string> sizes = tried.sizes;
-    if (sizes.empty()) continue;
-    on_progress(fmt::format("{}: {}, {}", question_.text(), tried.entrant.library, tried.entrant.setting));
-    if (!tried.alone) {
-      ask(tried, sizes, answers);
-      continue;
-    }
-    for (const std::string& size : sizes) ask(tried, {size}, answers);
+  if (runs_.size() == 1 && answers.empty()) {
+    for (Tried& tried : tried_) ask_all(tried, Sizes(tried.sizes), answers, on_progress);
+    return drop_slower_than(kHopeless);
   }
-  if (first) drop_slower_than(kHopeless);
+  const Settings settings = with_a_chance();
+  std::map<std::string, size_t> chances;  // by size
+  size_t rounds = 0;
+  for (const auto& [place, some] : settings) {
+    chances[place.second] = std::max(chances[place.second], std::min(some.size(), kMostChances));
+    rounds = std::max(rounds, some.size());
+  }
+  // A round: every library one setting at each size.
+  for (size_t round = 0; round < rounds; ++round) {
+    for (const std::string& library : libraries_) {
+      std::map<Tried*, Sizes> now;
+      for (const auto& [place, some] : settings) {
+        if (place.first != library || round >= std::max(some.size(), chances[place.second])) continue;
+        now[some[round % some.size()]].push_back(place.second);
+      }
+      for (const auto& [tried, sizes] : now) ask_all(*tried, sizes, answers, on_progress);
+    }
+  }
 }
 
 void Contest::drop_slower_than(double factor) {
@@ -134,6 +161,13 @@ std::optional<Row> Contest::best(size_t run, const std::string& library, uint64_
     if (!best || row.time_us < best->time_us) best = row;
   }
   return best;
+}
+
+size_t Contest::answers(const std::string& library, uint64_t bytes) const {
+  if (runs_.empty()) return 0;
+  return static_cast<size_t>(std::count_if(runs_.back().begin(), runs_.back().end(), [&](const Answer& answer) {
+    return answer.row.library == library && answer.row.bytes == bytes && right(answer.row);
+  }));
 }
 
 std::optional<Row> Contest::median(const std::string& library, uint64_t bytes) const {

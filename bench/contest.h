@@ -12,8 +12,9 @@ namespace rondo::bench {
 
 // Libraries answer one question in runs of several turns. In a turn every setting of every library is asked once, and
 // of a run's turns the fastest counts: a virtual machine's cores may be near each other now and far apart a second
-// later, a factor of two, and who meets which shall not be chance. The first run asks all settings; later ones, and its
-// own later turns, those that have a chance left at that size.
+// later, a factor of two and more, and who meets which shall not be chance. The first run asks all settings; later
+// ones, and its own later turns, those that have a chance left at that size, and then libraries with fewer settings as
+// often as those with more: the fastest of four answers would beat the fastest of one by chance alone.
 class Contest {
  public:
   using OnProgress = std::function<void(const std::string&)>;  // "openmpi, ring"
@@ -28,6 +29,8 @@ class Contest {
   void take_turn(const OnProgress& on_progress);
 
   const Question& question() const { return question_; }
+  // Right answers of a library in the run that was begun last.
+  size_t answers(const std::string& library, uint64_t bytes) const;
   size_t runs() const { return runs_.size(); }
   // The fastest right answer of a library in a run.
   std::optional<Row> best(size_t run, const std::string& library, uint64_t bytes) const;
@@ -53,7 +56,11 @@ class Contest {
     Row row;
   };
   using Answers = std::vector<Answer>;
-  void ask(Tried& tried, const std::vector<std::string>& sizes, Answers& answers);
+  using Sizes = std::vector<std::string>;
+  using Settings = std::map<std::pair<std::string, std::string>, std::vector<Tried*>>;  // by library and size
+  void ask(Tried& tried, const Sizes& sizes, Answers& answers);
+  void ask_all(Tried& tried, const Sizes& sizes, Answers& answers, const OnProgress& on_progress);
+  Settings with_a_chance();
   void drop_slower_than(double factor);
 
   Question question_;

@@ -118,6 +118,21 @@ TEST_CASE("of a run's turns the fastest counts, and who was slow by chance in on
   CHECK(asked == 1);
 }
 
+TEST_CASE("after the first turn a library with few settings is asked as often as one with more, up to four times") {
+  FakePeers peers;
+  PrivateDirectory directory;
+  const std::string few = directory.path() + "/few", many = directory.path() + "/many";
+  peers.add("openmpi", "echo >>" + many + "; TIME=10" + kAnswer);
+  peers.add("mpich", "echo >>" + few + "; case $MPI_BENCH_SETTING in default) TIME=4;; *) TIME=20;; esac" + kAnswer);
+  Contest contest(question(), {"mpich", "openmpi"}, peers.places(), 2, 20);
+  run(contest, 1);
+  const size_t few_settings = lines_of(few), many_settings = lines_of(many);
+  REQUIRE(many_settings > 4);
+  run(contest, 1);
+  CHECK(lines_of(few) == few_settings + 4);  // "default", the one that is left
+  CHECK(lines_of(many) == 2 * many_settings);
+}
+
 TEST_CASE("a program of several sizes that fails is asked them one by one, and loses those only that fail alone") {
   FakePeers peers;
   // Fails at 16, answers at 8.
