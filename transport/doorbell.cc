@@ -25,10 +25,10 @@ constexpr int kEventsAtOnce = 16;
                                           (errno == EMFILE ? " (raise the limit on open files: ulimit -n)" : ""));
 }
 
-void watch_edges(int epoll, int descriptor) {
+bool watch_edges(int epoll, int descriptor) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;  // and EPOLLERR always: MSG_ZEROCOPY's notifications
-  if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) != 0) throw_system("epoll_ctl");
+  return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 
 int milliseconds_until(std::chrono::steady_clock::time_point deadline) {
@@ -39,7 +39,27 @@ int milliseconds_until(std::chrono::steady_clock::time_point deadline) {
 
 }  // namespace
 
-Doorbell::Doorbell() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+struct Doorbell::Watches {
+  std::mutex mutex;
+  int epoll = -1;  // -1: the doorbell is gone
+  std::vector<int> descriptors;
+  std::atomic<bool> relaxed{false};  // they are not in the epoll set; written under the lock
+
+  void resume() {
+    std::lock_guard lock(mutex);
+    if (!relaxed.load(std::memory_order_relaxed)) return;
+    // Should the kernel have no room any more, a sleeper looks again within 20 ms (Driver::rest).
+    for (const int descriptor : descriptors) watch_edges(epoll, descriptor);
+    relaxed.store(false);
+  }
+  void forget(int descriptor) {
+    std::lock_guard lock(mutex);
+    descriptors.erase(std::find(descriptors.begin(), descriptors.end(), descriptor));
+    if (epoll >= 0 && !relaxed.load(std::memory_order_relaxed)) epoll_ctl(epoll, EPOLL_CTL_DEL, descriptor, nullptr);
+  }
+};
+
+Doorbell::Doorbell() : epoll_(epoll_create1(EPOLL_CLOEXEC)), watches_(std::make_shared<Watches>()) {
   if (epoll_ < 0) throw_system("epoll_create1");
   event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (event_ < 0) {
@@ -52,14 +72,31 @@ Doorbell::Doorbell() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   epoll_ctl(epoll_, EPOLL_CTL_ADD, event_, &event);
+  watches_->epoll = epoll_;
 }
 
 Doorbell::~Doorbell() {
+  {
+    std::lock_guard lock(watches_->mutex);
+    watches_->epoll = -1;
+  }
   close(event_);
   close(epoll_);
 }
 
-void Doorbell::watch(int descriptor) { watch_edges(epoll_, descriptor); }
+std::shared_ptr<void> Doorbell::watch(int descriptor) {
+  std::lock_guard lock(watches_->mutex);
+  if (!watches_->relaxed.load(std::memory_order_relaxed) && !watch_edges(epoll_, descriptor)) throw_system("epoll_ctl");
+  watches_->descriptors.push_back(descriptor);
+  return {nullptr, [watches = watches_, descriptor](void*) { watches->forget(descriptor); }};
+}
+
+void Doorbell::relax() {
+  std::lock_guard lock(watches_->mutex);
+  if (armed_->load(std::memory_order_seq_cst) != 0 || watches_->relaxed.load(std::memory_order_relaxed)) return;
+  for (const int descriptor : watches_->descriptors) epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor, nullptr);
+  watches_->relaxed.store(true);
+}
 
 void Doorbell::ring() {
   if (armed_->load(std::memory_order_seq_cst) == 0) return;
@@ -68,7 +105,10 @@ void Doorbell::ring() {
   [[maybe_unused]] const ssize_t written = write(event_, &one, sizeof one);
 }
 
-void Doorbell::arm() { armed_->store(1, std::memory_order_seq_cst); }
+void Doorbell::arm() {
+  armed_->store(1, std::memory_order_seq_cst);
+  if (watches_->relaxed.load()) watches_->resume();
+}
 
 void Doorbell::disarm() { armed_->store(0, std::memory_order_relaxed); }
 

@@ -50,7 +50,8 @@ bool means_peer_gone(int number) {
 
 }  // namespace
 
-SocketStream::SocketStream(Descriptor socket, std::string peer) : socket_(std::move(socket)), peer_(std::move(peer)) {}
+SocketStream::SocketStream(Descriptor socket, std::string peer, std::shared_ptr<void> watch)
+    : socket_(std::move(socket)), peer_(std::move(peer)), watch_(std::move(watch)) {}
 
 long SocketStream::read(const iovec* parts, int count) {
   if (!error_.ok()) return -1;

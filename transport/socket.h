@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "transport/byte_stream.h"
@@ -11,7 +12,8 @@ namespace rondo {
 // 17)". One system call a read or write; no copy.
 class SocketStream : public ByteStream {
  public:
-  SocketStream(Descriptor socket, std::string peer);
+  // watch: Doorbell::watch() of the socket, kept until before it is closed; or none.
+  SocketStream(Descriptor socket, std::string peer, std::shared_ptr<void> watch = nullptr);
 
   long read(const iovec* parts, int count) override;
   long write(const iovec* parts, int count) override;
@@ -31,6 +33,7 @@ class SocketStream : public ByteStream {
   Descriptor socket_;
   std::string peer_;
   Error error_;
+  std::shared_ptr<void> watch_;  // destroyed before socket_
 };
 
 }  // namespace rondo

@@ -297,8 +297,8 @@ class TcpFabric : public Fabric {
 
   // For messages: copies, since a send may end as soon as its bytes are written.
   std::unique_ptr<ByteStream> make_stream(const LinkName& name, Descriptor socket) {
-    watch(name, socket);
-    return std::make_unique<SocketStream>(std::move(socket), peer_name(name.peer));
+    std::shared_ptr<void> watched = watch(name, socket);
+    return std::make_unique<SocketStream>(std::move(socket), peer_name(name.peer), std::move(watched));
   }
 
   // For slices, whose link knows what is held.
@@ -306,13 +306,14 @@ class TcpFabric : public Fabric {
     const ZerocopyUse use{config_.zerocopy_bytes, config_.zerocopy_always};
     const Logger log(config_.debug, place_.rank);
     if (!enable_zerocopy(socket.get(), use, log, peer_name(name.peer))) return make_stream(name, std::move(socket));
-    watch(name, socket);
-    return std::make_unique<ZerocopySocket>(std::move(socket), peer_name(name.peer), use, log);
+    std::shared_ptr<void> watched = watch(name, socket);
+    return std::make_unique<ZerocopySocket>(std::move(socket), peer_name(name.peer), use, log, std::move(watched));
   }
 
   // Closed meanwhile by another thread: nobody sleeps on the link, and it will not be used.
-  void watch(const LinkName& name, const Descriptor& socket) {
-    if (const auto doorbell = board_->doorbell(name)) doorbell->watch(socket.get());
+  std::shared_ptr<void> watch(const LinkName& name, const Descriptor& socket) {
+    const auto doorbell = board_->doorbell(name);
+    return doorbell ? doorbell->watch(socket.get()) : nullptr;
   }
 
   const pid_t pid_ = ::getpid();

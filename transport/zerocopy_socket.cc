@@ -105,8 +105,12 @@ bool enable_zerocopy(int socket, const ZerocopyUse& use, const Logger& log, cons
   return false;
 }
 
-ZerocopySocket::ZerocopySocket(Descriptor socket, std::string peer, const ZerocopyUse& use, const Logger& log)
-    : SocketStream(std::move(socket), std::move(peer)), use_(use), log_(log), tail_(tail_of(descriptor())) {}
+ZerocopySocket::ZerocopySocket(Descriptor socket, std::string peer, const ZerocopyUse& use, const Logger& log,
+                               std::shared_ptr<void> watch)
+    : SocketStream(std::move(socket), std::move(peer), std::move(watch)),
+      use_(use),
+      log_(log),
+      tail_(tail_of(descriptor())) {}
 
 ZerocopySocket::~ZerocopySocket() { stop(); }
 

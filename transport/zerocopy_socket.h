@@ -37,7 +37,8 @@ bool enable_zerocopy(int socket, const ZerocopyUse& use, const Logger& log, cons
 class ZerocopySocket final : public SocketStream {
  public:
   // The socket has gone through enable_zerocopy().
-  ZerocopySocket(Descriptor socket, std::string peer, const ZerocopyUse& use, const Logger& log);
+  ZerocopySocket(Descriptor socket, std::string peer, const ZerocopyUse& use, const Logger& log,
+                 std::shared_ptr<void> watch = nullptr);
   ~ZerocopySocket() override;
 
   long write(const iovec* parts, int count) override;

@@ -17,6 +17,10 @@ constexpr uint32_t kBusyPassesPerLook = 4096;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
 
+// After so many waits without a sleep the sockets leave the epoll set, which costs a system call each, and another when
+// the next sleep comes.
+constexpr uint32_t kPolledBeforeRelaxing = 256;
+
 // A sleep so short means that what was waited for needed nothing but this core: the scheduler has put another rank
 // beside this one (a woken process comes to its waker's core), and leaves it there while they take turns (seen: 280 us
 // an exchange over loopback for seconds, instead of 15). The other may poll for its own time before it sleeps in turn.
@@ -34,6 +38,7 @@ bool Driver::wait(const Operation& operation, Clock::time_point until) {
   while (!operation.done()) {
     if (try_acquire()) {
       drive(operation, until);
+      if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
       release();
     } else {
       std::unique_lock lock(mutex_);
@@ -50,6 +55,7 @@ bool Driver::wait(const Operation& operation, Clock::time_point until) {
 
 void Driver::run_held(const Operation& operation) {
   drive(operation, Clock::time_point::max());
+  if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
   release();
   ask_pool();  // for what came meanwhile
 }
@@ -94,6 +100,7 @@ bool Driver::rest(Clock::time_point until) {
     bell_->disarm();
     return true;
   }
+  polled_ = 0;
   const auto asleep = Clock::now();
   bell_->wait(std::min(until, asleep + kLongestSleep));
   dear_yields_.slept();

@@ -85,6 +85,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::atomic<bool> held_{false};
   Clock::time_point moved_home_{};  // of the holder
   DearYields dear_yields_;          // of the holder
+  uint32_t polled_ = 0;             // waits since the last sleep; of the holder
   std::atomic<int> waiters_{0};
   std::atomic<int> pending_{0};
   // Threads that wait while another holds the lease.

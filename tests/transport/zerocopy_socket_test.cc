@@ -195,7 +195,7 @@ TEST_CASE("a doorbell wakes for notifications") {
   Pair pair = pair_of(kAlways, 4096);
   std::string bytes(2 << 20, 'a');
   const size_t wrote = fill(*pair.writer, bytes);
-  bell.watch(pair.writer->descriptor());
+  const auto watched = bell.watch(pair.writer->descriptor());
   const auto deadline = Clock::now() + std::chrono::seconds(20);
   std::thread peer([&] {
     for (size_t got = 0; got < wrote && Clock::now() < deadline; std::this_thread::yield())
