@@ -50,9 +50,9 @@ class BarRuns {
         size_t& taken = limits_.back().turns[&bar];
         const Contest* contest = contest_of(question_of(bar));
         const size_t wanted = contest == nullptr ? 0 : contest->answers("rondo", bar.bytes);
-        do {
+        for (size_t left = std::max<size_t>(wanted, taken + 1) - taken; left > 0; --left, ++taken) {
           take_limit_turn(bar, limits_.back(), on_progress);
-        } while (++taken < wanted && against_machine(bar));
+        }
       }
     }
   }
@@ -99,17 +99,13 @@ class BarRuns {
 
   // What the machine does without any library; of a run's turns the fastest.
   struct MachineLimits {
-    std::map<const Bar*, size_t> turns;
+    std::map<const Bar*, size_t> turns;         // taken
     std::map<int, double> raw_gbps, walk_gbps;  // by world
     double exchange_us = std::numeric_limits<double>::infinity();
     double fused_us = std::numeric_limits<double>::infinity();
   };
 
-  static bool against_machine(const Bar& bar) {
-    return bar.against == Against::kRawTcp || bar.against == Against::kRawWalk || bar.against == Against::kExchange ||
-           bar.against == Against::kFusedPass;
-  }
-
+  // Nothing, for a bar against other libraries.
   void take_limit_turn(const Bar& bar, MachineLimits& limits, const Contest::OnProgress& on_progress) {
     if (bar.against == Against::kRawTcp) {
       const auto use = remeasured_.insert(bar.world).second ? options_.limit : Options::LimitUse::kCached;

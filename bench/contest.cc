@@ -112,17 +112,19 @@ void Contest::take_turn(const OnProgress& on_progress) {
   const Settings settings = with_a_chance();
   std::map<std::string, size_t> chances;  // by size
   size_t rounds = 0;
-  for (const auto& [place, some] : settings) {
-    chances[place.second] = std::max(chances[place.second], std::min(some.size(), kMostChances));
+  for (const auto& [asked, some] : settings) {
+    size_t& most = chances[asked.second];
+    most = std::max(most, std::min(some.size(), kMostChances));
     rounds = std::max(rounds, some.size());
   }
   // A round: every library one setting at each size.
   for (size_t round = 0; round < rounds; ++round) {
     for (const std::string& library : libraries_) {
       std::map<Tried*, Sizes> now;
-      for (const auto& [place, some] : settings) {
-        if (place.first != library || round >= std::max(some.size(), chances[place.second])) continue;
-        now[some[round % some.size()]].push_back(place.second);
+      for (const auto& [asked, some] : settings) {
+        const auto& [of, size] = asked;
+        if (of == library && round < std::max(some.size(), chances[size]))
+          now[some[round % some.size()]].push_back(size);
       }
       for (const auto& [tried, sizes] : now) ask_all(*tried, sizes, answers, on_progress);
     }

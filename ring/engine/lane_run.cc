@@ -447,6 +447,7 @@ bool LaneRun::fold(const BoundStep& step, const Span& span) {
   move.scaled = step.scaled;
   move.finish = step.finish;
   if (staged != nullptr) {
+    RONDO_CHECK(move.target_count <= 1, "a fold into staging memory has more than one other target");
     fold_and_stream(move, span, staged);
     return true;
   }
