@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace rondo {
 
@@ -28,10 +29,21 @@ std::string CopyChoice::learn(Collective collective, uint64_t bytes, std::chrono
   std::chrono::nanoseconds& least = pulled ? entry.pulled : entry.staged;
   least = std::min(least, slowest);
   if (++entry.trials < kTrials) return {};
+  const Algorithm chosen = way(collective, bytes);
+  if (std::exchange(entry.told, chosen) == chosen) return {};
   const auto us = [](std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e3; };
   return fmt::format("{} of {} to {} bytes inside the island: {} from now on (staged {:.1f} us, pulled {:.1f} us)",
                      collective_name(collective), std::bit_floor(bytes), 2 * std::bit_floor(bytes) - 1,
-                     algorithm_name(way(collective, bytes)), us(entry.staged), us(entry.pulled));
+                     algorithm_name(chosen), us(entry.staged), us(entry.pulled));
+}
+
+void CopyChoice::look_again() {
+  for (auto& [of, entry] : entries_) {
+    if (entry.trials < kTrials) continue;
+    const std::optional<Algorithm> told = entry.told;
+    entry = Entry{};
+    entry.told = told;
+  }
 }
 
 }  // namespace rondo

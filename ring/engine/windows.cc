@@ -123,6 +123,10 @@ void Windows::meet(const CheckedCall& call, uint64_t fingerprint) {
     own.output_address = address_of(call.output);
   }
   if (timed_) own.took_ns = timed_->took_ns;
+  if (++calls_ % kCallsBetweenTrials == 0) {
+    copies_.look_again();
+    settled_ = false;
+  }
   meeting_.start_again(reinterpret_cast<const std::byte*>(&own), reinterpret_cast<std::byte*>(cards_.data()),
                        fingerprint);
 }

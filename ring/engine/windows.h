@@ -60,6 +60,9 @@ class Windows {
     bool operator==(const Card&) const = default;
   };
 
+  // Between trials of the ways to copy, calls. Six trials, of which half take up to three times as long.
+  static constexpr uint64_t kCallsBetweenTrials = 2048;
+
   // An operation by which CopyChoice learns.
   struct Timed {
     Collective collective;
@@ -86,6 +89,7 @@ class Windows {
   OneShotRun meeting_;
   std::vector<Card> cards_, bound_cards_;  // by rank
   CopyChoice copies_;
+  uint64_t calls_ = 0;  // that have met; the same number on all ranks
   std::optional<Timed> timed_;
   bool settled_ = false;  // the same cards will lead to the same choice
   Logger log_;

@@ -11,14 +11,19 @@ using std::chrono::microseconds;
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// Runs operations as a machine would on which the ways take so long, until nothing is measured any more.
-void settle(CopyChoice& choice, Collective collective, uint64_t bytes, microseconds staged, microseconds pulled) {
+// Runs operations as a machine would on which the ways take so long, until nothing is measured any more. Returns what
+// was told at the end.
+std::string settle(CopyChoice& choice, Collective collective, uint64_t bytes, microseconds staged,
+                   microseconds pulled) {
+  std::string told;
   int operations = 0;
   while (choice.measures(collective, bytes)) {
+    REQUIRE(told == "");
     const bool pulls = choice.way(collective, bytes) == Algorithm::kPull;
-    choice.learn(collective, bytes, pulls ? pulled : staged);
+    told = choice.learn(collective, bytes, pulls ? pulled : staged);
     REQUIRE(++operations < 100);
   }
+  return told;
 }
 
 }  // namespace
@@ -66,14 +71,28 @@ TEST_CASE("each collective and each power of two is measured for itself") {
 
 TEST_CASE("the choice is told once, with both figures") {
   CopyChoice choice;
-  std::string told;
-  while (choice.measures(Collective::kBroadcast, kMiB)) {
-    CHECK(told == "");
-    const bool pulls = choice.way(Collective::kBroadcast, kMiB) == Algorithm::kPull;
-    told = choice.learn(Collective::kBroadcast, kMiB, microseconds(pulls ? 41 : 62));
-  }
-  CHECK(told ==
+  CHECK(settle(choice, Collective::kBroadcast, kMiB, microseconds(62), microseconds(41)) ==
         "broadcast of 1048576 to 2097151 bytes inside the island: pull from now on (staged 62.0 us, pulled 41.0 us)");
+}
+
+TEST_CASE("a choice is made again, and told if it is another one") {
+  CopyChoice choice;
+  settle(choice, Collective::kAllReduce, kMiB, microseconds(60), microseconds(40));
+  CHECK(choice.measures(Collective::kAllGather, kMiB));
+  choice.learn(Collective::kAllGather, kMiB, microseconds(50));
+
+  // The trials that go on are not disturbed.
+  choice.look_again();
+  CHECK(choice.way(Collective::kAllGather, kMiB) == Algorithm::kPull);
+  REQUIRE(choice.measures(Collective::kAllReduce, kMiB));
+  CHECK(settle(choice, Collective::kAllReduce, kMiB, microseconds(60), microseconds(40)) == "");
+  CHECK(choice.way(Collective::kAllReduce, kMiB) == Algorithm::kPull);
+
+  choice.look_again();
+  CHECK(settle(choice, Collective::kAllReduce, kMiB, microseconds(60), microseconds(400)) ==
+        "all_reduce of 1048576 to 2097151 bytes inside the island: staged from now on (staged 60.0 us, pulled 400.0 "
+        "us)");
+  CHECK(choice.way(Collective::kAllReduce, kMiB) == Algorithm::kStaged);
 }
 
 }  // namespace rondo::testing

@@ -156,6 +156,29 @@ TEST_CASE("RONDO_SINGLE_COPY=auto tries pulling, off never does") {
   }
 }
 
+TEST_CASE("RONDO_SINGLE_COPY=auto tries pulling again when it has been staging for long") {
+  // Proves: a choice is not for ever, on any rank. Slices of a page make pulling dear, so staging is what is kept
+  // first.
+  RankGroup shape = shape_of(2);
+  shape.config.slice_bytes = 4096;
+  CHECK(run_processes(shape, [](Communicator& group) {
+          std::vector<float> values(100'000, 0);
+          std::string failure;
+          const auto sum = [&](int times) {
+            for (int i = 0; i < times && failure.empty(); ++i)
+              failure = failure_of(group, sum_of(values, Algorithm::kAuto));
+          };
+          sum(20);
+          group.barrier();
+          refuse(SYS_process_vm_readv);
+          group.barrier();
+          sum(1000);
+          expect(failure.empty(), "staging was not kept: " + failure);
+          sum(1100);
+          expect(!failure.empty(), "no call tried to pull again");
+        }) == "");
+}
+
 TEST_CASE("RONDO_TRANSPORT=tcp: plain buffers and those of allocate() work alike, and windows are refused by name") {
   for (const int world : {2, 5}) {
     CAPTURE(world);
