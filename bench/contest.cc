@@ -38,8 +38,11 @@ bool right(const Row& row) { return row.wrong.value_or(0) == 0; }
 }  // namespace
 
 Contest::Contest(Question question, const std::vector<std::string>& libraries, const PeerPlaces& places, int cores,
-                 double program_seconds)
-    : question_(std::move(question)), libraries_(libraries), program_seconds_(program_seconds) {
+                 double program_seconds, size_t settings)
+    : question_(std::move(question)),
+      libraries_(libraries),
+      program_seconds_(program_seconds),
+      outside_settings_(settings) {
   for (const std::string& library : libraries_) {
     std::string missing;
     for (const Entrant& entrant : entrants(library, question_, places, cores, missing)) {
@@ -110,10 +113,11 @@ void Contest::take_turn(const OnProgress& on_progress) {
     return drop_slower_than(kHopeless);
   }
   const Settings settings = with_a_chance();
+  const size_t outside = std::min(outside_settings_, kMostChances);
   std::map<std::string, size_t> chances;  // by size
-  size_t rounds = 0;
+  size_t rounds = outside;
   for (const auto& [asked, some] : settings) {
-    size_t& most = chances[asked.second];
+    size_t& most = chances.try_emplace(asked.second, outside).first->second;
     most = std::max(most, std::min(some.size(), kMostChances));
     rounds = std::max(rounds, some.size());
   }

@@ -19,9 +19,10 @@ class Contest {
  public:
   using OnProgress = std::function<void(const std::string&)>;  // "openmpi, ring"
 
-  // The first library is ours. program_seconds: what one program may take; then it is ended, and left out.
+  // The first library is ours. program_seconds: what one program may take; then it is ended, and left out. settings:
+  // those of somebody outside the contest (the machine) with whom the libraries are compared, too.
   Contest(Question question, const std::vector<std::string>& libraries, const PeerPlaces& places, int cores,
-          double program_seconds);
+          double program_seconds, size_t settings = 1);
 
   // Answers are of a new run from here on.
   void begin_run();
@@ -66,6 +67,7 @@ class Contest {
   Question question_;
   std::vector<std::string> libraries_;
   double program_seconds_;
+  size_t outside_settings_;
   std::vector<Tried> tried_;  // not resized after the constructor: answers point at it
   std::map<std::string, std::string> missing_;
   std::vector<Answers> runs_;

@@ -15,7 +15,6 @@ constexpr double kFirstSeconds = 0.03;
 constexpr double kSecondSeconds = 0.1;
 constexpr double kLastSeconds = 0.15;
 constexpr size_t kSecondSettings = 12;
-constexpr size_t kLastSettings = 3;
 constexpr int kLastTimes = 3;
 constexpr double kExchangeSeconds = 0.3;
 
@@ -101,15 +100,15 @@ std::vector<SweepResult> sweep(const std::vector<RawSetting>& settings, const Me
   RONDO_CHECK(!settings.empty(), "a sweep over nothing");
   std::vector<SweepResult> candidates = unmeasured(settings);
   play_round(candidates, measure, kFirstSeconds, 1, kSecondSettings);
-  play_round(candidates, measure, kSecondSeconds, 1, kLastSettings);
-  play_round(candidates, measure, kLastSeconds, kLastTimes, kLastSettings);
+  play_round(candidates, measure, kSecondSeconds, 1, kLimitSettings);
+  play_round(candidates, measure, kLastSeconds, kLastTimes, kLimitSettings);
   return candidates;
 }
 
 std::vector<SweepResult> play_finals(const std::vector<RawSetting>& settings, const MeasureStream& measure) {
   RONDO_CHECK(!settings.empty(), "finals of nothing");
   std::vector<SweepResult> candidates = unmeasured(settings);
-  play_round(candidates, measure, kLastSeconds, kLastTimes, kLastSettings);
+  play_round(candidates, measure, kLastSeconds, kLastTimes, kLimitSettings);
   return candidates;
 }
 

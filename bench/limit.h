@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -14,6 +15,9 @@ namespace rondo::bench {
 inline constexpr uint64_t kLimitFromBytes = 1 << 20;
 // A share of the limit above this is an error of the bench: nothing is faster than the best raw transfer.
 inline constexpr double kHighestShare = 1.05;
+
+// A limit that is measured again is the best of so many settings.
+inline constexpr size_t kLimitSettings = 3;
 
 // The best that raw TCP over loopback does, for ranks that all send and receive at once.
 struct StreamLimit {

@@ -133,6 +133,19 @@ TEST_CASE("after the first turn a library with few settings is asked as often as
   CHECK(lines_of(many) == 2 * many_settings);
 }
 
+TEST_CASE("after the first turn a library is asked as often as the machine has settings with which it is compared") {
+  FakePeers peers;
+  PrivateDirectory directory;
+  const std::string asked = directory.path() + "/asked";
+  peers.add("mpich", "echo >>" + asked + "; case $MPI_BENCH_SETTING in default) TIME=4;; *) TIME=20;; esac" + kAnswer);
+  Contest contest(question(), {"mpich"}, peers.places(), 2, 20, 3);
+  run(contest, 1);
+  const size_t first = lines_of(asked);
+  run(contest, 2);
+  CHECK(lines_of(asked) == first + 2 * 3);
+  CHECK(contest.answers("mpich", 8) == 2 * 3);
+}
+
 TEST_CASE("a program of several sizes that fails is asked them one by one, and loses those only that fail alone") {
   FakePeers peers;
   // Fails at 16, answers at 8.
