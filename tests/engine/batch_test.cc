@@ -47,7 +47,9 @@ void sum(Communicator& group, Numbers& numbers) {
 }
 
 void expect_numbers(const Numbers& numbers, int64_t value, const char* what) {
-  for (const int64_t n : numbers) expect(n == value, fmt::format("{}: {}, should be {}", what, n, value));
+  for (const int64_t n : numbers) {
+    expect(n == value, [&] { return fmt::format("{}: {}, should be {}", what, n, value); });
+  }
 }
 
 }  // namespace

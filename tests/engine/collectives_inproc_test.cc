@@ -24,7 +24,9 @@ Communicator::Call sum_call(std::vector<int64_t>& numbers) {
 }
 
 void expect_all(const std::vector<int64_t>& numbers, int64_t value, const char* what) {
-  for (const int64_t n : numbers) expect(n == value, fmt::format("{}: {}, should be {}", what, n, value));
+  for (const int64_t n : numbers) {
+    expect(n == value, [&] { return fmt::format("{}: {}, should be {}", what, n, value); });
+  }
 }
 
 }  // namespace

@@ -35,8 +35,9 @@ void check_sum(const Communicator& group, int round, const std::vector<float>& s
   for (uint64_t i = 0; i < sums.size(); ++i) {
     float sum = 0;
     for (int rank = 0; rank < group.size(); ++rank) sum += value_of(rank, round, i);
-    expect(sums[i] == sum,
-           fmt::format("round {}: element {} of {} is {}, not {}", round, i, sums.size(), sums[i], sum));
+    expect(sums[i] == sum, [&] {
+      return fmt::format("round {}: element {} of {} is {}, not {}", round, i, sums.size(), sums[i], sum);
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <functional>
 #include <string>
 
@@ -33,5 +34,10 @@ std::string run_threads(const RankGroup& group, const RankBody& body);
 
 // Throws what a rank reports.
 void expect(bool condition, const std::string& otherwise);
+// For loops over many elements: otherwise() makes the text, only where it is needed.
+template <std::invocable Text>
+void expect(bool condition, const Text& otherwise) {
+  if (!condition) expect(false, otherwise());
+}
 
 }  // namespace rondo::testing
