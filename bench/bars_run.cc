@@ -40,7 +40,8 @@ class BarRuns {
     }
   }
 
-  // Whoever we are compared with takes as many turns as we do, and the machine gives as many answers as we do.
+  // Whoever we are compared with takes as many turns as we do. The machine is measured as often as we answer: three
+  // settings of raw TCP one after the other meet the cores in one place, and our answers in several.
   void run_once(const Contest::OnProgress& on_progress) {
     limits_.emplace_back();
     for (Contest& contest : contests_) contest.begin_run();
@@ -49,8 +50,7 @@ class BarRuns {
       for (const Bar& bar : bars_) {
         size_t& taken = limits_.back().turns[&bar];
         const Contest* contest = contest_of(question_of(bar));
-        const size_t answers = contest == nullptr ? 0 : contest->answers("rondo", bar.bytes);
-        const size_t wanted = (answers + answers_of_a_turn(bar) - 1) / answers_of_a_turn(bar);
+        const size_t wanted = contest == nullptr ? 0 : contest->answers("rondo", bar.bytes);
         for (size_t left = std::max<size_t>(wanted, taken + 1) - taken; left > 0; --left, ++taken) {
           take_limit_turn(bar, limits_.back(), on_progress);
         }
@@ -97,14 +97,14 @@ class BarRuns {
     if (wanted(kGloos)) libraries.insert(libraries.end(), kGloos.begin(), kGloos.end());
     size_t settings = 1;
     for (const Bar& other : bars_) {
-      if (question_of(other) == question) settings = std::max(settings, answers_of_a_turn(other));
+      if (question_of(other) == question) settings = std::max(settings, settings_of(other.against));
     }
     contests_.emplace_back(question, libraries, default_places(), machine_.cores, kProgramSeconds, settings);
   }
 
-  // Of the machine: raw TCP is measured in some settings, and the best of them counts.
-  static size_t answers_of_a_turn(const Bar& bar) {
-    return bar.against == Against::kRawTcp || bar.against == Against::kRawWalk ? kLimitSettings : 1;
+  // Of the machine.
+  static size_t settings_of(Against against) {
+    return against == Against::kRawTcp || against == Against::kRawWalk ? kLimitSettings : 1;
   }
 
   // What the machine does without any library; of a run's turns the fastest.
