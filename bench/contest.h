@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/entrant.h"
+#include "bench/run_answers.h"
 
 namespace rondo::bench {
 
@@ -15,7 +16,7 @@ namespace rondo::bench {
 // later, a factor of two and more, and who meets which shall not be chance. The first run asks all settings; later
 // ones, and its own later turns, those that have a chance left at that size, and then libraries with fewer settings as
 // often as those with more: the fastest of four answers would beat the fastest of one by chance alone.
-class Contest {
+class Contest final : public RunAnswers {
  public:
   using OnProgress = std::function<void(const std::string&)>;  // "openmpi, ring"
 
@@ -29,13 +30,12 @@ class Contest {
   // A turn of the run that was begun last. Forks; see Children.
   void take_turn(const OnProgress& on_progress);
 
-  const Question& question() const { return question_; }
+  const Question& question() const override { return question_; }
   // Right answers of a library in the run that was begun last.
   size_t answers(const std::string& library, uint64_t bytes) const;
-  size_t runs() const { return runs_.size(); }
-  // The fastest right answer of a library in a run.
-  std::optional<Row> best(size_t run, const std::string& library, uint64_t bytes) const;
-  // The same over all runs: median time; the row's other figures are of the run in the middle.
+  size_t runs() const override { return runs_.size(); }
+  std::optional<Row> best(size_t run, const std::string& library, uint64_t bytes) const override;
+  // best() over all runs: median time; the row's other figures are of the run in the middle.
   std::optional<Row> median(const std::string& library, uint64_t bytes) const;
   const std::vector<std::string>& libraries() const { return libraries_; }
   std::vector<uint64_t> sizes() const;  // of all answers
@@ -47,8 +47,7 @@ class Contest {
     std::string status;              // "" while all is well, else why there are no (more) answers for some sizes
   };
   const std::vector<Tried>& tried() const { return tried_; }
-  // Why a library has no answer; "" if it has one.
-  std::string why_missing(const std::string& library) const;
+  std::string why_missing(const std::string& library) const override;
 
  private:
   struct Answer {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bench/bars.h"
 #include "bench/baseline.h"
 #include "bench/children.h"
 #include "bench/machine.h"
@@ -250,36 +249,6 @@ TEST_CASE("in a network namespace there is a loopback under the wanted congestio
   CHECK_FALSE(network_namespaces_work("nonesuch"));
   if (!network_namespaces_work("reno")) return;  // neither root nor user namespaces
   MESSAGE("network namespaces work here");
-}
-
-Judged judged(Bar::Kind kind, double bound, const std::vector<double>& ratios) {
-  Bar bar{"tcp", "", "plain", 2, 64u << 20, Against::kRawTcp, kind, bound};
-  return {bar, ratios, ratios.empty() ? "no peer" : ""};
-}
-
-TEST_CASE("bars: the median of the runs decides, and a missing peer is not judged") {
-  const Judged share = judged(Bar::Kind::kAtLeast, 0.85, {0.84, 0.86, 0.9, 0.84, 0.84});
-  CHECK(judge(judged(Bar::Kind::kAtLeast, 0.85, {0.2, 0.86, 0.9, 0.84, 0.9})) == Verdict::kHolds);
-  CHECK(judge(share) == Verdict::kMissed);
-  const Judged time = judged(Bar::Kind::kAtMost, 1.5, {1.5, 1.5, 9, 1.4, 1.6});
-  CHECK(judge(time) == Verdict::kHolds);
-  const Judged missing = judged(Bar::Kind::kAtMost, 1.0, {});
-  CHECK(judge(missing) == Verdict::kNotJudged);
-  CHECK(bars_exit_code({time, missing}) == 0);
-  CHECK(bars_exit_code({time, missing, share}) == 1);
-  CHECK(judged_text(time).find("HOLDS") == 0);
-  CHECK(judged_text(time).find("median 1.500, at most 1.50") != std::string::npos);
-  CHECK(judged_text(missing) == "NOT JUDGED tcp plain, 2 ranks, 64 MiB, share of raw TCP: no peer");
-}
-
-TEST_CASE("the table of bars: each promise once, and all worlds of a line") {
-  const std::vector<Bar> bars = all_bars();
-  for (size_t i = 0; i < bars.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) CHECK(bar_name(bars[i]) != bar_name(bars[j]));
-  }
-  int eight = 0;
-  for (const Bar& bar : bars) eight += bar.world == 8;
-  CHECK(eight == 8);  // four sizes, over shared memory and over TCP
 }
 
 }  // namespace
