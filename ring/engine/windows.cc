@@ -160,7 +160,6 @@ void Windows::finished() {
 // A function of the calls and of what all ranks have told, so that all choose alike.
 Algorithm Windows::choose(const CheckedCall& call) {
   learn();
-  settled_ = true;
   const bool scales_at_source = collective_reduces(call.collective) && call.op == Op::kPremulSum;
   if (call.algorithm == Algorithm::kStaged || scales_at_source) return Algorithm::kStaged;
   int plain = -1;
@@ -188,8 +187,7 @@ Algorithm Windows::choose(const CheckedCall& call) {
   if (bytes <= Board::kPostBytes)
     return collective_has_root(call.collective) ? Algorithm::kStaged : Algorithm::kOneShot;
   if (!may_pull) return Algorithm::kStaged;
-  settled_ = !copies_.measures(call.collective, bytes);
-  if (!settled_) timed_ = {call.collective, bytes, Clock::now()};
+  if (copies_.measures(call.collective, bytes)) timed_ = {call.collective, bytes, Clock::now()};
   return copies_.way(call.collective, bytes);
 }
 
@@ -207,6 +205,7 @@ const WindowBinding* Windows::bind(const CheckedCall& call, const Plan& plan, co
   }
   lay_out_windows(call, plan, cut, binding_);
   bound_cards_ = cards_;
+  settled_ = !timed_;
   ++bound_;
   return &binding_;
 }

@@ -91,7 +91,7 @@ class Windows {
   CopyChoice copies_;
   uint64_t calls_ = 0;  // that have met; the same number on all ranks
   std::optional<Timed> timed_;
-  bool settled_ = false;  // the same cards will lead to the same choice
+  bool settled_ = false;  // of the last bind(): the same cards will lead to the same choice
   Logger log_;
   WindowBinding binding_;
   uint64_t bound_ = 0;

@@ -49,6 +49,30 @@ TEST_CASE("buffers registered by all, some or none of the ranks") {
   }
 }
 
+TEST_CASE("all ranks choose alike, whatever each has kept of the call before") {
+  // Proves: while a call is timed, another between that binds nothing does not settle it for the ranks that call as
+  // before, and not for those whose operation is a new one.
+  CHECK(run_threads(shape_of(2), [](Communicator& group) {
+          constexpr size_t kCount = 128 * 1024;  // float32: pulled and staged in turns
+          std::vector<float> input(kCount), output(kCount), small(4096, 1);
+          for (int i = 1; i <= 12; ++i) {
+            std::fill(input.begin(), input.end(), static_cast<float>((group.rank() + 1) * i));
+            Communicator::Call call;
+            call.input = input.data();
+            call.output = output.data();
+            call.count = kCount;
+            if (group.rank() == 0) {
+              group.run(call);
+            } else {
+              group.start(call).wait();
+            }
+            expect(output == std::vector<float>(kCount, static_cast<float>(3 * i)), fmt::format("sum {} is wrong", i));
+            const TensorRef between{small.data(), small.data(), small.size(), DType::kFloat32};
+            group.all_reduce_many({&between, 1});
+          }
+        }) == "");
+}
+
 TEST_CASE("a plan that the buffers do not allow is refused on all ranks, and the communicator goes on") {
   CHECK(run_threads(shape_of(3), [](Communicator& group) { run_refusals(group); }) == "");
 }
