@@ -31,6 +31,12 @@ struct WindowPlace {
   bool operator==(const WindowPlace&) const = default;
 };
 
+// The place of `bytes` bytes in a window, as a peer says; nullptr if they are not all in it.
+inline std::byte* data_at(const Window& window, const WindowPlace& place, uint64_t bytes) {
+  const bool inside = place.offset <= window.bytes() && bytes <= window.bytes() - place.offset;
+  return inside ? window.data() + place.offset : nullptr;
+}
+
 // Memory that the ranks of one island share: those of a host that have tried it and agreed on it at start
 // (Topology::island). Ranks are world ranks. Any thread, unless said otherwise.
 //

@@ -104,8 +104,15 @@ std::shared_ptr<Window> Island::make(size_t bytes) {
   if (bytes == 0) throw Exception(ErrorCode::kInvalid, "shared memory of 0 bytes was asked for");
   auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kReserved));
   auto memory = std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kNow);
+  std::shared_ptr<MappedWindow> window;  // if the map does not take it, it goes without the lock
   std::lock_guard lock(own_->mutex);
-  auto window = std::make_shared<MappedWindow>(++own_->last_id, bytes, std::move(memory), own_);
+  if (own_->by_address.size() >= kMaxWindows) {
+    throw Exception(ErrorCode::kSystem,
+                    fmt::format("shared memory of {} bytes: this rank shares {} pieces of memory already, which is all "
+                                "that the others map; give some back, or allocate fewer and larger ones",
+                                bytes, kMaxWindows));
+  }
+  window = std::make_shared<MappedWindow>(++own_->last_id, bytes, std::move(memory), own_);
   own_->by_address[window->data()] = window;
   IslandFrame frame;
   frame.topic = IslandTopic::kWindow;
@@ -355,13 +362,18 @@ IslandBook::Group* Island::mentioned(int peer, uint64_t communicator) {
 void Island::add_window(Peer& state, const IslandFrame& frame, const Descriptor& file) {
   auto memory = map_offered(file, frame.bytes, Mapping::Touch::kNow);
   auto window = std::make_shared<MappedWindow>(frame.id, frame.bytes, std::move(memory), nullptr);
-  std::lock_guard lock(mutex_);
-  if (frame.id == 0 || state.windows.size() == kMaxWindows) {
-    throw Exception(ErrorCode::kProtocol, "it offers more windows than can be mapped");
+  std::vector<std::shared_ptr<Doorbell>> bells;  // an operation may wait for it
+  {
+    std::lock_guard lock(mutex_);
+    if (frame.id == 0 || state.windows.size() == kMaxWindows) {
+      throw Exception(ErrorCode::kProtocol, "it offers more windows than can be mapped");
+    }
+    if (!state.windows.emplace(frame.id, std::move(window)).second) {
+      throw Exception(ErrorCode::kProtocol, "it offered a window twice");
+    }
+    book_.for_each_open([&](uint64_t, IslandBook::Group& group) { bells.push_back(group.doorbell); });
   }
-  if (!state.windows.emplace(frame.id, std::move(window)).second) {
-    throw Exception(ErrorCode::kProtocol, "it offered a window twice");
-  }
+  for (const auto& bell : bells) bell->ring();
 }
 
 void Island::add_link(int peer, const IslandFrame& frame, const Descriptor& file) {
@@ -436,11 +448,13 @@ void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {
 void Island::on_end(int peer, IslandConnection::End end, const std::string& why) {
   std::vector<std::shared_ptr<Doorbell>> bells;
   const bool broken = end == IslandConnection::End::kBroken;
-  std::vector<uint64_t> waiting;  // communicators that were promised a link, or are to know
+  std::vector<uint64_t> waiting;                        // communicators that were promised a link, or are to know
+  std::map<uint64_t, std::shared_ptr<Window>> dropped;  // unmapped without the lock; who works on one has it, too
   {
     std::lock_guard lock(mutex_);
     Peer& state = peers_.at(peer);
     state.end = why;
+    std::swap(state.windows, dropped);
     state.life->over.store(true, std::memory_order_seq_cst);
     book_.for_each_open([&](uint64_t id, IslandBook::Group& group) {
       bells.push_back(group.doorbell);

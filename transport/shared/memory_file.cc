@@ -6,14 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <string>
 
 #include "ring/base/error.h"
+#include "transport/shared/available_memory.h"
 
 namespace rondo {
 namespace {
@@ -26,27 +25,10 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
                               errno == EMFILE ? " (raise the limit on open files: ulimit -n)" : ""));
 }
 
-// UINT64_MAX if there is no such file, or no number in it ("max").
-uint64_t number_in(const char* path) {
-  uint64_t number = 0;
-  return std::ifstream(path) >> number ? number : UINT64_MAX;
-}
-
-uint64_t available_on_machine() {
-  std::ifstream facts("/proc/meminfo");
-  std::string name;
-  for (uint64_t kib = 0; facts >> name >> kib; facts.ignore(64, '\n')) {
-    if (name == "MemAvailable:") return kib * 1024;
-  }
-  return UINT64_MAX;
-}
-
 // The kernel reserves pages of a memfd until it kills some process to get more: so what is plainly too much is refused
-// before. In a container its own limit counts (control groups, version 2).
+// before.
 void refuse_too_much(size_t bytes) {
-  const uint64_t most = number_in("/sys/fs/cgroup/memory.max");
-  const uint64_t used = most == UINT64_MAX ? 0 : number_in("/sys/fs/cgroup/memory.current");
-  const uint64_t available = std::min(available_on_machine(), most > used ? most - used : 0);
+  const uint64_t available = available_memory("/proc/meminfo", "/sys/fs/cgroup");
   if (bytes <= available) return;
   throw Exception(ErrorCode::kSystem,
                   fmt::format("shared memory of {} bytes: only {} bytes of memory are available", bytes, available));

@@ -1,0 +1,84 @@
+#include "transport/shared/available_memory.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "transport/shared_memory.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// A directory of files that look like the kernel's.
+class Facts {
+ public:
+  Facts() {
+    std::string name = (fs::temp_directory_path() / "rondo-facts-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    folder_ = name;
+  }
+  ~Facts() { fs::remove_all(folder_); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+  uint64_t available() const { return available_memory((folder_ / "meminfo").string(), folder_.string()); }
+
+ private:
+  fs::path folder_;
+};
+
+class SomeWindow final : public Window {
+ public:
+  SomeWindow(std::byte* data, size_t bytes) : Window(1, data, bytes) {}
+};
+
+TEST_CASE("what the machine has, where nothing limits the process") {
+  const Facts facts;
+  CHECK(facts.available() == UINT64_MAX);
+  facts.write("meminfo", "MemTotal: 4096 kB\nMemFree: 100 kB\nMemAvailable: 2048 kB\nBuffers: 7 kB\n");
+  CHECK(facts.available() == 2 * kMiB);
+  facts.write("memory.max", "max\n");
+  facts.write("memory.current", "1000\n");
+  CHECK(facts.available() == 2 * kMiB);
+}
+
+TEST_CASE("what a container's limit leaves; pages of files that were read are no loss") {
+  const Facts facts;
+  facts.write("meminfo", "MemAvailable: 1048576 kB\n");
+  facts.write("memory.max", std::to_string(100 * kMiB));
+  facts.write("memory.current", std::to_string(99 * kMiB));
+  CHECK(facts.available() == 1 * kMiB);
+  facts.write("memory.stat", "anon 5000000\nfile 80000000\ninactive_file " + std::to_string(60 * kMiB) +
+                                 "\nactive_file " + std::to_string(20 * kMiB) + "\nslab_reclaimable " +
+                                 std::to_string(2 * kMiB) + "\n");
+  CHECK(facts.available() == 83 * kMiB);
+  facts.write("memory.stat", "inactive_file " + std::to_string(200 * kMiB) + "\n");  // told a moment later
+  CHECK(facts.available() == 100 * kMiB);
+  facts.write("memory.current", std::to_string(101 * kMiB));
+  facts.write("memory.stat", "");
+  CHECK(facts.available() == 0);
+  facts.write("meminfo", "MemAvailable: 1024 kB\n");
+  facts.write("memory.current", "0");
+  CHECK(facts.available() == 1 * kMiB);
+}
+
+TEST_CASE("a place in a window: what a peer says is not believed") {
+  std::byte memory[4096];
+  const SomeWindow window(memory, sizeof(memory));
+  const auto at = [&](uint64_t offset, uint64_t bytes) { return data_at(window, {1, offset}, bytes); };
+  CHECK(at(0, 4096) == memory);
+  CHECK(at(4000, 96) == memory + 4000);
+  CHECK(at(4096, 0) == memory + 4096);
+  CHECK(at(4000, 97) == nullptr);
+  CHECK(at(4097, 0) == nullptr);
+  CHECK(at(1ull << 40, 8) == nullptr);
+  CHECK(at(UINT64_MAX, 2) == nullptr);
+  CHECK(at(8, UINT64_MAX) == nullptr);
+}
+
+}  // namespace
+}  // namespace rondo
