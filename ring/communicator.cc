@@ -289,14 +289,14 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
   if (calls.collecting()) {
     calls.add(tensors, op, options);
   } else {
-    calls.finish(*calls.start_list(tensors, op, options));
+    calls.finish(*calls.start_list(tensors, op, options, Batch::Left::kToCaller));
   }
 }
 
 Work Communicator::start_all_reduce_many(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   Batch& calls = batch(state_);
   if (calls.collecting()) return Work(calls.add(tensors, op, options));
-  auto operation = calls.start_list(tensors, op, options);
+  auto operation = calls.start_list(tensors, op, options, Batch::Left::kToPool);
   calls.leave_to_pool(*operation);
   return Work(std::move(operation));
 }
@@ -305,12 +305,12 @@ void Communicator::group_start() { batch(state_).open(); }
 
 void Communicator::group_end() {
   Batch& calls = batch(state_);
-  calls.finish(*calls.end());
+  calls.finish(*calls.end(Batch::Left::kToCaller));
 }
 
 Work Communicator::group_end_async() {
   Batch& calls = batch(state_);
-  auto operation = calls.end();
+  auto operation = calls.end(Batch::Left::kToPool);
   calls.leave_to_pool(*operation);
   return Work(std::move(operation));
 }
@@ -342,6 +342,7 @@ Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int pe
 Work Communicator::isend(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
   Group& group = engine(state_);
   if (state_->batch().collecting()) return Work(state_->batch().add_send(data, count, dtype, peer, tag, options));
+  group.ready_pool();
   auto operation = group.start_send(data, count, dtype, peer, tag, options);
   group.leave_to_pool(*operation->driver);
   return Work(std::move(operation));
@@ -350,6 +351,7 @@ Work Communicator::isend(const void* data, uint64_t count, DType dtype, int peer
 Work Communicator::irecv(void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
   Group& group = engine(state_);
   if (state_->batch().collecting()) return Work(state_->batch().add_recv(data, count, dtype, peer, tag, options));
+  group.ready_pool();
   auto operation = group.start_recv(data, count, dtype, peer, tag, options);
   group.leave_to_pool(*operation->driver);
   return Work(std::move(operation));

@@ -145,7 +145,7 @@ std::shared_ptr<Operation> Batch::add_recv(void* data, uint64_t count, DType dty
   return calls_.messages.back().operation;
 }
 
-std::shared_ptr<BatchOperation> Batch::end() {
+std::shared_ptr<BatchOperation> Batch::end(Left left) {
   Calls calls;
   {
     std::lock_guard lock(mutex_);
@@ -160,7 +160,7 @@ std::shared_ptr<BatchOperation> Batch::end() {
     calls = std::exchange(calls_, {});
   }
   auto operation = calls.operation;
-  submit(std::move(calls));
+  submit(std::move(calls), left);
   return operation;
 }
 
@@ -176,27 +176,32 @@ void Batch::abandon(const Error& error) {
   for (const Message& message : calls.messages) message.operation->fail(error);
 }
 
-std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> tensors, Op op,
-                                                  const CallOptions& options) {
+std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                                                  Left left) {
   group_.check_usable();
   Calls calls;
   calls.operation = std::make_shared<BatchOperation>();
   append(calls.items, tensors, op, options, true);
   auto operation = calls.operation;
-  submit(std::move(calls));
+  submit(std::move(calls), left);
   return operation;
 }
 
-void Batch::submit(Calls calls) {
+void Batch::submit(Calls calls, Left left) {
   BatchOperation& operation = *calls.operation;
   try {
     group_.check_usable();
+    // While the caller drives the collectives, the pool drives the messages (finish).
+    if (left == Left::kToPool || (!calls.items.empty() && !calls.messages.empty())) group_.ready_pool();
     std::vector<Group::Part> parts = parts_of(calls.items);
     if (!parts.empty()) operation.collectives_ = group_.submit_all(std::move(parts));
   } catch (const Exception& e) {
-    operation.fail(e.error());
-    for (const Message& message : calls.messages) message.operation->fail(e.error());
-    throw;
+    const bool invalid = e.code() == ErrorCode::kInvalid;
+    if (!invalid) group_.fail(e.error());  // the others wait for this rank
+    const Error error = invalid ? e.error() : *group_.context().failure.get();
+    operation.fail(error);
+    for (const Message& message : calls.messages) message.operation->fail(error);
+    throw Exception(error);
   }
   for (Message& message : calls.messages) {
     operation.messages_.push_back(message.operation);

@@ -57,13 +57,18 @@ class Batch {
                                       const CallOptions& options);
   std::shared_ptr<Operation> add_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
                                       const CallOptions& options);
-  // Submits what has been kept; does not drive. Throws Exception if nothing was: the call group is closed in any case.
-  std::shared_ptr<BatchOperation> end();
+  // Who goes on with what is submitted: the caller, by finish(); or the pool, after leave_to_pool().
+  enum class Left { kToCaller, kToPool };
+
+  // Submits what has been kept; does not drive. Throws Exception if nothing was: the call group is closed in any case,
+  // and the communicator failed, unless it is kInvalid.
+  std::shared_ptr<BatchOperation> end(Left left);
   // Closes the call group, if one is open: nothing was done, and works of it fail with the error.
   void abandon(const Error& error);
 
   // A list by itself; does not drive.
-  std::shared_ptr<BatchOperation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
+  std::shared_ptr<BatchOperation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                                             Left left);
 
   // The pool goes on with it.
   void leave_to_pool(const BatchOperation& operation);
@@ -89,7 +94,7 @@ class Batch {
   void check_open() const;
   void append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
               bool fusable) const;
-  void submit(Calls calls);
+  void submit(Calls calls, Left left);
   std::vector<Group::Part> parts_of(std::span<Item> items);
   void add_run(std::span<Item> run, std::vector<Group::Part>& parts);
   Group::Part part_of(std::span<Item> run, const Bucket& bucket);

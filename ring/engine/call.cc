@@ -126,6 +126,10 @@ class Checker {
     if (call_.uneven && counts.size() != world) {
       fail(fmt::format("{} {} counts given; there must be one for each of the {} ranks", counts.size(), which, world_));
     }
+    if (!call_.uneven && !displacements.empty()) {
+      fail(fmt::format("{} {} displacements given; only calls with a count for each rank (uneven) have any",
+                       displacements.size(), which));
+    }
     if (!displacements.empty() && displacements.size() != world) {
       fail(fmt::format("{} {} displacements given; there must be one for each of the {} ranks", displacements.size(),
                        which, world_));

@@ -137,9 +137,8 @@ bool Collectives::refuse(const Exception& exception) {
     end_current(&exception.error());
     return true;
   }
-  context_->failure.set(exception.error());
-  context_->fabric->abort(context_->id, exception.error());
-  return fail_all(exception.error());
+  context_->fail(exception.error());
+  return fail_all(*context_->failure.get());
 }
 
 bool Collectives::take_next() {

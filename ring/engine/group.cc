@@ -226,7 +226,18 @@ bool Group::run_again(const Communicator::Call& call) {
   return true;
 }
 
+void Group::ready_pool() {
+  check_usable();
+  try {
+    pool_->start();
+  } catch (const Exception& e) {
+    fail(e.error());
+    check_usable();
+  }
+}
+
 std::shared_ptr<Operation> Group::start(const Communicator::Call& call) {
+  ready_pool();
   auto operation = submit(call);
   leave_to_pool(*collectives_);
   return operation;

@@ -73,8 +73,12 @@ class Group final : public CommunicatorEvents {
   void await(const MessageOperation& operation) { messages_->wait_blocking(operation); }
   // Throws the operation's failure.
   void finish(const std::shared_ptr<MessageOperation>& operation);
-  // The pool goes on with what nobody waits for.
+  // The pool goes on with what nobody waits for. ready_pool() must have come before whatever that is was submitted:
+  // without a thread nobody could go on with it, so that the communicator fails, which it throws (kSystem).
+  void ready_pool();
   void leave_to_pool(Driver& driver) { driver.notify(); }
+  // As GroupContext::fail(); afterwards check_usable() throws.
+  void fail(const Error& error) { context_->fail(error); }
 
   Allocations& allocations();
 

@@ -39,6 +39,19 @@ struct GroupContext {
     }
     return -1;
   }
+  // The communicator fails on all members, with an error that this rank has met; one that names no culprit (ranks of
+  // the group) is this rank's own. Nothing if it has failed before. Any thread.
+  void fail(const Error& error) {
+    if (failure.get() != nullptr) return;
+    Error named = error;
+    if (named.ranks.empty()) {
+      named.ranks = {rank};
+      named.message = name(rank) + ": " + error.message;
+    }
+    failure.set(named);
+    for (int& culprit : named.ranks) culprit = world_rank(culprit);
+    fabric->abort(id, named);
+  }
 };
 
 }  // namespace rondo

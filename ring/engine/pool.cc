@@ -21,11 +21,16 @@ Pool::~Pool() {
   if (thread_.joinable()) thread_.join();
 }
 
+void Pool::start() {
+  std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) thread_ = start_own_thread("rondo-pool", [this] { run(); });
+}
+
 void Pool::poke(std::shared_ptr<Driver> driver) {
   {
     std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) return;  // nothing has been left to it yet: what is pending, others wait for
     if (std::find(drivers_.begin(), drivers_.end(), driver) == drivers_.end()) drivers_.push_back(std::move(driver));
-    if (!thread_.joinable()) thread_ = start_own_thread("rondo-pool", [this] { run(); });
   }
   bell_.ring();
 }

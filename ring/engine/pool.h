@@ -10,8 +10,8 @@
 
 namespace rondo {
 
-// One thread a join that drives what nobody waits for: asynchronous operations of all communicators. It starts with
-// the first of them, polls while things move, and sleeps on the doorbells of the drivers otherwise.
+// One thread a join that drives what nobody waits for: asynchronous operations of all communicators. It polls while
+// things move, and sleeps on the doorbells of the drivers otherwise.
 class Pool {
  public:
   explicit Pool(Patience patience) : patience_(patience) {}
@@ -19,6 +19,9 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
+  // Starts the thread, unless it runs: before anything is submitted that is to be left to it. Throws
+  // Exception(kSystem). Any thread.
+  void start();
   // The driver may want the pool now. Any thread; never blocks.
   void poke(std::shared_ptr<Driver> driver);
 

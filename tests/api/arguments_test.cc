@@ -151,6 +151,14 @@ TEST_CASE("uneven counts: too few, too large, or against each other") {
           const std::array<uint64_t, 3> counts{1, 2, 3}, other{2, 2, 3}, large{1, kTooMany, 1};
           expect_invalid("counts", "2", [&] { group.all_gather_v(p, q, two, kInt64); });
           expect_invalid("displacements", "2", [&] { group.all_gather_v(p, q, counts, kInt64, two); });
+          Communicator::Call even;
+          even.collective = Collective::kAllGather;
+          even.input = p;
+          even.output = q;
+          even.count = 4;
+          even.dtype = kInt64;
+          even.output_displacements = counts;
+          expect_invalid("displacements of even blocks", "uneven", [&] { group.run(even); });
           expect_invalid("too large", "elements", [&] { group.reduce_scatter_v(p, q, large, kInt64); });
           expect_invalid("displaced too far", "elements", [&] { group.all_gather_v(p, q, counts, kInt64, large); });
           expect_invalid("own block", "rank 0", [&] { group.all_to_all_v(p, counts, q, other, kInt64); });

@@ -1,0 +1,228 @@
+// Memory that ranks share: who lets go gets it back, and what cannot be had ends in an error on all ranks; ranks as
+// processes.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/syscall.h>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/faults/ranks.h"
+#include "tests/support/rank_group.h"
+#include "tests/support/refuse.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr size_t kLarge = 64u << 20;
+
+RankGroup shape_of(int world) {
+  RankGroup shape;
+  shape.world = world;
+  shape.config.transport = "shm";
+  return shape;
+}
+
+Config shm_config() {
+  Config config = fault_config();
+  config.transport = "shm";
+  return config;
+}
+
+// Bytes of shared memory of the library that this process maps.
+size_t mapped() {
+  std::ifstream maps("/proc/self/maps");
+  size_t bytes = 0;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin = 0, end = 0;
+    if (line.find("memfd:rondo") == std::string::npos) continue;
+    expect(std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2, line);
+    bytes += end - begin;
+  }
+  return bytes;
+}
+
+Communicator::Call sum_of(float* values, uint64_t count) {
+  Communicator::Call call;
+  call.input = call.output = values;
+  call.count = count;
+  return call;
+}
+
+void sum_small_list(Communicator& group, std::vector<float>& values) {
+  const uint64_t half = values.size() / 2;
+  const TensorRef tensors[] = {{values.data(), values.data(), half, DType::kFloat32},
+                               {values.data() + half, values.data() + half, half, DType::kFloat32}};
+  group.all_reduce_many(tensors);
+}
+
+}  // namespace
+
+TEST_CASE("registered memory that all ranks give back is unmapped in all of them, used or not") {
+  CHECK(run_processes(shape_of(3), [](Communicator& group) {
+          std::vector<float> plain(1000, 1);
+          group.run(sum_of(plain.data(), plain.size()));  // the communicator's own
+          group.barrier();
+          const size_t before = mapped();
+          for (int round = 0; round < 3; ++round) {
+            auto* memory = static_cast<float*>(group.allocate(kLarge));
+            memory[0] = memory[kLarge / sizeof(float) - 1] = 1;
+            group.run(sum_of(memory, kLarge / sizeof(float)));
+            group.run(sum_of(memory, kLarge / sizeof(float)));
+            expect(memory[kLarge / sizeof(float) - 1] == 9, "a wrong sum");
+            expect(mapped() >= before + 3 * kLarge, "it is not mapped");
+            group.barrier();
+            group.deallocate(memory);
+            expect(eventually([&] { return mapped() == before; }),
+                   fmt::format("round {}: {} bytes are mapped, {} before", round, mapped(), before));
+            group.barrier();
+          }
+        }) == "");
+}
+
+TEST_CASE("memory of a rank that dies is unmapped by those that live on") {
+  Job job;
+  job.start(
+      3,
+      [](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        auto* memory = static_cast<float*>(group.allocate(kLarge));
+        group.run(sum_of(memory, kLarge / sizeof(float)));
+        group.barrier();
+        const size_t before = mapped();
+        here.say("ready");
+        here.await();
+        const bool gone = eventually([&] { return mapped() + kLarge <= before; });
+        here.say(gone ? "gone" : fmt::format("{} bytes are mapped, {} before", mapped(), before));
+      },
+      shm_config());
+  job.expect_all("ready");
+  job[1].signal(SIGKILL);
+  for (const int rank : {0, 2}) {
+    job[rank].tell("go");
+    CHECK(job[rank].hear() == "gone");
+  }
+}
+
+TEST_CASE("more pieces of memory than the others map are refused, and nothing is broken by asking") {
+  CHECK(run_processes(shape_of(2), [](Communicator& group) {
+          std::vector<float> plain(1000, 1);
+          group.run(sum_of(plain.data(), plain.size()));
+          std::vector<void*> pieces;
+          std::string refusal;
+          while (group.rank() == 1 && refusal.empty() && pieces.size() < 20'000) {
+            try {
+              pieces.push_back(group.allocate(1));
+            } catch (const Exception& e) {
+              refusal = fmt::format("{}: {}", error_code_name(e.code()), e.what());
+            }
+          }
+          if (group.rank() == 1) {
+            expect(refusal.find("SYSTEM: ") == 0 && refusal.find("16384 pieces of memory") != std::string::npos,
+                   refusal);
+          }
+          for (void* piece : pieces) group.deallocate(piece);
+          group.run(sum_of(plain.data(), plain.size()));
+          expect(plain[0] == 4, "a wrong sum");
+        }) == "");
+}
+
+TEST_CASE("a list whose memory one rank cannot have fails on all ranks, at once") {
+  Job job;
+  job.start(
+      2,
+      [](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        std::vector<float> values(2000, 1);
+        group.run(sum_of(values.data(), values.size()));
+        here.say("ready");
+        here.await();
+        if (here.rank() == 1) refuse(SYS_memfd_create);
+        here.say(here.timed([&] { sum_small_list(group, values); }));
+        here.say(outcome([&] { group.barrier(); }));
+        here.say(values == std::vector<float>(2000, 2) ? "untouched" : "overwritten");
+      },
+      shm_config());
+  job.expect_all("ready");
+  job.tell_all("go");
+  for (const int rank : {0, 1}) {
+    CAPTURE(rank);
+    const Timed ended = timed_line(job[rank].hear());
+    CAPTURE(ended.outcome);
+    CHECK(ended.elapsed_ms >= 0);
+    CHECK(ended.elapsed_ms < 2'000);
+    CHECK(ended.begins("SYSTEM [1] rank 1 (host "));
+    CHECK(ended.has("memfd_create failed"));
+    CHECK(job[rank].hear() == ended.outcome);  // the communicator has failed
+    CHECK(job[rank].hear() == "untouched");
+  }
+}
+
+TEST_CASE("no thread for operations that nobody waits for: nothing is begun, and all ranks hear of it") {
+  // Proves: of each such call; blocking ones need no thread.
+  using Start = std::function<void(Communicator&, std::vector<float>&)>;
+  const std::vector<Start> starts{
+      [](Communicator& group, std::vector<float>& values) { group.start(sum_of(values.data(), values.size())); },
+      [](Communicator& group, std::vector<float>& values) {
+        const TensorRef tensor{values.data(), values.data(), values.size(), DType::kFloat32};
+        group.start_all_reduce_many({&tensor, 1});
+      },
+      [](Communicator& group, std::vector<float>& values) {
+        group.group_start();
+        group.run(sum_of(values.data(), values.size()));
+        group.group_end_async();
+      },
+      [](Communicator& group, std::vector<float>& values) {
+        group.group_start();  // blocking, with a message beside a collective
+        group.run(sum_of(values.data(), values.size()));
+        group.send(values.data(), 1, DType::kFloat32, 0);
+        group.group_end();
+      },
+      [](Communicator& group, std::vector<float>& values) { group.isend(values.data(), 1, DType::kFloat32, 0); },
+      [](Communicator& group, std::vector<float>& values) { group.irecv(values.data(), 1, DType::kFloat32, 0); },
+  };
+  for (size_t i = 0; i < starts.size(); ++i) {
+    CAPTURE(i);
+    Job job;
+    job.start(
+        2,
+        [&](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          std::vector<float> values(2000, 1);
+          group.run(sum_of(values.data(), values.size()));
+          here.say("ready");
+          here.await();
+          if (here.rank() == 1) {
+            refuse(SYS_clone3);
+            refuse(SYS_clone);
+          }
+          const auto call = [&] {
+            if (here.rank() == 1) return starts[i](group, values);
+            group.run(sum_of(values.data(), values.size()));
+          };
+          here.say(here.timed(call));
+          here.say(outcome([&] { group.barrier(); }));
+          here.say(values == std::vector<float>(2000, 2) ? "untouched" : "overwritten");
+        },
+        shm_config());
+    job.expect_all("ready");
+    job.tell_all("go");
+    for (const int rank : {0, 1}) {
+      CAPTURE(rank);
+      const Timed ended = timed_line(job[rank].hear());
+      CAPTURE(ended.outcome);
+      CHECK(ended.elapsed_ms >= 0);
+      CHECK(ended.elapsed_ms < 2'000);
+      CHECK(ended.begins("SYSTEM [1] rank 1 (host "));
+      CHECK(ended.has("rondo-pool"));
+      CHECK(job[rank].hear() == ended.outcome);
+      CHECK(job[rank].hear() == "untouched");
+    }
+  }
+}
+
+}  // namespace rondo::testing
