@@ -85,7 +85,8 @@ std::string RondoGroup::algorithm(const Call& call) const {
   const std::optional<Collective> collective = benchmark_collective(call.benchmark);
   if (!collective) return "p2p";
   if (options_.algorithm != Algorithm::kAuto) return algorithm_name(options_.algorithm);
-  return algorithm_name(communicator_.algorithm_for(*collective, call.count, call.dtype, call.op));
+  const bool registered = buffers_ == BufferKind::kRegistered;
+  return algorithm_name(communicator_.algorithm_for(*collective, call.count, call.dtype, call.op, registered));
 }
 
 void RondoGroup::barrier() { communicator_.barrier(); }

@@ -181,8 +181,9 @@ const Place& Communicator::place() const { return engine(state_).context().fabri
 const Topology& Communicator::topology() const { return engine(state_).context().topology; }
 const Config& Communicator::config() const { return engine(state_).context().config; }
 
-Algorithm Communicator::algorithm_for(Collective collective, uint64_t count, DType dtype, Op op) const {
-  return engine(state_).algorithm_for(call_of(collective, nullptr, nullptr, count, dtype, {}, op));
+Algorithm Communicator::algorithm_for(Collective collective, uint64_t count, DType dtype, Op op,
+                                      bool registered) const {
+  return engine(state_).algorithm_for(call_of(collective, nullptr, nullptr, count, dtype, {}, op), registered);
 }
 
 void Communicator::all_reduce(const void* input, void* output, uint64_t count, DType dtype, Op op,

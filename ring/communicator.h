@@ -123,8 +123,10 @@ class RONDO_EXPORT Communicator {
   const Place& place() const;
   const Topology& topology() const;
   const Config& config() const;
-  // The algorithm that a call of these arguments runs (after kAuto is resolved).
-  Algorithm algorithm_for(Collective collective, uint64_t count, DType dtype, Op op = Op::kSum) const;
+  // The algorithm that a call of these arguments runs (after kAuto is resolved). registered: the buffers of all ranks
+  // are from allocate().
+  Algorithm algorithm_for(Collective collective, uint64_t count, DType dtype, Op op = Op::kSum,
+                          bool registered = false) const;
 
   // --- collectives, blocking
   void all_reduce(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,

@@ -152,6 +152,7 @@ bool Collectives::take_next() {
 
 void Collectives::begin(CollectiveOperation& operation) {
   current_ = &operation;
+  operation.met_ = false;
   moved_at_ = Clock::time_point{};
   seen_combined_ = 0;
   refused_at_ = {};
@@ -178,7 +179,8 @@ bool Collectives::go_on() {
   const CollectiveOperation& operation = *current_;
   if (operation.phase_ == Phase::kNew && operation.in_island() && !windows().introduced()) return introduce();
   if (operation.phase_ == Phase::kIntroduction && !windows().attach()) return false;
-  if (operation.phase_ != Phase::kMeeting && operation.over_windows()) return meet();
+  const bool known_plain = operation.plans.links && windows().known_plain(operation.call);
+  if (!operation.met_ && operation.meets() && !known_plain) return meet();
   return start_body();
 }
 
@@ -197,26 +199,24 @@ bool Collectives::meet() {
   if (operation.packing) operation.packing->pack();  // the others may read it as soon as they have heard from this rank
   windows().meet(operation.call, operation.fingerprint_);
   operation.phase_ = Phase::kMeeting;
+  operation.met_ = true;
   return true;
 }
 
 bool Collectives::start_body() {
   CollectiveOperation& operation = *current_;
-  if (operation.packing && !operation.over_windows()) operation.packing->pack();
+  if (operation.packing && !operation.met_) operation.packing->pack();
   const Plans::Set& plans = operation.plans;
-  const bool started = operation.over_windows() ? start_windows()
-                       : operation.one_shot()   ? start_one_shot(plans.plan)
-                                                : start_lanes();
+  const bool started = operation.met_         ? start_met()
+                       : operation.one_shot() ? start_one_shot(plans.plan)
+                                              : start_links(plans.plan ? plans.plan : plans.links);
   if (!started) return false;
+  if (operation.meets() && !operation.met_) windows().did_not_ask(operation.call);
   operation.phase_ = Phase::kBody;
   const CheckedCall& call = operation.call;
   if (operation.bound_before_ || call.uneven) return true;
-  operation.bound_ = {plans.plan ? plans.plan : plans.staged,
-                      call.count,
-                      call.scalar,
-                      call.dtype,
-                      call.op,
-                      operation.over_windows() && !operation.runs_one_shot() ? windows().bound() : 0};
+  operation.bound_ = {plans.first(), call.count, call.scalar,
+                      call.dtype,    call.op,    operation.runs_over_windows() ? windows().bound() : 0};
   return true;
 }
 
@@ -234,11 +234,12 @@ bool Collectives::start_one_shot(const std::shared_ptr<const Plan>& plan) {
   return true;
 }
 
-bool Collectives::start_lanes() {
+bool Collectives::start_links(const std::shared_ptr<const Plan>& plan) {
   CollectiveOperation& operation = *current_;
-  const std::shared_ptr<const Plan>& plan = operation.plans.plan;
+  operation.bound_before_ = operation.bound_before_ && operation.plan_ == plan;
   if (!operation.bound_before_) {
     if (!take_links(*plan)) return false;
+    if (operation.meets()) operation.cut_ = choose_cut(operation.call, *plan, context_->config, context_->topology);
     operation.blocks_ = lay_out_blocks(operation.call, *plan, operation.cut_);
   }
   start_lanes(bind(*plan), plan);
@@ -254,15 +255,16 @@ void Collectives::call_crew() {
 }
 
 // All have told where their buffers lie.
-bool Collectives::start_windows() {
+bool Collectives::start_met() {
   CollectiveOperation& operation = *current_;
   // As the last time, and nothing else was bound meanwhile: all ranks see that alike.
   const bool as_before = operation.bound_before_ && operation.bound_.windows != 0 &&
-                         operation.bound_.windows == windows().bound() && windows().as_bound();
+                         operation.bound_.windows == windows().bound() && windows().take_bound();
   std::shared_ptr<const Plan> plan = operation.plan_;
   if (!as_before) {
     const Algorithm algorithm = windows().choose(operation.call);
     if (algorithm == Algorithm::kOneShot) return start_one_shot(operation.plans.one_shot);
+    if (!over_windows(algorithm)) return start_links(operation.plans.links);
     plan = algorithm == Algorithm::kStaged ? operation.plans.staged
            : algorithm == Algorithm::kPull ? operation.plans.pull
                                            : operation.plans.registered;
@@ -371,7 +373,7 @@ bool Collectives::run_one_shot(OneShotRun& one_shot, bool& done) {
 }
 
 void Collectives::finish_current() {
-  if (current_->over_windows()) windows().finished();
+  if (current_->met_) windows().finished();
   if (current_->packing) current_->packing->unpack();
   context_->log.finished(current_->sequence);
   end_current(nullptr);

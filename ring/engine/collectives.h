@@ -34,24 +34,25 @@ class CollectiveOperation final : public Operation {
   // What cut_, blocks_, lanes_ and one_shot_ are bound to, so that the same call once more need not bind them again
   // (training does the same calls all the time; binding is more than half of what a small one costs). No plan: nothing.
   struct Shape {
-    std::shared_ptr<const Plan> plan;  // the only one, or the staged one
+    std::shared_ptr<const Plan> plan;  // Plans::Set::first()
     uint64_t count = 0;
     double scalar = 1;
     DType dtype = DType::kFloat32;
     Op op = Op::kSum;
     uint64_t windows = 0;  // Windows::bound() then, of lanes over windows; else 0
     bool is(const Plans::Set& set, const CheckedCall& checked) const {
-      return plan != nullptr && plan == (set.plan ? set.plan : set.staged) && count == checked.count &&
-             scalar == checked.scalar && dtype == checked.dtype && op == checked.op && !checked.uneven;
+      return plan != nullptr && plan == set.first() && count == checked.count && scalar == checked.scalar &&
+             dtype == checked.dtype && op == checked.op && !checked.uneven;
     }
   };
 
   // How the call begins: settled by a meeting, by one shot at once, or else over links.
-  bool over_windows() const { return plans.plan == nullptr; }
+  bool meets() const { return plans.plan == nullptr; }  // unless such calls are known to go over links
   bool one_shot() const { return plans.plan && plans.plan->algorithm == Algorithm::kOneShot; }
-  bool in_island() const { return over_windows() || one_shot(); }
-  // What runs plan_: one_shot_, else lanes_.
+  bool in_island() const { return meets() || one_shot(); }
+  // What runs plan_: one_shot_, else lanes_, over windows or links.
   bool runs_one_shot() const { return plan_ && plan_->algorithm == Algorithm::kOneShot; }
+  bool runs_over_windows() const { return plan_ && over_windows(plan_->algorithm); }
 
   Phase phase_ = Phase::kNew;
   std::shared_ptr<const Plan> plan_;
@@ -64,6 +65,7 @@ class CollectiveOperation final : public Operation {
   const WindowBinding* windows_ = nullptr;  // of lanes_ over windows
   Shape bound_;
   bool bound_before_ = false;  // this call has that shape
+  bool met_ = false;           // the ranks have met for this call
   bool counted_ = false;       // Driver::added()
 };
 
@@ -106,8 +108,8 @@ class Collectives final : public Driver {
   bool introduce();
   bool meet();
   bool start_body();
-  bool start_lanes();
-  bool start_windows();
+  bool start_links(const std::shared_ptr<const Plan>& plan);
+  bool start_met();
   bool start_one_shot(const std::shared_ptr<const Plan>& plan);
   void start_lanes(const Binding& binding, std::shared_ptr<const Plan> plan);
   bool refuse(const Exception& exception);

@@ -133,13 +133,14 @@ Clock::time_point Group::deadline(std::chrono::milliseconds timeout) const {
   return deadline_after(Clock::now(), limit);
 }
 
-Algorithm Group::algorithm_for(const Communicator::Call& call) const {
+Algorithm Group::algorithm_for(const Communicator::Call& call, bool registered) const {
   CheckedCall checked;
   checked.collective = call.collective;
   checked.count = call.count;
   checked.dtype = call.dtype;
   checked.op = call.op;
-  return plans_.choose(checked, call.options.algorithm);
+  const Algorithm asked = call.options.algorithm;
+  return registered ? plans_.choose_registered(checked, asked) : plans_.choose(checked, asked);
 }
 
 std::shared_ptr<CollectiveOperation> Group::submit(const Communicator::Call& call) {
@@ -156,7 +157,7 @@ std::shared_ptr<CollectiveOperation> Group::submit(const Communicator::Call& cal
 
 void Group::prepare(CollectiveOperation& operation, CheckedCall call, Algorithm asked) {
   call.algorithm = plans_.settle(call, asked);
-  const Plans::Set& plans = plans_.get(call, call.algorithm);
+  const Plans::Set& plans = plans_.get(call, asked, call.algorithm);
   operation.reuse();
   operation.driver = collectives_;
   operation.deadline = deadline(call.timeout);

@@ -43,7 +43,7 @@ class Group final : public CommunicatorEvents {
   int rank() const { return context_->rank; }
   int size() const { return context_->world(); }
   const GroupContext& context() const { return *context_; }
-  Algorithm algorithm_for(const Communicator::Call& call) const;
+  Algorithm algorithm_for(const Communicator::Call& call, bool registered) const;
 
   void run(const Communicator::Call& call);
   std::shared_ptr<Operation> start(const Communicator::Call& call);

@@ -9,6 +9,12 @@
 namespace rondo {
 namespace {
 
+// From here on registered buffers gain more over links than a meeting costs. Time registered to over links, of
+// all_gather, reduce_scatter, all_to_all, gather, scatter and reduce by 2 and 4 ranks (AMD EPYC, 2 cores, medians of 5,
+// 2026-11-23): 256 KiB 0.3 to 1.07, 1 MiB 0.4 to 1.0, 16 MiB 0.5 to 1.0; 64 KiB is about the same. Plain buffers took
+// 1.0 to 1.4 times as long when every call asked (256 KiB, 1 MiB); see Windows::known_plain().
+constexpr uint64_t kMeetBytes = 256 * 1024;
+
 bool scales_at_source(const CheckedCall& call) {
   return collective_reduces(call.collective) && call.op == Op::kPremulSum;
 }
@@ -46,6 +52,19 @@ Algorithm Plans::choose(const CheckedCall& call, Algorithm asked) const {
     return configured_;
   }
   return chooser_.choose(call.collective, call.total_bytes(topology_.world()), scales_at_source(call), !call.uneven);
+}
+
+Algorithm Plans::choose_registered(const CheckedCall& call, Algorithm asked) const {
+  const Algorithm chosen = choose(call, asked);
+  const bool settled = chosen != Algorithm::kWindow && !asks_for_registered(call, asked, chosen);
+  return settled || scales_at_source(call) ? chosen : Algorithm::kRegistered;
+}
+
+// Whether a call that goes over links is to ask first whether it must.
+bool Plans::asks_for_registered(const CheckedCall& call, Algorithm asked, Algorithm chosen) const {
+  return asked == Algorithm::kAuto && configured_ == Algorithm::kAuto && !in_island(chosen) &&
+         call.total_bytes(topology_.world()) >= kMeetBytes && !no_windows_for(call, Algorithm::kRegistered) &&
+         plan_available(call.collective, Algorithm::kRegistered, topology_);
 }
 
 Algorithm Plans::settle(const CheckedCall& call, Algorithm asked) {
@@ -90,10 +109,11 @@ std::shared_ptr<const Plan> Plans::build(const CheckedCall& call, Algorithm algo
   return std::make_shared<const Plan>(build_plan(request));
 }
 
-Plans::Set Plans::build_set(const CheckedCall& call, Algorithm algorithm) const {
+Plans::Set Plans::build_set(const CheckedCall& call, Algorithm algorithm, bool meets) const {
   Set set;
   if (!over_windows(algorithm)) {
-    set.plan = build(call, algorithm);
+    (meets ? set.links : set.plan) = build(call, algorithm);
+    if (meets) set.registered = build(call, Algorithm::kRegistered);
     return set;
   }
   set.staged = build(call, Algorithm::kStaged);
@@ -105,11 +125,12 @@ Plans::Set Plans::build_set(const CheckedCall& call, Algorithm algorithm) const 
   return set;
 }
 
-const Plans::Set& Plans::get(const CheckedCall& call, Algorithm algorithm) {
-  const Key key{call.collective, algorithm, call.root, scales_at_source(call)};
+const Plans::Set& Plans::get(const CheckedCall& call, Algorithm asked, Algorithm algorithm) {
+  const bool meets = asks_for_registered(call, asked, algorithm);
+  const Key key{call.collective, algorithm, call.root, scales_at_source(call), meets};
   if (last_ != nullptr && key == last_key_) return *last_;
   auto found = plans_.find(key);
-  if (found == plans_.end()) found = plans_.emplace(key, build_set(call, algorithm)).first;
+  if (found == plans_.end()) found = plans_.emplace(key, build_set(call, algorithm, meets)).first;
   last_key_ = key;
   last_ = &found->second;
   return *last_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "ring/engine/cut.h"
@@ -69,7 +70,6 @@ Windows::Windows(std::shared_ptr<GroupContext> context)
       log_(context_->config.debug, context_->world_rank(context_->rank)) {
   binding_.ranks.resize(context_->members.size());
   binding_.memory = context_->fabric->shared_memory();
-  held_.resize(3 * context_->members.size());
 }
 
 // The board, then staging memory.
@@ -94,9 +94,10 @@ bool Windows::attach() {
     if (!window) window = binding_.memory->find(context_->world_rank(r), ids_[static_cast<size_t>(r)]);
     if (!window) return false;
     if (window->bytes() < shared_bytes()) {
-      throw Exception(ErrorCode::kProtocol,
-                      fmt::format("{} shares {} bytes of memory; rank {} expects {}", context_->name(r),
-                                  window->bytes(), context_->rank, shared_bytes()));
+      throw Exception(Error{ErrorCode::kProtocol,
+                            fmt::format("{} shares {} bytes of memory; rank {} expects {}", context_->name(r),
+                                        window->bytes(), context_->rank, shared_bytes()),
+                            {r}});
     }
     boards.push_back(window->data());
     bells.push_back(r == context_->rank ? nullptr : context_->fabric->bell_of(context_->id, context_->world_rank(r)));
@@ -108,6 +109,13 @@ bool Windows::attach() {
   binding_.noticeboard = &noticeboard_;
   meeting_.start(gather_bytes(*meeting_plan_, card_blocks_, &card(context_->rank), cards_.data()), noticeboard_);
   return true;
+}
+
+bool Windows::known_plain(const CheckedCall& call) const { return plain_.count(size_of(call)) != 0; }
+
+void Windows::did_not_ask(const CheckedCall& call) {
+  const auto found = plain_.find(size_of(call));
+  if (--found->second == 0) plain_.erase(found);
 }
 
 void Windows::meet(const CheckedCall& call, uint64_t fingerprint) {
@@ -152,14 +160,31 @@ void Windows::learn() {
 }
 
 void Windows::finished() {
+  in_use_.clear();
   if (!timed_) return;
   const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - timed_->began);
   timed_->took_ns = static_cast<uint64_t>(std::max<int64_t>(took.count(), 1));
 }
 
-// A function of the calls and of what all ranks have told, so that all choose alike.
 Algorithm Windows::choose(const CheckedCall& call) {
   learn();
+  const Algorithm algorithm = chosen_way(call);
+  if (context_->rank == 0 && log_.shows(LogLevel::kInfo)) show(call, algorithm);
+  return algorithm;
+}
+
+// When it is another than the last time, for calls of about this size. The trials of two ways are no choice yet.
+void Windows::show(const CheckedCall& call, Algorithm algorithm) {
+  if (timed_) return;
+  const uint64_t bytes = call.total_bytes(context_->world());
+  const auto [shown, first] = shown_.try_emplace({call.collective, std::bit_width(bytes)}, algorithm);
+  if (!first && std::exchange(shown->second, algorithm) == algorithm) return;
+  log_.info(fmt::format("{} of {} bytes, after the meeting: {}", collective_name(call.collective), bytes,
+                        algorithm_name(algorithm)));
+}
+
+// A function of the calls and of what all ranks have told, so that all choose alike.
+Algorithm Windows::chosen_way(const CheckedCall& call) {
   const bool scales_at_source = collective_reduces(call.collective) && call.op == Op::kPremulSum;
   if (call.algorithm == Algorithm::kStaged || scales_at_source) return Algorithm::kStaged;
   int plain = -1;
@@ -167,6 +192,11 @@ Algorithm Windows::choose(const CheckedCall& call) {
     if (!registered(call, card(r), r)) plain = r;
   }
   if (plain < 0) return call.algorithm == Algorithm::kPull ? Algorithm::kPull : Algorithm::kRegistered;
+  if (!over_windows(call.algorithm)) {
+    if (plain_.size() == kMostPlain) plain_.clear();
+    plain_[size_of(call)] = kCallsUnasked;
+    return call.algorithm;
+  }
   if (call.algorithm == Algorithm::kRegistered) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("{} on rank {}: the algorithm \"registered\" was asked for, but the buffers of rank {} "
@@ -193,6 +223,8 @@ Algorithm Windows::choose(const CheckedCall& call) {
 
 // Only what the plan touches: a rank that nobody uses may be done, and its windows gone.
 const WindowBinding* Windows::bind(const CheckedCall& call, const Plan& plan, const Cut& cut) {
+  const BufferBytes bytes = buffer_bytes(call, context_->world());
+  in_use_.clear();
   for (int r = 0; r < context_->world(); ++r) {
     PeerMemory& peer = binding_.ranks[static_cast<size_t>(r)];
     peer = PeerMemory{};
@@ -201,41 +233,53 @@ const WindowBinding* Windows::bind(const CheckedCall& call, const Plan& plan, co
     peer.output_address = card(r).output_address;
   }
   for (const Ref& ref : plan.refs) {
-    if (ref.space == Space::kWindow && !bind(ref)) return nullptr;
+    if (ref.space == Space::kWindow && !bind(ref, bytes)) return nullptr;
   }
   lay_out_windows(call, plan, cut, binding_);
   bound_cards_ = cards_;
+  bound_windows_.assign(in_use_.begin(), in_use_.end());
   settled_ = !timed_;
   ++bound_;
   return &binding_;
 }
 
-bool Windows::bind(const Ref& ref) {
+bool Windows::bind(const Ref& ref, const BufferBytes& bytes) {
   PeerMemory& peer = binding_.ranks[ref.peer];
   const Card& told = card(ref.peer);
   if ((ref.flags & kStaging) != 0) {
     peer.staging = theirs_[ref.peer]->data() + Board::kBytes;
     return true;
   }
-  if ((ref.flags & kPeerOutput) != 0) return peer.output != nullptr || find(ref.peer, told.output, peer.output);
-  return peer.input != nullptr || find(ref.peer, told.input, peer.input);
+  if ((ref.flags & kPeerOutput) != 0) {
+    return peer.output != nullptr || find(ref.peer, told.output, bytes.output, peer.output);
+  }
+  return peer.input != nullptr || find(ref.peer, told.input, bytes.input, peer.input);
 }
 
-// A place that is in no window leaves `data` as it is.
-bool Windows::find(int rank, const WindowPlace& place, std::byte*& data) {
+// A place that is in no window leaves `data` as it is. Of what a peer says nothing is believed.
+bool Windows::find(int rank, const WindowPlace& place, uint64_t bytes, std::byte*& data) {
   if (place.id == 0) return true;
-  // The last windows of each rank: most calls come with the same buffers.
-  std::shared_ptr<Window>* held = &held_[3 * static_cast<size_t>(rank)];
-  std::shared_ptr<Window>* found =
-      std::find_if(held, held + 3, [&](const auto& window) { return window && window->id() == place.id; });
-  if (found == held + 3) {
-    auto window = binding_.memory->find(context_->world_rank(rank), place.id);
-    if (!window) return false;
-    found = held + 2;
-    *found = std::move(window);
+  std::shared_ptr<Window> window = binding_.memory->find(context_->world_rank(rank), place.id);
+  if (!window) return false;
+  data = data_at(*window, place, bytes);
+  if (data == nullptr) {
+    throw Exception(Error{ErrorCode::kProtocol,
+                          fmt::format("{} speaks of {} bytes from byte {} on of memory that has {}",
+                                      context_->name(rank), bytes, place.offset, window->bytes()),
+                          {rank}});
   }
-  std::rotate(held, found, found + 1);
-  data = held->get()->data() + place.offset;
+  in_use_.push_back(std::move(window));
+  return true;
+}
+
+// Those that were bound have the same cards, so their makers have kept them; if not, they are bound anew.
+bool Windows::take_bound() {
+  if (!settled_ || cards_ != bound_cards_) return false;
+  for (const std::weak_ptr<Window>& bound : bound_windows_) {
+    std::shared_ptr<Window> window = bound.lock();
+    if (!window) return false;
+    in_use_.push_back(std::move(window));
+  }
   return true;
 }
 

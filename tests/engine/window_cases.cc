@@ -15,6 +15,9 @@ namespace {
 constexpr Algorithm kInIsland[] = {Algorithm::kWindow, Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered,
                                    Algorithm::kOneShot};
 
+// 256 KiB and more of every type.
+constexpr uint64_t kLargeCount = 300'007;
+
 // What no plan inside an island takes, or none that reads contributions where they lie.
 bool possible(const CollectiveCase& what, Algorithm algorithm) {
   if (!what.counts.empty()) return false;
@@ -65,6 +68,16 @@ void run_mixed_registration(Communicator& group) {
         if (!possible(what, algorithm)) continue;
         run_case(group, what, algorithm, mine ? &registered : std::pmr::get_default_resource());
       }
+    }
+  }
+}
+
+void run_large_in_turns(Communicator& group) {
+  RegisteredMemory registered(group);
+  const int world = group.size();
+  for (const CollectiveCase& what : all_shapes({world, {kLargeCount}, {world - 1}})) {
+    for (const bool mine : {true, true, false, false, group.rank() % 2 == 0, true}) {
+      run_case(group, what, Algorithm::kAuto, mine ? &registered : std::pmr::get_default_resource());
     }
   }
 }

@@ -15,6 +15,9 @@ namespace rondo::testing {
 void run_over_windows(Communicator& group, const std::vector<uint64_t>& counts);
 // Every subset of ranks with registered buffers (of the first four ranks).
 void run_mixed_registration(Communicator& group);
+// Every collective, large enough that calls over links ask first whether all buffers are registered: registered by all
+// ranks, by none and by some, in turns.
+void run_large_in_turns(Communicator& group);
 // Algorithms that the buffers do not allow.
 void run_refusals(Communicator& group);
 

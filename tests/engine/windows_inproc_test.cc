@@ -49,6 +49,13 @@ TEST_CASE("buffers registered by all, some or none of the ranks") {
   }
 }
 
+TEST_CASE("large calls: registered buffers where they lie, links for others, one after the other") {
+  for (const int world : {2, 3}) {
+    CAPTURE(world);
+    CHECK(run_threads(shape_of(world), [&](Communicator& group) { run_large_in_turns(group); }) == "");
+  }
+}
+
 TEST_CASE("all ranks choose alike, whatever each has kept of the call before") {
   // Proves: while a call is timed, another between that binds nothing does not settle it for the ranks that call as
   // before, and not for those whose operation is a new one.

@@ -1,8 +1,13 @@
 // Plans over windows: ranks as processes of one host, whose windows are memory that all of them map.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <numeric>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "tests/engine/cases.h"
@@ -42,6 +47,66 @@ TEST_CASE("plans: every collective over windows gives the reference result: stag
 TEST_CASE("buffers: registered by all, some or none of the ranks") {
   // Proves: all ranks choose one plan from what all have told, whatever each has.
   CHECK(run_processes(shape_of(kWorld), [](Communicator& group) { run_mixed_registration(group); }) == "");
+}
+
+// What rank 0 says from here on.
+class Said {
+ public:
+  Said() : file_(memfd_create("said", 0)) { dup2(file_, STDERR_FILENO); }
+  std::string text() const {
+    std::string text(static_cast<size_t>(lseek(file_, 0, SEEK_END)), '\0');
+    expect(pread(file_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()), "what was said is lost");
+    return text;
+  }
+
+ private:
+  int file_;
+};
+
+// "all_gather of 1048576 bytes, after the meeting: registered" is said, of any size.
+bool says(const std::string& text, Collective collective, const char* algorithm) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(fmt::format(" {} of ", collective_name(collective))) != std::string::npos &&
+        line.ends_with(fmt::format("after the meeting: {}", algorithm))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+TEST_CASE("buffers: large calls use those that all ranks registered where they lie, and others as if nobody had") {
+  // Proves: the ranks meet before they take to links, of every collective; and what runs may change with every call.
+  RankGroup shape = shape_of(kWorld);
+  shape.config.debug = "info";
+  CHECK(run_processes(shape, [](Communicator& group) {
+          const Said said;
+          run_large_in_turns(group);
+          const std::string in_turns = said.text();
+          // One kind of call once more: it asks again after a while.
+          RegisteredMemory registered(group);
+          CollectiveCase gathered;
+          gathered.collective = Collective::kAllGather;
+          gathered.world = kWorld;
+          gathered.count = (1 << 20) / kWorld;
+          run_case(group, gathered);
+          for (int i = 0; i < 40; ++i) run_case(group, gathered, Algorithm::kAuto, &registered);
+          if (group.rank() != 0) return;
+          expect(says(said.text().substr(in_turns.size()), Collective::kAllGather, "registered"), said.text());
+          const std::string& text = in_turns;
+          for (int i = 0; i < kCollectives; ++i) {
+            const auto collective = static_cast<Collective>(i);
+            if (collective == Collective::kBarrier) continue;
+            expect(says(text, collective, "registered"),
+                   fmt::format("{} never: {}", collective_name(collective), text));
+            const Algorithm plain = group.algorithm_for(collective, (1 << 20) / kWorld, DType::kUint8);
+            if (plain == Algorithm::kWindow) continue;
+            expect(says(text, collective, algorithm_name(plain)),
+                   fmt::format("{} of plain buffers: {}", collective_name(collective), text));
+            expect(group.algorithm_for(collective, 1 << 20, DType::kUint8, Op::kSum, true) == Algorithm::kRegistered,
+                   collective_name(collective));
+          }
+        }) == "");
 }
 
 TEST_CASE("buffers: RONDO_SINGLE_COPY=on and off give the same results from plain, registered and mixed buffers") {
