@@ -485,7 +485,7 @@ TEST_CASE("nonsense from both sides at once, amid honest messages, costs the two
     }
     for (const int peer : {kBelow, kAbove}) {
       CHECK(scene.reason(peer).find(kNoSense) != std::string::npos);
-      CHECK(scene.self().find(peer, 39) != nullptr);  // what was right before stays
+      CHECK(scene.self().find(peer, 39) == nullptr);  // its memory is let go
       // Asked for again, the reason is the same.
       CHECK(scene.self().take_link({kId, peer, 3}, kShape) == nullptr);
     }
