@@ -359,6 +359,8 @@ std::shared_ptr<Group> Group::split(int colour, int key) {
   call.output = all.data();
   call.count = 2;
   call.dtype = DType::kInt32;
+  // These buffers are not what RONDO_ALGORITHM=registered is about, nor pull where the kernel forbids it.
+  if (over_windows(context_->config.algorithm)) call.options.algorithm = Algorithm::kRing;
   run(call);
   const uint64_t number = ++splits_;
   if (colour < 0) return nullptr;

@@ -113,6 +113,18 @@ TEST_CASE("pull where one rank may not: refused on all ranks, and the others' bu
         }) == "");
 }
 
+TEST_CASE("RONDO_ALGORITHM=registered: calls on other buffers are refused, and split() is no such call") {
+  RankGroup shape = shape_of(3);
+  shape.config.transport = "shm";
+  shape.config.algorithm = Algorithm::kRegistered;
+  CHECK(run_processes(shape, [](Communicator& group) {
+          std::vector<float> values(1000, 1);
+          expect_part(failure_of(group, sum_of(values)), "INVALID: ");
+          Communicator both = group.split(group.rank() < 2 ? 0 : 1);
+          expect(both.size() == (group.rank() < 2 ? 2 : 1), "a wrong group");
+        }) == "");
+}
+
 TEST_CASE("RONDO_SINGLE_COPY: on pulls, off does not, and auto does not while one shot does") {
   // Proves: which plan ran, by taking the system call away from all ranks after the start.
   for (const char* single_copy : {"on", "auto", "off"}) {
