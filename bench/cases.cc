@@ -59,8 +59,7 @@ std::vector<Case> cases_of(const Options& options, int world) {
 }
 
 std::vector<uint64_t> limited_sizes(const Options& options, int world) {
-  const bool over_tcp =
-      !options.inproc && (options.transport.empty() || options.transport == "auto" || options.transport == "tcp");
+  const bool over_tcp = options.limit_only || (!options.inproc && options.transport == "tcp");  // "auto" shares memory
   const bool even = std::any_of(options.benchmarks.begin(), options.benchmarks.end(), benchmark_loads_ring_evenly);
   if (options.limit == Options::LimitUse::kNone || world < 2 || !over_tcp || !even) return {};
   std::vector<uint64_t> sizes;

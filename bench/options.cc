@@ -228,7 +228,8 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--json", options.json, "write machine, limits and rows to this file");
   app.add_option("--csv", options.csv, "write rows to this file");
   app.add_flag("--verbose", options.verbose, "show p50, p99, min and max");
-  app.add_flag("--limit", typed.limit, "compare with raw TCP of this machine, kept between runs (so by default)");
+  app.add_flag("--limit", typed.limit,
+               "with --transport tcp: compare with raw TCP of this machine, kept between runs (default)");
   app.add_flag("--no-limit", typed.no_limit, "do not");
   app.add_flag("--remeasure-limit", typed.remeasure, "measure it again");
   app.add_flag("--limit-only", options.limit_only, "measure, keep and print the limits of --ranks and the sizes");
@@ -240,11 +241,12 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--runs", options.runs, "interleaved runs of --compare and --bars (5)")->check(CLI::Range(1, 100));
   app.add_option("--turns", options.turns, "of each run: all are asked so often, and the fastest answer counts (4)")
       ->check(CLI::Range(1, 100));
-  app.add_option("--baseline", options.baseline,
-                 "with --compare or --bars: 1 if a ratio fell below this file's by more than noise");
+  app.add_option(
+      "--baseline", options.baseline,
+      "with --compare or --bars: 1 if a ratio (our time / theirs) rose above this file's by more than noise");
   app.add_option("--write-baseline", options.write_baseline, "with --compare or --bars: keep the ratios in this file");
   app.add_option("--calibrate", options.calibrate,
-                 "measure what messages, bytes and folds cost between these ranks, for RONDO_COST_MODEL; a file");
+                 "measure latency, bytes and folds between these ranks, for RONDO_COST_MODEL; a file");
   app.add_option("--namespace", options.name_space, "")->group("");
   app.add_option("program", options.program, "")->group("");
   app.add_option("--spawned-rank", options.spawned_rank, "")->group("");

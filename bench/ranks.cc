@@ -31,11 +31,13 @@ Config config_of(const Options& options) {
   if (options.connections > 0) config.connections = options.connections;
   config.timeout_ms = options.timeout_ms;
   config.start_timeout_ms = options.timeout_ms;
-  if (options.limit != Options::LimitUse::kNone) config.start_timeout_ms += kLimitWaitMs;
+  const bool measures = options.limit != Options::LimitUse::kNone && config.transport == "tcp";
+  if (measures) config.start_timeout_ms += kLimitWaitMs;
   return config;
 }
 
-Limits limits_now(const Options& options, const Machine& machine, const LimitCache& cache, int world) {
+Limits limits_now(Options options, const Machine& machine, const LimitCache& cache, int world) {
+  options.transport = config_of(options).transport;
   Progress progress;
   try {
     return obtain_limits(cache, options.limit, world, limited_sizes(options, world), machine,

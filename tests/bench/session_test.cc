@@ -116,12 +116,21 @@ TEST_CASE("cases: undefined pairs are left out, operations belong to reductions 
 TEST_CASE("only large rows of TCP between ranks that all send and receive have a bandwidth limit") {
   Options options = quick();
   options.sizes = {8, 1 << 20, 4 << 20, 1 << 20};
+  CHECK(limited_sizes(options, 2).empty());
+  options.limit_only = true;
+  CHECK(limited_sizes(options, 2) == std::vector<uint64_t>{1 << 20, 4 << 20});
+  options.limit_only = false;
+  for (const char* transport : {"auto", "shm"}) {
+    options.transport = transport;
+    CHECK(limited_sizes(options, 2).empty());
+  }
+  options.transport = "tcp";
   CHECK(limited_sizes(options, 2) == std::vector<uint64_t>{1 << 20, 4 << 20});
   CHECK(limited_sizes(options, 1).empty());
   options.benchmarks = {Benchmark::kBroadcast};
   CHECK(limited_sizes(options, 2).empty());
   options.benchmarks = {Benchmark::kAllReduce};
-  options.transport = "shm";
+  options.inproc = true;
   CHECK(limited_sizes(options, 2).empty());
   options.transport = "tcp";
   options.limit = Options::LimitUse::kNone;
