@@ -24,7 +24,8 @@ class Store;
 class Operation;  // what a Work refers to; internal
 
 // A handle to an operation under way. Copies refer to the same operation; destroying the last one detaches it (it goes
-// on by itself, and the buffers must stay valid until it is done). Any thread.
+// on by itself, and the buffers must stay valid until it is done). Of an empty one all but valid() throw kInvalid. Any
+// thread.
 class RONDO_EXPORT Work {
  public:
   Work();
@@ -59,8 +60,8 @@ class RONDO_EXPORT Work {
 };
 
 // How a process joins a group of processes. Fields left at -1 or empty are taken from the environment, in this order:
-// RONDO_*, torchrun's and the field's own RANK / WORLD_SIZE / LOCAL_RANK / LOCAL_WORLD_SIZE / MASTER_ADDR /
-// MASTER_PORT, Open MPI's, MPICH's (PMI) and Slurm's variables (docs/bootstrap.md).
+// RONDO_*; RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or you
+// by hand; Open MPI's, MPICH's (PMI) and Slurm's variables (docs/bootstrap.md).
 struct JoinOptions {
   int rank = -1;
   int world = -1;
@@ -101,14 +102,16 @@ struct TensorRef {
 // place is invalid); any other overlap is kInvalid. Calls that return Work need the buffers until it is done.
 //
 // Errors: blocking calls and Work::wait() throw Exception. kInvalid is thrown before anything happens and leaves the
-// communicator usable. After any other error the communicator is failed: every later call throws the same error (where
-// ranks died: with those who have died since), and only abort() and destroy() remain.
+// communicator usable. After any other error of an operation the communicator is failed: every later call throws the
+// same error (where ranks died: with those who have died since), and only abort() and destroy() remain.
 class RONDO_EXPORT Communicator {
  public:
   // Joins; returns when every rank is known and has exchanged a frame with both ring neighbours on every lane.
-  // Throws kInvalid, kBootstrap (ranks() are those missing), kNetwork, kTimeout.
+  // Throws kInvalid, kBootstrap (error().ranks are those missing), kNetwork, kTimeout, kSystem (descriptors, memory,
+  // threads).
   static Communicator join(const JoinOptions& options = {});
-  // `world` ranks as threads of this process, over memory. communicators[r] is rank r's.
+  // `world` ranks (1 .. 1024, else kInvalid) as threads of this process, over memory; one thread a rank. [r] is rank
+  // r's. The default configuration does not read RONDO_*: pass Config::from_environment() for that.
   static std::vector<Communicator> inproc(int world, const Config& config = {});
 
   Communicator();  // empty; valid() is false
@@ -118,6 +121,8 @@ class RONDO_EXPORT Communicator {
   ~Communicator();  // destroy(), without throwing
 
   bool valid() const;
+  // Of this communicator; place(): of the process in the job, the same for all of its communicators. References hold as
+  // long as this object. Of an empty one all but valid(), destroy() and group_abandon() throw kClosed.
   int rank() const;
   int size() const;
   const Place& place() const;
@@ -129,12 +134,16 @@ class RONDO_EXPORT Communicator {
                           bool registered = false) const;
 
   // --- collectives, blocking
+  // count: elements. all_reduce, reduce, broadcast: of the whole buffer. all_gather, gather: input count, output
+  // size() * count, by rank (gather: on the root; elsewhere it may be null). reduce_scatter, scatter: input
+  // size() * count (scatter: on the root; elsewhere it may be null), output count. all_to_all: both size() * count;
+  // block r of the input goes to rank r. kInvalid: a null buffer that would be used, a root that is no rank, an
+  // operation that the type lacks (docs/numerics.md), a negative timeout.
   void all_reduce(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
                   const CallOptions& options = {});
   void reduce(const void* input, void* output, uint64_t count, DType dtype, Op op, int root,
               const CallOptions& options = {});  // output is written on the root only; may be null elsewhere
   void broadcast(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options = {});
-  // count: elements that each rank contributes / receives
   void all_gather(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
   void reduce_scatter(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
                       const CallOptions& options = {});
@@ -143,7 +152,8 @@ class RONDO_EXPORT Communicator {
   void all_to_all(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
   void barrier(const CallOptions& options = {});
   // Uneven counts. counts[r]: elements of rank r's block; blocks lie one after the other unless displacements (in
-  // elements, same size) say otherwise.
+  // elements) say otherwise. Spans have size() entries, else kInvalid. all_gather_v, reduce_scatter_v: the same counts
+  // on all ranks, else kMismatch. The others: what a rank sends itself is what it expects, else kInvalid.
   void all_gather_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
                     std::span<const uint64_t> displacements = {}, const CallOptions& options = {});
   void reduce_scatter_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
@@ -193,7 +203,8 @@ class RONDO_EXPORT Communicator {
   // In a call group, start() and start_all_reduce_many() return the Work of the whole call group, isend() and irecv()
   // their own, and recv() and sendrecv() an empty Message. Such Works are for this thread until the call group has
   // ended; waiting for them before is kInvalid. Calls of other threads are not collected and run at once. kInvalid:
-  // a second group_start() by whatever thread, an end without a start or by another thread, split() and new_group().
+  // a second group_start() by whatever thread, an end without a start or by another thread, split() and new_group(),
+  // more than 65,536 calls.
   // A call that throws is not collected; the rest is. Blocking calls of other communicators run at once.
   void group_start();
   // Waits until all of it is done; throws its first failure. kInvalid (overlapping all_reduces, an algorithm that there
@@ -215,12 +226,17 @@ class RONDO_EXPORT Communicator {
 
   // --- registered memory
   // Memory that every rank of this host maps (where ranks share memory; else plain memory, just as good for calls).
-  // Collectives whose buffers lie in it on all ranks work on them directly: the fastest way inside a host. Zeroed,
-  // aligned to a page; allocating it costs system calls and faults in every page, so keep it. Good for every
-  // communicator of the process; given back by deallocate() on this one, or with it. While a call is under way, and
-  // after it has failed until destroy() has returned, other ranks may write to it.
-  // Throws kInvalid for 0 bytes and for memory that this communicator has not allocated, kSystem when memory or
-  // descriptors run out. Any thread.
+  // Collectives whose buffers lie in it on all ranks work on them directly, the fastest way inside a host, wherever
+  // that is worth it: all_reduce above 8 KiB, the others by size (docs/plans.md) and from 256 KiB on always. Not so
+  // uneven (v) calls and kPremulSum. CallOptions::algorithm = kRegistered insists, and is kInvalid on all ranks where
+  // some buffer is not registered.
+  // Zeroed, aligned to a page; allocating it costs system calls and faults in every page, so keep it. Registered for
+  // this communicator and for all others of the same join(); plain memory for those of another. Given back by
+  // deallocate() on this communicator (null is fine; also after destroy()), or with this object. While a call is under
+  // way, and after it has failed until destroy() has returned, other ranks may write to it.
+  // Throws kInvalid for 0 bytes and for memory that this communicator has not allocated, kSystem when memory,
+  // descriptors or mappings run out (16,384 pieces a process); neither fails the communicator. Not collective. Any
+  // thread.
   void* allocate(size_t bytes);
   void deallocate(void* data);
 

@@ -92,14 +92,17 @@ RONDO_API rondo_result_t rondo_init(rondo_comm_t* comm);
 RONDO_API rondo_result_t rondo_init_at(rondo_comm_t* comm, int rank, int world, const char* rendezvous);
 
 /* A unique id: made by any process (it need not become a rank), handed to all ranks as a string, and served by a thread
- * of the maker until the world is complete or the server is destroyed. `id` is valid until then. host: the address to
+ * of the maker until all ranks have said goodbye to it, at the end of their start, or the server is destroyed. `id` is
+ * valid until the server is destroyed. host: the address to
  * listen on and to publish; NULL is 127.0.0.1. */
 RONDO_API rondo_result_t rondo_id_server_create(rondo_id_server_t* server, const char* host, const char** id);
 RONDO_API rondo_result_t rondo_id_server_destroy(rondo_id_server_t server);
 
-/* comms[0 .. world-1]: ranks as threads of this process. */
+/* comms[0 .. world-1]: ranks as threads of this process, one thread a rank; world: 1 .. 1024. RONDO_* are read. */
 RONDO_API rondo_result_t rondo_init_inproc(rondo_comm_t* comms, int world);
 
+/* Rank and size of this communicator; local rank and size, and the node: of the process in the job, the same for all
+ * of its communicators. */
 RONDO_API rondo_result_t rondo_rank(rondo_comm_t comm, int* rank);
 RONDO_API rondo_result_t rondo_size(rondo_comm_t comm, int* size);
 RONDO_API rondo_result_t rondo_local_rank(rondo_comm_t comm, int* local_rank);
@@ -117,6 +120,11 @@ typedef struct {
 #define RONDO_OPTIONS_INIT \
   { sizeof(rondo_options_t), 0, 1.0, NULL }
 
+/* count: elements. all_reduce, reduce, broadcast: of the whole buffer. all_gather, gather: input count, output size x
+ * count by rank (gather: on the root; elsewhere it may be NULL). reduce_scatter, scatter: input size x count (scatter:
+ * on the root; elsewhere it may be NULL), output count. all_to_all: both size x count; block r of the input goes to
+ * rank r. RONDO_INVALID: a NULL buffer that would be used, a root that is no rank, an operation that the type lacks, a
+ * negative timeout. */
 RONDO_API rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
                                           rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
                                           rondo_work_t* work);
@@ -140,7 +148,9 @@ RONDO_API rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, 
                                           rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work);
 RONDO_API rondo_result_t rondo_barrier(rondo_comm_t comm, const rondo_options_t* options, rondo_work_t* work);
 
-/* Uneven counts; arrays hold one entry a rank; displacements may be NULL (blocks one after the other). */
+/* Uneven counts; arrays hold one entry a rank; displacements may be NULL (blocks one after the other). all_gather_v,
+ * reduce_scatter_v: the same counts on all ranks, else RONDO_MISMATCH. The others: what a rank sends itself is what it
+ * expects, else RONDO_INVALID. */
 RONDO_API rondo_result_t rondo_all_gather_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
                                             const uint64_t* displacements, rondo_dtype_t dtype,
                                             const rondo_options_t* options, rondo_work_t* work);
@@ -175,7 +185,8 @@ RONDO_API rondo_result_t rondo_all_reduce_many(rondo_comm_t comm, const rondo_te
  * kept, and submitted together at the end, consecutive all_reduces as rondo_all_reduce_many does them. A call with a
  * work gives the call group's (send and recv: their own), to be used when the call group has ended. A message asked of
  * recv or sendrecv is empty: peer and tag -1, 0 bytes. Abandoning forgets the calls; without a call group it does
- * nothing. rondo_group_end closes the call group whatever it returns; work NULL: it waits for all of it. */
+ * nothing. rondo_group_end closes the call group whatever it returns; work NULL: it waits for all of it. At most 65,536
+ * calls. */
 RONDO_API rondo_result_t rondo_group_start(rondo_comm_t comm);
 RONDO_API rondo_result_t rondo_group_end(rondo_comm_t comm, rondo_work_t* work);
 RONDO_API rondo_result_t rondo_group_abandon(rondo_comm_t comm);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures Rondo's bus bandwidth. Installs what is missing of Debian's packages (as root), builds, and runs rondo-bench.
 #   tools/bench.sh [rondo-bench options]    none: all_reduce, 4 ranks over TCP, 8 B to 64 MiB; --help lists them
-#   tools/bench.sh --check                  1 if a ratio to a peer fell below bench/baseline.json by more than its noise
+#   tools/bench.sh --check                  1 if a ratio to a peer rose above bench/baseline.json by more than its noise
 #   tools/bench.sh --write-baseline         measures those ratios and keeps them in bench/baseline.json
 # The last two want a quiet machine and the peers (bench/peers/build_*.sh); a peer that is not there is not compared.
 set -euo pipefail

@@ -41,8 +41,9 @@ struct RONDO_EXPORT Config {
   uint32_t slices_per_chunk = 4;       // RONDO_SLICES_PER_CHUNK: 1..64; a link's depth is one more           (shared)
   uint64_t mailbox_bytes = 64u << 20;  // RONDO_MAILBOX_BYTES: cap on the mailboxes of one communicator       (shared)
   Algorithm algorithm = Algorithm::kAuto;  // RONDO_ALGORITHM: auto, or a name of types.h (shared)
-  std::string cost_model_file;             // RONDO_COST_MODEL: what rondo-bench --calibrate wrote; empty: none
-  std::string cost_model;  // what that file says (ring/plan/cost_model.h), read with the environment      (shared)
+  std::string cost_model_file;             // RONDO_COST_MODEL: where cost_model was read from; says no more than that
+  std::string
+      cost_model;  // what rondo-bench --calibrate wrote (ring/plan/cost_model.h); a program's own: here (shared)
   uint64_t staging_bytes = 1u << 20;   // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
   uint64_t bucket_bytes = 1u << 20;    // RONDO_BUCKET_BYTES: small all_reduces of a list share one of so many  (shared)
   std::string single_copy = "auto";    // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)

@@ -14,12 +14,12 @@ enum class ErrorCode : int {
   kOk = 0,
   kInvalid = 1,       // the caller's arguments; nothing was done
   kMismatch = 2,      // ranks made different calls; the message shows both
-  kTimeout = 3,       // a deadline passed; ranks() are those that were absent
-  kPeerLost = 4,      // a process of the group died or became unreachable; ranks() names it
-  kAborted = 5,       // somebody called abort(); ranks() names who
+  kTimeout = 3,       // a deadline passed; `ranks` are those that were absent
+  kPeerLost = 4,      // a process of the group died or became unreachable; `ranks` names it
+  kAborted = 5,       // somebody called abort(); `ranks` names who
   kProtocol = 6,      // a peer sent something that the protocol forbids
   kNetwork = 7,       // connecting, listening, resolving failed
-  kBootstrap = 8,     // the group could not be formed; ranks() are those missing
+  kBootstrap = 8,     // the group could not be formed; `ranks` are those missing
   kSystem = 9,        // the operating system refused something (memory, descriptors, threads)
   kUnsupported = 10,  // a valid request that this build or machine cannot serve
   kInternal = 11,     // our bug
