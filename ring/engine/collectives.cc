@@ -179,9 +179,9 @@ bool Collectives::go_on() {
   const CollectiveOperation& operation = *current_;
   if (operation.phase_ == Phase::kNew && operation.in_island() && !windows().introduced()) return introduce();
   if (operation.phase_ == Phase::kIntroduction && !windows().attach()) return false;
+  if (!operation.meets() || operation.met_) return start_body();
   const bool known_plain = operation.plans.links && windows().known_plain(operation.call);
-  if (!operation.met_ && operation.meets() && !known_plain) return meet();
-  return start_body();
+  return known_plain ? start_body() : meet();
 }
 
 bool Collectives::introduce() {
