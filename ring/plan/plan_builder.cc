@@ -168,6 +168,13 @@ void PlanBuilder::step(std::initializer_list<Ref> sources, std::initializer_list
 }
 
 void PlanBuilder::wide_step(std::span<const Ref> sources, Ref memory, std::span<const Ref> sends, uint16_t flags) {
+  // In place `memory` is this rank's own contribution: read before the first partial fold is written there.
+  std::vector<Ref> own_first(sources.begin(), sources.end());
+  if (sources.size() > kMaxStepSources) {
+    std::stable_partition(own_first.begin(), own_first.end(),
+                          [](const Ref& ref) { return ref.space == Space::kInput; });
+  }
+  sources = own_first;
   std::vector<Ref> operands;
   while (sources.size() + operands.size() > kMaxStepSources) {
     const size_t taken = kMaxStepSources - operands.size();

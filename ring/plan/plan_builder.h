@@ -53,7 +53,7 @@ class PlanBuilder {
   void recv_reduce_copy(Ref arriving);                   // complete
   void recv_reduce_copy_send(Ref arriving, int target);  // complete
   // Sources of any number, folded into `memory` (kOutput or kScratch) and sent on to any number of mailboxes: one step
-  // where they fit; else partial folds go through `memory`, and further sends leave from it.
+  // where they fit; else partial folds, own contributions first, go through `memory`, and further sends leave from it.
   void wide_step(std::span<const Ref> sources, Ref memory, std::span<const Ref> sends, uint16_t flags = 0);
   void send_many(Ref source, std::span<const Ref> sends);
   void signal(int peer) { step({}, {to(peer, 0)}); }

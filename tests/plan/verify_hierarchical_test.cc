@@ -35,6 +35,13 @@ TEST_CASE("all_reduce by hierarchy: hosts of different sizes are proven") {
   prove_on(hosts_of({130, 1, 5}));
 }
 
+TEST_CASE("all_reduce by hierarchy: equal hosts of more ranks than a step has sources are proven") {
+  // Proves: in place a partial fold leaves the contribution of the rank that folds alone.
+  prove_on(hosts_of({65, 65}));
+  prove_on(hosts_of({66, 66, 66}));
+  prove_on(hosts_of({129, 129}));
+}
+
 TEST_CASE("all_reduce by hierarchy: ranks dealt round the hosts are proven") {
   for (int hosts = 2; hosts <= 7; ++hosts) {
     for (int world : {hosts, 2 * hosts, 3 * hosts + 1, 33}) prove_on(dealt_round(world, hosts));
