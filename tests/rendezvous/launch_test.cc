@@ -271,6 +271,7 @@ TEST_CASE("slurm: node lists and task lists in Slurm's short form") {
   CHECK(expand_node_list("a") == Names{"a"});
   CHECK(expand_node_list("a,b-1") == Names{"a", "b-1"});
   CHECK(expand_node_list("n[1-3]") == Names{"n1", "n2", "n3"});
+  CHECK(expand_node_list("n[4294967294-4294967295]") == Names{"n4294967294", "n4294967295"});
   CHECK(expand_node_list("n[08-11,20]x") == Names{"n08x", "n09x", "n10x", "n11x", "n20x"});
   CHECK(expand_node_list("r[1-2]n[1-2],z") == Names{"r1n1", "r1n2", "r2n1", "r2n2", "z"});
   for (const char* bad : {"", ",", "a,", "n[", "n]", "n[]", "n[1", "n[2-1]", "n[a-b]", "n[1-]", "n[[1]]",

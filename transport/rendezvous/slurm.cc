@@ -51,7 +51,7 @@ std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view
     std::optional<uint32_t> first = parse(first_text);
     std::optional<uint32_t> last = dash == std::string_view::npos ? first : parse(range.substr(dash + 1));
     if (!first || !last || *last < *first || *last - *first >= kMaxNodes) malformed("the node list", list);
-    for (uint32_t value = *first; value <= *last; ++value) {
+    for (uint64_t value = *first; value <= *last; ++value) {
       values.push_back(fmt::format("{:0{}}", value, first_text.size()));
     }
   }
