@@ -344,7 +344,7 @@ Work Communicator::isend(const void* data, uint64_t count, DType dtype, int peer
   Group& group = engine(state_);
   if (state_->batch().collecting()) return Work(state_->batch().add_send(data, count, dtype, peer, tag, options));
   group.ready_pool();
-  auto operation = group.start_send(data, count, dtype, peer, tag, options);
+  auto operation = group.start_send(data, count, dtype, peer, tag, options, Group::Waited::kInBackground);
   group.leave_to_pool(*operation->driver);
   return Work(std::move(operation));
 }
@@ -353,7 +353,7 @@ Work Communicator::irecv(void* data, uint64_t count, DType dtype, int peer, int 
   Group& group = engine(state_);
   if (state_->batch().collecting()) return Work(state_->batch().add_recv(data, count, dtype, peer, tag, options));
   group.ready_pool();
-  auto operation = group.start_recv(data, count, dtype, peer, tag, options);
+  auto operation = group.start_recv(data, count, dtype, peer, tag, options, Group::Waited::kInBackground);
   group.leave_to_pool(*operation->driver);
   return Work(std::move(operation));
 }
@@ -371,7 +371,12 @@ Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count,
   const auto receive = group.make_recv(recv_data, recv_count, dtype, from, tag);
   const auto send = group.start_send(send_data, send_count, dtype, to, tag, options);
   group.submit_message(receive, options);
-  group.finish(send);
+  try {
+    group.finish(send);
+  } catch (...) {
+    group.take_back(*receive);
+    throw;
+  }
   group.finish(receive);
   return Work(receive).message();
 }

@@ -34,7 +34,9 @@ struct CallState {
   bool in_p2p = false;
   int p2p_peer = -1;
   std::string p2p_text;
-  bool threads = false;  // calls on this communicator came from more than one thread: waiting in p2p proves nothing
+  // Calls on this communicator came from more than one thread, or messages are under way beside the call: waiting in
+  // p2p proves nothing.
+  bool threads = false;
 };
 
 // One communicator's ear, implemented by the engine. Called from any thread, with no lock of the fabric held; the calls

@@ -205,7 +205,7 @@ void Batch::submit(Calls calls, Left left) {
   }
   for (Message& message : calls.messages) {
     operation.messages_.push_back(message.operation);
-    group_.submit_message(std::move(message.operation), message.options);
+    group_.submit_message(std::move(message.operation), message.options, Group::Waited::kInBackground);
   }
   operation.submitted_ = true;
   operation.poll();

@@ -49,7 +49,7 @@ constexpr Clock::time_point kNoDeadlineYet{};
 
 Collectives::Collectives(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell,
                          std::weak_ptr<Pool> pool, Patience patience, uint32_t lane_threads)
-    : Driver(std::move(bell), std::move(pool), patience),
+    : Driver(std::move(bell), std::move(pool), patience, {context, &context->mark}),
       context_(std::move(context)),
       lane_threads_(std::min(lane_threads, context_->config.lanes - 1)) {
   links_.resize(size_t{context_->config.lanes} * context_->members.size());

@@ -30,17 +30,24 @@ constexpr std::chrono::milliseconds kBetweenMoves{20};
 
 }  // namespace
 
-Driver::Driver(std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool, Patience patience)
-    : bell_(std::move(bell)), pool_(std::move(pool)), patience_(patience) {}
+Driver::Driver(std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool, Patience patience,
+               std::shared_ptr<const ForkMark> mark)
+    : bell_(std::move(bell)), mark_(std::move(mark)), pool_(std::move(pool)), patience_(patience) {}
 
 bool Driver::wait(const Operation& operation, Clock::time_point until) {
-  waiters_.fetch_add(1);
+  if (!mark_->same_process()) {
+    throw Exception(ErrorCode::kInvalid,
+                    "this operation is under way in the process that started it, from which this "
+                    "one was forked: only that one can wait for it");
+  }
+  const Waiter waiter(*this);
   while (!operation.done()) {
     if (try_acquire()) {
+      const Lease lease(*this);
       drive(operation, until);
       if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
-      release();
     } else {
+      bell_->ring();  // whoever has the lease may sleep, and not know of this operation
       std::unique_lock lock(mutex_);
       sleepers_.fetch_add(1);
       const auto wake = std::min(until, Clock::now() + kLongestSleep);
@@ -49,14 +56,15 @@ bool Driver::wait(const Operation& operation, Clock::time_point until) {
     }
     if (!operation.done() && Clock::now() >= until) break;
   }
-  if (waiters_.fetch_sub(1) == 1) ask_pool();
   return operation.done();
 }
 
 void Driver::run_held(const Operation& operation) {
-  drive(operation, Clock::time_point::max());
-  if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
-  release();
+  {
+    const Lease lease(*this);
+    drive(operation, Clock::time_point::max());
+    if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
+  }
   ask_pool();  // for what came meanwhile
 }
 
@@ -125,15 +133,15 @@ void Driver::ask_pool() {
 
 void Driver::drain_bell() {
   if (!try_acquire()) return;
+  const Lease lease(*this);
   bell_->drain();
-  release();
 }
 
 bool Driver::try_drive(Pass pass) {
   if (!try_acquire()) return false;
+  const Lease lease(*this);
   const bool moved = step(pass);
   if (!moved) tick(Clock::now());
-  release();
   return moved;
 }
 

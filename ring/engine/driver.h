@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "ring/engine/fork_mark.h"
 #include "ring/engine/operation.h"
 #include "ring/engine/patience.h"
 #include "transport/doorbell.h"
@@ -24,10 +25,12 @@ enum class Pass : uint8_t {
 // operations, or else the pool. Only the holder touches links and the operations' memory.
 class Driver : public std::enable_shared_from_this<Driver> {
  public:
-  Driver(std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool, Patience patience);
+  Driver(std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool, Patience patience,
+         std::shared_ptr<const ForkMark> mark);
   virtual ~Driver() = default;
 
-  // Waits for the operation at most until then, and drives meanwhile. True if it is done. Any thread.
+  // Waits for the operation at most until then, and drives meanwhile. True if it is done. Any thread. Throws
+  // Exception(kInvalid) in a forked child: what is under way is the parent's.
   bool wait(const Operation& operation, Clock::time_point until);
 
   // Takes the lease, for an operation that begins at once; false if another has it or something is pending.
@@ -66,11 +69,28 @@ class Driver : public std::enable_shared_from_this<Driver> {
   template <typename Action>
   void with_lease(Action action) {
     acquire();
+    const Lease lease(*this);
     action();
-    release();
   }
 
  private:
+  // Gives back what try_acquire() or acquire() took.
+  struct Lease {
+    explicit Lease(Driver& of) : driver(of) {}
+    ~Lease() { driver.release(); }
+    Lease(const Lease&) = delete;
+    Driver& driver;
+  };
+  // A thread that waits.
+  struct Waiter {
+    explicit Waiter(Driver& of) : driver(of) { driver.waiters_.fetch_add(1); }
+    ~Waiter() {
+      if (driver.waiters_.fetch_sub(1) == 1) driver.ask_pool();
+    }
+    Waiter(const Waiter&) = delete;
+    Driver& driver;
+  };
+
   bool try_acquire() { return !held_.exchange(true, std::memory_order_acquire); }
   void acquire();
   void release();
@@ -79,7 +99,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void drive(const Operation& operation, Clock::time_point until);
   bool rest(Clock::time_point until);
 
-  std::shared_ptr<Doorbell> bell_;  // shared with the fabric, which rings it from its own thread
+  std::shared_ptr<Doorbell> bell_;        // shared with the fabric, which rings it from its own thread
+  std::shared_ptr<const ForkMark> mark_;  // the communicator's
   std::weak_ptr<Pool> pool_;  // owned by the communicators of a process; weak: the pool holds drivers that want it
   Patience patience_;
   std::atomic<bool> held_{false};

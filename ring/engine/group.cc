@@ -118,7 +118,7 @@ Group::~Group() {
 }
 
 void Group::check_usable() const {
-  if (!mark_.same_process()) {
+  if (!context_->mark.same_process()) {
     throw Exception(
         ErrorCode::kInvalid,
         fmt::format("this process (pid {}) was forked from rank {} (pid {}): a communicator belongs to the process "
@@ -279,7 +279,8 @@ void Group::check_timeout(const char* call, const CallOptions& options) const {
                               rank(), options.timeout.count()));
 }
 
-void Group::submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options) {
+void Group::submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options, Waited waited) {
+  operation->background = waited == Waited::kInBackground;
   operation->driver = messages_;
   operation->deadline = deadline(options.timeout);
   context_->log.note_thread();
@@ -299,10 +300,10 @@ std::shared_ptr<MessageOperation> Group::make_send(const void* data, uint64_t co
 }
 
 std::shared_ptr<MessageOperation> Group::start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                                                    const CallOptions& options) {
+                                                    const CallOptions& options, Waited waited) {
   check_timeout("send", options);
   auto operation = make_send(data, count, dtype, peer, tag);
-  submit_message(operation, options);
+  submit_message(operation, options, waited);
   return operation;
 }
 
@@ -318,11 +319,23 @@ std::shared_ptr<MessageOperation> Group::make_recv(void* data, uint64_t count, D
 }
 
 std::shared_ptr<MessageOperation> Group::start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                                    const CallOptions& options) {
+                                                    const CallOptions& options, Waited waited) {
   check_timeout("recv", options);
   auto operation = make_recv(data, count, dtype, peer, tag);
-  submit_message(operation, options);
+  submit_message(operation, options, waited);
   return operation;
+}
+
+void Group::take_back(MessageOperation& receive) {
+  messages_->take_back(static_cast<RecvOperation&>(receive));
+  messages_->wait_blocking(receive);
+}
+
+// Whoever has messages under way beside what it waits for may still end what another rank waits for.
+CallState Group::call_state(uint64_t sequence) {
+  CallState state = context_->log.state(sequence);
+  state.threads |= messages_->in_background();
+  return state;
 }
 
 void Group::finish(const std::shared_ptr<MessageOperation>& operation) {
@@ -331,7 +344,7 @@ void Group::finish(const std::shared_ptr<MessageOperation>& operation) {
 }
 
 Allocations& Group::allocations() {
-  if (!mark_.same_process()) check_usable();
+  if (!context_->mark.same_process()) check_usable();
   return allocations_;
 }
 
@@ -418,7 +431,7 @@ void Group::on_peer_left(int peer, uint64_t last_sequence) {
 }
 
 void Group::abort(const std::string& reason) {
-  if (!mark_.same_process() || destroyed_.load()) return;
+  if (!context_->mark.same_process() || destroyed_.load()) return;
   context_->fabric->abort(context_->id,
                           {ErrorCode::kAborted,
                            fmt::format("rank {} aborted the group{}{}", rank(), reason.empty() ? "" : ": ", reason),
@@ -430,7 +443,7 @@ void Group::abort(const std::string& reason) {
 }
 
 void Group::destroy() {
-  if (!mark_.same_process()) return;  // the parent's; the child must not speak for it
+  if (!context_->mark.same_process()) return;  // the parent's; the child must not speak for it
   std::lock_guard lock(destroy_mutex_);
   if (destroyed_.exchange(true)) return;
   const uint64_t last = context_->log.last_finished();

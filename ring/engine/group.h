@@ -12,7 +12,6 @@
 #include "ring/communicator.h"
 #include "ring/engine/allocations.h"
 #include "ring/engine/collectives.h"
-#include "ring/engine/fork_mark.h"
 #include "ring/engine/group_context.h"
 #include "ring/engine/messages.h"
 #include "ring/engine/plans.h"
@@ -57,20 +56,25 @@ class Group final : public CommunicatorEvents {
   // Submits all of them, with no other call between; nothing if it throws. Does not drive.
   std::vector<std::shared_ptr<CollectiveOperation>> submit_all(std::vector<Part> parts);
 
+  // Whether the calling thread does nothing else until the message has gone.
+  enum class Waited { kByCaller, kInBackground };
   std::shared_ptr<MessageOperation> start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                                               const CallOptions& options);
+                                               const CallOptions& options, Waited waited = Waited::kByCaller);
   std::shared_ptr<MessageOperation> start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                               const CallOptions& options);
+                                               const CallOptions& options, Waited waited = Waited::kByCaller);
   // Check the arguments; submit_message() starts it.
   std::shared_ptr<MessageOperation> make_send(const void* data, uint64_t count, DType dtype, int peer, int tag) const;
   std::shared_ptr<MessageOperation> make_recv(void* data, uint64_t count, DType dtype, int peer, int tag) const;
-  void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options);
+  void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options,
+                      Waited waited = Waited::kByCaller);
   // Throws what stands against any call now: a fork, the communicator's failure.
   void check_usable() const;
   // kInvalid if it is negative.
   void check_timeout(const char* call, const CallOptions& options) const;
   // Waits for it; the others are told if that takes long.
   void await(const MessageOperation& operation) { messages_->wait_blocking(operation); }
+  // A receive that the caller cannot wait for any more: returns when nothing touches its memory.
+  void take_back(MessageOperation& receive);
   // Throws the operation's failure.
   void finish(const std::shared_ptr<MessageOperation>& operation);
   // The pool goes on with what nobody waits for. ready_pool() must have come before whatever that is was submitted:
@@ -91,7 +95,7 @@ class Group final : public CommunicatorEvents {
   // --- CommunicatorEvents
   void on_failure(const Error& error) override;
   void on_peer_left(int peer, uint64_t last_sequence) override;
-  CallState call_state(uint64_t sequence) override { return context_->log.state(sequence); }
+  CallState call_state(uint64_t sequence) override;
 
  private:
   std::shared_ptr<CollectiveOperation> submit(const Communicator::Call& call);
@@ -106,7 +110,6 @@ class Group final : public CommunicatorEvents {
   std::shared_ptr<Collectives> collectives_;  // shared with Works, which may outlive the group
   std::shared_ptr<Messages> messages_;        // likewise
   const int pid_;                             // for messages
-  ForkMark mark_;
 
   std::mutex submit_mutex_;  // calls are serialised in the order in which they get it
   Plans plans_;

@@ -9,6 +9,7 @@
 #include "ring/base/types.h"
 #include "ring/engine/call_log.h"
 #include "ring/engine/failure.h"
+#include "ring/engine/fork_mark.h"
 #include "transport/fabric.h"
 
 namespace rondo {
@@ -23,6 +24,7 @@ struct GroupContext {
   Config config;
   Failure failure;
   CallLog log;
+  ForkMark mark;  // of the process that made it
 
   int world() const { return static_cast<int>(members.size()); }
   int world_rank(int rank_in_group) const { return members[static_cast<size_t>(rank_in_group)]; }

@@ -27,6 +27,7 @@ void MessageOperation::end(const Error* error) {
   Messages& messages = *messages_;
   const auto keep = std::move(self_);
   messages.active_.erase(this);
+  if (background) messages.background_.fetch_sub(1);
   if (error != nullptr) {
     fail(*error);
   } else {
@@ -64,7 +65,7 @@ void RecvOperation::complete(const Error* error) {
 
 Messages::Messages(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool,
                    Patience patience)
-    : Driver(std::move(bell), std::move(pool), patience), context_(std::move(context)) {
+    : Driver(std::move(bell), std::move(pool), patience, {context, &context->mark}), context_(std::move(context)) {
   p2p_ =
       std::make_unique<P2p>(context_->rank, context_->world(), p2p_options(*context_), static_cast<P2pStreams&>(*this));
 }
@@ -72,6 +73,7 @@ Messages::Messages(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbe
 void Messages::submit(std::shared_ptr<MessageOperation> operation) {
   operation->messages_ = this;
   operation->self_ = operation;
+  if (operation->background) background_.fetch_add(1);
   added();
   std::lock_guard lock(submitted_mutex_);
   submitted_.push_back(std::move(operation));
@@ -87,6 +89,14 @@ void Messages::wait_blocking(const MessageOperation& operation) {
   context_->log.woke_from_p2p();
 }
 
+void Messages::take_back(RecvOperation& operation) {
+  with_lease([&] {
+    if (ended_) return void(end_late());
+    take_submitted();
+    if (!operation.done()) p2p_->take_back(operation.recv());
+  });
+}
+
 void Messages::peer_left(int peer) {
   {
     std::lock_guard lock(submitted_mutex_);
@@ -96,7 +106,28 @@ void Messages::peer_left(int peer) {
 }
 
 bool Messages::step(Pass pass) {
-  if (ended_) return false;
+  if (ended_) return end_late();
+  try {
+    return move(pass);
+  } catch (const Exception& e) {
+    context_->fail(e.error());
+    end_pending(*context_->failure.get());
+    return true;
+  }
+}
+
+// Submitted while another thread destroyed the communicator.
+bool Messages::end_late() {
+  std::vector<std::shared_ptr<MessageOperation>> late;
+  {
+    std::lock_guard lock(submitted_mutex_);
+    std::swap(late, submitted_);
+  }
+  for (const auto& operation : late) operation->end(context_->failure.get());
+  return !late.empty();
+}
+
+bool Messages::move(Pass pass) {
   bool moved = take_submitted();
   if (const Error* error = context_->failure.get()) {
     end_pending(*error);

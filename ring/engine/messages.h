@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -17,7 +18,8 @@ class Messages;
 class MessageOperation : public Operation {
  public:
   virtual P2pRequest& request() = 0;
-  std::string text;  // "recv(4096 bytes from rank 1, tag 7)", for messages; peer in it is of the group
+  std::string text;         // "recv(4096 bytes from rank 1, tag 7)", for messages; peer in it is of the group
+  bool background = false;  // no blocking call waits for it alone: it goes on while its rank does other things
 
  protected:
   friend class Messages;
@@ -57,6 +59,11 @@ class Messages final : public Driver, private P2pStreams {
   // Waits for the operation; the others are told if that takes long (a collective against a send).
   void wait_blocking(const MessageOperation& operation);
 
+  // Messages are under way that a thread of the caller's, or the pool, may move on while the rank waits elsewhere.
+  bool in_background() const { return background_.load() > 0; }
+  // Ends a receive that no message has met yet, with kAborted; on others it has no effect: their message is coming.
+  void take_back(RecvOperation& operation);
+
   void peer_left(int peer);  // of the group. Any thread
   // Ends what is pending, tells the peers that nothing more comes, and writes until then what is still to be written.
   void finish(Clock::time_point deadline);
@@ -71,6 +78,8 @@ class Messages final : public Driver, private P2pStreams {
   friend class MessageOperation;
   std::unique_ptr<ByteStream> take_stream_to(int peer) override;
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from() override;
+  bool move(Pass pass);
+  bool end_late();
   bool take_submitted();
   void end_pending(const Error& error);
   void report();
@@ -80,6 +89,7 @@ class Messages final : public Driver, private P2pStreams {
   std::mutex submitted_mutex_;
   std::vector<std::shared_ptr<MessageOperation>> submitted_;
   std::vector<int> left_;
+  std::atomic<int> background_{0};
 
   // Under the lease.
   std::unique_ptr<P2p> p2p_;

@@ -24,6 +24,14 @@ void P2pMatcher::post(RecvRequest& receive) {
   list_of(receive.peer).push_back(receive);
 }
 
+bool P2pMatcher::withdraw(RecvRequest& receive) {
+  NodeList<RecvRequest>& list = list_of(receive.peer);
+  for (const RecvRequest* waiting = list.front(); waiting != nullptr; waiting = waiting->next) {
+    if (waiting == &receive) return list.remove(receive), true;
+  }
+  return false;
+}
+
 void P2pMatcher::add(P2pMessage& message) { arrived_[message.peer].push_back(message); }
 
 RecvRequest* P2pMatcher::take_receive(int peer, uint32_t tag) {

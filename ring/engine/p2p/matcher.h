@@ -27,6 +27,8 @@ class P2pMatcher {
   // turn, beginning after the one that the last such receive took from.
   P2pMessage* take_message(const RecvRequest& receive);
 
+  // Takes out a receive that waits; false if it does not.
+  bool withdraw(RecvRequest& receive);
   // Takes out a message that will never be complete.
   void remove(P2pMessage& message) { arrived_[message.peer].remove(message); }
   // Takes out the first message of the peer; nullptr if there is none.

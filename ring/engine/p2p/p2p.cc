@@ -54,6 +54,12 @@ void P2p::recv(RecvRequest& request) {
   context_.run_done();
 }
 
+void P2p::take_back(RecvRequest& request) {
+  if (!context_.matcher.withdraw(request)) return;
+  context_.fail(request, {ErrorCode::kAborted, "the receive was taken back", {}});
+  context_.run_done();
+}
+
 bool P2p::progress(P2pSweep sweep) {
   if (failed_) return context_.run_done();
   bool moved = take_streams_from();

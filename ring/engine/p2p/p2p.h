@@ -51,6 +51,9 @@ class P2p {
   // checked the arguments: peer in the world, tag 0 .. 2^31-1 or the receive's wildcards, data unless bytes is 0.
   void send(SendRequest& request);
   void recv(RecvRequest& request);
+  // A receive that is not complete. If no message has met it yet it fails, with kAborted; else nothing happens: the
+  // message is coming.
+  void take_back(RecvRequest& request);
 
   // Moves what can be moved without blocking and completes what is done. True if anything happened: a driver may sleep
   // only after progress(kAll) returned false with the doorbell armed.

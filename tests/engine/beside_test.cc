@@ -1,0 +1,154 @@
+// Messages and calls beside each other: of several threads, in the background, in a forked child, at the end.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "ring/communicator.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr DType kBytes = DType::kUint8;
+
+ErrorCode code_of(const std::function<void()>& call) {
+  try {
+    call();
+    return ErrorCode::kOk;
+  } catch (const Exception& e) {
+    return e.code();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a message that is still on its way is no mismatch with the barrier beside it") {
+  // Proves: longer than the others' patience, half a second here and in 20 ms what a slow network takes minutes for.
+  RankGroup shape;
+  shape.config.stall_ms = 20;
+  constexpr size_t kLong = size_t{3} << 29;
+  for (const bool in_group : {false, true}) {
+    CAPTURE(in_group);
+    CHECK(run_threads(shape, [&](Communicator& group) {
+            std::vector<std::byte> memory(kLong);
+            if (group.rank() == 1) {
+              group.recv(memory.data(), kLong, kBytes, 0);
+              group.barrier();
+            } else if (in_group) {
+              CallGroup calls(group);
+              group.send(memory.data(), kLong, kBytes, 1);
+              group.barrier();
+              calls.end();
+            } else {
+              const Work work = group.isend(memory.data(), kLong, kBytes, 1);
+              group.barrier();
+              Work(work).wait();
+            }
+          }) == "");
+  }
+}
+
+TEST_CASE("sendrecv that cannot send takes its receive back: the buffer is the caller's, the next message the next's") {
+  std::vector<Communicator> ranks = Communicator::inproc(3, RankGroup::quiet_config());
+  ranks[1].destroy();
+  std::this_thread::sleep_for(50ms);  // for the goodbye; without it the send fails all the same, later
+  int sent = 1, received = -1, next = 0;
+  CHECK(code_of([&] { ranks[0].sendrecv(&sent, 1, 1, &received, 1, 2, DType::kInt32); }) == ErrorCode::kPeerLeft);
+  CHECK_FALSE(ranks[0].error().has_value());
+  std::thread sender([&] {
+    for (const int value : {777, 888}) ranks[2].send(&value, 1, DType::kInt32, 0);
+  });
+  ranks[0].recv(&next, 1, DType::kInt32, 2);
+  CHECK(next == 777);
+  ranks[0].recv(&next, 1, DType::kInt32, 2);
+  CHECK(next == 888);
+  CHECK(received == -1);
+  sender.join();
+}
+
+TEST_CASE("calls that begin while another thread destroys the communicator end") {
+  // Proves: messages that are submitted behind the end, too; at delays around the 10 ms that the call group takes.
+  for (const auto delay : {0ms, 2ms, 5ms, 8ms, 12ms, 20ms, 40ms}) {
+    std::vector<Communicator> ranks = Communicator::inproc(1, RankGroup::quiet_config());
+    Communicator& group = ranks[0];
+    std::vector<float> values(20'000);
+    float other = 0;
+    std::atomic<bool> collected{false}, ended{false};
+    std::thread caller([&] {
+      code_of([&] {
+        group.group_start();
+        for (float& value : values) group.all_reduce(&value, &value, 1, DType::kFloat32, Op::kPremulSum);
+        group.irecv(&other, 1, DType::kFloat32, 0);
+        collected = true;
+        group.group_end();
+      });
+      collected = ended = true;
+    });
+    while (!collected) std::this_thread::yield();
+    std::this_thread::sleep_for(delay);
+    group.destroy();
+    for (int i = 0; i < 200 && !ended; ++i) std::this_thread::sleep_for(50ms);
+    if (!ended) {
+      std::fprintf(stderr, "group_end() has not returned 10 s after destroy()\n");
+      _exit(1);
+    }
+    caller.join();
+  }
+}
+
+TEST_CASE("a forked child cannot wait for what its parent has under way, however often it tries") {
+  std::vector<Communicator> ranks = Communicator::inproc(2, RankGroup::quiet_config());
+  int received = 0, sent = 42;
+  Work work = ranks[0].irecv(&received, 1, DType::kInt32, 1);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    const bool refused = code_of([&] { work.wait(1s); }) == ErrorCode::kInvalid &&
+                         code_of([&] { work.wait(); }) == ErrorCode::kInvalid &&
+                         code_of([&] { work.wait(1s); }) == ErrorCode::kInvalid;
+    _exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  ranks[1].send(&sent, 1, DType::kInt32, 0);
+  work.wait();
+  CHECK(received == 42);
+}
+
+TEST_CASE("a send is under way at once though another thread sleeps in recv") {
+  std::vector<Communicator> ranks = Communicator::inproc(2, RankGroup::quiet_config());
+  int awaited = 0, value = 1;
+  std::thread sleeper([&] { ranks[0].recv(&awaited, 1, DType::kInt32, 1, 7); });
+  std::this_thread::sleep_for(50ms);
+  constexpr int kSends = 21;
+  std::thread receiver([&] {
+    int got = 0;
+    for (int i = 0; i < kSends; ++i) ranks[1].recv(&got, 1, DType::kInt32, 0, 1);
+  });
+  std::vector<Clock::duration> took;
+  for (int i = 0; i < kSends; ++i) {
+    std::this_thread::sleep_for(5ms);  // the sleeper is asleep again
+    const auto begin = Clock::now();
+    ranks[0].send(&value, 1, DType::kInt32, 1, 1);
+    took.push_back(Clock::now() - begin);
+  }
+  std::sort(took.begin(), took.end());
+  CHECK(took[kSends / 2] < 5ms);  // some 20 us; without a wake-up a sleep of up to 20 ms
+  ranks[1].send(&value, 1, DType::kInt32, 0, 7);
+  sleeper.join();
+  receiver.join();
+}
+
+}  // namespace rondo::testing
