@@ -110,6 +110,9 @@ class Fabric {
   virtual void stalled(uint64_t communicator, uint64_t sequence) = 0;
   // Members whose last answer (or silence) says that they have not made the call `sequence`, ascending.
   virtual std::vector<int> absent(uint64_t communicator, uint64_t sequence) = 0;
+  // For on_peer_left(), on its thread: what `peer` opened before its goodbye is there when this returns. The two may
+  // come by different ways.
+  virtual void catch_up(int peer) = 0;
   // A data link or stream to `peer` failed. The fabric waits 100 ms for a better reason (an abort, a goodbye, a death)
   // and then fails the communicator, naming the peer.
   virtual void link_failed(uint64_t communicator, int peer, const Error& error) = 0;

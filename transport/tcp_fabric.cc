@@ -182,6 +182,9 @@ class TcpFabric : public Fabric {
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
     return board().absent(communicator, sequence);
   }
+  void catch_up(int peer) override {
+    if (neighbour(peer)) island_->catch_up(peer);
+  }
   void link_failed(uint64_t communicator, int peer, const Error& error) override {
     board().link_failed(communicator, peer, error);
   }

@@ -425,6 +425,7 @@ void Group::on_failure(const Error& error) {
 }
 
 void Group::on_peer_left(int peer, uint64_t last_sequence) {
+  context_->fabric->catch_up(peer);
   const int left = context_->group_rank(peer);
   collectives_->peer_left(left, last_sequence);
   messages_->peer_left(left);

@@ -1,7 +1,9 @@
 // The end of a communicator, by abort() and destroy(), with others at work on it.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <signal.h>
 
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -247,6 +249,49 @@ TEST_CASE("destroying early is no crash to those who still work on the same call
     job[2].tell("go");
     for (RankProcess& rank : job.ranks) CHECK(rank.wait() == 0);
   }
+}
+
+TEST_CASE("a message whose send has returned arrives, though its sender has left before the receiver looked") {
+  // Proves: the goodbye, which comes by the control connection, does not overtake the stream of the first message,
+  // which comes by the island's. The question why a barrier does not move makes the control connection ready first.
+  Config config = fault_config();
+  config.transport = "shm";
+  config.stall_ms = 50;
+  Job job;
+  job.start(
+      2,
+      [](Here& here) {
+        Communicator world = Communicator::join(here.options);
+        Communicator group = world.split(0);
+        group.barrier();
+        here.say("ready");
+        here.await();
+        int value = 42;
+        if (here.rank() == 1) {
+          value = 0;
+          const std::string received = outcome([&] { group.recv(&value, 1, DType::kInt32, 0); });
+          here.say(fmt::format("{} {}", received, value));
+          world.barrier();
+          return;
+        }
+        Communicator::Call barrier;
+        barrier.collective = Collective::kBarrier;
+        Work work = world.start(barrier);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until it has asked
+        group.send(&value, 1, DType::kInt32, 1);
+        here.say("sent");
+        group.destroy();
+        work.wait();
+      },
+      config);
+  job.expect_all("ready");
+  job[1].signal(SIGSTOP);
+  job[0].tell("go");
+  CHECK(job[0].hear() == "sent");
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // destroy() has said goodbye, and waits for the other
+  job[1].signal(SIGCONT);
+  job[1].tell("go");
+  CHECK(job[1].hear() == "ok 42");
 }
 
 TEST_CASE("a group that fails leaves its sibling and its parent at work") {

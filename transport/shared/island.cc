@@ -185,6 +185,10 @@ void Island::open(uint64_t communicator, const std::vector<int>& members, const 
   }
 }
 
+void Island::catch_up(int peer) {
+  if (const auto found = peers_.find(peer); found != peers_.end()) found->second.connection->catch_up();
+}
+
 void Island::close(uint64_t communicator) {
   std::lock_guard lock(mutex_);
   book_.close(communicator);

@@ -65,6 +65,9 @@ class Island final : public SharedMemory {
   std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer);
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator);
 
+  // On the I/O thread: reads what the peer has sent.
+  void catch_up(int peer);
+
   // --- SharedMemory
   std::shared_ptr<Window> make(size_t bytes) override;
   WindowPlace locate(const void* data, size_t bytes) const override;

@@ -51,6 +51,11 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     socket_.detach();
   }
 
+  void catch_up() {
+    for (size_t i = 0; i < kMaxQueued && on_frame_ && read_one(); ++i) {
+    }
+  }
+
   void send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
     std::string why;
     End kind = End::kGone;
@@ -119,25 +124,35 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
 
   void read() {
     // A few frames at a time, so that one peer cannot keep the thread from the others.
-    for (int i = 0; i < 16; ++i) {
-      IslandFrame frame;
-      std::vector<Descriptor> descriptors;
-      std::string why;
-      const Received received = receive_message(socket_.get(), &frame, sizeof frame, descriptors, why);
-      if (received == Received::kNothing) break;
-      if (received == Received::kOver) return end(End::kGone, why);
-      if (received == Received::kBroken) return end(End::kBroken, why);
-      const int expected = descriptors_of(frame.topic);
-      if (expected < 0 || descriptors.size() != static_cast<size_t>(expected)) {
-        return end(End::kBroken, "it sent a message that makes no sense");
-      }
-      try {
-        on_frame_(frame, std::move(descriptors));
-      } catch (const Exception& failure) {
-        return end(End::kBroken, failure.what());
-      }
+    for (int i = 0; i < 16 && on_frame_ && read_one(); ++i) {
     }
-    wait_readable();
+    if (on_frame_) wait_readable();
+  }
+
+  // False: nothing more has come, or it has ended.
+  bool read_one() {
+    const auto ended = [this](End kind, const std::string& why) {
+      end(kind, why);
+      return false;
+    };
+    IslandFrame frame;
+    std::vector<Descriptor> descriptors;
+    std::string why;
+    const Received received = receive_message(socket_.get(), &frame, sizeof frame, descriptors, why);
+    if (received == Received::kNothing) return false;
+    if (received == Received::kOver) return ended(End::kGone, why);
+    if (received == Received::kBroken) return ended(End::kBroken, why);
+    const int expected = descriptors_of(frame.topic);
+    if (expected < 0 || descriptors.size() != static_cast<size_t>(expected)) {
+      return ended(End::kBroken, "it sent a message that makes no sense");
+    }
+    try {
+      const OnFrame on_frame = on_frame_;  // what it does may end the connection
+      on_frame(frame, std::move(descriptors));
+    } catch (const Exception& failure) {
+      return ended(End::kBroken, failure.what());
+    }
+    return true;
   }
 
   void end(End kind, const std::string& why) {
@@ -168,6 +183,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
 IslandConnection::IslandConnection(asio::io_context& io, Descriptor socket, OnFrame on_frame, OnEnd on_end)
     : state_(std::make_shared<State>(io, std::move(socket), std::move(on_frame), std::move(on_end))) {}
 IslandConnection::~IslandConnection() { state_->cancel(); }
+void IslandConnection::catch_up() { state_->catch_up(); }
 void IslandConnection::start() { state_->start_soon(); }
 void IslandConnection::send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
   state_->send(frame, std::move(descriptors), std::move(keep));
