@@ -189,10 +189,11 @@ std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> ten
 
 void Batch::submit(Calls calls, Left left) {
   BatchOperation& operation = *calls.operation;
+  // While the caller drives the collectives, the pool drives the messages (finish).
+  const bool by_pool = left == Left::kToPool || (!calls.items.empty() && !calls.messages.empty());
   try {
     group_.check_usable();
-    // While the caller drives the collectives, the pool drives the messages (finish).
-    if (left == Left::kToPool || (!calls.items.empty() && !calls.messages.empty())) group_.ready_pool();
+    if (by_pool) group_.ready_pool();
     std::vector<Group::Part> parts = parts_of(calls.items);
     if (!parts.empty()) operation.collectives_ = group_.submit_all(std::move(parts));
   } catch (const Exception& e) {
@@ -203,9 +204,10 @@ void Batch::submit(Calls calls, Left left) {
     for (const Message& message : calls.messages) message.operation->fail(error);
     throw Exception(error);
   }
+  const auto waited = by_pool ? Group::Waited::kInBackground : Group::Waited::kByCaller;
   for (Message& message : calls.messages) {
     operation.messages_.push_back(message.operation);
-    group_.submit_message(std::move(message.operation), message.options, Group::Waited::kInBackground);
+    group_.submit_message(std::move(message.operation), message.options, waited);
   }
   operation.submitted_ = true;
   operation.poll();

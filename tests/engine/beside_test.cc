@@ -59,6 +59,22 @@ TEST_CASE("a message that is still on its way is no mismatch with the barrier be
   }
 }
 
+TEST_CASE("a call group of messages alone that waits for a rank in a collective is a mismatch, told soon") {
+  std::vector<Communicator> ranks = Communicator::inproc(2, RankGroup::quiet_config());
+  const auto began = Clock::now();
+  ErrorCode other = ErrorCode::kOk;
+  std::thread in_barrier([&] { other = code_of([&] { ranks[1].barrier(); }); });
+  int value = 0;
+  CHECK(code_of([&] {
+          CallGroup calls(ranks[0]);
+          ranks[0].recv(&value, 1, DType::kInt32, 1);
+          calls.end();
+        }) == ErrorCode::kMismatch);
+  in_barrier.join();
+  CHECK(other == ErrorCode::kMismatch);
+  CHECK(Clock::now() - began < 10s);
+}
+
 TEST_CASE("sendrecv that cannot send takes its receive back: the buffer is the caller's, the next message the next's") {
   std::vector<Communicator> ranks = Communicator::inproc(3, RankGroup::quiet_config());
   ranks[1].destroy();

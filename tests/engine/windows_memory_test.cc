@@ -60,6 +60,24 @@ void sum_small_list(Communicator& group, std::vector<float>& values) {
   group.all_reduce_many(tensors);
 }
 
+// After "go" both ranks say how their call ended, a later one, and what became of their buffer: rank 1 lacked
+// something.
+void expect_failure(Job& job, const char* what) {
+  job.expect_all("ready");
+  job.tell_all("go");
+  for (const int rank : {0, 1}) {
+    CAPTURE(rank);
+    const Timed ended = timed_line(job[rank].hear());
+    CAPTURE(ended.outcome);
+    CHECK(ended.elapsed_ms >= 0);
+    CHECK(ended.elapsed_ms < 2'000);
+    CHECK(ended.begins("SYSTEM [1] rank 1 (host "));
+    CHECK(ended.has(what));
+    CHECK(job[rank].hear() == ended.outcome);  // the communicator has failed
+    CHECK(job[rank].hear() == "untouched");
+  }
+}
+
 }  // namespace
 
 TEST_CASE("registered memory that all ranks give back is unmapped in all of them, used or not") {
@@ -147,19 +165,7 @@ TEST_CASE("a list whose memory one rank cannot have fails on all ranks, at once"
         here.say(values == std::vector<float>(2000, 2) ? "untouched" : "overwritten");
       },
       shm_config());
-  job.expect_all("ready");
-  job.tell_all("go");
-  for (const int rank : {0, 1}) {
-    CAPTURE(rank);
-    const Timed ended = timed_line(job[rank].hear());
-    CAPTURE(ended.outcome);
-    CHECK(ended.elapsed_ms >= 0);
-    CHECK(ended.elapsed_ms < 2'000);
-    CHECK(ended.begins("SYSTEM [1] rank 1 (host "));
-    CHECK(ended.has("memfd_create failed"));
-    CHECK(job[rank].hear() == ended.outcome);  // the communicator has failed
-    CHECK(job[rank].hear() == "untouched");
-  }
+  expect_failure(job, "memfd_create failed");
 }
 
 TEST_CASE("no thread for operations that nobody waits for: nothing is begun, and all ranks hear of it") {
@@ -209,19 +215,7 @@ TEST_CASE("no thread for operations that nobody waits for: nothing is begun, and
           here.say(values == std::vector<float>(2000, 2) ? "untouched" : "overwritten");
         },
         shm_config());
-    job.expect_all("ready");
-    job.tell_all("go");
-    for (const int rank : {0, 1}) {
-      CAPTURE(rank);
-      const Timed ended = timed_line(job[rank].hear());
-      CAPTURE(ended.outcome);
-      CHECK(ended.elapsed_ms >= 0);
-      CHECK(ended.elapsed_ms < 2'000);
-      CHECK(ended.begins("SYSTEM [1] rank 1 (host "));
-      CHECK(ended.has("rondo-pool"));
-      CHECK(job[rank].hear() == ended.outcome);
-      CHECK(job[rank].hear() == "untouched");
-    }
+    expect_failure(job, "rondo-pool");
   }
 }
 
