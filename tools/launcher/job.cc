@@ -118,6 +118,8 @@ void Job::read_stream(Stream& stream) {
 
 // Where nobody reads ours any more, the ranks get the same: their next write there fails with SIGPIPE.
 void Job::flush(Output& output) {
+  // While it was full, the ranks' pipes were left alone: what is in them counts from now.
+  if (drain_until_ && output.wants_to_write()) drain_until_ = Clock::now() + kDrain;
   output.write();
   if (!output.broken()) return;
   for (Stream& stream : streams_) {

@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include <cerrno>
 #include <fstream>
 #include <vector>
 
@@ -32,9 +33,10 @@ void kill_orphans(const std::set<pid_t>& ranks) {
   // Each turn kills one generation; the bound is for a process that forks faster than we kill.
   constexpr int kMaxGenerations = 100;
   for (int generation = 0; generation < kMaxGenerations; ++generation) {
-    const std::vector<pid_t> orphans = adopted(ranks);
+    std::vector<pid_t> orphans = adopted(ranks);
+    // One of another user (by sudo, say) may not be ended by us: init adopts it in its turn.
+    std::erase_if(orphans, [](pid_t pid) { return ::kill(pid, SIGKILL) != 0 && errno == EPERM; });
     if (orphans.empty()) return;
-    for (const pid_t pid : orphans) ::kill(pid, SIGKILL);
     for (const pid_t pid : orphans) ::waitpid(pid, nullptr, 0);
   }
 }
