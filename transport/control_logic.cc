@@ -145,6 +145,12 @@ void ControlLogic::abort(Time, uint64_t communicator, const Error& error) {
   if (group != nullptr) fail(communicator, *group, error, Audience::kMembers, -1);
 }
 
+void ControlLogic::decline(Time, uint64_t communicator, const std::vector<int>& members, const Error& error) {
+  for (const int peer : members) {
+    if (peer != settings_.rank && !gone(peer)) actions_.push_back(Send{peer, AbortMessage{communicator, 0, error}});
+  }
+}
+
 void ControlLogic::leave() {
   for (int peer : settings_.neighbours) {
     if (!gone(peer)) actions_.push_back(Send{peer, LeaveMessage{}});

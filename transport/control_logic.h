@@ -66,6 +66,7 @@ class ControlLogic {
 
   // --- events from this rank
   void open(Time now, uint64_t communicator, std::vector<int> members);
+  void decline(Time now, uint64_t communicator, const std::vector<int>& members, const Error& error);
   void close(Time now, uint64_t communicator, uint64_t last_sequence);
   // Every other member said goodbye or is lost, or the communicator has failed.
   bool all_left(uint64_t communicator) const;

@@ -82,6 +82,9 @@ class Fabric {
   // members: world ranks, this rank among them. doorbell is rung when something that take_* waits for has come.
   virtual void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
                     std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) = 0;
+  // Instead of open(): this rank cannot. The others' communicator fails with this error (its ranks are world ranks),
+  // now or once they open it.
+  virtual void decline(uint64_t id, const std::vector<int>& members, const Error& error) = 0;
   // Says goodbye to the members (bye carries last_sequence), waits until each has said it too or is lost, at most until
   // the deadline. True if all did. Afterwards no event of this communicator is delivered, and links not yet taken are
   // closed.

@@ -302,6 +302,9 @@ class InprocFabric final : public Fabric {
             std::shared_ptr<Doorbell> p2p_doorbell) override {
     hub_->open(place_.rank, id, members, {events, std::move(doorbell), std::move(p2p_doorbell), {}});
   }
+  void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
+    hub_->change(place_.rank, [&](ControlLogic& logic, int64_t now) { logic.decline(now, id, members, error); });
+  }
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point) override {
     return hub_->close(place_.rank, id, last_sequence);
   }

@@ -133,6 +133,14 @@ void Switchboard::open(uint64_t id, std::vector<int> members, CommunicatorEvents
   p2p_doorbell->ring();
 }
 
+void Switchboard::decline(uint64_t id, const std::vector<int>& members, const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    logic_->decline(now(), id, members, error);
+  }
+  request_flush();
+}
+
 bool Switchboard::close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) {
   {
     std::lock_guard lock(mutex_);

@@ -75,6 +75,7 @@ class Switchboard {
   bool anyone_lost() const;
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell);
+  void decline(uint64_t id, const std::vector<int>& members, const Error& error);
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline);
   // The sockets of a link; empty: not there yet, and asked for.
   std::vector<Descriptor> take(const LinkName& name);

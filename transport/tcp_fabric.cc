@@ -141,6 +141,10 @@ class TcpFabric : public Fabric {
     open_board.open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
   }
 
+  void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
+    board().decline(id, members, error);
+  }
+
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
     const bool all = board().close(id, last_sequence, deadline);
     if (island_) island_->close(id);

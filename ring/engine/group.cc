@@ -352,10 +352,20 @@ std::shared_ptr<Group> Group::subgroup(uint64_t id, std::vector<int> members) {
   Options options;
   options.fabric = context_->fabric;
   options.id = id;
-  options.members = std::move(members);
+  options.members = members;
   options.config = context_->config;
   options.pool = pool_;
-  auto group = std::make_shared<Group>(std::move(options));
+  std::shared_ptr<Group> group;
+  try {
+    group = std::make_shared<Group>(std::move(options));
+  } catch (const Exception& e) {
+    // The others would wait for this rank until their deadline.
+    const int world_rank = context_->world_rank(rank());
+    const Error error{e.code(), context_->fabric->peer_name(world_rank) + ": " + e.what(), {world_rank}};
+    context_->fabric->decline(id, members, error);
+    const auto own = std::find(members.begin(), members.end(), world_rank);
+    throw Exception(Error{error.code, error.message, {static_cast<int>(own - members.begin())}});
+  }
   group->meet_neighbours(deadline(std::chrono::milliseconds(context_->config.start_timeout_ms)));
   return group;
 }

@@ -168,6 +168,39 @@ TEST_CASE("a list whose memory one rank cannot have fails on all ranks, at once"
   expect_failure(job, "memfd_create failed");
 }
 
+TEST_CASE(
+    "a group that one rank cannot make fails on all of its ranks, at once, and the one that it came from goes on") {
+  constexpr int kReversed[] = {2, 1, 0};
+  for (const bool split : {true, false}) {
+    CAPTURE(split);
+    Job job;
+    job.start(
+        3,
+        [&](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          std::vector<float> values(2000, 1);
+          group.run(sum_of(values.data(), values.size()));
+          here.say("ready");
+          here.await();
+          if (here.rank() == 1) refuse(SYS_epoll_create1);
+          here.say(here.timed([&] { split ? group.split(0, -here.rank()) : group.new_group(kReversed); }));
+          here.say(outcome([&] { group.run(sum_of(values.data(), values.size())); }));
+        },
+        shm_config());
+    job.expect_all("ready");
+    job.tell_all("go");
+    for (int rank = 0; rank < 3; ++rank) {
+      CAPTURE(rank);
+      const Timed ended = timed_line(job[rank].hear());
+      CAPTURE(ended.outcome);
+      CHECK(ended.elapsed_ms < 2'000);
+      CHECK(ended.begins("SYSTEM [1] rank 1 (host "));
+      CHECK(ended.has("epoll_create1 failed"));
+      CHECK(job[rank].hear() == "ok");
+    }
+  }
+}
+
 TEST_CASE("no thread for operations that nobody waits for: nothing is begun, and all ranks hear of it") {
   // Proves: of each such call; blocking ones need no thread.
   using Start = std::function<void(Communicator&, std::vector<float>&)>;

@@ -48,6 +48,23 @@ TEST_CASE("an abort of one communicator leaves the others alone, and one that co
   destroy_world(members, kId);
 }
 
+TEST_CASE("a communicator that one rank cannot open fails on the others, whenever they open it") {
+  // Proves: and on no other, and that rank waits for nobody.
+  std::vector<Member> members = open_world(3, kId);
+  std::vector<Member> pair;
+  pair.push_back(open_all(members[0].fabric, kId + 1));
+  members[2].fabric->decline(kId + 1, {0, 1, 2}, {ErrorCode::kSystem, "no descriptors", {2}});
+  CHECK(pair[0].events->wait_failure().message == "no descriptors");
+  pair.push_back(open_all(members[1].fabric, kId + 1));
+  const Error error = pair[1].events->wait_failure();
+  CHECK(error.code == ErrorCode::kSystem);
+  CHECK(error.ranks == std::vector<int>{2});
+  for (const Member& member : members) CHECK(!member.events->failure());
+  in_parallel(2, [&](int i) { pair[static_cast<size_t>(i)].fabric->close(kId + 1, 0, in(2'000)); });
+  pair.clear();
+  destroy_world(members, kId);
+}
+
 TEST_CASE("ranks in different calls learn of both within a second, on every rank") {
   std::vector<Member> members = open_world(3, kId);
   members[0].events->set_state(in_call(4, 111, "all_reduce(count=8, float32, sum)"));
