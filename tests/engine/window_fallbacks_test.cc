@@ -191,7 +191,7 @@ TEST_CASE("RONDO_SINGLE_COPY=auto tries pulling, off never does") {
 TEST_CASE("RONDO_SINGLE_COPY=auto tries pulling again when it has been staging for long") {
   // Proves: a choice is not for ever, on any rank.
   CHECK(run_processes(shape_of(2), [](Communicator& group) {
-          pull_takes = std::chrono::milliseconds(2);
+          pull_takes = std::chrono::milliseconds(30);  // longer than staging, under a sanitizer too
           std::vector<float> values(100'000, 0);
           const auto pulls_of = [&](int sums) {
             const int before = pulls;

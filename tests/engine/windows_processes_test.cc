@@ -88,7 +88,8 @@ TEST_CASE("buffers: large calls use those that all ranks registered where they l
           CollectiveCase gathered;
           gathered.collective = Collective::kAllGather;
           gathered.world = kWorld;
-          gathered.count = (1 << 20) / kWorld;
+          gathered.dtype = DType::kFloat64;
+          gathered.count = (1 << 19) / kWorld / sizeof(double);
           run_case(group, gathered);
           for (int i = 0; i < 40; ++i) run_case(group, gathered, Algorithm::kAuto, &registered);
           if (group.rank() != 0) return;
