@@ -192,7 +192,7 @@ TEST_CASE("RONDO_SINGLE_COPY=auto tries pulling again when it has been staging f
   // Proves: a choice is not for ever, on any rank.
   CHECK(run_processes(shape_of(2), [](Communicator& group) {
           pull_takes = std::chrono::milliseconds(30);  // longer than staging, under a sanitizer too
-          std::vector<float> values(100'000, 0);
+          std::vector<float> values(30'000, 0);
           const auto pulls_of = [&](int sums) {
             const int before = pulls;
             for (int i = 0; i < sums; ++i) group.run(sum_of(values));
