@@ -246,6 +246,8 @@ class RONDO_EXPORT Communicator {
   Communicator split(int colour, int key = 0);
   // Called by the members only, in the same order by all; `ranks` are of this communicator, no duplicates, and become
   // 0, 1, ... in the order given. Throws kInvalid if this rank is not among them.
+  // Both: if a member cannot make the group (kSystem: no descriptors), all of its members throw that error, which names
+  // the rank; this communicator goes on.
   Communicator new_group(std::span<const int> ranks);
 
   // --- the end

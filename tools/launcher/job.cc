@@ -118,7 +118,7 @@ void Job::read_stream(Stream& stream) {
 
 // Where nobody reads ours any more, the ranks get the same: their next write there fails with SIGPIPE.
 void Job::flush(Output& output) {
-  // While it was full, the ranks' pipes were left alone: what is in them counts from now.
+  // A reader that is behind: the ranks' pipes may have been left alone meanwhile, so their second begins now.
   if (drain_until_ && output.wants_to_write()) drain_until_ = Clock::now() + kDrain;
   output.write();
   if (!output.broken()) return;
@@ -186,7 +186,7 @@ void Job::check_deadlines() {
   }
   if (drain_until_ && now >= *drain_until_) {
     drain_until_ = now + kDrain;
-    if (!output_.wants_to_write() && !error_.wants_to_write()) close_streams();
+    close_streams();
   }
 }
 
