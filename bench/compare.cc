@@ -10,6 +10,7 @@
 #include "bench/output.h"
 #include "bench/progress.h"
 #include "bench/sizes.h"
+#include "bench/table.h"
 
 namespace rondo::bench {
 namespace {
@@ -113,6 +114,7 @@ std::vector<Question> questions_of(const Options& options, const Machine& machin
 int publish(const Options& options, const Machine& machine, const std::vector<Contest>& contests,
             const std::vector<Judged>& bars) {
   for (const Contest& contest : contests) print_contest(contest);
+  if (const auto warning = steal_warning(machine.steal_share())) fmt::print("# warning: {}\n", *warning);
   const std::vector<Row> rows = rows_of(contests);
   if (!options.json.empty()) write_json(options.json, machine, {}, rows, bars);
   if (!options.csv.empty()) write_csv(options.csv, rows);

@@ -61,7 +61,8 @@ Json to_json(const Machine& machine) {
           {"kernel", machine.kernel},
           {"congestion_control", machine.congestion_control},
           {"congestion_controls", machine.congestion_controls},
-          {"load_average", machine.load_average}};
+          {"load_average", machine.load_average},
+          {"steal_share", machine.steal_share()}};
 }
 
 Json to_json(const Limits& limits) {

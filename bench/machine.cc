@@ -43,6 +43,7 @@ Machine this_machine() {
   machine.congestion_controls = allowed_congestion_controls();
   double load = 0;
   if (getloadavg(&load, 1) == 1) machine.load_average = load;
+  machine.ticks = ticks_now();
   return machine;
 }
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/steal.h"
+
 namespace rondo::bench {
 
 // What a figure depends on besides the code.
@@ -15,6 +17,10 @@ struct Machine {
   std::string congestion_control;                // the system's default
   std::vector<std::string> congestion_controls;  // that may be set on a socket
   double load_average = 0;                       // runnable tasks over the last minute, when this was read
+  ProcessorTicks ticks;                          // when this was read
+
+  // Of all processors' time since this was read, what a hypervisor gave to other machines.
+  double steal_share() const { return bench::steal_share(ticks, ticks_now()); }
 
   // What a cached limit is valid for: everything but the load and the memory.
   std::string key() const;

@@ -202,7 +202,8 @@ def facts_of(machine):
     memory = f"{machine['memory_bytes'] / 2**30:.1f} GiB"
     facts = [("processor", machine["cpu"]), ("cores", machine["cores"]), ("memory", memory),
              ("Linux", machine["kernel"]), ("congestion control", machine["congestion_control"]),
-             ("load before the run", f"{machine['load_average']:.2f}")]
+             ("load before the run", f"{machine['load_average']:.2f}"),
+             ("taken by the hypervisor", f"{100 * machine['steal_share']:.1f} % of the processors' time")]
     rows = "".join(f"<tr><td>{name}</td><td class='text'>{html.escape(str(value))}</td></tr>" for name, value in facts)
     return f"<table>{rows}</table>"
 

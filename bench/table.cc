@@ -93,4 +93,10 @@ std::vector<std::string> warnings(const Machine& machine, const Options& options
   return out;
 }
 
+std::optional<std::string> steal_warning(double steal_share) {
+  if (steal_share <= kMuchSteal) return std::nullopt;
+  return fmt::format("the hypervisor ran other machines for {:.0f} % of the processors' time: times are in part theirs",
+                     100 * steal_share);
+}
+
 }  // namespace rondo::bench

@@ -32,4 +32,7 @@ std::string table_footer(const std::vector<Row>& rows);
 // Why figures of this run would mean little: one rank, more ranks than cores, a busy host, too little memory.
 std::vector<std::string> warnings(const Machine& machine, const Options& options, int world);
 
+// The same after the run: what a hypervisor took of it, if that was much; else nothing.
+std::optional<std::string> steal_warning(double steal_share);
+
 }  // namespace rondo::bench

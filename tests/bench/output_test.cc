@@ -262,6 +262,8 @@ TEST_CASE("figures that mean nothing are announced") {
   machine.load_average = 0;
   options.sizes = {uint64_t{4} << 30};
   CHECK(warnings(machine, options, 2).at(0).find("16 GiB") != std::string::npos);
+  CHECK(!steal_warning(0.02));
+  CHECK(steal_warning(0.236).value().find("24 % of the processors' time") != std::string::npos);
 }
 
 }  // namespace
