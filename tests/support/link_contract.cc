@@ -15,9 +15,10 @@
 namespace rondo::testing {
 namespace {
 
-// Passes without any movement after which a link counts as stuck: far beyond the longest simulated delay.
+// A link counts as stuck after so many passes and so much time without any movement: far beyond the longest simulated
+// delay, and beyond the kernel's timers. Where a TCP socket's window has less room than a segment (64 KiB on loopback,
+// and less still when whole pages of the caller's memory lie in it), the sender waits 200 ms for more.
 constexpr int kStuckPasses = 20'000;
-// The same for two threads.
 constexpr std::chrono::seconds kStuckTime{10};
 constexpr std::byte kUntouched{0xee};
 
@@ -160,10 +161,12 @@ LinkShape random_shape(uint64_t seed) {
 // Calls `step` until it says that all is done; false if nothing has moved for long.
 template <typename Step>
 bool run_until_done(LinkEnds& ends, Step step) {
-  for (int idle = 0; idle < kStuckPasses;) {
+  auto last_move = std::chrono::steady_clock::now();
+  for (int idle = 0; idle < kStuckPasses || std::chrono::steady_clock::now() - last_move < kStuckTime;) {
     bool moved = false;
     if (step(moved)) return true;
     ends.advance();
+    if (moved) last_move = std::chrono::steady_clock::now();
     idle = moved ? 0 : idle + 1;
   }
   return false;
