@@ -136,8 +136,9 @@ TEST_CASE("slices: right wherever the stream pauses, and nothing is written besi
     bool second_posted;  // before anything comes
     bool slots;
   } cases[] = {{true, true}, {true, false}, {false, true}, {false, false}};
-  for (const auto& [second_posted, slots] : cases) {
+  for (const auto& c : cases) {
     for (const size_t pause : pauses) {
+      const bool second_posted = c.second_posted, slots = c.slots;
       CAPTURE(second_posted);
       CAPTURE(slots);
       CAPTURE(pause);
