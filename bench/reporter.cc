@@ -60,9 +60,9 @@ void Reporter::settle_shares(std::vector<Row>& rows, Limits& limits, const Remea
   }
 }
 
-// Where others have the cores, raw TCP and operations get different shares of them from one moment to the next.
-bool Reporter::drop_senseless_shares(std::vector<Row>& rows, double steal) const {
-  if (machine_.load_average < machine_.cores && steal <= kMuchSteal) return false;
+// Where others keep every core busy, raw TCP and operations get different shares of them from one moment to the next.
+bool Reporter::drop_senseless_shares(std::vector<Row>& rows) const {
+  if (machine_.load_average < machine_.cores) return false;
   bool dropped = false;
   for (Row& row : rows) {
     if (row.share_of_limit.value_or(0) <= kHighestShare) continue;
@@ -76,11 +76,9 @@ int Reporter::finish(std::vector<Row> rows, Limits limits, const Remeasure& reme
   progress_.clear();
   int code = 0;
   settle_shares(rows, limits, remeasure);
-  const double steal = machine_.steal_share();
-  if (drop_senseless_shares(rows, steal)) {
-    fmt::print(
-        "# shares above {:.2f} are left out: the host was busy (load average {:.2f} on {} cores, {:.0f} % stolen)\n",
-        kHighestShare, machine_.load_average, machine_.cores, 100 * steal);
+  if (drop_senseless_shares(rows)) {
+    fmt::print("# shares above {:.2f} are left out: the host was busy (load average {:.2f} on {} cores)\n",
+               kHighestShare, machine_.load_average, machine_.cores);
   }
   for (const Row& row : rows) {
     if (row.share_of_limit.value_or(0) <= kHighestShare) continue;
@@ -92,7 +90,7 @@ int Reporter::finish(std::vector<Row> rows, Limits limits, const Remeasure& reme
   if (const auto exchange = limits.exchange(world_)) {
     fmt::print("# Bare exchange of 8 B   : {:.2f} us\n", exchange->us);
   }
-  if (const auto warning = steal_warning(steal)) fmt::print("# warning: {}\n", *warning);
+  if (const auto warning = steal_warning(machine_.steal_share())) fmt::print("# warning: {}\n", *warning);
   std::fflush(stdout);
   if (!options_.json.empty()) write_json(options_.json, machine_, limits, rows);
   if (!options_.csv.empty()) write_csv(options_.csv, rows);

@@ -30,7 +30,7 @@ class Reporter {
 
  private:
   void print_line(const Case& c, const Line& line);
-  bool drop_senseless_shares(std::vector<Row>& rows, double steal) const;
+  bool drop_senseless_shares(std::vector<Row>& rows) const;
   void settle_shares(std::vector<Row>& rows, Limits& limits, const Remeasure& remeasure) const;
 
   const Options& options_;

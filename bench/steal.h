@@ -21,7 +21,4 @@ ProcessorTicks ticks_now();
 // Between the two, of all processors' time: 0 on a real machine, and if no tick has passed.
 double steal_share(const ProcessorTicks& from, const ProcessorTicks& to);
 
-// Above this share a run says so.
-constexpr double kMuchSteal = 0.02;
-
 }  // namespace rondo::bench

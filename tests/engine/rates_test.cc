@@ -29,7 +29,7 @@ constexpr double kLeastShare = 0.93;  // of the rate; 0.956 is what headers leav
 // one after it, in which congestion control recovers, say what the hypervisor left, and do not count.
 constexpr double kMostSteal = 0.01;
 constexpr auto kPatience = std::chrono::seconds(40);  // of a job, for rounds that count; a process may last 60 s
-constexpr int kJobs = 6;
+constexpr int kJobs = 6;  // of 20 to 30 rounds each: four minutes a world, before the hypervisor is blamed
 
 // Microseconds of each all_reduce of kBytes in place that counts, after one untimed, as the last rank saw them end; the
 // same on all ranks. At most `wanted`, fewer if patience ends. Throws if a sum is wrong.
