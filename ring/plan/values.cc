@@ -59,12 +59,6 @@ struct Actor {
   std::vector<bool> heard;
 };
 
-bool has_windows(std::span<const Plan> plans) {
-  return std::any_of(plans.begin(), plans.end(), [](const Plan& plan) {
-    return std::any_of(plan.refs.begin(), plan.refs.end(), [](const Ref& ref) { return ref.space == Space::kWindow; });
-  });
-}
-
 bool takes_turns(std::span<const Plan> plans) {
   return std::any_of(plans.begin(), plans.end(), [](const Plan& plan) {
     return std::any_of(plan.refs.begin(), plan.refs.end(), [](const Ref& ref) { return (ref.flags & kTurns) != 0; });

@@ -335,4 +335,16 @@ TEST_CASE("a step that moves slices and uses windows at once is refused") {
   refused(plans, "uses windows and mailboxes at once");
 }
 
+TEST_CASE("a collective that moves data over links beside windows is refused: signals do not order what a link reads") {
+  const Plans plans = by_hand(Collective::kAllReduce, 2, 1, 1, [](PlanBuilder& b) {
+    const int peer = 1 - b.rank();
+    if (b.rank() == 1) b.step({b.input(0)}, {b.staging(1, 0)});
+    b.send(0, peer);
+    const Ref parts[2] = {b.rank() == 0 ? b.own(0) : b.from_input(0, 0), b.rank() == 0 ? b.from_input(1, 0) : b.own(0)};
+    const Ref output = b.output(0);
+    b.step(parts, {&output, 1}, kFinish);
+  });
+  refused(plans, "moves data over a link in a collective that uses windows");
+}
+
 }  // namespace rondo
