@@ -205,6 +205,20 @@ TEST_CASE("what the ranks left in the background is ended with the job, wherever
   for (const pid_t pid : pids) CHECK_FALSE(alive(pid));
 }
 
+TEST_CASE("what a rank left behind as another user is not waited for where it may not be ended (needs root)") {
+  REQUIRE(::geteuid() == 0);
+  const std::string script =
+      "setpriv --reuid=65534 --clear-groups sleep 1000 >/dev/null 2>&1 & echo pid $!; "
+      "until grep -q '^Uid:.65534' /proc/$!/status; do sleep 0.01; done";
+  // Root without the right to signal other users' processes stands for a user who is not root.
+  Program program({"setpriv", "--bounding-set", "-kill", kRondoRun, "-n", "1", "sh", "-c", script});
+  CHECK(program.wait() == 0);
+  const auto pids = pids_in(program.output());
+  REQUIRE(pids.size() == 1);
+  CHECK(alive(pids[0]));
+  ::kill(pids[0], SIGKILL);
+}
+
 TEST_CASE("each rank leads a process group of its own") {
   Program program(run_shell(2, "echo $$ $(cut -d ' ' -f 5 /proc/self/stat)", {"--no-prefix"}));
   CHECK(program.wait() == 0);
@@ -212,6 +226,17 @@ TEST_CASE("each rank leads a process group of its own") {
     CAPTURE(line);
     CHECK(line.substr(0, line.find(' ')) == line.substr(line.find(' ') + 1));
   }
+}
+
+TEST_CASE("a reader that takes its time gets everything, though the ranks ended long before") {
+  // 11,000 lines of 100 bytes: a little less than the launcher and the pipes before and behind it hold. So the rank
+  // ends with its last lines still in its pipe, where the launcher leaves them until the reader reads.
+  Program program({"sh", "-c",
+                   "tools/rondo-run -n 1 sh -c 'yes $(printf %099d 0) | head -n 11000; echo last >&2' | "
+                   "{ sleep 2.5; wc -l; }"});
+  CHECK(eventually([&] { return count_of(program.errors(), "last") == 1; }, 2s));
+  CHECK(program.wait() == 0);
+  CHECK(program.output() == "11000\n");
 }
 
 TEST_CASE("a reader that goes away ends the ranks, as it would without the launcher") {
