@@ -42,15 +42,15 @@ struct RONDO_EXPORT Config {
   uint64_t mailbox_bytes = 64u << 20;  // RONDO_MAILBOX_BYTES: cap on the mailboxes of one communicator       (shared)
   Algorithm algorithm = Algorithm::kAuto;  // RONDO_ALGORITHM: auto, or a name of types.h (shared)
   std::string cost_model_file;             // RONDO_COST_MODEL: where cost_model was read from; says no more than that
-  std::string
-      cost_model;  // what rondo-bench --calibrate wrote (ring/plan/cost_model.h); a program's own: here (shared)
+  // What rondo-bench --calibrate wrote (ring/plan/cost_model.h); a program may set its own (shared)
+  std::string cost_model;
   uint64_t staging_bytes = 1u << 20;   // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
   uint64_t bucket_bytes = 1u << 20;    // RONDO_BUCKET_BYTES: small all_reduces of a list share one of so many  (shared)
   std::string single_copy = "auto";    // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)
   std::string shared_stores = "auto";  // RONDO_SHARED_STORES: auto, cached, streamed: how what others read is written
   int64_t spin_us = 200;               // RONDO_SPIN_US: poll so long before sleeping
-  uint32_t eager_bytes =
-      64 * 1024;               // RONDO_EAGER_BYTES: messages up to here are sent before they are asked for (shared)
+  // RONDO_EAGER_BYTES: messages up to here are sent before they are asked for (shared)
+  uint32_t eager_bytes = 64 * 1024;
   std::string debug = "warn";  // RONDO_DEBUG: off, warn, info, trace (to standard error)
 
   // Throws Exception(kInvalid) naming the variable, its value and what is allowed.

@@ -8,6 +8,7 @@
 
 #include "ring/engine/cut.h"
 #include "ring/plan/build.h"
+#include "ring/plan/estimate.h"
 
 namespace rondo {
 namespace {
@@ -214,8 +215,8 @@ Algorithm Windows::chosen_way(const CheckedCall& call) {
   if (may_pull && context_->config.single_copy == "on") return Algorithm::kPull;
   // One exchange more than the meeting, where staging takes two.
   const uint64_t bytes = call.total_bytes(context_->world());
-  if (bytes <= Board::kPostBytes)
-    return collective_has_root(call.collective) ? Algorithm::kStaged : Algorithm::kOneShot;
+  static_assert(Board::kPostBytes == kPostBytes);
+  if (bytes <= kPostBytes) return collective_has_root(call.collective) ? Algorithm::kStaged : Algorithm::kOneShot;
   if (!may_pull) return Algorithm::kStaged;
   if (copies_.measures(call.collective, bytes)) timed_ = {call.collective, bytes, Clock::now()};
   return copies_.way(call.collective, bytes);

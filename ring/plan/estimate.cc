@@ -26,8 +26,6 @@ constexpr double kTreeChunks = 4, kTreeSlices = kSlices / 2.0;
 
 // A copy in memory that is shared, at 12 GB/s.
 constexpr double kCopyUsPerByte = 1.0 / 12000;
-// What a rank posts (engine/board.h) in one round.
-constexpr double kPostBytes = 64 * 1024;
 // The same, or a fold, in caches.
 constexpr double kCachedUsPerByte = 1.0 / 22000;
 

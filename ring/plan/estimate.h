@@ -20,6 +20,10 @@ struct EstimateRequest {
 // is no faster than halving.
 inline constexpr uint64_t kStarBytes = 64 * 1024;
 
+// What a rank posts at most in one round (engine/board.h). Up to here a collective over windows that has no root goes
+// by posts (one shot) instead.
+inline constexpr uint64_t kPostBytes = 64 * 1024;
+
 // Microseconds by closed form, to first order (docs/plans.md has the formulas); infinite for algorithms that the
 // collective does not have, or that are never chosen. `ahead` as in PlanRequest. No allocation.
 double estimate_us(const EstimateRequest& request, const Distances& at, double gamma_us_per_byte, int ahead);
