@@ -94,7 +94,7 @@ std::vector<std::string> warnings(const Machine& machine, const Options& options
 }
 
 std::optional<std::string> steal_warning(double steal_share) {
-  constexpr double kUsual = 0.02;  // quiet runs of 10 and 20 minutes had 0.004 and 0.005
+  constexpr double kUsual = 0.02;  // runs of 4 to 33 minutes had 0.003 to 0.020
   if (steal_share <= kUsual) return std::nullopt;
   return fmt::format("the hypervisor ran other machines for {:.0f} % of the processors' time: times are in part theirs",
                      100 * steal_share);

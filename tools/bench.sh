@@ -3,8 +3,8 @@
 #   tools/bench.sh [rondo-bench options]    none: all_reduce, 4 ranks over TCP, 8 B to 64 MiB; --help lists them
 #   tools/bench.sh --check                  1 if a ratio to a peer rose above bench/baseline.json by more than its noise
 #   tools/bench.sh --write-baseline         measures those ratios and keeps them in bench/baseline.json
-# The last two want a quiet machine, the peers (bench/peers/build_*.sh; one that is not there is not compared) and tens of
-# minutes; on a terminal they say how far they are.
+# The last two want a quiet machine, the peers (bench/peers/build_*.sh; one that is not there is not compared) and tens
+# of minutes; on a terminal they say how far they are.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/lib/build.sh

@@ -230,7 +230,8 @@ TEST_CASE("each rank leads a process group of its own") {
 
 TEST_CASE("a reader that takes its time gets everything, though the ranks ended long before") {
   // 11,000 lines of 100 bytes: a little less than the launcher and the pipes before and behind it hold. So the rank
-  // ends with its last lines still in its pipe, where the launcher leaves them until the reader reads.
+  // ends with its last lines still in its pipe, where the launcher leaves them until the reader reads. It does so after
+  // more than the second that the launcher waits for pipes of which nothing comes.
   Program program({"sh", "-c",
                    "tools/rondo-run -n 1 sh -c 'yes $(printf %099d 0) | head -n 11000; echo last >&2' | "
                    "{ sleep 2.5; wc -l; }"});
