@@ -17,6 +17,9 @@ RONDO_COPTS = [
     "-fvisibility=hidden",
 ]
 
+# Packages that are compiled here (tools/bazel/packages): hidden as our own code, without its warnings.
+PACKAGE_COPTS = ["-fvisibility=hidden"]
+
 # linkstatic: hidden symbols are no part of a shared library's interface, so a library is never one by itself.
 def rondo_library(name, copts = [], **kwargs):
     native.cc_library(name = name, copts = RONDO_COPTS + copts, linkstatic = True, **kwargs)

@@ -4,7 +4,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
