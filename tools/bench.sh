@@ -3,8 +3,9 @@
 #   tools/bench.sh [rondo-bench options]    none: all_reduce, 4 ranks over TCP, 8 B to 64 MiB; --help lists them
 #   tools/bench.sh --check                  1 if a ratio to a peer rose above bench/baseline.json by more than its noise
 #   tools/bench.sh --write-baseline         measures those ratios and keeps them in bench/baseline.json
-# The last two want a quiet machine, the peers (bench/peers/build_*.sh; one that is not there is not compared) and tens
-# of minutes; on a terminal they say how far they are.
+#   tools/bench.sh --beside BINARY          1 if this build is slower than another rondo-bench (--beside BINARY --help)
+# --check and --write-baseline want a quiet machine, the peers (bench/peers/build_*.sh; one that is not there is not
+# compared) and tens of minutes; on a terminal they say how far they are.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/lib/build.sh
@@ -24,6 +25,7 @@ rm -f "$log"
 # shellcheck disable=SC2054  # lists within one argument
 BASELINE=(--compare openmpi,mpich,intelmpi,gloo --placement in --sizes 8,64K,1M,64M --turns 2)
 case ${1:-} in
+  --beside) exec python3 bench/compare --binary "$(bazel_bin)/bench/rondo-bench" "$@" ;;
   --check | --write-baseline)
     option=--baseline
     [[ $1 == --check ]] || option=--write-baseline

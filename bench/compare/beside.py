@@ -1,0 +1,48 @@
+"""Two builds of rondo-bench in turn: is this one slower than the other?"""
+
+import statistics
+
+from programs import Program, ask, size_text
+
+PROGRAM_SECONDS = 120
+
+
+def program_of(binary, transport, options):
+    placement = "in" if options.collective in ("all_reduce", "broadcast", "reduce") else "out"
+    return Program([binary, "--ranks", str(options.ranks), "--transport", transport, "--collective", options.collective,
+                    "--buffers", options.buffers, "--placement", placement, "--seconds", str(options.seconds),
+                    "--no-limit"])
+
+
+def measure(binaries, transport, options):
+    """{bytes: ([time of this one], [time of the other])} in microseconds, one a round. Raises Failed."""
+    times = {}
+    for turn in range(options.rounds):
+        # Who is first alternates: what a build leaves behind (a clock rate, a warm page cache) favours neither.
+        for which in ((0, 1), (1, 0))[turn % 2]:
+            for row in ask(program_of(binaries[which], transport, options), options.sizes, PROGRAM_SECONDS):
+                if row["wrong"]:
+                    raise SystemExit(f"{binaries[which]}: {row['wrong']} wrong values at {size_text(row['bytes'])}")
+                times.setdefault(row["bytes"], ([], []))[which].append(row["time_us"])
+    return times
+
+
+def span(times):
+    return f"{statistics.median(times):>9.4g} {min(times):>8.4g} {max(times):>8.4g}"
+
+
+def run(options):
+    """Prints a line for each transport and size. Returns 1 if a ratio of medians is above the bound."""
+    print(f"# {options.collective}, {options.ranks} ranks, {options.buffers} buffers, {options.rounds} rounds; median, "
+          "min and max in us")
+    print(f"# this:  {options.binary}\n# other: {options.beside}")
+    print(f"# {'':>15} {'this':>9} {'min':>8} {'max':>8}   {'other':>9} {'min':>8} {'max':>8}   {'ratio':>6}")
+    above = 0
+    for transport in options.transports:
+        for size, (ours, theirs) in sorted(measure((options.binary, options.beside), transport, options).items()):
+            ratio = statistics.median(ours) / statistics.median(theirs)
+            slower = ratio > options.bound
+            above += slower
+            print(f"  {transport:>4} {size_text(size):>10} {span(ours)}   {span(theirs)}   {ratio:>6.3f}"
+                  f"{f'  above {options.bound}' if slower else ''}", flush=True)
+    return 1 if above else 0

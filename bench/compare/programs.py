@@ -1,0 +1,105 @@
+"""Programs that measure: each is started with --sizes and --json, and leaves rows in that file."""
+
+import ctypes
+import json
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+
+LONGEST_REASON = 200
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class Failed(Exception):
+    """A program gave no rows; the text says why."""
+
+
+class TimedOut(Failed):
+    """It was still running when its time was over."""
+
+
+@dataclass
+class Program:
+    """command: without --sizes and --json."""
+
+    command: list
+    environment: dict = field(default_factory=dict)
+
+    def text(self, sizes):
+        """As one types it into a shell."""
+        words = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        return " ".join(words + [shlex.join([*self.command, "--sizes", ",".join(sizes)])])
+
+
+def parse_size(text):
+    """Bytes of 8, 64K, 1.5M."""
+    unit = text[-1:].upper() if text[-1:].isalpha() else ""
+    return int(float(text[: len(text) - len(unit)]) * UNITS[unit])
+
+
+def size_text(size):
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.4g} {name}"
+    return f"{size} B"
+
+
+def end_on_signals():
+    """SIGTERM and SIGHUP unwind like Ctrl-C, so that no program outlives this one."""
+
+    def leave(number, _frame):
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGHUP, leave)
+
+
+def _in_child():
+    os.setsid()  # signals reach all that the program starts
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end(process):
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(2)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+
+
+def _last_words(log):
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip(" -\t")]
+    return lines[-1][:LONGEST_REASON] if lines else "without a word"
+
+
+def ask(program, sizes, seconds):
+    """The rows of one run of a program, one a size. Raises Failed."""
+    with tempfile.TemporaryDirectory(prefix="rondo-compare-") as folder:
+        rows, log = pathlib.Path(folder, "rows.json"), pathlib.Path(folder, "log")
+        command = [*program.command, "--sizes", ",".join(sizes), "--json", str(rows)]
+        with open(log, "wb") as output:
+            try:
+                process = subprocess.Popen(command, env={**os.environ, **program.environment}, stdin=subprocess.DEVNULL,
+                                           stdout=output, stderr=output, preexec_fn=_in_child)
+            except OSError as error:
+                raise Failed(f"{command[0]}: {error.strerror}") from error
+            try:
+                code = process.wait(seconds)
+            except subprocess.TimeoutExpired as error:
+                raise TimedOut(f"did not finish {','.join(sizes)} in {seconds:.0f} s") from error
+            finally:
+                _end(process)
+        if code != 0:
+            raise Failed(f"ended with code {code}: {_last_words(log)}")
+        answer = json.loads(rows.read_text())["rows"]
+        if len(answer) != len(sizes):
+            raise Failed(f"gave {len(answer)} answers for {','.join(sizes)}")
+        return answer
