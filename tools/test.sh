@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-DEFAULT_SUITES=(build unit install speed)
+DEFAULT_SUITES=(build unit install docs speed)
 
 list_suites() {
   local file

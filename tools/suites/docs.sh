@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Every block of code in README and guide is compiled and run as a reader would, and every link leads somewhere.
+set -euo pipefail
+source tools/lib/suite.sh
+
+need_packages "${BUILD_PACKAGES[@]}" pkg-config cmake make python3
+prefix=$(mktemp -d)
+log=$(mktemp)
+trap 'rm -rf "$prefix" "$log"' EXIT
+
+check "links in *.md" python3 tests/docs/check_links.py .
+check "README has at most 150 lines" test "$(wc -l <README.md)" -le 150
+
+tools/install.sh "$prefix" >"$log" 2>&1 || { cat "$log"; exit 1; }
+python3 tests/docs/run_blocks.py "$prefix" README.md docs/guide.md docs/coming-from.md | tee "$log" || true
+while read -r result place; do record "$result" "docs: $place"; done < <(grep -E '^(pass|fail) ' "$log")
+grep -q '^pass ' "$log"
+finish_checks
