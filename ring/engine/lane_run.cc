@@ -45,12 +45,10 @@ void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const
     ports_[i].sending.reset(links[i]->depth());
   }
 
-  const Lane& program = plan.lanes[lane];
-  steps_.resize(program.count);
-  rounds_ = 0;
-  meetings_a_round_ = 0;
-  for (uint32_t i = 0; i < program.count; ++i) bind_step(plan.steps[program.first + i], steps_[i]);
-  if (binding_.windows != nullptr) bind_rounds(binding_.windows->largest_block);
+  walk_.start(plan, lane, binding_.cut, lane);
+  const Step* step = plan.steps.data() + plan.lanes[lane].first;
+  for (BoundStep& bound : walk_.steps()) bind_step(*step++, bound);
+  if (binding_.windows != nullptr) walk_.need_rounds(binding_.cut.rounds(binding_.windows->largest_block));
   failed_pull_ = -1;
   failed_meeting_ = -1;
   if (plan.scratch_slots > 0) {
@@ -62,135 +60,59 @@ void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const
 void LaneRun::start_again(const Binding& binding) {
   binding_ = binding;
   for (Port& port : ports_) port.sending.reset(port.link->depth());
-  for (BoundStep& step : steps_) step.fingerprint = binding.fingerprint;
+  for (BoundStep& step : walk_.steps()) step.fingerprint = binding.fingerprint;
   begin();
 }
 
 void LaneRun::begin() {
-  posted_ = first_place();
   posted_source_ = 0;
-  combined_ = first_place();
-  round_number_ = 0;
-  sent_ = 0;
   idle_passes_ = 0;
-  if (meetings_a_round_ > 0) {
-    uint64_t& meetings = binding_.windows->noticeboard->meetings[lane_];
-    meetings_ = meetings;
-    meetings += rounds_ * meetings_a_round_;
-  }
-  enter_step();
+  if (!walk_.has_barriers()) return walk_.begin();
+  uint64_t& meetings = binding_.windows->noticeboard->meetings[lane_];
+  walk_.begin(meetings);
+  meetings = walk_.last_barrier();
 }
-
-// Whoever waits in each round must count as many rounds as whoever signals, though their steps differ.
-void LaneRun::bind_rounds(uint64_t count) { rounds_ = std::max(rounds_, binding_.cut.rounds(count)); }
 
 void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   const Ref* refs = binding_.plan->refs.data() + step.first;
-  bound = BoundStep{};
   bound.sources = refs;
   bound.targets = refs + step.sources;
   bound.source_count = step.sources;
   bound.target_count = step.targets;
-  bound.after = step.after;
   bound.finish = (step.flags & kFinish) != 0;
-  // Windows are as long as the caller's buffer or the scratch memory beside them.
-  const Ref* memory = std::find_if(refs, refs + step.sources + step.targets,
-                                   [](const Ref& ref) { return in_memory(ref) && ref.space != Space::kWindow; });
-  bound.signal = memory == refs + step.sources + step.targets;
-  bound.each_round = (step.flags & kEachRound) != 0;
   bound.fingerprint = binding_.fingerprint;
-  bound.meeting = step.meeting;
-  meetings_a_round_ = std::max(meetings_a_round_, step.meeting);
-  if (bound.signal) {
-    rounds_ = std::max<uint64_t>(rounds_, 1);
-    return;
-  }
+  if (bound.signal()) return;
+  const Ref* memory = bound.memory;
   const uint32_t block = memory->chunk % binding_.plan->chunks;
   const Extent input = binding_.blocks->input[block];
   const Extent output = binding_.blocks->output[block];
   const uint64_t count = memory->space == Space::kInput    ? input.count
                          : memory->space == Space::kOutput ? output.count
                                                            : std::max(input.count, output.count);
-  bound.share = binding_.cut.lane_share(count, lane_);
-  rounds_ = std::max(rounds_, binding_.cut.rounds(count));
   if (binding_.pairwise && !std::all_of(refs, refs + step.sources + step.targets, in_memory)) {
-    bound.pairwise = true;
+    bound.counted = true;
     bound.fingerprint = Hash64().add(binding_.fingerprint).add(count).value();
-    rounds_ = std::max<uint64_t>(rounds_, 1);
   }
+  walk_.set_block(bound, count);
   for (uint32_t i = 0; i < step.sources; ++i) {
     if ((refs[i].flags & kScale) != 0 && combine_scales(binding_.combine)) bound.scaled |= uint64_t{1} << i;
   }
   bound.finish = bound.finish && combine_finishes(binding_.combine);
   bound.copies = step.sources == 1 && bound.scaled == 0 && !bound.finish;
-  for (uint32_t i = 0; i < step.targets; ++i) bound.scratch_target |= bound.targets[i].space == Space::kScratch;
-}
-
-LaneRun::Cursor LaneRun::first_place() const {
-  Cursor cursor;
-  cursor.at_end = steps_.empty() || rounds_ == 0;
-  if (!cursor.at_end) settle(cursor);
-  return cursor;
-}
-
-// Skips steps that have no slice in this round, into the next rounds and to the end.
-void LaneRun::settle(Cursor& cursor) const {
-  while (true) {
-    if (cursor.step == steps_.size()) {
-      cursor.step = 0;
-      if (++cursor.round >= rounds_) {
-        cursor.at_end = true;
-        return;
-      }
-    }
-    const BoundStep& step = steps_[cursor.step];
-    if (step.signal) {
-      cursor.slices = cursor.round == 0 || step.each_round ? 1 : 0;
-    } else {
-      const uint64_t chunk = binding_.cut.chunk();
-      const uint64_t begin = std::min(step.share.count, cursor.round * chunk);
-      cursor.slices = binding_.cut.slices(std::min(step.share.count - begin, chunk));
-      if (step.pairwise && cursor.round == 0) cursor.slices = std::max<uint32_t>(cursor.slices, 1);
-    }
-    if (cursor.slices > 0) return;
-    ++cursor.step;
-  }
-}
-
-void LaneRun::advance(Cursor& cursor) const {
-  ++cursor.number;
-  if (++cursor.slice < cursor.slices) return;
-  cursor.slice = 0;
-  ++cursor.step;
-  settle(cursor);
-}
-
-// combined_ is at the first slice of a step.
-void LaneRun::enter_step() {
-  if (!combined_.at_end) steps_[combined_.step].first_number = combined_.number;
-}
-
-LaneRun::Span LaneRun::span_of(const Cursor& cursor) const {
-  const BoundStep& step = steps_[cursor.step];
-  if (step.signal) return {0, 0};
-  const Cut& cut = binding_.cut;
-  const uint64_t begin = cursor.round * cut.chunk() + cursor.slice * cut.slice;
-  const uint64_t end = std::min(step.share.count, (cursor.round + 1) * cut.chunk());
-  return {step.share.offset + begin, std::min(cut.slice, end - begin)};
 }
 
 SliceTag LaneRun::tag_of(const Cursor& cursor) const {
-  return {binding_.sequence, steps_[cursor.step].fingerprint,
-          static_cast<uint32_t>(span_of(cursor).count * binding_.element_bytes)};
+  return {binding_.sequence, walk_.step_at(cursor).fingerprint,
+          static_cast<uint32_t>(walk_.span_of(cursor).count * binding_.element_bytes)};
 }
 
-std::byte* LaneRun::address(const Ref& ref, const Cursor& cursor, const Span& span) const {
+std::byte* LaneRun::address(const Ref& ref, const Cursor& cursor, const Extent& span) const {
   switch (ref.space) {
     case Space::kInput:  // only ever read
       return const_cast<std::byte*>(binding_.input) +
-             (binding_.blocks->input[ref.chunk].offset + span.begin) * binding_.element_bytes;
+             (binding_.blocks->input[ref.chunk].offset + span.offset) * binding_.element_bytes;
     case Space::kOutput:
-      return binding_.output + (binding_.blocks->output[ref.chunk].offset + span.begin) * binding_.element_bytes;
+      return binding_.output + (binding_.blocks->output[ref.chunk].offset + span.offset) * binding_.element_bytes;
     case Space::kScratch:
       return const_cast<std::byte*>(scratch_.data()) +
              (ref.chunk * binding_.cut.chunk() + cursor.slice * binding_.cut.slice) * binding_.element_bytes;
@@ -204,7 +126,7 @@ std::byte* LaneRun::address(const Ref& ref, const Cursor& cursor, const Span& sp
 }
 
 // nullptr: not mapped here.
-std::byte* LaneRun::window_address(const Ref& ref, const Cursor& cursor, const Span& span) const {
+std::byte* LaneRun::window_address(const Ref& ref, const Cursor& cursor, const Extent& span) const {
   const WindowBinding& windows = *binding_.windows;
   const PeerMemory& peer = windows.ranks[ref.peer];
   if ((ref.flags & kStaging) != 0) {
@@ -213,40 +135,29 @@ std::byte* LaneRun::window_address(const Ref& ref, const Cursor& cursor, const S
   }
   if ((ref.flags & kPeerOutput) != 0) {
     if (peer.output == nullptr) return nullptr;
-    return peer.output + (windows.output_blocks[ref.chunk].offset + span.begin) * binding_.element_bytes;
+    return peer.output + (windows.output_blocks[ref.chunk].offset + span.offset) * binding_.element_bytes;
   }
   if (peer.input == nullptr) return nullptr;
-  return peer.input + (windows.input_blocks[ref.chunk].offset + span.begin) * binding_.element_bytes;
+  return peer.input + (windows.input_blocks[ref.chunk].offset + span.offset) * binding_.element_bytes;
 }
 
-bool LaneRun::pull(const Ref& ref, const Span& span, std::byte* to) {
+bool LaneRun::pull(const Ref& ref, const Extent& span, std::byte* to) {
   const WindowBinding& windows = *binding_.windows;
   const PeerMemory& peer = windows.ranks[ref.peer];
   const bool output = (ref.flags & kPeerOutput) != 0;
   const Extent& block = (output ? windows.output_blocks : windows.input_blocks)[ref.chunk];
   const uint64_t address =
-      (output ? peer.output_address : peer.input_address) + (block.offset + span.begin) * binding_.element_bytes;
+      (output ? peer.output_address : peer.input_address) + (block.offset + span.offset) * binding_.element_bytes;
   if (windows.memory->pull(peer.world_rank, address, to, span.count * binding_.element_bytes)) return true;
   failed_pull_ = ref.peer;
   return false;
-}
-
-// Whether the slice at `cursor` may write its targets in memory: whoever reads the same slice of the same memory before
-// it (step `after`) has been combined, and the links have sent it. Scratch of the round before is free when that round
-// is sent.
-bool LaneRun::may_write(const BoundStep& step, const Cursor& cursor) const {
-  if (cursor.round != combined_.round) return step.after == kNoStep && !step.scratch_target;
-  if (step.scratch_target && sent_ < round_number_) return false;
-  if (step.after == kNoStep) return true;
-  if (combined_.step < step.after) return false;
-  return sent_ > steps_[step.after].first_number + cursor.slice;
 }
 
 // The caller's memory for a slice that is stored as it comes; nullptr for one that is folded.
 std::byte* LaneRun::landing_for(const BoundStep& step, const Cursor& cursor) const {
   if (!step.copies) return nullptr;
   for (uint32_t i = 0; i < step.target_count; ++i) {
-    if (in_memory(step.targets[i])) return address(step.targets[i], cursor, span_of(cursor));
+    if (in_memory(step.targets[i])) return address(step.targets[i], cursor, walk_.span_of(cursor));
   }
   return nullptr;
 }
@@ -254,21 +165,21 @@ std::byte* LaneRun::landing_for(const BoundStep& step, const Cursor& cursor) con
 bool LaneRun::post_landing(const Ref& ref, Landing wish) {
   Link& link = link_to(ref);
   if (!link.can_post()) return false;
-  const BoundStep& step = steps_[posted_.step];
-  std::byte* landing = landing_for(step, posted_);
-  if (landing != nullptr && !may_write(step, posted_)) {
+  const BoundStep& step = walk_.step_at(walk_.posted());
+  std::byte* landing = landing_for(step, walk_.posted());
+  if (landing != nullptr && !walk_.may_write(walk_.posted())) {
     if (wish == Landing::kWait && link.unfilled() > 0 && idle_passes_ < kIdlePassesBeforeSlot) return false;
     landing = nullptr;
   }
-  link.post(tag_of(posted_), landing);
+  link.post(tag_of(walk_.posted()), landing);
   return true;
 }
 
 bool LaneRun::post(Landing landing) {
   bool moved = false;
-  while (!posted_.at_end) {
-    const BoundStep& step = steps_[posted_.step];
-    if (step.meeting != 0) posted_source_ = step.source_count;
+  while (!walk_.posted().at_end) {
+    const BoundStep& step = walk_.step_at(walk_.posted());
+    if (step.barrier != 0) posted_source_ = step.source_count;
     for (; posted_source_ < step.source_count; ++posted_source_) {
       const Ref& ref = step.sources[posted_source_];
       if (in_memory(ref)) continue;
@@ -276,44 +187,36 @@ bool LaneRun::post(Landing landing) {
       moved = true;
     }
     posted_source_ = 0;
-    advance(posted_);
+    walk_.pass_posted();
   }
   return moved;
 }
 
 bool LaneRun::ready(const BoundStep& step) {
-  if (step.meeting != 0) return all_arrived(step);
-  bool writes = false;
+  if (step.barrier != 0) return all_arrived(step);
   for (uint32_t i = 0; i < step.source_count; ++i) {
     if (!in_memory(step.sources[i]) && link_to(step.sources[i]).arrived() == nullptr) return false;
   }
   for (uint32_t i = 0; i < step.target_count; ++i) {
-    if (in_memory(step.targets[i])) {
-      writes = true;
-    } else if (!link_to(step.targets[i]).can_send()) {
-      return false;
-    }
+    if (!in_memory(step.targets[i]) && !link_to(step.targets[i]).can_send()) return false;
   }
-  return !writes || may_write(step, combined_);
+  return walk_.may_write(walk_.combined());
 }
 
 bool LaneRun::combine_one() {
-  if (combined_.at_end || combined_.number == posted_.number || failed_pull_ >= 0 || failed_meeting_ >= 0) return false;
-  const BoundStep& step = steps_[combined_.step];
+  if (!walk_.may_combine() || failed_pull_ >= 0 || failed_meeting_ >= 0) return false;
+  const BoundStep& step = walk_.step_at(walk_.combined());
   if (!ready(step)) return false;
-  const Span span = span_of(combined_);
-  if (step.signal) {
+  const Extent span = walk_.span_of(walk_.combined());
+  if (step.signal()) {
     send_signals(step);
   } else if (!(step.copies ? move_bytes(step, span) : fold(step, span))) {
     return false;
   }
-  for (uint32_t i = 0; i < step.source_count && step.meeting == 0; ++i) {
+  for (uint32_t i = 0; i < step.source_count && step.barrier == 0; ++i) {
     if (!in_memory(step.sources[i])) link_to(step.sources[i]).release();
   }
-  const uint64_t round = combined_.round;
-  advance(combined_);
-  if (combined_.round != round) round_number_ = combined_.number;
-  if (combined_.slice == 0) enter_step();
+  walk_.pass_combined();
   return true;
 }
 
@@ -321,7 +224,7 @@ bool LaneRun::combine_one() {
 // written before is seen by whoever sees the number.
 void LaneRun::arrive(const BoundStep& step) {
   Noticeboard& noticeboard = *binding_.windows->noticeboard;
-  noticeboard.board.arrive(lane_, meeting_number(step));
+  noticeboard.board.arrive(lane_, walk_.barrier_number(walk_.combined()));
   for (uint32_t i = 0; i < step.target_count; ++i) noticeboard.ring(step.targets[i].peer);
 }
 
@@ -329,12 +232,12 @@ void LaneRun::arrive(const BoundStep& step) {
 bool LaneRun::all_arrived(const BoundStep& step) {
   if (step.source_count == 0) return true;
   const Board& board = binding_.windows->noticeboard->board;
-  const uint64_t number = meeting_number(step);
+  const uint64_t number = walk_.barrier_number(walk_.combined());
   for (uint32_t i = 0; i < step.source_count; ++i) {
     const uint64_t theirs = board.arrived(step.sources[i].peer, lane_);
     if (theirs < number) return false;
     // Nobody gets past this operation without this rank.
-    if (theirs > meetings_ + rounds_ * meetings_a_round_) {
+    if (theirs > walk_.last_barrier()) {
       failed_meeting_ = step.sources[i].peer;
       return false;
     }
@@ -343,7 +246,7 @@ bool LaneRun::all_arrived(const BoundStep& step) {
 }
 
 void LaneRun::send_signals(const BoundStep& step) {
-  if (step.meeting != 0) {
+  if (step.barrier != 0) {
     if (step.target_count > 0) arrive(step);
     return;
   }
@@ -352,16 +255,16 @@ void LaneRun::send_signals(const BoundStep& step) {
 
 // Sends memory that stays as it is until the link has sent it (a target in memory, or the caller's input).
 void LaneRun::hand_over(Port& port, const std::byte* memory) {
-  keep_until_sent(port, port.link->send(tag_of(combined_), memory));
+  keep_until_sent(port, port.link->send(tag_of(walk_.combined()), memory));
 }
 
-void LaneRun::hand_over_reserved(Port& port) { keep_until_sent(port, port.link->commit(tag_of(combined_))); }
+void LaneRun::hand_over_reserved(Port& port) { keep_until_sent(port, port.link->commit(tag_of(walk_.combined()))); }
 
 // A link over memory sends at once and has room again as soon as the peer has read, in the middle of a pass: what is
 // sent by then must not fill the queue.
 void LaneRun::keep_until_sent(Port& port, uint64_t sent) {
   drop_sent(port);
-  port.sending.push({combined_.number, sent});
+  port.sending.push({walk_.combined().number, sent});
 }
 
 void LaneRun::drop_sent(Port& port) {
@@ -372,20 +275,20 @@ void LaneRun::drop_sent(Port& port) {
 // One source, stored and forwarded as it is. Cost beside the transfer: none where the slice landed in its place
 // (all_gather, the second half of all_reduce), one copy where it did not, and one where it is forwarded without being
 // stored.
-bool LaneRun::move_bytes(const BoundStep& step, const Span& span) {
+bool LaneRun::move_bytes(const BoundStep& step, const Extent& span) {
   const Ref& source = step.sources[0];
   const size_t bytes = span.count * binding_.element_bytes;
   const bool from_memory = in_memory(source);
-  const std::byte* from = from_memory ? address(source, combined_, span) : link_to(source).arrived();
+  const std::byte* from = from_memory ? address(source, walk_.combined(), span) : link_to(source).arrived();
   if (from == nullptr) {  // a window that is not mapped
-    std::byte* to = address(step.targets[0], combined_, span);
+    std::byte* to = address(step.targets[0], walk_.combined(), span);
     if (!pull(source, span, to)) return false;
     from = to;
   }
   const std::byte* stays = from_memory ? from : nullptr;
   for (uint32_t i = 0; i < step.target_count; ++i) {
     if (!in_memory(step.targets[i])) continue;
-    std::byte* to = address(step.targets[i], combined_, span);
+    std::byte* to = address(step.targets[i], walk_.combined(), span);
     if (is_staging(step.targets[i])) {
       binding_.windows->noticeboard->stages.copy(to, from, bytes);
     } else if (binding_.streams && source.space == Space::kWindow && to != from) {
@@ -410,13 +313,13 @@ bool LaneRun::move_bytes(const BoundStep& step, const Span& span) {
 
 // Cost: one pass over the sources, in cache if the slice has just been received (kernels/combine.h); no copy beside it.
 // A source that is not mapped is copied into memory that stays in cache first (measured: docs/plans.md, "Windows").
-bool LaneRun::fold(const BoundStep& step, const Span& span) {
+bool LaneRun::fold(const BoundStep& step, const Extent& span) {
   const void* sources[kMaxCombineSources];
   void* targets[kMaxCombineTargets];
   CombineMove move;
   for (uint32_t i = 0; i < step.source_count; ++i) {
     const Ref& ref = step.sources[i];
-    sources[i] = in_memory(ref) ? address(ref, combined_, span) : link_to(ref).arrived();
+    sources[i] = in_memory(ref) ? address(ref, walk_.combined(), span) : link_to(ref).arrived();
     if (sources[i] != nullptr) continue;
     const size_t slice = binding_.cut.slice * binding_.element_bytes;
     if (pulled_.size() < slice * step.source_count) pulled_.resize(slice * step.source_count);
@@ -429,7 +332,7 @@ bool LaneRun::fold(const BoundStep& step, const Span& span) {
   std::byte* staged = nullptr;
   for (uint32_t i = 0; i < step.target_count; ++i) {
     if (!in_memory(step.targets[i])) continue;
-    std::byte* to = address(step.targets[i], combined_, span);
+    std::byte* to = address(step.targets[i], walk_.combined(), span);
     if (is_staging(step.targets[i]) && binding_.windows->noticeboard->stages.streams(bytes)) {
       staged = to;
       continue;
@@ -465,7 +368,7 @@ bool LaneRun::fold(const BoundStep& step, const Span& span) {
 
 // A fold whose value goes to staging memory past the caches, beside at most one other target. Piece by piece: folded in
 // cache, and copied from there.
-void LaneRun::fold_and_stream(const CombineMove& move, const Span& span, std::byte* staged) {
+void LaneRun::fold_and_stream(const CombineMove& move, const Extent& span, std::byte* staged) {
   alignas(64) std::byte kept[kStreamedPieceBytes];
   const size_t element = binding_.element_bytes;
   const uint64_t piece = kStreamedPieceBytes / element;
@@ -487,11 +390,12 @@ void LaneRun::fold_and_stream(const CombineMove& move, const Span& span, std::by
 }
 
 void LaneRun::retire() {
-  sent_ = combined_.number;
+  uint64_t sent = walk_.combined().number;
   for (Port& port : ports_) {
     drop_sent(port);
-    if (!port.sending.empty()) sent_ = std::min(sent_, port.sending.front().number);
+    if (!port.sending.empty()) sent = std::min(sent, port.sending.front().number);
   }
+  walk_.set_sent(sent);
 }
 
 bool LaneRun::pump() {

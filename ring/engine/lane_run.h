@@ -9,6 +9,7 @@
 #include "ring/engine/peer_memory.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
+#include "ring/plan/walk.h"
 #include "transport/link.h"
 
 namespace rondo {
@@ -31,10 +32,7 @@ struct Binding {
   bool streams = false;                    // what is copied out of windows is more than caches keep: past them
 };
 
-// Runs one lane of a plan: round by round, step by step, slice by slice. Three counters of slices, in that order of the
-// program, say how far it is:
-//     posted >= combined >= sent
-// posted: landings given to the links; combined: folded and handed to the links; sent: no link reads them any more.
+// Runs one lane of a plan, in the order that Walk says (ring/plan/walk.h): moves the bytes, and drives links and board.
 // Never blocks, allocates, locks, logs or throws per slice. One thread at a time; the lanes of an operation may be
 // moved by one each (lane_crew.h).
 class LaneRun {
@@ -57,9 +55,9 @@ class LaneRun {
   bool progress(Landing landing);
 
   // Every slice is combined, and the links have no more of this lane's memory and nothing left to send.
-  bool done() const { return combined_.at_end && sent_ == combined_.number; }
+  bool done() const { return walk_.done(); }
   // Slices combined so far: grows while the operation moves.
-  uint64_t combined() const { return combined_.number; }
+  uint64_t combined() const { return walk_.combined().number; }
 
   // The first link that has failed, as an index into plan->peers; -1 if none.
   int failed_link() const;
@@ -70,37 +68,16 @@ class LaneRun {
   const Error* link_error(int index) const { return ports_[static_cast<size_t>(index)].link->error(); }
 
  private:
-  // A place in the program: the slice `slice` of step `step` in round `round`.
-  struct Cursor {
-    uint64_t number = 0;  // slices passed
-    uint64_t round = 0;
-    uint32_t step = 0;
-    uint32_t slice = 0;
-    uint32_t slices = 0;  // of this step in this round
-    bool at_end = false;
-  };
   // What start() works out for each step.
-  struct BoundStep {
+  struct BoundStep : WalkStep {
     const Ref* sources = nullptr;
     const Ref* targets = nullptr;
-    Extent share;               // this lane's part of the step's block
-    uint64_t first_number = 0;  // of its first slice in the round that combined_ is in
-    uint32_t after = kNoStep;
+    uint64_t fingerprint = 0;  // of its slices' tags
+    uint64_t scaled = 0;       // CombineMove::scaled
     uint8_t source_count = 0;
     uint8_t target_count = 0;
-    uint64_t fingerprint = 0;  // of its slices' tags
-    bool pairwise = false;     // Binding::pairwise, and it has a source or a target on another rank
-    bool signal = false;       // no memory: one empty slice in the first round, or
-    bool each_round = false;   // in every round
-    uint16_t meeting = 0;      // Step::meeting: by the noticeboard, not by links
-    bool copies = false;       // one source that is neither scaled nor finished: bytes move as they are
-    bool scratch_target = false;
+    bool copies = false;  // one source that is neither scaled nor finished: bytes move as they are
     bool finish = false;
-    uint64_t scaled = 0;  // CombineMove::scaled
-  };
-  struct Span {
-    uint64_t begin = 0;  // elements from the start of the block
-    uint64_t count = 0;
   };
   // Slices that one link still has to send, first in, first out; at most its depth, so the memory is allocated once.
   class SendQueue {
@@ -127,34 +104,24 @@ class LaneRun {
 
   void begin();
   void bind_step(const Step& step, BoundStep& bound);
-  Cursor first_place() const;
-  void settle(Cursor& cursor) const;
-  void advance(Cursor& cursor) const;
-  void enter_step();
-  void bind_rounds(uint64_t count);
-  Span span_of(const Cursor& cursor) const;
   SliceTag tag_of(const Cursor& cursor) const;
-  std::byte* address(const Ref& ref, const Cursor& cursor, const Span& span) const;
-  std::byte* window_address(const Ref& ref, const Cursor& cursor, const Span& span) const;
-  bool pull(const Ref& ref, const Span& span, std::byte* to);
+  std::byte* address(const Ref& ref, const Cursor& cursor, const Extent& span) const;
+  std::byte* window_address(const Ref& ref, const Cursor& cursor, const Extent& span) const;
+  bool pull(const Ref& ref, const Extent& span, std::byte* to);
   Port& port_of(const Ref& ref) { return ports_[port_index_[ref.peer]]; }
   Link& link_to(const Ref& ref) const { return *ports_[port_index_[ref.peer]].link; }
 
   bool post(Landing landing);
   bool post_landing(const Ref& ref, Landing landing);
   std::byte* landing_for(const BoundStep& step, const Cursor& cursor) const;
-  bool may_write(const BoundStep& step, const Cursor& cursor) const;
 
   bool combine_one();
   bool ready(const BoundStep& step);
   bool pump();
-  bool move_bytes(const BoundStep& step, const Span& span);
-  bool fold(const BoundStep& step, const Span& span);
-  void fold_and_stream(const CombineMove& move, const Span& span, std::byte* staged);
+  bool move_bytes(const BoundStep& step, const Extent& span);
+  bool fold(const BoundStep& step, const Extent& span);
+  void fold_and_stream(const CombineMove& move, const Extent& span, std::byte* staged);
   void send_signals(const BoundStep& step);
-  uint64_t meeting_number(const BoundStep& step) const {
-    return meetings_ + combined_.round * meetings_a_round_ + step.meeting;
-  }
   void arrive(const BoundStep& step);
   bool all_arrived(const BoundStep& step);
   void hand_over(Port& port, const std::byte* memory);
@@ -165,21 +132,14 @@ class LaneRun {
 
   Binding binding_;
   uint32_t lane_ = 0;
-  uint64_t rounds_ = 1;
+  Walk<BoundStep> walk_;
   std::vector<Port> ports_;           // by index in plan->peers
   std::vector<uint32_t> port_index_;  // by rank
-  std::vector<BoundStep> steps_;
   std::vector<std::byte> scratch_;
   std::vector<std::byte> pulled_;  // a slice of each source that is not mapped
   int failed_pull_ = -1;
   int failed_meeting_ = -1;
-  uint64_t meetings_ = 0;  // of this lane before this operation
-  uint16_t meetings_a_round_ = 0;
-  Cursor posted_;
-  uint32_t posted_source_ = 0;  // sources of posted_'s step that are dealt with
-  Cursor combined_;
-  uint64_t round_number_ = 0;  // number of the first slice of the round that combined_ is in
-  uint64_t sent_ = 0;
+  uint32_t posted_source_ = 0;  // sources of the step at walk_.posted() that are dealt with
   uint32_t idle_passes_ = 0;
 };
 

@@ -15,20 +15,14 @@ size_t peer_index(const Plan& plan, int peer) {
 
 bool mailbox(const Ref& ref) { return ref.space == Space::kMailbox; }
 
+// Ranks arrive at a barrier by numbers that all of them see, without links.
+bool uses_link(const Step& step, const Ref& ref) { return mailbox(ref) && step.meeting == 0; }
+
 }  // namespace
 
 Machine::Machine(std::span<const Plan> plans, const Load& load, uint32_t depth, const CostModel& cost)
     : load_(load), depth_(depth), cost_(cost), ranks_(plans.size()) {
   RONDO_CHECK(load.block_bytes.size() == lengths_of(plans[0]), "a load for another plan");
-  for (uint64_t bytes : load_.block_bytes) {
-    rounds_ = std::max(rounds_, static_cast<uint32_t>(load_.cut.rounds(bytes)));
-  }
-  rounds_ = std::max(rounds_, 1u);
-  for (uint32_t round = 0; round < rounds_; ++round) {
-    for (uint64_t bytes : load_.block_bytes) {
-      slice_counts_.push_back(load_.cut.slices(load_.cut.piece(bytes, load_.share, round).count));
-    }
-  }
   std::vector<uint32_t> first_channel;
   for (const Plan& plan : plans) {
     first_channel.push_back(static_cast<uint32_t>(channels_.size()));
@@ -55,103 +49,73 @@ const PairCost& Machine::cost_of(int a, int b) const {
 
 void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
   const Plan& plan = *rank.plan;
-  const Lane& lane = plan.lanes[load_.lane];
-  rank.steps.resize(lane.count);
+  rank.walk.start(plan, load_.lane, load_.cut, load_.share);
   rank.ref_link.resize(plan.refs.size());
-  for (uint32_t s = 0; s < lane.count; ++s) {
-    const Step& step = plan.steps[lane.first + s];
-    StepInfo& info = rank.steps[s];
-    info.length = length_of(plan, step);
+  const Step* steps = plan.steps.data() + plan.lanes[load_.lane].first;
+  for (BoundStep& bound : rank.walk.steps()) {
+    const Step& step = *steps++;
+    bound.length = length_of(plan, step);
+    if (!bound.signal()) rank.walk.set_block(bound, load_.block_bytes[bound.length]);
+    bound.lands = bound.writes && step.sources == 1 && mailbox(plan.refs[step.first]);
     for (uint32_t i = step.first; i < step.first + step.sources + step.targets; ++i) {
       const Ref& ref = plan.refs[i];
-      const bool target = i >= step.first + step.sources;
-      if (ref.space == Space::kWindow) continue;
-      if (!mailbox(ref)) {
-        info.writes |= target;
-        info.writes_scratch |= target && ref.space == Space::kScratch;
-        continue;
-      }
+      if (!mailbox(ref)) continue;
       const size_t me = static_cast<size_t>(plan.rank), peer = ref.peer;
-      rank.ref_link[i] =
-          static_cast<uint32_t>(target ? first_channel[me] + peer_index(plan, ref.peer)
-                                       : first_channel[peer] + peer_index(*(rank.plan - me + peer), plan.rank));
+      rank.ref_link[i] = static_cast<uint32_t>(
+          i >= step.first + step.sources ? first_channel[me] + peer_index(plan, ref.peer)
+                                         : first_channel[peer] + peer_index(*(rank.plan - me + peer), plan.rank));
     }
-    info.lands = info.writes && step.sources == 1 && mailbox(plan.refs[step.first]);
   }
-  for (Cursor* cursor : {&rank.posted, &rank.combined, &rank.sent}) settle(rank, *cursor);
-  enter_step(rank);
-}
-
-uint32_t Machine::slices_of(const Rank& rank, const Cursor& cursor) const {
-  const uint32_t length = rank.steps[cursor.step].length;
-  if (length == kSignalLength) return cursor.round == 0 || (step_at(rank, cursor).flags & kEachRound) != 0 ? 1 : 0;
-  return slice_counts_[cursor.round * load_.block_bytes.size() + length];
-}
-
-uint64_t Machine::slice_bytes(const Rank& rank, const Cursor& cursor) const {
-  const uint32_t length = rank.steps[cursor.step].length;
-  if (length == kSignalLength) return 0;
-  const uint64_t piece = load_.cut.piece(load_.block_bytes[length], load_.share, cursor.round).count;
-  return std::min(load_.cut.slice, piece - cursor.slice * load_.cut.slice);
-}
-
-// Skips steps that have no slice in this round, into the next rounds and to the end.
-void Machine::settle(const Rank& rank, Cursor& cursor) const {
-  while (true) {
-    if (cursor.step == rank.steps.size()) {
-      cursor.step = 0;
-      if (++cursor.round >= rounds_ || rank.steps.empty()) {
-        cursor.at_end = true;
-        return;
-      }
-    }
-    if (cursor.slice < slices_of(rank, cursor)) return;
-    cursor.slice = 0;
-    ++cursor.step;
-  }
-}
-
-void Machine::advance(const Rank& rank, Cursor& cursor) const {
-  ++cursor.number;
-  ++cursor.slice;
-  settle(rank, cursor);
-}
-
-bool Machine::may_write(const Rank& rank, const Cursor& cursor) const {
-  const StepInfo& info = rank.steps[cursor.step];
-  const uint32_t after = step_at(rank, cursor).after;
-  if (!info.writes) return true;
-  if (cursor.round != rank.combined.round) return after == kNoStep && !info.writes_scratch;
-  if (info.writes_scratch && rank.sent.number < rank.round_number) return false;
-  if (after == kNoStep) return true;
-  if (rank.combined.step < after) return false;
-  return rank.sent.number > rank.steps[after].first_number + cursor.slice;
+  rank.walk.need_rounds(load_.cut.rounds(*std::max_element(load_.block_bytes.begin(), load_.block_bytes.end())));
+  rank.walk.begin();
+  rank.sent = rank.walk.first_cursor();
 }
 
 bool Machine::post(Rank& rank) {
-  if (rank.posted.at_end) return false;
-  const Step& step = step_at(rank, rank.posted);
-  if (rank.steps[rank.posted.step].lands && !may_write(rank, rank.posted)) return false;
+  const Cursor& cursor = rank.walk.posted();
+  if (cursor.at_end) return false;
+  const Step& step = step_at(rank, cursor);
+  if (rank.walk.step_at(cursor).lands && !rank.walk.may_write(cursor)) return false;
   for (uint32_t i = step.first; i < step.first + step.sources; ++i) {
-    if (!mailbox(rank.plan->refs[i])) continue;
+    if (!uses_link(step, rank.plan->refs[i])) continue;
     const Channel& channel = channels_[rank.ref_link[i]];
     if (channel.posted - channel.combined >= depth_) return false;
   }
   for (uint32_t i = step.first; i < step.first + step.sources; ++i) {
-    if (!mailbox(rank.plan->refs[i])) continue;
+    if (!uses_link(step, rank.plan->refs[i])) continue;
     ++channels_[rank.ref_link[i]].posted;
     wake(rank.plan->refs[i].peer);
   }
-  advance(rank, rank.posted);
+  rank.walk.pass_posted();
   return true;
+}
+
+// A rank that has yet to arrive at the barrier where `rank` waits; -1 if none.
+int Machine::absent(const Rank& rank) const {
+  const Step& step = step_at(rank, rank.walk.combined());
+  if (step.meeting == 0) return -1;
+  for (uint32_t i = step.first; i < step.first + step.sources; ++i) {
+    const int peer = rank.plan->refs[i].peer;
+    if (ranks_[static_cast<size_t>(peer)].arrived_us.size() < rank.walk.barrier_number(rank.walk.combined())) {
+      return peer;
+    }
+  }
+  return -1;
+}
+
+void Machine::arrive(Rank& rank, const Step& step) {
+  if (step.meeting == 0 || step.targets == 0) return;
+  const size_t number = rank.walk.barrier_number(rank.walk.combined());
+  rank.arrived_us.resize(std::max(rank.arrived_us.size(), number), rank.now_us);
+  for (uint32_t i = step.first; i < step.first + step.targets; ++i) wake(rank.plan->refs[i].peer);
 }
 
 // Why the next slice cannot be combined; nullptr if it can.
 const char* Machine::obstacle(const Rank& rank, int& peer) const {
-  const Step& step = step_at(rank, rank.combined);
+  const Step& step = step_at(rank, rank.walk.combined());
   for (uint32_t i = step.first; i < step.first + step.sources + step.targets; ++i) {
     const Ref& ref = rank.plan->refs[i];
-    if (!mailbox(ref)) continue;
+    if (!uses_link(step, ref)) continue;
     const Channel& channel = channels_[rank.ref_link[i]];
     peer = ref.peer;
     if (i >= step.first + step.sources) {
@@ -160,20 +124,22 @@ const char* Machine::obstacle(const Rank& rank, int& peer) const {
       return "a slice from";
     }
   }
-  peer = -1;
-  if (rank.combined.number == rank.posted.number) return "its own landing";
-  return may_write(rank, rank.combined) ? nullptr : "its own earlier slices to be sent";
+  peer = absent(rank);
+  if (peer >= 0) return "the arrival at a barrier of";
+  if (!rank.walk.may_combine()) return "its own landing";
+  return rank.walk.may_write(rank.walk.combined()) ? nullptr : "its own earlier slices to be sent";
 }
 
 bool Machine::combine(Rank& rank) {
   int peer = -1;
-  if (rank.combined.at_end || obstacle(rank, peer) != nullptr) return false;
-  const Step& step = step_at(rank, rank.combined);
-  const uint64_t bytes = slice_bytes(rank, rank.combined);
+  const Cursor& cursor = rank.walk.combined();
+  if (cursor.at_end || obstacle(rank, peer) != nullptr) return false;
+  const Step& step = step_at(rank, cursor);
+  const uint64_t bytes = rank.walk.span_of(cursor).count;
   rank.now_us = start_us(rank, step, bytes) +
                 cost_.gamma_us_per_byte * static_cast<double>(bytes) * (step.sources > 1 ? step.sources - 1 : 0);
   for (uint32_t i = step.first; i < step.first + step.sources + step.targets; ++i) {
-    if (!mailbox(rank.plan->refs[i])) continue;
+    if (!uses_link(step, rank.plan->refs[i])) continue;
     Channel& channel = channels_[rank.ref_link[i]];
     if (i >= step.first + step.sources) {
       commit(rank, channel, bytes);
@@ -183,26 +149,20 @@ bool Machine::combine(Rank& rank) {
     }
     wake(rank.plan->refs[i].peer);
   }
+  arrive(rank, step);
   rank.sent_us.push_back(std::max(rank.now_us, rank.out_free_us));
   ++slices_;
-  const uint32_t round = rank.combined.round;
-  advance(rank, rank.combined);
-  if (rank.combined.round != round) rank.round_number = rank.combined.number;
-  enter_step(rank);
+  rank.walk.pass_combined();
   return true;
-}
-
-void Machine::enter_step(Rank& rank) {
-  if (rank.combined.at_end || rank.combined.slice > 0) return;
-  rank.steps[rank.combined.step].first_number = rank.combined.number;
 }
 
 // When everything that the slice needs is there; takes its incoming bytes through the port, first come first.
 double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
+  const Cursor& cursor = rank.walk.combined();
   double start = rank.now_us;
   arrivals_us_.clear();
   for (uint32_t i = step.first; i < step.first + step.sources + step.targets; ++i) {
-    if (!mailbox(rank.plan->refs[i])) continue;
+    if (!uses_link(step, rank.plan->refs[i])) continue;
     const Channel& channel = channels_[rank.ref_link[i]];
     if (i < step.first + step.sources) {
       arrivals_us_.push_back(
@@ -216,11 +176,18 @@ double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
     rank.in_free_us = std::max(rank.in_free_us, first_byte) + beta * static_cast<double>(bytes);
     start = std::max(start, rank.in_free_us);
   }
-  const StepInfo& info = rank.steps[rank.combined.step];
-  if (info.writes && step.after != kNoStep) {
-    start = std::max(start, rank.sent_us[rank.steps[step.after].first_number + rank.combined.slice]);
+  for (uint32_t i = step.first; step.meeting != 0 && i < step.first + step.sources; ++i) {
+    const int peer = rank.plan->refs[i].peer;
+    const double arrived = ranks_[static_cast<size_t>(peer)].arrived_us[rank.walk.barrier_number(cursor) - 1];
+    start = std::max(start, arrived + cost_of(peer, rank.plan->rank).alpha_us);
   }
-  if (info.writes_scratch && rank.round_number > 0) start = std::max(start, rank.sent_us[rank.round_number - 1]);
+  const BoundStep& bound = rank.walk.step_at(cursor);
+  if (bound.writes && step.after != kNoStep) {
+    const uint64_t first = rank.walk.steps()[step.after].first_number;
+    start = std::max(start, rank.sent_us[first + cursor.slice]);
+  }
+  const uint64_t round_number = rank.walk.round_number();
+  if (bound.writes_scratch && round_number > 0) start = std::max(start, rank.sent_us[round_number - 1]);
   return start;
 }
 
@@ -232,18 +199,19 @@ void Machine::commit(Rank& rank, Channel& channel, uint64_t bytes) {
 }
 
 bool Machine::send(Rank& rank) {
-  if (rank.sent.number == rank.combined.number) return false;
+  if (rank.sent.number == rank.walk.combined().number) return false;
   const Step& step = step_at(rank, rank.sent);
   const uint32_t first = step.first + step.sources, last = first + step.targets;
   for (uint32_t i = first; i < last; ++i) {
-    if (!mailbox(rank.plan->refs[i])) continue;
+    if (!uses_link(step, rank.plan->refs[i])) continue;
     const Channel& channel = channels_[rank.ref_link[i]];
     if (channel.sent >= channel.posted) return false;
   }
   for (uint32_t i = first; i < last; ++i) {
-    if (mailbox(rank.plan->refs[i])) ++channels_[rank.ref_link[i]].sent;
+    if (uses_link(step, rank.plan->refs[i])) ++channels_[rank.ref_link[i]].sent;
   }
-  advance(rank, rank.sent);
+  rank.walk.advance(rank.sent);
+  rank.walk.set_sent(rank.sent.number);
   return true;
 }
 
@@ -270,7 +238,7 @@ bool Machine::run() {
   }
   bool finished = true;
   for (const Rank& rank : ranks_) {
-    finished &= rank.combined.at_end && rank.sent.at_end;
+    finished &= rank.walk.done();
     finish_us_ = std::max({finish_us_, rank.now_us, rank.out_free_us});
   }
   return finished;
@@ -278,16 +246,17 @@ bool Machine::run() {
 
 std::string Machine::stuck() const {
   for (const Rank& rank : ranks_) {
-    if (rank.combined.at_end) continue;
+    const Cursor& cursor = rank.walk.combined();
+    if (cursor.at_end) continue;
     int peer = -1;
     const char* what = obstacle(rank, peer);
-    std::string text = place_of(*rank.plan, load_.lane, rank.combined.step) + ", round " +
-                       std::to_string(rank.combined.round) + ", slice " + std::to_string(rank.combined.slice) +
-                       ": waits for ever for " + (what == nullptr ? "nothing" : what);
+    std::string text = place_of(*rank.plan, load_.lane, cursor.step) + ", round " + std::to_string(cursor.round) +
+                       ", slice " + std::to_string(cursor.slice) + ": waits for ever for " +
+                       (what == nullptr ? "nothing" : what);
     return peer < 0 ? text : text + " rank " + std::to_string(peer);
   }
   for (const Rank& rank : ranks_) {
-    if (!rank.sent.at_end) {
+    if (!rank.walk.done()) {
       return place_of(*rank.plan, load_.lane, rank.sent.step) + ": its slices are never sent";
     }
   }

@@ -9,6 +9,7 @@
 #include "ring/plan/cost_model.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
+#include "ring/plan/walk.h"
 
 namespace rondo {
 
@@ -21,11 +22,10 @@ struct Load {
   Topology topology;                  // what kind each pair is; empty: all ranks on one host, without shared memory
 };
 
-// Runs one lane of all ranks slice by slice as the engine's executor does, with the three counters posted >= combined
-// >= sent, and links that hold `depth` slices a direction. It takes the strictest reading of the executor's contract:
-//   - landings are posted in the order of the lane; one into memory waits for `after`, and holds up those behind it;
-//   - a slice is sent only when its receiver has posted a landing for it;
-//   - `after` means that this slice of that step is sent, and scratch waits until the round before is sent.
+// Runs one lane of all ranks slice by slice: every rank walks as in the engine (walk.h), over links that hold `depth`
+// slices a direction. It takes the strictest reading of the executor's contract:
+//   - landings are posted in the order of the lane; one that may not be written yet holds up those behind it;
+//   - a slice is sent only when its receiver has posted a landing for it.
 // Whatever runs here to the end does so under any executor that waits for less. Whether a slice can move never ends by
 // another's moving, so the order in which ranks are tried changes nothing: one run proves that there is no deadlock,
 // and the earliest time of every move is well defined.
@@ -41,27 +41,17 @@ class Machine {
   uint64_t slices() const { return slices_; }
 
  private:
-  struct Cursor {
-    uint64_t number = 0;  // slices passed
-    uint32_t round = 0;
-    uint32_t step = 0;
-    uint32_t slice = 0;
-    bool at_end = false;
-  };
-  struct StepInfo {
+  struct BoundStep : WalkStep {
     uint32_t length = 0;
-    bool lands = false;   // received into memory as it is
-    bool writes = false;  // memory
-    bool writes_scratch = false;
-    uint64_t first_number = 0;  // of its first slice in the round that `combined` is in
+    bool lands = false;  // received into memory as it is
   };
   struct Rank {
     const Plan* plan = nullptr;
-    std::vector<StepInfo> steps;
+    Walk<BoundStep> walk;
     std::vector<uint32_t> ref_link;  // by ref of the plan: the link it sends on or receives from
-    Cursor posted, combined, sent;
-    uint64_t round_number = 0;    // of the first slice of the round that `combined` is in
-    std::vector<double> sent_us;  // by slice number: when it has left
+    Cursor sent;
+    std::vector<double> sent_us;     // by slice number: when it has left
+    std::vector<double> arrived_us;  // by barrier number - 1
     double now_us = 0, out_free_us = 0, in_free_us = 0;
     bool queued = false;
   };
@@ -74,19 +64,15 @@ class Machine {
   };
 
   void bind(Rank& rank, std::vector<uint32_t>& first_channel);
-  uint32_t slices_of(const Rank& rank, const Cursor& cursor) const;
-  uint64_t slice_bytes(const Rank& rank, const Cursor& cursor) const;
-  void settle(const Rank& rank, Cursor& cursor) const;
-  void advance(const Rank& rank, Cursor& cursor) const;
   const Step& step_at(const Rank& rank, const Cursor& cursor) const {
     return rank.plan->steps[rank.plan->lanes[load_.lane].first + cursor.step];
   }
-  bool may_write(const Rank& rank, const Cursor& cursor) const;
   bool post(Rank& rank);
   bool combine(Rank& rank);
   bool send(Rank& rank);
+  int absent(const Rank& rank) const;
+  void arrive(Rank& rank, const Step& step);
   const char* obstacle(const Rank& rank, int& peer) const;
-  void enter_step(Rank& rank);
   const PairCost& cost_of(int a, int b) const;
   double start_us(Rank& rank, const Step& step, uint64_t bytes);
   void commit(Rank& rank, Channel& channel, uint64_t bytes);
@@ -95,8 +81,6 @@ class Machine {
   const Load load_;
   const uint64_t depth_;
   const CostModel cost_;
-  uint32_t rounds_ = 0;
-  std::vector<uint32_t> slice_counts_;  // by round, then length
   std::vector<Rank> ranks_;
   std::vector<Channel> channels_;
   std::vector<double> first_byte_us_;  // when a slice's first byte is there

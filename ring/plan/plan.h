@@ -42,6 +42,9 @@ struct Ref {
   bool operator==(const Ref&) const = default;
 };
 
+// Memory of another rank, or on its way from or to one. All else is this rank's input, output or scratch.
+constexpr bool is_remote(const Ref& ref) { return ref.space == Space::kMailbox || ref.space == Space::kWindow; }
+
 enum StepFlags : uint16_t {
   kFinish = 1,     // the fold is complete: what is written is the result (CombineMove::finish)
   kEachRound = 2,  // a signal or a wait: once every round, not in the first only

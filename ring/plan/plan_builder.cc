@@ -6,13 +6,6 @@
 #include "ring/base/check.h"
 
 namespace rondo {
-namespace {
-
-// Links say nothing of windows: signals order what is done to them.
-bool is_remote(const Ref& ref) { return ref.space == Space::kMailbox || ref.space == Space::kWindow; }
-
-}  // namespace
-
 PlanBuilder::PlanBuilder(const PlanRequest& request, uint32_t chunks, uint32_t fan)
     : reduces_(collective_reduces(request.collective)),
       scale_at_source_(request.scale_at_source),

@@ -11,8 +11,6 @@ namespace {
 
 using Failure = std::optional<std::string>;
 
-bool remote(const Ref& ref) { return ref.space == Space::kMailbox || ref.space == Space::kWindow; }
-
 std::span<const Ref> sources_of(const Plan& plan, const Step& step) {
   return std::span<const Ref>(plan.refs).subspan(step.first, step.sources);
 }
@@ -121,7 +119,7 @@ Failure check_refs_together(const Plan& plan, const Step& step) {
   bool memory = false;
   for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
     const Ref& ref = plan.refs[step.first + i];
-    memory |= !remote(ref);
+    memory |= !is_remote(ref);
     const uint32_t its = own_block(plan, ref);
     if (block.value_or(its) != its) return "mixes blocks " + std::to_string(*block) + " and " + std::to_string(its);
     block = its;
@@ -258,7 +256,7 @@ struct Access {
 uint32_t length_of(const Plan& plan, const Step& step) {
   for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
     const Ref& ref = plan.refs[step.first + i];
-    if (remote(ref)) continue;
+    if (is_remote(ref)) continue;
     const uint32_t me = static_cast<uint32_t>(plan.rank), world = static_cast<uint32_t>(plan.world);
     if (plan.collective != Collective::kAllToAll) return ref.chunk % plan.chunks;
     return ref.space == Space::kInput ? me * world + ref.chunk : ref.chunk * world + me;
@@ -308,7 +306,7 @@ std::optional<std::string> check_overwriting(const Plan& plan) {
       bool sends = false;
       for (const Ref& ref : targets_of(plan, step)) sends |= ref.space == Space::kMailbox;
       for (const Ref& ref : targets_of(plan, step)) {
-        if (remote(ref)) continue;
+        if (is_remote(ref)) continue;
         const uint32_t needed = lands ? access(ref).step : access(ref).sent_from;
         if (needed == kNoStep || (step.after != kNoStep && step.after >= needed)) continue;
         return place_of(plan, l, s) + ": overwrites " + describe(plan, ref) + ", which step " + std::to_string(needed) +
@@ -318,7 +316,7 @@ std::optional<std::string> check_overwriting(const Plan& plan) {
       }
       for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
         const Ref& ref = plan.refs[step.first + i];
-        if (remote(ref)) continue;
+        if (is_remote(ref)) continue;
         access(ref).step = s;
         // A fold goes to a slot or to its target in memory, and is sent from there.
         const bool target = i >= step.sources;
