@@ -9,7 +9,7 @@
 #include "bench/sizes.h"
 #include "bench/statistics.h"
 #include "bench/whole_file.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

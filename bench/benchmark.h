@@ -4,9 +4,9 @@
 #include <optional>
 #include <string_view>
 
-#include "kernels/dtype.h"
-#include "kernels/op.h"
 #include "ring/base/types.h"
+#include "rondo/dtype.h"
+#include "rondo/op.h"
 
 namespace rondo::bench {
 

@@ -17,7 +17,7 @@
 #include "bench/rondo_group.h"
 #include "bench/whole_file.h"
 #include "kernels/combine.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "bench/options.h"
-#include "ring/communicator.h"
 #include "ring/plan/cost_model.h"
+#include "rondo/communicator.h"
 
 namespace rondo::bench {
 

@@ -7,7 +7,7 @@
 
 #include "bench/limit.h"
 #include "bench/tensors.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

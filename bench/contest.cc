@@ -10,7 +10,7 @@
 
 #include "bench/children.h"
 #include "bench/output.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "bench/statistics.h"
 #include "kernels/combine.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

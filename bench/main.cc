@@ -17,7 +17,7 @@
 #include "bench/ranks.h"
 #include "bench/sizes.h"
 #include "bench/table.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

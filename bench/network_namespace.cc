@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "bench/descriptor.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "bench/json.h"
 #include "bench/whole_file.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "bench/benchmark.h"
-#include "kernels/dtype.h"
-#include "kernels/op.h"
+#include "rondo/dtype.h"
+#include "rondo/op.h"
 
 namespace rondo::bench {
 

@@ -13,7 +13,7 @@
 #include "bench/limit_source.h"
 #include "bench/reporter.h"
 #include "bench/rondo_group.h"
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 #include "transport/rendezvous/launch.h"
 
 namespace rondo::bench {

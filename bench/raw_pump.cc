@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

@@ -19,7 +19,7 @@
 #include <sstream>
 
 #include "bench/raw_rank.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/dtype.h"
-#include "kernels/op.h"
+#include "rondo/dtype.h"
+#include "rondo/op.h"
 
 namespace rondo::bench {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "bench/group.h"
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 
 namespace rondo::bench {
 

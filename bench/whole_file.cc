@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 
 int main() {
   try {

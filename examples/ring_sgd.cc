@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 
 namespace {
 

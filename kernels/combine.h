@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/dtype.h"
-#include "kernels/op.h"
+#include "rondo/dtype.h"
+#include "rondo/op.h"
 
 namespace rondo {
 

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "ring/communicator.h"
-#include "ring/rondo.h"
-#include "transport/rendezvous/unique_id.h"
+#include "rondo/communicator.h"
+#include "rondo/rondo.h"
+#include "rondo/unique_id.h"
 
 // Opaque to callers.
 struct rondo_comm {

@@ -1,4 +1,4 @@
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 
 #include <fmt/format.h>
 

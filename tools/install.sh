@@ -12,20 +12,6 @@ prefix=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 source tools/lib/build.sh
 
-# What a program may include. They include one another by these paths, which stay valid under include/rondo.
-HEADERS=(
-  ring/rondo.h
-  ring/communicator.h
-  ring/base/config.h
-  ring/base/error.h
-  ring/base/export.h
-  ring/base/types.h
-  kernels/dtype.h
-  kernels/op.h
-  transport/rendezvous/store.h
-  transport/rendezvous/unique_id.h
-)
-
 # "NAME = "value"" of tools/bazel/version.bzl
 version_value() { sed -n "s/^$1 = \"\(.*\)\"/\1/p" tools/bazel/version.bzl; }
 
@@ -36,15 +22,8 @@ fill_in() {
 }
 
 install_headers() {
-  local header
   rm -rf "$prefix/include/rondo"
-  for header in "${HEADERS[@]}"; do
-    install -D -m 644 "$header" "$prefix/include/rondo/$header"
-  done
-  for header in rondo communicator; do
-    printf '#include "ring/%s.h" /* IWYU pragma: export */\n' "$header" >"$prefix/include/rondo/$header.h"
-  done
-  chmod 644 "$prefix"/include/rondo/*.h
+  install -D -m 644 -t "$prefix/include/rondo" ring/include/rondo/*.h
 }
 
 install_libraries() {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/endpoint.h"
 #include "transport/rendezvous/descriptor.h"
 

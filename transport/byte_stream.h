@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

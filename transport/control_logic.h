@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/control_message.h"
 #include "transport/fabric.h"
 

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/fabric.h"
 
 namespace rondo {

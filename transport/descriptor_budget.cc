@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/switchboard.h"
 
 namespace rondo {

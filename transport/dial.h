@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/endpoint.h"
 #include "transport/rendezvous/descriptor.h"
 #include "transport/socket_options.h"

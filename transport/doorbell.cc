@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {

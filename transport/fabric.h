@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "ring/base/error.h"
 #include "ring/base/types.h"
+#include "rondo/error.h"
 #include "transport/byte_stream.h"
 #include "transport/doorbell.h"
 #include "transport/link.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "ring/base/config.h"
+#include "rondo/config.h"
 #include "transport/fabric.h"
 
 namespace rondo {

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
-#include "ring/base/error.h"
 #include "ring/base/own_thread.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

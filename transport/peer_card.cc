@@ -6,8 +6,8 @@
 #include <map>
 
 #include "ring/base/cores.h"
-#include "ring/base/error.h"
 #include "ring/base/hash.h"
+#include "rondo/error.h"
 #include "transport/wire.h"
 #include "transport/wire_codec.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/byte_stream.h"
 #include "transport/fabric.h"
 #include "transport/slice_header.h"

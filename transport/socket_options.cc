@@ -12,7 +12,7 @@
 #include <memory>
 #include <string_view>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/rendezvous/descriptor.h"
 
 namespace rondo {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ring/base/config.h"
+#include "rondo/config.h"
 
 namespace rondo {
 

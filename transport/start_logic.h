@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "ring/base/config.h"
-#include "ring/base/error.h"
 #include "ring/base/log.h"
+#include "rondo/config.h"
+#include "rondo/error.h"
 #include "transport/control_connection.h"
 #include "transport/control_logic.h"
 #include "transport/dial.h"

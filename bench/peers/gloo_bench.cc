@@ -27,7 +27,7 @@
 #include "bench/measure.h"
 #include "bench/output.h"
 #include "bench/sizes.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 // Gloo has no setting for the congestion control, and where the system's default paces loopback (BBR) that costs it up
 // to half of its speed. So that it is compared at its best, its sockets are made here.

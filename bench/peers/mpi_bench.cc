@@ -14,7 +14,7 @@
 #include "bench/machine.h"
 #include "bench/output.h"
 #include "bench/session.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

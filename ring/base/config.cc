@@ -1,4 +1,4 @@
-#include "ring/base/config.h"
+#include "rondo/config.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "ring/base/error.h"
 #include "ring/base/hash.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {

@@ -1,4 +1,4 @@
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

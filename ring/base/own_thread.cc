@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {

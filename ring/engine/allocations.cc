@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

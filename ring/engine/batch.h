@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "ring/communicator.h"
 #include "ring/engine/group.h"
+#include "rondo/communicator.h"
 
 namespace rondo {
 

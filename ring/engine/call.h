@@ -9,9 +9,9 @@
 
 #include "ring/base/hash.h"
 #include "ring/base/types.h"
-#include "ring/communicator.h"
 #include "ring/engine/fusion.h"
 #include "ring/plan/layout.h"
+#include "rondo/communicator.h"
 
 namespace rondo {
 

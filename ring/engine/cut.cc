@@ -38,7 +38,7 @@ Cut choose_cut(const CheckedCall& call, const Plan& plan, const Config& config, 
     const Passing passing = passing_of(plan.algorithm, plan.chunks);
     const uint64_t slices = wanted_slices(passing, topology.one_host(), cut.slices_per_chunk);
     const uint64_t wanted = divide_up(divide_up(*block, lanes), slices);
-    const uint64_t smallest = std::min(largest, smallest_slice_bytes(passing, topology.loopback()) / element);
+    const uint64_t smallest = std::min(largest, smallest_slice_bytes(passing, loopback(topology)) / element);
     cut.slice = std::clamp(divide_up(wanted, cut.granule) * cut.granule, smallest, largest);
   }
   return cut;

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "ring/base/config.h"
 #include "ring/engine/call.h"
 #include "ring/engine/peer_memory.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
+#include "rondo/config.h"
 #include "transport/fabric.h"
 
 namespace rondo {

@@ -5,7 +5,7 @@
 #include <forward_list>
 #include <mutex>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/dtype.h"
-#include "kernels/op.h"
 #include "ring/base/types.h"
+#include "rondo/dtype.h"
+#include "rondo/op.h"
 
 // How a list of all_reduces becomes operations. Pure: from what all ranks agree on, so that all come to the same.
 namespace rondo {

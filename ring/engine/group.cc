@@ -16,7 +16,7 @@ constexpr size_t kBatchSpares = 64;
 
 Patience patience_for(const Config& config, const Fabric& fabric) {
   const Place& place = fabric.place();
-  const bool crowded = fabric.topology().crowded(place.rank, place.local_world);
+  const bool crowded = rondo::crowded(fabric.topology(), place.rank, place.local_world);
   return {std::chrono::microseconds(config.spin_us), crowded, crowded ? -1 : place.local_rank};
 }
 
@@ -24,7 +24,7 @@ Patience patience_for(const Config& config, const Fabric& fabric) {
 uint32_t lane_threads_for(const Config& config, const Fabric& fabric) {
   if (config.lane_threads >= 0) return static_cast<uint32_t>(config.lane_threads);
   const Place& place = fabric.place();
-  return static_cast<uint32_t>(fabric.topology().spare_cores(place.rank, place.local_world));
+  return static_cast<uint32_t>(rondo::spare_cores(fabric.topology(), place.rank, place.local_world));
 }
 
 Topology topology_of(const Fabric& fabric, const std::vector<int>& members) {

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "ring/communicator.h"
 #include "ring/engine/allocations.h"
 #include "ring/engine/collectives.h"
 #include "ring/engine/group_context.h"
 #include "ring/engine/messages.h"
 #include "ring/engine/plans.h"
 #include "ring/engine/pool.h"
+#include "rondo/communicator.h"
 
 namespace rondo {
 

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "ring/base/config.h"
 #include "ring/base/types.h"
 #include "ring/engine/call_log.h"
 #include "ring/engine/failure.h"
 #include "ring/engine/fork_mark.h"
+#include "rondo/config.h"
 #include "transport/fabric.h"
 
 namespace rondo {

@@ -3,8 +3,8 @@
 #include <sched.h>
 
 #include "ring/base/check.h"
-#include "ring/base/error.h"
 #include "ring/base/own_thread.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {

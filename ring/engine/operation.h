@@ -6,7 +6,7 @@
 #include <mutex>
 #include <optional>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

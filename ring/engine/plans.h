@@ -6,12 +6,12 @@
 #include <memory>
 #include <tuple>
 
-#include "ring/base/config.h"
 #include "ring/base/log.h"
 #include "ring/engine/call.h"
 #include "ring/plan/build.h"
 #include "ring/plan/choose.h"
 #include "ring/plan/plan.h"
+#include "rondo/config.h"
 
 namespace rondo {
 

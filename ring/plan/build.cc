@@ -4,9 +4,9 @@
 #include <bit>
 #include <string>
 
-#include "ring/base/error.h"
 #include "ring/plan/builders.h"
 #include "ring/plan/plan_builder.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <vector>
 
-#include "ring/base/error.h"
 #include "ring/base/hash.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {

@@ -90,8 +90,8 @@ Distances::Distances(const Topology& topology, const CostModel& model) : world(t
   any = dearer(inside, between);
   const std::vector<int> sizes = neighbours.host_sizes();
   hosts = static_cast<int>(sizes.size());
-  over_loopback = topology.loopback();
-  if (over_loopback && topology.crowded(0, world)) crowded_cores = topology.cores.front();
+  over_loopback = loopback(topology);
+  if (over_loopback && crowded(topology, 0, world)) crowded_cores = topology.cores.front();
   largest_host = *std::max_element(sizes.begin(), sizes.end());
   equal_hosts = *std::min_element(sizes.begin(), sizes.end()) == largest_host;
 }

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "ring/rondo.h"
+#include "rondo/rondo.h"
 #include "tests/api/plain_c.h"
 #include "tests/support/rank_group.h"
 

@@ -1,7 +1,7 @@
 #ifndef RONDO_TESTS_API_PLAIN_C_H_
 #define RONDO_TESTS_API_PLAIN_C_H_
 
-#include "ring/rondo.h"
+#include "rondo/rondo.h"
 
 #ifdef __cplusplus
 extern "C" {

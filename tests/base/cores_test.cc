@@ -64,14 +64,14 @@ TEST_CASE("ranks of a host have cores of their own, of those that they may use")
 TEST_CASE("cores to spare, and too few of them") {
   Topology topology;
   topology.host = {0, 0, 1};
-  CHECK(topology.spare_cores(0, 2) == 0);  // not known
-  CHECK(!topology.crowded(0, 2));
+  CHECK(spare_cores(topology, 0, 2) == 0);  // not known
+  CHECK(!crowded(topology, 0, 2));
   topology.cores = {4, 4, 16};
-  CHECK(topology.spare_cores(0, 2) == 1);
-  CHECK(topology.spare_cores(0, 3) == 0);
-  CHECK(topology.spare_cores(0, 5) == 0);
-  CHECK(topology.crowded(0, 5));
-  CHECK(topology.spare_cores(2, 1) == 15);
+  CHECK(spare_cores(topology, 0, 2) == 1);
+  CHECK(spare_cores(topology, 0, 3) == 0);
+  CHECK(spare_cores(topology, 0, 5) == 0);
+  CHECK(crowded(topology, 0, 5));
+  CHECK(spare_cores(topology, 2, 1) == 15);
 }
 
 TEST_CASE("without a choice there is no home core") {

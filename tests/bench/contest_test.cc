@@ -9,7 +9,7 @@
 #include "bench/children.h"
 #include "bench/machine.h"
 #include "bench/network_namespace.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

@@ -11,7 +11,7 @@
 #include "bench/json.h"
 #include "bench/limit_cache.h"
 #include "bench/raw_ring.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

@@ -10,7 +10,7 @@
 #include "bench/json.h"
 #include "bench/limit_source.h"
 #include "bench/table.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "bench/cases.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/bench/thread_group.h"
 
 namespace rondo::bench {

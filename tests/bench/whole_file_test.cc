@@ -11,7 +11,7 @@
 #include <string>
 
 #include "bench/children.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {

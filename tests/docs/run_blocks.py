@@ -22,7 +22,7 @@ LIMIT_S = 120  # of one block; the longest, a build by CMake, takes some seconds
 
 PRELUDE = """\
 #include <rondo/communicator.h>
-#include <rondo/transport/rendezvous/unique_id.h>
+#include <rondo/unique_id.h>
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>

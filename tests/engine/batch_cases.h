@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 #include "tests/support/collective_check.h"
 
 namespace rondo::testing {

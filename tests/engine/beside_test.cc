@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ring/base/hash.h"
+#include "ring/base/types.h"
 #include "ring/plan/build.h"
 #include "tests/support/rank_group.h"
 

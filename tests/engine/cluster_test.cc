@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ring/base/types.h"
 #include "ring/engine/call.h"
 #include "ring/engine/cut.h"
 #include "ring/engine/lane_run.h"

@@ -2,6 +2,7 @@
 // reference.
 #include <doctest/doctest.h>
 
+#include "ring/base/types.h"
 #include "tests/engine/cases.h"
 #include "tests/support/rank_group.h"
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ring/base/types.h"
 #include "tests/engine/cases.h"
 #include "tests/support/rank_group.h"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 
 namespace rondo::testing {
 

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "ring/base/config.h"
+#include "rondo/config.h"
+#include "rondo/store.h"
 #include "transport/fabric.h"
 #include "transport/rendezvous/launch.h"
-#include "transport/rendezvous/store.h"
 
 namespace rondo::testing {
 

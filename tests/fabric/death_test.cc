@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/fabric/processes.h"
 
 namespace rondo::testing {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "transport/descriptor_budget.h"
 #include "transport/rendezvous/memory_store.h"

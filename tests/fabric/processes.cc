@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/rendezvous/file_store.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/tcp_fabric.h"

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "transport/descriptor_budget.h"
 #include "transport/rendezvous/descriptor.h"

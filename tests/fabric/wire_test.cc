@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/control_message.h"
 #include "transport/peer_card.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 
 namespace {
 

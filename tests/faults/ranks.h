@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 
 namespace rondo::testing {
 

@@ -4,8 +4,8 @@
 
 #include <chrono>
 
-#include "ring/base/error.h"
 #include "ring/plan/describe.h"
+#include "rondo/error.h"
 #include "tests/plan/plans.h"
 
 namespace rondo {

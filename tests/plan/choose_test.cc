@@ -27,7 +27,7 @@ SimulationRequest as_engine_cuts(const std::vector<Plan>& plans, uint64_t bytes,
   const Passing passing = passing_of(plans[0].algorithm, plans[0].chunks);
   const uint64_t slices = wanted_slices(passing, topology.one_host(), request.slices_per_chunk);
   const uint64_t slice = bytes / plans[0].chunks / slices;
-  request.slice_bytes = std::clamp<uint64_t>(slice, smallest_slice_bytes(passing, topology.loopback()), 256 * 1024);
+  request.slice_bytes = std::clamp<uint64_t>(slice, smallest_slice_bytes(passing, loopback(topology)), 256 * 1024);
   return request;
 }
 

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/plan/plans.h"
 
 namespace rondo {

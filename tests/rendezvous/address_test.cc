@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 
 namespace rondo {

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 
 namespace rondo {

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/rendezvous/launch_environment.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/slurm.h"

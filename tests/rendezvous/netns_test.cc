@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "transport/rendezvous/address.h"
 

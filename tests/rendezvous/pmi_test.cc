@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "transport/rendezvous/socket.h"
 

@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
+#include "rondo/unique_id.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/rendezvous/socket.h"
-#include "transport/rendezvous/unique_id.h"
 
 namespace rondo {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "transport/rendezvous/callback_store.h"
 #include "transport/rendezvous/memory_store.h"

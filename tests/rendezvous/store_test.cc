@@ -1,4 +1,4 @@
-#include "transport/rendezvous/store.h"
+#include "rondo/store.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "transport/rendezvous/memory_store.h"
 

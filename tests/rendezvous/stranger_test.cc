@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "transport/rendezvous/bytes.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "transport/rendezvous/memory_store.h"
 

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "transport/io_thread.h"
 #include "transport/shared/island.h"

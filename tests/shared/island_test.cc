@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "ring/base/cores.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "transport/rendezvous/memory_store.h"
 
@@ -72,7 +72,7 @@ TEST_CASE("ranks that are bound to one core know that they share it") {
   const OnOneCore bound;
   for (auto& fabric : join_world(3, shared_config())) {
     CHECK(fabric->topology().cores == std::vector<int>{1, 1, 1});
-    CHECK(fabric->topology().crowded(0, 3));
+    CHECK(crowded(fabric->topology(), 0, 3));
   }
 }
 

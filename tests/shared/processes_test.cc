@@ -16,7 +16,7 @@
 #include <cstring>
 #include <string>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "tests/fabric/processes.h"
 #include "tests/support/refuse.h"

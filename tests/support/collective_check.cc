@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "ring/base/hash.h"
+#include "ring/base/types.h"
 
 namespace rondo::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 
 namespace rondo::testing {
 

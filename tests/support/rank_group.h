@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "ring/communicator.h"
+#include "rondo/communicator.h"
 
 namespace rondo::testing {
 

@@ -15,6 +15,7 @@ RONDO_COPTS = [
     "-Wshadow",
     "-ffp-contract=off",
     "-fvisibility=hidden",
+    "-Iring/include",  # the public headers, as "rondo/NAME.h"
 ]
 
 # Packages that are compiled here (tools/bazel/packages): hidden as our own code, without its warnings.

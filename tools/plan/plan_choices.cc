@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "tools/plan/choices.h"
 
 int main(int argc, char** argv) {

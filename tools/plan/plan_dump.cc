@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "ring/base/error.h"
 #include "ring/plan/build.h"
 #include "ring/plan/describe.h"
 #include "ring/plan/simulate.h"
 #include "ring/plan/verify.h"
+#include "rondo/error.h"
 #include "tools/plan/picture.h"
 
 namespace {

@@ -14,7 +14,7 @@
 #include <memory>
 #include <optional>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/socket.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/base/config.h"
+#include "rondo/config.h"
 #include "transport/rendezvous/launch.h"
 
 namespace rondo {

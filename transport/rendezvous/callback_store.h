@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "transport/rendezvous/store.h"
+#include "rondo/store.h"
 
 namespace rondo {
 

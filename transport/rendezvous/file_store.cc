@@ -11,8 +11,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "ring/base/error.h"
 #include "ring/base/hash.h"
+#include "rondo/error.h"
 #include "transport/rendezvous/bytes.h"
 #include "transport/rendezvous/socket.h"
 #include "transport/rendezvous/store_wire.h"

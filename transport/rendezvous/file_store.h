@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "rondo/store.h"
 #include "transport/rendezvous/descriptor.h"
-#include "transport/rendezvous/store.h"
 #include "transport/rendezvous/store_map.h"
 
 namespace rondo {

@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "ring/base/config.h"
 #include "ring/base/types.h"
-#include "transport/rendezvous/store.h"
+#include "rondo/config.h"
+#include "rondo/store.h"
 
 namespace rondo {
 

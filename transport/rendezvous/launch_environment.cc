@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "ring/base/error.h"
 #include "ring/base/hash.h"
+#include "rondo/error.h"
 #include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/slurm.h"

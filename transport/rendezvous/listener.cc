@@ -14,7 +14,7 @@
 #include <cstring>
 #include <memory>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "ring/base/config.h"
+#include "rondo/config.h"
 #include "transport/rendezvous/descriptor.h"
 #include "transport/rendezvous/socket.h"
 

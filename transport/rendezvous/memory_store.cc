@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

@@ -3,7 +3,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "transport/rendezvous/store.h"
+#include "rondo/store.h"
 #include "transport/rendezvous/store_map.h"
 
 namespace rondo {

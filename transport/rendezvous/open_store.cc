@@ -8,9 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include "ring/base/error.h"
 #include "ring/base/hash.h"
 #include "ring/base/log.h"
+#include "rondo/error.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/file_store.h"
 #include "transport/rendezvous/launch.h"

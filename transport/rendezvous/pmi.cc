@@ -11,7 +11,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/rendezvous/socket.h"
 
 namespace rondo {

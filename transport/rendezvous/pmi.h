@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "transport/rendezvous/store.h"
+#include "rondo/store.h"
 
 namespace rondo {
 

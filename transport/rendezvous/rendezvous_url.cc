@@ -5,7 +5,7 @@
 #include <charconv>
 #include <optional>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "ring/base/check.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/bytes.h"
 

@@ -7,7 +7,7 @@
 
 #include "ring/base/log.h"
 #include "ring/base/types.h"
-#include "transport/rendezvous/store.h"
+#include "rondo/store.h"
 
 namespace rondo {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "rondo/store.h"
 #include "transport/rendezvous/descriptor.h"
-#include "transport/rendezvous/store.h"
 
 namespace rondo {
 

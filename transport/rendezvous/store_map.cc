@@ -4,8 +4,8 @@
 
 #include <charconv>
 
-#include "ring/base/error.h"
-#include "transport/rendezvous/store.h"
+#include "rondo/error.h"
+#include "rondo/store.h"
 
 namespace rondo {
 namespace {

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "ring/base/error.h"
 #include "ring/base/own_thread.h"
+#include "rondo/error.h"
 #include "transport/rendezvous/store_map.h"
 
 namespace rondo {

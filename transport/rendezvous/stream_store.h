@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "ring/base/log.h"
+#include "rondo/store.h"
 #include "transport/rendezvous/descriptor.h"
 #include "transport/rendezvous/socket.h"
-#include "transport/rendezvous/store.h"
 #include "transport/rendezvous/store_wire.h"
 
 namespace rondo {

@@ -1,4 +1,4 @@
-#include "transport/rendezvous/unique_id.h"
+#include "rondo/unique_id.h"
 
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/rendezvous_url.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ring/base/types.h"
-#include "transport/rendezvous/store.h"
+#include "rondo/store.h"
 
 namespace rondo {
 

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/asio_socket.h"
 #include "transport/shared/island_socket.h"
 

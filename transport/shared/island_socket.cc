@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "ring/base/check.h"
-#include "ring/base/error.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {

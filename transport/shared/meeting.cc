@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/shared/island_socket.h"
 #include "transport/shared/memory_file.h"
 

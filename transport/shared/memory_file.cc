@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-#include "ring/base/error.h"
+#include "rondo/error.h"
 #include "transport/shared/available_memory.h"
 
 namespace rondo {

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "ring/base/error.h"
 #include "ring/engine/p2p/matcher.h"
 #include "ring/engine/p2p/pool.h"
 #include "ring/engine/p2p/request.h"
 #include "ring/engine/p2p/wire.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "ring/base/error.h"
 #include "ring/engine/p2p/context.h"
 #include "ring/engine/p2p/loopback.h"
 #include "ring/engine/p2p/receiver.h"
 #include "ring/engine/p2p/request.h"
 #include "ring/engine/p2p/sender.h"
+#include "rondo/error.h"
 #include "transport/byte_stream.h"
 
 namespace rondo {

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/dtype.h"
-#include "ring/base/error.h"
+#include "rondo/dtype.h"
+#include "rondo/error.h"
 
 namespace rondo {
 

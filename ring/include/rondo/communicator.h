@@ -11,12 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/dtype.h"
-#include "kernels/op.h"
-#include "ring/base/config.h"
-#include "ring/base/error.h"
-#include "ring/base/export.h"
-#include "ring/base/types.h"
+#include <rondo/collective.h>
+#include <rondo/config.h>
+#include <rondo/dtype.h>
+#include <rondo/error.h>
+#include <rondo/export.h>
+#include <rondo/op.h>
+#include <rondo/topology.h>
 
 namespace rondo {
 

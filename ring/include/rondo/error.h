@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ring/base/export.h"
+#include <rondo/export.h>
 
 namespace rondo {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "ring/base/export.h"
-#include "ring/base/types.h"
+#include <rondo/collective.h>
+#include <rondo/export.h>
 
 namespace rondo {
 

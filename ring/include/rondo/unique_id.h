@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "ring/base/config.h"
-#include "ring/base/export.h"
+#include <rondo/config.h>
+#include <rondo/export.h>
 
 namespace rondo {
 

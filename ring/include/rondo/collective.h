@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+namespace rondo {
+
+// Values are on the wire (fingerprints): never renumber, only append.
+enum class Collective : uint8_t {
+  kAllReduce = 0,
+  kReduceScatter = 1,
+  kAllGather = 2,
+  kBroadcast = 3,
+  kReduce = 4,
+  kGather = 5,
+  kScatter = 6,
+  kAllToAll = 7,
+  kBarrier = 8,
+};
+inline constexpr int kCollectives = 9;
+
+constexpr const char* collective_name(Collective collective) {
+  constexpr const char* kNames[kCollectives] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
+                                                "gather",     "scatter",        "all_to_all", "barrier"};
+  return static_cast<int>(collective) < kCollectives ? kNames[static_cast<int>(collective)] : "collective?";
+}
+
+// How a collective is carried out. kAuto: the library chooses, the same on all ranks.
+enum class Algorithm : uint8_t {
+  kAuto = 0,
+  kRing = 1,
+  kDirect = 2,             // every rank sends to every rank that needs it; fewest rounds
+  kRecursiveDoubling = 3,  // log2(world) exchanges of everything
+  kTree = 4,               // binomial
+  kHierarchical = 5,       // inside the hosts first, then between them
+  kStar = 6,               // a parameter server: everything through the root; for comparison
+  kHalvingDoubling = 7,    // halves are exchanged, then quarters, and back (Rabenseifner)
+  kDoubleTree = 8,         // two binary trees with half of the data each, pipelined
+  kPat = 9,                // a tree a block, all at once, few partial folds held (parallel aggregated trees)
+  kSwing = 10,             // halving and doubling between ranks that lie near on a ring
+  // Among ranks that all share memory with one another (Topology::island):
+  kWindow = 11,      // one of the three below, chosen once the ranks have exchanged where their buffers lie
+  kStaged = 12,      // copied in and out of shared memory of the library
+  kPull = 13,        // single copy: ranks read the others' buffers in place
+  kRegistered = 14,  // buffers from Communicator::allocate(), which all ranks read and write
+  kOneShot = 15,     // small: each rank posts all of its data, and reads what it needs from all posts
+};
+inline constexpr int kAlgorithms = 16;
+
+constexpr const char* algorithm_name(Algorithm algorithm) {
+  constexpr const char* kNames[kAlgorithms] = {
+      "auto",        "ring", "direct", "doubling", "tree",   "hierarchical", "star",       "halving_doubling",
+      "double_tree", "pat",  "swing",  "window",   "staged", "pull",         "registered", "one_shot"};
+  return static_cast<int>(algorithm) < kAlgorithms ? kNames[static_cast<int>(algorithm)] : "algorithm?";
+}
+
+}  // namespace rondo
