@@ -1,5 +1,5 @@
-// plan_choices: prints which algorithm is chosen for which size, as docs/plans.md has it; by the default cost model, or
-// by one that rondo-bench --calibrate wrote.
+// plan_choices: prints which algorithm is chosen for which size; by the default cost model, or by one that
+// rondo-bench --calibrate wrote.
 
 #include <cstdio>
 #include <fstream>
