@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -101,16 +102,36 @@ rondo::Op op_of(rondo_op_t op) {
   throw Exception(ErrorCode::kInvalid, "unknown op " + std::to_string(op));
 }
 
-rondo::CallOptions options_of(const rondo_options_t* options) {
-  rondo::CallOptions made;
-  if (options == nullptr) return made;
-  if (options->struct_bytes < sizeof(rondo_options_t)) {
-    throw Exception(ErrorCode::kInvalid, "options->struct_bytes is " + std::to_string(options->struct_bytes) +
-                                             "; initialise rondo_options_t with RONDO_OPTIONS_INIT");
+// More than any structure of this API will have: a longer one was not initialized.
+constexpr size_t kMostStructBytes = 1024;
+
+// A caller's structure, which may be that of an older or a newer header. `defaults`: for the fields that the caller
+// does not know. Fields that this library does not know must be zero.
+template <typename T>
+T read_struct(const T* given, T defaults, const char* name) {
+  const size_t bytes = given->struct_bytes;
+  const auto refuse = [&](const char* why) {
+    throw Exception(ErrorCode::kInvalid,
+                    std::string(name) + "->struct_bytes is " + std::to_string(bytes) + ", and " + why);
+  };
+  if (bytes < sizeof(size_t) || bytes > kMostStructBytes || bytes % alignof(T) != 0) {
+    refuse("no header has such a size: initialize the structure with its _INIT macro");
   }
-  made.timeout = std::chrono::milliseconds(options->timeout_ms);
-  made.scalar = options->scalar;
-  made.algorithm = algorithm_named(options->algorithm);
+  std::memcpy(&defaults, given, std::min(bytes, sizeof(T)));
+  const auto* raw = reinterpret_cast<const unsigned char*>(given);
+  if (std::any_of(raw + std::min(bytes, sizeof(T)), raw + bytes, [](unsigned char byte) { return byte != 0; })) {
+    refuse("it sets fields that this version of the library (" RONDO_VERSION ") does not have");
+  }
+  return defaults;
+}
+
+rondo::CallOptions options_of(const rondo_options_t* given) {
+  if (given == nullptr) return {};
+  const rondo_options_t options = read_struct(given, rondo_options_t RONDO_OPTIONS_INIT, "options");
+  rondo::CallOptions made;
+  made.timeout = std::chrono::milliseconds(options.timeout_ms);
+  made.scalar = options.scalar;
+  made.algorithm = algorithm_named(options.algorithm);
   return made;
 }
 
