@@ -27,12 +27,12 @@ install_wheels() {
 }
 
 if install_wheels && [ -e "$root/include/mpi.h" ]; then
-  flags="-I$root/include"
+  words="-I$root/include"
   library=$(find "$root/lib" -maxdepth 1 -name 'libmpi.so' | head -n 1)
-  flags="$flags -L$(dirname "$library") -Wl,-rpath,$(dirname "$library") -lmpi"
+  words="$words -L$(dirname "$library") -Wl,-rpath,$(dirname "$library") -lmpi"
 elif [ -n "$debian" ] && command -v "mpicc.$debian" >/dev/null && command -v "mpiexec.$debian" >/dev/null; then
   compile=$("mpicc.$debian" -show)
-  flags=${compile#* }
+  words=${compile#* }
   mkdir -p "$root/bin"
   ln -sf "$(command -v "mpiexec.$debian")" "$root/bin/mpiexec"
 else
@@ -47,6 +47,6 @@ build_loop
 # OMPI_SKIP_MPICXX, MPICH_SKIP_MPICXX: the C interface is enough.
 # shellcheck disable=SC2086
 "${DRIVER[@]}" -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX bench/peers/mpi_bench.cc -o "$root/bench.new" \
-  "$LOOP" $flags -pthread
+  "$LOOP" $words -pthread
 mv "$root/bench.new" "$root/bench"
 echo "built build/peers/$name/bench"

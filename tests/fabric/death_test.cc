@@ -17,21 +17,21 @@ std::string describe(const Error& error) {
 }
 
 // Says "ready", waits for a failure and says it.
-void wait_for_failure(Member& member, const RankProcess::Say& say) {
+void wait_for_failure(Member& member, const FabricProcess::Say& say) {
   say("ready");
   const bool came = eventually([&] { return member.events->failure().has_value(); }, 10'000);
   say(came ? describe(*member.events->failure()) : "nothing came");
 }
 
-void expect_ready(std::vector<RankProcess>& ranks) {
-  for (RankProcess& rank : ranks) REQUIRE(rank.hear() == "ready");
+void expect_ready(std::vector<FabricProcess>& ranks) {
+  for (FabricProcess& rank : ranks) REQUIRE(rank.hear() == "ready");
 }
 
 TEST_CASE("kill -9 of any rank is told to all others within a second, with its name") {
   for (size_t victim = 0; victim < 4; ++victim) {
     CAPTURE(victim);
     TempFolder folder;
-    std::vector<RankProcess> ranks = start_ranks(4, folder, kId, wait_for_failure);
+    std::vector<FabricProcess> ranks = start_ranks(4, folder, kId, wait_for_failure);
     expect_ready(ranks);
     const std::string start = fmt::format("PEER_LOST [{0}] rank {0} (host ", victim);
     const std::string pid = fmt::format("pid {}) died or was cut off", ranks[victim].pid());
@@ -50,7 +50,7 @@ TEST_CASE("kill -9 of any rank is told to all others within a second, with its n
 
 TEST_CASE("two ranks that die at once are both named") {
   TempFolder folder;
-  std::vector<RankProcess> ranks = start_ranks(5, folder, kId, wait_for_failure);
+  std::vector<FabricProcess> ranks = start_ranks(5, folder, kId, wait_for_failure);
   expect_ready(ranks);
   ranks[1].signal(SIGKILL);
   ranks[3].signal(SIGKILL);
@@ -65,7 +65,7 @@ TEST_CASE("two ranks that die at once are both named") {
 
 TEST_CASE("leaving in good order and ending is no death") {
   TempFolder folder;
-  std::vector<RankProcess> ranks = start_ranks(3, folder, kId, [](Member& member, const RankProcess::Say& say) {
+  std::vector<FabricProcess> ranks = start_ranks(3, folder, kId, [](Member& member, const FabricProcess::Say& say) {
     say("ready");
     if (member.fabric->place().rank != 1) {
       const bool left = eventually([&] { return !member.events->left().empty(); });
@@ -77,7 +77,7 @@ TEST_CASE("leaving in good order and ending is no death") {
   });
   expect_ready(ranks);
   for (size_t rank : {0, 2}) CHECK(ranks[rank].hear() == "left");
-  for (RankProcess& rank : ranks) {
+  for (FabricProcess& rank : ranks) {
     CHECK(rank.hear() == "fine");
     CHECK(rank.wait() == 0);
   }
@@ -85,7 +85,7 @@ TEST_CASE("leaving in good order and ending is no death") {
 
 TEST_CASE("a stopped rank that goes on is no failure") {
   TempFolder folder;
-  std::vector<RankProcess> ranks = start_ranks(2, folder, kId, [](Member& member, const RankProcess::Say& say) {
+  std::vector<FabricProcess> ranks = start_ranks(2, folder, kId, [](Member& member, const FabricProcess::Say& say) {
     say("ready");
     if (member.fabric->place().rank == 1) ::raise(SIGSTOP);
     const bool all = member.fabric->close(kId, 0, in(5'000));
@@ -94,12 +94,12 @@ TEST_CASE("a stopped rank that goes on is no failure") {
   expect_ready(ranks);
   CHECK(ranks[0].hear(300) == "");  // it waits for the goodbye
   ranks[1].signal(SIGCONT);
-  for (RankProcess& rank : ranks) CHECK(rank.hear() == "fine");
+  for (FabricProcess& rank : ranks) CHECK(rank.hear() == "fine");
 }
 
 TEST_CASE("a forked child's calls are invalid, its end is not the parent's, and its parent's death is seen") {
   TempFolder folder;
-  std::vector<RankProcess> ranks = start_ranks(2, folder, kId, [](Member& member, const RankProcess::Say& say) {
+  std::vector<FabricProcess> ranks = start_ranks(2, folder, kId, [](Member& member, const FabricProcess::Say& say) {
     say("ready");
     if (member.fabric->place().rank == 1) {
       const pid_t child = ::fork();

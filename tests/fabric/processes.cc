@@ -24,7 +24,7 @@ void write_line(int pipe, const std::string& line) {
 }
 
 void run_rank(int pipe, const Launch& launch, const std::string& store_path, uint64_t id, const Config& config,
-              const RankProcess::Body& body) {
+              const FabricProcess::Body& body) {
   const auto say = [pipe](const std::string& line) { write_line(pipe, line); };
   try {
     const auto deadline = in(static_cast<int>(config.start_timeout_ms));
@@ -40,8 +40,8 @@ void run_rank(int pipe, const Launch& launch, const std::string& store_path, uin
 
 }  // namespace
 
-RankProcess::RankProcess(int rank, int world, const std::string& store_path, uint64_t id, const Config& config,
-                         const Body& body) {
+FabricProcess::FabricProcess(int rank, int world, const std::string& store_path, uint64_t id, const Config& config,
+                             const Body& body) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   pid_ = ::fork();
@@ -54,10 +54,10 @@ RankProcess::RankProcess(int rank, int world, const std::string& store_path, uin
   pipe_ = ends[0];
 }
 
-RankProcess::RankProcess(RankProcess&& other) noexcept
+FabricProcess::FabricProcess(FabricProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)), pipe_(std::exchange(other.pipe_, -1)), heard_(std::move(other.heard_)) {}
 
-RankProcess::~RankProcess() {
+FabricProcess::~FabricProcess() {
   if (pid_ > 0) {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
@@ -65,7 +65,7 @@ RankProcess::~RankProcess() {
   if (pipe_ >= 0) ::close(pipe_);
 }
 
-std::string RankProcess::hear(int ms) {
+std::string FabricProcess::hear(int ms) {
   const auto deadline = in(ms);
   while (heard_.find('\n') == std::string::npos) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -81,9 +81,9 @@ std::string RankProcess::hear(int ms) {
   return line;
 }
 
-void RankProcess::signal(int number) const { ::kill(pid_, number); }
+void FabricProcess::signal(int number) const { ::kill(pid_, number); }
 
-int RankProcess::wait() {
+int FabricProcess::wait() {
   int status = 0;
   ::waitpid(std::exchange(pid_, -1), &status, 0);
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
@@ -97,9 +97,9 @@ TempFolder::TempFolder() {
 
 TempFolder::~TempFolder() { std::filesystem::remove_all(path_); }
 
-std::vector<RankProcess> start_ranks(int world, const TempFolder& folder, uint64_t id, const RankProcess::Body& body,
-                                     const Config& config) {
-  std::vector<RankProcess> ranks;
+std::vector<FabricProcess> start_ranks(int world, const TempFolder& folder, uint64_t id,
+                                       const FabricProcess::Body& body, const Config& config) {
+  std::vector<FabricProcess> ranks;
   ranks.reserve(static_cast<size_t>(world));
   for (int rank = 0; rank < world; ++rank) ranks.emplace_back(rank, world, folder.path("store"), id, config, body);
   return ranks;

@@ -12,15 +12,16 @@ namespace rondo::testing {
 
 // A rank in a process of its own, made by fork from a process that has no other thread. It joins through a shared
 // file, opens one communicator over all ranks, runs a body and leaves without destructors (_exit) when that returns.
-class RankProcess {
+class FabricProcess {
  public:
   using Say = std::function<void(const std::string& line)>;
   using Body = std::function<void(Member& member, const Say& say)>;
 
-  RankProcess(int rank, int world, const std::string& store_path, uint64_t id, const Config& config, const Body& body);
-  ~RankProcess();  // kills it if it still runs
-  RankProcess(RankProcess&& other) noexcept;
-  RankProcess& operator=(RankProcess&&) = delete;
+  FabricProcess(int rank, int world, const std::string& store_path, uint64_t id, const Config& config,
+                const Body& body);
+  ~FabricProcess();  // kills it if it still runs
+  FabricProcess(FabricProcess&& other) noexcept;
+  FabricProcess& operator=(FabricProcess&&) = delete;
 
   pid_t pid() const { return pid_; }
   // The next line that it says; "" at its end or after `ms`.
@@ -46,7 +47,7 @@ class TempFolder {
   std::string path_;
 };
 
-std::vector<RankProcess> start_ranks(int world, const TempFolder& folder, uint64_t id, const RankProcess::Body& body,
-                                     const Config& config = test_config());
+std::vector<FabricProcess> start_ranks(int world, const TempFolder& folder, uint64_t id,
+                                       const FabricProcess::Body& body, const Config& config = test_config());
 
 }  // namespace rondo::testing

@@ -161,7 +161,7 @@ TEST_CASE("a rank killed at any moment of the start ends the others' start with 
     config.start_timeout_ms = 1'500;  // so long the others wait for one that died before it said anything
     auto ranks = start_ranks(
         3, folder, kId,
-        [](Member& member, const RankProcess::Say& say) {
+        [](Member& member, const FabricProcess::Say& say) {
           say("joined");
           const bool heard = eventually([&] { return member.events->failure().has_value(); }, 15'000);
           say(heard ? "failed" : "has not heard of the death");

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""tools/checks finds what it should: each violation is planted in a small tree of its own, and must be reported."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CHECKS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "checks"
+
+
+def run(check, files):
+    """The exit code and output of a check on a tree of these files."""
+    with tempfile.TemporaryDirectory() as root:
+        subprocess.run(["git", "init", "-q", root], check=True)
+        for path, text in files.items():
+            place = pathlib.Path(root) / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
+        done = subprocess.run([sys.executable, CHECKS / f"{check}.py", root], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+
+class OneDefinition(unittest.TestCase):
+    def planted(self, first, second, name):
+        code, output = run("one_definition", {"a/a.h": first, "b/b.cc": second})
+        self.assertEqual(code, 1, output)
+        self.assertIn(f"{name} is defined in 2 places", output)
+        self.assertIn("a/a.h:", output)
+        self.assertIn("b/b.cc:", output)
+
+    def fine(self, first, second):
+        code, output = run("one_definition", {"a/a.h": first, "b/b.cc": second})
+        self.assertEqual(code, 0, output)
+
+    def test_types(self):
+        self.planted("namespace rondo {\nenum class Verdict : int { kGood };\n}", "namespace rondo { struct Verdict {}; }",
+                     "rondo::Verdict")
+        self.planted("namespace rondo { class __attribute__((x)) RONDO_EXPORT Work final : public A<int> { int b; }; }"
+                     .replace("__attribute__((x)) ", ""), "namespace rondo {\nclass Work {};\n}", "rondo::Work")
+        self.planted("namespace rondo::inner { template <typename T> struct Box { T t; }; }",
+                     "namespace rondo { namespace inner { struct Box {}; } }", "rondo::inner::Box")
+
+    def test_constants_and_aliases(self):
+        self.planted("namespace rondo { inline constexpr size_t kMax = 63; }",
+                     "namespace rondo { inline constexpr size_t kMax = 256; }", "rondo::kMax")
+        self.planted("namespace rondo { constexpr int kTable[2] = {1, 2}; }",
+                     "namespace rondo { constexpr int kTable[] = {3}; }", "rondo::kTable")
+        self.planted("namespace rondo { using Clock = int; }", "namespace rondo { using Clock = long; }", "rondo::Clock")
+
+    def test_inline_functions(self):
+        self.planted("namespace rondo { inline int half(int value) { return value / 2; } }",
+                     "namespace rondo { constexpr int half(int v) { return v >> 1; } }", "rondo::half(int)")
+        self.fine("namespace rondo { inline int half(int value) { return value / 2; } }",
+                  "namespace rondo { inline double half(double value) { return value / 2; } }")
+
+    def test_what_is_allowed(self):
+        self.fine("namespace rondo { struct Only {}; struct Later; }", "namespace rondo { struct Later {}; }")
+        self.fine("namespace rondo { struct A { struct Inner {}; }; }", "namespace rondo { struct B { struct Inner {}; }; }")
+        self.fine("namespace rondo { struct A {}; }", "namespace rondo { namespace { struct A {}; } }")
+        self.fine("namespace rondo { struct A {}; }", "namespace rondo::test { struct A {}; }")
+        self.fine("namespace rondo { struct A {}; }", '// namespace rondo { struct A {}; }\nconst char* a = "struct A {";')
+
+
+class Layers(unittest.TestCase):
+    def planted(self, path, include, why):
+        code, output = run("layers", {path: f"#pragma once\n\n#include {include}\n"})
+        self.assertEqual(code, 1, output)
+        self.assertIn(f"{path}:3: includes", output)
+        self.assertIn(why, output)
+
+    def fine(self, path, include):
+        code, output = run("layers", {path: f"#include {include}\n"})
+        self.assertEqual(code, 0, output)
+
+    def test_upwards(self):
+        self.planted("ring/plan/ring.cc", '"transport/link.h"', "ring/plan/ may include")
+        self.planted("ring/base/log.h", '"ring/plan/plan.h"', "ring/base/ may include")
+        self.planted("transport/wire.h", '"ring/engine/call.h"', "transport/ may include")
+        self.planted("kernels/combine.h", '"transport/link.h"', "kernels/ may include")
+        self.planted("ring/engine/group.h", '"transport/switchboard.h"', "ring/engine/ may include")
+        self.planted("ring/include/rondo/work.h", '"ring/base/log.h"', "ring/include/rondo/ may include")
+        self.planted("examples/ring.cc", '"ring/base/log.h"', "examples/ may include")
+        self.planted("somewhere/new.cc", '"ring/base/log.h"', "no layer is known")
+
+    def test_packages(self):
+        self.planted("ring/engine/driver.cc", "<asio/io_context.hpp>", "<asio...>")
+        self.planted("transport/link.h", "<asio.hpp>", "<asio...>")
+        self.planted("ring/engine/call.h", "<fmt/format.h>", "<fmt/...>")
+        self.planted("transport/link.h", "<cuda_runtime.h>", "<cuda...>")
+        self.planted("ring/plan/walk.h", "<atomic>", "<atomic...>")
+
+    def test_downwards(self):
+        self.fine("ring/engine/call.cc", '"ring/plan/plan.h"')
+        self.fine("ring/engine/call.cc", "<fmt/format.h>")
+        self.fine("transport/dial.cc", "<asio/connect.hpp>")
+        self.fine("tests/engine/call_test.cc", '"ring/engine/call.h"')
+        self.fine("ring/include/rondo/work.h", "<rondo/error.h>")
+
+
+if __name__ == "__main__":
+    unittest.main()

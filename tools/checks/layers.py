@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Finds includes that go against the layers: each folder depends downwards only (docs/design.md).
+
+    tools/checks/layers.py [ROOT]
+
+Exit code 1 if there are any. A new folder or package gets its line below.
+"""
+
+import re
+import sys
+
+from sources import sources
+
+# What the files of a folder may include, by the beginning of the path; the longest folder that matches a file counts.
+# "rondo/": the public headers.
+LAYERS = {
+    "ring/include/rondo/": ("rondo/",),
+    "ring/base/": ("rondo/", "ring/base/"),
+    "ring/plan/": ("rondo/", "ring/base/", "ring/plan/"),
+    "kernels/": ("rondo/", "ring/base/", "kernels/"),
+    "transport/": ("rondo/", "ring/base/", "kernels/", "transport/"),
+    "transport/rendezvous/": ("rondo/", "ring/base/", "transport/rendezvous/"),
+    # Of the transport the interfaces only.
+    "ring/engine/": ("rondo/", "ring/base/", "kernels/", "ring/plan/", "ring/engine/", "transport/byte_stream.h",
+                     "transport/doorbell.h", "transport/fabric.h", "transport/link.h", "transport/peer_bell.h",
+                     "transport/shared_memory.h"),
+    "ring/engine/p2p/": ("rondo/", "ring/base/", "ring/engine/p2p/", "transport/byte_stream.h"),
+    "ring/": ("rondo/", "ring/", "kernels/", "transport/"),
+    "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/"),
+    "tools/": ("rondo/", "ring/base/", "ring/plan/", "transport/rendezvous/", "tools/"),
+    "examples/": ("rondo/",),
+    "docs/": ("rondo/",),
+    "tests/": ("",),
+}
+
+# Which files may include a package, or a part of the standard library: what the include's path begins with, and a pattern
+# of the files.
+PACKAGES = {
+    "asio": r"transport/.*\.cc|transport/(asio_socket|switchboard_timers)\.h|tools/bazel/packages/asio\.cc|tests/.*",
+    "cuda": r"(kernels|transport/device)/.*|tests/.*",
+    "fmt/": r"(ring|kernels|transport|bench|tools)/.*(\.cc|_body\.h)|tests/.*",
+    "doctest/": r"tests/.*",
+    "CLI/": r"(bench|tools)/.*\.cc",
+    "nlohmann/": r"(bench|tools|tests)/.*",
+    # A plan is data: no clock, no thread, no system call in what makes, proves and simulates it.
+    "chrono": r"(?!ring/plan/).*",
+    "thread": r"(?!ring/plan/).*",
+    "mutex": r"(?!ring/plan/).*",
+    "atomic": r"(?!ring/plan/).*",
+    "sys/": r"(?!ring/plan/).*",
+    "unistd.h": r"(?!ring/plan/).*",
+}
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def offence(path, quote, included):
+    """What is wrong with this include, or None."""
+    if quote == '"' or included.startswith("rondo/"):
+        folder = max((f for f in LAYERS if path.startswith(f)), key=len, default=None)
+        if folder is None:
+            return "no layer is known for this folder: tools/checks/layers.py lists them"
+        if not included.startswith(LAYERS[folder]):
+            return f"{folder} may include {', '.join(LAYERS[folder])}"
+        return None
+    for package, files in PACKAGES.items():
+        if included.startswith(package) and not re.fullmatch(files, path):
+            return f"files that may include <{package}...>: {files}"
+    return None
+
+
+def main(root):
+    offences = files = 0
+    for path in sources(root):
+        files += 1
+        with open(f"{root}/{path}", encoding="utf-8") as file:
+            text = file.read()
+        for match in _INCLUDE.finditer(text):
+            if wrong := offence(path, *match.groups()):
+                offences += 1
+                line = text.count("\n", 0, match.start()) + 1
+                print(f"{path}:{line}: includes {match.group(2)}: {wrong}")
+    print(f"{files} files, {offences} includes against the layers")
+    return 1 if offences or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "."))

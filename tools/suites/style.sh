@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The sources' format, the layers between folders, and no name that is defined twice.
+set -euo pipefail
+source tools/lib/suite.sh
+
+need_packages git clang-format python3 shellcheck
+check "format" tools/format.sh --check
+check "layers" python3 tools/checks/layers.py
+check "one definition of each name" python3 tools/checks/one_definition.py
+check "the two checks find planted violations" python3 tests/checks/checks_test.py
+mapfile -t scripts < <(git ls-files '*.sh')
+check "shellcheck" shellcheck -x "${scripts[@]}"
+finish_checks
