@@ -7,6 +7,7 @@
 
 #include "ring/base/cores.h"
 #include "ring/base/hash.h"
+#include "rondo/config.h"
 #include "rondo/error.h"
 #include "transport/wire.h"
 #include "transport/wire_codec.h"
@@ -24,13 +25,7 @@ constexpr size_t kMaxEndpoints = 64;
   throw Exception(Error{ErrorCode::kBootstrap, fmt::format("rank {} cannot join: {}", rank, what), {rank}});
 }
 
-// Lines "name=value" that name the settings that must be equal. Config lists its fields in one place and hashes the
-// shared ones; a difference in the hash is looked for in all lines, shared ones being the only ones that these names
-// admit.
-constexpr std::string_view kSharedSettings[] = {"RONDO_TRANSPORT",        "RONDO_LANES",         "RONDO_CONNECTIONS",
-                                                "RONDO_SLICE_BYTES",      "RONDO_MAILBOX_BYTES", "RONDO_ALGORITHM",
-                                                "RONDO_SLICES_PER_CHUNK", "RONDO_EAGER_BYTES",   "RONDO_COST_MODEL"};
-
+// The line "name=value" of Config::describe().
 std::string_view line_of(std::string_view config, std::string_view name) {
   while (!config.empty()) {
     const std::string_view line = config.substr(0, config.find('\n'));
@@ -40,8 +35,9 @@ std::string_view line_of(std::string_view config, std::string_view name) {
   return {};
 }
 
+// The first of the settings that must be equal and are not.
 std::string difference(const PeerCard& one, const PeerCard& other) {
-  for (std::string_view name : kSharedSettings) {
+  for (std::string_view name : Config::shared_names()) {
     const std::string_view theirs = line_of(one.config, name);
     const std::string_view ours = line_of(other.config, name);
     if (theirs != ours) return fmt::format("{}, but {} on rank {}", theirs, ours, other.rank);

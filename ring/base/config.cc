@@ -248,6 +248,22 @@ struct Hasher {
   }
 };
 
+struct SharedNames {
+  std::vector<std::string_view>& names;
+  template <typename T>
+  void number(const char* name, const T&, const Range<T>&, Sharing sharing) const {
+    if (sharing == Sharing::kShared) names.push_back(name);
+  }
+  void choice(const char* name, const std::string&, const Names&, Sharing sharing) const {
+    if (sharing == Sharing::kShared) names.push_back(name);
+  }
+  template <typename Valid>
+  void text(const char*, const std::string&, Valid&&, const char*) const {}
+  void flag(const char*, const bool&) const {}
+  void file(const char* name, const std::string&, const std::string&) const { names.push_back(name); }
+  void algorithm(const char* name, const Algorithm&) const { names.push_back(name); }
+};
+
 }  // namespace
 
 Config Config::from_environment() {
@@ -268,6 +284,13 @@ uint64_t Config::shared_hash() const {
   Hash64 hash;
   visit(*this, Hasher{hash});
   return hash.value();
+}
+
+std::vector<std::string_view> Config::shared_names() {
+  std::vector<std::string_view> names;
+  const Config config;
+  visit(config, SharedNames{names});
+  return names;
 }
 
 }  // namespace rondo

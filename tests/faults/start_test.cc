@@ -112,17 +112,27 @@ TEST_CASE("a rank beyond the world is invalid at once") {
 }
 
 TEST_CASE("settings that must be equal and are not: the first that differs is named") {
-  Job job;
-  Config other = short_start();
-  other.slice_bytes = 128 * 1024;
-  job.ranks.emplace_back(job.options(0, 2, short_start()), join);
-  job.ranks.emplace_back(job.options(1, 2, other), join);
-  for (RankProcess& rank : job.ranks) {
-    const Timed said = timed_line(rank.hear());
-    CAPTURE(said.outcome);
-    CHECK(said.begins("BOOTSTRAP ["));
-    CHECK(said.has("RONDO_SLICE_BYTES=131072, but RONDO_SLICE_BYTES=262144 on rank 0"));
-  }
+  const auto expect_named = [](void (*change)(Config&), const char* text) {
+    Job job;
+    Config other = short_start();
+    change(other);
+    job.ranks.emplace_back(job.options(0, 2, short_start()), join);
+    job.ranks.emplace_back(job.options(1, 2, other), join);
+    for (RankProcess& rank : job.ranks) {
+      const Timed said = timed_line(rank.hear());
+      CAPTURE(said.outcome);
+      CHECK(said.begins("BOOTSTRAP ["));
+      CHECK(said.has(text));
+    }
+  };
+  expect_named([](Config& other) { other.slice_bytes = 128 * 1024; },
+               "RONDO_SLICE_BYTES=131072, but RONDO_SLICE_BYTES=262144 on rank 0");
+  expect_named([](Config& other) { other.staging_bytes = 2u << 20; },
+               "RONDO_STAGING_BYTES=2097152, but RONDO_STAGING_BYTES=1048576 on rank 0");
+  expect_named([](Config& other) { other.bucket_bytes = 0; },
+               "RONDO_BUCKET_BYTES=0, but RONDO_BUCKET_BYTES=1048576 on rank 0");
+  expect_named([](Config& other) { other.single_copy = "off"; },
+               "RONDO_SINGLE_COPY=off, but RONDO_SINGLE_COPY=auto on rank 0");
 }
 
 TEST_CASE("the same port serves one group after the other, fifty times") {

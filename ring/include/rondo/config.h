@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <rondo/collective.h>
 #include <rondo/export.h>
@@ -61,6 +63,8 @@ struct RONDO_EXPORT Config {
   std::string describe() const;
   // Hash of the (shared) fields.
   uint64_t shared_hash() const;
+  // Variables of the (shared) fields.
+  static std::vector<std::string_view> shared_names();
 };
 
 }  // namespace rondo
