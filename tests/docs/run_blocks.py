@@ -25,9 +25,9 @@ PRELUDE = """\
 #include <rondo/unique_id.h>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
+#include <memory>
+#include <string>
 #include <vector>
-void use(const void*) {}
 """
 MAIN = """\
 int main() {
