@@ -21,6 +21,12 @@ RONDO_COPTS = [
 # Packages that are compiled here (tools/bazel/packages): hidden as our own code, without its warnings.
 PACKAGE_COPTS = ["-fvisibility=hidden"]
 
+# For a file whose time is its compilation's. -U: the macro wants optimization.
+UNOPTIMIZED = [
+    "-O0",
+    "-U_FORTIFY_SOURCE",
+]
+
 # linkstatic: hidden symbols are no part of a shared library's interface, so a library is never one by itself.
 def rondo_library(name, copts = [], **kwargs):
     native.cc_library(name = name, copts = RONDO_COPTS + copts, linkstatic = True, **kwargs)
