@@ -21,7 +21,24 @@ run_bazel() {
     mkdir -p "$HOME"
     export HOME
   fi
-  bazel "$command" --color=no --curses=no "${flags[@]}" "$@"
+  case $command in
+    build | test) bazel "$command" "${PROGRESS[@]}" "${flags[@]}" "$@" ;;
+    *) bazel "$command" --color=no --curses=no "${flags[@]}" "$@" ;;
+  esac
+}
+
+# How far a build is: Bazel's own display on a terminal, else a line every 10 s ("[123 / 456] Compiling ...").
+if [[ -t 1 && -t 2 ]]; then
+  PROGRESS=(--show_progress --color=yes --curses=yes)
+else
+  PROGRESS=(--show_progress --color=no --curses=no --show_progress_rate_limit=10)
+fi
+# shellcheck disable=SC2054  # a list within one argument
+PROGRESS+=(--noshow_loading_progress --ui_event_filters=-info,-debug --show_result=0)
+
+# build_here TARGET...: builds, and says on standard error how far it is.
+build_here() {
+  run_bazel build "$@" >&2
 }
 
 # The folder of built files; bazel-bin is a convenience link that some file systems do not allow.
