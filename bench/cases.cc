@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "bench/limit.h"
-#include "bench/tensors.h"
+#include "bench/limit/limit.h"
+#include "bench/loop/tensors.h"
 #include "rondo/error.h"
 
 namespace rondo::bench {
@@ -59,9 +59,9 @@ std::vector<Case> cases_of(const Options& options, int world) {
 }
 
 std::vector<uint64_t> limited_sizes(const Options& options, int world) {
-  const bool over_tcp = options.limit_only || (!options.inproc && options.transport == "tcp");  // "auto" shares memory
+  const bool over_tcp = !options.inproc && options.transport == "tcp";  // "auto" shares memory
   const bool even = std::any_of(options.benchmarks.begin(), options.benchmarks.end(), benchmark_loads_ring_evenly);
-  if (options.limit == Options::LimitUse::kNone || world < 2 || !over_tcp || !even) return {};
+  if (!options.limit || world < 2 || !over_tcp || !even) return {};
   std::vector<uint64_t> sizes;
   for (uint64_t size : options.sizes) {
     if (size >= kLimitFromBytes) sizes.push_back(size);

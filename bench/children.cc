@@ -56,11 +56,11 @@ void drop_handlers() {
   }
 }
 
-// In the child: output to the end of a file.
-void redirect(int output, const std::string& path) {
+// In the child: standard output to the end of a file.
+void redirect_output(const std::string& path) {
   if (path.empty()) return;
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  if (fd < 0 || dup2(fd, output) < 0) _exit(126);
+  if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) _exit(126);
 }
 
 int exit_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
@@ -75,7 +75,7 @@ Children::Children() {
 
 Children::~Children() {
   kill_all(SIGKILL);
-  for (pid_t pid : running_) waitpid(std::abs(pid), nullptr, 0);
+  for (pid_t pid : running_) waitpid(pid, nullptr, 0);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
@@ -88,17 +88,14 @@ void Children::start(const Program& program) {
   const pid_t pid = fork();
   if (pid < 0) fail("fork");
   if (pid > 0) {
-    if (program.own_group) setpgid(pid, pid);  // here and in the child: whoever comes first
-    running_.push_back(program.own_group ? -pid : pid);
+    running_.push_back(pid);
     return;
   }
-  if (program.own_group) setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   drop_handlers();
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  redirect(STDOUT_FILENO, program.output_file);
-  redirect(STDERR_FILENO, program.error_file);
+  redirect_output(program.output_file);
   execve(program.path.c_str(), argv.data(), envp.data());
   _exit(127);
 }
@@ -111,8 +108,7 @@ void Children::kill_all(int signal) {
 void Children::reap(int& code) {
   const auto ended = [&](pid_t pid) {
     int status = 0;
-    if (waitpid(std::abs(pid), &status, WNOHANG) != std::abs(pid)) return false;
-    if (pid < 0) kill(pid, SIGKILL);  // what it has left behind
+    if (waitpid(pid, &status, WNOHANG) != pid) return false;
     if (code == 0) code = exit_code(status);
     return true;
   };

@@ -25,8 +25,6 @@ class Children {
     std::vector<std::string> args;                   // without the program itself
     std::map<std::string, std::string> environment;  // added to this process's
     std::string output_file;                         // standard output goes there; "": this process's
-    std::string error_file{};                        // standard error, likewise; may be the same file
-    bool own_group = false;                          // signals go to it and to all that it has started
   };
   // Throws Exception(kSystem). A program that cannot be executed exits with 127.
   void start(const Program& program);
@@ -42,7 +40,7 @@ class Children {
   void reap(int& code);
   void kill_all(int signal);
 
-  std::vector<pid_t> running_;  // negative: the leader of a group of its own
+  std::vector<pid_t> running_;
   sigset_t held_, before_;
   bool interrupted_ = false;
 };

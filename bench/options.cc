@@ -5,12 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <optional>
 #include <sstream>
 
-#include "bench/sizes.h"
-#include "bench/tensors.h"
+#include "bench/loop/sizes.h"
+#include "bench/loop/tensors.h"
 
 namespace rondo::bench {
 namespace {
@@ -20,9 +21,10 @@ struct Typed {
   std::string min_bytes, max_bytes, step_bytes, sizes;
   uint64_t step_factor = 0;
   std::string collectives = "all_reduce", dtypes = "float", ops = "sum", algorithm = "auto";
-  std::string placement = "both", buffers = "plain", compare;
-  int check = 1;
-  bool limit = false, no_limit = false, remeasure = false;
+  std::string placement = "both", buffers = "plain", root = "0";
+  uint32_t check = 1;
+  int blocking = 1, average = 3;
+  bool no_limit = false;
   double timeout_s = 60;
 };
 
@@ -125,22 +127,30 @@ void check_list(const Options& options) {
   reject(fmt::format("--sizes {}: for all_reduce of one type and one operation", options.list));
 }
 
-void check_compare(const Typed& typed, Options& options) {
-  options.compare = split_list(typed.compare);
-  const std::vector<std::string> known{"openmpi", "mpich", "intelmpi", "gloo", "gloo-sync", "gloo-busy"};
-  for (const std::string& name : options.compare) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    reject(fmt::format("--compare: '{}' is none of: {}", name, fmt::join(known, ", ")));
+int resolve_root(const std::string& text, int ranks) {
+  if (text == "all" || text == "-1") return -1;
+  int root = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), root);
+  if (error != std::errc() || end != text.data() + text.size() || root < 0 || root >= kMaxRanks) {
+    reject(fmt::format("-r: '{}' is no rank; give a number, or all", text));
   }
-  const bool files = !options.baseline.empty() || !options.write_baseline.empty();
-  if (files && options.compare.empty() && !options.bars) {
-    reject("--baseline and --write-baseline: ratios need --compare or --bars");
-  }
-  if (options.bars && !options.compare.empty()) reject("--bars: asks all peers by itself; leave --compare out");
-  if (!options.compare.empty() && options.ranks < 2) reject("--compare: needs --ranks, 2 or more");
-  if (options.name_space.empty() && !options.program.empty()) {
-    reject(fmt::format("what is '{}'?", options.program.front()));
-  }
+  if (ranks > 0 && root >= ranks) reject(fmt::format("-r: root {} does not exist among {} ranks", root, ranks));
+  return root;
+}
+
+// Several operations in one call are a list of tensors.
+void check_aggregate(const Options& options) {
+  if (options.aggregate == 1) return;
+  if (!options.list.empty()) reject("-m: not with --sizes of a model; --fused makes one call of its tensors");
+  if (options.benchmarks != std::vector{Benchmark::kAllReduce}) reject("-m: for all_reduce only");
+  if (!options.blocking) reject("-m: not with -z 0");
+}
+
+void check_calibrate(Options& options) {
+  if (options.calibrate.empty()) return;
+  options.limit = false;
+  if (options.inproc) reject("--calibrate: not together with --inproc");
+  if (options.ranks == 1) reject("--calibrate: needs two ranks or more");
 }
 
 void resolve(const Typed& typed, Options& options) {
@@ -155,29 +165,18 @@ void resolve(const Typed& typed, Options& options) {
   check_list(options);
   options.algorithm = resolve_algorithm(typed.algorithm);
   options.effort.check = typed.check != 0;
+  options.effort.of_ranks = static_cast<OfRanks>(typed.average);
+  options.blocking = typed.blocking != 0;
   options.timeout_ms = static_cast<int64_t>(typed.timeout_s * 1000);
-  if (typed.limit + typed.no_limit + typed.remeasure > 1) {
-    reject("--limit, --no-limit and --remeasure-limit: one at most");
-  }
-  if (typed.no_limit) options.limit = Options::LimitUse::kNone;
-  if (typed.remeasure) options.limit = Options::LimitUse::kRemeasure;
-  if (!options.calibrate.empty()) {
-    options.limit = Options::LimitUse::kNone;
-    const bool another = options.bars || options.limit_only || options.inproc || !typed.compare.empty();
-    if (another) reject("--calibrate: not together with --inproc, --limit-only, --bars or --compare");
-    if (options.ranks == 1) reject("--calibrate: needs two ranks or more");
-  }
-  if (options.inproc && options.ranks == 0) reject("--inproc: how many ranks? give --ranks too");
-  if (options.bars && options.inproc) reject("--bars: runs processes by itself; leave --inproc out");
-  check_compare(typed, options);
-  if (options.limit_only && options.ranks < 2) reject("--limit-only: needs --ranks, 2 or more");
+  options.limit = !typed.no_limit;
+  options.root = resolve_root(typed.root, options.ranks);
+  if (options.inproc && options.ranks == 0) options.ranks = 2;
+  check_aggregate(options);
+  check_calibrate(options);
   const bool fixed = options.dtypes.size() == 1 && options.ops.size() == 1;
   const bool reduces = std::any_of(options.benchmarks.begin(), options.benchmarks.end(), benchmark_reduces);
   if (fixed && reduces && !op_supports(options.ops[0], options.dtypes[0])) {
     reject(fmt::format("-o: {} is not defined for {}", op_name(options.ops[0]), dtype_name(options.dtypes[0])));
-  }
-  if (options.root >= 0 && options.ranks > 0 && options.root >= options.ranks) {
-    reject(fmt::format("-r: root {} does not exist among {} ranks", options.root, options.ranks));
   }
 }
 
@@ -191,12 +190,11 @@ void add_what(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--collective", typed.collectives,
                  "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier, "
                  "sendrecv; a list, or all (all_reduce)");
-  app.add_option("-o,--op", typed.ops, "sum, product, min, max, avg, ...; a list, or all (sum)");
+  app.add_option("-o,--op", typed.ops, "sum, product, min, max, avg, mulsum, ...; a list, or all (sum)");
   app.add_option("-d,--datatype", typed.dtypes, "float, double, half, bfloat16, int32, ...; a list, or all (float)");
   app.add_option("--placement", typed.placement, "in, out or both: where input and output lie (both)");
   app.add_option("--buffers", typed.buffers, "plain, or registered: memory that the library gives (plain)");
-  app.add_option("-r,--root", options.root, "where a collective has one; -1: every rank in turn (0)")
-      ->check(CLI::Range(-1, kMaxRanks - 1));
+  app.add_option("-r,--root", typed.root, "where a collective has one; all: every rank in turn (0)");
 }
 
 void add_effort(CLI::App& app, Typed& typed, Options& options) {
@@ -204,17 +202,24 @@ void add_effort(CLI::App& app, Typed& typed, Options& options) {
       ->check(CLI::Range(1, 10'000'000));
   app.add_option("-w,--warmup_iters", options.effort.warmup, "untimed operations before them (5)")
       ->check(CLI::Range(0, 10'000'000));
-  app.add_option("-c,--check", typed.check, "1: check every timed batch; 0: do not (1)")->check(CLI::Range(0, 1));
+  app.add_option("-c,--check", typed.check, "0: no check; more: every timed batch is checked (1)");
+  app.add_option("-m,--agg_iters", options.aggregate, "all_reduces that one call carries; times are of one of them (1)")
+      ->check(CLI::Range(1, 65'536));
+  app.add_option("-a,--average", typed.average,
+                 "whose time counts: 0 rank 0's, 1 the mean, 2 the least, 3 the most (3)")
+      ->check(CLI::Range(0, 3));
+  app.add_option("-z,--blocking", typed.blocking, "0: operations are started, then waited for; 1: blocking calls (1)")
+      ->check(CLI::Range(0, 1));
+  app.add_option("-N,--run_cycles", options.cycles, "go through the table so often; 0: until interrupted (1)");
   app.add_option("--seconds", options.effort.seconds, "of timed operations a size, without -n (0.25)")
       ->check(CLI::Range(0.001, 3600.0));
-  app.add_option("--repeat", options.repeat, "go through all sizes so often; figures are over all passes (1)")
-      ->check(CLI::Range(1, 10'000));
   app.add_flag("--cold", options.effort.cold, "each rank rewrites its buffer before each operation");
 }
 
 void add_where(CLI::App& app, Typed& typed, Options& options) {
-  app.add_option("--ranks", options.ranks, "start so many processes here (without: a launcher has started this one)")
-      ->check(CLI::Range(1, kMaxRanks));
+  app.add_option("--ranks", options.ranks, "start so many processes here (2, unless a launcher has started this one)")
+      ->check(CLI::Range(1, kMaxRanks))
+      ->take_last();  // start_ranks() adds its own
   app.add_flag("--inproc", options.inproc, "ranks are threads of one process");
   app.add_option("--transport", options.transport, "as RONDO_TRANSPORT");
   app.add_option("--algorithm", typed.algorithm, "auto, or a name that RONDO_ALGORITHM takes (auto)");
@@ -226,29 +231,10 @@ void add_where(CLI::App& app, Typed& typed, Options& options) {
 
 void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--json", options.json, "write machine, limits and rows to this file");
-  app.add_option("--csv", options.csv, "write rows to this file");
   app.add_flag("--verbose", options.verbose, "show p50, p99, min and max");
-  app.add_flag("--limit", typed.limit,
-               "with --transport tcp: compare with raw TCP of this machine, kept between runs (default)");
-  app.add_flag("--no-limit", typed.no_limit, "do not");
-  app.add_flag("--remeasure-limit", typed.remeasure, "measure it again");
-  app.add_flag("--limit-only", options.limit_only, "measure, keep and print the limits of --ranks and the sizes");
-  app.add_option("--limit-cache", options.limit_cache, "the file that keeps them ($XDG_CACHE_HOME/rondo/limits.json)");
-  app.add_flag("--bars", options.bars,
-               "the promises about speed, in interleaved runs beside peers; 1 if one is missed");
-  app.add_option("--compare", typed.compare,
-                 "peers to run beside: openmpi, mpich, intelmpi, gloo, gloo-sync, gloo-busy");
-  app.add_option("--runs", options.runs, "interleaved runs of --compare and --bars (5)")->check(CLI::Range(1, 100));
-  app.add_option("--turns", options.turns, "of each run: all are asked so often, and the fastest answer counts (4)")
-      ->check(CLI::Range(1, 100));
-  app.add_option(
-      "--baseline", options.baseline,
-      "with --compare or --bars: 1 if a ratio (our time / theirs) rose above this file's by more than noise");
-  app.add_option("--write-baseline", options.write_baseline, "with --compare or --bars: keep the ratios in this file");
+  app.add_flag("--no-limit", typed.no_limit, "with --transport tcp: do not measure raw TCP to compare with");
   app.add_option("--calibrate", options.calibrate,
                  "measure latency, bytes and folds between these ranks, for RONDO_COST_MODEL; a file");
-  app.add_option("--namespace", options.name_space, "")->group("");
-  app.add_option("program", options.program, "")->group("");
   app.add_option("--spawned-rank", options.spawned_rank, "")->group("");
   app.add_option("--rendezvous", options.rendezvous, "")->group("");
   app.add_option("--load-average", options.load_average, "")->group("");

@@ -5,8 +5,8 @@
 #include <variant>
 #include <vector>
 
-#include "bench/benchmark.h"
-#include "bench/measure.h"
+#include "bench/loop/benchmark.h"
+#include "bench/loop/measure.h"
 #include "ring/base/types.h"
 
 namespace rondo::bench {
@@ -24,9 +24,11 @@ struct Options {
   BufferKind buffers = BufferKind::kPlain;
 
   Effort effort;
-  uint32_t repeat = 1;
+  uint32_t aggregate = 1;  // operations that one call carries (all_reduce_many); times are of one of them
+  bool blocking = true;    // false: each operation is started, and then waited for
+  uint32_t cycles = 1;     // of the whole table; 0: until interrupted
 
-  int ranks = 0;  // > 0: this process starts them; 0: a launcher has
+  int ranks = 0;  // > 0: this process starts them; 0: a launcher has, or else 2
   bool inproc = false;
   std::string transport;     // "": Config's
   uint32_t lanes = 0;        // 0: Config's
@@ -34,20 +36,10 @@ struct Options {
   Algorithm algorithm = Algorithm::kAuto;
   int64_t timeout_ms = 60'000;  // of one operation, and of joining
 
-  enum class LimitUse : uint8_t { kNone, kCached, kRemeasure };
-  LimitUse limit = LimitUse::kCached;
-  bool limit_only = false;
-  std::string limit_cache;  // "": the default path
-  bool bars = false;
-  std::vector<std::string> compare;      // peers (entrant.h)
-  int runs = 5;                          // of --compare and --bars, interleaved
-  int turns = 4;                         // of each run; the fastest counts
-  std::string baseline, write_baseline;  // files; "": none
-  std::string calibrate;                 // the file of a cost model; ""
-  std::string name_space;                // a congestion control: run `program` in a network namespace under it
-  std::vector<std::string> program;
+  bool limit = true;      // with transport tcp: measured, and compared with
+  std::string calibrate;  // the file of a cost model; ""
 
-  std::string json, csv;  // files; "": not written
+  std::string json;  // a file; "": not written
   bool verbose = false;
 
   // Of a rank that rondo-bench has started itself.

@@ -1,16 +1,17 @@
 #include "bench/ranks.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstring>
 #include <exception>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
-#include "bench/calibrate_run.h"
+#include "bench/calibrate/calibrate_run.h"
 #include "bench/cases.h"
 #include "bench/children.h"
-#include "bench/limit_source.h"
+#include "bench/output/files.h"
 #include "bench/reporter.h"
 #include "bench/rondo_group.h"
 #include "rondo/communicator.h"
@@ -20,8 +21,8 @@ namespace rondo::bench {
 namespace {
 
 constexpr double kForever = 1e8;           // seconds; operations have deadlines of their own
-constexpr double kRemeasureSeconds = 300;  // some 10 s for each size
-constexpr int64_t kLimitWaitMs = 180'000;  // the other ranks' patience with rank 0 while it measures the limits
+constexpr double kLimitSeconds = 60;       // a limit takes some 3
+constexpr int64_t kLimitWaitMs = 180'000;  // the other ranks' patience with rank 0 while it measures limits
 constexpr size_t kLongestSocketPath = 90;  // sockaddr_un has 108 bytes
 
 Config config_of(const Options& options) {
@@ -31,36 +32,42 @@ Config config_of(const Options& options) {
   if (options.connections > 0) config.connections = options.connections;
   config.timeout_ms = options.timeout_ms;
   config.start_timeout_ms = options.timeout_ms;
-  const bool measures = options.limit != Options::LimitUse::kNone && config.transport == "tcp";
-  if (measures) config.start_timeout_ms += kLimitWaitMs;
+  if (options.limit && config.transport == "tcp") config.start_timeout_ms += kLimitWaitMs;
   return config;
 }
 
-Limits limits_now(Options options, const Machine& machine, const LimitCache& cache, int world) {
-  options.transport = config_of(options).transport;
-  Progress progress;
-  try {
-    return obtain_limits(cache, options.limit, world, limited_sizes(options, world), machine,
-                         [&](const std::string& text) { progress.show(text); });
-  } catch (const Exception& error) {
-    progress.clear();
-    fmt::print(stderr, "rondo-bench: shares of the limit are left out: {}\n", error.what());
-    return cache.load();
-  }
+// What a subcommand of this program prints: a process of its own, since measuring forks, and this one may have threads.
+std::string ask_subcommand(const std::vector<std::string>& args) {
+  const PrivateDirectory directory;
+  const std::string path = directory.path() + "/answer";
+  Children children;
+  children.start({own_program(), args, {}, path});
+  if (children.wait(kLimitSeconds) != 0) return "";
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// In a process of its own, since this one has threads by now.
-std::optional<Limits> remeasure_limits(const LimitCache& cache, int world, const std::vector<uint64_t>& sizes,
-                                       Options::LimitUse use) {
-  const bool sweeps = use == Options::LimitUse::kRemeasure;
-  Children children;
-  children.start({own_program(),
-                  {"--limit-only", sweeps ? "--remeasure-limit" : "--limit", "--ranks", std::to_string(world),
-                   "--sizes", fmt::format("{}", fmt::join(sizes, ",")), "--limit-cache", cache.path()},
-                  {},
-                  "/dev/null"});
-  if (children.wait(kRemeasureSeconds) != 0) return std::nullopt;
-  return cache.load();
+std::optional<StreamLimit> limit_now(int world, uint64_t bytes) {
+  const std::string answer =
+      ask_subcommand({"limit", "--ranks", std::to_string(world), "--sizes", std::to_string(bytes)});
+  if (!answer.empty()) return stream_limit_of(answer);
+  fmt::print(stderr, "rondo-bench: raw TCP of {} B could not be measured: no share of it\n", bytes);
+  return std::nullopt;
+}
+
+Limits limits_now(Options options, const Machine& machine, int world) {
+  options.transport = config_of(options).transport;
+  Progress progress;
+  Limits limits;
+  const std::vector<uint64_t> sizes = limited_sizes(options, world);
+  for (uint64_t bytes : sizes) {
+    progress.show(fmt::format("measuring raw TCP: {} ranks, {} B", world, bytes));
+    if (const std::optional<StreamLimit> limit = limit_now(world, bytes)) limits.raise(*limit);
+  }
+  if (sizes.empty() || world > machine.cores) return limits;  // who waits for a core measures the scheduler
+  const std::string exchange = ask_subcommand({"exchange", "--ranks", std::to_string(world), "--sizes", "8"});
+  if (!exchange.empty()) limits.exchange_us = time_of(exchange);
+  return limits;
 }
 
 std::string rendezvous_in(const PrivateDirectory& directory) {
@@ -81,13 +88,7 @@ JoinOptions join_options(const Options& options, const Launch& launch, const Con
 }
 
 Launch launch_of(const Options& options, const Config& config) {
-  if (options.spawned_rank < 0) {
-    try {
-      return find_launch({}, config);
-    } catch (const Exception& error) {
-      throw Exception(error.code(), fmt::format("{} (or start ranks here: --ranks N)", error.what()));
-    }
-  }
+  if (options.spawned_rank < 0) return find_launch({}, config);
   Launch launch;
   launch.place.rank = options.spawned_rank;
   launch.place.world = options.ranks;
@@ -95,21 +96,46 @@ Launch launch_of(const Options& options, const Config& config) {
   return launch;
 }
 
+// What ranks of this topology use.
+std::string transport_text(const Communicator& communicator) {
+  const Topology& topology = communicator.topology();
+  if (topology.one_island()) return "shared memory";
+  if (topology.world() == 1) return "alone";
+  if (topology.one_host()) return "TCP over loopback";
+  return communicator.config().transport == "tcp" ? "TCP" : "shared memory inside hosts, TCP between them";
+}
+
+RondoGroup group_of(Communicator& communicator, const Options& options) {
+  return RondoGroup(communicator,
+                    {options.algorithm, options.buffers, options.fused || options.aggregate > 1, options.blocking});
+}
+
+// All cycles. The last one's rows are left to the caller, whose finish() may take longer than the other ranks wait.
+template <typename Finish>
+std::vector<Row> run_cycles(Group& group, const Options& options, const SessionSetup& setup,
+                            const SessionEvents& events, Finish finish) {
+  std::vector<Row> rows = run_session(group, options, setup, events);
+  for (uint32_t cycle = 1; options.cycles == 0 || cycle < options.cycles; ++cycle) {
+    if (group.rank() == 0) finish(std::move(rows));
+    rows = run_session(group, options, setup, events);
+  }
+  return rows;
+}
+
 }  // namespace
+
+bool started_by_launcher(const Options& options) { return find_launch({}, config_of(options)).launcher != "program"; }
 
 int start_ranks(const Options& options, const Machine& machine, const std::vector<std::string>& args) {
   cases_of(options, options.ranks);  // a bad request fails once, here
   const PrivateDirectory directory;
-  const LimitCache cache = open_cache(options, machine, directory.path() + "/limits.json");
-  limits_now(options, machine, cache, options.ranks);
   Children children;
+  const std::string world = std::to_string(options.ranks);
   for (int rank = 0; rank < options.ranks; ++rank) {
     Children::Program program{own_program(), args, {}, ""};
     program.args.insert(program.args.end(),
-                        {"--spawned-rank", std::to_string(rank), "--rendezvous", rendezvous_in(directory),
-                         "--load-average", fmt::format("{}", machine.load_average)});
-    if (options.limit_cache.empty()) program.args.insert(program.args.end(), {"--limit-cache", cache.path()});
-    const std::string world = std::to_string(options.ranks);
+                        {"--ranks", world, "--spawned-rank", std::to_string(rank), "--rendezvous",
+                         rendezvous_in(directory), "--load-average", fmt::format("{}", machine.load_average)});
     program.environment = {{"RANK", std::to_string(rank)},
                            {"WORLD_SIZE", world},
                            {"LOCAL_RANK", std::to_string(rank)},
@@ -128,16 +154,20 @@ int run_inproc(const Options& options, const Machine& machine) {
   cases_of(options, options.ranks);
   std::vector<Communicator> communicators = Communicator::inproc(options.ranks, config_of(options));
   Reporter reporter(options, machine, options.ranks);
-  reporter.begin("inproc");
+  reporter.begin("threads of one process");
   const SessionSetup setup{"inproc", {}};
+  const auto finish = [&](std::vector<Row> rows) {
+    return reporter.finish(std::move(rows), {}, [](uint64_t) { return std::nullopt; });
+  };
   std::vector<std::exception_ptr> failures(communicators.size());
   std::vector<Row> rows;
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < communicators.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        RondoGroup group(communicators[rank], options.algorithm, options.buffers, options.fused);
-        std::vector<Row> own = run_session(group, options, setup, rank == 0 ? reporter.events() : SessionEvents{});
+        RondoGroup group = group_of(communicators[rank], options);
+        std::vector<Row> own =
+            run_cycles(group, options, setup, rank == 0 ? reporter.events(false) : SessionEvents{}, finish);
         if (rank == 0) rows = std::move(own);
       } catch (...) {
         failures[rank] = std::current_exception();
@@ -149,7 +179,7 @@ int run_inproc(const Options& options, const Machine& machine) {
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
-  return reporter.finish(std::move(rows), {}, [](const auto&, auto) { return std::nullopt; });
+  return finish(std::move(rows));
 }
 
 int run_rank(const Options& options, const Machine& machine) {
@@ -157,13 +187,9 @@ int run_rank(const Options& options, const Machine& machine) {
   const Launch launch = launch_of(options, config);
   const bool speaks = launch.place.rank == 0;
   const int world = launch.place.world;
-  const LimitCache cache = open_cache(options, machine, "");
   SessionSetup setup{config.transport, {}};
   // The limits are those of TCP: "auto" may share memory.
-  if (speaks && config.transport == "tcp" && launch.one_host && options.limit != Options::LimitUse::kNone) {
-    // What start_ranks() could measure is in the cache by now.
-    setup.limits = options.spawned_rank >= 0 ? cache.load() : limits_now(options, machine, cache, world);
-  }
+  if (speaks && launch.one_host) setup.limits = limits_now(options, machine, world);
   const bool calibrates = !options.calibrate.empty();
   const CostModel base = calibrates && speaks ? calibration_base(options.calibrate) : CostModel{};
   Communicator communicator = Communicator::join(join_options(options, launch, config));
@@ -172,15 +198,17 @@ int run_rank(const Options& options, const Machine& machine) {
     communicator.destroy();
     return code;
   }
+  if (setup.transport == "auto" && communicator.topology().one_island()) setup.transport = "shm";
   Reporter reporter(options, machine, world);
-  if (speaks) reporter.begin(setup.transport);
-  RondoGroup group(communicator, options.algorithm, options.buffers, options.fused);
-  std::vector<Row> rows = run_session(group, options, setup, speaks ? reporter.events() : SessionEvents{});
+  if (speaks) reporter.begin(transport_text(communicator));
+  RondoGroup group = group_of(communicator, options);
+  const bool shares = !setup.limits.streams.empty();
+  const auto finish = [&](std::vector<Row> rows) {
+    return reporter.finish(std::move(rows), setup.limits, [&](uint64_t bytes) { return limit_now(world, bytes); });
+  };
+  std::vector<Row> rows = run_cycles(group, options, setup, speaks ? reporter.events(shares) : SessionEvents{}, finish);
   communicator.destroy();
-  if (!speaks) return 0;
-  return reporter.finish(std::move(rows), setup.limits, [&](const std::vector<uint64_t>& sizes, Options::LimitUse use) {
-    return remeasure_limits(cache, world, sizes, use);
-  });
+  return speaks ? finish(std::move(rows)) : 0;
 }
 
 }  // namespace rondo::bench

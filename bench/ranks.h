@@ -3,10 +3,13 @@
 #include <string>
 #include <vector>
 
-#include "bench/machine.h"
 #include "bench/options.h"
+#include "bench/output/machine.h"
 
 namespace rondo::bench {
+
+// Whether a launcher's variables say which rank this process is. Throws Exception(kInvalid) where they say it by half.
+bool started_by_launcher(const Options& options);
 
 // The ways to have ranks. Each returns the exit code of the process.
 

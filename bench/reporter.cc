@@ -3,17 +3,38 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
-#include "bench/limit_source.h"
-#include "bench/output.h"
-#include "bench/sizes.h"
-#include "bench/table.h"
+#include "bench/loop/sizes.h"
+#include "bench/output/files.h"
+#include "bench/output/table.h"
 
 namespace rondo::bench {
 namespace {
 
-// The first by the settings that are known to be the best, the others by all of them.
-constexpr int kAttempts = 3;
+// "all_reduce of float32, sum".
+std::string section_of(const Case& c) {
+  if (c.benchmark == Benchmark::kBarrier) return benchmark_name(c.benchmark);
+  std::string text = fmt::format("{} of {}", benchmark_name(c.benchmark), dtype_name(c.dtype));
+  if (benchmark_reduces(c.benchmark)) text += fmt::format(", {}", op_name(c.op));
+  return c.root < 0 ? text : text + fmt::format(", root {}", c.root);
+}
+
+const char* time_text(OfRanks of_ranks) {
+  switch (of_ranks) {
+    case OfRanks::kFirst:
+      return "rank 0's";
+    case OfRanks::kMean:
+      return "the ranks' mean";
+    case OfRanks::kLeast:
+      return "the fastest rank's";
+    case OfRanks::kMost:
+      break;
+  }
+  return "the slowest rank's";
+}
+
+bool impossible(const Row& row) { return row.share_of_limit.value_or(0) > kHighestShare; }
 
 }  // namespace
 
@@ -21,81 +42,62 @@ Reporter::Reporter(const Options& options, Machine machine, int world)
     : options_(options), machine_(std::move(machine)), world_(world) {}
 
 void Reporter::begin(const std::string& transport) {
-  transport_ = transport;
-  fmt::print("# rondo-bench: {} rank{}, transport {}; {}, {} cores, Linux {}\n", world_, world_ == 1 ? "" : "s",
-             transport, machine_.cpu, machine_.cores, machine_.kernel);
+  fmt::print("# rondo-bench: {} rank{}, {}, {} buffers\n# {}, {} cores, Linux {}\n", world_, world_ == 1 ? "" : "s",
+             transport, buffer_kind_name(options_.buffers), machine_.cpu, machine_.cores, machine_.kernel);
+  fmt::print("# time: median of batches, {}", time_text(options_.effort.of_ranks));
+  if (options_.aggregate > 1) fmt::print("; of one of {} operations that a call carries", options_.aggregate);
+  fmt::print("\n");
   for (const std::string& warning : warnings(machine_, options_, world_)) fmt::print("# warning: {}\n", warning);
   std::fflush(stdout);
 }
 
-SessionEvents Reporter::events() {
+SessionEvents Reporter::events(bool shares) {
   return {[this](const std::string& text) { progress_.show(text); },
-          [this](const Case& c, const Line& line) { print_line(c, line); }};
+          [this, shares](const Case& c, const Line& line) { print_line(c, line, shares); }};
 }
 
-void Reporter::print_line(const Case& c, const Line& line) {
+void Reporter::print_line(const Case& c, const Line& line, bool shares) {
   progress_.clear();
-  if (printed_ != c.benchmark) fmt::print("#\n# {}\n{}\n", benchmark_name(c.benchmark), table_header());
-  printed_ = c.benchmark;
-  fmt::print("{}\n", table_line(line));
+  const std::string section = section_of(c);
+  if (section != section_) fmt::print("#\n# {}\n{}\n", section, table_header(shares));
+  section_ = section;
+  fmt::print("{}\n", table_line(line, shares));
   if (options_.verbose) fmt::print("{}\n", verbose_lines(line));
   std::fflush(stdout);
 }
 
 void Reporter::settle_shares(std::vector<Row>& rows, Limits& limits, const Remeasure& remeasure) const {
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const std::vector<uint64_t> sizes = impossible_sizes(rows, limits);
-    if (sizes.empty()) return;
-    fmt::print("# a share of the limit is above {:.2f}: measuring limits again ({} of {})\n", kHighestShare,
-               attempt + 1, kAttempts);
-    std::fflush(stdout);
-    const auto use = attempt == 0 ? Options::LimitUse::kCached : Options::LimitUse::kRemeasure;
-    const std::optional<Limits> again = remeasure(sizes, use);
-    if (!again) return;
-    raise_limits(limits, *again);
-    for (Row& row : rows) {
-      const std::optional<StreamLimit> limit = row.limit_gbps ? limit_of_row(limits, row) : std::nullopt;
-      if (limit) fill_share(row, limit->gbps);
-    }
+  std::set<uint64_t> sizes;
+  for (const Row& row : rows) {
+    if (impossible(row)) sizes.insert(limits.stream(world_, row.bytes).value().bytes);
   }
-}
-
-// Where others keep every core busy, raw TCP and operations get different shares of them from one moment to the next.
-bool Reporter::drop_senseless_shares(std::vector<Row>& rows) const {
-  if (machine_.load_average < machine_.cores) return false;
-  bool dropped = false;
+  for (uint64_t bytes : sizes) {
+    if (const std::optional<StreamLimit> again = remeasure(bytes)) limits.raise(*again);
+  }
   for (Row& row : rows) {
-    if (row.share_of_limit.value_or(0) <= kHighestShare) continue;
-    row.share_of_limit.reset();
-    dropped = true;
+    if (!impossible(row)) continue;
+    fill_share(row, limits.stream(world_, row.bytes).value().gbps);
+    const char* place = row.in_place ? "in place" : "out of place";
+    if (!impossible(row)) {
+      fmt::print("# {} {}, {}: {:.2f} of the limit, which was measured again: {:.3f} GB/s\n", row.collective,
+                 size_text(row.bytes), place, *row.share_of_limit, *row.limit_gbps);
+      continue;
+    }
+    fmt::print("# {} {}, {}: faster than raw TCP was, measured twice: no share\n", row.collective, size_text(row.bytes),
+               place);
+    fill_share(row, std::nullopt);
   }
-  return dropped;
 }
 
 int Reporter::finish(std::vector<Row> rows, Limits limits, const Remeasure& remeasure) {
   progress_.clear();
-  int code = 0;
   settle_shares(rows, limits, remeasure);
-  if (drop_senseless_shares(rows)) {
-    fmt::print("# shares above {:.2f} are left out: the host was busy (load average {:.2f} on {} cores)\n",
-               kHighestShare, machine_.load_average, machine_.cores);
-  }
-  for (const Row& row : rows) {
-    if (row.share_of_limit.value_or(0) <= kHighestShare) continue;
-    fmt::print(stderr, "rondo-bench: {} of {}: {:.3f} GB/s is {:.2f} of the limit of {:.3f} GB/s: the limit is wrong\n",
-               row.collective, size_text(row.bytes), row.busbw_gbps, *row.share_of_limit, *row.limit_gbps);
-    code = 1;
-  }
-  fmt::print("{}\n", table_footer(rows));
-  if (const auto exchange = limits.exchange(world_)) {
-    fmt::print("# Bare exchange of 8 B   : {:.2f} us\n", exchange->us);
-  }
   if (const auto warning = steal_warning(machine_.steal_share())) fmt::print("# warning: {}\n", *warning);
+  fmt::print("#\n{}\n", table_footer(rows, limits));
+  section_.clear();
   std::fflush(stdout);
   if (!options_.json.empty()) write_json(options_.json, machine_, limits, rows);
-  if (!options_.csv.empty()) write_csv(options_.csv, rows);
-  const bool wrong = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.wrong.value_or(0) > 0; });
-  return wrong ? 1 : code;
+  return std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.wrong.value_or(0) > 0; }) ? 1 : 0;
 }
 
 }  // namespace rondo::bench

@@ -1,13 +1,14 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/limit.h"
-#include "bench/machine.h"
-#include "bench/options.h"
-#include "bench/progress.h"
+#include "bench/cases.h"
+#include "bench/limit/limit.h"
+#include "bench/output/machine.h"
+#include "bench/output/progress.h"
 #include "bench/session.h"
 
 namespace rondo::bench {
@@ -17,28 +18,25 @@ class Reporter {
  public:
   Reporter(const Options& options, Machine machine, int world);
 
-  // Warnings and the header.
+  // The header and warnings. transport: that all ranks use, in words.
   void begin(const std::string& transport);
-  // Valid as long as this object.
-  SessionEvents events();
-  // Measures the limits of this world and these sizes anew, in another process; nullopt if that failed.
-  using Remeasure = std::function<std::optional<Limits>(const std::vector<uint64_t>& sizes, Options::LimitUse use)>;
-  // The footer and the files. Where a share is impossible, the limit is measured up to three times more, and the best
-  // counts. Returns the exit code: 1 for wrong results, and for a share that stays impossible (on a host with as many
-  // busy processes as cores it is left out).
+  // Valid as long as this object. shares: the table compares with a limit.
+  SessionEvents events(bool shares);
+  // Measures the limit of this world and size anew; nullopt if that failed.
+  using Remeasure = std::function<std::optional<StreamLimit>(uint64_t bytes)>;
+  // The footer and the files. Where a share is above kHighestShare, the limit is measured again and the higher one
+  // counts; a share that stays above is left out. Returns the exit code: 1 for wrong results.
   int finish(std::vector<Row> rows, Limits limits, const Remeasure& remeasure);
 
  private:
-  void print_line(const Case& c, const Line& line);
-  bool drop_senseless_shares(std::vector<Row>& rows) const;
+  void print_line(const Case& c, const Line& line, bool shares);
   void settle_shares(std::vector<Row>& rows, Limits& limits, const Remeasure& remeasure) const;
 
   const Options& options_;
   Machine machine_;
   int world_;
-  std::string transport_;
   Progress progress_;
-  std::optional<Benchmark> printed_;
+  std::string section_;  // what the lines printed last are about
 };
 
 }  // namespace rondo::bench

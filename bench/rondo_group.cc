@@ -1,37 +1,16 @@
 #include "bench/rondo_group.h"
 
-#include "bench/pattern.h"
+#include "bench/loop/pattern.h"
 
 namespace rondo::bench {
-
-namespace {
-
-template <typename Library>
-concept Registers = requires(Library& library, void* memory) {
-  memory = library.allocate(size_t{1});
-  library.deallocate(memory);
-};
-
-template <typename Library>
-std::byte* registered(Library& library, uint64_t bytes) {
-  if constexpr (Registers<Library>) return static_cast<std::byte*>(library.allocate(bytes));
-  throw Exception(ErrorCode::kUnsupported, "--buffers registered: this library allocates no registered memory");
-}
-
-template <typename Library>
-void give_back(Library& library, std::byte* memory) {
-  if constexpr (Registers<Library>) library.deallocate(memory);
-}
-
-}  // namespace
-
-RondoGroup::RondoGroup(Communicator& communicator, Algorithm algorithm, BufferKind buffers, bool fused)
-    : communicator_(communicator), buffers_(buffers), fused_(fused) {
-  options_.algorithm = algorithm;
+RondoGroup::RondoGroup(Communicator& communicator, const RondoCalls& calls)
+    : communicator_(communicator), calls_(calls) {
+  options_.algorithm = calls.algorithm;
   options_.scalar = kPremulScalar;
 }
 
 void RondoGroup::run(const Call& c) {
+  if (!calls_.blocking) return run_async(c);
   Communicator& comm = communicator_;
   switch (c.benchmark) {
     case Benchmark::kAllReduce:
@@ -60,8 +39,27 @@ void RondoGroup::run(const Call& c) {
   }
 }
 
+void RondoGroup::run_async(const Call& c) {
+  if (c.benchmark == Benchmark::kSendRecv) {
+    const int next = (rank() + 1) % size(), before = (rank() + size() - 1) % size();
+    Work received = communicator_.irecv(c.output, c.count, c.dtype, before, 0, options_);
+    communicator_.isend(c.input, c.count, c.dtype, next, 0, options_).wait();
+    return received.wait();
+  }
+  Communicator::Call call;
+  call.collective = benchmark_collective(c.benchmark).value();
+  call.input = c.input;
+  call.output = c.output;
+  call.count = c.count;
+  call.dtype = c.dtype;
+  call.op = c.op;
+  call.root = c.root;
+  call.options = options_;
+  communicator_.start(call).wait();
+}
+
 void RondoGroup::run_parts(const Call& call, std::span<const uint64_t> counts) {
-  if (!fused_) return Group::run_parts(call, counts);
+  if (!calls_.fused) return Group::run_parts(call, counts);
   tensors_.clear();
   uint64_t offset = 0;
   for (uint64_t count : counts) {
@@ -72,20 +70,21 @@ void RondoGroup::run_parts(const Call& call, std::span<const uint64_t> counts) {
 }
 
 std::byte* RondoGroup::allocate(uint64_t bytes) {
-  return buffers_ == BufferKind::kPlain ? Group::allocate(bytes) : registered(communicator_, bytes);
+  if (calls_.buffers == BufferKind::kPlain) return Group::allocate(bytes);
+  return static_cast<std::byte*>(communicator_.allocate(bytes));
 }
 
 void RondoGroup::deallocate(std::byte* memory) {
   if (memory == nullptr) return;
-  if (buffers_ == BufferKind::kPlain) return Group::deallocate(memory);
-  give_back(communicator_, memory);
+  if (calls_.buffers == BufferKind::kPlain) return Group::deallocate(memory);
+  communicator_.deallocate(memory);
 }
 
 std::string RondoGroup::algorithm(const Call& call) const {
   const std::optional<Collective> collective = benchmark_collective(call.benchmark);
   if (!collective) return "p2p";
   if (options_.algorithm != Algorithm::kAuto) return algorithm_name(options_.algorithm);
-  const bool registered = buffers_ == BufferKind::kRegistered;
+  const bool registered = calls_.buffers == BufferKind::kRegistered;
   return algorithm_name(communicator_.algorithm_for(*collective, call.count, call.dtype, call.op, registered));
 }
 

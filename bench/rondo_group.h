@@ -2,16 +2,23 @@
 
 #include <vector>
 
-#include "bench/group.h"
+#include "bench/loop/group.h"
 #include "rondo/communicator.h"
 
 namespace rondo::bench {
 
+// How Rondo is called.
+struct RondoCalls {
+  Algorithm algorithm = Algorithm::kAuto;
+  BufferKind buffers = BufferKind::kPlain;
+  bool fused = false;    // run_parts() is one all_reduce_many()
+  bool blocking = true;  // false: operations are started, then waited for
+};
+
 // Rondo under measurement. The communicator must outlive the group.
 class RondoGroup : public Group {
  public:
-  // fused: run_parts() is one all_reduce_many().
-  RondoGroup(Communicator& communicator, Algorithm algorithm, BufferKind buffers, bool fused);
+  RondoGroup(Communicator& communicator, const RondoCalls& calls);
 
   int rank() const override { return communicator_.rank(); }
   int size() const override { return communicator_.size(); }
@@ -26,9 +33,10 @@ class RondoGroup : public Group {
   uint64_t sum(uint64_t value) override;
 
  private:
+  void run_async(const Call& call);
+
   Communicator& communicator_;
-  BufferKind buffers_;
-  bool fused_;
+  RondoCalls calls_;
   CallOptions options_;  // of what is timed
   std::vector<TensorRef> tensors_;
 };

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
-#include "bench/measure.h"
-#include "bench/sizes.h"
-#include "bench/tensors.h"
+#include "bench/loop/measure.h"
+#include "bench/loop/sizes.h"
+#include "bench/loop/tensors.h"
 
 namespace rondo::bench {
 namespace {
@@ -15,61 +16,53 @@ constexpr const char* placement_name(Placement placement) {
   return placement == Placement::kInPlace ? "in-place" : "out-of-place";
 }
 
-// All passes of one case in one placement.
-struct Samples {
-  std::vector<double> batch_us;
-  uint64_t wrong = 0;
-  double cpu_us = 0;  // of one operation, all passes together
-};
+// -m: so many operations as one list of equal tensors.
+Extent repeated(Extent extent, uint32_t times) {
+  extent.bytes *= times;
+  extent.count *= times;
+  extent.input_elements *= times;
+  extent.output_elements *= times;
+  return extent;
+}
 
-Exercise exercise_of(const Case& c, Placement placement, int world, const std::string& list) {
-  return {c.benchmark,
-          placement,
-          c.dtype,
-          c.op,
-          world,
-          c.root < 0 ? 0 : c.root,
-          tensors_by_name(list).value_or(std::vector<uint64_t>{})};
+Exercise exercise_of(const Case& c, Placement placement, int world, const Options& options, uint64_t count) {
+  std::vector<uint64_t> parts = tensors_by_name(options.list).value_or(std::vector<uint64_t>{});
+  if (options.aggregate > 1) parts.assign(options.aggregate, count);
+  return {c.benchmark, placement, c.dtype, c.op, world, std::max(c.root, 0), std::move(parts)};
 }
 
 class Session {
  public:
   Session(Group& group, const Options& options, const SessionSetup& setup, const SessionEvents& events)
-      : group_(group), options_(options), setup_(setup), events_(events), cases_(cases_of(options, group.size())) {
-    samples_.resize(cases_.size());
-  }
+      : group_(group), options_(options), setup_(setup), events_(events), cases_(cases_of(options, group.size())) {}
 
   std::vector<Row> run() {
-    for (uint32_t pass = 0; pass < options_.repeat; ++pass) {
-      for (size_t i = 0; i < cases_.size(); ++i) {
-        measure_case(i, pass);
-        if (group_.rank() == 0 && pass + 1 == options_.repeat) report_case(i);
-      }
+    for (size_t i = 0; i < cases_.size(); ++i) {
+      measure_case(i);
+      if (group_.rank() == 0) report_case(i);
     }
     return std::move(rows_);
   }
 
  private:
-  void measure_case(size_t index, uint32_t pass) {
+  void measure_case(size_t index) {
     const Case& c = cases_[index];
     const Extent extent = extent_of(c.benchmark, c.size, c.dtype, group_.size());
     for (Placement placement : options_.placements) {
       if (!benchmark_has(c.benchmark, placement)) continue;
       if (group_.rank() == 0 && events_.on_progress) {
-        events_.on_progress(fmt::format("{} {} {} (line {} of {}, pass {} of {})", benchmark_name(c.benchmark),
-                                        size_text(extent.bytes), placement_name(placement), index + 1, cases_.size(),
-                                        pass + 1, options_.repeat));
+        events_.on_progress(fmt::format("{} {} {} (line {} of {})", benchmark_name(c.benchmark),
+                                        size_text(extent.bytes), placement_name(placement), index + 1, cases_.size()));
       }
-      const Measurement measured =
-          measure(group_, exercise_of(c, placement, group_.size(), options_.list), extent, options_.effort);
-      Samples& samples = samples_[index][static_cast<size_t>(placement)];
-      samples.batch_us.insert(samples.batch_us.end(), measured.batch_us.begin(), measured.batch_us.end());
-      samples.wrong += measured.wrong;
-      samples.cpu_us += measured.cpu_us;
+      Measurement measured = measure(group_, exercise_of(c, placement, group_.size(), options_, extent.count),
+                                     repeated(extent, options_.aggregate), options_.effort);
+      for (double& us : measured.batch_us) us /= options_.aggregate;
+      measured.cpu_us /= options_.aggregate;
+      measured_[static_cast<size_t>(placement)] = std::move(measured);
     }
   }
 
-  Row row_of(const Case& c, Placement placement, const Extent& extent, const Samples& samples) const {
+  Row row_of(const Case& c, Placement placement, const Extent& extent, const Measurement& measured) const {
     const int world = group_.size();
     Row row;
     row.collective = benchmark_name(c.benchmark);
@@ -84,29 +77,23 @@ class Session {
     row.buffers = buffer_kind_name(options_.buffers);
     row.list = options_.list.empty() ? "none" : options_.list + (options_.fused ? "-fused" : "");
     const double bus = bus_factor(c.benchmark, world);
-    fill_times(row, samples.batch_us, bus);
-    fill_cpu(row, samples.cpu_us / options_.repeat, bus);
+    fill_times(row, measured.batch_us, bus);
+    fill_cpu(row, measured.cpu_us, bus);
     if (benchmark_loads_ring_evenly(c.benchmark)) {
       const std::optional<StreamLimit> limit = setup_.limits.stream(world, c.size);
       fill_share(row, limit ? std::optional(limit->gbps) : std::nullopt);
     }
-    if (options_.effort.check) row.wrong = samples.wrong;
+    if (options_.effort.check) row.wrong = measured.wrong;
     return row;
   }
 
   void report_case(size_t index) {
     const Case& c = cases_[index];
     const Extent extent = extent_of(c.benchmark, c.size, c.dtype, group_.size());
-    Line line{extent.bytes,
-              extent.count,
-              dtype_name(c.dtype),
-              benchmark_reduces(c.benchmark) ? op_name(c.op) : "none",
-              c.root,
-              {},
-              {}};
+    Line line{extent.bytes, {}, {}};
     for (Placement placement : options_.placements) {
       if (!benchmark_has(c.benchmark, placement)) continue;
-      const Row row = row_of(c, placement, extent, samples_[index][static_cast<size_t>(placement)]);
+      const Row row = row_of(c, placement, extent, measured_[static_cast<size_t>(placement)]);
       rows_.push_back(row);
       (row.in_place ? line.in_place : line.out_of_place) = row;
     }
@@ -118,7 +105,7 @@ class Session {
   const SessionSetup& setup_;
   const SessionEvents& events_;
   std::vector<Case> cases_;
-  std::vector<std::array<Samples, 2>> samples_;
+  std::array<Measurement, 2> measured_;  // of the case under way, by placement
   std::vector<Row> rows_;
 };
 

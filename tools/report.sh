@@ -18,4 +18,4 @@ if ! python3 -c 'import matplotlib' 2>/dev/null; then
 fi
 out=$1
 shift
-"$python" "$here/bench/report.py" --out "$out" "$@"
+"$python" "$here/bench/compare/report.py" --out "$out" "$@"

@@ -1,34 +1,60 @@
-"""Compares what rondo-bench measures: with another build of it (--beside). tools/bench.sh builds and starts this."""
+"""Compares what rondo-bench measures: with another build of it (--beside), with other libraries (--compare), and with
+the project's promises (--bars). tools/bench.sh builds it and starts this."""
 
 import argparse
 import sys
 
 import beside
+import campaign
+from peers import read_peers
 from programs import Failed, end_on_signals
+
+
+def words(text):
+    return text.split(",")
+
+
+def numbers(text):
+    return [int(word) for word in text.split(",")]
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="tools/bench.sh", description=__doc__)
-    parser.add_argument("--binary", required=True, help="rondo-bench of this tree")
-    parser.add_argument("--beside", metavar="BINARY", required=True, help="another build of rondo-bench")
+    parser.add_argument("--binary", required=True, help=argparse.SUPPRESS)  # rondo-bench of this tree
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--beside", metavar="BINARY", help="another build of rondo-bench, in turn with this one")
+    what.add_argument("--compare", type=words, metavar="PEERS", help="a list of " + ", ".join(list(read_peers())[1:]))
+    what.add_argument("--bars", action="store_true", help="the promises about speed: 1 if one is missed")
+    parser.add_argument("--ranks", type=numbers, help="2; of --bars 2,4,8")
+    parser.add_argument("--transport", dest="transports", type=words, default=["shm", "tcp"], help="shm,tcp")
+    parser.add_argument("--sizes", type=words, help="8,64K,1M,64M; of --beside 8")
+    parser.add_argument("--collective", default="all_reduce", help="all_reduce; of --compare a list")
+    parser.add_argument("--buffers", default="plain", choices=["plain", "registered"])
+    parser.add_argument("--seconds", type=float, default=0.25,
+                        help="of timed operations a size and program, or a run with all its turns (0.25)")
     parser.add_argument("--rounds", type=int, default=9, help="of --beside (9)")
     parser.add_argument("--bound", type=float, default=1.05,
                         help="of --beside: 1 if a ratio of medians, this / other, is above it (1.05)")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--transport", dest="transports", type=lambda text: text.split(","), default=["shm", "tcp"],
-                        help="shm,tcp")
-    parser.add_argument("--sizes", type=lambda text: text.split(","), default=["8"], help="8; or 8,64K,1M")
-    parser.add_argument("--collective", default="all_reduce")
-    parser.add_argument("--buffers", default="plain", choices=["plain", "registered"])
-    parser.add_argument("--seconds", type=float, default=0.25, help="of timed operations a size and program (0.25)")
-    return parser.parse_args(arguments)
+    parser.add_argument("--runs", type=int, default=5, help="interleaved runs of --compare and --bars (5)")
+    parser.add_argument("--turns", type=int, default=4, help="of each run; the fastest answer counts (4)")
+    parser.add_argument("--json", help="keep rows, bars and all answers in this file")
+    parser.add_argument("--baseline", help="1 if a ratio (our time / theirs) rose above this file's by more than noise")
+    parser.add_argument("--write-baseline", help="keep the ratios in this file")
+    options = parser.parse_args(arguments)
+    options.ranks = options.ranks or ([2, 4, 8] if options.bars else [2])
+    options.sizes = options.sizes or (["8"] if options.beside else ["8", "64K", "1M", "64M"])
+    for peer in options.compare or []:
+        if peer not in read_peers():
+            parser.error(f"--compare: '{peer}' is none of: {', '.join(read_peers())}")
+    return options
 
 
 def main(arguments):
     end_on_signals()
     options = parse(arguments)
+    command = beside.run if options.beside else campaign.judge_bars if options.bars else campaign.compare
     try:
-        return beside.run(options)
+        return command(options)
     except Failed as failure:
         print(f"tools/bench.sh: {failure}", file=sys.stderr)
         return 1

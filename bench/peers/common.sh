@@ -6,7 +6,7 @@ source tools/lib/build.sh
 
 # How a peer's driver is compiled, as what it links was.
 # shellcheck disable=SC2034  # used by those that source this file
-DRIVER=("${CXX:-g++}" -std=c++20 -O2 -DNDEBUG -DFMT_HEADER_ONLY -Wall -Wextra -I.)
+DRIVER=("${CXX:-g++}" -std=c++20 -O2 -DNDEBUG -Wall -Wextra -I. -Iring/include)
 
 # Makes build/ and sets LOOP: rondo-bench's measuring loop without the library, as an archive.
 build_loop() {

@@ -1,6 +1,6 @@
 // Times an MPI's collectives with rondo-bench's own options, measuring loop, buffers and checks. Started by the MPI's
 // mpiexec, one process a rank; rank 0 writes the rows (--json).
-//   MPI_BENCH_LIBRARY, MPI_BENCH_TRANSPORT, MPI_BENCH_SETTING    what the rows are called
+//   PEER_LIBRARY, PEER_TRANSPORT, PEER_SETTING    what the rows are called
 //   MPI_BENCH_KEEP_HEAP=1    freed memory stays: page faults of temporaries cost MPI up to half of its time
 
 #include <fmt/format.h>
@@ -11,9 +11,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "bench/machine.h"
-#include "bench/output.h"
-#include "bench/session.h"
+#include "bench/peers/peer.h"
 #include "rondo/error.h"
 
 namespace rondo::bench {
@@ -74,13 +72,13 @@ int count_of(uint64_t count) {
 
 class MpiGroup : public Group {
  public:
-  explicit MpiGroup(std::string setting) : setting_(std::move(setting)) {
+  MpiGroup() {
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
     check(MPI_Comm_size(MPI_COMM_WORLD, &size_));
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  std::string algorithm(const Call&) const override { return setting_; }
+  std::string algorithm(const Call&) const override { return setting("PEER_SETTING"); }
   void run(const Call& call) override;
   void barrier() override { check(MPI_Barrier(MPI_COMM_WORLD)); }
   double max(double value) override {
@@ -97,7 +95,6 @@ class MpiGroup : public Group {
  private:
   void run_rooted(const Call& call, int count, MPI_Datatype type);
 
-  std::string setting_;
   int rank_ = 0, size_ = 1;
 };
 
@@ -154,30 +151,11 @@ void check_placement(const Options& options) {
   }
 }
 
-std::string text_of(const char* variable, const char* otherwise) {
-  const char* text = std::getenv(variable);
-  return text != nullptr ? text : otherwise;
-}
-
-int run(int argc, char** argv) {
-  const std::variant<Options, Stop> parsed = parse_options({argv + 1, argv + argc});
-  if (const Stop* stop = std::get_if<Stop>(&parsed)) {
-    fmt::print(stderr, "{}", stop->text);
-    return stop->code;
-  }
-  const auto& options = std::get<Options>(parsed);
+int run(const std::vector<std::string>& args) {
+  const Options options = options_of(args);
   check_placement(options);
-  MpiGroup group(text_of("MPI_BENCH_SETTING", "default"));
-  const SessionSetup setup{text_of("MPI_BENCH_TRANSPORT", "auto"), {}};
-  std::vector<Row> rows = run_session(group, options, setup, {});
-  if (group.rank() != 0) return 0;
-  for (Row& row : rows) {
-    row.library = text_of("MPI_BENCH_LIBRARY", "mpi");
-    fmt::print("{:<14} {:>10} B {:<12} {:<24} {:>12.2f} us {:>8.3f} GB/s {} wrong\n", row.collective, row.bytes,
-               row.transport, row.algorithm, row.time_us, row.busbw_gbps, row.wrong.value_or(0));
-  }
-  if (!options.json.empty()) write_json(options.json, this_machine(), {}, rows);
-  return 0;
+  MpiGroup group;
+  return run_peer(group, options);
 }
 
 }  // namespace
@@ -191,7 +169,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int code = 1;
   try {
-    code = rondo::bench::run(argc, argv);
+    code = rondo::bench::run({argv + 1, argv + argc});
   } catch (const std::exception& error) {
     fmt::print(stderr, "mpi_bench: {}\n", error.what());
   }

@@ -1,4 +1,4 @@
-#include "bench/calibrate.h"
+#include "bench/calibrate/calibrate.h"
 
 #include <doctest/doctest.h>
 

@@ -40,7 +40,7 @@ TEST_CASE("without options: all_reduce float32 sum, 8 B to 64 MiB by factor 4, c
   CHECK(o.effort.check);
   CHECK(o.effort.warmup == 5);
   CHECK(o.effort.iterations == 0);
-  CHECK(o.limit == Options::LimitUse::kCached);
+  CHECK(o.limit);
   CHECK(o.ranks == 0);
 }
 
@@ -60,9 +60,19 @@ TEST_CASE("nccl-tests' options, short and long") {
   CHECK(accepted("-b 10 -e 40 -i 10").sizes == std::vector<uint64_t>{10, 20, 30, 40});
   CHECK(accepted("--sizes 1M,8").sizes == std::vector<uint64_t>{1 << 20, 8});
   CHECK(accepted("-r -1").root == -1);
+  CHECK(accepted("-r all").root == -1);
+  CHECK(accepted("-o mulsum").ops == std::vector{Op::kPremulSum});
+  CHECK(accepted("-c 20").effort.check);
+  const Options more = accepted("-m 4 -a 1 -z 1 -N 3");
+  CHECK(more.aggregate == 4);
+  CHECK(more.effort.of_ranks == OfRanks::kMean);
+  CHECK(more.cycles == 3);
+  CHECK(o.effort.of_ranks == OfRanks::kMost);
+  CHECK_FALSE(accepted("-z 0").blocking);
+  CHECK(accepted("-N 0").cycles == 0);
 }
 
-TEST_CASE("a model in the place of sizes, where buffers lie, whom to compare with") {
+TEST_CASE("a model in the place of sizes, and where buffers lie") {
   CHECK(accepted("--sizes resnet50").list == "resnet50");
   CHECK(accepted("--sizes resnet50").sizes.empty());
   CHECK(accepted("--sizes 8").list.empty());
@@ -70,8 +80,6 @@ TEST_CASE("a model in the place of sizes, where buffers lie, whom to compare wit
   CHECK_FALSE(accepted("--sizes gpt2").fused);
   CHECK(accepted("--placement in").placements == std::vector{Placement::kInPlace});
   CHECK(accepted("--buffers registered").buffers == BufferKind::kRegistered);
-  CHECK(accepted("--compare openmpi,gloo-busy --ranks 2 --runs 3").compare.size() == 2);
-  CHECK(accepted("--namespace reno -- /bin/prog -x --sizes 9").program.size() == 4);
 }
 
 TEST_CASE("lists and all") {
@@ -95,18 +103,15 @@ TEST_CASE("every bad option is named and ends in code 2") {
   CHECK(contains(rejected("--sizes 8,,16"), "--sizes: '8,,16'"));
   CHECK(contains(rejected("--sizes 8 -b 8"), "cannot be combined"));
   CHECK(contains(rejected("--algorithm rings"), "--algorithm: 'rings'"));
-  CHECK(contains(rejected("--limit --no-limit"), "one at most"));
-  CHECK(contains(rejected("--inproc"), "--ranks"));
+  CHECK(contains(rejected("-r first"), "-r: 'first' is no rank"));
+  CHECK(contains(rejected("-a 4"), "--average"));
+  CHECK(contains(rejected("-m 4 --collective broadcast"), "-m: for all_reduce only"));
+  CHECK(contains(rejected("-m 4 -z 0"), "-m: not with -z 0"));
   CHECK(contains(rejected("--ranks 2 -r 2"), "root 2 does not exist"));
   CHECK(contains(rejected("--ranks 0"), "--ranks"));
   CHECK(contains(rejected("-n 0"), "--iters"));
   CHECK(contains(rejected("-n x"), "--iters"));
   CHECK(contains(rejected("-n"), "--iters"));
-  CHECK(contains(rejected("--bars --inproc --ranks 2"), "--bars"));
-  CHECK(contains(rejected("--compare lam --ranks 2"), "'lam' is none of: openmpi"));
-  CHECK(contains(rejected("--compare openmpi"), "--ranks"));
-  CHECK(contains(rejected("--baseline x"), "--compare or --bars"));
-  CHECK(contains(rejected("--bars --compare gloo --ranks 2"), "leave --compare out"));
   CHECK(contains(rejected("--placement inside"), "--placement: 'inside'"));
   CHECK(contains(rejected("--buffers none"), "--buffers: 'none'"));
   CHECK(contains(rejected("--sizes gpt2 --collective all"), "--sizes gpt2"));
@@ -118,8 +123,8 @@ TEST_CASE("help is no failure and names every public option") {
   REQUIRE(std::holds_alternative<Stop>(parsed));
   const Stop& stop = std::get<Stop>(parsed);
   CHECK(stop.code == 0);
-  for (const char* name : {"-b", "--sizes", "--collective", "--ranks", "--inproc", "--cold", "--json", "--csv",
-                           "--remeasure-limit", "--bars", "--compare", "--baseline", "--timeout", "--repeat"}) {
+  for (const char* name : {"-b", "--sizes", "--collective", "--ranks", "--inproc", "--cold", "--json",
+                           "--no-limit", "--timeout", "--run_cycles", "--agg_iters", "--average", "--blocking"}) {
     INFO(name);
     CHECK(contains(stop.text, name));
   }

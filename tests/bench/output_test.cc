@@ -1,19 +1,21 @@
-#include "bench/output.h"
+#include "bench/output/files.h"
 
 #include <doctest/doctest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
 #include "bench/children.h"
-#include "bench/json.h"
-#include "bench/limit_source.h"
-#include "bench/table.h"
+#include "bench/output/table.h"
+#include "bench/reporter.h"
 #include "rondo/error.h"
 
 namespace rondo::bench {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 Row example() {
   Row row;
@@ -30,11 +32,6 @@ Row example() {
   fill_share(row, 6.0);
   row.wrong = 0;
   return row;
-}
-
-std::vector<Judged> example_bars() {
-  const Bar bar{"tcp", "reno", "plain", 2, 64u << 20, Against::kBestPeer, Bar::Kind::kAtMost, 0.88};
-  return {{bar, {0.9, 0.7, 0.8}, ""}, {bar, {}, "mpich: not built"}};
 }
 
 std::string text_of(const std::string& path) {
@@ -109,42 +106,14 @@ Json written_json() {
   PrivateDirectory directory;
   const std::string path = directory.path() + "/out.json";
   Limits limits;
-  limits.put(StreamLimit{4, 64u << 20, 5.0, {1 << 20, Driving::kTwoThreads, "reno", 2, Memory::kRelay}, {}});
-  limits.put(ExchangeLimit{4, 7.5, "reno"});
+  limits.raise({4, 64u << 20, 5.0, "1 MiB transfers, poll, reno, 1 connection, relay"});
+  limits.exchange_us = 7.5;
   Row bare = example();
   bare.limit_gbps.reset();
   bare.share_of_limit.reset();
   bare.wrong.reset();
-  write_json(path, this_machine(), limits, {example(), bare}, example_bars());
-  const std::vector<Row> rows = read_rows(path);
-  REQUIRE(rows.size() == 2);
-  CHECK(csv_line(rows[0]) == csv_line(example()));
-  CHECK(csv_line(rows[1]) == csv_line(bare));
+  write_json(path, this_machine(), limits, {example(), bare});
   return Json::parse(text_of(path));
-}
-
-TEST_CASE("a row above its limit by more than 5 % names the size to measure again; the higher limit counts") {
-  Limits limits;
-  limits.put(StreamLimit{3, 1u << 20, 2.0, {}, {}});
-  limits.put(StreamLimit{3, 64u << 20, 2.0, {}, {}});
-  Row row = example();
-  row.world = 3;
-  row.bytes = (1u << 20) - 4;  // rounded down to whole elements of three ranks
-  row.busbw_gbps = 2.05;
-  fill_share(row, limit_of_row(limits, row)->gbps);
-  CHECK(impossible_sizes({row}, limits).empty());
-  row.busbw_gbps = 2.5;
-  fill_share(row, 2.0);
-  CHECK(impossible_sizes({row, row}, limits) == std::vector<uint64_t>{1u << 20});
-  row.world = 2;
-  CHECK(impossible_sizes({row}, limits).empty());  // no such limit to measure
-
-  Limits again;
-  again.put(StreamLimit{3, 1u << 20, 3.0, {}, {}});
-  again.put(StreamLimit{3, 64u << 20, 1.0, {}, {}});
-  raise_limits(limits, again);
-  CHECK(limits.stream(3, 1u << 20)->gbps == 3.0);
-  CHECK(limits.stream(3, 64u << 20)->gbps == 2.0);
 }
 
 TEST_CASE("what --json writes fits docs/bench-schema.json, and has exactly the promised fields in their order") {
@@ -153,27 +122,10 @@ TEST_CASE("what --json writes fits docs/bench-schema.json, and has exactly the p
   CHECK(violation(schema, json, "file") == "");
   std::string names;
   for (const auto& [name, value] : json.at("rows").at(0).items()) names += (names.empty() ? "" : ",") + name;
-  CHECK(names == csv_header());
   CHECK(names ==
         "library,collective,transport,algorithm,dtype,op,world,bytes,in_place,buffers,list,time_us,p50_us,p99_us,min_"
         "us,max_us,"
         "algbw_gbps,busbw_gbps,cpu_s_per_gb,limit_gbps,share_of_limit,wrong");
-}
-
-TEST_CASE("bars are written with their runs and what follows of them, and only if there are any") {
-  const Json bars = written_json().at("bars");
-  REQUIRE(bars.size() == 2);
-  CHECK(bars[0].dump() ==
-        R"({"transport":"tcp@reno","buffers":"plain","world":2,"bytes":67108864,"ratio":"time / best peer",)"
-        R"("kind":"at most","bound":0.88,"runs":[0.9,0.7,0.8],"median":0.8,"verdict":"HOLDS","why_not":""})");
-  CHECK(bars[1]["runs"].empty());
-  CHECK(bars[1]["median"].is_null());
-  CHECK(bars[1]["verdict"] == "NOT JUDGED");
-  CHECK(bars[1]["why_not"] == "mpich: not built");
-
-  PrivateDirectory directory;
-  write_json(directory.path() + "/out.json", this_machine(), {}, {});
-  CHECK_FALSE(Json::parse(text_of(directory.path() + "/out.json")).contains("bars"));
 }
 
 TEST_CASE("the schema is strict: a missing, an extra, a mistyped or a senseless field breaks it") {
@@ -199,53 +151,91 @@ TEST_CASE("the schema is strict: a missing, an extra, a mistyped or a senseless 
   bad["rows"][0]["collective"] = "allreduce";
   CHECK(violation(schema, bad, "file") != "");
   bad = good;
-  bad["bars"][0]["verdict"] = "GOOD";
-  CHECK(violation(schema, bad, "file") != "");
-  bad = good;
   bad["limits"]["tcp"][0]["gbps"] = 0;
   CHECK(violation(schema, bad, "file") != "");
 }
 
-TEST_CASE("CSV has the same fields; what is not there is empty") {
-  CHECK(csv_line(example()) ==
-        "rondo,all_reduce,tcp,ring,float32,sum,4,67108864,true,plain,none,16384,16384,32440.32,8192,32768,4.096,6.144,"
-        "0.5,6,"
-        "1.024,0");
-  Row bare = example();
-  bare.limit_gbps.reset();
-  bare.share_of_limit.reset();
-  bare.wrong.reset();
-  CHECK(csv_line(bare).ends_with(",4.096,6.144,0.5,,,"));
+TEST_CASE("files that cannot be written are errors that name them") {
+  CHECK_THROWS_WITH_AS(write_json("/proc/nowhere/x.json", {}, {}, {}), doctest::Contains("/proc/nowhere/x.json"),
+                       Exception);
 }
 
-TEST_CASE("files that cannot be written or read are errors that name them") {
-  CHECK_THROWS_WITH_AS(write_csv("/proc/nowhere/x.csv", {}), doctest::Contains("/proc/nowhere/x.csv"), Exception);
-  CHECK_THROWS_WITH_AS(read_rows("/proc/nowhere/x.json"), doctest::Contains("/proc/nowhere/x.json"), Exception);
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> out;
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
 }
 
-TEST_CASE("the table: columns line up with their header, and a missing half is dashes") {
-  Line line{64u << 20, 16u << 20, "float32", "sum", -1, {}, example()};
-  const std::string text = table_line(line);
-  CHECK(text.find("67108864") != std::string::npos);
-  CHECK(text.find("16384") != std::string::npos);
-  CHECK(text.find("6.144") != std::string::npos);
-  CHECK(text.ends_with("      -   1.02"));
-  std::istringstream header(table_header());
-  std::string row;
-  std::getline(header, row);
-  std::getline(header, row);
-  CHECK(row.size() == text.size());
+TEST_CASE("the table: at most 100 columns, figures below their names, a missing half is dashes") {
+  Row long_name = example();
+  long_name.algorithm = "halving_doubling";
+  long_name.wrong = 99999;
+  fill_times(long_name, {12'345'678}, 1.5);
+  const Line line{64u << 20, {}, example()}, widest{uint64_t{4} << 30, long_name, long_name};
+  for (const bool shares : {false, true}) {
+    const std::vector<std::string> header = lines_of(table_header(shares));
+    REQUIRE(header.size() == 3);
+    for (const Line& each : {line, widest}) CHECK(table_line(each, shares).size() <= 100);
+    for (const std::string& text : header) CHECK(text.size() <= 100);
+    const std::string text = table_line(line, shares);
+    CHECK(text.find("ring") == header[1].find("algorithm"));
+    CHECK(text.find("67108864") + 8 == header[1].find("size") + 4);
+    CHECK(text.rfind("6.144") + 5 == header[1].rfind("busbw") + 5);
+  }
+  CHECK(lines_of(table_header(false))[1].find("share") == std::string::npos);
+  CHECK(table_line(line, true).find("  1.02  ring") != std::string::npos);
   CHECK(verbose_lines(line) ==
-        "#   in-place: ring, p50 16384 us, p99 32440 us, min 8192 us, max 32768 us, CPU 0.500 s/GB, limit 6.000 GB/s");
+        "#   in-place: p50 16384 us, p99 32440 us, min 8192 us, max 32768 us, CPU 0.500 s/GB, limit 6.000 GB/s");
 }
 
-TEST_CASE("the footer adds up wrong elements and says whether anything was checked") {
+TEST_CASE("a share above 1.05 is a dash, never another number") {
+  Row row = example();
+  fill_share(row, 5.0);
+  REQUIRE(*row.share_of_limit > kHighestShare);
+  CHECK(table_line({row.bytes, {}, row}, true).find("    -  ring") != std::string::npos);
+}
+
+TEST_CASE("the footer counts wrong values under their own name, and says in words what the run reached") {
   Row wrong = example();
+  wrong.bytes = 8;
   wrong.wrong = 3;
-  CHECK(table_footer({example()}).find("Out of bounds values : 0 OK") != std::string::npos);
-  CHECK(table_footer({example(), wrong}).find("Out of bounds values : 3 FAILED") != std::string::npos);
+  fill_times(wrong, {9.5}, 1.5);
+  Limits limits;
+  CHECK(table_footer({example()}, limits).find("# Wrong values: 0\n") == 0);
+  limits.exchange_us = 7.5;
+  CHECK(table_footer({example(), wrong}, limits) ==
+        "# Wrong values: 3\n"
+        "# all_reduce, 8 B, in place takes 9.500 us; a bare exchange of 8 B over TCP 7.500 us\n"
+        "# 4 ranks reach 6.144 GB/s of bus bandwidth (all_reduce, 64 MiB, in place); the limit here is 6.000 GB/s, by "
+        "raw "
+        "TCP");
   wrong.wrong.reset();
-  CHECK(table_footer({wrong}).find("not checked") != std::string::npos);
+  CHECK(table_footer({wrong}, limits).find("not checked") != std::string::npos);
+}
+
+TEST_CASE("what the subcommands print is read back") {
+  const StreamLimit limit{4, 1u << 20, 2.5, "1 MiB transfers"};
+  CHECK(stream_limit_of(json_of(limit)) == limit);
+  CHECK(time_of(json_of_time(3.25)) == 3.25);
+  CHECK_THROWS(time_of("{}"));
+}
+
+TEST_CASE("a share above 1.05 has its limit measured again; what stays above is left out of the files") {
+  PrivateDirectory directory;
+  Options options;
+  options.json = directory.path() + "/rows.json";
+  Row high = example();
+  fill_share(high, 5.0);
+  const auto share_after = [&](double measured) {
+    Limits limits;
+    limits.raise({4, 64u << 20, 5.0, ""});
+    Reporter reporter(options, this_machine(), 4);
+    CHECK(reporter.finish({high}, limits, [&](uint64_t bytes) { return StreamLimit{4, bytes, measured, ""}; }) == 0);
+    return Json::parse(text_of(options.json)).at("rows").at(0).at("share_of_limit");
+  };
+  CHECK(share_after(6.4) == doctest::Approx(6.144 / 6.4));
+  CHECK(share_after(5.5).is_null());
 }
 
 TEST_CASE("figures that mean nothing are announced") {

@@ -1,4 +1,4 @@
-#include "bench/pattern.h"
+#include "bench/loop/pattern.h"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,8 @@
 #include <cstring>
 #include <vector>
 
-#include "bench/contents.h"
-#include "bench/element.h"
+#include "bench/loop/contents.h"
+#include "bench/loop/element.h"
 
 namespace rondo::bench {
 namespace {

@@ -68,7 +68,7 @@ TEST_CASE("rates follow from the time by nccl-tests' formulas, and the share fro
   Options options = quick();
   options.sizes = {4096};
   Limits limits;
-  limits.put(StreamLimit{4, 4096, 8.0, {}, {}});
+  limits.raise({4, 4096, 8.0, ""});
   const Heard heard = run(options, 4, limits);
   REQUIRE(heard.rows.size() == 2);
   for (const Row& row : heard.rows) {
@@ -88,12 +88,17 @@ TEST_CASE("wrong results are counted in the row; without checking there is no co
   CHECK_FALSE(unchecked.rows.at(0).wrong.has_value());
 }
 
-TEST_CASE("repeated passes give one line a case, over all passes' batches") {
+TEST_CASE("-m: so many operations in one list, checked, and the time is of one of them") {
   Options options = quick();
-  options.repeat = 3;
+  options.aggregate = 3;
   const Heard heard = run(options, 2);
-  CHECK(heard.lines.size() == 1);
-  CHECK(heard.rows.size() == 2);
+  REQUIRE(heard.rows.size() == 2);
+  for (const Row& row : heard.rows) {
+    CHECK(row.bytes == 64);
+    CHECK(row.wrong == 0);
+    CHECK(row.algbw_gbps == doctest::Approx(64 / row.time_us / 1000));
+  }
+  CHECK(run(options, 2, {}, ThreadWorld::Fault::kFlippedBit).rows.at(0).wrong.value() > 0);
 }
 
 TEST_CASE("cases: undefined pairs are left out, operations belong to reductions only, -r -1 is every root") {
@@ -117,9 +122,6 @@ TEST_CASE("only large rows of TCP between ranks that all send and receive have a
   Options options = quick();
   options.sizes = {8, 1 << 20, 4 << 20, 1 << 20};
   CHECK(limited_sizes(options, 2).empty());
-  options.limit_only = true;
-  CHECK(limited_sizes(options, 2) == std::vector<uint64_t>{1 << 20, 4 << 20});
-  options.limit_only = false;
   for (const char* transport : {"auto", "shm"}) {
     options.transport = transport;
     CHECK(limited_sizes(options, 2).empty());
@@ -133,7 +135,7 @@ TEST_CASE("only large rows of TCP between ranks that all send and receive have a
   options.inproc = true;
   CHECK(limited_sizes(options, 2).empty());
   options.transport = "tcp";
-  options.limit = Options::LimitUse::kNone;
+  options.limit = false;
   CHECK(limited_sizes(options, 2).empty());
 }
 

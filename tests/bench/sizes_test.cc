@@ -1,11 +1,11 @@
-#include "bench/sizes.h"
+#include "bench/loop/sizes.h"
 
 #include <doctest/doctest.h>
 
 #include <numeric>
 
-#include "bench/benchmark.h"
-#include "bench/tensors.h"
+#include "bench/loop/benchmark.h"
+#include "bench/loop/tensors.h"
 
 namespace rondo::bench {
 namespace {
@@ -77,6 +77,7 @@ TEST_CASE("names go both ways, and those of nccl-tests are understood") {
   CHECK(dtype_by_name("bfloat16") == DType::kBfloat16);
   CHECK(op_by_name("prod") == Op::kProduct);
   CHECK(op_by_name("avg") == Op::kAverage);
+  CHECK(op_by_name("mulsum") == Op::kPremulSum);
   CHECK_FALSE(dtype_by_name("float8").has_value());
   CHECK_FALSE(op_by_name("").has_value());
 }

@@ -1,4 +1,4 @@
-#include "bench/statistics.h"
+#include "bench/loop/statistics.h"
 
 #include <doctest/doctest.h>
 

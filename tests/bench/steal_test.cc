@@ -1,4 +1,4 @@
-#include "bench/steal.h"
+#include "bench/output/steal.h"
 
 #include <doctest/doctest.h>
 

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <thread>
 
-#include "bench/element.h"
-#include "bench/pattern.h"
-#include "bench/reference.h"
+#include "bench/loop/element.h"
+#include "bench/loop/pattern.h"
+#include "bench/loop/reference.h"
 
 namespace rondo::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "bench/group.h"
+#include "bench/loop/group.h"
 
 namespace rondo::bench {
 

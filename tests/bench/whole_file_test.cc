@@ -1,4 +1,4 @@
-#include "bench/whole_file.h"
+#include "bench/output/whole_file.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>

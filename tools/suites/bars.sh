@@ -7,10 +7,8 @@ need_packages "${BUILD_PACKAGES[@]}" libgloo-dev python3 python3-venv
 # A peer that cannot be had leaves its bars not judged, and says so.
 bench/peers/build_gloo.sh || true
 for mpi in openmpi mpich intelmpi; do bench/peers/build_mpi.sh "$mpi" || true; done
-run_bazel build //bench:rondo-bench
-mkdir -p build
 for world in 2 4 8; do
-  check "rondo-bench --bars --ranks $world" timeout 5400 "$(bazel_bin)/bench/rondo-bench" --bars --ranks "$world" \
+  check "tools/bench.sh --bars --ranks $world" timeout 5400 tools/bench.sh --bars --ranks "$world" \
     --json "build/bars-$world.json"
 done
 check "the report is made" tools/report.sh build/bars.html --markdown build/bars.md build/bars-*.json

@@ -1,0 +1,165 @@
+"""Promises about speed (bars.toml): who is asked what for them, and what follows of the answers."""
+
+import pathlib
+import statistics
+import tomllib
+from dataclasses import dataclass, replace
+
+from peers import Question
+from programs import parse_size, size_text
+
+FILE = pathlib.Path(__file__).with_name("bars.toml")
+MPIS = ["openmpi", "mpich", "intelmpi"]
+GLOOS = ["gloo", "gloo-sync", "gloo-busy"]
+HIGHEST_SHARE = 1.05  # nothing is faster than the best raw transfer
+RAW_SETTINGS = 3  # of raw TCP; who is compared with it is asked as often
+NAMES = {"best MPI": "time / best MPI", "best peer": "time / best peer", "Gloo's best": "time / Gloo's best",
+         "CPU": "CPU s/GB / fastest peer", "raw TCP": "share of raw TCP",
+         "raw walk": "share of raw TCP through the whole buffer", "exchange": "time / bare exchange",
+         "fused pass": "share of one fused pass"}
+MACHINE = ("raw TCP", "raw walk", "exchange", "fused pass")  # compared with what the machine does without any library
+
+
+@dataclass(frozen=True)
+class Bar:
+    transport: str
+    congestion: str
+    buffers: str
+    world: int
+    size: int  # bytes
+    against: str
+    kind: str  # "at most", "at least"
+    bound: float
+
+    def name(self):
+        congestion = f"@{self.congestion}" if self.congestion else ""
+        return (f"{self.transport}{congestion} {self.buffers}, {self.world} ranks, {size_text(self.size)}, "
+                f"{NAMES[self.against]}")
+
+    def question(self, seconds):
+        return Question(self.world, self.transport, self.congestion, self.buffers, seconds=seconds)
+
+    def peers(self):
+        """The libraries that Rondo is compared with; none: the machine."""
+        if self.against in MACHINE:
+            return []
+        if self.against == "Gloo's best":
+            return GLOOS
+        return MPIS + (GLOOS if self.against != "best MPI" and self.transport == "tcp" else [])
+
+    def needed_peers(self):
+        """The best of some MPIs would be no bar, and Gloo's modes do not all work everywhere."""
+        if self.against in MACHINE:
+            return []
+        return ["gloo"] if self.against == "Gloo's best" else MPIS
+
+
+@dataclass
+class Judged:
+    """ratios: one a run. missing: why there are none."""
+
+    bar: Bar
+    ratios: list
+    missing: str = ""
+
+    def median(self):
+        return statistics.median(self.ratios) if self.ratios else None
+
+    def verdict(self):
+        if not self.ratios:
+            return "NOT JUDGED"
+        below, above = self.bar.kind == "at least", self.bar.kind == "at most"
+        missed = (below and self.median() < self.bar.bound) or (above and self.median() > self.bar.bound)
+        return "MISSED" if missed else "HOLDS"
+
+    def text(self):
+        start = f"{self.verdict():<10} {self.bar.name()}: "
+        if not self.ratios:
+            return start + self.missing
+        runs = " ".join(f"{ratio:.3f}" for ratio in self.ratios)
+        return f"{start}{runs} median {self.median():.3f}, {self.bar.kind} {self.bar.bound:.2f}"
+
+    def json(self):
+        bar = self.bar
+        return {"transport": bar.question(0).row_transport(), "buffers": bar.buffers, "world": bar.world,
+                "bytes": bar.size, "ratio": NAMES[bar.against], "kind": bar.kind, "bound": bar.bound,
+                "runs": self.ratios, "median": self.median(), "verdict": self.verdict(), "why_not": self.missing}
+
+
+def read_bars(path=FILE):
+    with open(path, "rb") as file:
+        tables = tomllib.load(file)["bar"]
+    bars = []
+    for table in tables:
+        kind = "at_most" if "at_most" in table else "at_least"
+        bars += [Bar(table["transport"], table.get("congestion", ""), table.get("buffers", "plain"), world,
+                     parse_size(size), table["against"], kind.replace("_", " "), bound)
+                 for world in table["worlds"] for size, bound in table[kind].items()]
+    return bars
+
+
+def questions_of(bars, seconds):
+    """{question: [libraries, settings of the machine]}, each question once; peers have plain buffers only."""
+    questions = {}
+    for bar in bars:
+        asked = questions.setdefault(bar.question(seconds), [["rondo"], 1])
+        asked[1] = max(asked[1], RAW_SETTINGS if bar.against.startswith("raw") else 1)
+        if bar.buffers == "plain":
+            asked[0] += [peer for peer in bar.peers() if peer not in asked[0]]
+    return questions
+
+
+def answers_to(bar, answers):
+    return next((one for one in answers if one.question == bar.question(one.question.seconds)), None)
+
+
+def why_not(bar, ours, theirs):
+    """"" if all libraries that the bar needs have an answer. Slow is one."""
+    if ours is None:
+        return "no network namespace to set the congestion control in (needs root)"
+    if why := ours.why_missing("rondo"):
+        return f"rondo: {why}"
+    for library in bar.needed_peers():
+        why = theirs.why_missing(library) if theirs else "not asked"
+        if why and "did not finish" not in why:
+            return f"{library}: {why}"
+    return ""
+
+
+def ratio_to_peers(bar, ours, theirs, run):
+    rows = [row for peer in bar.peers() if (row := theirs.best(run, peer, bar.size))]
+    if not rows:
+        return None
+    fastest = min(rows, key=lambda row: row["time_us"])
+    if bar.against != "CPU":
+        return ours["time_us"] / fastest["time_us"]
+    if ours["cpu_s_per_gb"] is None or not fastest["cpu_s_per_gb"]:
+        return None
+    return ours["cpu_s_per_gb"] / fastest["cpu_s_per_gb"]
+
+
+def ratio_to_machine(bar, ours, figures):
+    """figures: of one run, by what a bar is against and the world: GB/s or microseconds."""
+    figure = figures[f"{bar.against}, {bar.world}"]
+    if bar.against.startswith("raw"):
+        return ours["busbw_gbps"] / figure
+    return ours["time_us"] / figure if bar.against == "exchange" else figure / ours["time_us"]
+
+
+def judge(bar, answers, figures):
+    """answers: of all contests. figures: of each run."""
+    ours, theirs = answers_to(bar, answers), answers_to(replace(bar, buffers="plain"), answers)
+    if why := why_not(bar, ours, theirs):
+        return Judged(bar, [], why)
+    ratios = []
+    for run in range(len(ours.runs)):
+        row = ours.best(run, "rondo", bar.size)
+        ratio = row and (ratio_to_machine(bar, row, figures[run]) if bar.against in MACHINE
+                         else ratio_to_peers(bar, row, theirs, run))
+        if ratio is not None:
+            ratios.append(ratio)
+    if not ratios:
+        return Judged(bar, [], "no run has both figures")
+    if bar.against.startswith("raw") and statistics.median(ratios) > HIGHEST_SHARE:
+        return Judged(bar, [], f"a share of {statistics.median(ratios):.2f}: the limit is wrong")
+    return Judged(bar, ratios)

@@ -1,0 +1,190 @@
+"""Asks libraries and the machine in turn, for a comparison or for bars; prints, keeps and judges what they answered."""
+
+import json
+import os
+import pathlib
+import sys
+from dataclasses import asdict
+
+import bars
+import baseline
+from contest import Contest
+from peers import Places, Question, read_peers
+from programs import Failed, ask_bench, size_text
+
+PROGRAM_SECONDS = 40
+UNPACED = "reno"  # BBR, a system's default here and there, paces loopback
+MUCH_STEAL = 0.02  # runs of 4 to 33 minutes had 0.003 to 0.020
+SUBCOMMANDS = {"raw TCP": ("limit",), "raw walk": ("limit", "--memory", "walk"), "exchange": ("exchange",),
+               "fused pass": ("fused-pass",)}
+
+
+def steal_ticks():
+    """Of all processors: what a hypervisor gave to other machines, and all time (proc_stat(5))."""
+    ticks = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return ticks[7], sum(ticks)
+
+
+class Campaign:
+    def __init__(self, options):
+        self.options, self.bench = options, options.binary
+        self.machine = ask_bench(self.bench, "machine")
+        self.ticks = steal_ticks()
+        self.peers = read_peers()
+        build = pathlib.Path(self.bench).resolve().parent
+        self.places = Places(("build",), {"rondo-bench": self.bench,
+                                          "rondo-run": str(build.parent / "tools" / "rondo-run")})
+        self.contests, self.figures = [], []
+
+    def add(self, question, libraries, outside=1):
+        self.contests.append(Contest(question, libraries, self.peers, self.places, self.machine, PROGRAM_SECONDS,
+                                     outside))
+
+    def namespaces_work(self):
+        try:
+            ask_bench(self.bench, "namespace", UNPACED, "/bin/true")
+        except Failed:
+            return False
+        return True
+
+    def measure(self, judged=()):
+        """judged: bars whose figures of the machine are measured as often as Rondo answers."""
+        for run in range(self.options.runs):
+            self.figures.append({})
+            taken = {}
+            for contest in self.contests:
+                contest.begin_run()
+            for _ in range(self.options.turns):
+                for contest in self.contests:
+                    contest.take_turn(lambda text: self.say(run, text))
+                for bar in judged:
+                    self.measure_machine(bar, taken, lambda text: self.say(run, text))
+        self.say(None, "")
+        stolen, total = (now - then for now, then in zip(steal_ticks(), self.ticks))
+        self.machine["steal_share"] = stolen / total if total else 0
+
+    def say(self, run, text):
+        if sys.stderr.isatty():
+            place = "" if run is None else f"run {run + 1} of {self.options.runs}: "
+            print(f"\r\033[K{place}{text}", end="", file=sys.stderr, flush=True)
+
+    def measure_machine(self, bar, taken, say):
+        """Once a turn at least, and as often as Rondo has answered in this run: of each side the fastest counts."""
+        if bar.against not in bars.MACHINE:
+            return
+        contest = next((one for one in self.contests if one.answers.question == bar.question(self.seconds())), None)
+        before = taken.get(bar, 0)
+        taken[bar] = max(contest.answers.count("rondo", bar.size) if contest else 0, before + 1)
+        key = f"{bar.against}, {bar.world}"
+        for _ in range(before, taken[bar]):
+            say(f"{bars.NAMES[bar.against]}, {bar.world} ranks")
+            answer = ask_bench(self.bench, *SUBCOMMANDS[bar.against], "--ranks", str(bar.world), "--sizes", str(bar.size))
+            figure, better = (answer["gbps"], max) if "gbps" in answer else (answer["us"], min)
+            self.figures[-1][key] = better(figure, self.figures[-1].get(key, figure))
+
+    def seconds(self):
+        return self.options.seconds / self.options.turns
+
+    def answers(self):
+        return [contest.answers for contest in self.contests]
+
+
+def questions_of(options, campaign):
+    """Each transport, and TCP both as the machine is and, where it paces, under reno."""
+    paced = campaign.machine["congestion_control"] != UNPACED and campaign.namespaces_work()
+    for world in options.ranks:
+        for collective in options.collective.split(","):
+            for transport in options.transports:
+                for congestion in ["", UNPACED] if transport == "tcp" and paced else [""]:
+                    yield Question(world, transport, congestion, options.buffers, collective, tuple(options.sizes),
+                                   campaign.seconds())
+
+
+def print_contest(contest):
+    answers = contest.answers
+    print(f"#\n# {answers.question.text()}\n# {'size':>8} {'library':<10} {'time (us)':>11} {'busbw':>8} {'CPU s/GB':>9} "
+          f"{'ours/':>6}  best setting")
+    for size in answers.sizes():
+        ours = answers.median(answers.libraries[0], size)
+        for library in answers.libraries:
+            if not (row := answers.median(library, size)):
+                continue
+            ratio = f"{ours['time_us'] / row['time_us']:.2f}" if ours and library != answers.libraries[0] else "-"
+            cpu = "-" if row["cpu_s_per_gb"] is None else f"{row['cpu_s_per_gb']:.3f}"
+            print(f"{size_text(size):>10} {library:<10} {row['time_us']:>11,.4g} {row['busbw_gbps']:>8.3f} {cpu:>9} "
+                  f"{ratio:>6}  {row['algorithm']}")
+    for library in answers.libraries:
+        if why := answers.why_missing(library):
+            print(f"# {library} is missing: {why}")
+    for tried in contest.tried:
+        status = f", {tried.status}" if tried.status else ""
+        print(f"# ran {tried.setting.library} ({tried.setting.name}){status}: "
+              f"{tried.setting.program.text(tried.setting.sizes)}")
+
+
+def rows_of(contests):
+    for answers in contests:
+        for size in answers.sizes():
+            for library in answers.libraries:
+                if row := answers.median(library, size):
+                    yield {**row, "transport": answers.question.row_transport()}
+
+
+def write_json(path, campaign, judged):
+    answers = [{**vars(one), "question": asdict(one.question)} for one in campaign.answers()]
+    content = {"machine": campaign.machine, "limits": {"tcp": [], "exchange_us": None}, "rows": list(rows_of(campaign.answers())),
+               "bars": [one.json() for one in judged], "contests": answers, "figures": campaign.figures}
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+        file.write("\n")
+    os.replace(f"{path}.new", path)
+
+
+def judge_baseline(options, ratios, machine):
+    """1 if a ratio rose above --baseline, or none is in that file."""
+    if options.write_baseline:
+        baseline.write(options.write_baseline, ratios, machine)
+    if not options.baseline:
+        return 0
+    verdicts = baseline.compare(ratios, baseline.read(options.baseline))
+    for _, text in verdicts:
+        print(text)
+    rose = sum(verdict for verdict, _ in verdicts)
+    print(f"# {len(verdicts)} ratios compared with {options.baseline}, {rose} rose")
+    return 1 if rose or not verdicts else 0
+
+
+def publish(campaign, judged=()):
+    """Returns the exit code: 1 if a ratio rose, a bar is missed, or nothing of ours could be measured."""
+    options = campaign.options
+    for contest in campaign.contests:
+        print_contest(contest)
+    if campaign.machine["steal_share"] > MUCH_STEAL:
+        print(f"# warning: the hypervisor ran other machines for {100 * campaign.machine['steal_share']:.0f} % of the "
+              "processors' time: times are in part theirs")
+    if options.json:
+        write_json(options.json, campaign, judged)
+    rose = judge_baseline(options, baseline.ratios_of(campaign.answers()), campaign.machine)
+    for one in judged:
+        print(one.text())
+    measured = any(not answers.why_missing("rondo") for answers in campaign.answers())
+    return 1 if rose or not measured or any(one.verdict() == "MISSED" for one in judged) else 0
+
+
+def compare(options):
+    campaign = Campaign(options)
+    for question in questions_of(options, campaign):
+        campaign.add(question, ["rondo", *options.compare])
+    campaign.measure()
+    return publish(campaign)
+
+
+def judge_bars(options):
+    campaign = Campaign(options)
+    wanted = [bar for bar in bars.read_bars() if bar.world in options.ranks and bar.transport in options.transports]
+    namespaces = campaign.namespaces_work()
+    for question, (libraries, settings) in bars.questions_of(wanted, campaign.seconds()).items():
+        if namespaces or not question.congestion:
+            campaign.add(question, libraries, settings)
+    campaign.measure(wanted)
+    return publish(campaign, [bars.judge(bar, campaign.answers(), campaign.figures) for bar in wanted])

@@ -1,0 +1,85 @@
+#include "bench/limit/limit.h"
+
+#include <algorithm>
+
+#include "bench/limit/raw_ring.h"
+#include "ring/base/check.h"
+#include "rondo/config.h"
+
+namespace rondo::bench {
+namespace {
+
+// All 24 settings briefly, then the best of them three times in turn: 2.5 s a buffer size.
+constexpr double kBriefly = 0.03, kLonger = 0.1;
+constexpr size_t kFinalists = 4;
+constexpr int kTurns = 3;
+constexpr double kExchangeSeconds = 0.3;
+// A row's bytes are the wanted size rounded down to whole elements of all ranks: less than 8 bytes for each of them.
+constexpr uint64_t kRoundingBytes = 8 * 1024;
+
+// What each rank sends in an all_reduce: a batch lasts as long as the operation that it is compared with, and is as
+// likely to be disturbed.
+uint64_t batch_bytes(int world, uint64_t bytes) {
+  const auto ranks = static_cast<uint64_t>(world);
+  return 2 * (ranks - 1) * bytes / ranks;
+}
+
+}  // namespace
+
+std::optional<StreamLimit> Limits::stream(int world, uint64_t bytes) const {
+  for (const StreamLimit& limit : streams) {
+    if (limit.world == world && limit.bytes >= bytes && limit.bytes - bytes < kRoundingBytes) return limit;
+  }
+  return std::nullopt;
+}
+
+void Limits::raise(const StreamLimit& limit) {
+  for (StreamLimit& known : streams) {
+    if (known.world != limit.world || known.bytes != limit.bytes) continue;
+    if (known.gbps < limit.gbps) known = limit;
+    return;
+  }
+  streams.push_back(limit);
+}
+
+SettingRate best_setting(const std::vector<RawSetting>& settings, const MeasureStream& measure) {
+  RONDO_CHECK(!settings.empty(), "the best of no settings");
+  std::vector<SettingRate> rates;
+  for (const RawSetting& setting : settings) rates.push_back({setting, measure(setting, kBriefly)});
+  const auto faster = [](const SettingRate& a, const SettingRate& b) { return a.gbps > b.gbps; };
+  std::stable_sort(rates.begin(), rates.end(), faster);
+  rates.resize(std::min(rates.size(), kFinalists));
+  for (SettingRate& rate : rates) rate.gbps = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (SettingRate& rate : rates) rate.gbps = std::max(rate.gbps, measure(rate.setting, kLonger));
+  }
+  return *std::min_element(rates.begin(), rates.end(), faster);
+}
+
+StreamLimit measure_stream_limit(int world, uint64_t bytes, std::optional<Memory> memory) {
+  std::vector<RawSetting> settings = limit_settings(congestion_in_force(), bytes);
+  if (memory) std::erase_if(settings, [&](const RawSetting& setting) { return setting.memory != *memory; });
+  RawRing ring(world, bytes);
+  const SettingRate best = best_setting(settings, [&](const RawSetting& setting, double seconds) {
+    return ring.stream_gbps(setting, batch_bytes(world, bytes), seconds);
+  });
+  return {world, bytes, best.gbps, setting_text(best.setting)};
+}
+
+double measure_exchange_us(int world) {
+  return RawRing(world, 4096).exchange_us(congestion_in_force(), kExchangeSeconds);
+}
+
+std::string congestion_in_force() {
+  const std::string wanted = Config::from_environment().congestion_control;
+  const std::string system = default_congestion_control();
+  if (wanted != "auto") return wanted.empty() ? system : wanted;
+  if (system.rfind("bbr", 0) != 0) return system;
+  const std::vector<std::string> allowed = allowed_congestion_controls();
+  for (const char* unpaced : {"reno", "cubic"}) {
+    if (std::find(allowed.begin(), allowed.end(), unpaced) != allowed.end()) return unpaced;
+  }
+  return system;
+}
+
+}  // namespace rondo::bench

@@ -1,0 +1,106 @@
+#include "bench/limit/raw_pump.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "rondo/error.h"
+
+namespace rondo::bench {
+namespace {
+
+constexpr double kSeconds = 10;            // far more than any batch takes
+constexpr uint32_t kPassesPerLook = 1000;  // at the clock, while nothing moves
+
+bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+}  // namespace
+
+double raw_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+RawPump::RawPump(std::vector<RawFlow> flows, const RawSetting& setting, Idle idle)
+    : flows_(std::move(flows)), setting_(setting), idle_(idle) {
+  for (const RawFlow& flow : flows_) {
+    const bool sends = flow.direction == RawFlow::Direction::kSend;
+    waits_.push_back({flow.fd, static_cast<short>(sends ? POLLOUT : POLLIN), 0});
+  }
+}
+
+// The memory of a flow's transfer under way.
+std::byte* RawPump::place(const RawFlow& flow) const {
+  const uint64_t transfer = flow.moved / setting_.transfer_bytes;
+  const uint64_t blocks = flow.share_bytes / setting_.transfer_bytes;
+  const bool sends = flow.direction == RawFlow::Direction::kSend;
+  if (setting_.memory == Memory::kWalk) {
+    return flow.share + (transfer + (sends ? 0 : blocks / 2)) % blocks * setting_.transfer_bytes;
+  }
+  const bool outward = transfer % 2 == 0;  // the buffer's own bytes go out; others come into the room
+  const uint64_t pair = transfer / 2;
+  if (outward == sends) return flow.share + pair % blocks * setting_.transfer_bytes;
+  return flow.room;
+}
+
+// At most to the end of the transfer under way.
+bool RawPump::advance(RawFlow& flow) {
+  const uint64_t offset = flow.moved % setting_.transfer_bytes;
+  std::byte* const memory = place(flow) + offset;
+  const uint64_t left = setting_.transfer_bytes - offset;
+  const ssize_t moved = flow.direction == RawFlow::Direction::kSend ? send(flow.fd, memory, left, MSG_NOSIGNAL)
+                                                                    : recv(flow.fd, memory, left, 0);
+  if (moved == 0 || (moved < 0 && !would_block())) {
+    throw Exception(ErrorCode::kSystem,
+                    fmt::format("raw TCP measurement: a connection broke: {}", std::strerror(errno)));
+  }
+  if (moved > 0) flow.moved += static_cast<uint64_t>(moved);
+  return moved > 0;
+}
+
+uint64_t RawPump::slowest() const {
+  uint64_t moved = UINT64_MAX;
+  for (const RawFlow& flow : flows_) moved = std::min(moved, flow.moved);
+  return moved;
+}
+
+bool RawPump::pass() {
+  const bool in_step = setting_.driving == Driving::kLockStep;
+  const uint64_t next = (slowest() / setting_.transfer_bytes + 1) * setting_.transfer_bytes;
+  const uint64_t bound = in_step ? std::min(target_, next) : target_;
+  bool moved = false;
+  for (RawFlow& flow : flows_) {
+    if (flow.moved < bound) moved |= advance(flow);
+  }
+  return moved;
+}
+
+void RawPump::rest() {
+  if (setting_.driving != Driving::kLockStep) {
+    for (size_t i = 0; i < flows_.size(); ++i) waits_[i].fd = flows_[i].moved < target_ ? flows_[i].fd : -1;
+    poll(waits_.data(), waits_.size(), 1);
+  } else if (idle_ == Idle::kYield) {
+    sched_yield();
+  }
+}
+
+void RawPump::run(uint64_t bytes) {
+  target_ += bytes;
+  double deadline = 0;
+  for (uint32_t vain = 0; slowest() < target_;) {
+    if (pass()) {
+      vain = 0;
+      continue;
+    }
+    rest();
+    if (++vain % kPassesPerLook != 0) continue;
+    if (deadline == 0) deadline = raw_seconds() + kSeconds;
+    if (raw_seconds() > deadline) throw Exception(ErrorCode::kSystem, "raw TCP measurement: nothing moves");
+  }
+}
+
+}  // namespace rondo::bench

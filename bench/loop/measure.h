@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "bench/loop/buffers.h"
+#include "bench/loop/group.h"
+
+namespace rondo::bench {
+
+// Whose time of a batch counts, of all ranks (nccl-tests' numbers).
+enum class OfRanks : uint8_t { kFirst = 0, kMean = 1, kLeast = 2, kMost = 3 };
+
+// Collective; the same on all ranks. us: this rank's.
+double of_ranks(Group& group, OfRanks which, double us);
+
+// How long and how carefully one exercise is measured. Equal on all ranks.
+struct Effort {
+  uint32_t warmup = 5;      // operations before the first timed one
+  uint32_t iterations = 0;  // timed operations; 0: as many as fit into `seconds`
+  double seconds = 0.25;    // of timed operations, where iterations is 0
+  bool check = true;
+  OfRanks of_ranks = OfRanks::kMost;
+  bool cold = false;  // every operation is a batch of its own, on a buffer that this rank has just rewritten
+};
+
+// A measurement is `batches` batches of `operations` operations each.
+struct Batching {
+  uint32_t operations = 1;
+  uint32_t batches = 1;
+  bool operator==(const Batching&) const = default;
+};
+
+// most: max_operations(); operation_us: what one operation takes, by those before the first timed one; crowded: there
+// are more ranks than cores.
+Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, bool crowded);
+
+struct Measurement {
+  std::vector<double> batch_us;  // one a batch: its time, divided by the operations
+  uint64_t wrong = 0;            // elements on all ranks, over all checked batches
+  double cpu_us = 0;             // processor time of one operation, all threads of all ranks together
+};
+
+// Collective: all ranks get the same result. Each batch: refill, barrier, the timed operations, check; only the
+// operations are under the clock. Group's exceptions pass through.
+Measurement measure(Group& group, const Exercise& exercise, const Extent& extent, const Effort& effort);
+
+}  // namespace rondo::bench

@@ -1,0 +1,55 @@
+#include "bench/output/machine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sched.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "bench/limit/raw_ring.h"
+
+namespace rondo::bench {
+namespace {
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+}  // namespace
+
+Machine this_machine() {
+  Machine machine;
+  machine.cpu = cpu_model();
+  machine.cores = usable_cores();
+  struct sysinfo info {};
+  if (sysinfo(&info) == 0) machine.memory_bytes = uint64_t{info.totalram} * info.mem_unit;
+  utsname name{};
+  machine.kernel = uname(&name) == 0 ? name.release : "unknown";
+  machine.congestion_control = default_congestion_control();
+  machine.congestion_controls = allowed_congestion_controls();
+  double load = 0;
+  if (getloadavg(&load, 1) == 1) machine.load_average = load;
+  machine.ticks = ticks_now();
+  return machine;
+}
+
+std::string Machine::key() const {
+  return fmt::format("{} | {} cores | {} | {} of {}", cpu, cores, kernel, congestion_control,
+                     fmt::join(congestion_controls, " "));
+}
+
+}  // namespace rondo::bench

@@ -1,0 +1,70 @@
+#include "bench/subcommands.h"
+
+#include <fmt/format.h>
+
+#include <variant>
+
+#include "bench/limit/fused_pass.h"
+#include "bench/limit/limit.h"
+#include "bench/limit/network_namespace.h"
+#include "bench/options.h"
+#include "bench/output/files.h"
+#include "bench/output/machine.h"
+#include "rondo/error.h"
+
+namespace rondo::bench {
+namespace {
+
+struct Wanted {
+  int ranks = 0;
+  uint64_t bytes = 0;
+  std::optional<Memory> memory;
+};
+
+[[noreturn]] void reject(const std::string& why) { throw Exception(ErrorCode::kInvalid, why); }
+
+Wanted parse(std::vector<std::string> args) {
+  Wanted wanted;
+  if (args.size() >= 2 && args[args.size() - 2] == "--memory") {
+    if (args.back() != memory_name(Memory::kWalk)) reject(fmt::format("--memory: '{}' is not walk", args.back()));
+    wanted.memory = Memory::kWalk;
+    args.resize(args.size() - 2);
+  }
+  const std::variant<Options, Stop> parsed = parse_options(args);
+  if (const Stop* stop = std::get_if<Stop>(&parsed)) reject(stop->text);
+  const auto& options = std::get<Options>(parsed);
+  if (options.ranks < 2 || options.sizes.size() != 1) reject("give --ranks, 2 or more, and one size by --sizes");
+  wanted.ranks = options.ranks;
+  wanted.bytes = options.sizes.front();
+  return wanted;
+}
+
+int print_line(const std::string& json) {
+  fmt::print("{}\n", json);
+  return 0;
+}
+
+}  // namespace
+
+std::optional<int> run_subcommand(const std::vector<std::string>& args) {
+  if (args.empty()) return std::nullopt;
+  const std::string& name = args.front();
+  const std::vector<std::string> rest(args.begin() + 1, args.end());
+  if (name == "machine") return print_line(json_of(this_machine()));
+  if (name == "namespace") {
+    if (rest.size() < 2) reject("namespace: give a congestion control and a program");
+    run_in_network_namespace(rest.front(), {rest.begin() + 1, rest.end()});
+  }
+  if (name == "limit") {
+    const Wanted wanted = parse(rest);
+    return print_line(json_of(measure_stream_limit(wanted.ranks, wanted.bytes, wanted.memory)));
+  }
+  if (name == "exchange") return print_line(json_of_time(measure_exchange_us(parse(rest).ranks)));
+  if (name == "fused-pass") {
+    const Wanted wanted = parse(rest);
+    return print_line(json_of_time(fused_pass_us(wanted.ranks, wanted.bytes)));
+  }
+  return std::nullopt;
+}
+
+}  // namespace rondo::bench

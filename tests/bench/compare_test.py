@@ -1,0 +1,392 @@
+"""bench/compare: settings of peers, contests of fake ones, bars of stored answers, baselines, two builds in turn."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+sys.path.insert(0, "bench/compare")
+
+import bars  # noqa: E402  the path is set first
+import baseline
+import beside
+import campaign
+from contest import Answers, Contest
+from peers import Places, Question, Unable, read_peers, settings_of
+from programs import Failed, Program, ask, parse_size, size_text
+
+MACHINE = {"cores": 2, "congestion_controls": ["reno", "bbr"], "congestion_control": "bbr", "steal_share": 0}
+DATA = pathlib.Path("tests/bench/data")
+# Rows for each size: time_us from $TIME, wrong elements from $WRONG.
+ANSWER = """
+while [ $# -gt 0 ]; do case $1 in --sizes) sizes=$2;; --json) json=$2;; esac; shift; done
+rows=
+for size in $(echo $sizes | sed 's/K/*1024/g; s/M/*1048576/g; s/,/ /g'); do
+  size=$(($size))
+  rows="$rows${rows:+,}{\\"bytes\\": $size, \\"time_us\\": $TIME, \\"busbw_gbps\\": 1, \\"cpu_s_per_gb\\": null,
+    \\"algorithm\\": \\"x\\", \\"wrong\\": ${WRONG:-0}}"
+done
+echo "{\\"rows\\": [$rows]}" >$json
+"""
+
+
+def silent(_text):
+    pass
+
+
+class Folder(unittest.TestCase):
+    """A folder of peers whose mpiexec is a script."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.places = Places((self.root,), {"rondo-bench": "/bin/rondo-bench", "rondo-run": "/bin/rondo-run"})
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n" + text)
+        path.chmod(0o755)
+        return str(path)
+
+    def add_mpi(self, name, body):
+        self.write(f"peers/{name}/bench", "")
+        self.write(f"peers/{name}/bin/mpiexec", body)
+
+    def contest(self, libraries, seconds=20, cores=2, outside=1, **question):
+        question = Question(**{"sizes": ("8",), **question})
+        return Contest(question, libraries, read_peers(), self.places, {**MACHINE, "cores": cores}, seconds, outside)
+
+    def lines(self, name):
+        return len((self.root / name).read_text().splitlines())
+
+
+def take_run(contest, turns):
+    contest.begin_run()
+    for _ in range(turns):
+        contest.take_turn(silent)
+
+
+class Settings(Folder):
+    def settings(self, library, cores=2, **question):
+        return settings_of(library, read_peers()[library], Question(**question), self.places, {**MACHINE, "cores": cores})
+
+    def test_every_value_of_peers_toml_has_a_source(self):
+        for name, peer in read_peers().items():
+            for part in peer.get("when", []):
+                self.assertTrue(part["source"], name)
+            for axis in peer.get("axis", []):
+                for choice in axis["choices"] if axis["choices"] != "allowed" else []:
+                    self.assertTrue(choice["source"], (name, choice))
+
+    def test_commands_can_be_pasted_in_a_namespace_where_asked_for(self):
+        self.add_mpi("intelmpi", ANSWER)
+        settings = self.settings("intelmpi", transport="tcp", congestion="reno", world=4)
+        self.assertEqual([setting.name for setting in settings],
+                         ["sched_yield, default, heap kept", "sched_yield, default",
+                          "sched_yield, recursive doubling, heap kept", "sched_yield, Rabenseifner, heap kept",
+                          "sched_yield, ring, heap kept"])
+        command = settings[-1].program.text(["8"])
+        for part in ["FI_PROVIDER=tcp", "I_MPI_FABRICS=ofi", "I_MPI_ADJUST_ALLREDUCE=8", "I_MPI_THREAD_YIELD=2",
+                     "MPI_BENCH_KEEP_HEAP=1", "PEER_SETTING='sched_yield, ring, heap kept'",
+                     "rondo-bench namespace reno ", "-n 4", "--placement in", "--sizes 8"]:
+            self.assertIn(part, command)
+        self.assertNotIn("I_MPI_WAIT_MODE", command)
+        self.assertTrue(settings[0].alone)
+
+    def test_only_what_fits_the_question_applies(self):
+        for name in ("openmpi", "mpich"):
+            self.add_mpi(name, ANSWER)
+        self.assertEqual(len(self.settings("openmpi")), 6)
+        self.assertEqual(len(self.settings("mpich")), 5)
+        all_gather = self.settings("openmpi", collective="all_gather")
+        self.assertEqual([setting.name for setting in all_gather], ["default, heap kept", "default"])
+        command = all_gather[0].program.text(["8"])
+        self.assertIn("self,sm,vader", command)
+        self.assertIn("--placement out", command)
+        self.assertNotIn("mpi_yield_when_idle", command)
+        self.assertIn("mpi_yield_when_idle 1", self.settings("openmpi", world=4)[0].program.text(["8"]))
+
+    def test_gloo_is_swept_by_algorithm_and_congestion_control_and_blocking_pairs_get_no_large_sizes(self):
+        self.write("gloo_bench", "")
+        asked = {"transport": "tcp", "sizes": ("8", "1M", "64M")}
+        self.assertEqual(len(self.settings("gloo", **asked)), 6 * 2)
+        self.assertEqual(len(self.settings("gloo", **asked, congestion="reno")), 6)
+        blocking = self.settings("gloo-sync", **asked)
+        self.assertEqual(len(blocking), 4 * 2)
+        self.assertEqual(blocking[0].sizes, ["8", "1M"])
+        self.assertIn("GLOO_BENCH_MODE=sync", blocking[0].program.text(["8"]))
+        for library, question, why in [("gloo-busy", {**asked, "sizes": ("64M",)}, "wait for ever"),
+                                       ("gloo", {"transport": "shm"}, "only transport tcp"),
+                                       ("gloo", {**asked, "collective": "all_gather"}, "only collective all_reduce"),
+                                       ("mpich", {}, "not built: bench/peers/build_mpi.sh mpich")]:
+            with self.assertRaisesRegex(Unable, why):
+                self.settings(library, **question)
+
+
+class Contests(Folder):
+    def test_the_fastest_right_setting_counts_and_slow_ones_are_dropped(self):
+        self.add_mpi("openmpi", 'case $PEER_SETTING in ring*) TIME=2;; default) TIME=1; WRONG=1;; *) TIME=9;; esac'
+                     + ANSWER)
+        self.add_mpi("mpich", "TIME=4" + ANSWER)
+        contest = self.contest(["mpich", "openmpi"])
+        take_run(contest, 1)
+        take_run(contest, 1)
+        answers = contest.answers
+        self.assertEqual(answers.median("openmpi", 8)["algorithm"], "ring, heap kept")
+        self.assertEqual(answers.best(1, "openmpi", 8)["time_us"], 2)
+        self.assertEqual(answers.why_missing("openmpi"), "")
+        statuses = [tried.status for tried in contest.tried]
+        self.assertEqual(statuses.count("slower than another setting at every size"), 4)
+        self.assertEqual(statuses.count("no right answer"), 1)
+        self.assertEqual(baseline.ratios_of([answers]),
+                         {"all_reduce, shm, plain buffers, 2 ranks, 8 B / openmpi": {"median": 2, "low": 2, "high": 2}})
+
+    def test_who_was_slow_by_chance_in_one_turn_stays(self):
+        count = self.root / "count"
+        # The n-th answer of "default" takes 10 / n; the others 25 each.
+        self.add_mpi("openmpi", f"case $PEER_SETTING in default) echo >>{count}; TIME=$((10 / $(wc -l <{count})));; "
+                     "*) TIME=25;; esac" + ANSWER)
+        contest = self.contest(["openmpi"])
+        take_run(contest, 2)
+        self.assertEqual(contest.answers.best(0, "openmpi", 8)["time_us"], 5)
+        self.assertTrue(all(tried.sizes for tried in contest.tried))
+        take_run(contest, 3)
+        self.assertEqual(contest.answers.best(1, "openmpi", 8)["time_us"], 2)
+        self.assertEqual(self.lines("count"), 5)
+        self.assertEqual(sum(bool(tried.sizes) for tried in contest.tried), 1)
+
+    def test_few_settings_are_asked_as_often_as_many_up_to_four_times(self):
+        self.add_mpi("openmpi", f"echo >>{self.root}/many; TIME=10" + ANSWER)
+        self.add_mpi("mpich", f"echo >>{self.root}/few; case $PEER_SETTING in default) TIME=4;; *) TIME=20;; esac"
+                     + ANSWER)
+        contest = self.contest(["mpich", "openmpi"])
+        take_run(contest, 1)
+        few, many = self.lines("few"), self.lines("many")
+        take_run(contest, 1)
+        self.assertEqual(self.lines("few"), few + 4)
+        self.assertEqual(self.lines("many"), 2 * many)
+
+    def test_libraries_are_asked_as_often_as_the_machine_has_settings(self):
+        self.add_mpi("mpich", f"echo >>{self.root}/asked; case $PEER_SETTING in default) TIME=4;; *) TIME=20;; esac"
+                     + ANSWER)
+        contest = self.contest(["mpich"], outside=3)
+        take_run(contest, 1)
+        first = self.lines("asked")
+        take_run(contest, 2)
+        self.assertEqual(self.lines("asked"), first + 2 * 3)
+        self.assertEqual(contest.answers.count("mpich", 8), 2 * 3)
+
+    def test_a_program_that_fails_is_asked_size_by_size_and_loses_those_that_fail_alone(self):
+        # Fails at 16, answers at 8.
+        self.add_mpi("mpich", 'case "$*" in *"--sizes 16"*) exit 9;; *,*) exit 8;; esac; TIME=4' + ANSWER)
+        for cores in (2, 1):  # found out by a failure; with more ranks than cores from the start
+            contest = self.contest(["mpich"], cores=cores, sizes=("8", "16"), collective="all_gather")
+            take_run(contest, 2)
+            self.assertEqual(contest.answers.best(0, "mpich", 8)["time_us"], 4)
+            for tried in contest.tried:
+                self.assertEqual((tried.sizes, tried.status), (["8"], "ended with code 9: without a word"))
+            take_run(contest, 1)
+            self.assertIsNotNone(contest.answers.best(1, "mpich", 8))
+            self.assertEqual(contest.answers.why_missing("mpich"), "")
+
+    def test_who_is_not_there_fails_or_never_ends_leaves_a_line_and_bounded_time(self):
+        self.add_mpi("openmpi", "echo 'no such device' >&2; exit 3")
+        self.add_mpi("mpich", f"sleep 1000 & echo $! >{self.root}/child; sleep 1000")
+        contest = self.contest(["openmpi", "mpich", "intelmpi", "gloo"], seconds=0.3, collective="all_gather")
+        take_run(contest, 1)
+        self.assertEqual(contest.answers.why_missing("openmpi"), "ended with code 3: no such device")
+        self.assertEqual(contest.answers.why_missing("mpich"), "did not finish in 0 s")
+        self.assertEqual(contest.answers.why_missing("intelmpi"), "not built: bench/peers/build_mpi.sh intelmpi")
+        self.assertTrue(contest.answers.why_missing("gloo"))
+        child = int((self.root / "child").read_text())
+        self.assertFalse(pathlib.Path(f"/proc/{child}/cmdline").exists() and
+                         pathlib.Path(f"/proc/{child}/cmdline").read_bytes())  # gone, or a zombie
+
+
+def stored():
+    content = json.loads((DATA / "answers.json").read_text())
+    contests = []
+    for one in content["contests"]:
+        question = Question(**{**one["question"], "sizes": tuple(one["question"]["sizes"])})
+        contests.append(Answers(question, one["libraries"], one["runs"], one["missing"]))
+    return contests, content["figures"]
+
+
+def bar(against, kind="at most", bound=1.0, transport="shm", buffers="plain", congestion=""):
+    return bars.Bar(transport, congestion, buffers, 2, 64 << 20, against, kind, bound)
+
+
+def answers_of(one, runs, missing=()):
+    """runs: of each {library: (time_us, CPU seconds a GB)}."""
+    size = 64 << 20
+    rows = [[[library, "s", "64M", {"bytes": size, "time_us": time, "cpu_s_per_gb": cpu, "wrong": 0,
+                                    "busbw_gbps": size / time / 1e3}] for library, (time, cpu) in run.items()]
+            for run in runs]
+    return Answers(one.question(1), ["rondo"], rows, dict(missing))
+
+
+class Bars(unittest.TestCase):
+    def test_stored_answers_give_the_bars_that_they_gave_to_the_program_before_this_one(self):
+        contests, figures = stored()
+        wanted = {(one["transport"], one["buffers"], one["world"], one["bytes"], one["ratio"]): one
+                  for one in json.loads((DATA / "bars.json").read_text())}
+        verdicts = set()
+        for one in bars.read_bars():
+            got = bars.judge(one, contests, figures).json()
+            want = wanted.pop((got["transport"], got["buffers"], got["world"], got["bytes"], got["ratio"]))
+            verdicts.add(got["verdict"])
+            for field in ("kind", "bound", "verdict", "why_not"):
+                self.assertEqual(got[field], want[field], one.name())
+            self.assertEqual(len(got["runs"]), len(want["runs"]))
+            for ours, theirs in zip([*got["runs"], got["median"] or 0], [*want["runs"], want["median"] or 0]):
+                self.assertAlmostEqual(ours, theirs, places=12)
+        self.assertEqual(wanted, {})
+        self.assertEqual(verdicts, {"HOLDS", "MISSED", "NOT JUDGED"})
+
+    def test_the_table_has_each_promise_once(self):
+        names = [one.name() for one in bars.read_bars()]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertEqual(sum(one.world == 8 for one in bars.read_bars()), 8)  # four sizes over either transport
+
+    def test_each_question_is_asked_once_and_nobody_in_vain(self):
+        questions = bars.questions_of(bars.read_bars(), 1)
+        gloos, mpis = bars.GLOOS, bars.MPIS
+        of = {(q.transport, q.congestion, q.buffers, q.world): asked for q, asked in questions.items()}
+        self.assertEqual(len(of), len(questions))
+        self.assertEqual(of["shm", "", "plain", 8], [["rondo", *mpis], 1])
+        self.assertEqual(of["shm", "", "registered", 2], [["rondo"], 1])
+        self.assertEqual(of["tcp", "reno", "plain", 4], [["rondo", *mpis, *gloos], 1])
+        self.assertEqual(of["tcp", "", "plain", 2], [["rondo", *gloos], 3])
+        self.assertEqual(of["tcp", "", "plain", 4], [["rondo"], 3])
+
+    def test_the_median_of_the_runs_decides(self):
+        share = bar("raw TCP", "at least", 0.85)
+        self.assertEqual(bars.Judged(share, [0.2, 0.86, 0.9, 0.84, 0.9]).verdict(), "HOLDS")
+        self.assertEqual(bars.Judged(share, [0.84, 0.86, 0.9, 0.84, 0.84]).verdict(), "MISSED")
+        time = bars.Judged(bar("exchange", bound=1.5, transport="tcp"), [1.5, 1.5, 9, 1.4, 1.6])
+        self.assertEqual(time.verdict(), "HOLDS")
+        self.assertIn("median 1.500, at most 1.50", time.text())
+        missing = bars.Judged(bar("raw TCP", "at least", transport="tcp"), [], "no peer")
+        self.assertEqual(missing.text(), "NOT JUDGED tcp plain, 2 ranks, 64 MiB, share of raw TCP: no peer")
+
+    def test_the_best_of_some_mpis_is_no_bar_but_slow_is_an_answer(self):
+        one = bar("best peer", transport="tcp")
+        run = {"rondo": (6, None), "openmpi": (8, None), "gloo": (4, None)}
+        judge = lambda which, why: bars.judge(which, [answers_of(which, [run], why.items())], [{}])
+        self.assertEqual(judge(one, {"mpich": "no mpiexec"}).missing, "mpich: no mpiexec")
+        slow = {"mpich": "did not finish in 40 s", "intelmpi": "did not finish in 40 s"}
+        self.assertEqual(judge(one, slow).ratios, [1.5])
+        gloo = bar("Gloo's best", transport="tcp")
+        self.assertEqual(judge(gloo, {"mpich": "no mpiexec"}).ratios, [1.5])
+        self.assertEqual(bars.judge(bar("best MPI", congestion="reno"), [], []).missing[:20], "no network namespace")
+
+    def test_nobody_is_faster_than_raw_tcp(self):
+        one = bar("raw TCP", "at least", transport="tcp")
+        answers = answers_of(one, [{"rondo": ((64 << 20) / 4e3, None)}])  # 4 GB/s
+        self.assertEqual(len(bars.judge(one, [answers], [{"raw TCP, 2": 3.9}]).ratios), 1)
+        impossible = bars.judge(one, [answers], [{"raw TCP, 2": 3.5}])
+        self.assertEqual((impossible.verdict(), impossible.missing),
+                         ("NOT JUDGED", "a share of 1.14: the limit is wrong"))
+
+
+class Baselines(Folder):
+    def test_what_was_not_asked_stays_and_a_ratio_rises_only_beyond_noise(self):
+        path = str(self.root / "baseline.json")
+        ratio = lambda median, low=None, high=None: {"median": median, "low": low or median, "high": high or median}
+        baseline.write(path, {"a": ratio(0.5, 0.45, 0.55), "b": ratio(1.0)}, {})
+        baseline.write(path, {"b": ratio(0.8), "c": ratio(0.3)}, {})
+        kept = baseline.read(path)
+        self.assertEqual(list(kept), ["a", "b", "c"])
+        rose = lambda what, now: baseline.compare({what: now}, kept)[0][0]
+        self.assertFalse(rose("a", ratio(0.59)))  # within the file's spread of 0.1
+        self.assertTrue(rose("a", ratio(0.61)))
+        self.assertFalse(rose("a", ratio(0.61, 0.5, 0.7)))  # within this run's spread
+        self.assertFalse(rose("b", ratio(0.83)))  # within 5 %
+        self.assertTrue(rose("b", ratio(0.85)))
+        self.assertFalse(rose("b", ratio(0.1)))
+        self.assertEqual(baseline.compare({"unknown": ratio(9)}, kept), [])
+
+
+class Beside(Folder):
+    def options(self, ours, theirs):
+        return types.SimpleNamespace(
+            binary=self.write("this", f"TIME={ours}" + ANSWER), beside=self.write("other", f"TIME={theirs}" + ANSWER),
+            rounds=3, bound=1.05, ranks=[2], transports=["shm", "tcp"], sizes=["8"], collective="all_reduce",
+            buffers="plain", seconds=0.1)
+
+    def test_a_slower_build_is_a_failure_and_a_wrong_one_too(self):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.assertEqual(beside.run(self.options("$((20 + 2))", "20")), 1)
+            self.assertEqual(beside.run(self.options("20", "20")), 0)
+            with self.assertRaisesRegex(SystemExit, "3 wrong values"):
+                beside.run(self.options("20; WRONG=3", "20"))
+        self.assertIn("1.100  above 1.05", out.getvalue())
+        self.assertLessEqual(max(map(len, out.getvalue().splitlines())), 100 + len(str(self.root)))
+
+
+class Campaigns(Folder):
+    def options(self, **more):
+        return types.SimpleNamespace(**{
+            "binary": self.bench, "ranks": [2], "transports": ["shm"], "sizes": ["8", "64"], "buffers": "plain",
+            "collective": "all_reduce", "compare": ["mpich"], "seconds": 0.1, "runs": 2, "turns": 1,
+            "json": str(self.root / "out.json"), "baseline": "", "write_baseline": "", **more})
+
+    def setUp(self):
+        super().setUp()
+        self.bench = self.write("bin/bench/rondo-bench", f"""case $1 in
+machine) echo '{json.dumps({**MACHINE, "cpu": "x", "memory_bytes": 1, "kernel": "k", "load_average": 0})}'; exit;;
+limit) echo '{{"gbps": 2}}'; exit;; exchange | fused-pass) echo '{{"us": 3}}'; exit;; namespace) exit 1;;
+esac
+TIME=6""" + ANSWER)
+        self.write("bin/tools/rondo-run", "")
+        self.add_mpi("mpich", "TIME=8" + ANSWER)
+        self.enterContext(mock.patch.object(campaign, "Places", lambda roots, programs: Places((self.root,), programs)))
+
+    def test_a_comparison_is_printed_kept_and_judged_by_the_baseline(self):
+        kept = str(self.root / "baseline.json")
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.assertEqual(campaign.compare(self.options(write_baseline=kept)), 0)
+            self.assertEqual(campaign.compare(self.options(baseline=kept)), 0)
+        self.assertIn("0.75", out.getvalue())
+        content = json.loads((self.root / "out.json").read_text())
+        self.assertEqual([(row["library"], row["bytes"]) for row in content["rows"]],
+                         [("rondo", 8), ("mpich", 8), ("rondo", 64), ("mpich", 64)])
+        schema = json.loads(pathlib.Path("docs/bench-schema.json").read_text())
+        self.assertLessEqual(set(content), set(schema["properties"]))
+        self.assertLessEqual(set(schema["properties"]["bars"]["items"]["required"]),
+                             set(bars.Judged(bar("CPU"), []).json()))
+
+    def test_bars_name_what_is_missing_and_the_machine_is_measured(self):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            code = campaign.judge_bars(self.options(transports=["shm", "tcp"], sizes=None))
+        self.assertEqual(code, 1)  # the answers are no match for the bars
+        self.assertIn("NOT JUDGED shm plain, 2 ranks, 8 B, time / best MPI: openmpi: not built", out.getvalue())
+        self.assertIn("no network namespace", out.getvalue())
+        figures = json.loads((self.root / "out.json").read_text())["figures"]
+        self.assertEqual(figures[1], {"exchange, 2": 3, "raw walk, 2": 2, "raw TCP, 2": 2, "fused pass, 2": 3})
+
+
+class Programs(Folder):
+    def test_sizes(self):
+        self.assertEqual([parse_size(text) for text in ("8", "64K", "1.5M", "2g")], [8, 65536, 1572864, 2 << 30])
+        self.assertEqual([size_text(size) for size in (8, 1536, 64 << 20)], ["8 B", "1.5 KiB", "64 MiB"])
+
+    def test_a_program_that_is_not_there_or_answers_too_little_is_an_error_that_says_so(self):
+        with self.assertRaisesRegex(Failed, "/nowhere: No such file"):
+            ask(Program(["/nowhere"]), ["8"], 1)
+        few = self.write("few", 'echo \'{"rows": []}\' >"$4"')
+        with self.assertRaisesRegex(Failed, "gave 0 answers for 8"):
+            ask(Program([few]), ["8"], 5)
+
+
+if __name__ == "__main__":
+    os.environ.pop("PEER_SETTING", None)
+    unittest.main()
