@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import bars
 import baseline
-from contest import Contest
+from contest import SLOWER, Contest
 from peers import Places, Question, read_peers
 from programs import Failed, ask_bench, size_text
 
@@ -117,9 +117,8 @@ def print_contest(contest):
         if why := answers.why_missing(library):
             print(f"# {library} is missing: {why}")
     for tried in contest.tried:
-        status = f", {tried.status}" if tried.status else ""
-        print(f"# ran {tried.setting.library} ({tried.setting.name}){status}: "
-              f"{tried.setting.program.text(tried.setting.sizes)}")
+        if tried.status and tried.status != SLOWER:
+            print(f"# {tried.setting.library}, {tried.setting.name}: {tried.status}")
 
 
 def rows_of(contests):
@@ -131,9 +130,12 @@ def rows_of(contests):
 
 
 def write_json(path, campaign, judged):
-    answers = [{**vars(one), "question": asdict(one.question)} for one in campaign.answers()]
+    contests = [{**vars(contest.answers), "question": asdict(contest.answers.question), "tried": [
+        {"library": tried.setting.library, "setting": tried.setting.name, "status": tried.status,
+         "command": tried.setting.program.text(tried.setting.sizes)} for tried in contest.tried]}
+        for contest in campaign.contests]
     content = {"machine": campaign.machine, "limits": {"tcp": [], "exchange_us": None}, "rows": list(rows_of(campaign.answers())),
-               "bars": [one.json() for one in judged], "contests": answers, "figures": campaign.figures}
+               "bars": [one.json() for one in judged], "contests": contests, "figures": campaign.figures}
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(content, file, indent=1)
         file.write("\n")

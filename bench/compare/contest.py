@@ -16,6 +16,7 @@ from programs import Failed, ask
 HOPELESS, FAR = 3, 1.25
 MOST_CHANCES = 4  # so often a library with fewer settings is asked in a turn
 NEVER = float("inf")
+SLOWER = "slower than another setting at every size"
 
 
 @dataclass
@@ -153,4 +154,4 @@ class Contest:
                            if time is None or (time < NEVER and time <= best[library, size] * factor)]
             if not tried.sizes and not tried.status:
                 answered = any(time is not None and time < NEVER for time in times.values())
-                tried.status = "slower than another setting at every size" if answered else "no right answer"
+                tried.status = SLOWER if answered else "no right answer"
