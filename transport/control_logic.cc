@@ -12,6 +12,11 @@
 namespace rondo {
 namespace {
 
+// Of CallState::route.
+std::string route_text(uint64_t route) {
+  return fmt::format("{}, table {:08x}", algorithm_name(static_cast<Algorithm>(route >> 32)), route & 0xffffffff);
+}
+
 // Communicators that others have opened and this rank has not, or has closed already: more than a program opens at
 // once, and less than a megabyte.
 constexpr size_t kMaxEarly = 1024;
@@ -412,6 +417,12 @@ void ControlLogic::compare(Time now, uint64_t communicator, Group& group, int pe
   const CallState& theirs = member.answer->state;
   if (own.fingerprint != 0 && theirs.fingerprint != 0 && own.fingerprint != theirs.fingerprint) {
     mismatch(communicator, group, peer, "called " + theirs.text);
+    return;
+  }
+  if (own.route != 0 && theirs.route != 0 && own.route != theirs.route) {
+    mismatch(communicator, group, peer,
+             fmt::format("called {} and takes another route for it ({}; here {}): this is a fault of Rondo",
+                         theirs.text, route_text(theirs.route), route_text(own.route)));
     return;
   }
   if (!stuck_in_p2p(group, peer)) {

@@ -24,6 +24,7 @@ void put(WireWriter& writer, const AnswerMessage& message) {
   const CallState& state = message.state;
   const int flags = (state.finished ? kFinished : 0) | (state.in_p2p ? kInP2p : 0) | (state.threads ? kThreads : 0);
   writer.u64(message.communicator).u64(message.sequence).u64(state.current).u64(state.fingerprint);
+  writer.u64(state.route);
   writer.u8(static_cast<uint8_t>(flags)).u32(static_cast<uint32_t>(state.p2p_peer));
   writer.text(state.text, kMaxCallTextBytes).text(state.p2p_text, kMaxCallTextBytes);
 }
@@ -62,6 +63,7 @@ bool get(WireReader& reader, AnswerMessage& message) {
   message.sequence = reader.u64();
   message.state.current = reader.u64();
   message.state.fingerprint = reader.u64();
+  message.state.route = reader.u64();
   const uint8_t flags = reader.u8();
   message.state.finished = flags & kFinished;
   message.state.in_p2p = flags & kInP2p;

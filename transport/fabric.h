@@ -29,6 +29,9 @@ struct CallState {
   uint64_t fingerprint = 0;  // of the call with the sequence that was asked for; 0 if not made yet or too long ago
   std::string text;          // that call in words, e.g. "all_reduce(count=8, float32, sum, ring)"; empty as above
   bool finished = false;     // that call has completed here
+  // The route by which that call runs: its algorithm (types.h) << 32 | the version of the ranks' table of routes when
+  // it was decided; 0 if it has not been. Members that know different ones can never complete the call.
+  uint64_t route = 0;
   // The calling thread sleeps in a blocking send or recv for at least Config::stall_ms: its peer, or -1 for none or
   // any.
   bool in_p2p = false;

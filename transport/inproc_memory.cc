@@ -69,13 +69,13 @@ class InprocMemory final : public SharedMemory {
  public:
   InprocMemory(std::shared_ptr<InprocWindows> windows, int rank) : windows_(std::move(windows)), rank_(rank) {}
 
-  std::shared_ptr<Window> make(size_t bytes) override {
+  std::shared_ptr<Window> make(size_t bytes, uint64_t name) override {
     if (bytes == 0) throw Exception(ErrorCode::kInvalid, "a window of 0 bytes");
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
       throw Exception(ErrorCode::kSystem, "no memory for a window of " + std::to_string(bytes) + " bytes");
     }
-    const uint64_t id = windows_->next_id();
+    const uint64_t id = name != 0 ? id_of(name) : windows_->next_id();
     auto window = std::make_shared<InprocWindow>(windows_, rank_, id, static_cast<std::byte*>(memory), bytes);
     windows_->add({rank_, id}, window);
     return window;

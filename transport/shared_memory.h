@@ -50,7 +50,10 @@ class SharedMemory {
   // the maker keeps it; the maker lets go only when no operation of its own is under way on it. Never blocks for longer
   // than the handing over of a descriptor. Throws Exception(kSystem) when memory or descriptors run out, and
   // Exception(kInvalid) for 0 bytes.
-  virtual std::shared_ptr<Window> make(size_t bytes) = 0;
+  // name: not 0, and of no other window of this rank: the window's id is id_of(name), so that the others know it.
+  virtual std::shared_ptr<Window> make(size_t bytes, uint64_t name = 0) = 0;
+  // No window without a name has such an id.
+  static constexpr uint64_t id_of(uint64_t name) { return name | (uint64_t{1} << 63); }
   // The own window that holds all of [data, data + bytes).
   virtual WindowPlace locate(const void* data, size_t bytes) const = 0;
   // A peer's window, mapped here; nullptr while the offer is under way (the peer made it before it spoke of it, so it

@@ -280,6 +280,7 @@ std::string describe_call(const CallSummary& call) {
   if (collective_reduces(call.collective)) text += fmt::format(", {}", op_name(call.op));
   if (call.root >= 0) text += fmt::format(", root={}", call.root);
   if (call.algorithm != Algorithm::kAuto) text += fmt::format(", {}", algorithm_name(call.algorithm));
+  if (call.registered_first) text += " unless registered";
   return text + ")";
 }
 

@@ -26,6 +26,7 @@ struct CallSummary {
   uint64_t shared_counts = 0;  // hash of the uneven counts that every rank must know; 0 if each pair knows its own.
                                // An operation of a list: the list's
   Algorithm algorithm = Algorithm::kAuto;  // resolved when the call is submitted
+  bool registered_first = false;           // by it only where the buffers of some rank are not registered
   // An operation of a list of all_reduces (fusion.h): the `part`th of `parts`, from 1. Shared by the operations and
   // those who remember them.
   std::shared_ptr<const TensorList> list;

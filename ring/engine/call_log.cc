@@ -5,9 +5,7 @@
 
 namespace rondo {
 
-void CallLog::called(uint64_t sequence, uint64_t kind, const CallSummary& call) {
-  // Where each pair knows only its own counts, the kind does not say all.
-  if (kind == last_kind_ && !call.uneven) return current_.store(sequence, std::memory_order_release);
+void CallLog::record(uint64_t sequence, uint64_t kind, const CallSummary& call) {
   last_kind_ = kind;
   std::lock_guard lock(mutex_);
   records_[recorded_++ % kRemembered] = {sequence, kind, call};
@@ -30,12 +28,16 @@ void CallLog::woke_from_p2p() {
   --p2p_sleepers_;
 }
 
-void CallLog::note_thread() {
-  const auto self = std::this_thread::get_id();
+void CallLog::note_other_thread(std::thread::id self) {
   std::thread::id first = thread_.load(std::memory_order_relaxed);
-  if (first == self) return;
   if (first == std::thread::id() && thread_.compare_exchange_strong(first, self)) return;
   if (first != self) threads_.store(true);
+}
+
+uint64_t CallLog::route(uint64_t sequence) const {
+  const uint64_t word = routes_[sequence % kRemembered].load(std::memory_order_relaxed);
+  if (((word >> 32) & kSequenceMask) != (sequence & kSequenceMask)) return 0;
+  return ((word >> 56) << 32) | (word & 0xffffffff);
 }
 
 CallState CallLog::state(uint64_t sequence) const {
@@ -49,6 +51,7 @@ CallState CallLog::state(uint64_t sequence) const {
     state.fingerprint = fingerprint_of(record.kind, sequence);
     state.text = describe_call(record.call);
     state.finished = sequence <= finished_;
+    state.route = route(sequence);
     break;
   }
   state.in_p2p = p2p_sleepers_ > 0;

@@ -19,14 +19,27 @@ class CallLog {
  public:
   // `kind`: fingerprint_of(kind, sequence) is the call's fingerprint; equal kinds are equal calls. Under the submission
   // lock.
-  void called(uint64_t sequence, uint64_t kind, const CallSummary& call);
-  // One thread at a time: the holder of the lease.
+  void called(uint64_t sequence, uint64_t kind, const CallSummary& call) {
+    // Where each pair knows only its own counts, the kind does not say all.
+    if (kind != last_kind_ || call.uneven) return record(sequence, kind, call);
+    current_.store(sequence, std::memory_order_release);
+  }
+  // --- one thread at a time: the holder of the lease
+  // The call runs by this route, decided with this version of the table of routes.
+  void took(uint64_t sequence, Algorithm algorithm, uint32_t version) {
+    const uint64_t of = (uint64_t{static_cast<uint8_t>(algorithm)} << 24) | (sequence & kSequenceMask);
+    routes_[sequence % kRemembered].store((of << 32) | version, std::memory_order_relaxed);
+  }
   void finished(uint64_t sequence);
+
   // A blocking send or recv has waited for long; peer is a world rank, or -1 for any.
   void sleeps_in_p2p(int peer, std::string text);
   void woke_from_p2p();
   // Notes the calling thread.
-  void note_thread();
+  void note_thread() {
+    const auto self = std::this_thread::get_id();
+    if (thread_.load(std::memory_order_relaxed) != self) note_other_thread(self);
+  }
 
   CallState state(uint64_t sequence) const;
   // Sequence of the last call of which all before it, and it, have finished; 0 if none.
@@ -42,7 +55,15 @@ class CallLog {
   };
 
   mutable std::mutex mutex_;
+  void record(uint64_t sequence, uint64_t kind, const CallSummary& call);
+  void note_other_thread(std::thread::id self);
+  // CallState::route of a call; 0: none is remembered.
+  uint64_t route(uint64_t sequence) const;
+
   std::array<Record, kRemembered> records_{};
+  // By sequence: its algorithm (8 bits), the sequence (24 bits) and the version (32 bits).
+  static constexpr uint64_t kSequenceMask = 0xffffff;
+  std::array<std::atomic<uint64_t>, kRemembered> routes_{};
   uint64_t recorded_ = 0;   // records so far
   uint64_t last_kind_ = 0;  // under the submission lock
   std::atomic<uint64_t> current_{0};

@@ -10,8 +10,6 @@ constexpr uint64_t kGranuleBytes = 64;
 // A slice of a plan over windows, where nothing but the cache asks for slices: N sources and N targets of this size
 // stay in a second-level cache of 1 MiB at world 2 to 8.
 constexpr uint64_t kWindowSliceBytes = 64 * 1024;
-// What is pulled in one round is stored by its owner and read by the others soon after, from the last-level cache.
-constexpr uint64_t kPullRoundBytes = 4 * 1024 * 1024;
 
 // However many mailboxes share the cap, a slice does not get smaller than a page.
 constexpr uint64_t kSmallestCapBytes = 4 * 1024;
@@ -44,7 +42,7 @@ Cut choose_cut(const CheckedCall& call, const Plan& plan, const Config& config, 
   return cut;
 }
 
-Cut choose_window_cut(const CheckedCall& call, const Plan& plan, const Config& config) {
+Cut choose_window_cut(const CheckedCall& call, const Plan& plan, uint64_t round_bytes) {
   const uint64_t element = std::max<uint64_t>(1, dtype_bytes(call.dtype));
   const uint64_t lanes = plan.lanes.size();
   Cut cut;
@@ -52,19 +50,12 @@ Cut choose_window_cut(const CheckedCall& call, const Plan& plan, const Config& c
   cut.granule = std::max<uint64_t>(1, kGranuleBytes / element);
   const uint64_t largest_block = call.largest_block(plan.chunks, cut.granule).value_or(0);
   const uint64_t share = std::max<uint64_t>(1, divide_up(divide_up(largest_block, lanes), cut.granule)) * cut.granule;
-  const auto fits = [&](uint64_t bytes) {
-    return std::clamp(bytes / lanes / plan.chunks / element / cut.granule * cut.granule, cut.granule, share);
-  };
-  const uint64_t chunk = plan.algorithm == Algorithm::kStaged ? fits(config.staging_bytes)
-                         : plan.algorithm == Algorithm::kPull ? fits(kPullRoundBytes)
-                                                              : share;
+  const uint64_t most = round_bytes / lanes / plan.chunks / element / cut.granule * cut.granule;  // of a chunk
+  const uint64_t chunk = std::clamp(most, cut.granule, share);
   cut.slice = std::min(chunk, std::max<uint64_t>(1, kWindowSliceBytes / element / cut.granule) * cut.granule);
   cut.slices_per_chunk = static_cast<uint32_t>(divide_up(chunk, cut.slice));
-  // Staging memory has room for chunks of whole slices.
-  if (plan.algorithm == Algorithm::kStaged && cut.chunk() > chunk) {
-    cut.slices_per_chunk = static_cast<uint32_t>(std::max<uint64_t>(1, chunk / cut.slice));
-    cut.slice = std::min(cut.slice, chunk);
-  }
+  // Chunks are of whole slices.
+  if (cut.chunk() > most) cut.slices_per_chunk = static_cast<uint32_t>(std::max<uint64_t>(1, chunk / cut.slice));
   return cut;
 }
 

@@ -18,9 +18,8 @@ Cut choose_cut(const CheckedCall& call, const Plan& plan, const Config& config, 
 // Where the call's blocks lie, for a plan of `plan.chunks` blocks.
 Blocks lay_out_blocks(const CheckedCall& call, const Plan& plan, const Cut& cut);
 
-// The same for plans over windows (Algorithm::kStaged and its kin): as much as fits the staging memory a round, or all
-// at once where nothing is staged.
-Cut choose_window_cut(const CheckedCall& call, const Plan& plan, const Config& config);
+// The same for plans over windows: at most round_bytes of a rank's buffer a round, where a slice fits into them.
+Cut choose_window_cut(const CheckedCall& call, const Plan& plan, uint64_t round_bytes);
 
 // Bytes of a call's buffers on a rank that has them. Not for uneven calls.
 struct BufferBytes {

@@ -11,9 +11,6 @@
 namespace rondo {
 namespace {
 
-// Operations of batches that are kept, some kilobytes each: a step of most models is fewer.
-constexpr size_t kBatchSpares = 64;
-
 Patience patience_for(const Config& config, const Fabric& fabric) {
   const Place& place = fabric.place();
   const bool crowded = rondo::crowded(fabric.topology(), place.rank, place.local_world);
@@ -57,35 +54,6 @@ std::shared_ptr<GroupContext> make_context(Group::Options& options) {
   return context;
 }
 
-// Signals to both neighbours, then waits for both, on every lane.
-Plan neighbour_plan(int rank, int world, int lanes) {
-  const auto next = static_cast<uint16_t>((rank + 1) % world);
-  const auto previous = static_cast<uint16_t>((rank + world - 1) % world);
-  std::vector<uint16_t> neighbours{next};
-  if (previous != next) neighbours.push_back(previous);
-  Plan plan;
-  plan.collective = Collective::kBarrier;
-  plan.rank = rank;
-  plan.world = world;
-  plan.fan = static_cast<uint32_t>(neighbours.size());
-  plan.peers.assign(neighbours.begin(), neighbours.end());
-  std::sort(plan.peers.begin(), plan.peers.end());
-  const auto count = static_cast<uint8_t>(neighbours.size());
-  for (int i = 0; i < 2; ++i) {
-    for (const uint16_t peer : neighbours) plan.refs.push_back({Space::kMailbox, 0, peer, 0});
-  }
-  plan.steps.push_back({0, kNoStep, 0, count, 0});
-  plan.steps.push_back({count, kNoStep, count, 0, 0});
-  plan.lanes.assign(static_cast<size_t>(lanes), Lane{0, 2});
-  return plan;
-}
-
-bool same_but_buffers(const Communicator::Call& a, const Communicator::Call& b) {
-  return a.collective == b.collective && a.count == b.count && a.dtype == b.dtype && a.op == b.op && a.root == b.root &&
-         a.uneven == b.uneven && a.options.algorithm == b.options.algorithm && a.options.scalar == b.options.scalar &&
-         a.options.timeout == b.options.timeout;
-}
-
 }  // namespace
 
 Patience Group::pool_patience(const Config& config, const Fabric& fabric) {
@@ -98,7 +66,6 @@ Group::Group(Options options)
     : context_(make_context(options)),
       pool_(std::move(options.pool)),
       pid_(getpid()),
-      plans_(context_->rank, context_->topology, context_->config),
       allocations_(context_->fabric->shared_memory(), context_->rank) {
   const Patience patience = patience_for(context_->config, *context_->fabric);
   auto bell = std::make_shared<Doorbell>();
@@ -117,7 +84,7 @@ Group::~Group() {
   }
 }
 
-void Group::check_usable() const {
+void Group::refuse_use() const {
   if (!context_->mark.same_process()) {
     throw Exception(
         ErrorCode::kInvalid,
@@ -125,7 +92,7 @@ void Group::check_usable() const {
                     "that joined; make a new one after the fork",
                     getpid(), context_->rank, pid_));
   }
-  if (const Error* error = context_->failure.get()) throw Exception(*error);
+  throw Exception(*context_->failure.get());
 }
 
 Clock::time_point Group::deadline(std::chrono::milliseconds timeout) const {
@@ -139,30 +106,36 @@ Algorithm Group::algorithm_for(const Communicator::Call& call, bool registered) 
   checked.count = call.count;
   checked.dtype = call.dtype;
   checked.op = call.op;
-  const Algorithm asked = call.options.algorithm;
-  return registered ? plans_.choose_registered(checked, asked) : plans_.choose(checked, asked);
+  return collectives_->algorithm_for(checked, call.options.algorithm, registered);
 }
 
-std::shared_ptr<CollectiveOperation> Group::submit(const Communicator::Call& call) {
-  check_usable();
-  CheckedCall checked = check_call(call, rank(), size());
-  context_->log.note_thread();
-  std::lock_guard lock(submit_mutex_);
-  const bool spare = spare_ && spare_.use_count() == 1 && !spare_in_use_.load(std::memory_order_acquire);
-  auto operation = spare ? std::move(spare_) : std::make_shared<CollectiveOperation>();
-  prepare(*operation, std::move(checked), call.options.algorithm);
+// Under the submission lock. The call's buffers have been checked, and nothing has happened if it throws.
+std::shared_ptr<PreparedCall> Group::prepare(const Communicator::Call& call) {
+  if (call.uneven) return collectives_->prepare(check_call(call, rank(), size()), call.options.algorithm);
+  const CallKey key = key_of(call);
+  if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) {
+    PreparedCall& known = **kept;
+    if (call.input != known.input || call.output != known.output) {
+      check_call(call, rank(), size());
+      known.input = call.input;
+      known.output = call.output;
+    }
+    return *kept;
+  }
+  auto prepared = collectives_->prepare(check_call(call, rank(), size()), call.options.algorithm);
+  prepared_.keep(key, prepared);
+  return prepared;
+}
+
+std::shared_ptr<CollectiveOperation> Group::submit(std::shared_ptr<PreparedCall> prepared, const void* input,
+                                                   void* output) {
+  const auto timeout = prepared->call.timeout;
+  auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), static_cast<const std::byte*>(input),
+                                                         static_cast<std::byte*>(output));
+  operation->driver = collectives_;
+  operation->deadline = deadline(timeout);
   collectives_->submit(operation);
   return operation;
-}
-
-void Group::prepare(CollectiveOperation& operation, CheckedCall call, Algorithm asked) {
-  call.algorithm = plans_.settle(call, asked);
-  const Plans::Set& plans = plans_.get(call, asked, call.algorithm);
-  operation.reuse();
-  operation.driver = collectives_;
-  operation.deadline = deadline(call.timeout);
-  operation.call = std::move(call);
-  operation.plans = plans;
 }
 
 std::vector<std::shared_ptr<CollectiveOperation>> Group::submit_all(std::vector<Part> parts) {
@@ -171,60 +144,44 @@ std::vector<std::shared_ptr<CollectiveOperation>> Group::submit_all(std::vector<
   std::vector<std::shared_ptr<CollectiveOperation>> operations;
   operations.reserve(parts.size());
   std::lock_guard lock(submit_mutex_);
-  batch_spares_.resize(std::max(batch_spares_.size(), std::min(parts.size(), kBatchSpares)));
-  for (size_t i = 0; i < parts.size(); ++i) {
-    // done(): an acquire, after which the last holder but this one touched the count alone.
-    const bool spare =
-        i < batch_spares_.size() && batch_spares_[i] && batch_spares_[i]->done() && batch_spares_[i].use_count() == 1;
-    operations.push_back(spare ? batch_spares_[i] : std::make_shared<CollectiveOperation>());
-    prepare(*operations.back(), std::move(parts[i].call), parts[i].asked);
-    operations.back()->packing = std::move(parts[i].packing);
-    if (i < batch_spares_.size()) batch_spares_[i] = operations.back();
+  for (Part& part : parts) {
+    const CheckedCall& call = part.call;
+    auto operation = std::make_shared<CollectiveOperation>(prepare(call, part.asked), call.input, call.output);
+    operation->driver = collectives_;
+    operation->deadline = deadline(call.timeout);
+    operation->packing = std::move(part.packing);
+    operations.push_back(std::move(operation));
   }
   for (const auto& operation : operations) collectives_->submit(operation);
   return operations;
 }
 
-void Group::run(const Communicator::Call& call) {
-  if (run_again(call)) return;
-  auto operation = submit(call);
-  collectives_->wait(*operation, Clock::time_point::max());
-  if (operation->failed()) throw Exception(operation->error());
-  std::lock_guard lock(submit_mutex_);
-  if (spare_in_use_.load(std::memory_order_acquire)) return;
-  spare_ = std::move(operation);
-  last_call_ = call;
+std::shared_ptr<PreparedCall> Group::prepare(const CheckedCall& call, Algorithm asked) {
+  if (call.uneven) return collectives_->prepare(call, asked);
+  const CallKey key = key_of(call, asked);
+  if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) return *kept;
+  auto prepared = collectives_->prepare(call, asked);
+  prepared_.keep(key, prepared);
+  return prepared;
 }
 
-// The same call once more, while nothing else is under way: nothing is chosen, bound or queued again, and buffers are
-// checked only if they are others. False: it must go the long way.
-bool Group::run_again(const Communicator::Call& call) {
+// At once on this thread, while nothing else is under way.
+void Group::run(const Communicator::Call& call) {
   check_usable();
-  CollectiveOperation* operation = nullptr;
-  {
-    std::lock_guard lock(submit_mutex_);
-    if (!spare_ || call.uneven || !same_but_buffers(call, last_call_) ||
-        spare_in_use_.load(std::memory_order_acquire)) {
-      return false;
-    }
-    if (call.input != last_call_.input || call.output != last_call_.output) {
-      const CheckedCall checked = check_call(call, rank(), size());
-      spare_->call.input = checked.input;
-      spare_->call.output = checked.output;
-      last_call_.input = call.input;
-      last_call_.output = call.output;
-    }
-    if (spare_.use_count() != 1 || !collectives_->begin_again(*spare_)) return false;
-    spare_in_use_.store(true, std::memory_order_relaxed);
-    operation = spare_.get();
-  }
   context_->log.note_thread();
-  collectives_->run_held(*operation);
-  const bool failed = operation->failed();
-  const Error error = failed ? operation->error() : Error{};
-  spare_in_use_.store(false, std::memory_order_release);
-  if (failed) throw Exception(error);
-  return true;
+  std::unique_lock lock(submit_mutex_);
+  CollectiveOperation operation(prepare(call), static_cast<const std::byte*>(call.input),
+                                static_cast<std::byte*>(call.output));
+  if (collectives_->begin_now(operation)) {
+    lock.unlock();
+    collectives_->run_held(operation);
+    if (operation.failed()) throw Exception(operation.error());
+    return;
+  }
+  const auto queued = submit(operation.call, call.input, call.output);
+  lock.unlock();
+  collectives_->wait(*queued, Clock::time_point::max());
+  if (queued->failed()) throw Exception(queued->error());
 }
 
 void Group::ready_pool() {
@@ -239,22 +196,22 @@ void Group::ready_pool() {
 
 std::shared_ptr<Operation> Group::start(const Communicator::Call& call) {
   ready_pool();
-  auto operation = submit(call);
+  context_->log.note_thread();
+  std::shared_ptr<Operation> operation;
+  {
+    std::lock_guard lock(submit_mutex_);
+    operation = submit(prepare(call), call.input, call.output);
+  }
   leave_to_pool(*collectives_);
   return operation;
 }
 
 void Group::meet_neighbours(Clock::time_point until) {
   if (size() == 1) return;
-  auto operation = std::make_shared<CollectiveOperation>();
-  operation->driver = collectives_;
-  operation->deadline = until;
-  operation->call.algorithm = Algorithm::kRing;
-  operation->plans.plan =
-      std::make_shared<const Plan>(neighbour_plan(rank(), size(), static_cast<int>(context_->config.lanes)));
+  std::shared_ptr<CollectiveOperation> operation;
   {
     std::lock_guard lock(submit_mutex_);
-    collectives_->submit_meeting(operation);
+    operation = collectives_->submit_opening(until);
   }
   collectives_->wait(*operation, Clock::time_point::max());
   if (operation->failed()) throw Exception(operation->error());
@@ -370,6 +327,11 @@ std::shared_ptr<Group> Group::subgroup(uint64_t id, std::vector<int> members) {
   return group;
 }
 
+uint64_t Group::next_split() {
+  std::lock_guard lock(submit_mutex_);
+  return ++splits_;
+}
+
 std::shared_ptr<Group> Group::split(int colour, int key) {
   struct Choice {
     int32_t colour, key;
@@ -382,10 +344,9 @@ std::shared_ptr<Group> Group::split(int colour, int key) {
   call.output = all.data();
   call.count = 2;
   call.dtype = DType::kInt32;
-  // These buffers are not what RONDO_ALGORITHM=registered is about, nor pull where the kernel forbids it.
-  if (over_windows(context_->config.algorithm)) call.options.algorithm = Algorithm::kRing;
+  call.options.algorithm = collectives_->router().for_plain_buffers();
   run(call);
-  const uint64_t number = ++splits_;
+  const uint64_t number = next_split();
   if (colour < 0) return nullptr;
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r) {

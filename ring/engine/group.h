@@ -13,8 +13,8 @@
 #include "ring/engine/collectives.h"
 #include "ring/engine/group_context.h"
 #include "ring/engine/messages.h"
-#include "ring/engine/plans.h"
 #include "ring/engine/pool.h"
+#include "ring/engine/prepared_call.h"
 #include "rondo/communicator.h"
 
 namespace rondo {
@@ -68,7 +68,9 @@ class Group final : public CommunicatorEvents {
   void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options,
                       Waited waited = Waited::kByCaller);
   // Throws what stands against any call now: a fork, the communicator's failure.
-  void check_usable() const;
+  void check_usable() const {
+    if (!context_->mark.same_process() || context_->failure.get() != nullptr) refuse_use();
+  }
   // kInvalid if it is negative.
   void check_timeout(const char* call, const CallOptions& options) const;
   // Waits for it; the others are told if that takes long.
@@ -98,9 +100,11 @@ class Group final : public CommunicatorEvents {
   CallState call_state(uint64_t sequence) override;
 
  private:
-  std::shared_ptr<CollectiveOperation> submit(const Communicator::Call& call);
-  bool run_again(const Communicator::Call& call);
-  void prepare(CollectiveOperation& operation, CheckedCall call, Algorithm asked);
+  std::shared_ptr<PreparedCall> prepare(const Communicator::Call& call);
+  std::shared_ptr<PreparedCall> prepare(const CheckedCall& call, Algorithm asked);
+  std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const void* input, void* output);
+  uint64_t next_split();
+  [[noreturn]] void refuse_use() const;
   void check_peer(const char* call, int peer, int tag, bool receives) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   std::shared_ptr<Group> subgroup(uint64_t id, std::vector<int> members);
@@ -112,12 +116,7 @@ class Group final : public CommunicatorEvents {
   const int pid_;                             // for messages
 
   std::mutex submit_mutex_;  // calls are serialised in the order in which they get it
-  Plans plans_;
-  std::shared_ptr<CollectiveOperation> spare_;  // the last blocking call's, for the next one
-  Communicator::Call last_call_;                // that it was
-  std::atomic<bool> spare_in_use_{false};       // by run_again(), without the lock
-  // Those of batches, by place, for the next batch: a training step is the same list again, and bound already.
-  std::vector<std::shared_ptr<CollectiveOperation>> batch_spares_;
+  PreparedCalls prepared_;
   uint64_t splits_ = 0;
   std::map<std::vector<int>, uint64_t> groups_made_;
 

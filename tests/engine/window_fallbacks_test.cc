@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "tests/engine/cases.h"
+#include "tests/engine/said.h"
 #include "tests/engine/window_cases.h"
 #include "tests/support/rank_group.h"
 #include "tests/support/refuse.h"
@@ -169,22 +171,33 @@ TEST_CASE("RONDO_SINGLE_COPY=auto: large buffers take turns, right by either way
   }
 }
 
-TEST_CASE("RONDO_SINGLE_COPY=auto tries pulling, off never does") {
-  // Proves: as above, by taking the system call away.
-  for (const char* single_copy : {"auto", "off"}) {
-    CAPTURE(single_copy);
-    RankGroup shape = shape_of(2);
-    shape.config.single_copy = single_copy;
-    const bool tries = single_copy == std::string("auto");
-    CHECK(run_processes(shape, [tries](Communicator& group) {
-            refuse(SYS_process_vm_readv);
-            group.barrier();
-            std::vector<float> values(100'000, 1);
-            std::string failure;
-            for (int round = 0; round < 6 && failure.empty(); ++round)
-              failure = failure_of(group, sum_of(values, Algorithm::kAuto));
-            expect(tries == !failure.empty(), "with no leave to pull: " + failure);
-          }) == "");
+TEST_CASE("memory that the kernel will not read: large buffers are staged on all ranks, which one line says") {
+  // Proves: pulling is tried before anything is written, so that the call goes on by another route; off never tries.
+  for (const char* single_copy : {"auto", "on", "off"}) {
+    for (const int forbidden : {1, 2}) {  // ranks that may not
+      CAPTURE(single_copy);
+      CAPTURE(forbidden);
+      RankGroup shape = shape_of(2);
+      shape.config.single_copy = single_copy;
+      shape.config.debug = "warn";
+      const bool tries = single_copy != std::string("off");
+      CHECK(run_processes(shape, [=](Communicator& group) {
+              const Said said;
+              const int at_start = pulls;
+              if (group.rank() < forbidden) refuse(SYS_process_vm_readv);
+              group.barrier();
+              std::vector<float> values(100'000, 1);
+              for (int round = 0; round < 8; ++round) group.run(sum_of(values));
+              expect(values == std::vector<float>(values.size(), 256), "a wrong sum");
+              expect((pulls > at_start) == tries, fmt::format("{} pulls", pulls - at_start));
+              const std::string text = said.text();
+              const bool told = text.find("may not read the memory of the other ranks") != std::string::npos;
+              expect(told == (tries && group.rank() == 0), text);
+              expect(std::count(text.begin(), text.end(), '\n') == (told ? 1 : 0), text);
+              expect_part(failure_of(group, sum_of(values, Algorithm::kPull)), "INVALID: ");
+              group.run(sum_of(values));
+            }) == "");
+    }
   }
 }
 

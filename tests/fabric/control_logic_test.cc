@@ -411,6 +411,28 @@ TEST_CASE("different calls at one sequence are a mismatch on every rank, whoever
   }
 }
 
+TEST_CASE("equal calls by different routes are a mismatch on every rank; one that has not been decided is none") {
+  for (const uint64_t other : {uint64_t{0x0d00000001}, uint64_t{0x0c00000002}, uint64_t{0}}) {
+    CAPTURE(other);
+    Simulation simulation(3, 5);
+    simulation.open_everywhere(all_ranks(3));
+    simulation.run();
+    for (int rank = 0; rank < 3; ++rank) {
+      simulation.call(rank) = calling(3, 1, "all_reduce(count=8)");
+      simulation.call(rank).route = rank == 1 ? other : uint64_t{0x0c00000001};
+    }
+    simulation.stall(0, 3);
+    simulation.run();
+    for (const auto& failure : simulation.failures) {
+      REQUIRE(failure.has_value() == (other != 0));
+      if (!failure) continue;
+      CHECK(failure->code == ErrorCode::kMismatch);
+      CHECK(failure->message.find("takes another route for it") != std::string::npos);
+      CHECK(failure->message.find("staged, table 00000001") != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("equal calls, slow ranks and unknown old calls are no mismatch") {
   Simulation simulation(4, 7);
   simulation.open_everywhere(all_ranks(4));

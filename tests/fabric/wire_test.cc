@@ -43,6 +43,7 @@ std::vector<ControlBody> sample_bodies() {
   CallState state;
   state.current = 7;
   state.fingerprint = 0xfeed;
+  state.route = 0x0c00000001u;
   state.text = "all_reduce(count=8)";
   state.in_p2p = true;
   state.p2p_peer = -1;

@@ -100,7 +100,7 @@ Island::~Island() {
 
 // --- windows
 
-std::shared_ptr<Window> Island::make(size_t bytes) {
+std::shared_ptr<Window> Island::make(size_t bytes, uint64_t name) {
   if (bytes == 0) throw Exception(ErrorCode::kInvalid, "shared memory of 0 bytes was asked for");
   auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kReserved));
   auto memory = std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kNow);
@@ -112,7 +112,7 @@ std::shared_ptr<Window> Island::make(size_t bytes) {
                                 "that the others map; give some back, or allocate fewer and larger ones",
                                 bytes, kMaxWindows));
   }
-  window = std::make_shared<MappedWindow>(++own_->last_id, bytes, std::move(memory), own_);
+  window = std::make_shared<MappedWindow>(name != 0 ? id_of(name) : ++own_->last_id, bytes, std::move(memory), own_);
   own_->by_address[window->data()] = window;
   IslandFrame frame;
   frame.topic = IslandTopic::kWindow;

@@ -69,7 +69,7 @@ class Island final : public SharedMemory {
   void catch_up(int peer);
 
   // --- SharedMemory
-  std::shared_ptr<Window> make(size_t bytes) override;
+  std::shared_ptr<Window> make(size_t bytes, uint64_t name = 0) override;
   WindowPlace locate(const void* data, size_t bytes) const override;
   std::shared_ptr<Window> find(int peer, uint64_t id) override;
   bool can_pull() const override { return settings_.can_pull; }

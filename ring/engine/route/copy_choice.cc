@@ -1,4 +1,4 @@
-#include "ring/engine/copy_choice.h"
+#include "ring/engine/route/copy_choice.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "ring/base/log.h"
+#include "ring/engine/collective_operation.h"
+#include "ring/engine/group_context.h"
+#include "ring/engine/route/plan_cache.h"
+#include "ring/engine/route/route_table.h"
+#include "ring/engine/route/router.h"
+#include "ring/engine/run/card_exchange.h"
+#include "ring/engine/run/island_memory.h"
+#include "ring/engine/run/link_run.h"
+#include "ring/engine/run/link_table.h"
+
+namespace rondo {
+
+// The course of one operation after another, from its begin to its end: which route it takes, what the ranks tell each
+// other before, the run that moves its bytes. Under the lease.
+class CallCourse {
+ public:
+  // context and router must outlive it.
+  CallCourse(GroupContext& context, const Router& router, uint32_t lane_threads, Patience patience,
+             std::shared_ptr<Doorbell> bell);
+
+  void begin(CollectiveOperation& operation) {
+    operation_ = &operation;
+    route_.reset();
+    running_ = nullptr;
+    packed_ = done_ = false;
+  }
+  // Moves all that can be moved now; true if anything moved. Throws Exception where the call cannot go on: kInvalid is
+  // thrown on all ranks alike.
+  bool advance(Pass pass);
+  bool done() const { return done_; }
+  // Grows while it moves.
+  uint64_t moved();
+  RunFailure failure() { return running_ != nullptr ? running_->failure() : RunFailure{}; }
+  // It is done, or abandoned: nothing touches the operation's memory from now on.
+  void end();
+  // An operation has failed: the kernel reads its memory no more.
+  void stop_links() { links_.stop(); }
+  // Gives back links, threads and shared memory.
+  void close();
+
+  // A run of this plan over links, for what is no call of the program's.
+  std::unique_ptr<Run> make_link_run(const CheckedCall& call, std::shared_ptr<const Plan> plan);
+
+  // The route of such a call now, of buffers that are all registered, or not. Any thread.
+  Route route_of(const RouteQuestion& question, bool registered) const;
+
+ private:
+  bool go_on();
+  void decide(const BufferFacts* buffers);
+  void show();
+  bool start_exchange();
+  void end_exchange();
+  void pack();
+  void prepare_body();
+  std::unique_ptr<Run> make_run(std::shared_ptr<const Plan> plan);
+
+  GroupContext& context_;
+  const Router& router_;
+  PlanCache plans_;
+  LinkTable links_;
+  LaneHelp help_;
+  IslandMemory island_;
+  std::optional<CardExchange> cards_;  // made at first use
+  Logger log_;
+
+  mutable std::mutex table_mutex_;  // for route_of(); the holder of the lease, which alone writes, reads without it
+  RouteTable table_;
+  std::optional<Clock::time_point> timed_since_;  // of the operation, if it is timed
+  uint64_t took_ns_ = 0;                          // of the one that was timed last, until it is told
+
+  // Of the operation.
+  CollectiveOperation* operation_ = nullptr;
+  std::optional<Route> route_;
+  Run* running_ = nullptr;  // nullptr: waits for links or windows
+  bool packed_ = false;
+  bool done_ = false;
+  uint64_t stages_ = 0;  // passed, of all operations
+
+  // By collective and power of two of bytes: the algorithm that was shown last.
+  std::map<std::pair<Collective, int>, Algorithm> shown_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,108 @@
+#include "ring/engine/call_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace rondo {
+namespace {
+
+// A slice of another operation arrived: the members are asked what they called, so that the error can show both calls.
+// If that brings nothing for so long, the link's own words must do.
+constexpr std::chrono::milliseconds kMismatchPatience{500};
+
+// How long a rank's I/O thread may take to say what its rank does.
+constexpr std::chrono::milliseconds kAnswerPatience{100};
+
+}  // namespace
+
+void CallWatch::failed(int peer, ErrorCode code, const std::string& message) {
+  const int world_rank = context_.world_rank(peer);
+  context_.fabric->link_failed(context_.id, world_rank, {code, message, {world_rank}});
+}
+
+void CallWatch::report(const CollectiveOperation& current, const RunFailure& failure) {
+  using Kind = RunFailure::Kind;
+  if (failure.kind == Kind::kNone) return;
+  reported_ = true;
+  const std::string name = context_.name(failure.peer);
+  switch (failure.kind) {
+    case Kind::kLink:
+      if (failure.link->code == ErrorCode::kMismatch) return refused(current, failure.peer, *failure.link);
+      return context_.fabric->link_failed(context_.id, context_.world_rank(failure.peer), *failure.link);
+    case Kind::kOtherCall:
+      return refused(current, failure.peer,
+                     {ErrorCode::kMismatch,
+                      fmt::format("{} is in another operation (fingerprint {:016x}; {:016x} was expected)", name,
+                                  failure.fingerprint, current.fingerprint()),
+                      {}});
+    case Kind::kUnreadable:
+      return failed(failure.peer, ErrorCode::kPeerLost,
+                    fmt::format("{} on rank {}: the memory of {} could not be read (it died, or this system forbids "
+                                "it: RONDO_SINGLE_COPY=off does without)",
+                                describe_call(current.call->call), context_.rank, name));
+    case Kind::kCorrupt:
+      return failed(failure.peer, ErrorCode::kProtocol,
+                    fmt::format("the memory shared with {} is corrupt: {}", name, failure.what));
+    case Kind::kNone:
+      return;
+  }
+}
+
+// The ranks are in different calls: ask what they are in. If they are in the same, they differ in a count that only the
+// two know.
+void CallWatch::refused(const CollectiveOperation& current, int peer, const Error& error) {
+  const CheckedCall& call = current.call->call;
+  const auto block = static_cast<size_t>(call.collective == Collective::kScatter ? context_.rank : peer);
+  refusal_ = error;
+  refusal_.ranks = {context_.world_rank(std::min(peer, context_.rank)),
+                    context_.world_rank(std::max(peer, context_.rank))};
+  refusal_.message =
+      call.uneven && block < call.output_blocks.size()
+          ? fmt::format("{} on rank {} expects {} elements from rank {}, which sends another number ({})",
+                        describe_call(call), context_.rank, call.output_blocks[block].count, peer, error.message)
+          : fmt::format("{} on rank {}: {}", describe_call(call), context_.rank, error.message);
+  refused_at_ = Clock::now();
+  ask_others(refused_at_, current.sequence);
+}
+
+void CallWatch::tick(Clock::time_point now, const CollectiveOperation& current, uint64_t moved) {
+  if (refused_at_ != Clock::time_point{} && now - refused_at_ > kMismatchPatience) {
+    refused_at_ = {};
+    return context_.fabric->abort(context_.id, refusal_);
+  }
+  if (moved_at_ == Clock::time_point{} || moved != seen_moved_) {
+    seen_moved_ = moved;
+    moved_at_ = now;
+    return;
+  }
+  const std::chrono::milliseconds stall(context_.config.stall_ms);
+  if (now - moved_at_ >= stall && now - asked_at_ >= stall) ask_others(now, current.sequence);
+}
+
+void CallWatch::ask_others(Clock::time_point now, uint64_t sequence) {
+  asked_at_ = now;
+  asked_sequence_ = sequence;
+  context_.fabric->stalled(context_.id, sequence);
+}
+
+void CallWatch::time_out(Clock::time_point now, const CollectiveOperation& current, const CollectiveOperation& late) {
+  // A deadline shorter than the stall time: nobody has been asked yet.
+  if (asked_sequence_ != current.sequence) return ask_others(now, current.sequence);
+  if (now - asked_at_ < kAnswerPatience) return;
+  const std::vector<int> absent = context_.fabric->absent(context_.id, current.sequence);
+  std::string who;
+  for (const int peer : absent) who += fmt::format("{}{}", who.empty() ? "" : ", ", context_.group_rank(peer));
+  context_.fabric->abort(
+      context_.id,
+      {ErrorCode::kTimeout,
+       fmt::format("{} did not complete on rank {} before its deadline; {}", describe_call(late.call->call),
+                   context_.rank,
+                   who.empty() ? "every rank has made the call: one of them is too slow, or the deadline too short"
+                               : "these ranks have not made the call: " + who),
+       absent});
+}
+
+}  // namespace rondo

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "ring/engine/operation.h"
+#include "ring/engine/packing.h"
+#include "ring/engine/prepared_call.h"
+#include "ring/engine/run/run.h"
+
+namespace rondo {
+
+// One collective call under way.
+class CollectiveOperation final : public Operation {
+ public:
+  CollectiveOperation(std::shared_ptr<PreparedCall> prepared, const std::byte* from, std::byte* to)
+      : call(std::move(prepared)), input(from), output(to) {}
+
+  const std::shared_ptr<PreparedCall> call;  // shared by operations of calls that are alike
+  const std::byte* const input;
+  std::byte* const output;
+  uint64_t sequence = 0;           // its number among the communicator's calls
+  std::optional<Packing> packing;  // of an operation of several tensors: the buffers are its memory
+  bool queued = false;             // counted by its driver
+
+  uint64_t fingerprint() const { return fingerprint_of(call->kind, sequence); }
+  RunStart start() const { return {input, output, sequence, fingerprint()}; }
+};
+
+}  // namespace rondo

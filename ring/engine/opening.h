@@ -1,0 +1,10 @@
+#pragma once
+
+#include "ring/plan/plan.h"
+
+namespace rondo {
+
+// The first operation of a communicator: signals to both neighbours on the ring, then waits for both, on every lane.
+Plan opening_plan(int rank, int world, int lanes);
+
+}  // namespace rondo

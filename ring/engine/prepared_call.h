@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ring/engine/call.h"
+#include "ring/engine/route/route.h"
+#include "ring/engine/run/run.h"
+
+namespace rondo {
+
+// What one rank has worked out for a call, for all operations that are alike but for their buffers: the checked
+// arguments, the question of their route, and the run of the route that the last of them took. It holds nothing that
+// ranks must agree on, so each rank may forget it at any time.
+class PreparedCall {
+ public:
+  // A run and the algorithm whose plan it runs.
+  struct Body {
+    Algorithm algorithm = Algorithm::kAuto;
+    std::unique_ptr<Run> run;
+  };
+
+  PreparedCall(CheckedCall checked, const RouteQuestion& asked, uint64_t communicator);
+
+  const CheckedCall call;  // with the buffers that it was made from: those of an operation are its own
+  const RouteQuestion question;
+  const uint64_t kind;  // what ranks compare: see fingerprint_of()
+
+  Body body;  // under the lease
+
+  // The buffers that were checked last. Under the submission lock.
+  const void* input;
+  const void* output;
+};
+
+// Calls with equal keys are alike but for their buffers. Uneven calls have none.
+struct CallKey {
+  Collective collective = Collective::kBarrier;
+  DType dtype = DType::kFloat32;
+  Op op = Op::kSum;
+  Algorithm asked = Algorithm::kAuto;
+  int root = -1;
+  uint64_t count = 0;
+  double scalar = 1;
+  int64_t timeout_ms = 0;
+  uint64_t list = 0;  // of an operation of a list: its hash
+  uint32_t part = 0;
+  bool operator==(const CallKey&) const = default;
+};
+inline CallKey key_of(const Communicator::Call& call) {
+  return {call.collective,
+          call.dtype,
+          call.op,
+          call.options.algorithm,
+          call.root,
+          call.count,
+          call.options.scalar,
+          call.options.timeout.count()};
+}
+CallKey key_of(const CheckedCall& call, Algorithm asked);
+
+// The last calls of one communicator that were prepared. One thread at a time (the submission lock).
+class PreparedCalls {
+ public:
+  // nullptr: not kept. The one that was found or kept last is compared first.
+  const std::shared_ptr<PreparedCall>* find(const CallKey& key) {
+    return last_ < kept_.size() && kept_[last_].key == key ? &kept_[last_].call : find_other(key);
+  }
+  void keep(const CallKey& key, std::shared_ptr<PreparedCall> call);
+
+ private:
+  // Some kilobytes each; the buckets of most models' training steps are fewer.
+  static constexpr size_t kKept = 64;
+  struct Kept {
+    CallKey key;
+    std::shared_ptr<PreparedCall> call;  // shared with the operations under way
+  };
+  const std::shared_ptr<PreparedCall>* find_other(const CallKey& key);
+
+  std::vector<Kept> kept_;
+  size_t last_ = 0;  // found or kept last
+  size_t next_ = 0;  // to be replaced
+};
+
+}  // namespace rondo

@@ -1,0 +1,38 @@
+#include "ring/engine/route/plan_cache.h"
+
+#include "ring/plan/build.h"
+
+namespace rondo {
+
+PlanCache::PlanCache(int rank, Topology topology, const Config& config)
+    : rank_(rank),
+      topology_(std::move(topology)),
+      lanes_(static_cast<int>(config.lanes)),
+      ahead_(static_cast<int>(config.slices_per_chunk)) {}
+
+std::shared_ptr<const Plan> PlanCache::get(const RouteQuestion& question, Algorithm algorithm, int root) {
+  std::shared_ptr<const Plan>& plan = plans_[{question.collective, algorithm, root, question.scales_at_source}];
+  if (plan) return plan;
+  PlanRequest request;
+  request.collective = question.collective;
+  request.algorithm = algorithm;
+  request.rank = rank_;
+  request.root = root;
+  request.lanes = lanes_;
+  request.ahead = ahead_;
+  request.topology = topology_;
+  request.scale_at_source = question.scales_at_source;
+  plan = std::make_shared<const Plan>(build_plan(request));
+  return plan;
+}
+
+std::shared_ptr<const Plan> card_plan(int rank, const Topology& topology) {
+  PlanRequest request;
+  request.collective = Collective::kAllGather;
+  request.algorithm = Algorithm::kOneShot;
+  request.rank = rank;
+  request.topology = topology;
+  return std::make_shared<const Plan>(build_plan(request));
+}
+
+}  // namespace rondo

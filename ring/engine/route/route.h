@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ring/base/types.h"
+
+namespace rondo {
+
+class RouteTable;
+
+// What moves the bytes of a route.
+enum class Medium : uint8_t { kLinks, kBoard, kWindows };
+
+// Why a route was taken.
+enum class RouteReason : uint8_t {
+  kCheapest,       // by the cost model
+  kAsked,          // by the call
+  kConfigured,     // RONDO_ALGORITHM, RONDO_SINGLE_COPY
+  kAllRegistered,  // the buffers of all ranks
+  kNotRegistered,  // the buffers of some rank
+  kKnownPlain,     // as kNotRegistered, at the last exchange of cards for such a call
+  kSmall,          // one post a rank holds it
+  kRooted,         // one post a rank would hold it, but for the root
+  kScaled,         // each rank scales its own contribution before others read it
+  kUnreadable,     // the kernel does not let ranks read each other's memory
+  kTrial,          // ways to copy are being timed
+  kFaster,         // in those trials
+  kCardsUnknown,   // the ranks have not told each other yet where their buffers lie
+};
+const char* reason_text(RouteReason reason);
+
+// What one call asks of its route. Equal on all ranks: all but `why` is part of the call's fingerprint.
+struct RouteQuestion {
+  Collective collective = Collective::kAllReduce;
+  bool even = true;  // every rank has a block of the same size
+  bool scales_at_source = false;
+  uint64_t bytes = 0;  // of the whole operation; 0 where ranks know only their own counts
+  // By Router::ask(). For buffers that are not registered; kWindow: one of those over windows.
+  Algorithm algorithm = Algorithm::kAuto;
+  bool registered_first = false;  // over links only where the buffers of some rank are not registered
+  RouteReason why = RouteReason::kCheapest;
+};
+
+// What is equal on all ranks from the start, and decides how plain buffers of an island are shared.
+struct RouteTerms {
+  enum class SingleCopy : uint8_t { kAuto, kOn, kOff };
+  SingleCopy single_copy = SingleCopy::kAuto;
+  bool can_pull = false;  // SharedMemory::can_pull()
+};
+
+// What the cards of all ranks say about the buffers of one call.
+struct BufferFacts {
+  int plain = -1;                // the first rank whose buffers are not registered; -1: all are
+  std::optional<bool> readable;  // every rank could read the others' buffers; nullopt: none has tried
+};
+
+// How one call goes on.
+struct Route {
+  enum class Next : uint8_t {
+    kRun,            // the plan of `algorithm`
+    kExchangeCards,  // then decide() again
+    kTryPull,        // reads a byte of the others' buffers and exchanges cards; then decide() again
+    kRefuse,         // kInvalid on all ranks: their buffers do not allow the algorithm that was asked for
+  };
+  Next next = Next::kRun;
+  Algorithm algorithm = Algorithm::kAuto;
+  RouteReason reason = RouteReason::kCheapest;
+  bool timed = false;  // how long it takes goes into the table
+
+  Medium medium() const;
+  bool operator==(const Route&) const = default;
+};
+
+// The route of a call. A pure function of what all ranks agree on, so that all ranks decide alike: the ranks call it
+// when the operation begins (operations begin in call order), and again after each exchange that it asks for.
+// buffers: nullptr before an exchange of cards.
+Route decide(const RouteQuestion& question, const RouteTerms& terms, const RouteTable& table,
+             const BufferFacts* buffers);
+
+// Bytes of a rank's buffer that a plan over windows takes in one round.
+uint64_t round_bytes(Algorithm algorithm, uint64_t staging_bytes);
+
+// Why kRefuse, in words: 'the algorithm "pull" was asked for, but ...'.
+std::string refusal_text(const Route& route, const BufferFacts& buffers);
+
+}  // namespace rondo

@@ -1,0 +1,89 @@
+#include "ring/engine/route/router.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "ring/plan/build.h"
+#include "rondo/error.h"
+
+namespace rondo {
+namespace {
+
+// From here on registered buffers gain more over links than an exchange of cards costs. Time registered to over links,
+// of all_gather, reduce_scatter, all_to_all, gather, scatter and reduce by 2 and 4 ranks (AMD EPYC, 2 cores, medians of
+// 5, 2026-11-23): 256 KiB 0.3 to 1.07, 1 MiB 0.4 to 1.0, 16 MiB 0.5 to 1.0; 64 KiB is about the same. Plain buffers
+// took 1.0 to 1.4 times as long when every call asked (256 KiB, 1 MiB); see RouteTable::known_plain().
+constexpr uint64_t kAskBytes = 256 * 1024;
+
+// Calls that no plan over these windows can run.
+bool no_windows_for(const RouteQuestion& call, Algorithm algorithm) {
+  if (!in_island(algorithm)) return false;
+  const bool raw = algorithm == Algorithm::kPull || algorithm == Algorithm::kRegistered;
+  return !call.even || (raw && call.scales_at_source);
+}
+
+RouteTerms terms_of(const Config& config, bool can_pull) {
+  using SingleCopy = RouteTerms::SingleCopy;
+  const SingleCopy single_copy = config.single_copy == "on"    ? SingleCopy::kOn
+                                 : config.single_copy == "off" ? SingleCopy::kOff
+                                                               : SingleCopy::kAuto;
+  return {single_copy, can_pull};
+}
+
+}  // namespace
+
+Router::Router(int rank, Topology topology, const Config& config, bool can_pull)
+    : rank_(rank),
+      topology_(std::move(topology)),
+      configured_(config.algorithm),
+      terms_(terms_of(config, can_pull)),
+      chooser_(topology_, CostModel::parse(config.cost_model), static_cast<int>(config.slices_per_chunk)) {}
+
+void Router::check(const RouteQuestion& call, Algorithm asked) const {
+  std::string why;
+  if (!plan_available(call.collective, asked, topology_)) {
+    why = fmt::format("there is no {} algorithm for it in a group of {}", algorithm_name(asked), topology_.world());
+  } else if (no_windows_for(call, asked)) {
+    why = fmt::format(
+        "the algorithm {} {}", algorithm_name(asked),
+        call.even ? "reads contributions where they lie, so no rank can scale its own" : "takes equal counts only");
+  }
+  if (why.empty()) return;
+  throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", collective_name(call.collective), rank_, why));
+}
+
+Algorithm Router::choose(const RouteQuestion& call, Algorithm asked, RouteReason& why) const {
+  if (asked != Algorithm::kAuto) {
+    check(call, asked);
+    why = RouteReason::kAsked;
+    return asked;
+  }
+  if (configured_ != Algorithm::kAuto && plan_available(call.collective, configured_, topology_) &&
+      !no_windows_for(call, configured_)) {
+    why = RouteReason::kConfigured;
+    return configured_;
+  }
+  return chooser_.choose(call.collective, call.bytes, call.scales_at_source, call.even);
+}
+
+RouteQuestion Router::ask(RouteQuestion call, Algorithm asked) const {
+  call.algorithm = choose(call, asked, call.why);
+  call.registered_first = asked == Algorithm::kAuto && configured_ == Algorithm::kAuto && !in_island(call.algorithm) &&
+                          call.bytes >= kAskBytes && !no_windows_for(call, Algorithm::kRegistered) &&
+                          plan_available(call.collective, Algorithm::kRegistered, topology_);
+  return call;
+}
+
+std::string Router::describe(const RouteQuestion& question, const Route& route) const {
+  const double us =
+      chooser_.estimated_us(question.collective, route.algorithm, question.bytes, question.scales_at_source);
+  return fmt::format("{} of {} bytes among {} ranks: {} ({}{})", collective_name(question.collective), question.bytes,
+                     topology_.world(), algorithm_name(route.algorithm), reason_text(route.reason),
+                     std::isinf(us) ? "" : fmt::format(", {:.0f} us by the cost model", us));
+}
+
+Algorithm Router::for_plain_buffers() const { return over_windows(configured_) ? Algorithm::kRing : Algorithm::kAuto; }
+
+}  // namespace rondo

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+
+#include "ring/engine/route/route.h"
+#include "ring/plan/choose.h"
+#include "rondo/config.h"
+
+namespace rondo {
+
+// Asks and answers for the routes of one communicator, from what is equal on all its ranks from the start. Any thread.
+class Router {
+ public:
+  // can_pull: of the ranks' shared memory. Throws Exception(kInvalid) if config.cost_model is none.
+  Router(int rank, Topology topology, const Config& config, bool can_pull);
+
+  // The question of a call of which all but `algorithm` and what follows is filled in. `asked` is the call's own wish:
+  // without a plan for it this throws Exception(kInvalid). The configured algorithm is a wish for the calls that have
+  // it.
+  RouteQuestion ask(RouteQuestion call, Algorithm asked) const;
+  Route decide(const RouteQuestion& question, const RouteTable& table, const BufferFacts* buffers) const {
+    return rondo::decide(question, terms_, table, buffers);
+  }
+  // "all_reduce of 8 bytes among 2 ranks: one_shot (cheapest, 1 us by the cost model)"
+  std::string describe(const RouteQuestion& question, const Route& route) const;
+
+  // For a call of the library's own, on memory that nobody registered, by a name that is no kWindow: whatever is
+  // configured, it must not be refused.
+  Algorithm for_plain_buffers() const;
+
+ private:
+  Algorithm choose(const RouteQuestion& call, Algorithm asked, RouteReason& why) const;
+  void check(const RouteQuestion& call, Algorithm asked) const;
+
+  int rank_;
+  Topology topology_;
+  Algorithm configured_;
+  RouteTerms terms_;
+  Chooser chooser_;
+};
+
+}  // namespace rondo

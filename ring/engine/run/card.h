@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "transport/shared_memory.h"
+
+namespace rondo {
+
+// Where a rank's buffers lie: in which windows (id 0: in none), and at which addresses of its process. A buffer that
+// nobody else touches has neither.
+struct BufferPlaces {
+  WindowPlace input, output;
+  uint64_t input_address = 0, output_address = 0;
+  bool operator==(const BufferPlaces&) const = default;
+};
+
+// What a rank tells all others of one call.
+struct Card {
+  BufferPlaces places;
+  uint64_t took_ns = 0;     // of the call that was timed last, if its time has not been told yet
+  uint64_t unreadable = 0;  // 1: this rank could not read the others' buffers
+};
+
+}  // namespace rondo

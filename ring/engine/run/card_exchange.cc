@@ -1,0 +1,144 @@
+#include "ring/engine/run/card_exchange.h"
+
+#include <algorithm>
+
+#include "ring/base/hash.h"
+#include "ring/engine/cut.h"
+#include "ring/engine/route/plan_cache.h"
+
+namespace rondo {
+namespace {
+
+uint64_t address_of(const void* memory) { return reinterpret_cast<uint64_t>(memory); }
+
+// Whether `rank` has data that others read, or a result that others write.
+bool gives(const CheckedCall& call, int rank) {
+  const bool from_root = call.collective == Collective::kBroadcast || call.collective == Collective::kScatter;
+  return !from_root || rank == call.root;
+}
+
+bool takes(const CheckedCall& call, int rank) {
+  const bool to_root = call.collective == Collective::kReduce || call.collective == Collective::kGather;
+  return !to_root || rank == call.root;
+}
+
+// An all_gather of a block of `bytes` bytes a rank.
+CheckedCall gather_of_bytes(const GroupContext& context, uint64_t bytes) {
+  CheckedCall call;
+  call.collective = Collective::kAllGather;
+  call.dtype = DType::kUint8;
+  call.count = bytes;
+  for (uint64_t rank = 0; rank < context.members.size(); ++rank) call.output_blocks.push_back({rank * bytes, bytes});
+  call.input_blocks.resize(context.members.size());
+  call.input_blocks[static_cast<size_t>(context.rank)] = {0, bytes};
+  return call;
+}
+
+}  // namespace
+
+CardExchange::CardExchange(const GroupContext& context, IslandMemory& island)
+    : context_(context),
+      island_(island),
+      call_(gather_of_bytes(context, sizeof(Card))),
+      cards_(context.members.size()),
+      run_(call_, card_plan(context.rank, context.topology), island) {}
+
+void CardExchange::start(const CheckedCall& call, const RunStart& start, uint64_t took_ns) {
+  const BufferBytes bytes = buffer_bytes(call, context_.world());
+  own() = Card{};
+  BufferPlaces& places = own().places;
+  if (gives(call, context_.rank)) {
+    places.input = island_.shared().locate(start.input, bytes.input);
+    places.input_address = address_of(start.input);
+  }
+  if (takes(call, context_.rank)) {
+    places.output = island_.shared().locate(start.output, bytes.output);
+    places.output_address = address_of(start.output);
+  }
+  own().took_ns = took_ns;
+  tries_ = false;
+  exchange(start);
+}
+
+void CardExchange::exchange(const RunStart& start) {
+  RunStart cards = start;
+  cards.input = reinterpret_cast<const std::byte*>(&own());
+  cards.output = reinterpret_cast<std::byte*>(cards_.data());
+  run_.start(cards);
+}
+
+void CardExchange::start_trial(const CheckedCall& call, const RunStart& start) {
+  const BufferBytes bytes = buffer_bytes(call, context_.world());
+  bool readable = true;
+  for (int rank = 0; rank < context_.world() && readable; ++rank) {
+    readable = rank == context_.rank || can_read(rank, bytes);
+  }
+  own().unreadable = readable ? 0 : 1;
+  tries_ = true;
+  exchange(start);
+}
+
+// A byte at both ends of each buffer that is not mapped here.
+bool CardExchange::can_read(int rank, const BufferBytes& bytes) const {
+  const BufferPlaces& places = cards_[static_cast<size_t>(rank)].places;
+  std::byte byte;
+  const auto reads = [&](const WindowPlace& place, uint64_t address, uint64_t size) {
+    if (place.id != 0 || address == 0 || size == 0) return true;
+    return island_.shared().pull(context_.world_rank(rank), address, &byte, 1) &&
+           island_.shared().pull(context_.world_rank(rank), address + size - 1, &byte, 1);
+  };
+  return reads(places.input, places.input_address, bytes.input) &&
+         reads(places.output, places.output_address, bytes.output);
+}
+
+// Whether the other ranks may use all of this rank's buffers that they touch.
+bool CardExchange::registered(const CheckedCall& call, int rank) const {
+  const bool written = call.collective == Collective::kAllReduce || call.collective == Collective::kReduce ||
+                       call.collective == Collective::kAllGather;
+  const BufferPlaces& places = cards_[static_cast<size_t>(rank)].places;
+  if (gives(call, rank) && places.input.id == 0) return false;
+  return !written || !takes(call, rank) || places.output.id != 0;
+}
+
+BufferFacts CardExchange::facts(const CheckedCall& call) {
+  BufferFacts facts;
+  for (int rank = 0; rank < context_.world() && facts.plain < 0; ++rank) {
+    if (!registered(call, rank)) facts.plain = rank;
+  }
+  if (facts.plain < 0) return facts;
+  const uint64_t digest = digest_of_places(buffer_bytes(call, context_.world()));
+  const bool tried = std::find(tried_.begin(), tried_.end(), digest) != tried_.end();
+  if (!tries_) {
+    if (tried) facts.readable = true;
+    return facts;
+  }
+  facts.readable = unreadable_by() < 0;
+  if (*facts.readable && !tried) {
+    tried_.push_back(digest);
+    if (tried_.size() > kTried) tried_.pop_front();
+  }
+  return facts;
+}
+
+uint64_t CardExchange::digest_of_places(const BufferBytes& bytes) const {
+  Hash64 hash;
+  hash.add(bytes.input).add(bytes.output);
+  for (const Card& card : cards_) {
+    hash.add(card.places.input.id).add(card.places.input_address);
+    hash.add(card.places.output.id).add(card.places.output_address);
+  }
+  return hash.value();
+}
+
+int CardExchange::unreadable_by() const {
+  const auto found = std::find_if(cards_.begin(), cards_.end(), [](const Card& card) { return card.unreadable != 0; });
+  return found == cards_.end() ? -1 : static_cast<int>(found - cards_.begin());
+}
+
+uint64_t CardExchange::slowest_ns() const {
+  uint64_t slowest = 0;
+  for (const Card& card : cards_) slowest = std::max(slowest, card.took_ns);
+  return slowest;
+}
+
+}  // namespace rondo

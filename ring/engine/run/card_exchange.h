@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "ring/engine/call.h"
+#include "ring/engine/cut.h"
+#include "ring/engine/route/route.h"
+#include "ring/engine/run/board_run.h"
+#include "ring/engine/run/card.h"
+#include "ring/engine/run/run.h"
+
+namespace rondo {
+
+// The exchange by which the ranks of an island learn of each other where the buffers of a call lie: a one-shot
+// all_gather of cards, with the call's own fingerprint, so that it compares the calls; it is a barrier, too. Under the
+// lease.
+class CardExchange {
+ public:
+  CardExchange(const GroupContext& context, IslandMemory& island);
+
+  // Begins it; run() is what moves it.
+  void start(const CheckedCall& call, const RunStart& start, uint64_t took_ns);
+  // A second one for the same call, after this rank has read a byte at both ends of each buffer of the others.
+  void start_trial(const CheckedCall& call, const RunStart& start);
+  Run& run() { return run_; }
+
+  // --- once it is done
+  // What all have told. readable: if the ranks have tried with such cards, in this call or not long ago.
+  BufferFacts facts(const CheckedCall& call);
+  const std::vector<Card>& cards() const { return cards_; }
+  uint64_t slowest_ns() const;
+  // After a trial: the first rank that could not read the others' buffers; -1 if all could.
+  int unreadable_by() const;
+
+ private:
+  // Sets of places that were tried last: a program's buffers take turns.
+  static constexpr size_t kTried = 16;
+
+  bool registered(const CheckedCall& call, int rank) const;
+  bool can_read(int rank, const BufferBytes& bytes) const;
+  uint64_t digest_of_places(const BufferBytes& bytes) const;
+  Card& own() { return cards_[static_cast<size_t>(context_.rank)]; }
+  void exchange(const RunStart& start);
+
+  const GroupContext& context_;
+  IslandMemory& island_;
+  CheckedCall call_;         // the exchange itself
+  std::vector<Card> cards_;  // by rank
+  BoardRun run_;
+  bool tries_ = false;          // this exchange tells what a trial came to
+  std::deque<uint64_t> tried_;  // digests of places that all ranks could read
+};
+
+}  // namespace rondo

@@ -1,0 +1,56 @@
+#include "ring/engine/run/island_memory.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace rondo {
+
+IslandMemory::IslandMemory(const GroupContext& context)
+    : context_(context), shared_(context.fabric->shared_memory()), windows_(context.members.size()) {}
+
+void IslandMemory::offer() {
+  windows_[static_cast<size_t>(context_.rank)] = shared_->make(window_bytes(), context_.id);
+  for (int rank = 0; rank < context_.world(); ++rank) {
+    if (rank == context_.rank) continue;
+    if (const auto bell = context_.fabric->bell_of(context_.id, context_.world_rank(rank))) bell->ring();
+  }
+}
+
+bool IslandMemory::map(int rank) {
+  std::shared_ptr<Window>& window = windows_[static_cast<size_t>(rank)];
+  if (!window) window = shared_->find(context_.world_rank(rank), SharedMemory::id_of(context_.id));
+  if (!window) return false;
+  if (window->bytes() < window_bytes()) {
+    throw Exception(Error{ErrorCode::kProtocol,
+                          fmt::format("{} shares {} bytes of memory; rank {} expects {}", context_.name(rank),
+                                      window->bytes(), context_.rank, window_bytes()),
+                          {rank}});
+  }
+  return true;
+}
+
+bool IslandMemory::attach() {
+  if (attached()) return true;
+  if (!windows_[static_cast<size_t>(context_.rank)]) offer();
+  std::vector<std::byte*> boards;
+  std::vector<std::shared_ptr<PeerBell>> bells;
+  for (int rank = 0; rank < context_.world(); ++rank) {
+    if (!map(rank)) return false;
+    const bool own = rank == context_.rank;
+    boards.push_back(windows_[static_cast<size_t>(rank)]->data());
+    bells.push_back(own ? nullptr : context_.fabric->bell_of(context_.id, context_.world_rank(rank)));
+    if (!own && !bells.back()) return false;
+  }
+  noticeboard_.posts = noticeboard_.stages = CrossCopy(stores_of(context_.config.shared_stores));
+  noticeboard_.board = Board(std::move(boards), context_.rank);
+  noticeboard_.bells = std::move(bells);
+  return true;
+}
+
+void IslandMemory::release() {
+  noticeboard_ = Noticeboard();
+  for (std::shared_ptr<Window>& window : windows_) window.reset();
+}
+
+}  // namespace rondo

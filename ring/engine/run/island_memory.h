@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "ring/engine/group_context.h"
+#include "ring/engine/noticeboard.h"
+#include "transport/shared_memory.h"
+
+namespace rondo {
+
+// The memory that the ranks of an island share for one communicator: of each rank its board and its staging memory, in
+// one window, which is named after the communicator. Under the lease.
+class IslandMemory {
+ public:
+  explicit IslandMemory(const GroupContext& context);
+
+  // Offers this rank's window to the others at the first call. True once all others' are mapped here; the doorbell
+  // rings when one comes. Throws Exception(kSystem) if there is no memory to share.
+  bool attach();
+  bool attached() const { return noticeboard_.board.attached(); }
+  // Requires attached().
+  Noticeboard& noticeboard() { return noticeboard_; }
+  std::byte* staging(int rank) const { return windows_[static_cast<size_t>(rank)]->data() + Board::kBytes; }
+  // Where windows are made and found; not null in an island.
+  SharedMemory& shared() const { return *shared_; }
+  // Gives the memory back.
+  void release();
+
+ private:
+  size_t window_bytes() const { return Board::kBytes + context_.config.staging_bytes; }
+  void offer();
+  bool map(int rank);
+
+  const GroupContext& context_;
+  SharedMemory* shared_;
+  std::vector<std::shared_ptr<Window>> windows_;  // by rank; shared with the fabric's book of windows
+  Noticeboard noticeboard_;
+};
+
+}  // namespace rondo

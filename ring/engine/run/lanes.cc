@@ -1,0 +1,35 @@
+#include "ring/engine/run/lanes.h"
+
+namespace rondo {
+
+Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& blocks, const Cut& cut) {
+  Binding binding;
+  binding.plan = &plan;
+  binding.blocks = &blocks;
+  binding.cut = cut;
+  binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)};
+  binding.element_bytes = dtype_bytes(call.dtype);
+  binding.pairwise = call.uneven && call.shared_counts == 0;
+  return binding;
+}
+
+uint64_t slices_combined(std::span<const LaneRun> lanes) {
+  uint64_t sum = 0;
+  for (const LaneRun& lane : lanes) sum += lane.combined();
+  return sum;
+}
+
+RunFailure failure_of_lanes(std::span<const LaneRun> lanes, const Plan& plan) {
+  using Kind = RunFailure::Kind;
+  for (const LaneRun& lane : lanes) {
+    if (lane.failed_pull() >= 0) return {Kind::kUnreadable, lane.failed_pull()};
+    if (lane.failed_meeting() >= 0) {
+      return {Kind::kCorrupt, lane.failed_meeting(), nullptr, 0, "a meeting that cannot be"};
+    }
+    const int index = lane.failed_link();
+    if (index >= 0) return {Kind::kLink, plan.peers[static_cast<size_t>(index)], lane.link_error(index)};
+  }
+  return {};
+}
+
+}  // namespace rondo

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ring/engine/driver.h"
+#include "rondo/error.h"
+
+namespace rondo {
+
+// What one operation brings to a run that was prepared for calls like it.
+struct RunStart {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  uint64_t sequence = 0;
+  uint64_t fingerprint = 0;
+};
+
+// Why a run does not move any more. Ranks are those of the group.
+struct RunFailure {
+  enum class Kind : uint8_t {
+    kNone,
+    kLink,        // the link to `peer` has failed: `link`
+    kOtherCall,   // `peer` has posted for another call: `fingerprint`
+    kUnreadable,  // the memory of `peer`
+    kCorrupt,     // what `peer` has written in shared memory: `what`
+  };
+  Kind kind = Kind::kNone;
+  int peer = -1;
+  const Error* link = nullptr;
+  uint64_t fingerprint = 0;
+  const char* what = "";
+};
+
+// What moves the bytes of one call after another: over links, over windows or by posts. Under the lease.
+class Run {
+ public:
+  Run() = default;
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+  virtual ~Run() = default;
+
+  // Before each start(). False: a link or a window that it needs has been asked for; the doorbell rings when it comes.
+  virtual bool ready() = 0;
+  virtual void start(const RunStart& start) = 0;
+  // Moves all that can be moved now. True if anything moved. Never blocks.
+  virtual bool progress(Pass pass) = 0;
+  virtual bool done() const = 0;
+  // Grows while it moves.
+  virtual uint64_t moved() = 0;
+  virtual RunFailure failure() = 0;
+  // After each start(): it is done, or abandoned. From then on nothing touches the caller's memory.
+  virtual void end() {}
+};
+
+}  // namespace rondo
