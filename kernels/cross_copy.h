@@ -24,15 +24,7 @@ Stores stores_of(std::string_view name);
 // then it is better to write past the caches (kernels/stream_copy.h), and let the other core fetch from memory. Where
 // the cores are is not to be asked, and changes under a virtual machine, so the copies themselves are timed.
 //
-// Measured with 2 bare processes, microseconds to write and to read so many bytes, cached / streamed (AMD EPYC,
-// 2026-11-22):
-//              share a cache                      do not
-//     4 KiB    0.36 + 0.23 / 0.13 + 0.61          1.2 + 0.7 / 0.13 + 0.65
-//    16 KiB    1.3  + 0.6  / 0.8  + 1.6           4.0 + 1.6 / 0.42 + 1.5
-//    64 KiB    4.9  + 2.2  / 4.4  + 5.0           -
-//   256 KiB    10.8 + 10.6 / 16   + 18            43  + 21  / 9.6  + 14
-//     1 MiB    -                                  201 + 95  / 40   + 70
-// An all_reduce of 64 KiB, posted by both: 6.8 / 9.6 and 22 / 8.
+// docs/tuning.md, "Stores that another core reads", has the measurements.
 //
 // The writer sees its own cost alone. The margins make up for the reader's: streamed, it reads up to three times as
 // long from a core near by.

@@ -13,8 +13,8 @@ namespace {
 // What a description of two lists may take, so that both fit into one error (4096 bytes).
 constexpr size_t kMaxDescriptionBytes = 1600;
 
-// Tensors of this part of a bucket are operations of their own: from 256 KiB on, with the usual bucket, copying costs
-// two ranks more than a call less saves them (docs/guide.md, measured 2026-11-21).
+// Tensors of this part of a bucket are operations of their own: from 256 KiB on, with the usual bucket, a copy costs
+// more than a call (docs/tuning.md, "Buckets").
 constexpr uint64_t kBucketParts = 4;
 
 using Kind = std::tuple<DType, Op, Algorithm>;

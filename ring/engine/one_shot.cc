@@ -8,8 +8,8 @@
 namespace rondo {
 namespace {
 
-// What is posted and taken at a time, so that the others begin to take while the rest is being posted; two of them, as
-// at world 2, fit a first-level cache of 32 KiB. Other sizes were not measured.
+// What is posted and taken at a time, so that the others begin to take while the rest is being posted; two of them fit
+// a first-level cache of 32 KiB (docs/tuning.md, "One shot").
 constexpr size_t kPieceBytes = 16 * 1024;
 
 bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }

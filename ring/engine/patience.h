@@ -14,10 +14,8 @@ inline void pause_core() {
 
 // How a driver that finds nothing to do waits.
 struct Patience {
-  // Polls so long before it sleeps. The usual 200 us are longer than a wake-up costs (30 us) and shorter than a burst
-  // of communication lasts. With more ranks than cores that is about the turns of all others: with 50 us 8 ranks on 2
-  // cores slept 4 times in an all_reduce of 8 bytes over TCP and took 156 us, with 200 to 3000 us 122 to 138 (4 ranks:
-  // 57, and 47 to 58); through shared memory no difference (AMD EPYC, 2026-11-22, medians of 5).
+  // Polls so long before it sleeps. The usual 200 us are longer than a wake-up (30 us) and shorter than a burst of
+  // communication (docs/tuning.md, "Waiting").
   std::chrono::microseconds spin{0};
   bool yields = false;  // gives the core away between polls: there are more ranks than cores
   int home = -1;        // place among the ranks of the host, if each can have a core of its own

@@ -15,9 +15,8 @@ struct EstimateRequest {
   bool scale_at_source = false;
 };
 
-// Up to here a star competes for the all_reduces over loopback of more ranks than cores. Measured on 2 cores: with 8
-// ranks it takes 20 to 40 % less time than doubling, with 4 ranks about as much, within the noise; from 128 KiB on it
-// is no faster than halving.
+// Up to here a star competes for the all_reduces over loopback of more ranks than cores: beyond, halving is as fast
+// (docs/tuning.md, "The cost model").
 inline constexpr uint64_t kStarBytes = 64 * 1024;
 
 // What a rank posts at most in one round (engine/board.h). Up to here a collective over windows that has no root goes

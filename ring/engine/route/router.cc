@@ -11,10 +11,8 @@
 namespace rondo {
 namespace {
 
-// From here on registered buffers gain more over links than an exchange of cards costs. Time registered to over links,
-// of all_gather, reduce_scatter, all_to_all, gather, scatter and reduce by 2 and 4 ranks (AMD EPYC, 2 cores, medians of
-// 5, 2026-11-23): 256 KiB 0.3 to 1.07, 1 MiB 0.4 to 1.0, 16 MiB 0.5 to 1.0; 64 KiB is about the same. Plain buffers
-// took 1.0 to 1.4 times as long when every call asked (256 KiB, 1 MiB); see RouteTable::known_plain().
+// From here on registered buffers gain more over links than an exchange of cards costs (docs/tuning.md, "When
+// registration is asked for").
 constexpr uint64_t kAskBytes = 256 * 1024;
 
 // Calls that no plan over these windows can run.

@@ -8,8 +8,8 @@
 namespace rondo {
 namespace {
 
-// A result of so many bytes is not in cache any more when its first part is read; measured: staged all_reduce of 64
-// MiB, world 2, on one AMD EPYC machine with 32 MiB of last-level cache (2026-11-21).
+// A result of so many bytes has left the last-level cache when it is read (docs/tuning.md, "Stores that another core
+// reads").
 constexpr uint64_t kStreamBytes = 16 * 1024 * 1024;
 
 }  // namespace
