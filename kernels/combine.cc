@@ -85,7 +85,7 @@ void combine_by(const KernelTable& table, const CombineSpec& spec, const Combine
   const bool finishes = move.finish && combine_finishes(spec);
   if (move.source_count == 1 && !scales && !finishes) return copy(move, bytes);
   const Fold fold = fold_of(spec, scales, finishes);
-  const Kernels& kernels = table.kernels[static_cast<int>(spec.dtype)][static_cast<int>(fold)];
+  const Kernels& kernels = table.rows[static_cast<int>(spec.dtype)]->folds[static_cast<int>(fold)];
   RONDO_CHECK(kernels.blocks != nullptr, "no kernel for a pair that op_supports() allows");
   const KernelCall call = {.sources = move.sources,
                            .targets = move.targets,

@@ -1,5 +1,4 @@
-// The loops of combine(), compiled once an instruction set: combine_baseline.cc, combine_avx2.cc and combine_avx512.cc
-// define RONDO_KERNEL_TABLE (the name of the table) and include this file. See element.h on namespaces.
+// The loops of combine(), compiled once an instruction set and dtype (rows/). See element.h on namespaces.
 #pragma once
 
 #include "kernels/element.h"
@@ -169,68 +168,5 @@ constexpr Kernels kernels_of() {
   }
 }
 
-template <class Format>
-constexpr void add_logical(Kernels (&row)[kFolds]) {
-  row[int(Fold::kLogicalAnd)] = kernels_of<Logical<Format, BitAnd>>();
-  row[int(Fold::kLogicalOr)] = kernels_of<Logical<Format, BitOr>>();
-  row[int(Fold::kLogicalXor)] = kernels_of<Logical<Format, BitXor>>();
-}
-
-// Modular: each row of a signed type could be its unsigned twin's but for min, max and the average.
-template <class Format, class Unsigned>
-constexpr void add_integer(Kernels (&row)[kFolds]) {
-  row[int(Fold::kSum)] = kernels_of<Plain<Unsigned, Add>>();
-  row[int(Fold::kProduct)] = kernels_of<Plain<Unsigned, IntegerMultiply>>();
-  row[int(Fold::kMin)] = kernels_of<Plain<Format, IntegerMin<Format>>>();
-  row[int(Fold::kMax)] = kernels_of<Plain<Format, IntegerMax<Format>>>();
-  row[int(Fold::kBitAnd)] = kernels_of<Plain<Unsigned, BitAnd>>();
-  row[int(Fold::kBitOr)] = kernels_of<Plain<Unsigned, BitOr>>();
-  row[int(Fold::kBitXor)] = kernels_of<Plain<Unsigned, BitXor>>();
-  row[int(Fold::kDividedSum)] = kernels_of<IntegerAverage<Format>>();
-  add_logical<Unsigned>(row);
-}
-
-template <class Format, class Stored>
-constexpr void add_float(Kernels (&row)[kFolds]) {
-  row[int(Fold::kSum)] = kernels_of<Plain<Format, Add>>();
-  row[int(Fold::kProduct)] = kernels_of<Plain<Format, Multiply>>();
-  row[int(Fold::kMin)] = kernels_of<Plain<Format, FloatMin>>();
-  row[int(Fold::kMax)] = kernels_of<Plain<Format, FloatMax>>();
-  row[int(Fold::kScaledRoundedSum)] = kernels_of<ScaledRoundedSum<Format>>();
-  add_logical<Stored>(row);
-}
-
-constexpr void add_bool(Kernels (&row)[kFolds]) {
-  add_logical<Uint8>(row);
-  row[int(Fold::kSum)] = row[int(Fold::kMax)] = row[int(Fold::kBitOr)] = row[int(Fold::kLogicalOr)];
-  row[int(Fold::kProduct)] = row[int(Fold::kMin)] = row[int(Fold::kBitAnd)] = row[int(Fold::kLogicalAnd)];
-  row[int(Fold::kBitXor)] = row[int(Fold::kLogicalXor)];
-}
-
-constexpr KernelTable make_table() {
-  KernelTable table = {};
-  add_integer<Int8, Uint8>(table.kernels[int(DType::kInt8)]);
-  add_integer<Uint8, Uint8>(table.kernels[int(DType::kUint8)]);
-  add_integer<Int16, Uint16>(table.kernels[int(DType::kInt16)]);
-  add_integer<Uint16, Uint16>(table.kernels[int(DType::kUint16)]);
-  add_integer<Int32, Uint32>(table.kernels[int(DType::kInt32)]);
-  add_integer<Uint32, Uint32>(table.kernels[int(DType::kUint32)]);
-  add_integer<Int64, Uint64>(table.kernels[int(DType::kInt64)]);
-  add_integer<Uint64, Uint64>(table.kernels[int(DType::kUint64)]);
-  add_float<Float16, SoftFloat16>(table.kernels[int(DType::kFloat16)]);
-  add_float<Bfloat16, SoftBfloat16>(table.kernels[int(DType::kBfloat16)]);
-  add_float<Float32, Float32>(table.kernels[int(DType::kFloat32)]);
-  add_float<Float64, Float64>(table.kernels[int(DType::kFloat64)]);
-  add_bool(table.kernels[int(DType::kBool)]);
-  table.kernels[int(DType::kFloat16)][int(Fold::kScaledSum)] = kernels_of<ScaledSum<Float16>>();
-  table.kernels[int(DType::kBfloat16)][int(Fold::kDividedSum)] = kernels_of<FloatAverage<Bfloat16>>();
-  table.kernels[int(DType::kFloat32)][int(Fold::kDividedSum)] = kernels_of<FloatAverage<Float32>>();
-  table.kernels[int(DType::kFloat64)][int(Fold::kDividedSum)] = kernels_of<FloatAverage<Float64>>();
-  return table;
-}
-
 }  // namespace
-
-constexpr KernelTable RONDO_KERNEL_TABLE = make_table();
-
 }  // namespace rondo

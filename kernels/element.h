@@ -83,6 +83,7 @@ struct Float {
   using Accumulator = Real;
   static constexpr size_t kBytes = sizeof(Real);
   static constexpr size_t kWidth = 1;
+  static constexpr bool kScalesAverages = false;
   static constexpr Bits kOne = kOneBits;
   static RONDO_INLINE Real load(const Byte* from) { return load_unaligned<Real>(from); }
   static RONDO_INLINE void store(Byte* to, Real value) { store_unaligned<Real>(to, canonical(value)); }
@@ -99,6 +100,7 @@ struct Small {
   using Accumulator = float;
   static constexpr size_t kBytes = 2;
   static constexpr size_t kWidth = 1;
+  static constexpr bool kScalesAverages = Codec::kScalesAverages;
   static constexpr uint16_t kOne = kOneBits;
   static RONDO_INLINE float load(const Byte* from) { return Codec::decode(load_unaligned<uint16_t>(from)); }
   static RONDO_INLINE void store(Byte* to, float value) { store_unaligned<uint16_t>(to, Codec::encode(value)); }
@@ -107,6 +109,7 @@ struct Small {
 };
 
 struct BfloatCodec {
+  static constexpr bool kScalesAverages = false;
   static RONDO_INLINE float decode(uint32_t stored) { return float_of(stored << 16); }
   // To nearest, ties to even; overflow carries into the infinity; NaN becomes the quiet NaN.
   static RONDO_INLINE uint16_t encode(float value) {
@@ -117,6 +120,7 @@ struct BfloatCodec {
 };
 
 struct HalfCodec {
+  static constexpr bool kScalesAverages = true;  // sums of contributions could leave its range
   static RONDO_INLINE float decode(uint32_t stored) {
     const uint32_t sign = (stored & 0x8000) << 16;
     const uint32_t magnitude = (stored & 0x7fff) << 13;  // exponent and fraction at float32's place, bias 15

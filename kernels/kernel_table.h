@@ -51,13 +51,25 @@ struct Kernels {
   Kernel rest = nullptr;    // its rest, element by element; nullptr where elements come in vectors (16-bit floats)
 };
 
-// Of one instruction set; nullptr where the pair is not defined.
-struct KernelTable {
-  Kernels kernels[kDTypes][kFolds];
+// The kernels of one dtype by Fold; empty where the pair is not defined.
+struct KernelRow {
+  Kernels folds[kFolds];
 };
 
-extern const KernelTable kBaselineKernels;
-extern const KernelTable kAvx2Kernels;    // x86 only
-extern const KernelTable kAvx512Kernels;  // x86 only
+// Those of one instruction set by DType.
+struct KernelTable {
+  const KernelRow* rows[kDTypes];
+};
+
+// RONDO_KERNEL_SET of BUILD: the namespace of an instruction set's rows, so that all three are linked together.
+namespace baseline {
+extern const KernelTable kKernels;
+}
+namespace avx2 {  // x86 only
+extern const KernelTable kKernels;
+}
+namespace avx512 {  // x86 only
+extern const KernelTable kKernels;
+}
 
 }  // namespace rondo

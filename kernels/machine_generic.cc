@@ -5,7 +5,7 @@
 namespace rondo {
 
 const KernelTable* kernel_table(InstructionSet set) {
-  return set == InstructionSet::kBaseline ? &kBaselineKernels : nullptr;
+  return set == InstructionSet::kBaseline ? &baseline::kKernels : nullptr;
 }
 
 void call_in_default_float_mode(Kernel kernel, const KernelCall& call) {

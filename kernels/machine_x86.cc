@@ -30,11 +30,11 @@ bool has_avx512() {
 const KernelTable* kernel_table(InstructionSet set) {
   switch (set) {
     case InstructionSet::kBaseline:
-      return &kBaselineKernels;
+      return &baseline::kKernels;
     case InstructionSet::kAvx2:
-      return has_avx2() ? &kAvx2Kernels : nullptr;
+      return has_avx2() ? &avx2::kKernels : nullptr;
     case InstructionSet::kAvx512:
-      return has_avx512() ? &kAvx512Kernels : nullptr;
+      return has_avx512() ? &avx512::kKernels : nullptr;
   }
   return nullptr;
 }

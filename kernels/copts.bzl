@@ -1,0 +1,27 @@
+"""Compile flags of the kernels (rows/*.cc, each compiled once an instruction set), as plain values for other builds."""
+
+# The loops are vectorised by the compiler. Comparisons are never signalling and traps are off (machine.h), so that
+# selections need no branches. Clang says where it cannot vectorise: 64-bit division is one such place.
+KERNEL_COPTS = [
+    "-O3",
+    "-fno-trapping-math",
+    "-Wno-pass-failed",
+]
+
+# By the namespace of the rows (RONDO_KERNEL_SET). Those of avx2 and avx512 are for x86-64 only.
+INSTRUCTION_SETS = {
+    "baseline": [],
+    "avx2": [
+        "-mavx2",
+        "-mf16c",
+    ],
+    "avx512": [
+        "-mavx2",
+        "-mf16c",
+        "-mavx512f",
+        "-mavx512bw",
+        "-mavx512vl",
+        "-mavx512dq",
+        "-mprefer-vector-width=512",
+    ],
+}

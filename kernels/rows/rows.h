@@ -1,0 +1,22 @@
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+// The rows of one instruction set, each in the file of its width. RONDO_KERNEL_SET (BUILD): baseline, avx2 or avx512.
+namespace rondo::RONDO_KERNEL_SET {
+
+extern const KernelRow kInt8;
+extern const KernelRow kUint8;
+extern const KernelRow kInt16;
+extern const KernelRow kUint16;
+extern const KernelRow kInt32;
+extern const KernelRow kUint32;
+extern const KernelRow kInt64;
+extern const KernelRow kUint64;
+extern const KernelRow kFloat16;
+extern const KernelRow kBfloat16;
+extern const KernelRow kFloat32;
+extern const KernelRow kFloat64;
+extern const KernelRow kBool;
+
+}  // namespace rondo::RONDO_KERNEL_SET

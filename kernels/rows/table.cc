@@ -1,0 +1,9 @@
+#include "kernels/rows/rows.h"
+
+namespace rondo::RONDO_KERNEL_SET {
+
+// By DType.
+constexpr KernelTable kKernels = {{&kInt8, &kUint8, &kInt16, &kUint16, &kInt32, &kUint32, &kInt64, &kUint64, &kFloat16,
+                                   &kBfloat16, &kFloat32, &kFloat64, &kBool}};
+
+}  // namespace rondo::RONDO_KERNEL_SET
