@@ -3,7 +3,7 @@
 # The loops are vectorised by the compiler. Comparisons are never signalling and traps are off (machine.h), so that
 # selections need no branches. Clang says where it cannot vectorise: 64-bit division is one such place.
 KERNEL_COPTS = [
-    "-O3",
+    "-fvect-cost-model=dynamic",
     "-fno-trapping-math",
     "-Wno-pass-failed",
 ]

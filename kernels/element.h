@@ -55,8 +55,8 @@ RONDO_INLINE Real nan_if_unordered(Real left, Real right, Real otherwise) {
   return __builtin_isunordered(left, right) ? quiet_nan(left) : otherwise;
 }
 
-// Integers are folded as unsigned numbers of their own width, so that overflow wraps; Value is what comparisons and
-// divisions see.
+// Integers are folded as unsigned numbers of their own width, so that overflow wraps, but for min and max (Ordered);
+// Value is what divisions see.
 template <class Signed, class Unsigned>
 struct Integer {
   using Value = Signed;
@@ -68,6 +68,9 @@ struct Integer {
   static RONDO_INLINE void store(Byte* to, Unsigned value) { store_unaligned<Unsigned>(to, value); }
   static RONDO_INLINE Unsigned truth(const Byte* from) { return load(from) != 0; }
 };
+template <class Format>
+using Ordered = Integer<typename Format::Value, typename Format::Value>;
+
 using Int8 = Integer<int8_t, uint8_t>;
 using Uint8 = Integer<uint8_t, uint8_t>;
 using Int16 = Integer<int16_t, uint16_t>;

@@ -46,20 +46,16 @@ struct BitXor {
   }
 };
 
-template <class Format>
 struct IntegerMin {
   template <class A>
   static RONDO_INLINE A fold(A left, A right) {
-    using Value = typename Format::Value;
-    return Value(left) < Value(right) ? left : right;
+    return left < right ? left : right;
   }
 };
-template <class Format>
 struct IntegerMax {
   template <class A>
   static RONDO_INLINE A fold(A left, A right) {
-    using Value = typename Format::Value;
-    return Value(left) > Value(right) ? left : right;
+    return left > right ? left : right;
   }
 };
 

@@ -18,11 +18,16 @@ bool has_f16c() {
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
-// __builtin_cpu_supports also asks the operating system (XGETBV) whether it saves the registers.
-bool has_avx2() { return __builtin_cpu_supports("avx2") && has_f16c(); }
+// __builtin_cpu_supports also asks the operating system (XGETBV) whether it saves the registers. Asked once: CPUID
+// leaves a virtual machine, which takes microseconds.
+bool has_avx2() {
+  static const bool has = __builtin_cpu_supports("avx2") && has_f16c();
+  return has;
+}
 bool has_avx512() {
-  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  static const bool has = has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return has;
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ constexpr KernelRow integer_row() {
   KernelRow row = {};
   row.folds[int(Fold::kSum)] = kernels_of<Plain<Unsigned, Add>>();
   row.folds[int(Fold::kProduct)] = kernels_of<Plain<Unsigned, IntegerMultiply>>();
-  row.folds[int(Fold::kMin)] = kernels_of<Plain<Format, IntegerMin<Format>>>();
-  row.folds[int(Fold::kMax)] = kernels_of<Plain<Format, IntegerMax<Format>>>();
+  row.folds[int(Fold::kMin)] = kernels_of<Plain<Ordered<Format>, IntegerMin>>();
+  row.folds[int(Fold::kMax)] = kernels_of<Plain<Ordered<Format>, IntegerMax>>();
   row.folds[int(Fold::kBitAnd)] = kernels_of<Plain<Unsigned, BitAnd>>();
   row.folds[int(Fold::kBitOr)] = kernels_of<Plain<Unsigned, BitOr>>();
   row.folds[int(Fold::kBitXor)] = kernels_of<Plain<Unsigned, BitXor>>();
