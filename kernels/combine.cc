@@ -14,6 +14,11 @@ namespace {
 // Bytes copied from one source to all targets before the next: the source is read from memory once.
 constexpr size_t kCopyBlockBytes = 32 * 1024;
 
+// Sums of contributions could leave the range, so averages scale each contribution.
+bool is_narrow(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kFloat8E4M3 || dtype == DType::kFloat8E5M2;
+}
+
 Fold fold_of(const CombineSpec& spec, bool scaled, bool finished) {
   switch (spec.op) {
     case Op::kAverage:
@@ -112,11 +117,11 @@ InstructionSet best_instruction_set() {
 
 bool combine_scales(const CombineSpec& spec) {
   if (spec.op == Op::kPremulSum) return true;
-  return spec.op == Op::kAverage && spec.dtype == DType::kFloat16 && spec.world > 1;
+  return spec.op == Op::kAverage && is_narrow(spec.dtype) && spec.world > 1;
 }
 
 bool combine_finishes(const CombineSpec& spec) {
-  return spec.op == Op::kAverage && spec.dtype != DType::kFloat16 && spec.world > 1;
+  return spec.op == Op::kAverage && !is_narrow(spec.dtype) && spec.world > 1;
 }
 
 const char* instruction_set_name(InstructionSet set) {

@@ -25,8 +25,8 @@ struct CombineSpec {
 // target.
 //   scaled   bit i set: sources[i] is a raw contribution loaded for the first time. Then
 //              kPremulSum: multiplied by `scalar` in the accumulator type and rounded to the dtype before it is folded;
-//              kAverage of float16: multiplied by 1/world in float32 (so that the sum cannot overflow), not rounded;
-//              every other case: no effect.
+//              kAverage of float16 and float8: multiplied by 1/world in float32 (so that the sum cannot overflow), not
+//              rounded; every other case: no effect.
 //   finish   the result is complete: kAverage of other floats multiplies once by 1/world in the accumulator type;
 //            kAverage of integers divides by world and truncates to zero; every other case: no effect.
 // One source without an effective scale or finish is a copy, bit for bit (NaN payloads stay).

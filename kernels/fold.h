@@ -145,7 +145,7 @@ struct ScaledRoundedSum : Add {
   static RONDO_INLINE None constant(const KernelCall&) { return {}; }
   static RONDO_INLINE Accumulator load(const Byte* from, Scale scale) {
     const Accumulator product = Format::load(from) * scale;
-    if constexpr (Format::kBytes == 2) {
+    if constexpr (Format::kBytes < sizeof(Scale)) {
       return Format::round(product);
     } else {
       return product;

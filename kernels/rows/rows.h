@@ -18,5 +18,7 @@ extern const KernelRow kBfloat16;
 extern const KernelRow kFloat32;
 extern const KernelRow kFloat64;
 extern const KernelRow kBool;
+extern const KernelRow kFloat8E4M3;
+extern const KernelRow kFloat8E5M2;
 
 }  // namespace rondo::RONDO_KERNEL_SET

@@ -4,6 +4,6 @@ namespace rondo::RONDO_KERNEL_SET {
 
 // By DType.
 constexpr KernelTable kKernels = {{&kInt8, &kUint8, &kInt16, &kUint16, &kInt32, &kUint32, &kInt64, &kUint64, &kFloat16,
-                                   &kBfloat16, &kFloat32, &kFloat64, &kBool}};
+                                   &kBfloat16, &kFloat32, &kFloat64, &kBool, &kFloat8E4M3, &kFloat8E5M2}};
 
 }  // namespace rondo::RONDO_KERNEL_SET

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/engine/cases.h"
+#include "tests/support/element.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
@@ -16,32 +17,25 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-struct Format {
-  DType dtype;
-  int mantissa_bits;
-  int bias;
-  int exponents;    // either side of the bias, so that no sum of 8 overflows
-  double roundoff;  // half the distance from 1 to the next value
-  double smallest;  // the least positive value
-};
-constexpr Format kFormats[] = {
-    {DType::kFloat16, 10, 15, 8, 0x1p-11, 0x1p-24},
-    {DType::kBfloat16, 7, 127, 20, 0x1p-8, 0x1p-133},
-    {DType::kFloat32, 23, 127, 20, 0x1p-24, 0x1p-149},
-    {DType::kFloat64, 52, 1023, 20, 0x1p-53, 0x1p-1074},
-};
+constexpr DType kFloats[] = {DType::kFloat16, DType::kBfloat16,   DType::kFloat32,
+                             DType::kFloat64, DType::kFloat8E4M3, DType::kFloat8E5M2};
+
+// Exponents either side of 0, so that no sum of 8 overflows.
+int exponents_of(DType dtype) { return std::min(20, float_format(dtype).max_exponent - 4); }
 
 // Finite values of either sign over many magnitudes.
-Bytes random_values(const Format& format, uint64_t seed, size_t count) {
+Bytes random_values(DType dtype, uint64_t seed, size_t count) {
   Random random(seed);
-  const size_t bytes = dtype_bytes(format.dtype);
+  const FloatFormat format = float_format(dtype);
+  const int bias = 1 - format.min_exponent, exponents = exponents_of(dtype);
+  const size_t bytes = dtype_bytes(dtype);
   Bytes values(count * bytes);
   for (size_t i = 0; i < count; ++i) {
-    const uint64_t exponent = static_cast<uint64_t>(format.bias - format.exponents) +
-                              random.below(static_cast<uint64_t>(2 * format.exponents));
-    const uint64_t mantissa = random.below(uint64_t{1} << format.mantissa_bits);
-    const uint64_t bits = (random.below(2) << (8 * bytes - 1)) | (exponent << format.mantissa_bits) | mantissa;
-    std::memcpy(values.data() + i * bytes, &bits, bytes);
+    const uint64_t exponent =
+        static_cast<uint64_t>(bias - exponents) + random.below(static_cast<uint64_t>(2 * exponents));
+    const uint64_t fraction = random.below(uint64_t{1} << format.fraction_bits);
+    const uint64_t bits = (random.below(2) << (8 * bytes - 1)) | (exponent << format.fraction_bits) | fraction;
+    store_element(dtype, values.data() + i * bytes, bits);
   }
   return values;
 }
@@ -58,26 +52,29 @@ Bytes all_reduce(Communicator& group, const Bytes& input, DType dtype, Op op, Al
   return output;
 }
 
-// Each of the world - 1 additions rounds once, to the dtype at worst (16 bits are folded in float32 and rounded where a
-// partial sum is stored or sent); an average rounds once more. So |error| <= world * roundoff * sum|x|, to first order;
-// 1.01 for the higher ones; and half the smallest value for each rounding of a subnormal.
-void expect_bounded(const Format& format, int world, Op op, const Bytes& output, size_t count) {
-  const size_t bytes = dtype_bytes(format.dtype);
+// Each of the world - 1 additions rounds once, to the dtype at worst (small floats are folded in float32 and rounded
+// where a partial sum is stored or sent); an average rounds once more. So |error| <= ((1 + roundoff)^world - 1) *
+// sum|x|, and half the least value for each rounding of a denormal, itself rounded as often.
+void expect_bounded(DType dtype, int world, Op op, const Bytes& output, size_t count) {
+  const size_t bytes = dtype_bytes(dtype);
+  const long double roundoff = std::ldexp(1.0L, -float_format(dtype).fraction_bits - 1);
+  const long double relative = std::pow(1 + roundoff, world) - 1;
+  const long double absolute = world * std::ldexp(1.0L, least_exponent(dtype) - 1);
   std::vector<Bytes> inputs;
-  for (int r = 0; r < world; ++r) inputs.push_back(random_values(format, seed_of(r, format.dtype), count));
+  for (int r = 0; r < world; ++r) inputs.push_back(random_values(dtype, seed_of(r, dtype), count));
   for (size_t i = 0; i < count; ++i) {
     long double sum = 0, magnitude = 0;  // 64 bits of mantissa: float64 needs a finer reference than itself
     for (const Bytes& input : inputs) {
-      const double x = read_element(input.data() + i * bytes, format.dtype);
+      const double x = decode_float(dtype, load_element(dtype, input.data() + i * bytes));
       sum += x;
       magnitude += std::abs(x);
     }
     if (op == Op::kAverage) sum /= world, magnitude /= world;
-    const long double got = read_element(output.data() + i * bytes, format.dtype);
-    const long double bound = 1.01L * world * (format.roundoff * magnitude + format.smallest / 2);
+    const long double got = decode_float(dtype, load_element(dtype, output.data() + i * bytes));
+    const long double bound = relative * magnitude + (1 + relative) * absolute;
     expect(std::abs(got - sum) <= bound,
-           fmt::format("{} {} world {} element {}: {} instead of {}, bound {}", dtype_name(format.dtype), op_name(op),
-                       world, i, static_cast<double>(got), static_cast<double>(sum), static_cast<double>(bound)));
+           fmt::format("{} {} world {} element {}: {} instead of {}, bound {}", dtype_name(dtype), op_name(op), world,
+                       i, static_cast<double>(got), static_cast<double>(sum), static_cast<double>(bound)));
   }
 }
 
@@ -96,13 +93,13 @@ TEST_CASE("sums and averages of random floats stay within their bound, with the 
   for (const int world : {2, 3, 5, 8}) {
     CAPTURE(world);
     CHECK(run_processes(group_of(world), [&](Communicator& group) {
-            for (const Format& format : kFormats) {
-              const Bytes input = random_values(format, seed_of(group.rank(), format.dtype), kCount);
+            for (const DType dtype : kFloats) {
+              const Bytes input = random_values(dtype, seed_of(group.rank(), dtype), kCount);
               for (const Op op : {Op::kSum, Op::kAverage}) {
                 for (const Algorithm algorithm : available_algorithms(Collective::kAllReduce, group.topology())) {
-                  const Bytes output = all_reduce(group, input, format.dtype, op, algorithm);
+                  const Bytes output = all_reduce(group, input, dtype, op, algorithm);
                   expect_same_everywhere(group, output, algorithm_name(algorithm));
-                  if (group.rank() == 0) expect_bounded(format, world, op, output, kCount);
+                  if (group.rank() == 0) expect_bounded(dtype, world, op, output, kCount);
                 }
               }
             }
@@ -114,14 +111,14 @@ TEST_CASE("the same input gives the same bits 200 times, whatever the timing") {
   // Proves: the order of additions comes from the plan and not from who is first.
   constexpr size_t kCount = 3001;
   const RankBody body = [](Communicator& group) {
-    for (const Format& format : kFormats) {
-      const Bytes input = random_values(format, seed_of(group.rank(), format.dtype), kCount);
+    for (const DType dtype : kFloats) {
+      const Bytes input = random_values(dtype, seed_of(group.rank(), dtype), kCount);
       for (const Algorithm algorithm : available_algorithms(Collective::kAllReduce, group.topology())) {
-        const Bytes first = all_reduce(group, input, format.dtype, Op::kSum, algorithm);
+        const Bytes first = all_reduce(group, input, dtype, Op::kSum, algorithm);
         for (int i = 1; i < 200; ++i) {
-          const Bytes again = all_reduce(group, input, format.dtype, Op::kSum, algorithm);
-          expect(again == first, fmt::format("{} by {}: run {} has other bits", dtype_name(format.dtype),
-                                             algorithm_name(algorithm), i));
+          const Bytes again = all_reduce(group, input, dtype, Op::kSum, algorithm);
+          expect(again == first,
+                 fmt::format("{} by {}: run {} has other bits", dtype_name(dtype), algorithm_name(algorithm), i));
         }
       }
     }

@@ -1,17 +1,17 @@
-// The conversions between 16-bit floats and float32, exhaustively.
+// The conversions between float32 and the floats of 16 and 8 bits, exhaustively.
 #include <doctest/doctest.h>
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "kernels/combine.h"
 #include "tests/kernels/codec_unit.h"
-#include "tests/kernels/reference.h"
+#include "tests/support/element.h"
 
-namespace rondo {
+namespace rondo::testing {
 namespace {
 
 struct NamedUnit {
@@ -28,46 +28,48 @@ std::vector<NamedUnit> units() {
   return list;
 }
 
-constexpr DType k16Bits[] = {DType::kFloat16, DType::kBfloat16};
+constexpr DType kSmall[] = {DType::kFloat16, DType::kBfloat16, DType::kFloat8E4M3, DType::kFloat8E5M2};
 
 // Every value against the reference, four at most reported.
 void check_encode(const NamedUnit& unit, DType dtype, const std::vector<float>& values) {
-  std::vector<uint16_t> stored(values.size());
+  const size_t bytes = dtype_bytes(dtype);
+  std::vector<unsigned char> stored(values.size() * bytes);
   unit.codecs->encode(dtype, values.data(), stored.data(), values.size());
   int wrong = 0;
   for (size_t i = 0; i < values.size() && wrong < 4; ++i) {
-    const uint16_t expected = reference_encode16(dtype, values[i]);
-    if (stored[i] == expected) continue;
+    const uint64_t expected = encode_float(dtype, values[i]), found = load_element(dtype, &stored[i * bytes]);
+    if (found == expected) continue;
     ++wrong;
-    CHECK_MESSAGE(stored[i] == expected, unit.name, " ", std::string(dtype_name(dtype)), " of ",
+    CHECK_MESSAGE(found == expected, unit.name, " ", std::string(dtype_name(dtype)), " of ",
                   std::bit_cast<uint32_t>(values[i]));
   }
 }
 
-TEST_CASE("decode: all 65536 values") {
+TEST_CASE("decode: every stored value") {
   // Every stored value becomes exactly its number; NaN stays NaN.
-  std::vector<uint16_t> stored(65536);
-  for (size_t i = 0; i < stored.size(); ++i) stored[i] = static_cast<uint16_t>(i);
   for (const NamedUnit& unit : units())
-    for (DType dtype : k16Bits) {
-      std::vector<float> values(stored.size());
-      unit.codecs->decode(dtype, stored.data(), values.data(), stored.size());
-      for (size_t i = 0; i < stored.size(); ++i) {
-        const double expected = reference_decode16(dtype, stored[i]);
+    for (DType dtype : kSmall) {
+      const size_t bytes = dtype_bytes(dtype), count = size_t{1} << (8 * bytes);
+      std::vector<unsigned char> stored(count * bytes);
+      for (size_t i = 0; i < count; ++i) store_element(dtype, &stored[i * bytes], i);
+      std::vector<float> values(count);
+      unit.codecs->decode(dtype, stored.data(), values.data(), count);
+      for (size_t i = 0; i < count; ++i) {
+        const double expected = decode_float(dtype, i);
         const bool same = std::isnan(expected)
                               ? std::isnan(values[i])
                               : expected == values[i] && std::signbit(expected) == std::signbit(values[i]);
-        if (!same) CHECK_MESSAGE(same, unit.name, " ", std::string(dtype_name(dtype)), " ", i);
+        if (!same) CHECK_MESSAGE(same, unit.name, " ", std::string(dtype_name(dtype)), " ", i, " is ", values[i]);
       }
     }
 }
 
 TEST_CASE("encode: every value, every midpoint and their neighbours") {
-  // A float32 keeps 13 (float16) or 16 (bfloat16) bits that rounding drops: all upper parts, with the lower parts at,
-  // just beside and half way between two values. Denormals, overflow, infinities and NaN are among them.
+  // Rounding drops 13 to 21 bits of a float32: all upper parts, with the lower parts at, just beside and half way
+  // between two values.
   for (const NamedUnit& unit : units())
-    for (DType dtype : k16Bits) {
-      const int dropped = dtype == DType::kFloat16 ? 13 : 16;
+    for (DType dtype : kSmall) {
+      const int dropped = 23 - float_format(dtype).fraction_bits;
       const uint32_t half = 1u << (dropped - 1), all = 2 * half - 1;
       std::vector<float> values;
       for (uint64_t upper = 0; upper < uint64_t{1} << (32 - dropped); ++upper)
@@ -77,16 +79,50 @@ TEST_CASE("encode: every value, every midpoint and their neighbours") {
     }
 }
 
+TEST_CASE("encode: the upper 19 bits of every float32, the lower ones 0 or 1") {
+  // Each midpoint of two values of 8 bits, denormal or not, and a value just beside it.
+  for (const NamedUnit& unit : units())
+    for (DType dtype : {DType::kFloat8E4M3, DType::kFloat8E5M2}) {
+      std::vector<float> values;
+      for (uint64_t upper = 0; upper < 1 << 19; ++upper)
+        for (uint32_t lower : {0u, 1u})
+          values.push_back(std::bit_cast<float>(static_cast<uint32_t>(upper << 13) | lower));
+      check_encode(unit, dtype, values);
+    }
+}
+
+TEST_CASE("the values of 8 bits that other implementations document") {
+  // Of "FP8 Formats for Deep Learning" (Micikevicius et al., 2022), table 1.
+  const auto e4m3 = [](uint64_t bits) { return decode_float(DType::kFloat8E4M3, bits); };
+  const auto e5m2 = [](uint64_t bits) { return decode_float(DType::kFloat8E5M2, bits); };
+  CHECK(e4m3(0x7e) == 448);
+  CHECK(std::isnan(e4m3(0x7f)));
+  CHECK(std::isnan(e4m3(0xff)));
+  CHECK(e4m3(0x08) == 0x1p-6);
+  CHECK(e4m3(0x01) == 0x1p-9);
+  CHECK(e5m2(0x7b) == 57344);
+  CHECK(e5m2(0x7c) == HUGE_VAL);
+  CHECK(e5m2(0xfc) == -HUGE_VAL);
+  CHECK(std::isnan(e5m2(0x7d)));
+  CHECK(e5m2(0x04) == 0x1p-14);
+  CHECK(e5m2(0x01) == 0x1p-16);
+  CHECK(encode_float(DType::kFloat8E4M3, 464) == 0x7e);  // half way to 480, which is odd
+  CHECK(encode_float(DType::kFloat8E4M3, -464.25) == 0x7f);
+  CHECK(encode_float(DType::kFloat8E4M3, HUGE_VAL) == 0x7f);
+  CHECK(encode_float(DType::kFloat8E5M2, 61439) == 0x7b);
+  CHECK(encode_float(DType::kFloat8E5M2, -61440) == 0xfc);
+}
+
 TEST_CASE("encode: random bits") {
   // Any float32.
   constexpr uint32_t kSeed = 11;
   MESSAGE("seed ", kSeed);
   std::mt19937 random(kSeed);
-  std::vector<float> values(1 << 20);
+  std::vector<float> values(1 << 18);
   for (float& value : values) value = std::bit_cast<float>(static_cast<uint32_t>(random()));
   for (const NamedUnit& unit : units())
-    for (DType dtype : k16Bits) check_encode(unit, dtype, values);
+    for (DType dtype : kSmall) check_encode(unit, dtype, values);
 }
 
 }  // namespace
-}  // namespace rondo
+}  // namespace rondo::testing

@@ -13,32 +13,38 @@ size_t place(size_t index) {
 }
 
 template <class Format>
-void encode_all(const float* from, uint16_t* to, size_t count) {
+void encode_all(const float* from, void* to, size_t count) {
   for (size_t i = 0; i < count; i += Format::kWidth) {
     float placed[Format::kWidth];
     for (size_t at = 0; at < Format::kWidth; ++at) placed[place<Format>(at)] = from[i + at];
     typename Format::Accumulator value;
     __builtin_memcpy(&value, placed, sizeof(value));
-    Format::store(reinterpret_cast<Byte*>(to + i), value);
+    Format::store(static_cast<Byte*>(to) + i * Format::kBytes, value);
   }
 }
 
 template <class Format>
-void decode_all(const uint16_t* from, float* to, size_t count) {
+void decode_all(const void* from, float* to, size_t count) {
   for (size_t i = 0; i < count; i += Format::kWidth) {
-    const typename Format::Accumulator value = Format::load(reinterpret_cast<const Byte*>(from + i));
+    const typename Format::Accumulator value = Format::load(static_cast<const Byte*>(from) + i * Format::kBytes);
     float placed[Format::kWidth];
     __builtin_memcpy(placed, &value, sizeof(value));
     for (size_t at = 0; at < Format::kWidth; ++at) to[i + at] = placed[place<Format>(at)];
   }
 }
 
-void encode(DType dtype, const float* from, uint16_t* to, size_t count) {
-  return dtype == DType::kFloat16 ? encode_all<Float16>(from, to, count) : encode_all<Bfloat16>(from, to, count);
+void encode(DType dtype, const float* from, void* to, size_t count) {
+  if (dtype == DType::kFloat16) return encode_all<Float16>(from, to, count);
+  if (dtype == DType::kBfloat16) return encode_all<Bfloat16>(from, to, count);
+  return dtype == DType::kFloat8E4M3 ? encode_all<Float8E4M3>(from, to, count)
+                                     : encode_all<Float8E5M2>(from, to, count);
 }
 
-void decode(DType dtype, const uint16_t* from, float* to, size_t count) {
-  return dtype == DType::kFloat16 ? decode_all<Float16>(from, to, count) : decode_all<Bfloat16>(from, to, count);
+void decode(DType dtype, const void* from, float* to, size_t count) {
+  if (dtype == DType::kFloat16) return decode_all<Float16>(from, to, count);
+  if (dtype == DType::kBfloat16) return decode_all<Bfloat16>(from, to, count);
+  return dtype == DType::kFloat8E4M3 ? decode_all<Float8E4M3>(from, to, count)
+                                     : decode_all<Float8E5M2>(from, to, count);
 }
 
 }  // namespace

@@ -7,9 +7,10 @@
 #include <random>
 #include <vector>
 
-#include "tests/kernels/reference.h"
+#include "tests/kernels/instruction_sets.h"
+#include "tests/support/reference.h"
 
-namespace rondo {
+namespace rondo::testing {
 namespace {
 
 constexpr uint32_t kSeed = 7;
@@ -103,6 +104,7 @@ const std::vector<CombineSpec>& specs() {
       {DType::kBfloat16, Op::kAverage, 1.0, 3}, {DType::kFloat32, Op::kPremulSum, 0.3, 3},
       {DType::kInt8, Op::kSum, 1.0, 3},         {DType::kUint16, Op::kAverage, 1.0, 3},
       {DType::kBool, Op::kSum, 1.0, 3},         {DType::kFloat16, Op::kPremulSum, 0.3, 3},
+      {DType::kFloat8E4M3, Op::kSum, 1.0, 3},   {DType::kFloat8E5M2, Op::kAverage, 1.0, 3},
   };
   return list;
 }
@@ -180,8 +182,9 @@ TEST_CASE("what scales and what finishes") {
   // The two questions that callers ask before they lend memory instead of copying it.
   for (int dtype = 0; dtype < kDTypes; ++dtype) {
     const DType d = static_cast<DType>(dtype);
-    CHECK(combine_scales({d, Op::kAverage, 1.0, 2}) == (d == DType::kFloat16));
-    CHECK(combine_finishes({d, Op::kAverage, 1.0, 2}) == (d != DType::kFloat16));
+    const bool scales = d == DType::kFloat16 || d == DType::kFloat8E4M3 || d == DType::kFloat8E5M2;
+    CHECK(combine_scales({d, Op::kAverage, 1.0, 2}) == scales);
+    CHECK(combine_finishes({d, Op::kAverage, 1.0, 2}) != scales);
     CHECK_FALSE(combine_scales({d, Op::kAverage, 1.0, 1}));
     CHECK_FALSE(combine_finishes({d, Op::kAverage, 1.0, 1}));
     CHECK_FALSE(combine_scales({d, Op::kSum, 3.0, 2}));
@@ -192,4 +195,4 @@ TEST_CASE("what scales and what finishes") {
 }
 
 }  // namespace
-}  // namespace rondo
+}  // namespace rondo::testing

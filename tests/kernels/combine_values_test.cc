@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/kernels/reference.h"
+#include "tests/kernels/instruction_sets.h"
+#include "tests/support/reference.h"
 
-namespace rondo {
+namespace rondo::testing {
 namespace {
 
 constexpr uint32_t kSeed = 20240607;
@@ -82,6 +83,19 @@ TEST_CASE("pairs of special values") {
   });
 }
 
+TEST_CASE("all pairs of 8-bit floats") {
+  // Every op on every pair of the 256 codes.
+  for_every_spec([](InstructionSet set, const CombineSpec& spec) {
+    if (spec.dtype != DType::kFloat8E4M3 && spec.dtype != DType::kFloat8E5M2) return;
+    std::vector<std::vector<uint64_t>> columns(2);
+    for (uint64_t pair = 0; pair < 65536; ++pair) {
+      columns[0].push_back(pair >> 8);
+      columns[1].push_back(pair & 255);
+    }
+    check_values(set, {spec.dtype, spec.op, 1.0 / 3, 3}, columns, {.scaled = 3, .finish = true});
+  });
+}
+
 TEST_CASE("random values, 1 to 8 and 64 sources, every flag") {
   // Folding order, scaling per source and the finish, on random bits mixed with special values.
   MESSAGE("seed ", kSeed);
@@ -104,21 +118,21 @@ TEST_CASE("random values, 1 to 8 and 64 sources, every flag") {
 }
 
 TEST_CASE("sums of ordinary floats") {
-  // Values near one another, where random bits would nearly always absorb one of two.
+  // Values of 1 to 16, where random bits would nearly always absorb one of two.
   MESSAGE("seed ", kSeed);
   std::mt19937_64 random(kSeed);
   for_every_spec([&](InstructionSet set, CombineSpec spec) {
     if (!dtype_is_float(spec.dtype)) return;
     spec.world = 3;
     spec.scalar = 1.0 / 3;
-    const uint64_t one = special_values(spec.dtype)[2];
-    const uint64_t fraction = (uint64_t{1} << (8 * dtype_bytes(spec.dtype) - 4)) - 1;
+    const uint64_t one = encode_float(spec.dtype, 1);
+    const uint64_t sixteen = encode_float(spec.dtype, 16);
     for (size_t sources : {2, 3, 5, 11}) {
       std::vector<std::vector<uint64_t>> columns(sources, std::vector<uint64_t>(1000));
       for (auto& column : columns)
         for (uint64_t& value : column) {
-          const uint64_t near = random() % (fraction >> (spec.dtype == DType::kBfloat16 ? 2 : 5));
-          value = (one + near) ^ ((random() & 1) << (8 * dtype_bytes(spec.dtype) - 1));
+          const uint64_t near = one + random() % (sixteen - one);
+          value = near ^ ((random() & 1) << (8 * dtype_bytes(spec.dtype) - 1));
         }
       check_values(set, spec, columns, {});
       check_values(set, spec, columns, {.scaled = random(), .finish = true});
@@ -145,4 +159,4 @@ TEST_CASE("integer averages truncate to zero") {
 }
 
 }  // namespace
-}  // namespace rondo
+}  // namespace rondo::testing

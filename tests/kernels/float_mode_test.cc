@@ -10,10 +10,13 @@
 #include <immintrin.h>
 #endif
 
-#include "tests/kernels/reference.h"
+#include "tests/kernels/instruction_sets.h"
 
-namespace rondo {
+namespace rondo::testing {
 namespace {
+
+constexpr DType kFloats[] = {DType::kFloat32,  DType::kFloat64,    DType::kFloat16,
+                             DType::kBfloat16, DType::kFloat8E4M3, DType::kFloat8E5M2};
 
 std::vector<float> sums(InstructionSet set, DType dtype, const std::vector<float>& left,
                         const std::vector<float>& right) {
@@ -49,7 +52,7 @@ TEST_CASE("the caller's rounding mode does not matter and stays") {
   // Upward rounding would make other sums.
   const Inputs in = inputs();
   for (InstructionSet set : available_instruction_sets())
-    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBfloat16}) {
+    for (DType dtype : kFloats) {
       const std::vector<float> expected = sums(set, dtype, in.left, in.right);
       REQUIRE(std::fesetround(FE_UPWARD) == 0);
       const std::vector<float> found = sums(set, dtype, in.left, in.right);
@@ -65,7 +68,7 @@ TEST_CASE("the caller's flush-to-zero does not matter and stays") {
   // Frameworks set it for speed; a rank that has it must not get other sums than a rank that has not.
   const Inputs in = inputs();
   for (InstructionSet set : available_instruction_sets())
-    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBfloat16}) {
+    for (DType dtype : kFloats) {
       const std::vector<float> expected = sums(set, dtype, in.left, in.right);
       const unsigned before = _mm_getcsr();
       _mm_setcsr(before | 0x8040);  // flush to zero, denormals are zeros
@@ -80,4 +83,4 @@ TEST_CASE("the caller's flush-to-zero does not matter and stays") {
 #endif
 
 }  // namespace
-}  // namespace rondo
+}  // namespace rondo::testing

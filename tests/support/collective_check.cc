@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "ring/base/hash.h"
 #include "ring/base/types.h"
+#include "tests/support/reference.h"
 
 namespace rondo::testing {
 namespace {
@@ -17,179 +16,56 @@ namespace {
 constexpr size_t kGuard = 256;
 constexpr std::byte kGuardByte{0xA5};
 
-float half_to_float(uint16_t half) {
-  const int exponent = (half >> 10) & 31;
-  const int mantissa = half & 1023;
-  const double magnitude = exponent == 0    ? std::ldexp(mantissa, -24)
-                           : exponent == 31 ? INFINITY
-                                            : std::ldexp(1024 + mantissa, exponent - 25);
-  return static_cast<float>((half & 0x8000) != 0 ? -magnitude : magnitude);
-}
-
-// Only for values that are exact in 16 bits.
-uint16_t float_to_half(double value) {
-  for (uint32_t bits = 0; bits < 0x7c00; ++bits) {
-    if (half_to_float(static_cast<uint16_t>(bits)) == static_cast<float>(value)) return static_cast<uint16_t>(bits);
-  }
-  return 0xffff;
-}
-
-const std::vector<uint16_t>& small_halves() {
-  static const std::vector<uint16_t> table = [] {
-    std::vector<uint16_t> made;
-    for (int i = 0; i <= 512; ++i) made.push_back(float_to_half(i));
-    return made;
-  }();
-  return table;
-}
-
-template <typename T>
-void put(std::byte* memory, T value) {
-  std::memcpy(memory, &value, sizeof value);
-}
-template <typename T>
-T take(const std::byte* memory) {
-  T value;
-  std::memcpy(&value, memory, sizeof value);
-  return value;
-}
-
 // The value that rank `rank` contributes at element `index` of block `block`: small whole numbers, so that every fold
-// of up to 64 ranks is exact in every dtype (8 bits: sums up to 64 * 1, products up to 2^6).
-double value_of(const CollectiveCase& what, int rank, uint64_t block, uint64_t index) {
+// of up to 64 ranks is exact in every dtype. Integers of 8 bits hold sums up to 64 * 1 and products up to 2^6, floats
+// of 8 bits the whole numbers up to 8.
+uint64_t value_of(const CollectiveCase& what, int rank, uint64_t block, uint64_t index) {
   const uint64_t mixed =
       mix64(what.seed ^ mix64(static_cast<uint64_t>(rank) + 1) ^ mix64(block * 1000003 + index + 77));
-  if (what.dtype == DType::kBool) return static_cast<double>(mixed % 2);
-  if (!collective_reduces(what.collective)) return static_cast<double>(mixed % 100);
+  const auto world = static_cast<uint64_t>(what.world);
+  const bool float8 = dtype_is_float(what.dtype) && dtype_bytes(what.dtype) == 1;
+  const uint64_t values = float8 ? 8 : 100;
+  if (what.dtype == DType::kBool) return mixed % 2;
+  if (!collective_reduces(what.collective)) return mixed % values;
   switch (what.op) {
     case Op::kProduct:
-      return mixed % static_cast<uint64_t>(what.world) < 4 && mixed % 3 == 0 && rank < 6 ? 2 : 1;
+      return mixed % world < 4 && mixed % 3 == 0 && rank < 6 ? 2 : 1;
     case Op::kSum:
-      return static_cast<double>(mixed % (what.world > 16 ? 2 : 7));
+      if (float8) return rank < 8 ? mixed % 2 : 0;
+      return mixed % (world > 16 ? 2 : 7);
     case Op::kAverage:
-      return static_cast<double>(mixed % 2) * (what.world > 11 ? 1 : what.world);
+      if (float8 && world > 8) return rank == 0 ? mixed % 2 * 64 : 0;
+      return mixed % 2 * (world > 11 ? 1 : world);
     case Op::kPremulSum:
-      return static_cast<double>(mixed % 2);
+      return float8 && rank > 3 ? 0 : mixed % 2;  // factors 1, 2, 3, 1
     default:
-      return static_cast<double>(mixed % 100);
+      return mixed % values;
   }
 }
 
-double fold(const CollectiveCase& what, double a, double b) {
-  const auto x = static_cast<int64_t>(a);
-  const auto y = static_cast<int64_t>(b);
-  const bool is_bool = what.dtype == DType::kBool;
-  switch (what.op) {
-    case Op::kSum:
-    case Op::kAverage:
-    case Op::kPremulSum:
-      return is_bool ? std::min(1.0, a + b) : a + b;
-    case Op::kProduct:
-      return a * b;
-    case Op::kMin:
-      return std::min(a, b);
-    case Op::kMax:
-      return std::max(a, b);
-    case Op::kBitAnd:
-      return static_cast<double>(x & y);
-    case Op::kBitOr:
-      return static_cast<double>(x | y);
-    case Op::kBitXor:
-      return static_cast<double>(x ^ y);
-    case Op::kLogicalAnd:
-      return a != 0 && b != 0;
-    case Op::kLogicalOr:
-      return a != 0 || b != 0;
-    case Op::kLogicalXor:
-      return (a != 0) != (b != 0);
-  }
-  return 0;
+uint64_t factor_of(int rank) { return static_cast<uint64_t>(rank % 3 + 1); }
+
+// Relative: 1/world is not exact in every world, so that one rounding of the product differs from the quotient's.
+double tolerance_of(const CollectiveCase& what) {
+  if (what.op != Op::kAverage || !dtype_is_float(what.dtype)) return 0;
+  return std::max(1e-6, std::ldexp(1.0, -float_format(what.dtype).fraction_bits));
 }
-
-bool is_logical(Op op) { return op == Op::kLogicalAnd || op == Op::kLogicalOr || op == Op::kLogicalXor; }
-
-// Two elements per rank of the premultiplied sum's factor stay exact.
-double factor_of(int rank) { return static_cast<double>(rank % 3 + 1); }
 
 double reduced(const CollectiveCase& what, uint64_t block, uint64_t index) {
-  double result = 0;
+  const DType folded_as = what.dtype == DType::kBool ? DType::kBool : DType::kUint64;
+  uint64_t result = 0;
   for (int r = 0; r < what.world; ++r) {
-    double value = value_of(what, r, block, index);
+    uint64_t value = value_of(what, r, block, index);
     if (what.op == Op::kPremulSum) value *= factor_of(r);
     if (is_logical(what.op) && what.world > 1) value = value != 0;  // alone, a value is only copied
-    result = r == 0 ? value : fold(what, result, value);
+    result = r == 0 ? value : fold_integers(folded_as, what.op, result, value);
   }
-  if (what.op == Op::kAverage) {
-    result /= what.world;
-    if (!dtype_is_float(what.dtype)) result = std::trunc(result);
-  }
-  return result;
+  if (what.op != Op::kAverage) return static_cast<double>(result);
+  const double average = static_cast<double>(result) / what.world;
+  return dtype_is_float(what.dtype) ? average : std::trunc(average);
 }
 
 }  // namespace
-
-void write_element(std::byte* memory, DType dtype, double value) {
-  switch (dtype) {
-    case DType::kInt8:
-      return put(memory, static_cast<int8_t>(value));
-    case DType::kUint8:
-      return put(memory, static_cast<uint8_t>(value));
-    case DType::kInt16:
-      return put(memory, static_cast<int16_t>(value));
-    case DType::kUint16:
-      return put(memory, static_cast<uint16_t>(value));
-    case DType::kInt32:
-      return put(memory, static_cast<int32_t>(value));
-    case DType::kUint32:
-      return put(memory, static_cast<uint32_t>(value));
-    case DType::kInt64:
-      return put(memory, static_cast<int64_t>(value));
-    case DType::kUint64:
-      return put(memory, static_cast<uint64_t>(value));
-    case DType::kFloat16:
-      return put(memory, small_halves().at(static_cast<size_t>(value)));
-    case DType::kBfloat16:
-      return put(memory, static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16));
-    case DType::kFloat32:
-      return put(memory, static_cast<float>(value));
-    case DType::kFloat64:
-      return put(memory, value);
-    case DType::kBool:
-      return put(memory, static_cast<uint8_t>(value != 0));
-  }
-}
-
-double read_element(const std::byte* memory, DType dtype) {
-  switch (dtype) {
-    case DType::kInt8:
-      return take<int8_t>(memory);
-    case DType::kUint8:
-      return take<uint8_t>(memory);
-    case DType::kInt16:
-      return take<int16_t>(memory);
-    case DType::kUint16:
-      return take<uint16_t>(memory);
-    case DType::kInt32:
-      return take<int32_t>(memory);
-    case DType::kUint32:
-      return take<uint32_t>(memory);
-    case DType::kInt64:
-      return static_cast<double>(take<int64_t>(memory));
-    case DType::kUint64:
-      return static_cast<double>(take<uint64_t>(memory));
-    case DType::kFloat16:
-      return half_to_float(take<uint16_t>(memory));
-    case DType::kBfloat16:
-      return std::bit_cast<float>(static_cast<uint32_t>(take<uint16_t>(memory)) << 16);
-    case DType::kFloat32:
-      return take<float>(memory);
-    case DType::kFloat64:
-      return take<double>(memory);
-    case DType::kBool:
-      return take<uint8_t>(memory);
-  }
-  return NAN;
-}
 
 std::string CollectiveCase::describe() const {
   return fmt::format("{}{} world {} root {} count {} {} {}{} misaligned by {} seed {}", collective_name(collective),
@@ -224,7 +100,8 @@ CollectiveRank::CollectiveRank(const CollectiveCase& what, int rank, std::pmr::m
   uint64_t at = 0;
   const auto fill = [&](uint64_t block, uint64_t elements) {
     for (uint64_t i = 0; i < elements; ++i, ++at) {
-      write_element(input_ + at * element_bytes_, what.dtype, value_of(what, rank, block, i));
+      const auto value = static_cast<double>(value_of(what, rank, block, i));
+      store_element(what.dtype, input_ + at * element_bytes_, encode_value(what.dtype, value));
     }
   };
   const auto world = static_cast<uint64_t>(what.world);
@@ -315,7 +192,7 @@ Communicator::Call CollectiveRank::call() const {
   call.op = case_.op;
   call.root = collective_has_root(case_.collective) ? case_.root : -1;
   call.uneven = !case_.counts.empty();
-  call.options.scalar = factor_of(rank_);
+  call.options.scalar = static_cast<double>(factor_of(rank_));
   if (!call.uneven) return call;
   const bool all_to_all = case_.collective == Collective::kAllToAll;
   call.input_counts = all_to_all ? std::span<const uint64_t>(mine_) : std::span<const uint64_t>(case_.counts);
@@ -335,11 +212,11 @@ double CollectiveRank::expected(uint64_t element) const {
     case Collective::kReduce:
       return reduced(case_, 0, element);
     case Collective::kBroadcast:
-      return value_of(case_, case_.root, 0, element);
+      return static_cast<double>(value_of(case_, case_.root, 0, element));
     case Collective::kReduceScatter:
       return reduced(case_, own, element);
     case Collective::kScatter:
-      return value_of(case_, case_.root, own, element);
+      return static_cast<double>(value_of(case_, case_.root, own, element));
     default:
       break;
   }
@@ -351,19 +228,16 @@ double CollectiveRank::expected(uint64_t element) const {
   };
   while (element >= block(source)) element -= block(source++);
   const uint64_t part = case_.collective == Collective::kAllToAll ? own : 0;
-  return value_of(case_, static_cast<int>(source), part, element);
+  return static_cast<double>(value_of(case_, static_cast<int>(source), part, element));
 }
 
 std::string CollectiveRank::check() const {
+  const double tolerance = tolerance_of(case_);
   const uint64_t elements = expects_output() ? output_elements() : 0;
   for (uint64_t i = 0; i < elements; ++i) {
-    const double got = read_element(output_ + i * element_bytes_, case_.dtype);
+    const double got = decode_value(case_.dtype, load_element(case_.dtype, output_ + i * element_bytes_));
     const double want = expected(i);
-    // 1/world is not exact in every world: one rounding of the product then differs from the quotient's.
-    const double tolerance = case_.op == Op::kAverage && dtype_is_float(case_.dtype)
-                                 ? std::abs(want) * (element_bytes_ == 2 ? 0.01 : 1e-6)
-                                 : 0;
-    if (!(std::abs(got - want) <= tolerance)) {
+    if (!(std::abs(got - want) <= std::abs(want) * tolerance)) {
       return fmt::format("{} rank {}: element {} of {} is {}, should be {}", case_.describe(), rank_, i, elements, got,
                          want);
     }

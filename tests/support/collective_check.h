@@ -59,8 +59,4 @@ class CollectiveRank {
   std::vector<uint64_t> mine_, theirs_;  // all_to_all_v
 };
 
-// Runs a case on every rank's communicator in turn or at once; see cluster tests.
-void write_element(std::byte* memory, DType dtype, double value);
-double read_element(const std::byte* memory, DType dtype);
-
 }  // namespace rondo::testing

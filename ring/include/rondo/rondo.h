@@ -53,7 +53,9 @@ enum {
   RONDO_BFLOAT16 = 9,
   RONDO_FLOAT32 = 10,
   RONDO_FLOAT64 = 11,
-  RONDO_BOOL = 12
+  RONDO_BOOL = 12,
+  RONDO_FLOAT8_E4M3 = 13, /* no infinity: overflow is NaN */
+  RONDO_FLOAT8_E5M2 = 14
 };
 
 typedef int32_t rondo_op_t;
