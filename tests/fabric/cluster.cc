@@ -1,6 +1,5 @@
 #include "tests/fabric/cluster.h"
 
-#include <dirent.h>
 #include <doctest/doctest.h>
 
 #include <numeric>
@@ -10,27 +9,6 @@
 #include "transport/tcp_fabric.h"
 
 namespace rondo::testing {
-namespace {
-
-size_t count_entries(const char* path) {
-  DIR* folder = ::opendir(path);
-  size_t entries = 0;
-  while (::readdir(folder) != nullptr) ++entries;
-  ::closedir(folder);
-  return entries;
-}
-
-}  // namespace
-
-bool eventually(const std::function<bool()>& condition, int ms) {
-  const auto deadline = in(ms);
-  while (!condition()) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
 void FakeEvents::on_failure(const Error& error) {
   std::lock_guard lock(mutex_);
   failure_ = error;
@@ -146,8 +124,5 @@ void in_parallel(int count, const std::function<void(int)>& body) {
   for (int index = 0; index < count; ++index) threads.emplace_back(body, index);
   for (std::thread& thread : threads) thread.join();
 }
-
-size_t open_descriptors() { return count_entries("/proc/self/fd"); }
-size_t running_threads() { return count_entries("/proc/self/task"); }
 
 }  // namespace rondo::testing

@@ -12,6 +12,8 @@
 
 #include "rondo/config.h"
 #include "rondo/store.h"
+#include "tests/support/eventually.h"
+#include "tests/support/resources.h"
 #include "transport/fabric.h"
 #include "transport/rendezvous/launch.h"
 
@@ -20,9 +22,6 @@ namespace rondo::testing {
 using Clock = std::chrono::steady_clock;
 
 inline Clock::time_point in(int ms) { return Clock::now() + std::chrono::milliseconds(ms); }
-
-// Polls until the condition holds; false at the deadline.
-bool eventually(const std::function<bool()>& condition, int ms = 5'000);
 
 // A communicator's ear that remembers what it heard and answers what it was told to.
 class FakeEvents : public CommunicatorEvents {
@@ -75,8 +74,5 @@ void destroy_world(std::vector<Member>& members, uint64_t id);
 
 // Runs `body(index)` on as many threads and joins them.
 void in_parallel(int count, const std::function<void(int)>& body);
-
-size_t open_descriptors();
-size_t running_threads();
 
 }  // namespace rondo::testing

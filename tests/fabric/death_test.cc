@@ -16,11 +16,12 @@ std::string describe(const Error& error) {
   return fmt::format("{} [{}] {}", error_code_name(error.code), fmt::join(error.ranks, ","), error.message);
 }
 
-// Says "ready", waits for a failure and says it.
+// Says "ready", waits for a failure and says it; stays until it is killed, since others would name it, too.
 void wait_for_failure(Member& member, const FabricProcess::Say& say) {
   say("ready");
   const bool came = eventually([&] { return member.events->failure().has_value(); }, 10'000);
   say(came ? describe(*member.events->failure()) : "nothing came");
+  ::pause();
 }
 
 void expect_ready(std::vector<FabricProcess>& ranks) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -10,6 +8,9 @@
 #include <vector>
 
 #include "rondo/communicator.h"
+#include "tests/support/child.h"
+#include "tests/support/eventually.h"
+#include "tests/support/temp_folder.h"
 
 namespace rondo::testing {
 
@@ -20,61 +21,28 @@ Config fault_config();
 std::string outcome(const std::function<void()>& call);
 std::string describe(const Error& error);
 int64_t ms_since(std::chrono::steady_clock::time_point start);
-// Polls until the condition holds; false at the deadline.
-bool eventually(const std::function<bool()>& condition, int ms = 10'000);
 
 // What the body of a rank sees: itself, and the test that started it.
-class Here {
+class Here : public Parent {
  public:
-  Here(JoinOptions how, int to_test, int from_test)
-      : options(std::move(how)), to_test_(to_test), from_test_(from_test) {}
+  Here(JoinOptions how, const Parent& test) : Parent(test), options(std::move(how)) {}
   JoinOptions options;
   int rank() const { return options.rank; }
   int world() const { return options.world; }
-  void say(const std::string& line) const;
-  // The next line that the test says; ends the process if the test has ended.
-  std::string await();
   // "<ms> <outcome>"
   std::string timed(const std::function<void()>& call) const;
-
- private:
-  int to_test_;
-  int from_test_;
-  std::string heard_;
 };
 
-// A rank in a process of its own, made by fork: the test has no other thread. It dies with the test, and after a minute
-// in any case. Not joined yet when the body begins; it ends without destructors when the body returns.
-class RankProcess {
+// A rank in a process of its own. Not joined yet when the body begins.
+class RankProcess : public Child {
  public:
   using Body = std::function<void(Here& here)>;
-
   RankProcess(const JoinOptions& options, const Body& body);
-  ~RankProcess();  // kills it if it still runs
-  RankProcess(RankProcess&& other) noexcept;
-  RankProcess& operator=(RankProcess&&) = delete;
-
-  pid_t pid() const { return pid_; }
-  // The next line that it says; "" at its end or after `ms`.
-  std::string hear(int ms = 20'000);
-  void tell(const std::string& line) const;
-  void signal(int number) const;
-  // Its exit code, or minus the signal that ended it.
-  int wait();
-
- private:
-  pid_t pid_ = -1;
-  int from_rank_ = -1;
-  int to_rank_ = -1;
-  std::string heard_;
 };
 
 // `world` ranks that meet at a file of their own.
 class Job {
  public:
-  Job();
-  ~Job();
-  Job(const Job&) = delete;
   JoinOptions options(int rank, int world, const Config& config = fault_config()) const;
   void start(int world, const RankProcess::Body& body, const Config& config = fault_config());
 
@@ -86,7 +54,7 @@ class Job {
   void tell_all(const std::string& line) const;
 
  private:
-  std::string folder_;
+  TempFolder folder_;
 };
 
 // "123 PEER_LOST [2] ..." taken apart; elapsed_ms is -1 if the line is nothing of the kind.

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <stdlib.h>
-
 #include <chrono>
-#include <filesystem>
 #include <string>
 
+#include "tests/support/temp_folder.h"
 #include "transport/rendezvous/launch.h"
 
 namespace rondo::test {
@@ -23,24 +21,6 @@ inline Launch launch(int rank, int world, const std::string& rendezvous, const s
   return launch;
 }
 
-// A folder of the test's own, removed with all that is in it.
-class Folder {
- public:
-  Folder() {
-    char pattern[] = "/tmp/rondo-test-XXXXXX";
-    path_ = mkdtemp(pattern);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using Folder = testing::TempFolder;
 
 }  // namespace rondo::test

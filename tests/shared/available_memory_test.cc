@@ -2,33 +2,25 @@
 
 #include <doctest/doctest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "tests/support/temp_folder.h"
 #include "transport/shared_memory.h"
 
 namespace rondo {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr uint64_t kMiB = 1 << 20;
 
 // A directory of files that look like the kernel's.
 class Facts {
  public:
-  Facts() {
-    std::string name = (fs::temp_directory_path() / "rondo-facts-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder_ = name;
-  }
-  ~Facts() { fs::remove_all(folder_); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
-  uint64_t available() const { return available_memory((folder_ / "meminfo").string(), folder_.string()); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_.path(name)) << text; }
+  uint64_t available() const { return available_memory(folder_.path("meminfo"), folder_.path()); }
 
  private:
-  fs::path folder_;
+  testing::TempFolder folder_;
 };
 
 class SomeWindow final : public Window {

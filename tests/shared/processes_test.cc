@@ -65,47 +65,35 @@ bool exchange(Member& member) {
 std::vector<std::string> outcome(int world, const Config& config, const std::function<void(int rank)>& before,
                                  bool one_host = true) {
   const TempFolder folder;
-  std::vector<std::string> lines;
-  std::vector<int> pipes;
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < world; ++rank) {
-    int ends[2];
-    REQUIRE(::pipe(ends) == 0);
-    const pid_t child = ::fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
+  const auto body = [&](int rank) -> std::string {
+    try {
+      before(rank);
+      auto store =
+          std::make_shared<FileStore>(folder.path("store"), "test job", std::string(kRosterEndKey), in(10'000));
+      Launch launch = launch_of(rank, world);
+      launch.one_host = one_host;
+      Member member = open_all(join_tcp(launch, store, config, in(10'000)), kId);
       std::string text;
-      try {
-        before(rank);
-        auto store =
-            std::make_shared<FileStore>(folder.path("store"), "test job", std::string(kRosterEndKey), in(10'000));
-        Launch launch = launch_of(rank, world);
-        launch.one_host = one_host;
-        Member member = open_all(join_tcp(launch, store, config, in(10'000)), kId);
-        for (const int island : member.fabric->topology().island) text += fmt::format("{} ", island);
-        SharedMemory* memory = member.fabric->shared_memory();
-        text += memory == nullptr ? "alone" : memory->can_pull() ? "pulls" : "shares";
-        if (!exchange(member)) text += ", but no bytes came";
-      } catch (const Exception& failure) {
-        text = fmt::format("{}: {}", error_code_name(failure.code()), failure.what());
-      }
-      if (::write(ends[1], text.data(), text.size()) < 0) ::_exit(3);
-      ::_exit(0);
+      for (const int island : member.fabric->topology().island) text += fmt::format("{} ", island);
+      SharedMemory* memory = member.fabric->shared_memory();
+      text += memory == nullptr ? "alone" : memory->can_pull() ? "pulls" : "shares";
+      return exchange(member) ? text : text + ", but no bytes came";
+    } catch (const Exception& failure) {
+      return fmt::format("{}: {}", error_code_name(failure.code()), failure.what());
     }
-    ::close(ends[1]);
-    pipes.push_back(ends[0]);
-    children.push_back(child);
+  };
+  std::vector<Child> children;
+  for (int rank = 0; rank < world; ++rank) {
+    children.emplace_back([&](Parent& test) {
+      test.say(body(rank));
+      return 0;
+    });
   }
-  for (size_t i = 0; i < children.size(); ++i) {
-    std::string text;
-    char buffer[4096];
-    for (ssize_t moved = 0; (moved = ::read(pipes[i], buffer, sizeof buffer)) > 0;) {
-      text.append(buffer, static_cast<size_t>(moved));
-    }
-    ::close(pipes[i]);
-    int status = 0;
-    ::waitpid(children[i], &status, 0);
-    lines.push_back(status == 0 ? text : fmt::format("ended with status {}", status));
+  std::vector<std::string> lines;
+  for (Child& child : children) {
+    const std::string line = child.hear();
+    const int code = child.wait();
+    lines.push_back(code == 0 ? line : fmt::format("ended with {}", code));
   }
   return lines;
 }

@@ -1,28 +1,20 @@
 #include "tests/support/rank_group.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <exception>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
-#include "tests/rendezvous/test_jobs.h"
+#include "tests/support/child.h"
+#include "tests/support/temp_folder.h"
 
 namespace rondo::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Longest report of one rank, so that it fits a pipe without a reader.
-constexpr size_t kReportBytes = 16 * 1024;
 
 std::string run_body(const std::function<void()>& body) {
   try {
@@ -45,60 +37,15 @@ void run_member(Communicator& group, const RankBody& body) {
   }
 }
 
-class Child {
- public:
-  Child(int rank, const std::function<void(int)>& body) : rank_(rank) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
-    const pid_t parent = ::getpid();
-    pid_ = ::fork();
-    if (pid_ < 0) throw std::runtime_error("fork failed");
-    if (pid_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != parent) ::_exit(3);
-      std::string text = run_body([&] { body(rank); });
-      text.resize(std::min(text.size(), kReportBytes));
-      const ssize_t written = ::write(ends[1], text.data(), text.size());
-      ::_exit(text.empty() && written == 0 ? 0 : 1);
-    }
-    ::close(ends[1]);
-    pipe_ = ends[0];
-  }
-  Child(const Child&) = delete;
-  ~Child() {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      ::waitpid(pid_, nullptr, 0);
-    }
-    ::close(pipe_);
-  }
-
-  // "" or why it did not end well.
-  std::string wait(Clock::time_point deadline) {
-    std::string report;
-    while (true) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      pollfd wish{pipe_, POLLIN, 0};
-      if (left <= 0 || ::poll(&wish, 1, static_cast<int>(left)) <= 0) {
-        return fmt::format("rank {} did not end before the deadline\n", rank_);
-      }
-      char buffer[4096];
-      const ssize_t moved = ::read(pipe_, buffer, sizeof buffer);
-      if (moved <= 0) break;
-      report.append(buffer, static_cast<size_t>(moved));
-    }
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    pid_ = -1;
-    if (WIFSIGNALED(status)) return fmt::format("rank {} died of signal {}\n", rank_, WTERMSIG(status));
-    return WEXITSTATUS(status) == 0 ? "" : fmt::format("rank {}: {}\n", rank_, report);
-  }
-
- private:
-  int rank_;
-  pid_t pid_ = -1;
-  int pipe_ = -1;
-};
+// "" or why it did not end well.
+std::string trouble_of(int rank, Child& child, Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  const std::string report = child.hear(static_cast<int>(std::max<int64_t>(0, left)));
+  if (report.empty() && Clock::now() >= deadline) return fmt::format("rank {} did not end before the deadline\n", rank);
+  const int code = child.wait();
+  if (code < 0) return fmt::format("rank {} died of signal {}\n", rank, -code);
+  return code == 0 ? "" : fmt::format("rank {}: {}\n", rank, report);
+}
 
 }  // namespace
 
@@ -114,15 +61,24 @@ Config RankGroup::quiet_config() {
 
 std::string run_bare_processes(int world, std::chrono::seconds deadline, const std::function<void(int)>& body) {
   const auto until = Clock::now() + deadline;
-  std::vector<std::unique_ptr<Child>> children;
-  for (int rank = 0; rank < world; ++rank) children.push_back(std::make_unique<Child>(rank, body));
+  // The deadline ends children here; their own lifetime is for a test that is gone.
+  const auto lifetime = static_cast<unsigned>(deadline.count()) + 60;
+  std::vector<Child> children;
+  for (int rank = 0; rank < world; ++rank) {
+    const auto run = [&](Parent& test) {
+      const std::string trouble = run_body([&] { body(rank); });
+      test.say(trouble.empty() ? "ok" : trouble);
+      return trouble.empty() ? 0 : 1;
+    };
+    children.emplace_back(run, lifetime);
+  }
   std::string troubles;
-  for (auto& child : children) troubles += child->wait(until);
+  for (int rank = 0; rank < world; ++rank) troubles += trouble_of(rank, children[static_cast<size_t>(rank)], until);
   return troubles;
 }
 
 std::string run_processes(const RankGroup& group, const RankBody& body) {
-  const test::Folder folder;
+  const TempFolder folder;
   return run_bare_processes(group.world, group.deadline, [&](int rank) {
     group.before(rank);
     JoinOptions options;

@@ -6,13 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
-#include <thread>
+
+#include "tests/support/eventually.h"
 
 namespace rondo::test {
 namespace {
@@ -30,19 +29,16 @@ void redirect(const std::string& path, int flags, int target) {
 }  // namespace
 
 Program::Program(const std::vector<std::string>& command, const std::string& input) {
-  const char* parent = std::getenv("TEST_TMPDIR");
-  folder_ = std::string(parent != nullptr ? parent : "/tmp") + "/program-XXXXXX";
-  if (::mkdtemp(folder_.data()) == nullptr) throw std::runtime_error("mkdtemp " + folder_);
-  std::ofstream(folder_ + "/in", std::ios::binary) << input;
+  std::ofstream(folder_.path("in"), std::ios::binary) << input;
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error("fork");
   if (pid_ > 0) return;
-  redirect(folder_ + "/in", O_RDONLY, STDIN_FILENO);
-  redirect(folder_ + "/out", O_WRONLY | O_CREAT | O_APPEND, STDOUT_FILENO);
-  redirect(folder_ + "/err", O_WRONLY | O_CREAT | O_APPEND, STDERR_FILENO);
+  redirect(folder_.path("in"), O_RDONLY, STDIN_FILENO);
+  redirect(folder_.path("out"), O_WRONLY | O_CREAT | O_APPEND, STDOUT_FILENO);
+  redirect(folder_.path("err"), O_WRONLY | O_CREAT | O_APPEND, STDERR_FILENO);
   ::execvp(arguments[0], arguments.data());
   ::_exit(126);
 }
@@ -52,8 +48,6 @@ Program::~Program() {
     signal(SIGKILL);
     wait();
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 void Program::signal(int signal) const { ::kill(pid_, signal); }
@@ -61,22 +55,14 @@ void Program::signal(int signal) const { ::kill(pid_, signal); }
 int Program::wait(std::chrono::milliseconds deadline) {
   if (code_ >= 0) return code_;
   int status = 0;
-  if (!eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }, deadline)) return -1;
+  const auto ended = [&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; };
+  if (!testing::eventually(ended, static_cast<int>(deadline.count()))) return -1;
   code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return code_;
 }
 
-std::string Program::output() const { return read_file(folder_ + "/out"); }
-std::string Program::errors() const { return read_file(folder_ + "/err"); }
-
-bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds deadline) {
-  const auto end = std::chrono::steady_clock::now() + deadline;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() >= end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
+std::string Program::output() const { return read_file(folder_.path("out")); }
+std::string Program::errors() const { return read_file(folder_.path("err")); }
 
 std::vector<std::string> sorted_lines(const std::string& text) {
   std::vector<std::string> lines;

@@ -3,9 +3,10 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <functional>
 #include <string>
 #include <vector>
+
+#include "tests/support/temp_folder.h"
 
 namespace rondo::test {
 
@@ -25,13 +26,10 @@ class Program {
   std::string errors() const;
 
  private:
-  std::string folder_;
+  testing::TempFolder folder_;
   pid_t pid_ = -1;
   int code_ = -1;
 };
-
-// Polls until the condition holds; false if it does not within `deadline`.
-bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
 // The lines, sorted: ranks write in no particular order.
 std::vector<std::string> sorted_lines(const std::string& text);

@@ -11,15 +11,16 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/eventually.h"
 #include "tests/tools/program.h"
 
 namespace {
 
 using rondo::test::alive;
 using rondo::test::count_of;
-using rondo::test::eventually;
 using rondo::test::Program;
 using rondo::test::sorted_lines;
+using rondo::testing::eventually;
 using namespace std::chrono_literals;
 using Strings = std::vector<std::string>;
 
@@ -235,7 +236,7 @@ TEST_CASE("a reader that takes its time gets everything, though the ranks ended 
   Program program({"sh", "-c",
                    "tools/rondo-run -n 1 sh -c 'yes $(printf %099d 0) | head -n 11000; echo last >&2' | "
                    "{ sleep 2.5; wc -l; }"});
-  CHECK(eventually([&] { return count_of(program.errors(), "last") == 1; }, 2s));
+  CHECK(eventually([&] { return count_of(program.errors(), "last") == 1; }, 2'000));
   CHECK(program.wait() == 0);
   CHECK(program.output() == "11000\n");
 }
