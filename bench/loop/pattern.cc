@@ -4,10 +4,10 @@
 #include <bit>
 #include <cmath>
 
-#include "bench/loop/element.h"
 #include "bench/loop/reference.h"
 #include "ring/base/check.h"
 #include "ring/base/hash.h"
+#include "tests/support/element.h"
 
 namespace rondo::bench {
 namespace {
@@ -21,9 +21,14 @@ bool is_logical(const Exercise& exercise) {
 bool is_xor(Op op) { return op == Op::kBitXor || op == Op::kLogicalXor; }
 bool is_sum(Op op) { return op == Op::kSum || op == Op::kPremulSum; }
 
-// Positive and small: 1 .. 4, or 1 .. 100 where nothing is added up.
+bool is_float8(DType dtype) { return dtype_is_float(dtype) && dtype_bytes(dtype) == 1; }
+
+// Small and not negative: 1 .. 4, or 1 .. 100 where nothing is added up; 8-bit floats 0 and 1, or 1 .. 8.
 uint64_t small_integer(const Exercise& exercise, int rank, uint64_t place) {
-  uint64_t largest = exercise.op == Op::kMin || exercise.op == Op::kMax ? 100 : 4;
+  const bool ordered = exercise.op == Op::kMin || exercise.op == Op::kMax;
+  // The sum of eight ranks has to fit the 3 bits of float8_e5m2.
+  if (is_float8(exercise.dtype)) return ordered ? 1 + random_at(rank, place) % 8 : random_at(rank, place) % 2;
+  uint64_t largest = ordered ? 100 : 4;
   if (exercise.op == Op::kAverage && !dtype_is_float(exercise.dtype)) {
     // The sum must fit into the type, signed too, or its average would depend on how the engine carries it.
     const uint64_t most = (uint64_t{1} << (dtype_bytes(exercise.dtype) * 8 - 1)) - 1;
@@ -41,12 +46,13 @@ double float_factor(const Exercise& exercise, int rank, uint64_t place) {
   return std::ldexp(negative ? -1.0 : 1.0, exponent);
 }
 
+// Contributions are in units of 2^this: normal numbers, with room for 180 doublings before float32 overflows.
+int unit_exponent(DType dtype) { return std::max(-60, testing::float_format(dtype).min_exponent); }
+
 double float_value(const Exercise& exercise, int rank, uint64_t place) {
   if (is_logical(exercise)) return static_cast<double>(random_at(rank, place) & 1);
   if (benchmark_reduces(exercise.benchmark) && exercise.op == Op::kProduct) return float_factor(exercise, rank, place);
-  // Room for 180 doublings before float32 overflows; float16's smallest normal number.
-  const int exponent = exercise.dtype == DType::kFloat16 ? -14 : -60;
-  return std::ldexp(static_cast<double>(small_integer(exercise, rank, place)), exponent);
+  return std::ldexp(static_cast<double>(small_integer(exercise, rank, place)), unit_exponent(exercise.dtype));
 }
 
 uint64_t integer_value(const Exercise& exercise, int rank, uint64_t place) {
@@ -121,9 +127,9 @@ Tile make_tile(DType dtype, FloatAt float_at, IntegerAt integer_at) {
   for (uint64_t place = 0; place < kTilePeriod; ++place) {
     std::byte* out = tile.data() + place * width;
     if (dtype_is_float(dtype)) {
-      encode_float(dtype, float_at(place), out);
+      testing::store_value(dtype, out, float_at(place));
     } else {
-      encode_integer(dtype, integer_at(place), out);
+      testing::store_element(dtype, out, integer_at(place));
     }
   }
   return tile;
@@ -148,7 +154,7 @@ uint32_t exact_operations(const Exercise& exercise, uint32_t operations) {
   return least;
 }
 
-double rounding_unit(DType dtype) { return std::ldexp(1.0, -float_format(dtype).digits); }
+double rounding_unit(DType dtype) { return std::ldexp(1.0, -testing::float_format(dtype).fraction_bits - 1); }
 
 double allowed_error(DType dtype) {
   switch (dtype) {
@@ -156,6 +162,9 @@ double allowed_error(DType dtype) {
       return 1e-2;
     case DType::kBfloat16:
       return 5e-2;
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
+      return 0.25;
     case DType::kFloat32:
       return 1e-5;
     default:
@@ -163,10 +172,12 @@ double allowed_error(DType dtype) {
   }
 }
 
-// Before a sum, growing by `world` each time, leaves the type: 180 doublings from 2^-60 on; float16 has 26.
+// Before a sum, growing by `world` each time, leaves the type: 180 doublings from 2^-60 on; float16 has 26, as 3 are
+// for the contributions themselves.
 uint32_t growth_limit(const Exercise& exercise) {
   if (exercise.world < 2 || !is_sum(exercise.op)) return kMaxBatch;
-  const double doublings = exercise.dtype == DType::kFloat16 ? 26 : 180;
+  const int exponents = testing::float_format(exercise.dtype).max_exponent - unit_exponent(exercise.dtype);
+  const double doublings = std::min(180, exponents - 3);
   const double limit = doublings / std::log2(static_cast<double>(exercise.world));
   return static_cast<uint32_t>(std::clamp(limit, 1.0, static_cast<double>(kMaxBatch)));
 }

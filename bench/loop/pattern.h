@@ -53,8 +53,8 @@ std::vector<Region> expected_output(const Exercise& exercise, const Extent& exte
 
 // The most operations of one batch after which the result still proves something: every partial sum, folded in any
 // order, is exactly representable, or the rounding errors stay within a tolerance (1e-5 for float32, 1e-12 float64,
-// 1e-2 float16, 5e-2 bfloat16); integer results have not shifted out of the type; and at most 180 / log2(world)
-// operations for a float32 sum, whose magnitude grows by `world` each time.
+// 1e-2 float16, 5e-2 bfloat16, 0.25 float8); integer results have not shifted out of the type; and at most 180 /
+// log2(world) operations for a float32 sum, whose magnitude grows by `world` each time.
 uint32_t max_operations(const Exercise& exercise);
 
 // Largest relative error that `operations` operations may show: 0 where every result is exact.

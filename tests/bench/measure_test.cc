@@ -78,7 +78,7 @@ TEST_CASE("every fault of the library is counted: a lost block, a shifted block,
 
 TEST_CASE("an all_reduce that is skipped inside a batch is noticed, in and out of place, for floats and integers") {
   for (Placement placement : {Placement::kInPlace, Placement::kOutOfPlace}) {
-    for (DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kInt32}) {
+    for (DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kInt32, DType::kFloat8E4M3}) {
       const Exercise e{Benchmark::kAllReduce, placement, dtype, Op::kSum, 2, 0};
       CHECK(measure_with(e, 4096, Fault::kLostOperation, kShort).wrong > 0);
     }

@@ -65,12 +65,12 @@ void expect_bounded(DType dtype, int world, Op op, const Bytes& output, size_t c
   for (size_t i = 0; i < count; ++i) {
     long double sum = 0, magnitude = 0;  // 64 bits of mantissa: float64 needs a finer reference than itself
     for (const Bytes& input : inputs) {
-      const double x = decode_float(dtype, load_element(dtype, input.data() + i * bytes));
+      const double x = load_value(dtype, input.data() + i * bytes);
       sum += x;
       magnitude += std::abs(x);
     }
     if (op == Op::kAverage) sum /= world, magnitude /= world;
-    const long double got = decode_float(dtype, load_element(dtype, output.data() + i * bytes));
+    const long double got = load_value(dtype, output.data() + i * bytes);
     const long double bound = relative * magnitude + (1 + relative) * absolute;
     expect(std::abs(got - sum) <= bound,
            fmt::format("{} {} world {} element {}: {} instead of {}, bound {}", dtype_name(dtype), op_name(op), world,

@@ -101,7 +101,7 @@ CollectiveRank::CollectiveRank(const CollectiveCase& what, int rank, std::pmr::m
   const auto fill = [&](uint64_t block, uint64_t elements) {
     for (uint64_t i = 0; i < elements; ++i, ++at) {
       const auto value = static_cast<double>(value_of(what, rank, block, i));
-      store_element(what.dtype, input_ + at * element_bytes_, encode_value(what.dtype, value));
+      store_value(what.dtype, input_ + at * element_bytes_, value);
     }
   };
   const auto world = static_cast<uint64_t>(what.world);
@@ -235,7 +235,7 @@ std::string CollectiveRank::check() const {
   const double tolerance = tolerance_of(case_);
   const uint64_t elements = expects_output() ? output_elements() : 0;
   for (uint64_t i = 0; i < elements; ++i) {
-    const double got = decode_value(case_.dtype, load_element(case_.dtype, output_ + i * element_bytes_));
+    const double got = load_value(case_.dtype, output_ + i * element_bytes_);
     const double want = expected(i);
     if (!(std::abs(got - want) <= std::abs(want) * tolerance)) {
       return fmt::format("{} rank {}: element {} of {} is {}, should be {}", case_.describe(), rank_, i, elements, got,

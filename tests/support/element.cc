@@ -9,11 +9,6 @@
 namespace rondo::testing {
 namespace {
 
-uint64_t low_bits(DType dtype, uint64_t bits) {
-  const size_t bytes = dtype_bytes(dtype);
-  return bytes == 8 ? bits : bits & ((uint64_t{1} << (8 * bytes)) - 1);
-}
-
 uint64_t sign_bit(DType dtype) { return uint64_t{1} << (8 * dtype_bytes(dtype) - 1); }
 
 // All exponent bits and no fraction. Only where the format has an infinity.
@@ -121,9 +116,7 @@ uint64_t encode_float(DType dtype, double value) {
 
 double decode_value(DType dtype, uint64_t bits) {
   if (dtype_is_float(dtype)) return decode_float(dtype, bits);
-  if (!is_signed_integer(dtype)) return static_cast<double>(bits);
-  const uint64_t sign = sign_bit(dtype);
-  return static_cast<double>(static_cast<int64_t>((bits ^ sign) - sign));
+  return is_signed_integer(dtype) ? static_cast<double>(as_signed(dtype, bits)) : static_cast<double>(bits);
 }
 
 uint64_t encode_value(DType dtype, double value) {
@@ -140,6 +133,16 @@ std::vector<uint64_t> special_values(DType dtype) {
                          half + 1, half + half - 3, half + half - 2, half + half - 1, half / 2, half / 3})
     values.push_back(low_bits(dtype, value));
   return values;
+}
+
+uint64_t low_bits(DType dtype, uint64_t bits) {
+  const size_t bytes = dtype_bytes(dtype);
+  return bytes == 8 ? bits : bits & ((uint64_t{1} << (8 * bytes)) - 1);
+}
+
+int64_t as_signed(DType dtype, uint64_t bits) {
+  const uint64_t sign = sign_bit(dtype);
+  return static_cast<int64_t>((bits ^ sign) - sign);
 }
 
 bool is_signed_integer(DType dtype) {

@@ -34,11 +34,17 @@ uint64_t encode_float(DType dtype, double value);
 // Every dtype. Integers: the whole number `value`, which the dtype has; bool: 0 or not.
 double decode_value(DType dtype, uint64_t bits);
 uint64_t encode_value(DType dtype, double value);
+// The same of an element in memory.
+inline double load_value(DType dtype, const void* from) { return decode_value(dtype, load_element(dtype, from)); }
+inline void store_value(DType dtype, void* to, double value) { store_element(dtype, to, encode_value(dtype, value)); }
 
 // Stored elements on which implementations differ: limits, signs, zeros, denormals, infinities, NaN of several
 // payloads. The third one is 1.
 std::vector<uint64_t> special_values(DType dtype);
 
 bool is_signed_integer(DType dtype);
+// Modulo 2^bits; and the number that these bits are in a signed type.
+uint64_t low_bits(DType dtype, uint64_t bits);
+int64_t as_signed(DType dtype, uint64_t bits);
 
 }  // namespace rondo::testing

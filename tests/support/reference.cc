@@ -6,39 +6,9 @@
 namespace rondo::testing {
 namespace {
 
-bool fold_bools(Op op, bool left, bool right) {
-  switch (op) {
-    case Op::kProduct:
-    case Op::kMin:
-    case Op::kBitAnd:
-    case Op::kLogicalAnd:
-      return left && right;
-    case Op::kBitXor:
-    case Op::kLogicalXor:
-      return left != right;
-    default:
-      return left || right;
-  }
-}
-
-// Modulo 2^bits.
-uint64_t wrapped(DType dtype, uint64_t bits) {
-  const size_t bytes = dtype_bytes(dtype);
-  return bytes == 8 ? bits : bits & ((uint64_t{1} << (8 * bytes)) - 1);
-}
-
-int64_t as_signed(DType dtype, uint64_t bits) {
-  const uint64_t sign = uint64_t{1} << (8 * dtype_bytes(dtype) - 1);
-  return static_cast<int64_t>((bits ^ sign) - sign);
-}
-
-bool integer_less(DType dtype, uint64_t left, uint64_t right) {
-  return is_signed_integer(dtype) ? as_signed(dtype, left) < as_signed(dtype, right) : left < right;
-}
-
 uint64_t integer_average(const CombineSpec& spec, uint64_t sum) {
   if (!is_signed_integer(spec.dtype)) return sum / spec.world;
-  return wrapped(spec.dtype, static_cast<uint64_t>(as_signed(spec.dtype, sum) / int64_t{spec.world}));
+  return low_bits(spec.dtype, static_cast<uint64_t>(as_signed(spec.dtype, sum) / int64_t{spec.world}));
 }
 
 template <class Real>
@@ -80,31 +50,9 @@ uint64_t combine_floats(const CombineSpec& spec, const std::vector<uint64_t>& so
 }
 
 // Everything but +0 and -0 is true, NaN too.
-bool truth(DType dtype, uint64_t bits) { return wrapped(dtype, dtype_is_float(dtype) ? bits << 1 : bits) != 0; }
+bool truth(DType dtype, uint64_t bits) { return low_bits(dtype, dtype_is_float(dtype) ? bits << 1 : bits) != 0; }
 
 }  // namespace
-
-bool is_logical(Op op) { return op == Op::kLogicalAnd || op == Op::kLogicalOr || op == Op::kLogicalXor; }
-
-uint64_t fold_integers(DType dtype, Op op, uint64_t left, uint64_t right) {
-  if (dtype == DType::kBool || is_logical(op)) return fold_bools(op, left != 0, right != 0);
-  switch (op) {
-    case Op::kProduct:
-      return wrapped(dtype, left * right);
-    case Op::kMin:
-      return integer_less(dtype, left, right) ? left : right;
-    case Op::kMax:
-      return integer_less(dtype, left, right) ? right : left;
-    case Op::kBitAnd:
-      return left & right;
-    case Op::kBitOr:
-      return left | right;
-    case Op::kBitXor:
-      return left ^ right;
-    default:
-      return wrapped(dtype, left + right);
-  }
-}
 
 uint64_t reference_combine(const CombineSpec& spec, const std::vector<uint64_t>& sources, uint64_t scaled,
                            bool finish) {
