@@ -2,14 +2,15 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <thread>
+
+#include "tests/support/child.h"
+#include "tests/support/eventually.h"
 
 namespace rondo::bench {
 namespace {
@@ -20,28 +21,32 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Whether the process is gone (or a zombie nobody reaped yet), polled for at most 5 s.
+// Whether the process is gone (or a zombie nobody reaped yet) within 5 s.
 bool ends(pid_t pid) {
-  const auto start = std::chrono::steady_clock::now();
-  while (seconds_since(start) < 5) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::string text;
-    std::getline(file, text);
-    if (text.empty() || text.find(") Z ") != std::string::npos) return true;
-    std::this_thread::yield();
-  }
-  return false;
+  return testing::eventually(
+      [&] {
+        std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+        std::string text;
+        std::getline(file, text);
+        return text.empty() || text.find(") Z ") != std::string::npos;
+      },
+      5'000);
 }
 
 pid_t read_pid(const std::string& path) {
-  const auto start = std::chrono::steady_clock::now();
-  while (seconds_since(start) < 5) {
+  pid_t pid = 0;
+  const auto written = [&] {
     std::ifstream file(path);
-    pid_t pid = 0;
-    if (file >> pid && file.get() == '\n') return pid;
-    std::this_thread::yield();
-  }
-  return 0;
+    return file >> pid && file.get() == '\n';
+  };
+  return testing::eventually(written, 5'000) ? pid : 0;
+}
+
+// In a process of its own: a child that says its id and sleeps.
+int start_sleeper(const std::string& pid_file) {
+  Children children;
+  children.start(shell("echo $$ > " + pid_file + "; exec sleep 60"));
+  return children.wait(60);
 }
 
 TEST_CASE("all succeed: 0; the environment and the output file reach the child") {
@@ -89,37 +94,22 @@ TEST_CASE("a program that is not there: 127") {
 TEST_CASE("no orphan survives: a starter killed by SIGKILL takes its children along") {
   PrivateDirectory directory;
   const std::string pid_file = directory.path() + "/pid";
-  const pid_t starter = fork();
-  REQUIRE(starter >= 0);
-  if (starter == 0) {
-    Children children;
-    children.start(shell("echo $$ > " + pid_file + "; exec sleep 60"));
-    children.wait(60);
-    _exit(0);
-  }
+  testing::Child starter([&](testing::Parent&) { return start_sleeper(pid_file); });
   const pid_t child = read_pid(pid_file);
   REQUIRE(child > 0);
-  kill(starter, SIGKILL);
-  waitpid(starter, nullptr, 0);
+  starter.signal(SIGKILL);
+  CHECK(starter.wait() == -SIGKILL);
   CHECK(ends(child));
 }
 
 TEST_CASE("SIGTERM to the starter ends the children and gives 128 + 15") {
   PrivateDirectory directory;
   const std::string pid_file = directory.path() + "/pid";
-  const pid_t starter = fork();
-  REQUIRE(starter >= 0);
-  if (starter == 0) {
-    Children children;
-    children.start(shell("echo $$ > " + pid_file + "; exec sleep 60"));
-    _exit(children.wait(60));
-  }
+  testing::Child starter([&](testing::Parent&) { return start_sleeper(pid_file); });
   const pid_t child = read_pid(pid_file);
   REQUIRE(child > 0);
-  kill(starter, SIGTERM);
-  int status = 0;
-  REQUIRE(waitpid(starter, &status, 0) == starter);
-  CHECK(WEXITSTATUS(status) == 143);
+  starter.signal(SIGTERM);
+  CHECK(starter.wait() == 143);
   CHECK(ends(child));
 }
 

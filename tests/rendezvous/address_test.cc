@@ -2,13 +2,13 @@
 
 #include <doctest/doctest.h>
 #include <sched.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <string>
 
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/child.h"
 
 namespace rondo {
 namespace {
@@ -54,12 +54,8 @@ TEST_CASE("host: the identity is the same for a process and its child, and the n
   std::string identity = host_identity();
   CHECK(identity.size() > 36);
   CHECK(host_name() != "");
-  pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) _exit(host_identity() == identity ? 0 : 1);
-  int status = -1;
-  waitpid(child, &status, 0);
-  CHECK(status == 0);
+  testing::Child child([&](testing::Parent&) { return host_identity() == identity ? 0 : 1; });
+  CHECK(child.wait() == 0);
 }
 
 }  // namespace

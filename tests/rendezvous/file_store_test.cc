@@ -1,8 +1,8 @@
 #include "transport/rendezvous/file_store.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,15 +10,19 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/child.h"
 
 namespace rondo {
 namespace {
 
 using test::in_ms;
 using test::soon;
+using testing::Child;
+using testing::Parent;
 
 std::string content(const std::string& path) {
   std::ostringstream text;
@@ -28,16 +32,12 @@ std::string content(const std::string& path) {
 
 // A process that opens the file, puts k=v and is killed where it stands.
 void crash_with_file(const std::string& path, const std::string& job_id) {
-  pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
+  Child child([&](Parent&) {
     FileStore store(path, job_id, "end", soon());
     store.put("k", "v", soon());
-    kill(getpid(), SIGKILL);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  REQUIRE(WIFSIGNALED(status));
+    return kill(getpid(), SIGKILL);
+  });
+  REQUIRE(child.wait() == -SIGKILL);
 }
 
 Error refusal(const std::string& path, const std::string& job_id) {
@@ -147,50 +147,40 @@ TEST_CASE("file store: eight processes add 50 times each, and no addition is los
   test::Folder folder;
   std::string path = folder.path("f");
   FileStore store(path, "j", "end", soon());
+  std::vector<Child> children;
   for (int i = 0; i < 8; ++i) {
-    pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child > 0) continue;
-    int failed = 0;
-    try {
-      FileStore own(path, "j", "end", soon());
-      for (int k = 0; k < 50; ++k) own.add("n", 1, soon());
-      own.add("done", 1, soon());
-      own.get("stop", soon());
-    } catch (const std::exception&) {
-      failed = 1;
-    }
-    _exit(failed);
+    children.emplace_back([&](Parent&) {
+      try {
+        FileStore own(path, "j", "end", soon());
+        for (int k = 0; k < 50; ++k) own.add("n", 1, soon());
+        own.add("done", 1, soon());
+        own.get("stop", soon());
+        return 0;
+      } catch (const std::exception&) {
+        return 1;
+      }
+    });
   }
   for (auto end = soon(); store.add("done", 0, soon()) < 8 && std::chrono::steady_clock::now() < end;) {
   }
   CHECK(store.get("n", soon()) == "400");
   store.put("stop", "1", soon());
-  for (int i = 0; i < 8; ++i) {
-    int status = -1;
-    wait(&status);
-    CHECK(status == 0);
-  }
+  for (Child& child : children) CHECK(child.wait() == 0);
 }
 
 TEST_CASE("file store: in a forked child the parent's object is refused, and the parent goes on") {
   test::Folder folder;
   FileStore store(folder.path("f"), "j", "end", soon());
   store.put("k", "v", soon());
-  pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    int code = 1;
+  Child child([&](Parent&) {
     try {
       store.put("k", "child", soon());
     } catch (const Exception& e) {
-      code = e.code() == ErrorCode::kInvalid ? 0 : 2;
+      return e.code() == ErrorCode::kInvalid ? 0 : 2;
     }
-    _exit(code);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  CHECK(status == 0);
+    return 1;
+  });
+  CHECK(child.wait() == 0);
   CHECK(store.get("k", soon()) == "v");
 }
 

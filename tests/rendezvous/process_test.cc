@@ -1,25 +1,24 @@
 // Ranks as processes: this binary starts itself again as a rank (first argument "rank").
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
+#include <filesystem>
 #include <functional>
 #include <map>
-#include <optional>
-#include <sstream>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "rondo/error.h"
 #include "rondo/unique_id.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/child.h"
+#include "tests/support/eventually.h"
+#include "tests/support/program.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/rendezvous/socket.h"
@@ -30,7 +29,9 @@ namespace {
 using namespace std::chrono_literals;
 using test::in_ms;
 using test::soon;
-using Clock = std::chrono::steady_clock;
+using testing::Child;
+using testing::eventually;
+using testing::Parent;
 using Variables = std::map<std::string, std::string>;
 
 // --- a rank: everything from its environment, as a program would have it
@@ -62,59 +63,30 @@ int rank_main(const LaunchRequest& request) {
 
 // --- starting and ending processes
 
-class Process {
- public:
-  Process(const Variables& variables, const std::string& errors) : errors_(errors) {
-    std::vector<std::string> texts;
-    for (const auto& [name, value] : variables) texts.push_back(name + "=" + value);
-    std::vector<char*> environment;
-    for (std::string& text : texts) environment.push_back(text.data());
-    environment.push_back(nullptr);
-    std::string self = "/proc/self/exe", word = "rank";
-    char* arguments[] = {self.data(), word.data(), nullptr};
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    REQUIRE(posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, arguments, environment.data()) == 0);
-    posix_spawn_file_actions_destroy(&actions);
-  }
-  // The exit status, or minus the signal; 1000 if it does not end by the deadline.
-  int wait(Store::Deadline deadline) {
-    int status = 0;
-    while (waitpid(pid_, &status, WNOHANG) == 0) {
-      if (Clock::now() >= deadline) {
-        kill(pid_, SIGKILL);
-        waitpid(pid_, &status, 0);
-        return 1000;
-      }
-      wait_ready(-1, 0, in_ms(2));
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-  std::string errors() const {
-    std::ostringstream text;
-    text << std::ifstream(errors_).rdbuf();
-    return text.str();
-  }
+using Programs = std::vector<std::unique_ptr<test::Program>>;
 
- private:
-  pid_t pid_ = -1;
-  std::string errors_;
-};
+// This binary again, as a rank with these variables and no others.
+std::unique_ptr<test::Program> start(const Variables& variables) {
+  std::vector<std::string> command = {"/usr/bin/env", "-i"};
+  for (const auto& [name, value] : variables) command.push_back(name + "=" + value);
+  command.push_back(std::filesystem::read_symlink("/proc/self/exe"));
+  command.push_back("rank");
+  return std::make_unique<test::Program>(command);
+}
 
-Store::Deadline patient() { return Clock::now() + 20s; }
+constexpr int kKilled = 128 + SIGKILL;
 
 using Launcher = std::function<Variables(int rank, int world)>;
 
 std::string str(int n) { return std::to_string(n); }
 
-void check_job(const Launcher& launcher, int world, const test::Folder& folder) {
-  std::vector<Process> processes;
+void check_job(const Launcher& launcher, int world) {
+  Programs programs;
   // The highest rank first, so that clients wait for their server.
-  for (int r = world - 1; r >= 0; --r) processes.emplace_back(launcher(r, world), folder.path("errors" + str(r)));
-  for (Process& process : processes) {
-    CHECK(process.wait(patient()) == 0);
-    CHECK(process.errors() == "");
+  for (int r = world - 1; r >= 0; --r) programs.push_back(start(launcher(r, world)));
+  for (auto& program : programs) {
+    CHECK(program->wait(20s) == 0);
+    CHECK(program->errors() == "");
   }
 }
 
@@ -166,25 +138,25 @@ TEST_CASE("processes: a job meets by each launcher's variables, and by a file") 
   };
   for (const auto& launcher : launchers) {
     CAPTURE(launcher.first);
-    check_job(launcher.second, 3, folder);
+    check_job(launcher.second, 3);
   }
 }
 
 TEST_CASE("processes: a rank that is killed before its hello is named by the others at the deadline") {
   test::Folder folder;
-  std::vector<Process> processes;
+  Programs processes;
   for (int r = 0; r < 3; ++r) {
     Variables variables = plain(folder)(r, 3);
     variables["RONDO_START_TIMEOUT_MS"] = "2000";
     if (r == 2) variables["TEST_KILL"] = "before";
-    processes.emplace_back(variables, folder.path("errors" + str(r)));
+    processes.push_back(start(variables));
   }
-  CHECK(processes[2].wait(patient()) == -SIGKILL);
+  CHECK(processes[2]->wait(20s) == kKilled);
   for (int r = 0; r < 2; ++r) {
-    CHECK(processes[r].wait(patient()) == 3);
-    CAPTURE(processes[r].errors());
-    CHECK(processes[r].errors().find("have not come: 2") != std::string::npos);
-    CHECK(processes[r].errors().find("ranks 2\n") != std::string::npos);
+    CHECK(processes[r]->wait(20s) == 3);
+    CAPTURE(processes[r]->errors());
+    CHECK(processes[r]->errors().find("have not come: 2") != std::string::npos);
+    CHECK(processes[r]->errors().find("ranks 2\n") != std::string::npos);
   }
 }
 
@@ -192,10 +164,10 @@ TEST_CASE("processes: a missing rank 0 is named, too") {
   test::Folder folder;
   Variables variables = at("unix://" + folder.path("socket"))(1, 2);
   variables["RONDO_START_TIMEOUT_MS"] = "300";
-  Process one(variables, folder.path("errors"));
-  CHECK(one.wait(patient()) == 3);
-  CHECK(one.errors().find("rank 0 is missing") != std::string::npos);
-  CHECK(one.errors().find("ranks 0\n") != std::string::npos);
+  const auto one = start(variables);
+  CHECK(one->wait(20s) == 3);
+  CHECK(one->errors().find("rank 0 is missing") != std::string::npos);
+  CHECK(one->errors().find("ranks 0\n") != std::string::npos);
 }
 
 TEST_CASE("processes: after kill -9 of all ranks the next start succeeds, by socket and by file") {
@@ -203,16 +175,16 @@ TEST_CASE("processes: after kill -9 of all ranks the next start succeeds, by soc
   for (std::string kind : {"unix", "file"}) {
     CAPTURE(kind);
     Launcher launcher = at(kind + "://" + folder.path(kind));
-    std::vector<Process> killed;
+    Programs killed;
     for (int r = 0; r < 2; ++r) {
       Variables variables = launcher(r, 2);
       variables["TEST_KILL"] = "after";
-      killed.emplace_back(variables, folder.path("errors" + str(r)));
+      killed.push_back(start(variables));
     }
-    CHECK(killed[0].wait(patient()) == -SIGKILL);
-    killed[1].wait(patient());  // killed by itself, or its store was gone before it had the table
+    CHECK(killed[0]->wait(20s) == kKilled);
+    killed[1]->wait(20s);  // killed by itself, or its store was gone before it had the table
     REQUIRE(access(folder.path(kind).c_str(), F_OK) == 0);
-    check_job(launcher, 2, folder);
+    check_job(launcher, 2);
   }
 }
 
@@ -226,76 +198,54 @@ bool refuses_connections(const std::string& id) {
 
 TEST_CASE(
     "unique id: children by fork hold nothing of the server, meet by the id, and the server ends with the world") {
-  int hold[2];  // children live until this pipe's writing end is closed
-  REQUIRE(pipe2(hold, O_CLOEXEC) == 0);
   UniqueIdServer server("127.0.0.1", Config{});
-  std::vector<pid_t> children;
+  std::vector<Child> children;
   for (int r = 0; r < 3; ++r) {
-    pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      close(hold[1]);
-      int code = rank_main({r, 3, server.id(), ""});
-      char byte;
-      (void)!read(hold[0], &byte, 1);
-      _exit(code);
-    }
-    children.push_back(child);
+    children.emplace_back([&](Parent& test) {
+      const int code = rank_main({r, 3, server.id(), ""});
+      test.await();
+      return code;
+    });
   }
-  close(hold[0]);
-  auto end = patient();
-  while (!server.complete() && Clock::now() < end) wait_ready(-1, 0, in_ms(2));
-  CHECK(server.complete());
+  CHECK(eventually([&] { return server.complete(); }, 20'000));
   CHECK(refuses_connections(server.id()));  // although three children that inherited from us still live
-  close(hold[1]);
-  for (pid_t child : children) {
-    int status = -1;
-    waitpid(child, &status, 0);
-    CHECK(status == 0);
-  }
+  for (const Child& child : children) child.tell("end");
+  for (Child& child : children) CHECK(child.wait() == 0);
 }
 
 TEST_CASE("unique id: the copy in a forked child can be destroyed, and the server serves on") {
   auto server = std::make_unique<UniqueIdServer>("127.0.0.1", Config{});
   std::string id = server->id();
-  pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
+  Child child([&](Parent&) {
     server.reset();
-    _exit(0);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  CHECK(status == 0);
+    return 0;
+  });
+  CHECK(child.wait() == 0);
   CHECK(rank_main({0, 1, id, ""}) == 0);
 }
 
 TEST_CASE("unique id: children by spawn hold only the id, and a wrong key is refused") {
-  test::Folder folder;
   UniqueIdServer server("127.0.0.1", Config{});
   std::string wrong = server.id();
   wrong.back() = wrong.back() == '0' ? '1' : '0';
-  Process stranger(at(wrong)(1, 2), folder.path("stranger"));
-  CHECK(stranger.wait(patient()) == 3);
-  CHECK(stranger.errors().find("unique id") != std::string::npos);
-  check_job(at(server.id()), 4, folder);
-  auto end = patient();
-  while (!server.complete() && Clock::now() < end) wait_ready(-1, 0, in_ms(2));
-  CHECK(server.complete());
+  const auto stranger = start(at(wrong)(1, 2));
+  CHECK(stranger->wait(20s) == 3);
+  CHECK(stranger->errors().find("unique id") != std::string::npos);
+  check_job(at(server.id()), 4);
+  CHECK(eventually([&] { return server.complete(); }, 20'000));
 }
 
 TEST_CASE("unique id: destroying the server ends its service, also for a spawned child's lifetime") {
   auto server = std::make_unique<UniqueIdServer>("127.0.0.1", Config{});
   std::string id = server->id();
-  test::Folder folder;
   Variables variables = at(id)(0, 2);  // rank 1 never comes
   variables["RONDO_START_TIMEOUT_MS"] = "20000";
-  Process child(variables, folder.path("errors"));
+  const auto child = start(variables);
   RendezvousUrl url = parse_rendezvous(id);
   CHECK_FALSE(refuses_connections(id));
   server.reset();
   CHECK(refuses_connections(id));
-  CHECK(child.wait(in_ms(25'000)) == 3);
+  CHECK(child->wait(25s) == 3);
 }
 
 }  // namespace

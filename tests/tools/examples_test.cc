@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "tests/tools/program.h"
+#include "tests/support/program.h"
 
 using rondo::test::Program;
 

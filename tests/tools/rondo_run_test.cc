@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tests/support/eventually.h"
-#include "tests/tools/program.h"
+#include "tests/support/program.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "tests/tools/program.h"
+#include "tests/support/program.h"
 
 #include <fcntl.h>
 #include <signal.h>
