@@ -95,7 +95,7 @@ std::string describe(const Plan& plan, const Step& step) {
   }
   if ((step.flags & kFinish) != 0) text += " [finish]";
   if ((step.flags & kEachRound) != 0) text += " [each round]";
-  if (step.meeting != 0) text += " [meeting " + std::to_string(step.meeting) + "]";
+  if (step.barrier != 0) text += " [barrier " + std::to_string(step.barrier) + "]";
   return text;
 }
 

@@ -151,9 +151,9 @@ class Estimate {
   // Over windows (staged, what always works): every rank copies in and out, and folds, what is its share of the bytes;
   // three times all hear from all.
   double window() const {
-    const double meetings = 3 * (at_.any.alpha_us + 2 * (n_ - 2) * at_.any.message_us);
+    const double barriers = 3 * (at_.any.alpha_us + 2 * (n_ - 2) * at_.any.message_us);
     const double moved = collective_ == Collective::kBroadcast ? 2 * m_ : 2 * m_ * (n_ - 1) / n_;
-    const double staged = meetings + moved * kCopyUsPerByte + (n_ - 1) / n_ * gamma_ * m_;
+    const double staged = barriers + moved * kCopyUsPerByte + (n_ - 1) / n_ * gamma_ * m_;
     const bool small = m_ <= kPostBytes && !collective_has_root(collective_);
     return small ? std::min(staged, at_.any.alpha_us + one_shot()) : staged;
   }

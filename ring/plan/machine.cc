@@ -16,7 +16,7 @@ size_t peer_index(const Plan& plan, int peer) {
 bool mailbox(const Ref& ref) { return ref.space == Space::kMailbox; }
 
 // Ranks arrive at a barrier by numbers that all of them see, without links.
-bool uses_link(const Step& step, const Ref& ref) { return mailbox(ref) && step.meeting == 0; }
+bool uses_link(const Step& step, const Ref& ref) { return mailbox(ref) && step.barrier == 0; }
 
 }  // namespace
 
@@ -93,7 +93,7 @@ bool Machine::post(Rank& rank) {
 // A rank that has yet to arrive at the barrier where `rank` waits; -1 if none.
 int Machine::absent(const Rank& rank) const {
   const Step& step = step_at(rank, rank.walk.combined());
-  if (step.meeting == 0) return -1;
+  if (step.barrier == 0) return -1;
   for (uint32_t i = step.first; i < step.first + step.sources; ++i) {
     const int peer = rank.plan->refs[i].peer;
     if (ranks_[static_cast<size_t>(peer)].arrived_us.size() < rank.walk.barrier_number(rank.walk.combined())) {
@@ -104,7 +104,7 @@ int Machine::absent(const Rank& rank) const {
 }
 
 void Machine::arrive(Rank& rank, const Step& step) {
-  if (step.meeting == 0 || step.targets == 0) return;
+  if (step.barrier == 0 || step.targets == 0) return;
   const size_t number = rank.walk.barrier_number(rank.walk.combined());
   rank.arrived_us.resize(std::max(rank.arrived_us.size(), number), rank.now_us);
   for (uint32_t i = step.first; i < step.first + step.targets; ++i) wake(rank.plan->refs[i].peer);
@@ -176,7 +176,7 @@ double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
     rank.in_free_us = std::max(rank.in_free_us, first_byte) + beta * static_cast<double>(bytes);
     start = std::max(start, rank.in_free_us);
   }
-  for (uint32_t i = step.first; step.meeting != 0 && i < step.first + step.sources; ++i) {
+  for (uint32_t i = step.first; step.barrier != 0 && i < step.first + step.sources; ++i) {
     const int peer = rank.plan->refs[i].peer;
     const double arrived = ranks_[static_cast<size_t>(peer)].arrived_us[rank.walk.barrier_number(cursor) - 1];
     start = std::max(start, arrived + cost_of(peer, rank.plan->rank).alpha_us);

@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-void meet(PlanBuilder& b) {
+void barrier(PlanBuilder& b) {
   const std::vector<Ref> others = b.to_others(0);
   b.step({}, others, kEachRound);
   b.step(others, {}, kEachRound);
@@ -36,15 +36,15 @@ void add_lane(PlanBuilder& b) {
   switch (b.collective()) {
     case Collective::kAllReduce:
       b.step({b.input(0)}, {b.posted(b.rank(), 0)});
-      meet(b);
+      barrier(b);
       return fold_all(b, 0);
     case Collective::kReduceScatter:
       post_blocks_of_others(b);
-      meet(b);
+      barrier(b);
       return fold_all(b, me);
     case Collective::kAllGather:
       b.step({b.input(me)}, {b.posted(b.rank(), me), b.output(me)});
-      meet(b);
+      barrier(b);
       for (int r = 0; r < b.world(); ++r) {
         const auto c = static_cast<uint32_t>(r);
         if (r != b.rank()) b.step({b.posted(r, c)}, {b.output(c)});
@@ -53,13 +53,13 @@ void add_lane(PlanBuilder& b) {
     case Collective::kAllToAll:
       post_blocks_of_others(b);
       b.copy(me, me);
-      meet(b);
+      barrier(b);
       for (int r = 0; r < b.world(); ++r) {
         if (r != b.rank()) b.step({b.posted(r, me)}, {b.output(static_cast<uint32_t>(r))});
       }
       return;
     default:
-      return meet(b);
+      return barrier(b);
   }
 }
 

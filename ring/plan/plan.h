@@ -68,9 +68,9 @@ struct Step {
   uint8_t sources = 0;
   uint8_t targets = 0;
   uint16_t flags = 0;
-  // A signal or a wait between steps on windows: the number of the meeting that it is part of, from 1 on in each lane
-  // and round; the same meetings on all ranks, so that a number in shared memory can say how far a rank is. 0: none.
-  uint16_t meeting = 0;
+  // A signal or a wait between steps on windows: the number of the barrier that it is part of, from 1 on in each lane
+  // and round; the same barriers on all ranks, so that a number in shared memory can say how far a rank is. 0: none.
+  uint16_t barrier = 0;
   bool operator==(const Step&) const = default;
 };
 

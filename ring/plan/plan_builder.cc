@@ -85,7 +85,7 @@ Ref PlanBuilder::posted_input(int owner, uint32_t c) const {
 
 void PlanBuilder::begin_lane() {
   plan_.lanes.push_back({static_cast<uint32_t>(plan_.steps.size()), 0});
-  meeting_ = 0;
+  barrier_ = 0;
   accesses_.clear();
 }
 
@@ -109,7 +109,7 @@ void PlanBuilder::step(std::span<const Ref> sources, std::span<const Ref> target
   step.sources = static_cast<uint8_t>(sources.size());
   step.targets = static_cast<uint8_t>(targets.size());
   step.flags = flags;
-  if ((flags & kEachRound) != 0) step.meeting = meeting_;
+  if ((flags & kEachRound) != 0) step.barrier = barrier_;
   plan_.refs.insert(plan_.refs.end(), sources.begin(), sources.end());
   plan_.refs.insert(plan_.refs.end(), targets.begin(), targets.end());
 

@@ -58,8 +58,8 @@ class PlanBuilder {
   void send_many(Ref source, std::span<const Ref> sends);
   void signal(int peer) { step({}, {to(peer, 0)}); }
   void wait(int peer) { step({from(peer, 0)}, {}); }
-  // Signals and waits from here on are of the lane's next meeting. By all ranks, also those without a part in it.
-  void begin_meeting() { ++meeting_; }
+  // Signals and waits from here on are of the lane's next barrier. By all ranks, also those without a part in it.
+  void begin_barrier() { ++barrier_; }
 
   Plan take();
 
@@ -70,7 +70,7 @@ class PlanBuilder {
   bool reduces_ = false;
   bool scale_at_source_ = false;
   bool in_place_possible_ = true;
-  uint16_t meeting_ = 0;
+  uint16_t barrier_ = 0;
   // What the steps of this lane so far do with a chunk of memory.
   struct Access {
     uint32_t last = kNoStep;       // the last step that reads or writes it

@@ -155,28 +155,28 @@ Failure check_step(const Plan& plan, uint32_t lane, uint32_t index) {
   return std::nullopt;
 }
 
-uint16_t last_meeting(const Plan& plan, uint32_t lane) {
+uint16_t last_barrier(const Plan& plan, uint32_t lane) {
   uint16_t last = 0;
   for (uint32_t s = 0; s < plan.lanes[lane].count; ++s) {
-    last = std::max(last, plan.steps[plan.lanes[lane].first + s].meeting);
+    last = std::max(last, plan.steps[plan.lanes[lane].first + s].barrier);
   }
   return last;
 }
 
 // Meetings come one after the other, each for all signals of the lane or none, and every rank has as many.
-Failure check_meetings(const Plan& plan, std::span<const Plan> plans) {
+Failure check_barriers(const Plan& plan, std::span<const Plan> plans) {
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     uint16_t now = 0;
     for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
       const Step& step = plan.steps[plan.lanes[l].first + s];
-      if (step.meeting == 0) continue;
-      if (length_of(plan, step) != kSignalLength) return place_of(plan, l, s) + ": a meeting that moves data";
-      if (step.meeting < now) return place_of(plan, l, s) + ": a meeting after a later one";
-      now = step.meeting;
+      if (step.barrier == 0) continue;
+      if (length_of(plan, step) != kSignalLength) return place_of(plan, l, s) + ": a barrier that moves data";
+      if (step.barrier < now) return place_of(plan, l, s) + ": a barrier after a later one";
+      now = step.barrier;
     }
-    if (l < plans[0].lanes.size() && now != last_meeting(plans[0], l)) {
+    if (l < plans[0].lanes.size() && now != last_barrier(plans[0], l)) {
       return "rank " + std::to_string(plan.rank) + ", lane " + std::to_string(l) +
-             ": another number of meetings than " + "rank 0";
+             ": another number of barriers than " + "rank 0";
     }
   }
   return std::nullopt;
@@ -210,7 +210,7 @@ Failure check_plan(const Plan& plan, std::span<const Plan> plans) {
   for (int peer : plan.peers) {
     if (!used[static_cast<size_t>(peer)]) return who + ": a peer without a mailbox";
   }
-  return check_meetings(plan, plans);
+  return check_barriers(plan, plans);
 }
 
 Failure check_same(const Plan& plan, const Plan& first, size_t index, size_t count) {

@@ -26,7 +26,7 @@ using Times = std::vector<uint32_t>;
 struct Parcel {
   uint32_t length = kSignalLength;
   Value value = kNoValue;
-  uint16_t meeting = 0;
+  uint16_t barrier = 0;
   std::vector<bool> heard;  // barrier: of whom the sender had heard
   Times times;              // the sender's clock
 };
@@ -275,9 +275,9 @@ Failure ValueRun::load(Actor& actor, const Step& step, const Ref& ref, Operand& 
       return here(actor) + "expects another block than " + rank_name(ref.peer) + " sends (" +
              (parcel.length == kSignalLength ? "a signal" : expressions_.text(parcel.value)) + ")";
     }
-    if (parcel.meeting != step.meeting) {
-      return here(actor) + "waits in meeting " + std::to_string(step.meeting) + ", and " + rank_name(ref.peer) +
-             " signals in " + std::to_string(parcel.meeting);
+    if (parcel.barrier != step.barrier) {
+      return here(actor) + "waits at barrier " + std::to_string(step.barrier) + ", and " + rank_name(ref.peer) +
+             " signals at " + std::to_string(parcel.barrier);
     }
     for (size_t r = 0; r < parcel.heard.size(); ++r) actor.heard[r] = actor.heard[r] || parcel.heard[r];
     for (size_t r = 0; r < parcel.times.size(); ++r) actor.times[r] = std::max(actor.times[r], parcel.times[r]);
@@ -346,7 +346,7 @@ Failure ValueRun::execute(Actor& actor) {
   }
   Parcel parcel;
   parcel.length = length_of(plan, step);
-  parcel.meeting = step.meeting;
+  parcel.barrier = step.barrier;
   if (windows_) parcel.times = actor.times;
   if (parcel.length == kSignalLength) {
     parcel.heard = actor.heard;

@@ -15,7 +15,7 @@ struct WalkStep {
   Extent share;                 // elements: this lane's part of that block, relative to the block
   uint64_t first_number = 0;    // of its first slice in the round that combined() is in, once combined() is that far
   uint32_t after = kNoStep;     // Step::after
-  uint16_t barrier = 0;         // Step::meeting
+  uint16_t barrier = 0;         // Step::barrier
   bool each_round = false;      // kEachRound
   bool counted = false;         // an empty block is one empty slice of the first round
   bool writes = false;          // to memory
@@ -148,9 +148,9 @@ class Walk {
   void bind(const Plan& plan, const Step& step, BoundStep& bound) {
     bound = BoundStep{};
     bound.after = step.after;
-    bound.barrier = step.meeting;
+    bound.barrier = step.barrier;
     bound.each_round = (step.flags & kEachRound) != 0;
-    barriers_a_round_ = std::max(barriers_a_round_, step.meeting);
+    barriers_a_round_ = std::max(barriers_a_round_, step.barrier);
     const Ref* refs = plan.refs.data() + step.first;
     for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
       const Ref& ref = refs[i];

@@ -14,24 +14,24 @@
 namespace rondo {
 namespace {
 
-// Every rank has come so far.
-void meet(PlanBuilder& b) {
-  b.begin_meeting();
+// No rank goes on before all have come here.
+void barrier(PlanBuilder& b) {
+  b.begin_barrier();
   const std::vector<Ref> others = b.to_others(0);
   b.step({}, others, kEachRound);
   b.step(others, {}, kEachRound);
 }
 
-// The root says so to all; the others wait for it.
-void root_tells(PlanBuilder& b) {
-  b.begin_meeting();
+// The others go on once the root has come here.
+void root_signals(PlanBuilder& b) {
+  b.begin_barrier();
   if (b.rank() == b.root()) return b.step({}, b.to_others(0), kEachRound);
   b.step({b.from(b.root(), 0)}, {}, kEachRound);
 }
 
-// The others say so to the root, which waits for all of them.
-void root_hears(PlanBuilder& b) {
-  b.begin_meeting();
+// The root goes on once all have come here.
+void root_waits(PlanBuilder& b) {
+  b.begin_barrier();
   if (b.rank() == b.root()) return b.step(b.to_others(0), {}, kEachRound);
   b.step({}, {b.to(b.root(), 0)}, kEachRound);
 }
@@ -74,9 +74,9 @@ void fold_into(PlanBuilder& b, Memory memory, std::initializer_list<Ref> targets
 
 void staged_all_reduce(PlanBuilder& b) {
   stage_others(b);
-  meet(b);
+  barrier(b);
   fold_into(b, Memory::kStaging, {b.output(me(b)), b.staging(b.rank(), me(b))});
-  meet(b);
+  barrier(b);
   for (const int r : others(b)) {
     const auto c = static_cast<uint32_t>(r);
     b.step({b.staging(r, c)}, {b.output(c)});
@@ -85,37 +85,37 @@ void staged_all_reduce(PlanBuilder& b) {
 
 void staged_reduce_scatter(PlanBuilder& b) {
   stage_others(b);
-  meet(b);
+  barrier(b);
   fold_into(b, Memory::kStaging, {b.output(me(b))});
-  meet(b);
+  barrier(b);
 }
 
 void staged_reduce(PlanBuilder& b) {
   stage_others(b);
-  meet(b);
+  barrier(b);
   const bool root = b.rank() == b.root();
   fold_into(b, Memory::kStaging, {root ? b.output(me(b)) : b.staging(b.rank(), me(b))});
-  root_hears(b);
+  root_waits(b);
   if (root) {
     for (const int r : others(b))
       b.step({b.staging(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
   }
-  root_tells(b);
+  root_signals(b);
 }
 
 void staged_all_gather(PlanBuilder& b) {
   b.step({b.input(me(b))}, {b.output(me(b)), b.staging(b.rank(), me(b))});
-  meet(b);
+  barrier(b);
   for (const int r : others(b)) b.step({b.staging(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
-  meet(b);
+  barrier(b);
 }
 
 void staged_broadcast(PlanBuilder& b) {
   const bool root = b.rank() == b.root();
   if (root) b.step({b.input(0)}, {b.output(0), b.staging(b.rank(), 0)});
-  root_tells(b);
+  root_signals(b);
   if (!root) b.step({b.staging(b.root(), 0)}, {b.output(0)});
-  root_hears(b);
+  root_waits(b);
 }
 
 void staged_gather(PlanBuilder& b) {
@@ -125,12 +125,12 @@ void staged_gather(PlanBuilder& b) {
   } else {
     b.step({b.input(me(b))}, {b.staging(b.rank(), me(b))});
   }
-  root_hears(b);
+  root_waits(b);
   if (root) {
     for (const int r : others(b))
       b.step({b.staging(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
   }
-  root_tells(b);
+  root_signals(b);
 }
 
 void staged_scatter(PlanBuilder& b) {
@@ -139,34 +139,34 @@ void staged_scatter(PlanBuilder& b) {
     stage_others(b);
     b.copy(me(b), me(b));
   }
-  root_tells(b);
+  root_signals(b);
   if (!root) b.step({b.staging(b.root(), me(b))}, {b.output(me(b))});
-  root_hears(b);
+  root_waits(b);
 }
 
 void staged_all_to_all(PlanBuilder& b) {
   stage_others(b);
   b.copy(me(b), me(b));
-  meet(b);
+  barrier(b);
   for (const int r : others(b)) b.step({b.staging(r, me(b))}, {b.output(static_cast<uint32_t>(r))});
-  meet(b);
+  barrier(b);
 }
 
 // --- pull
 
 void pull_all_reduce(PlanBuilder& b) {
   fold_into(b, Memory::kBuffers, {b.output(me(b))});
-  meet(b);
+  barrier(b);
   for (const int r : others(b)) {
     const auto c = static_cast<uint32_t>(r);
     b.step({b.peer_output(r, c)}, {b.output(c)});
   }
-  meet(b);
+  barrier(b);
 }
 
 void pull_reduce_scatter(PlanBuilder& b) {
   fold_into(b, Memory::kBuffers, {b.output(me(b))});
-  meet(b);
+  barrier(b);
 }
 
 // The root folds alone: a fold elsewhere would need memory that the root can read.
@@ -176,7 +176,7 @@ void pull_reduce(PlanBuilder& b) {
     const Ref output = b.output(0);
     b.step(sources, {&output, 1}, kFinish);
   }
-  root_tells(b);
+  root_signals(b);
 }
 
 void pull_all_gather(PlanBuilder& b) {
@@ -184,7 +184,7 @@ void pull_all_gather(PlanBuilder& b) {
   for (const int r : others(b)) {
     b.step({b.peer_input(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
   }
-  meet(b);
+  barrier(b);
 }
 
 void pull_broadcast(PlanBuilder& b) {
@@ -193,7 +193,7 @@ void pull_broadcast(PlanBuilder& b) {
   } else {
     b.step({b.peer_input(b.root(), 0)}, {b.output(0)});
   }
-  root_hears(b);
+  root_waits(b);
 }
 
 void pull_gather(PlanBuilder& b) {
@@ -203,7 +203,7 @@ void pull_gather(PlanBuilder& b) {
       b.step({b.peer_input(r, static_cast<uint32_t>(r))}, {b.output(static_cast<uint32_t>(r))});
     }
   }
-  root_tells(b);
+  root_signals(b);
 }
 
 void pull_scatter(PlanBuilder& b) {
@@ -212,13 +212,13 @@ void pull_scatter(PlanBuilder& b) {
   } else {
     b.step({b.peer_input(b.root(), me(b))}, {b.output(me(b))});
   }
-  root_hears(b);
+  root_waits(b);
 }
 
 void pull_all_to_all(PlanBuilder& b) {
   b.copy(me(b), me(b));
   for (const int r : others(b)) b.step({b.peer_input(r, me(b))}, {b.output(static_cast<uint32_t>(r))});
-  meet(b);
+  barrier(b);
 }
 
 // --- registered
@@ -229,13 +229,13 @@ void registered_all_reduce(PlanBuilder& b) {
   std::vector<Ref> targets(1, b.output(me(b)));
   for (const int r : others(b)) targets.push_back(b.peer_output(r, me(b)));
   b.step(sources, targets, kFinish);
-  meet(b);
+  barrier(b);
 }
 
 void registered_reduce(PlanBuilder& b) {
   const bool root = b.rank() == b.root();
   fold_into(b, Memory::kBuffers, {root ? b.output(me(b)) : b.peer_output(b.root(), me(b))});
-  meet(b);
+  barrier(b);
 }
 
 void registered_all_gather(PlanBuilder& b) {
@@ -243,7 +243,7 @@ void registered_all_gather(PlanBuilder& b) {
   for (const int r : others(b)) targets.push_back(b.peer_output(r, me(b)));
   const Ref input = b.input(me(b));
   b.step({&input, 1}, targets);
-  meet(b);
+  barrier(b);
 }
 
 using Page = void (*)(PlanBuilder& b);

@@ -11,7 +11,7 @@ Topology one_island_of(int world) {
   return topology;
 }
 
-// Every rank's plan without the steps that wait or signal at position `index` of the lane (a meeting is two of them).
+// Every rank's plan without the steps that wait or signal at position `index` of the lane (a barrier is two of them).
 std::vector<Plan> without_steps(std::vector<Plan> plans, uint32_t first, uint32_t count) {
   for (Plan& plan : plans) {
     plan.steps.erase(plan.steps.begin() + first, plan.steps.begin() + first + count);
@@ -67,7 +67,7 @@ TEST_CASE("windows need an island: all ranks of it, and at most 64") {
   CHECK_FALSE(plan_available(Collective::kBarrier, Algorithm::kStaged, one_island_of(4)));
 }
 
-TEST_CASE("a plan that reads or overwrites a window without a signal is refused, whichever meeting is left out") {
+TEST_CASE("a plan that reads or overwrites a window without a signal is refused, whichever barrier is left out") {
   for (const Algorithm algorithm : {Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered}) {
     for (const Collective collective :
          {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather, Collective::kAllToAll}) {
@@ -119,30 +119,30 @@ TEST_CASE("a rank does not write another's input, nor a block that is not that r
   CHECK_NE(verify_values(plans).failure.find("touches window 0 output 1, which is not that rank's"), std::string::npos);
 }
 
-TEST_CASE("meetings have one number on all ranks, and come in order") {
+TEST_CASE("barriers have one number on all ranks, and come in order") {
   const std::vector<Plan> good =
       plans_of_all_ranks(request_of(Collective::kReduce, Algorithm::kStaged, one_island_of(3), 1));
   REQUIRE(verify(good).ok);
 
   std::vector<Plan> plans = good;
   for (Step& step : plans[1].steps) {
-    if (step.meeting == 2) step.meeting = 3;
+    if (step.barrier == 2) step.barrier = 3;
   }
   CHECK_NE(verify(plans).failure.find("signals in"), std::string::npos);
 
   plans = good;
   for (Step& step : plans[2].steps) {
-    if (step.meeting == 3) step.meeting = 0;
+    if (step.barrier == 3) step.barrier = 0;
   }
-  CHECK_NE(verify(plans).failure.find("another number of meetings"), std::string::npos);
+  CHECK_NE(verify(plans).failure.find("another number of barriers"), std::string::npos);
 
   plans = good;
   for (Plan& plan : plans) {
     for (Step& step : plan.steps) {
-      if (step.meeting == 1) step.meeting = 9;
+      if (step.barrier == 1) step.barrier = 9;
     }
   }
-  CHECK_NE(verify(plans).failure.find("a meeting after a later one"), std::string::npos);
+  CHECK_NE(verify(plans).failure.find("a barrier after a later one"), std::string::npos);
 }
 
 }  // namespace rondo
