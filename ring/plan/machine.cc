@@ -55,6 +55,8 @@ void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
   for (BoundStep& bound : rank.walk.steps()) {
     const Step& step = *steps++;
     bound.length = length_of(plan, step);
+    const std::span<const Ref> refs(plan.refs.data() + step.first, size_t{step.sources} + step.targets);
+    bound.counted = load_.counted && std::any_of(refs.begin(), refs.end(), mailbox);
     if (!bound.signal()) rank.walk.set_block(bound, load_.block_bytes[bound.length]);
     bound.lands = bound.writes && step.sources == 1 && mailbox(plan.refs[step.first]);
     for (uint32_t i = step.first; i < step.first + step.sources + step.targets; ++i) {
@@ -152,6 +154,7 @@ bool Machine::combine(Rank& rank) {
   arrive(rank, step);
   rank.sent_us.push_back(std::max(rank.now_us, rank.out_free_us));
   ++slices_;
+  if (moves_ != nullptr) moves_->push_back({rank.plan->rank, cursor.round, cursor.step, cursor.slice, bytes});
   rank.walk.pass_combined();
   return true;
 }

@@ -19,6 +19,7 @@ struct Load {
   Cut cut;                            // in bytes (elements of one byte)
   uint32_t share = 0;                 // which of cut.lanes shares of every block the lane moves
   std::vector<uint64_t> block_bytes;  // by length_of(); its size is lengths_of()
+  bool counted = false;               // an empty block sent over a link is one empty slice
   Topology topology;                  // what kind each pair is; empty: all ranks on one host, without shared memory
 };
 
@@ -39,6 +40,17 @@ class Machine {
   // Microseconds from the start until the last rank has combined and sent its last slice.
   double finish_us() const { return finish_us_; }
   uint64_t slices() const { return slices_; }
+
+  // A slice that a rank has combined.
+  struct Move {
+    int rank = 0;
+    uint64_t round = 0;
+    uint32_t step = 0;  // of the lane
+    uint32_t slice = 0;
+    uint64_t bytes = 0;
+  };
+  // run() appends all of them, those of one rank in its order: what executors are compared with.
+  void record(std::vector<Move>* moves) { moves_ = moves; }
 
  private:
   struct BoundStep : WalkStep {
@@ -89,6 +101,7 @@ class Machine {
   std::vector<std::pair<double, double>> arrivals_us_;  // of the slices of one step: first byte, and a byte on the port
   double finish_us_ = 0;
   uint64_t slices_ = 0;
+  std::vector<Move>* moves_ = nullptr;
 };
 
 }  // namespace rondo

@@ -163,16 +163,31 @@ uint16_t last_barrier(const Plan& plan, uint32_t lane) {
   return last;
 }
 
-// Meetings come one after the other, each for all signals of the lane or none, and every rank has as many.
-Failure check_barriers(const Plan& plan, std::span<const Plan> plans) {
+// Whether all signals are parts of barriers: in plans over windows, which have no links. Posts are their own signals.
+bool needs_barriers(std::span<const Plan> plans) {
+  return std::any_of(plans.begin(), plans.end(), [](const Plan& plan) {
+    return std::any_of(plan.refs.begin(), plan.refs.end(),
+                       [](const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) == 0; });
+  });
+}
+
+// Barriers come one after the other, and every rank has as many. A rank arrives at each by one number for all who wait,
+// so it arrives once.
+Failure check_barriers(const Plan& plan, std::span<const Plan> plans, bool needed) {
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
-    uint16_t now = 0;
+    uint16_t now = 0, arrived = 0;
     for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
       const Step& step = plan.steps[plan.lanes[l].first + s];
+      const bool signal = length_of(plan, step) == kSignalLength;
+      if (signal && needed && step.barrier == 0) return place_of(plan, l, s) + ": a signal outside of a barrier";
       if (step.barrier == 0) continue;
-      if (length_of(plan, step) != kSignalLength) return place_of(plan, l, s) + ": a barrier that moves data";
+      if (!needed) return place_of(plan, l, s) + ": a barrier in a collective without windows";
+      if (!signal) return place_of(plan, l, s) + ": a barrier that moves data";
       if (step.barrier < now) return place_of(plan, l, s) + ": a barrier after a later one";
       now = step.barrier;
+      if (step.targets == 0) continue;
+      if (arrived == now) return place_of(plan, l, s) + ": arrives at one barrier twice";
+      arrived = now;
     }
     if (l < plans[0].lanes.size() && now != last_barrier(plans[0], l)) {
       return "rank " + std::to_string(plan.rank) + ", lane " + std::to_string(l) +
@@ -182,7 +197,7 @@ Failure check_barriers(const Plan& plan, std::span<const Plan> plans) {
   return std::nullopt;
 }
 
-Failure check_plan(const Plan& plan, std::span<const Plan> plans) {
+Failure check_plan(const Plan& plan, std::span<const Plan> plans, bool barriers) {
   const std::string who = "rank " + std::to_string(plan.rank);
   if (plan.chunks == 0) return who + ": no blocks";
   if (!std::is_sorted(plan.peers.begin(), plan.peers.end())) return who + ": peers are not in order";
@@ -210,7 +225,7 @@ Failure check_plan(const Plan& plan, std::span<const Plan> plans) {
   for (int peer : plan.peers) {
     if (!used[static_cast<size_t>(peer)]) return who + ": a peer without a mailbox";
   }
-  return check_barriers(plan, plans);
+  return check_barriers(plan, plans, barriers);
 }
 
 Failure check_same(const Plan& plan, const Plan& first, size_t index, size_t count) {
@@ -230,7 +245,11 @@ Failure check_same(const Plan& plan, const Plan& first, size_t index, size_t cou
 // earlier, so that data over links and windows in one collective would need another proof than check_values has.
 Failure check_unmixed(std::span<const Plan> plans) {
   if (!has_windows(plans)) return std::nullopt;
+  const bool posts = !needs_barriers(plans);
   for (const Plan& plan : plans) {
+    for (const Ref& ref : plan.refs) {
+      if ((ref.flags & kTurns) != 0 && !posts) return "rank " + std::to_string(plan.rank) + ": posts beside windows";
+    }
     for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
       for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
         const Step& step = plan.steps[plan.lanes[l].first + s];
@@ -243,6 +262,25 @@ Failure check_unmixed(std::span<const Plan> plans) {
     }
   }
   return std::nullopt;
+}
+
+// Chunks of this rank's memory, numbered. Input and output are one where the collective can run in place.
+uint32_t memory_index(const Plan& plan, const Ref& ref) {
+  if (ref.space == Space::kInput) return ref.chunk;
+  if (ref.space == Space::kScratch) return 2 * plan.chunks + ref.chunk;
+  return ref.chunk + (in_place_possible(plan.collective) ? 0 : plan.chunks);
+}
+
+// Whether `earlier` uses memory that `step` writes. Then both are of one block, and have as many slices in each round.
+bool uses_targets_of(const Plan& plan, const Step& step, const Step& earlier) {
+  for (const Ref& target : targets_of(plan, step)) {
+    if (is_remote(target)) continue;
+    for (uint32_t i = 0; i < uint32_t{earlier.sources} + earlier.targets; ++i) {
+      const Ref& ref = plan.refs[earlier.first + i];
+      if (!is_remote(ref) && memory_index(plan, ref) == memory_index(plan, target)) return true;
+    }
+  }
+  return false;
 }
 
 // What is known of one chunk of memory while check_overwriting walks a lane.
@@ -282,8 +320,9 @@ std::optional<std::string> check_structure(std::span<const Plan> plans) {
     if (Failure failure = check_same(plans[r], plans[0], r, plans.size())) return failure;
     fan = std::max(fan, plans[r].peers.size());
   }
+  const bool barriers = needs_barriers(plans);
   for (const Plan& plan : plans) {
-    if (Failure failure = check_plan(plan, plans)) return failure;
+    if (Failure failure = check_plan(plan, plans, barriers)) return failure;
   }
   if (fan != plans[0].fan) {
     return "fan is " + std::to_string(plans[0].fan) + ", but a rank has " + std::to_string(fan) + " peers";
@@ -292,14 +331,10 @@ std::optional<std::string> check_structure(std::span<const Plan> plans) {
 }
 
 std::optional<std::string> check_overwriting(const Plan& plan) {
-  const uint32_t outputs = in_place_possible(plan.collective) ? 0 : plan.chunks;
-  const uint32_t scratches = 2 * plan.chunks;
   std::vector<Access> accesses;
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
-    accesses.assign(scratches + plan.scratch_slots * plan.chunks, {});
-    const auto access = [&](const Ref& ref) -> Access& {
-      return accesses[ref.chunk + (ref.space == Space::kInput ? 0 : ref.space == Space::kOutput ? outputs : scratches)];
-    };
+    accesses.assign(size_t{2 + plan.scratch_slots} * plan.chunks, {});
+    const auto access = [&](const Ref& ref) -> Access& { return accesses[memory_index(plan, ref)]; };
     for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
       const Step& step = plan.steps[plan.lanes[l].first + s];
       const bool lands = step.sources == 1 && plan.refs[step.first].space == Space::kMailbox;
@@ -313,6 +348,10 @@ std::optional<std::string> check_overwriting(const Plan& plan) {
                (access(ref).sent_from == needed ? " may still be sending" : " may yet have to use") +
                "; it waits for " +
                (step.after == kNoStep ? std::string("nothing") : "step " + std::to_string(step.after) + " only");
+      }
+      if (step.after != kNoStep && !uses_targets_of(plan, step, plan.steps[plan.lanes[l].first + step.after])) {
+        return place_of(plan, l, s) + ": waits for step " + std::to_string(step.after) +
+               ", which does not use the memory that this step writes";
       }
       for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
         const Ref& ref = plan.refs[step.first + i];

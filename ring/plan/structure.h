@@ -21,7 +21,8 @@ bool has_windows(std::span<const Plan> plans);
 std::optional<std::string> check_structure(std::span<const Plan> plans);
 
 // Whether `after` suffices for the weakest executor that keeps its word (docs/plans.md, "Overwriting"): a send reads
-// its memory as late as that allows, and a slice received into memory lands as early.
+// its memory as late as that allows, and a slice received into memory lands as early. And whether `after` names a step
+// on the same memory, so that a block's length changes nothing in what waits for what.
 std::optional<std::string> check_overwriting(const Plan& plan);
 
 }  // namespace rondo

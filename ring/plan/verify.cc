@@ -20,7 +20,9 @@ bool same_lane(const Plan& plan, uint32_t a, uint32_t b) {
   if (x.count != y.count) return false;
   for (uint32_t s = 0; s < x.count; ++s) {
     const Step &p = plan.steps[x.first + s], &q = plan.steps[y.first + s];
-    if (p.after != q.after || p.sources != q.sources || p.targets != q.targets || p.flags != q.flags) return false;
+    Step moved = q;
+    moved.first = p.first;
+    if (p != moved) return false;
     const auto begin = plan.refs.begin();
     if (!std::equal(begin + p.first, begin + p.first + p.sources + p.targets, begin + q.first)) return false;
   }
@@ -53,13 +55,17 @@ std::optional<std::string> values_failure(std::span<const Plan> plans, Scaling s
   return std::nullopt;
 }
 
-// Two rounds of blocks of full length, or of any length up to it, the same in every run.
-Load load_of(const Plan& plan, uint32_t lane, uint32_t slices, bool equal) {
+// Blocks of two full rounds; of any length up to that, the same in every run; and of such lengths that only the two
+// ranks of a block know (all_to_all with counts of its own).
+enum class Lengths : uint8_t { kEqual, kMixed, kCounted };
+
+Load load_of(const Plan& plan, uint32_t lane, uint32_t slices, Lengths lengths) {
   Load load;
   load.cut.slices_per_chunk = slices;
   load.lane = lane;
+  load.counted = lengths == Lengths::kCounted;
   load.block_bytes.assign(lengths_of(plan), 2 * slices);
-  for (size_t i = 0; i < load.block_bytes.size() && !equal; ++i) {
+  for (size_t i = 0; i < load.block_bytes.size() && lengths != Lengths::kEqual; ++i) {
     load.block_bytes[i] = mix64(i * 64 + slices * 8 + lane) % (2 * slices + 1);
   }
   return load;
@@ -74,8 +80,9 @@ Verdict verify_values(std::span<const Plan> plans, Scaling scaling) {
 Verdict verify_progress(std::span<const Plan> plans, uint32_t slices, uint32_t depth) {
   for (uint32_t lane = 0; lane < plans[0].lanes.size(); ++lane) {
     if (proven_before(plans, lane)) continue;
-    for (bool equal : {true, false}) {
-      Machine machine(plans, load_of(plans[0], lane, slices, equal), depth);
+    for (const Lengths lengths : {Lengths::kEqual, Lengths::kMixed, Lengths::kCounted}) {
+      if (lengths == Lengths::kCounted && plans[0].collective != Collective::kAllToAll) continue;
+      Machine machine(plans, load_of(plans[0], lane, slices, lengths), depth);
       if (!machine.run()) {
         return {false, "with " + std::to_string(slices) + " slices a chunk and depth " + std::to_string(depth) + ", " +
                            machine.stuck()};

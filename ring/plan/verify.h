@@ -21,7 +21,8 @@ struct Verdict {
 Verdict verify_values(std::span<const Plan> plans, Scaling scaling = Scaling::kAtFold);
 
 // No deadlock with up to `slices` slices a chunk over links of depth `depth`, over two rounds; blocks of equal length,
-// and blocks of lengths that differ, some of them empty.
+// and blocks of lengths that differ, some of them empty. Of plans that pass verify_values this holds for all lengths
+// (docs/plans.md, "Progress").
 Verdict verify_progress(std::span<const Plan> plans, uint32_t slices, uint32_t depth);
 
 // Both; progress for 1 .. max_slices slices a chunk over links that hold

@@ -14,16 +14,20 @@ namespace {
 
 using Plans = std::vector<Plan>;
 
-Plans sound(Collective collective, Algorithm algorithm, int world, int root = 0) {
-  Plans plans = plans_of_all_ranks(request_of(collective, algorithm, one_host(world), root));
+Plans sound(Collective collective, Algorithm algorithm, int world, int root = 0, int lanes = 1) {
+  Topology topology = one_host(world);
+  topology.island.assign(static_cast<size_t>(world), 0);
+  Plans plans = plans_of_all_ranks(request_of(collective, algorithm, topology, root, lanes));
   const Verdict verdict = verify(plans);
   REQUIRE_EQ(verdict.failure, "");
   return plans;
 }
 
-Step& step(Plans& plans, size_t rank, uint32_t s) { return plans[rank].steps[plans[rank].lanes[0].first + s]; }
-Ref& source(Plans& plans, size_t rank, uint32_t s, uint32_t i) {
-  return plans[rank].refs[step(plans, rank, s).first + i];
+Step& step(Plans& plans, size_t rank, uint32_t s, size_t lane = 0) {
+  return plans[rank].steps[plans[rank].lanes[lane].first + s];
+}
+Ref& source(Plans& plans, size_t rank, uint32_t s, uint32_t i, size_t lane = 0) {
+  return plans[rank].refs[step(plans, rank, s, lane).first + i];
 }
 Ref& target(Plans& plans, size_t rank, uint32_t s, uint32_t i) {
   const Step& at = step(plans, rank, s);
@@ -108,6 +112,78 @@ TEST_CASE("a step that waits for itself is refused") {
   refused(plans, "waits for itself or a later step");
 }
 
+TEST_CASE("a step that waits for a step on other memory is refused: the other block may be shorter or empty") {
+  Plans plans = ring4();
+  REQUIRE_EQ(step(plans, 1, 6).after, 2);
+  step(plans, 1, 6).after = 5;
+  refused(plans, "rank 1, lane 0, step 6 (mailbox 0 -> output 3): waits for step 5, which does not use the memory");
+  plans = ring4();
+  step(plans, 1, 1).after = 0;
+  refused(plans, "rank 1, lane 0, step 1 (mailbox 0* + input 0* -> mailbox 2): waits for step 0, which does not use");
+}
+
+TEST_CASE("what is broken in a later lane only is refused, and named") {
+  for (const size_t lane : {1u, 2u}) {
+    const std::string where = "rank 1, lane " + std::to_string(lane) + ", step ";
+    Plans plans = sound(Collective::kAllReduce, Algorithm::kRing, 4, 0, 3);
+    step(plans, 1, 4, lane).after = kNoStep;
+    refused(plans, where + "4 (");
+    plans = sound(Collective::kAllReduce, Algorithm::kRing, 4, 0, 3);
+    step(plans, 1, 4, lane).flags = kFinish;
+    refused(plans, "folds a value that is finished already");
+    plans = sound(Collective::kAllReduce, Algorithm::kRing, 4, 0, 3);
+    source(plans, 1, 1, 0, lane).flags = 0;
+    refused(plans, where + "1 (");
+    plans = sound(Collective::kAllReduce, Algorithm::kStaged, 3, 0, 3);
+    REQUIRE_EQ(step(plans, 1, 3, lane).barrier, 1);
+    step(plans, 1, 3, lane).barrier = 2;
+    refused(plans, "waits at barrier 2, and rank 2 signals at 1");
+  }
+}
+
+TEST_CASE("ranks that wait at a barrier before they arrive at it are refused") {
+  Plans plans = sound(Collective::kAllGather, Algorithm::kStaged, 3);
+  for (size_t r = 0; r < plans.size(); ++r) std::swap(step(plans, r, 1), step(plans, r, 2));
+  refused(plans, "waits for ever for a slice from rank 1");
+  const Verdict verdict = verify_progress(plans, 2, 3);
+  CHECK_NE(verdict.failure.find("waits for ever for the arrival at a barrier of rank 1"), std::string::npos);
+  INFO("it says: " << verdict.failure);
+}
+
+TEST_CASE("a barrier at which no rank arrives is refused") {
+  Plans plans = sound(Collective::kAllGather, Algorithm::kStaged, 3);
+  for (size_t r = 0; r < plans.size(); ++r) {  // the second barrier: only waits are left
+    const uint32_t last = plans[r].lanes[0].count - 1;
+    REQUIRE_EQ(step(plans, r, last - 1).barrier, 2);
+    step(plans, r, last - 1) = step(plans, r, last);
+    --plans[r].lanes[0].count;
+  }
+  refused(plans, "waits for ever for a slice from rank");
+  CHECK_NE(verify_progress(plans, 1, 2).failure.find("arrival at a barrier"), std::string::npos);
+}
+
+TEST_CASE("a rank that arrives at one barrier twice is refused: all who wait see one number") {
+  Plans plans = sound(Collective::kAllGather, Algorithm::kStaged, 3);
+  // To each of the others by a step of its own.
+  Step& all = step(plans, 0, 1);
+  REQUIRE_EQ(all.targets, 2);
+  Step second = all;
+  all.targets = second.targets = 1;
+  ++second.first;
+  plans[0].steps.insert(plans[0].steps.begin() + 2, second);
+  ++plans[0].lanes[0].count;
+  refused(plans, "rank 0, lane 0, step 2 (signal mailbox 2 [each round] [barrier 1]): arrives at one barrier twice");
+}
+
+TEST_CASE("signals outside of barriers over windows, and barriers without windows, are refused") {
+  Plans plans = sound(Collective::kAllGather, Algorithm::kStaged, 3);
+  step(plans, 1, 1).barrier = 0;
+  refused(plans, "rank 1, lane 0, step 1 (signal mailbox 2, mailbox 0 [each round]): a signal outside of a barrier");
+  plans = sound(Collective::kBarrier, Algorithm::kRing, 3);
+  step(plans, 1, 0).barrier = 1;
+  refused(plans, "a barrier in a collective without windows");
+}
+
 TEST_CASE("one rank with another root is refused, by its call and by what it does") {
   Plans plans = sound(Collective::kBroadcast, Algorithm::kTree, 4, 0);
   Plans other = sound(Collective::kBroadcast, Algorithm::kTree, 4, 1);
@@ -175,7 +251,7 @@ TEST_CASE("the same operands under other brackets are refused") {
   const Ref scratch{Space::kScratch, 0, 0, 0};
   append(plans[2], {parts[0], parts[1]}, {scratch});
   append(plans[2], {scratch, parts[2]}, {{Space::kOutput, 0, 0, 0}}, kFinish);
-  plans[2].steps.back().after = 1;
+  plans[2].steps.back().after = 0;
   refused(plans, "is folded as finish((r0[0]* + r1[0]*) + r2[0]*)");
 }
 
@@ -213,13 +289,14 @@ TEST_CASE("an output that is never written is refused") {
   Plans plans = ring4();
   plans[1].scratch_slots = 1;
   target(plans, 1, 5, 0).space = Space::kScratch;
+  step(plans, 1, 5).after = kNoStep;
   refused(plans, "rank 1, lane 0: output 0 is never written");
 }
 
 TEST_CASE("a receive that nobody sends is refused") {
   Plans plans = ring4();
   append(plans[0], {{Space::kMailbox, 0, 3, 1}}, {{Space::kOutput, 0, 0, 1}});
-  plans[0].steps.back().after = 6;
+  plans[0].steps.back().after = 3;
   refused(plans, "waits for ever for a slice from rank 3");
 }
 
@@ -275,7 +352,7 @@ TEST_CASE("a step that writes the caller's input is refused") {
 }
 
 TEST_CASE("an output written on a rank that has none is refused") {
-  Plans plans = sound(Collective::kReduce, Algorithm::kStar, 3, 0);
+  Plans plans = sound(Collective::kReduce, Algorithm::kDirect, 3, 0);
   append(plans[1], {{Space::kInput, 0, 0, 0}}, {{Space::kOutput, 0, 0, 0}});
   refused(plans, "rank 1, lane 0, step 1 (input 0 -> output 0): touches output 0, which is not this rank's");
 }

@@ -60,6 +60,7 @@ TEST_CASE("one place for a rank's post is not enough: it would be overwritten wh
     std::vector<Plan> plans = plans_for(collective, 3);
     for (Plan& plan : plans) {
       for (Ref& ref : plan.refs) ref.flags &= static_cast<uint8_t>(~kTurns);
+      for (Step& step : plan.steps) step.barrier = length_of(plan, step) == kSignalLength ? 1 : 0;
     }
     const Verdict verdict = verify_values(plans);
     CHECK_FALSE(verdict.ok);

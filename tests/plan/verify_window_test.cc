@@ -128,12 +128,16 @@ TEST_CASE("barriers have one number on all ranks, and come in order") {
   for (Step& step : plans[1].steps) {
     if (step.barrier == 2) step.barrier = 3;
   }
-  CHECK_NE(verify(plans).failure.find("signals in"), std::string::npos);
+  CHECK_NE(verify(plans).failure.find("signals at"), std::string::npos);
 
   plans = good;
   for (Step& step : plans[2].steps) {
     if (step.barrier == 3) step.barrier = 0;
   }
+  CHECK_NE(verify(plans).failure.find("a signal outside of a barrier"), std::string::npos);
+
+  plans = good;
+  plans[2].lanes[0].count -= 1;  // without the last barrier
   CHECK_NE(verify(plans).failure.find("another number of barriers"), std::string::npos);
 
   plans = good;
