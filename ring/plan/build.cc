@@ -1,7 +1,6 @@
 #include "ring/plan/build.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
 
 #include "ring/plan/builders.h"
@@ -72,19 +71,16 @@ bool plan_available(Collective collective, Algorithm algorithm, const Topology& 
     case Algorithm::kDirect:
       return topology.world() <= kDirectWorlds;
     case Algorithm::kTree:
-    case Algorithm::kStar:
+    case Algorithm::kDoubleTree:
       return spreads_or_folds_one_block(collective);
     case Algorithm::kRecursiveDoubling:
     case Algorithm::kHierarchical:
+    case Algorithm::kStar:
       return collective == Collective::kAllReduce;
     case Algorithm::kHalvingDoubling:
       return collective == Collective::kAllReduce || scattered(collective);
-    case Algorithm::kDoubleTree:
-      return spreads_or_folds_one_block(collective);
     case Algorithm::kPat:
       return scattered(collective);
-    case Algorithm::kSwing:
-      return collective == Collective::kAllReduce && std::has_single_bit(static_cast<unsigned>(topology.world()));
     case Algorithm::kWindow:
     case Algorithm::kStaged:
     case Algorithm::kPull:
@@ -120,8 +116,6 @@ Plan build_plan(const PlanRequest& request) {
       return build_double_tree(request);
     case Algorithm::kPat:
       return build_pat(request);
-    case Algorithm::kSwing:
-      return build_swing(request);
     case Algorithm::kStaged:
     case Algorithm::kPull:
     case Algorithm::kRegistered:

@@ -11,11 +11,10 @@ Plan build_direct(const PlanRequest& request);            // every collective, u
 Plan build_doubling(const PlanRequest& request);          // all_reduce
 Plan build_tree(const PlanRequest& request);              // all_reduce, broadcast, reduce
 Plan build_hierarchical(const PlanRequest& request);      // all_reduce
-Plan build_star(const PlanRequest& request);              // all_reduce, broadcast, reduce
+Plan build_star(const PlanRequest& request);              // all_reduce
 Plan build_halving_doubling(const PlanRequest& request);  // all_reduce, reduce_scatter, all_gather
 Plan build_double_tree(const PlanRequest& request);       // all_reduce, broadcast, reduce
 Plan build_pat(const PlanRequest& request);               // reduce_scatter, all_gather
-Plan build_swing(const PlanRequest& request);             // all_reduce, worlds that are a power of two
 Plan build_window(const PlanRequest& request);            // staged, pull, registered: all but barrier
 
 Plan build_one_shot(const PlanRequest& request);  // all_reduce, reduce_scatter, all_gather, all_to_all, barrier

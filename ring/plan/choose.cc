@@ -45,7 +45,7 @@ bool Chooser::within_limits(Collective collective, Algorithm algorithm, uint64_t
     case Algorithm::kHierarchical:
       return distances_.hosts > 1 && distances_.largest_host > 1;
     case Algorithm::kStar:
-      return collective == Collective::kAllReduce && distances_.crowded_cores > 0 && bytes <= kStarBytes;
+      return distances_.crowded_cores > 0 && bytes <= kStarBytes;
     case Algorithm::kOneShot:
       return bytes <= kOneShotBytes;
     case Algorithm::kHalvingDoubling:
@@ -64,10 +64,9 @@ double Chooser::estimated_us(Collective collective, Algorithm algorithm, uint64_
 Algorithm Chooser::choose(Collective collective, uint64_t bytes, bool scale_at_source, bool even) const {
   Algorithm best = Algorithm::kRing;
   double best_us = estimated_us(collective, best, bytes, scale_at_source);
-  for (Algorithm algorithm :
-       {Algorithm::kDirect, Algorithm::kRecursiveDoubling, Algorithm::kTree, Algorithm::kHierarchical, Algorithm::kPat,
-        Algorithm::kHalvingDoubling, Algorithm::kDoubleTree, Algorithm::kStar, Algorithm::kSwing, Algorithm::kWindow,
-        Algorithm::kOneShot}) {
+  for (Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRecursiveDoubling, Algorithm::kTree,
+                              Algorithm::kHierarchical, Algorithm::kPat, Algorithm::kHalvingDoubling,
+                              Algorithm::kDoubleTree, Algorithm::kStar, Algorithm::kWindow, Algorithm::kOneShot}) {
     if (!within_limits(collective, algorithm, bytes) || (in_island(algorithm) && !even)) continue;
     const double us = estimated_us(collective, algorithm, bytes, scale_at_source);
     if (us < best_us * kBetter) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "ring/plan/swing.h"
-
 namespace rondo {
 namespace {
 
@@ -52,7 +50,7 @@ struct Neighbours {
 
 }  // namespace
 
-Distances::Distances(const Topology& topology, const CostModel& model) : world(topology.world()) {
+Distances::Distances(const Topology& topology, const CostModel& model) : world(topology.world()), members(world) {
   const Pairs pairs{topology, model};
   const auto same = [](int i) { return i; };
   while ((1 << levels) < world) ++levels;
@@ -60,19 +58,12 @@ Distances::Distances(const Topology& topology, const CostModel& model) : world(t
     shift.push_back(pairs.dearest(world, same, [&](int r) { return (r + (1 << k)) % world; }));
   }
   if (world > 1) ring = shift[0];
-  while (members * 2 <= world) {
-    members *= 2;
-    ++exchanges;
-  }
-  extra = world - members;
-  const auto rank_of = [&](int m) { return m < extra ? 2 * m : m + extra; };
-  for (int k = 0; k < exchanges; ++k) {
-    exchange.push_back(pairs.dearest(members, rank_of, [&](int m) { return rank_of(m ^ (1 << k)); }));
-    if (extra > 0) continue;
-    swing.push_back(pairs.dearest(world, same, [&](int r) { return swing_partner(world, r, k); }));
+  const auto rank_of = [&](int m) { return members.rank_of(m); };
+  for (int k = 0; k < members.exchanges; ++k) {
+    exchange.push_back(pairs.dearest(members.count, rank_of, [&](int m) { return rank_of(m ^ (1 << k)); }));
   }
   companion = pairs.dearest(
-      extra, [](int i) { return 2 * i; }, [](int i) { return 2 * i + 1; });
+      members.extra, [](int i) { return 2 * i; }, [](int i) { return 2 * i + 1; });
 
   const Neighbours neighbours(topology);
   for (int r = 0; r < world; ++r) {

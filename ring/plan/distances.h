@@ -4,6 +4,7 @@
 
 #include "ring/base/types.h"
 #include "ring/plan/cost_model.h"
+#include "ring/plan/members.h"
 
 namespace rondo {
 
@@ -19,10 +20,8 @@ struct Distances {
   double all_beta_us_per_byte = 0;  // a byte to each of the others, through the dearest rank's port
   std::vector<PairCost> shift;      // r and r + 2^k, k below levels
 
-  // The largest power of two of members, and those left over (Exchanges, doubling.cc).
-  int members = 1, exchanges = 0, extra = 0;
+  Members members;                 // of exchanges in pairs
   std::vector<PairCost> exchange;  // members that differ in bit k
-  std::vector<PairCost> swing;     // partners in Swing's exchange k; only where no ranks are left over
   PairCost companion;              // a pair that takes part as one
 
   int hosts = 1, largest_host = 1;

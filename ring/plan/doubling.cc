@@ -2,32 +2,11 @@
 #include <vector>
 
 #include "ring/plan/builders.h"
+#include "ring/plan/members.h"
 #include "ring/plan/plan_builder.h"
 
 namespace rondo {
 namespace {
-
-// The largest power of two up to the world takes part in the exchanges. Where ranks are left over, the first
-// 2 * extra ranks form pairs (2i, 2i + 1): the odd one gives its contribution to the even one before, and takes the
-// result from it after. Members are numbered without the odd ones, so a member with bits 0 .. k-1 free covers an
-// unbroken run of ranks, and folding the lower run first gives every rank the same expression.
-struct Members {
-  explicit Members(int world) : count(1) {
-    while (count * 2 <= world) {
-      count *= 2;
-      ++exchanges;
-    }
-    extra = world - count;
-  }
-  bool paired(int member) const { return member < extra; }
-  int rank_of(int member) const { return paired(member) ? 2 * member : member + extra; }
-  int member_of(int rank) const { return rank < 2 * extra ? rank / 2 : rank - extra; }
-  bool odd_one(int rank) const { return rank < 2 * extra && rank % 2 == 1; }
-
-  int count;
-  int exchanges = 0;
-  int extra = 0;
-};
 
 // One member's way through the exchanges. What it holds alternates between two scratch slots, so that a slot is written
 // two exchanges after it was sent from; the last fold goes to the output.
@@ -63,10 +42,10 @@ void exchange_all(PlanBuilder& b, const Members& members) {
 
 Plan build_doubling(const PlanRequest& request) {
   const Members members(request.topology.world());
-  PlanBuilder b(request, 1, static_cast<uint32_t>(members.exchanges + (members.extra > 0)));
+  PlanBuilder b(request, 1, members.max_peers());
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
-    if (members.odd_one(request.rank)) {
+    if (members.companion(request.rank)) {
       b.send(0, request.rank - 1);
       b.recv_copy(0, request.rank - 1);
     } else {

@@ -88,9 +88,7 @@ class Estimate {
       case Algorithm::kHierarchical:
         return hierarchical();
       case Algorithm::kHalvingDoubling:
-        return exchanges(at_.exchange.data(), Way::kBoth);
-      case Algorithm::kSwing:
-        return at_.swing.empty() ? kNever : exchanges(at_.swing.data(), Way::kBoth);
+        return exchanges(Way::kBoth);
       case Algorithm::kDoubleTree:
         return double_tree(2);
       default:
@@ -100,7 +98,7 @@ class Estimate {
 
   // Of 2 ranks these are one: half of the buffer each way, and then the sums.
   static bool in_halves(Algorithm algorithm) {
-    return algorithm == Algorithm::kRing || algorithm == Algorithm::kHalvingDoubling || algorithm == Algorithm::kSwing;
+    return algorithm == Algorithm::kRing || algorithm == Algorithm::kHalvingDoubling;
   }
   // Over loopback the two ranks' own processors carry each byte and fold it, so nothing overlaps, and both ways share a
   // socket: who reads keeps the other from delivering for about a slice. Measured, 2 bare processes without a fold, two
@@ -140,7 +138,7 @@ class Estimate {
         return at_.any.alpha_us + (at_.all_beta_us_per_byte + (n_ - 1) * gamma_) * b +
                2 * (n_ - 2) * at_.any.message_us;
       case Algorithm::kHalvingDoubling:
-        return exchanges(at_.exchange.data(), collective_ == Collective::kReduceScatter ? Way::kFold : Way::kSpread);
+        return exchanges(collective_ == Collective::kReduceScatter ? Way::kFold : Way::kSpread);
       case Algorithm::kPat:
         return pat(b);
       default:
@@ -172,18 +170,18 @@ class Estimate {
   // one core does half of it. (A tree has as few messages, and was slower than doubling by a sixth: its ranks wait for
   // more turns than there are levels.) Halving sends as many bytes as a ring, in fewer messages.
   double crowded_all_reduce(Algorithm algorithm) const {
-    const double others = n_ - 1, two_more = at_.extra > 0 ? 2 : 0;
-    const double in_members = at_.members * at_.exchanges, with_extra = 2 * at_.extra;
+    const double others = n_ - 1, two_more = at_.members.extra > 0 ? 2 : 0;
+    const double in_members = at_.members.count * at_.members.exchanges, with_extra = 2 * at_.members.extra;
     switch (algorithm) {
       case Algorithm::kRing:
         return crowded({2 * n_ * others, 2 * others * m_ * (1 + idle()), 2 * others});
       case Algorithm::kDirect:
         return crowded({n_ * others, n_ * others * m_, 1});
       case Algorithm::kRecursiveDoubling:
-        return crowded({in_members + with_extra, (in_members + with_extra) * m_, at_.exchanges + two_more});
+        return crowded({in_members + with_extra, (in_members + with_extra) * m_, at_.members.exchanges + two_more});
       case Algorithm::kHalvingDoubling:
-        return crowded({2 * in_members + with_extra, (2 * (at_.members - 1) + with_extra) * m_ * kColdHalves,
-                        2 * at_.exchanges + two_more});
+        return crowded({2 * in_members + with_extra, (2 * (at_.members.count - 1) + with_extra) * m_ * kColdHalves,
+                        2 * at_.members.exchanges + two_more});
       case Algorithm::kStar:
         return crowded({2 * others, 2 * others * m_, 2, 0.5});
       default:
@@ -243,7 +241,7 @@ class Estimate {
   double doubling() const {
     double us = 0;
     for (const PairCost& pair : at_.exchange) us += hop(pair, m_) + gamma_ * m_;
-    if (at_.extra > 0) us += 2 * hop(at_.companion, m_) + gamma_ * m_;
+    if (at_.members.extra > 0) us += 2 * hop(at_.companion, m_) + gamma_ * m_;
     return us;
   }
 
@@ -256,15 +254,15 @@ class Estimate {
   // all_reduce has a block a member, the others a block a rank. Companions bring theirs first, and take away what
   // their members send them beside the rest.
   enum class Way { kFold, kSpread, kBoth };
-  double exchanges(const PairCost* pairs, Way way) const {
-    const double blocks = collective_ == Collective::kAllReduce ? at_.members : n_, b = m_ / blocks;
+  double exchanges(Way way) const {
+    const double blocks = collective_ == Collective::kAllReduce ? at_.members.count : n_, b = m_ / blocks;
     double us = 0;
-    for (int k = 0; k < at_.exchanges; ++k) {
-      const double part = std::ceil(blocks / at_.members * (at_.members >> (k + 1)));
-      if (way != Way::kSpread) us += exchange(pairs[k], part, b, gamma_);
-      if (way != Way::kFold) us += exchange(pairs[k], part, b, 0);
+    for (int k = 0; k < at_.members.exchanges; ++k) {
+      const double part = std::ceil(blocks / at_.members.count * (at_.members.count >> (k + 1)));
+      if (way != Way::kSpread) us += exchange(at_.exchange[static_cast<size_t>(k)], part, b, gamma_);
+      if (way != Way::kFold) us += exchange(at_.exchange[static_cast<size_t>(k)], part, b, 0);
     }
-    if (at_.extra == 0) return us;
+    if (at_.members.extra == 0) return us;
     const double beta = at_.companion.beta_us_per_byte, message = at_.companion.message_us;
     us += 2 * at_.companion.alpha_us;
     us += (way == Way::kSpread ? beta * b : (beta + gamma_) * m_) + (way == Way::kFold ? beta * b : beta * m_);

@@ -78,7 +78,6 @@ inline std::vector<int> aheads_of(Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kHalvingDoubling:
     case Algorithm::kPat:
-    case Algorithm::kSwing:
       return {1, 4};
     case Algorithm::kDoubleTree:
       return {1, 2};

@@ -32,24 +32,23 @@ enum class Algorithm : uint8_t {
   kRecursiveDoubling = 3,  // log2(world) exchanges of everything
   kTree = 4,               // binomial
   kHierarchical = 5,       // inside the hosts first, then between them
-  kStar = 6,               // a parameter server: everything through the root; for comparison
+  kStar = 6,               // everything through rank 0, as a parameter server does
   kHalvingDoubling = 7,    // halves are exchanged, then quarters, and back (Rabenseifner)
   kDoubleTree = 8,         // two binary trees with half of the data each, pipelined
   kPat = 9,                // a tree a block, all at once, few partial folds held (parallel aggregated trees)
-  kSwing = 10,             // halving and doubling between ranks that lie near on a ring
   // Among ranks that all share memory with one another (Topology::island):
-  kWindow = 11,      // one of the three below, chosen once the ranks have exchanged where their buffers lie
-  kStaged = 12,      // copied in and out of shared memory of the library
-  kPull = 13,        // single copy: ranks read the others' buffers in place
-  kRegistered = 14,  // buffers from Communicator::allocate(), which all ranks read and write
-  kOneShot = 15,     // small: each rank posts all of its data, and reads what it needs from all posts
+  kWindow = 10,      // one of the three below, chosen once the ranks have exchanged where their buffers lie
+  kStaged = 11,      // copied in and out of shared memory of the library
+  kPull = 12,        // single copy: ranks read the others' buffers in place
+  kRegistered = 13,  // buffers from Communicator::allocate(), which all ranks read and write
+  kOneShot = 14,     // small: each rank posts all of its data, and reads what it needs from all posts
 };
-inline constexpr int kAlgorithms = 16;
+inline constexpr int kAlgorithms = 15;
 
 constexpr const char* algorithm_name(Algorithm algorithm) {
   constexpr const char* kNames[kAlgorithms] = {
-      "auto",        "ring", "direct", "doubling", "tree",   "hierarchical", "star",       "halving_doubling",
-      "double_tree", "pat",  "swing",  "window",   "staged", "pull",         "registered", "one_shot"};
+      "auto",        "ring", "direct", "doubling", "tree", "hierarchical", "star",    "halving_doubling",
+      "double_tree", "pat",  "window", "staged",   "pull", "registered",   "one_shot"};
   return static_cast<int>(algorithm) < kAlgorithms ? kNames[static_cast<int>(algorithm)] : "algorithm?";
 }
 
