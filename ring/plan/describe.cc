@@ -9,6 +9,17 @@ std::span<const Ref> refs_of(const Plan& plan, const Step& step) {
   return std::span<const Ref>(plan.refs).subspan(step.first, size_t{step.sources} + step.targets);
 }
 
+std::string joined(const Plan& plan, std::span<const Ref> refs, const char* separator) {
+  std::string text;
+  for (const Ref& ref : refs) {
+    if (!text.empty()) text += separator;
+    text += describe(plan, ref);
+  }
+  return text;
+}
+
+}  // namespace
+
 const char* space_name(Space space) {
   switch (space) {
     case Space::kInput:
@@ -25,49 +36,12 @@ const char* space_name(Space space) {
   return "space?";
 }
 
-// Which memory of its peer.
 const char* window_name(const Ref& ref) {
   return (ref.flags & kTurns) != 0        ? "post"
          : (ref.flags & kStaging) != 0    ? "staging"
          : (ref.flags & kPeerOutput) != 0 ? "output"
                                           : "input";
 }
-
-std::string joined(const Plan& plan, std::span<const Ref> refs, const char* separator) {
-  std::string text;
-  for (const Ref& ref : refs) {
-    if (!text.empty()) text += separator;
-    text += describe(plan, ref);
-  }
-  return text;
-}
-
-std::string json_ref(const Ref& ref) {
-  std::string text = std::string("{\"space\":\"") + space_name(ref.space) + "\"";
-  if (ref.space == Space::kMailbox || ref.space == Space::kWindow) text += ",\"peer\":" + std::to_string(ref.peer);
-  text += ",\"chunk\":" + std::to_string(ref.chunk);
-  if (ref.space == Space::kWindow) text += std::string(",\"of\":\"") + window_name(ref) + "\"";
-  if ((ref.flags & kScale) != 0) text += ",\"scale\":true";
-  return text + "}";
-}
-
-std::string json_refs(std::span<const Ref> refs) {
-  std::string text = "[";
-  for (const Ref& ref : refs) text += (text.size() > 1 ? "," : "") + json_ref(ref);
-  return text + "]";
-}
-
-std::string json_step(const Plan& plan, const Step& step) {
-  const std::span<const Ref> refs = refs_of(plan, step);
-  std::string text =
-      "{\"sources\":" + json_refs(refs.first(step.sources)) + ",\"targets\":" + json_refs(refs.subspan(step.sources));
-  if (step.after != kNoStep) text += ",\"after\":" + std::to_string(step.after);
-  if ((step.flags & kFinish) != 0) text += ",\"finish\":true";
-  if ((step.flags & kEachRound) != 0) text += ",\"each_round\":true";
-  return text + "}";
-}
-
-}  // namespace
 
 std::string describe(const Plan& plan, const Ref& ref) {
   std::string text = std::string(space_name(ref.space)) + " ";
@@ -125,25 +99,6 @@ std::string describe(const Plan& plan) {
     }
   }
   return text;
-}
-
-std::string to_json(const Plan& plan) {
-  std::string text = std::string("{\"collective\":\"") + collective_name(plan.collective) + "\",\"algorithm\":\"" +
-                     algorithm_name(plan.algorithm) + "\",\"rank\":" + std::to_string(plan.rank) +
-                     ",\"world\":" + std::to_string(plan.world) + ",\"root\":" + std::to_string(plan.root) +
-                     ",\"chunks\":" + std::to_string(plan.chunks) +
-                     ",\"scratch_slots\":" + std::to_string(plan.scratch_slots) +
-                     ",\"fan\":" + std::to_string(plan.fan) + ",\"peers\":[";
-  for (size_t i = 0; i < plan.peers.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(plan.peers[i]);
-  text += "],\"lanes\":[";
-  for (size_t l = 0; l < plan.lanes.size(); ++l) {
-    text += l > 0 ? ",[" : "[";
-    for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
-      text += (s > 0 ? "," : "") + json_step(plan, plan.steps[plan.lanes[l].first + s]);
-    }
-    text += "]";
-  }
-  return text + "]}";
 }
 
 }  // namespace rondo
