@@ -183,6 +183,7 @@ Failure check_barriers(const Plan& plan, std::span<const Plan> plans, bool neede
       if (step.barrier == 0) continue;
       if (!needed) return place_of(plan, l, s) + ": a barrier in a collective without windows";
       if (!signal) return place_of(plan, l, s) + ": a barrier that moves data";
+      if ((step.flags & kEachRound) == 0) return place_of(plan, l, s) + ": a barrier in the first round only";
       if (step.barrier < now) return place_of(plan, l, s) + ": a barrier after a later one";
       now = step.barrier;
       if (step.targets == 0) continue;

@@ -93,7 +93,7 @@ TEST_CASE("a plan that reads or overwrites a window without a signal is refused,
   }
 }
 
-TEST_CASE("signals of the first round only do not order the second") {
+TEST_CASE("barriers of the first round only do not order the later ones") {
   std::vector<Plan> plans =
       plans_of_all_ranks(request_of(Collective::kAllGather, Algorithm::kStaged, one_island_of(3)));
   for (Plan& plan : plans) {
@@ -102,7 +102,7 @@ TEST_CASE("signals of the first round only do not order the second") {
   const Verdict verdict = verify_values(plans);
   CHECK_FALSE(verdict.ok);
   INFO(verdict.failure);
-  CHECK_NE(verdict.failure.find("may still be reading"), std::string::npos);
+  CHECK_NE(verdict.failure.find("a barrier in the first round only"), std::string::npos);
 }
 
 TEST_CASE("a rank does not write another's input, nor a block that is not that rank's") {
