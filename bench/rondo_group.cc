@@ -40,22 +40,33 @@ void RondoGroup::run(const Call& c) {
 }
 
 void RondoGroup::run_async(const Call& c) {
-  if (c.benchmark == Benchmark::kSendRecv) {
-    const int next = (rank() + 1) % size(), before = (rank() + size() - 1) % size();
-    Work received = communicator_.irecv(c.output, c.count, c.dtype, before, 0, options_);
-    communicator_.isend(c.input, c.count, c.dtype, next, 0, options_).wait();
-    return received.wait();
+  Communicator& comm = communicator_;
+  switch (c.benchmark) {
+    case Benchmark::kAllReduce:
+      return comm.all_reduce_async(c.input, c.output, c.count, c.dtype, c.op, options_).wait();
+    case Benchmark::kReduceScatter:
+      return comm.reduce_scatter_async(c.input, c.output, c.count, c.dtype, c.op, options_).wait();
+    case Benchmark::kAllGather:
+      return comm.all_gather_async(c.input, c.output, c.count, c.dtype, options_).wait();
+    case Benchmark::kBroadcast:
+      return comm.broadcast_async(c.output, c.count, c.dtype, c.root, options_).wait();
+    case Benchmark::kReduce:
+      return comm.reduce_async(c.input, c.output, c.count, c.dtype, c.op, c.root, options_).wait();
+    case Benchmark::kGather:
+      return comm.gather_async(c.input, c.output, c.count, c.dtype, c.root, options_).wait();
+    case Benchmark::kScatter:
+      return comm.scatter_async(c.input, c.output, c.count, c.dtype, c.root, options_).wait();
+    case Benchmark::kAllToAll:
+      return comm.all_to_all_async(c.input, c.output, c.count, c.dtype, options_).wait();
+    case Benchmark::kBarrier:
+      return comm.barrier_async(options_).wait();
+    case Benchmark::kSendRecv: {
+      const int next = (rank() + 1) % size(), before = (rank() + size() - 1) % size();
+      Work received = comm.recv_async(c.output, c.count, c.dtype, before, 0, options_);
+      comm.send_async(c.input, c.count, c.dtype, next, 0, options_).wait();
+      return received.wait();
+    }
   }
-  Communicator::Call call;
-  call.collective = benchmark_collective(c.benchmark).value();
-  call.input = c.input;
-  call.output = c.output;
-  call.count = c.count;
-  call.dtype = c.dtype;
-  call.op = c.op;
-  call.root = c.root;
-  call.options = options_;
-  communicator_.start(call).wait();
 }
 
 void RondoGroup::run_parts(const Call& call, std::span<const uint64_t> counts) {

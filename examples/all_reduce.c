@@ -23,7 +23,7 @@ int main(void) {
   float* values = malloc(kCount * sizeof(float));
   if (values == NULL) return 1;
   for (int i = 0; i < kCount; ++i) values[i] = (float)(rank + 1);
-  require(rondo_all_reduce(group, values, values, kCount, RONDO_FLOAT32, RONDO_SUM, NULL, NULL));
+  require(rondo_all_reduce(group, values, values, kCount, RONDO_FLOAT32, RONDO_SUM, NULL));
 
   const float expected = (float)(size * (size + 1)) / 2; /* 1 + 2 + ... + size */
   for (int i = 0; i < kCount; ++i) {

@@ -7,7 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "ring/base/log.h"
+#include "ring/communicator_access.h"
+#include "ring/engine/collective_call.h"
 #include "rondo/communicator.h"
+#include "rondo/log.h"
 #include "rondo/rondo.h"
 #include "rondo/unique_id.h"
 
@@ -26,17 +30,20 @@ namespace {
 
 using rondo::Algorithm;
 using rondo::Collective;
+using rondo::CollectiveCall;
 using rondo::Communicator;
+using rondo::CommunicatorAccess;
 using rondo::ErrorCode;
 using rondo::Exception;
+using rondo::uneven_call;
 using rondo::Work;
 
 // The values of the C API are those of the C++ enumerations.
-static_assert(RONDO_BOOL == static_cast<int>(rondo::DType::kBool) &&
+static_assert(RONDO_FLOAT8_E5M2 == static_cast<int>(rondo::DType::kFloat8E5M2) &&
               RONDO_FLOAT16 == static_cast<int>(rondo::DType::kFloat16));
 static_assert(RONDO_PREMULSUM == static_cast<int>(rondo::Op::kPremulSum) &&
               RONDO_AVG == static_cast<int>(rondo::Op::kAverage));
-static_assert(RONDO_PEER_LEFT == static_cast<int>(ErrorCode::kPeerLeft) &&
+static_assert(RONDO_EPOCH_STALE == static_cast<int>(ErrorCode::kEpochStale) &&
               RONDO_INTERNAL == static_cast<int>(ErrorCode::kInternal));
 
 // This thread's last failure.
@@ -135,40 +142,59 @@ rondo::CallOptions options_of(const rondo_options_t* given) {
   return made;
 }
 
-Communicator::Call call_of(Collective collective, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
-                           const rondo_options_t* options, rondo_op_t op = RONDO_SUM, int root = -1) {
-  Communicator::Call call;
-  call.collective = collective;
-  call.input = input;
-  call.output = output;
-  call.count = count;
-  call.dtype = dtype_of(dtype);
-  call.op = op_of(op);
-  call.root = root;
-  call.options = options_of(options);
-  return call;
+CollectiveCall call_of(Collective collective, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                       const rondo_options_t* options, rondo_op_t op = RONDO_SUM, int root = -1) {
+  return {.collective = collective,
+          .input = input,
+          .output = output,
+          .count = count,
+          .dtype = dtype_of(dtype),
+          .op = op_of(op),
+          .root = root,
+          .options = options_of(options)};
 }
 
-std::span<const uint64_t> span_of(const uint64_t* values, int size) {
-  return values == nullptr ? std::span<const uint64_t>() : std::span(values, static_cast<size_t>(size));
+// Arrays with an entry a rank; NULL: none.
+class Entries {
+ public:
+  explicit Entries(rondo_comm_t comm) : size_(static_cast<size_t>(communicator(comm).size())) {}
+  std::span<const uint64_t> operator()(const uint64_t* values) const {
+    return values == nullptr ? std::span<const uint64_t>() : std::span(values, size_);
+  }
+
+ private:
+  size_t size_;
+};
+
+// Runs `action`, which gives a Work, and hands out a handle to it.
+template <typename Action>
+rondo_result_t start(rondo_work_t* work, Action action) noexcept {
+  return guarded([&] {
+    given(work, "work") = nullptr;
+    auto handle = std::make_unique<rondo_work>();
+    handle->work = action();
+    *work = handle.release();
+  });
 }
 
-rondo_work_t wrap(Work work) { return new rondo_work{std::move(work)}; }
-
-// Blocking without a work, else started.
-void run(rondo_comm_t comm, const Communicator::Call& call, rondo_work_t* work) {
-  Communicator& group = communicator(comm);
-  if (work == nullptr) return group.run(call);
-  *work = nullptr;
-  auto handle = std::make_unique<rondo_work>();
-  handle->work = group.start(call);
-  *work = handle.release();
+// `call`: gives the CollectiveCall.
+template <typename Call>
+rondo_result_t run_call(rondo_comm_t comm, Call call) noexcept {
+  return guarded([&] { CommunicatorAccess::run(communicator(comm), call()); });
+}
+template <typename Call>
+rondo_result_t start_call(rondo_comm_t comm, rondo_work_t* work, Call call) noexcept {
+  return start(work, [&] { return CommunicatorAccess::start(communicator(comm), call()); });
 }
 
-rondo_result_t run_even(rondo_comm_t comm, Collective collective, const void* input, void* output, uint64_t count,
-                        rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work,
-                        rondo_op_t op = RONDO_SUM, int root = -1) {
-  return guarded([&] { run(comm, call_of(collective, input, output, count, dtype, options, op, root), work); });
+std::vector<rondo::TensorRef> list_of(const rondo_tensor_t* tensors, size_t count) {
+  if (count > 0) given(tensors, "tensors");
+  std::vector<rondo::TensorRef> list;
+  list.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    list.push_back({tensors[i].input, tensors[i].output, tensors[i].count, dtype_of(tensors[i].dtype)});
+  }
+  return list;
 }
 
 void fill(rondo_message_t* message, const Work::Message& from) {
@@ -190,6 +216,10 @@ size_t rondo_last_error_ranks(int* ranks, size_t capacity) {
   for (size_t i = 0; i < last_error_ranks.size() && i < capacity && ranks != nullptr; ++i)
     ranks[i] = last_error_ranks[i];
   return last_error_ranks.size();
+}
+
+rondo_result_t rondo_set_log(rondo_log_function_t function, void* context) {
+  return guarded([&] { rondo::set_log_function(function, context); });
 }
 
 rondo_result_t rondo_init(rondo_comm_t* comm) { return rondo_init_at(comm, -1, -1, nullptr); }
@@ -247,157 +277,138 @@ rondo_result_t rondo_node(rondo_comm_t comm, int* node, int* nodes) {
   });
 }
 
-rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
-                                rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
-  return run_even(comm, Collective::kAllReduce, input, output, count, dtype, options, work, op);
+rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
+  return run_call(comm, [&] { return call_of(Collective::kAllReduce, input, output, count, dtype, options, op); });
 }
-rondo_result_t rondo_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
-                            rondo_op_t op, int root, const rondo_options_t* options, rondo_work_t* work) {
-  return run_even(comm, Collective::kReduce, input, output, count, dtype, options, work, op, root);
+rondo_result_t rondo_all_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { return call_of(Collective::kAllReduce, input, output, count, dtype, options, op); });
 }
-rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root,
-                               const rondo_options_t* options, rondo_work_t* work) {
-  return run_even(comm, Collective::kBroadcast, buffer, buffer, count, dtype, options, work, RONDO_SUM, root);
+rondo_result_t rondo_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, int root, const rondo_options_t* options) {
+  return run_call(comm, [&] { return call_of(Collective::kReduce, input, output, count, dtype, options, op, root); });
 }
-rondo_result_t rondo_all_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
-                                const rondo_options_t* options, rondo_work_t* work) {
-  return run_even(comm, Collective::kAllGather, input, output, count, dtype, options, work);
+rondo_result_t rondo_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, int root, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { return call_of(Collective::kReduce, input, output, count, dtype, options, op, root); });
 }
-rondo_result_t rondo_reduce_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                    rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
-                                    rondo_work_t* work) {
-  return run_even(comm, Collective::kReduceScatter, input, output, count, dtype, options, work, op);
+rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options) {
+  return run_call(comm, [&] { return call_of(Collective::kBroadcast, buffer, buffer, count, dtype, options, RONDO_SUM, root); });
 }
-rondo_result_t rondo_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
-                            int root, const rondo_options_t* options, rondo_work_t* work) {
-  return run_even(comm, Collective::kGather, input, output, count, dtype, options, work, RONDO_SUM, root);
+rondo_result_t rondo_broadcast_async(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { return call_of(Collective::kBroadcast, buffer, buffer, count, dtype, options, RONDO_SUM, root); });
 }
-rondo_result_t rondo_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
-                             int root, const rondo_options_t* options, rondo_work_t* work) {
-  return run_even(comm, Collective::kScatter, input, output, count, dtype, options, work, RONDO_SUM, root);
+rondo_result_t rondo_all_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, const rondo_options_t* options) {
+  return run_call(comm, [&] { return call_of(Collective::kAllGather, input, output, count, dtype, options); });
 }
-rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
-                                const rondo_options_t* options, rondo_work_t* work) {
-  return run_even(comm, Collective::kAllToAll, input, output, count, dtype, options, work);
+rondo_result_t rondo_all_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { return call_of(Collective::kAllGather, input, output, count, dtype, options); });
 }
-rondo_result_t rondo_barrier(rondo_comm_t comm, const rondo_options_t* options, rondo_work_t* work) {
-  return run_even(comm, Collective::kBarrier, nullptr, nullptr, 0, RONDO_UINT8, options, work);
+rondo_result_t rondo_reduce_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
+  return run_call(comm, [&] { return call_of(Collective::kReduceScatter, input, output, count, dtype, options, op); });
 }
-
-rondo_result_t rondo_all_gather_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
-                                  const uint64_t* displacements, rondo_dtype_t dtype, const rondo_options_t* options,
-                                  rondo_work_t* work) {
-  return guarded([&] {
-    auto call = call_of(Collective::kAllGather, input, output, 0, dtype, options);
-    const int size = communicator(comm).size();
-    call.uneven = true;
-    call.output_counts = span_of(counts, size);
-    call.output_displacements = span_of(displacements, size);
-    run(comm, call, work);
-  });
+rondo_result_t rondo_reduce_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { return call_of(Collective::kReduceScatter, input, output, count, dtype, options, op); });
 }
-rondo_result_t rondo_reduce_scatter_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
-                                      rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
-                                      rondo_work_t* work) {
-  return guarded([&] {
-    auto call = call_of(Collective::kReduceScatter, input, output, 0, dtype, options, op);
-    call.uneven = true;
-    call.input_counts = span_of(counts, communicator(comm).size());
-    run(comm, call, work);
-  });
+rondo_result_t rondo_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options) {
+  return run_call(comm, [&] { return call_of(Collective::kGather, input, output, count, dtype, options, RONDO_SUM, root); });
 }
-rondo_result_t rondo_gather_v(rondo_comm_t comm, const void* input, uint64_t count, void* output,
-                              const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype, int root,
-                              const rondo_options_t* options, rondo_work_t* work) {
-  return guarded([&] {
-    auto call = call_of(Collective::kGather, input, output, count, dtype, options, RONDO_SUM, root);
-    const int size = communicator(comm).size();
-    call.uneven = true;
-    call.output_counts = span_of(counts, size);
-    call.output_displacements = span_of(displacements, size);
-    run(comm, call, work);
-  });
+rondo_result_t rondo_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { return call_of(Collective::kGather, input, output, count, dtype, options, RONDO_SUM, root); });
 }
-rondo_result_t rondo_scatter_v(rondo_comm_t comm, const void* input, const uint64_t* counts,
-                               const uint64_t* displacements, void* output, uint64_t count, rondo_dtype_t dtype,
-                               int root, const rondo_options_t* options, rondo_work_t* work) {
-  return guarded([&] {
-    auto call = call_of(Collective::kScatter, input, output, count, dtype, options, RONDO_SUM, root);
-    const int size = communicator(comm).size();
-    call.uneven = true;
-    call.input_counts = span_of(counts, size);
-    call.input_displacements = span_of(displacements, size);
-    run(comm, call, work);
-  });
+rondo_result_t rondo_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options) {
+  return run_call(comm, [&] { return call_of(Collective::kScatter, input, output, count, dtype, options, RONDO_SUM, root); });
 }
-rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
-                                  const uint64_t* send_displacements, void* output, const uint64_t* recv_counts,
-                                  const uint64_t* recv_displacements, rondo_dtype_t dtype,
-                                  const rondo_options_t* options, rondo_work_t* work) {
-  return guarded([&] {
-    auto call = call_of(Collective::kAllToAll, input, output, 0, dtype, options);
-    const int size = communicator(comm).size();
-    call.uneven = true;
-    call.input_counts = span_of(send_counts, size);
-    call.output_counts = span_of(recv_counts, size);
-    call.input_displacements = span_of(send_displacements, size);
-    call.output_displacements = span_of(recv_displacements, size);
-    run(comm, call, work);
-  });
+rondo_result_t rondo_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { return call_of(Collective::kScatter, input, output, count, dtype, options, RONDO_SUM, root); });
+}
+rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, const rondo_options_t* options) {
+  return run_call(comm, [&] { return call_of(Collective::kAllToAll, input, output, count, dtype, options); });
+}
+rondo_result_t rondo_all_to_all_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { return call_of(Collective::kAllToAll, input, output, count, dtype, options); });
+}
+rondo_result_t rondo_barrier(rondo_comm_t comm, const rondo_options_t* options) {
+  return run_call(comm, [&] { return call_of(Collective::kBarrier, nullptr, nullptr, 0, RONDO_UINT8, options); });
+}
+rondo_result_t rondo_barrier_async(rondo_comm_t comm, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { return call_of(Collective::kBarrier, nullptr, nullptr, 0, RONDO_UINT8, options); });
+}
+rondo_result_t rondo_all_gather_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype, const rondo_options_t* options) {
+  return run_call(comm, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kAllGather, nullptr, nullptr, 0, dtype, options), {input}, {output, entries(counts), entries(displacements)}); });
+}
+rondo_result_t rondo_all_gather_v_async(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kAllGather, nullptr, nullptr, 0, dtype, options), {input}, {output, entries(counts), entries(displacements)}); });
+}
+rondo_result_t rondo_reduce_scatter_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
+  return run_call(comm, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kReduceScatter, nullptr, nullptr, 0, dtype, options, op), {input, entries(counts)}, {output}); });
+}
+rondo_result_t rondo_reduce_scatter_v_async(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kReduceScatter, nullptr, nullptr, 0, dtype, options, op), {input, entries(counts)}, {output}); });
+}
+rondo_result_t rondo_gather_v(rondo_comm_t comm, const void* input, uint64_t count, void* output, const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype, int root, const rondo_options_t* options) {
+  return run_call(comm, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kGather, nullptr, nullptr, count, dtype, options, RONDO_SUM, root), {input}, {output, entries(counts), entries(displacements)}); });
+}
+rondo_result_t rondo_gather_v_async(rondo_comm_t comm, const void* input, uint64_t count, void* output, const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kGather, nullptr, nullptr, count, dtype, options, RONDO_SUM, root), {input}, {output, entries(counts), entries(displacements)}); });
+}
+rondo_result_t rondo_scatter_v(rondo_comm_t comm, const void* input, const uint64_t* counts, const uint64_t* displacements, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options) {
+  return run_call(comm, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kScatter, nullptr, nullptr, count, dtype, options, RONDO_SUM, root), {input, entries(counts), entries(displacements)}, {output}); });
+}
+rondo_result_t rondo_scatter_v_async(rondo_comm_t comm, const void* input, const uint64_t* counts, const uint64_t* displacements, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kScatter, nullptr, nullptr, count, dtype, options, RONDO_SUM, root), {input, entries(counts), entries(displacements)}, {output}); });
+}
+rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const uint64_t* send_counts, const uint64_t* send_displacements, void* output, const uint64_t* recv_counts, const uint64_t* recv_displacements, rondo_dtype_t dtype, const rondo_options_t* options) {
+  return run_call(comm, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kAllToAll, nullptr, nullptr, 0, dtype, options), {input, entries(send_counts), entries(send_displacements)}, {output, entries(recv_counts), entries(recv_displacements)}); });
+}
+rondo_result_t rondo_all_to_all_v_async(rondo_comm_t comm, const void* input, const uint64_t* send_counts, const uint64_t* send_displacements, void* output, const uint64_t* recv_counts, const uint64_t* recv_displacements, rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kAllToAll, nullptr, nullptr, 0, dtype, options), {input, entries(send_counts), entries(send_displacements)}, {output, entries(recv_counts), entries(recv_displacements)}); });
 }
 
 rondo_result_t rondo_all_reduce_many(rondo_comm_t comm, const rondo_tensor_t* tensors, size_t tensor_count,
-                                     rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
-  return guarded([&] {
-    Communicator& group = communicator(comm);
-    if (tensor_count > 0) given(tensors, "tensors");
-    std::vector<rondo::TensorRef> list;
-    list.reserve(tensor_count);
-    for (size_t i = 0; i < tensor_count; ++i) {
-      list.push_back({tensors[i].input, tensors[i].output, tensors[i].count, dtype_of(tensors[i].dtype)});
-    }
-    if (work == nullptr) return group.all_reduce_many(list, op_of(op), options_of(options));
-    *work = nullptr;
-    *work = wrap(group.start_all_reduce_many(list, op_of(op), options_of(options)));
+                                     rondo_op_t op, const rondo_options_t* options) {
+  return guarded(
+      [&] { communicator(comm).all_reduce_many(list_of(tensors, tensor_count), op_of(op), options_of(options)); });
+}
+rondo_result_t rondo_all_reduce_many_async(rondo_comm_t comm, const rondo_tensor_t* tensors, size_t tensor_count,
+                                           rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
+  return start(work, [&] {
+    return communicator(comm).all_reduce_many_async(list_of(tensors, tensor_count), op_of(op), options_of(options));
   });
 }
 
-rondo_result_t rondo_group_start(rondo_comm_t comm) {
-  return guarded([&] { communicator(comm).group_start(); });
+rondo_result_t rondo_batch_begin(rondo_comm_t comm) {
+  return guarded([&] { communicator(comm).batch_begin(); });
 }
-rondo_result_t rondo_group_end(rondo_comm_t comm, rondo_work_t* work) {
-  return guarded([&] {
-    if (work == nullptr) return communicator(comm).group_end();
-    *work = nullptr;
-    *work = wrap(communicator(comm).group_end_async());
-  });
+rondo_result_t rondo_batch_end(rondo_comm_t comm) {
+  return guarded([&] { communicator(comm).batch_end(); });
 }
-rondo_result_t rondo_group_abandon(rondo_comm_t comm) {
-  return guarded([&] { communicator(comm).group_abandon(); });
+rondo_result_t rondo_batch_end_async(rondo_comm_t comm, rondo_work_t* work) {
+  return start(work, [&] { return communicator(comm).batch_end_async(); });
+}
+rondo_result_t rondo_batch_abandon(rondo_comm_t comm) {
+  return guarded([&] { communicator(comm).batch_abandon(); });
 }
 
 rondo_result_t rondo_send(rondo_comm_t comm, const void* data, uint64_t count, rondo_dtype_t dtype, int peer, int tag,
-                          const rondo_options_t* options, rondo_work_t* work) {
-  return guarded([&] {
-    const rondo::DType type = dtype_of(dtype);
-    if (work == nullptr) return communicator(comm).send(data, count, type, peer, tag, options_of(options));
-    *work = nullptr;
-    *work = wrap(communicator(comm).isend(data, count, type, peer, tag, options_of(options)));
+                          const rondo_options_t* options) {
+  return guarded([&] { communicator(comm).send(data, count, dtype_of(dtype), peer, tag, options_of(options)); });
+}
+rondo_result_t rondo_send_async(rondo_comm_t comm, const void* data, uint64_t count, rondo_dtype_t dtype, int peer,
+                                int tag, const rondo_options_t* options, rondo_work_t* work) {
+  return start(work, [&] {
+    return communicator(comm).send_async(data, count, dtype_of(dtype), peer, tag, options_of(options));
   });
 }
-
 rondo_result_t rondo_recv(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype, int peer, int tag,
-                          const rondo_options_t* options, rondo_message_t* message, rondo_work_t* work) {
+                          const rondo_options_t* options, rondo_message_t* message) {
   return guarded([&] {
-    const rondo::DType type = dtype_of(dtype);
-    if (work == nullptr) {
-      return fill(message, communicator(comm).recv(data, count, type, peer, tag, options_of(options)));
-    }
-    *work = nullptr;
-    *work = wrap(communicator(comm).irecv(data, count, type, peer, tag, options_of(options)));
+    fill(message, communicator(comm).recv(data, count, dtype_of(dtype), peer, tag, options_of(options)));
   });
 }
-
+rondo_result_t rondo_recv_async(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype, int peer, int tag,
+                                const rondo_options_t* options, rondo_work_t* work) {
+  return start(work, [&] {
+    return communicator(comm).recv_async(data, count, dtype_of(dtype), peer, tag, options_of(options));
+  });
+}
 rondo_result_t rondo_sendrecv(rondo_comm_t comm, const void* send_data, uint64_t send_count, int to, void* recv_data,
                               uint64_t recv_count, int from, rondo_dtype_t dtype, int tag,
                               const rondo_options_t* options, rondo_message_t* message) {
@@ -440,17 +451,17 @@ rondo_result_t rondo_deallocate(rondo_comm_t comm, void* data) {
   return guarded([&] { communicator(comm).deallocate(data); });
 }
 
-rondo_result_t rondo_split(rondo_comm_t comm, int colour, int key, rondo_comm_t* group) {
+rondo_result_t rondo_split(rondo_comm_t comm, int color, int key, rondo_comm_t* sub) {
   return guarded([&] {
-    given(group, "group") = nullptr;
-    Communicator made = communicator(comm).split(colour, key);
-    if (made.valid()) *group = new rondo_comm{std::move(made)};
+    given(sub, "sub") = nullptr;
+    Communicator made = communicator(comm).split(color, key);
+    if (made.valid()) *sub = new rondo_comm{std::move(made)};
   });
 }
-rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* group) {
+rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* sub) {
   return guarded([&] {
-    given(group, "group") = nullptr;
-    *group = new rondo_comm{communicator(comm).new_group(std::span(&given(ranks, "ranks"), count))};
+    given(sub, "sub") = nullptr;
+    *sub = new rondo_comm{communicator(comm).new_group(std::span(&given(ranks, "ranks"), count))};
   });
 }
 
@@ -459,8 +470,8 @@ rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason) {
 }
 rondo_result_t rondo_destroy(rondo_comm_t comm) {
   return guarded([&] {
-    communicator(comm).destroy();
-    delete comm;
+    const std::unique_ptr<rondo_comm> handle(&given(comm, "comm"));  // freed whatever destroy() throws
+    handle->communicator.destroy();
   });
 }
 

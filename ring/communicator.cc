@@ -42,70 +42,7 @@ void show_start(const Config& config, const Launch& launch) {
   }
 }
 
-Communicator::Call call_of(Collective collective, const void* input, void* output, uint64_t count, DType dtype,
-                           const CallOptions& options, Op op = Op::kSum, int root = -1) {
-  Communicator::Call call;
-  call.collective = collective;
-  call.input = input;
-  call.output = output;
-  call.count = count;
-  call.dtype = dtype;
-  call.op = op;
-  call.root = root;
-  call.options = options;
-  return call;
-}
-
 }  // namespace
-
-// --- Work
-
-Work::Work() = default;
-Work::Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
-Work::Work(const Work&) = default;
-Work& Work::operator=(const Work&) = default;
-Work::Work(Work&&) noexcept = default;
-Work& Work::operator=(Work&&) noexcept = default;
-Work::~Work() = default;
-
-namespace {
-
-Operation& checked(const std::shared_ptr<Operation>& operation) {
-  if (!operation) throw Exception(ErrorCode::kInvalid, "this Work refers to no operation");
-  return *operation;
-}
-
-}  // namespace
-
-bool Work::valid() const { return operation_ != nullptr; }
-bool Work::done() const { return checked(operation_).poll(); }
-
-bool Work::wait(std::chrono::nanoseconds timeout) {
-  Operation& operation = checked(operation_);
-  const auto now = Clock::now();
-  const bool forever = timeout > Clock::time_point::max() - now;
-  operation.wait(forever ? Clock::time_point::max() : now + timeout);
-  if (operation.failed()) throw Exception(operation.error());
-  return operation.done();
-}
-
-void Work::wait() { wait(std::chrono::nanoseconds::max()); }
-
-std::optional<Error> Work::error() const {
-  Operation& operation = checked(operation_);
-  operation.poll();
-  return operation.failed() ? std::optional<Error>(operation.error()) : std::nullopt;
-}
-
-Work::Message Work::message() const {
-  const Operation& operation = checked(operation_);
-  if (!operation.done() || operation.failed()) {
-    throw Exception(ErrorCode::kInvalid, "message() of an operation that has not succeeded: wait for it first");
-  }
-  return {operation.peer, operation.tag, operation.message_bytes};
-}
-
-// --- Communicator
 
 class Communicator::State {
  public:
@@ -130,17 +67,6 @@ template <typename State>
 Batch& batch(const std::shared_ptr<State>& state) {
   engine(state);
   return state->batch();
-}
-
-// At once, or in the open call group.
-template <typename State>
-void run_call(const std::shared_ptr<State>& state, const Communicator::Call& call) {
-  Group& group = engine(state);
-  if (state->batch().collecting()) {
-    state->batch().add(call);
-  } else {
-    group.run(call);
-  }
 }
 
 }  // namespace
@@ -183,104 +109,19 @@ const Config& Communicator::config() const { return engine(state_).context().con
 
 Algorithm Communicator::algorithm_for(Collective collective, uint64_t count, DType dtype, Op op,
                                       bool registered) const {
-  return engine(state_).algorithm_for(call_of(collective, nullptr, nullptr, count, dtype, {}, op), registered);
+  return engine(state_).algorithm_for({.collective = collective, .count = count, .dtype = dtype, .op = op}, registered);
 }
 
-void Communicator::all_reduce(const void* input, void* output, uint64_t count, DType dtype, Op op,
-                              const CallOptions& options) {
-  run_call(state_, call_of(Collective::kAllReduce, input, output, count, dtype, options, op));
+void Communicator::run(const CollectiveCall& call) {
+  Group& group = engine(state_);
+  if (state_->batch().collecting()) {
+    state_->batch().add(call);
+  } else {
+    group.run(call);
+  }
 }
 
-void Communicator::reduce(const void* input, void* output, uint64_t count, DType dtype, Op op, int root,
-                          const CallOptions& options) {
-  run_call(state_, call_of(Collective::kReduce, input, output, count, dtype, options, op, root));
-}
-
-void Communicator::broadcast(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options) {
-  run_call(state_, call_of(Collective::kBroadcast, buffer, buffer, count, dtype, options, Op::kSum, root));
-}
-
-void Communicator::all_gather(const void* input, void* output, uint64_t count, DType dtype,
-                              const CallOptions& options) {
-  run_call(state_, call_of(Collective::kAllGather, input, output, count, dtype, options));
-}
-
-void Communicator::reduce_scatter(const void* input, void* output, uint64_t count, DType dtype, Op op,
-                                  const CallOptions& options) {
-  run_call(state_, call_of(Collective::kReduceScatter, input, output, count, dtype, options, op));
-}
-
-void Communicator::gather(const void* input, void* output, uint64_t count, DType dtype, int root,
-                          const CallOptions& options) {
-  run_call(state_, call_of(Collective::kGather, input, output, count, dtype, options, Op::kSum, root));
-}
-
-void Communicator::scatter(const void* input, void* output, uint64_t count, DType dtype, int root,
-                           const CallOptions& options) {
-  run_call(state_, call_of(Collective::kScatter, input, output, count, dtype, options, Op::kSum, root));
-}
-
-void Communicator::all_to_all(const void* input, void* output, uint64_t count, DType dtype,
-                              const CallOptions& options) {
-  run_call(state_, call_of(Collective::kAllToAll, input, output, count, dtype, options));
-}
-
-void Communicator::barrier(const CallOptions& options) {
-  run_call(state_, call_of(Collective::kBarrier, nullptr, nullptr, 0, DType::kUint8, options));
-}
-
-void Communicator::all_gather_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
-                                std::span<const uint64_t> displacements, const CallOptions& options) {
-  Call call = call_of(Collective::kAllGather, input, output, 0, dtype, options);
-  call.uneven = true;
-  call.output_counts = counts;
-  call.output_displacements = displacements;
-  run_call(state_, call);
-}
-
-void Communicator::reduce_scatter_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
-                                    Op op, const CallOptions& options) {
-  Call call = call_of(Collective::kReduceScatter, input, output, 0, dtype, options, op);
-  call.uneven = true;
-  call.input_counts = counts;
-  run_call(state_, call);
-}
-
-void Communicator::gather_v(const void* input, uint64_t count, void* output, std::span<const uint64_t> counts,
-                            DType dtype, int root, std::span<const uint64_t> displacements,
-                            const CallOptions& options) {
-  Call call = call_of(Collective::kGather, input, output, count, dtype, options, Op::kSum, root);
-  call.uneven = true;
-  call.output_counts = counts;
-  call.output_displacements = displacements;
-  run_call(state_, call);
-}
-
-void Communicator::scatter_v(const void* input, std::span<const uint64_t> counts, void* output, uint64_t count,
-                             DType dtype, int root, std::span<const uint64_t> displacements,
-                             const CallOptions& options) {
-  Call call = call_of(Collective::kScatter, input, output, count, dtype, options, Op::kSum, root);
-  call.uneven = true;
-  call.input_counts = counts;
-  call.input_displacements = displacements;
-  run_call(state_, call);
-}
-
-void Communicator::all_to_all_v(const void* input, std::span<const uint64_t> send_counts, void* output,
-                                std::span<const uint64_t> recv_counts, DType dtype,
-                                std::span<const uint64_t> send_displacements,
-                                std::span<const uint64_t> recv_displacements, const CallOptions& options) {
-  Call call = call_of(Collective::kAllToAll, input, output, 0, dtype, options);
-  call.uneven = true;
-  call.input_counts = send_counts;
-  call.output_counts = recv_counts;
-  call.input_displacements = send_displacements;
-  call.output_displacements = recv_displacements;
-  run_call(state_, call);
-}
-
-void Communicator::run(const Call& call) { run_call(state_, call); }
-Work Communicator::start(const Call& call) {
+Work Communicator::start(const CollectiveCall& call) {
   Batch& calls = batch(state_);
   return Work(calls.collecting() ? calls.add(call) : engine(state_).start(call));
 }
@@ -294,7 +135,7 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
   }
 }
 
-Work Communicator::start_all_reduce_many(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   Batch& calls = batch(state_);
   if (calls.collecting()) return Work(calls.add(tensors, op, options));
   auto operation = calls.start_list(tensors, op, options, Batch::Left::kToPool);
@@ -302,24 +143,24 @@ Work Communicator::start_all_reduce_many(std::span<const TensorRef> tensors, Op 
   return Work(std::move(operation));
 }
 
-void Communicator::group_start() { batch(state_).open(); }
+void Communicator::batch_begin() { batch(state_).open(); }
 
-void Communicator::group_end() {
+void Communicator::batch_end() {
   Batch& calls = batch(state_);
   calls.finish(*calls.end(Batch::Left::kToCaller));
 }
 
-Work Communicator::group_end_async() {
+Work Communicator::batch_end_async() {
   Batch& calls = batch(state_);
   auto operation = calls.end(Batch::Left::kToPool);
   calls.leave_to_pool(*operation);
   return Work(std::move(operation));
 }
 
-void Communicator::group_abandon() {
+void Communicator::batch_abandon() {
   if (!state_) return;
   state_->batch().abandon(
-      {ErrorCode::kInvalid, fmt::format("a call group was abandoned on rank {}: nothing was done", rank()), {}});
+      {ErrorCode::kInvalid, fmt::format("a batch was abandoned on rank {}: nothing was done", rank()), {}});
 }
 
 void Communicator::send(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
@@ -340,7 +181,8 @@ Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int pe
   return Work(operation).message();
 }
 
-Work Communicator::isend(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
+Work Communicator::send_async(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                              const CallOptions& options) {
   Group& group = engine(state_);
   if (state_->batch().collecting()) return Work(state_->batch().add_send(data, count, dtype, peer, tag, options));
   group.ready_pool();
@@ -349,7 +191,7 @@ Work Communicator::isend(const void* data, uint64_t count, DType dtype, int peer
   return Work(std::move(operation));
 }
 
-Work Communicator::irecv(void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
+Work Communicator::recv_async(void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
   Group& group = engine(state_);
   if (state_->batch().collecting()) return Work(state_->batch().add_recv(data, count, dtype, peer, tag, options));
   group.ready_pool();
@@ -384,9 +226,9 @@ Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count,
 void* Communicator::allocate(size_t bytes) { return engine(state_).allocations().allocate(bytes); }
 void Communicator::deallocate(void* data) { engine(state_).allocations().deallocate(data); }
 
-Communicator Communicator::split(int colour, int key) {
+Communicator Communicator::split(int color, int key) {
   batch(state_).refuse("split");
-  auto group = engine(state_).split(colour, key);
+  auto group = engine(state_).split(color, key);
   return group ? Communicator(std::make_shared<State>(std::move(group))) : Communicator();
 }
 
@@ -405,7 +247,7 @@ void Communicator::abort(const std::string& reason) { engine(state_).abort(reaso
 void Communicator::destroy() {
   if (!state_) return;
   state_->batch().abandon(
-      {ErrorCode::kClosed, fmt::format("the communicator was destroyed on rank {} in a call group", rank()), {rank()}});
+      {ErrorCode::kClosed, fmt::format("the communicator was destroyed on rank {} in a batch", rank()), {rank()}});
   state_->group().destroy();
 }
 

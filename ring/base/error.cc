@@ -1,39 +1,18 @@
 #include "rondo/error.h"
 
+#include <cstddef>
+#include <iterator>
+
 namespace rondo {
 
 const char* error_code_name(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kOk:
-      return "OK";
-    case ErrorCode::kInvalid:
-      return "INVALID";
-    case ErrorCode::kMismatch:
-      return "MISMATCH";
-    case ErrorCode::kTimeout:
-      return "TIMEOUT";
-    case ErrorCode::kPeerLost:
-      return "PEER_LOST";
-    case ErrorCode::kAborted:
-      return "ABORTED";
-    case ErrorCode::kProtocol:
-      return "PROTOCOL";
-    case ErrorCode::kNetwork:
-      return "NETWORK";
-    case ErrorCode::kBootstrap:
-      return "BOOTSTRAP";
-    case ErrorCode::kSystem:
-      return "SYSTEM";
-    case ErrorCode::kUnsupported:
-      return "UNSUPPORTED";
-    case ErrorCode::kInternal:
-      return "INTERNAL";
-    case ErrorCode::kClosed:
-      return "CLOSED";
-    case ErrorCode::kPeerLeft:
-      return "PEER_LEFT";
-  }
-  return "UNKNOWN";
+  static constexpr const char* kNames[] = {"OK",           "INVALID",  "MISMATCH",    "TIMEOUT",    "PEER_LOST",
+                                           "ABORTED",      "PROTOCOL", "NETWORK",     "BOOTSTRAP",  "SYSTEM",
+                                           "UNSUPPORTED",  "INTERNAL", "CLOSED",      "PEER_LEFT",  "INTERRUPTED",
+                                           "UNRESPONSIVE", "CORRUPT",  "AUTH_FAILED", "EPOCH_STALE"};
+  static_assert(std::size(kNames) == static_cast<size_t>(ErrorCode::kEpochStale) + 1);
+  const auto index = static_cast<size_t>(code);
+  return index < std::size(kNames) ? kNames[index] : "UNKNOWN";
 }
 
 }  // namespace rondo

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <mutex>
+
+#include "rondo/log.h"
 
 namespace rondo {
 namespace {
@@ -15,19 +19,50 @@ LogLevel parse_level(std::string_view level) {
   return LogLevel::kWarn;
 }
 
+// The program's function, one for the process: constant-initialized, and never destroyed, since threads may log while the
+// process exits.
+struct Program {
+  std::mutex mutex;                            // held during a call
+  std::atomic<LogFunction> function{nullptr};  // changed under the mutex; without one, lines are written without it
+  void* context = nullptr;
+};
+constinit Program program;
+
+// False: the program has set none.
+bool give_to_program(LogLevel level, int rank, const std::string& text) {
+  if (program.function.load(std::memory_order_relaxed) == nullptr) return false;
+  std::lock_guard lock(program.mutex);
+  const LogFunction function = program.function.load(std::memory_order_relaxed);
+  if (function == nullptr) return false;
+  function(program.context, static_cast<int>(level), rank, text.c_str());
+  return true;
+}
+
+// One write, so that the lines of several ranks on one terminal do not mix. A closed standard error is not our caller's
+// concern.
+void write_line(int rank, const std::string& text) {
+  const std::string line = rank < 0 ? fmt::format("rondo: {}\n", text) : fmt::format("rondo[{}]: {}\n", rank, text);
+  while (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EINTR) {
+  }
+}
+
 }  // namespace
+
+void set_log_function(LogFunction function, void* context) {
+  std::lock_guard lock(program.mutex);
+  program.context = context;
+  program.function.store(function, std::memory_order_relaxed);
+}
 
 Logger::Logger(std::string_view level, int rank) : level_(parse_level(level)), rank_(rank) {}
 
 void Logger::write(LogLevel level, std::string_view text) const {
   if (level == LogLevel::kOff || !shows(level)) return;
-  std::string line = rank_ < 0 ? std::string("rondo: ") : fmt::format("rondo[{}]: ", rank_);
-  for (char c : text) line.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c);
-  line.push_back('\n');
-  // One write, so that the lines of several ranks on one terminal do not mix. A closed standard error is not our
-  // caller's concern.
-  while (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EINTR) {
+  std::string safe(text);
+  for (char& c : safe) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }
+  if (!give_to_program(level, rank_, safe)) write_line(rank_, safe);
 }
 
 bool RateLimit::allow(Clock::time_point now, uint64_t* suppressed) {

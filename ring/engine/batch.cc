@@ -1,4 +1,5 @@
 #include "ring/engine/batch.h"
+#include "ring/engine/collective_call.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +10,7 @@
 namespace rondo {
 namespace {
 
-// A bound against a loop that never ends its call group; some 20 MB.
+// A bound against a loop that never ends its batch; some 20 MB.
 constexpr size_t kMaxCalls = 65'536;
 // The first memory of fused operations: less is not worth a system call.
 constexpr size_t kLeastMemoryBytes = 64 * 1024;
@@ -51,7 +52,7 @@ bool BatchOperation::wait(Clock::time_point until) {
 // --- Batch
 
 Batch::~Batch() {
-  abandon({ErrorCode::kClosed, "the communicator was destroyed before its call group had ended", {group_.rank()}});
+  abandon({ErrorCode::kClosed, "the communicator was destroyed before its batch had ended", {group_.rank()}});
 }
 
 void Batch::open() {
@@ -59,8 +60,8 @@ void Batch::open() {
   std::lock_guard lock(mutex_);
   if (owner_.load() != std::thread::id()) {
     throw Exception(ErrorCode::kInvalid,
-                    fmt::format("group_start on rank {}: a call group of this communicator is open already{}; "
-                                "call groups do not nest",
+                    fmt::format("batch_begin on rank {}: a batch of this communicator is open already{}; "
+                                "batches do not nest",
                                 group_.rank(), collecting() ? "" : ", on another thread"));
   }
   calls_ = {};
@@ -71,22 +72,22 @@ void Batch::open() {
 void Batch::refuse(const char* what) const {
   if (!collecting()) return;
   throw Exception(ErrorCode::kInvalid,
-                  fmt::format("{} on rank {}: not in a call group; end that first", what, group_.rank()));
+                  fmt::format("{} on rank {}: not in a batch; end that first", what, group_.rank()));
 }
 
 // Under mutex_: another thread may have abandoned it in between.
 void Batch::check_open() const {
   group_.check_usable();
   if (!collecting()) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("the call group on rank {} was abandoned", group_.rank()));
+    throw Exception(ErrorCode::kInvalid, fmt::format("the batch on rank {} was abandoned", group_.rank()));
   }
   if (calls_.items.size() + calls_.messages.size() >= kMaxCalls) {
     throw Exception(ErrorCode::kInvalid,
-                    fmt::format("a call group on rank {} has more than {} calls", group_.rank(), kMaxCalls));
+                    fmt::format("a batch on rank {} has more than {} calls", group_.rank(), kMaxCalls));
   }
 }
 
-std::shared_ptr<Operation> Batch::add(const Communicator::Call& call) {
+std::shared_ptr<Operation> Batch::add(const CollectiveCall& call) {
   std::lock_guard lock(mutex_);
   check_open();
   // Factors are each rank's own, so they cannot say which calls run together.
@@ -110,7 +111,7 @@ std::shared_ptr<Operation> Batch::add(std::span<const TensorRef> tensors, Op op,
 
 void Batch::append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                    bool fusable) const {
-  Communicator::Call call;
+  CollectiveCall call;
   call.op = op;
   call.options = options;
   items.reserve(items.size() + tensors.size());
@@ -151,10 +152,9 @@ std::shared_ptr<BatchOperation> Batch::end(Left left) {
     std::lock_guard lock(mutex_);
     if (!collecting()) {
       const bool other = owner_.load() != std::thread::id();
-      throw Exception(
-          ErrorCode::kInvalid,
-          fmt::format("group_end on rank {}: {}", group_.rank(),
-                      other ? "another thread has opened the call group; it must end it" : "no call group is open"));
+      throw Exception(ErrorCode::kInvalid,
+                      fmt::format("batch_end on rank {}: {}", group_.rank(),
+                                  other ? "another thread has opened the batch; it must end it" : "no batch is open"));
     }
     owner_.store(std::thread::id());
     calls = std::exchange(calls_, {});

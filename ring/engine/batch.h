@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "ring/engine/collective_call.h"
 #include "ring/engine/group.h"
 #include "rondo/communicator.h"
 
@@ -28,11 +29,11 @@ class BatchOperation final : public Operation {
   size_t ended_ = 0;  // of the parts, collectives first, the leading ones known to be done
 };
 
-// Calls of one communicator that are submitted together: lists of all_reduces, and call groups, which collect calls
+// Calls of one communicator that are submitted together: lists of all_reduces, and batches, which collect calls
 // between open() and end(). Consecutive all_reduces become as few operations as fusion.h says.
 //
-// A call group collects the calls of the thread that opened it, and no others'. Any thread may call abandon() and
-// start_list(); the works of a call group that has not ended are for that thread alone.
+// A batch collects the calls of the thread that opened it, and no others'. Any thread may call abandon() and
+// start_list(); the works of a batch that has not ended are for that thread alone.
 class Batch {
  public:
   explicit Batch(Group& group) : group_(group) {}
@@ -41,17 +42,17 @@ class Batch {
   Batch& operator=(const Batch&) = delete;
 
   void open();
-  // The calling thread has opened a call group. Costs a load and a comparison: every call asks.
+  // The calling thread has opened a batch. Costs a load and a comparison: every call asks.
   bool collecting() const {
     const auto owner = owner_.load(std::memory_order_relaxed);
     return owner != std::thread::id() && owner == std::this_thread::get_id();
   }
-  // Throws Exception(kInvalid) if a call group of this thread is open: `what` cannot be collected.
+  // Throws Exception(kInvalid) if a batch of this thread is open: `what` cannot be collected.
   void refuse(const char* what) const;
 
-  // Checks the call, and keeps it. Throws Exception; then it is not kept, and the call group stays open.
-  // What it gives back is the whole call group's: done when all of that is.
-  std::shared_ptr<Operation> add(const Communicator::Call& call);
+  // Checks the call, and keeps it. Throws Exception; then it is not kept, and the batch stays open.
+  // What it gives back is the whole batch's: done when all of that is.
+  std::shared_ptr<Operation> add(const CollectiveCall& call);
   std::shared_ptr<Operation> add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
   std::shared_ptr<Operation> add_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
                                       const CallOptions& options);
@@ -60,10 +61,10 @@ class Batch {
   // Who goes on with what is submitted: the caller, by finish(); or the pool, after leave_to_pool().
   enum class Left { kToCaller, kToPool };
 
-  // Submits what has been kept; does not drive. Throws Exception if nothing was: the call group is closed in any case,
+  // Submits what has been kept; does not drive. Throws Exception if nothing was: the batch is closed in any case,
   // and the communicator failed, unless it is kInvalid.
   std::shared_ptr<BatchOperation> end(Left left);
-  // Closes the call group, if one is open: nothing was done, and works of it fail with the error.
+  // Closes the batch, if one is open: nothing was done, and works of it fail with the error.
   void abandon(const Error& error);
 
   // A list by itself; does not drive.
@@ -102,7 +103,7 @@ class Batch {
   std::byte* memory(size_t bytes);
 
   Group& group_;
-  std::atomic<std::thread::id> owner_{};  // of the open call group; none: none is open
+  std::atomic<std::thread::id> owner_{};  // of the open batch; none: none is open
   std::mutex mutex_;                      // of calls_ and opening and closing
   Calls calls_;
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ring/base/hash.h"
+#include "ring/engine/collective_call.h"
 
 namespace rondo {
 namespace {
@@ -15,7 +16,7 @@ constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 class Checker {
  public:
-  Checker(const Communicator::Call& call, int rank, int world) : call_(call), rank_(rank), world_(world) {}
+  Checker(const CollectiveCall& call, int rank, int world) : call_(call), rank_(rank), world_(world) {}
 
   CheckedCall run() {
     if (static_cast<int>(call_.collective) >= kCollectives)
@@ -213,7 +214,7 @@ class Checker {
     }
   }
 
-  const Communicator::Call& call_;
+  const CollectiveCall& call_;
   const int rank_;
   const int world_;
   size_t element_bytes_ = 1;
@@ -224,7 +225,7 @@ class Checker {
 
 }  // namespace
 
-CheckedCall check_call(const Communicator::Call& call, int rank, int world) { return Checker(call, rank, world).run(); }
+CheckedCall check_call(const CollectiveCall& call, int rank, int world) { return Checker(call, rank, world).run(); }
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ring/base/hash.h"
+#include "ring/engine/collective_call.h"
 
 namespace rondo {
 namespace {
@@ -100,7 +101,7 @@ Clock::time_point Group::deadline(std::chrono::milliseconds timeout) const {
   return deadline_after(Clock::now(), limit);
 }
 
-Algorithm Group::algorithm_for(const Communicator::Call& call, bool registered) const {
+Algorithm Group::algorithm_for(const CollectiveCall& call, bool registered) const {
   CheckedCall checked;
   checked.collective = call.collective;
   checked.count = call.count;
@@ -110,7 +111,7 @@ Algorithm Group::algorithm_for(const Communicator::Call& call, bool registered) 
 }
 
 // Under the submission lock. The call's buffers have been checked, and nothing has happened if it throws.
-std::shared_ptr<PreparedCall> Group::prepare(const Communicator::Call& call) {
+std::shared_ptr<PreparedCall> Group::prepare(const CollectiveCall& call) {
   if (call.uneven) return collectives_->prepare(check_call(call, rank(), size()), call.options.algorithm);
   const CallKey key = key_of(call);
   if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) {
@@ -166,7 +167,7 @@ std::shared_ptr<PreparedCall> Group::prepare(const CheckedCall& call, Algorithm 
 }
 
 // At once on this thread, while nothing else is under way.
-void Group::run(const Communicator::Call& call) {
+void Group::run(const CollectiveCall& call) {
   check_usable();
   context_->log.note_thread();
   std::unique_lock lock(submit_mutex_);
@@ -194,7 +195,7 @@ void Group::ready_pool() {
   }
 }
 
-std::shared_ptr<Operation> Group::start(const Communicator::Call& call) {
+std::shared_ptr<Operation> Group::start(const CollectiveCall& call) {
   ready_pool();
   context_->log.note_thread();
   std::shared_ptr<Operation> operation;
@@ -332,13 +333,13 @@ uint64_t Group::next_split() {
   return ++splits_;
 }
 
-std::shared_ptr<Group> Group::split(int colour, int key) {
+std::shared_ptr<Group> Group::split(int color, int key) {
   struct Choice {
-    int32_t colour, key;
+    int32_t color, key;
   };
-  const Choice own{colour, key};
+  const Choice own{color, key};
   std::vector<Choice> all(static_cast<size_t>(size()));
-  Communicator::Call call;
+  CollectiveCall call;
   call.collective = Collective::kAllGather;
   call.input = &own;
   call.output = all.data();
@@ -347,15 +348,15 @@ std::shared_ptr<Group> Group::split(int colour, int key) {
   call.options.algorithm = collectives_->router().for_plain_buffers();
   run(call);
   const uint64_t number = next_split();
-  if (colour < 0) return nullptr;
+  if (color < 0) return nullptr;
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r) {
-    if (all[static_cast<size_t>(r)].colour == colour) ranks.push_back(r);
+    if (all[static_cast<size_t>(r)].color == color) ranks.push_back(r);
   }
   std::stable_sort(ranks.begin(), ranks.end(),
                    [&](int a, int b) { return all[static_cast<size_t>(a)].key < all[static_cast<size_t>(b)].key; });
   for (int& r : ranks) r = context_->world_rank(r);
-  const uint64_t id = Hash64().add("split").add(context_->id).add(number).add(static_cast<uint64_t>(colour)).value();
+  const uint64_t id = Hash64().add("split").add(context_->id).add(number).add(static_cast<uint64_t>(color)).value();
   return subgroup(id, std::move(ranks));
 }
 

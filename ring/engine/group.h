@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ring/engine/allocations.h"
+#include "ring/engine/collective_call.h"
 #include "ring/engine/collectives.h"
 #include "ring/engine/group_context.h"
 #include "ring/engine/messages.h"
@@ -42,10 +43,10 @@ class Group final : public CommunicatorEvents {
   int rank() const { return context_->rank; }
   int size() const { return context_->world(); }
   const GroupContext& context() const { return *context_; }
-  Algorithm algorithm_for(const Communicator::Call& call, bool registered) const;
+  Algorithm algorithm_for(const CollectiveCall& call, bool registered) const;
 
-  void run(const Communicator::Call& call);
-  std::shared_ptr<Operation> start(const Communicator::Call& call);
+  void run(const CollectiveCall& call);
+  std::shared_ptr<Operation> start(const CollectiveCall& call);
 
   // One operation of a batch (batch.h).
   struct Part {
@@ -88,7 +89,7 @@ class Group final : public CommunicatorEvents {
 
   Allocations& allocations();
 
-  std::shared_ptr<Group> split(int colour, int key);  // nullptr: this rank is in no group
+  std::shared_ptr<Group> split(int color, int key);  // nullptr: this rank is in no group
   std::shared_ptr<Group> new_group(std::span<const int> ranks);
 
   void abort(const std::string& reason);
@@ -100,7 +101,7 @@ class Group final : public CommunicatorEvents {
   CallState call_state(uint64_t sequence) override;
 
  private:
-  std::shared_ptr<PreparedCall> prepare(const Communicator::Call& call);
+  std::shared_ptr<PreparedCall> prepare(const CollectiveCall& call);
   std::shared_ptr<PreparedCall> prepare(const CheckedCall& call, Algorithm asked);
   std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const void* input, void* output);
   uint64_t next_split();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ring/engine/call.h"
+#include "ring/engine/collective_call.h"
 #include "ring/engine/route/route.h"
 #include "ring/engine/run/run.h"
 
@@ -51,7 +52,7 @@ struct CallKey {
   uint32_t part = 0;
   bool operator==(const CallKey&) const = default;
 };
-inline CallKey key_of(const Communicator::Call& call) {
+inline CallKey key_of(const CollectiveCall& call) {
   return {call.collective,
           call.dtype,
           call.op,

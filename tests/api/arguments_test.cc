@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -81,10 +82,10 @@ TEST_CASE("roots, counts, dtypes, ops, algorithms and timeouts out of range") {
           options.timeout = std::chrono::milliseconds(-5);
           expect_invalid("timeout", "-5", [&] { group.barrier(options); });
           expect_invalid("timeout of a message", "-5", [&] { group.send(p, 1, kInt64, 0, 0, options); });
-          expect_invalid("timeout of a message", "-5", [&] { group.irecv(p, 1, kInt64, 0, 0, options); });
-          Communicator::Call call;
+          expect_invalid("timeout of a message", "-5", [&] { group.recv_async(p, 1, kInt64, 0, 0, options); });
+          CollectiveCall call;
           call.collective = static_cast<Collective>(77);
-          expect_invalid("collective", "77", [&] { group.start(call); });
+          expect_invalid("collective", "77", [&] { start(group, call); });
         }) == "");
 }
 
@@ -118,7 +119,7 @@ TEST_CASE("null pointers where nothing is read or written are fine") {
           group.scatter(rank == 1 ? in.data() : nullptr, out.data(), 1, kInt64, 1);
           expect(out[0] == 1, "scatter");
           const std::array<uint64_t, 3> counts{0, 0, 2};
-          group.all_gather_v(rank == 2 ? in.data() : nullptr, out.data(), counts, kInt64);
+          group.all_gather_v(rank == 2 ? in.data() : nullptr, out.data(), counts, {}, kInt64);
           expect(out[0] == 2 && out[1] == 2, "all_gather_v");
           group.sendrecv(nullptr, 0, (rank + 1) % 3, nullptr, 0, (rank + 2) % 3, kInt64);
         }) == "");
@@ -138,8 +139,8 @@ TEST_CASE("input and output that overlap otherwise than in place") {
           expect_invalid("scatter", overlap, [&] { group.scatter(p, p + 5, 4, kInt64, 1); });
           expect_invalid("all_to_all", overlap, [&] { group.all_to_all(p, p, 4, kInt64); });
           const std::array<uint64_t, 3> counts{1, 2, 3};
-          expect_invalid("all_to_all_v", overlap, [&] { group.all_to_all_v(p, counts, p, counts, kInt64); });
-          expect_invalid("all_gather_v", overlap, [&] { group.all_gather_v(p, p, counts, kInt64); });
+          expect_invalid("all_to_all_v", overlap, [&] { group.all_to_all_v(p, counts, {}, p, counts, {}, kInt64); });
+          expect_invalid("all_gather_v", overlap, [&] { group.all_gather_v(p, p, counts, {}, kInt64); });
         }) == "");
 }
 
@@ -149,25 +150,25 @@ TEST_CASE("uneven counts: too few, too large, or against each other") {
           int64_t* q = n.data() + 32;
           const std::array<uint64_t, 2> two{1, 1};
           const std::array<uint64_t, 3> counts{1, 2, 3}, other{2, 2, 3}, large{1, kTooMany, 1};
-          expect_invalid("counts", "2", [&] { group.all_gather_v(p, q, two, kInt64); });
-          expect_invalid("displacements", "2", [&] { group.all_gather_v(p, q, counts, kInt64, two); });
-          Communicator::Call even;
+          expect_invalid("counts", "2", [&] { group.all_gather_v(p, q, two, {}, kInt64); });
+          expect_invalid("displacements", "2", [&] { group.all_gather_v(p, q, counts, two, kInt64); });
+          CollectiveCall even;
           even.collective = Collective::kAllGather;
           even.input = p;
           even.output = q;
           even.count = 4;
           even.dtype = kInt64;
           even.output_displacements = counts;
-          expect_invalid("displacements of even blocks", "uneven", [&] { group.run(even); });
+          expect_invalid("displacements of even blocks", "uneven", [&] { run(group, even); });
           expect_invalid("too large", "elements", [&] { group.reduce_scatter_v(p, q, large, kInt64); });
-          expect_invalid("displaced too far", "elements", [&] { group.all_gather_v(p, q, counts, kInt64, large); });
-          expect_invalid("own block", "rank 0", [&] { group.all_to_all_v(p, counts, q, other, kInt64); });
-          expect_invalid("own block", "rank 0", [&] { group.gather_v(p, 2, q, counts, kInt64, 0); });
-          expect_invalid("own block", "rank 0", [&] { group.scatter_v(p, counts, q, 5, kInt64, 0); });
-          Communicator::Call call;
+          expect_invalid("displaced too far", "elements", [&] { group.all_gather_v(p, q, counts, large, kInt64); });
+          expect_invalid("own block", "rank 0", [&] { group.all_to_all_v(p, counts, {}, q, other, {}, kInt64); });
+          expect_invalid("own block", "rank 0", [&] { group.gather_v(p, 2, q, counts, {}, kInt64, 0); });
+          expect_invalid("own block", "rank 0", [&] { group.scatter_v(p, counts, {}, q, 5, kInt64, 0); });
+          CollectiveCall call;
           call.uneven = true;
           call.input = call.output = p;
-          expect_invalid("all_reduce_v", "uneven", [&] { group.run(call); });
+          expect_invalid("all_reduce_v", "uneven", [&] { run(group, call); });
         }) == "");
 }
 
@@ -183,8 +184,8 @@ TEST_CASE("peers, tags and groups out of range") {
           }
           expect_invalid("send to any", "peer is -1", [&] { group.send(p, 1, kInt64, kAnySource); });
           expect_invalid("send any tag", "tag is -1", [&] { group.send(p, 1, kInt64, 0, kAnyTag); });
-          expect_invalid("send", "tag is -2", [&] { group.isend(p, 1, kInt64, 0, -2); });
-          expect_invalid("recv", "tag is -2", [&] { group.irecv(p, 1, kInt64, 0, -2); });
+          expect_invalid("send", "tag is -2", [&] { group.send_async(p, 1, kInt64, 0, -2); });
+          expect_invalid("recv", "tag is -2", [&] { group.recv_async(p, 1, kInt64, 0, -2); });
           const std::array<int, 2> twice{2, 2}, without{0, 1}, beyond{2, 3};
           expect_invalid("new_group", "twice", [&] { group.new_group(twice); });
           expect_invalid("new_group", "not among", [&] { group.new_group(without); });

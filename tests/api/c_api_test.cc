@@ -32,6 +32,20 @@ void want_invalid(rondo_result_t got, const char* named) {
          std::string("\"") + rondo_last_error() + "\" lacks \"" + named + "\"");
 }
 
+// Starts an asynchronous call, and gives its result.
+rondo_result_t wait_for(const std::function<rondo_result_t(rondo_work_t*)>& start) {
+  rondo_work_t work = nullptr;
+  if (const rondo_result_t refused = start(&work); refused != RONDO_OK) return refused;
+  const rondo_result_t result = rondo_wait(work, -1);
+  want(rondo_work_free(work));
+  return result;
+}
+
+// The call in the form that the variable `async` says.
+#define BOTH(name, ...)                                                                          \
+  (async ? wait_for([&](rondo_work_t* work) { return rondo_##name##_async(__VA_ARGS__, work); }) \
+         : rondo_##name(__VA_ARGS__))
+
 // One thread a rank; each destroys its own. "" or what the ranks threw.
 std::string on_threads(int world, const std::function<void(rondo_comm_t, int)>& body) {
   std::vector<rondo_comm_t> comms(static_cast<size_t>(world));
@@ -59,11 +73,17 @@ std::string on_threads(int world, const std::function<void(rondo_comm_t, int)>& 
 }  // namespace
 
 TEST_CASE("version and names") {
-  CHECK(std::string(rondo_version()).find('.') != std::string::npos);
+  CHECK(std::string(rondo_version()) == RONDO_VERSION);
+  CHECK(RONDO_VERSION == std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +
+                             std::to_string(RONDO_VERSION_PATCH));
+  CHECK(RONDO_VERSION_NUMBER == 200);
   CHECK(std::string(rondo_result_name(RONDO_OK)) == "OK");
   CHECK(std::string(rondo_result_name(RONDO_PEER_LEFT)) == "PEER_LEFT");
+  CHECK(std::string(rondo_result_name(RONDO_AUTH_FAILED)) == "AUTH_FAILED");
+  CHECK(std::string(rondo_result_name(RONDO_EPOCH_STALE)) == "EPOCH_STALE");
   CHECK(std::string(rondo_result_name(RONDO_IN_PROGRESS)) == "IN_PROGRESS");
-  CHECK(rondo_result_name(static_cast<rondo_result_t>(99)) != nullptr);
+  CHECK(std::string(rondo_result_name(99)) == "UNKNOWN");
+  CHECK(std::string(rondo_result_name(-1)) == "UNKNOWN");
 }
 
 TEST_CASE("a program in C") {
@@ -85,113 +105,117 @@ TEST_CASE("place") {
         }) == "");
 }
 
-TEST_CASE("every collective") {
+TEST_CASE("every collective, blocking and asynchronous") {
   CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
-          const Numbers in{1 + rank, 10 + rank};
-          Numbers out(2, -1), all(4, -1);
-          want(rondo_all_reduce(comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_SUM, nullptr, nullptr));
-          expect(out == Numbers{3, 21}, "all_reduce");
-          want(rondo_all_reduce(comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_MAX, nullptr, nullptr));
-          expect(out == Numbers{2, 11}, "all_reduce max");
-          want(rondo_reduce(comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_SUM, 1, nullptr, nullptr));
-          expect(out == (rank == 1 ? Numbers{3, 21} : Numbers{2, 11}), "reduce");
-          out = in;
-          want(rondo_broadcast(comm, out.data(), 2, RONDO_INT64, 1, nullptr, nullptr));
-          expect(out == Numbers{2, 11}, "broadcast");
-          want(rondo_all_gather(comm, in.data(), all.data(), 2, RONDO_INT64, nullptr, nullptr));
-          expect(all == Numbers{1, 10, 2, 11}, "all_gather");
-          want(rondo_reduce_scatter(comm, in.data(), out.data(), 1, RONDO_INT64, RONDO_SUM, nullptr, nullptr));
-          expect(out[0] == (rank == 0 ? 3 : 21), "reduce_scatter");
-          all.assign(4, -1);
-          want(rondo_gather(comm, in.data(), all.data(), 2, RONDO_INT64, 1, nullptr, nullptr));
-          expect(all == (rank == 1 ? Numbers{1, 10, 2, 11} : Numbers(4, -1)), "gather");
-          want(rondo_scatter(comm, in.data(), out.data(), 1, RONDO_INT64, 0, nullptr, nullptr));
-          expect(out[0] == (rank == 0 ? 1 : 10), "scatter");
-          want(rondo_all_to_all(comm, in.data(), out.data(), 1, RONDO_INT64, nullptr, nullptr));
-          expect(out == (rank == 0 ? Numbers{1, 2} : Numbers{10, 11}), "all_to_all");
-          want(rondo_barrier(comm, nullptr, nullptr));
+          for (const bool async : {false, true}) {
+            const Numbers in{1 + rank, 10 + rank};
+            Numbers out(2, -1), all(4, -1);
+            want(BOTH(all_reduce, comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_SUM, nullptr));
+            expect(out == Numbers{3, 21}, "all_reduce");
+            want(BOTH(all_reduce, comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_MAX, nullptr));
+            expect(out == Numbers{2, 11}, "all_reduce max");
+            want(BOTH(reduce, comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_SUM, 1, nullptr));
+            expect(out == (rank == 1 ? Numbers{3, 21} : Numbers{2, 11}), "reduce");
+            out = in;
+            want(BOTH(broadcast, comm, out.data(), 2, RONDO_INT64, 1, nullptr));
+            expect(out == Numbers{2, 11}, "broadcast");
+            want(BOTH(all_gather, comm, in.data(), all.data(), 2, RONDO_INT64, nullptr));
+            expect(all == Numbers{1, 10, 2, 11}, "all_gather");
+            want(BOTH(reduce_scatter, comm, in.data(), out.data(), 1, RONDO_INT64, RONDO_SUM, nullptr));
+            expect(out[0] == (rank == 0 ? 3 : 21), "reduce_scatter");
+            all.assign(4, -1);
+            want(BOTH(gather, comm, in.data(), all.data(), 2, RONDO_INT64, 1, nullptr));
+            expect(all == (rank == 1 ? Numbers{1, 10, 2, 11} : Numbers(4, -1)), "gather");
+            want(BOTH(scatter, comm, in.data(), out.data(), 1, RONDO_INT64, 0, nullptr));
+            expect(out[0] == (rank == 0 ? 1 : 10), "scatter");
+            want(BOTH(all_to_all, comm, in.data(), out.data(), 1, RONDO_INT64, nullptr));
+            expect(out == (rank == 0 ? Numbers{1, 2} : Numbers{10, 11}), "all_to_all");
+            want(BOTH(barrier, comm, nullptr));
+          }
         }) == "");
 }
 
-TEST_CASE("a list of tensors, and call groups") {
+TEST_CASE("a list of tensors, and batches") {
   CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
           Numbers a{1, 2}, b(300'000, rank), sum(2, -1), in(100'000, -1);
           const Numbers out(100'000, rank);
           const rondo_tensor_t list[] = {{a.data(), sum.data(), 2, RONDO_INT64},
                                          {b.data(), b.data(), b.size(), RONDO_INT64}};
-          want(rondo_all_reduce_many(comm, list, 2, RONDO_SUM, nullptr, nullptr));
+          want(rondo_all_reduce_many(comm, list, 2, RONDO_SUM, nullptr));
           expect(sum == Numbers{2, 4} && b.front() == 1 && b.back() == 1, "all_reduce_many");
           rondo_work_t work = nullptr, part = nullptr;
-          want(rondo_all_reduce_many(comm, list, 2, RONDO_MAX, nullptr, &work));
+          want(rondo_all_reduce_many_async(comm, list, 2, RONDO_MAX, nullptr, &work));
           want(rondo_wait(work, -1));
           want(rondo_work_free(work));
           expect(sum == a && b.front() == 1, "all_reduce_many, not waiting");
-          want(rondo_all_reduce_many(comm, nullptr, 0, RONDO_SUM, nullptr, nullptr));
-          want_invalid(rondo_all_reduce_many(comm, nullptr, 2, RONDO_SUM, nullptr, nullptr), "tensors");
-          want_invalid(rondo_all_reduce_many(nullptr, list, 2, RONDO_SUM, nullptr, nullptr), "comm");
+          want(rondo_all_reduce_many(comm, nullptr, 0, RONDO_SUM, nullptr));
+          want_invalid(rondo_all_reduce_many(comm, nullptr, 2, RONDO_SUM, nullptr), "tensors");
+          want_invalid(rondo_all_reduce_many(nullptr, list, 2, RONDO_SUM, nullptr), "comm");
 
-          want_invalid(rondo_group_end(comm, nullptr), "no call group");
-          want(rondo_group_start(comm));
-          want_invalid(rondo_group_start(comm), "nest");
-          want(rondo_send(comm, out.data(), out.size(), RONDO_INT64, 1 - rank, 4, nullptr, nullptr));
-          want(rondo_all_reduce(comm, a.data(), a.data(), 2, RONDO_INT64, RONDO_SUM, nullptr, nullptr));
-          want(rondo_all_reduce_many(comm, list + 1, 1, RONDO_SUM, nullptr, nullptr));
-          want(rondo_recv(comm, in.data(), in.size(), RONDO_INT64, 1 - rank, 4, nullptr, nullptr, &part));
-          want_invalid(rondo_wait(part, -1), "group_end");
-          want(rondo_group_end(comm, &work));
+          want_invalid(rondo_batch_end(comm), "no batch");
+          want(rondo_batch_begin(comm));
+          want_invalid(rondo_batch_begin(comm), "nest");
+          want(rondo_send(comm, out.data(), out.size(), RONDO_INT64, 1 - rank, 4, nullptr));
+          want(rondo_all_reduce(comm, a.data(), a.data(), 2, RONDO_INT64, RONDO_SUM, nullptr));
+          want(rondo_all_reduce_many(comm, list + 1, 1, RONDO_SUM, nullptr));
+          want(rondo_recv_async(comm, in.data(), in.size(), RONDO_INT64, 1 - rank, 4, nullptr, &part));
+          want_invalid(rondo_wait(part, -1), "batch_end");
+          want(rondo_batch_end_async(comm, &work));
           want(rondo_wait(work, -1));
           rondo_message_t message{};
           want(rondo_work_message(part, &message));
-          expect(message.peer == 1 - rank && message.bytes == 800'000 && in[5] == 1 - rank, "message of a call group");
+          expect(message.peer == 1 - rank && message.bytes == 800'000 && in[5] == 1 - rank, "message of a batch");
           want(rondo_work_free(part));
           want(rondo_work_free(work));
-          expect(a == Numbers{2, 4} && b.front() == 2, "sums of a call group");
-          want(rondo_group_start(comm));
-          want(rondo_barrier(comm, nullptr, nullptr));
-          want(rondo_group_abandon(comm));
-          want(rondo_group_abandon(comm));
-          want_invalid(rondo_group_end(comm, nullptr), "no call group");
-          want(rondo_group_start(comm));
-          want(rondo_barrier(comm, nullptr, nullptr));
-          want(rondo_group_end(comm, nullptr));
+          expect(a == Numbers{2, 4} && b.front() == 2, "sums of a batch");
+          want(rondo_batch_begin(comm));
+          want(rondo_barrier(comm, nullptr));
+          want(rondo_batch_abandon(comm));
+          want(rondo_batch_abandon(comm));
+          want_invalid(rondo_batch_end(comm), "no batch");
+          want(rondo_batch_begin(comm));
+          want(rondo_barrier(comm, nullptr));
+          want(rondo_batch_end(comm));
         }) == "");
 }
 
 TEST_CASE("every uneven collective, with displacements") {
   CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
-          const uint64_t counts[] = {1, 2};
-          const uint64_t at[] = {3, 0};
-          const uint64_t own = counts[rank];
-          const Numbers in{10 * rank + 1, 10 * rank + 2, 10 * rank + 3};
-          Numbers all(4, -1), out(3, -1);
-          want(rondo_all_gather_v(comm, in.data(), all.data(), counts, at, RONDO_INT64, nullptr, nullptr));
-          expect(all == Numbers{11, 12, -1, 1}, "all_gather_v");
-          want(rondo_all_gather_v(comm, in.data(), all.data(), counts, nullptr, RONDO_INT64, nullptr, nullptr));
-          expect(all == Numbers{1, 11, 12, 1}, "all_gather_v without displacements");
-          want(rondo_reduce_scatter_v(comm, in.data(), out.data(), counts, RONDO_INT64, RONDO_SUM, nullptr, nullptr));
-          expect(rank == 0 ? out == Numbers{12, -1, -1} : out == Numbers{14, 16, -1}, "reduce_scatter_v");
-          all.assign(4, -1);
-          want(rondo_gather_v(comm, in.data(), own, all.data(), counts, at, RONDO_INT64, 0, nullptr, nullptr));
-          expect(all == (rank == 0 ? Numbers{11, 12, -1, 1} : Numbers(4, -1)), "gather_v");
-          // The arrays are read on the root only.
-          want(rondo_gather_v(comm, in.data(), own, all.data(), rank == 0 ? counts : nullptr, nullptr, RONDO_INT64, 0,
-                              nullptr, nullptr));
-          const Numbers source{0, 1, 2, 3};
-          out.assign(3, -1);
-          want(rondo_scatter_v(comm, source.data(), counts, at, out.data(), own, RONDO_INT64, 1, nullptr, nullptr));
-          expect(rank == 0 ? out == Numbers{3, -1, -1} : out == Numbers{0, 1, -1}, "scatter_v");
-          // Rank 0 sends 1 element to itself and 2 to rank 1; rank 1 sends 1 to each.
-          const uint64_t send[2][2] = {{1, 2}, {1, 1}};
-          const uint64_t receive[] = {send[0][rank], send[1][rank]};
-          const uint64_t from[] = {1, 0}, to[] = {1, 0};
-          Numbers words{5 + rank, 50 + rank, 500 + rank}, got(3, -1);
-          want(rondo_all_to_all_v(comm, words.data(), send[rank], nullptr, got.data(), receive, nullptr, RONDO_INT64,
-                                  nullptr, nullptr));
-          expect(got == (rank == 0 ? Numbers{5, 6, -1} : Numbers{50, 500, 51}), "all_to_all_v");
-          const uint64_t ones[] = {1, 1};
-          got.assign(3, -1);
-          want(rondo_all_to_all_v(comm, words.data(), ones, from, got.data(), ones, to, RONDO_INT64, nullptr, nullptr));
-          expect(got == (rank == 0 ? Numbers{51, 50, -1} : Numbers{6, 5, -1}), "all_to_all_v with displacements");
+          for (const bool async : {false, true}) {
+            const uint64_t counts[] = {1, 2};
+            const uint64_t at[] = {3, 0};
+            const uint64_t own = counts[rank];
+            const Numbers in{10 * rank + 1, 10 * rank + 2, 10 * rank + 3};
+            Numbers all(4, -1), out(3, -1);
+            want(BOTH(all_gather_v, comm, in.data(), all.data(), counts, at, RONDO_INT64, nullptr));
+            expect(all == Numbers{11, 12, -1, 1}, "all_gather_v");
+            want(BOTH(all_gather_v, comm, in.data(), all.data(), counts, nullptr, RONDO_INT64, nullptr));
+            expect(all == Numbers{1, 11, 12, 1}, "all_gather_v without displacements");
+            want(BOTH(reduce_scatter_v, comm, in.data(), out.data(), counts, RONDO_INT64, RONDO_SUM, nullptr));
+            expect(rank == 0 ? out == Numbers{12, -1, -1} : out == Numbers{14, 16, -1}, "reduce_scatter_v");
+            all.assign(4, -1);
+            want(BOTH(gather_v, comm, in.data(), own, all.data(), counts, at, RONDO_INT64, 0, nullptr));
+            expect(all == (rank == 0 ? Numbers{11, 12, -1, 1} : Numbers(4, -1)), "gather_v");
+            // The arrays are read on the root only.
+            want(BOTH(gather_v, comm, in.data(), own, all.data(), rank == 0 ? counts : nullptr, nullptr, RONDO_INT64, 0,
+                      nullptr));
+            const Numbers source{0, 1, 2, 3};
+            out.assign(3, -1);
+            want(BOTH(scatter_v, comm, source.data(), counts, at, out.data(), own, RONDO_INT64, 1, nullptr));
+            expect(rank == 0 ? out == Numbers{3, -1, -1} : out == Numbers{0, 1, -1}, "scatter_v");
+            // Rank 0 sends 1 element to itself and 2 to rank 1; rank 1 sends 1 to each.
+            const uint64_t send[2][2] = {{1, 2}, {1, 1}};
+            const uint64_t receive[] = {send[0][rank], send[1][rank]};
+            const uint64_t from[] = {1, 0}, to[] = {1, 0};
+            Numbers words{5 + rank, 50 + rank, 500 + rank}, got(3, -1);
+            want(BOTH(all_to_all_v, comm, words.data(), send[rank], nullptr, got.data(), receive, nullptr, RONDO_INT64,
+                      nullptr));
+            expect(got == (rank == 0 ? Numbers{5, 6, -1} : Numbers{50, 500, 51}), "all_to_all_v");
+            const uint64_t ones[] = {1, 1};
+            got.assign(3, -1);
+            want(BOTH(all_to_all_v, comm, words.data(), ones, from, got.data(), ones, to, RONDO_INT64, nullptr));
+            expect(got == (rank == 0 ? Numbers{51, 50, -1} : Numbers{6, 5, -1}), "all_to_all_v with displacements");
+          }
         }) == "");
 }
 
@@ -200,20 +224,20 @@ TEST_CASE("options: factor, algorithm, size of the structure, timeout") {
           rondo_options_t options = RONDO_OPTIONS_INIT;
           options.scalar = rank + 2;
           double x = 10;
-          want(rondo_all_reduce(comm, &x, &x, 1, RONDO_FLOAT64, RONDO_PREMULSUM, &options, nullptr));
+          want(rondo_all_reduce(comm, &x, &x, 1, RONDO_FLOAT64, RONDO_PREMULSUM, &options));
           expect(x == 50, "2 * 10 + 3 * 10");
           for (const char* name : {"auto", "ring", "direct", "doubling", "tree", "hierarchical", "star"}) {
             options.algorithm = name;
-            want(rondo_all_reduce(comm, &x, &x, 1, RONDO_FLOAT64, RONDO_SUM, &options, nullptr));
+            want(rondo_all_reduce(comm, &x, &x, 1, RONDO_FLOAT64, RONDO_SUM, &options));
           }
           expect(x == 50 * 128, "seven sums of two");
           options.algorithm = "spiral";
-          want_invalid(rondo_barrier(comm, &options, nullptr), "spiral");
+          want_invalid(rondo_barrier(comm, &options), "spiral");
           options = RONDO_OPTIONS_INIT;
           options.timeout_ms = -1;
-          want_invalid(rondo_barrier(comm, &options, nullptr), "timeout");
+          want_invalid(rondo_barrier(comm, &options), "timeout");
           options.timeout_ms = std::numeric_limits<int64_t>::max();
-          want(rondo_barrier(comm, &options, nullptr));
+          want(rondo_barrier(comm, &options));
         }) == "");
 }
 
@@ -226,10 +250,10 @@ TEST_CASE("options of callers compiled with older and newer headers") {
           older.scalar = 5;
           older.algorithm = "spiral";
           double x = 10;
-          want(rondo_all_reduce(comm, &x, &x, 1, RONDO_FLOAT64, RONDO_PREMULSUM, &older, nullptr));
+          want(rondo_all_reduce(comm, &x, &x, 1, RONDO_FLOAT64, RONDO_PREMULSUM, &older));
           expect(x == 10, "the factor is its default, 1");
           older.timeout_ms = -1;
-          want_invalid(rondo_barrier(comm, &older, nullptr), "timeout");
+          want_invalid(rondo_barrier(comm, &older), "timeout");
 
           struct {
             rondo_options_t known = RONDO_OPTIONS_INIT;
@@ -237,15 +261,15 @@ TEST_CASE("options of callers compiled with older and newer headers") {
           } newer;
           newer.known.struct_bytes = sizeof newer;
           newer.known.scalar = 3;
-          want(rondo_all_reduce(comm, &x, &x, 1, RONDO_FLOAT64, RONDO_PREMULSUM, &newer.known, nullptr));
+          want(rondo_all_reduce(comm, &x, &x, 1, RONDO_FLOAT64, RONDO_PREMULSUM, &newer.known));
           expect(x == 30, "fields that both know are read");
           newer.later = int64_t{1} << 56;
-          want_invalid(rondo_barrier(comm, &newer.known, nullptr), "struct_bytes");
+          want_invalid(rondo_barrier(comm, &newer.known), "struct_bytes");
 
           rondo_options_t options = RONDO_OPTIONS_INIT;
           for (const size_t bytes : {size_t{0}, size_t{4}, sizeof options - 1, size_t{1} << 20, SIZE_MAX}) {
             options.struct_bytes = bytes;
-            want_invalid(rondo_barrier(comm, &options, nullptr), "struct_bytes");
+            want_invalid(rondo_barrier(comm, &options), "struct_bytes");
           }
         }) == "");
 }
@@ -257,26 +281,26 @@ TEST_CASE("work handles: test, a wait that runs out, a long wait, free before th
           int done = -1;
           char go = 1;
           if (rank == 0) {
-            want(rondo_all_reduce(comm, x.data(), x.data(), 100, RONDO_INT64, RONDO_SUM, nullptr, &work));
+            want(rondo_all_reduce_async(comm, x.data(), x.data(), 100, RONDO_INT64, RONDO_SUM, nullptr, &work));
             want(rondo_wait(work, 0), RONDO_IN_PROGRESS);
             want(rondo_wait(work, 20), RONDO_IN_PROGRESS);
             want(rondo_test(work, &done));
             expect(done == 0, "done without rank 1");
-            want(rondo_send(comm, &go, 1, RONDO_INT8, 1, 0, nullptr, nullptr));
+            want(rondo_send(comm, &go, 1, RONDO_INT8, 1, 0, nullptr));
             want(rondo_wait(work, std::numeric_limits<int64_t>::max()));
           } else {
-            want(rondo_recv(comm, &go, 1, RONDO_INT8, 0, 0, nullptr, nullptr, nullptr));
-            want(rondo_all_reduce(comm, x.data(), x.data(), 100, RONDO_INT64, RONDO_SUM, nullptr, &work));
+            want(rondo_recv(comm, &go, 1, RONDO_INT8, 0, 0, nullptr, nullptr));
+            want(rondo_all_reduce_async(comm, x.data(), x.data(), 100, RONDO_INT64, RONDO_SUM, nullptr, &work));
             want(rondo_wait(work, -1));
           }
           want(rondo_test(work, &done));
           expect(done == 1 && x == Numbers(100, 2), "done");
           want(rondo_work_free(work));
-          want(rondo_all_reduce(comm, x.data(), x.data(), 100, RONDO_INT64, RONDO_SUM, nullptr, &work));
+          want(rondo_all_reduce_async(comm, x.data(), x.data(), 100, RONDO_INT64, RONDO_SUM, nullptr, &work));
           want(rondo_work_free(work));
-          want(rondo_barrier(comm, nullptr, nullptr));
+          want(rondo_barrier(comm, nullptr));
           expect(x == Numbers(100, 4), "a freed operation goes on");
-          want(rondo_barrier(comm, nullptr, &work));
+          want(rondo_barrier_async(comm, nullptr, &work));
           want(rondo_wait(work, -1));
           want(rondo_work_free(work));
           want(rondo_work_free(nullptr));
@@ -290,9 +314,9 @@ TEST_CASE("messages") {
           Numbers theirs(5, -1);
           rondo_work_t sent = nullptr, received = nullptr;
           rondo_message_t message = {-5, -5, 0};
-          want(rondo_send(comm, mine.data(), 3, RONDO_INT64, other, 42, nullptr, &sent));
-          want(rondo_recv(comm, theirs.data(), 5, RONDO_INT64, RONDO_ANY_SOURCE, RONDO_ANY_TAG, nullptr, nullptr,
-                          &received));
+          want(rondo_send_async(comm, mine.data(), 3, RONDO_INT64, other, 42, nullptr, &sent));
+          want(rondo_recv_async(comm, theirs.data(), 5, RONDO_INT64, RONDO_ANY_SOURCE, RONDO_ANY_TAG, nullptr,
+                                &received));
           want(rondo_wait(received, -1));
           want(rondo_wait(sent, -1));
           want(rondo_work_message(received, &message));
@@ -305,12 +329,11 @@ TEST_CASE("messages") {
           message = {};
           want(rondo_sendrecv(comm, mine.data(), 2, other, theirs.data(), 5, other, RONDO_INT64, 1, nullptr, &message));
           expect(message.peer == other && message.tag == 1 && message.bytes == 16, "message of sendrecv");
-          if (rank == 0) want(rondo_send(comm, mine.data(), 1, RONDO_INT64, 1, 0, nullptr, nullptr));
-          if (rank == 1) want(rondo_recv(comm, theirs.data(), 5, RONDO_INT64, 0, 0, nullptr, &message, nullptr));
+          if (rank == 0) want(rondo_send(comm, mine.data(), 1, RONDO_INT64, 1, 0, nullptr));
+          if (rank == 1) want(rondo_recv(comm, theirs.data(), 5, RONDO_INT64, 0, 0, nullptr, &message));
           if (rank == 1) expect(message.bytes == 8, "message of a blocking receive");
-          want_invalid(rondo_send(comm, mine.data(), 1, RONDO_INT64, 9, 0, nullptr, nullptr), "peer is 9");
-          want_invalid(rondo_recv(comm, theirs.data(), 1, RONDO_INT64, 0, -7, nullptr, nullptr, &received),
-                       "tag is -7");
+          want_invalid(rondo_send(comm, mine.data(), 1, RONDO_INT64, 9, 0, nullptr), "peer is 9");
+          want_invalid(rondo_recv_async(comm, theirs.data(), 1, RONDO_INT64, 0, -7, nullptr, &received), "tag is -7");
           expect(received == nullptr, "a handle of a refused call");
         }) == "");
 }
@@ -319,10 +342,10 @@ TEST_CASE("groups") {
   CHECK(on_threads(3, [](rondo_comm_t comm, int rank) {
           rondo_comm_t group = nullptr;
           want(rondo_split(comm, rank == 1 ? -1 : 4, -rank, &group));
-          expect((group == nullptr) == (rank == 1), "colour < 0 is in no group");
+          expect((group == nullptr) == (rank == 1), "color < 0 is in no group");
           int64_t x = rank;
           if (group != nullptr) {
-            want(rondo_all_reduce(group, &x, &x, 1, RONDO_INT64, RONDO_SUM, nullptr, nullptr));
+            want(rondo_all_reduce(group, &x, &x, 1, RONDO_INT64, RONDO_SUM, nullptr));
             expect(x == 2, "0 + 2");
             want(rondo_destroy(group));
           }
@@ -353,15 +376,16 @@ TEST_CASE("NULL and values out of range are RONDO_INVALID, and say what") {
           want_invalid(rondo_node(comm, nullptr, &x), "node is NULL");
           want_invalid(rondo_node(comm, &x, nullptr), "nodes is NULL");
           want_invalid(rondo_rank(nullptr, &x), "comm is NULL");
-          want_invalid(rondo_barrier(nullptr, nullptr, nullptr), "comm is NULL");
-          want_invalid(rondo_all_gather_v(nullptr, n, n, nullptr, nullptr, RONDO_INT64, nullptr, nullptr),
-                       "comm is NULL");
-          want_invalid(rondo_send(nullptr, n, 1, RONDO_INT64, 0, 0, nullptr, nullptr), "comm is NULL");
+          want_invalid(rondo_barrier(nullptr, nullptr), "comm is NULL");
+          want_invalid(rondo_barrier_async(comm, nullptr, nullptr), "work is NULL");
+          want_invalid(rondo_batch_end_async(comm, nullptr), "work is NULL");
+          want_invalid(rondo_all_gather_v(nullptr, n, n, nullptr, nullptr, RONDO_INT64, nullptr), "comm is NULL");
+          want_invalid(rondo_send(nullptr, n, 1, RONDO_INT64, 0, 0, nullptr), "comm is NULL");
           want_invalid(rondo_wait(nullptr, 0), "work is NULL");
           want_invalid(rondo_test(nullptr, &x), "work is NULL");
           want_invalid(rondo_work_message(nullptr, nullptr), "NULL");
-          want_invalid(rondo_split(comm, 0, 0, nullptr), "group is NULL");
-          want_invalid(rondo_new_group(comm, &x, 1, nullptr), "group is NULL");
+          want_invalid(rondo_split(comm, 0, 0, nullptr), "sub is NULL");
+          want_invalid(rondo_new_group(comm, &x, 1, nullptr), "sub is NULL");
           want_invalid(rondo_abort(nullptr, nullptr), "comm is NULL");
           want_invalid(rondo_destroy(nullptr), "comm is NULL");
           want_invalid(rondo_init(nullptr), "comm is NULL");
@@ -372,18 +396,18 @@ TEST_CASE("NULL and values out of range are RONDO_INVALID, and say what") {
           rondo_id_server_t server = nullptr;
           want_invalid(rondo_id_server_create(&server, nullptr, nullptr), "id is NULL");
           want(rondo_id_server_destroy(nullptr));
-          want_invalid(rondo_all_reduce(comm, nullptr, n, 1, RONDO_INT64, RONDO_SUM, nullptr, nullptr), "null");
-          want_invalid(rondo_all_gather_v(comm, n, n, nullptr, nullptr, RONDO_INT64, nullptr, nullptr), "counts");
-          for (const int value : {-1, 13, 256, 256 + 6, 1 << 20}) {
+          want_invalid(rondo_all_reduce(comm, nullptr, n, 1, RONDO_INT64, RONDO_SUM, nullptr), "null");
+          want_invalid(rondo_all_gather_v(comm, n, n, nullptr, nullptr, RONDO_INT64, nullptr), "counts");
+          for (const int value : {-1, 15, 256, 256 + 6, 1 << 20}) {
             const auto dtype = static_cast<rondo_dtype_t>(value);
             const auto op = static_cast<rondo_op_t>(value);
-            want_invalid(rondo_all_reduce(comm, n, n, 1, dtype, RONDO_SUM, nullptr, nullptr), "dtype");
-            want_invalid(rondo_all_reduce(comm, n, n, 1, RONDO_INT64, op, nullptr, nullptr), "op");
-            want_invalid(rondo_send(comm, n, 1, dtype, 0, 0, nullptr, nullptr), "dtype");
-            want_invalid(rondo_recv(comm, n, 1, dtype, 0, 0, nullptr, nullptr, nullptr), "dtype");
+            want_invalid(rondo_all_reduce(comm, n, n, 1, dtype, RONDO_SUM, nullptr), "dtype");
+            want_invalid(rondo_all_reduce(comm, n, n, 1, RONDO_INT64, op, nullptr), "op");
+            want_invalid(rondo_send(comm, n, 1, dtype, 0, 0, nullptr), "dtype");
+            want_invalid(rondo_recv(comm, n, 1, dtype, 0, 0, nullptr, nullptr), "dtype");
             want_invalid(rondo_sendrecv(comm, n, 1, 0, n + 1, 1, 0, dtype, 0, nullptr, nullptr), "dtype");
           }
-          want(rondo_barrier(comm, nullptr, nullptr));
+          want(rondo_barrier(comm, nullptr));
         }) == "");
 }
 
@@ -395,22 +419,22 @@ TEST_CASE("the last error belongs to the thread, with the ranks that it blames")
           if (rank == 2) options.timeout_ms = 60'000;
           char go = 0;
           if (rank == 2) {  // calls nothing before the others have timed out
-            want(rondo_recv(comm, &go, 1, RONDO_INT8, 0, 0, &options, nullptr, nullptr), RONDO_TIMEOUT);
+            want(rondo_recv(comm, &go, 1, RONDO_INT8, 0, 0, &options, nullptr), RONDO_TIMEOUT);
           } else {
-            want(rondo_barrier(comm, &options, nullptr), RONDO_TIMEOUT);
+            want(rondo_barrier(comm, &options), RONDO_TIMEOUT);
           }
           int ranks[4] = {-1, -1, -1, -1};
           expect(rondo_last_error_ranks(ranks, 4) == 1 && ranks[0] == 2 && ranks[1] == -1, "blames rank 2");
           expect(rondo_last_error_ranks(nullptr, 0) == 1, "how many there are");
           expect(std::string(rondo_last_error()).find("barrier") != std::string::npos, rondo_last_error());
-          want(rondo_barrier(comm, nullptr, nullptr), RONDO_TIMEOUT);
+          want(rondo_barrier(comm, nullptr), RONDO_TIMEOUT);
         }) == "");
 }
 
 TEST_CASE("abort ends every rank's calls with the reason") {
   CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
           if (rank == 0) want(rondo_abort(comm, "out of coffee"));
-          want(rondo_barrier(comm, nullptr, nullptr), RONDO_ABORTED);
+          want(rondo_barrier(comm, nullptr), RONDO_ABORTED);
           expect(std::string(rondo_last_error()).find("out of coffee") != std::string::npos, rondo_last_error());
           int who = -1;
           expect(rondo_last_error_ranks(&who, 1) == 1 && who == 0, "names who");
@@ -455,6 +479,29 @@ TEST_CASE("a unique id made by the parent joins two processes; the environment d
   CHECK(rondo_id_server_destroy(server) == RONDO_OK);
 }
 #endif
+
+TEST_CASE("log lines go to the program's function, and back to standard error") {
+  CHECK(rondo::testing::run_bare_processes(1, std::chrono::seconds(60), [](int) {
+          std::vector<std::string> lines;
+          const auto keep = [](void* context, int level, int rank, const char* text) {
+            static_cast<std::vector<std::string>*>(context)->push_back(std::to_string(level) + " " +
+                                                                       std::to_string(rank) + " " + text);
+          };
+          ::setenv("RONDO_DEBUG", "info", 1);
+          const auto join_and_leave = [] {
+            rondo_comm_t comm = nullptr;
+            want(rondo_init_at(&comm, 0, 1, nullptr));
+            want(rondo_destroy(comm));
+          };
+          want(rondo_set_log(keep, &lines));
+          join_and_leave();
+          const size_t kept = lines.size();
+          expect(kept > 0 && lines[0].starts_with("2 0 rank 0 of 1"), kept > 0 ? lines[0] : "no line");
+          want(rondo_set_log(nullptr, nullptr));
+          join_and_leave();
+          expect(lines.size() == kept, "the function is called after it was taken back");
+        }) == "");
+}
 
 TEST_CASE("joining that cannot work is an error, not a crash") {
   CHECK(rondo::testing::run_bare_processes(1, std::chrono::seconds(60), [](int) {

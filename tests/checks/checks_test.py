@@ -49,6 +49,9 @@ class OneDefinition(unittest.TestCase):
                      "namespace rondo { constexpr int kTable[] = {3}; }", "rondo::kTable")
         self.planted("namespace rondo { using Clock = int; }", "namespace rondo { using Clock = long; }", "rondo::Clock")
 
+        self.fine("namespace rondo { using Clock = std::chrono::steady_clock; }",
+                  "namespace rondo { using Clock = std::chrono::steady_clock; }")
+
     def test_inline_functions(self):
         self.planted("namespace rondo { inline int half(int value) { return value / 2; } }",
                      "namespace rondo { constexpr int half(int v) { return v >> 1; } }", "rondo::half(int)")

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "tests/engine/cases.h"
+#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
@@ -48,7 +49,7 @@ class Messages {
   void receive_all() {
     for (int peer = group_.size() - 1; peer >= 0; --peer) {
       auto& in = received_[static_cast<size_t>(peer)];
-      if (peer != group_.rank()) works_.push_back(group_.irecv(in.data(), in.size(), DType::kInt64, peer, 5));
+      if (peer != group_.rank()) works_.push_back(group_.recv_async(in.data(), in.size(), DType::kInt64, peer, 5));
     }
   }
 
@@ -80,7 +81,7 @@ ListRank::ListRank(uint64_t seed, Op op, int rank, int world) : seed_(seed), op_
 std::vector<TensorRef> ListRank::tensors() const {
   std::vector<TensorRef> tensors;
   for (const CollectiveRank& rank : ranks_) {
-    const Communicator::Call call = rank.call();
+    const CollectiveCall call = rank.call();
     tensors.push_back({call.input, call.output, call.count, call.dtype});
   }
   return tensors;
@@ -102,8 +103,8 @@ void run_lists(Communicator& group, uint64_t seed) {
     // Two under way at once, on the memory that fused operations share.
     const ListRank first(seed + 1, op, group.rank(), group.size());
     const ListRank second(seed + 2, op, group.rank(), group.size());
-    Work first_work = group.start_all_reduce_many(first.tensors(), op);
-    Work second_work = group.start_all_reduce_many(second.tensors(), op);
+    Work first_work = group.all_reduce_many_async(first.tensors(), op);
+    Work second_work = group.all_reduce_many_async(second.tensors(), op);
     second_work.wait();
     first_work.wait();
     first.expect_right(group);
@@ -123,14 +124,14 @@ void run_call_group(Communicator& group, uint64_t seed) {
   for (const CollectiveCase& one : cases) ranks.emplace_back(one, group.rank());
   Messages messages(group, seed);
   const bool sends_first = group.rank() % 2 == 0;
-  CallGroup calls(group);
+  BatchScope calls(group);
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (i == ranks.size() / 3) sends_first ? messages.send_all() : messages.receive_all();
     if (i == ranks.size() / 2) sends_first ? messages.receive_all() : messages.send_all();
     if (i % 2 == 0) {
-      group.run(ranks[i].call());
+      run(group, ranks[i].call());
     } else {
-      group.start(ranks[i].call());
+      start(group, ranks[i].call());
     }
   }
   if (seed % 2 == 0) {

@@ -28,7 +28,7 @@ class ListRank {
   std::vector<CollectiveRank> ranks_;
 };
 
-// Lists of every op, by one call each, blocking and not; then a call group of every collective with messages, in whose
+// Lists of every op, by one call each, blocking and not; then a batch of every collective with messages, in whose
 // middle every rank sends and receives in an order of its own. Throws what is wrong. Made by all ranks.
 void run_lists(Communicator& group, uint64_t seed);
 void run_call_group(Communicator& group, uint64_t seed);

@@ -1,4 +1,4 @@
-// Lists and call groups between processes.
+// Lists and batches between processes.
 #include <doctest/doctest.h>
 
 #include "tests/engine/batch_cases.h"
@@ -6,7 +6,7 @@
 
 namespace rondo::testing {
 
-TEST_CASE("lists and call groups between processes") {
+TEST_CASE("lists and batches between processes") {
   // Proves: the same over sockets and shared memory, where fused operations run on registered memory.
   for (const int world : {2, 3}) {
     CAPTURE(world);

@@ -1,4 +1,4 @@
-// Lists of all_reduces and call groups, on threads: results, Works, failures and mistakes.
+// Lists of all_reduces and batches, on threads: results, Works, failures and mistakes.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/engine/batch_cases.h"
+#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
@@ -66,7 +67,7 @@ TEST_CASE("lists give every tensor its reference result") {
   }
 }
 
-TEST_CASE("call groups of every collective, with messages in any order") {
+TEST_CASE("batches of every collective, with messages in any order") {
   for (const int world : {1, 2, 3, 5}) {
     for (uint64_t seed = 1; seed <= 4; ++seed) {
       CAPTURE(world);
@@ -100,7 +101,7 @@ TEST_CASE("a bucket has the bits of the same all_reduce of one buffer") {
         }) == "");
 }
 
-TEST_CASE("a factor for a list, and one for each call of a call group") {
+TEST_CASE("a factor for a list, and one for each call of a batch") {
   // Proves: factors, which only their rank knows, do not choose what is fused.
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
           Floats a(10, 1), b(20, 1);
@@ -109,12 +110,12 @@ TEST_CASE("a factor for a list, and one for each call of a call group") {
           options.scalar = group.rank() + 1;
           group.all_reduce_many(list, Op::kPremulSum, options);
           expect(a == Floats(10, 3) && b == Floats(20, 3), "factors of a list");
-          CallGroup calls(group);
+          BatchScope calls(group);
           group.all_reduce(a.data(), a.data(), a.size(), DType::kFloat32, Op::kPremulSum, options);
           options.scalar = 2;
           group.all_reduce(b.data(), b.data(), b.size(), DType::kFloat32, Op::kPremulSum, options);
           calls.end();
-          expect(a == Floats(10, 9) && b == Floats(20, 12), "factors of a call group");
+          expect(a == Floats(10, 9) && b == Floats(20, 12), "factors of a batch");
         }) == "");
 }
 
@@ -128,7 +129,7 @@ TEST_CASE("the same list step after step, and lists that take turns") {
             for (Numbers& tensor : tensors) list.push_back(in_place(tensor));
             if (step % 4 == 0) list.resize(3);
             if (step % 3 == 0) {
-              group.start_all_reduce_many(list).wait();
+              group.all_reduce_many_async(list).wait();
             } else {
               group.all_reduce_many(list);
             }
@@ -143,34 +144,34 @@ TEST_CASE("nothing at all") {
   for (const int world : {1, 2}) {
     CHECK(run_threads(threads_of(world), [](Communicator& group) {
             group.all_reduce_many({});
-            expect(group.start_all_reduce_many({}).done(), "an empty list is done");
-            group.group_start();
-            group.group_end();
-            CallGroup calls(group);
-            expect(calls.end_async().done(), "an empty call group is done");
+            expect(group.all_reduce_many_async({}).done(), "an empty list is done");
+            group.batch_begin();
+            group.batch_end();
+            BatchScope calls(group);
+            expect(calls.end_async().done(), "an empty batch is done");
             const TensorRef nothing[] = {{}, {}};
             group.all_reduce_many(nothing);
-            group.group_abandon();
+            group.batch_abandon();
           }) == "");
   }
 }
 
-TEST_CASE("Works of a call group") {
+TEST_CASE("Works of a batch") {
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
           const int other = 1 - group.rank();
           Numbers values(10, 1), incoming(100'000, -1);
           const Numbers outgoing(100'000, group.rank());
-          CallGroup calls(group);
-          Communicator::Call call;
+          BatchScope calls(group);
+          CollectiveCall call;
           call.input = call.output = values.data();
           call.count = values.size();
           call.dtype = DType::kInt64;
-          Work collective = group.start(call);
-          Work send = group.isend(outgoing.data(), outgoing.size(), DType::kInt64, other, 3);
-          Work receive = group.irecv(incoming.data(), incoming.size(), DType::kInt64, other, 3);
+          Work collective = start(group, call);
+          Work send = group.send_async(outgoing.data(), outgoing.size(), DType::kInt64, other, 3);
+          Work receive = group.recv_async(incoming.data(), incoming.size(), DType::kInt64, other, 3);
           expect(!collective.done() && !send.done() && !receive.done(), "done before the end");
-          expect_outcome([&] { collective.wait(); }, "INVALID", "group_end()");
-          expect_outcome([&] { receive.wait(); }, "INVALID", "group_end()");
+          expect_outcome([&] { collective.wait(); }, "INVALID", "batch_end()");
+          expect_outcome([&] { receive.wait(); }, "INVALID", "batch_end()");
           Work whole = calls.end_async();
           receive.wait();
           expect(receive.message().peer == other && receive.message().bytes == 800'000, "message");
@@ -181,25 +182,25 @@ TEST_CASE("Works of a call group") {
         }) == "");
 }
 
-TEST_CASE("mistakes of a call group leave it, or the communicator, usable") {
+TEST_CASE("mistakes of a batch leave it, or the communicator, usable") {
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
-          expect_outcome([&] { group.group_end(); }, "INVALID", "no call group is open");
+          expect_outcome([&] { group.batch_end(); }, "INVALID", "no batch is open");
           Numbers a(10, 1), b(10, 2);
-          group.group_start();
-          expect_outcome([&] { group.group_start(); }, "INVALID", "do not nest");
-          expect_outcome([&] { group.split(0); }, "INVALID", "call group");
+          group.batch_begin();
+          expect_outcome([&] { group.batch_begin(); }, "INVALID", "do not nest");
+          expect_outcome([&] { group.split(0); }, "INVALID", "batch");
           const int ranks[] = {0, 1};
-          expect_outcome([&] { group.new_group(ranks); }, "INVALID", "call group");
+          expect_outcome([&] { group.new_group(ranks); }, "INVALID", "batch");
           sum(group, a);
           expect_outcome([&] { group.broadcast(a.data(), 1, DType::kInt64, 9); }, "INVALID", "root is 9");
           expect_outcome([&] { group.send(nullptr, 1, DType::kInt64, 0); }, "INVALID", "null");
           const TensorRef broken[] = {in_place(b), {nullptr, b.data(), 3, DType::kInt64}};
           expect_outcome([&] { group.all_reduce_many(broken); }, "INVALID", "tensor 1 of 2");
           std::thread([&] {
-            expect_outcome([&] { group.group_start(); }, "INVALID", "on another thread");
-            expect_outcome([&] { group.group_end(); }, "INVALID", "another thread");
+            expect_outcome([&] { group.batch_begin(); }, "INVALID", "on another thread");
+            expect_outcome([&] { group.batch_end(); }, "INVALID", "another thread");
           }).join();
-          group.group_end();
+          group.batch_end();
           expect_numbers(a, 2, "the good call");
           expect_numbers(b, 2, "the bad list");
           sum(group, b);
@@ -207,22 +208,22 @@ TEST_CASE("mistakes of a call group leave it, or the communicator, usable") {
         }) == "");
 }
 
-TEST_CASE("what cannot be submitted closes the call group, and nothing of it was done") {
+TEST_CASE("what cannot be submitted closes the batch, and nothing of it was done") {
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
           Numbers a(10, 1);
-          group.group_start();
+          group.batch_begin();
           sum(group, a);
-          Work work = group.irecv(a.data(), 1, DType::kInt64, 0);
+          Work work = group.recv_async(a.data(), 1, DType::kInt64, 0);
           group.all_reduce(a.data() + 5, a.data() + 5, 5, DType::kInt64);
-          expect_outcome([&] { group.group_end(); }, "INVALID", "tensors 0 and 1 of 2 overlap");
+          expect_outcome([&] { group.batch_end(); }, "INVALID", "tensors 0 and 1 of 2 overlap");
           expect(work.done() && work.error()->code == ErrorCode::kInvalid, "the message of it");
           CallOptions options;
           options.algorithm = Algorithm::kPat;  // not for all_reduce
-          group.group_start();
+          group.batch_begin();
           group.barrier();
           group.all_reduce(a.data(), a.data(), 10, DType::kInt64, Op::kSum, options);
-          expect_outcome([&] { group.group_end(); }, "INVALID", "algorithm");
-          expect_outcome([&] { group.group_end(); }, "INVALID", "no call group is open");
+          expect_outcome([&] { group.batch_end(); }, "INVALID", "algorithm");
+          expect_outcome([&] { group.batch_end(); }, "INVALID", "no batch is open");
           const TensorRef twice[] = {in_place(a), in_place(a)};
           expect_outcome([&] { group.all_reduce_many(twice); }, "INVALID", "overlap");
           expect_numbers(a, 1, "untouched");
@@ -231,14 +232,14 @@ TEST_CASE("what cannot be submitted closes the call group, and nothing of it was
         }) == "");
 }
 
-TEST_CASE("an exception on the way out abandons the call group") {
+TEST_CASE("an exception on the way out abandons the batch") {
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
           Numbers a(10, 1);
           Work work;
           try {
-            CallGroup calls(group);
+            BatchScope calls(group);
             sum(group, a);
-            work = group.isend(a.data(), 10, DType::kInt64, 0);
+            work = group.send_async(a.data(), 10, DType::kInt64, 0);
             throw 1;
           } catch (int) {
           }
@@ -253,7 +254,7 @@ TEST_CASE("calls of other threads are not collected") {
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
           Numbers a(10, 1), b(10, 1), c(10, 5), d(10, -1);
           const int other = 1 - group.rank();
-          CallGroup calls(group);
+          BatchScope calls(group);
           sum(group, a);
           std::thread([&] {
             sum(group, b);
@@ -267,11 +268,11 @@ TEST_CASE("calls of other threads are not collected") {
         }) == "");
 }
 
-TEST_CASE("an operation whose buffers depend on an earlier one of the call group") {
+TEST_CASE("an operation whose buffers depend on an earlier one of the batch") {
   // Proves: collectives run in call order; only all_reduces next to each other have none.
   CHECK(run_threads(threads_of(3), [](Communicator& group) {
           Numbers a(10, 1), b(10, 0);
-          CallGroup calls(group);
+          BatchScope calls(group);
           sum(group, a);
           group.broadcast(a.data(), 10, DType::kInt64, 1);
           group.all_reduce(a.data(), b.data(), 10, DType::kInt64);
@@ -281,13 +282,13 @@ TEST_CASE("an operation whose buffers depend on an earlier one of the call group
         }) == "");
 }
 
-TEST_CASE("a call group with one all_reduce is that all_reduce") {
+TEST_CASE("a batch with one all_reduce is that all_reduce") {
   // Proves: what is not fused need not be grouped alike.
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
           Numbers a(10, 1);
-          if (group.rank() == 0) group.group_start();
+          if (group.rank() == 0) group.batch_begin();
           sum(group, a);
-          if (group.rank() == 0) group.group_end();
+          if (group.rank() == 0) group.batch_end();
           expect_numbers(a, 2, "sum");
         }) == "");
 }
@@ -345,7 +346,7 @@ TEST_CASE("a list against single calls, and a list with another's tail") {
         }) == "");
 }
 
-TEST_CASE("abort and destroy end a list under way, and a call group that is open") {
+TEST_CASE("abort and destroy end a list under way, and a batch that is open") {
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
           Numbers a(10, 1), b(5000, 1);
           const TensorRef list[] = {in_place(a), in_place(b)};
@@ -353,7 +354,7 @@ TEST_CASE("abort and destroy end a list under way, and a call group that is open
             Work work;
             expect_outcome(
                 [&] {
-                  work = group.start_all_reduce_many(list);
+                  work = group.all_reduce_many_async(list);
                   work.wait();
                 },
                 "ABORTED", "enough");
@@ -361,9 +362,9 @@ TEST_CASE("abort and destroy end a list under way, and a call group that is open
             group.destroy();
             return;
           }
-          CallGroup calls(group);
+          BatchScope calls(group);
           sum(group, a);
-          Work work = group.isend(a.data(), 10, DType::kInt64, 0);
+          Work work = group.send_async(a.data(), 10, DType::kInt64, 0);
           group.abort("enough");
           expect_outcome([&] { sum(group, b); }, "ABORTED", "enough");
           expect_outcome([&] { calls.end(); }, "ABORTED", "enough");
@@ -372,13 +373,13 @@ TEST_CASE("abort and destroy end a list under way, and a call group that is open
         }) == "");
   CHECK(run_threads(threads_of(2), [](Communicator& group) {
           Numbers a(10, 1);
-          group.group_start();
+          group.batch_begin();
           sum(group, a);
-          Work work = group.isend(a.data(), 10, DType::kInt64, 0);
+          Work work = group.send_async(a.data(), 10, DType::kInt64, 0);
           std::thread([&] { group.destroy(); }).join();
-          expect_outcome([&] { work.wait(); }, "CLOSED", "in a call group");
-          expect_outcome([&] { group.group_end(); }, "INVALID", "no call group is open");
-          expect_outcome([&] { group.group_start(); }, "CLOSED", "destroyed");
+          expect_outcome([&] { work.wait(); }, "CLOSED", "in a batch");
+          expect_outcome([&] { group.batch_end(); }, "INVALID", "no batch is open");
+          expect_outcome([&] { group.batch_begin(); }, "CLOSED", "destroyed");
           expect_numbers(a, 1, "untouched");
         }) == "");
 }

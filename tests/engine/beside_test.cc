@@ -46,12 +46,12 @@ TEST_CASE("a message that is still on its way is no mismatch with the barrier be
               group.recv(memory.data(), kLong, kBytes, 0);
               group.barrier();
             } else if (in_group) {
-              CallGroup calls(group);
+              BatchScope calls(group);
               group.send(memory.data(), kLong, kBytes, 1);
               group.barrier();
               calls.end();
             } else {
-              const Work work = group.isend(memory.data(), kLong, kBytes, 1);
+              const Work work = group.send_async(memory.data(), kLong, kBytes, 1);
               group.barrier();
               Work(work).wait();
             }
@@ -59,14 +59,14 @@ TEST_CASE("a message that is still on its way is no mismatch with the barrier be
   }
 }
 
-TEST_CASE("a call group of messages alone that waits for a rank in a collective is a mismatch, told soon") {
+TEST_CASE("a batch of messages alone that waits for a rank in a collective is a mismatch, told soon") {
   std::vector<Communicator> ranks = Communicator::inproc(2, RankGroup::quiet_config());
   const auto began = Clock::now();
   ErrorCode other = ErrorCode::kOk;
   std::thread in_barrier([&] { other = code_of([&] { ranks[1].barrier(); }); });
   int value = 0;
   CHECK(code_of([&] {
-          CallGroup calls(ranks[0]);
+          BatchScope calls(ranks[0]);
           ranks[0].recv(&value, 1, DType::kInt32, 1);
           calls.end();
         }) == ErrorCode::kMismatch);
@@ -94,7 +94,7 @@ TEST_CASE("sendrecv that cannot send takes its receive back: the buffer is the c
 }
 
 TEST_CASE("calls that begin while another thread destroys the communicator end") {
-  // Proves: messages that are submitted behind the end, too; at delays around the 10 ms that the call group takes.
+  // Proves: messages that are submitted behind the end, too; at delays around the 10 ms that the batch takes.
   for (const auto delay : {0ms, 2ms, 5ms, 8ms, 12ms, 20ms, 40ms}) {
     std::vector<Communicator> ranks = Communicator::inproc(1, RankGroup::quiet_config());
     Communicator& group = ranks[0];
@@ -103,11 +103,11 @@ TEST_CASE("calls that begin while another thread destroys the communicator end")
     std::atomic<bool> collected{false}, ended{false};
     std::thread caller([&] {
       code_of([&] {
-        group.group_start();
+        group.batch_begin();
         for (float& value : values) group.all_reduce(&value, &value, 1, DType::kFloat32, Op::kPremulSum);
-        group.irecv(&other, 1, DType::kFloat32, 0);
+        group.recv_async(&other, 1, DType::kFloat32, 0);
         collected = true;
-        group.group_end();
+        group.batch_end();
       });
       collected = ended = true;
     });
@@ -116,7 +116,7 @@ TEST_CASE("calls that begin while another thread destroys the communicator end")
     group.destroy();
     for (int i = 0; i < 200 && !ended; ++i) std::this_thread::sleep_for(50ms);
     if (!ended) {
-      std::fprintf(stderr, "group_end() has not returned 10 s after destroy()\n");
+      std::fprintf(stderr, "batch_end() has not returned 10 s after destroy()\n");
       _exit(1);
     }
     caller.join();
@@ -126,7 +126,7 @@ TEST_CASE("calls that begin while another thread destroys the communicator end")
 TEST_CASE("a forked child cannot wait for what its parent has under way, however often it tries") {
   std::vector<Communicator> ranks = Communicator::inproc(2, RankGroup::quiet_config());
   int received = 0, sent = 42;
-  Work work = ranks[0].irecv(&received, 1, DType::kInt32, 1);
+  Work work = ranks[0].recv_async(&received, 1, DType::kInt32, 1);
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);

@@ -7,6 +7,7 @@
 #include "ring/base/hash.h"
 #include "ring/base/types.h"
 #include "ring/plan/build.h"
+#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -128,11 +129,11 @@ void RegisteredMemory::do_deallocate(void* data, size_t, size_t) { group_.deallo
 
 void run_case(Communicator& group, const CollectiveCase& what, Algorithm algorithm, std::pmr::memory_resource* memory) {
   const CollectiveRank rank(what, group.rank(), memory);
-  Communicator::Call call = rank.call();
+  CollectiveCall call = rank.call();
   call.options.algorithm = algorithm;
   const auto label = [&] { return fmt::format("{} by {}", what.describe(), algorithm_name(algorithm)); };
   try {
-    group.run(call);
+    run(group, call);
   } catch (const Exception& failure) {
     throw Exception(failure.code(), fmt::format("{}: {}", label(), failure.what()));
   }

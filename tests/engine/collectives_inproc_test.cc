@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/engine/cases.h"
+#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
@@ -15,8 +16,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Communicator::Call sum_call(std::vector<int64_t>& numbers) {
-  Communicator::Call call;
+CollectiveCall sum_call(std::vector<int64_t>& numbers) {
+  CollectiveCall call;
   call.input = call.output = numbers.data();
   call.count = numbers.size();
   call.dtype = DType::kInt64;
@@ -40,7 +41,7 @@ TEST_CASE("large calls between threads that overtake each other in the middle of
     CHECK(run_threads(shape, [world](Communicator& group) {
             for (int i = 0; i < 20; ++i) {
               std::vector<int64_t> numbers(100'000, 1);
-              group.run(sum_call(numbers));
+              run(group, sum_call(numbers));
               expect_all(numbers, world, "sum");
             }
           }) == "");
@@ -107,7 +108,7 @@ TEST_CASE("several threads call on one communicator: calls are serialised") {
         try {
           for (int i = 0; i < 100; ++i) {
             std::vector<int64_t> ones(500, 1);
-            group.run(sum_call(ones));
+            run(group, sum_call(ones));
             expect_all(ones, 2, "sum");
           }
         } catch (const std::exception& failure) {
@@ -131,7 +132,7 @@ TEST_CASE("asynchronous calls: many in flight, waited for out of order, dropped,
     std::vector<std::vector<int64_t>> numbers;
     std::vector<Work> works;
     for (size_t i = 0; i < kFlight; ++i) numbers.emplace_back(1 + 997 * i, static_cast<int64_t>(i));
-    for (auto& each : numbers) works.push_back(group.start(sum_call(each)));
+    for (auto& each : numbers) works.push_back(start(group, sum_call(each)));
     Random random(static_cast<uint64_t>(group.rank()));
     while (!works.empty()) {
       const size_t i = random.below(works.size());
@@ -142,8 +143,8 @@ TEST_CASE("asynchronous calls: many in flight, waited for out of order, dropped,
     for (size_t i = 0; i < kFlight; ++i) expect_all(numbers[i], 3 * static_cast<int64_t>(i), "in flight");
 
     std::vector<int64_t> dropped(50'000, 1), last(10, 2);
-    group.start(sum_call(dropped));  // the handle is destroyed at once
-    Work work = group.start(sum_call(last));
+    start(group, sum_call(dropped));  // the handle is destroyed at once
+    Work work = start(group, sum_call(last));
     Work copy = work;
     std::thread other([&copy] { copy.wait(); });
     work.wait();
@@ -162,7 +163,7 @@ TEST_CASE("a wait that runs out is no error, and the operation goes on") {
     std::vector<int64_t> numbers(1000, 1);
     if (group.rank() == 1) {
       // Rank 0 calls nothing before it hears that this wait ran out.
-      Work work = group.start(sum_call(numbers));
+      Work work = start(group, sum_call(numbers));
       expect(!work.wait(milliseconds(20)), "nobody else has called");
       expect(!work.wait(milliseconds(0)) && !work.done() && !work.error(), "still under way");
       const int64_t go = 1;
@@ -173,7 +174,7 @@ TEST_CASE("a wait that runs out is no error, and the operation goes on") {
     } else {
       int64_t go = 0;
       group.recv(&go, 1, DType::kInt64, 1);
-      group.start(sum_call(numbers)).wait(std::chrono::nanoseconds::max());
+      start(group, sum_call(numbers)).wait(std::chrono::nanoseconds::max());
     }
     expect_all(numbers, 2, "sum");
     expect(!Work().valid(), "an empty handle");
@@ -189,9 +190,9 @@ TEST_CASE("an operation's own deadline ends it with kTimeout, names who is absen
     std::vector<int64_t> numbers(1000, 1);
     Communicator control = group.split(0);
     if (group.rank() != 1) {
-      Communicator::Call call = sum_call(numbers);
+      CollectiveCall call = sum_call(numbers);
       call.options.timeout = milliseconds(300);
-      Work work = group.start(call);
+      Work work = start(group, call);
       try {
         work.wait();
         expect(false, "it ended without rank 1");

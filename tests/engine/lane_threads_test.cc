@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/engine/cases.h"
+#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -42,11 +43,11 @@ void run_in_flight(Communicator& group) {
   for (size_t i = 0; i < kFlight; ++i)
     numbers.emplace_back(i % 3 == 0 ? 5 : 150'000 + 997 * i, static_cast<int64_t>(i));
   for (auto& each : numbers) {
-    Communicator::Call call;
+    CollectiveCall call;
     call.input = call.output = each.data();
     call.count = each.size();
     call.dtype = DType::kInt64;
-    works.push_back(group.start(call));
+    works.push_back(start(group, call));
   }
   for (Work& work : works) work.wait();
   for (size_t i = 0; i < kFlight; ++i) {

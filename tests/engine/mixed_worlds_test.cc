@@ -101,8 +101,8 @@ void run_messages(Communicator& group, uint64_t bytes) {
   for (int peer = 0; peer < world; ++peer) out.push_back(text(group.rank(), peer));
   for (int peer = 0; peer < world; ++peer) {
     const auto p = static_cast<size_t>(peer);
-    works.push_back(group.irecv(in[p].data(), bytes, DType::kUint8, peer, 3));
-    works.push_back(group.isend(out[p].data(), bytes, DType::kUint8, peer, 3));
+    works.push_back(group.recv_async(in[p].data(), bytes, DType::kUint8, peer, 3));
+    works.push_back(group.send_async(out[p].data(), bytes, DType::kUint8, peer, 3));
   }
   for (Work& work : works) work.wait();
   for (int peer = 0; peer < world; ++peer) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -43,10 +44,10 @@ TEST_CASE("own threads: of sockets, of the pool and of lanes, none takes the pro
   group.config.transport = "tcp";
   const std::string failed = run_processes(group, [](Communicator& communicator) {
     std::vector<float> data(1 << 20, 1.0f);  // large enough for helpers
-    Communicator::Call call;
+    CollectiveCall call;
     call.input = call.output = data.data();
     call.count = data.size();
-    communicator.start(call).wait();
+    start(communicator, call).wait();
     communicator.all_reduce(data.data(), data.data(), data.size(), DType::kFloat32);
     const auto threads = blocked_signals();
     for (const char* name : {"rondo-io", "rondo-pool", "rondo-lane"}) {

@@ -1,5 +1,6 @@
 // What a rank keeps of its calls, so that the next one like it is not worked out again.
 #include "ring/engine/prepared_call.h"
+#include "ring/engine/collective_call.h"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +10,8 @@
 namespace rondo::testing {
 namespace {
 
-Communicator::Call call_of(Collective collective, uint64_t count) {
-  Communicator::Call call;
+CollectiveCall call_of(Collective collective, uint64_t count) {
+  CollectiveCall call;
   call.collective = collective;
   call.count = count;
   return call;
@@ -42,14 +43,14 @@ TEST_CASE("an all_gather between two all_reduces: both are kept") {
 }
 
 TEST_CASE("calls that differ in anything but their buffers are not alike") {
-  const Communicator::Call call = call_of(Collective::kAllReduce, 8);
+  const CollectiveCall call = call_of(Collective::kAllReduce, 8);
   const CallKey key = key_of(call);
-  Communicator::Call buffers = call;
+  CollectiveCall buffers = call;
   int memory = 0;
   buffers.input = buffers.output = &memory;
   CHECK(key_of(buffers) == key);
 
-  std::vector<Communicator::Call> others(7, call);
+  std::vector<CollectiveCall> others(7, call);
   others[0].collective = Collective::kReduceScatter;
   others[1].count = 9;
   others[2].dtype = DType::kFloat64;

@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -25,11 +26,11 @@ void expect_numbers(const Numbers& got, const Numbers& want, const char* what) {
 Numbers start_of(int rank) { return {1 + 2 * rank, 2 + 2 * rank}; }
 
 Work start_sum(Communicator& group, Numbers& numbers) {
-  Communicator::Call call;
+  CollectiveCall call;
   call.input = call.output = numbers.data();
   call.count = numbers.size();
   call.dtype = kInt64;
-  return group.start(call);
+  return start(group, call);
 }
 
 std::string on_both(int world, const RankBody& body) {
@@ -128,16 +129,16 @@ TEST_CASE("uneven calls put blocks where the displacements say, and touch nothin
           const Numbers input{10 + rank, 20 + rank};
           const uint64_t own = counts[static_cast<size_t>(rank)];
           Numbers out(5, -1);
-          group.all_gather_v(input.data(), out.data(), counts, kInt64, displacements);
+          group.all_gather_v(input.data(), out.data(), counts, displacements, kInt64);
           expect_numbers(out, {-1, 12, -1, 10, 20}, "all_gather_v");
 
           std::fill(out.begin(), out.end(), -1);
-          group.gather_v(input.data(), own, out.data(), counts, kInt64, 1, displacements);
+          group.gather_v(input.data(), own, out.data(), counts, displacements, kInt64, 1);
           expect_numbers(out, rank == 1 ? Numbers{-1, 12, -1, 10, 20} : Numbers(5, -1), "gather_v");
 
           const Numbers source{0, 1, 2, 3, 4};
           Numbers part(2, -1);
-          group.scatter_v(source.data(), counts, part.data(), own, kInt64, 2, displacements);
+          group.scatter_v(source.data(), counts, displacements, part.data(), own, kInt64, 2);
           const Numbers parts[] = {{3, 4}, {-1, -1}, {1, -1}};
           expect_numbers(part, parts[rank], "scatter_v");
 
@@ -148,7 +149,7 @@ TEST_CASE("uneven calls put blocks where the displacements say, and touch nothin
           Numbers sent(6);
           for (size_t i = 0; i < 6; ++i) sent[i] = 10 * rank + static_cast<int64_t>(i);
           std::fill(out.begin(), out.end(), -1);
-          group.all_to_all_v(sent.data(), send, out.data(), receive, kInt64, back, holes);
+          group.all_to_all_v(sent.data(), send, back, out.data(), receive, holes, kInt64);
           const Numbers outs[] = {{-1, 12, -1, 24, 25}, {-1, 11, -1, 22, 23}, {-1, 10, -1, 20, 21}};
           expect_numbers(out, outs[rank], "all_to_all_v");
         }) == "");
@@ -190,18 +191,18 @@ TEST_CASE("groups: all_reduce of ones in new_group([0,1]) leaves the others alon
         }) == "");
 }
 
-TEST_CASE("split: a negative colour is in no group, equal keys keep the order of ranks") {
+TEST_CASE("split: a negative color is in no group, equal keys keep the order of ranks") {
   CHECK(on_both(5, [](Communicator& group) {
           const int rank = group.rank();
           Communicator part = group.split(rank == 2 ? -1 : rank % 2 == 0 ? 7 : 0);
-          expect(part.valid() == (rank != 2), "a negative colour has a group");
+          expect(part.valid() == (rank != 2), "a negative color has a group");
           if (rank != 2) {
             Numbers own{rank}, all(2);
             part.all_gather(own.data(), all.data(), 1, kInt64);
             expect_numbers(all, rank % 2 == 0 ? Numbers{0, 4} : Numbers{1, 3}, "members");
           }
           Communicator none = group.split(-5, 3);
-          expect(!none.valid(), "nobody has a colour");
+          expect(!none.valid(), "nobody has a color");
           Communicator again = group.split(1);
           expect(again.size() == 5, "split of everybody");
           again.barrier();
@@ -217,19 +218,19 @@ TEST_CASE("ping-pong, blocking and asynchronous") {
             group.send(x.data(), 1, kInt64, 1);
             group.recv(x.data(), 1, kInt64, 1);
             expect_numbers(x, {2}, "blocking");
-            group.isend(x.data(), 1, kInt64, 1).wait();
-            group.irecv(x.data(), 1, kInt64, 1).wait();
+            group.send_async(x.data(), 1, kInt64, 1).wait();
+            group.recv_async(x.data(), 1, kInt64, 1).wait();
             expect_numbers(x, {3}, "asynchronous");
           } else {
             group.recv(x.data(), 1, kInt64, 0);
             expect_numbers(x, {1}, "received");
             x[0] += 1;
             group.send(x.data(), 1, kInt64, 0);
-            Work work = group.irecv(x.data(), 1, kInt64, 0);
+            Work work = group.recv_async(x.data(), 1, kInt64, 0);
             work.wait();
             expect(work.done() && work.message().bytes == 8, "the message's length");
             x[0] += 1;
-            group.isend(x.data(), 1, kInt64, 0).wait();
+            group.send_async(x.data(), 1, kInt64, 0).wait();
           }
         }) == "");
 }
@@ -239,8 +240,8 @@ TEST_CASE("messages are matched by peer and tag: tags out of order, any source, 
           const int rank = group.rank();
           if (rank == 0) {
             const Numbers a{11}, b{22};
-            Work first = group.isend(a.data(), 1, kInt64, 1, 1);
-            Work second = group.isend(b.data(), 1, kInt64, 1, 2);
+            Work first = group.send_async(a.data(), 1, kInt64, 1, 1);
+            Work second = group.send_async(b.data(), 1, kInt64, 1, 2);
             first.wait();
             second.wait();
           } else if (rank == 1) {
@@ -274,7 +275,7 @@ TEST_CASE("an isend that nobody has received yet holds up no later collective") 
   CHECK(on_both(2, [](Communicator& group) {
           Numbers huge(kHuge, group.rank() + 1);
           Work unreceived;
-          if (group.rank() == 0) unreceived = group.isend(huge.data(), kHuge, kInt64, 1, 5);
+          if (group.rank() == 0) unreceived = group.send_async(huge.data(), kHuge, kInt64, 1, 5);
           Numbers sum(100'000, 1);
           for (int i = 0; i < 5; ++i) group.all_reduce(sum.data(), sum.data(), sum.size(), kInt64);
           expect(sum == Numbers(100'000, 32), "all_reduce");
@@ -291,8 +292,8 @@ TEST_CASE("both ranks isend 64 MiB and then irecv") {
           const Numbers mine(kHuge, group.rank());
           Numbers theirs(kHuge, -1);
           const int other = 1 - group.rank();
-          Work sent = group.isend(mine.data(), kHuge, kInt64, other);
-          Work received = group.irecv(theirs.data(), kHuge, kInt64, other);
+          Work sent = group.send_async(mine.data(), kHuge, kInt64, other);
+          Work received = group.recv_async(theirs.data(), kHuge, kInt64, other);
           sent.wait();
           received.wait();
           expect(theirs == Numbers(kHuge, other), "the message");

@@ -6,6 +6,7 @@
 
 #include "tests/engine/cases.h"
 #include "tests/engine/window_cases.h"
+#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -64,14 +65,14 @@ TEST_CASE("all ranks choose alike, whatever each has kept of the call before") {
           std::vector<float> input(kCount), output(kCount), small(4096, 1);
           for (int i = 1; i <= 12; ++i) {
             std::fill(input.begin(), input.end(), static_cast<float>((group.rank() + 1) * i));
-            Communicator::Call call;
+            CollectiveCall call;
             call.input = input.data();
             call.output = output.data();
             call.count = kCount;
             if (group.rank() == 0) {
-              group.run(call);
+              run(group, call);
             } else {
-              group.start(call).wait();
+              start(group, call).wait();
             }
             expect(output == std::vector<float>(kCount, static_cast<float>(3 * i)), fmt::format("sum {} is wrong", i));
             const TensorRef between{small.data(), small.data(), small.size(), DType::kFloat32};

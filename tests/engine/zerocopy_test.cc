@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -75,13 +76,13 @@ TEST_CASE("after a failure the caller's memory is its own, while others still re
   CHECK(run_processes(group_of(3, 1), [](Communicator& group) {
           std::vector<float> data(4 << 20);
           for (uint64_t i = 0; i < data.size(); ++i) data[i] = value_of(group.rank(), 0, i);
-          Communicator::Call call;
+          CollectiveCall call;
           call.input = call.output = data.data();
           call.count = data.size();
           std::string said;
           try {
             group.barrier();  // most are about to call; who is slow meets the abort before its call
-            Work work = group.start(call);
+            Work work = start(group, call);
             if (group.rank() == 1) group.abort("enough");
             work.wait();
           } catch (const Exception& failure) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/faults/ranks.h"
+#include "tests/support/collective_call.h"
 
 namespace rondo::testing {
 namespace {
@@ -87,11 +88,11 @@ TEST_CASE("Works that nobody waited for, and an abort") {
     // Either rank may be anywhere when the abort comes, in join() too.
     outcome([&] {
       group = Communicator::join(options);
-      Communicator::Call call;
+      CollectiveCall call;
       call.input = call.output = values.data();
       call.count = values.size();
-      const Work first = group.start(call);
-      const Work second = group.start(call);
+      const Work first = start(group, call);
+      const Work second = start(group, call);
       if (group.rank() == 0) group.abort("enough");
       group.barrier();
     });
@@ -115,10 +116,10 @@ TEST_CASE("ranks as threads of one process") {
     std::vector<Work> works;
     std::vector<std::vector<float>> values(ranks.size(), std::vector<float>(1000, 1));
     for (size_t r = 0; r < ranks.size(); ++r) {
-      Communicator::Call call;
+      CollectiveCall call;
       call.input = call.output = values[r].data();
       call.count = 1000;
-      works.push_back(ranks[r].start(call));
+      works.push_back(start(ranks[r], call));
     }
     for (Work& work : works) work.wait();
   });

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/faults/ranks.h"
+#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 
 namespace rondo::testing {
@@ -154,10 +155,10 @@ TEST_CASE("destroy: twice is fine, and what is used afterwards is closed") {
   job.start(3, [&](Here& here) {
     Communicator group = Communicator::join(here.options);
     std::vector<float> values(kLarge, 1);
-    Communicator::Call call;
+    CollectiveCall call;
     call.input = call.output = values.data();
     call.count = kLarge;
-    Work work = group.start(call);
+    Work work = start(group, call);
     work.wait();
     here.say(here.timed([&] { group.destroy(); }));
     here.say(here.timed([&] { group.destroy(); }));
@@ -274,9 +275,9 @@ TEST_CASE("a message whose send has returned arrives, though its sender has left
           world.barrier();
           return;
         }
-        Communicator::Call barrier;
+        CollectiveCall barrier;
         barrier.collective = Collective::kBarrier;
-        Work work = world.start(barrier);
+        Work work = start(world, barrier);
         std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until it has asked
         group.send(&value, 1, DType::kInt32, 1);
         here.say("sent");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/faults/ranks.h"
+#include "tests/support/collective_call.h"
 
 namespace rondo::testing {
 namespace {
@@ -81,8 +82,8 @@ size_t blocks_of(Collective collective, bool output) {
   return (output ? out : in) ? kWorld : 1;
 }
 
-Communicator::Call call_of(const OneCall& one, Guarded& input, Guarded& output) {
-  Communicator::Call call;
+CollectiveCall call_of(const OneCall& one, Guarded& input, Guarded& output) {
+  CollectiveCall call;
   call.collective = one.collective;
   call.input = one.collective == Collective::kBroadcast ? output.data() : input.data();
   call.output = output.data();
@@ -102,12 +103,12 @@ void run_rank(Here& here, const Mismatch& mismatch, bool async) {
   const size_t element = one.dtype == DType::kFloat64 ? 8 : 4;
   Guarded input(one.count * element * blocks_of(one.collective, false), 1);
   Guarded output(one.count * element * blocks_of(one.collective, true), 2);
-  const Communicator::Call call = call_of(one, input, output);
+  const CollectiveCall call = call_of(one, input, output);
   here.say(here.timed([&] {
     // A rank that only sends may be done before anybody looks; then its next call fails.
-    if (!async) return group.run(call), group.barrier();
-    Work first = group.start(call);
-    Work second = group.start(call);  // not made by all alike either: fails with the first
+    if (!async) return run(group, call), group.barrier();
+    Work first = start(group, call);
+    Work second = start(group, call);  // not made by all alike either: fails with the first
     const std::string late = outcome([&] { second.wait(); });
     if (late.find("MISMATCH") != 0) throw Exception(ErrorCode::kInternal, "the second Work: " + late);
     first.wait();
@@ -238,7 +239,7 @@ TEST_CASE("uneven counts that only a pair knows are compared by the pair") {
       here.say("ready");
       here.await();
       here.say(here.timed([&] {
-        group.all_to_all_v(input.data(), to, output.data(), from, DType::kFloat32);
+        group.all_to_all_v(input.data(), to, {}, output.data(), from, {}, DType::kFloat32);
         group.barrier();
       }));
       here.say(input.untouched() && output.intact() ? "intact" : "overrun");

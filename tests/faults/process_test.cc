@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/faults/ranks.h"
+#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 
 namespace rondo::testing {
@@ -99,10 +100,10 @@ TEST_CASE("a fork in mid-operation leaves the parent alone, and the child's call
   job.start(3, [&](Here& here) {
     Communicator group = Communicator::join(here.options);
     std::vector<float> values(kLarge, 1);
-    Communicator::Call call;
+    CollectiveCall call;
     call.input = call.output = values.data();
     call.count = kLarge;
-    Work work = group.start(call);
+    Work work = start(group, call);
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(20);

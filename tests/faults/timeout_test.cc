@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/faults/ranks.h"
+#include "tests/support/collective_call.h"
 
 namespace rondo::testing {
 namespace {
@@ -66,12 +67,12 @@ TEST_CASE("two absent ranks are both listed, by a Work as by a blocking call") {
         eventually([&] { return group.error().has_value(); });
         throw Exception(*group.error());
       }
-      Communicator::Call call;
+      CollectiveCall call;
       call.input = call.output = values.data();
       call.count = values.size();
       call.options.timeout = kDeadline;
-      Work work = group.start(call);
-      Work next = group.start(call);
+      Work work = start(group, call);
+      Work next = start(group, call);
       if (work.wait(std::chrono::milliseconds(50))) throw Exception(ErrorCode::kInternal, "it cannot be done");
       if (!eventually([&] { return work.done() && next.done(); })) return;  // nobody waits: the pool sees the deadline
       if (next.error()->code != ErrorCode::kTimeout) return;

@@ -15,7 +15,7 @@ int main(void) {
   int rank, size;
   if (rondo_init(&group) || rondo_rank(group, &rank) || rondo_size(group, &size)) return fail();
   for (int i = 0; i < COUNT; ++i) values[i] = (float)(rank + 1);
-  if (rondo_all_reduce(group, values, values, COUNT, RONDO_FLOAT32, RONDO_SUM, NULL, NULL)) return fail();
+  if (rondo_all_reduce(group, values, values, COUNT, RONDO_FLOAT32, RONDO_SUM, NULL)) return fail();
   for (int i = 0; i < COUNT; ++i) {
     if (values[i] != (float)(size * (size + 1)) / 2) return 1;
   }

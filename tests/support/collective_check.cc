@@ -7,6 +7,7 @@
 
 #include "ring/base/hash.h"
 #include "ring/base/types.h"
+#include "ring/engine/collective_call.h"
 #include "tests/support/reference.h"
 
 namespace rondo::testing {
@@ -182,8 +183,8 @@ uint64_t CollectiveRank::output_elements() const {
   return 0;
 }
 
-Communicator::Call CollectiveRank::call() const {
-  Communicator::Call call;
+CollectiveCall CollectiveRank::call() const {
+  CollectiveCall call;
   call.collective = case_.collective;
   call.input = input_;
   call.output = output_;

@@ -1,6 +1,4 @@
-"""The version of the library, said once: rondo_version(), pkg-config and CMake all have it from here."""
+"""The name that programs find librondo.so by; the version itself stands in ring/include/rondo/rondo.h."""
 
-RONDO_VERSION = "0.1.0"
-
-# Grows when programs linked against the library before must be linked anew.
-RONDO_SONAME = "librondo.so.0"
+# Major and minor: before 1.0, programs linked against another minor version must be linked anew.
+RONDO_SONAME = "librondo.so.0.2"

@@ -36,7 +36,7 @@ def parameter_types(text):
 def entity(statement, ended_by):
     """What a statement at namespace scope defines: ("Name", kind), or None. ended_by: "{" or ";"."""
     if match := _ALIAS.match(statement):
-        return match.group(1), "alias"
+        return match.group(1), f"alias{statement[match.end():]}"  # the same alias twice is no violation
     if ended_by == "{" and (match := _TYPE.match(statement)):
         return match.group(1), "type"
     if ended_by == "{" and "(" in statement and (match := _FUNCTION.match(statement)):
@@ -91,11 +91,13 @@ def main(root):
             continue
         with open(f"{root}/{path}", encoding="utf-8") as file:
             for name, kind, line in definitions(code_of(file.read())):
-                places[name].setdefault(path, f"{path}:{line}: {kind}")
-    twice = {name: where for name, where in places.items() if len(where) > 1}
+                places[name].setdefault(path, (kind, f"{path}:{line}: {kind}"))
+    twice = {name: [place for _, place in where.values()] for name, where in places.items()
+             if len(where) > 1 and not all(kind.startswith("alias") and kind == next(iter(where.values()))[0]
+                                           for kind, _ in where.values())}
     for name, where in sorted(twice.items()):
         print(f"{name} is defined in {len(where)} places; give one of them a name or a namespace of its own:")
-        for place in where.values():
+        for place in where:
             print(f"  {place}")
     print(f"{len(places)} names, {len(twice)} of them defined twice")
     return 1 if twice or not places else 0

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <rondo/call.h>
 #include <rondo/collective.h>
 #include <rondo/config.h>
 #include <rondo/dtype.h>
@@ -18,267 +17,256 @@
 #include <rondo/export.h>
 #include <rondo/op.h>
 #include <rondo/topology.h>
+#include <rondo/typed_calls.h>
+#include <rondo/work.h>
 
 namespace rondo {
 
 class Store;
-class Operation;  // what a Work refers to; internal
+struct CollectiveCall;  // internal
 
-// A handle to an operation under way. Copies refer to the same operation; destroying the last one detaches it (it goes
-// on by itself, and the buffers must stay valid until it is done). Of an empty one all but valid() throw kInvalid. Any
-// thread.
-class RONDO_EXPORT Work {
- public:
-  Work();
-  explicit Work(std::shared_ptr<Operation> operation);
-  Work(const Work&);
-  Work& operator=(const Work&);
-  Work(Work&&) noexcept;
-  Work& operator=(Work&&) noexcept;
-  ~Work();
-
-  bool valid() const;
-  // True once the operation has succeeded or failed: from then on nothing touches the caller's memory.
-  bool done() const;
-  // Waits for at most `timeout`; drives the operation on this thread meanwhile. True: it succeeded. False: the wait ran
-  // out, which is no error; the operation goes on. Throws Exception if the operation failed.
-  bool wait(std::chrono::nanoseconds timeout);
-  // Waits until the operation succeeds, or throws its failure (at the latest its own deadline's kTimeout).
-  void wait();
-  // The failure; nullopt while it runs and after success.
-  std::optional<Error> error() const;
-  // send, recv: what was received (or sent): the peer's rank, the tag and the message's length in bytes.
-  // Requires done() and no error.
-  struct Message {
-    int peer = -1;
-    int tag = -1;
-    uint64_t bytes = 0;
-  };
-  Message message() const;
-
- private:
-  std::shared_ptr<Operation> operation_;
-};
-
-// How a process joins a group of processes. Fields left at -1 or empty are taken from the environment, in this order:
-// RONDO_*; RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or you
-// by hand; Open MPI's, MPICH's (PMI) and Slurm's variables (docs/bootstrap.md).
+// How a process joins a job. Fields left at -1 or empty are taken from the environment, in this order: RONDO_*; RANK,
+// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or you by hand; the
+// variables of Open MPI, MPICH (PMI) and Slurm (docs/bootstrap.md).
 struct JoinOptions {
   int rank = -1;
   int world = -1;
-  // "tcp://host:port" (rank 0 serves), "file:///path" (a shared file), "unique:..." (a string made by UniqueIdServer),
-  // "unix:///path"; empty: from the environment.
+  // "tcp://host:port" (rank 0 listens there), "file:///path" (a shared file), "unix:///path", "unique:..." (a string made
+  // by UniqueIdServer); empty: from the environment.
   std::string rendezvous;
   std::string job_id;  // processes with different ones refuse each other; empty: from the environment, else "default"
-  // Instead of a rendezvous string: a store of the caller's, alive until the communicator and its subgroups are
-  // destroyed.
+  // Instead of a rendezvous string: a store of the program's. Shared with the communicator and its sub-communicators,
+  // which use it until they are destroyed.
   std::shared_ptr<Store> store;
   Config config = Config::from_environment();
 };
 
-inline constexpr int kAnySource = -1;
-inline constexpr int kAnyTag = -1;
-
-// Options of one call; every field has the value that most calls want.
-struct CallOptions {
-  Algorithm algorithm = Algorithm::kAuto;  // equal on all ranks
-  std::chrono::milliseconds timeout{0};    // 0: Config::timeout_ms
-  double scalar = 1.0;                     // Op::kPremulSum: this rank's factor
-};
-
-// One tensor of Communicator::all_reduce_many(); in place: input == output.
-struct TensorRef {
-  const void* input = nullptr;
-  void* output = nullptr;
-  uint64_t count = 0;  // elements
-  DType dtype = DType::kFloat32;
-};
-
-// A group of ranks that work together. Collective calls must be made by all ranks of the group in the same order; they
-// are checked against each other and end in kMismatch, not in a hang or in wrong data. Any thread may call; calls on
-// one communicator are serialised in call order. send/recv are independent of the collectives.
+// A group of ranks that work together.
 //
-// Buffers: `count` is elements of `dtype`; no alignment is needed; in place is input == output (for all_gather and
-// gather: input == output + rank * count; for reduce_scatter and scatter: output == input + rank * count; all_to_all in
-// place is invalid); any other overlap is kInvalid. Calls that return Work need the buffers until it is done.
+// Order. All ranks of the group make the same collective calls in the same order. The ranks compare the calls: different
+// ones end in kMismatch, not in a hang or in wrong data. send and recv are independent of this order.
 //
-// Errors: blocking calls and Work::wait() throw Exception. kInvalid is thrown before anything happens and leaves the
-// communicator usable. After any other error of an operation the communicator is failed: every later call throws the
-// same error (where ranks died: with those who have died since), and only abort() and destroy() remain.
-class RONDO_EXPORT Communicator {
+// Threads. Any thread may call. Calls on one communicator are serialized in call order.
+//
+// Buffers. `count` is elements of `dtype`, of 0 elements the buffers may be null. No alignment is needed. In place:
+//   all_reduce, reduce, all_reduce_many     output == input
+//   all_gather, gather                      input == output + rank * count elements
+//   all_gather_v, gather_v                  input == output + displacement of this rank's block
+//   reduce_scatter, scatter (and _v)        output == input + this rank's block, likewise
+//   all_to_all, all_to_all_v                never
+// Any other overlap of input and output is kInvalid.
+//
+// Two forms. A call returns when its result is there. The form with _async returns at once with a Work; its buffers must
+// stay valid and unchanged until the work is done. A background thread makes progress on operations that no thread
+// waits for.
+//
+// Errors. Calls and Work::wait() throw Exception. kInvalid is thrown before anything happens and leaves the communicator
+// usable: a null buffer that would be used, a root that is no rank, an operation that the dtype lacks
+// (docs/numerics.md), a negative timeout. After any other failure of an operation the communicator is failed: every
+// later call throws the same error (ranks that died since are added), and only abort(), destroy() and the functions
+// that ask (rank(), ...) remain.
+class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
  public:
-  // Joins; returns when every rank is known and has exchanged a frame with both ring neighbours on every lane.
-  // Throws kInvalid, kBootstrap (error().ranks are those missing), kNetwork, kTimeout, kSystem (descriptors, memory,
-  // threads).
+  // Joins; returns when all ranks are connected. Throws kInvalid, kBootstrap (error().ranks are those missing),
+  // kNetwork, kTimeout, kSystem (descriptors, memory, threads).
   static Communicator join(const JoinOptions& options = {});
-  // `world` ranks (1 .. 1024, else kInvalid) as threads of this process, over memory; one thread a rank. [r] is rank
-  // r's. The default configuration does not read RONDO_*: pass Config::from_environment() for that.
+  // `world` ranks (1 .. 1024, else kInvalid) as threads of this process; [r] is rank r's, for a thread of its own. The
+  // default configuration does not read RONDO_*: pass Config::from_environment() for that.
   static std::vector<Communicator> inproc(int world, const Config& config = {});
 
-  Communicator();  // empty; valid() is false
+  Communicator();  // empty
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   Communicator(const Communicator&) = delete;
   ~Communicator();  // destroy(), without throwing
 
+  // False: empty. On an empty one only valid(), destroy() and batch_abandon() are allowed; the rest throws kClosed.
   bool valid() const;
-  // Of this communicator; place(): of the process in the job, the same for all of its communicators. References hold as
-  // long as this object. Of an empty one all but valid(), destroy() and group_abandon() throw kClosed.
   int rank() const;
   int size() const;
+  // Of the process in the job, the same for all of its communicators. References hold as long as this object.
   const Place& place() const;
   const Topology& topology() const;
   const Config& config() const;
-  // The algorithm that a call of these arguments runs (after kAuto is resolved). registered: the buffers of all ranks
-  // are from allocate().
+  // The algorithm that such a call runs (kAuto is resolved). registered: the buffers of all ranks are from allocate().
   Algorithm algorithm_for(Collective collective, uint64_t count, DType dtype, Op op = Op::kSum,
                           bool registered = false) const;
 
-  // --- collectives, blocking
-  // count: elements. all_reduce, reduce, broadcast: of the whole buffer. all_gather, gather: input count, output
-  // size() * count, by rank (gather: on the root; elsewhere it may be null). reduce_scatter, scatter: input
-  // size() * count (scatter: on the root; elsewhere it may be null), output count. all_to_all: both size() * count;
-  // block r of the input goes to rank r. kInvalid: a null buffer that would be used, a root that is no rank, an
-  // operation that the type lacks (docs/numerics.md), a negative timeout.
+  // --- Collectives. The same calls for std::vector, std::span and the like are in typed_calls.h.
+  using TypedCalls::all_gather, TypedCalls::all_gather_async;
+  using TypedCalls::all_reduce, TypedCalls::all_reduce_async;
+  using TypedCalls::all_to_all, TypedCalls::all_to_all_async;
+  using TypedCalls::broadcast, TypedCalls::broadcast_async;
+  using TypedCalls::gather, TypedCalls::gather_async;
+  using TypedCalls::recv, TypedCalls::recv_async;
+  using TypedCalls::reduce, TypedCalls::reduce_async;
+  using TypedCalls::reduce_scatter, TypedCalls::reduce_scatter_async;
+  using TypedCalls::scatter, TypedCalls::scatter_async;
+  using TypedCalls::send, TypedCalls::send_async;
+
+  // output[i] = op over all ranks of input[i]; input, output: count elements.
   void all_reduce(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
                   const CallOptions& options = {});
+  Work all_reduce_async(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+                        const CallOptions& options = {});
+  // The same, with the output on the root only; elsewhere it is not touched and may be null.
   void reduce(const void* input, void* output, uint64_t count, DType dtype, Op op, int root,
-              const CallOptions& options = {});  // output is written on the root only; may be null elsewhere
+              const CallOptions& options = {});
+  Work reduce_async(const void* input, void* output, uint64_t count, DType dtype, Op op, int root,
+                    const CallOptions& options = {});
+  // buffer: count elements, read on the root, written elsewhere.
   void broadcast(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options = {});
+  Work broadcast_async(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options = {});
+  // input: count elements; output: size() * count, rank r's input as block r.
   void all_gather(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
+  Work all_gather_async(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
+  // input: size() * count elements; output: count elements, op over all ranks of their blocks rank().
   void reduce_scatter(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
                       const CallOptions& options = {});
+  Work reduce_scatter_async(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+                            const CallOptions& options = {});
+  // As all_gather, with the output on the root only; elsewhere it may be null.
   void gather(const void* input, void* output, uint64_t count, DType dtype, int root, const CallOptions& options = {});
+  Work gather_async(const void* input, void* output, uint64_t count, DType dtype, int root,
+                    const CallOptions& options = {});
+  // input: size() * count elements on the root, elsewhere it may be null; output: count elements, block rank() of it.
   void scatter(const void* input, void* output, uint64_t count, DType dtype, int root, const CallOptions& options = {});
+  Work scatter_async(const void* input, void* output, uint64_t count, DType dtype, int root,
+                     const CallOptions& options = {});
+  // input, output: size() * count elements; block r of the input goes to rank r, block r of the output is rank r's.
   void all_to_all(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
+  Work all_to_all_async(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
+  // Returns when all ranks have called it.
   void barrier(const CallOptions& options = {});
-  // Uneven counts. counts[r]: elements of rank r's block; blocks lie one after the other unless displacements (in
-  // elements) say otherwise. Spans have size() entries, else kInvalid. all_gather_v, reduce_scatter_v: the same counts
-  // on all ranks, else kMismatch. The others: what a rank sends itself is what it expects, else kInvalid.
-  void all_gather_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
-                    std::span<const uint64_t> displacements = {}, const CallOptions& options = {});
-  void reduce_scatter_v(const void* input, void* output, std::span<const uint64_t> counts, DType dtype,
-                        Op op = Op::kSum, const CallOptions& options = {});
-  // gather_v, scatter_v: `count` is this rank's own; counts and displacements are read on the root only.
-  void gather_v(const void* input, uint64_t count, void* output, std::span<const uint64_t> counts, DType dtype,
-                int root, std::span<const uint64_t> displacements = {}, const CallOptions& options = {});
-  void scatter_v(const void* input, std::span<const uint64_t> counts, void* output, uint64_t count, DType dtype,
-                 int root, std::span<const uint64_t> displacements = {}, const CallOptions& options = {});
-  void all_to_all_v(const void* input, std::span<const uint64_t> send_counts, void* output,
-                    std::span<const uint64_t> recv_counts, DType dtype,
-                    std::span<const uint64_t> send_displacements = {},
-                    std::span<const uint64_t> recv_displacements = {}, const CallOptions& options = {});
+  Work barrier_async(const CallOptions& options = {});
 
-  // --- any collective by description: what the calls above are made of.
-  struct Call {
-    Collective collective = Collective::kAllReduce;
-    const void* input = nullptr;
-    void* output = nullptr;  // broadcast: the buffer
-    uint64_t count = 0;      // as in the call above; ignored where counts are given
-    DType dtype = DType::kFloat32;
-    Op op = Op::kSum;
-    int root = -1;
-    bool uneven = false;                                                  // a v-variant: the spans below count
-    std::span<const uint64_t> input_counts, output_counts;                // read during the call only
-    std::span<const uint64_t> input_displacements, output_displacements;  // empty: one after the other
-    CallOptions options;
-  };
-  Work start(const Call& call);
-  void run(const Call& call);  // the same, blocking
+  // --- Collectives with uneven counts. counts, displacements: size() entries, else kInvalid, in elements, read during
+  // the call only. Block r has counts[r] elements and begins displacements[r] elements into its buffer; empty
+  // displacements: blocks one after the other.
+  using Counts = std::span<const uint64_t>;
 
-  // --- many tensors at once
-  // all_reduce of every tensor: the gradients of a step. The same list on all ranks: counts, types, order, op. Small
-  // tensors share operations of at most Config::bucket_bytes, copied together and apart again; large ones run where
-  // they lie. Each result has the bits that its bucket has as one all_reduce, the same on all ranks. An output must not
-  // overlap another tensor. Lists that differ between ranks end in kMismatch before anything is written.
-  // kPremulSum: one factor for the whole list.
+  // counts: equal on all ranks, else kMismatch. input: counts[rank()] elements.
+  void all_gather_v(const void* input, void* output, Counts counts, Counts displacements, DType dtype,
+                    const CallOptions& options = {});
+  Work all_gather_v_async(const void* input, void* output, Counts counts, Counts displacements, DType dtype,
+                          const CallOptions& options = {});
+  // counts: equal on all ranks, else kMismatch. output: counts[rank()] elements.
+  void reduce_scatter_v(const void* input, void* output, Counts counts, DType dtype, Op op = Op::kSum,
+                        const CallOptions& options = {});
+  Work reduce_scatter_v_async(const void* input, void* output, Counts counts, DType dtype, Op op = Op::kSum,
+                              const CallOptions& options = {});
+  // count: of this rank's own block. output, counts, displacements: read on the root only. The root's counts[root] and
+  // count differ: kInvalid.
+  void gather_v(const void* input, uint64_t count, void* output, Counts counts, Counts displacements, DType dtype,
+                int root, const CallOptions& options = {});
+  Work gather_v_async(const void* input, uint64_t count, void* output, Counts counts, Counts displacements, DType dtype,
+                      int root, const CallOptions& options = {});
+  // The same the other way: input, counts and displacements are the root's, count is of the own output.
+  void scatter_v(const void* input, Counts counts, Counts displacements, void* output, uint64_t count, DType dtype,
+                 int root, const CallOptions& options = {});
+  Work scatter_v_async(const void* input, Counts counts, Counts displacements, void* output, uint64_t count,
+                       DType dtype, int root, const CallOptions& options = {});
+  // send_counts[r] elements go to rank r, recv_counts[r] come from it. The own two entries differ: kInvalid.
+  void all_to_all_v(const void* input, Counts send_counts, Counts send_displacements, void* output, Counts recv_counts,
+                    Counts recv_displacements, DType dtype, const CallOptions& options = {});
+  Work all_to_all_v_async(const void* input, Counts send_counts, Counts send_displacements, void* output,
+                          Counts recv_counts, Counts recv_displacements, DType dtype, const CallOptions& options = {});
+
+  // --- Many calls at once
+  // all_reduce of every tensor of a list: the gradients of a step. All ranks give the same counts and dtypes in the same
+  // order; lists that differ end in kMismatch before anything is written. Small tensors are copied together and share
+  // operations of at most Config::bucket_bytes; large ones run on their own buffers. Each result has the bits that its
+  // bucket has as one all_reduce, the same on all ranks. No output may overlap another tensor. kPremulSum: one factor
+  // for the list. The list is read during the call only.
   void all_reduce_many(std::span<const TensorRef> tensors, Op op = Op::kSum, const CallOptions& options = {});
-  Work start_all_reduce_many(std::span<const TensorRef> tensors, Op op = Op::kSum, const CallOptions& options = {});
+  Work all_reduce_many_async(std::span<const TensorRef> tensors, Op op = Op::kSum, const CallOptions& options = {});
 
-  // Call groups. Calls that this thread makes on this communicator between group_start() and group_end() - collectives,
-  // lists, send, recv - check their arguments, return at once, and are submitted together at the end: collectives in
-  // their order, consecutive all_reduces as all_reduce_many() does them (but kPremulSum: each by itself), sends and
-  // receives beside them in whatever order. All ranks must group consecutive all_reduces alike. Until the end nothing
-  // is read or written; the buffers must stay valid until the whole call group is done.
+  // Batches. Calls of this thread on this communicator between batch_begin() and batch_end() - collectives, lists, send,
+  // recv - are checked and kept, and start together at the end: collectives in their order, consecutive all_reduces as
+  // all_reduce_many() does them (kPremulSum: each by itself), sends and receives beside them in any order. All ranks
+  // must batch consecutive all_reduces alike. Nothing is read or written before the end; buffers stay valid until the
+  // whole batch is done. BatchScope below abandons a batch that an exception leaves.
   //
-  // In a call group, start() and start_all_reduce_many() return the Work of the whole call group, isend() and irecv()
-  // their own, and recv() and sendrecv() an empty Message. Such Works are for this thread until the call group has
-  // ended; waiting for them before is kInvalid. Calls of other threads are not collected and run at once. kInvalid:
-  // a second group_start() by whatever thread, an end without a start or by another thread, split() and new_group(),
-  // more than 65,536 calls.
-  // A call that throws is not collected; the rest is. Blocking calls of other communicators run at once.
-  void group_start();
-  // Waits until all of it is done; throws its first failure. kInvalid (overlapping all_reduces, an algorithm that there
-  // is not): nothing was submitted. The call group is closed, whatever it throws.
-  void group_end();
-  // The same, without waiting.
-  Work group_end_async();
-  // Forgets the calls collected; Works of them fail with kInvalid. Without a call group it does nothing. Any thread.
-  void group_abandon();
+  // In a batch, the _async forms return the Work of the whole batch (send_async, recv_async: their own), and recv() and
+  // sendrecv() an empty Message. These Works are for this thread until the end; waiting for them before is kInvalid.
+  // Calls of other threads are not collected and run at once. A call that throws is not collected; the rest is.
+  // kInvalid: a second batch_begin() by any thread, an end without a begin or by another thread, split() and
+  // new_group(), more than 65,536 calls.
+  void batch_begin();
+  // Starts the calls, waits until all of them are done, and throws the first failure. kInvalid (overlapping all_reduces,
+  // an algorithm that does not exist for a call): nothing was started. The batch is closed, whatever it throws.
+  void batch_end();
+  Work batch_end_async();
+  // Drops the calls; Works of them fail with kInvalid. Without a batch it does nothing. Any thread.
+  void batch_abandon();
 
-  // --- point to point. tag 0 .. 2^31-1; kAnyTag and kAnySource match all. Messages of one (pair, tag) stay in order.
-  // A message longer than the receiver's buffer fails both sides with kMismatch; a shorter one reports its length.
+  // --- Point to point. tag: 0 .. 2^31-1. Messages of one pair and tag arrive in order. kAnySource and kAnyTag: any. A
+  // message that is longer than the receiver's buffer fails both sides with kMismatch; a shorter one reports its length.
   void send(const void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
+  Work send_async(const void* data, uint64_t count, DType dtype, int peer, int tag = 0,
+                  const CallOptions& options = {});
   Work::Message recv(void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
-  Work isend(const void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
-  Work irecv(void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
+  Work recv_async(void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
+  // Both at once, without deadlock; the two buffers must not overlap. Returns the message received.
   Work::Message sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data, uint64_t recv_count,
                          int from, DType dtype, int tag = 0, const CallOptions& options = {});
 
-  // --- registered memory
-  // Memory that every rank of this host maps (where ranks share memory; else plain memory, just as good for calls).
-  // Collectives whose buffers lie in it on all ranks work on them directly, the fastest way inside a host, wherever
-  // that is worth it: all_reduce above 8 KiB, the others by size (docs/plans.md) and from 256 KiB on always. Not so
-  // uneven (v) calls and kPremulSum. CallOptions::algorithm = kRegistered insists, and is kInvalid on all ranks where
-  // some buffer is not registered.
-  // Zeroed, aligned to a page; allocating it costs system calls and faults in every page, so keep it. Registered for
-  // this communicator and for all others of the same join(); plain memory for those of another. Given back by
-  // deallocate() on this communicator (null is fine; also after destroy()), or with this object. While a call is under
-  // way, and after it has failed until destroy() has returned, other ranks may write to it.
-  // Throws kInvalid for 0 bytes and for memory that this communicator has not allocated, kSystem when memory,
-  // descriptors or mappings run out (16,384 pieces a process); neither fails the communicator. Not collective. Any
-  // thread.
+  // --- Registered memory
+  // Memory that every rank of this host maps; where ranks share none, plain memory, which is as good for calls.
+  // Collectives whose buffers lie in it on all ranks work on it without copies, the fastest way inside a host:
+  // all_reduce above 8 KiB, the others by size (docs/plans.md), from 256 KiB on always; not uneven (v) calls and
+  // kPremulSum. CallOptions::algorithm = kRegistered insists: kInvalid on all ranks where some buffer is not registered.
+  //
+  // Zeroed, aligned to a page. Allocating costs system calls and page faults: allocate once and keep it. Registered for
+  // all communicators of the same join(); plain memory for others. deallocate() on this communicator gives it back (null
+  // is fine; also after destroy()), or the end of this object. During a call, and after a failed one until destroy() has
+  // returned, other ranks may write to it. Throws kInvalid for 0 bytes and for memory that this communicator has not
+  // allocated, kSystem when memory, descriptors or mappings run out (16,384 pieces a process); the communicator goes on.
+  // Not collective. Any thread.
   void* allocate(size_t bytes);
   void deallocate(void* data);
 
-  // --- groups
-  // Collective over this communicator: ranks with the same colour form a group, ordered by (key, rank).
-  // colour < 0: no group, an empty Communicator.
-  Communicator split(int colour, int key = 0);
-  // Called by the members only, in the same order by all; `ranks` are of this communicator, no duplicates, and become
-  // 0, 1, ... in the order given. Throws kInvalid if this rank is not among them.
-  // Both: if a member cannot make the group (kSystem: no descriptors), all of its members throw that error, which names
-  // the rank; this communicator goes on.
+  // --- Sub-communicators. If a member cannot make it (kSystem: no descriptors), all members throw that error, which
+  // names the rank; this communicator goes on.
+  // Collective. Ranks with the same color form a communicator, ordered by (key, rank). color < 0: none, an empty
+  // Communicator.
+  Communicator split(int color, int key = 0);
+  // Called by the members only, by all of them in the same order. ranks: of this communicator, without duplicates; they
+  // become 0, 1, ... in the order given. kInvalid: this rank is not among them.
   Communicator new_group(std::span<const int> ranks);
 
-  // --- the end
-  // The failure, if the communicator has failed.
+  // --- The end
+  // The failure, if the communicator is failed.
   std::optional<Error> error() const;
-  // Fails this communicator here and on every other rank: pending and later calls end with kAborted. Any thread.
+  // Fails this communicator on all ranks: pending and later calls end with kAborted. Any thread.
   void abort(const std::string& reason = "");
-  // Says goodbye to the others, so that leaving is no crash to them; waits for their goodbye, at most
-  // Config::destroy_timeout_ms. Pending operations fail with kClosed. Twice is fine.
+  // Tells the others that this rank leaves, which is no failure to them, and waits until they have done so, at most
+  // Config::destroy_timeout_ms. Pending operations fail with kClosed. A second call does nothing.
   void destroy();
 
  private:
+  friend class CommunicatorAccess;  // the C API
   class State;
   explicit Communicator(std::shared_ptr<State> state);
+  void run(const CollectiveCall& call);
+  Work start(const CollectiveCall& call);
+
   std::shared_ptr<State> state_;
 };
 
-// A call group for a scope: an exception on the way out abandons it. The communicator must outlive it, where it is.
-class CallGroup {
+// A batch for a scope: an exception on the way out abandons it. The communicator must stay where it is until the end.
+class BatchScope {
  public:
-  explicit CallGroup(Communicator& communicator) : communicator_(&communicator) { communicator.group_start(); }
-  ~CallGroup() {
-    if (communicator_ != nullptr) communicator_->group_abandon();
+  explicit BatchScope(Communicator& communicator) : communicator_(&communicator) { communicator.batch_begin(); }
+  ~BatchScope() {
+    if (communicator_ != nullptr) communicator_->batch_abandon();
   }
-  CallGroup(const CallGroup&) = delete;
-  CallGroup& operator=(const CallGroup&) = delete;
+  BatchScope(const BatchScope&) = delete;
+  BatchScope& operator=(const BatchScope&) = delete;
 
-  // Once.
-  void end() { std::exchange(communicator_, nullptr)->group_end(); }
-  Work end_async() { return std::exchange(communicator_, nullptr)->group_end_async(); }
+  // One of these, once.
+  void end() { std::exchange(communicator_, nullptr)->batch_end(); }
+  Work end_async() { return std::exchange(communicator_, nullptr)->batch_end_async(); }
 
  private:
   Communicator* communicator_;

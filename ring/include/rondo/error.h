@@ -25,6 +25,12 @@ enum class ErrorCode : int {
   kInternal = 11,     // our bug
   kClosed = 12,       // used after destroy()
   kPeerLeft = 13,     // a process of the group destroyed its communicator in good order
+  // Reserved; no call gives them yet.
+  kInterrupted = 14,   // the program's interrupt check ended a wait
+  kUnresponsive = 15,  // a process is alive and does not answer
+  kCorrupt = 16,       // data arrived damaged
+  kAuthFailed = 17,    // a peer does not know the secret
+  kEpochStale = 18,    // a peer belongs to an earlier formation of the job
 };
 
 RONDO_EXPORT const char* error_code_name(ErrorCode code);

@@ -1,9 +1,35 @@
 #ifndef RONDO_H_
 #define RONDO_H_
 
-/* Rondo's C API. Handles are opaque; every function returns a rondo_result_t, and rondo_last_error() is the text of
- * this thread's last failure. No exception crosses it. Thread rules, buffers and errors are those of the C++
- * Communicator (communicator.h). All counts are elements unless they say bytes. */
+/* Rondo's C API.
+ *
+ * Results. Every function returns a rondo_result_t unless it says otherwise. rondo_last_error() is the text of this
+ * thread's last failure. No C++ exception leaves the library. RONDO_INVALID is returned before anything happens and
+ * leaves the communicator usable. After any other failure of an operation the communicator is failed: every later call
+ * returns the same failure, and only rondo_abort, rondo_destroy and the functions that ask (rank, size, ...) remain.
+ *
+ * Threads. Any thread may call any function. Calls on one communicator are serialized in call order. A handle must not
+ * be freed while another call uses it.
+ *
+ * Collectives. All ranks of the communicator make the same calls in the same order. The ranks compare the calls:
+ * different ones end in RONDO_MISMATCH, not in a hang or in wrong data. Messages (send, recv) are independent of this
+ * order.
+ *
+ * Counts are elements of dtype unless a name ends in bytes. Buffers need no alignment. A call with 0 elements is valid,
+ * and its buffers may be NULL.
+ *
+ * In place:
+ *   all_reduce, reduce, all_reduce_many     output == input
+ *   all_gather, gather                      input == output + rank * count elements
+ *   all_gather_v, gather_v                  input == output + displacement of this rank's block
+ *   reduce_scatter, scatter (and _v)        output == input + this rank's block, likewise
+ *   all_to_all, all_to_all_v                never
+ * Any other overlap of input and output is RONDO_INVALID.
+ *
+ * Blocking and asynchronous calls. Each call has two forms. rondo_X returns when its result is there. rondo_X_async
+ * returns at once and sets *work; the buffers must stay valid and unchanged until rondo_wait or rondo_test says that
+ * the operation has ended. A background thread makes progress on operations that no thread waits for. Pass each work to
+ * rondo_work_free. If the call fails, *work is NULL. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,29 +40,42 @@ extern "C" {
 
 #define RONDO_API __attribute__((visibility("default")))
 
+/* The version of this header. Before 1.0, another minor version is another interface. */
+#define RONDO_VERSION "0.2.0"
+#define RONDO_VERSION_MAJOR 0
+#define RONDO_VERSION_MINOR 2
+#define RONDO_VERSION_PATCH 0
+/* For comparisons: 200 is 0.2.0, 10203 is 1.2.3. */
+#define RONDO_VERSION_NUMBER (RONDO_VERSION_MAJOR * 10000 + RONDO_VERSION_MINOR * 100 + RONDO_VERSION_PATCH)
+
 typedef struct rondo_comm* rondo_comm_t;
 typedef struct rondo_work* rondo_work_t;
 typedef struct rondo_id_server* rondo_id_server_t;
 
-/* The types of enumerated arguments are plain integers, so that their size is the same for every compiler and binding,
- * and a value that is none of these is an error to report, not undefined behaviour. */
+/* Enumerated types are plain integers: their size is the same for every compiler and binding, and a value outside the
+ * list is an error to report, not undefined behavior. */
 typedef int32_t rondo_result_t;
 enum {
   RONDO_OK = 0,
-  RONDO_INVALID = 1,
-  RONDO_MISMATCH = 2,
-  RONDO_TIMEOUT = 3,
-  RONDO_PEER_LOST = 4,
-  RONDO_ABORTED = 5,
-  RONDO_PROTOCOL = 6,
-  RONDO_NETWORK = 7,
-  RONDO_BOOTSTRAP = 8,
-  RONDO_SYSTEM = 9,
-  RONDO_UNSUPPORTED = 10,
-  RONDO_INTERNAL = 11,
-  RONDO_CLOSED = 12,
-  RONDO_PEER_LEFT = 13,
-  RONDO_IN_PROGRESS = 100 /* rondo_wait with a timeout: not done yet; no error */
+  RONDO_INVALID = 1,       /* the caller's arguments; nothing was done */
+  RONDO_MISMATCH = 2,      /* ranks made different calls; the text shows both */
+  RONDO_TIMEOUT = 3,       /* a deadline passed; the ranks are those that were absent */
+  RONDO_PEER_LOST = 4,     /* a process died or cannot be reached; the ranks name it */
+  RONDO_ABORTED = 5,       /* a rank called rondo_abort; the ranks name it */
+  RONDO_PROTOCOL = 6,      /* a peer sent what the protocol forbids */
+  RONDO_NETWORK = 7,       /* connecting, listening or resolving failed */
+  RONDO_BOOTSTRAP = 8,     /* the ranks did not find one another; the ranks are those missing */
+  RONDO_SYSTEM = 9,        /* the operating system refused memory, descriptors, threads or the like */
+  RONDO_UNSUPPORTED = 10,  /* valid, but not on this machine or in this build */
+  RONDO_INTERNAL = 11,     /* a fault of the library */
+  RONDO_CLOSED = 12,       /* used after its end */
+  RONDO_PEER_LEFT = 13,    /* a process ended its communicator in good order */
+  RONDO_INTERRUPTED = 14,  /* reserved: the program's interrupt check ended a wait */
+  RONDO_UNRESPONSIVE = 15, /* reserved: a process is alive and does not answer */
+  RONDO_CORRUPT = 16,      /* reserved: data arrived damaged */
+  RONDO_AUTH_FAILED = 17,  /* reserved: a peer does not know the secret */
+  RONDO_EPOCH_STALE = 18,  /* reserved: a peer belongs to an earlier formation of the job */
+  RONDO_IN_PROGRESS = 100  /* rondo_wait: not done yet; no failure */
 };
 
 typedef int32_t rondo_dtype_t;
@@ -49,11 +88,11 @@ enum {
   RONDO_UINT32 = 5,
   RONDO_INT64 = 6,
   RONDO_UINT64 = 7,
-  RONDO_FLOAT16 = 8,
-  RONDO_BFLOAT16 = 9,
+  RONDO_FLOAT16 = 8,  /* IEEE 754 binary16 */
+  RONDO_BFLOAT16 = 9, /* the upper half of a float32 */
   RONDO_FLOAT32 = 10,
   RONDO_FLOAT64 = 11,
-  RONDO_BOOL = 12,
+  RONDO_BOOL = 12,        /* one byte: 0 is false, anything else is true; results are 0 or 1 */
   RONDO_FLOAT8_E4M3 = 13, /* no infinity: overflow is NaN */
   RONDO_FLOAT8_E5M2 = 14
 };
@@ -64,116 +103,195 @@ enum {
   RONDO_PRODUCT = 1,
   RONDO_MIN = 2,
   RONDO_MAX = 3,
-  RONDO_AVG = 4,
-  RONDO_BAND = 5,
+  RONDO_AVG = 4,  /* sum / size; not for bool */
+  RONDO_BAND = 5, /* bitwise: integers and bool */
   RONDO_BOR = 6,
   RONDO_BXOR = 7,
-  RONDO_LAND = 8,
+  RONDO_LAND = 8, /* logical: 0 or 1 */
   RONDO_LOR = 9,
   RONDO_LXOR = 10,
-  RONDO_PREMULSUM = 11
+  RONDO_PREMULSUM = 11 /* sum of options->scalar of rank r * input of rank r; floats only */
 };
 
 #define RONDO_ANY_SOURCE (-1)
 #define RONDO_ANY_TAG (-1)
 
-/* The library's version as "major.minor.patch". */
+/* The version of the library, as RONDO_VERSION is that of the header. */
 RONDO_API const char* rondo_version(void);
-/* This thread's last failure; "" if there was none. Valid until this thread's next rondo call. */
+
+/* The text of this thread's last failure: what happened, on which rank, and what to do. "" if there was none. Valid
+ * until this thread's next call. */
 RONDO_API const char* rondo_last_error(void);
-/* "OK", "INVALID", ... */
-RONDO_API const char* rondo_result_name(rondo_result_t result);
-/* Ranks blamed by this thread's last failure: copies up to `capacity` of them to ranks and returns how many there are.
+/* The ranks that this thread's last failure blames: writes up to `capacity` of them to ranks, returns how many there
+ * are.
  */
 RONDO_API size_t rondo_last_error_ranks(int* ranks, size_t capacity);
+/* "OK", "INVALID", ... */
+RONDO_API const char* rondo_result_name(rondo_result_t result);
 
-/* Joins the group that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or a launcher's own). */
+/* Log lines go to standard error, or to `function` if one is set: for the whole process, from any thread, one call at a
+ * time. level: 1 warning, 2 info, 3 trace; RONDO_DEBUG says which levels there are. rank: of the process, -1 where it
+ * is not known yet. text: without a line end, valid during the call. The function must not call the library. When
+ * rondo_set_log has returned, the function set before is not called any more. NULL: standard error. */
+typedef void (*rondo_log_function_t)(void* context, int level, int rank, const char* text);
+RONDO_API rondo_result_t rondo_set_log(rondo_log_function_t function, void* context);
+
+/* ---- Joining ---- */
+
+/* Joins the job that the environment describes: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or what a launcher sets.
+ * Returns when all ranks are connected. *comm is to be passed to rondo_destroy. */
 RONDO_API rondo_result_t rondo_init(rondo_comm_t* comm);
-/* The same with the place given: rank, world (-1: from the environment) and a rendezvous ("tcp://host:port",
- * "file:///path", "unix:///path", "unique:..."; NULL: from the environment). */
+/* The same with the place given. rank, world: -1 takes the environment's. rendezvous: "tcp://host:port" (rank 0 listens
+ * there), "file:///path", "unix:///path", "unique:..." (rondo_id_server_create); NULL takes the environment's. */
 RONDO_API rondo_result_t rondo_init_at(rondo_comm_t* comm, int rank, int world, const char* rendezvous);
+/* comms[0 .. world-1]: ranks as threads of this process; world: 1 .. 1024. Use each from a thread of its own. RONDO_*
+ * are read. */
+RONDO_API rondo_result_t rondo_init_inproc(rondo_comm_t* comms, int world);
 
-/* A unique id: made by any process (it need not become a rank), handed to all ranks as a string, and served by a thread
- * of the maker until all ranks have said goodbye to it, at the end of their start, or the server is destroyed. `id` is
- * valid until the server is destroyed. host: the address to
- * listen on and to publish; NULL is 127.0.0.1. */
+/* A unique id: any process makes it, and hands it to all ranks as a string (rondo_init_at). A thread of this process
+ * serves it until all ranks are connected, or until the server is destroyed. *id is valid until the server is
+ * destroyed. host: the address to listen on and to publish; NULL: 127.0.0.1. */
 RONDO_API rondo_result_t rondo_id_server_create(rondo_id_server_t* server, const char* host, const char** id);
 RONDO_API rondo_result_t rondo_id_server_destroy(rondo_id_server_t server);
 
-/* comms[0 .. world-1]: ranks as threads of this process, one thread a rank; world: 1 .. 1024. RONDO_* are read. */
-RONDO_API rondo_result_t rondo_init_inproc(rondo_comm_t* comms, int world);
-
-/* Rank and size of this communicator; local rank and size, and the node: of the process in the job, the same for all
- * of its communicators. */
+/* Rank and size of this communicator. */
 RONDO_API rondo_result_t rondo_rank(rondo_comm_t comm, int* rank);
 RONDO_API rondo_result_t rondo_size(rondo_comm_t comm, int* size);
+/* Of the process in the job, the same for all of its communicators: its rank among those of its node, how many these
+ * are, its node and the number of nodes. */
 RONDO_API rondo_result_t rondo_local_rank(rondo_comm_t comm, int* local_rank);
 RONDO_API rondo_result_t rondo_local_size(rondo_comm_t comm, int* local_size);
 RONDO_API rondo_result_t rondo_node(rondo_comm_t comm, int* node, int* nodes);
 
-/* Collectives. work NULL: blocking. Otherwise the call returns at once, and *work is to be passed to rondo_wait and
- * then to rondo_work_free. timeout_ms in rondo_options_t 0: RONDO_TIMEOUT_MS. options NULL: defaults. */
+/* ---- Collectives ---- */
+
+/* Options of one call; NULL stands for RONDO_OPTIONS_INIT. A structure of an older header is shorter: the fields it
+ * lacks have their defaults. One of a newer header is longer: it is RONDO_INVALID if it sets fields that the library
+ * lacks. */
 typedef struct {
-  size_t struct_bytes; /* sizeof(rondo_options_t) of the caller, so that fields can be added */
-  int64_t timeout_ms;
+  size_t struct_bytes;   /* sizeof(rondo_options_t); RONDO_OPTIONS_INIT sets it */
+  int64_t timeout_ms;    /* of the operation; 0: RONDO_TIMEOUT_MS; negative: RONDO_INVALID */
   double scalar;         /* RONDO_PREMULSUM: this rank's factor */
-  const char* algorithm; /* NULL or "auto", or a name that RONDO_ALGORITHM takes, such as "ring" */
+  const char* algorithm; /* NULL or "auto", or a value of RONDO_ALGORITHM such as "ring"; the same on all ranks */
 } rondo_options_t;
 #define RONDO_OPTIONS_INIT \
   { sizeof(rondo_options_t), 0, 1.0, NULL }
 
-/* count: elements. all_reduce, reduce, broadcast: of the whole buffer. all_gather, gather: input count, output size x
- * count by rank (gather: on the root; elsewhere it may be NULL). reduce_scatter, scatter: input size x count (scatter:
- * on the root; elsewhere it may be NULL), output count. all_to_all: both size x count; block r of the input goes to
- * rank r. RONDO_INVALID: a NULL buffer that would be used, a root that is no rank, an operation that the type lacks, a
- * negative timeout. */
-RONDO_API rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                          rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
-                                          rondo_work_t* work);
-RONDO_API rondo_result_t rondo_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                      rondo_dtype_t dtype, rondo_op_t op, int root, const rondo_options_t* options,
-                                      rondo_work_t* work);
-RONDO_API rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root,
-                                         const rondo_options_t* options, rondo_work_t* work);
-RONDO_API rondo_result_t rondo_all_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                          rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work);
-RONDO_API rondo_result_t rondo_reduce_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                              rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
-                                              rondo_work_t* work);
-RONDO_API rondo_result_t rondo_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                      rondo_dtype_t dtype, int root, const rondo_options_t* options,
-                                      rondo_work_t* work);
-RONDO_API rondo_result_t rondo_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                       rondo_dtype_t dtype, int root, const rondo_options_t* options,
-                                       rondo_work_t* work);
-RONDO_API rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                          rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work);
-RONDO_API rondo_result_t rondo_barrier(rondo_comm_t comm, const rondo_options_t* options, rondo_work_t* work);
+/* All collectives: RONDO_INVALID for a NULL buffer that would be used, a root that is no rank, an unknown dtype or op,
+ * an operation that the dtype lacks. */
 
-/* Uneven counts; arrays hold one entry a rank; displacements may be NULL (blocks one after the other). all_gather_v,
- * reduce_scatter_v: the same counts on all ranks, else RONDO_MISMATCH. The others: what a rank sends itself is what it
- * expects, else RONDO_INVALID. */
+/* output[i] = op over all ranks of input[i]; input, output: count elements. */
+RONDO_API rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                          rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_all_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                                rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
+                                                rondo_work_t* work);
+
+/* The same, with the output on the root only; elsewhere it is not touched and may be NULL. */
+RONDO_API rondo_result_t rondo_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                      rondo_dtype_t dtype, rondo_op_t op, int root, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                            rondo_dtype_t dtype, rondo_op_t op, int root,
+                                            const rondo_options_t* options, rondo_work_t* work);
+
+/* buffer: count elements, read on the root, written elsewhere. */
+RONDO_API rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root,
+                                         const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_broadcast_async(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype,
+                                               int root, const rondo_options_t* options, rondo_work_t* work);
+
+/* input: count elements; output: size * count, rank r's input as block r. */
+RONDO_API rondo_result_t rondo_all_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                          rondo_dtype_t dtype, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_all_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                                rondo_dtype_t dtype, const rondo_options_t* options,
+                                                rondo_work_t* work);
+
+/* input: size * count elements; output: count elements, op over all ranks of their blocks `rank`. */
+RONDO_API rondo_result_t rondo_reduce_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                              rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_reduce_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                                    rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
+                                                    rondo_work_t* work);
+
+/* As all_gather, with the output on the root only; elsewhere it may be NULL. */
+RONDO_API rondo_result_t rondo_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                      rondo_dtype_t dtype, int root, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                            rondo_dtype_t dtype, int root, const rondo_options_t* options,
+                                            rondo_work_t* work);
+
+/* input: size * count elements on the root, elsewhere it may be NULL; output: count elements, block `rank` of it. */
+RONDO_API rondo_result_t rondo_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                       rondo_dtype_t dtype, int root, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                             rondo_dtype_t dtype, int root, const rondo_options_t* options,
+                                             rondo_work_t* work);
+
+/* input, output: size * count elements; block r of the input goes to rank r, block r of the output is rank r's. */
+RONDO_API rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                          rondo_dtype_t dtype, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_all_to_all_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                                rondo_dtype_t dtype, const rondo_options_t* options,
+                                                rondo_work_t* work);
+
+/* Returns when all ranks have called it. */
+RONDO_API rondo_result_t rondo_barrier(rondo_comm_t comm, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_barrier_async(rondo_comm_t comm, const rondo_options_t* options, rondo_work_t* work);
+
+/* ---- Collectives with uneven counts ---- */
+
+/* counts, displacements: one entry a rank, in elements, read during the call only. Block r has counts[r] elements and
+ * begins displacements[r] elements into its buffer; displacements NULL: blocks one after the other. */
+
+/* counts: equal on all ranks, else RONDO_MISMATCH. input: counts[rank] elements. */
 RONDO_API rondo_result_t rondo_all_gather_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
                                             const uint64_t* displacements, rondo_dtype_t dtype,
-                                            const rondo_options_t* options, rondo_work_t* work);
+                                            const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_all_gather_v_async(rondo_comm_t comm, const void* input, void* output,
+                                                  const uint64_t* counts, const uint64_t* displacements,
+                                                  rondo_dtype_t dtype, const rondo_options_t* options,
+                                                  rondo_work_t* work);
+/* counts: equal on all ranks, else RONDO_MISMATCH. output: counts[rank] elements. */
 RONDO_API rondo_result_t rondo_reduce_scatter_v(rondo_comm_t comm, const void* input, void* output,
                                                 const uint64_t* counts, rondo_dtype_t dtype, rondo_op_t op,
-                                                const rondo_options_t* options, rondo_work_t* work);
+                                                const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_reduce_scatter_v_async(rondo_comm_t comm, const void* input, void* output,
+                                                      const uint64_t* counts, rondo_dtype_t dtype, rondo_op_t op,
+                                                      const rondo_options_t* options, rondo_work_t* work);
+/* count: of this rank's own block. output, counts, displacements: read on the root only. The root's counts[root] and
+ * count differ: RONDO_INVALID. */
 RONDO_API rondo_result_t rondo_gather_v(rondo_comm_t comm, const void* input, uint64_t count, void* output,
                                         const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype,
-                                        int root, const rondo_options_t* options, rondo_work_t* work);
+                                        int root, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_gather_v_async(rondo_comm_t comm, const void* input, uint64_t count, void* output,
+                                              const uint64_t* counts, const uint64_t* displacements,
+                                              rondo_dtype_t dtype, int root, const rondo_options_t* options,
+                                              rondo_work_t* work);
+/* The same the other way: input, counts and displacements are the root's, count is of the own output. */
 RONDO_API rondo_result_t rondo_scatter_v(rondo_comm_t comm, const void* input, const uint64_t* counts,
                                          const uint64_t* displacements, void* output, uint64_t count,
-                                         rondo_dtype_t dtype, int root, const rondo_options_t* options,
-                                         rondo_work_t* work);
+                                         rondo_dtype_t dtype, int root, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_scatter_v_async(rondo_comm_t comm, const void* input, const uint64_t* counts,
+                                               const uint64_t* displacements, void* output, uint64_t count,
+                                               rondo_dtype_t dtype, int root, const rondo_options_t* options,
+                                               rondo_work_t* work);
+/* send_counts[r] elements go to rank r, recv_counts[r] come from it. The own two entries differ: RONDO_INVALID. */
 RONDO_API rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
                                             const uint64_t* send_displacements, void* output,
                                             const uint64_t* recv_counts, const uint64_t* recv_displacements,
-                                            rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work);
+                                            rondo_dtype_t dtype, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_all_to_all_v_async(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
+                                                  const uint64_t* send_displacements, void* output,
+                                                  const uint64_t* recv_counts, const uint64_t* recv_displacements,
+                                                  rondo_dtype_t dtype, const rondo_options_t* options,
+                                                  rondo_work_t* work);
 
-/* all_reduce of every tensor of a list, the same on all ranks: small tensors share operations of at most
- * RONDO_BUCKET_BYTES, large ones run where they lie. In place: input == output. No output may overlap another tensor.
- */
+/* ---- Many calls at once ---- */
+
+/* all_reduce of every tensor of a list: the gradients of a step. All ranks give the same counts and dtypes in the same
+ * order. Small tensors share operations of at most RONDO_BUCKET_BYTES; large ones run in place of their own. No output
+ * may overlap another tensor. The list is read during the call only. */
 typedef struct {
   const void* input;
   void* output;
@@ -181,52 +299,84 @@ typedef struct {
   rondo_dtype_t dtype;
 } rondo_tensor_t;
 RONDO_API rondo_result_t rondo_all_reduce_many(rondo_comm_t comm, const rondo_tensor_t* tensors, size_t tensor_count,
-                                               rondo_op_t op, const rondo_options_t* options, rondo_work_t* work);
+                                               rondo_op_t op, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_all_reduce_many_async(rondo_comm_t comm, const rondo_tensor_t* tensors,
+                                                     size_t tensor_count, rondo_op_t op, const rondo_options_t* options,
+                                                     rondo_work_t* work);
 
-/* Call groups (Communicator::group_start): calls of this thread on this communicator between start and end are checked,
- * kept, and submitted together at the end, consecutive all_reduces as rondo_all_reduce_many does them. A call with a
- * work gives the call group's (send and recv: their own), to be used when the call group has ended. A message asked of
- * recv or sendrecv is empty: peer and tag -1, 0 bytes. Abandoning forgets the calls; without a call group it does
- * nothing. rondo_group_end closes the call group whatever it returns; work NULL: it waits for all of it. At most 65,536
- * calls. */
-RONDO_API rondo_result_t rondo_group_start(rondo_comm_t comm);
-RONDO_API rondo_result_t rondo_group_end(rondo_comm_t comm, rondo_work_t* work);
-RONDO_API rondo_result_t rondo_group_abandon(rondo_comm_t comm);
+/* Batches. Calls of this thread on this communicator between begin and end are checked and kept, and start together at
+ * the end; consecutive all_reduces become as few operations as in rondo_all_reduce_many. Nothing is read or written
+ * before the end, and buffers stay valid until the whole batch is done. An _async call gives the batch's work (send and
+ * recv: their own), to be used after the end. The message of a blocking receive is empty: peer and tag -1, 0 bytes. At
+ * most 65,536 calls. RONDO_INVALID: a second begin, an end without begin or by another thread.
+ * rondo_batch_end waits until all of it is done. Both ends close the batch, whatever they return. */
+RONDO_API rondo_result_t rondo_batch_begin(rondo_comm_t comm);
+RONDO_API rondo_result_t rondo_batch_end(rondo_comm_t comm);
+RONDO_API rondo_result_t rondo_batch_end_async(rondo_comm_t comm, rondo_work_t* work);
+/* Drops the calls; works of them fail with RONDO_INVALID. Without a batch it does nothing. */
+RONDO_API rondo_result_t rondo_batch_abandon(rondo_comm_t comm);
 
-/* Point to point. work NULL: blocking. */
-RONDO_API rondo_result_t rondo_send(rondo_comm_t comm, const void* data, uint64_t count, rondo_dtype_t dtype, int peer,
-                                    int tag, const rondo_options_t* options, rondo_work_t* work);
+/* ---- Point to point ---- */
+
+/* What was received (or sent): the peer's rank, the tag and the length. */
 typedef struct {
   int peer;
   int tag;
   uint64_t bytes;
 } rondo_message_t;
-/* message may be NULL; with work, ask rondo_work_message instead. */
+
+/* tag: 0 .. 2^31-1. Messages of one pair and tag arrive in order. peer RONDO_ANY_SOURCE, tag RONDO_ANY_TAG: any. A
+ * message that is longer than the receiver's buffer is RONDO_MISMATCH on both sides; a shorter one reports its length.
+ * message may be NULL; of an _async call, rondo_work_message gives it. */
+RONDO_API rondo_result_t rondo_send(rondo_comm_t comm, const void* data, uint64_t count, rondo_dtype_t dtype, int peer,
+                                    int tag, const rondo_options_t* options);
+RONDO_API rondo_result_t rondo_send_async(rondo_comm_t comm, const void* data, uint64_t count, rondo_dtype_t dtype,
+                                          int peer, int tag, const rondo_options_t* options, rondo_work_t* work);
 RONDO_API rondo_result_t rondo_recv(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype, int peer,
-                                    int tag, const rondo_options_t* options, rondo_message_t* message,
-                                    rondo_work_t* work);
+                                    int tag, const rondo_options_t* options, rondo_message_t* message);
+RONDO_API rondo_result_t rondo_recv_async(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype, int peer,
+                                          int tag, const rondo_options_t* options, rondo_work_t* work);
+/* Both at once, without deadlock; the two buffers must not overlap. message: of the receive. */
 RONDO_API rondo_result_t rondo_sendrecv(rondo_comm_t comm, const void* send_data, uint64_t send_count, int to,
                                         void* recv_data, uint64_t recv_count, int from, rondo_dtype_t dtype, int tag,
                                         const rondo_options_t* options, rondo_message_t* message);
 
-/* timeout_ms < 0: until the operation ends; RONDO_IN_PROGRESS: the wait ran out. */
+/* ---- Work ---- */
+
+/* Waits for the operation and makes progress on it meanwhile. timeout_ms < 0: until it ends. RONDO_IN_PROGRESS: the
+ * wait ran out; the operation goes on. Otherwise the operation's result. */
 RONDO_API rondo_result_t rondo_wait(rondo_work_t work, int64_t timeout_ms);
+/* *done: 1 once the operation has succeeded or failed. From then on the library does not touch its buffers. */
 RONDO_API rondo_result_t rondo_test(rondo_work_t work, int* done);
+/* Of a send or recv that has succeeded, else RONDO_INVALID. */
 RONDO_API rondo_result_t rondo_work_message(rondo_work_t work, rondo_message_t* message);
-/* Frees the handle; an operation still under way goes on by itself. */
+/* Frees the handle. An operation that has not ended goes on, and still needs its buffers. NULL: nothing. */
 RONDO_API rondo_result_t rondo_work_free(rondo_work_t work);
 
-/* Registered memory (Communicator::allocate): memory that every rank of this host maps, on which collectives are
- * direct. Give it back before the communicator, or leave it to rondo_destroy. */
+/* ---- Registered memory ---- */
+
+/* Memory that every rank of this host maps; collectives whose buffers lie in it on all ranks need no copies. Zeroed,
+ * aligned to a page; allocate once and keep it. RONDO_SYSTEM: no memory or descriptors; the communicator goes on. data
+ * NULL: nothing. What is not given back before rondo_destroy is freed by it. */
 RONDO_API rondo_result_t rondo_allocate(rondo_comm_t comm, size_t bytes, void** data);
 RONDO_API rondo_result_t rondo_deallocate(rondo_comm_t comm, void* data);
 
-/* Groups: *group is NULL where this rank is in none (colour < 0). */
-RONDO_API rondo_result_t rondo_split(rondo_comm_t comm, int colour, int key, rondo_comm_t* group);
-RONDO_API rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* group);
+/* ---- Sub-communicators ---- */
 
+/* Collective. Ranks with the same color form a communicator, ordered by (key, rank). color < 0: none, *sub is NULL. */
+RONDO_API rondo_result_t rondo_split(rondo_comm_t comm, int color, int key, rondo_comm_t* sub);
+/* Called by the members only, by all of them in the same order. ranks: of this communicator, without duplicates; they
+ * become 0, 1, ... in the order given. */
+RONDO_API rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* sub);
+
+/* ---- The end ---- */
+
+/* Fails this communicator on all ranks: pending and later calls return RONDO_ABORTED with the reason. NULL: none given.
+ */
 RONDO_API rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason);
-/* Says goodbye and frees the handle. */
+/* Tells the others that this rank leaves, waits until they have done so (at most RONDO_DESTROY_TIMEOUT_MS), and frees
+ * the handle. Pending operations end with RONDO_CLOSED; works stay valid until rondo_work_free. The handle is freed
+ * whatever the result is; RONDO_INVALID: it is NULL. */
 RONDO_API rondo_result_t rondo_destroy(rondo_comm_t comm);
 
 #ifdef __cplusplus

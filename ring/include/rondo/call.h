@@ -1,0 +1,30 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include <rondo/collective.h>
+#include <rondo/dtype.h>
+
+namespace rondo {
+
+// Any peer, any tag: for receives.
+inline constexpr int kAnySource = -1;
+inline constexpr int kAnyTag = -1;
+
+// Options of one call.
+struct CallOptions {
+  Algorithm algorithm = Algorithm::kAuto;  // the same on all ranks
+  std::chrono::milliseconds timeout{0};    // of the operation; 0: Config::timeout_ms; negative: kInvalid
+  double scalar = 1.0;                     // Op::kPremulSum: this rank's factor
+};
+
+// One tensor of Communicator::all_reduce_many(); in place: input == output.
+struct TensorRef {
+  const void* input = nullptr;
+  void* output = nullptr;
+  uint64_t count = 0;  // elements
+  DType dtype = DType::kFloat32;
+};
+
+}  // namespace rondo

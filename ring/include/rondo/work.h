@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include <rondo/error.h>
+#include <rondo/export.h>
+
+namespace rondo {
+
+class Operation;  // what a Work refers to; internal
+
+// A handle to an asynchronous operation. Copies refer to the same operation. Destroying the last copy does not end the
+// operation: it goes on, and its buffers must stay valid until it has ended. On an empty Work only valid() is allowed;
+// the rest throws kInvalid. Any thread.
+class RONDO_EXPORT Work {
+ public:
+  Work();  // empty
+  explicit Work(std::shared_ptr<Operation> operation);
+  Work(const Work&);
+  Work& operator=(const Work&);
+  Work(Work&&) noexcept;
+  Work& operator=(Work&&) noexcept;
+  ~Work();
+
+  bool valid() const;
+  // True once the operation has succeeded or failed. From then on the library does not touch its buffers.
+  bool done() const;
+  // Waits for at most `timeout`, and makes progress on the operation meanwhile. True: it succeeded. False: the wait ran
+  // out, which is no failure; the operation goes on. Throws Exception if the operation failed.
+  bool wait(std::chrono::nanoseconds timeout);
+  // Waits until the operation succeeds, or throws its failure (at the latest kTimeout at its own deadline).
+  void wait();
+  // The failure; nullopt before the end and after success.
+  std::optional<Error> error() const;
+
+  // Of send and recv: the peer's rank, the tag, and the message's length in bytes.
+  struct Message {
+    int peer = -1;
+    int tag = -1;
+    uint64_t bytes = 0;
+  };
+  // Of a send or recv that has succeeded, else kInvalid is thrown.
+  Message message() const;
+
+ private:
+  std::shared_ptr<Operation> operation_;  // shared with the library, which completes it
+};
+
+}  // namespace rondo

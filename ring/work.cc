@@ -1,0 +1,54 @@
+#include "rondo/work.h"
+
+#include <utility>
+
+#include "ring/engine/operation.h"
+
+namespace rondo {
+
+Work::Work() = default;
+Work::Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+Work::Work(const Work&) = default;
+Work& Work::operator=(const Work&) = default;
+Work::Work(Work&&) noexcept = default;
+Work& Work::operator=(Work&&) noexcept = default;
+Work::~Work() = default;
+
+namespace {
+
+Operation& checked(const std::shared_ptr<Operation>& operation) {
+  if (!operation) throw Exception(ErrorCode::kInvalid, "this Work refers to no operation");
+  return *operation;
+}
+
+}  // namespace
+
+bool Work::valid() const { return operation_ != nullptr; }
+bool Work::done() const { return checked(operation_).poll(); }
+
+bool Work::wait(std::chrono::nanoseconds timeout) {
+  Operation& operation = checked(operation_);
+  const auto now = Clock::now();
+  const bool forever = timeout > Clock::time_point::max() - now;
+  operation.wait(forever ? Clock::time_point::max() : now + timeout);
+  if (operation.failed()) throw Exception(operation.error());
+  return operation.done();
+}
+
+void Work::wait() { wait(std::chrono::nanoseconds::max()); }
+
+std::optional<Error> Work::error() const {
+  Operation& operation = checked(operation_);
+  operation.poll();
+  return operation.failed() ? std::optional<Error>(operation.error()) : std::nullopt;
+}
+
+Work::Message Work::message() const {
+  const Operation& operation = checked(operation_);
+  if (!operation.done() || operation.failed()) {
+    throw Exception(ErrorCode::kInvalid, "message() of an operation that has not succeeded: wait for it first");
+  }
+  return {operation.peer, operation.tag, operation.message_bytes};
+}
+
+}  // namespace rondo
