@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "rondo/rondo.h"
+#include <rondo/rondo.h>
 
 static void require(rondo_result_t result) {
   if (result == RONDO_OK) return;

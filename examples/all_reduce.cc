@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "rondo/communicator.h"
+#include <rondo/communicator.h>
 
 int main() {
   try {

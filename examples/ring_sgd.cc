@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "rondo/communicator.h"
+#include <rondo/communicator.h>
 
 namespace {
 
