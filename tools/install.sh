@@ -1,64 +1,71 @@
 #!/usr/bin/env bash
-# Builds Rondo and lays it down for other programs: headers, librondo.so and .a, pkg-config and CMake files, rondo-run
-# and rondo-bench.
-#   tools/install.sh PREFIX        for example /usr/local or $HOME/rondo
+# Builds Rondo and copies what other programs need: headers, librondo.so and .a, pkg-config and CMake files, rondo-run,
+# rondo-bench and the license. Installs no package; says which ones are missing.
+#   [DESTDIR=DIR] [LIBDIR=lib] tools/install.sh PREFIX
+# PREFIX   where the files are used, for example /usr/local or $HOME/rondo
+# LIBDIR   the libraries' folder under PREFIX, for example lib64 or lib/x86_64-linux-gnu
+# DESTDIR  put in front of PREFIX when files are copied, for packages
 set -euo pipefail
 if (($# != 1)) || [[ $1 == -* ]]; then
-  sed -n '2,4s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
-mkdir -p "$1"
-prefix=$(cd "$1" && pwd)
+prefix=$(realpath -m "$1")
+libdir=${LIBDIR:-lib}
+libdir=${libdir#"$prefix"/}
+libdir=${libdir%/}
+if [[ $libdir == /* || /$libdir/ == */../* || -z $libdir ]]; then
+  echo "LIBDIR=$LIBDIR is not a folder under PREFIX ($prefix): give a path such as lib64" >&2
+  exit 2
+fi
+root=${DESTDIR:+$(realpath -m "$DESTDIR")}$prefix # where the files are copied to
 cd "$(dirname "$0")/.."
 source tools/lib/build.sh
 
-# "NAME = "value"" of tools/bazel/version.bzl
-version_value() { sed -n "s/^$1 = \"\(.*\)\"/\1/p" tools/bazel/version.bzl; }
+# From the two places that say them: the public header, and the link's options.
+version=$(sed -n 's/^#define RONDO_VERSION "\(.*\)"$/\1/p' ring/include/rondo/rondo.h)
+soname=$(sed -n 's/^RONDO_SONAME = "\(.*\)"$/\1/p' tools/bazel/version.bzl)
 
-# Fills in the @NAMES@ of a template.
+# Fills in the @NAMES@ of a template. UP: from the file's folder to the prefix.
 fill_in() {
-  sed -e "s/@VERSION@/$version/g" -e "s/@SONAME@/$soname/g" "tools/install/$1" >"$2"
-  chmod 644 "$2"
+  local up
+  up=$(realpath -m --relative-to="/$(dirname "$2")" /)
+  install -d "$root/$(dirname "$2")"
+  sed -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" -e "s|@LIBDIR@|$libdir|g" -e "s|@UP@|$up|g" \
+    "tools/install/$1" >"$root/$2"
+  chmod 644 "$root/$2"
 }
 
 install_headers() {
-  rm -rf "$prefix/include/rondo"
-  install -D -m 644 -t "$prefix/include/rondo" ring/include/rondo/*.h
+  rm -rf "$root/include/rondo"
+  install -D -m 644 -t "$root/include/rondo" ring/include/rondo/*.h
 }
 
 install_libraries() {
-  mkdir -p "$prefix/lib"
   # Removed first: a program that runs on the old library keeps it.
-  rm -f "$prefix"/lib/librondo.{a,so}*
-  install -m 644 "$bin/ring/whole/librondo.a" "$prefix/lib/librondo.a"
-  install -m 755 "$bin/ring/librondo.so" "$prefix/lib/librondo.so.$version"
-  ln -s "librondo.so.$version" "$prefix/lib/$soname"
-  ln -s "$soname" "$prefix/lib/librondo.so"
+  rm -f "$root/$libdir"/librondo.{a,so}*
+  install -D -m 644 "$bin/ring/whole/librondo.a" "$root/$libdir/librondo.a"
+  install -D -m 755 "$bin/ring/librondo.so" "$root/$libdir/librondo.so.$version"
+  ln -s "librondo.so.$version" "$root/$libdir/$soname"
+  ln -s "$soname" "$root/$libdir/librondo.so"
 }
 
 install_descriptions() {
-  mkdir -p "$prefix/lib/pkgconfig" "$prefix/lib/cmake/rondo"
-  fill_in rondo.pc.in "$prefix/lib/pkgconfig/rondo.pc"
-  fill_in rondo-static.pc.in "$prefix/lib/pkgconfig/rondo-static.pc"
-  fill_in rondo-config.cmake.in "$prefix/lib/cmake/rondo/rondo-config.cmake"
-  fill_in rondo-config-version.cmake.in "$prefix/lib/cmake/rondo/rondo-config-version.cmake"
+  fill_in rondo.pc.in "$libdir/pkgconfig/rondo.pc"
+  fill_in rondo-static.pc.in "$libdir/pkgconfig/rondo-static.pc"
+  fill_in rondo-config.cmake.in "$libdir/cmake/rondo/rondo-config.cmake"
+  fill_in rondo-config-version.cmake.in "$libdir/cmake/rondo/rondo-config-version.cmake"
 }
 
-install_programs() {
-  mkdir -p "$prefix/bin"
-  install -m 755 "$bin/tools/rondo-run" "$bin/bench/rondo-bench" "$prefix/bin"
-}
-
-need_packages "${BUILD_PACKAGES[@]}"
+check_packages "${BUILD_PACKAGES[@]}"
 run_bazel build //ring:librondo.so //ring:whole/librondo.a //bench:rondo-bench //tools:rondo-run
 bin=$(bazel_bin)
-version=$(version_value RONDO_VERSION)
-soname=$(version_value RONDO_SONAME)
 
 install_headers
 install_libraries
 install_descriptions
-install_programs
-echo "Rondo $version is under $prefix"
-echo "  pkg-config: PKG_CONFIG_PATH=$prefix/lib/pkgconfig   packages: rondo, rondo-static"
+install -D -m 755 -t "$root/bin" "$bin/tools/rondo-run" "$bin/bench/rondo-bench"
+install -D -m 644 -t "$root/share/doc/rondo" LICENSE
+echo "Rondo $version is under $root"
+echo "  pkg-config: PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig   packages: rondo, rondo-static"
 echo "  CMake: CMAKE_PREFIX_PATH=$prefix   find_package(rondo), targets: rondo::rondo, rondo::rondo-static"

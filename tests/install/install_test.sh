@@ -6,6 +6,7 @@ set -euo pipefail
 prefix=$(cd "${1:?usage: install_test.sh PREFIX}" && pwd)
 cd "$(dirname "$0")/../.."
 source tools/lib/suite.sh
+tree=$PWD
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -84,6 +85,7 @@ headers() {
 # Symbols that the shared library shows (capitals; u, v, w: unique and weak ones) and should not.
 foreign_symbols() {
   nm -DC --defined-only "$prefix/lib/librondo.so" | grep -E '^[0-9a-f]+ [A-Zuvw] ' |
+    sed -E 's/@@RONDO_[0-9.]+$//; / A RONDO_[0-9.]+$/d' |
     grep -vE '^[0-9a-f]+ . ((typeinfo (name )?for |vtable for )?rondo::|rondo_[a-z_]+$)'
 }
 
@@ -110,7 +112,57 @@ one_version() {
 }
 
 # No pipe into grep -q: it stops reading at the first match, and pipefail then reports the writer's SIGPIPE.
-has_soname() { grep -qE '^ *SONAME *librondo\.so\.[0-9]+$' <<<"$(objdump -p "$prefix/lib/librondo.so")"; }
+has_soname() { grep -qE '^ *SONAME *librondo\.so\.[0-9.]+$' <<<"$(objdump -p "$prefix/lib/librondo.so")"; }
+
+# Programs with a kernels/dtype.h of their own.
+own_headers_by_pkg_config() {
+  local flags
+  flags=$(pkg-config --cflags --libs rondo)
+  # shellcheck disable=SC2086
+  g++ -std=c++20 -Iown_headers own_headers/main.cc -o own $flags && LD_LIBRARY_PATH=$prefix/lib ./own
+}
+own_headers_by_cmake() { cmake_build own_headers cmake-own && cmake-own/own_headers; }
+
+# A program with compiled fmt and Asio of its own beside librondo.a.
+own_packages() {
+  local flags
+  flags=$(pkg-config --cflags --libs rondo-static)
+  # shellcheck disable=SC2086
+  g++ -std=c++20 -DASIO_STANDALONE -DASIO_SEPARATE_COMPILATION own_packages.cc "$tree"/tools/bazel/packages/{asio,fmt}.cc \
+    -o own_packages $flags && ./own_packages
+}
+
+# Global symbols of librondo.a: the API's, and weak ones of the C++ library.
+archive_symbols() {
+  nm -C --defined-only --extern-only "$prefix/lib/librondo.a" | grep -E '^[0-9a-f]+ ' |
+    grep -vE '^[0-9a-f]+ . ((typeinfo (name )?for |vtable for )?rondo::|rondo_[a-z_]+$)' |
+    grep -vE '^[0-9a-f]+ [VWu] .*(std::|__gnu_cxx::|DW\.ref\.)'
+}
+only_the_api_in_the_archive() { ! archive_symbols; }
+
+# The example that needs an MPI, where there is one.
+mpi_example() {
+  local flags
+  flags=$(pkg-config --cflags --libs rondo)
+  # shellcheck disable=SC2086
+  mpicxx -std=c++20 "$tree/examples/mpi_id.cc" $flags -o mpi_id || return 1
+  local output
+  output=$(LD_LIBRARY_PATH=$prefix/lib OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    timeout 60 mpirun -n 2 ./mpi_id) && [[ $(grep -c ' of 2: the sum is 3$' <<<"$output") == 2 ]]
+}
+
+# For packages: files go below DESTDIR, and find one another from PREFIX on.
+staged() {
+  local root=$work/stage libdir=lib/x86_64-linux-gnu
+  (cd "$tree" && DESTDIR=$root LIBDIR=$libdir tools/install.sh /usr) >stage.log 2>&1 || { cat stage.log; return 1; }
+  [[ -f $root/usr/share/doc/rondo/LICENSE && -x $root/usr/bin/rondo-run && ! -e $root/usr/lib/librondo.a ]] || return 1
+  local flags
+  flags=$(PKG_CONFIG_PATH=$root/usr/$libdir/pkgconfig pkg-config --define-prefix --cflags --libs rondo)
+  [[ $flags != *"$work/stage/usr/$libdir"* ]] && { echo "pkg-config says: $flags"; return 1; }
+  # shellcheck disable=SC2086
+  g++ -std=c++20 sum.cc -o staged $flags && LD_LIBRARY_PATH=$root/usr/$libdir run_pair staged ./staged &&
+    prefix=$root/usr cmake_build . cmake-staged && run_pair cmake-staged cmake-staged/cxx_rondo-static
+}
 
 # The whole prefix under another name still serves.
 movable() {
@@ -125,6 +177,16 @@ headers
 check "librondo.so shows the API only" only_the_api
 check "librondo.so needs no package" only_system_libraries
 check "librondo.so has its soname" has_soname
+check "librondo.a shows the API only" only_the_api_in_the_archive
+check "a program with headers of its own, by pkg-config" own_headers_by_pkg_config
+check "a program with headers of its own, by CMake" own_headers_by_cmake
+check "a program with fmt and Asio of its own" own_packages
+check "DESTDIR and LIBDIR" staged
+if command -v mpicxx >/dev/null && command -v mpirun >/dev/null; then
+  check "examples/mpi_id.cc" mpi_example
+else
+  echo "Not for this machine: examples/mpi_id.cc (no mpicxx)"
+fi
 check "exceptions keep their type across the border" exceptions_cross
 check "library and pkg-config say the same version" one_version
 check "the prefix can be moved" movable

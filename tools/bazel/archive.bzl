@@ -1,7 +1,6 @@
 """One archive of all objects of a cc_library and of what it depends on."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
-load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_LINK_STATIC_LIBRARY_ACTION_NAME")
 
 def _objects(library):
     objects = []
@@ -16,31 +15,47 @@ def _objects(library):
             objects += found
     return objects
 
-def _archive_impl(ctx):
-    cc_toolchain = find_cpp_toolchain(ctx)
-    features = cc_common.configure_features(ctx = ctx, cc_toolchain = cc_toolchain)
-    objects = _objects(ctx.attr.library)
-    arguments = ctx.actions.args()
-    arguments.add("qcsD")
-    arguments.add(ctx.outputs.out)
-    arguments.add_all(objects)
+def _run(ctx, tool, arguments, inputs, output):
     ctx.actions.run(
-        executable = cc_common.get_tool_for_action(
-            feature_configuration = features,
-            action_name = CPP_LINK_STATIC_LIBRARY_ACTION_NAME,
-        ),
+        executable = tool,
         arguments = [arguments],
-        inputs = depset(objects, transitive = [cc_toolchain.all_files]),
-        outputs = [ctx.outputs.out],
+        inputs = depset(inputs, transitive = [find_cpp_toolchain(ctx).all_files]),
+        outputs = [output],
         mnemonic = "RondoArchive",
-        progress_message = "Archiving %s" % ctx.outputs.out.short_path,
+        progress_message = "Archiving %s" % output.short_path,
     )
+
+# One object of all, in which hidden symbols are local.
+def _relocatable(ctx, objects):
+    linked = ctx.actions.declare_file(ctx.label.name + ".linked.o")
+    arguments = ctx.actions.args()
+
+    # Without groups: the linker would drop one of two groups of a name, and with it symbols that are local below.
+    arguments.add_all(["-r", "--force-group-allocation", "-o", linked])
+    arguments.add_all(objects)
+    _run(ctx, find_cpp_toolchain(ctx).ld_executable, arguments, objects, linked)
+
+    local = ctx.actions.declare_file(ctx.label.name + ".o")
+    arguments = ctx.actions.args()
+    arguments.add_all(["--localize-hidden", linked, local])
+    _run(ctx, find_cpp_toolchain(ctx).objcopy_executable, arguments, [linked], local)
+    return local
+
+def _archive_impl(ctx):
+    objects = _objects(ctx.attr.library)
+    if ctx.attr.hides:
+        objects = [_relocatable(ctx, objects)]
+    arguments = ctx.actions.args()
+    arguments.add_all(["qcsD", ctx.outputs.out])
+    arguments.add_all(objects)
+    _run(ctx, find_cpp_toolchain(ctx).ar_executable, arguments, objects, ctx.outputs.out)
 
 whole_archive = rule(
     implementation = _archive_impl,
     attrs = {
         "library": attr.label(providers = [CcInfo], mandatory = True),
         "out": attr.output(mandatory = True),
+        "hides": attr.bool(doc = "hidden symbols are local: a program may have its own of the same names"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],

@@ -18,6 +18,7 @@ def rondo_shared_library(name, library, linkopts = [], **kwargs):
         name = name + "_archive",
         library = library,
         out = archive,
+        hides = True,
         **kwargs
     )
     native.cc_binary(

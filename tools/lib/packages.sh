@@ -41,6 +41,16 @@ _missing_packages() {
   done
 }
 
+# check_packages PACKAGE...: installs nothing; says what is missing, and fails if anything is.
+check_packages() {
+  local missing
+  mapfile -t missing < <(_missing_packages "$@")
+  ((${#missing[@]})) || return 0
+  echo "This needs what Debian 12 has in the packages: ${missing[*]}" >&2
+  echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+  return 1
+}
+
 need_packages() {
   local missing
   mapfile -t missing < <(_missing_packages "$@")

@@ -1,0 +1,1 @@
+inline constexpr int kOwnDtype = 1;

@@ -1,0 +1,1 @@
+inline constexpr int kOwnError = 2;
