@@ -76,8 +76,8 @@ std::string CollectiveCase::describe() const {
 
 CollectiveRank::CollectiveRank(const CollectiveCase& what, int rank, std::pmr::memory_resource* memory)
     : case_(what), rank_(rank), element_bytes_(dtype_bytes(what.dtype)), input_memory_(memory), output_memory_(memory) {
-  const size_t in = input_elements() * element_bytes_;
-  const size_t out = output_elements() * element_bytes_;
+  const size_t in = elements().input * element_bytes_;
+  const size_t out = elements().output * element_bytes_;
   input_memory_.assign(in + 2 * kGuard + what.misalign, kGuardByte);
   output_memory_.assign(std::max(in, out) + 2 * kGuard + what.misalign, kGuardByte);
   input_ = input_memory_.data() + kGuard + what.misalign;
@@ -109,14 +109,14 @@ CollectiveRank::CollectiveRank(const CollectiveCase& what, int rank, std::pmr::m
   switch (what.collective) {
     case Collective::kReduceScatter:
     case Collective::kScatter:
-      if (input_elements() == 0) break;
+      if (elements().input == 0) break;
       for (uint64_t b = 0; b < world; ++b) fill(b, what.counts.empty() ? what.count : what.counts[b]);
       break;
     case Collective::kAllToAll:
       for (uint64_t b = 0; b < world; ++b) fill(b, what.counts.empty() ? what.count : mine_[b]);
       break;
     default:
-      fill(0, input_elements());
+      fill(0, elements().input);
   }
   original_.assign(output_memory_.begin(), output_memory_.end());
 }
@@ -137,50 +137,30 @@ uint64_t sum_of(const std::vector<uint64_t>& counts) {
 
 }  // namespace
 
-uint64_t CollectiveRank::input_elements() const {
-  const auto own = static_cast<size_t>(rank_);
-  const uint64_t block = case_.counts.empty() ? case_.count : case_.counts[own];
-  const uint64_t all = case_.counts.empty() ? case_.count * static_cast<uint64_t>(case_.world) : sum_of(case_.counts);
+CollectiveRank::Elements CollectiveRank::elements() const {
+  const bool even = case_.counts.empty();
+  const uint64_t block = even ? case_.count : case_.counts[static_cast<size_t>(rank_)];
+  const uint64_t all = even ? case_.count * static_cast<uint64_t>(case_.world) : sum_of(case_.counts);
+  const uint64_t all_at_root = rank_ == case_.root ? all : 0;
   switch (case_.collective) {
     case Collective::kAllReduce:
     case Collective::kBroadcast:
     case Collective::kReduce:
-      return case_.count;
+      return {case_.count, case_.count};
     case Collective::kAllGather:
+      return {block, all};
     case Collective::kGather:
-      return block;
+      return {block, all_at_root};
     case Collective::kReduceScatter:
-    case Collective::kAllToAll:
-      return all;
+      return {all, block};
     case Collective::kScatter:
-      return rank_ == case_.root ? all : 0;
-    case Collective::kBarrier:
-      return 0;
-  }
-  return 0;
-}
-
-uint64_t CollectiveRank::output_elements() const {
-  const auto own = static_cast<size_t>(rank_);
-  const uint64_t block = case_.counts.empty() ? case_.count : case_.counts[own];
-  const uint64_t all = case_.counts.empty() ? case_.count * static_cast<uint64_t>(case_.world) : sum_of(case_.counts);
-  switch (case_.collective) {
-    case Collective::kAllReduce:
-    case Collective::kBroadcast:
-    case Collective::kReduce:
-      return case_.count;
-    case Collective::kAllGather:
+      return {all_at_root, block};
     case Collective::kAllToAll:
-      return all;
-    case Collective::kGather:
-      return rank_ == case_.root ? all : 0;
-    case Collective::kReduceScatter:
-    case Collective::kScatter:
-      return block;
+      return {all, all};
     case Collective::kBarrier:
-      return 0;
+      break;
   }
-  return 0;
+  return {};
 }
 
 CollectiveCall CollectiveRank::call() const {
@@ -234,18 +214,18 @@ double CollectiveRank::expected(uint64_t element) const {
 
 std::string CollectiveRank::check() const {
   const double tolerance = tolerance_of(case_);
-  const uint64_t elements = expects_output() ? output_elements() : 0;
-  for (uint64_t i = 0; i < elements; ++i) {
+  const uint64_t count = expects_output() ? elements().output : 0;
+  for (uint64_t i = 0; i < count; ++i) {
     const double got = load_value(case_.dtype, output_ + i * element_bytes_);
     const double want = expected(i);
     if (!(std::abs(got - want) <= std::abs(want) * tolerance)) {
-      return fmt::format("{} rank {}: element {} of {} is {}, should be {}", case_.describe(), rank_, i, elements, got,
+      return fmt::format("{} rank {}: element {} of {} is {}, should be {}", case_.describe(), rank_, i, count, got,
                          want);
     }
   }
   // What is not output must be as it was, the memory around the buffer included. In place, input and output share it.
   const auto begin = static_cast<size_t>(output_ - output_memory_.data());
-  const size_t end = begin + elements * element_bytes_;
+  const size_t end = begin + count * element_bytes_;
   const bool scatters_in_place = case_.in_place && case_.collective == Collective::kReduceScatter;
   for (size_t i = 0; i < output_memory_.size() && !scatters_in_place; ++i) {
     if ((i < begin || i >= end) && output_memory_[i] != original_[i]) {
@@ -258,7 +238,7 @@ std::string CollectiveRank::check() const {
 
 std::vector<std::byte> CollectiveRank::output() const {
   if (!expects_output()) return {};
-  return {output_, output_ + output_elements() * element_bytes_};
+  return {output_, output_ + elements().output * element_bytes_};
 }
 
 }  // namespace rondo::testing

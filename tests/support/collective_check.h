@@ -43,8 +43,11 @@ class CollectiveRank {
   std::vector<std::byte> output() const;
 
  private:
-  uint64_t input_elements() const;
-  uint64_t output_elements() const;
+  struct Elements {
+    uint64_t input = 0;
+    uint64_t output = 0;
+  };
+  Elements elements() const;
   uint64_t in_place_offset() const;
   double expected(uint64_t element) const;
   bool expects_output() const;

@@ -96,6 +96,7 @@ uint64_t encode_float(DType dtype, double value) {
   const FloatFormat format = float_format(dtype);
   if (std::isnan(value)) return nan_bits(format);
   if (dtype == DType::kFloat64) return std::bit_cast<uint64_t>(value);
+  if (dtype == DType::kFloat32) return std::bit_cast<uint32_t>(static_cast<float>(value));
   const uint64_t sign = std::signbit(value) ? sign_bit(dtype) : 0;
   const double magnitude = std::fabs(value);
   if (magnitude == 0) return sign;
