@@ -8,8 +8,8 @@
 namespace rondo {
 namespace {
 
-// Bytes of accumulators folded at a time where there are more sources than one pass takes: they stay in the level 1
-// cache (32 KiB or more everywhere) beside a page of each of a pass's sources.
+// Bytes of accumulators of a tile, for more sources than one pass takes. A tile and a page of each of a pass's four
+// sources fit the level 1 cache (32 KiB or more everywhere).
 constexpr size_t kTileBytes = 4096;
 
 // A pass folds sources [first, first + N) of the blocks [begin, end).

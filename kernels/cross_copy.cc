@@ -10,9 +10,9 @@
 namespace rondo {
 namespace {
 
-// Below, streamed stores hide in the processor's buffers. How many times as fast as cached ones they seem to a writer
-// whose reader shares a cache with it, and to others, timed as here: 4 to 16 KiB 0.4 to 2.5, and 3.4 to 9; larger
-// copies 0.3 to 0.7, and 3.4 to 5.6.
+// Speed of streamed stores against cached ones as the writer sees it: 0.4 to 2.5 (4 to 16 KiB) and 0.3 to 0.7 (larger)
+// where the reader shares a cache, 3.4 to 9 and 3.4 to 5.6 elsewhere. The margins lie between. Small copies have their
+// own, since the processor's write buffers hide part of their cost.
 constexpr size_t kHidden = 32 * 1024;
 constexpr double kMarginHidden = 3, kMargin = 2.5;
 

@@ -6,27 +6,26 @@
 
 namespace rondo {
 
-// Whether copies of about one size, to memory that another core reads next, go through the caches or past them
-// (cross_copy.h): both ways are timed, and again after some thousand copies, since which is faster changes while a
-// program runs. Pure logic; one thread at a time.
+// Chooses between cached and streamed stores for copies of about one size (cross_copy.h). Both are timed, and again
+// every kKept copies, since the faster one changes while a program runs. Pure logic; one thread at a time.
 class StoreTrials {
  public:
-  // Of a way: the least of so many times counts, since any may be disturbed.
+  // Timed copies of each kind: the fastest counts, since any may be disturbed.
   static constexpr int kTimes = 5;
-  // Before a way is timed its copies must find the memory as that way left it: until they come to the first place
-  // again, or so many.
+  // Warm-up: copies of a kind are timed once they find memory that the same kind wrote, which is when the first place
+  // comes round again, or after so many.
   static constexpr int kMostToWarm = 64;
-  // Copies between trials. The slower way takes up to ten times as long, and some ten copies a trial.
+  // Copies between trials. The slower kind costs up to tenfold, for about ten copies a trial: below 5 %.
   static constexpr int kKept = 2048;
 
-  // margin: streamed stores must be so many times as fast to be taken.
+  // margin: streamed stores are chosen if they are more than so many times as fast.
   explicit StoreTrials(double margin) : margin_(margin) {}
 
-  // What the next copy is to be.
+  // Whether the next copy has to stream.
   bool streams() const { return trying_other_ ? !streams_ : streams_; }
   bool timed() const { return phase_ == Phase::kTiming; }
 
-  // It is done; to a place named by `place`, if timed at ns_per_byte.
+  // Reports that copy: its target, and its time if timed().
   void copied(const void* place, double ns_per_byte) {
     ++count_;
     switch (phase_) {

@@ -4,10 +4,9 @@
 
 namespace rondo {
 
-// memcpy for memory that nobody reads soon: the stores pass the caches by, so that the target's lines need not be read
-// first (a third of the traffic of a copy between buffers that no cache holds). What is written is visible to whoever
-// sees a later release store of this thread. No overlap; no alignment needed. Any thread.
-// How much faster than memcpy: docs/tuning.md, "Stores that another core reads".
+// memcpy with stores that bypass the caches, for a target that is not read soon. Its lines are not read first, which
+// saves a third of the memory traffic. A thread that acquires a later release store of this thread sees the copy. No
+// overlap; any alignment; any thread. Speed: docs/tuning.md, "Stores that another core reads".
 void stream_copy(void* to, const void* from, size_t bytes);
 
 }  // namespace rondo

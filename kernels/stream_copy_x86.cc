@@ -33,7 +33,7 @@ void stream_copy(void* to, const void* from, size_t bytes) {
     _mm_stream_si128(out + 3, d);
   }
   std::memcpy(target + at, source + at, bytes - at);
-  _mm_sfence();  // streaming stores are ordered by nothing else
+  _mm_sfence();  // nothing else orders streaming stores
 }
 #endif
 

@@ -25,7 +25,7 @@ constexpr size_t kOffsetBytes = 16;  // where malloc puts large blocks, in a pag
 struct Buffer {
   explicit Buffer(size_t bytes, int index)
       : memory(static_cast<unsigned char*>(std::aligned_alloc(4096, (bytes + 8192 + 4095) / 4096 * 4096)), std::free) {
-    // Off one another in the page, lest a load seem to depend on a store of the same low 12 bits.
+    // At different offsets in the page: a load waits for an earlier store with the same low 12 address bits.
     data = memory.get() + kOffsetBytes + 256 * index;
     float* values = reinterpret_cast<float*>(data);
     for (size_t i = 0; i < bytes / sizeof(float); ++i) values[i] = 1.0f + static_cast<float>(i % 7);
