@@ -14,9 +14,9 @@ namespace {
 // Bytes copied from one source to all targets before the next: the source is read from memory once.
 constexpr size_t kCopyBlockBytes = 32 * 1024;
 
-// Sums of contributions could leave the range, so averages scale each contribution.
+// Averages of narrow types scale each contribution, since the sum could leave the type's range (rows/row.h).
 bool is_narrow(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kFloat8E4M3 || dtype == DType::kFloat8E5M2;
+  return baseline::kKernels.rows[static_cast<int>(dtype)]->folds[static_cast<int>(Fold::kScaledSum)].blocks != nullptr;
 }
 
 Fold fold_of(const CombineSpec& spec, bool scaled, bool finished) {
