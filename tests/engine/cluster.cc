@@ -1,0 +1,157 @@
+#include "tests/engine/cluster.h"
+
+#include <fmt/format.h>
+
+#include "ring/engine/call.h"
+#include "ring/engine/cut.h"
+#include "ring/plan/build.h"
+#include "transport/stream_link.h"
+
+namespace rondo::testing {
+namespace {
+
+// Passes of the whole cluster without any progress after which it counts as hung: far beyond the longest simulated
+// delay.
+constexpr int kHungTicks = 2000;
+
+Topology topology_of(int world) {
+  Topology topology;
+  for (int r = 0; r < world; ++r) topology.host.push_back(r * 2 / world);
+  return topology;
+}
+
+}  // namespace
+
+std::string drive_lanes(std::vector<std::vector<LaneRun>>& lanes, Random& random,
+                        const std::function<void()>& advance) {
+  int idle = 0;
+  while (idle < kHungTicks) {
+    bool moved = false;
+    bool done = true;
+    const size_t first = random.below(lanes.size());
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      for (LaneRun& lane : lanes[(first + i) % lanes.size()]) {
+        // Some ranks sleep through some passes.
+        if (!lane.done() && random.below(4) != 0) {
+          const bool last = random.below(8) == 0;
+          moved |= lane.progress(last ? LaneRun::Landing::kSlotNow : LaneRun::Landing::kWait);
+        }
+        done &= lane.done();
+      }
+    }
+    if (done) return "";
+    advance();
+    idle = moved ? 0 : idle + 1;
+  }
+  return "hung";
+}
+
+std::string check_outputs(const CollectiveCase& what, const std::vector<CollectiveRank>& ranks) {
+  for (const CollectiveRank& rank : ranks) {
+    if (std::string wrong = rank.check(); !wrong.empty()) return wrong;
+  }
+  if (what.collective != Collective::kAllReduce) return "";
+  for (const CollectiveRank& rank : ranks) {
+    if (rank.output() != ranks[0].output()) return what.describe() + ": the ranks' bits differ";
+  }
+  return "";
+}
+
+Cluster::Cluster(const ClusterShape& shape, uint64_t seed) : shape_(shape), random_(seed), network_(seed) {
+  const auto world = static_cast<size_t>(shape.world);
+  links_.resize(world * world * shape.lanes);
+  SimShape wire;
+  wire.capacity_bytes = 64 + random_.below(4096);
+  wire.delay_ticks = static_cast<uint32_t>(random_.below(20));
+  wire.lends = seed % 2 == 0;
+  for (int a = 0; a < shape.world; ++a) {
+    for (int b = a + 1; b < shape.world; ++b) {
+      for (uint32_t lane = 0; lane < shape.lanes; ++lane) connect(a, b, lane, wire);
+    }
+  }
+}
+
+std::unique_ptr<Link>& Cluster::link(int from, int to, uint32_t lane) {
+  const auto world = static_cast<size_t>(shape_.world);
+  return links_[(static_cast<size_t>(from) * world + static_cast<size_t>(to)) * shape_.lanes + lane];
+}
+
+void Cluster::connect(int a, int b, uint32_t lane, const SimShape& wire) {
+  std::vector<std::unique_ptr<ByteStream>> here, there;
+  for (int i = 0; i < shape_.connections; ++i) {
+    auto connection = network_.connect(wire);
+    here.push_back(std::move(connection.side[0]));
+    there.push_back(std::move(connection.side[1]));
+    ++made_;
+  }
+  link(a, b, lane) = make_stream_link(std::move(here), link_shape(shape_.config), fmt::format("rank {}", b));
+  link(b, a, lane) = make_stream_link(std::move(there), link_shape(shape_.config), fmt::format("rank {}", a));
+  if (!shape_.wrap) return;
+  link(a, b, lane) = shape_.wrap(a, b, lane, std::move(link(a, b, lane)));
+  link(b, a, lane) = shape_.wrap(b, a, lane, std::move(link(b, a, lane)));
+}
+
+std::vector<Plan> Cluster::plans_of(const CollectiveCase& what, Algorithm algorithm) const {
+  PlanRequest request;
+  request.collective = what.collective;
+  request.algorithm = algorithm;
+  request.root = collective_has_root(what.collective) ? what.root : -1;
+  request.lanes = static_cast<int>(shape_.lanes);
+  request.topology = topology_of(what.world);
+  request.scale_at_source = what.op == Op::kPremulSum;
+  std::vector<Plan> plans;
+  for (request.rank = 0; request.rank < what.world; ++request.rank) plans.push_back(build_plan(request));
+  return plans;
+}
+
+Cut Cluster::cut_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) const {
+  const CollectiveRank rank(what, 0);
+  const CheckedCall call = check_call(rank.call(), 0, what.world);
+  Cut cut = choose_cut(call, plans[0], shape_.config, topology_of(what.world));
+  cut.slice = 16 * (1 + sequence % 3);  // small cases are to have several slices and rounds too
+  return cut;
+}
+
+std::string Cluster::run(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) {
+  const Cut cut = cut_of(what, plans, sequence);
+  std::vector<CollectiveRank> ranks;
+  std::vector<Blocks> blocks(plans.size());
+  std::vector<std::vector<LaneRun>> lanes(plans.size());
+  for (int r = 0; r < what.world; ++r) ranks.emplace_back(what, r);
+  for (int r = 0; r < what.world; ++r) {
+    const auto index = static_cast<size_t>(r);
+    const CheckedCall call = check_call(ranks[index].call(), r, what.world);
+    blocks[index] = lay_out_blocks(call, plans[index], cut);
+    Binding binding;
+    binding.plan = &plans[index];
+    binding.blocks = &blocks[index];
+    binding.cut = cut;
+    binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(what.world)};
+    binding.element_bytes = dtype_bytes(call.dtype);
+    binding.input = call.input;
+    binding.output = call.output;
+    binding.sequence = sequence;
+    binding.fingerprint = 42 * sequence;
+    lanes[index].resize(shape_.lanes);
+    for (uint32_t lane = 0; lane < shape_.lanes; ++lane) {
+      std::vector<Link*> to;
+      for (const int peer : plans[index].peers) to.push_back(link(r, peer, lane).get());
+      lanes[index][lane].start(binding, lane, to);
+    }
+  }
+  const std::string trouble = drive_lanes(lanes, random_, [&] { network_.advance(); });
+  if (trouble.empty()) return check_outputs(what, ranks);
+  for (const auto& link : links_) {
+    if (link) link->stop();
+  }
+  return trouble;
+}
+
+bool Cluster::any_link_failed() const {
+  for (const auto& link : links_) {
+    if (link && link->error() != nullptr) return true;
+  }
+  return false;
+}
+
+}  // namespace rondo::testing

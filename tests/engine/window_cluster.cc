@@ -1,0 +1,152 @@
+#include "tests/engine/window_cluster.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "ring/engine/call.h"
+#include "ring/engine/cut.h"
+#include "ring/engine/one_shot.h"
+#include "tests/engine/cluster.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr size_t kBoardAlignment = 128;
+// Of a rank's buffer; the slices are cut smaller here.
+constexpr uint64_t kRoundBytes = 64 * 1024;
+// Passes of all ranks without any progress after which they hang: nothing is delayed here but by sleeping ranks.
+constexpr int kHungPasses = 200;
+
+class NoBell : public PeerBell {
+ public:
+  void ring() override {}
+};
+
+}  // namespace
+
+// One operation on all ranks: buffers, and what their executors are bound to.
+class WindowCluster::Call {
+ public:
+  Call(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence,
+       std::vector<Noticeboard>& noticeboards)
+      : what_(what), plans_(plans), bindings_(plans.size()), blocks_(plans.size()), windows_(plans.size()) {
+    for (int r = 0; r < what.world; ++r) ranks_.emplace_back(what, r);
+    for (int r = 0; r < what.world; ++r) calls_.push_back(check_call(ranks_[size_t(r)].call(), r, what.world));
+    cut_ = cut_of(what, plans, sequence);
+    const size_t staging = plans[0].lanes.size() * plans[0].chunks * cut_.chunk() * dtype_bytes(what.dtype);
+    staging_.assign(plans.size(), std::vector<std::byte>(staging));
+    for (size_t r = 0; r < plans.size(); ++r) bind(r, sequence, noticeboards[r]);
+  }
+
+  size_t world() const { return plans_.size(); }
+  const Binding& binding(size_t rank) const { return bindings_[rank]; }
+  bool one_shot() const { return plans_[0].algorithm == Algorithm::kOneShot; }
+  std::string check() const { return check_outputs(what_, ranks_); }
+
+ private:
+  void bind(size_t r, uint64_t sequence, Noticeboard& noticeboard) {
+    const CheckedCall& call = calls_[r];
+    blocks_[r] = lay_out_blocks(call, plans_[r], cut_);
+    WindowBinding& windows = windows_[r];
+    windows.noticeboard = &noticeboard;
+    for (size_t other = 0; other < world(); ++other) {
+      PeerMemory peer;
+      peer.input = const_cast<std::byte*>(calls_[other].input);  // only read
+      peer.output = calls_[other].output;
+      peer.staging = staging_[other].data();
+      peer.world_rank = static_cast<int>(other);
+      windows.ranks.push_back(peer);
+    }
+    lay_out_windows(call, plans_[r], cut_, windows);
+    Binding& binding = bindings_[r];
+    binding.plan = &plans_[r];
+    binding.blocks = &blocks_[r];
+    binding.cut = cut_;
+    binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(world())};
+    binding.element_bytes = dtype_bytes(call.dtype);
+    binding.input = call.input;
+    binding.output = call.output;
+    binding.sequence = sequence;
+    binding.fingerprint = 42 * sequence;
+    if (!one_shot()) binding.windows = &windows;
+  }
+
+  const CollectiveCase& what_;
+  const std::vector<Plan>& plans_;
+  Cut cut_;
+  std::vector<CollectiveRank> ranks_;
+  std::vector<CheckedCall> calls_;
+  std::vector<std::vector<std::byte>> staging_;
+  std::vector<Binding> bindings_;
+  std::vector<Blocks> blocks_;
+  std::vector<WindowBinding> windows_;
+};
+
+// Small slices and chunks: small cases are to have several rounds, too.
+Cut WindowCluster::cut_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) {
+  const CollectiveRank rank(what, 0);
+  const CheckedCall call = check_call(rank.call(), 0, what.world);
+  const uint64_t slice = 16 * (1 + sequence % 3);
+  if (plans[0].algorithm == Algorithm::kOneShot) {
+    Cut cut = OneShotRun::cut(plans[0], call.count, dtype_bytes(what.dtype));
+    cut.slice = std::min(cut.slice, slice);
+    return cut;
+  }
+  Cut cut = choose_window_cut(call, plans[0], kRoundBytes);
+  cut.slice = slice;
+  cut.slices_per_chunk = static_cast<uint32_t>(1 + sequence % 2);
+  return cut;
+}
+
+WindowCluster::WindowCluster(int world, uint64_t seed)
+    : random_(seed), memory_(static_cast<size_t>(world) * Board::kBytes + kBoardAlignment) {
+  void* aligned = memory_.data();
+  size_t room = memory_.size();
+  std::align(kBoardAlignment, room - kBoardAlignment, aligned, room);
+  std::vector<std::byte*> places;
+  for (int r = 0; r < world; ++r) {
+    places.push_back(static_cast<std::byte*>(aligned) + static_cast<size_t>(r) * Board::kBytes);
+  }
+  for (int r = 0; r < world; ++r) {
+    Noticeboard noticeboard;
+    noticeboard.board = Board(places, r);
+    noticeboard.bells.assign(static_cast<size_t>(world), std::make_shared<NoBell>());
+    noticeboards_.push_back(std::move(noticeboard));
+  }
+}
+
+std::string WindowCluster::run(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) {
+  Call call(what, plans, sequence, noticeboards_);
+  std::string trouble =
+      call.one_shot() ? run_one_shot(call) : run_lanes(call, static_cast<uint32_t>(plans[0].lanes.size()));
+  return trouble.empty() ? call.check() : trouble;
+}
+
+std::string WindowCluster::run_lanes(Call& call, uint32_t lanes) {
+  std::vector<std::vector<LaneRun>> runs(call.world());
+  for (size_t r = 0; r < runs.size(); ++r) {
+    runs[r].resize(lanes);
+    for (uint32_t lane = 0; lane < lanes; ++lane) runs[r][lane].start(call.binding(r), lane, {});
+  }
+  return drive_lanes(runs, random_, [] {});
+}
+
+std::string WindowCluster::run_one_shot(Call& call) {
+  std::vector<OneShotRun> runs(call.world());
+  for (size_t r = 0; r < runs.size(); ++r) runs[r].start(call.binding(r), noticeboards_[r]);
+  for (int idle = 0; idle < kHungPasses; ++idle) {
+    bool done = true;
+    const size_t first = random_.below(runs.size());
+    for (size_t i = 0; i < runs.size(); ++i) {
+      OneShotRun& run = runs[(first + i) % runs.size()];
+      if (!run.done() && random_.below(4) != 0 && run.progress()) idle = 0;
+      done &= run.done();
+    }
+    if (done) return "";
+  }
+  return "hung";
+}
+
+uint64_t WindowCluster::barriers(int rank, uint32_t lane) const { return noticeboards_[0].board.arrived(rank, lane); }
+
+}  // namespace rondo::testing

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ring/engine/noticeboard.h"
+#include "ring/plan/layout.h"
+#include "ring/plan/plan.h"
+#include "tests/support/collective_check.h"
+#include "tests/support/random.h"
+
+namespace rondo::testing {
+
+// Real executors of plans over windows and of one-shot plans, on boards and staging memory of one process, in one
+// thread: the seed says in which order ranks move. All buffers are mapped.
+class WindowCluster {
+ public:
+  WindowCluster(int world, uint64_t seed);
+
+  // How run() cuts a case.
+  static Cut cut_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence);
+  // Runs one operation on all ranks. "", or what went wrong.
+  std::string run(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence);
+  // Barriers that a rank has passed in a lane.
+  uint64_t barriers(int rank, uint32_t lane) const;
+
+ private:
+  class Call;
+  std::string run_lanes(Call& call, uint32_t lanes);
+  std::string run_one_shot(Call& call);
+
+  Random random_;
+  std::vector<std::byte> memory_;  // of all boards
+  std::vector<Noticeboard> noticeboards_;
+};
+
+}  // namespace rondo::testing
