@@ -14,7 +14,7 @@ Plan opening_plan(int rank, int world, int lanes) {
   plan.collective = Collective::kBarrier;
   plan.rank = rank;
   plan.world = world;
-  plan.fan = static_cast<uint32_t>(neighbours.size());
+  plan.max_peers = static_cast<uint32_t>(neighbours.size());
   plan.peers.assign(neighbours.begin(), neighbours.end());
   std::sort(plan.peers.begin(), plan.peers.end());
   const auto count = static_cast<uint8_t>(neighbours.size());

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxWorld = 65535;  // Ref::peer is 16 bits
 constexpr int kMaxLanes = 16;
-constexpr int kMaxAhead = 64;  // Config::slices_per_chunk
+constexpr int kMaxChunksInFlight = 64;  // Config::slices_per_chunk
 
 [[noreturn]] void refuse(const std::string& why) { throw Exception(ErrorCode::kInvalid, "no such plan: " + why); }
 
@@ -25,8 +25,8 @@ void check(const PlanRequest& request) {
   if (request.lanes < 1 || request.lanes > kMaxLanes) {
     refuse(std::to_string(request.lanes) + " lanes, not 1 .. 16");
   }
-  if (request.ahead < 1 || request.ahead > kMaxAhead) {
-    refuse(std::to_string(request.ahead) + " chunks ahead, not 1 .. 64");
+  if (request.chunks_in_flight < 1 || request.chunks_in_flight > kMaxChunksInFlight) {
+    refuse(std::to_string(request.chunks_in_flight) + " chunks in flight, not 1 .. 64");
   }
   const bool rooted = static_cast<int>(request.collective) < kCollectives && collective_has_root(request.collective);
   if (rooted ? request.root < 0 || request.root >= world : request.root != -1) {

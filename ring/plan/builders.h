@@ -24,6 +24,6 @@ Plan build_one_shot(const PlanRequest& request);  // all_reduce, reduce_scatter,
 inline constexpr int kDirectWorlds = 64;
 
 // Peers that a rank of a ring of n ranks has.
-constexpr uint32_t ring_fan(int n) { return n < 2 ? 0 : n == 2 ? 1 : 2; }
+constexpr uint32_t ring_max_peers(int n) { return n < 2 ? 0 : n == 2 ? 1 : 2; }
 
 }  // namespace rondo

@@ -29,11 +29,14 @@ constexpr double kBetter = 1 - 1e-6;
 
 }  // namespace
 
-Chooser::Chooser(const Topology& topology, const CostModel& model, int ahead)
-    : topology_(topology), gamma_us_per_byte_(model.gamma_us_per_byte), ahead_(ahead), distances_(topology, model) {}
+Chooser::Chooser(const Topology& topology, const CostModel& model, int chunks_in_flight)
+    : topology_(topology),
+      gamma_us_per_byte_(model.gamma_us_per_byte),
+      chunks_in_flight_(chunks_in_flight),
+      pair_costs_(topology, model) {}
 
 bool Chooser::within_limits(Collective collective, Algorithm algorithm, uint64_t bytes) const {
-  const uint64_t world = static_cast<uint64_t>(distances_.world);
+  const uint64_t world = static_cast<uint64_t>(pair_costs_.world);
   const bool scattered = collective == Collective::kReduceScatter || collective == Collective::kAllGather;
   switch (algorithm) {
     case Algorithm::kDirect:
@@ -43,14 +46,14 @@ bool Chooser::within_limits(Collective collective, Algorithm algorithm, uint64_t
     case Algorithm::kTree:
       return bytes <= kWholeBufferBytes;
     case Algorithm::kHierarchical:
-      return distances_.hosts > 1 && distances_.largest_host > 1;
+      return pair_costs_.hosts > 1 && pair_costs_.largest_host > 1;
     case Algorithm::kStar:
-      return distances_.crowded_cores > 0 && bytes <= kStarBytes;
+      return pair_costs_.crowded_cores > 0 && bytes <= kStarBytes;
     case Algorithm::kOneShot:
       return bytes <= kOneShotBytes;
     case Algorithm::kHalvingDoubling:
     case Algorithm::kPat:
-      return collective != Collective::kReduceScatter || distances_.world <= kScratchWorlds;
+      return collective != Collective::kReduceScatter || pair_costs_.world <= kScratchWorlds;
     default:
       return true;
   }
@@ -58,7 +61,8 @@ bool Chooser::within_limits(Collective collective, Algorithm algorithm, uint64_t
 
 double Chooser::estimated_us(Collective collective, Algorithm algorithm, uint64_t bytes, bool scale_at_source) const {
   if (!plan_available(collective, algorithm, topology_)) return std::numeric_limits<double>::infinity();
-  return estimate_us({collective, algorithm, bytes, scale_at_source}, distances_, gamma_us_per_byte_, ahead_);
+  return estimate_us({collective, algorithm, bytes, scale_at_source}, pair_costs_, gamma_us_per_byte_,
+                     chunks_in_flight_);
 }
 
 Algorithm Chooser::choose(Collective collective, uint64_t bytes, bool scale_at_source, bool even) const {

@@ -4,14 +4,14 @@
 
 #include "ring/base/types.h"
 #include "ring/plan/cost_model.h"
-#include "ring/plan/distances.h"
+#include "ring/plan/pair_costs.h"
 
 namespace rondo {
 
 // Chooses for one group. Deterministic, and equal on all ranks as long as the arguments are.
 class Chooser {
  public:
-  explicit Chooser(const Topology& topology, const CostModel& model = {}, int ahead = 4);
+  explicit Chooser(const Topology& topology, const CostModel& model = {}, int chunks_in_flight = 4);
 
   // The algorithm for a call of `bytes` (of the whole buffer, as the bench counts it): the cheapest by closed form
   // among those that have a plan, within the limits of choose.cc. kStar only for a small all_reduce by more ranks than
@@ -27,8 +27,8 @@ class Chooser {
 
   Topology topology_;
   double gamma_us_per_byte_;
-  int ahead_;
-  Distances distances_;
+  int chunks_in_flight_;
+  PairCosts pair_costs_;
 };
 
 }  // namespace rondo

@@ -158,16 +158,16 @@ class Traveller {
 };
 
 uint32_t fan_of(const BinaryTree trees[2], int world) {
-  size_t fan = 0;
+  size_t max_peers = 0;
   for (int node = 0; node < world; ++node) {
     std::set<int> peers;
     for (int t = 0; t < 2; ++t) {
       peers.insert(trees[t].children(node).begin(), trees[t].children(node).end());
       if (node > 0) peers.insert(trees[t].parent(node));
     }
-    fan = std::max(fan, peers.size());
+    max_peers = std::max(max_peers, peers.size());
   }
-  return static_cast<uint32_t>(fan);
+  return static_cast<uint32_t>(max_peers);
 }
 
 }  // namespace
@@ -176,10 +176,11 @@ Plan build_double_tree(const PlanRequest& request) {
   const int world = request.topology.world();
   const BinaryTree trees[2] = {{world, false}, {world, true}};
   PlanBuilder b(request, 2 * kChunksPerTree, fan_of(trees, world));
-  b.set_ahead(std::min(request.ahead, 2));
+  b.set_chunks_in_flight(std::min(request.chunks_in_flight, 2));
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
-    Traveller(b, request.collective == Collective::kAllReduce ? 0 : request.root, trees).run(request.ahead > 1);
+    Traveller(b, request.collective == Collective::kAllReduce ? 0 : request.root, trees)
+        .run(request.chunks_in_flight > 1);
   }
   return b.take();
 }

@@ -41,13 +41,13 @@ constexpr double kColdHalves = 1.12;
 
 class Estimate {
  public:
-  Estimate(const EstimateRequest& request, const Distances& at, double gamma, int ahead)
+  Estimate(const EstimateRequest& request, const PairCosts& at, double gamma, int chunks_in_flight)
       : at_(at),
         collective_(request.collective),
         n_(at.world),
         m_(static_cast<double>(request.bytes)),
         gamma_(collective_reduces(request.collective) ? gamma : 0),
-        ahead_(ahead) {}
+        chunks_in_flight_(chunks_in_flight) {}
 
   double us(Algorithm algorithm) const {
     if (over_windows(algorithm)) return window();
@@ -226,13 +226,13 @@ class Estimate {
 
   static double hop(const PairCost& pair, double bytes) { return pair.alpha_us + pair.beta_us_per_byte * bytes; }
 
-  // `blocks` of b bytes to a partner and as many from it, `ahead` at a time. What comes while the last fold is under
-  // way is folded behind it.
+  // `blocks` of b bytes to a partner and as many from it, `chunks_in_flight` at a time. What comes while the last fold
+  // is under way is folded behind it.
   double exchange(const PairCost& pair, double blocks, double b, double gamma) const {
     const double beta = pair.beta_us_per_byte;
     double us = 0;
-    for (double left = blocks; left > 0.5; left -= ahead_) {
-      const double now = std::min<double>(left, ahead_);
+    for (double left = blocks; left > 0.5; left -= chunks_in_flight_) {
+      const double now = std::min<double>(left, chunks_in_flight_);
       us += pair.alpha_us + std::max(now * beta + gamma, beta + now * gamma) * b + 2 * (now - 1) * pair.message_us;
     }
     return us;
@@ -272,7 +272,7 @@ class Estimate {
   // One move at each of the longest distances, with 1, 2, 4, .. blocks, then the trees below, `together` blocks a move.
   double pat(double b) const {
     const int top = 1 << (at_.levels - 1);
-    const int together = std::min(static_cast<int>(std::bit_floor(static_cast<unsigned>(ahead_))), top);
+    const int together = std::min(static_cast<int>(std::bit_floor(static_cast<unsigned>(chunks_in_flight_))), top);
     const int walked = 2 * top / together;
     double us = 0;
     for (int k = 0; k < at_.levels; ++k) {
@@ -307,17 +307,18 @@ class Estimate {
            gamma_ * m_ * ((l - 1) / l + (h - 1) / (h * l)) + h * 2 * (l - 2) * inside.message_us;
   }
 
-  const Distances& at_;
+  const PairCosts& at_;
   Collective collective_;
   double n_, m_, gamma_;
-  int ahead_;
+  int chunks_in_flight_;
 };
 
 }  // namespace
 
-double estimate_us(const EstimateRequest& request, const Distances& at, double gamma_us_per_byte, int ahead) {
+double estimate_us(const EstimateRequest& request, const PairCosts& at, double gamma_us_per_byte,
+                   int chunks_in_flight) {
   if (at.world == 1) return 0;
-  double us = Estimate(request, at, gamma_us_per_byte, ahead).us(request.algorithm);
+  double us = Estimate(request, at, gamma_us_per_byte, chunks_in_flight).us(request.algorithm);
   // The pass that scales what is sent: a ring's first block, half of it, or what goes to every peer.
   if (request.scale_at_source && collective_reduces(request.collective)) {
     const bool blocks = request.algorithm == Algorithm::kRing || request.algorithm == Algorithm::kHierarchical ||

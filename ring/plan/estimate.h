@@ -4,7 +4,7 @@
 
 #include "ring/base/types.h"
 #include "ring/plan/cost_model.h"
-#include "ring/plan/distances.h"
+#include "ring/plan/pair_costs.h"
 
 namespace rondo {
 
@@ -24,7 +24,7 @@ inline constexpr uint64_t kStarBytes = 64 * 1024;
 inline constexpr uint64_t kPostBytes = 64 * 1024;
 
 // Microseconds by closed form, to first order (docs/plans.md has the formulas); infinite for algorithms that the
-// collective does not have, or that are never chosen. `ahead` as in PlanRequest. No allocation.
-double estimate_us(const EstimateRequest& request, const Distances& at, double gamma_us_per_byte, int ahead);
+// collective does not have, or that are never chosen. `chunks_in_flight` as in PlanRequest. No allocation.
+double estimate_us(const EstimateRequest& request, const PairCosts& at, double gamma_us_per_byte, int chunks_in_flight);
 
 }  // namespace rondo

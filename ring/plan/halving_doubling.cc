@@ -30,7 +30,7 @@ class Member {
         all_(members),
         in_flight_(static_cast<size_t>(std::min(chunks_in_flight, std::max(1, members.count / 2)))),
         me_(members.member_of(b.rank())) {
-    b.set_ahead(static_cast<int>(in_flight_));
+    b.set_chunks_in_flight(static_cast<int>(in_flight_));
   }
 
   // Each member completes its own blocks.
@@ -175,7 +175,7 @@ Plan build_halving_doubling(const PlanRequest& request) {
   PlanBuilder b(request, static_cast<uint32_t>(blocks), members.max_peers());
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
-    page(b, members, Member(b, members, request.ahead));  // a companion: its even rank's way
+    page(b, members, Member(b, members, request.chunks_in_flight));  // a companion: its even rank's way
   }
   return b.take();
 }

@@ -164,7 +164,7 @@ Plan build_hierarchical(const PlanRequest& request) {
   if (hosts == 1 || size == 1) return build_ring(request);
   const bool equal = at.equal_sizes();
   const int chunks = equal ? hosts * size : hosts;
-  PlanBuilder b(request, static_cast<uint32_t>(chunks), static_cast<uint32_t>(size - 1) + ring_fan(hosts));
+  PlanBuilder b(request, static_cast<uint32_t>(chunks), static_cast<uint32_t>(size - 1) + ring_max_peers(hosts));
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
     if (equal) {

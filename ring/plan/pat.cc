@@ -12,18 +12,18 @@ namespace {
 // Parallel aggregated trees (Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale",
 // 2025). Every block has a binomial tree, with its rank as root: rank root + v is at position v, and below v without
 // its lowest bit. All trees are walked at once: in one move every rank sends at one distance and receives from as far,
-// for up to `ahead` positions. The far edges come first, one, two, four, .. blocks a move; then the blocks are
-// as many as a move carries, and the trees below them are walked in order of position, depth first, so that a fold
+// for up to `chunks_in_flight` positions. The far edges come first, one, two, four, .. blocks a move; then the blocks
+// are as many as a move carries, and the trees below them are walked in order of position, depth first, so that a fold
 // meets its children one after another and few are open at a time.
 struct Move {
   int distance;
   std::vector<int> positions;  // below; their parents are `distance` before them
 };
 
-std::vector<Move> moves_of(int world, int ahead) {
+std::vector<Move> moves_of(int world, int chunks_in_flight) {
   int top = 1;  // the longest distance
   while (2 * top < world) top *= 2;
-  const int together = std::min(static_cast<int>(std::bit_floor(static_cast<unsigned>(ahead))), top);
+  const int together = std::min(static_cast<int>(std::bit_floor(static_cast<unsigned>(chunks_in_flight))), top);
   const int walked = 2 * top / together;  // positions of the trees that are walked in order
   std::vector<Move> moves;
   for (int distance = top; distance >= walked; distance /= 2) {
@@ -41,7 +41,8 @@ std::vector<Move> moves_of(int world, int ahead) {
 
 class Trees {
  public:
-  Trees(int world, int rank, int ahead) : world_(world), rank_(rank), moves_(moves_of(world, ahead)) {
+  Trees(int world, int rank, int chunks_in_flight)
+      : world_(world), rank_(rank), moves_(moves_of(world, chunks_in_flight)) {
     for (const Move& move : moves_) together_ = std::max(together_, static_cast<int>(move.positions.size()));
   }
 
@@ -114,9 +115,9 @@ uint32_t fan_of(int world) {
 
 Plan build_pat(const PlanRequest& request) {
   const int world = request.topology.world();
-  const Trees trees(world, request.rank, request.ahead);
+  const Trees trees(world, request.rank, request.chunks_in_flight);
   PlanBuilder b(request, static_cast<uint32_t>(world), fan_of(world));
-  b.set_ahead(trees.together());
+  b.set_chunks_in_flight(trees.together());
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
     if (request.collective == Collective::kAllGather) {

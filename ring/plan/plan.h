@@ -87,12 +87,12 @@ struct Plan {
   Algorithm algorithm = Algorithm::kRing;
   int rank = 0;
   int world = 1;
-  int root = -1;               // -1 where the collective has none
-  uint32_t chunks = 1;         // blocks of the collective
-  uint32_t scratch_slots = 0;  // scratch chunks are numbered below scratch_slots * chunks
-  uint32_t ahead = 1;  // chunks that a link may have to hold at once (equal on all ranks): the cut leaves a chunk that
-                       // many times fewer slices than the depth of links allows
-  uint32_t fan = 0;    // the most peers that any rank of this collective has (equal on all ranks; sizes mailboxes)
+  int root = -1;                  // -1 where the collective has none
+  uint32_t chunks = 1;            // blocks of the collective
+  uint32_t scratch_slots = 0;     // scratch chunks are numbered below scratch_slots * chunks
+  uint32_t chunks_in_flight = 1;  // chunks that a link may have to hold at once (equal on all ranks): the cut leaves a
+                                  // chunk that many times fewer slices than the depth of links allows
+  uint32_t max_peers = 0;  // the most peers that any rank of this collective has (equal on all ranks; sizes mailboxes)
   std::vector<int> peers;  // ranks that this plan has links to, ascending, no duplicates
   std::vector<Lane> lanes;
   std::vector<Step> steps;

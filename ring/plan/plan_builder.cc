@@ -6,7 +6,7 @@
 #include "ring/base/check.h"
 
 namespace rondo {
-PlanBuilder::PlanBuilder(const PlanRequest& request, uint32_t chunks, uint32_t fan)
+PlanBuilder::PlanBuilder(const PlanRequest& request, uint32_t chunks, uint32_t max_peers)
     : reduces_(collective_reduces(request.collective)),
       scale_at_source_(request.scale_at_source),
       in_place_possible_(request.collective != Collective::kAllToAll) {
@@ -16,7 +16,7 @@ PlanBuilder::PlanBuilder(const PlanRequest& request, uint32_t chunks, uint32_t f
   plan_.world = request.topology.world();
   plan_.root = request.root;
   plan_.chunks = chunks;
-  plan_.fan = fan;
+  plan_.max_peers = max_peers;
   is_peer_.resize(static_cast<size_t>(plan_.world));
 }
 

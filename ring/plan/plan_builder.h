@@ -14,13 +14,13 @@ namespace rondo {
 // only repeat: Step::after, Plan::peers, scratch slots and the scale flags.
 class PlanBuilder {
  public:
-  PlanBuilder(const PlanRequest& request, uint32_t chunks, uint32_t fan);
+  PlanBuilder(const PlanRequest& request, uint32_t chunks, uint32_t max_peers);
 
   int rank() const { return plan_.rank; }
   int world() const { return plan_.world; }
   Collective collective() const { return plan_.collective; }
   int root() const { return plan_.root; }
-  void set_ahead(int chunks) { plan_.ahead = static_cast<uint32_t>(chunks); }
+  void set_chunks_in_flight(int chunks) { plan_.chunks_in_flight = static_cast<uint32_t>(chunks); }
 
   // --- what a step reads and writes. c is a block of the collective (plan.h, Space).
   Ref input(uint32_t c) const;                   // this rank's bytes, on their way to whoever folds or stores them

@@ -105,7 +105,7 @@ uint32_t fan_of(Collective collective, int world) {
       return static_cast<uint32_t>(peers.size());
     }
     default:
-      return ring_fan(world);
+      return ring_max_peers(world);
   }
 }
 

@@ -27,7 +27,7 @@ Simulation simulate(std::span<const Plan> plans, const SimulationRequest& reques
   CostModel cost = request.cost;
   for (PairCost* pair : {&cost.memory, &cost.loopback, &cost.network}) pair->beta_us_per_byte *= lanes;
   load.topology = request.topology;
-  const uint32_t depth = request.depth == 0 ? request.slices_per_chunk * plans[0].ahead + 1 : request.depth;
+  const uint32_t depth = request.depth == 0 ? request.slices_per_chunk * plans[0].chunks_in_flight + 1 : request.depth;
   Simulation result;
   for (uint32_t lane = 0; lane < lanes; ++lane) {
     load.lane = load.share = lane;

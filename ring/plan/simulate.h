@@ -13,7 +13,7 @@ struct SimulationRequest {
   uint64_t bytes = 0;  // of the whole buffer: what the bench calls the size; all_to_all: of each rank's
   uint64_t slice_bytes = 256 * 1024;
   uint32_t slices_per_chunk = 4;
-  uint32_t depth = 0;  // slices that a link holds; 0: Plan::ahead * slices_per_chunk + 1
+  uint32_t depth = 0;  // slices that a link holds; 0: Plan::chunks_in_flight * slices_per_chunk + 1
   CostModel cost;
   Topology topology;  // what kind each pair of ranks is; empty: all on one host, without shared memory
 };

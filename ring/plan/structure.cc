@@ -236,8 +236,9 @@ Failure check_same(const Plan& plan, const Plan& first, size_t index, size_t cou
   }
   if (plan.collective != first.collective || plan.root != first.root) return who + " is of another call";
   if (plan.chunks != first.chunks) return who + " has another number of blocks";
-  if (plan.ahead != first.ahead || plan.ahead == 0) return who + " has another number of chunks ahead";
-  if (plan.fan != first.fan) return who + " has another fan";
+  if (plan.chunks_in_flight != first.chunks_in_flight || plan.chunks_in_flight == 0)
+    return who + " has another number of chunks in flight";
+  if (plan.max_peers != first.max_peers) return who + " has another max_peers";
   if (plan.lanes.size() != first.lanes.size()) return who + " has another number of lanes";
   return std::nullopt;
 }
@@ -316,17 +317,18 @@ bool has_windows(std::span<const Plan> plans) {
 
 std::optional<std::string> check_structure(std::span<const Plan> plans) {
   if (plans.empty()) return "no plans";
-  size_t fan = 0;
+  size_t max_peers = 0;
   for (size_t r = 0; r < plans.size(); ++r) {
     if (Failure failure = check_same(plans[r], plans[0], r, plans.size())) return failure;
-    fan = std::max(fan, plans[r].peers.size());
+    max_peers = std::max(max_peers, plans[r].peers.size());
   }
   const bool barriers = needs_barriers(plans);
   for (const Plan& plan : plans) {
     if (Failure failure = check_plan(plan, plans, barriers)) return failure;
   }
-  if (fan != plans[0].fan) {
-    return "fan is " + std::to_string(plans[0].fan) + ", but a rank has " + std::to_string(fan) + " peers";
+  if (max_peers != plans[0].max_peers) {
+    return "max_peers is " + std::to_string(plans[0].max_peers) + ", but a rank has " + std::to_string(max_peers) +
+           " peers";
   }
   return check_unmixed(plans);
 }

@@ -16,8 +16,8 @@ uint32_t lengths_of(const Plan& plan);  // lengths are numbered below this
 bool has_windows(std::span<const Plan> plans);
 
 // What can be said of each plan by itself, or of the peers of all: refs in range, inputs never written, outputs written
-// only where promised, one block a step, peers and fan as used, windows and data over links never in one collective.
-// Nothing: all is well; else why not, in words.
+// only where promised, one block a step, peers and max_peers as used, windows and data over links never in one
+// collective. Nothing: all is well; else why not, in words.
 std::optional<std::string> check_structure(std::span<const Plan> plans);
 
 // Whether `after` suffices for the weakest executor that keeps its word (docs/plans.md, "Overwriting"): a send reads

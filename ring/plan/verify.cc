@@ -95,7 +95,7 @@ Verdict verify_progress(std::span<const Plan> plans, uint32_t slices, uint32_t d
 Verdict verify(std::span<const Plan> plans, Scaling scaling, uint32_t max_slices) {
   Verdict verdict = verify_values(plans, scaling);
   for (uint32_t slices = 1; verdict.ok && slices <= max_slices; ++slices) {
-    verdict = verify_progress(plans, slices, slices * plans[0].ahead + 1);
+    verdict = verify_progress(plans, slices, slices * plans[0].chunks_in_flight + 1);
   }
   return verdict;
 }

@@ -17,7 +17,7 @@ struct Verdict {
 };
 
 // Everything but progress: contributions, order of folds, scale and finish, in place and out of place; overwriting;
-// mailboxes, peers, fan, scratch. Holds for any number of slices.
+// mailboxes, peers, max_peers, scratch. Holds for any number of slices.
 Verdict verify_values(std::span<const Plan> plans, Scaling scaling = Scaling::kAtFold);
 
 // No deadlock with up to `slices` slices a chunk over links of depth `depth`, over two rounds; blocks of equal length,
@@ -26,7 +26,7 @@ Verdict verify_values(std::span<const Plan> plans, Scaling scaling = Scaling::kA
 Verdict verify_progress(std::span<const Plan> plans, uint32_t slices, uint32_t depth);
 
 // Both; progress for 1 .. max_slices slices a chunk over links that hold
-// Plan::ahead chunks and a slice.
+// Plan::chunks_in_flight chunks and a slice.
 Verdict verify(std::span<const Plan> plans, Scaling scaling = Scaling::kAtFold, uint32_t max_slices = 4);
 
 }  // namespace rondo

@@ -52,7 +52,7 @@ PlanRequest random_request(Random& random, Kind kind) {
     const int root = static_cast<int>(random.below(static_cast<uint64_t>(world)));
     request.root = collective_has_root(request.collective) ? root : -1;
     request.lanes = kind == Kind::kOneShot ? 1 : static_cast<int>(random.between(1, 2));
-    request.ahead = static_cast<int>(random.between(1, 4));
+    request.chunks_in_flight = static_cast<int>(random.between(1, 4));
     const bool raw = request.algorithm == Algorithm::kPull || request.algorithm == Algorithm::kRegistered;
     request.scale_at_source = collective_reduces(request.collective) && !raw && random.chance(20);
     return request;
@@ -168,7 +168,8 @@ std::string run_accepted(uint64_t seed, Kind kind, const PlanRequest& request, c
   shape.world = request.topology.world();
   shape.lanes = static_cast<uint32_t>(request.lanes);
   shape.config.slice_bytes = 4096;
-  shape.config.slices_per_chunk = static_cast<uint32_t>(request.ahead) * (1 + static_cast<uint32_t>(random.below(2)));
+  shape.config.slices_per_chunk =
+      static_cast<uint32_t>(request.chunks_in_flight) * (1 + static_cast<uint32_t>(random.below(2)));
   Cluster links(shape, seed);
   WindowCluster windows(shape.world, seed);
   uint64_t sequence = 0;

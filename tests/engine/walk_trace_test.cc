@@ -126,7 +126,7 @@ Load load_of(const CollectiveCase& what, const std::vector<Plan>& plans, const C
 
 std::vector<Machine::Move> machine_moves(const CollectiveCase& what, const std::vector<Plan>& plans, const Cut& cut,
                                          uint32_t lane) {
-  Machine machine(plans, load_of(what, plans, cut, lane), cut.slices_per_chunk * plans[0].ahead + 1);
+  Machine machine(plans, load_of(what, plans, cut, lane), cut.slices_per_chunk * plans[0].chunks_in_flight + 1);
   std::vector<Machine::Move> moves;
   machine.record(&moves);
   REQUIRE(machine.run());

@@ -54,12 +54,12 @@ void refused(const Plans& plans, const std::string& why, Scaling scaling = Scali
 }
 
 // Plans made by hand, one function a rank.
-Plans by_hand(Collective collective, int world, uint32_t chunks, uint32_t fan,
+Plans by_hand(Collective collective, int world, uint32_t chunks, uint32_t max_peers,
               const std::function<void(PlanBuilder&)>& write) {
   Plans plans;
   PlanRequest request = request_of(collective, Algorithm::kRing, one_host(world));
   for (request.rank = 0; request.rank < world; ++request.rank) {
-    PlanBuilder b(request, chunks, fan);
+    PlanBuilder b(request, chunks, max_peers);
     b.begin_lane();
     write(b);
     plans.push_back(b.take());
@@ -319,8 +319,8 @@ TEST_CASE("peers that do not fit are refused") {
   plans[3].peers.insert(plans[3].peers.begin() + 1, 1);
   refused(plans, "a peer without a mailbox");
   plans = ring4();
-  for (Plan& plan : plans) plan.fan = 3;
-  refused(plans, "fan is 3, but a rank has 2 peers");
+  for (Plan& plan : plans) plan.max_peers = 3;
+  refused(plans, "max_peers is 3, but a rank has 2 peers");
 }
 
 TEST_CASE("one mailbox twice in a step is refused") {

@@ -23,7 +23,7 @@ Topology islands_of(const std::vector<int>& sizes) {
 SimulationRequest as_engine_cuts(const std::vector<Plan>& plans, uint64_t bytes, const Topology& topology) {
   SimulationRequest request;
   request.bytes = bytes;
-  request.slices_per_chunk = std::max(1u, 4 / plans[0].ahead);
+  request.slices_per_chunk = std::max(1u, 4 / plans[0].chunks_in_flight);
   const Passing passing = passing_of(plans[0].algorithm, plans[0].chunks);
   const uint64_t slices = wanted_slices(passing, topology.one_host(), request.slices_per_chunk);
   const uint64_t slice = bytes / plans[0].chunks / slices;
@@ -34,7 +34,7 @@ SimulationRequest as_engine_cuts(const std::vector<Plan>& plans, uint64_t bytes,
 double simulated_us(Collective collective, Algorithm algorithm, uint64_t bytes, const Topology& topology,
                     const CostModel& model) {
   PlanRequest request = request_of(collective, algorithm, topology);
-  request.ahead = 4;
+  request.chunks_in_flight = 4;
   const std::vector<Plan> plans = plans_of_all_ranks(request);
   SimulationRequest simulation = as_engine_cuts(plans, bytes, topology);
   simulation.cost = model;

@@ -41,7 +41,8 @@ inline PlanRequest request_of(Collective collective, Algorithm algorithm, const 
 inline std::string name_of(const PlanRequest& request) {
   return std::string(collective_name(request.collective)) + " by " + algorithm_name(request.algorithm) + ", world " +
          std::to_string(request.topology.world()) + ", root " + std::to_string(request.root) + ", lanes " +
-         std::to_string(request.lanes) + (request.ahead > 1 ? ", ahead " + std::to_string(request.ahead) : "") +
+         std::to_string(request.lanes) +
+         (request.chunks_in_flight > 1 ? ", chunks in flight " + std::to_string(request.chunks_in_flight) : "") +
          (request.scale_at_source ? ", scaled at the source" : "");
 }
 

@@ -39,7 +39,7 @@ inline void check_verdict(const PlanRequest& request, const Verdict& verdict) {
 }
 
 // Proves 1 .. 4 lanes of one call. Four lanes hold every lane that there is, and verify() proves each different one;
-// fewer lanes are the first of these, with peers and fan of their own. Who scales does not touch progress.
+// fewer lanes are the first of these, with peers and max_peers of their own. Who scales does not touch progress.
 enum class Scalings : uint8_t { kAtFold, kBoth };
 inline void prove(PlanRequest request, Scalings scalings = Scalings::kBoth) {
   request.lanes = 4;
@@ -74,7 +74,7 @@ inline void check_same_as_ring(PlanRequest request) {
 }
 
 // How many chunks a link may hold: one, and what the default settings allow.
-inline std::vector<int> aheads_of(Algorithm algorithm) {
+inline std::vector<int> chunks_in_flight_of(Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kHalvingDoubling:
     case Algorithm::kPat:
@@ -100,8 +100,8 @@ inline void prove_all(Collective collective, int first_world = 1, int step = 1) 
           check_same_as_ring(request);
           continue;
         }
-        for (int ahead : aheads_of(algorithm)) {
-          request.ahead = ahead;
+        for (int chunks_in_flight : chunks_in_flight_of(algorithm)) {
+          request.chunks_in_flight = chunks_in_flight;
           prove(request);
         }
       }

@@ -74,10 +74,10 @@ TEST_CASE("direct takes a + (N-1)(b + g) m, doubling log2(N)(a + (b + g) m)") {
   }
 }
 
-TEST_CASE("halving and doubling takes 2 log2(N) a + 2(N-1)/N b m and a fold an exchange, with all blocks ahead") {
+TEST_CASE("halving and doubling takes 2 log2(N) a + 2(N-1)/N b m and a fold an exchange, with all blocks in flight") {
   for (int world : {2, 4, 8, 16, 32, 64}) {
     PlanRequest plan = request_of(Collective::kAllReduce, Algorithm::kHalvingDoubling, one_host(world));
-    plan.ahead = 32;
+    plan.chunks_in_flight = 32;
     const uint64_t block = 4096, bytes = block * static_cast<uint64_t>(world);
     SimulationRequest request = one_slice(bytes);
     const PairCost& c = request.cost.loopback;
@@ -88,10 +88,10 @@ TEST_CASE("halving and doubling takes 2 log2(N) a + 2(N-1)/N b m and a fold an e
   }
 }
 
-TEST_CASE("PAT takes log2(N) messages in a row with all blocks ahead, and the bytes of the ring") {
+TEST_CASE("PAT takes log2(N) messages in a row with all blocks in flight, and the bytes of the ring") {
   for (int world : {2, 4, 8, 16, 32, 64}) {
     PlanRequest plan = request_of(Collective::kAllGather, Algorithm::kPat, one_host(world));
-    plan.ahead = 32;
+    plan.chunks_in_flight = 32;
     const uint64_t block = 4096, bytes = block * static_cast<uint64_t>(world);
     const SimulationRequest request = one_slice(bytes);
     const PairCost& c = request.cost.loopback;
@@ -108,7 +108,7 @@ TEST_CASE("double trees take (2 log2(N) + 6) messages in a row, down alone log2(
     request.cost.gamma_us_per_byte = 0;
     for (Collective collective : {Collective::kAllReduce, Collective::kBroadcast, Collective::kReduce}) {
       PlanRequest plan = request_of(collective, Algorithm::kDoubleTree, one_host(world));
-      plan.ahead = 2;
+      plan.chunks_in_flight = 2;
       const double levels = std::log2(world);
       CAPTURE(world);
       CHECK_EQ(simulate(plans_of_all_ranks(plan), request).time_us,

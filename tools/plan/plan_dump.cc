@@ -70,7 +70,7 @@ PlanRequest request_of(const Options& options) {
   request.collective = named<Collective>(collectives(), options.collective);
   request.algorithm = named<Algorithm>(algorithms(), options.algorithm);
   request.lanes = options.lanes;
-  request.ahead = options.chunks_in_flight;
+  request.chunks_in_flight = options.chunks_in_flight;
   request.scale_at_source = options.scale_at_source;
   request.root = collective_has_root(request.collective) ? options.root : -1;
   std::vector<int>& host = request.topology.host;
@@ -101,7 +101,7 @@ int dump(const Options& options) {
   if (options.bytes > 0) {
     SimulationRequest simulated;
     simulated.bytes = options.bytes;
-    simulated.slices_per_chunk = std::max(1u, simulated.slices_per_chunk / plans[0].ahead);
+    simulated.slices_per_chunk = std::max(1u, simulated.slices_per_chunk / plans[0].chunks_in_flight);
     fmt::print(stderr, "simulated: {:.1f} us for {} bytes\n", simulate(plans, simulated).time_us, options.bytes);
   }
   if (!options.verify) return 0;

@@ -48,7 +48,7 @@ Json plan_json(const Plan& plan) {
           {"root", plan.root},
           {"chunks", plan.chunks},
           {"scratch_slots", plan.scratch_slots},
-          {"fan", plan.fan},
+          {"max_peers", plan.max_peers},
           {"peers", plan.peers},
           {"lanes", std::move(lanes)}};
 }

@@ -8,7 +8,7 @@ PlanCache::PlanCache(int rank, Topology topology, const Config& config)
     : rank_(rank),
       topology_(std::move(topology)),
       lanes_(static_cast<int>(config.lanes)),
-      ahead_(static_cast<int>(config.slices_per_chunk)) {}
+      chunks_in_flight_(static_cast<int>(config.slices_per_chunk)) {}
 
 std::shared_ptr<const Plan> PlanCache::get(const RouteQuestion& question, Algorithm algorithm, int root) {
   std::shared_ptr<const Plan>& plan = plans_[{question.collective, algorithm, root, question.scales_at_source}];
@@ -19,7 +19,7 @@ std::shared_ptr<const Plan> PlanCache::get(const RouteQuestion& question, Algori
   request.rank = rank_;
   request.root = root;
   request.lanes = lanes_;
-  request.ahead = ahead_;
+  request.chunks_in_flight = chunks_in_flight_;
   request.topology = topology_;
   request.scale_at_source = question.scales_at_source;
   plan = std::make_shared<const Plan>(build_plan(request));

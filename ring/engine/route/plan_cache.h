@@ -25,7 +25,7 @@ class PlanCache {
   int rank_;
   Topology topology_;
   int lanes_;
-  int ahead_;
+  int chunks_in_flight_;
   std::map<Key, std::shared_ptr<const Plan>> plans_;  // shared with the calls that are prepared for them
 };
 

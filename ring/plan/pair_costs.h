@@ -10,8 +10,8 @@ namespace rondo {
 
 // What the pairs of ranks that the algorithms use cost in one topology: of each set of pairs the dearest, since all
 // wait for it. Worked out once for a group.
-struct Distances {
-  Distances(const Topology& topology, const CostModel& model);
+struct PairCosts {
+  PairCosts(const Topology& topology, const CostModel& model);
 
   int world = 1;
   int levels = 0;                   // log2(world), rounded up

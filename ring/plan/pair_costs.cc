@@ -1,4 +1,4 @@
-#include "ring/plan/distances.h"
+#include "ring/plan/pair_costs.h"
 
 #include <algorithm>
 
@@ -50,7 +50,7 @@ struct Neighbours {
 
 }  // namespace
 
-Distances::Distances(const Topology& topology, const CostModel& model) : world(topology.world()), members(world) {
+PairCosts::PairCosts(const Topology& topology, const CostModel& model) : world(topology.world()), members(world) {
   const Pairs pairs{topology, model};
   const auto same = [](int i) { return i; };
   while ((1 << levels) < world) ++levels;
