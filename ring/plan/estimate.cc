@@ -30,13 +30,10 @@ constexpr double kCopyUsPerByte = 1.0 / 12000;
 constexpr double kCachedUsPerByte = 1.0 / 22000;
 
 // A message between ranks that share cores costs so many times what it costs two that have one each: it finds cold
-// caches, and somebody must be switched to. 4 and 8 ranks on 2 cores: 13 to 17 us a message, 0.8 to 0.9 ns a byte, 5 to
-// 20 us a turn (AMD EPYC, 2026-11-22).
+// caches, and another rank must be switched to (docs/tuning.md, "More ranks than cores").
 constexpr double kCrowdedDearer = 3;
-// Among them halving's bytes cost so many times a ring's, since half of the buffer is under way between a fold and the
-// next. With idle() that fits halving / ring over TCP on 2 cores, 1, 4, 16 and 64 MiB, medians of 4 or 5: 4 ranks 0.56,
-// 0.92, -, 0.89; 8 ranks 0.86, 1.03, 1.05, 1.03; 3 and 6 ranks 0.89 and 0.85 at 1 MiB, 1.14 and 1.04 at 16 (the same
-// day; the noise is 10 to 20 %).
+// Among them halving's bytes cost so many times a ring's, since half of the buffer is in flight between two folds; with
+// idle() that fits halving / ring over TCP on 2 cores, 1 to 64 MiB (the same page).
 constexpr double kColdHalves = 1.12;
 
 class Estimate {
@@ -100,10 +97,9 @@ class Estimate {
   static bool in_halves(Algorithm algorithm) {
     return algorithm == Algorithm::kRing || algorithm == Algorithm::kHalvingDoubling;
   }
-  // Over loopback the two ranks' own processors carry each byte and fold it, so nothing overlaps, and both ways share a
-  // socket: who reads keeps the other from delivering for about a slice. Measured, 2 bare processes without a fold, two
-  // exchanges of half a buffer rather than one of the whole: 31 to 35 us more of 124 at 1 MiB. Ring / direct, medians
-  // of 7, 128 KiB to 4 MiB: 1.19, 1.19, 1.27, 1.08, 0.91, 0.86 (AMD EPYC, 2026-11-22).
+  // Over loopback the two ranks' own processors carry each byte and fold it, so nothing overlaps, and both directions
+  // share a socket: a reader keeps the other from delivering for about a slice (docs/tuning.md, "Two ranks over
+  // loopback").
   double two_halves() const {
     const PairCost& pair = at_.any;
     const double half = m_ / 2, slice = slice_of(half, slices(), Passing::kOther, true);

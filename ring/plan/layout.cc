@@ -30,10 +30,4 @@ Extent Cut::lane_share(uint64_t block_count, uint32_t lane) const {
 
 uint64_t Cut::rounds(uint64_t block_count) const { return divide_up(lane_share(block_count, 0).count, chunk()); }
 
-Extent Cut::piece(uint64_t block_count, uint32_t lane, uint64_t round) const {
-  const Extent share = lane_share(block_count, lane);
-  const uint64_t begin = std::min(share.count, round * chunk());
-  return {share.offset + begin, std::min(share.count - begin, chunk())};
-}
-
 }  // namespace rondo

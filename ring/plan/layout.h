@@ -25,21 +25,16 @@ struct Blocks {
 // `count` elements cut into `chunks` runs whose lengths differ by at most one granule of `granule` elements.
 std::vector<Extent> even_blocks(uint64_t count, uint32_t chunks, uint64_t granule);
 
-// A piece up to here is one slice: each further slice costs a header and up to two system calls (about 2 us over
-// loopback), as much as 8 to 16 KiB take on the wire. Inside a host both ends pay for it with processors that they need
-// themselves, where they speak by sockets: with 64 instead of 16 KiB, on 2 cores over TCP, all_reduce of 64 KiB by 2
-// ranks 35 instead of 45 us, of 128 and 256 KiB by 4 ranks 237 and 349 instead of 366 and 484. Not in a chain, whose
-// one block is passed from rank to rank: there nothing but slices overlaps (reduce of 128 KiB by 4 ranks: 154 us with
-// small slices, 288 with large ones).
+// A piece up to here is one slice: each further slice costs a header and up to two system calls, as much as 8 to 16 KiB
+// take on the wire. Over TCP inside a host the two ends' processors pay for both, so larger slices are faster there;
+// not in a chain, whose one block is passed from rank to rank, since there nothing but slices overlaps (docs/tuning.md,
+// "Slices and small sends over TCP").
 enum class Passing : uint8_t { kChain, kOther };
 constexpr uint64_t smallest_slice_bytes(Passing passing, bool loopback) {
   return passing == Passing::kOther && loopback ? 64 * 1024 : 16 * 1024;
 }
-// Inside a host a message costs processors rather than time on a wire, and where a rank has several blocks under way
-// two slices of each are enough to overlap transfer and fold. With two instead of four, on 2 cores: all_reduce of 256
-// KiB and 1 MiB over TCP by 4 ranks 0.58 and 1.27 instead of 0.64 and 1.42 ms; all_gather of 256 KiB through shared
-// memory by 2 and 4 ranks 11 and 44 instead of 14 and 58 us; all_reduce of 256 KiB over TCP by 2 ranks, direct, 58
-// instead of 63 us. In a chain nothing but slices overlaps.
+// Inside a host a message costs processors rather than time on a wire: two slices of a block are enough to overlap
+// transfer and fold (docs/tuning.md, the same).
 inline constexpr uint32_t kSlicesInsideHost = 2;
 // A plan of one block that is no direct exchange passes it on.
 constexpr Passing passing_of(Algorithm algorithm, uint32_t blocks) {
@@ -60,10 +55,14 @@ struct Cut {
   uint32_t slices_per_chunk = 1;  // a chunk is at most this many slices
 
   uint64_t chunk() const { return slice * slices_per_chunk; }
-  Extent lane_share(uint64_t block_count, uint32_t lane) const;             // relative to the block
-  uint64_t rounds(uint64_t block_count) const;                              // 0 for an empty block
-  Extent piece(uint64_t block_count, uint32_t lane, uint64_t round) const;  // relative to the block; may be empty
-  uint32_t slices(uint64_t piece_count) const {                             // 0 for an empty piece
+  Extent lane_share(uint64_t block_count, uint32_t lane) const;  // relative to the block
+  uint64_t rounds(uint64_t block_count) const;                   // 0 for an empty block
+  // What a round moves of a lane's share; relative to the block, may be empty.
+  Extent piece(const Extent& share, uint64_t round) const {
+    const uint64_t begin = std::min(share.count, round * chunk());
+    return {share.offset + begin, std::min(share.count - begin, chunk())};
+  }
+  uint32_t slices(uint64_t piece_count) const {  // 0 for an empty piece
     return static_cast<uint32_t>((piece_count + slice - 1) / slice);
   }
 };

@@ -111,11 +111,9 @@ class Walk {
 
   // Elements of the slice at `cursor`, relative to its block.
   Extent span_of(const Cursor& cursor) const {
-    const BoundStep& step = steps_[cursor.step];
-    const uint64_t begin = cursor.round * cut_.chunk() + cursor.slice * cut_.slice;
-    if (begin >= step.share.count) return {step.share.offset, 0};
-    const uint64_t end = std::min(step.share.count, (cursor.round + 1) * cut_.chunk());
-    return {step.share.offset + begin, std::min(cut_.slice, end - begin)};
+    const Extent piece = cut_.piece(steps_[cursor.step].share, cursor.round);
+    const uint64_t begin = cursor.slice * cut_.slice;
+    return {piece.offset + begin, std::min(cut_.slice, piece.count - begin)};
   }
 
   // --- Barriers. Every rank shows one number for the lane, which only grows: the last barrier at which it has arrived.
@@ -165,9 +163,9 @@ class Walk {
   uint32_t slices_at(const Cursor& cursor) const {
     const BoundStep& step = steps_[cursor.step];
     if (step.signal()) return cursor.round == 0 || step.each_round ? 1 : 0;
-    const uint64_t begin = cursor.round * cut_.chunk();
-    if (begin >= step.share.count) return step.counted && cursor.round == 0 ? 1 : 0;
-    return cut_.slices(std::min(step.share.count - begin, cut_.chunk()));
+    const uint64_t count = cut_.piece(step.share, cursor.round).count;
+    if (count == 0) return step.counted && cursor.round == 0 ? 1 : 0;
+    return cut_.slices(count);
   }
 
   // Skips steps that have no slice in this round, into the next rounds and to the end.

@@ -39,7 +39,7 @@ TEST_CASE("Cut: lanes and rounds tile every block, and no piece has more slices 
           const Extent share = cut.lane_share(count, lane);
           REQUIRE_EQ(share.offset, end);
           for (uint64_t round = 0; round < cut.rounds(count); ++round) {
-            const Extent piece = cut.piece(count, lane, round);
+            const Extent piece = cut.piece(share, round);
             if (piece.count > 0) REQUIRE_EQ(piece.offset, end);
             REQUIRE_LE(cut.slices(piece.count), per_chunk);
             end += piece.count;
@@ -55,7 +55,7 @@ TEST_CASE("Cut: an empty block has no round, an empty piece no slice") {
   const Cut cut{2, 1, 8, 2};
   CHECK_EQ(cut.rounds(0), 0);
   CHECK_EQ(cut.slices(0), 0);
-  CHECK_EQ(cut.piece(5, 1, 1).count, 0);
+  CHECK_EQ(cut.piece(cut.lane_share(5, 1), 1).count, 0);
 }
 
 }  // namespace rondo
