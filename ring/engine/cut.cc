@@ -27,7 +27,7 @@ Cut choose_cut(const CheckedCall& call, const Plan& plan, const Config& config, 
   cut.lanes = static_cast<uint32_t>(lanes);
   cut.granule = std::max<uint64_t>(1, kGranuleBytes / element);
   cut.slices_per_chunk = std::max(1u, config.slices_per_chunk / plan.chunks_in_flight);
-  // Mailboxes: a link has depth slots each way; a rank has at most `fan` links a lane.
+  // Mailboxes: a link has depth slots each way; a rank has at most `max_peers` links a lane.
   const uint64_t mailboxes = 2 * uint64_t{link_shape(config).depth} * std::max<uint32_t>(1, plan.max_peers) * lanes;
   const uint64_t cap = std::max(kSmallestCapBytes, config.mailbox_bytes / mailboxes);
   const uint64_t largest = std::min<uint64_t>(config.slice_bytes, cap) / element / cut.granule * cut.granule;

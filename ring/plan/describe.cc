@@ -5,10 +5,6 @@
 namespace rondo {
 namespace {
 
-std::span<const Ref> refs_of(const Plan& plan, const Step& step) {
-  return std::span<const Ref>(plan.refs).subspan(step.first, size_t{step.sources} + step.targets);
-}
-
 std::string joined(const Plan& plan, std::span<const Ref> refs, const char* separator) {
   std::string text;
   for (const Ref& ref : refs) {
@@ -65,7 +61,7 @@ std::string describe(const Plan& plan, const Step& step) {
   } else if (step.targets == 0) {
     text = "wait for " + joined(plan, refs, ", ");
   } else {
-    text = joined(plan, refs.first(step.sources), " + ") + " -> " + joined(plan, refs.subspan(step.sources), ", ");
+    text = joined(plan, sources_of(plan, step), " + ") + " -> " + joined(plan, targets_of(plan, step), ", ");
   }
   if ((step.flags & kFinish) != 0) text += " [finish]";
   if ((step.flags & kEachRound) != 0) text += " [each round]";

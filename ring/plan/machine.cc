@@ -51,11 +51,11 @@ void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
   const Plan& plan = *rank.plan;
   rank.walk.start(plan, load_.lane, load_.cut, load_.share);
   rank.ref_link.resize(plan.refs.size());
-  const Step* steps = plan.steps.data() + plan.lanes[load_.lane].first;
+  const Step* steps = steps_of(plan, load_.lane).data();
   for (BoundStep& bound : rank.walk.steps()) {
     const Step& step = *steps++;
     bound.length = length_of(plan, step);
-    const std::span<const Ref> refs(plan.refs.data() + step.first, size_t{step.sources} + step.targets);
+    const std::span<const Ref> refs = refs_of(plan, step);
     bound.counted = load_.counted && std::any_of(refs.begin(), refs.end(), mailbox);
     if (!bound.signal()) rank.walk.set_block(bound, load_.block_bytes[bound.length]);
     bound.lands = bound.writes && step.sources == 1 && mailbox(plan.refs[step.first]);
@@ -96,11 +96,8 @@ bool Machine::post(Rank& rank) {
 int Machine::absent(const Rank& rank) const {
   const Step& step = step_at(rank, rank.walk.combined());
   if (step.barrier == 0) return -1;
-  for (uint32_t i = step.first; i < step.first + step.sources; ++i) {
-    const int peer = rank.plan->refs[i].peer;
-    if (ranks_[static_cast<size_t>(peer)].arrived_us.size() < rank.walk.barrier_number(rank.walk.combined())) {
-      return peer;
-    }
+  for (const Ref& ref : sources_of(*rank.plan, step)) {
+    if (ranks_[ref.peer].arrived_us.size() < rank.walk.barrier_number(rank.walk.combined())) return ref.peer;
   }
   return -1;
 }
@@ -109,7 +106,7 @@ void Machine::arrive(Rank& rank, const Step& step) {
   if (step.barrier == 0 || step.targets == 0) return;
   const size_t number = rank.walk.barrier_number(rank.walk.combined());
   rank.arrived_us.resize(std::max(rank.arrived_us.size(), number), rank.now_us);
-  for (uint32_t i = step.first; i < step.first + step.targets; ++i) wake(rank.plan->refs[i].peer);
+  for (const Ref& ref : targets_of(*rank.plan, step)) wake(ref.peer);
 }
 
 // Why the next slice cannot be combined; nullptr if it can.
@@ -179,10 +176,10 @@ double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
     rank.in_free_us = std::max(rank.in_free_us, first_byte) + beta * static_cast<double>(bytes);
     start = std::max(start, rank.in_free_us);
   }
-  for (uint32_t i = step.first; step.barrier != 0 && i < step.first + step.sources; ++i) {
-    const int peer = rank.plan->refs[i].peer;
-    const double arrived = ranks_[static_cast<size_t>(peer)].arrived_us[rank.walk.barrier_number(cursor) - 1];
-    start = std::max(start, arrived + cost_of(peer, rank.plan->rank).alpha_us);
+  for (const Ref& ref : sources_of(*rank.plan, step)) {
+    if (step.barrier == 0) break;
+    const double arrived = ranks_[ref.peer].arrived_us[rank.walk.barrier_number(cursor) - 1];
+    start = std::max(start, arrived + cost_of(ref.peer, rank.plan->rank).alpha_us);
   }
   const BoundStep& bound = rank.walk.step_at(cursor);
   if (bound.writes && step.after != kNoStep) {

@@ -77,7 +77,7 @@ class Machine {
 
   void bind(Rank& rank, std::vector<uint32_t>& first_channel);
   const Step& step_at(const Rank& rank, const Cursor& cursor) const {
-    return rank.plan->steps[rank.plan->lanes[load_.lane].first + cursor.step];
+    return steps_of(*rank.plan, load_.lane)[cursor.step];
   }
   bool post(Rank& rank);
   bool combine(Rank& rank);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ring/base/types.h"
@@ -100,5 +102,19 @@ struct Plan {
 
   bool operator==(const Plan&) const = default;
 };
+
+inline std::span<const Step> steps_of(const Plan& plan, uint32_t lane) {
+  return std::span<const Step>(plan.steps).subspan(plan.lanes[lane].first, plan.lanes[lane].count);
+}
+inline std::span<const Ref> sources_of(const Plan& plan, const Step& step) {
+  return std::span<const Ref>(plan.refs).subspan(step.first, step.sources);
+}
+inline std::span<const Ref> targets_of(const Plan& plan, const Step& step) {
+  return std::span<const Ref>(plan.refs).subspan(step.first + step.sources, step.targets);
+}
+// Sources, then targets.
+inline std::span<const Ref> refs_of(const Plan& plan, const Step& step) {
+  return std::span<const Ref>(plan.refs).subspan(step.first, size_t{step.sources} + step.targets);
+}
 
 }  // namespace rondo

@@ -11,12 +11,10 @@ namespace {
 
 using Failure = std::optional<std::string>;
 
-std::span<const Ref> sources_of(const Plan& plan, const Step& step) {
-  return std::span<const Ref>(plan.refs).subspan(step.first, step.sources);
-}
-
-std::span<const Ref> targets_of(const Plan& plan, const Step& step) {
-  return std::span<const Ref>(plan.refs).subspan(step.first + step.sources, step.targets);
+template <typename Matches>
+bool any_ref(std::span<const Plan> plans, Matches matches) {
+  return std::any_of(plans.begin(), plans.end(),
+                     [&](const Plan& plan) { return std::any_of(plan.refs.begin(), plan.refs.end(), matches); });
 }
 
 // The call without the program.
@@ -117,16 +115,15 @@ Failure check_refs_together(const Plan& plan, const Step& step) {
   }
   std::optional<uint32_t> block;
   bool memory = false;
-  for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
-    const Ref& ref = plan.refs[step.first + i];
+  for (const Ref& ref : refs_of(plan, step)) {
     memory |= !is_remote(ref);
     const uint32_t its = own_block(plan, ref);
     if (block.value_or(its) != its) return "mixes blocks " + std::to_string(*block) + " and " + std::to_string(its);
     block = its;
   }
+  const std::span<const Ref> refs = refs_of(plan, step);
   const bool windows =
-      std::any_of(plan.refs.begin() + step.first, plan.refs.begin() + step.first + step.sources + step.targets,
-                  [](const Ref& ref) { return ref.space == Space::kWindow; });
+      std::any_of(refs.begin(), refs.end(), [](const Ref& ref) { return ref.space == Space::kWindow; });
   if (windows && !(from.empty() && to.empty())) return "uses windows and mailboxes at once";
   if (memory && step.sources == 0) return "writes memory from nothing";
   if (memory && step.targets == 0) return "has no target";
@@ -135,7 +132,7 @@ Failure check_refs_together(const Plan& plan, const Step& step) {
 }
 
 Failure check_step(const Plan& plan, uint32_t lane, uint32_t index) {
-  const Step& step = plan.steps[plan.lanes[lane].first + index];
+  const Step& step = steps_of(plan, lane)[index];
   if (size_t{step.first} + step.sources + step.targets > plan.refs.size()) {
     return "rank " + std::to_string(plan.rank) + ", lane " + std::to_string(lane) + ", step " + std::to_string(index) +
            ": refs past the end of the plan";
@@ -157,18 +154,13 @@ Failure check_step(const Plan& plan, uint32_t lane, uint32_t index) {
 
 uint16_t last_barrier(const Plan& plan, uint32_t lane) {
   uint16_t last = 0;
-  for (uint32_t s = 0; s < plan.lanes[lane].count; ++s) {
-    last = std::max(last, plan.steps[plan.lanes[lane].first + s].barrier);
-  }
+  for (const Step& step : steps_of(plan, lane)) last = std::max(last, step.barrier);
   return last;
 }
 
 // Whether all signals are parts of barriers: in plans over windows, which have no links. Posts are their own signals.
 bool needs_barriers(std::span<const Plan> plans) {
-  return std::any_of(plans.begin(), plans.end(), [](const Plan& plan) {
-    return std::any_of(plan.refs.begin(), plan.refs.end(),
-                       [](const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) == 0; });
-  });
+  return any_ref(plans, [](const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) == 0; });
 }
 
 // Barriers come one after the other, and every rank has as many. A rank arrives at each by one number for all who wait,
@@ -177,7 +169,7 @@ Failure check_barriers(const Plan& plan, std::span<const Plan> plans, bool neede
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     uint16_t now = 0, arrived = 0;
     for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
-      const Step& step = plan.steps[plan.lanes[l].first + s];
+      const Step& step = steps_of(plan, l)[s];
       const bool signal = length_of(plan, step) == kSignalLength;
       if (signal && needed && step.barrier == 0) return place_of(plan, l, s) + ": a signal outside of a barrier";
       if (step.barrier == 0) continue;
@@ -216,9 +208,7 @@ Failure check_plan(const Plan& plan, std::span<const Plan> plans, bool barriers)
   for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
     for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
       if (Failure failure = check_step(plan, l, s)) return failure;
-      const Step& step = plan.steps[plan.lanes[l].first + s];
-      for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
-        const Ref& ref = plan.refs[step.first + i];
+      for (const Ref& ref : refs_of(plan, steps_of(plan, l)[s])) {
         if (ref.space == Space::kMailbox) used[ref.peer] = true;
       }
     }
@@ -247,17 +237,14 @@ Failure check_same(const Plan& plan, const Plan& first, size_t index, size_t cou
 // earlier, so that data over links and windows in one collective would need another proof than check_values has.
 Failure check_unmixed(std::span<const Plan> plans) {
   if (!has_windows(plans)) return std::nullopt;
-  const bool posts = !needs_barriers(plans);
+  if (has_posts(plans) && needs_barriers(plans)) return "posts beside other windows";
   for (const Plan& plan : plans) {
-    for (const Ref& ref : plan.refs) {
-      if ((ref.flags & kTurns) != 0 && !posts) return "rank " + std::to_string(plan.rank) + ": posts beside windows";
-    }
     for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
       for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
-        const Step& step = plan.steps[plan.lanes[l].first + s];
+        const Step& step = steps_of(plan, l)[s];
         if (length_of(plan, step) == kSignalLength) continue;
-        for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
-          if (plan.refs[step.first + i].space != Space::kMailbox) continue;
+        for (const Ref& ref : refs_of(plan, step)) {
+          if (ref.space != Space::kMailbox) continue;
           return place_of(plan, l, s) + ": moves data over a link in a collective that uses windows";
         }
       }
@@ -277,8 +264,7 @@ uint32_t memory_index(const Plan& plan, const Ref& ref) {
 bool uses_targets_of(const Plan& plan, const Step& step, const Step& earlier) {
   for (const Ref& target : targets_of(plan, step)) {
     if (is_remote(target)) continue;
-    for (uint32_t i = 0; i < uint32_t{earlier.sources} + earlier.targets; ++i) {
-      const Ref& ref = plan.refs[earlier.first + i];
+    for (const Ref& ref : refs_of(plan, earlier)) {
       if (!is_remote(ref) && memory_index(plan, ref) == memory_index(plan, target)) return true;
     }
   }
@@ -294,8 +280,7 @@ struct Access {
 }  // namespace
 
 uint32_t length_of(const Plan& plan, const Step& step) {
-  for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
-    const Ref& ref = plan.refs[step.first + i];
+  for (const Ref& ref : refs_of(plan, step)) {
     if (is_remote(ref)) continue;
     const uint32_t me = static_cast<uint32_t>(plan.rank), world = static_cast<uint32_t>(plan.world);
     if (plan.collective != Collective::kAllToAll) return ref.chunk % plan.chunks;
@@ -310,9 +295,11 @@ uint32_t lengths_of(const Plan& plan) {
 }
 
 bool has_windows(std::span<const Plan> plans) {
-  return std::any_of(plans.begin(), plans.end(), [](const Plan& plan) {
-    return std::any_of(plan.refs.begin(), plan.refs.end(), [](const Ref& ref) { return ref.space == Space::kWindow; });
-  });
+  return any_ref(plans, [](const Ref& ref) { return ref.space == Space::kWindow; });
+}
+
+bool has_posts(std::span<const Plan> plans) {
+  return any_ref(plans, [](const Ref& ref) { return (ref.flags & kTurns) != 0; });
 }
 
 std::optional<std::string> check_structure(std::span<const Plan> plans) {
@@ -339,7 +326,7 @@ std::optional<std::string> check_overwriting(const Plan& plan) {
     accesses.assign(size_t{2 + plan.scratch_slots} * plan.chunks, {});
     const auto access = [&](const Ref& ref) -> Access& { return accesses[memory_index(plan, ref)]; };
     for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
-      const Step& step = plan.steps[plan.lanes[l].first + s];
+      const Step& step = steps_of(plan, l)[s];
       const bool lands = step.sources == 1 && plan.refs[step.first].space == Space::kMailbox;
       bool sends = false;
       for (const Ref& ref : targets_of(plan, step)) sends |= ref.space == Space::kMailbox;
@@ -352,7 +339,7 @@ std::optional<std::string> check_overwriting(const Plan& plan) {
                "; it waits for " +
                (step.after == kNoStep ? std::string("nothing") : "step " + std::to_string(step.after) + " only");
       }
-      if (step.after != kNoStep && !uses_targets_of(plan, step, plan.steps[plan.lanes[l].first + step.after])) {
+      if (step.after != kNoStep && !uses_targets_of(plan, step, steps_of(plan, l)[step.after])) {
         return place_of(plan, l, s) + ": waits for step " + std::to_string(step.after) +
                ", which does not use the memory that this step writes";
       }

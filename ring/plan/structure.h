@@ -14,6 +14,7 @@ inline constexpr uint32_t kSignalLength = 0xffffffffu;
 uint32_t length_of(const Plan& plan, const Step& step);
 uint32_t lengths_of(const Plan& plan);  // lengths are numbered below this
 bool has_windows(std::span<const Plan> plans);
+bool has_posts(std::span<const Plan> plans);  // windows of which there are two, used in turn
 
 // What can be said of each plan by itself, or of the peers of all: refs in range, inputs never written, outputs written
 // only where promised, one block a step, peers and max_peers as used, windows and data over links never in one

@@ -18,9 +18,8 @@ using Operand = Expressions::Operand;
 
 std::string rank_name(int rank) { return "rank " + std::to_string(rank); }
 
-// How far each rank had come, as far as somebody has heard of it: [r] steps of rank r. What is not among them may
-// happen at any time.
-using Times = std::vector<uint32_t>;
+// Vector clock: [r] steps of rank r are known to be complete. All others may happen at any time.
+using Clock = std::vector<uint32_t>;
 
 // A chunk on its way.
 struct Parcel {
@@ -28,7 +27,7 @@ struct Parcel {
   Value value = kNoValue;
   uint16_t barrier = 0;
   std::vector<bool> heard;  // barrier: of whom the sender had heard
-  Times times;              // the sender's clock
+  Clock clock;              // the sender's
 };
 
 // What ranks have done to a chunk of memory that several of them reach: steps of each by then, 0 for never.
@@ -52,18 +51,12 @@ struct Actor {
   const Plan* plan = nullptr;
   uint32_t done = 0;  // steps of the lane in this round
   uint32_t round = 0;
-  Times times;                            // its own entry: its steps so far, of all rounds
+  Clock clock;                            // its own entry: its steps so far, of all rounds
   std::vector<Uses> uses;                 // of `memory`, where plans have windows
   std::vector<Value> memory;              // by memory_index()
   std::vector<std::deque<Parcel>> inbox;  // by index in plan->peers
   std::vector<bool> heard;
 };
-
-bool takes_turns(std::span<const Plan> plans) {
-  return std::any_of(plans.begin(), plans.end(), [](const Plan& plan) {
-    return std::any_of(plan.refs.begin(), plan.refs.end(), [](const Ref& ref) { return (ref.flags & kTurns) != 0; });
-  });
-}
 
 class ValueRun {
  public:
@@ -119,9 +112,9 @@ ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, 
       scaling_(scaling),
       reduces_(collective_reduces(plans[0].collective)),
       windows_(has_windows(plans)),
-      rounds_(takes_turns(plans) ? 4
-              : windows_         ? 2
-                                 : 1),
+      rounds_(has_posts(plans) ? 4
+              : windows_       ? 2
+                               : 1),
       actors_(plans.size()) {
   for (size_t r = 0; r < plans.size(); ++r) {
     const Plan& plan = plans[r];
@@ -137,7 +130,7 @@ ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, 
     actor.inbox.resize(plan.peers.size());
     actor.heard.assign(plans.size(), false);
     actor.heard[r] = true;
-    actor.times.assign(plans.size(), 0);
+    actor.clock.assign(plans.size(), 0);
     if (windows_) actor.uses.resize(actor.memory.size());
     if (plan.lanes[lane_].count == 0) actor.round = rounds_;
     ready_.push_back(static_cast<int>(r));
@@ -166,12 +159,10 @@ size_t ValueRun::memory_index(const Actor& actor, const Ref& ref) const {
   }
 }
 
-const Step& ValueRun::next_step(const Actor& actor) const {
-  return actor.plan->steps[actor.plan->lanes[lane_].first + actor.done];
-}
+const Step& ValueRun::next_step(const Actor& actor) const { return steps_of(*actor.plan, lane_)[actor.done]; }
 
 void ValueRun::pass_step(Actor& actor) {
-  ++actor.times[static_cast<size_t>(actor.plan->rank)];
+  ++actor.clock[static_cast<size_t>(actor.plan->rank)];
   if (++actor.done < actor.plan->lanes[lane_].count) return;
   actor.done = 0;
   ++actor.round;
@@ -183,9 +174,9 @@ Failure ValueRun::read(Actor& actor, const Ref& ref) {
   if (!windows_) return std::nullopt;
   const size_t me = static_cast<size_t>(actor.plan->rank);
   Uses& uses = owner(actor, ref).uses[memory_index(actor, ref)];
-  uses.read_by(actor.plan->rank, actor.times[me] + 1);
+  uses.read_by(actor.plan->rank, actor.clock[me] + 1);
   if (uses.writer < 0 || uses.writer == actor.plan->rank) return std::nullopt;
-  if (uses.written <= actor.times[static_cast<size_t>(uses.writer)]) return std::nullopt;
+  if (uses.written <= actor.clock[static_cast<size_t>(uses.writer)]) return std::nullopt;
   return here(actor) + "reads " + describe(*actor.plan, ref) + " without having heard that " + rank_name(uses.writer) +
          " has written it";
 }
@@ -195,7 +186,7 @@ Failure ValueRun::write(Actor& actor, const Ref& ref) {
   const size_t me = static_cast<size_t>(actor.plan->rank);
   Uses& uses = owner(actor, ref).uses[memory_index(actor, ref)];
   const auto unheard = [&](int rank, uint32_t step) {
-    return rank != actor.plan->rank && step > actor.times[static_cast<size_t>(rank)];
+    return rank != actor.plan->rank && step > actor.clock[static_cast<size_t>(rank)];
   };
   if (uses.writer >= 0 && unheard(uses.writer, uses.written)) {
     return here(actor) + "writes " + describe(*actor.plan, ref) + ", which " + rank_name(uses.writer) +
@@ -207,7 +198,7 @@ Failure ValueRun::write(Actor& actor, const Ref& ref) {
            " may still be reading";
   }
   uses.writer = actor.plan->rank;
-  uses.written = actor.times[me] + 1;
+  uses.written = actor.clock[me] + 1;
   return std::nullopt;
 }
 
@@ -220,7 +211,7 @@ Failure ValueRun::check_released() const {
     for (size_t i = 0; i < size_t{2 * rounds_} * actor.plan->chunks; ++i) {
       const Uses& uses = actor.uses[i];
       const auto unheard = [&](int rank, uint32_t step) {
-        return rank != actor.plan->rank && step > actor.times[static_cast<size_t>(rank)];
+        return rank != actor.plan->rank && step > actor.clock[static_cast<size_t>(rank)];
       };
       if (uses.writer >= 0 && unheard(uses.writer, uses.written)) {
         return who + rank_name(uses.writer) + " may still write its output";
@@ -234,9 +225,7 @@ Failure ValueRun::check_released() const {
 }
 
 const Ref* ValueRun::waits_for(const Actor& actor) const {
-  const Step& step = next_step(actor);
-  for (uint32_t i = 0; i < step.sources; ++i) {
-    const Ref& ref = actor.plan->refs[step.first + i];
+  for (const Ref& ref : sources_of(*actor.plan, next_step(actor))) {
     if (ref.space == Space::kMailbox && inbox(const_cast<Actor&>(actor), ref.peer).empty()) return &ref;
   }
   return nullptr;
@@ -280,7 +269,7 @@ Failure ValueRun::load(Actor& actor, const Step& step, const Ref& ref, Operand& 
              " signals at " + std::to_string(parcel.barrier);
     }
     for (size_t r = 0; r < parcel.heard.size(); ++r) actor.heard[r] = actor.heard[r] || parcel.heard[r];
-    for (size_t r = 0; r < parcel.times.size(); ++r) actor.times[r] = std::max(actor.times[r], parcel.times[r]);
+    for (size_t r = 0; r < parcel.clock.size(); ++r) actor.clock[r] = std::max(actor.clock[r], parcel.clock[r]);
     operand.value = parcel.value;
   } else {
     if (Failure failure = read(actor, ref)) return failure;
@@ -347,14 +336,13 @@ Failure ValueRun::execute(Actor& actor) {
   Parcel parcel;
   parcel.length = length_of(plan, step);
   parcel.barrier = step.barrier;
-  if (windows_) parcel.times = actor.times;
+  if (windows_) parcel.clock = actor.clock;
   if (parcel.length == kSignalLength) {
     parcel.heard = actor.heard;
   } else if (Failure failure = fold(actor, step, operands, parcel.value)) {
     return failure;
   }
-  for (uint32_t i = 0; i < step.targets; ++i) {
-    const Ref& ref = plan.refs[step.first + step.sources + i];
+  for (const Ref& ref : targets_of(plan, step)) {
     if (ref.space == Space::kMailbox) {
       inbox(actors_[ref.peer], plan.rank).push_back(parcel);
       ready_.push_back(ref.peer);

@@ -16,17 +16,12 @@ Verdict verdict_of(std::optional<std::string> failure) {
 }
 
 bool same_lane(const Plan& plan, uint32_t a, uint32_t b) {
-  const Lane &x = plan.lanes[a], &y = plan.lanes[b];
-  if (x.count != y.count) return false;
-  for (uint32_t s = 0; s < x.count; ++s) {
-    const Step &p = plan.steps[x.first + s], &q = plan.steps[y.first + s];
-    Step moved = q;
-    moved.first = p.first;
-    if (p != moved) return false;
-    const auto begin = plan.refs.begin();
-    if (!std::equal(begin + p.first, begin + p.first + p.sources + p.targets, begin + q.first)) return false;
-  }
-  return true;
+  const auto same_step = [&](const Step& x, const Step& y) {
+    Step moved = y;
+    moved.first = x.first;
+    return x == moved && std::ranges::equal(refs_of(plan, x), refs_of(plan, y));
+  };
+  return std::ranges::equal(steps_of(plan, a), steps_of(plan, b), same_step);
 }
 
 // Lanes have links, scratch and a share of every block of their own: each is a plan by itself, and one that is equal to

@@ -248,74 +248,33 @@ void registered_all_gather(PlanBuilder& b) {
 
 using Page = void (*)(PlanBuilder& b);
 
-Page staged_page(Collective collective) {
+// What each collective does; where `registered` gains nothing from writing, as pull.
+struct Pages {
+  Page staged, pull, registered;
+};
+
+Pages pages_of(Collective collective) {
   switch (collective) {
     case Collective::kAllReduce:
-      return staged_all_reduce;
+      return {staged_all_reduce, pull_all_reduce, registered_all_reduce};
     case Collective::kReduceScatter:
-      return staged_reduce_scatter;
+      return {staged_reduce_scatter, pull_reduce_scatter, pull_reduce_scatter};
     case Collective::kAllGather:
-      return staged_all_gather;
+      return {staged_all_gather, pull_all_gather, registered_all_gather};
     case Collective::kBroadcast:
-      return staged_broadcast;
+      return {staged_broadcast, pull_broadcast, pull_broadcast};
     case Collective::kReduce:
-      return staged_reduce;
+      return {staged_reduce, pull_reduce, registered_reduce};
     case Collective::kGather:
-      return staged_gather;
+      return {staged_gather, pull_gather, pull_gather};
     case Collective::kScatter:
-      return staged_scatter;
+      return {staged_scatter, pull_scatter, pull_scatter};
     case Collective::kAllToAll:
-      return staged_all_to_all;
+      return {staged_all_to_all, pull_all_to_all, pull_all_to_all};
     case Collective::kBarrier:
       break;
   }
-  return nullptr;
-}
-
-Page pull_page(Collective collective) {
-  switch (collective) {
-    case Collective::kAllReduce:
-      return pull_all_reduce;
-    case Collective::kReduceScatter:
-      return pull_reduce_scatter;
-    case Collective::kAllGather:
-      return pull_all_gather;
-    case Collective::kBroadcast:
-      return pull_broadcast;
-    case Collective::kReduce:
-      return pull_reduce;
-    case Collective::kGather:
-      return pull_gather;
-    case Collective::kScatter:
-      return pull_scatter;
-    case Collective::kAllToAll:
-      return pull_all_to_all;
-    case Collective::kBarrier:
-      break;
-  }
-  return nullptr;
-}
-
-Page registered_page(Collective collective) {
-  switch (collective) {
-    case Collective::kAllReduce:
-      return registered_all_reduce;
-    case Collective::kReduce:
-      return registered_reduce;
-    case Collective::kAllGather:
-      return registered_all_gather;
-    default:
-      return pull_page(collective);  // nothing to gain from writing
-  }
-}
-
-Plan build(const PlanRequest& request, Page page, uint32_t chunks) {
-  PlanBuilder b(request, chunks, static_cast<uint32_t>(request.topology.world() - 1));
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    b.begin_lane();
-    page(b);
-  }
-  return b.take();
+  return {};
 }
 
 }  // namespace
@@ -325,10 +284,16 @@ Plan build_window(const PlanRequest& request) {
   const Collective c = request.collective;
   const bool alone = request.algorithm == Algorithm::kPull && c == Collective::kReduce;
   const uint32_t chunks = c == Collective::kBroadcast || alone ? 1 : world;
-  const Page page = request.algorithm == Algorithm::kStaged ? staged_page(c)
-                    : request.algorithm == Algorithm::kPull ? pull_page(c)
-                                                            : registered_page(c);
-  return build(request, page, chunks);
+  const Pages pages = pages_of(c);
+  const Page page = request.algorithm == Algorithm::kStaged ? pages.staged
+                    : request.algorithm == Algorithm::kPull ? pages.pull
+                                                            : pages.registered;
+  PlanBuilder b(request, chunks, world - 1);
+  for (int lane = 0; lane < request.lanes; ++lane) {
+    b.begin_lane();
+    page(b);
+  }
+  return b.take();
 }
 
 }  // namespace rondo

@@ -16,15 +16,14 @@ Json ref_json(const Ref& ref) {
   return json;
 }
 
-Json refs_json(const Ref* refs, uint32_t count) {
+Json refs_json(std::span<const Ref> refs) {
   Json list = Json::array();
-  for (uint32_t i = 0; i < count; ++i) list.push_back(ref_json(refs[i]));
+  for (const Ref& ref : refs) list.push_back(ref_json(ref));
   return list;
 }
 
 Json step_json(const Plan& plan, const Step& step) {
-  const Ref* refs = plan.refs.data() + step.first;
-  Json json = {{"sources", refs_json(refs, step.sources)}, {"targets", refs_json(refs + step.sources, step.targets)}};
+  Json json = {{"sources", refs_json(sources_of(plan, step))}, {"targets", refs_json(targets_of(plan, step))}};
   if (step.after != kNoStep) json["after"] = step.after;
   if ((step.flags & kFinish) != 0) json["finish"] = true;
   if ((step.flags & kEachRound) != 0) json["each_round"] = true;
@@ -36,9 +35,9 @@ Json step_json(const Plan& plan, const Step& step) {
 
 Json plan_json(const Plan& plan) {
   Json lanes = Json::array();
-  for (const Lane& lane : plan.lanes) {
+  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
     Json steps = Json::array();
-    for (uint32_t s = 0; s < lane.count; ++s) steps.push_back(step_json(plan, plan.steps[lane.first + s]));
+    for (const Step& step : steps_of(plan, lane)) steps.push_back(step_json(plan, step));
     lanes.push_back(std::move(steps));
   }
   return {{"collective", collective_name(plan.collective)},
