@@ -126,10 +126,15 @@ void CallCourse::pack() {
 }
 
 void CallCourse::prepare_body() {
-  const PreparedCall& prepared = *operation_->call;
-  PreparedCall::Body& body = operation_->call->body;
+  const std::shared_ptr<PreparedCall>& prepared = operation_->call;
+  PreparedCall::Body& body = prepared->body;
   body.run.reset();  // its memory, before the next one's
-  body.run = make_run(plans_.get(prepared.question, route_->algorithm, prepared.call.root));
+  std::shared_ptr<const Plan> plan = plans_.get(prepared->question, route_->algorithm, prepared->call.root);
+  if (plan->scratch_slots > 0) {
+    if (const auto other = has_scratch_.lock()) other->body = {};
+    has_scratch_ = prepared;
+  }
+  body.run = make_run(std::move(plan));
   body.algorithm = route_->algorithm;
 }
 

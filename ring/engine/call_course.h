@@ -72,6 +72,8 @@ class CallCourse {
   LaneHelp help_;
   IslandMemory island_;
   std::optional<CardExchange> cards_;  // made at first use
+  // The one call whose run keeps scratch memory, which may be megabytes; shared with the kept calls.
+  std::weak_ptr<PreparedCall> has_scratch_;
   Logger log_;
 
   mutable std::mutex table_mutex_;  // for route_of(); the holder of the lease, which alone writes, reads without it

@@ -31,14 +31,18 @@ def functions(binary, transport):
 
 
 def length(path, first):
-    """Lines of the function that begins there: its last brace stands under its first word."""
+    """Lines of the function whose signature holds that line: its last brace stands under its first word."""
     if first == 0:
         return 0  # a template, whose line the compiler does not tell
-    lines = pathlib.Path(path).read_text().splitlines()[first - 1 :]
-    if not lines or lines[0].rstrip().endswith("}"):
+    lines = pathlib.Path(path).read_text().splitlines()
+    indent = lambda i: len(lines[i]) - len(lines[i].lstrip())
+    begin = first - 1
+    while indent(begin) > 2:  # a signature of several lines
+        begin -= 1
+    if lines[begin].rstrip().endswith("}"):
         return 1
-    end = " " * (len(lines[0]) - len(lines[0].lstrip())) + "}"
-    return next((i + 1 for i, line in enumerate(lines) if line.startswith(end)), 1)
+    end = " " * indent(begin) + "}"
+    return next(i for i in range(begin, len(lines)) if lines[i].startswith(end)) - begin + 1
 
 
 def main():
