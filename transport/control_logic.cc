@@ -427,9 +427,10 @@ void ControlLogic::compare(Time now, uint64_t communicator, Group& group, int pe
   }
   if (!stuck_in_p2p(group, peer)) {
     member.p2p_since = -1;
-  } else if (member.p2p_since < 0 || member.p2p_text != theirs.p2p_text) {
+  } else if (member.p2p_since < 0 || member.p2p_text != theirs.p2p_text || member.p2p_moved != theirs.p2p_moved) {
     member.p2p_since = now;
     member.p2p_text = theirs.p2p_text;
+    member.p2p_moved = theirs.p2p_moved;
   } else if (now - member.p2p_since >= settings_.p2p_confirm_ms) {
     mismatch(communicator, group, peer, "waits in " + theirs.p2p_text);
   }

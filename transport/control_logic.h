@@ -34,7 +34,7 @@ class ControlLogic {
     // connections of all its processes within a few milliseconds (loopback: under 1 ms between two processes killed by
     // one command).
     Time collect_ms = 20;
-    // Two answers so far apart prove that a peer sleeps in send or recv.
+    // Two answers so far apart, and no byte moved between them, prove that a peer sleeps in send or recv.
     Time p2p_confirm_ms = 200;
   };
 
@@ -99,9 +99,10 @@ class ControlLogic {
     bool lost = false;
     uint64_t last_sequence = 0;
     std::optional<AnswerMessage> answer;  // the last one
-    // Since when its answers show it in the same p2p call, and which; -1: not in one.
+    // Since when its answers show it in the same p2p call without a byte moving, and which; -1: not in one.
     Time p2p_since = -1;
     std::string p2p_text;
+    uint64_t p2p_moved = 0;
   };
   struct Suspicion {
     int peer = -1;

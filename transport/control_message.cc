@@ -26,6 +26,7 @@ void put(WireWriter& writer, const AnswerMessage& message) {
   writer.u64(message.communicator).u64(message.sequence).u64(state.current).u64(state.fingerprint);
   writer.u64(state.route);
   writer.u8(static_cast<uint8_t>(flags)).u32(static_cast<uint32_t>(state.p2p_peer));
+  writer.u64(state.p2p_moved);
   writer.text(state.text, kMaxCallTextBytes).text(state.p2p_text, kMaxCallTextBytes);
 }
 
@@ -69,6 +70,7 @@ bool get(WireReader& reader, AnswerMessage& message) {
   message.state.in_p2p = flags & kInP2p;
   message.state.threads = flags & kThreads;
   message.state.p2p_peer = static_cast<int>(reader.u32());
+  message.state.p2p_moved = reader.u64();
   message.state.text = reader.text(kMaxCallTextBytes);
   message.state.p2p_text = reader.text(kMaxCallTextBytes);
   return flags <= kAllStateFlags;

@@ -293,6 +293,7 @@ void Group::take_back(MessageOperation& receive) {
 CallState Group::call_state(uint64_t sequence) {
   CallState state = context_->log.state(sequence);
   state.threads |= messages_->in_background();
+  state.p2p_moved = messages_->moved_bytes();
   return state;
 }
 

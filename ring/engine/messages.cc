@@ -134,6 +134,7 @@ bool Messages::move(Pass pass) {
     return p2p_->progress() || moved;
   }
   moved |= p2p_->progress(pass == Pass::kBeforeSleep ? P2pSweep::kAll : P2pSweep::kAwaited);
+  moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
   report();
   return moved;
 }

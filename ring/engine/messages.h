@@ -61,6 +61,8 @@ class Messages final : public Driver, private P2pStreams {
 
   // Messages are under way that a thread of the caller's, or the pool, may move on while the rank waits elsewhere.
   bool in_background() const { return background_.load() > 0; }
+  // Bytes that all of them have moved, both ways; grows while one comes on. Any thread.
+  uint64_t moved_bytes() const { return moved_bytes_.load(std::memory_order_relaxed); }
   // Ends a receive that no message has met yet, with kAborted; on others it has no effect: their message is coming.
   void take_back(RecvOperation& operation);
 
@@ -90,6 +92,7 @@ class Messages final : public Driver, private P2pStreams {
   std::vector<std::shared_ptr<MessageOperation>> submitted_;
   std::vector<int> left_;
   std::atomic<int> background_{0};
+  std::atomic<uint64_t> moved_bytes_{0};
 
   // Under the lease.
   std::unique_ptr<P2p> p2p_;

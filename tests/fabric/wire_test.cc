@@ -48,6 +48,7 @@ std::vector<ControlBody> sample_bodies() {
   state.in_p2p = true;
   state.p2p_peer = -1;
   state.p2p_text = "recv(any)";
+  state.p2p_moved = 0x123456789abc;
   state.threads = true;
   return {AbortMessage{1, 2, {ErrorCode::kPeerLost, "rank 3 died", {3, 4}}},
           QueryMessage{1, 9},

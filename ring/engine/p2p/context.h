@@ -37,6 +37,7 @@ class P2pContext {
   const P2pOptions options;
   P2pMatcher matcher;
   P2pPool pool;
+  uint64_t moved_bytes = 0;  // by all streams, both ways
 
   std::string name(int peer) const;
   // The message fits the receive: same dtype, no longer than the buffer.

@@ -66,6 +66,7 @@ bool P2pReceiver::read_some(bool until_empty, bool* moved) {
   }
   if (got == 0) return false;
   *moved = true;
+  context_.moved_bytes += static_cast<uint64_t>(got);
   if (draining_) return true;
   const uint64_t landed = std::min(direct, static_cast<uint64_t>(got));
   tail_ += static_cast<size_t>(got) - landed;
@@ -269,6 +270,7 @@ bool P2pReceiver::push() {
     if (written < 0) write_over_ = true;
     if (written <= 0) break;
     moved = true;
+    context_.moved_bytes += static_cast<uint64_t>(written);
   }
   return moved;
 }

@@ -39,6 +39,7 @@ bool P2pSender::push() {
     if (written < 0) broke(Error(stream_->error()));
     if (written <= 0) break;
     moved = true;
+    context_.moved_bytes += static_cast<uint64_t>(written);
     if (!batch_.empty()) continue;
     while (SendRequest* request = writing_.pop_front()) context_.done(*request);
   }
@@ -94,6 +95,7 @@ bool P2pSender::pull(bool until_empty) {
     if (got < 0) broke(Error(stream_->error()));
     if (got <= 0) break;
     moved = true;
+    context_.moved_bytes += static_cast<uint64_t>(got);
     buffered_ += static_cast<size_t>(got);
     parse();
     if (!until_empty && static_cast<size_t>(got) < part.iov_len) break;
