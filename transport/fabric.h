@@ -37,7 +37,8 @@ struct CallState {
   bool in_p2p = false;
   int p2p_peer = -1;
   std::string p2p_text;
-  uint64_t p2p_moved = 0;  // bytes of messages that have moved, both ways: while it grows, waiting in p2p is no standstill
+  uint64_t p2p_moved =
+      0;  // bytes of messages that have moved, both ways: while it grows, waiting in p2p is no standstill
   // Calls on this communicator came from more than one thread, or messages are under way beside the call: waiting in
   // p2p proves nothing.
   bool threads = false;

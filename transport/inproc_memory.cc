@@ -90,6 +90,8 @@ class InprocMemory final : public SharedMemory {
     std::memcpy(to, reinterpret_cast<const std::byte*>(address), bytes);
     return true;
   }
+  bool ended(int) const override { return false; }
+  bool stops_alone() const override { return false; }
 
  private:
   std::shared_ptr<InprocWindows> windows_;  // shared by the ranks

@@ -65,6 +65,11 @@ class SharedMemory {
   // Copies from memory of `peer`'s process (its address there) into `to`: one copy by the kernel, no mapping. The peer
   // must keep the memory as it is meanwhile. False if the kernel refused or the memory is not there (the peer died).
   virtual bool pull(int peer, uint64_t address, std::byte* to, size_t bytes) = 0;
+
+  // The peer's process has ended: it touches no memory any more.
+  virtual bool ended(int peer) const = 0;
+  // Whether a peer may stop for long while this rank goes on: processes may (SIGSTOP), threads of one process not.
+  virtual bool stops_alone() const = 0;
 };
 
 }  // namespace rondo

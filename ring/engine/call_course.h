@@ -46,6 +46,9 @@ class CallCourse {
   void end();
   // An operation has failed: the kernel reads its memory no more.
   void stop_links() { links_.stop(); }
+  // The communicator has failed, and no run goes on: takes this rank's buffers out of the others' reach. False: one of
+  // them is at work on them; ask again.
+  bool close_buffers(Clock::time_point now) { return island_.close_buffers(now); }
   // Gives back links, threads and shared memory.
   void close();
 

@@ -1,6 +1,7 @@
 #include "ring/engine/collectives.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <utility>
@@ -151,13 +152,12 @@ void Collectives::end_current(const Error* error) {
   if (counted) ended();
 }
 
-// Ends everything that is pending.
+// Ends everything that is pending, as soon as no other rank is at work on this one's memory. True if anything ended.
 bool Collectives::fail_all(const Error& error) {
   bool any = false;
-  if (current_ != nullptr) {
-    course_.end();
-    course_.stop_links();
-  }
+  if (current_ != nullptr) course_.end();
+  if (!course_.close_buffers(Clock::now())) return false;
+  if (current_ != nullptr) course_.stop_links();
   while (current_ != nullptr || take_next()) {
     end_current(&error);
     any = true;
@@ -186,6 +186,7 @@ const CollectiveOperation* Collectives::late(Clock::time_point now) {
 
 void Collectives::shut_down() {
   with_lease([this] {
+    while (!course_.close_buffers(Clock::now())) sched_yield();
     if (const Error* error = context_->failure.get()) fail_all(*error);
     course_.close();
   });

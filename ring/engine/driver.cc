@@ -12,8 +12,8 @@ namespace {
 
 // A look at the clock costs as much as a poll of shared memory (20 to 30 ns), so it is taken once in so many passes.
 constexpr uint32_t kPassesPerLook = 32;
-// While something moves all the time, deadlines are still looked at, this often.
-constexpr uint32_t kBusyPassesPerLook = 4096;
+// While something moves all the time, deadlines are still looked at, this often: a pass takes up to a millisecond.
+constexpr uint32_t kBusyPassesPerLook = 256;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
 

@@ -15,8 +15,12 @@ namespace {
 // of depth: read ahead, whatever the program waits for.
 constexpr uint32_t kIdlePassesBeforeSlot = 64;
 
+// Slices combined in a pass: some 2 MiB, moved in less than a millisecond, where nothing has to be waited for.
+constexpr uint32_t kSlicesPerPass = 32;
+
 bool in_memory(const Ref& ref) { return ref.space != Space::kMailbox; }
 bool is_staging(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kStaging) != 0; }
+bool is_peers_buffer(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kStaging) == 0; }
 
 // What is folded at a time and then streamed: stays in a first-level cache beside its sources.
 constexpr size_t kStreamedPieceBytes = 8 * 1024;
@@ -49,8 +53,6 @@ void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const
   const Step* step = plan.steps.data() + plan.lanes[lane].first;
   for (BoundStep& bound : walk_.steps()) bind_step(*step++, bound);
   if (binding_.windows != nullptr) walk_.need_rounds(binding_.cut.rounds(binding_.windows->largest_block));
-  failed_pull_ = -1;
-  failed_meeting_ = -1;
   if (plan.scratch_slots > 0) {
     scratch_.resize(size_t{plan.scratch_slots} * plan.chunks * binding_.cut.chunk() * binding_.element_bytes);
   }
@@ -67,6 +69,7 @@ void LaneRun::start_again(const Binding& binding) {
 void LaneRun::begin() {
   posted_source_ = 0;
   idle_passes_ = 0;
+  failed_pull_ = failed_meeting_ = closed_owner_ = -1;
   if (!walk_.has_barriers()) return walk_.begin();
   uint64_t& meetings = binding_.windows->noticeboard->meetings[lane_];
   walk_.begin(meetings);
@@ -99,6 +102,7 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   }
   bound.finish = bound.finish && combine_finishes(binding_.combine);
   bound.copies = step.sources == 1 && bound.scaled == 0 && !bound.finish;
+  bound.peers_buffers = std::any_of(refs, refs + step.sources + step.targets, is_peers_buffer);
 }
 
 SliceTag LaneRun::tag_of(const Cursor& cursor) const {
@@ -204,19 +208,43 @@ bool LaneRun::ready(const BoundStep& step) {
 }
 
 bool LaneRun::combine_one() {
-  if (!walk_.may_combine() || failed_pull_ >= 0 || failed_meeting_ >= 0) return false;
+  if (!walk_.may_combine() || failed_pull_ >= 0 || failed_meeting_ >= 0 || closed_owner_ >= 0) return false;
   const BoundStep& step = walk_.step_at(walk_.combined());
   if (!ready(step)) return false;
-  const Extent span = walk_.span_of(walk_.combined());
   if (step.signal()) {
     send_signals(step);
-  } else if (!(step.copies ? move_bytes(step, span) : fold(step, span))) {
+  } else if (!move_slice(step)) {
     return false;
   }
   for (uint32_t i = 0; i < step.source_count && step.barrier == 0; ++i) {
     if (!in_memory(step.sources[i])) link_to(step.sources[i]).release();
   }
   walk_.pass_combined();
+  return true;
+}
+
+// Cost where buffers of others are touched: a sequentially consistent store and, twice, a load for each owner.
+bool LaneRun::move_slice(const BoundStep& step) {
+  const Extent span = walk_.span_of(walk_.combined());
+  const auto move = [&] { return step.copies ? move_bytes(step, span) : fold(step, span); };
+  if (!step.peers_buffers) return move();
+  Board& board = binding_.windows->noticeboard->board;
+  board.enter();
+  const bool moved = buffers_open(step) && move();
+  // An owner that did not wait for this rank any longer may have changed what was read.
+  const bool valid = moved && buffers_open(step);
+  board.leave();
+  if (closed_owner_ >= 0) binding_.windows->noticeboard->ring(closed_owner_);  // it may sleep until this rank has left
+  return valid;
+}
+
+bool LaneRun::buffers_open(const BoundStep& step) {
+  const Board& board = binding_.windows->noticeboard->board;
+  for (const Ref* ref = step.sources; ref != step.targets + step.target_count; ++ref) {
+    if (!is_peers_buffer(*ref) || !board.closed(ref->peer)) continue;
+    closed_owner_ = ref->peer;
+    return false;
+  }
   return true;
 }
 
@@ -408,12 +436,12 @@ bool LaneRun::progress(Landing landing) {
   bool moved = pump();
   retire();
   moved |= post(landing);
-  bool combined = false;
-  while (combine_one()) {
-    combined = true;
+  uint32_t combined = 0;
+  while (combined < kSlicesPerPass && combine_one()) {
+    ++combined;
     post(landing);
   }
-  if (combined) {
+  if (combined > 0) {
     moved = true;
     pump();
     retire();

@@ -51,7 +51,8 @@ class LaneRun {
   // fingerprint at most, and has no windows and no pairwise counts.
   void start_again(const Binding& binding);
 
-  // Moves all that can be moved now. True if anything moved.
+  // Moves what can be moved now, some slices at most, so that a failure or a deadline is seen soon. True if anything
+  // moved.
   bool progress(Landing landing);
 
   // Every slice is combined, and the links have no more of this lane's memory and nothing left to send.
@@ -65,6 +66,9 @@ class LaneRun {
   int failed_pull() const { return failed_pull_; }
   // A rank whose number in a meeting cannot be; -1 if none. The lane does not move any more.
   int failed_meeting() const { return failed_meeting_; }
+  // A rank that has closed its buffers, because the communicator has failed there; -1 if none. The lane does not move
+  // any more.
+  int closed_owner() const { return closed_owner_; }
   const Error* link_error(int index) const { return ports_[static_cast<size_t>(index)].link->error(); }
 
  private:
@@ -76,7 +80,8 @@ class LaneRun {
     uint64_t scaled = 0;       // CombineMove::scaled
     uint8_t source_count = 0;
     uint8_t target_count = 0;
-    bool copies = false;  // one source that is neither scaled nor finished: bytes move as they are
+    bool peers_buffers = false;  // it touches buffers of others, which their owners may close
+    bool copies = false;         // one source that is neither scaled nor finished: bytes move as they are
     bool finish = false;
   };
   // Slices that one link still has to send, first in, first out; at most its depth, so the memory is allocated once.
@@ -116,6 +121,8 @@ class LaneRun {
   std::byte* landing_for(const BoundStep& step, const Cursor& cursor) const;
 
   bool combine_one();
+  bool move_slice(const BoundStep& step);
+  bool buffers_open(const BoundStep& step);
   bool ready(const BoundStep& step);
   bool pump();
   bool move_bytes(const BoundStep& step, const Extent& span);
@@ -139,6 +146,7 @@ class LaneRun {
   std::vector<std::byte> pulled_;  // a slice of each source that is not mapped
   int failed_pull_ = -1;
   int failed_meeting_ = -1;
+  int closed_owner_ = -1;
   uint32_t posted_source_ = 0;  // sources of the step at walk_.posted() that are dealt with
   uint32_t idle_passes_ = 0;
 };

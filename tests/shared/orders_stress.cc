@@ -1,8 +1,10 @@
 // Ranks as threads in a ring over one mapping, each with a link to the next: slices of odd sizes go round, folded into
 // what is received. Under the thread sanitizer this proves the orderings of SharedLink sufficient; run with
 // --weaken=publish|observe|free|reuse it proves that the sanitizer finds each of them missing (exit code 66). Then the
-// same ranks over one board (ring/engine/board.h): --weaken=board_publish|board_observe|board_arrive|board_see_arrival.
+// same ranks over one board (ring/engine/board.h): --weaken=board_publish|board_observe|board_arrive|board_see_arrival,
+// and one after the other they close their notes to the rest: --weaken=board_leave|board_see_access.
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -138,6 +140,13 @@ struct WeakSeeArrival : BoardOrders {
   static constexpr std::memory_order kSeeArrival = kRelaxed;
 };
 
+struct WeakLeave : BoardOrders {
+  static constexpr std::memory_order kLeave = kRelaxed;
+};
+struct WeakSeeAccess : BoardOrders {
+  static constexpr std::memory_order kSeeAccess = kRelaxed;
+};
+
 constexpr uint32_t kNotesBytes = 4099;
 
 // Every rank posts a payload of an odd size, in two pieces, and reads all others' posts, round after round.
@@ -169,7 +178,45 @@ class Posts {
       }
       if (!meets(board, rank, round)) return false;
     }
-    return true;
+    return ends(board, rank);
+  }
+
+  // As ranks that fail: rank 0 closes its notes first, then rank 1 and so on, and overwrites them at once; the others
+  // read them in accesses until they are closed.
+  bool ends(Board& board, int rank) const {
+    for (uint32_t i = 0; i < kNotesBytes; ++i) notes(rank)[i] = content(rank, rounds_, i);
+    if (!meet(board, rank, 2 * uint64_t{rounds_} + 1)) return false;
+    for (int owner = 0; owner < world_; ++owner) {
+      if (owner == rank) {
+        for (int i = 0; i < 50; ++i) std::this_thread::yield();
+        close(board, rank);
+        continue;
+      }
+      for (uint64_t idle = 0; read_notes(board, owner); ++idle) {
+        if (idle > 100'000'000) return false;
+      }
+    }
+    return good_;
+  }
+
+  void close(Board& board, int rank) const {
+    board.close();
+    for (int other = 0; other < world_; ++other) {
+      const uint64_t number = board.access(other);
+      while (other != rank && number % 2 != 0 && board.access(other) == number) std::this_thread::yield();
+    }
+    for (uint32_t i = 0; i < kNotesBytes; ++i) notes(rank)[i] = std::byte{0};
+  }
+
+  // False: they are closed.
+  bool read_notes(Board& board, int owner) const {
+    board.enter();
+    const bool open = !board.closed(owner);
+    for (uint32_t i = 0; open && i < kNotesBytes; ++i) {
+      if (notes(owner)[i] != content(owner, rounds_, i)) good_ = false;
+    }
+    board.leave();
+    return open;
   }
 
   // As a plan over windows: every rank writes its notes, all meet, every rank reads the others' notes, all meet.
@@ -229,6 +276,7 @@ class Posts {
   const uint32_t rounds_;
   std::shared_ptr<Mapping> memory_;
   std::vector<std::byte*> places_;
+  mutable std::atomic<bool> good_{true};
 };
 
 template <typename Orders>
@@ -261,6 +309,8 @@ bool run(const std::string& weakened) {
   if (weakened == "board_observe") return stress_board<WeakLook>();
   if (weakened == "board_arrive") return stress_board<WeakArrive>();
   if (weakened == "board_see_arrival") return stress_board<WeakSeeArrival>();
+  if (weakened == "board_leave") return stress_board<WeakLeave>();
+  if (weakened == "board_see_access") return stress_board<WeakSeeAccess>();
   if (weakened == "publish") return stress<WeakPublish>();
   if (weakened == "observe") return stress<WeakObserve>();
   if (weakened == "free") return stress<WeakFree>();

@@ -236,6 +236,11 @@ std::string CollectiveRank::check() const {
   return "";
 }
 
+void CollectiveRank::refill() {
+  std::fill_n(input_, input_elements() * element_bytes_, std::byte{0x55});
+  std::fill_n(output_, output_elements() * element_bytes_, std::byte{0x55});
+}
+
 std::vector<std::byte> CollectiveRank::output() const {
   if (!expects_output()) return {};
   return {output_, output_ + elements().output * element_bytes_};

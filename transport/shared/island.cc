@@ -159,6 +159,11 @@ bool Island::pull(int peer, uint64_t address, std::byte* to, size_t bytes) {
   return true;
 }
 
+bool Island::ended(int peer) const {
+  const auto found = peers_.find(peer);
+  return found != peers_.end() && found->second.ended.load(std::memory_order_acquire);
+}
+
 // --- communicators
 
 void Island::open(uint64_t communicator, const std::vector<int>& members, const std::shared_ptr<Doorbell>& doorbell,
@@ -458,6 +463,7 @@ void Island::on_end(int peer, IslandConnection::End end, const std::string& why)
     std::lock_guard lock(mutex_);
     Peer& state = peers_.at(peer);
     state.end = why;
+    state.ended.store(!broken, std::memory_order_release);
     std::swap(state.windows, dropped);
     state.life->over.store(true, std::memory_order_seq_cst);
     book_.for_each_open([&](uint64_t id, IslandBook::Group& group) {

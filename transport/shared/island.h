@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -74,6 +75,8 @@ class Island final : public SharedMemory {
   std::shared_ptr<Window> find(int peer, uint64_t id) override;
   bool can_pull() const override { return settings_.can_pull; }
   bool pull(int peer, uint64_t address, std::byte* to, size_t bytes) override;
+  bool ended(int peer) const override;
+  bool stops_alone() const override { return true; }
 
  private:
   class MappedWindow;
@@ -85,6 +88,7 @@ class Island final : public SharedMemory {
     std::unique_ptr<IslandConnection> connection;
     std::map<uint64_t, std::shared_ptr<Window>> windows;  // shared with those who work on them
     std::string end;                                      // why it is over
+    std::atomic<bool> ended{false};                       // its process has closed the connection, or died
   };
   using Files = std::vector<Descriptor>;
 

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "ring/base/log.h"
+
 namespace rondo {
 
 IslandMemory::IslandMemory(const GroupContext& context)
@@ -45,6 +47,20 @@ bool IslandMemory::attach() {
   noticeboard_.posts = noticeboard_.stages = CrossCopy(stores_of(context_.config.shared_stores));
   noticeboard_.board = Board(std::move(boards), context_.rank);
   noticeboard_.bells = std::move(bells);
+  return true;
+}
+
+bool IslandMemory::close_buffers(Clock::time_point now) {
+  if (!attached()) return true;
+  const bool told = !end_.stopped().empty();
+  if (!end_.over(noticeboard_.board, *shared_, context_.members, now)) return false;
+  const Logger log(context_.config.debug, context_.world_rank(context_.rank));
+  for (const int rank : end_.stopped()) {
+    if (told || !log.shows(LogLevel::kWarn)) break;
+    log.warn(fmt::format("{} is stopped in the middle of a slice: what it was writing to registered memory of rank {} "
+                         "it may still write when it goes on",
+                         context_.name(rank), context_.rank));
+  }
   return true;
 }
 

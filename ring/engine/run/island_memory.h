@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "ring/engine/grace_period.h"
 #include "ring/engine/group_context.h"
 #include "ring/engine/noticeboard.h"
 #include "transport/shared_memory.h"
@@ -25,6 +26,9 @@ class IslandMemory {
   std::byte* staging(int rank) const { return windows_[static_cast<size_t>(rank)]->data() + Board::kBytes; }
   // Where windows are made and found; not null in an island.
   SharedMemory& shared() const { return *shared_; }
+  // The communicator has failed: takes this rank's buffers out of the others' reach. False: one of them is at work on
+  // them; ask again.
+  bool close_buffers(Clock::time_point now);
   // Gives the memory back.
   void release();
 
@@ -37,6 +41,7 @@ class IslandMemory {
   SharedMemory* shared_;
   std::vector<std::shared_ptr<Window>> windows_;  // by rank; shared with the fabric's book of windows
   Noticeboard noticeboard_;
+  GracePeriod end_;
 };
 
 }  // namespace rondo

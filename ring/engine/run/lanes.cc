@@ -26,6 +26,7 @@ RunFailure failure_of_lanes(std::span<const LaneRun> lanes, const Plan& plan) {
     if (lane.failed_meeting() >= 0) {
       return {Kind::kCorrupt, lane.failed_meeting(), nullptr, 0, "a meeting that cannot be"};
     }
+    if (lane.closed_owner() >= 0) return {Kind::kClosed, lane.closed_owner()};
     const int index = lane.failed_link();
     if (index >= 0) return {Kind::kLink, plan.peers[static_cast<size_t>(index)], lane.link_error(index)};
   }

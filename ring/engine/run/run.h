@@ -23,6 +23,7 @@ struct RunFailure {
     kLink,        // the link to `peer` has failed: `link`
     kOtherCall,   // `peer` has posted for another call: `fingerprint`
     kUnreadable,  // the memory of `peer`
+    kClosed,      // the buffers of `peer`: the communicator has failed there
     kCorrupt,     // what `peer` has written in shared memory: `what`
   };
   Kind kind = Kind::kNone;
