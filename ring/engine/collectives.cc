@@ -129,6 +129,7 @@ bool Collectives::step(Pass pass) {
 
 // A call cannot begin, or go on after the ranks have exchanged cards: on all ranks alike if its arguments are why.
 bool Collectives::refuse(const Exception& exception) {
+  if (const Error* error = context_->failure.get()) return fail_all(*error);  // which may be why it cannot
   if (exception.code() == ErrorCode::kInvalid) {
     context_->log.finished(current_->sequence);
     end_current(&exception.error());

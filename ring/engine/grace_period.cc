@@ -14,8 +14,7 @@ bool GracePeriod::over(Board& board, const SharedMemory& memory, std::span<const
     }
   }
   std::erase_if(accesses_, [&](const Access& access) {
-    return board.access(access.rank) != access.number ||
-           memory.ended(world_ranks[static_cast<size_t>(access.rank)]);
+    return board.access(access.rank) != access.number || memory.ended(world_ranks[static_cast<size_t>(access.rank)]);
   });
   if (now >= until_) {
     for (const Access& access : accesses_) stopped_.push_back(access.rank);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ring/engine/lane_run.h"
+#include "ring/engine/binding.h"
 #include "ring/engine/noticeboard.h"
 
 namespace rondo {

@@ -59,6 +59,43 @@ TEST_CASE("a message that is still on its way is no mismatch with the barrier be
   }
 }
 
+TEST_CASE("blocking messages beside a collective that waits: no mismatch, and both end well") {
+  // Proves: rank 1 sleeps in a receive for longer than the others take to ask twice; rank 0 is in the collective that
+  // rank 1 has not called, and has a second thread that sends.
+  Config config = RankGroup::quiet_config();
+  config.stall_ms = 20;
+  std::vector<Communicator> ranks = Communicator::inproc(2, config);
+  float sums[2] = {1, 1};
+  ErrorCode in_sum = ErrorCode::kInternal, in_recv = ErrorCode::kInternal;
+  std::thread collective(
+      [&] { in_sum = code_of([&] { ranks[0].all_reduce(&sums[0], &sums[0], 1, DType::kFloat32); }); });
+  std::thread other([&] {
+    in_recv = code_of([&] {
+      int value = 0;
+      for (int i = 0; i < 3; ++i) {
+        ranks[1].recv(&value, 1, DType::kInt32, 0);
+        ranks[1].send(&value, 1, DType::kInt32, 0);
+      }
+      ranks[1].all_reduce(&sums[1], &sums[1], 1, DType::kFloat32);
+    });
+  });
+  const auto began = Clock::now();
+  for (int i = 1; i <= 3; ++i) {
+    // Another message meanwhile, to itself: this thread is in calls, not in a sleep.
+    for (int own = 0; Clock::now() < began + i * 300ms;) ranks[0].sendrecv(&i, 1, 0, &own, 1, 0, DType::kInt32);
+    int answer = 0;
+    ranks[0].send(&i, 1, DType::kInt32, 1);
+    ranks[0].recv(&answer, 1, DType::kInt32, 1);
+    CHECK(answer == i);
+  }
+  collective.join();
+  other.join();
+  CHECK(in_sum == ErrorCode::kOk);
+  CHECK(in_recv == ErrorCode::kOk);
+  CHECK(sums[0] == 2);
+  CHECK(sums[1] == 2);
+}
+
 TEST_CASE("a batch of messages alone that waits for a rank in a collective is a mismatch, told soon") {
   std::vector<Communicator> ranks = Communicator::inproc(2, RankGroup::quiet_config());
   const auto began = Clock::now();

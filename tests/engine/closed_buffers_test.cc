@@ -36,7 +36,7 @@ struct NoBell final : PeerBell {
 class OneMemory final : public SharedMemory {
  public:
   std::function<void()> on_pull = [] {};
-  std::shared_ptr<Window> make(size_t) override { return nullptr; }
+  std::shared_ptr<Window> make(size_t, uint64_t) override { return nullptr; }
   WindowPlace locate(const void*, size_t) const override { return {}; }
   std::shared_ptr<Window> find(int, uint64_t) override { return nullptr; }
   bool can_pull() const override { return true; }
@@ -87,6 +87,13 @@ class Island {
       idle = moved ? 0 : idle + 1;
     }
     return failed();
+  }
+
+  // Until that rank moves no more.
+  int passes_of(int r) {
+    int passes = 0;
+    while (rank(r).run.progress(LaneRun::Landing::kWait)) ++passes;
+    return passes;
   }
 
   // "" or what is wrong with those that ended in success.
@@ -224,6 +231,14 @@ std::vector<CollectiveCase> cases() {
 }
 
 }  // namespace
+
+TEST_CASE("a pass ends long before a large call over shared memory does") {
+  // Proves: a failure or a deadline is seen in the middle of such a call.
+  CollectiveCase what;
+  what.world = 2;
+  what.count = 1000 * kSlice * 2;
+  CHECK(Island(what, Algorithm::kRegistered, 1).passes_of(0) > 20);
+}
 
 TEST_CASE("a rank fails in the middle of a plan over its buffers, and nobody takes what it refills for data") {
   int shut_out = 0, failures = 0;

@@ -6,6 +6,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
@@ -16,7 +18,8 @@
 
 namespace {
 
-int reads_before_pause = -1;  // of other processes' memory; negative: no pause
+int reads_before_pause = -1;             // slices of other processes' memory; negative: no pause
+constexpr size_t kSliceBytes = 64 * 1024;  // what is shorter is a trial whether such memory can be read
 std::function<void()> pause_read = [] {};
 
 }  // namespace
@@ -24,7 +27,8 @@ std::function<void()> pause_read = [] {};
 // In the place of the C library's.
 extern "C" ssize_t process_vm_readv(pid_t process, const iovec* here, unsigned long here_count, const iovec* there,
                                     unsigned long there_count, unsigned long flags) {
-  if (reads_before_pause >= 0 && reads_before_pause-- == 0) pause_read();
+  const bool slice = here->iov_len >= kSliceBytes;
+  if (slice && reads_before_pause >= 0 && reads_before_pause-- == 0) pause_read();
   return syscall(SYS_process_vm_readv, process, here, here_count, there, there_count, flags);
 }
 
@@ -71,17 +75,49 @@ void read_slowly(Here& here, Communicator& group, int reads) {
   here.say(ended == "ok" && !right ? "a wrong sum" : ended);
 }
 
-// Aborts in the middle of its call, and uses its memory again as soon as that has failed.
-void fail_and_refill(Here& here, Communicator& group) {
+enum class Fails { kAborts, kIsLate, kDestroys };
+
+// Fails in the middle of its call, and uses its memory again as soon as that has failed.
+void fail_and_refill(Here& here, Communicator& group, Fails fails) {
   Buffers buffers;
-  std::thread aborter([&] {
+  Communicator::Call call = buffers.sum();
+  if (fails == Fails::kIsLate) call.options.timeout = std::chrono::milliseconds(300);
+  std::thread other([&] {
     here.await();
-    group.abort("enough");
+    if (fails == Fails::kAborts) group.abort("enough");
+    if (fails == Fails::kDestroys) group.destroy();
   });
-  const std::string ended = outcome([&] { group.run(buffers.sum()); });
+  const std::string ended = outcome([&] { group.run(call); });
   buffers.refill();
   here.say(ended);
-  aborter.join();
+  other.join();
+}
+
+// Rank 0 is stopped before its read number `reads`, rank 1 fails meanwhile: how the call of each ended.
+std::vector<std::string> outcomes(int reads, Fails fails) {
+  Job job;
+  job.start(
+      2,
+      [reads, fails](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        Buffers first;
+        group.run(first.sum());
+        expect(first.output == std::vector<float>(kCount, 2), "the first sum is wrong");
+        here.say("ready");
+        if (here.rank() == 0) {
+          read_slowly(here, group, reads);
+        } else {
+          fail_and_refill(here, group, fails);
+        }
+      },
+      shm_config());
+  job.expect_all("ready");
+  CHECK(job[0].hear() == "reading");
+  job[1].tell("fail");
+  std::vector<std::string> ended{"", job[1].hear()};
+  job[0].tell("read on");
+  ended[0] = job[0].hear();
+  return ended;
 }
 
 }  // namespace
@@ -91,32 +127,19 @@ TEST_CASE("a slow reader of memory that a failed rank uses again: it fails, or i
   // read for the peer's data.
   for (int reads = 0; reads < kReads; ++reads) {
     CAPTURE(reads);
-    Job job;
-    job.start(
-        2,
-        [reads](Here& here) {
-          Communicator group = Communicator::join(here.options);
-          Buffers first;
-          group.run(first.sum());
-          expect(first.output == std::vector<float>(kCount, 2), "the first sum is wrong");
-          here.say("ready");
-          if (here.rank() == 0) {
-            read_slowly(here, group, reads);
-          } else {
-            fail_and_refill(here, group);
-          }
-        },
-        shm_config());
-    job.expect_all("ready");
-    CHECK(job[0].hear() == "reading");
-    job[1].tell("abort");
-    const std::string failed = job[1].hear();
-    CHECK(failed.find("ABORTED [1] rank 1 aborted the group: enough") == 0);
-    job[0].tell("read on");
-    const std::string ended = job[0].hear();
-    CAPTURE(ended);
-    CHECK(ended.find("ABORTED [1]") == 0);
+    const auto aborted = outcomes(reads, Fails::kAborts);
+    CHECK(aborted[0].find("ABORTED [1] rank 1 aborted the group: enough") == 0);
+    CHECK(aborted[1] == aborted[0]);
   }
+}
+
+TEST_CASE("the same with a deadline that passes, and with a communicator that is destroyed in the middle of a call") {
+  const auto late = outcomes(kReads - 1, Fails::kIsLate);
+  CHECK(late[0].find("TIMEOUT") == 0);
+  CHECK(late[1].find("TIMEOUT") == 0);
+  const auto destroyed = outcomes(kReads - 1, Fails::kDestroys);
+  CHECK(destroyed[0].find("PEER_LEFT [1]") == 0);
+  CHECK(destroyed[1].find("CLOSED") == 0);
 }
 
 }  // namespace rondo::testing

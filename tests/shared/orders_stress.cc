@@ -216,6 +216,8 @@ class Posts {
       if (notes(owner)[i] != content(owner, rounds_, i)) good_ = false;
     }
     board.leave();
+    // The owner is to see this number, and not that of the next access, whose beginning orders the same.
+    for (int i = 0; i < 100; ++i) std::this_thread::yield();
     return open;
   }
 

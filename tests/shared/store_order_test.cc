@@ -21,7 +21,7 @@ struct WeakClose : BoardOrders {
   static constexpr std::memory_order kClose = std::memory_order_relaxed;
 };
 
-constexpr uint32_t kRounds = 2'000'000;
+constexpr uint32_t kRounds = 300'000;
 
 struct alignas(128) Line {
   std::byte bytes[128] = {};

@@ -57,9 +57,10 @@ bool IslandMemory::close_buffers(Clock::time_point now) {
   const Logger log(context_.config.debug, context_.world_rank(context_.rank));
   for (const int rank : end_.stopped()) {
     if (told || !log.shows(LogLevel::kWarn)) break;
-    log.warn(fmt::format("{} is stopped in the middle of a slice: what it was writing to registered memory of rank {} "
-                         "it may still write when it goes on",
-                         context_.name(rank), context_.rank));
+    log.warn(
+        fmt::format("{} is stopped in the middle of a slice: what it was writing to registered memory of rank {} "
+                    "it may still write when it goes on",
+                    context_.name(rank), context_.rank));
   }
   return true;
 }

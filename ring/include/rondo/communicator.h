@@ -219,10 +219,11 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   //
   // Zeroed, aligned to a page. Allocating costs system calls and page faults: allocate once and keep it. Registered for
   // all communicators of the same join(); plain memory for others. deallocate() on this communicator gives it back (null
-  // is fine; also after destroy()), or the end of this object. During a call, and after a failed one until destroy() has
-  // returned, other ranks may write to it. Throws kInvalid for 0 bytes and for memory that this communicator has not
-  // allocated, kSystem when memory, descriptors or mappings run out (16,384 pieces a process); the communicator goes on.
-  // Not collective. Any thread.
+  // is fine; also after destroy()), or the end of this object. Other ranks write to it during a call, and not after the
+  // call has succeeded or failed. One exception: a rank whose process is stopped (SIGSTOP) in the middle of a slice is
+  // waited for one second; if it goes on later, it still writes that slice. Throws kInvalid for 0 bytes and for memory
+  // that this communicator has not allocated, kSystem when memory, descriptors or mappings run out (16,384 pieces a
+  // process); the communicator goes on. Not collective. Any thread.
   void* allocate(size_t bytes);
   void deallocate(void* data);
 
