@@ -1,10 +1,12 @@
 #include "bench/limit/limit.h"
 
 #include <algorithm>
+#include <new>
 
-#include "bench/limit/raw_ring.h"
+#include "bench/limit/congestion.h"
+#include "bench/limit/processes.h"
+#include "bench/limit/raw_rank.h"
 #include "ring/base/check.h"
-#include "rondo/config.h"
 
 namespace rondo::bench {
 namespace {
@@ -14,6 +16,7 @@ constexpr double kBriefly = 0.03, kLonger = 0.1;
 constexpr size_t kFinalists = 4;
 constexpr int kTurns = 3;
 constexpr double kExchangeSeconds = 0.3;
+constexpr uint64_t kExchangeBuffer = 4096;
 // A row's bytes are the wanted size rounded down to whole elements of all ranks: less than 8 bytes for each of them.
 constexpr uint64_t kRoundingBytes = 8 * 1024;
 
@@ -59,27 +62,32 @@ SettingRate best_setting(const std::vector<RawSetting>& settings, const MeasureS
 StreamLimit measure_stream_limit(int world, uint64_t bytes, std::optional<Memory> memory) {
   std::vector<RawSetting> settings = limit_settings(congestion_in_force(), bytes);
   if (memory) std::erase_if(settings, [&](const RawSetting& setting) { return setting.memory != *memory; });
-  RawRing ring(world, bytes);
-  const SettingRate best = best_setting(settings, [&](const RawSetting& setting, double seconds) {
-    return ring.stream_gbps(setting, batch_bytes(world, bytes), seconds);
+  StreamLimit limit{world, bytes, 0, ""};
+  struct Found {
+    double gbps;
+    size_t setting;
+  };
+  const SharedArea area(sizeof(Found));
+  auto& found = *new (area.get()) Found{};
+  run_ring(world, bytes, [&](RawRank& rank) {
+    const SettingRate best = best_setting(settings, [&](const RawSetting& setting, double seconds) {
+      return rank.stream_gbps(setting, batch_bytes(world, bytes), seconds);
+    });
+    // The same on all ranks.
+    found = {best.gbps,
+             static_cast<size_t>(std::find(settings.begin(), settings.end(), best.setting) - settings.begin())};
   });
-  return {world, bytes, best.gbps, setting_text(best.setting)};
+  limit.gbps = found.gbps;
+  limit.setting = setting_text(settings.at(found.setting));
+  return limit;
 }
 
 double measure_exchange_us(int world) {
-  return RawRing(world, 4096).exchange_us(congestion_in_force(), kExchangeSeconds);
-}
-
-std::string congestion_in_force() {
-  const std::string wanted = Config::from_environment().congestion_control;
-  const std::string system = default_congestion_control();
-  if (wanted != "auto") return wanted.empty() ? system : wanted;
-  if (system.rfind("bbr", 0) != 0) return system;
-  const std::vector<std::string> allowed = allowed_congestion_controls();
-  for (const char* unpaced : {"reno", "cubic"}) {
-    if (std::find(allowed.begin(), allowed.end(), unpaced) != allowed.end()) return unpaced;
-  }
-  return system;
+  const SharedArea area(sizeof(double));
+  auto& us = *new (area.get()) double{};
+  run_ring(world, kExchangeBuffer,
+           [&](RawRank& rank) { us = rank.exchange_us(congestion_in_force(), kExchangeSeconds); });
+  return us;
 }
 
 }  // namespace rondo::bench

@@ -45,13 +45,9 @@ struct SettingRate {
 // The best of all: each briefly, then the best four three times in turn. Requires at least one setting.
 SettingRate best_setting(const std::vector<RawSetting>& settings, const MeasureStream& measure);
 
-// Measure on this machine (raw_ring.h: before this process has threads). memory: the settings with such memory alone.
+// Measure on this machine (they fork: before this process has threads). memory: the settings with such memory alone.
 // Throw Exception(kSystem).
 StreamLimit measure_stream_limit(int world, uint64_t bytes, std::optional<Memory> memory = {});
 double measure_exchange_us(int world);
-
-// The congestion control of Rondo's sockets over loopback: RONDO_TCP_CONGESTION, else the system's, but for one that
-// paces (BBR), in whose place reno or cubic is set where that is allowed.
-std::string congestion_in_force();
 
 }  // namespace rondo::bench

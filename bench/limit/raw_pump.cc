@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
+#include "bench/limit/processes.h"
 #include "rondo/error.h"
 
 namespace rondo::bench {
@@ -20,10 +20,6 @@ constexpr uint32_t kPassesPerLook = 1000;  // at the clock, while nothing moves
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
-
-double raw_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 RawPump::RawPump(std::vector<RawFlow> flows, const RawSetting& setting, Idle idle)
     : flows_(std::move(flows)), setting_(setting), idle_(idle) {

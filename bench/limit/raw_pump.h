@@ -45,7 +45,4 @@ class RawPump {
   uint64_t target_ = 0;  // of each flow's `moved`
 };
 
-// Seconds of the monotonic clock.
-double raw_seconds();
-
 }  // namespace rondo::bench

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,23 +9,22 @@
 #include <vector>
 
 #include "bench/limit/descriptor.h"
+#include "bench/limit/processes.h"
 #include "bench/limit/raw_pump.h"
 #include "bench/limit/raw_setting.h"
 
 namespace rondo::bench {
 
-// Where the children of a RawRing meet; in memory that all of them map. Counts only grow: meeting number n is over when
-// `arrived` has reached n * world.
-struct RawMeeting {
-  std::atomic<uint64_t> arrived{0};
-  std::atomic<bool> failed{false};  // a rank gave up: nobody waits for it
-  std::atomic<uint64_t> enough{0};  // rank 0's word: behind meeting number n there is no further batch
-  // Of the batches with even and with odd numbers; rank 0 takes the time of one while the next one is under way.
-  std::atomic<double> slowest_us[2] = {0, 0};
-  uint64_t token = 0;  // what a connection says first; strangers on the port do not know it
+// Where the ranks of a ring listen on 127.0.0.1, and what a connection says first; strangers on the port do not know
+// it.
+struct RawAddresses {
+  std::vector<uint16_t> ports;
+  uint64_t token = 0;
 };
 
-// One process of a RawRing. Everything blocks with a deadline of a few seconds, and throws Exception(kSystem).
+// One rank of a ring of raw TCP connections over loopback, with no library of ours between the socket calls and the
+// buffers: what the kernel can do at best. World 2 uses each connection both ways. Everything blocks with a deadline of
+// a few seconds, and throws Exception(kSystem).
 class RawRank {
  public:
   // What transfers begin and end in is aligned, as the bench's own buffers are: the kernel copies much
@@ -35,11 +33,15 @@ class RawRank {
     std::byte bytes[64];
   };
 
-  // ports[r]: where rank r listens on 127.0.0.1.
-  RawRank(int rank, Descriptor listener, std::vector<uint16_t> ports, uint64_t buffer_bytes, RawMeeting* meeting);
+  // buffer_bytes: of each rank; sending and receiving walk through all of it.
+  RawRank(Measurer& process, Descriptor listener, const RawAddresses& addresses, uint64_t buffer_bytes);
 
-  // Results are rank 0's; the others return 0.
+  // What each rank sends, and receives at the same time, in GB/s (10^9): the fastest quarter of batches in which each
+  // rank sends, and receives, batch_bytes (rounded up to whole transfers), timed as operations are (measure.h): from a
+  // meeting of all ranks until the slowest one is done. The same on all ranks.
   double stream_gbps(const RawSetting& setting, uint64_t batch_bytes, double seconds);
+  // One exchange of 8 bytes, in microseconds: every rank sends to the next one, then spins until the message of the
+  // previous one is there; TCP_NODELAY. Median of batches of 100, of the slowest rank.
   double exchange_us(const std::string& congestion, double seconds);
 
  private:
@@ -57,21 +59,16 @@ class RawRank {
   std::pair<int, Descriptor> accept_one(const std::string& congestion);
   void add_flows(const std::vector<int>& fds, RawFlow::Direction direction, const RawSetting& setting,
                  std::vector<RawFlow>& flows);
-  // Batches for so long, after one that warms up; a quantile of the slowest rank's times.
-  double batch_us(double seconds, double quantile_wanted, const std::function<void()>& batch);
-  void meet();
-  void wait_a_little(uint32_t vain) const;
 
-  int rank_;
-  int world_;
+  Measurer& process_;
   Descriptor listener_;
-  std::vector<uint16_t> ports_;
-  int cores_;  // that this process may use
+  RawAddresses addresses_;
   std::vector<Line> buffer_;
   std::vector<Line> rooms_;  // of all connections of a measurement
   std::map<std::pair<std::string, int>, Connections> connections_;
-  RawMeeting* meeting_;
-  uint64_t meetings_ = 0;
 };
+
+// Runs body as each rank of a ring; see run_in_processes().
+void run_ring(int world, uint64_t buffer_bytes, const std::function<void(RawRank&)>& body);
 
 }  // namespace rondo::bench

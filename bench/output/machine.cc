@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "bench/limit/raw_ring.h"
+#include "bench/limit/congestion.h"
 
 namespace rondo::bench {
 namespace {
