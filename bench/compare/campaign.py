@@ -78,7 +78,8 @@ class Campaign:
         key = f"{bar.against}, {bar.world}"
         for _ in range(before, taken[bar]):
             say(f"{bars.NAMES[bar.against]}, {bar.world} ranks")
-            answer = ask_bench(self.bench, *SUBCOMMANDS[bar.against], "--ranks", str(bar.world), "--sizes", str(bar.size))
+            answer = ask_bench(self.bench, *SUBCOMMANDS[bar.against], "--ranks", str(bar.world),
+                               "--sizes", str(bar.size))
             figure, better = (answer["gbps"], max) if "gbps" in answer else (answer["us"], min)
             self.figures[-1][key] = better(figure, self.figures[-1].get(key, figure))
 
@@ -102,8 +103,8 @@ def questions_of(options, campaign):
 
 def print_contest(contest):
     answers = contest.answers
-    print(f"#\n# {answers.question.text()}\n# {'size':>8} {'library':<10} {'time (us)':>11} {'busbw':>8} {'CPU s/GB':>9} "
-          f"{'ours/':>6}  best setting")
+    print(f"#\n# {answers.question.text()}\n# {'size':>8} {'library':<10} {'time (us)':>11} {'busbw':>8} "
+          f"{'CPU s/GB':>9} {'ours/':>6}  best setting")
     for size in answers.sizes():
         ours = answers.median(answers.libraries[0], size)
         for library in answers.libraries:
@@ -134,8 +135,9 @@ def write_json(path, campaign, judged):
         {"library": tried.setting.library, "setting": tried.setting.name, "status": tried.status,
          "command": tried.setting.program.text(tried.setting.sizes)} for tried in contest.tried]}
         for contest in campaign.contests]
-    content = {"machine": campaign.machine, "limits": {"tcp": [], "exchange_us": None}, "rows": list(rows_of(campaign.answers())),
-               "bars": [one.json() for one in judged], "contests": contests, "figures": campaign.figures}
+    content = {"machine": campaign.machine, "limits": {"tcp": [], "exchange_us": None},
+               "rows": list(rows_of(campaign.answers())), "bars": [one.json() for one in judged],
+               "contests": contests, "figures": campaign.figures}
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(content, file, indent=1)
         file.write("\n")

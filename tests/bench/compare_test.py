@@ -17,6 +17,7 @@ import bars  # noqa: E402  the path is set first
 import baseline
 import beside
 import campaign
+import report
 from contest import Answers, Contest
 from peers import Places, Question, Unable, read_peers, settings_of
 from programs import Failed, Program, ask, parse_size, size_text
@@ -372,6 +373,22 @@ TIME=6""" + ANSWER)
         self.assertIn("no network namespace", out.getvalue())
         figures = json.loads((self.root / "out.json").read_text())["figures"]
         self.assertEqual(figures[1], {"exchange, 2": 3, "raw walk, 2": 2, "raw TCP, 2": 2, "fused pass, 2": 3})
+
+
+class Reports(Folder):
+    def test_tables_have_the_fastest_right_rows_and_the_ratio_to_the_best_other(self):
+        row = {"collective": "all_reduce", "transport": "shm", "world": 2, "list": "none", "buffers": "plain", "bytes": 8,
+               "wrong": 0}
+        rows = [{**row, "library": library, "time_us": time, "wrong": wrong} for library, time, wrong in
+                [("mpich", 4, 0), ("rondo", 3, 0), ("rondo", 2, 0), ("openmpi", 8, 0), ("openmpi", 1, 5)]]
+        path = self.root / "rows.json"
+        path.write_text(json.dumps({"rows": rows, "bars": [bars.Judged(bar("CPU"), [0.5]).json()]}))
+        groups, judged = report.read_files([path])
+        lines = [line for key in groups for line in report.table_of(key, groups[key])]
+        self.assertEqual(lines[4:8], ["| rondo | 2 µs |", "| openmpi | 8 µs |", "| mpich | 4 µs |",
+                                      "| rondo / the best other | 0.50 |"])
+        self.assertEqual(report.table_of_bars(judged)[2],
+                         "| shm, 2 ranks, 64 MiB: CPU s/GB / fastest peer | 0.500 | 0.500 | at most 1.00 | HOLDS |")
 
 
 class Programs(Folder):

@@ -11,5 +11,5 @@ for world in 2 4 8; do
   check "tools/bench.sh --bars --ranks $world" timeout 5400 tools/bench.sh --bars --ranks "$world" \
     --json "build/bars-$world.json"
 done
-check "the report is made" tools/report.sh build/bars.html --markdown build/bars.md build/bars-*.json
+check "the tables are made" bash -c "tools/report.sh build/bars-*.json >build/bars.md"
 finish_checks

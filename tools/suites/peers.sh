@@ -23,7 +23,7 @@ compares() {
 check "tools/bench.sh --compare measures every peer" compares
 check "the file of ratios has some" grep -q '"median"' "$out/baseline.json"
 check "all gradients of a model" timeout 300 "$bench" --ranks 2 --sizes resnet50 --no-limit --seconds 0.05
-check "the report is made" tools/report.sh "$out/report.html" --picture "$out/picture.svg" --markdown "$out/tables.md" \
-  "$out/compare.json"
-check "the report is one file of its own" bash -c "grep -q '<svg' '$out/report.html' && ! grep -Eq '(src|href)=.http' '$out/report.html'"
+check "tables and picture are made" bash -c "tools/report.sh --picture '$out/picture.svg' '$out/compare.json' >'$out/tables.md'"
+check "the tables have every peer" grep -q "gloo-sync" "$out/tables.md"
+check "the picture is one file of its own" grep -q '<svg' "$out/picture.svg"
 finish_checks
