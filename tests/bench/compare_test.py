@@ -1,10 +1,12 @@
 """bench/compare: settings of peers, contests of fake ones, bars of stored answers, baselines, two builds in turn."""
 
 import contextlib
+import copy
 import io
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import types
@@ -77,7 +79,8 @@ def take_run(contest, turns):
 
 class Settings(Folder):
     def settings(self, library, cores=2, **question):
-        return settings_of(library, read_peers()[library], Question(**question), self.places, {**MACHINE, "cores": cores})
+        machine = {**MACHINE, "cores": cores}
+        return settings_of(library, read_peers()[library], Question(**question), self.places, machine)
 
     def test_every_value_of_peers_toml_has_a_source(self):
         for name, peer in read_peers().items():
@@ -234,6 +237,70 @@ def answers_of(one, runs, missing=()):
     return Answers(one.question(1), ["rondo"], rows, dict(missing))
 
 
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float),
+         "null": type(None)}
+
+
+def violation(schema, value, where="file"):
+    """What breaks the part of JSON Schema that docs/bench-schema.json uses, or None."""
+    types = schema.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    if types and not any(isinstance(value, TYPES[one]) and (one == "boolean") == isinstance(value, bool)
+                         for one in types):
+        return f"{where}: wrong type"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"{where}: not among the allowed values"
+    if isinstance(value, (int, float)) and (value < schema.get("minimum", value) or
+                                            value > schema.get("maximum", value) or
+                                            "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]):
+        return f"{where}: out of range"
+    inner = []
+    if isinstance(value, list):
+        inner = [violation(schema.get("items", {}), one, f"{where}[]") for one in value]
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        inner = [f"{where}: lacks {name}" for name in schema.get("required", []) if name not in value]
+        inner += [violation(known[name], one, f"{where}.{name}") if name in known else
+                  None if schema.get("additionalProperties", True) else f"{where}: unknown {name}"
+                  for name, one in value.items()]
+    return next(filter(None, inner), None)
+
+
+SCHEMA = json.loads(pathlib.Path("docs/bench-schema.json").read_text())
+
+
+@unittest.skipUnless("RONDO_BENCH" in os.environ, "RONDO_BENCH names no rondo-bench")
+class Files(Folder):
+    def rows(self, *arguments):
+        path = self.root / "out.json"
+        subprocess.run([os.environ["RONDO_BENCH"], *arguments, "--json", path], check=True, stdout=subprocess.DEVNULL)
+        return json.loads(path.read_text())
+
+    def test_what_rondo_bench_writes_fits_the_schema_and_the_schema_is_strict(self):
+        good = self.rows("--inproc", "--ranks", "2", "--collective", "all", "--sizes", "8", "-n", "1")
+        self.assertIsNone(violation(SCHEMA, good))
+        self.assertEqual(len(good["rows"]), 16)
+        for name in good:
+            self.assertEqual(violation(SCHEMA, {key: one for key, one in good.items() if key != name}),
+                             f"file: lacks {name}")
+        for name in good["rows"][0]:
+            bad = copy.deepcopy(good)
+            bad["rows"][0][name] = []
+            self.assertEqual(violation(SCHEMA, bad), f"file.rows[].{name}: wrong type")
+            del bad["rows"][0][name]
+            self.assertEqual(violation(SCHEMA, bad), f"file.rows[]: lacks {name}")
+        for name, value in [("speed", 1), ("collective", "allreduce"), ("time_us", -1)]:
+            bad = copy.deepcopy(good)
+            bad["rows"][0][name] = value
+            self.assertIsNotNone(violation(SCHEMA, bad))
+
+    def test_limits_are_in_the_file_and_shares_never_above_1_05(self):
+        content = self.rows("--transport", "tcp", "--sizes", "1M", "-n", "5")
+        self.assertIsNone(violation(SCHEMA, content))
+        self.assertEqual([limit["bytes"] for limit in content["limits"]["tcp"]], [1 << 20])
+        self.assertTrue(all((row["share_of_limit"] or 0) <= 1.05 for row in content["rows"]))
+
+
 class Bars(unittest.TestCase):
     def test_stored_answers_give_the_bars_that_they_gave_to_the_program_before_this_one(self):
         contests, figures = stored()
@@ -360,10 +427,8 @@ TIME=6""" + ANSWER)
         content = json.loads((self.root / "out.json").read_text())
         self.assertEqual([(row["library"], row["bytes"]) for row in content["rows"]],
                          [("rondo", 8), ("mpich", 8), ("rondo", 64), ("mpich", 64)])
-        schema = json.loads(pathlib.Path("docs/bench-schema.json").read_text())
-        self.assertLessEqual(set(content), set(schema["properties"]))
-        self.assertLessEqual(set(schema["properties"]["bars"]["items"]["required"]),
-                             set(bars.Judged(bar("CPU"), []).json()))
+        self.assertIsNone(violation(SCHEMA, {**content, "rows": [], "bars": [
+            bars.Judged(bar("CPU"), []).json(), bars.Judged(bar("CPU"), [0.5]).json()]}))
 
     def test_bars_name_what_is_missing_and_the_machine_is_measured(self):
         with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -377,8 +442,8 @@ TIME=6""" + ANSWER)
 
 class Reports(Folder):
     def test_tables_have_the_fastest_right_rows_and_the_ratio_to_the_best_other(self):
-        row = {"collective": "all_reduce", "transport": "shm", "world": 2, "list": "none", "buffers": "plain", "bytes": 8,
-               "wrong": 0}
+        row = {"collective": "all_reduce", "transport": "shm", "world": 2, "list": "none", "buffers": "plain",
+               "bytes": 8}
         rows = [{**row, "library": library, "time_us": time, "wrong": wrong} for library, time, wrong in
                 [("mpich", 4, 0), ("rondo", 3, 0), ("rondo", 2, 0), ("openmpi", 8, 0), ("openmpi", 1, 5)]]
         path = self.root / "rows.json"

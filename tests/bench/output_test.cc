@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
@@ -14,8 +13,6 @@
 
 namespace rondo::bench {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Row example() {
   Row row;
@@ -41,118 +38,22 @@ std::string text_of(const std::string& path) {
   return out.str();
 }
 
-// Checks a value against the part of JSON Schema that docs/bench-schema.json uses: type, required, properties,
-// additionalProperties: false, items, enum, minimum, exclusiveMinimum. Returns what is wrong, "" if nothing.
-std::string violation(const Json& schema, const Json& value, const std::string& where);
-
-bool has_type(const std::string& type, const Json& value) {
-  if (type == "object") return value.is_object();
-  if (type == "array") return value.is_array();
-  if (type == "string") return value.is_string();
-  if (type == "boolean") return value.is_boolean();
-  if (type == "integer") return value.is_number_integer();
-  if (type == "number") return value.is_number();
-  return type == "null" && value.is_null();
-}
-
-bool has_one_type(const Json& types, const Json& value) {
-  if (types.is_string()) return has_type(types, value);
-  for (const Json& type : types) {
-    if (has_type(type, value)) return true;
-  }
-  return false;
-}
-
-std::string object_violation(const Json& schema, const Json& value, const std::string& where) {
-  for (const Json& name : schema.value("required", Json::array())) {
-    if (!value.contains(name.get<std::string>())) return where + ": lacks " + name.get<std::string>();
-  }
-  const Json properties = schema.value("properties", Json::object());
-  for (const auto& [name, member] : value.items()) {
-    if (properties.contains(name)) {
-      const std::string inner = violation(properties.at(name), member, where + "." + name);
-      if (!inner.empty()) return inner;
-    } else if (!schema.value("additionalProperties", true)) {
-      return where + ": unknown " + name;
-    }
-  }
-  return "";
-}
-
-std::string violation(const Json& schema, const Json& value, const std::string& where) {
-  if (schema.contains("type") && !has_one_type(schema.at("type"), value)) return where + ": wrong type";
-  if (schema.contains("enum")) {
-    bool found = false;
-    for (const Json& allowed : schema.at("enum")) found = found || allowed == value;
-    if (!found) return where + ": not among the allowed values";
-  }
-  if (value.is_number() && schema.contains("minimum") && value.get<double>() < schema.at("minimum").get<double>()) {
-    return where + ": below the minimum";
-  }
-  if (value.is_number() && schema.contains("exclusiveMinimum") &&
-      value.get<double>() <= schema.at("exclusiveMinimum").get<double>()) {
-    return where + ": not above the minimum";
-  }
-  if (value.is_array() && schema.contains("items")) {
-    for (const Json& item : value) {
-      const std::string inner = violation(schema.at("items"), item, where + "[]");
-      if (!inner.empty()) return inner;
-    }
-  }
-  return value.is_object() ? object_violation(schema, value, where) : "";
-}
-
-Json written_json() {
+TEST_CASE("what is not there is null in the file; compare_test.py holds files against docs/bench-schema.json") {
   PrivateDirectory directory;
   const std::string path = directory.path() + "/out.json";
-  Limits limits;
-  limits.raise({4, 64u << 20, 5.0, "1 MiB transfers, poll, reno, 1 connection, relay"});
-  limits.exchange_us = 7.5;
   Row bare = example();
   bare.limit_gbps.reset();
   bare.share_of_limit.reset();
   bare.wrong.reset();
-  write_json(path, this_machine(), limits, {example(), bare});
-  return Json::parse(text_of(path));
-}
-
-TEST_CASE("what --json writes fits docs/bench-schema.json, and has exactly the promised fields in their order") {
-  const Json schema = Json::parse(text_of("docs/bench-schema.json"));
-  const Json json = written_json();
-  CHECK(violation(schema, json, "file") == "");
-  std::string names;
-  for (const auto& [name, value] : json.at("rows").at(0).items()) names += (names.empty() ? "" : ",") + name;
-  CHECK(names ==
-        "library,collective,transport,algorithm,dtype,op,world,bytes,in_place,buffers,list,time_us,p50_us,p99_us,min_"
-        "us,max_us,"
-        "algbw_gbps,busbw_gbps,cpu_s_per_gb,limit_gbps,share_of_limit,wrong");
-}
-
-TEST_CASE("the schema is strict: a missing, an extra, a mistyped or a senseless field breaks it") {
-  const Json schema = Json::parse(text_of("docs/bench-schema.json"));
-  const Json good = written_json();
-  for (const char* name : {"machine", "limits", "rows"}) {
-    Json bad = good;
-    bad.erase(name);
-    CHECK(violation(schema, bad, "file") != "");
+  write_json(path, this_machine(), {}, {example(), bare});
+  const std::string text = text_of(path);
+  const size_t second = text.rfind("\"library\"");
+  for (const char* field : {"limit_gbps", "share_of_limit", "wrong"}) {
+    const std::string null = std::string("\"") + field + "\": null";
+    CHECK(text.find(null) > second);
+    CHECK(text.find(null, second) != std::string::npos);
   }
-  for (const auto& [name, value] : good.at("rows").at(0).items()) {
-    Json bad = good;
-    bad["rows"][0].erase(name);
-    CHECK(violation(schema, bad, "file") == "file.rows[]: lacks " + name);
-    bad = good;
-    bad["rows"][0][name] = Json::array();
-    CHECK(violation(schema, bad, "file") == "file.rows[]." + name + ": wrong type");
-  }
-  Json bad = good;
-  bad["rows"][0]["speed"] = 1;
-  CHECK(violation(schema, bad, "file") == "file.rows[]: unknown speed");
-  bad = good;
-  bad["rows"][0]["collective"] = "allreduce";
-  CHECK(violation(schema, bad, "file") != "");
-  bad = good;
-  bad["limits"]["tcp"][0]["gbps"] = 0;
-  CHECK(violation(schema, bad, "file") != "");
+  CHECK(text.find("\"share_of_limit\": 1.024") < second);
 }
 
 TEST_CASE("files that cannot be written are errors that name them") {
@@ -227,15 +128,15 @@ TEST_CASE("a share above 1.05 has its limit measured again; what stays above is 
   options.json = directory.path() + "/rows.json";
   Row high = example();
   fill_share(high, 5.0);
-  const auto share_after = [&](double measured) {
+  const auto file_after = [&](double measured) {
     Limits limits;
     limits.raise({4, 64u << 20, 5.0, ""});
     Reporter reporter(options, this_machine(), 4);
     CHECK(reporter.finish({high}, limits, [&](uint64_t bytes) { return StreamLimit{4, bytes, measured, ""}; }) == 0);
-    return Json::parse(text_of(options.json)).at("rows").at(0).at("share_of_limit");
+    return text_of(options.json);
   };
-  CHECK(share_after(6.4) == doctest::Approx(6.144 / 6.4));
-  CHECK(share_after(5.5).is_null());
+  CHECK(file_after(6.4).find("\"share_of_limit\": 0.96") != std::string::npos);
+  CHECK(file_after(5.5).find("\"share_of_limit\": null") != std::string::npos);
 }
 
 TEST_CASE("figures that mean nothing are announced") {
