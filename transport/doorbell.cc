@@ -27,7 +27,7 @@ constexpr int kEventsAtOnce = 16;
 
 bool watch_edges(int epoll, int descriptor) {
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;  // and EPOLLERR always: MSG_ZEROCOPY's notifications
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 

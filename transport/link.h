@@ -56,12 +56,9 @@ class Link {
   virtual uint64_t sent() const = 0;
 
   // --- both
-  // Moves what can be moved without blocking. True if anything moved.
+  // Moves what can be moved without blocking. True if anything moved. A link touches the caller's memory in its calls
+  // alone: after a failure, who pumps no more has all of it back.
   virtual bool pump() = 0;
-  // The operation has failed: all memory that was handed to the link is the caller's again when this returns, also
-  // where the kernel was still to send from it. Nothing is to be moved afterwards. Nothing to do for links that touch
-  // memory in pump() alone.
-  virtual void stop() {}
   // nullptr, or why nothing will move any more. Stays until the link is destroyed; arrived slices can still be read.
   virtual const Error* error() const = 0;
 };

@@ -30,13 +30,13 @@ uint64_t SliceSender::send(const SliceTag& tag, const std::byte* payload) {
   header.index = static_cast<uint32_t>(committed_);
   header.sequence = tag.sequence;
   header.fingerprint = tag.fingerprint;
-  at(committed_) = {header, payload, 0, 0, State::kQueued};
+  at(committed_) = {header, payload, false};
   return ++committed_;
 }
 
 StreamProgress SliceSender::pump(size_t stream, ByteStream& sink) {
   Writer& writer = writers_[stream];
-  bool moved = take_back(stream, sink);
+  bool moved = false;
   while (true) {
     assign(writer);
     if (writer.first == writer.last) break;
@@ -47,7 +47,7 @@ StreamProgress SliceSender::pump(size_t stream, ByteStream& sink) {
     const long wrote = sink.write(parts, count);
     if (wrote < 0) return StreamProgress::kStreamOver;
     moved |= wrote > 0;
-    advance(stream, static_cast<size_t>(wrote), sink);
+    advance(writer, static_cast<size_t>(wrote));
     if (static_cast<size_t>(wrote) < wanted) break;
   }
   return moved ? StreamProgress::kMoved : StreamProgress::kNothing;
@@ -79,45 +79,17 @@ int SliceSender::gather(const Writer& writer, iovec* parts) const {
   return count;
 }
 
-void SliceSender::advance(size_t stream, size_t bytes, const ByteStream& sink) {
-  Writer& writer = writers_[stream];
-  writer.position += bytes;
+void SliceSender::advance(Writer& writer, size_t bytes) {
   writer.offset += bytes;
-  const uint64_t free = writer.position - sink.held();
   while (writer.first != writer.last) {
     Outgoing& slice = at(writer.first);
     const size_t size = kSliceHeaderBytes + slice.header.bytes;
     if (writer.offset < size) break;
     writer.offset -= size;
     ++writer.first;
-    slice.end = writer.position - writer.offset;
-    slice.state = slice.end <= free ? State::kDone : State::kHeld;
-    if (slice.state == State::kDone) continue;
-    slice.stream = static_cast<uint32_t>(stream);
-    ++writer.held;
+    slice.written = true;
   }
-  retire();
-}
-
-bool SliceSender::take_back(size_t stream, ByteStream& sink) {
-  Writer& writer = writers_[stream];
-  if (writer.held == 0) return false;
-  sink.reap();
-  const uint64_t free = writer.position - sink.held();
-  bool any = false;
-  for (uint64_t i = sent_; i != assigned_; ++i) {
-    Outgoing& slice = at(i);
-    if (slice.state != State::kHeld || slice.stream != stream || slice.end > free) continue;
-    slice.state = State::kDone;
-    --writer.held;
-    any = true;
-  }
-  if (any) retire();
-  return any;
-}
-
-void SliceSender::retire() {
-  while (sent_ < assigned_ && at(sent_).state == State::kDone) ++sent_;
+  while (sent_ < assigned_ && at(sent_).written) ++sent_;
 }
 
 }  // namespace rondo

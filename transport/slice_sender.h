@@ -24,35 +24,23 @@ class SliceSender {
 
   // Writes to one stream until it accepts no more or nothing is queued.
   StreamProgress pump(size_t stream, ByteStream& sink);
-  // Looks which slices the stream needs no more. True if there are any. Costs nothing while it holds none.
-  bool take_back(size_t stream, ByteStream& sink);
 
  private:
-  enum class State : uint8_t {
-    kQueued,
-    kHeld,  // written, and its stream still reads header and payload (ByteStream::held())
-    kDone,
-  };
   struct Outgoing {
-    SliceHeader header;  // stays in the queue, and unchanged, as long as the payload must
+    SliceHeader header;
     const std::byte* payload = nullptr;
-    uint64_t end = 0;     // of a held slice: bytes that its stream had written with it
-    uint32_t stream = 0;  // of a held slice
-    State state = State::kQueued;
+    bool written = false;
   };
   // Slices [first, last) of the queue are this stream's; `offset` bytes of the first (header included) are written.
   struct Writer {
     uint64_t first = 0;
     uint64_t last = 0;
     size_t offset = 0;
-    uint64_t position = 0;  // bytes written to the stream, ever
-    uint32_t held = 0;      // slices
   };
 
   void assign(Writer& writer);
   int gather(const Writer& writer, iovec* parts) const;
-  void advance(size_t stream, size_t bytes, const ByteStream& sink);
-  void retire();
+  void advance(Writer& writer, size_t bytes);
   Outgoing& at(uint64_t index) { return queue_[index % queue_.size()]; }
   const Outgoing& at(uint64_t index) const { return queue_[index % queue_.size()]; }
 

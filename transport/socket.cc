@@ -24,22 +24,21 @@ ssize_t receive(int socket, const iovec* parts, int count) {
   return count == 1 ? ::recv(socket, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT) : ::readv(socket, parts, count);
 }
 
-// By MSG_ZEROCOPY, which `flags` may hold, nothing is gathered.
-ssize_t send_all(int socket, const iovec* parts, int count, int flags) {
-  const int all_flags = MSG_NOSIGNAL | MSG_DONTWAIT | flags;
-  if (flags == 0 && bytes_of(parts, count) <= kGatherBytes) {
+ssize_t send_all(int socket, const iovec* parts, int count) {
+  constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  if (bytes_of(parts, count) <= kGatherBytes) {
     std::byte gathered[kGatherBytes];
     size_t bytes = 0;
     for (int i = 0; i < count; ++i) {
       if (parts[i].iov_len != 0) std::memcpy(gathered + bytes, parts[i].iov_base, parts[i].iov_len);
       bytes += parts[i].iov_len;
     }
-    return ::send(socket, gathered, bytes, all_flags);
+    return ::send(socket, gathered, bytes, kFlags);
   }
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(parts);
   message.msg_iovlen = static_cast<size_t>(count);
-  return ::sendmsg(socket, &message, all_flags);
+  return ::sendmsg(socket, &message, kFlags);
 }
 
 // The peer's process or its host is gone, rather than something on this side.
@@ -70,16 +69,11 @@ long SocketStream::read(const iovec* parts, int count) {
 
 long SocketStream::write(const iovec* parts, int count) {
   if (!error_.ok()) return -1;
-  const long moved = transmit(parts, count, 0);
-  return moved >= 0 ? moved : fail("writing to", static_cast<int>(-moved));
-}
-
-long SocketStream::transmit(const iovec* parts, int count, int flags) {
   while (true) {
-    const ssize_t moved = send_all(socket_.get(), parts, count, flags);
+    const ssize_t moved = send_all(socket_.get(), parts, count);
     if (moved >= 0) return moved;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
-    if (errno != EINTR) return -errno;
+    if (errno != EINTR) return fail("writing to", errno);
   }
 }
 

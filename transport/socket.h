@@ -10,7 +10,7 @@ namespace rondo {
 
 // A ByteStream over a connected, non-blocking socket. `peer` is the other end's name in errors: "rank 3 (host b, pid
 // 17)". One system call a read or write; no copy.
-class SocketStream : public ByteStream {
+class SocketStream final : public ByteStream {
  public:
   // watch: Doorbell::watch() of the socket, kept until before it is closed; or none.
   SocketStream(Descriptor socket, std::string peer, std::shared_ptr<void> watch = nullptr);
@@ -21,15 +21,10 @@ class SocketStream : public ByteStream {
 
   int descriptor() const { return socket_.get(); }
 
- protected:
-  // One write with these flags besides (none, or MSG_ZEROCOPY and more): bytes moved, 0 if none can be moved now, or
-  // -errno. error() stays as it is.
-  long transmit(const iovec* parts, int count, int flags);
+ private:
   // Sets error(): `action` ("writing to") and what errno says. -1.
   long fail(const char* action, int number);
-  const std::string& peer() const { return peer_; }
 
- private:
   Descriptor socket_;
   std::string peer_;
   Error error_;

@@ -1,7 +1,6 @@
 #include "transport/socket_options.h"
 
 #include <fmt/format.h>
-#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -9,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <string_view>
 
 #include "rondo/error.h"
@@ -51,16 +49,6 @@ void choose_congestion(int socket, const SocketTuning& tuning) {
   for (std::string_view name : {"reno", "cubic"}) {
     if (set_congestion(socket, name)) return;
   }
-}
-
-bool same_host(const sockaddr& one, const sockaddr_storage& other) {
-  if (one.sa_family != other.ss_family) return false;
-  if (one.sa_family == AF_INET) {
-    return reinterpret_cast<const sockaddr_in&>(one).sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in&>(other).sin_addr.s_addr;
-  }
-  return one.sa_family == AF_INET6 && IN6_ARE_ADDR_EQUAL(&reinterpret_cast<const sockaddr_in6&>(one).sin6_addr,
-                                                         &reinterpret_cast<const sockaddr_in6&>(other).sin6_addr);
 }
 
 }  // namespace
@@ -109,19 +97,6 @@ bool is_loopback(int socket) {
   if (address.ss_family != AF_INET6) return false;
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
   return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
-}
-
-bool stays_on_host(int socket) {
-  if (is_loopback(socket)) return true;
-  sockaddr_storage peer{};
-  socklen_t size = sizeof peer;
-  ifaddrs* list = nullptr;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0 || ::getifaddrs(&list) != 0) return true;
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
-  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr != nullptr && same_host(*i->ifa_addr, peer)) return true;
-  }
-  return false;
 }
 
 }  // namespace rondo

@@ -29,8 +29,5 @@ void tune_control_socket(int socket);
 
 // Both ends are on this machine's loopback.
 bool is_loopback(int socket);
-// Both ends are on this host: loopback, or the peer's address is one of this network namespace. True if that cannot be
-// found out.
-bool stays_on_host(int socket);
 
 }  // namespace rondo

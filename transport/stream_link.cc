@@ -47,15 +47,6 @@ class StreamLink final : public Link {
     return moved;
   }
 
-  void stop() override {
-    for (auto& stream : streams_) {
-      if (stream == nullptr || stream->held() == 0) continue;
-      stream->stop();
-      stream.reset();
-      if (error_.ok()) error_ = {ErrorCode::kAborted, "the link was stopped", {}};
-    }
-  }
-
   const Error* error() const override { return error_.ok() ? nullptr : &error_; }
 
  private:
@@ -63,7 +54,6 @@ class StreamLink final : public Link {
     std::unique_ptr<ByteStream>& stream = streams_[index];
     if (progress == StreamProgress::kStreamOver) {
       if (error_.ok()) error_ = stream->error();
-      sender_.take_back(index, *stream);  // the peer may have acknowledged everything before it closed
       stream.reset();
     }
     if (progress == StreamProgress::kRefused) {
@@ -78,8 +68,7 @@ class StreamLink final : public Link {
   SliceSender sender_;
   Error error_;
   bool refused_ = false;
-  // Null once over. The last member, destroyed first: they hold memory of the others.
-  std::vector<std::unique_ptr<ByteStream>> streams_;
+  std::vector<std::unique_ptr<ByteStream>> streams_;  // null once over
 };
 
 }  // namespace

@@ -22,7 +22,6 @@
 #include "transport/stream_link.h"
 #include "transport/switchboard.h"
 #include "transport/wire.h"
-#include "transport/zerocopy_socket.h"
 
 namespace rondo {
 namespace {
@@ -157,7 +156,7 @@ class TcpFabric : public Fabric {
     std::vector<Descriptor> sockets = board().take(name);
     if (sockets.empty()) return nullptr;
     std::vector<std::unique_ptr<ByteStream>> streams;
-    for (Descriptor& socket : sockets) streams.push_back(make_link_stream(name, std::move(socket)));
+    for (Descriptor& socket : sockets) streams.push_back(make_stream(name, std::move(socket)));
     return make_stream_link(std::move(streams), shape, peer_name(key.peer));
   }
 
@@ -302,19 +301,9 @@ class TcpFabric : public Fabric {
                  {other}};
   }
 
-  // For messages: copies, since a send may end as soon as its bytes are written.
   std::unique_ptr<ByteStream> make_stream(const LinkName& name, Descriptor socket) {
     std::shared_ptr<void> watched = watch(name, socket);
     return std::make_unique<SocketStream>(std::move(socket), peer_name(name.peer), std::move(watched));
-  }
-
-  // For slices, whose link knows what is held.
-  std::unique_ptr<ByteStream> make_link_stream(const LinkName& name, Descriptor socket) {
-    const ZerocopyUse use{config_.zerocopy_bytes, config_.zerocopy_always};
-    const Logger log(config_.debug, place_.rank);
-    if (!enable_zerocopy(socket.get(), use, log, peer_name(name.peer))) return make_stream(name, std::move(socket));
-    std::shared_ptr<void> watched = watch(name, socket);
-    return std::make_unique<ZerocopySocket>(std::move(socket), peer_name(name.peer), use, log, std::move(watched));
   }
 
   // Closed meanwhile by another thread: nobody sleeps on the link, and it will not be used.

@@ -112,8 +112,6 @@ void visit(C& config, Visitor&& v) {
   v.flag("RONDO_INSECURE", config.insecure);
   v.text("RONDO_TCP_CONGESTION", config.congestion_control, valid_text, kTextText);
   v.number("RONDO_SOCKET_BUFFER_BYTES", config.socket_buffer_bytes, Range<uint32_t>{4096, 1u << 30, true}, kLocal);
-  v.number("RONDO_ZEROCOPY_BYTES", config.zerocopy_bytes, Range<uint32_t>{0, 1u << 30}, kLocal);
-  v.flag("RONDO_ZEROCOPY_ALWAYS", config.zerocopy_always);
   v.number("RONDO_LANES", config.lanes, Range<uint32_t>{1, 16}, kShared);
   v.number("RONDO_LANE_THREADS", config.lane_threads, Range<int32_t>{-1, 15}, kLocal);
   v.number("RONDO_CONNECTIONS", config.connections, Range<uint32_t>{1, 16}, kShared);

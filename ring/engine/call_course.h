@@ -44,8 +44,6 @@ class CallCourse {
   RunFailure failure() { return running_ != nullptr ? running_->failure() : RunFailure{}; }
   // It is done, or abandoned: nothing touches the operation's memory from now on.
   void end();
-  // An operation has failed: the kernel reads its memory no more.
-  void stop_links() { links_.stop(); }
   // The communicator has failed, and no run goes on: takes this rank's buffers out of the others' reach. False: one of
   // them is at work on them; ask again.
   bool close_buffers(Clock::time_point now) { return island_.close_buffers(now); }

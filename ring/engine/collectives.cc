@@ -158,7 +158,6 @@ bool Collectives::fail_all(const Error& error) {
   bool any = false;
   if (current_ != nullptr) course_.end();
   if (!course_.close_buffers(Clock::now())) return false;
-  if (current_ != nullptr) course_.stop_links();
   while (current_ != nullptr || take_next()) {
     end_current(&error);
     any = true;

@@ -59,8 +59,6 @@ const Sample kSamples[] = {
     {"RONDO_INSECURE", "1", "yes", false},
     {"RONDO_TCP_CONGESTION", "", "cubic\t", false},
     {"RONDO_SOCKET_BUFFER_BYTES", "65536", "1", false},
-    {"RONDO_ZEROCOPY_BYTES", "4096", "1073741825", false},
-    {"RONDO_ZEROCOPY_ALWAYS", "1", "yes", false},
     {"RONDO_LANES", "2", "17", true},
     {"RONDO_LANE_THREADS", "0", "16", false},
     {"RONDO_CONNECTIONS", "2", "0", true},

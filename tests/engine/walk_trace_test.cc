@@ -82,7 +82,6 @@ class RecordingLink : public Link {
   }
   uint64_t sent() const override { return inner_->sent(); }
   bool pump() override { return inner_->pump(); }
-  void stop() override { inner_->stop(); }
   const Error* error() const override { return inner_->error(); }
 
  private:

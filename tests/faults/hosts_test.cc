@@ -67,35 +67,6 @@ TEST_CASE("hosts: ranks on two hosts join, know who is where, and their sums are
   }
 }
 
-TEST_CASE("hosts: sums are right while data to the other host is sent from the caller's memory") {
-  // Proves: connections between hosts use MSG_ZEROCOPY and go on when they find that the kernel copies here after all
-  // (it does between namespaces), and that others of the host do not use it.
-  for (const bool always : {false, true}) {
-    CAPTURE(always);
-    const Hosts hosts;
-    Job job;
-    Config config = fault_config();
-    config.zerocopy_bytes = 4096;
-    config.zerocopy_always = always;
-    const auto body = [](Here& here) {
-      Communicator group = Communicator::join(here.options);
-      std::string said = "right";
-      for (int round = 0; round < 3; ++round) {
-        for (const uint64_t count : {1'000, 1'000'003}) {
-          if (said == "right") said = check_sums(group, count, Algorithm::kRing);
-        }
-      }
-      here.say(said);
-      group.destroy();
-    };
-    hosts.start(job, kHostOf, body, config);
-    for (int rank = 0; rank < kWorld; ++rank) {
-      CAPTURE(rank);
-      CHECK(job[rank].hear() == "right");
-    }
-  }
-}
-
 TEST_CASE("hosts: a rank that dies on one host is named on both within a second") {
   const Hosts hosts;
   Job job;

@@ -19,18 +19,9 @@ struct Direction {
     uint64_t end;  // position after its last byte
     uint64_t ready;
   };
-  // Bytes [begin, end) are in the ring only once fetch() has brought them there.
-  struct Lent {
-    uint64_t begin;
-    uint64_t end;
-    const std::byte* memory;
-  };
   std::vector<std::byte> ring;
   uint64_t written = 0;
   uint64_t taken = 0;
-  bool lends = false;
-  std::deque<Lent> lent;
-  uint64_t held = 0;
   std::deque<Part> parts;
   uint64_t stalled_until = 0;
   uint64_t flip_at = kNever;
@@ -51,11 +42,6 @@ struct Direction {
     for (int i = 0; i < count && bytes > 0; ++i) {
       const auto* src = static_cast<const std::byte*>(parts_in[i].iov_base);
       const size_t length = std::min(parts_in[i].iov_len, bytes);
-      if (lends) {
-        lend(src, length);
-        bytes -= length;
-        continue;
-      }
       for (size_t done = 0; done < length;) {
         const size_t at = written % ring.size();
         const size_t run = std::min(length - done, ring.size() - at);
@@ -68,29 +54,12 @@ struct Direction {
     }
   }
 
-  void lend(const std::byte* memory, size_t length) {
-    lent.push_back({written, written + length, memory});
-    written += length;
-    held += length;
-  }
-
-  // Reads the lent bytes before `end` from the writer's memory.
-  void fetch(uint64_t end) {
-    while (!lent.empty() && lent.front().begin < end) {
-      Lent& part = lent.front();
-      for (; part.begin < std::min(part.end, end); ++part.begin) ring[part.begin % ring.size()] = *part.memory++;
-      if (part.begin < part.end) break;
-      lent.pop_front();
-    }
-  }
-
   void flip() {
     ring[flip_at % ring.size()] ^= std::byte{1} << (flip_at % 8);
     flip_at = kNever;
   }
 
   void take(const iovec* parts_out, int count, size_t bytes) {
-    fetch(taken + bytes);
     for (int i = 0; i < count && bytes > 0; ++i) {
       auto* dst = static_cast<std::byte*>(parts_out[i].iov_base);
       const size_t length = std::min(parts_out[i].iov_len, bytes);
@@ -122,10 +91,7 @@ class SimWire {
   SimWire(uint64_t seed, const SimShape& shape, std::shared_ptr<uint64_t> now)
       : shape_(shape), now_(std::move(now)), random_(seed) {
     RONDO_CHECK(shape.capacity_bytes > 0, "a connection needs room");
-    for (Direction& direction : from_) {
-      direction.ring.resize(shape.capacity_bytes);
-      direction.lends = shape.lends;
-    }
+    for (Direction& direction : from_) direction.ring.resize(shape.capacity_bytes);
   }
 
   long write(int side, const iovec* parts, int count) {
@@ -162,8 +128,6 @@ class SimWire {
     for (Direction& direction : from_) {
       direction.written = direction.readable_end(*now_);
       while (!direction.parts.empty() && direction.parts.back().end > direction.written) direction.parts.pop_back();
-      direction.fetch(direction.written);
-      direction.lent.clear();
     }
   }
 
@@ -171,17 +135,6 @@ class SimWire {
     if (bytes == 0) return cut(how);
     cut_in_ = bytes;
     cut_how_ = how;
-  }
-
-  // The side learns what the other has read.
-  void reap(int side) {
-    Direction& direction = from_[side];
-    if (direction.lends) direction.held = direction.written - direction.taken;
-  }
-  // What the side has lent is its own again; what was written still arrives.
-  void give_back(int side) {
-    from_[side].fetch(from_[side].written);
-    from_[side].held = 0;
   }
 
   const Error& error(int side) const { return errors_[side]; }
@@ -217,19 +170,10 @@ namespace {
 class SimStream : public ByteStream {
  public:
   SimStream(std::shared_ptr<SimWire> wire, int side) : wire_(std::move(wire)), side_(side) {}
-  ~SimStream() override {
-    wire_->give_back(side_);
-    wire_->cut(SimCut::kClose);
-  }
+  ~SimStream() override { wire_->cut(SimCut::kClose); }
   long read(const iovec* parts, int count) override { return wire_->read(side_, parts, count); }
   long write(const iovec* parts, int count) override { return wire_->write(side_, parts, count); }
   const Error& error() const override { return wire_->error(side_); }
-  uint64_t held() const override { return wire_->from(side_).held; }
-  void reap() override { wire_->reap(side_); }
-  void stop() override {
-    wire_->give_back(side_);
-    wire_->cut(SimCut::kReset);
-  }
 
  private:
   std::shared_ptr<SimWire> wire_;  // shared with the other side and the network

@@ -15,7 +15,6 @@ struct SimShape {
   uint32_t refuse_percent = 10;       // of the calls that move nothing though they could
   uint32_t crumb_percent = 30;        // of the calls that move 1 .. 64 bytes at most
   uint32_t part_percent = 50;         // of the others, that move any part; the rest move all that can be moved
-  bool lends = false;                 // written bytes stay in the writer's memory, and are held, until the peer reads
 };
 
 // How it ends.
@@ -57,7 +56,7 @@ class SimNetwork {
   void cut_after(int id, uint64_t bytes, SimCut how);
   // Nothing that `from` has written or writes can be read in the next ticks.
   void stall(int id, int from, uint64_t ticks);
-  // Flips one bit of the byte that `from` writes after `bytes` more. One flip at a time a direction; none if it lends.
+  // Flips one bit of the byte that `from` writes after `bytes` more. One flip at a time a direction.
   void flip_after(int id, int from, uint64_t bytes);
 
   // Bytes written and not yet read, and all that were ever written, in the direction of `from`.

@@ -2,8 +2,6 @@
 // bytes that no link of ours sends. `link_contract_test --seeds=2000 --first-seed=1` is the long run.
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -15,28 +13,23 @@
 #include "tests/support/link_contract.h"
 #include "tests/support/random.h"
 #include "tests/support/sim_stream.h"
-#include "tests/support/tcp_pair.h"
 #include "transport/inproc_link.h"
 #include "transport/slice_header.h"
 #include "transport/socket.h"
 #include "transport/stream_link.h"
-#include "transport/zerocopy_socket.h"
 
 namespace rondo::testing {
 namespace {
 
 using Streams = std::vector<std::unique_ptr<ByteStream>>;
 
-enum class Memory { kCopied, kLent };  // what is written
-
-MakeLink simulated(int connections, Memory memory) {
-  return [connections, memory](const LinkShape& shape, uint64_t seed) {
+MakeLink simulated(int connections) {
+  return [connections](const LinkShape& shape, uint64_t seed) {
     auto network = std::make_shared<SimNetwork>(seed);
     Random random(seed);
     SimShape wire;
     wire.capacity_bytes = 64 + random.below(8192);
     wire.delay_ticks = static_cast<uint32_t>(random.below(20));
-    wire.lends = memory == Memory::kLent;
     Streams here, there;
     for (int i = 0; i < connections; ++i) {
       auto connection = network->connect(wire);
@@ -58,38 +51,17 @@ std::pair<std::unique_ptr<ByteStream>, std::unique_ptr<ByteStream>> socket_pair(
           std::make_unique<SocketStream>(Descriptor(ends[1]), "first peer")};
 }
 
-std::unique_ptr<ByteStream> from_memory(Descriptor socket, const std::string& peer) {
-  const ZerocopyUse use{1, true};
-  REQUIRE(enable_zerocopy(socket.get(), use, Logger(), peer));
-  return std::make_unique<ZerocopySocket>(std::move(socket), peer, use, Logger());
-}
-
-void acknowledge(const std::vector<int>& sockets) {
-  const int on = 1;
-  for (const int socket : sockets) ::setsockopt(socket, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
-}
-
-// Everything by MSG_ZEROCOPY, though loopback copies in the end: in between it is sent from the caller's memory.
-std::pair<std::unique_ptr<ByteStream>, std::unique_ptr<ByteStream>> zerocopy_pair(std::vector<int>& sockets) {
-  auto [one, other] = tcp_pair();
-  sockets.insert(sockets.end(), {one.get(), other.get()});
-  return {from_memory(std::move(one), "second peer"), from_memory(std::move(other), "first peer")};
-}
-
-MakeLink over_sockets(int connections, Memory memory) {
-  return [connections, memory](const LinkShape& shape, uint64_t) {
-    std::vector<int> sockets;
+MakeLink over_sockets(int connections) {
+  return [connections](const LinkShape& shape, uint64_t) {
     Streams here, there;
     for (int i = 0; i < connections; ++i) {
-      auto [first, second] = memory == Memory::kLent ? zerocopy_pair(sockets) : socket_pair();
+      auto [first, second] = socket_pair();
       here.push_back(std::move(first));
       there.push_back(std::move(second));
     }
     LinkEnds ends;
     ends.side[0] = make_stream_link(std::move(here), shape, "second peer");
     ends.side[1] = make_stream_link(std::move(there), shape, "first peer");
-    // What is held comes back with the peer's acknowledgement: now, rather than 40 ms later.
-    if (memory == Memory::kLent) ends.advance = [sockets] { acknowledge(sockets); };
     return ends;
   };
 }
@@ -133,30 +105,18 @@ struct Raw {
 
 TEST_CASE("a stream link of one connection, simulated") {
   const auto [first, seeds] = seed_range(70);
-  check_link_contract(simulated(1, Memory::kCopied), first, seeds);
+  check_link_contract(simulated(1), first, seeds);
 }
 
 TEST_CASE("a stream link of three connections, simulated") {
   const auto [first, seeds] = seed_range(70);
-  check_link_contract(simulated(3, Memory::kCopied), first, seeds);
-}
-
-TEST_CASE("stream links that send from the caller's memory, simulated") {
-  const auto [first, seeds] = seed_range(35);
-  check_link_contract(simulated(1, Memory::kLent), first, seeds);
-  check_link_contract(simulated(3, Memory::kLent), first, seeds);
+  check_link_contract(simulated(3), first, seeds);
 }
 
 TEST_CASE("stream links over sockets") {
   const auto [first, seeds] = seed_range(25);
-  check_link_contract(over_sockets(1, Memory::kCopied), first, seeds);
-  check_link_contract(over_sockets(3, Memory::kCopied), first, seeds);
-}
-
-TEST_CASE("stream links over TCP that send from the caller's memory") {
-  const auto [first, seeds] = seed_range(8);
-  check_link_contract(over_sockets(1, Memory::kLent), first, seeds);
-  check_link_contract(over_sockets(3, Memory::kLent), first, seeds);
+  check_link_contract(over_sockets(1), first, seeds);
+  check_link_contract(over_sockets(3), first, seeds);
 }
 
 TEST_CASE("a link in memory") {
@@ -167,11 +127,8 @@ TEST_CASE("a link in memory") {
 TEST_CASE("both ends by threads of their own") {
   const auto [first, seeds] = seed_range(15);
   check_link_between_threads(in_memory, first, seeds);
-  check_link_between_threads(over_sockets(1, Memory::kCopied), first, seeds);
-  check_link_between_threads(over_sockets(3, Memory::kCopied), first, seeds);
-  // Here nobody hurries the acknowledgements: a wait may take 40 ms.
-  check_link_between_threads(over_sockets(1, Memory::kLent), first, 2);
-  check_link_between_threads(over_sockets(3, Memory::kLent), first, 2);
+  check_link_between_threads(over_sockets(1), first, seeds);
+  check_link_between_threads(over_sockets(3), first, seeds);
 }
 
 TEST_CASE("a header that is wrong in any field is refused by name, and nothing lands") {

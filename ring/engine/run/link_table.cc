@@ -27,12 +27,6 @@ std::span<Link* const> LinkTable::of(const Plan& plan, uint32_t lane) {
   return lane_links_;
 }
 
-void LinkTable::stop() {
-  for (const std::unique_ptr<Link>& slot : links_) {
-    if (slot) slot->stop();
-  }
-}
-
 void LinkTable::close() {
   for (std::unique_ptr<Link>& slot : links_) slot.reset();
 }

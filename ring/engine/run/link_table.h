@@ -19,9 +19,6 @@ class LinkTable {
   bool take(const Plan& plan);
   // The links of a lane to the plan's peers, in their order. Requires take(). Valid until the next call.
   std::span<Link* const> of(const Plan& plan, uint32_t lane);
-  // Nobody reads the callers' memory once their operations have failed, not even the kernel. The links stay, since a
-  // pass further up may still hold them.
-  void stop();
   void close();
 
  private:

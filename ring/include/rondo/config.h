@@ -30,10 +30,6 @@ struct RONDO_EXPORT Config {
   std::string congestion_control =
       "auto";                        // RONDO_TCP_CONGESTION: auto (chosen per link), or a name; "" leaves it alone
   uint32_t socket_buffer_bytes = 0;  // RONDO_SOCKET_BUFFER_BYTES: 0 chosen by the transport
-  // RONDO_ZEROCOPY_BYTES: writes of so many bytes to other hosts use MSG_ZEROCOPY; 0: none do, until it has been
-  // measured on a network card (docs/design.md).
-  uint32_t zerocopy_bytes = 0;
-  bool zerocopy_always = false;  // RONDO_ZEROCOPY_ALWAYS=1: also within a host, and though the kernel copies
 
   // --- engine
   uint32_t lanes = 1;                  // RONDO_LANES: 1..16                                                  (shared)
