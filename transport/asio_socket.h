@@ -14,9 +14,9 @@
 #include <string_view>
 #include <utility>
 
+#include "ring/base/descriptor.h"
 #include "rondo/error.h"
 #include "transport/endpoint.h"
-#include "transport/rendezvous/descriptor.h"
 
 namespace rondo {
 

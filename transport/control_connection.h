@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "ring/base/descriptor.h"
 #include "transport/control_message.h"
-#include "transport/rendezvous/descriptor.h"
 
 namespace asio {
 class io_context;

@@ -3,44 +3,44 @@
 #include <algorithm>
 
 #include "ring/base/check.h"
-#include "transport/wire_codec.h"
+#include "transport/rendezvous/bytes.h"
 
 namespace rondo {
 namespace {
 
 enum StateFlags : uint8_t { kFinished = 1, kInP2p = 2, kThreads = 4, kAllStateFlags = 7 };
 
-void put(WireWriter& writer, const AbortMessage& message) {
+void put(ByteWriter& writer, const AbortMessage& message) {
   const size_t ranks = std::min(message.error.ranks.size(), kMaxErrorRanks);
   writer.u64(message.communicator).u64(message.epoch).u16(static_cast<uint16_t>(message.error.code));
   writer.u16(static_cast<uint16_t>(ranks));
   for (size_t i = 0; i < ranks; ++i) writer.u32(static_cast<uint32_t>(message.error.ranks[i]));
-  writer.text(message.error.message, kMaxErrorTextBytes);
+  writer.short_text(message.error.message, kMaxErrorTextBytes);
 }
 
-void put(WireWriter& writer, const QueryMessage& message) { writer.u64(message.communicator).u64(message.sequence); }
+void put(ByteWriter& writer, const QueryMessage& message) { writer.u64(message.communicator).u64(message.sequence); }
 
-void put(WireWriter& writer, const AnswerMessage& message) {
+void put(ByteWriter& writer, const AnswerMessage& message) {
   const CallState& state = message.state;
   const int flags = (state.finished ? kFinished : 0) | (state.in_p2p ? kInP2p : 0) | (state.threads ? kThreads : 0);
   writer.u64(message.communicator).u64(message.sequence).u64(state.current).u64(state.fingerprint);
   writer.u64(state.route);
   writer.u8(static_cast<uint8_t>(flags)).u32(static_cast<uint32_t>(state.p2p_peer));
   writer.u64(state.p2p_moved);
-  writer.text(state.text, kMaxCallTextBytes).text(state.p2p_text, kMaxCallTextBytes);
+  writer.short_text(state.text, kMaxCallTextBytes).short_text(state.p2p_text, kMaxCallTextBytes);
 }
 
-void put(WireWriter& writer, const ByeMessage& message) { writer.u64(message.communicator).u64(message.last_sequence); }
+void put(ByteWriter& writer, const ByeMessage& message) { writer.u64(message.communicator).u64(message.last_sequence); }
 
-void put(WireWriter& writer, const ConnectMessage& message) { writer.u64(message.communicator).u16(message.lane); }
+void put(ByteWriter& writer, const ConnectMessage& message) { writer.u64(message.communicator).u16(message.lane); }
 
-void put(WireWriter&, const LeaveMessage&) {}
+void put(ByteWriter&, const LeaveMessage&) {}
 
-void put(WireWriter& writer, const LostMessage& message) {
-  writer.u32(message.rank).u8(message.in_good_order ? 1 : 0).text(message.why, kMaxErrorTextBytes);
+void put(ByteWriter& writer, const LostMessage& message) {
+  writer.u32(message.rank).u8(message.in_good_order ? 1 : 0).short_text(message.why, kMaxErrorTextBytes);
 }
 
-bool get(WireReader& reader, AbortMessage& message) {
+bool get(ByteReader& reader, AbortMessage& message) {
   message.communicator = reader.u64();
   message.epoch = reader.u64();
   const uint16_t code = reader.u16();
@@ -49,17 +49,17 @@ bool get(WireReader& reader, AbortMessage& message) {
   if (!reader.ok() || code == 0 || code > static_cast<uint16_t>(ErrorCode::kPeerLeft)) return false;
   if (ranks > kMaxErrorRanks) return false;
   for (size_t i = 0; i < ranks; ++i) message.error.ranks.push_back(static_cast<int>(reader.u32()));
-  message.error.message = reader.text(kMaxErrorTextBytes);
+  message.error.message = reader.short_text(kMaxErrorTextBytes);
   return true;
 }
 
-bool get(WireReader& reader, QueryMessage& message) {
+bool get(ByteReader& reader, QueryMessage& message) {
   message.communicator = reader.u64();
   message.sequence = reader.u64();
   return true;
 }
 
-bool get(WireReader& reader, AnswerMessage& message) {
+bool get(ByteReader& reader, AnswerMessage& message) {
   message.communicator = reader.u64();
   message.sequence = reader.u64();
   message.state.current = reader.u64();
@@ -71,56 +71,56 @@ bool get(WireReader& reader, AnswerMessage& message) {
   message.state.threads = flags & kThreads;
   message.state.p2p_peer = static_cast<int>(reader.u32());
   message.state.p2p_moved = reader.u64();
-  message.state.text = reader.text(kMaxCallTextBytes);
-  message.state.p2p_text = reader.text(kMaxCallTextBytes);
+  message.state.text = reader.short_text(kMaxCallTextBytes);
+  message.state.p2p_text = reader.short_text(kMaxCallTextBytes);
   return flags <= kAllStateFlags;
 }
 
-bool get(WireReader& reader, ByeMessage& message) {
+bool get(ByteReader& reader, ByeMessage& message) {
   message.communicator = reader.u64();
   message.last_sequence = reader.u64();
   return true;
 }
 
-bool get(WireReader& reader, ConnectMessage& message) {
+bool get(ByteReader& reader, ConnectMessage& message) {
   message.communicator = reader.u64();
   message.lane = reader.u16();
   return true;
 }
 
-bool get(WireReader&, LeaveMessage&) { return true; }
+bool get(ByteReader&, LeaveMessage&) { return true; }
 
-bool get(WireReader& reader, LostMessage& message) {
+bool get(ByteReader& reader, LostMessage& message) {
   message.rank = reader.u32();
   const uint8_t order = reader.u8();
   message.in_good_order = order == 1;
-  message.why = reader.text(kMaxErrorTextBytes);
+  message.why = reader.short_text(kMaxErrorTextBytes);
   return order <= 1;
 }
 
 template <typename Message>
 std::optional<ControlBody> decode_as(std::string_view bytes) {
-  WireReader reader(bytes);
+  ByteReader reader(bytes);
   Message message;
-  if (!get(reader, message) || !reader.finished()) return std::nullopt;
+  if (!get(reader, message) || !reader.done()) return std::nullopt;
   return message;
 }
 
 }  // namespace
 
 std::string encode(const ControlFrame& frame) {
-  WireWriter body;
+  ByteWriter body;
   std::visit([&](const auto& message) { put(body, message); }, frame.body);
   const std::string bytes = body.take();
   RONDO_CHECK(bytes.size() <= kMaxControlBodyBytes, "every field of a control message is cut to its bound");
-  WireWriter writer;
+  ByteWriter writer;
   writer.u32(static_cast<uint32_t>(bytes.size())).u16(static_cast<uint16_t>(frame.body.index() + 1)).u16(0);
   writer.u32(frame.source).u32(frame.destination).raw(bytes);
   return writer.take();
 }
 
 std::optional<ControlHeader> decode_control_header(std::string_view bytes) {
-  WireReader reader(bytes);
+  ByteReader reader(bytes);
   ControlHeader header;
   header.body_bytes = reader.u32();
   header.type = reader.u16();
@@ -128,7 +128,7 @@ std::optional<ControlHeader> decode_control_header(std::string_view bytes) {
   header.source = reader.u32();
   header.destination = reader.u32();
   const bool known = header.type >= 1 && header.type <= std::variant_size_v<ControlBody>;
-  if (!reader.finished() || reserved != 0 || !known || header.body_bytes > kMaxControlBodyBytes) return std::nullopt;
+  if (!reader.done() || reserved != 0 || !known || header.body_bytes > kMaxControlBodyBytes) return std::nullopt;
   return header;
 }
 

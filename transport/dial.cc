@@ -104,8 +104,8 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   void judge() {
     const std::optional<Answer> answer = parse_answer({bytes_.data(), bytes_.size()});
     if (!answer) return retry("something that does not speak Rondo answers", Refused::kNo);
-    if (answer->verdict == Verdict::kBusy) return retry(answer->text, Refused::kNo);
-    if (answer->verdict != Verdict::kWelcome) {
+    if (answer->code == AnswerCode::kBusy) return retry(answer->text, Refused::kNo);
+    if (answer->code != AnswerCode::kWelcome) {
       return finish({{},
                      {ErrorCode::kNetwork,
                       fmt::format("{} at {} refused the connection: {}", order_.peer, where(), answer->text),

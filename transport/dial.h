@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "ring/base/descriptor.h"
 #include "rondo/error.h"
 #include "transport/endpoint.h"
-#include "transport/rendezvous/descriptor.h"
 #include "transport/socket_options.h"
 #include "transport/wire.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/rendezvous/descriptor.h"
+#include "ring/base/descriptor.h"
 
 namespace rondo {
 

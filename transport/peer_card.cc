@@ -9,8 +9,8 @@
 #include "ring/base/hash.h"
 #include "rondo/config.h"
 #include "rondo/error.h"
+#include "transport/rendezvous/bytes.h"
 #include "transport/wire.h"
-#include "transport/wire_codec.h"
 
 namespace rondo {
 namespace {
@@ -62,21 +62,23 @@ void check(const PeerCard& card, int rank, const PeerCard& first, int world) {
 }  // namespace
 
 std::string encode(const PeerCard& card) {
-  WireWriter writer;
+  ByteWriter writer;
   writer.raw(kCardMagic).u16(card.wire_version).u32(card.rank).u32(card.world).u32(card.pid);
-  writer.text(card.job_id, kMaxJobIdBytes).text(card.host_identity, kMaxNameBytes).text(card.host_name, kMaxNameBytes);
-  writer.u64(card.instance).u64(card.shared_hash).text(card.config, kMaxConfigBytes);
+  writer.short_text(card.job_id, kMaxHelloJobIdBytes)
+      .short_text(card.host_identity, kMaxNameBytes)
+      .short_text(card.host_name, kMaxNameBytes);
+  writer.u64(card.instance).u64(card.shared_hash).short_text(card.config, kMaxConfigBytes);
   const size_t endpoints = std::min(card.endpoints.size(), kMaxEndpoints);
   writer.u16(static_cast<uint16_t>(endpoints));
   for (size_t i = 0; i < endpoints; ++i) {
-    writer.text(card.endpoints[i].address, kMaxNameBytes).u16(card.endpoints[i].port);
+    writer.short_text(card.endpoints[i].address, kMaxNameBytes).u16(card.endpoints[i].port);
   }
-  writer.text(card.cores, kCoreSetBytes).text(card.meeting_place, kMaxPlaceBytes);
+  writer.short_text(card.cores, kCoreSetBytes).short_text(card.meeting_place, kMaxPlaceBytes);
   return writer.take();
 }
 
 PeerCard decode_card(std::string_view bytes, int rank) {
-  WireReader reader(bytes);
+  ByteReader reader(bytes);
   PeerCard card;
   if (reader.raw(kCardMagic.size()) != kCardMagic) reject(rank, "what it published is no card of Rondo");
   card.wire_version = reader.u16();
@@ -87,20 +89,20 @@ PeerCard decode_card(std::string_view bytes, int rank) {
   card.rank = reader.u32();
   card.world = reader.u32();
   card.pid = reader.u32();
-  card.job_id = reader.text(kMaxJobIdBytes);
-  card.host_identity = reader.text(kMaxNameBytes);
-  card.host_name = reader.text(kMaxNameBytes);
+  card.job_id = reader.short_text(kMaxHelloJobIdBytes);
+  card.host_identity = reader.short_text(kMaxNameBytes);
+  card.host_name = reader.short_text(kMaxNameBytes);
   card.instance = reader.u64();
   card.shared_hash = reader.u64();
-  card.config = reader.text(kMaxConfigBytes);
+  card.config = reader.short_text(kMaxConfigBytes);
   const size_t endpoints = reader.u16();
   for (size_t i = 0; i < endpoints && i < kMaxEndpoints; ++i) {
-    std::string address = reader.text(kMaxNameBytes);
+    std::string address(reader.short_text(kMaxNameBytes));
     card.endpoints.push_back({std::move(address), reader.u16()});
   }
-  card.cores = reader.text(kCoreSetBytes);
-  card.meeting_place = reader.text(kMaxPlaceBytes);
-  if (!reader.finished()) reject(rank, "what it published is malformed");
+  card.cores = reader.short_text(kCoreSetBytes);
+  card.meeting_place = reader.short_text(kMaxPlaceBytes);
+  if (!reader.done()) reject(rank, "what it published is malformed");
   return card;
 }
 

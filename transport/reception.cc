@@ -194,11 +194,11 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     const std::string bytes = encode(*answer);
     // The socket's buffer is empty, so all of it fits at once.
     const bool sent = send_some(guest.socket.get(), bytes, why) == static_cast<long>(bytes.size());
-    if (answer->verdict != Verdict::kWelcome) {
+    if (answer->code != AnswerCode::kWelcome) {
       complain(fmt::format("refused a connection: {}", answer->text));
       ::shutdown(guest.socket.get(), SHUT_WR);
     }
-    if (!sent || answer->verdict != Verdict::kWelcome) return drop(guest);
+    if (!sent || answer->code != AnswerCode::kWelcome) return drop(guest);
     Descriptor socket = guest.socket.detach();
     drop(guest);
     welcome_(*hello, std::move(socket));

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "ring/base/descriptor.h"
 #include "ring/base/log.h"
 #include "transport/endpoint.h"
 #include "transport/rendezvous/address.h"
-#include "transport/rendezvous/descriptor.h"
 #include "transport/socket_options.h"
 #include "transport/wire.h"
 

@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "ring/base/descriptor.h"
 #include "transport/byte_stream.h"
-#include "transport/rendezvous/descriptor.h"
 
 namespace rondo {
 

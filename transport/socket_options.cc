@@ -10,8 +10,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "ring/base/descriptor.h"
 #include "rondo/error.h"
-#include "transport/rendezvous/descriptor.h"
 
 namespace rondo {
 namespace {

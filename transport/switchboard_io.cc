@@ -26,9 +26,9 @@ int circle_distance(int one, int other, int world) {
   return std::min(forward, world - forward);
 }
 
-Answer refuse(Verdict verdict, int rank, std::string text) {
+Answer refuse(AnswerCode code, int rank, std::string text) {
   Answer answer;
-  answer.verdict = verdict;
+  answer.code = code;
   answer.rank = static_cast<uint32_t>(rank);
   answer.text = std::move(text);
   return answer;
@@ -125,36 +125,37 @@ void Switchboard::tell_logic(const std::function<void(ControlLogic&)>& event) {
 std::optional<Answer> Switchboard::judge(const Hello& hello) {
   const int rank = settings_.rank;
   if (hello.version != kWireVersion) {
-    return refuse(Verdict::kVersion, rank,
+    return refuse(AnswerCode::kVersion, rank,
                   fmt::format("rank {} speaks version {} of the wire format, you speak version {}", rank, kWireVersion,
                               hello.version));
   }
   if (hello.job_id != settings_.job_id) {
-    return refuse(Verdict::kJob, rank, fmt::format("this is job \"{}\", not \"{}\"", settings_.job_id, hello.job_id));
+    return refuse(AnswerCode::kJob, rank,
+                  fmt::format("this is job \"{}\", not \"{}\"", settings_.job_id, hello.job_id));
   }
   if (hello.world != static_cast<uint32_t>(settings_.world)) {
     return refuse(
-        Verdict::kWorld, rank,
+        AnswerCode::kWorld, rank,
         fmt::format("rank {} was started in a world of {}, you in a world of {}", rank, settings_.world, hello.world));
   }
   if (hello.rank >= hello.world || hello.rank == static_cast<uint32_t>(rank)) {
-    return refuse(Verdict::kRank, rank,
+    return refuse(AnswerCode::kRank, rank,
                   fmt::format("you say that you are rank {}, and this is rank {} in a world of {}", hello.rank, rank,
                               settings_.world));
   }
   if (hello.destination != static_cast<uint32_t>(rank)) {
-    return refuse(Verdict::kRank, rank, fmt::format("this is rank {}, not rank {}", rank, hello.destination));
+    return refuse(AnswerCode::kRank, rank, fmt::format("this is rank {}, not rank {}", rank, hello.destination));
   }
   if (hello.shared_hash != settings_.config.shared_hash()) {
-    return refuse(Verdict::kShared, rank, "settings that must be equal on all ranks differ");
+    return refuse(AnswerCode::kShared, rank, "settings that must be equal on all ranks differ");
   }
   // After a failed start others may connect still, to hear why.
   if (leaving_ && (leaving_ == Farewell::kGoodbye || hello.role != Role::kControl)) {
-    return refuse(Verdict::kForbidden, rank, fmt::format("rank {} is leaving", rank));
+    return refuse(AnswerCode::kForbidden, rank, fmt::format("rank {} is leaving", rank));
   }
   if (!roster_) return std::nullopt;
   if (hello.session != roster_->session()) {
-    return refuse(Verdict::kSession, rank,
+    return refuse(AnswerCode::kSession, rank,
                   fmt::format("you are not the rank {} that was started with rank {}", hello.rank, rank));
   }
   return judge_link(hello);
@@ -168,22 +169,22 @@ std::optional<Answer> Switchboard::judge_link(const Hello& hello) {
   std::lock_guard lock(mutex_);
   if (hello.role == Role::kControl) {
     if (start_->missing().count(peer) && peer > rank) return welcome;
-    return refuse(Verdict::kRank, rank, fmt::format("rank {} is connected to rank {} already", peer, rank));
+    return refuse(AnswerCode::kRank, rank, fmt::format("rank {} is connected to rank {} already", peer, rank));
   }
-  if (logic_->gone(peer)) return refuse(Verdict::kForbidden, rank, fmt::format("rank {} has left", peer));
+  if (logic_->gone(peer)) return refuse(AnswerCode::kForbidden, rank, fmt::format("rank {} has left", peer));
   const bool data = hello.role == Role::kData;
   if (data && (peer < rank || hello.connections != settings_.config.connections)) {
-    return refuse(Verdict::kForbidden, rank, "this is not how a data link is made");
+    return refuse(AnswerCode::kForbidden, rank, "this is not how a data link is made");
   }
   switch (table_.fits(link_of(hello), hello.connection)) {
     case LinkTable::Fit::kYes:
       return welcome;
     case LinkTable::Fit::kLater:
-      return refuse(Verdict::kBusy, rank, "too many links wait to be opened");
+      return refuse(AnswerCode::kBusy, rank, "too many links wait to be opened");
     case LinkTable::Fit::kNo:
       break;
   }
-  return refuse(Verdict::kForbidden, rank, "this link exists already, or its communicator is closed");
+  return refuse(AnswerCode::kForbidden, rank, "this link exists already, or its communicator is closed");
 }
 
 void Switchboard::welcome(const Hello& hello, Descriptor socket) {

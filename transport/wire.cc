@@ -6,7 +6,7 @@
 
 #include "ring/base/check.h"
 #include "ring/base/hash.h"
-#include "transport/wire_codec.h"
+#include "transport/rendezvous/bytes.h"
 
 namespace rondo {
 namespace {
@@ -15,13 +15,13 @@ std::string_view as_text(const std::array<uint8_t, 32>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-void read_array(WireReader& reader, std::array<uint8_t, 32>& target) {
+void read_array(ByteReader& reader, std::array<uint8_t, 32>& target) {
   const std::string_view bytes = reader.raw(target.size());
   if (bytes.size() == target.size()) std::copy(bytes.begin(), bytes.end(), target.begin());
 }
 
 // A field of `size` bytes: u8 length, the text, zeros.
-std::string read_padded(WireReader& reader, size_t size, bool& valid) {
+std::string read_padded(ByteReader& reader, size_t size, bool& valid) {
   const size_t length = reader.u8();
   const std::string_view field = reader.raw(size - 1);
   if (length > field.size()) {
@@ -38,19 +38,19 @@ bool all_zero(std::string_view bytes) {
 }  // namespace
 
 std::string encode(const Hello& hello) {
-  WireWriter writer;
+  ByteWriter writer;
   writer.raw(kWireMagic).u16(hello.version).u8(static_cast<uint8_t>(hello.role)).u8(0);
   writer.u16(hello.lane).u16(hello.connection).u16(hello.connections).u16(0).u32(hello.rank);
   writer.u64(hello.communicator).u64(hello.epoch).u32(hello.world).u32(hello.destination);
   writer.u64(hello.shared_hash).u64(hello.session);
-  const std::string_view job = std::string_view(hello.job_id).substr(0, kMaxJobIdBytes);
+  const std::string_view job = std::string_view(hello.job_id).substr(0, kMaxHelloJobIdBytes);
   writer.u8(static_cast<uint8_t>(job.size())).raw(job).zeros_up_to(128);
   writer.raw(as_text(hello.nonce)).raw(as_text(hello.mac)).zeros_up_to(kHelloBytes);
   return writer.take();
 }
 
 std::optional<Hello> parse_hello(std::string_view bytes) {
-  WireReader reader(bytes);
+  ByteReader reader(bytes);
   if (bytes.size() != kHelloBytes || reader.raw(kWireMagic.size()) != kWireMagic) return std::nullopt;
   Hello hello;
   hello.version = reader.u16();
@@ -74,32 +74,32 @@ std::optional<Hello> parse_hello(std::string_view bytes) {
   read_array(reader, hello.nonce);
   read_array(reader, hello.mac);
   valid &= all_zero(reader.raw(kHelloBytes - 192));
-  if (!valid || !reader.finished()) return std::nullopt;
+  if (!valid || !reader.done()) return std::nullopt;
   return hello;
 }
 
 std::string encode(const Answer& answer) {
-  WireWriter writer;
-  writer.raw(kWireMagic).u16(answer.version).u16(static_cast<uint16_t>(answer.verdict)).u32(answer.rank);
+  ByteWriter writer;
+  writer.raw(kWireMagic).u16(answer.version).u16(static_cast<uint16_t>(answer.code)).u32(answer.rank);
   writer.raw(as_text(answer.nonce)).raw(as_text(answer.mac));
-  writer.u16(0).text(answer.text, kMaxAnswerTextBytes).zeros_up_to(kAnswerBytes);
+  writer.u16(0).short_text(answer.text, kMaxAnswerTextBytes).zeros_up_to(kAnswerBytes);
   return writer.take();
 }
 
 std::optional<Answer> parse_answer(std::string_view bytes) {
-  WireReader reader(bytes);
+  ByteReader reader(bytes);
   if (bytes.size() != kAnswerBytes || reader.raw(kWireMagic.size()) != kWireMagic) return std::nullopt;
   Answer answer;
   answer.version = reader.u16();
   const uint16_t verdict = reader.u16();
   // The verdict and its words keep their places in every version, so that each side can say which one it speaks.
-  answer.verdict =
-      verdict > static_cast<uint16_t>(Verdict::kForbidden) ? Verdict::kForbidden : static_cast<Verdict>(verdict);
+  answer.code = verdict > static_cast<uint16_t>(AnswerCode::kForbidden) ? AnswerCode::kForbidden
+                                                                        : static_cast<AnswerCode>(verdict);
   answer.rank = reader.u32();
   read_array(reader, answer.nonce);
   read_array(reader, answer.mac);
   reader.u16();
-  answer.text = reader.text(kMaxAnswerTextBytes);
+  answer.text = reader.short_text(kMaxAnswerTextBytes);
   if (!reader.ok()) return std::nullopt;
   return answer;
 }
@@ -110,8 +110,8 @@ bool could_be_hello(std::string_view prefix) {
 }
 
 std::string bounded_job_id(std::string_view job_id) {
-  if (job_id.size() <= kMaxJobIdBytes) return std::string(job_id);
-  return fmt::format("{}#{:016x}", job_id.substr(0, kMaxJobIdBytes - 17), Hash64().add(job_id).value());
+  if (job_id.size() <= kMaxHelloJobIdBytes) return std::string(job_id);
+  return fmt::format("{}#{:016x}", job_id.substr(0, kMaxHelloJobIdBytes - 17), Hash64().add(job_id).value());
 }
 
 }  // namespace rondo

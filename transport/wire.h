@@ -15,7 +15,7 @@ namespace rondo {
 inline constexpr uint16_t kWireVersion = 2;
 inline constexpr size_t kHelloBytes = 256;
 inline constexpr size_t kAnswerBytes = 256;
-inline constexpr size_t kMaxJobIdBytes = 63;
+inline constexpr size_t kMaxHelloJobIdBytes = 63;
 inline constexpr size_t kMaxAnswerTextBytes = 172;
 
 // Begins both. A line feed, an end-of-file and a byte above 127 show at once when something rewrote the bytes.
@@ -49,7 +49,7 @@ struct Hello {
 };
 
 // Why a connection was refused. Values are on the wire.
-enum class Verdict : uint16_t {
+enum class AnswerCode : uint16_t {
   kWelcome = 0,
   kVersion = 1,
   kJob = 2,
@@ -63,7 +63,7 @@ enum class Verdict : uint16_t {
 
 struct Answer {
   uint16_t version = kWireVersion;
-  Verdict verdict = Verdict::kWelcome;
+  AnswerCode code = AnswerCode::kWelcome;
   uint32_t rank = 0;  // of the acceptor
   std::array<uint8_t, 32> nonce{};
   std::array<uint8_t, 32> mac{};

@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "bench/limit/descriptor.h"
+#include "ring/base/descriptor.h"
 #include "rondo/error.h"
 
 namespace rondo::bench {

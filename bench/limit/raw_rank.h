@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "bench/limit/descriptor.h"
 #include "bench/limit/processes.h"
 #include "bench/limit/raw_pump.h"
 #include "bench/limit/raw_setting.h"
+#include "ring/base/descriptor.h"
 
 namespace rondo::bench {
 

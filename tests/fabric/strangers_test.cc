@@ -9,10 +9,10 @@
 #include <set>
 #include <string>
 
+#include "ring/base/descriptor.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "transport/descriptor_budget.h"
-#include "transport/rendezvous/descriptor.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/switchboard.h"
 #include "transport/wire.h"
@@ -117,27 +117,27 @@ TEST_CASE("a rank that does not belong here learns why, in words") {
   Switchboard board(settings);
   std::string version = encode(good_hello(settings));
   version[8] = 3;
-  CHECK(answer_to(board, version).verdict == Verdict::kVersion);
+  CHECK(answer_to(board, version).code == AnswerCode::kVersion);
   CHECK(answer_to(board, version).text == "rank 0 speaks version 2 of the wire format, you speak version 3");
   Hello job = good_hello(settings);
   job.job_id = "another";
-  CHECK(answer_to(board, encode(job)).verdict == Verdict::kJob);
+  CHECK(answer_to(board, encode(job)).code == AnswerCode::kJob);
   CHECK(answer_to(board, encode(job)).text == "this is job \"test job\", not \"another\"");
   Hello world = good_hello(settings);
   world.world = 3;
   CHECK(answer_to(board, encode(world)).text == "rank 0 was started in a world of 2, you in a world of 3");
   Hello rank = good_hello(settings);
   rank.rank = 5;
-  CHECK(answer_to(board, encode(rank)).verdict == Verdict::kRank);
+  CHECK(answer_to(board, encode(rank)).code == AnswerCode::kRank);
   Hello itself = good_hello(settings);
   itself.rank = 0;
-  CHECK(answer_to(board, encode(itself)).verdict == Verdict::kRank);
+  CHECK(answer_to(board, encode(itself)).code == AnswerCode::kRank);
   Hello destination = good_hello(settings);
   destination.destination = 1;
   CHECK(answer_to(board, encode(destination)).text == "this is rank 0, not rank 1");
   Hello shared = good_hello(settings);
   shared.shared_hash ^= 1;
-  CHECK(answer_to(board, encode(shared)).verdict == Verdict::kShared);
+  CHECK(answer_to(board, encode(shared)).code == AnswerCode::kShared);
 }
 
 TEST_CASE("a hello that comes byte by byte is understood") {
@@ -158,7 +158,7 @@ TEST_CASE("more silent connections than the cap push out the oldest, and a rank 
   CHECK(read_to_end(silent[0], 1'000).empty());  // long before its deadline
   Hello job = good_hello(settings);
   job.job_id = "another";
-  CHECK(answer_to(board, encode(job)).verdict == Verdict::kJob);
+  CHECK(answer_to(board, encode(job)).code == AnswerCode::kJob);
 }
 
 // The listening TCP ports of this process's ranks.
@@ -198,7 +198,7 @@ TEST_CASE("strangers of all kinds disturb no running group, and another rank's d
         send_all(socket, encode(twin));
         const auto answer = parse_answer(read_to_end(socket, 2'000));
         REQUIRE(answer);
-        CHECK((answer->verdict == Verdict::kSession || answer->verdict == Verdict::kRank));
+        CHECK((answer->code == AnswerCode::kSession || answer->code == AnswerCode::kRank));
       }
     }
   }

@@ -76,7 +76,7 @@ TEST_CASE("a hello has the bytes that docs/wire.md says, and comes back as it wa
 
 TEST_CASE("an answer comes back as it was, its text cut to what fits") {
   Answer answer;
-  answer.verdict = Verdict::kWorld;
+  answer.code = AnswerCode::kWorld;
   answer.rank = 3;
   answer.text = std::string(500, 'x');
   const std::string bytes = encode(answer);
@@ -186,7 +186,7 @@ TEST_CASE("a job id that is too long keeps its beginning and still differs from 
   CHECK(bounded_job_id("short") == "short");
   const std::string one = bounded_job_id(std::string(200, 'a') + "1");
   const std::string other = bounded_job_id(std::string(200, 'a') + "2");
-  CHECK(one.size() == kMaxJobIdBytes);
+  CHECK(one.size() == kMaxHelloJobIdBytes);
   CHECK(one != other);
 }
 

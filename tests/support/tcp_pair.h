@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "transport/rendezvous/descriptor.h"
+#include "ring/base/descriptor.h"
 
 namespace rondo::testing {
 

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-#include "transport/rendezvous/descriptor.h"
+#include "ring/base/descriptor.h"
 
 namespace rondo {
 namespace {

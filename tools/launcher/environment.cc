@@ -12,7 +12,8 @@
 #include <cerrno>
 #include <system_error>
 
-#include "tools/launcher/descriptor.h"
+#include "ring/base/descriptor.h"
+#include "tools/launcher/check_call.h"
 
 namespace rondo::launcher {
 

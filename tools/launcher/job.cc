@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "tools/launcher/check_call.h"
 #include "tools/launcher/orphans.h"
 
 namespace rondo::launcher {
@@ -193,7 +194,7 @@ void Job::check_deadlines() {
 // All ranks have ended and nothing more has come, though somebody still holds the pipes.
 void Job::close_streams() {
   for (Stream& stream : streams_) {
-    if (stream.from->open()) stream.lines.finish(stream.to->pending());
+    if (stream.from->valid()) stream.lines.finish(stream.to->pending());
     stream.from->reset();
   }
 }
@@ -217,7 +218,7 @@ void Job::all_ended() {
 bool Job::finished() const {
   if (ended_ < ranks_.size() || !drain_until_) return false;
   if (abandoned_) return true;
-  const bool drained = std::none_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.from->open(); });
+  const bool drained = std::none_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.from->valid(); });
   return drained && !output_.wants_to_write() && !error_.wants_to_write();
 }
 

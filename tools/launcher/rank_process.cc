@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
+#include "tools/launcher/check_call.h"
 
 namespace rondo::launcher {
 namespace {
@@ -17,7 +19,8 @@ struct Pipe {
 Pipe make_pipe() {
   int ends[2];
   check_call("pipe2", ::pipe2(ends, O_CLOEXEC));
-  return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
+  using enum Descriptor::InChild;
+  return Pipe{Descriptor(ends[0], kInherited), Descriptor(ends[1], kInherited)};
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {

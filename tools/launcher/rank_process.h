@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/launcher/descriptor.h"
+#include "ring/base/descriptor.h"
 #include "tools/launcher/environment.h"
 
 namespace rondo::launcher {

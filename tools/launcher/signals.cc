@@ -2,6 +2,7 @@
 
 #include <sys/signalfd.h>
 #include <unistd.h>
+#include "tools/launcher/check_call.h"
 
 namespace rondo::launcher {
 

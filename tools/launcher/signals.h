@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "tools/launcher/descriptor.h"
+#include "ring/base/descriptor.h"
 
 namespace rondo::launcher {
 

@@ -1,23 +1,36 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace rondo {
 
-// Builds a message: little-endian integers, and texts behind their 32-bit length.
+// Builds a message: little-endian integers, and texts behind their length.
 class ByteWriter {
  public:
   ByteWriter& u8(uint8_t value) { return little(value, 1); }
+  ByteWriter& u16(uint16_t value) { return little(value, 2); }
   ByteWriter& u32(uint32_t value) { return little(value, 4); }
   ByteWriter& u64(uint64_t value) { return little(value, 8); }
+  // Behind 32 bits of length.
   ByteWriter& text(std::string_view value) {
     u32(static_cast<uint32_t>(value.size()));
     return raw(value);
   }
+  // Behind 16 bits of length; cut at `limit`.
+  ByteWriter& short_text(std::string_view value, size_t limit) {
+    value = value.substr(0, limit);
+    u16(static_cast<uint16_t>(value.size()));
+    return raw(value);
+  }
   ByteWriter& raw(std::string_view value) {
     bytes_.append(value);
+    return *this;
+  }
+  ByteWriter& zeros_up_to(size_t size) {
+    bytes_.resize(size, '\0');
     return *this;
   }
   std::string take() { return std::move(bytes_); }
@@ -37,14 +50,12 @@ class ByteReader {
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
 
   uint8_t u8() { return static_cast<uint8_t>(little(1)); }
+  uint16_t u16() { return static_cast<uint16_t>(little(2)); }
   uint32_t u32() { return static_cast<uint32_t>(little(4)); }
   uint64_t u64() { return little(8); }
   // The text's bytes, valid as long as the reader's input; a length above `limit` counts as past the end.
-  std::string_view text(size_t limit) {
-    size_t size = u32();
-    if (size > limit) ok_ = false;
-    return raw(size);
-  }
+  std::string_view text(size_t limit) { return bounded(u32(), limit); }
+  std::string_view short_text(size_t limit) { return bounded(u16(), limit); }
   std::string_view raw(size_t size) {
     if (!ok_ || size > rest_.size()) {
       ok_ = false;
@@ -60,6 +71,10 @@ class ByteReader {
   size_t left() const { return rest_.size(); }
 
  private:
+  std::string_view bounded(size_t size, size_t limit) {
+    if (size > limit) ok_ = false;
+    return raw(size);
+  }
   uint64_t little(size_t size) {
     std::string_view bytes = raw(size);
     uint64_t value = 0;

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "ring/base/descriptor.h"
 #include "rondo/store.h"
-#include "transport/rendezvous/descriptor.h"
 #include "transport/rendezvous/store_map.h"
 
 namespace rondo {

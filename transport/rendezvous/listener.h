@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "ring/base/descriptor.h"
 #include "rondo/config.h"
-#include "transport/rendezvous/descriptor.h"
 #include "transport/rendezvous/socket.h"
 
 namespace rondo {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ring/base/descriptor.h"
 #include "rondo/store.h"
-#include "transport/rendezvous/descriptor.h"
 
 namespace rondo {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "ring/base/descriptor.h"
 #include "ring/base/log.h"
-#include "transport/rendezvous/descriptor.h"
 #include "transport/rendezvous/store_wire.h"
 
 namespace rondo {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "ring/base/descriptor.h"
 #include "ring/base/log.h"
 #include "rondo/store.h"
-#include "transport/rendezvous/descriptor.h"
 #include "transport/rendezvous/socket.h"
 #include "transport/rendezvous/store_wire.h"
 

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "kernels/cross_copy.h"
+#include "ring/base/descriptor.h"
 #include "ring/base/log.h"
 #include "transport/byte_stream.h"
 #include "transport/fabric.h"
 #include "transport/link.h"
-#include "transport/rendezvous/descriptor.h"
 #include "transport/shared/island_book.h"
 #include "transport/shared/island_connection.h"
 #include "transport/shared_memory.h"

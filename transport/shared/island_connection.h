@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/rendezvous/descriptor.h"
+#include "ring/base/descriptor.h"
 #include "transport/shared/island_frame.h"
 
 namespace asio {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/rendezvous/descriptor.h"
+#include "ring/base/descriptor.h"
 
 namespace rondo {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/rendezvous/descriptor.h"
+#include "ring/base/descriptor.h"
 
 namespace rondo {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "transport/rendezvous/descriptor.h"
+#include "ring/base/descriptor.h"
 
 namespace rondo {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "ring/base/descriptor.h"
 #include "transport/peer_bell.h"
-#include "transport/rendezvous/descriptor.h"
 #include "transport/shared/memory_file.h"
 
 namespace rondo {

@@ -1,4 +1,4 @@
-#include "transport/rendezvous/descriptor.h"
+#include "ring/base/descriptor.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 namespace rondo {
 namespace {
 
-// The one list in this folder that belongs to the process and not to an object: fork handlers are per process, and
-// they can find the descriptors in no other way. Never destroyed, since threads may still run when statics are.
+// A list that belongs to the process and not to an object: fork handlers are per process, and they can find the
+// descriptors in no other way. Never destroyed, since threads may still run when statics are.
 class OpenDescriptors {
  public:
   static OpenDescriptors& instance() {
@@ -48,7 +48,8 @@ class OpenDescriptors {
 
 }  // namespace
 
-Descriptor::Descriptor(int fd) : fd_(fd), entry_(fd >= 0 ? OpenDescriptors::instance().add(fd) : 0) {}
+Descriptor::Descriptor(int fd, InChild in_child)
+    : fd_(fd), entry_(fd >= 0 && in_child == InChild::kClosed ? OpenDescriptors::instance().add(fd) : 0) {}
 
 Descriptor::Descriptor(Descriptor&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)), entry_(std::exchange(other.entry_, 0)) {}
@@ -62,8 +63,9 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
 }
 
 void Descriptor::reset() {
-  if (fd_ >= 0 && OpenDescriptors::instance().remove(entry_)) ::close(fd_);
+  if (fd_ >= 0 && (entry_ == 0 || OpenDescriptors::instance().remove(entry_))) ::close(fd_);
   fd_ = -1;
+  entry_ = 0;
 }
 
 }  // namespace rondo

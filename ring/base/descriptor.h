@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+namespace rondo {
+
+// Owns a file descriptor, opened with the CLOEXEC flag of its call.
+class Descriptor {
+ public:
+  // What a forked child has of it. kClosed: a child that kept a listener would hold its port, and one that kept a
+  // connection would hide the parent's death from the peer. get() still gives the old number there: the owner checks
+  // first whether it was forked. kInherited: the child has its own copy.
+  enum class InChild { kClosed, kInherited };
+
+  Descriptor() = default;
+  explicit Descriptor(int fd, InChild in_child = InChild::kClosed);
+  Descriptor(Descriptor&& other) noexcept;
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { reset(); }
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  void reset();
+
+ private:
+  int fd_ = -1;
+  uint64_t entry_ = 0;  // in the list of descriptors that a forked child closes; 0: inherited
+};
+
+}  // namespace rondo
