@@ -23,6 +23,7 @@ using namespace std::chrono_literals;
 constexpr auto kGrace = 5s;
 // For output that is still in the pipes after all ranks have ended.
 constexpr auto kDrain = 1s;
+constexpr size_t kMostNamed = 16;                         // ranks in a line
 constexpr int kTimeoutCode = 124;                         // as timeout(1)
 constexpr int kCannotRunCode = 126, kNotFoundCode = 127;  // as the shell
 
@@ -134,7 +135,7 @@ void Job::handle_signal(int signal) {
   if (signal != SIGINT && signal != SIGTERM) return;
   if (ended_ == ranks_.size()) abandoned_ = true;
   if (++ending_signals_ == 2 && !ending_) {
-    say(fmt::format("asked twice to end; ending rank {}", running_ranks()));
+    say(fmt::format("asked twice to end; ending {}", running_ranks()));
     end_ranks();
   }
 }
@@ -166,7 +167,7 @@ void Job::report_failure(int rank) {
                               : fmt::format("exited with code {}", ending.code);
   const bool others = ended_ < ranks_.size() && !ending_;
   say(fmt::format("rank {} (process {}) failed first: it {}{}", rank, ranks_[static_cast<size_t>(rank)].pid(), how,
-                  others ? fmt::format("; ending rank {}", running_ranks()) : ""));
+                  others ? fmt::format("; ending {}", running_ranks()) : ""));
   if (others) end_ranks();
 }
 
@@ -176,13 +177,13 @@ void Job::check_deadlines() {
     timeout_.reset();
     if (ended_ < ranks_.size() && !ending_) {
       exit_code_ = kTimeoutCode;
-      say(fmt::format("timeout of {} s; ending rank {}", options_.timeout_s, running_ranks()));
+      say(fmt::format("timeout of {} s; ending {}", options_.timeout_s, running_ranks()));
       end_ranks();
     }
   }
   if (kill_at_ && now >= *kill_at_) {
     kill_at_.reset();
-    say(fmt::format("not ended within {} s of SIGTERM, killed: rank {}", kGrace.count(), running_ranks()));
+    say(fmt::format("not ended within {} s of SIGTERM, killed: {}", kGrace.count(), running_ranks()));
     signal_running(SIGKILL);
   }
   if (drain_until_ && now >= *drain_until_) {
@@ -228,13 +229,15 @@ void Job::signal_running(int signal) {
   }
 }
 
-// "0, 2"
+// "rank 0, 2", "the other 255" or "250 ranks".
 std::string Job::running_ranks() {
   std::vector<size_t> running;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (!ranks_[rank].ending()) running.push_back(rank);
   }
-  return fmt::format("{}", fmt::join(running, ", "));
+  if (running.size() <= kMostNamed) return fmt::format("rank {}", fmt::join(running, ", "));
+  if (running.size() + 1 == ranks_.size()) return fmt::format("the other {}", running.size());
+  return fmt::format("{} ranks", running.size());
 }
 
 void Job::say(const std::string& message) { error_.pending() += fmt::format("rondo-run: {}\n", message); }
