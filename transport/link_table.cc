@@ -14,7 +14,7 @@ bool LinkTable::want(const LinkName& name) {
   if (closed_.count(name.communicator)) return false;
   if (!open_.count(name.communicator) && !entries_.count(name)) {
     if (early_ >= max_early_) return false;
-    ++early_;
+    early_ += needed(name.kind);
   }
   Entry& entry = entries_[name];
   const bool first = !entry.wanted && entry.arrived == 0 && !entry.taken;
@@ -28,6 +28,7 @@ LinkTable::Fit LinkTable::fits(const LinkName& name, uint32_t index) const {
   if (found != entries_.end()) {
     const Entry& entry = found->second;
     if (entry.taken || (!entry.sockets.empty() && entry.sockets[index].valid())) return Fit::kNo;
+    if (entry.wanted) return Fit::kYes;  // its places were kept
   }
   return open_.count(name.communicator) || early_ < max_early_ ? Fit::kYes : Fit::kLater;
 }
@@ -37,7 +38,7 @@ bool LinkTable::add(const LinkName& name, uint32_t index, Descriptor socket) {
   Entry& entry = entries_[name];
   if (entry.sockets.empty()) entry.sockets.resize(needed(name.kind));
   entry.sockets[index] = std::move(socket);
-  if (!open_.count(name.communicator)) ++early_;
+  if (!open_.count(name.communicator) && !entry.wanted) ++early_;
   return ++entry.arrived == needed(name.kind);
 }
 
@@ -62,7 +63,7 @@ void LinkTable::open(uint64_t communicator) {
   open_.insert(communicator);
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
   for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
-    early_ -= it->second.arrived + (it->second.wanted ? 1 : 0);
+    early_ -= it->second.wanted ? needed(it->first.kind) : it->second.arrived;
   }
 }
 

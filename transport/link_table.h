@@ -31,7 +31,8 @@ class LinkTable {
   // connections: of a data link. max_early: sockets kept for communicators that are not open.
   LinkTable(uint32_t connections, size_t max_early) : connections_(connections), max_early_(max_early) {}
 
-  // The first wish for this link gives true: the caller then brings it about.
+  // The first wish for this link gives true: the caller then brings it about. Of a communicator that is not open the
+  // wish keeps places for all its connections; false where there are none left.
   bool want(const LinkName& name);
 
   enum class Fit { kYes, kNo, kLater };  // kLater: too many wait for communicators to be opened

@@ -42,6 +42,22 @@ TEST_CASE("connections of communicators that are not open wait within a bound, w
   CHECK(!table.take_stream_from(7));
 }
 
+TEST_CASE("a link that was wished for before its communicator is open has its places, however many others come") {
+  LinkTable table(2, 3);
+  REQUIRE(table.want(kLink));
+  REQUIRE(table.add({7, LinkKind::kStreamFrom, 3, 0}, 0, some_descriptor()));
+  CHECK(table.fits({8, LinkKind::kStreamFrom, 3, 0}, 0) == LinkTable::Fit::kLater);
+  CHECK(!table.want({8, LinkKind::kData, 2, 0}));
+  for (const uint32_t index : {1u, 0u}) {
+    REQUIRE(table.fits(kLink, index) == LinkTable::Fit::kYes);
+    CHECK(table.add(kLink, index, some_descriptor()) == (index == 0));
+  }
+  table.open(7);
+  CHECK(table.take(kLink).size() == 2);
+  for (int peer : {1, 2, 3}) CHECK(table.add({8, LinkKind::kStreamFrom, peer, 0}, 0, some_descriptor()));
+  CHECK(table.fits({8, LinkKind::kStreamFrom, 4, 0}, 0) == LinkTable::Fit::kLater);
+}
+
 TEST_CASE("closing closes what was not taken, and refuses what comes late") {
   LinkTable table(1, 10);
   table.open(7);
