@@ -114,8 +114,10 @@ bool ControlLogic::all_left(uint64_t communicator) const {
 }
 
 void ControlLogic::forget(uint64_t communicator) {
-  if (groups_.erase(communicator) == 0) return;
-  closed_.insert(communicator);
+  const auto group = groups_.find(communicator);
+  if (group == groups_.end()) return;
+  closed_[communicator] = std::move(group->second.failure);
+  groups_.erase(group);
   closed_order_.push_back(communicator);
   if (closed_order_.size() <= kMaxClosed) return;
   closed_.erase(closed_order_.front());
@@ -172,7 +174,18 @@ void ControlLogic::receive(Time now, int from, const ControlBody& body) {
       body);
 }
 
+// Where the communicator has failed here, its abort may have died with a rank on its way: the one that still waits is
+// told again.
 void ControlLogic::query(int from, const QueryMessage& question, const CallState& own) {
+  const Group* group = find(question.communicator);
+  const auto closed = closed_.find(question.communicator);
+  std::optional<Error> failure;
+  if (group != nullptr) failure = group->failure;
+  if (group == nullptr && closed != closed_.end()) failure = closed->second;
+  if (failure) {
+    actions_.push_back(Send{from, AbortMessage{question.communicator, 0, *failure}});
+    return;
+  }
   actions_.push_back(Send{from, AnswerMessage{question.communicator, question.sequence, own}});
 }
 

@@ -166,8 +166,8 @@ class ControlLogic {
   std::map<uint64_t, Group> groups_;
   std::map<uint64_t, Early> early_;
   std::deque<uint64_t> early_order_, closed_order_;
-  std::set<uint64_t> closed_;
-  std::map<int, std::string> lost_;  // and why
+  std::map<uint64_t, std::optional<Error>> closed_;  // and how it had failed
+  std::map<int, std::string> lost_;                  // and why
   std::set<int> left_;
   std::map<int, Resigned> resigned_;
   std::vector<Action> actions_;

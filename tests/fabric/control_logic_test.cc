@@ -540,6 +540,36 @@ TEST_CASE("where not every pair is connected, a death and a goodbye still reach 
   }
 }
 
+TEST_CASE(
+    "an abort that died on its way is said again to the member that asks, also after the communicator is closed") {
+  // Proves: in worlds beyond 64 a message dies with the rank that passes it on; the question of the one that waits for
+  // ever is answered with the failure.
+  for (const bool closed : {false, true}) {
+    CAPTURE(closed);
+    ControlLogic::Settings settings;
+    settings.rank = 0;
+    settings.names = {"a", "b", "c"};
+    settings.neighbours = {1};
+    ControlLogic logic(settings);
+    logic.open(0, kId, {0, 1, 2});
+    logic.abort(0, kId, {ErrorCode::kAborted, "rank 0 gave up", {0}});
+    if (closed) {
+      logic.close(0, kId, 0);
+      logic.forget(kId);
+    }
+    logic.take_actions();  // lost with rank 1
+    logic.query(2, {kId, 1}, {});
+    const auto answer = logic.take_actions();
+    REQUIRE(answer.size() == 1);
+    const auto& send = std::get<ControlLogic::Send>(answer[0]);
+    CHECK(send.peer == 2);
+    REQUIRE(std::holds_alternative<AbortMessage>(send.body));
+    CHECK(std::get<AbortMessage>(send.body).error.message == "rank 0 gave up");
+    logic.query(2, {kId + 1, 1}, {});
+    CHECK(std::holds_alternative<AnswerMessage>(std::get<ControlLogic::Send>(logic.take_actions()[0]).body));
+  }
+}
+
 TEST_CASE("what comes for a communicator before it is opened is kept, within a bound; after it is closed, dropped") {
   ControlLogic::Settings settings;
   settings.rank = 0;
