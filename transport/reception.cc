@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <array>
 #include <asio/steady_timer.hpp>
 #include <cerrno>
@@ -20,6 +21,8 @@ using std::chrono::milliseconds;
 
 // Out of descriptors: wait so long before trying to accept again.
 constexpr milliseconds kAcceptPause{50};
+// Connections accepted before those that wait are read.
+constexpr int kAcceptAtOnce = 16;
 // One line about strangers in so long.
 constexpr std::chrono::seconds kStrangerLogInterval{10};
 // Connections that the kernel completes before we accept them; it caps this at net.core.somaxconn.
@@ -113,12 +116,13 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   void wait(Acceptor& acceptor) {
     acceptor.socket.when_readable([self = shared_from_this(), &acceptor](asio::error_code failure) {
       if (failure || self->stopped_) return;
-      self->accept_all(acceptor);
+      self->accept_some(acceptor);
     });
   }
 
-  void accept_all(Acceptor& acceptor) {
-    while (true) {
+  // A part of the queue at a time, so that the dialers that were accepted are heard in between.
+  void accept_some(Acceptor& acceptor) {
+    for (int i = 0; i < kAcceptAtOnce; ++i) {
       Descriptor socket(::accept4(acceptor.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket.valid()) {
         admit(std::move(socket));
@@ -128,6 +132,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return wait(acceptor);
       return rest(acceptor, errno);
     }
+    wait(acceptor);
   }
 
   // Out of descriptors or memory: the oldest stranger makes room, if there is one.
@@ -137,15 +142,12 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     acceptor.pause.expires_after(kAcceptPause);
     acceptor.pause.async_wait([self = shared_from_this(), &acceptor](asio::error_code failure) {
       if (failure || self->stopped_) return;
-      self->accept_all(acceptor);
+      self->accept_some(acceptor);
     });
   }
 
   void admit(Descriptor socket) {
-    if (guests_.size() >= settings_.max_pending) {
-      complain("too many connections that have not said who they are; dropping the oldest");
-      guests_.pop_front();
-    }
+    if (guests_.size() >= settings_.max_pending) make_room();
     auto guest = std::make_shared<Guest>(io_, std::move(socket));
     guests_.push_back(guest);
     guest->deadline.expires_after(milliseconds(settings_.handshake_timeout_ms));
@@ -155,7 +157,19 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
       self->complain(fmt::format("a connection said nothing of use for {} ms", self->settings_.handshake_timeout_ms));
       self->drop(*late);
     });
-    listen_to(guest);
+    read(guest);  // what it says first is mostly there already
+  }
+
+  // The hellos that have come are heard before anybody is dropped; then the oldest that has said none goes.
+  void make_room() {
+    for (const auto& guest : std::vector(guests_.begin(), guests_.end())) {
+      if (guest->received < kHelloBytes) hear(*guest);
+    }
+    if (guests_.size() < settings_.max_pending) return;
+    complain("too many connections that have not said who they are; dropping the oldest");
+    const auto silent =
+        std::find_if(guests_.begin(), guests_.end(), [](const auto& guest) { return guest->received < kHelloBytes; });
+    guests_.erase(silent != guests_.end() ? silent : guests_.begin());
   }
 
   void listen_to(const std::shared_ptr<Guest>& guest) {
@@ -167,19 +181,29 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   }
 
   void read(const std::shared_ptr<Guest>& guest) {
+    if (hear(*guest) == Heard::kPart) listen_to(guest);
+  }
+
+  enum class Heard { kPart, kAll };  // kAll: it was judged or dropped
+  Heard hear(Guest& guest) {
     std::string why;
-    while (guest->received < kHelloBytes) {
+    while (guest.received < kHelloBytes) {
       const long moved =
-          receive_some(guest->socket.get(), guest->bytes.data() + guest->received, kHelloBytes - guest->received, why);
-      if (moved == 0) return listen_to(guest);
-      if (moved < 0) return drop(*guest);  // a port scan, or a peer that changed its mind: nothing to say
-      guest->received += static_cast<size_t>(moved);
-      if (!could_be_hello({guest->bytes.data(), guest->received})) {
+          receive_some(guest.socket.get(), guest.bytes.data() + guest.received, kHelloBytes - guest.received, why);
+      if (moved == 0) return Heard::kPart;
+      if (moved < 0) {  // a port scan, or a peer that changed its mind: nothing to say
+        drop(guest);
+        return Heard::kAll;
+      }
+      guest.received += static_cast<size_t>(moved);
+      if (!could_be_hello({guest.bytes.data(), guest.received})) {
         complain("dropped a connection that does not speak Rondo");
-        return drop(*guest);
+        drop(guest);
+        return Heard::kAll;
       }
     }
-    judge(*guest);
+    judge(guest);
+    return Heard::kAll;
   }
 
   void judge(Guest& guest) {

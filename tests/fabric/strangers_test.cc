@@ -5,14 +5,18 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "ring/base/descriptor.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "transport/descriptor_budget.h"
+#include "transport/io_thread.h"
+#include "transport/reception.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/switchboard.h"
 #include "transport/wire.h"
@@ -101,6 +105,31 @@ TEST_CASE("HTTP, TLS and random bytes are closed at once, a silent or slow conne
   send_all(slow, std::string(kWireMagic.substr(0, 4)));
   CHECK(read_to_end(silent, 1'000).empty());
   CHECK(read_to_end(slow, 1'000).empty());
+}
+
+TEST_CASE("dialers that speak at once are all heard, however many come together and however few may be pending") {
+  // Proves: a burst beyond max_pending, behind connections that say nothing, drops no honest dialer.
+  constexpr int kDialers = 300;
+  const Switchboard::Settings settings = settings_of(0);
+  std::atomic<int> welcomed{0};
+  IoThread thread;
+  Reception::Settings listening;
+  listening.addresses = {"127.0.0.1"};
+  listening.handshake_timeout_ms = 60'000;
+  listening.max_pending = 8;
+  listening.logger = Logger("off");
+  Reception reception(
+      thread.context(), listening, [](const Hello&) { return Answer{}; },
+      [&](const Hello&, Descriptor) { ++welcomed; });
+  std::vector<Descriptor> sockets;
+  for (int i = 0; i < 20 + kDialers; ++i) {
+    sockets.push_back(connect_to(reception.endpoints()[0]));
+    if (i >= 20) send_all(sockets.back(), encode(good_hello(settings)));
+  }
+  thread.post([&] { reception.start(); });
+  eventually([&] { return welcomed == kDialers; });
+  CHECK(welcomed == kDialers);
+  thread.stop();
 }
 
 TEST_CASE("a malformed hello is closed without an answer") {
