@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kCardMagic = "RONDOCARD";
 constexpr size_t kMaxNameBytes = 255;
-constexpr size_t kMaxPlaceBytes = 64;
+constexpr size_t kMaxListenerBytes = 64;
 constexpr size_t kMaxConfigBytes = 16'384;
 constexpr size_t kMaxEndpoints = 64;
 
@@ -73,7 +73,7 @@ std::string encode(const PeerCard& card) {
   for (size_t i = 0; i < endpoints; ++i) {
     writer.short_text(card.endpoints[i].address, kMaxNameBytes).u16(card.endpoints[i].port);
   }
-  writer.short_text(card.cores, kCoreSetBytes).short_text(card.meeting_place, kMaxPlaceBytes);
+  writer.short_text(card.cores, kCoreSetBytes).short_text(card.probe_listener, kMaxListenerBytes);
   return writer.take();
 }
 
@@ -101,7 +101,7 @@ PeerCard decode_card(std::string_view bytes, int rank) {
     card.endpoints.push_back({std::move(address), reader.u16()});
   }
   card.cores = reader.short_text(kCoreSetBytes);
-  card.meeting_place = reader.short_text(kMaxPlaceBytes);
+  card.probe_listener = reader.short_text(kMaxListenerBytes);
   if (!reader.done()) reject(rank, "what it published is malformed");
   return card;
 }

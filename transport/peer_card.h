@@ -23,8 +23,8 @@ struct PeerCard {
   uint64_t shared_hash = 0;
   std::string config;  // Config::describe(), to name the field that differs
   std::vector<Endpoint> endpoints;
-  std::string cores;          // that the rank may use (pack_cores())
-  std::string meeting_place;  // MeetingPlace::name(), where ranks of this host find this one; "": none
+  std::string cores;           // that the rank may use (pack_cores())
+  std::string probe_listener;  // ProbeListener::name(), where ranks of this host find this one; "": none
 };
 
 std::string encode(const PeerCard& card);

@@ -17,7 +17,7 @@
 #include "transport/rendezvous/roster.h"
 #include "transport/shared/agreement.h"
 #include "transport/shared/island.h"
-#include "transport/shared/meeting.h"
+#include "transport/shared/reachability_probe.h"
 #include "transport/socket.h"
 #include "transport/stream_link.h"
 #include "transport/switchboard.h"
@@ -55,7 +55,7 @@ Switchboard::Settings settings_of(const Launch& launch, const Config& config, si
 }
 
 PeerCard card_of(const Launch& launch, const Config& config, const std::vector<Endpoint>& endpoints,
-                 const MeetingPlace* place) {
+                 const ProbeListener* listener) {
   PeerCard card;
   card.wire_version = kWireVersion;
   card.rank = static_cast<uint32_t>(launch.place.rank);
@@ -69,7 +69,7 @@ PeerCard card_of(const Launch& launch, const Config& config, const std::vector<E
   card.config = config.describe();
   card.endpoints = endpoints;
   card.cores = pack_cores(allowed_cores());
-  if (place != nullptr) card.meeting_place = place->name();
+  if (listener != nullptr) card.probe_listener = listener->name();
   return card;
 }
 
@@ -96,10 +96,10 @@ class TcpFabric : public Fabric {
       : config_(config) {
     const size_t descriptors = ensure_descriptors(needed(launch.place, config));
     board_ = std::make_unique<Switchboard>(settings_of(launch, config, descriptors));
-    std::optional<MeetingPlace> meeting_place;
-    if (config.transport != "tcp" && launch.place.world > 1) meeting_place.emplace(launch.place.world);
+    std::optional<ProbeListener> probe_listener;
+    if (config.transport != "tcp" && launch.place.world > 1) probe_listener.emplace(launch.place.world);
     const std::string card =
-        encode(card_of(launch, config, board_->endpoints(), meeting_place ? &*meeting_place : nullptr));
+        encode(card_of(launch, config, board_->endpoints(), probe_listener ? &*probe_listener : nullptr));
     Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline,
                                   Logger(config.debug, launch.place.rank)));
     topology_ = roster.topology();
@@ -107,7 +107,7 @@ class TcpFabric : public Fabric {
     std::optional<Error> refusal;
     try {
       board_->connect(roster, deadline);
-      if (meeting_place) refusal = form_island(*meeting_place, roster, *store, deadline);
+      if (probe_listener) refusal = form_island(*probe_listener, roster, *store, deadline);
       roster_goodbye(*store, place_.world, deadline, [this] { return board_->anyone_lost(); });
     } catch (const Exception& failure) {
       give_up(board_->cause_of(failure.error()));
@@ -221,22 +221,22 @@ class TcpFabric : public Fabric {
   }
 
   // Why the start must end all the same, where the settings ask for more than there is.
-  std::optional<Error> form_island(const MeetingPlace& place, const Roster& roster, Store& store,
+  std::optional<Error> form_island(const ProbeListener& listener, const Roster& roster, Store& store,
                                    Store::Deadline deadline) {
     if (!any_host_of_several(roster)) return lack_of_island({});
     const auto gone = [this](int rank) { return board_->gone(rank); };
-    std::vector<MeetingResult> results = meet(place, meeting_order(roster, deadline, gone));
+    std::vector<ProbeResult> results = probe_peers(listener, probe_order(roster, deadline, gone));
     Report report(static_cast<size_t>(place_.world), static_cast<char>(Reach::kNone));
-    for (const MeetingResult& result : results) {
+    for (const ProbeResult& result : results) {
       if (!result.why_not.empty()) continue;
       report[static_cast<size_t>(result.rank)] = static_cast<char>(result.pulls ? Reach::kPulls : Reach::kShares);
     }
-    const Islands islands = find_islands(exchange_reports(store, place_.rank, report, deadline, gone));
+    const Islands islands = agree_islands(store, place_.rank, report, deadline, gone);
     topology_.island = islands.island;
-    show_island(results);
+    warn_of_fallback(results);
     if (auto lack = lack_of_island(results)) return lack;
     std::vector<Island::Neighbour> neighbours;
-    for (MeetingResult& result : results) {
+    for (ProbeResult& result : results) {
       if (!topology_.share_memory(place_.rank, result.rank)) continue;
       neighbours.push_back({result.rank, static_cast<pid_t>(roster.card(result.rank).pid), peer_name(result.rank),
                             std::move(result.socket)});
@@ -254,43 +254,47 @@ class TcpFabric : public Fabric {
     return std::nullopt;
   }
 
-  MeetingOrder meeting_order(const Roster& roster, Store::Deadline deadline,
-                             const std::function<bool(int)>& gone) const {
-    MeetingOrder order;
+  ProbeOrder probe_order(const Roster& roster, Store::Deadline deadline, const std::function<bool(int)>& gone) const {
+    ProbeOrder order;
     order.rank = place_.rank;
     order.world = place_.world;
     order.session = roster.session();
-    order.deadline =
-        std::min<Store::Deadline>(deadline, Clock::now() + std::chrono::milliseconds(config_.handshake_timeout_ms));
+    order.deadline = deadline;
+    order.patience = std::chrono::milliseconds(config_.handshake_timeout_ms);
     order.gone = gone;
     for (int rank = 0; rank < place_.world; ++rank) {
       const PeerCard& card = roster.card(rank);
       if (rank == place_.rank || card.host_identity != roster.card(place_.rank).host_identity) continue;
-      order.guests.push_back({rank, static_cast<pid_t>(card.pid), card.meeting_place});
+      order.peers.push_back({rank, static_cast<pid_t>(card.pid), card.probe_listener});
     }
     return order;
   }
 
-  void show_island(const std::vector<MeetingResult>& results) const {
-    const Logger log(config_.debug, place_.rank);
-    if (!log.shows(LogLevel::kInfo)) return;
-    for (const MeetingResult& result : results) {
+  // In one line, with the first reason: a host of many ranks has many pairs.
+  void warn_of_fallback(const std::vector<ProbeResult>& results) const {
+    int others = -1;
+    const ProbeResult* first = nullptr;
+    for (const ProbeResult& result : results) {
       if (topology_.share_memory(place_.rank, result.rank)) continue;
-      log.info(fmt::format("no shared memory with {}, which is on this host: {}; data goes over TCP",
-                           peer_name(result.rank),
-                           result.why_not.empty() ? "not all ranks of the host reach each other" : result.why_not));
+      ++others;
+      if (first == nullptr || (first->why_not.empty() && !result.why_not.empty())) first = &result;
     }
+    if (first == nullptr) return;
+    const std::string reason = first->why_not.empty() ? "not all ranks of the host reach each other" : first->why_not;
+    Logger(config_.debug, place_.rank)
+        .warn(fmt::format("no shared memory with {}{}, which is on this host: {}; data goes over TCP",
+                          peer_name(first->rank), others > 0 ? fmt::format(" and {} more", others) : "", reason));
   }
 
   // RONDO_TRANSPORT=shm means every pair. The same verdict on all ranks, since they know the same islands.
-  std::optional<Error> lack_of_island(const std::vector<MeetingResult>& results) const {
+  std::optional<Error> lack_of_island(const std::vector<ProbeResult>& results) const {
     if (config_.transport != "shm" || topology_.one_island()) return std::nullopt;
     std::string why = "they are on different hosts, or cannot reach each other's memory";
     int other = 0;
     for (int rank = 0; rank < place_.world; ++rank) {
       if (rank == place_.rank || topology_.share_memory(place_.rank, rank)) continue;
       other = rank;
-      for (const MeetingResult& result : results) {
+      for (const ProbeResult& result : results) {
         if (result.rank == rank && !result.why_not.empty()) why = result.why_not;
       }
       break;

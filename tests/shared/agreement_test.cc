@@ -43,22 +43,25 @@ TEST_CASE("islands are those that all reached each other, greedily by rank") {
   }
 }
 
-TEST_CASE("every rank gets every report") {
-  auto store = std::make_shared<MemoryStore>();
-  const std::vector<Report> reports{".ss", "s.p", "sp."};
-  std::vector<std::vector<Report>> got(3);
-  in_parallel(3, [&](int rank) {
-    got[static_cast<size_t>(rank)] =
-        exchange_reports(*store, rank, reports[static_cast<size_t>(rank)], in(5'000), [](int) { return false; });
-  });
-  for (const auto& one : got) CHECK(one == reports);
+TEST_CASE("every rank gets the islands of all reports, in worlds of any size") {
+  const std::vector<std::vector<Report>> worlds{
+      {".ss", "s.p", "sp."}, {"..", ".."}, {"."}, std::vector(300, Report(300, 'p'))};
+  for (const std::vector<Report>& reports : worlds) {
+    MemoryStore store;
+    std::vector<Islands> got(reports.size());
+    in_parallel(static_cast<int>(reports.size()), [&](int rank) {
+      const auto r = static_cast<size_t>(rank);
+      got[r] = agree_islands(store, rank, reports[r], in(20'000), [](int) { return false; });
+    });
+    for (const Islands& one : got) CHECK(one == find_islands(reports));
+  }
 }
 
 TEST_CASE("a rank that dies before it reports is named on those that wait for it, at once") {
   MemoryStore store;
   const auto begin = Clock::now();
   try {
-    exchange_reports(store, 0, "...", in(60'000), [](int rank) { return rank == 1; });
+    agree_islands(store, 0, "...", in(60'000), [](int rank) { return rank == 1; });
     FAIL("it returned");
   } catch (const Exception& failure) {
     CHECK(failure.code() == ErrorCode::kPeerLost);

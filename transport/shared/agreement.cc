@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 
 #include "rondo/error.h"
+#include "transport/rendezvous/bytes.h"
 
 namespace rondo {
 namespace {
@@ -16,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{200};
 
 std::string report_key(int rank) { return fmt::format("island/{}", rank); }
-std::string table_key(size_t part) { return fmt::format("islands/{}", part); }
+constexpr const char* kIslandsKey = "islands";
 
 std::string wait_for(Store& store, const std::string& key, int from, Store::Deadline deadline,
                      const std::function<bool(int)>& gone) {
@@ -53,32 +55,27 @@ bool pull(const std::vector<Report>& reports, size_t a, size_t b) {
   return reach(reports, a, b) == Reach::kPulls && reach(reports, b, a) == Reach::kPulls;
 }
 
-}  // namespace
-
-std::vector<Report> exchange_reports(Store& store, int rank, const Report& own, Store::Deadline deadline,
-                                     const std::function<bool(int rank)>& gone) {
-  const size_t world = own.size();
-  std::string table;
-  if (rank == 0) {
-    table = own;
-    for (size_t r = 1; r < world; ++r) {
-      Report report = wait_for(store, report_key(static_cast<int>(r)), static_cast<int>(r), deadline, gone);
-      report.resize(world, static_cast<char>(Reach::kNone));
-      table += report;
-    }
-    for (size_t at = 0, part = 0; at < table.size(); at += Store::kMaxValueBytes) {
-      store.put(table_key(part++), std::string_view(table).substr(at, Store::kMaxValueBytes), deadline);
-    }
-  } else {
-    store.put(report_key(rank), own, deadline);
-    for (size_t part = 0; table.size() < world * world; ++part) {
-      table += wait_for(store, table_key(part), 0, deadline, gone);
-    }
-  }
-  std::vector<Report> reports;
-  for (size_t r = 0; r < world; ++r) reports.push_back(table.substr(r * world, world));
-  return reports;
+std::string encode(const Islands& islands) {
+  ByteWriter writer;
+  writer.u32(static_cast<uint32_t>(islands.island.size()));
+  for (const int island : islands.island) writer.u32(static_cast<uint32_t>(island));
+  for (const bool pulls : islands.pulls) writer.u8(pulls);
+  return writer.take();
 }
+
+Islands decode(std::string_view bytes, size_t world) {
+  ByteReader reader(bytes);
+  Islands islands;
+  const size_t listed = reader.u32();
+  if (listed == 0 || listed == world) {
+    for (size_t i = 0; i < listed; ++i) islands.island.push_back(static_cast<int>(reader.u32()));
+    for (size_t i = 0; i < world; ++i) islands.pulls.push_back(reader.u8() != 0);
+    if (reader.done()) return islands;
+  }
+  throw Exception(ErrorCode::kProtocol, "rank 0's list of the islands is malformed");
+}
+
+}  // namespace
 
 Islands find_islands(const std::vector<Report>& reports) {
   const size_t world = reports.size();
@@ -108,6 +105,21 @@ Islands find_islands(const std::vector<Report>& reports) {
   }
   if (islands == 0) result.island.clear();
   return result;
+}
+
+Islands agree_islands(Store& store, int rank, const Report& own, Store::Deadline deadline,
+                      const std::function<bool(int rank)>& gone) {
+  if (rank != 0) {
+    store.put(report_key(rank), own, deadline);
+    return decode(wait_for(store, kIslandsKey, 0, deadline, gone), own.size());
+  }
+  std::vector<Report> reports{own};
+  for (int other = 1; other < static_cast<int>(own.size()); ++other) {
+    reports.push_back(wait_for(store, report_key(other), other, deadline, gone));
+  }
+  const Islands islands = find_islands(reports);
+  store.put(kIslandsKey, encode(islands), deadline);
+  return islands;
 }
 
 }  // namespace rondo

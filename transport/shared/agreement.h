@@ -19,16 +19,17 @@ enum class Reach : char {
 // One rank's report: a Reach for every rank of the world, '.' for other hosts.
 using Report = std::string;
 
-// The reports of all ranks, by rank, so that all compute the same from them. Rank 0 collects them. `gone`: that rank
-// has died; it is not waited for. Throws Exception: kPeerLost, kTimeout, kBootstrap.
-std::vector<Report> exchange_reports(Store& store, int rank, const Report& own, Store::Deadline deadline,
-                                     const std::function<bool(int rank)>& gone);
-
 struct Islands {
   std::vector<int> island;  // Topology::island; empty if nobody shares
   std::vector<bool> pulls;  // by rank: pull works between all ranks of its island
+  bool operator==(const Islands&) const = default;
 };
 // Greedy by rank: a rank joins the first island all of whose members reached it and were reached by it.
 Islands find_islands(const std::vector<Report>& reports);
+
+// The islands of all ranks, found by rank 0 from their reports. `gone`: that rank has died; it is not waited for.
+// Throws Exception: kPeerLost, kTimeout, kBootstrap.
+Islands agree_islands(Store& store, int rank, const Report& own, Store::Deadline deadline,
+                      const std::function<bool(int rank)>& gone);
 
 }  // namespace rondo

@@ -1,5 +1,5 @@
-// Who may meet at a rank's local socket, and what they find out about each other.
-#include "transport/shared/meeting.h"
+// Whom a rank answers at its local socket, and what the two find out about each other.
+#include "transport/shared/reachability_probe.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -22,39 +22,40 @@
 namespace rondo::testing {
 namespace {
 
-MeetingOrder order_for(int rank, const std::vector<std::unique_ptr<MeetingPlace>>& places, int ms) {
-  MeetingOrder order;
+ProbeOrder order_for(int rank, const std::vector<std::unique_ptr<ProbeListener>>& listeners, int ms) {
+  ProbeOrder order;
   order.rank = rank;
-  order.world = static_cast<int>(places.size());
+  order.world = static_cast<int>(listeners.size());
   order.session = 77;
   order.deadline = in(ms);
+  order.patience = std::chrono::milliseconds(ms);
   order.gone = [](int) { return false; };
-  for (int guest = 0; guest < order.world; ++guest) {
-    if (guest != rank) order.guests.push_back({guest, ::getpid(), places[static_cast<size_t>(guest)]->name()});
+  for (int peer = 0; peer < order.world; ++peer) {
+    if (peer != rank) order.peers.push_back({peer, ::getpid(), listeners[static_cast<size_t>(peer)]->name()});
   }
   return order;
 }
 
-std::vector<std::unique_ptr<MeetingPlace>> places_for(int world) {
-  std::vector<std::unique_ptr<MeetingPlace>> places;
+std::vector<std::unique_ptr<ProbeListener>> listeners_for(int world) {
+  std::vector<std::unique_ptr<ProbeListener>> listeners;
   for (int rank = 0; rank < world; ++rank) {
-    places.push_back(std::make_unique<MeetingPlace>(world));
-    REQUIRE(places.back()->why() == "");
+    listeners.push_back(std::make_unique<ProbeListener>(world));
+    REQUIRE(listeners.back()->why() == "");
   }
-  return places;
+  return listeners;
 }
 
 TEST_CASE("ranks that can share memory find it out pair by pair, and have a connection each") {
-  const auto places = places_for(5);
-  std::vector<std::vector<MeetingResult>> results(5);
+  const auto listeners = listeners_for(5);
+  std::vector<std::vector<ProbeResult>> results(5);
   in_parallel(5, [&](int rank) {
     const auto r = static_cast<size_t>(rank);
-    results[r] = meet(*places[r], order_for(rank, places, 10'000));
+    results[r] = probe_peers(*listeners[r], order_for(rank, listeners, 10'000));
   });
   for (int rank = 0; rank < 5; ++rank) {
     const auto& mine = results[static_cast<size_t>(rank)];
     REQUIRE(mine.size() == 4);
-    for (const MeetingResult& result : mine) {
+    for (const ProbeResult& result : mine) {
       CHECK(result.why_not == "");
       CHECK(result.socket.valid());
       CHECK(result.pulls);
@@ -64,29 +65,29 @@ TEST_CASE("ranks that can share memory find it out pair by pair, and have a conn
 
 TEST_CASE(
     "a rank that does not come is given up at the deadline, one that is gone at once, and the others still meet") {
-  const auto places = places_for(4);
-  std::vector<std::vector<MeetingResult>> results(4);
+  const auto listeners = listeners_for(4);
+  std::vector<std::vector<ProbeResult>> results(4);
   in_parallel(2, [&](int rank) {  // 2 never comes; 3 has died
     const auto r = static_cast<size_t>(rank);
-    MeetingOrder order = order_for(rank, places, 700);
+    ProbeOrder order = order_for(rank, listeners, 700);
     order.gone = [](int peer) { return peer == 3; };
-    results[r] = meet(*places[r], order);
+    results[r] = probe_peers(*listeners[r], order);
   });
   for (int rank = 0; rank < 2; ++rank) {
     const auto& mine = results[static_cast<size_t>(rank)];
     REQUIRE(mine.size() == 3);
     CHECK(mine[0].why_not == "");
-    CHECK(mine[1].why_not == "it did not come to the meeting in time");
+    CHECK(mine[1].why_not == "it did not answer the probe of shared memory in time");
     CHECK(mine[2].why_not == "that rank has gone");
   }
 }
 
 TEST_CASE("a rank without a local socket shares with nobody, and nobody waits for it") {
-  auto places = places_for(2);
-  MeetingOrder order = order_for(0, places, 60'000);
-  order.guests[0].place.clear();
+  auto listeners = listeners_for(2);
+  ProbeOrder order = order_for(0, listeners, 60'000);
+  order.peers[0].listener.clear();
   const auto begin = Clock::now();
-  const auto results = meet(*places[0], order);
+  const auto results = probe_peers(*listeners[0], order);
   CHECK(results[0].why_not == "that rank cannot share memory");
   CHECK(Clock::now() - begin < std::chrono::seconds(5));
 }
@@ -94,14 +95,14 @@ TEST_CASE("a rank without a local socket shares with nobody, and nobody waits fo
 TEST_CASE("a process with another pid than the card says, or of another start, is refused") {
   for (const bool wrong_pid : {true, false}) {
     CAPTURE(wrong_pid);
-    const auto places = places_for(2);
-    std::vector<std::vector<MeetingResult>> results(2);
+    const auto listeners = listeners_for(2);
+    std::vector<std::vector<ProbeResult>> results(2);
     in_parallel(2, [&](int rank) {
       const auto r = static_cast<size_t>(rank);
-      MeetingOrder order = order_for(rank, places, 700);
-      if (wrong_pid && rank == 0) order.guests[0].pid = 1;
+      ProbeOrder order = order_for(rank, listeners, 700);
+      if (wrong_pid && rank == 0) order.peers[0].pid = 1;
       if (!wrong_pid && rank == 1) order.session = 78;
-      results[r] = meet(*places[r], order);
+      results[r] = probe_peers(*listeners[r], order);
     });
     CHECK(results[0][0].why_not != "");
     CHECK(results[1][0].why_not != "");
@@ -109,12 +110,12 @@ TEST_CASE("a process with another pid than the card says, or of another start, i
 }
 
 // A process of the user nobody that tells through its exit code how it fared: 0: it was shut out.
-pid_t stranger(const std::string& place) {
+pid_t stranger(const std::string& listener) {
   const pid_t child = ::fork();
   if (child != 0) return child;
   if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(9);
   int error = 0;
-  const Descriptor socket = connect_abstract(place, error);
+  const Descriptor socket = connect_abstract(listener, error);
   if (!socket.valid()) ::_exit(0);
   const std::string greeting(48, 'R');
   std::string why;
@@ -127,42 +128,43 @@ pid_t stranger(const std::string& place) {
 
 TEST_CASE("another user's process is shut out, and disturbs nobody (needs root)") {
   REQUIRE(::geteuid() == 0);
-  const auto places = places_for(2);
-  const pid_t child = stranger(places[0]->name());
-  std::vector<std::vector<MeetingResult>> results(2);
+  const auto listeners = listeners_for(2);
+  const pid_t child = stranger(listeners[0]->name());
+  std::vector<std::vector<ProbeResult>> results(2);
   std::vector<std::thread> threads;
-  threads.emplace_back([&] { results[0] = meet(*places[0], order_for(0, places, 10'000)); });
+  threads.emplace_back([&] { results[0] = probe_peers(*listeners[0], order_for(0, listeners, 10'000)); });
   int status = -1;
   ::waitpid(child, &status, 0);  // before rank 1 comes
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
-  threads.emplace_back([&] { results[1] = meet(*places[1], order_for(1, places, 10'000)); });
+  threads.emplace_back([&] { results[1] = probe_peers(*listeners[1], order_for(1, listeners, 10'000)); });
   for (std::thread& thread : threads) thread.join();
   CHECK(results[0][0].why_not == "");
   CHECK(results[1][0].why_not == "");
 }
 
 TEST_CASE("connections of this user that say nothing or rubbish do not keep the ranks from meeting") {
-  const auto places = places_for(2);
+  const auto listeners = listeners_for(2);
   std::vector<Descriptor> strangers;
   for (int i = 0; i < 12; ++i) {
     int error = 0;
-    strangers.push_back(connect_abstract(places[0]->name(), error));
+    strangers.push_back(connect_abstract(listeners[0]->name(), error));
     REQUIRE(strangers.back().valid());
     std::string why;
     const std::string rubbish(static_cast<size_t>(i) * 5 + 1, '\xff');
     if (i % 2 == 0) send_message(strangers.back().get(), rubbish.data(), rubbish.size(), {}, why);
   }
-  std::vector<std::vector<MeetingResult>> results(2);
+  std::vector<std::vector<ProbeResult>> results(2);
   in_parallel(2, [&](int rank) {
     const auto r = static_cast<size_t>(rank);
-    results[r] = meet(*places[r], order_for(rank, places, 10'000));
+    results[r] = probe_peers(*listeners[r], order_for(rank, listeners, 10'000));
   });
   CHECK(results[0][0].why_not == "");
   CHECK(results[1][0].why_not == "");
 }
 
-// The messages of a meeting as they lie in memory (meeting.cc): a stranger need not know our headers to send them.
+// The messages of the probe as they lie in memory (reachability_probe.cc): a stranger need not know our headers to send
+// them.
 constexpr uint64_t kMagic = 0x54454d4f444e4f52;  // "RONDOMET"
 constexpr uint64_t kNonce = 0x1234567890abcdef;
 constexpr int kHostile = 2;  // of three: it connects to both others
@@ -211,9 +213,9 @@ void answer(int socket, uint64_t own_nonce) {
 }
 
 // The connection, to be kept until the others have met.
-Descriptor pay(const Visit& visit, const MeetingPlace& place, int host) {
+Descriptor pay(const Visit& visit, const ProbeListener& listener, int host) {
   int error = 0;
-  Descriptor socket = connect_abstract(place.name(), error);
+  Descriptor socket = connect_abstract(listener.name(), error);
   Greeting greeting;
   greeting.to = host;
   visit.change_greeting(greeting);
@@ -272,21 +274,21 @@ std::vector<Visit> hostile_visits() {
 }
 
 TEST_CASE(
-    "a rank that does not keep to the meeting's protocol is shut out for a reason; the others meet, nothing leaks") {
+    "a rank that does not keep to the probe's protocol is shut out for a reason; the others meet, nothing leaks") {
   for (const Visit& visit : hostile_visits()) {
     const std::string what = visit.what;
     CAPTURE(what);
     const size_t descriptors = open_descriptors();
     {
-      const auto places = places_for(3);
-      std::vector<std::vector<MeetingResult>> results(2);
+      const auto listeners = listeners_for(3);
+      std::vector<std::vector<ProbeResult>> results(2);
       std::vector<Descriptor> kept(2);
       in_parallel(4, [&](int index) {
         const auto i = static_cast<size_t>(index % 2);
         if (index < 2) {
-          results[i] = meet(*places[i], order_for(index, places, 10'000));
+          results[i] = probe_peers(*listeners[i], order_for(index, listeners, 10'000));
         } else {
-          kept[i] = pay(visit, *places[i], index % 2);
+          kept[i] = pay(visit, *listeners[i], index % 2);
         }
       });
       for (const auto& result : results) {
@@ -302,24 +304,24 @@ TEST_CASE(
 
 TEST_CASE("a process that names itself a rank and is not that rank's process is not taken for it") {
   // Proves: the process id is the kernel's word; the rank itself can still come.
-  const auto places = places_for(3);
-  std::vector<std::vector<MeetingResult>> results(2);
+  const auto listeners = listeners_for(3);
+  std::vector<std::vector<ProbeResult>> results(2);
   std::vector<Descriptor> kept(2);
   Visit visit{"honest, but for its process id", ""};
   visit.answers = false;
   in_parallel(4, [&](int index) {
     const auto i = static_cast<size_t>(index % 2);
     if (index >= 2) {
-      kept[i] = pay(visit, *places[i], index % 2);
+      kept[i] = pay(visit, *listeners[i], index % 2);
       return;
     }
-    MeetingOrder order = order_for(index, places, 700);
-    order.guests[1].pid = 1;
-    results[i] = meet(*places[i], order);
+    ProbeOrder order = order_for(index, listeners, 700);
+    order.peers[1].pid = 1;
+    results[i] = probe_peers(*listeners[i], order);
   });
   for (const auto& result : results) {
     CHECK(result[0].why_not == "");
-    CHECK(result[1].why_not == "it did not come to the meeting in time");
+    CHECK(result[1].why_not == "it did not answer the probe of shared memory in time");
   }
 }
 

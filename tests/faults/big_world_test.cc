@@ -1,0 +1,161 @@
+// Worlds of many ranks on one host start without waiting for a deadline, share memory, and hear of a death at once.
+// `big_world_test --seeds=ROUNDS --first-seed=WORLD` starts other worlds, often: the suite big-worlds.
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/engine/arguments.h"
+#include "tests/faults/ranks.h"
+
+namespace rondo::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A start that waits for this deadline anywhere is late by more than the bound.
+constexpr int64_t kHandshakeMs = 30'000;
+constexpr int64_t kBoundMs = 20'000;  // on a loaded machine; measured on a free one: docs/bootstrap.md
+constexpr size_t kMostMemoryMiB = 24;
+
+Config big_config(const std::string& transport) {
+  Config config = fault_config();
+  config.transport = transport;
+  config.handshake_timeout_ms = kHandshakeMs;
+  config.start_timeout_ms = 60'000;
+  return config;
+}
+
+// A port that was free a moment ago.
+int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+size_t resident_mib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmRSS:", 0) == 0) return std::stoul(line.substr(6)) / 1024;
+  }
+  return 0;
+}
+
+// With a rendezvous as rondo-run's: rank 0 serves it.
+void start(Job& job, int world, const RankProcess::Body& body, const Config& config) {
+  const std::string url = fmt::format("tcp://127.0.0.1:{}", free_port());
+  for (int rank = 0; rank < world; ++rank) {
+    JoinOptions options = job.options(rank, world, config);
+    options.rendezvous = url;
+    job.ranks.emplace_back(options, body);
+  }
+}
+
+// Joins, sums three times, and says "<ms of the join> <outcome>" and the memory that it takes.
+void join_and_sum(Here& here) {
+  Communicator group;
+  const std::string joined = here.timed([&] { group = Communicator::join(here.options); });
+  const std::string summed = outcome([&] {
+    const int world = here.world();
+    std::vector<int32_t> values(1000);
+    for (int call = 0; call < 3; ++call) {
+      std::fill(values.begin(), values.end(), here.rank());
+      group.all_reduce(values.data(), values.data(), values.size(), DType::kInt32);
+      if (values[999] != world * (world - 1) / 2) throw Exception(ErrorCode::kProtocol, "wrong sum");
+    }
+  });
+  here.say(joined);
+  here.say(fmt::format("{} {}", resident_mib(), summed));
+  here.await();
+  group.destroy();
+}
+
+struct Start {
+  int64_t join_ms = 0;  // of the slowest rank
+  size_t memory_mib = 0;
+};
+
+Start start_world(int world) {
+  Job job;
+  start(job, world, join_and_sum, big_config("shm"));  // which fails where any pair does not share memory
+  Start slowest;
+  for (RankProcess& rank : job.ranks) {
+    const Timed joined = timed_line(rank.hear(60'000));
+    REQUIRE(joined.outcome == "ok");
+    const Timed summed = timed_line(rank.hear(60'000));
+    REQUIRE(summed.outcome == "ok");
+    slowest.join_ms = std::max(slowest.join_ms, joined.elapsed_ms);
+    slowest.memory_mib = std::max(slowest.memory_mib, static_cast<size_t>(summed.elapsed_ms));
+  }
+  job.tell_all("end");
+  for (RankProcess& rank : job.ranks) REQUIRE(rank.wait() == 0);
+  return slowest;
+}
+
+}  // namespace
+
+TEST_CASE("many ranks of one host join without waiting for any deadline, share memory and sum right") {
+  const auto [world, rounds] = seed_range(1);
+  for (uint64_t round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    const int ranks = world == 1 ? 128 : static_cast<int>(world);
+    const Start slowest = start_world(ranks);
+    MESSAGE(ranks, " ranks joined in ", slowest.join_ms, " ms; the largest holds ", slowest.memory_mib, " MiB");
+    CHECK(slowest.join_ms < kBoundMs);
+  }
+}
+
+TEST_CASE("a rank of 64 on one host is small") { CHECK(start_world(64).memory_mib < kMostMemoryMiB); }
+
+TEST_CASE("beyond 64 ranks, over real connections, a death and an abort reach everybody") {
+  constexpr int kWorld = 70;
+  for (const bool death : {true, false}) {
+    CAPTURE(death);
+    Job job;
+    start(
+        job, kWorld,
+        [death](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          group.barrier();
+          here.say("ready");
+          if (here.rank() == 33) {
+            here.await();
+            group.abort("enough");
+          }
+          std::string said = "ok";
+          while (said == "ok") said = outcome([&] { group.barrier(); });
+          here.say(said);
+          here.await();
+        },
+        big_config("tcp"));
+    for (RankProcess& rank : job.ranks) REQUIRE(rank.hear(60'000) == "ready");
+    if (death) {
+      job[33].signal(SIGKILL);
+    } else {
+      job[33].tell("abort");
+    }
+    for (int rank = 0; rank < kWorld; ++rank) {
+      if (death && rank == 33) continue;
+      const std::string said = job[rank].hear(20'000);
+      CAPTURE(rank);
+      CAPTURE(said);
+      CHECK(said.find(death ? "PEER_LOST [33] rank 33 (host " : "ABORTED [33] ") == 0);
+    }
+  }
+}
+
+}  // namespace rondo::testing
