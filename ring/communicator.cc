@@ -8,8 +8,8 @@
 #include "ring/engine/batch.h"
 #include "ring/engine/group.h"
 #include "transport/inproc_fabric.h"
+#include "transport/process_fabric.h"
 #include "transport/rendezvous/launch.h"
-#include "transport/tcp_fabric.h"
 
 namespace rondo {
 namespace {
@@ -83,7 +83,7 @@ Communicator Communicator::join(const JoinOptions& options) {
   const Launch launch = find_launch({options.rank, options.world, options.rendezvous, options.job_id}, options.config);
   show_start(options.config, launch);
   auto store = options.store ? options.store : open_store(launch, options.config, deadline);
-  auto group = world_group(join_tcp(launch, std::move(store), options.config, deadline), options.config);
+  auto group = world_group(join_processes(launch, std::move(store), options.config, deadline), options.config);
   group->meet_neighbours(deadline);
   return Communicator(std::make_shared<State>(std::move(group)));
 }

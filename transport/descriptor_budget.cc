@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "rondo/error.h"
-#include "transport/switchboard.h"
+#include "transport/control_plane.h"
 
 namespace rondo {
 namespace {

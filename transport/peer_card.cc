@@ -116,9 +116,13 @@ Roster::Roster(const std::vector<std::string>& encoded) {
   for (int rank = 0; rank < world(); ++rank) check(card(rank), rank, cards_.front(), world());
 }
 
+std::string Roster::name(int rank) const {
+  return fmt::format("host {}, pid {}", card(rank).host_name, card(rank).pid);
+}
+
 std::vector<std::string> Roster::names() const {
   std::vector<std::string> result;
-  for (const PeerCard& card : cards_) result.push_back(fmt::format("host {}, pid {}", card.host_name, card.pid));
+  for (int rank = 0; rank < world(); ++rank) result.push_back(name(rank));
   return result;
 }
 

@@ -41,7 +41,7 @@ class Roster {
   const PeerCard& card(int rank) const { return cards_[static_cast<size_t>(rank)]; }
   int world() const { return static_cast<int>(cards_.size()); }
   uint64_t session() const { return session_; }
-  // "host b, pid 17", by rank.
+  std::string name(int rank) const;  // "host b, pid 17"
   std::vector<std::string> names() const;
   Topology topology() const;  // without islands
 

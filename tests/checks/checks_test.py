@@ -82,7 +82,7 @@ class Layers(unittest.TestCase):
         self.planted("ring/base/log.h", '"ring/plan/plan.h"', "ring/base/ may include")
         self.planted("transport/wire.h", '"ring/engine/call.h"', "transport/ may include")
         self.planted("kernels/combine.h", '"transport/link.h"', "kernels/ may include")
-        self.planted("ring/engine/group.h", '"transport/switchboard.h"', "ring/engine/ may include")
+        self.planted("ring/engine/group.h", '"transport/control_plane.h"', "ring/engine/ may include")
         self.planted("ring/include/rondo/work.h", '"ring/base/log.h"', "ring/include/rondo/ may include")
         self.planted("examples/ring.cc", '"ring/base/log.h"', "examples/ may include")
         self.planted("somewhere/new.cc", '"ring/base/log.h"', "no layer is known")

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <thread>
 
+#include "transport/process_fabric.h"
 #include "transport/rendezvous/memory_store.h"
-#include "transport/tcp_fabric.h"
 
 namespace rondo::testing {
 void FakeEvents::on_failure(const Error& error) {
@@ -75,7 +75,7 @@ std::vector<Joined> join_all(const std::vector<Launch>& launches, const std::sha
   in_parallel(static_cast<int>(launches.size()), [&](int index) {
     const auto i = static_cast<size_t>(index);
     try {
-      joined[i].fabric = join_tcp(launches[i], store, configs[configs.size() == 1 ? 0 : i], in(ms));
+      joined[i].fabric = join_processes(launches[i], store, configs[configs.size() == 1 ? 0 : i], in(ms));
     } catch (const Exception& failure) {
       joined[i].error = failure.error();
     }

@@ -3,10 +3,10 @@
 
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
+#include "transport/control_plane.h"
 #include "transport/peer_card.h"
 #include "transport/rendezvous/memory_store.h"
 #include "transport/rendezvous/roster.h"
-#include "transport/switchboard.h"
 #include "transport/wire.h"
 
 namespace rondo::testing {
@@ -102,13 +102,13 @@ std::vector<Joined> join_with_a_ghost(int ghost) {
       joined[static_cast<size_t>(rank)] = join_all({launch_of(rank, 3)}, store, {test_config()}, 8'000)[0];
       return;
     }
-    Switchboard::Settings settings;
+    ControlPlane::Settings settings;
     settings.rank = rank;
     settings.world = 3;
     settings.job_id = "test job";
     settings.config = test_config();
     settings.addresses = {"127.0.0.1"};
-    Switchboard board(settings);
+    ControlPlane board(settings);
     PeerCard card;
     card.wire_version = kWireVersion;
     card.rank = static_cast<uint32_t>(rank);

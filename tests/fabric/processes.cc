@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "rondo/error.h"
+#include "transport/process_fabric.h"
 #include "transport/rendezvous/file_store.h"
 #include "transport/rendezvous/roster.h"
-#include "transport/tcp_fabric.h"
 
 namespace rondo::testing {
 namespace {
@@ -15,7 +15,7 @@ int run_rank(const Parent& test, const Launch& launch, const std::string& store_
   try {
     const auto deadline = in(static_cast<int>(config.start_timeout_ms));
     auto store = std::make_shared<FileStore>(store_path, launch.job_id, std::string(kRosterEndKey), deadline);
-    Member member = open_all(join_tcp(launch, store, config, deadline), id);
+    Member member = open_all(join_processes(launch, store, config, deadline), id);
     body(member, [&](const std::string& line) { test.say(line); });
     ::_exit(0);  // without destructors, the member's among them
   } catch (const Exception& failure) {

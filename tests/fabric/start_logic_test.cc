@@ -20,7 +20,7 @@ constexpr int64_t kMaxDelay = 30;   // milliseconds, for a message or for one en
 constexpr int64_t kPatience = 800;  // until nobody's listening counts as a death, as in dial.cc
 
 // Ranks that connect to each other in one thread and a made-up time, and open a communicator once they are connected.
-// A rank whose start or communicator has failed leaves as Switchboard does: it keeps listening while there is somebody
+// A rank whose start or communicator has failed leaves as ControlPlane does: it keeps listening while there is somebody
 // to be told, then closes its connections.
 class Simulation {
  public:

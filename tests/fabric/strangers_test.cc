@@ -14,11 +14,11 @@
 #include "ring/base/descriptor.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
+#include "transport/control_plane.h"
 #include "transport/descriptor_budget.h"
 #include "transport/io_thread.h"
 #include "transport/reception.h"
 #include "transport/rendezvous/roster.h"
-#include "transport/switchboard.h"
 #include "transport/wire.h"
 
 namespace rondo::testing {
@@ -27,8 +27,8 @@ namespace {
 constexpr uint32_t kSeed = 7;
 
 // One rank's doors, with nobody behind them yet: rank 0 of 2.
-Switchboard::Settings settings_of(int rank, int64_t handshake_timeout_ms = 300, size_t max_pending = 128) {
-  Switchboard::Settings settings;
+ControlPlane::Settings settings_of(int rank, int64_t handshake_timeout_ms = 300, size_t max_pending = 128) {
+  ControlPlane::Settings settings;
   settings.rank = rank;
   settings.world = 2;
   settings.job_id = "test job";
@@ -70,7 +70,7 @@ std::string read_to_end(const Descriptor& socket, int ms) {
   }
 }
 
-Hello good_hello(const Switchboard::Settings& settings) {
+Hello good_hello(const ControlPlane::Settings& settings) {
   Hello hello;
   hello.rank = 1;
   hello.destination = 0;
@@ -80,7 +80,7 @@ Hello good_hello(const Switchboard::Settings& settings) {
   return hello;
 }
 
-Answer answer_to(const Switchboard& board, const std::string& hello) {
+Answer answer_to(const ControlPlane& board, const std::string& hello) {
   const Descriptor socket = connect_to(board.endpoints()[0]);
   send_all(socket, hello);
   const auto answer = parse_answer(read_to_end(socket, 2'000));
@@ -91,7 +91,7 @@ Answer answer_to(const Switchboard& board, const std::string& hello) {
 TEST_CASE("HTTP, TLS and random bytes are closed at once, a silent or slow connection by the deadline") {
   MESSAGE("seed ", kSeed);
   std::mt19937 random(kSeed);
-  Switchboard board(settings_of(0));
+  ControlPlane board(settings_of(0));
   std::string noise(300, '\0');
   for (char& byte : noise) byte = static_cast<char>(random());
   for (const std::string& bytes :
@@ -110,7 +110,7 @@ TEST_CASE("HTTP, TLS and random bytes are closed at once, a silent or slow conne
 TEST_CASE("dialers that speak at once are all heard, however many come together and however few may be pending") {
   // Proves: a burst beyond max_pending, behind connections that say nothing, drops no honest dialer.
   constexpr int kDialers = 300;
-  const Switchboard::Settings settings = settings_of(0);
+  const ControlPlane::Settings settings = settings_of(0);
   std::atomic<int> welcomed{0};
   IoThread thread;
   Reception::Settings listening;
@@ -133,7 +133,7 @@ TEST_CASE("dialers that speak at once are all heard, however many come together 
 }
 
 TEST_CASE("a malformed hello is closed without an answer") {
-  Switchboard board(settings_of(0));
+  ControlPlane board(settings_of(0));
   std::string bytes = encode(good_hello(settings_of(0)));
   bytes[200] = 1;
   const Descriptor socket = connect_to(board.endpoints()[0]);
@@ -142,8 +142,8 @@ TEST_CASE("a malformed hello is closed without an answer") {
 }
 
 TEST_CASE("a rank that does not belong here learns why, in words") {
-  const Switchboard::Settings settings = settings_of(0);
-  Switchboard board(settings);
+  const ControlPlane::Settings settings = settings_of(0);
+  ControlPlane board(settings);
   std::string version = encode(good_hello(settings));
   version[8] = 3;
   CHECK(answer_to(board, version).code == AnswerCode::kVersion);
@@ -170,8 +170,8 @@ TEST_CASE("a rank that does not belong here learns why, in words") {
 }
 
 TEST_CASE("a hello that comes byte by byte is understood") {
-  const Switchboard::Settings settings = settings_of(0, 2'000);
-  Switchboard board(settings);
+  const ControlPlane::Settings settings = settings_of(0, 2'000);
+  ControlPlane board(settings);
   Hello job = good_hello(settings);
   job.job_id = "another";
   const Descriptor socket = connect_to(board.endpoints()[0]);
@@ -180,8 +180,8 @@ TEST_CASE("a hello that comes byte by byte is understood") {
 }
 
 TEST_CASE("more silent connections than the cap push out the oldest, and a rank still gets through") {
-  Switchboard::Settings settings = settings_of(0, 60'000, 16);
-  Switchboard board(settings);
+  ControlPlane::Settings settings = settings_of(0, 60'000, 16);
+  ControlPlane board(settings);
   std::vector<Descriptor> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(connect_to(board.endpoints()[0]));
   CHECK(read_to_end(silent[0], 1'000).empty());  // long before its deadline

@@ -20,9 +20,9 @@
 #include "tests/fabric/cluster.h"
 #include "tests/fabric/processes.h"
 #include "tests/support/refuse.h"
+#include "transport/process_fabric.h"
 #include "transport/rendezvous/file_store.h"
 #include "transport/rendezvous/roster.h"
-#include "transport/tcp_fabric.h"
 
 namespace rondo::testing {
 namespace {
@@ -72,7 +72,7 @@ std::vector<std::string> outcome(int world, const Config& config, const std::fun
           std::make_shared<FileStore>(folder.path("store"), "test job", std::string(kRosterEndKey), in(10'000));
       Launch launch = launch_of(rank, world);
       launch.one_host = one_host;
-      Member member = open_all(join_tcp(launch, store, config, in(10'000)), kId);
+      Member member = open_all(join_processes(launch, store, config, in(10'000)), kId);
       std::string text;
       for (const int island : member.fabric->topology().island) text += fmt::format("{} ", island);
       SharedMemory* memory = member.fabric->shared_memory();

@@ -37,7 +37,7 @@ LAYERS = {
 # Which files may include a package, or a part of the standard library: what the include's path begins with, and a pattern
 # of the files.
 PACKAGES = {
-    "asio": r"transport/.*\.cc|transport/(asio_socket|switchboard_timers)\.h|tools/bazel/packages/asio\.cc|tests/.*",
+    "asio": r"transport/.*\.cc|transport/(asio_socket|control_plane_timers)\.h|tools/bazel/packages/asio\.cc|tests/.*",
     "cuda": r"(kernels|transport/device)/.*|tests/.*",
     "fmt/": r"(ring|kernels|transport|bench|tools)/.*(\.cc|_body\.h)|tests/.*",
     "doctest/": r"tests/.*",

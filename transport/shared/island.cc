@@ -19,6 +19,9 @@ namespace {
 
 // Windows of one peer: each is a mapping, of which the kernel gives a process some 65,000.
 constexpr size_t kMaxWindows = 16 * 1024;
+// From so many on a rank reads a small part of each peer's windows: their pages are mapped as they are touched. Mapped
+// at once they made most of the 81 MiB of a rank of 64 (64 windows of about a MiB each).
+constexpr size_t kManyPeers = 8;
 // Where the two flags of a communicator's doorbells are in their page: a cache line of its own each, and the pair that
 // a processor fetches with it.
 constexpr size_t kDataFlag = 0;
@@ -369,7 +372,8 @@ IslandBook::Group* Island::mentioned(int peer, uint64_t communicator) {
 }
 
 void Island::add_window(Peer& state, const IslandFrame& frame, const Descriptor& file) {
-  auto memory = map_offered(file, frame.bytes, Mapping::Touch::kNow);
+  const auto touch = peers_.size() < kManyPeers ? Mapping::Touch::kNow : Mapping::Touch::kLater;
+  auto memory = map_offered(file, frame.bytes, touch);
   auto window = std::make_shared<MappedWindow>(frame.id, frame.bytes, std::move(memory), nullptr);
   std::vector<std::shared_ptr<Doorbell>> bells;  // an operation may wait for it
   {

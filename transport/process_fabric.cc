@@ -1,4 +1,4 @@
-#include "transport/tcp_fabric.h"
+#include "transport/process_fabric.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 
 #include "ring/base/cores.h"
 #include "ring/base/log.h"
+#include "transport/control_plane.h"
 #include "transport/descriptor_budget.h"
 #include "transport/peer_card.h"
 #include "transport/rendezvous/address.h"
@@ -20,7 +21,6 @@
 #include "transport/shared/reachability_probe.h"
 #include "transport/socket.h"
 #include "transport/stream_link.h"
-#include "transport/switchboard.h"
 #include "transport/wire.h"
 
 namespace rondo {
@@ -40,8 +40,8 @@ uint64_t random_number() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
-Switchboard::Settings settings_of(const Launch& launch, const Config& config, size_t descriptors) {
-  Switchboard::Settings settings;
+ControlPlane::Settings settings_of(const Launch& launch, const Config& config, size_t descriptors) {
+  ControlPlane::Settings settings;
   settings.rank = launch.place.rank;
   settings.world = launch.place.world;
   settings.job_id = bounded_job_id(launch.job_id);
@@ -90,12 +90,13 @@ bool any_host_of_several(const Roster& roster) {
   return false;
 }
 
-class TcpFabric : public Fabric {
+class ProcessFabric : public Fabric {
  public:
-  TcpFabric(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config, Store::Deadline deadline)
+  ProcessFabric(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
+                Store::Deadline deadline)
       : config_(config) {
     const size_t descriptors = ensure_descriptors(needed(launch.place, config));
-    board_ = std::make_unique<Switchboard>(settings_of(launch, config, descriptors));
+    board_ = std::make_unique<ControlPlane>(settings_of(launch, config, descriptors));
     std::optional<ProbeListener> probe_listener;
     if (config.transport != "tcp" && launch.place.world > 1) probe_listener.emplace(launch.place.world);
     const std::string card =
@@ -115,7 +116,7 @@ class TcpFabric : public Fabric {
     if (refusal) give_up(*refusal);
   }
 
-  ~TcpFabric() override {
+  ~ProcessFabric() override {
     if (forked()) {
       // The I/O thread is the parent's; so is what its connections say. The child's copies of the sockets were closed
       // when it was forked.
@@ -123,7 +124,7 @@ class TcpFabric : public Fabric {
       static_cast<void>(board_.release());
       return;
     }
-    board_->leave(Switchboard::Farewell::kGoodbye,
+    board_->leave(ControlPlane::Farewell::kGoodbye,
                   Clock::now() + std::chrono::milliseconds(config_.destroy_timeout_ms));
     board_->stop();
     island_.reset();
@@ -135,7 +136,7 @@ class TcpFabric : public Fabric {
 
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
-    Switchboard& open_board = board();
+    ControlPlane& open_board = board();
     if (island_) island_->open(id, members, doorbell, p2p_doorbell);
     open_board.open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
   }
@@ -196,7 +197,7 @@ class TcpFabric : public Fabric {
  private:
   bool forked() const { return ::getpid() != pid_; }
 
-  Switchboard& board() const {
+  ControlPlane& board() const {
     if (forked()) {
       throw Exception(ErrorCode::kInvalid,
                       fmt::format("this group belongs to process {}, which forked this one; a child must join a group "
@@ -215,7 +216,7 @@ class TcpFabric : public Fabric {
   // The others hear why, before the end of the connections tells them less.
   [[noreturn]] void give_up(const Error& why) {
     board_->fail_start(why);
-    board_->leave(Switchboard::Farewell::kFailedStart, Clock::now() + kFarewell);
+    board_->leave(ControlPlane::Farewell::kFailedStart, Clock::now() + kFarewell);
     board_->stop();  // before the island
     throw Exception(why);
   }
@@ -320,17 +321,17 @@ class TcpFabric : public Fabric {
   const Config config_;
   Place place_;
   Topology topology_;
-  std::unique_ptr<Switchboard> board_;
+  std::unique_ptr<ControlPlane> board_;
   std::unique_ptr<Island> island_;  // null: this rank shares memory with nobody. Served by the board's I/O thread.
 };
 
 }  // namespace
 
-std::shared_ptr<Fabric> join_tcp(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
-                                 Store::Deadline deadline) {
+std::shared_ptr<Fabric> join_processes(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
+                                       Store::Deadline deadline) {
   config.check();
   check_tuning(tuning_of(config));
-  return std::make_shared<TcpFabric>(launch, store, config, deadline);
+  return std::make_shared<ProcessFabric>(launch, store, config, deadline);
 }
 
 }  // namespace rondo

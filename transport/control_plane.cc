@@ -1,4 +1,4 @@
-#include "transport/switchboard.h"
+#include "transport/control_plane.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ring/base/check.h"
-#include "transport/switchboard_timers.h"
+#include "transport/control_plane_timers.h"
 
 namespace rondo {
 namespace {
@@ -16,23 +16,15 @@ constexpr std::chrono::seconds kMissingLogInterval{10};
 
 }  // namespace
 
-std::vector<int> control_neighbours(int rank, int world) {
-  std::set<int> result;
-  if (world <= kMaxFullMesh) {
-    for (int peer = 0; peer < world; ++peer) result.insert(peer);
-  } else {
-    for (int distance = 1; distance < world; distance *= 2) {
-      result.insert((rank + distance) % world);
-      result.insert((rank + world - distance) % world);
-    }
-  }
-  result.erase(rank);
-  return {result.begin(), result.end()};
-}
-
-Switchboard::Switchboard(Settings settings)
+ControlPlane::ControlPlane(Settings settings)
     : settings_(std::move(settings)),
       table_(settings_.config.connections, settings_.max_early),
+      admission_{settings_.rank, settings_.world, settings_.job_id, settings_.config.shared_hash()},
+      mesh_(
+          thread_.context(), settings_.rank, settings_.world,
+          [this](int source, const ControlBody& body) { on_message(source, body); },
+          [this](int peer, const std::string& why) { on_control_end(peer, why); }),
+      dialer_(thread_.context(), {settings_.rank, settings_.world, settings_.job_id, settings_.config}),
       timers_(std::make_unique<Timers>(thread_.context())) {
   Reception::Settings listening{settings_.addresses,         settings_.ports,
                                 tuning_of(settings_.config), settings_.config.handshake_timeout_ms,
@@ -43,9 +35,9 @@ Switchboard::Switchboard(Settings settings)
   thread_.post([this] { reception_->start(); });
 }
 
-Switchboard::~Switchboard() { thread_.stop(); }
+ControlPlane::~ControlPlane() { thread_.stop(); }
 
-void Switchboard::connect(Roster roster, Clock::time_point deadline) {
+void ControlPlane::connect(Roster roster, Clock::time_point deadline) {
   const std::vector<int> neighbours = control_neighbours(settings_.rank, settings_.world);
   {
     std::lock_guard lock(mutex_);
@@ -58,7 +50,7 @@ void Switchboard::connect(Roster roster, Clock::time_point deadline) {
   }
   names_ = roster.names();  // before the I/O thread hears of the start: a rank alone is done at once
   thread_.post([this, deadline, shared = std::make_shared<Roster>(std::move(roster))] {
-    roster_ = std::move(*shared);
+    dialer_.know(std::move(*shared));
     begin_start(deadline);
   });
   std::unique_lock lock(mutex_);
@@ -81,7 +73,7 @@ void Switchboard::connect(Roster roster, Clock::time_point deadline) {
   if (start_->phase() == StartLogic::Phase::kFailed) throw Exception(start_->error());
 }
 
-Error Switchboard::cause_of(const Error& error) {
+Error ControlPlane::cause_of(const Error& error) {
   // What came of a death may be noticed before the death, by as much as a failed link may (fabric.h).
   constexpr std::chrono::milliseconds kGrace{100};
   std::unique_lock lock(mutex_);
@@ -90,7 +82,7 @@ Error Switchboard::cause_of(const Error& error) {
   return logic_->death().value_or(error);
 }
 
-void Switchboard::fail_start(const Error& error) {
+void ControlPlane::fail_start(const Error& error) {
   {
     std::lock_guard lock(mutex_);
     start_->fail_after(error);
@@ -98,29 +90,29 @@ void Switchboard::fail_start(const Error& error) {
   request_flush();
 }
 
-void Switchboard::leave(Farewell farewell, Clock::time_point deadline) {
+void ControlPlane::leave(Farewell farewell, Clock::time_point deadline) {
   thread_.post([this, farewell] { begin_leave(farewell); });
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, deadline, [this] { return live_controls_ == 0 && start_->untold().empty(); });
 }
 
-bool Switchboard::anyone_lost() const {
+bool ControlPlane::anyone_lost() const {
   std::lock_guard lock(mutex_);
   return logic_->anyone_lost();
 }
 
-bool Switchboard::gone(int peer) const {
+bool ControlPlane::gone(int peer) const {
   std::lock_guard lock(mutex_);
   return logic_->gone(peer);
 }
 
-std::string Switchboard::peer_name(int peer) const {
+std::string ControlPlane::peer_name(int peer) const {
   if (peer < 0 || peer >= static_cast<int>(names_.size())) return fmt::format("rank {}", peer);
   return fmt::format("rank {} ({})", peer, names_[static_cast<size_t>(peer)]);
 }
 
-void Switchboard::open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
-                       std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) {
+void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
+                        std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) {
   {
     std::lock_guard lock(mutex_);
     RONDO_CHECK(ears_.count(id) == 0, "a communicator is opened once");
@@ -133,7 +125,7 @@ void Switchboard::open(uint64_t id, std::vector<int> members, CommunicatorEvents
   p2p_doorbell->ring();
 }
 
-void Switchboard::decline(uint64_t id, const std::vector<int>& members, const Error& error) {
+void ControlPlane::decline(uint64_t id, const std::vector<int>& members, const Error& error) {
   {
     std::lock_guard lock(mutex_);
     logic_->decline(now(), id, members, error);
@@ -141,7 +133,7 @@ void Switchboard::decline(uint64_t id, const std::vector<int>& members, const Er
   request_flush();
 }
 
-bool Switchboard::close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) {
+bool ControlPlane::close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) {
   {
     std::lock_guard lock(mutex_);
     if (ears_.count(id) == 0) return true;
@@ -158,12 +150,11 @@ bool Switchboard::close(uint64_t id, uint64_t last_sequence, Clock::time_point d
   logic_->forget(id);
   table_.close(id);
   lock.unlock();
-  thread_.post(
-      [this, id] { std::erase_if(link_dials_, [&](const auto& e) { return e.first.first.communicator == id; }); });
+  thread_.post([this, id] { dialer_.forget_communicator(id); });
   return all;
 }
 
-std::vector<Descriptor> Switchboard::take(const LinkName& name) {
+std::vector<Descriptor> ControlPlane::take(const LinkName& name) {
   {
     std::lock_guard lock(mutex_);
     std::vector<Descriptor> sockets = table_.take(name);
@@ -175,19 +166,19 @@ std::vector<Descriptor> Switchboard::take(const LinkName& name) {
   return {};
 }
 
-std::optional<std::pair<int, Descriptor>> Switchboard::take_stream_from(uint64_t communicator) {
+std::optional<std::pair<int, Descriptor>> ControlPlane::take_stream_from(uint64_t communicator) {
   std::lock_guard lock(mutex_);
   return table_.take_stream_from(communicator);
 }
 
-std::shared_ptr<Doorbell> Switchboard::doorbell(const LinkName& name) const {
+std::shared_ptr<Doorbell> ControlPlane::doorbell(const LinkName& name) const {
   std::lock_guard lock(mutex_);
   const auto found = ears_.find(name.communicator);
   if (found == ears_.end()) return nullptr;
   return name.kind == LinkKind::kData ? found->second.doorbell : found->second.p2p_doorbell;
 }
 
-void Switchboard::stalled(uint64_t id, uint64_t sequence) {
+void ControlPlane::stalled(uint64_t id, uint64_t sequence) {
   // Asks the engine on the I/O thread: the caller may hold the engine's locks.
   thread_.post([this, id, sequence] {
     const CallState own = ask(id, sequence);
@@ -195,12 +186,12 @@ void Switchboard::stalled(uint64_t id, uint64_t sequence) {
   });
 }
 
-std::vector<int> Switchboard::absent(uint64_t id, uint64_t sequence) const {
+std::vector<int> ControlPlane::absent(uint64_t id, uint64_t sequence) const {
   std::lock_guard lock(mutex_);
   return logic_->absent(id, sequence);
 }
 
-void Switchboard::link_failed(uint64_t id, int peer, const Error& error) {
+void ControlPlane::link_failed(uint64_t id, int peer, const Error& error) {
   {
     std::lock_guard lock(mutex_);
     logic_->link_failed(now(), id, peer, error);
@@ -208,7 +199,7 @@ void Switchboard::link_failed(uint64_t id, int peer, const Error& error) {
   request_flush();
 }
 
-void Switchboard::abort(uint64_t id, const Error& error) {
+void ControlPlane::abort(uint64_t id, const Error& error) {
   {
     std::lock_guard lock(mutex_);
     logic_->abort(now(), id, error);
@@ -216,16 +207,16 @@ void Switchboard::abort(uint64_t id, const Error& error) {
   request_flush();
 }
 
-ControlLogic::Time Switchboard::now() {
+ControlLogic::Time ControlPlane::now() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
 }
 
-void Switchboard::request_flush() {
+void ControlPlane::request_flush() {
   thread_.post([this] { flush(); });
 }
 
 // Requires the lock.
-std::string Switchboard::missing_names() const {
+std::string ControlPlane::missing_names() const {
   std::vector<std::string> names;
   for (int peer : start_->missing()) names.push_back(logic_->name(peer));
   return fmt::format("{}", fmt::join(names, ", "));

@@ -1,15 +1,15 @@
 #pragma once
 
-// Private to switchboard*.cc.
+// Private to control_plane*.cc.
 
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 
-#include "transport/switchboard.h"
+#include "transport/control_plane.h"
 
 namespace rondo {
 
-struct Switchboard::Timers {
+struct ControlPlane::Timers {
   explicit Timers(asio::io_context& io) : logic(io), probe(io) {}
   asio::steady_timer logic, probe;
 };

@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,24 +15,26 @@
 #include "ring/base/log.h"
 #include "rondo/config.h"
 #include "rondo/error.h"
-#include "transport/control_connection.h"
+#include "transport/admission.h"
 #include "transport/control_logic.h"
-#include "transport/dial.h"
+#include "transport/control_mesh.h"
 #include "transport/fabric.h"
 #include "transport/io_thread.h"
 #include "transport/link_table.h"
 #include "transport/peer_card.h"
+#include "transport/peer_dialer.h"
 #include "transport/reception.h"
 #include "transport/start_logic.h"
 
 namespace rondo {
 
-// A rank's connections: the I/O thread with the listener, the control connections and the dials, driving ControlLogic
-// and LinkTable. Calls are for any thread; handlers (switchboard_io.cc) run on the I/O thread only.
+// A rank's connections: the I/O thread with the listener (Reception), the control connections (ControlMesh) and the
+// dials (PeerDialer), driving StartLogic, ControlLogic and LinkTable. Calls are for any thread; handlers
+// (control_plane_io.cc) run on the I/O thread only.
 //
 // mutex_ guards logic_, table_ and ears_. Nothing is called out with it held: actions of the logic are collected under
 // it and carried out by flush() on the I/O thread, so a communicator's events come from that thread alone, in order.
-class Switchboard {
+class ControlPlane {
  public:
   using Clock = std::chrono::steady_clock;
   struct Settings {
@@ -49,8 +50,8 @@ class Switchboard {
   };
 
   // Binds, listens and accepts from here on. Throws Exception.
-  explicit Switchboard(Settings settings);
-  ~Switchboard();  // closes everything at once; leave() first
+  explicit ControlPlane(Settings settings);
+  ~ControlPlane();  // closes everything at once; leave() first
 
   const std::vector<Endpoint>& endpoints() const { return reception_->endpoints(); }
   // Makes the control connections. Throws Exception: kBootstrap, kPeerLost or kNetwork.
@@ -93,12 +94,12 @@ class Switchboard {
     bool delivering = false;
   };
 
-  // switchboard.cc
+  // control_plane.cc
   static ControlLogic::Time now();
   void request_flush();
   std::string missing_names() const;
 
-  // switchboard_io.cc
+  // control_plane_io.cc
   void flush();
   void carry_out(const ControlLogic::Action& action);
   void arm_timer();
@@ -107,27 +108,20 @@ class Switchboard {
   void tell_logic(const std::function<void(ControlLogic&)>& event);
 
   std::optional<Answer> judge(const Hello& hello);
-  std::optional<Answer> judge_link(const Hello& hello);
+  Answer judge_link(const Hello& hello);
   void welcome(const Hello& hello, Descriptor socket);
   void add_control(int peer, Descriptor socket);
   void add_link(const LinkName& name, uint32_t index, Descriptor socket);
-  Hello hello_to(int peer, Role role) const;
-  DialOrder order_to(int peer, Clock::time_point deadline) const;
 
   void begin_start(Clock::time_point deadline);
-  void dial_control(int peer, Clock::time_point deadline);
   void probe_missing(Clock::time_point deadline);
   void control_failed(int peer, const Error& error);
   void tell_start(const std::function<void(StartLogic&)>& event);
   void tell_listeners();
 
-  void on_frame(int peer, ControlFrame frame);
   void on_message(int source, const ControlBody& body);
   void on_failed_start(int source, const AbortMessage& abort);
-  void let_go(int peer);
   void on_control_end(int peer, const std::string& why);
-  int next_hop(int destination) const;
-  void send_frame(const ControlFrame& frame);
 
   void bring_about(const LinkName& name);
   void dial_link(const LinkName& name);
@@ -145,21 +139,15 @@ class Switchboard {
   std::optional<StartLogic> start_;
   size_t live_controls_ = 0;
 
-  // Of the I/O thread; roster_ is constant once connect() has returned.
-  std::optional<Roster> roster_;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_;  // constant once connect() has returned
+  // Of the I/O thread.
+  const Admission admission_;
+  ControlMesh mesh_;
+  PeerDialer dialer_;
   std::unique_ptr<Reception> reception_;
-  std::map<int, std::unique_ptr<ControlConnection>> controls_;
-  std::map<std::pair<LinkName, uint32_t>, std::unique_ptr<Dial>> link_dials_;
-  std::map<int, std::unique_ptr<Dial>> control_dials_, probes_;
   struct Timers;
   std::unique_ptr<Timers> timers_;
   std::optional<Farewell> leaving_;
 };
-
-// Up to this world every pair has a control connection: 2016 in the job, 63 descriptors a rank.
-inline constexpr int kMaxFullMesh = 64;
-// Ranks with a control connection to `rank`, ascending: all, or in larger worlds those at distance 2^i.
-std::vector<int> control_neighbours(int rank, int world);
 
 }  // namespace rondo

@@ -18,7 +18,7 @@ namespace rondo {
 //
 // Destroying the fabric says goodbye to all processes, and waits at most Config::destroy_timeout_ms until they have
 // heard it. In a child made by fork every call throws kInvalid, and destruction does nothing.
-std::shared_ptr<Fabric> join_tcp(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
-                                 Store::Deadline deadline);
+std::shared_ptr<Fabric> join_processes(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
+                                       Store::Deadline deadline);
 
 }  // namespace rondo

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/control_connection.h"
+
+namespace rondo {
+
+// Up to this world every pair has a control connection: 2016 in the job, 63 descriptors a rank.
+inline constexpr int kMaxFullMesh = 64;
+// Ranks with a control connection to `rank`, ascending: all, or in larger worlds those at distance 2^i.
+std::vector<int> control_neighbours(int rank, int world);
+
+// The control connections of one rank. In worlds beyond kMaxFullMesh frames go from rank to rank, each nearer to the
+// destination on the circle of ranks. On the I/O thread.
+class ControlMesh {
+ public:
+  // A message for this rank.
+  using OnMessage = std::function<void(int source, const ControlBody&)>;
+  // The connection has ended, or does not keep to the protocol: remove() it.
+  using OnEnd = std::function<void(int peer, const std::string& why)>;
+
+  ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end);
+
+  void add(int peer, Descriptor socket);
+  bool remove(int peer);  // false: it was not there
+  // Nothing will be said to it any more: the end of our side lets it end without waiting.
+  void finish(int peer);
+  void finish_all();
+  // Dropped where no connection leads nearer to the destination.
+  void send(int destination, const ControlBody& body);
+
+ private:
+  void on_frame(int peer, const ControlFrame& frame);
+  int next_hop(int destination) const;
+  void forward(const ControlFrame& frame);
+
+  asio::io_context& io_;
+  const int rank_, world_;
+  const OnMessage on_message_;
+  const OnEnd on_end_;
+  std::map<int, std::unique_ptr<ControlConnection>> connections_;
+};
+
+}  // namespace rondo
