@@ -20,16 +20,16 @@
 #include "transport/control_mesh.h"
 #include "transport/fabric.h"
 #include "transport/io_thread.h"
-#include "transport/link_table.h"
 #include "transport/peer_card.h"
 #include "transport/peer_dialer.h"
+#include "transport/pending_links.h"
 #include "transport/reception.h"
 #include "transport/start_logic.h"
 
 namespace rondo {
 
 // A rank's connections: the I/O thread with the listener (Reception), the control connections (ControlMesh) and the
-// dials (PeerDialer), driving StartLogic, ControlLogic and LinkTable. Calls are for any thread; handlers
+// dials (PeerDialer), driving StartLogic, ControlLogic and PendingLinks. Calls are for any thread; handlers
 // (control_plane_io.cc) run on the I/O thread only.
 //
 // mutex_ guards logic_, table_ and ears_. Nothing is called out with it held: actions of the logic are collected under
@@ -134,7 +134,7 @@ class ControlPlane {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<ControlLogic> logic_;
-  LinkTable table_;
+  PendingLinks table_;
   std::map<uint64_t, Ear> ears_;
   std::optional<StartLogic> start_;
   size_t live_controls_ = 0;

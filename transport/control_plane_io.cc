@@ -136,11 +136,11 @@ Answer ControlPlane::judge_link(const Hello& hello) {
     return admission_.refuse(AnswerCode::kForbidden, "this is not how a data link is made");
   }
   switch (table_.fits(link_of(hello), hello.connection)) {
-    case LinkTable::Fit::kYes:
+    case PendingLinks::Fit::kYes:
       return admission_.welcome();
-    case LinkTable::Fit::kLater:
+    case PendingLinks::Fit::kLater:
       return admission_.refuse(AnswerCode::kBusy, "too many links wait to be opened");
-    case LinkTable::Fit::kNo:
+    case PendingLinks::Fit::kNo:
       break;
   }
   return admission_.refuse(AnswerCode::kForbidden, "this link exists already, or its communicator is closed");
@@ -180,7 +180,7 @@ void ControlPlane::add_link(const LinkName& name, uint32_t index, Descriptor soc
   std::shared_ptr<Doorbell> bell;
   {
     std::lock_guard lock(mutex_);
-    if (table_.fits(name, index) != LinkTable::Fit::kYes) return;  // closed meanwhile
+    if (table_.fits(name, index) != PendingLinks::Fit::kYes) return;  // closed meanwhile
     complete = table_.add(name, index, std::move(socket));
     if (const auto found = ears_.find(name.communicator); found != ears_.end()) {
       bell = name.kind == LinkKind::kData ? found->second.doorbell : found->second.p2p_doorbell;

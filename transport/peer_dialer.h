@@ -11,8 +11,8 @@
 
 #include "rondo/config.h"
 #include "transport/dial.h"
-#include "transport/link_table.h"
 #include "transport/peer_card.h"
+#include "transport/pending_links.h"
 
 namespace rondo {
 

@@ -1,4 +1,4 @@
-#include "transport/link_table.h"
+#include "transport/pending_links.h"
 
 #include "ring/base/check.h"
 
@@ -10,7 +10,7 @@ constexpr size_t kMaxClosed = 4096;
 
 }  // namespace
 
-bool LinkTable::want(const LinkName& name) {
+bool PendingLinks::want(const LinkName& name) {
   if (closed_.count(name.communicator)) return false;
   if (!open_.count(name.communicator) && !entries_.count(name)) {
     if (early_ >= max_early_) return false;
@@ -22,7 +22,7 @@ bool LinkTable::want(const LinkName& name) {
   return first;
 }
 
-LinkTable::Fit LinkTable::fits(const LinkName& name, uint32_t index) const {
+PendingLinks::Fit PendingLinks::fits(const LinkName& name, uint32_t index) const {
   if (index >= needed(name.kind) || closed_.count(name.communicator)) return Fit::kNo;
   const auto found = entries_.find(name);
   if (found != entries_.end()) {
@@ -33,7 +33,7 @@ LinkTable::Fit LinkTable::fits(const LinkName& name, uint32_t index) const {
   return open_.count(name.communicator) || early_ < max_early_ ? Fit::kYes : Fit::kLater;
 }
 
-bool LinkTable::add(const LinkName& name, uint32_t index, Descriptor socket) {
+bool PendingLinks::add(const LinkName& name, uint32_t index, Descriptor socket) {
   RONDO_CHECK(fits(name, index) == Fit::kYes, "a connection is judged before it is added");
   Entry& entry = entries_[name];
   if (entry.sockets.empty()) entry.sockets.resize(needed(name.kind));
@@ -42,14 +42,14 @@ bool LinkTable::add(const LinkName& name, uint32_t index, Descriptor socket) {
   return ++entry.arrived == needed(name.kind);
 }
 
-std::vector<Descriptor> LinkTable::take(const LinkName& name) {
+std::vector<Descriptor> PendingLinks::take(const LinkName& name) {
   const auto found = entries_.find(name);
   if (found == entries_.end() || !complete(name, found->second)) return {};
   found->second.taken = true;
   return std::move(found->second.sockets);
 }
 
-std::optional<std::pair<int, Descriptor>> LinkTable::take_stream_from(uint64_t communicator) {
+std::optional<std::pair<int, Descriptor>> PendingLinks::take_stream_from(uint64_t communicator) {
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kStreamFrom, -1, 0});
   for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
     if (it->first.kind != LinkKind::kStreamFrom || !complete(it->first, it->second)) continue;
@@ -59,7 +59,7 @@ std::optional<std::pair<int, Descriptor>> LinkTable::take_stream_from(uint64_t c
   return std::nullopt;
 }
 
-void LinkTable::open(uint64_t communicator) {
+void PendingLinks::open(uint64_t communicator) {
   open_.insert(communicator);
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
   for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
@@ -67,7 +67,7 @@ void LinkTable::open(uint64_t communicator) {
   }
 }
 
-void LinkTable::close(uint64_t communicator) {
+void PendingLinks::close(uint64_t communicator) {
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
   while (it != entries_.end() && it->first.communicator == communicator) it = entries_.erase(it);
   open_.erase(communicator);
@@ -77,7 +77,7 @@ void LinkTable::close(uint64_t communicator) {
   closed_order_.pop_front();
 }
 
-bool LinkTable::anything_ready(uint64_t communicator) const {
+bool PendingLinks::anything_ready(uint64_t communicator) const {
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
   for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
     if (complete(it->first, it->second)) return true;

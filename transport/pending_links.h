@@ -26,10 +26,10 @@ struct LinkName {
 
 // Which data links and streams are wished for, under way, complete and taken, with the sockets that have come so far,
 // also for communicators that this rank has not opened yet. Pure bookkeeping; not thread safe.
-class LinkTable {
+class PendingLinks {
  public:
   // connections: of a data link. max_early: sockets kept for communicators that are not open.
-  LinkTable(uint32_t connections, size_t max_early) : connections_(connections), max_early_(max_early) {}
+  PendingLinks(uint32_t connections, size_t max_early) : connections_(connections), max_early_(max_early) {}
 
   // The first wish for this link gives true: the caller then brings it about. Of a communicator that is not open the
   // wish keeps places for all its connections; false where there are none left.

@@ -1,4 +1,4 @@
-#include "transport/link_table.h"
+#include "transport/pending_links.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -12,30 +12,30 @@ bool is_open(int descriptor) { return ::fcntl(descriptor, F_GETFD) >= 0; }
 const LinkName kLink{7, LinkKind::kData, 2, 0};
 
 TEST_CASE("a link is complete when all of its connections have come, in any order, and is taken once") {
-  LinkTable table(3, 100);
+  PendingLinks table(3, 100);
   table.open(7);
   CHECK(table.want(kLink));
   CHECK(!table.want(kLink));
   CHECK(!table.add(kLink, 2, some_descriptor()));
   CHECK(!table.add(kLink, 0, some_descriptor()));
   CHECK(table.take(kLink).empty());
-  CHECK(table.fits(kLink, 0) == LinkTable::Fit::kNo);  // twice
-  CHECK(table.fits(kLink, 3) == LinkTable::Fit::kNo);  // beyond
+  CHECK(table.fits(kLink, 0) == PendingLinks::Fit::kNo);  // twice
+  CHECK(table.fits(kLink, 3) == PendingLinks::Fit::kNo);  // beyond
   CHECK(table.add(kLink, 1, some_descriptor()));
   CHECK(table.take(kLink).size() == 3);
   CHECK(table.take(kLink).empty());
-  CHECK(table.fits(kLink, 1) == LinkTable::Fit::kNo);
+  CHECK(table.fits(kLink, 1) == PendingLinks::Fit::kNo);
 }
 
 TEST_CASE("connections of communicators that are not open wait within a bound, which opening lifts") {
-  LinkTable table(1, 2);
+  PendingLinks table(1, 2);
   CHECK(table.add({7, LinkKind::kData, 2, 0}, 0, some_descriptor()));
   CHECK(table.add({7, LinkKind::kStreamFrom, 2, 0}, 0, some_descriptor()));
-  CHECK(table.fits({7, LinkKind::kData, 3, 0}, 0) == LinkTable::Fit::kLater);
+  CHECK(table.fits({7, LinkKind::kData, 3, 0}, 0) == PendingLinks::Fit::kLater);
   table.open(7);
   CHECK(table.anything_ready(7));
-  CHECK(table.fits({7, LinkKind::kData, 3, 0}, 0) == LinkTable::Fit::kYes);
-  CHECK(table.fits({8, LinkKind::kData, 3, 0}, 0) == LinkTable::Fit::kYes);
+  CHECK(table.fits({7, LinkKind::kData, 3, 0}, 0) == PendingLinks::Fit::kYes);
+  CHECK(table.fits({8, LinkKind::kData, 3, 0}, 0) == PendingLinks::Fit::kYes);
   const auto stream = table.take_stream_from(7);
   REQUIRE(stream);
   CHECK(stream->first == 2);
@@ -43,23 +43,23 @@ TEST_CASE("connections of communicators that are not open wait within a bound, w
 }
 
 TEST_CASE("a link that was wished for before its communicator is open has its places, however many others come") {
-  LinkTable table(2, 3);
+  PendingLinks table(2, 3);
   REQUIRE(table.want(kLink));
   REQUIRE(table.add({7, LinkKind::kStreamFrom, 3, 0}, 0, some_descriptor()));
-  CHECK(table.fits({8, LinkKind::kStreamFrom, 3, 0}, 0) == LinkTable::Fit::kLater);
+  CHECK(table.fits({8, LinkKind::kStreamFrom, 3, 0}, 0) == PendingLinks::Fit::kLater);
   CHECK(!table.want({8, LinkKind::kData, 2, 0}));
   for (const uint32_t index : {1u, 0u}) {
-    REQUIRE(table.fits(kLink, index) == LinkTable::Fit::kYes);
+    REQUIRE(table.fits(kLink, index) == PendingLinks::Fit::kYes);
     CHECK(table.add(kLink, index, some_descriptor()) == (index == 0));
   }
   table.open(7);
   CHECK(table.take(kLink).size() == 2);
   for (int peer : {1, 2, 3}) CHECK(table.add({8, LinkKind::kStreamFrom, peer, 0}, 0, some_descriptor()));
-  CHECK(table.fits({8, LinkKind::kStreamFrom, 4, 0}, 0) == LinkTable::Fit::kLater);
+  CHECK(table.fits({8, LinkKind::kStreamFrom, 4, 0}, 0) == PendingLinks::Fit::kLater);
 }
 
 TEST_CASE("closing closes what was not taken, and refuses what comes late") {
-  LinkTable table(1, 10);
+  PendingLinks table(1, 10);
   table.open(7);
   Descriptor descriptor = some_descriptor();
   const int number = descriptor.get();
@@ -67,7 +67,7 @@ TEST_CASE("closing closes what was not taken, and refuses what comes late") {
   CHECK(is_open(number));
   table.close(7);
   CHECK(!is_open(number));
-  CHECK(table.fits(kLink, 0) == LinkTable::Fit::kNo);
+  CHECK(table.fits(kLink, 0) == PendingLinks::Fit::kNo);
   CHECK(!table.want(kLink));
 }
 
