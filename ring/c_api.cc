@@ -277,89 +277,181 @@ rondo_result_t rondo_node(rondo_comm_t comm, int* node, int* nodes) {
   });
 }
 
-rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
+rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                                rondo_op_t op, const rondo_options_t* options) {
   return run_call(comm, [&] { return call_of(Collective::kAllReduce, input, output, count, dtype, options, op); });
 }
-rondo_result_t rondo_all_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { return call_of(Collective::kAllReduce, input, output, count, dtype, options, op); });
+rondo_result_t rondo_all_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                      rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
+                                      rondo_work_t* work) {
+  return start_call(comm, work,
+                    [&] { return call_of(Collective::kAllReduce, input, output, count, dtype, options, op); });
 }
-rondo_result_t rondo_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, int root, const rondo_options_t* options) {
+rondo_result_t rondo_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                            rondo_op_t op, int root, const rondo_options_t* options) {
   return run_call(comm, [&] { return call_of(Collective::kReduce, input, output, count, dtype, options, op, root); });
 }
-rondo_result_t rondo_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, int root, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { return call_of(Collective::kReduce, input, output, count, dtype, options, op, root); });
+rondo_result_t rondo_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                  rondo_dtype_t dtype, rondo_op_t op, int root, const rondo_options_t* options,
+                                  rondo_work_t* work) {
+  return start_call(comm, work,
+                    [&] { return call_of(Collective::kReduce, input, output, count, dtype, options, op, root); });
 }
-rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options) {
-  return run_call(comm, [&] { return call_of(Collective::kBroadcast, buffer, buffer, count, dtype, options, RONDO_SUM, root); });
+rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root,
+                               const rondo_options_t* options) {
+  return run_call(
+      comm, [&] { return call_of(Collective::kBroadcast, buffer, buffer, count, dtype, options, RONDO_SUM, root); });
 }
-rondo_result_t rondo_broadcast_async(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { return call_of(Collective::kBroadcast, buffer, buffer, count, dtype, options, RONDO_SUM, root); });
+rondo_result_t rondo_broadcast_async(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root,
+                                     const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] {
+    return call_of(Collective::kBroadcast, buffer, buffer, count, dtype, options, RONDO_SUM, root);
+  });
 }
-rondo_result_t rondo_all_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, const rondo_options_t* options) {
+rondo_result_t rondo_all_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                                const rondo_options_t* options) {
   return run_call(comm, [&] { return call_of(Collective::kAllGather, input, output, count, dtype, options); });
 }
-rondo_result_t rondo_all_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work) {
+rondo_result_t rondo_all_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                      rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work) {
   return start_call(comm, work, [&] { return call_of(Collective::kAllGather, input, output, count, dtype, options); });
 }
-rondo_result_t rondo_reduce_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
+rondo_result_t rondo_reduce_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                    rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
   return run_call(comm, [&] { return call_of(Collective::kReduceScatter, input, output, count, dtype, options, op); });
 }
-rondo_result_t rondo_reduce_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { return call_of(Collective::kReduceScatter, input, output, count, dtype, options, op); });
+rondo_result_t rondo_reduce_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                          rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
+                                          rondo_work_t* work) {
+  return start_call(comm, work,
+                    [&] { return call_of(Collective::kReduceScatter, input, output, count, dtype, options, op); });
 }
-rondo_result_t rondo_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options) {
-  return run_call(comm, [&] { return call_of(Collective::kGather, input, output, count, dtype, options, RONDO_SUM, root); });
+rondo_result_t rondo_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                            int root, const rondo_options_t* options) {
+  return run_call(comm,
+                  [&] { return call_of(Collective::kGather, input, output, count, dtype, options, RONDO_SUM, root); });
 }
-rondo_result_t rondo_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { return call_of(Collective::kGather, input, output, count, dtype, options, RONDO_SUM, root); });
+rondo_result_t rondo_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                  rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(
+      comm, work, [&] { return call_of(Collective::kGather, input, output, count, dtype, options, RONDO_SUM, root); });
 }
-rondo_result_t rondo_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options) {
-  return run_call(comm, [&] { return call_of(Collective::kScatter, input, output, count, dtype, options, RONDO_SUM, root); });
+rondo_result_t rondo_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                             int root, const rondo_options_t* options) {
+  return run_call(comm,
+                  [&] { return call_of(Collective::kScatter, input, output, count, dtype, options, RONDO_SUM, root); });
 }
-rondo_result_t rondo_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { return call_of(Collective::kScatter, input, output, count, dtype, options, RONDO_SUM, root); });
+rondo_result_t rondo_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                   rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(
+      comm, work, [&] { return call_of(Collective::kScatter, input, output, count, dtype, options, RONDO_SUM, root); });
 }
-rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, const rondo_options_t* options) {
+rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                                const rondo_options_t* options) {
   return run_call(comm, [&] { return call_of(Collective::kAllToAll, input, output, count, dtype, options); });
 }
-rondo_result_t rondo_all_to_all_async(rondo_comm_t comm, const void* input, void* output, uint64_t count, rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work) {
+rondo_result_t rondo_all_to_all_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                      rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work) {
   return start_call(comm, work, [&] { return call_of(Collective::kAllToAll, input, output, count, dtype, options); });
 }
 rondo_result_t rondo_barrier(rondo_comm_t comm, const rondo_options_t* options) {
   return run_call(comm, [&] { return call_of(Collective::kBarrier, nullptr, nullptr, 0, RONDO_UINT8, options); });
 }
 rondo_result_t rondo_barrier_async(rondo_comm_t comm, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { return call_of(Collective::kBarrier, nullptr, nullptr, 0, RONDO_UINT8, options); });
+  return start_call(comm, work,
+                    [&] { return call_of(Collective::kBarrier, nullptr, nullptr, 0, RONDO_UINT8, options); });
 }
-rondo_result_t rondo_all_gather_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype, const rondo_options_t* options) {
-  return run_call(comm, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kAllGather, nullptr, nullptr, 0, dtype, options), {input}, {output, entries(counts), entries(displacements)}); });
+rondo_result_t rondo_all_gather_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
+                                  const uint64_t* displacements, rondo_dtype_t dtype, const rondo_options_t* options) {
+  return run_call(comm, [&] {
+    const Entries entries(comm);
+    return uneven_call(call_of(Collective::kAllGather, nullptr, nullptr, 0, dtype, options), {input},
+                       {output, entries(counts), entries(displacements)});
+  });
 }
-rondo_result_t rondo_all_gather_v_async(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kAllGather, nullptr, nullptr, 0, dtype, options), {input}, {output, entries(counts), entries(displacements)}); });
+rondo_result_t rondo_all_gather_v_async(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
+                                        const uint64_t* displacements, rondo_dtype_t dtype,
+                                        const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] {
+    const Entries entries(comm);
+    return uneven_call(call_of(Collective::kAllGather, nullptr, nullptr, 0, dtype, options), {input},
+                       {output, entries(counts), entries(displacements)});
+  });
 }
-rondo_result_t rondo_reduce_scatter_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
-  return run_call(comm, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kReduceScatter, nullptr, nullptr, 0, dtype, options, op), {input, entries(counts)}, {output}); });
+rondo_result_t rondo_reduce_scatter_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
+                                      rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
+  return run_call(comm, [&] {
+    const Entries entries(comm);
+    return uneven_call(call_of(Collective::kReduceScatter, nullptr, nullptr, 0, dtype, options, op),
+                       {input, entries(counts)}, {output});
+  });
 }
-rondo_result_t rondo_reduce_scatter_v_async(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts, rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kReduceScatter, nullptr, nullptr, 0, dtype, options, op), {input, entries(counts)}, {output}); });
+rondo_result_t rondo_reduce_scatter_v_async(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
+                                            rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
+                                            rondo_work_t* work) {
+  return start_call(comm, work, [&] {
+    const Entries entries(comm);
+    return uneven_call(call_of(Collective::kReduceScatter, nullptr, nullptr, 0, dtype, options, op),
+                       {input, entries(counts)}, {output});
+  });
 }
-rondo_result_t rondo_gather_v(rondo_comm_t comm, const void* input, uint64_t count, void* output, const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype, int root, const rondo_options_t* options) {
-  return run_call(comm, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kGather, nullptr, nullptr, count, dtype, options, RONDO_SUM, root), {input}, {output, entries(counts), entries(displacements)}); });
+rondo_result_t rondo_gather_v(rondo_comm_t comm, const void* input, uint64_t count, void* output,
+                              const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype, int root,
+                              const rondo_options_t* options) {
+  return run_call(comm, [&] {
+    const Entries entries(comm);
+    return uneven_call(call_of(Collective::kGather, nullptr, nullptr, count, dtype, options, RONDO_SUM, root), {input},
+                       {output, entries(counts), entries(displacements)});
+  });
 }
-rondo_result_t rondo_gather_v_async(rondo_comm_t comm, const void* input, uint64_t count, void* output, const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kGather, nullptr, nullptr, count, dtype, options, RONDO_SUM, root), {input}, {output, entries(counts), entries(displacements)}); });
+rondo_result_t rondo_gather_v_async(rondo_comm_t comm, const void* input, uint64_t count, void* output,
+                                    const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype,
+                                    int root, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] {
+    const Entries entries(comm);
+    return uneven_call(call_of(Collective::kGather, nullptr, nullptr, count, dtype, options, RONDO_SUM, root), {input},
+                       {output, entries(counts), entries(displacements)});
+  });
 }
-rondo_result_t rondo_scatter_v(rondo_comm_t comm, const void* input, const uint64_t* counts, const uint64_t* displacements, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options) {
-  return run_call(comm, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kScatter, nullptr, nullptr, count, dtype, options, RONDO_SUM, root), {input, entries(counts), entries(displacements)}, {output}); });
+rondo_result_t rondo_scatter_v(rondo_comm_t comm, const void* input, const uint64_t* counts,
+                               const uint64_t* displacements, void* output, uint64_t count, rondo_dtype_t dtype,
+                               int root, const rondo_options_t* options) {
+  return run_call(comm, [&] {
+    const Entries entries(comm);
+    return uneven_call(call_of(Collective::kScatter, nullptr, nullptr, count, dtype, options, RONDO_SUM, root),
+                       {input, entries(counts), entries(displacements)}, {output});
+  });
 }
-rondo_result_t rondo_scatter_v_async(rondo_comm_t comm, const void* input, const uint64_t* counts, const uint64_t* displacements, void* output, uint64_t count, rondo_dtype_t dtype, int root, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kScatter, nullptr, nullptr, count, dtype, options, RONDO_SUM, root), {input, entries(counts), entries(displacements)}, {output}); });
+rondo_result_t rondo_scatter_v_async(rondo_comm_t comm, const void* input, const uint64_t* counts,
+                                     const uint64_t* displacements, void* output, uint64_t count, rondo_dtype_t dtype,
+                                     int root, const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] {
+    const Entries entries(comm);
+    return uneven_call(call_of(Collective::kScatter, nullptr, nullptr, count, dtype, options, RONDO_SUM, root),
+                       {input, entries(counts), entries(displacements)}, {output});
+  });
 }
-rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const uint64_t* send_counts, const uint64_t* send_displacements, void* output, const uint64_t* recv_counts, const uint64_t* recv_displacements, rondo_dtype_t dtype, const rondo_options_t* options) {
-  return run_call(comm, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kAllToAll, nullptr, nullptr, 0, dtype, options), {input, entries(send_counts), entries(send_displacements)}, {output, entries(recv_counts), entries(recv_displacements)}); });
+rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
+                                  const uint64_t* send_displacements, void* output, const uint64_t* recv_counts,
+                                  const uint64_t* recv_displacements, rondo_dtype_t dtype,
+                                  const rondo_options_t* options) {
+  return run_call(comm, [&] {
+    const Entries entries(comm);
+    return uneven_call(call_of(Collective::kAllToAll, nullptr, nullptr, 0, dtype, options),
+                       {input, entries(send_counts), entries(send_displacements)},
+                       {output, entries(recv_counts), entries(recv_displacements)});
+  });
 }
-rondo_result_t rondo_all_to_all_v_async(rondo_comm_t comm, const void* input, const uint64_t* send_counts, const uint64_t* send_displacements, void* output, const uint64_t* recv_counts, const uint64_t* recv_displacements, rondo_dtype_t dtype, const rondo_options_t* options, rondo_work_t* work) {
-  return start_call(comm, work, [&] { const Entries entries(comm); return uneven_call(call_of(Collective::kAllToAll, nullptr, nullptr, 0, dtype, options), {input, entries(send_counts), entries(send_displacements)}, {output, entries(recv_counts), entries(recv_displacements)}); });
+rondo_result_t rondo_all_to_all_v_async(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
+                                        const uint64_t* send_displacements, void* output, const uint64_t* recv_counts,
+                                        const uint64_t* recv_displacements, rondo_dtype_t dtype,
+                                        const rondo_options_t* options, rondo_work_t* work) {
+  return start_call(comm, work, [&] {
+    const Entries entries(comm);
+    return uneven_call(call_of(Collective::kAllToAll, nullptr, nullptr, 0, dtype, options),
+                       {input, entries(send_counts), entries(send_displacements)},
+                       {output, entries(recv_counts), entries(recv_displacements)});
+  });
 }
 
 rondo_result_t rondo_all_reduce_many(rondo_comm_t comm, const rondo_tensor_t* tensors, size_t tensor_count,
@@ -399,9 +491,8 @@ rondo_result_t rondo_send_async(rondo_comm_t comm, const void* data, uint64_t co
 }
 rondo_result_t rondo_recv(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype, int peer, int tag,
                           const rondo_options_t* options, rondo_message_t* message) {
-  return guarded([&] {
-    fill(message, communicator(comm).recv(data, count, dtype_of(dtype), peer, tag, options_of(options)));
-  });
+  return guarded(
+      [&] { fill(message, communicator(comm).recv(data, count, dtype_of(dtype), peer, tag, options_of(options))); });
 }
 rondo_result_t rondo_recv_async(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype, int peer, int tag,
                                 const rondo_options_t* options, rondo_work_t* work) {

@@ -19,8 +19,8 @@ LogLevel parse_level(std::string_view level) {
   return LogLevel::kWarn;
 }
 
-// The program's function, one for the process: constant-initialized, and never destroyed, since threads may log while the
-// process exits.
+// The program's function, one for the process: constant-initialized, and never destroyed, since threads may log while
+// the process exits.
 struct Program {
   std::mutex mutex;                            // held during a call
   std::atomic<LogFunction> function{nullptr};  // changed under the mutex; without one, lines are written without it

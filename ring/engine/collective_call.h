@@ -32,7 +32,8 @@ struct PlacedBlocks {
   std::span<const uint64_t> counts{}, displacements{};
 };
 
-inline CollectiveCall uneven_call(CollectiveCall call, const PlacedBlocks<const void>& input, const PlacedBlocks<void>& output) {
+inline CollectiveCall uneven_call(CollectiveCall call, const PlacedBlocks<const void>& input,
+                                  const PlacedBlocks<void>& output) {
   call.uneven = true;
   call.input = input.data;
   call.input_counts = input.counts;

@@ -1,8 +1,8 @@
 // A program that compiles fmt and Asio for itself, as librondo.a does.
-#include <asio/io_context.hpp>
-#include <asio/post.hpp>
 #include <fmt/format.h>
 #include <rondo/communicator.h>
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
 
 int main() {
   asio::io_context context;

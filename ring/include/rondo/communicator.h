@@ -31,8 +31,8 @@ struct CollectiveCall;  // internal
 struct JoinOptions {
   int rank = -1;
   int world = -1;
-  // "tcp://host:port" (rank 0 listens there), "file:///path" (a shared file), "unix:///path", "unique:..." (a string made
-  // by UniqueIdServer); empty: from the environment.
+  // "tcp://host:port" (rank 0 listens there), "file:///path" (a shared file), "unix:///path", "unique:..." (a string
+  // made by UniqueIdServer); empty: from the environment.
   std::string rendezvous;
   std::string job_id;  // processes with different ones refuse each other; empty: from the environment, else "default"
   // Instead of a rendezvous string: a store of the program's. Shared with the communicator and its sub-communicators,
@@ -43,8 +43,8 @@ struct JoinOptions {
 
 // A group of ranks that work together.
 //
-// Order. All ranks of the group make the same collective calls in the same order. The ranks compare the calls: different
-// ones end in kMismatch, not in a hang or in wrong data. send and recv are independent of this order.
+// Order. All ranks of the group make the same collective calls in the same order. The ranks compare the calls:
+// different ones end in kMismatch, not in a hang or in wrong data. send and recv are independent of this order.
 //
 // Threads. Any thread may call. Calls on one communicator are serialized in call order.
 //
@@ -56,12 +56,12 @@ struct JoinOptions {
 //   all_to_all, all_to_all_v                never
 // Any other overlap of input and output is kInvalid.
 //
-// Two forms. A call returns when its result is there. The form with _async returns at once with a Work; its buffers must
-// stay valid and unchanged until the work is done. A background thread makes progress on operations that no thread
+// Two forms. A call returns when its result is there. The form with _async returns at once with a Work; its buffers
+// must stay valid and unchanged until the work is done. A background thread makes progress on operations that no thread
 // waits for.
 //
-// Errors. Calls and Work::wait() throw Exception. kInvalid is thrown before anything happens and leaves the communicator
-// usable: a null buffer that would be used, a root that is no rank, an operation that the dtype lacks
+// Errors. Calls and Work::wait() throw Exception. kInvalid is thrown before anything happens and leaves the
+// communicator usable: a null buffer that would be used, a root that is no rank, an operation that the dtype lacks
 // (docs/numerics.md), a negative timeout. After any other failure of an operation the communicator is failed: every
 // later call throws the same error (ranks that died since are added), and only abort(), destroy() and the functions
 // that ask (rank(), ...) remain.
@@ -173,19 +173,19 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
                           Counts recv_counts, Counts recv_displacements, DType dtype, const CallOptions& options = {});
 
   // --- Many calls at once
-  // all_reduce of every tensor of a list: the gradients of a step. All ranks give the same counts and dtypes in the same
-  // order; lists that differ end in kMismatch before anything is written. Small tensors are copied together and share
-  // operations of at most Config::bucket_bytes; large ones run on their own buffers. Each result has the bits that its
-  // bucket has as one all_reduce, the same on all ranks. No output may overlap another tensor. kPremulSum: one factor
-  // for the list. The list is read during the call only.
+  // all_reduce of every tensor of a list: the gradients of a step. All ranks give the same counts and dtypes in the
+  // same order; lists that differ end in kMismatch before anything is written. Small tensors are copied together and
+  // share operations of at most Config::bucket_bytes; large ones run on their own buffers. Each result has the bits
+  // that its bucket has as one all_reduce, the same on all ranks. No output may overlap another tensor. kPremulSum: one
+  // factor for the list. The list is read during the call only.
   void all_reduce_many(std::span<const TensorRef> tensors, Op op = Op::kSum, const CallOptions& options = {});
   Work all_reduce_many_async(std::span<const TensorRef> tensors, Op op = Op::kSum, const CallOptions& options = {});
 
-  // Batches. Calls of this thread on this communicator between batch_begin() and batch_end() - collectives, lists, send,
-  // recv - are checked and kept, and start together at the end: collectives in their order, consecutive all_reduces as
-  // all_reduce_many() does them (kPremulSum: each by itself), sends and receives beside them in any order. All ranks
-  // must batch consecutive all_reduces alike. Nothing is read or written before the end; buffers stay valid until the
-  // whole batch is done. BatchScope below abandons a batch that an exception leaves.
+  // Batches. Calls of this thread on this communicator between batch_begin() and batch_end() - collectives, lists,
+  // send, recv - are checked and kept, and start together at the end: collectives in their order, consecutive
+  // all_reduces as all_reduce_many() does them (kPremulSum: each by itself), sends and receives beside them in any
+  // order. All ranks must batch consecutive all_reduces alike. Nothing is read or written before the end; buffers stay
+  // valid until the whole batch is done. BatchScope below abandons a batch that an exception leaves.
   //
   // In a batch, the _async forms return the Work of the whole batch (send_async, recv_async: their own), and recv() and
   // sendrecv() an empty Message. These Works are for this thread until the end; waiting for them before is kInvalid.
@@ -193,15 +193,17 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   // kInvalid: a second batch_begin() by any thread, an end without a begin or by another thread, split() and
   // new_group(), more than 65,536 calls.
   void batch_begin();
-  // Starts the calls, waits until all of them are done, and throws the first failure. kInvalid (overlapping all_reduces,
-  // an algorithm that does not exist for a call): nothing was started. The batch is closed, whatever it throws.
+  // Starts the calls, waits until all of them are done, and throws the first failure. kInvalid (overlapping
+  // all_reduces, an algorithm that does not exist for a call): nothing was started. The batch is closed, whatever it
+  // throws.
   void batch_end();
   Work batch_end_async();
   // Drops the calls; Works of them fail with kInvalid. Without a batch it does nothing. Any thread.
   void batch_abandon();
 
   // --- Point to point. tag: 0 .. 2^31-1. Messages of one pair and tag arrive in order. kAnySource and kAnyTag: any. A
-  // message that is longer than the receiver's buffer fails both sides with kMismatch; a shorter one reports its length.
+  // message that is longer than the receiver's buffer fails both sides with kMismatch; a shorter one reports its
+  // length.
   void send(const void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
   Work send_async(const void* data, uint64_t count, DType dtype, int peer, int tag = 0,
                   const CallOptions& options = {});
@@ -215,15 +217,16 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   // Memory that every rank of this host maps; where ranks share none, plain memory, which is as good for calls.
   // Collectives whose buffers lie in it on all ranks work on it without copies, the fastest way inside a host:
   // all_reduce above 8 KiB, the others by size (docs/plans.md), from 256 KiB on always; not uneven (v) calls and
-  // kPremulSum. CallOptions::algorithm = kRegistered insists: kInvalid on all ranks where some buffer is not registered.
+  // kPremulSum. CallOptions::algorithm = kRegistered insists: kInvalid on all ranks where some buffer is not
+  // registered.
   //
   // Zeroed, aligned to a page. Allocating costs system calls and page faults: allocate once and keep it. Registered for
-  // all communicators of the same join(); plain memory for others. deallocate() on this communicator gives it back (null
-  // is fine; also after destroy()), or the end of this object. Other ranks write to it during a call, and not after the
-  // call has succeeded or failed. One exception: a rank whose process is stopped (SIGSTOP) in the middle of a slice is
-  // waited for one second; if it goes on later, it still writes that slice. Throws kInvalid for 0 bytes and for memory
-  // that this communicator has not allocated, kSystem when memory, descriptors or mappings run out (16,384 pieces a
-  // process); the communicator goes on. Not collective. Any thread.
+  // all communicators of the same join(); plain memory for others. deallocate() on this communicator gives it back
+  // (null is fine; also after destroy()), or the end of this object. Other ranks write to it during a call, and not
+  // after the call has succeeded or failed. One exception: a rank whose process is stopped (SIGSTOP) in the middle of a
+  // slice is waited for one second; if it goes on later, it still writes that slice. Throws kInvalid for 0 bytes and
+  // for memory that this communicator has not allocated, kSystem when memory, descriptors or mappings run out (16,384
+  // pieces a process); the communicator goes on. Not collective. Any thread.
   void* allocate(size_t bytes);
   void deallocate(void* data);
 

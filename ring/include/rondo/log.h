@@ -4,8 +4,8 @@
 
 namespace rondo {
 
-// Takes one line of the log. level: 1 warning, 2 info, 3 trace. rank: of the process, -1 where it is not known yet. text:
-// without a line end, valid during the call. Must not call the library.
+// Takes one line of the log. level: 1 warning, 2 info, 3 trace. rank: of the process, -1 where it is not known yet.
+// text: without a line end, valid during the call. Must not call the library.
 using LogFunction = void (*)(void* context, int level, int rank, const char* text);
 
 // Log lines go to standard error, or to `function` if one is set: for the whole process, from any thread, one call at a
