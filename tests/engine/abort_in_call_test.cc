@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rondo/communicator.h"
+#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
@@ -41,8 +42,8 @@ struct Trial {
   }
 };
 
-Communicator::Call sum_of(const float* input, float* output, size_t count, Algorithm algorithm) {
-  Communicator::Call call;
+CollectiveCall sum_of(const float* input, float* output, size_t count, Algorithm algorithm) {
+  CollectiveCall call;
   call.input = input;
   call.output = output;
   call.count = count;
@@ -51,9 +52,9 @@ Communicator::Call sum_of(const float* input, float* output, size_t count, Algor
 }
 
 // False: it failed. Throws if a sum is wrong.
-bool sums(Communicator& group, const Communicator::Call& call) {
+bool sums(Communicator& group, const CollectiveCall& call) {
   try {
-    group.run(call);
+    run(group, call);
   } catch (const Exception& failure) {
     expect(failure.code() == ErrorCode::kAborted || failure.code() == ErrorCode::kPeerLost, failure.what());
     return false;

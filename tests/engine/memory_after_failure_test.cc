@@ -14,11 +14,12 @@
 #include <vector>
 
 #include "tests/faults/ranks.h"
+#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 
 namespace {
 
-int reads_before_pause = -1;             // slices of other processes' memory; negative: no pause
+int reads_before_pause = -1;               // slices of other processes' memory; negative: no pause
 constexpr size_t kSliceBytes = 64 * 1024;  // what is shorter is a trial whether such memory can be read
 std::function<void()> pause_read = [] {};
 
@@ -42,8 +43,8 @@ struct Buffers {
   std::vector<float> input = std::vector<float>(kCount, 1);
   std::vector<float> output = std::vector<float>(kCount, 0);
 
-  Communicator::Call sum() {
-    Communicator::Call call;
+  CollectiveCall sum() {
+    CollectiveCall call;
     call.input = input.data();
     call.output = output.data();
     call.count = kCount;
@@ -70,7 +71,7 @@ void read_slowly(Here& here, Communicator& group, int reads) {
     here.await();
   };
   reads_before_pause = reads;
-  const std::string ended = outcome([&] { group.run(buffers.sum()); });
+  const std::string ended = outcome([&] { run(group, buffers.sum()); });
   const bool right = buffers.output == std::vector<float>(kCount, 2);
   here.say(ended == "ok" && !right ? "a wrong sum" : ended);
 }
@@ -80,14 +81,14 @@ enum class Fails { kAborts, kIsLate, kDestroys };
 // Fails in the middle of its call, and uses its memory again as soon as that has failed.
 void fail_and_refill(Here& here, Communicator& group, Fails fails) {
   Buffers buffers;
-  Communicator::Call call = buffers.sum();
+  CollectiveCall call = buffers.sum();
   if (fails == Fails::kIsLate) call.options.timeout = std::chrono::milliseconds(300);
   std::thread other([&] {
     here.await();
     if (fails == Fails::kAborts) group.abort("enough");
     if (fails == Fails::kDestroys) group.destroy();
   });
-  const std::string ended = outcome([&] { group.run(call); });
+  const std::string ended = outcome([&] { run(group, call); });
   buffers.refill();
   here.say(ended);
   other.join();
@@ -101,7 +102,7 @@ std::vector<std::string> outcomes(int reads, Fails fails) {
       [reads, fails](Here& here) {
         Communicator group = Communicator::join(here.options);
         Buffers first;
-        group.run(first.sum());
+        run(group, first.sum());
         expect(first.output == std::vector<float>(kCount, 2), "the first sum is wrong");
         here.say("ready");
         if (here.rank() == 0) {

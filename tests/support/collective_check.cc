@@ -237,8 +237,8 @@ std::string CollectiveRank::check() const {
 }
 
 void CollectiveRank::refill() {
-  std::fill_n(input_, input_elements() * element_bytes_, std::byte{0x55});
-  std::fill_n(output_, output_elements() * element_bytes_, std::byte{0x55});
+  std::fill_n(input_, elements().input * element_bytes_, std::byte{0x55});
+  std::fill_n(output_, elements().output * element_bytes_, std::byte{0x55});
 }
 
 std::vector<std::byte> CollectiveRank::output() const {
