@@ -223,6 +223,31 @@ TEST_CASE("client: a server that ends in mid-wait is reported, not waited for") 
   end.join();
 }
 
+TEST_CASE("client: a server that is too busy to answer is late, not gone, also where the client had to connect again") {
+  // Proves: of 256 ranks on two cores some wait longer for the store's welcome than they look for an answer.
+  Listener listener = listen_tcp("127.0.0.1", 0, "", Config{}, soon());
+  Descriptor first;
+  std::thread busy([&] {  // welcomes one client and answers nothing
+    REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
+    first = Descriptor(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    say(first, encode_welcome({}));
+  });
+  StreamStore::Options options;
+  options.addresses = [&] { return std::vector{listener.address}; };
+  StreamStore store(options);
+  store.connect(soon());
+  busy.join();
+  for (int call = 0; call < 3; ++call) {
+    CAPTURE(call);
+    try {
+      store.get("k", in_ms(50));
+      FAIL("nobody answers");
+    } catch (const Exception& e) {
+      CHECK(e.code() == ErrorCode::kTimeout);
+    }
+  }
+}
+
 TEST_CASE("port: 100 restarts on one port in a row succeed, clients and all") {
   uint16_t port = 0;
   for (int i = 0; i < 100; ++i) {

@@ -153,6 +153,11 @@ void StreamStore::lost(const std::string& why) {
                   fmt::format("the store at {} is gone ({}): the process that serves it ended", options_.name, why));
 }
 
+void StreamStore::late(const std::string& key) const {
+  throw Exception(ErrorCode::kTimeout,
+                  fmt::format("the store at {} had no answer about \"{}\" before the deadline", options_.name, key));
+}
+
 StoreReply StreamStore::transact(const StoreRequest& request, Deadline deadline) {
   check_store_entry(request.key, request.first);
   check_store_entry(request.key, request.second);
@@ -164,6 +169,7 @@ StoreReply StreamStore::transact(const StoreRequest& request, Deadline deadline)
     if (!reached_) {
       connect(deadline);
     } else if (!try_connect(deadline, &why)) {
+      if (Clock::now() >= deadline) late(request.key);  // it may only be busy
       lost(why);
     }
   }
@@ -178,8 +184,7 @@ StoreReply StreamStore::transact(const StoreRequest& request, Deadline deadline)
   if (result == Transfer::kClosed) lost("it closed the connection");
   if (result == Transfer::kTimeout) {
     socket_.reset();
-    throw Exception(ErrorCode::kTimeout, fmt::format("the store at {} had no answer about \"{}\" before the deadline",
-                                                     options_.name, request.key));
+    late(request.key);
   }
   std::optional<StoreReply> reply = decode_reply(bytes);
   if (!reply) lost("it sent a malformed answer");

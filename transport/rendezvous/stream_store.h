@@ -47,6 +47,7 @@ class StreamStore : public Store {
   bool shake_hands(Descriptor socket, const SocketAddress& address, Deadline deadline, std::string* why);
   StoreReply transact(const StoreRequest& request, Deadline deadline);
   [[noreturn]] void lost(const std::string& why);
+  [[noreturn]] void late(const std::string& key) const;
 
   Options options_;
   Descriptor socket_;

@@ -14,17 +14,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The dead are noticed so often while their report is waited for.
-constexpr std::chrono::milliseconds kLook{200};
+// The dead are looked for so often while their report is waited for, then less often: a wait that ends costs the store
+// a new connection.
+constexpr std::chrono::milliseconds kFirstLook{200};
+constexpr std::chrono::milliseconds kLastLook{2'000};
 
 std::string report_key(int rank) { return fmt::format("island/{}", rank); }
 constexpr const char* kIslandsKey = "islands";
 
 std::string wait_for(Store& store, const std::string& key, int from, Store::Deadline deadline,
                      const std::function<bool(int)>& gone) {
-  while (true) {
+  for (auto look = kFirstLook;; look = std::min(2 * look, kLastLook)) {
     try {
-      return store.get(key, std::min<Store::Deadline>(deadline, Clock::now() + kLook));
+      return store.get(key, std::min<Store::Deadline>(deadline, Clock::now() + look));
     } catch (const Exception& failure) {
       if (failure.code() != ErrorCode::kTimeout) throw;
     }
