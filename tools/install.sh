@@ -29,7 +29,7 @@ soname=$(sed -n 's/^RONDO_SONAME = "\(.*\)"$/\1/p' tools/bazel/version.bzl)
 # Fills in the @NAMES@ of a template. UP: from the file's folder to the prefix.
 fill_in() {
   local up
-  up=$(realpath -m --relative-to="/$(dirname "$2")" /)
+  up=$(realpath -ms --relative-to="/$(dirname "$2")" /)
   install -d "$root/$(dirname "$2")"
   sed -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" -e "s|@LIBDIR@|$libdir|g" -e "s|@UP@|$up|g" \
     "tools/install/$1" >"$root/$2"

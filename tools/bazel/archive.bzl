@@ -25,6 +25,9 @@ def _run(ctx, tool, arguments, inputs, output):
         progress_message = "Archiving %s" % output.short_path,
     )
 
+# Of the C++ library: weak, since a program has them, too.
+_STANDARD_SYMBOLS = ["_ZSt*", "_ZNSt*", "_ZZNSt*", "_ZZNKSt*", "_ZGVNSt*", "_ZGVZNSt*"]
+
 # One object of all, in which hidden symbols are local.
 def _relocatable(ctx, objects):
     linked = ctx.actions.declare_file(ctx.label.name + ".linked.o")
@@ -35,10 +38,18 @@ def _relocatable(ctx, objects):
     arguments.add_all(objects)
     _run(ctx, find_cpp_toolchain(ctx).ld_executable, arguments, objects, linked)
 
+    # GCC's unique symbols become global ones: objcopy leaves unique ones as they are. Only gold can do that.
+    plain = ctx.actions.declare_file(ctx.label.name + ".plain.o")
+    arguments = ctx.actions.args()
+    arguments.add_all(["-fuse-ld=gold", "-r", "-nostdlib", "-Wl,--no-gnu-unique", "-o", plain, linked])
+    _run(ctx, find_cpp_toolchain(ctx).compiler_executable, arguments, [linked], plain)
+
     local = ctx.actions.declare_file(ctx.label.name + ".o")
     arguments = ctx.actions.args()
-    arguments.add_all(["--localize-hidden", linked, local])
-    _run(ctx, find_cpp_toolchain(ctx).objcopy_executable, arguments, [linked], local)
+    arguments.add_all(["--localize-hidden", "--wildcard"])
+    arguments.add_all(_STANDARD_SYMBOLS, format_each = "--weaken-symbol=%s")
+    arguments.add_all([plain, local])
+    _run(ctx, find_cpp_toolchain(ctx).objcopy_executable, arguments, [plain], local)
     return local
 
 def _archive_impl(ctx):
