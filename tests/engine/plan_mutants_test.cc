@@ -131,11 +131,11 @@ void mutate(uint64_t seed, Plans& plans) {
     if (!all && r != victim) continue;
     Random same(change);
     Plan& plan = plans[r];
-    const Lane lane = plan.lanes[same.below(plan.lanes.size())];
+    Lane& lane = plan.lanes[same.below(plan.lanes.size())];
     if (lane.count == 0) continue;
     const auto s = static_cast<uint32_t>(same.below(lane.count));
     if (same.chance(3)) {
-      --plan.lanes.back().count;
+      --lane.count;  // without its last step
     } else {
       mutate_step(same, plan, lane, s);
     }
@@ -208,8 +208,7 @@ Tally run_mutants(Kind kind, uint64_t share) {
     if (plans == sound) continue;
     ++tally.mutants;
     const Scaling scaling = request.scale_at_source ? Scaling::kAtSource : Scaling::kAtFold;
-    INFO("seed " << seed << ", kind " << static_cast<int>(kind) << ", " << collective_name(request.collective) << " by "
-                 << algorithm_name(request.algorithm) << differences(sound, plans));
+    INFO("seed " << seed << ", kind " << static_cast<int>(kind) << differences(sound, plans));
     if (!verify(plans, scaling, 2).ok) continue;
     ++tally.accepted;
     const std::string trouble = run_accepted(random.next(), kind, request, plans);
