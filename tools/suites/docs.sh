@@ -11,6 +11,13 @@ trap 'rm -rf "$prefix" "$log"' EXIT
 check "links in *.md" python3 tests/docs/check_links.py .
 check "README has at most 150 lines" test "$(wc -l <README.md)" -le 150
 
+# Names of the settings that the library reads, and those of the page.
+settings_are_listed() {
+  diff <(grep -ohE '"RONDO_[A-Z_]+"' ring/base/config.cc | tr -d '"' | sort -u) \
+    <(sed '/^## Rank and rendezvous/,$d' docs/environment.md | grep -oE '^\| `RONDO_[A-Z_]+`' | tr -d '|` ' | sort)
+}
+check "docs/environment.md lists the settings of ring/base/config.cc" settings_are_listed
+
 tools/install.sh "$prefix" >"$log" 2>&1 || { cat "$log"; exit 1; }
 python3 tests/docs/run_blocks.py "$prefix" README.md docs/guide.md docs/coming-from.md | tee "$log" || true
 while read -r result place; do record "$result" "docs: $place"; done < <(grep -E '^(pass|fail) ' "$log")
