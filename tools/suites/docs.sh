@@ -12,6 +12,7 @@ check "links in *.md" python3 tests/docs/check_links.py .
 check "README has at most 150 lines" test "$(wc -l <README.md)" -le 150
 
 # Names of the settings that the library reads, and those of the page.
+# shellcheck disable=SC2016  # backticks of Markdown
 settings_are_listed() {
   diff <(grep -ohE '"RONDO_[A-Z_]+"' ring/base/config.cc | tr -d '"' | sort -u) \
     <(sed '/^## Rank and rendezvous/,$d' docs/environment.md | grep -oE '^\| `RONDO_[A-Z_]+`' | tr -d '|` ' | sort)
