@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 // A start that waits for this deadline anywhere is late by more than the bound.
 constexpr int64_t kHandshakeMs = 30'000;
-constexpr int64_t kBoundMs = 20'000;  // on a loaded machine; measured on a free one: docs/bootstrap.md
+constexpr int64_t kBoundMs = 20'000;  // far above what a loaded machine takes
 constexpr size_t kMostMemoryMiB = 24;
 
 Config big_config(const std::string& transport) {

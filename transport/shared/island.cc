@@ -19,8 +19,8 @@ namespace {
 
 // Windows of one peer: each is a mapping, of which the kernel gives a process some 65,000.
 constexpr size_t kMaxWindows = 16 * 1024;
-// From so many on a rank reads a small part of each peer's windows: their pages are mapped as they are touched. Mapped
-// at once they made most of the 81 MiB of a rank of 64 (64 windows of about a MiB each).
+// From so many on a rank reads a small part of each peer's windows: their pages are mapped as they are touched, since
+// every page that is mapped counts as this rank's memory.
 constexpr size_t kManyPeers = 8;
 // Where the two flags of a communicator's doorbells are in their page: a cache line of its own each, and the pair that
 // a processor fetches with it.
