@@ -48,7 +48,8 @@ void set_streaming(int fd) {
 }
 
 Descriptor listen_on_loopback(uint16_t& port) {
-  Descriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // Made before the ranks are forked.
+  Descriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), Descriptor::InChild::kInherited);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

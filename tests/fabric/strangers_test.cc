@@ -145,9 +145,9 @@ TEST_CASE("a rank that does not belong here learns why, in words") {
   const ControlPlane::Settings settings = settings_of(0);
   ControlPlane board(settings);
   std::string version = encode(good_hello(settings));
-  version[8] = 3;
+  version[8] = 4;
   CHECK(answer_to(board, version).code == AnswerCode::kVersion);
-  CHECK(answer_to(board, version).text == "rank 0 speaks version 2 of the wire format, you speak version 3");
+  CHECK(answer_to(board, version).text == "rank 0 speaks version 3 of the wire format, you speak version 4");
   Hello job = good_hello(settings);
   job.job_id = "another";
   CHECK(answer_to(board, encode(job)).code == AnswerCode::kJob);

@@ -211,9 +211,9 @@ TEST_CASE("a card comes back as it was, and a cut or mutated one is refused or h
     CHECK_THROWS_AS(decode_card(std::string_view(bytes).substr(0, size), 1), Exception);
   }
   std::string newer = bytes;
-  newer[9] = 3;
+  newer[9] = 4;
   CHECK_THROWS_WITH(decode_card(newer, 1),
-                    "rank 1 cannot join: it speaks version 3 of the wire format, this process version 2");
+                    "rank 1 cannot join: it speaks version 4 of the wire format, this process version 3");
 }
 
 }  // namespace
