@@ -412,14 +412,15 @@ TEST_CASE("different calls at one sequence are a mismatch on every rank, whoever
 }
 
 TEST_CASE("equal calls by different routes are a mismatch on every rank; one that has not been decided is none") {
-  for (const uint64_t other : {uint64_t{0x0d00000001}, uint64_t{0x0c00000002}, uint64_t{0}}) {
+  const auto route = [](Algorithm algorithm, uint64_t table) { return static_cast<uint64_t>(algorithm) << 32 | table; };
+  for (const uint64_t other : {route(Algorithm::kPull, 1), route(Algorithm::kStaged, 2), uint64_t{0}}) {
     CAPTURE(other);
     Simulation simulation(3, 5);
     simulation.open_everywhere(all_ranks(3));
     simulation.run();
     for (int rank = 0; rank < 3; ++rank) {
       simulation.call(rank) = calling(3, 1, "all_reduce(count=8)");
-      simulation.call(rank).route = rank == 1 ? other : uint64_t{0x0c00000001};
+      simulation.call(rank).route = rank == 1 ? other : route(Algorithm::kStaged, 1);
     }
     simulation.stall(0, 3);
     simulation.run();
