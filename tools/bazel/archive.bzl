@@ -22,6 +22,7 @@ def _run(ctx, tool, arguments, inputs, output):
         inputs = depset(inputs, transitive = [find_cpp_toolchain(ctx).all_files]),
         outputs = [output],
         mnemonic = "RondoArchive",
+        use_default_shell_env = True,  # the compiler looks for gold in PATH
         progress_message = "Archiving %s" % output.short_path,
     )
 
