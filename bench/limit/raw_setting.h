@@ -47,7 +47,7 @@ struct RawSetting {
 std::string setting_text(const RawSetting& setting);
 
 // {256 KiB, 1 MiB} x driving x {1, 4} connections x memory, but for transfers larger than a connection's share of the
-// buffer. Of 120 settings with more of each, none was faster by more than noise (docs/bench.md).
+// buffer.
 std::vector<RawSetting> limit_settings(const std::string& congestion, uint64_t buffer_bytes);
 
 }  // namespace rondo::bench

@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 from unittest import mock
@@ -211,8 +212,18 @@ class Contests(Folder):
         self.assertEqual(contest.answers.why_missing("intelmpi"), "not built: bench/peers/build_mpi.sh intelmpi")
         self.assertTrue(contest.answers.why_missing("gloo"))
         child = int((self.root / "child").read_text())
-        self.assertFalse(pathlib.Path(f"/proc/{child}/cmdline").exists() and
-                         pathlib.Path(f"/proc/{child}/cmdline").read_bytes())  # gone, or a zombie
+        deadline = time.monotonic() + 20  # killed; it ends when it next gets a core
+        while runs(child) and time.monotonic() < deadline:
+            pass
+        self.assertFalse(runs(child))
+
+
+def runs(pid):
+    """Whether the process is there and is no zombie, which has no command line."""
+    try:
+        return bool(pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def stored():
