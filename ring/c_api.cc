@@ -11,6 +11,7 @@
 #include "ring/communicator_access.h"
 #include "ring/engine/collective_call.h"
 #include "rondo/communicator.h"
+#include "rondo/interrupt.h"
 #include "rondo/log.h"
 #include "rondo/rondo.h"
 #include "rondo/unique_id.h"
@@ -220,6 +221,10 @@ size_t rondo_last_error_ranks(int* ranks, size_t capacity) {
 
 rondo_result_t rondo_set_log(rondo_log_function_t function, void* context) {
   return guarded([&] { rondo::set_log_function(function, context); });
+}
+
+rondo_result_t rondo_set_interrupt(rondo_interrupt_function_t function, void* context) {
+  return guarded([&] { rondo::set_interrupt_function(function, context); });
 }
 
 rondo_result_t rondo_init(rondo_comm_t* comm) { return rondo_init_at(comm, -1, -1, nullptr); }

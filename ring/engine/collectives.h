@@ -44,6 +44,7 @@ class Collectives final : public Driver {
  protected:
   bool step(Pass pass) override;
   void tick(Clock::time_point now) override;
+  void interrupted() override { context_->interrupt(); }
 
  private:
   RouteQuestion question_of(const CheckedCall& call, Algorithm asked) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ring/base/cores.h"
+#include "ring/base/interrupt.h"
 #include "ring/engine/pool.h"
 
 namespace rondo {
@@ -16,6 +17,11 @@ constexpr uint32_t kPassesPerLook = 32;
 constexpr uint32_t kBusyPassesPerLook = 256;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
+
+// Between two questions to the program whether a wait is to end.
+constexpr std::chrono::milliseconds kBetweenQuestions{100};
+// The question is due 100 ms after a wait's first look at the clock, so that short waits cost nothing more.
+constexpr Clock::time_point kNotYet = Clock::time_point::max();
 
 // After so many waits without a sleep the sockets leave the epoll set, which costs a system call each, and another when
 // the next sleep comes.
@@ -41,35 +47,57 @@ bool Driver::wait(const Operation& operation, Clock::time_point until) {
                     "one was forked: only that one can wait for it");
   }
   const Waiter waiter(*this);
+  Clock::time_point ask_at = kNotYet;
   while (!operation.done()) {
     if (try_acquire()) {
       const Lease lease(*this);
-      drive(operation, until);
+      drive(operation, until, ask_at);
       if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
     } else {
       bell_->ring();  // whoever has the lease may sleep, and not know of this operation
       std::unique_lock lock(mutex_);
       sleepers_.fetch_add(1);
-      const auto wake = std::min(until, Clock::now() + kLongestSleep);
+      const auto now = Clock::now();
+      if (ask_at == kNotYet) ask_at = now + kBetweenQuestions;
+      const auto wake = std::min(until, now + kLongestSleep);
       changed_.wait_until(lock, wake, [&] { return operation.done() || !held_.load(); });
       sleepers_.fetch_sub(1);
     }
-    if (!operation.done() && Clock::now() >= until) break;
+    if (operation.done()) break;
+    ask_whether_to_end(ask_at);
+    if (Clock::now() >= until) break;
   }
   return operation.done();
 }
 
 void Driver::run_held(const Operation& operation) {
+  Clock::time_point ask_at = kNotYet;
+  bool done = true;
   {
     const Lease lease(*this);
-    drive(operation, Clock::time_point::max());
+    drive(operation, Clock::time_point::max(), ask_at);
     if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
+    done = operation.done();
+    if (!done) added();  // no other may begin when the lease is given back
+  }
+  if (!done) {
+    ask_whether_to_end(ask_at);
+    wait(operation, Clock::time_point::max());
+    ended();
   }
   ask_pool();  // for what came meanwhile
 }
 
-// Polls, and sleeps once polling has been in vain for the spin time.
-void Driver::drive(const Operation& operation, Clock::time_point until) {
+// Calls the program's function if that is due.
+void Driver::ask_whether_to_end(Clock::time_point& ask_at) {
+  if (Clock::now() < ask_at) return;
+  ask_at = kNotYet;
+  if (interrupt_requested()) interrupted();
+}
+
+// Polls, and sleeps once polling has been in vain for the spin time. Returns early at ask_at, which it sets if that has
+// not been done and there is a function to ask.
+void Driver::drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at) {
   const uint32_t passes_per_look = patience_.yields ? 1 : kPassesPerLook;
   uint32_t idle = 0;
   uint32_t busy = 0;
@@ -86,7 +114,8 @@ void Driver::drive(const Operation& operation, Clock::time_point until) {
     }
     const auto now = Clock::now();
     tick(now);
-    if (operation.done() || now >= until) return;
+    if (operation.done() || now >= until || now >= ask_at) return;
+    if (ask_at == kNotYet && has_interrupt_function()) ask_at = now + kBetweenQuestions;
     if (moved) continue;
     if (idle == passes_per_look) idle_since = now;
     if (now - idle_since < patience_.spin && !dear_yields_.sleep_instead(now)) {

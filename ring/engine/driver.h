@@ -56,6 +56,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   virtual bool step(Pass pass) = 0;
   // Called now and then while nothing moves, for deadlines and stalls; under the lease.
   virtual void tick(Clock::time_point now) = 0;
+  // The program wants a wait of this thread to end (rondo/interrupt.h): fails the communicator. Without the lease.
+  virtual void interrupted() = 0;
 
   const Patience& patience() const { return patience_; }
   std::shared_ptr<Doorbell> shared_bell() const { return bell_; }
@@ -96,7 +98,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void release();
   void wake_sleepers();
   void ask_pool();
-  void drive(const Operation& operation, Clock::time_point until);
+  void drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at);
+  void ask_whether_to_end(Clock::time_point& ask_at);
   bool rest(Clock::time_point until);
 
   std::shared_ptr<Doorbell> bell_;        // shared with the fabric, which rings it from its own thread

@@ -75,6 +75,7 @@ class Messages final : public Driver, private P2pStreams {
  protected:
   bool step(Pass pass) override;
   void tick(Clock::time_point now) override;
+  void interrupted() override { context_->interrupt(); }
 
  private:
   friend class MessageOperation;

@@ -503,6 +503,58 @@ TEST_CASE("log lines go to the program's function, and back to standard error") 
         }) == "");
 }
 
+TEST_CASE("the program's function ends a wait, and the other rank is told who was interrupted") {
+  struct Asked {
+    int times = 0;
+    int until = 3;
+  };
+  const auto ask = [](void* context) {
+    Asked& asked = *static_cast<Asked*>(context);
+    return ++asked.times == asked.until ? 1 : 0;
+  };
+  using Wait = rondo_result_t (*)(rondo_comm_t comm);
+  const Wait waits[] = {
+      // The third of the same calls is the one that is prepared.
+      [](rondo_comm_t comm) { return rondo_barrier(comm, nullptr); },
+      [](rondo_comm_t comm) {
+        char byte = 0;
+        return rondo_recv(comm, &byte, 1, RONDO_INT8, RONDO_ANY_SOURCE, 5, nullptr, nullptr);
+      },
+      [](rondo_comm_t comm) {
+        rondo_work_t work = nullptr;
+        want(rondo_barrier_async(comm, nullptr, &work));
+        const rondo_result_t result = rondo_wait(work, -1);
+        want(rondo_work_free(work));
+        return result;
+      },
+  };
+  for (const Wait wait : waits) {
+    rondo_id_server_t server = nullptr;
+    const char* id = nullptr;
+    REQUIRE(rondo_id_server_create(&server, nullptr, &id) == RONDO_OK);
+    const std::string unique = id;
+    CHECK(rondo::testing::run_bare_processes(2, std::chrono::seconds(60), [&](int rank) {
+            rondo_comm_t comm = nullptr;
+            want(rondo_init_at(&comm, rank, 2, unique.c_str()));
+            for (int i = 0; i < 3; ++i) want(rondo_barrier(comm, nullptr));
+            Asked asked;
+            if (rank == 1) {
+              want(rondo_set_interrupt(ask, &asked));
+              want(wait(comm), RONDO_INTERRUPTED);
+              expect(asked.times == 3, "asked so many times: " + std::to_string(asked.times));
+              want(rondo_barrier(comm, nullptr), RONDO_INTERRUPTED);
+              want(rondo_set_interrupt(nullptr, nullptr));
+            } else {
+              char byte = 0;
+              want(rondo_recv(comm, &byte, 1, RONDO_INT8, 1, 7, nullptr, nullptr), RONDO_ABORTED);
+              expect(std::string(rondo_last_error()).find("was interrupted") != std::string::npos, rondo_last_error());
+            }
+            want(rondo_destroy(comm));
+          }) == "");
+    CHECK(rondo_id_server_destroy(server) == RONDO_OK);
+  }
+}
+
 TEST_CASE("joining that cannot work is an error, not a crash") {
   CHECK(rondo::testing::run_bare_processes(1, std::chrono::seconds(60), [](int) {
           rondo_comm_t comm = reinterpret_cast<rondo_comm_t>(8);
