@@ -26,8 +26,9 @@ def _run(ctx, tool, arguments, inputs, output):
         progress_message = "Archiving %s" % output.short_path,
     )
 
-# Of the C++ library: weak, since a program has them, too.
-_STANDARD_SYMBOLS = ["_ZSt*", "_ZNSt*", "_ZZNSt*", "_ZZNKSt*", "_ZGVNSt*", "_ZGVZNSt*"]
+# Names of the C++ library that the object defines: weak, since a program has them, too. Not those that it only uses: a
+# static library's members are not linked for weak references.
+_STANDARD_NAMES = "'^_Z(|N|ZN|ZNK|GVN|GVZN)St'"
 
 # One object of all, in which hidden symbols are local.
 def _relocatable(ctx, objects):
@@ -45,12 +46,23 @@ def _relocatable(ctx, objects):
     arguments.add_all(["-fuse-ld=gold", "-r", "-nostdlib", "-Wl,--no-gnu-unique", "-o", plain, linked])
     _run(ctx, find_cpp_toolchain(ctx).compiler_executable, arguments, [linked], plain)
 
+    names = ctx.actions.declare_file(ctx.label.name + ".names")
+    ctx.actions.run_shell(
+        command = "{} --defined-only --extern-only --format=posix {} | cut -d' ' -f1 | grep -E {} >{}".format(
+            find_cpp_toolchain(ctx).nm_executable,
+            plain.path,
+            _STANDARD_NAMES,
+            names.path,
+        ),
+        inputs = depset([plain], transitive = [find_cpp_toolchain(ctx).all_files]),
+        outputs = [names],
+        mnemonic = "RondoArchive",
+        progress_message = "Listing names of %s" % plain.short_path,
+    )
     local = ctx.actions.declare_file(ctx.label.name + ".o")
     arguments = ctx.actions.args()
-    arguments.add_all(["--localize-hidden", "--wildcard"])
-    arguments.add_all(_STANDARD_SYMBOLS, format_each = "--weaken-symbol=%s")
-    arguments.add_all([plain, local])
-    _run(ctx, find_cpp_toolchain(ctx).objcopy_executable, arguments, [plain], local)
+    arguments.add_all(["--localize-hidden", "--weaken-symbols=" + names.path, plain, local])
+    _run(ctx, find_cpp_toolchain(ctx).objcopy_executable, arguments, [plain, names], local)
     return local
 
 def _archive_impl(ctx):

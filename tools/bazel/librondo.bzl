@@ -1,10 +1,13 @@
-"""librondo.so and librondo.a, each made of all objects of a cc_library and of what it depends on."""
+"""librondo.so, librondo_c.so and librondo.a, each made of all objects of a cc_library and of what it depends on."""
 
 load("//tools/bazel:archive.bzl", "whole_archive")
 load("//tools/bazel:version.bzl", "RONDO_SONAME")
 
 def rondo_shared_library(name, library, linkopts = [], **kwargs):
-    """NAME.so with the soname of version.bzl, which shows what tools/bazel/librondo.map lists, and whole/NAME.a.
+    """Makes three of one library.
+
+    NAME.so has the soname of version.bzl and shows what tools/bazel/librondo.map lists. NAME_c.so, for bindings, shows
+    the C API alone and carries the C++ runtime, so that it meets no other in the process. whole/NAME.a.
 
     Args:
       name: "librondo"
@@ -13,7 +16,6 @@ def rondo_shared_library(name, library, linkopts = [], **kwargs):
       **kwargs: visibility, tags
     """
     archive = "whole/{}.a".format(name)  # NAME.a is the cc_library's own, of its direct sources only
-    symbols = "//tools/bazel:librondo.map"
     whole_archive(
         name = name + "_archive",
         library = library,
@@ -21,15 +23,21 @@ def rondo_shared_library(name, library, linkopts = [], **kwargs):
         hides = True,
         **kwargs
     )
+    _shared(name + ".so", archive, "//tools/bazel:librondo.map", RONDO_SONAME, linkopts, **kwargs)
+    # Bazel links by gcc and names libstdc++ itself, last: by then nothing needs it.
+    static_runtime = ["-static-libgcc", "-Wl,-Bstatic,-lstdc++,-Bdynamic", "-Wl,--as-needed"]
+    _shared(name + "_c.so", archive, "//tools/bazel:librondo_c.map", name + "_c.so", static_runtime + linkopts, **kwargs)
+
+def _shared(name, archive, symbols, soname, linkopts, **kwargs):
     native.cc_binary(
-        name = name + ".so",
+        name = name,
         linkshared = True,
         linkopts = [
             # Nothing refers to the API from inside: without this the linker would take no object at all.
             "-Wl,--whole-archive",
             "$(location {})".format(archive),
             "-Wl,--no-whole-archive",
-            "-Wl,-soname,{}".format(RONDO_SONAME),
+            "-Wl,-soname,{}".format(soname),
             "-Wl,--version-script=$(location {})".format(symbols),
             "-pthread",
         ] + linkopts,
