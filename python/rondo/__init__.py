@@ -1,0 +1,30 @@
+"""Rondo: collective communication for processes that train a model together.
+
+>>> import numpy as np, rondo
+>>> group = rondo.init()                    # under rondo-run, torchrun, mpirun, srun or rondo.spawn
+>>> group.all_reduce(gradient, op="avg")    # in place, on every rank
+"""
+
+from rondo import data, errors
+from rondo._library import lib as _lib
+from rondo.communicator import ANY_SOURCE, ANY_TAG, Batch, Communicator
+from rondo.errors import *  # noqa: F403
+from rondo.start import UniqueId, init, unique_id
+from rondo.work import Message, Work
+
+__version__ = _lib.rondo_version().decode()
+
+__all__ = [
+    "ANY_SOURCE", "ANY_TAG", "Batch", "Communicator", "Message", "SpawnError", "UniqueId", "Work", "data", "init",
+    "spawn", "unique_id", *errors.__all__,
+]  # fmt: skip
+
+
+def __getattr__(name: str):
+    # multiprocessing is imported by those who use it.
+    if name in ("spawn", "SpawnError"):
+        from rondo import _spawn as module
+
+        globals().update(spawn=module.spawn, SpawnError=module.SpawnError)
+        return globals()[name]
+    raise AttributeError(f"module 'rondo' has no attribute {name!r}")

@@ -1,0 +1,142 @@
+"""librondo_c.so: found, loaded, and the functions of rondo.h declared."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+_NAME = "librondo_c.so"
+
+
+class Options(ctypes.Structure):
+    """rondo_options_t"""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("timeout_ms", c_int64),
+        ("scalar", c_double),
+        ("algorithm", c_char_p),
+    ]
+
+
+class Tensor(ctypes.Structure):
+    """rondo_tensor_t"""
+
+    _fields_ = [("input", c_void_p), ("output", c_void_p), ("count", c_uint64), ("dtype", c_int32)]
+
+
+class MessageInfo(ctypes.Structure):
+    """rondo_message_t"""
+
+    _fields_ = [("peer", c_int), ("tag", c_int), ("bytes", c_uint64)]
+
+
+InterruptFunction = ctypes.CFUNCTYPE(c_int, c_void_p)  # rondo_interrupt_function_t
+
+_comm = _work = _server = _data = c_void_p
+_out = POINTER(c_void_p)
+_counts = POINTER(c_uint64)
+_dtype = _op = c_int32
+_ints = POINTER(c_int)
+_options = POINTER(Options)
+_message = POINTER(MessageInfo)
+
+# The functions of rondo.h. Of each call there are two: NAME, which blocks, and NAME_async, which ends in a work.
+CALLS = {
+    "rondo_all_reduce": (_comm, _data, _data, c_uint64, _dtype, _op, _options),
+    "rondo_reduce": (_comm, _data, _data, c_uint64, _dtype, _op, c_int, _options),
+    "rondo_broadcast": (_comm, _data, c_uint64, _dtype, c_int, _options),
+    "rondo_all_gather": (_comm, _data, _data, c_uint64, _dtype, _options),
+    "rondo_reduce_scatter": (_comm, _data, _data, c_uint64, _dtype, _op, _options),
+    "rondo_gather": (_comm, _data, _data, c_uint64, _dtype, c_int, _options),
+    "rondo_scatter": (_comm, _data, _data, c_uint64, _dtype, c_int, _options),
+    "rondo_all_to_all": (_comm, _data, _data, c_uint64, _dtype, _options),
+    "rondo_barrier": (_comm, _options),
+    "rondo_all_gather_v": (_comm, _data, _data, _counts, _counts, _dtype, _options),
+    "rondo_reduce_scatter_v": (_comm, _data, _data, _counts, _dtype, _op, _options),
+    "rondo_gather_v": (_comm, _data, c_uint64, _data, _counts, _counts, _dtype, c_int, _options),
+    "rondo_scatter_v": (_comm, _data, _counts, _counts, _data, c_uint64, _dtype, c_int, _options),
+    "rondo_all_to_all_v": (_comm, _data, _counts, _counts, _data, _counts, _counts, _dtype, _options),
+    "rondo_all_reduce_many": (_comm, POINTER(Tensor), c_size_t, _op, _options),
+    "rondo_send": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options),
+}
+# All return rondo_result_t unless _RESULTS says otherwise. tests/python/test_library.py compares them with the header.
+PROTOTYPES = {
+    "rondo_version": (),
+    "rondo_last_error": (),
+    "rondo_result_name": (c_int32,),
+    "rondo_last_error_ranks": (_ints, c_size_t),
+    "rondo_set_interrupt": (InterruptFunction, c_void_p),
+    "rondo_init": (_out,),
+    "rondo_init_at": (_out, c_int, c_int, c_char_p),
+    "rondo_id_server_create": (_out, c_char_p, POINTER(c_char_p)),
+    "rondo_id_server_destroy": (_server,),
+    "rondo_rank": (_comm, _ints),
+    "rondo_size": (_comm, _ints),
+    "rondo_local_rank": (_comm, _ints),
+    "rondo_local_size": (_comm, _ints),
+    "rondo_node": (_comm, _ints, _ints),
+    **CALLS,
+    **{f"{name}_async": (*arguments, _out) for name, arguments in CALLS.items()},
+    "rondo_recv": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options, _message),
+    "rondo_recv_async": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options, _out),
+    "rondo_sendrecv": (_comm, _data, c_uint64, c_int, _data, c_uint64, c_int, _dtype, c_int, _options, _message),
+    "rondo_batch_begin": (_comm,),
+    "rondo_batch_end": (_comm,),
+    "rondo_batch_abandon": (_comm,),
+    "rondo_wait": (_work, c_int64),
+    "rondo_test": (_work, _ints),
+    "rondo_work_message": (_work, _message),
+    "rondo_work_free": (_work,),
+    "rondo_allocate": (_comm, c_size_t, _out),
+    "rondo_deallocate": (_comm, _data),
+    "rondo_split": (_comm, c_int, c_int, _out),
+    "rondo_new_group": (_comm, _ints, c_size_t, _out),
+    "rondo_abort": (_comm, c_char_p),
+    "rondo_destroy": (_comm,),
+}
+_RESULTS = {
+    "rondo_version": c_char_p,
+    "rondo_last_error": c_char_p,
+    "rondo_result_name": c_char_p,
+    "rondo_last_error_ranks": c_size_t,
+}
+
+
+def find() -> Path:
+    """RONDO_LIBRARY, or else the library that came with this package."""
+    chosen = os.environ.get("RONDO_LIBRARY")
+    if chosen:
+        path = Path(chosen)
+        if not path.is_file():
+            raise ImportError(f"RONDO_LIBRARY is {chosen}, and there is no such file; it names {_NAME}")
+        return path
+    path = _HERE / "_native" / _NAME
+    if not path.is_file():
+        raise ImportError(
+            f"this copy of rondo, in {_HERE}, came without {_NAME}: install it (pip install ./python), or name the "
+            "library by RONDO_LIBRARY"
+        )
+    return path
+
+
+def _load() -> ctypes.CDLL:
+    path = find()
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(f"{path} cannot be loaded: {error}") from None
+    for name, arguments in PROTOTYPES.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise ImportError(f"{path} has no {name}: it is of another version than this package") from None
+        function.argtypes = arguments
+        function.restype = _RESULTS.get(name, c_int32)
+    return library
+
+
+lib = _load()

@@ -1,0 +1,716 @@
+"""A group of ranks and what they do together."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rondo import _library, objects
+from rondo._arrays import Buffer, buffer_of
+from rondo._dtypes import code_of, dtype_name, op_code
+from rondo.errors import Closed, check, last_error
+from rondo.work import Message, Work
+
+ANY_SOURCE = -1
+ANY_TAG = -1
+
+_byref = ctypes.byref
+_Options = _library.Options
+
+
+def _both(name: str):
+    """The function that blocks, and the one that returns a work."""
+    return getattr(_library.lib, f"rondo_{name}"), getattr(_library.lib, f"rondo_{name}_async")
+
+
+_ALL_REDUCE, _REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER, _GATHER, _SCATTER, _ALL_TO_ALL, _BARRIER = map(
+    _both,
+    ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all", "barrier"),
+)
+_ALL_GATHER_V, _REDUCE_SCATTER_V, _GATHER_V, _SCATTER_V, _ALL_TO_ALL_V, _ALL_REDUCE_MANY, _SEND = map(
+    _both, ("all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v", "all_reduce_many", "send")
+)
+
+
+class Communicator:
+    """Ranks 0 .. size-1 that work together; made by rondo.init(), split() and new_group().
+
+    All ranks make the same collective calls in the same order. Arrays are NumPy arrays, objects with `__dlpack__` in
+    host memory (a torch tensor on the CPU), or objects with the buffer protocol; they are contiguous, and equal in
+    length and dtype on all ranks. Another thread must not change them during a call.
+
+    Every collective takes these by keyword:
+      async_op   True: return a Work at once; the arrays must be left alone until it is done
+      timeout    seconds until the operation fails with rondo.Timeout; None: RONDO_TIMEOUT_MS (30 minutes)
+      algorithm  a name of RONDO_ALGORITHM such as "ring", equal on all ranks; None: the library chooses
+
+    Raises TypeError or ValueError for arrays that it cannot take and rondo.Invalid for other bad arguments, before
+    anything happens. After any other rondo.Error the communicator has failed, on all ranks: every later call raises
+    the same error, and only abort() and close() remain.
+    """
+
+    def __init__(self, handle: int):
+        self._handle: int | None = handle
+        self._batch: Batch | None = None
+        self._registered = 0
+        number, other = ctypes.c_int(), ctypes.c_int()
+
+        def ask(function) -> int:
+            check(function(handle, _byref(number)))
+            return number.value
+
+        self.rank: int = ask(_library.lib.rondo_rank)
+        self.size: int = ask(_library.lib.rondo_size)
+        self.local_rank: int = ask(_library.lib.rondo_local_rank)
+        self.local_size: int = ask(_library.lib.rondo_local_size)
+        check(_library.lib.rondo_node(handle, _byref(number), _byref(other)))
+        self.node: int = number.value
+        self.nodes: int = other.value
+        _alive.append(weakref.ref(self))
+
+    def __repr__(self) -> str:
+        return f"<rondo.Communicator rank {self.rank} of {self.size}{'' if self._handle else ', closed'}>"
+
+    # --- collectives
+
+    def all_reduce(self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None):
+        """Reduces `array` over all ranks; every rank gets the result, with the same bits. Returns `out`.
+
+        out: of the same length and dtype; None: in place. op: "sum", "avg", "product", "min", "max", "band", "bor",
+        "bxor", "land", "lor", "lxor", or "premulsum", the sum of each rank's array times its `scalar`.
+
+        >>> x = np.array([1, 2]) + 2 * group.rank
+        >>> group.all_reduce(x)              # 4 ranks
+        array([16, 20])
+        """
+        source = buffer_of(array, out is None)
+        if out is None:
+            target, out = source, array
+        else:
+            target = self._like(out, source, source.count)
+        return self._run(
+            _ALL_REDUCE,
+            (source.address, target.address, source.count, source.code, op_code(op)),
+            (source, target), out, async_op, timeout, algorithm, scalar,
+        )  # fmt: skip
+
+    def reduce(self, array, op="sum", root=0, out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None):
+        """Reduces `array` over all ranks; `root` gets the result. Returns `out` on root, None elsewhere.
+
+        out: as all_reduce(), on root only. The other ranks' arrays keep their values.
+
+        >>> group.reduce(np.array([1, 2]) + 2 * group.rank, root=3)   # 4 ranks: on rank 3
+        array([16, 20])
+        """
+        is_root = root == self.rank
+        source = buffer_of(array, out is None and is_root)
+        target = source
+        if is_root and out is None:
+            out = array
+        elif is_root:
+            target = self._like(out, source, source.count)
+        return self._run(
+            _REDUCE,
+            (source.address, target.address if is_root else None, source.count, source.code, op_code(op), root),
+            (source, target), out if is_root else None, async_op, timeout, algorithm, scalar,
+        )  # fmt: skip
+
+    def broadcast(self, array, root=0, *, async_op=False, timeout=None, algorithm=None):
+        """Copies root's `array` into every rank's. Returns `array`.
+
+        >>> group.broadcast(np.array([1, 2]) + 2 * group.rank, root=0)
+        array([1, 2])
+        """
+        buffer = buffer_of(array, root != self.rank)
+        return self._run(
+            _BROADCAST,
+            (buffer.address, buffer.count, buffer.code, root),
+            buffer, array, async_op, timeout, algorithm,
+        )  # fmt: skip
+
+    def all_gather(self, array, out=None, *, async_op=False, timeout=None, algorithm=None):
+        """Every rank gets the arrays of all, by rank. Returns `out`, of shape (size, *array.shape).
+
+        out: size times as long as `array`; None: a new one.
+
+        >>> group.all_gather(np.array([1, 2]) + 2 * group.rank)      # 2 ranks
+        array([[1, 2],
+               [3, 4]])
+        """
+        source = buffer_of(array, False)
+        if out is None:
+            out = _new_like(array, (self.size, *_shape(array)))
+        target = self._like(out, source, source.count * self.size)
+        return self._run(
+            _ALL_GATHER,
+            (source.address, target.address, source.count, source.code),
+            (source, target), out, async_op, timeout, algorithm,
+        )  # fmt: skip
+
+    def reduce_scatter(self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None):
+        """Reduces `array` over all ranks and gives each its part: rank r the r-th of `size` equal parts of the first
+        dimension. Returns `out`, of shape (array.shape[0] // size, *array.shape[1:]).
+
+        >>> group.reduce_scatter(np.array([1, 2]))                   # 2 ranks: rank 0, rank 1
+        array([2])                                                   #          array([4])
+        """
+        source = buffer_of(array, False)
+        count = self._part(array, source)
+        if out is None:
+            out = _new_like(array, _part_shape(array, self.size))
+        target = self._like(out, source, count)
+        return self._run(
+            _REDUCE_SCATTER,
+            (source.address, target.address, count, source.code, op_code(op)),
+            (source, target), out, async_op, timeout, algorithm, scalar,
+        )  # fmt: skip
+
+    def gather(self, array, root=0, out=None, *, async_op=False, timeout=None, algorithm=None):
+        """Root gets the arrays of all, by rank. Returns `out`, of shape (size, *array.shape), on root, else None.
+
+        >>> group.gather(np.array([group.rank]), root=0)             # 2 ranks: on rank 0
+        array([[0],
+               [1]])
+        """
+        source = buffer_of(array, False)
+        target = None
+        if root == self.rank:
+            if out is None:
+                out = _new_like(array, (self.size, *_shape(array)))
+            target = self._like(out, source, source.count * self.size)
+        return self._run(
+            _GATHER,
+            (source.address, target and target.address, source.count, source.code, root),
+            (source, target), out if target else None, async_op, timeout, algorithm,
+        )  # fmt: skip
+
+    def scatter(self, array=None, root=0, out=None, *, async_op=False, timeout=None, algorithm=None):
+        """Root gives each rank its part of `array`: rank r gets array[r], if its first dimension is `size`. Returns
+        `out`.
+
+        array: read on root only. out: required on the other ranks, which cannot know shape and dtype.
+
+        >>> rows = np.array([[0, 0], [1, 1]]) if group.rank == 0 else None
+        >>> group.scatter(rows, root=0, out=np.empty(2, np.int64))   # rank 1
+        array([1, 1])
+        """
+        source = None
+        if root == self.rank:
+            if array is None:
+                raise ValueError(f"scatter on rank {self.rank}, which is root: array is None")
+            source = buffer_of(array, False)
+            count = self._part(array, source)
+            if out is None:
+                shape = _part_shape(array, self.size)
+                out = _new_like(array, shape[1:] if shape[:1] == (1,) else shape)
+            target = self._like(out, source, count)
+        elif out is None:
+            raise ValueError(f"scatter on rank {self.rank}: pass out, an array of the shape and dtype of its part")
+        else:
+            target = buffer_of(out, True, "out")
+        return self._run(
+            _SCATTER,
+            (source and source.address, target.address, target.count, target.code, root),
+            (source, target), out, async_op, timeout, algorithm,
+        )  # fmt: skip
+
+    def all_to_all(self, array, out=None, *, async_op=False, timeout=None, algorithm=None):
+        """Sends the r-th of `size` equal parts of the first dimension of `array` to rank r; what rank r sends becomes
+        the r-th part of `out`, which has the shape of `array`. Returns `out`. Never in place.
+
+        >>> group.all_to_all(np.array([10, 20]) + group.rank)        # 2 ranks: rank 0, rank 1
+        array([10, 11])                                              #          array([20, 21])
+        """
+        source = buffer_of(array, False)
+        count = self._part(array, source)
+        if out is None:
+            out = _new_like(array, _shape(array))
+        target = self._like(out, source, source.count)
+        return self._run(
+            _ALL_TO_ALL,
+            (source.address, target.address, count, source.code),
+            (source, target), out, async_op, timeout, algorithm,
+        )  # fmt: skip
+
+    def barrier(self, *, async_op=False, timeout=None):
+        """Returns when every rank has called it."""
+        return self._run(_BARRIER, (), None, None, async_op, timeout)
+
+    # --- uneven parts. Counts are rows: entries of the first dimension, one count a rank.
+
+    def all_gather_v(self, array, counts=None, out=None, *, async_op=False, timeout=None, algorithm=None):
+        """all_gather() of arrays whose first dimensions differ. Returns a list of `size` arrays, parts of `out`.
+
+        counts: rows of each rank, equal on all ranks; None: they are exchanged first. out: all rows, by rank.
+
+        >>> group.all_gather_v(np.arange(group.rank + 1))            # 2 ranks
+        [array([0]), array([0, 1])]
+        """
+        source = buffer_of(array, False)
+        rows, row = _rows(array, source)
+        if counts is None:
+            counts = self.all_gather(np.array([rows], np.uint64)).ravel().tolist()
+        counts = self._counts(counts)
+        if counts[self.rank] != rows:
+            raise ValueError(f"counts[{self.rank}] is {counts[self.rank]}, and array has {rows} rows")
+        if out is None:
+            out = _new_like(array, (sum(counts), *_shape(array)[1:]))
+        target = self._like(out, source, sum(counts) * row)
+        return self._run(
+            _ALL_GATHER_V,
+            (source.address, target.address, _elements(counts, row), None, source.code),
+            (source, target), _split(out, counts), async_op, timeout, algorithm,
+        )  # fmt: skip
+
+    def reduce_scatter_v(self, array, counts, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None):
+        """reduce_scatter() of parts of unequal length: rank r gets counts[r] rows. Returns `out`."""
+        source = buffer_of(array, False)
+        rows, row = _rows(array, source)
+        counts = self._counts(counts)
+        if sum(counts) != rows:
+            raise ValueError(f"counts add up to {sum(counts)}, and array has {rows} rows")
+        if out is None:
+            out = _new_like(array, (counts[self.rank], *_shape(array)[1:]))
+        target = self._like(out, source, counts[self.rank] * row)
+        return self._run(
+            _REDUCE_SCATTER_V,
+            (source.address, target.address, _elements(counts, row), source.code, op_code(op)),
+            (source, target), out, async_op, timeout, algorithm,
+        )  # fmt: skip
+
+    def gather_v(self, array, counts=None, root=0, *, async_op=False, timeout=None, algorithm=None):
+        """gather() of arrays whose first dimensions differ. Returns a list of `size` arrays on root, else None.
+
+        counts: rows of each rank, read on root; None on all ranks: they are gathered first.
+        """
+        source = buffer_of(array, False)
+        rows, row = _rows(array, source)
+        if counts is None:
+            counts = self.gather(np.array([rows], np.uint64), root)
+            counts = None if counts is None else counts.ravel().tolist()
+        target, parts, elements = None, None, None
+        if root == self.rank:
+            counts = self._counts(counts)
+            out = _new_like(array, (sum(counts), *_shape(array)[1:]))
+            target, parts, elements = buffer_of(out, True), _split(out, counts), _elements(counts, row)
+        return self._run(
+            _GATHER_V,
+            (source.address, source.count, target and target.address, elements, None, source.code, root),
+            (source, target), parts, async_op, timeout, algorithm,
+        )  # fmt: skip
+
+    def scatter_v(self, array=None, counts=None, root=0, out=None, *, async_op=False, timeout=None, algorithm=None):
+        """scatter() of parts of unequal length: rank r gets counts[r] rows. array and counts are read on root only;
+        out: required on the other ranks, as long as their part. Returns `out`."""
+        source, elements = None, None
+        if root == self.rank:
+            if array is None or counts is None:
+                raise ValueError(f"scatter_v on rank {self.rank}, which is root: array or counts is None")
+            source = buffer_of(array, False)
+            rows, row = _rows(array, source)
+            counts = self._counts(counts)
+            if sum(counts) != rows:
+                raise ValueError(f"counts add up to {sum(counts)}, and array has {rows} rows")
+            elements = _elements(counts, row)
+            if out is None:
+                out = _new_like(array, (counts[root], *_shape(array)[1:]))
+            target = self._like(out, source, counts[root] * row)
+        elif out is None:
+            raise ValueError(f"scatter_v on rank {self.rank}: pass out, an array of the shape and dtype of its part")
+        else:
+            target = buffer_of(out, True, "out")
+        return self._run(
+            _SCATTER_V,
+            (source and source.address, elements, None, target.address, target.count, target.code, root),
+            (source, target), out, async_op, timeout, algorithm,
+        )  # fmt: skip
+
+    def all_to_all_v(self, array, send_counts, recv_counts=None, out=None, *, async_op=False, timeout=None,
+                     algorithm=None):  # fmt: skip
+        """all_to_all() of parts of unequal length: send_counts[r] rows of `array` go to rank r. Returns a list of
+        `size` arrays, parts of `out`: what each rank has sent here.
+
+        recv_counts: rows that come from each rank; None: they are exchanged first.
+        """
+        source = buffer_of(array, False)
+        rows, row = _rows(array, source)
+        send_counts = self._counts(send_counts)
+        if sum(send_counts) != rows:
+            raise ValueError(f"send_counts add up to {sum(send_counts)}, and array has {rows} rows")
+        if recv_counts is None:
+            recv_counts = self.all_to_all(np.array(send_counts, np.uint64)).tolist()
+        recv_counts = self._counts(recv_counts)
+        if out is None:
+            out = _new_like(array, (sum(recv_counts), *_shape(array)[1:]))
+        target = self._like(out, source, sum(recv_counts) * row)
+        return self._run(
+            _ALL_TO_ALL_V,
+            (source.address, _elements(send_counts, row), None,
+             target.address, _elements(recv_counts, row), None, source.code),
+            (source, target), _split(out, recv_counts), async_op, timeout, algorithm,
+        )  # fmt: skip
+
+    # --- many arrays
+
+    def all_reduce_many(self, arrays: Iterable, op="sum", *, async_op=False, timeout=None, algorithm=None):
+        """all_reduce() in place of every array of a list: the gradients of a step. Small arrays share operations
+        (RONDO_BUCKET_BYTES). The same list on all ranks. Returns the list.
+
+        >>> group.all_reduce_many([p.grad for p in parameters], op="avg")
+        """
+        arrays = list(arrays)
+        buffers = [buffer_of(array, True, f"arrays[{i}]") for i, array in enumerate(arrays)]
+        tensors = (_library.Tensor * len(buffers))(*((b.address, b.address, b.count, b.code) for b in buffers))
+        return self._run(
+            _ALL_REDUCE_MANY,
+            (tensors, len(buffers), op_code(op)),
+            buffers, arrays, async_op, timeout, algorithm,
+        )  # fmt: skip
+
+    def broadcast_parameters(self, parameters, root=0) -> None:
+        """Copies root's arrays into every rank's: a model at the start. parameters: a list or a dict of arrays, with
+        the same shapes in the same order on all ranks.
+
+        >>> group.broadcast_parameters(model.state_dict())
+        """
+        values = list(parameters.values() if hasattr(parameters, "values") else parameters)
+        with self.batch():
+            for value in values:
+                self.broadcast(value, root)
+
+    def batch(self) -> Batch:
+        """A context in which this thread's calls are collected, to be submitted together at its end; see Batch."""
+        return Batch(self)
+
+    def prepare_all_reduce(self, array, op="sum", out=None) -> Callable[[], Any]:
+        """all_reduce() of always the same arrays, as a function without arguments: the arguments are checked here,
+        once, so that a call costs less. The arrays are kept as long as the function.
+
+        >>> reduce_gradient = group.prepare_all_reduce(gradient, op="avg")
+        >>> for batch in data:
+        ...     compute(batch, gradient)
+        ...     reduce_gradient()
+        """
+        source = buffer_of(array, out is None)
+        target = source if out is None else self._like(out, source, source.count)
+        result = array if out is None else out
+        function = _library.lib.rondo_all_reduce
+        handle = ctypes.c_void_p(self._open())
+        arguments = (
+            handle, ctypes.c_void_p(source.address), ctypes.c_void_p(target.address), ctypes.c_uint64(source.count),
+            ctypes.c_int32(source.code), ctypes.c_int32(op_code(op)), None,
+        )  # fmt: skip
+
+        def call(self=self, function=function, arguments=arguments, result=result, keep=(source, target)):
+            if self._handle is None:
+                self._open()
+            code = function(*arguments)
+            if code:
+                raise last_error(code)
+            return result
+
+        return call
+
+    # --- messages
+
+    def send(self, array, dest: int, tag: int = 0, *, timeout=None) -> None:
+        """Sends `array` to rank `dest`. Returns when `array` may be changed; a small message may still be on its way.
+
+        >>> group.send(np.array([1.0]), dest=1)
+        """
+        buffer = buffer_of(array, False)
+        self._run(
+            _SEND, (buffer.address, buffer.count, buffer.code, dest, tag), buffer, None, False, timeout
+        )
+
+    def recv(self, array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout=None) -> Message:
+        """Receives into `array` from rank `source`, a message with that tag. Returns (source, tag, bytes); the message
+        may be shorter than `array`. Messages of one sender and tag stay in order.
+
+        >>> source, tag, nbytes = group.recv(x)
+        """
+        buffer = buffer_of(array, True)
+        message = _library.MessageInfo()
+        check(
+            _library.lib.rondo_recv(
+                self._open(), buffer.address, buffer.count, buffer.code, source, tag, _options(timeout, None, None),
+                _byref(message),
+            )  # fmt: skip
+        )
+        self._keep_in_batch(buffer)
+        return Message(message.peer, message.tag, message.bytes)
+
+    def isend(self, array, dest: int, tag: int = 0, *, timeout=None) -> Work:
+        """send() that returns a Work at once; leave `array` alone until it is done."""
+        buffer = buffer_of(array, False)
+        return self._run(
+            _SEND, (buffer.address, buffer.count, buffer.code, dest, tag), buffer, None, True, timeout
+        )
+
+    def irecv(self, array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout=None) -> Work:
+        """recv() that returns a Work at once; its wait() returns the Message."""
+        buffer = buffer_of(array, True)
+        work = ctypes.c_void_p()
+        check(
+            _library.lib.rondo_recv_async(
+                self._open(), buffer.address, buffer.count, buffer.code, source, tag, _options(timeout, None, None),
+                _byref(work),
+            )  # fmt: skip
+        )
+        return Work(work.value, buffer, None, receives=True)
+
+    def sendrecv(self, array, dest: int, out, source: int, tag: int = 0, *, timeout=None) -> Message:
+        """Sends `array` to `dest` and receives `out` from `source`, both with `tag`: no deadlock in a ring."""
+        sent, received = buffer_of(array, False), buffer_of(out, True, "out")
+        if sent.code != received.code:
+            raise TypeError(f"array is {dtype_name(sent.code)}, and out is {dtype_name(received.code)}")
+        message = _library.MessageInfo()
+        check(
+            _library.lib.rondo_sendrecv(
+                self._open(), sent.address, sent.count, dest, received.address, received.count, source, sent.code, tag,
+                _options(timeout, None, None), _byref(message),
+            )  # fmt: skip
+        )
+        self._keep_in_batch((sent, received))
+        return Message(message.peer, message.tag, message.bytes)
+
+    # --- objects
+
+    def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
+        """Root's `value` on every rank. Where all ranks are on one host: anything that pickle takes. Between hosts,
+        which cannot prove yet who they are: bytes, and what JSON keeps as it is; else TypeError on root and
+        rondo.Aborted elsewhere.
+
+        >>> settings = group.broadcast_object({"lr": 0.01} if group.rank == 0 else None)
+        """
+        return objects.broadcast(self, value, root)
+
+    def all_gather_object(self, value: Any) -> list:
+        """The values of all ranks, by rank; what a value may be: see broadcast_object().
+
+        >>> group.all_gather_object(group.rank * 10)                 # 2 ranks
+        [0, 10]
+        """
+        return objects.all_gather(self, value)
+
+    # --- memory
+
+    def empty(self, shape, dtype=np.float32) -> np.ndarray:
+        """An array, all zeros, in memory that all ranks of this host map: collectives on such arrays are the fastest.
+        Make it once and keep it: it costs system calls. It lives as long as somebody refers to it.
+
+        >>> gradient = group.empty(1 << 20)
+        """
+        dtype = np.dtype(dtype)
+        code_of(dtype)
+        shape = tuple(np.atleast_1d(shape).tolist())
+        count = math.prod(shape)
+        data = ctypes.c_void_p()
+        check(_library.lib.rondo_allocate(self._open(), max(count * dtype.itemsize, 1), _byref(data)))
+        memory = (ctypes.c_char * max(count * dtype.itemsize, 1)).from_address(data.value)
+        self._registered += 1
+        weakref.finalize(memory, self._give_back, data.value).atexit = False
+        return np.frombuffer(memory, np.uint8, count * dtype.itemsize).view(dtype).reshape(shape)
+
+    # --- groups
+
+    def split(self, color: int, key: int = 0) -> Communicator | None:
+        """Ranks of the same color become a communicator, ordered by (key, rank); a negative color: none, and None is
+        returned. All ranks call it.
+
+        >>> pairs = group.split(color=group.rank // 2)
+        """
+        made = ctypes.c_void_p()
+        check(_library.lib.rondo_split(self._open(), color, key, _byref(made)))
+        return Communicator(made.value) if made.value else None
+
+    def new_group(self, ranks: Sequence[int]) -> Communicator | None:
+        """A communicator of these ranks, which become 0, 1, ... in this order. Roots of its calls are its own ranks.
+        A rank that is not among them need not call it, and gets None.
+
+        >>> first_two = group.new_group([0, 1])
+        """
+        ranks = [int(rank) for rank in ranks]
+        if self.rank not in ranks:
+            self._open()
+            return None
+        made = ctypes.c_void_p()
+        check(_library.lib.rondo_new_group(self._open(), (ctypes.c_int * len(ranks))(*ranks), len(ranks), _byref(made)))
+        return Communicator(made.value)
+
+    # --- the end
+
+    def abort(self, reason: str = "") -> None:
+        """Fails this communicator on all ranks: their calls raise rondo.Aborted with the reason. Any thread."""
+        check(_library.lib.rondo_abort(self._open(), reason.encode()))
+
+    def close(self) -> None:
+        """Says goodbye to the other ranks, so that leaving is no crash to them, and waits for theirs (5 s at most).
+        Twice is fine. At the end of the process it happens by itself."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            check(_library.lib.rondo_destroy(handle))
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        if kind is not None and self._handle is not None:
+            self.abort(f"{kind.__name__}: {error}")
+        self.close()
+
+    # --- inside
+
+    def _open(self) -> int:
+        if self._handle is None:
+            raise Closed(f"the communicator of rank {self.rank} is closed", (self.rank,))
+        return self._handle
+
+    def _run(self, call, arguments, keep, result, async_op, timeout=None, algorithm=None, scalar=None):
+        handle = self._handle
+        if handle is None:
+            self._open()
+        options = None
+        if timeout is not None or algorithm is not None or scalar is not None:
+            options = _options(timeout, algorithm, scalar)
+        if async_op:
+            work = ctypes.c_void_p()
+            code = call[1](handle, *arguments, options, _byref(work))
+            if code:
+                raise last_error(code)
+            return Work(work.value, keep, result)
+        code = call[0](handle, *arguments, options)
+        if code:
+            raise last_error(code)
+        if self._batch is not None:
+            self._keep_in_batch(keep)
+        return result
+
+    def _keep_in_batch(self, keep) -> None:
+        if self._batch is not None and self._batch.thread == threading.get_ident():
+            self._batch.kept.append(keep)
+
+    def _like(self, out, source: Buffer, count: int) -> Buffer:
+        target = buffer_of(out, True, "out")
+        if target.code != source.code:
+            raise TypeError(f"out has dtype {dtype_name(target.code)}, and array has {dtype_name(source.code)}")
+        if target.count != count:
+            raise ValueError(f"out has {target.count} elements; {count} are needed (array has {source.count})")
+        return target
+
+    def _part(self, array, source: Buffer) -> int:
+        first = _shape(array)[0] if _shape(array) else 1
+        if first % self.size != 0:
+            raise ValueError(
+                f"the first dimension of array, {first}, is not divisible by {self.size} ranks: use the _v form"
+            )
+        return source.count // self.size
+
+    def _counts(self, counts) -> list[int]:
+        counts = [int(count) for count in counts]
+        if len(counts) != self.size or min(counts) < 0:
+            raise ValueError(f"counts {counts}: {self.size} are needed, one a rank, none negative")
+        return counts
+
+    def _give_back(self, address: int) -> None:
+        self._registered -= 1
+        if self._handle is not None:
+            _library.lib.rondo_deallocate(self._handle, address)
+
+
+class Batch:
+    """Calls that are submitted together: `with group.batch(): ...`.
+
+    Calls of this thread on this communicator inside the block check their arguments and return at once; the results
+    are there after the block. Consecutive all_reduce() share operations as all_reduce_many() does them. All ranks
+    must batch alike. An exception inside the block forgets the calls. No async_op inside, and no nesting.
+
+    >>> with group.batch():
+    ...     group.all_reduce(a)
+    ...     group.all_reduce(b)
+    """
+
+    def __init__(self, communicator: Communicator):
+        self._communicator = communicator
+        self.thread = 0
+        self.kept: list = []
+
+    def __enter__(self) -> None:
+        check(_library.lib.rondo_batch_begin(self._communicator._open()))
+        self.thread = threading.get_ident()
+        self._communicator._batch = self
+
+    def __exit__(self, kind, error, trace) -> None:
+        self._communicator._batch = None
+        handle = self._communicator._open()
+        if kind is not None:
+            _library.lib.rondo_batch_abandon(handle)
+        else:
+            check(_library.lib.rondo_batch_end(handle))
+        self.kept.clear()
+
+
+# Those that are closed at the end of the process.
+_alive: list[weakref.ref] = []
+
+
+def _options(timeout, algorithm, scalar):
+    if timeout is None and algorithm is None and scalar is None:
+        return None
+    milliseconds = 0
+    if timeout is not None:
+        if not timeout > 0:
+            raise ValueError(f"timeout is {timeout}: it is a positive number of seconds, or None")
+        milliseconds = max(1, math.ceil(timeout * 1000))
+    return _byref(
+        _Options(
+            ctypes.sizeof(_Options),
+            milliseconds,
+            1.0 if scalar is None else scalar,
+            None if algorithm is None else algorithm.encode(),
+        )
+    )
+
+
+def _shape(array) -> tuple[int, ...]:
+    shape = getattr(array, "shape", None)
+    return tuple(shape) if shape is not None else (len(array),)
+
+
+def _part_shape(array, size: int) -> tuple[int, ...]:
+    shape = _shape(array)
+    return (shape[0] // size, *shape[1:]) if shape else (1,)
+
+
+def _rows(array, buffer: Buffer) -> tuple[int, int]:
+    """Entries of the first dimension, and elements of each."""
+    shape = _shape(array)
+    if not shape:
+        raise ValueError("array has no dimension, so it has no rows")
+    return shape[0], math.prod(shape[1:])
+
+
+def _elements(counts: list[int], row: int):
+    return (ctypes.c_uint64 * len(counts))(*(count * row for count in counts))
+
+
+def _split(out, counts: list[int]) -> list:
+    parts, begin = [], 0
+    for count in counts:
+        parts.append(out[begin : begin + count])
+        begin += count
+    return parts
+
+
+def _new_like(array, shape: tuple[int, ...]):
+    if isinstance(array, np.ndarray):
+        return np.empty(shape, array.dtype)
+    if hasattr(array, "new_empty"):  # a torch tensor
+        return array.new_empty(shape)
+    raise TypeError(f"pass out: no array like {type(array).__name__} can be made")

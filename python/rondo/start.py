@@ -1,0 +1,100 @@
+"""How a process joins a group, and how it leaves when it ends."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import sys
+import weakref
+
+from rondo import _library, communicator
+from rondo.communicator import Communicator
+from rondo.errors import Error, check
+
+_byref = ctypes.byref
+
+
+def init(*, rank: int | None = None, world_size: int | None = None, rendezvous: str | UniqueId | None = None):
+    """Joins the group of this job and returns its Communicator, when all ranks are there.
+
+    Without arguments everything is taken from the environment: rondo-run, `python -m rondo.run`, rondo.spawn, torchrun,
+    mpirun, srun, or RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand. rank and world_size replace what the
+    environment says; rendezvous is "tcp://host:port", "file:///path", "unix:///path" or a unique_id().
+    Raises rondo.Bootstrap, whose `ranks` are missing, after RONDO_START_TIMEOUT_MS (2 minutes).
+
+    >>> group = rondo.init()
+    >>> group.all_reduce(gradient, op="avg")
+    """
+    if (rank is None) != (world_size is None):
+        raise ValueError(f"rank is {rank} and world_size is {world_size}: pass both, or none")
+    handle = ctypes.c_void_p()
+    check(
+        _library.lib.rondo_init_at(
+            _byref(handle),
+            -1 if rank is None else rank,
+            -1 if world_size is None else world_size,
+            None if rendezvous is None else str(rendezvous).encode(),
+        )
+    )
+    return Communicator(handle.value)
+
+
+class UniqueId:
+    """Where the ranks of a job meet, made by any process by unique_id(): a string to hand to every rank, which passes
+    it to init(rank=..., world_size=..., rendezvous=...). The process that made it serves it from a thread, until all
+    ranks have started. It pickles as its string. Whoever has it can join: treat it as a password.
+    """
+
+    def __init__(self, text: str, server: int | None = None):
+        self._text = text
+        if server is not None:
+            weakref.finalize(self, _library.lib.rondo_id_server_destroy, server)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "<rondo.UniqueId>"
+
+    def __reduce__(self):
+        return UniqueId, (self._text,)
+
+
+def unique_id(host: str = "127.0.0.1") -> UniqueId:
+    """Makes a UniqueId and serves it at `host`, an address of this machine that all ranks reach. Keep it until the
+    ranks have started."""
+    server, text = ctypes.c_void_p(), ctypes.c_char_p()
+    check(_library.lib.rondo_id_server_create(_byref(server), host.encode(), _byref(text)))
+    return UniqueId(text.value.decode(), server.value)
+
+
+# --- the end of the process
+
+_exception: str | None = None
+_print_exception = sys.excepthook
+
+
+def _note_exception(kind, error, trace) -> None:
+    global _exception
+    _exception = f"{kind.__name__}: {error}"
+    _print_exception(kind, error, trace)
+
+
+def leave(exception: str | None) -> None:
+    """Closes every communicator that is left. With an exception's text the others are told that, at once: they would
+    wait for a rank that will not come."""
+    for reference in reversed(communicator._alive):
+        group = reference()
+        if group is None or group._handle is None:
+            continue
+        try:
+            if exception is not None:
+                group.abort(exception)
+            group.close()
+        except Error:
+            pass  # it has failed before, and the caller knows
+    communicator._alive.clear()
+
+
+sys.excepthook = _note_exception
+atexit.register(lambda: leave(_exception))

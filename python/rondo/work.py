@@ -1,0 +1,122 @@
+"""Handles of operations under way."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import math
+from typing import Any, NamedTuple
+
+from rondo import _library
+from rondo.errors import Error, check, last_error
+
+_IN_PROGRESS = 100
+
+_byref = ctypes.byref
+
+
+class Message(NamedTuple):
+    """What recv() received."""
+
+    source: int  # the sender's rank in the communicator
+    tag: int
+    bytes: int
+
+
+class Work:
+    """An operation under way, from a call with async_op=True, isend() or irecv(). Any thread may use it.
+
+    The arrays of the call are kept until the operation is done, also when nobody keeps the Work.
+    `await work` is wait() without blocking the event loop.
+
+    >>> work = group.all_reduce(gradient, async_op=True)
+    >>> other_things()
+    >>> work.wait()
+    """
+
+    __slots__ = ("_handle", "_keep", "_result", "_receives", "_ended", "_error")
+
+    def __init__(self, handle: int, keep: Any, result: Any, receives: bool = False):
+        self._handle = handle
+        self._keep = keep
+        self._result = result
+        self._receives = receives
+        self._ended = False
+        self._error: Error | None = None
+        _sweep()
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Waits until the operation is done and returns what the blocking call returns. Raises the operation's
+        failure; TimeoutError if it is still under way after `timeout` seconds: then it goes on."""
+        if not self._ended:
+            code = _library.lib.rondo_wait(self._handle, -1 if timeout is None else max(0, math.ceil(timeout * 1000)))
+            if code == _IN_PROGRESS:
+                raise TimeoutError(f"the operation is still under way after {timeout} s; it goes on")
+            self._end(code)
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def done(self) -> bool:
+        """Whether it has succeeded or failed: nothing touches the arrays any more."""
+        if not self._ended:
+            done = ctypes.c_int()
+            check(_library.lib.rondo_test(self._handle, _byref(done)))
+            if done.value:
+                self._end(_library.lib.rondo_wait(self._handle, 0))
+        return self._ended
+
+    def exception(self) -> Error | None:
+        """The failure of an operation that is done, else None."""
+        return self._error if self.done() else None
+
+    def __await__(self):
+        if not self.done():
+            yield from asyncio.get_running_loop().run_in_executor(None, self._wait_quietly).__await__()
+        return self.wait()
+
+    def _wait_quietly(self) -> None:
+        try:
+            self.wait()
+        except Error:
+            pass  # raised by wait() in __await__
+
+    def _end(self, code: int) -> None:
+        if code != 0:
+            self._error = last_error(code)
+        elif self._receives:
+            message = _library.MessageInfo()
+            check(_library.lib.rondo_work_message(self._handle, _byref(message)))
+            self._result = Message(message.peer, message.tag, message.bytes)
+        self._ended = True
+        self._keep = None
+        self._free()
+
+    def _free(self) -> None:
+        handle, self._handle = self._handle, 0
+        if handle:
+            _library.lib.rondo_work_free(handle)
+
+    def __del__(self):
+        if not getattr(self, "_ended", True):
+            _detached.append((self._handle, self._keep))
+            self._handle = 0
+
+
+# Operations whose Work is gone, with their arrays.
+_detached: list[tuple[int, Any]] = []
+
+
+def _sweep() -> None:
+    """Lets go of what has been done meanwhile."""
+    if not _detached:
+        return
+    pending = []
+    while _detached:
+        handle, keep = _detached.pop()
+        done = ctypes.c_int()
+        if _library.lib.rondo_test(handle, _byref(done)) == 0 and not done.value:
+            pending.append((handle, keep))
+        else:
+            _library.lib.rondo_work_free(handle)
+    _detached.extend(pending)

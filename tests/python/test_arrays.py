@@ -1,0 +1,112 @@
+"""What may be passed as an array, and what is refused in which words."""
+
+import array
+import ctypes
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from rondo._arrays import buffer_of
+from rondo._dtypes import NAMES
+
+
+@pytest.mark.parametrize("dtype", [n for n in NAMES if not n.startswith(("bfloat16", "float8"))])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5)])
+def test_numpy(dtype, shape):
+    x = np.zeros(shape, dtype)
+    buffer = buffer_of(x, True)
+    assert (buffer.count, NAMES[buffer.code]) == (x.size, dtype)
+    if x.size:
+        assert buffer.address == x.ctypes.data
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3", "float8_e5m2"])
+def test_types_of_ml_dtypes(name):
+    x = np.ones(4, getattr(ml_dtypes, name.replace("e4m3", "e4m3fn")))
+    buffer = buffer_of(x, True)
+    assert (buffer.address, buffer.count, NAMES[buffer.code]) == (x.ctypes.data, 4, name)
+
+
+@pytest.mark.parametrize("dtype", [np.longlong, np.ulonglong, np.intc, np.uintc])
+def test_other_names_of_the_same_types(dtype):
+    assert NAMES[buffer_of(np.zeros(1, dtype), True).code] == np.dtype(dtype).name
+
+
+def test_subclass_and_readonly_input():
+    class Own(np.ndarray):
+        pass
+
+    assert buffer_of(np.ones((1, 1)).view(Own), True).count == 1
+    x = np.arange(4)
+    x.flags.writeable = False
+    assert buffer_of(x, False).address == x.ctypes.data
+
+
+def test_buffer_protocol():
+    for x, name in ((array.array("f", [1, 2]), "float32"), (bytearray(b"abc"), "uint8"), (memoryview(b"abc"), "uint8")):
+        assert NAMES[buffer_of(x, False).code] == name
+    x = (ctypes.c_int32 * 3)(1, 2, 3)
+    assert buffer_of(x, True).address == ctypes.addressof(x)
+
+
+def test_refused():
+    x = np.zeros((4, 4))
+    with pytest.raises(ValueError, match=r"shape \(4,\) is not contiguous .*ascontiguousarray"):
+        buffer_of(x[:, 0], False)
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        buffer_of(x, True)
+    with pytest.raises(ValueError, match="read-only"):
+        buffer_of(b"abc", True)
+    with pytest.raises(TypeError, match="complex128; Rondo has int8"):
+        buffer_of(np.zeros(1, complex), False)
+    with pytest.raises(TypeError, match="dtype >f4"):
+        buffer_of(np.zeros(1, ">f4"), False)
+    with pytest.raises(TypeError, match="object"):
+        buffer_of(np.array([None]), False)
+    with pytest.raises(TypeError, match="out is list; Rondo takes NumPy"):
+        buffer_of([1.0], True, "out")
+    with pytest.raises(TypeError, match="NumPy scalar"):
+        buffer_of(np.float32(1), False)
+
+
+class Exported:
+    """Exports what a NumPy array does, as another library's object that says `device`."""
+
+    def __init__(self, x, device=(1, 0)):
+        self.x, self.device = x, device
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **options):
+        return self.x.__dlpack__(**options)
+
+
+class Old(Exported):
+    def __dlpack__(self):
+        return self.x.__dlpack__()
+
+
+@pytest.mark.parametrize("kind", [Exported, Old])
+def test_dlpack(kind):
+    x = np.arange(6, dtype=np.int16).reshape(2, 3)
+    buffer = buffer_of(kind(x), True)
+    assert (buffer.address, buffer.count, NAMES[buffer.code]) == (x.ctypes.data, 6, "int16")
+    assert buffer_of(kind(x[1:]), True).address == x[1:].ctypes.data
+    assert NAMES[buffer_of(kind(np.ones(1, bool)), True).code] == "bool"
+    with pytest.raises(ValueError, match="not contiguous"):
+        buffer_of(kind(x.T), True)
+    with pytest.raises(TypeError, match="code 5 of 128 bits"):
+        buffer_of(kind(np.zeros(1, complex)), True)
+
+
+def test_dlpack_refuses_devices_and_read_only_memory():
+    with pytest.raises(TypeError, match="CUDA device 1.*host memory only"):
+        buffer_of(Exported(np.zeros(1), (2, 1)), False)
+    x = np.zeros(3)
+    x.flags.writeable = False
+    assert buffer_of(Exported(x), False).address == x.ctypes.data
+    with pytest.raises(ValueError, match="read-only"):
+        buffer_of(Exported(x), True)

@@ -1,0 +1,203 @@
+"""What a wrong argument, another rank's fault, a fork or an exception ends in."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from ranks import run
+
+import rondo
+
+
+def refused(group):
+    x = np.zeros(4)
+    with pytest.raises(ValueError, match="op 'mean' is none of sum"):
+        group.all_reduce(x, "mean")
+    with pytest.raises(ValueError, match="out has 3 elements; 4 are needed"):
+        group.all_reduce(x, out=np.zeros(3))
+    with pytest.raises(TypeError, match="out has dtype float32, and array has float64"):
+        group.all_reduce(x, out=np.zeros(4, np.float32))
+    with pytest.raises(ValueError, match="first dimension of array, 3, is not divisible by 2 ranks"):
+        group.reduce_scatter(np.zeros(3))
+    with pytest.raises(ValueError, match="pass out"):
+        group.scatter(root=1 - group.rank)
+    with pytest.raises(ValueError, match=r"counts \[1\]: 2 are needed"):
+        group.all_gather_v(x, [1])
+    with pytest.raises(ValueError, match="timeout is 0"):
+        group.barrier(timeout=0)
+    with pytest.raises(rondo.Invalid, match="root") as caught:
+        group.broadcast(x, root=2)
+    assert isinstance(caught.value, ValueError)
+    with pytest.raises(rondo.Invalid, match="fastest"):
+        group.all_reduce(x, algorithm="fastest")
+    with pytest.raises(rondo.Invalid):
+        group.all_reduce(np.zeros(2), "band")
+    with pytest.raises(TypeError):
+        group.empty(3, complex)
+    group.all_reduce(x)  # and the communicator goes on
+    return True
+
+
+def test_bad_arguments_leave_the_communicator_usable():
+    assert run(2, refused) == [True, True]
+
+
+def mismatch(group):
+    with pytest.raises(rondo.Mismatch) as caught:
+        group.all_reduce(np.zeros(4 + group.rank))
+    with pytest.raises(rondo.Mismatch):
+        group.barrier()
+    with pytest.raises(rondo.Mismatch):
+        group.all_reduce(np.zeros(1), async_op=True).wait()
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (type(copy), copy.ranks, str(copy)) == (rondo.Mismatch, caught.value.ranks, str(caught.value))
+    return str(caught.value), caught.value.ranks
+
+
+def test_another_shape_on_one_rank_is_a_mismatch_that_shows_both():
+    for text, ranks in run(2, mismatch):
+        assert "4" in text and "5" in text and set(ranks) <= {0, 1}
+
+
+def timeout(group):
+    if group.rank == 1:
+        group.recv(np.zeros(1, np.uint8), 0, timeout=0.1)
+    with pytest.raises(rondo.Timeout) as caught:
+        group.barrier(timeout=0.3)
+    assert isinstance(caught.value, TimeoutError)
+
+
+def test_a_rank_that_does_not_call_is_a_timeout():
+    with pytest.raises(rondo.SpawnError, match="rondo.errors.Timeout"):
+        run(2, timeout)
+
+
+def killed(group):
+    if group.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(rondo.PeerLost) as caught:
+        group.all_reduce(np.zeros(1 << 20))
+    assert isinstance(caught.value, ConnectionError) and caught.value.ranks == (1,)
+
+
+def test_a_killed_rank():
+    with pytest.raises(rondo.SpawnError, match="rank 1 was ended by signal 9") as caught:
+        run(3, killed)
+    assert (caught.value.rank, caught.value.exit_code) == (1, -9)
+
+
+def raises(group):
+    if group.rank == 1:
+        raise KeyError("no such sample")
+    group.barrier()
+
+
+def test_an_exception_in_one_rank_is_told_to_all():
+    with pytest.raises(rondo.SpawnError, match="rank 1 ended with exit code 1:(.|\n)*KeyError: 'no such sample'"):
+        run(3, raises)
+
+
+def exits(group):
+    if group.rank == 0:
+        sys.exit(3)
+    group.barrier()
+
+
+def test_a_rank_that_exits_with_a_code():
+    with pytest.raises(rondo.SpawnError) as caught:
+        run(2, exits)
+    assert (caught.value.rank, caught.value.exit_code) == (0, 3)
+
+
+def missing():
+    os.environ["RONDO_START_TIMEOUT_MS"] = "500"
+    if os.environ["RONDO_RANK"] == "1":
+        return ()
+    with pytest.raises(rondo.Bootstrap) as caught:
+        rondo.init()
+    return caught.value.ranks
+
+
+def test_a_missing_rank():
+    assert rondo.spawn(missing, 2, start_method="fork") == [(1,), ()]
+
+
+def forked(group):
+    child = os.fork()
+    if child == 0:
+        try:
+            group.barrier()
+        except rondo.Invalid as error:
+            os._exit(0 if "fork" in str(error) else 1)
+        os._exit(2)
+    _, status = os.waitpid(child, 0)
+    group.barrier()
+    return os.waitstatus_to_exitcode(status)
+
+
+def test_a_child_made_by_fork_is_refused():
+    assert run(2, forked) == [0, 0]
+
+
+WAITING = """
+import signal, sys, time
+import numpy as np, rondo
+group = rondo.init()
+group.barrier()
+print("waiting", flush=True)
+try:
+    group.recv(np.zeros(1), 1 - group.rank)
+except rondo.Aborted as error:
+    print("told:", error, flush=True)
+"""
+
+
+def test_ctrl_c_ends_all_ranks(tmp_path):
+    environment = {**os.environ, "RONDO_WORLD_SIZE": "2", "RONDO_RENDEZVOUS": f"unix://{tmp_path}/meet"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WAITING],
+            env={**environment, "RONDO_RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        for rank in range(2)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "waiting\n"
+    processes[1].send_signal(signal.SIGINT)
+    (told, _), (_, trace) = (process.communicate(timeout=60) for process in processes)
+    assert "rank 1" in told and "interrupted" in told
+    assert "KeyboardInterrupt" in trace
+    assert processes[1].returncode != 0
+
+
+SCRIPT = """
+import os, sys
+import numpy as np, rondo
+try:
+    group = rondo.init()
+    if group.rank == 1:
+        raise RuntimeError("the disk is full")
+    group.all_reduce(np.ones(4))
+except rondo.Aborted as error:
+    print("told:", error, error.ranks)
+"""
+
+
+def test_an_uncaught_exception_aborts_with_its_text(tmp_path):
+    environment = {**os.environ, "RONDO_WORLD_SIZE": "2", "RONDO_RENDEZVOUS": f"unix://{tmp_path}/meet"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(SCRIPT)],
+            env={**environment, "RONDO_RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        for rank in range(2)
+    ]
+    (told, _), (_, trace) = (process.communicate(timeout=60) for process in processes)
+    assert [process.returncode for process in processes] == [0, 1]
+    assert "RuntimeError: the disk is full" in told and "(1,)" in told
+    assert "RuntimeError: the disk is full" in trace

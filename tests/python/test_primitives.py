@@ -1,0 +1,166 @@
+"""What users try first: every collective and message on small arrays, with results written down by hand."""
+
+import array
+
+import ml_dtypes
+import numpy as np
+import pytest
+from ranks import run
+
+import rondo
+
+
+def start(group):
+    """[1, 2], [3, 4], [5, 6], [7, 8]"""
+    return np.array([1, 2]) + 2 * group.rank
+
+
+def table(group):
+    r, out = group.rank, {}
+    out["broadcast"] = group.broadcast(start(group), root=0).tolist() == [1, 2]
+    rows = np.array([[0, 0], [1, 1], [2, 2], [3, 3]])
+    got = group.scatter(rows, 0) if r == 0 else group.scatter(None, 0, np.empty(2, np.int64))
+    out["scatter"] = got.tolist() == [r, r]
+    x = start(group)
+    got = group.gather(x, root=0)
+    out["gather"] = got is None if r else got.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    got = group.reduce(x, root=3)
+    out["reduce"] = got.tolist() == [16, 20] if r == 3 else got is None and x.tolist() == [1 + 2 * r, 2 + 2 * r]
+    out["all_gather"] = group.all_gather(start(group)).tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    for op, result in (("sum", [16, 20]), ("product", [105, 384]), ("max", [7, 8]), ("min", [1, 2])):
+        x = start(group)
+        out[op] = group.all_reduce(x, op) is x and x.tolist() == result
+        x, y = start(group), np.empty(2, np.int64)
+        out[op + ", out"] = group.all_reduce(x, op, y) is y and y.tolist() == result and x[0] == 1 + 2 * r
+    out["avg"] = group.all_reduce(start(group).astype(np.float32), "avg").tolist() == [4, 5]
+    out["premulsum"] = group.all_reduce(np.ones(1), "premulsum", scalar=r).tolist() == [6]
+    out["reduce_scatter"] = group.reduce_scatter(np.arange(8) + r).tolist() == [8 * r + 6, 8 * r + 10]
+    out["all_to_all"] = group.all_to_all(np.arange(4) + 10 * r).tolist() == [r, 10 + r, 20 + r, 30 + r]
+    out["barrier"] = group.barrier() is None
+    counts = [1, 0, 3, 2]
+    got = group.all_gather_v(np.full(counts[r], r))
+    out["all_gather_v"] = [part.tolist() for part in got] == [[0], [], [2, 2, 2], [3, 3]]
+    got = group.reduce_scatter_v(np.arange(6) + r, counts)
+    out["reduce_scatter_v"] = got.tolist() == [[6], [], [10, 14, 18], [22, 26]][r]
+    got = group.gather_v(np.full((counts[r], 2), r), root=1)
+    out["gather_v"] = got is None if r != 1 else [part.shape for part in got] == [(1, 2), (0, 2), (3, 2), (2, 2)]
+    whole = np.arange(12).reshape(6, 2) if r == 2 else None
+    got = group.scatter_v(whole, counts, 2, None if r == 2 else np.empty((counts[r], 2), np.int64))
+    out["scatter_v"] = got.ravel().tolist() == [[0, 1], [], [2, 3, 4, 5, 6, 7], [8, 9, 10, 11]][r]
+    got = group.all_to_all_v(np.full(4 * r, r), [r] * 4)
+    out["all_to_all_v"] = [part.tolist() for part in got] == [[], [1], [2, 2], [3, 3, 3]]
+    x, y, z = np.ones(3, np.float32), np.ones(2), np.ones((2, 2), np.int32)
+    group.all_reduce_many([x, y, z])
+    out["all_reduce_many"] = {*x.tolist(), *y.tolist(), *z.ravel().tolist()} == {4}
+    with group.batch():
+        group.all_reduce(x)
+        group.broadcast(z, 0)
+        group.all_reduce(y, "max")
+    out["batch"] = x.tolist() == [16] * 3 and y.tolist() == [4, 4]
+    return [name for name, right in out.items() if not right]
+
+
+def test_table_of_four_ranks():
+    assert run(4, table) == [[]] * 4
+
+
+def messages(group):
+    x = np.zeros(1, np.int64)
+    if group.rank == 0:
+        x += 1
+        group.send(x, 1)
+        group.recv(x, 1)
+        assert x[0] == 2
+        works = [group.isend(np.array([10 * tag]), 1, tag) for tag in (1, 2)]
+        group.barrier()  # held up by no message that nobody has received yet
+        for work in works:
+            work.wait()
+        got = group.sendrecv(np.array([5]), 1, x, 1)
+        assert x[0] == 6 and got == (1, 0, 8)
+    else:
+        got = group.recv(x)
+        assert got == rondo.Message(source=0, tag=0, bytes=8) and x[0] == 1
+        group.send(x + 1, 0)
+        group.barrier()
+        work = group.irecv(x, tag=2)
+        assert work.wait() == (0, 2, 8) and x[0] == 20
+        assert group.recv(np.zeros(5, np.int64), 0, 1).bytes == 8
+        group.sendrecv(np.array([6]), 0, x, 0)
+        assert x[0] == 5
+    return group.rank
+
+
+def test_messages():
+    assert run(2, messages) == [0, 1]
+
+
+def groups(group):
+    first = group.new_group([0, 1])
+    assert (first is None) == (group.rank > 1)
+    ones = np.ones(2)
+    if first is not None:
+        assert (first.rank, first.size) == (group.rank, 2)
+        first.all_reduce(ones)
+    backwards = group.split(color=group.rank % 2, key=-group.rank)
+    assert backwards.all_gather(np.array([group.rank])).ravel().tolist() == [group.rank % 2 + 2, group.rank % 2]
+    assert group.split(-1 if group.rank == 0 else 0) is None or group.rank != 0
+    return ones.tolist()
+
+
+def test_groups():
+    assert run(4, groups) == [[2, 2], [2, 2], [1, 1], [1, 1]]
+
+
+def kinds(group):
+    x = array.array("d", [1, 2])
+    group.all_reduce(x)
+    b = np.ones(3, ml_dtypes.bfloat16)
+    group.all_reduce(b)
+    b = group.all_reduce(b.astype(ml_dtypes.float8_e4m3fn))
+    registered = group.empty((1000, 3), np.float16)
+    assert not registered.any()
+    registered += 1
+    group.all_reduce(registered, algorithm="registered")
+    scalar = np.array(group.rank + 1.0)
+    group.all_reduce(scalar)
+    empty = group.all_gather(np.empty((0, 3)))
+    return x.tolist(), b.tolist(), set(registered.ravel().tolist()), float(scalar), empty.shape
+
+
+def test_kinds_of_arrays():
+    assert run(2, kinds) == [([2, 4], [4, 4, 4], {2}, 3.0, (2, 0, 3))] * 2
+
+
+def objects(group):
+    values = group.all_gather_object({"rank": group.rank, "set": {1, 2}})
+    first = group.broadcast_object(("a", group.rank) if group.rank == 1 else None, root=1)
+    model = {"w": np.full(3, group.rank, np.float32), "b": np.full(1, group.rank)}
+    group.broadcast_parameters(model, root=1)
+    return values, first, model["w"].tolist(), model["b"].tolist()
+
+
+def test_objects_and_parameters():
+    both = [{"rank": 0, "set": {1, 2}}, {"rank": 1, "set": {1, 2}}]
+    assert run(2, objects) == [(both, ("a", 1), [1, 1, 1], [1])] * 2
+
+
+def place(group):
+    return group.rank, group.size, group.local_rank, group.local_size, group.node, group.nodes
+
+
+def test_place():
+    assert run(3, place) == [(r, 3, r, 3, 0, 1) for r in range(3)]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("count", [0, 1, 1000, 300_001])
+def test_sums(world, count):
+    for result, exact in run(world, sums, count):
+        assert result and exact
+
+
+def sums(group, count):
+    inputs = [np.random.default_rng(r).integers(-1000, 1000, count).astype(np.float32) for r in range(group.size)]
+    x = inputs[group.rank].copy()
+    group.all_reduce(x)
+    return bool((x == sum(inputs)).all()), x.shape == (count,)

@@ -1,0 +1,105 @@
+"""Ways to start: unique id, file, tutorial's environment, spawn's methods, `python -m rondo.run`."""
+
+import multiprocessing
+import os
+import pickle
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import rondo
+from rondo import data
+
+
+def with_id(rank, rendezvous, results):
+    with rondo.init(rank=rank, world_size=2, rendezvous=rendezvous) as group:
+        results.put((rank, float(group.all_reduce(np.array([rank + 1.0]))[0])))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_unique_id_is_made_in_a_parent_that_is_no_rank(method):
+    context = multiprocessing.get_context(method)
+    meeting_point, results = rondo.unique_id(), context.Queue()
+    assert str(pickle.loads(pickle.dumps(meeting_point))) == str(meeting_point)
+    assert str(meeting_point) not in repr(meeting_point)
+    children = [context.Process(target=with_id, args=(r, meeting_point, results)) for r in range(2)]
+    for child in children:
+        child.start()
+    assert sorted(results.get(timeout=60) for _ in children) == [(0, 3.0), (1, 3.0)]
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+
+
+def as_the_tutorials_do(rank, port, results):
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    os.environ["MASTER_PORT"] = str(port)
+    with rondo.init(rank=rank, world_size=2) as group:
+        results.put(group.all_gather_object(rank))
+
+
+def test_rank_and_world_size_with_master_addr():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    children = [context.Process(target=as_the_tutorials_do, args=(r, port, results)) for r in range(2)]
+    for child in children:
+        child.start()
+    assert [results.get(timeout=60) for _ in children] == [[0, 1]] * 2
+    for child in children:
+        child.join()
+
+
+def test_one_without_the_other_is_refused():
+    with pytest.raises(ValueError, match="rank is 1 and world_size is None"):
+        rondo.init(rank=1)
+    with pytest.raises(rondo.Invalid):
+        rondo.init(rank=2, world_size=2)
+
+
+def world_of_one():
+    group = rondo.init()
+    return group.size, group.all_reduce(np.ones(2)).tolist(), os.environ["OMP_NUM_THREADS"]
+
+
+def test_spawn():
+    threads = os.environ.get("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+    assert rondo.spawn(world_of_one, 1) == [(1, [1, 1], threads)]
+    with pytest.raises(ValueError, match="nprocs is 0"):
+        rondo.spawn(world_of_one, 0)
+
+
+SCRIPT = "import rondo; g = rondo.init(); print(g.all_gather_object(g.rank), flush=True)"
+
+
+def test_python_m_rondo_run(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-m", "rondo.run", "-n", "2", str(script)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("[0, 1]") == 2
+
+
+def test_partition_is_contiguous_and_says_what_it_leaves_out():
+    assert data.partition(60000, 4, 1) == range(15000, 30000)
+    assert [len(data.partition(60000, 7, r)) for r in range(7)] == [8571] * 7
+    with pytest.raises(ValueError, match="rank < size"):
+        data.partition(10, 2, 2)
+
+
+def test_shuffled_fractions_are_the_tutorials():
+    import random
+
+    expected = list(range(100))
+    random.Random(1234).shuffle(expected)
+    assert data.shuffled_fractions(100) == [expected[:70], expected[70:90], expected[90:]]
+    assert sum(map(len, data.shuffled_fractions(60000, [1 / 7] * 7))) == 59997
+    with pytest.raises(ValueError, match="sum"):
+        data.shuffled_fractions(10, [0.7, 0.7])
