@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/steal.h"
+#include "bench/output/steal.h"
 #include "tests/faults/hosts.h"
 #include "tests/faults/ranks.h"
 
