@@ -170,7 +170,8 @@ def test_ctrl_c_ends_all_ranks(tmp_path):
         assert process.stdout.readline() == "waiting\n"
     processes[1].send_signal(signal.SIGINT)
     (told, _), (_, trace) = (process.communicate(timeout=60) for process in processes)
-    assert "rank 1" in told and "interrupted" in told
+    # The signal met the call, or Python just before it.
+    assert "rank 1" in told and ("interrupted" in told or "KeyboardInterrupt" in told)
     assert "KeyboardInterrupt" in trace
     assert processes[1].returncode != 0
 

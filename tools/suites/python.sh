@@ -32,8 +32,8 @@ SCRIPT
 primitives_agree() {
   local bin
   bin=$(bazel_bin)
-  "$1/bin/python" -m rondo.run -n 4 --no-prefix examples/python/primitives.py | sort >"$folder/python.txt"
-  "$bin/tools/rondo-run" -n 4 --no-prefix "$bin/examples/primitives" | sort >"$folder/cc.txt"
+  "$1/bin/python" -m rondo.run -n 4 examples/python/primitives.py | sort >"$folder/python.txt"
+  "$bin/tools/rondo-run" -n 4 "$bin/examples/primitives" | sort >"$folder/cc.txt"
   [[ $(wc -l <"$folder/python.txt") == 68 ]] && diff "$folder/python.txt" "$folder/cc.txt"
 }
 
