@@ -503,7 +503,8 @@ class Communicator:
 
     def empty(self, shape, dtype=np.float32) -> np.ndarray:
         """An array, all zeros, in memory that all ranks of this host map: collectives on such arrays are the fastest.
-        Make it once and keep it: it costs system calls. It lives as long as somebody refers to it.
+        Make it once and keep it: it costs system calls. It lives as long as somebody refers to it, and no longer than
+        the communicator: do not touch it after close().
 
         >>> gradient = group.empty(1 << 20)
         """
