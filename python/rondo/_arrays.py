@@ -11,6 +11,7 @@ from rondo._dtypes import CODES, dtype_name
 
 _one_byte = ctypes.c_char.from_buffer
 _address_of = ctypes.addressof
+_new_tuple = tuple.__new__  # Buffer(...) passes through a function of Python
 
 
 class Buffer(NamedTuple):
@@ -25,6 +26,19 @@ class Buffer(NamedTuple):
 def buffer_of(array: Any, writes: bool, what: str = "array") -> Buffer:
     """The memory of `array`. TypeError: no array, or on a device; ValueError: not contiguous, or read-only where the
     call writes it."""
+    if type(array) is np.ndarray:
+        try:  # from_buffer() refuses what is read-only, not contiguous, or empty
+            address = _address_of(_one_byte(array))
+        except (TypeError, ValueError):
+            return _checked_buffer_of(array, writes, what)
+        code = CODES[array.dtype]
+        if code is not None:
+            return _new_tuple(Buffer, (address, array.size, code, array))
+    return _checked_buffer_of(array, writes, what)
+
+
+def _checked_buffer_of(array: Any, writes: bool, what: str) -> Buffer:
+    """buffer_of() that finds out what is wrong."""
     if type(array) is not np.ndarray:
         array = as_numpy_or_buffer(array, writes, what)
         if isinstance(array, Buffer):
@@ -37,14 +51,10 @@ def buffer_of(array: Any, writes: bool, what: str = "array") -> Buffer:
         )
     if writes and not flags.writeable:
         raise ValueError(f"{what} is read-only, and this call writes to it")
-    code = CODES.get(array.dtype)
+    code = CODES[array.dtype]
     if code is None:
         raise TypeError(f"{what} has dtype {array.dtype}; Rondo has {', '.join(map(dtype_name, sorted(CODES.values())))}")
-    try:
-        address = _address_of(_one_byte(array))  # a third of the time of array.ctypes.data
-    except (TypeError, ValueError):  # read-only, empty, or a type that the buffer protocol lacks
-        address = array.ctypes.data
-    return Buffer(address, array.size, code, array)
+    return Buffer(array.ctypes.data, array.size, code, array)
 
 
 def as_numpy_or_buffer(array: Any, writes: bool, what: str) -> Any:

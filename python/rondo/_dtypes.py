@@ -20,10 +20,7 @@ _BY_MLDTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_
 
 
 class _Codes(dict):
-    """By NumPy's dtype. Types of ml_dtypes are looked up when one is first met: it is then imported already."""
-
-    def get(self, dtype, default=None):
-        return self[dtype]
+    """By NumPy's dtype; None: Rondo lacks it. Types of ml_dtypes are looked up when one is first met: it is then imported already."""
 
     def __missing__(self, dtype):
         ml_dtypes = sys.modules.get("ml_dtypes")
@@ -49,7 +46,7 @@ def code_of(dtype) -> int:
     """rondo_dtype_t of what NumPy takes for a type, "bfloat16", "float8_e4m3" or "float8_e5m2"."""
     if isinstance(dtype, str) and dtype in NAMES:
         return NAMES.index(dtype)
-    code = CODES.get(np.dtype(dtype))
+    code = CODES[np.dtype(dtype)]
     if code is None:
         raise TypeError(f"dtype {dtype} is none of {', '.join(NAMES)}")
     return code

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
-from pathlib import Path
 
-_HERE = Path(__file__).resolve().parent
+_HERE = os.path.dirname(os.path.realpath(__file__))  # without pathlib, which takes 10 ms to import
 _NAME = "librondo_c.so"
 
 
@@ -106,16 +105,15 @@ _RESULTS = {
 }
 
 
-def find() -> Path:
+def find() -> str:
     """RONDO_LIBRARY, or else the library that came with this package."""
     chosen = os.environ.get("RONDO_LIBRARY")
     if chosen:
-        path = Path(chosen)
-        if not path.is_file():
+        if not os.path.isfile(chosen):
             raise ImportError(f"RONDO_LIBRARY is {chosen}, and there is no such file; it names {_NAME}")
-        return path
-    path = _HERE / "_native" / _NAME
-    if not path.is_file():
+        return os.path.abspath(chosen)
+    path = os.path.join(_HERE, "_native", _NAME)
+    if not os.path.isfile(path):
         raise ImportError(
             f"this copy of rondo, in {_HERE}, came without {_NAME}: install it (pip install ./python), or name the "
             "library by RONDO_LIBRARY"
@@ -126,7 +124,7 @@ def find() -> Path:
 def _load() -> ctypes.CDLL:
     path = find()
     try:
-        library = ctypes.CDLL(str(path))
+        library = ctypes.CDLL(path)
     except OSError as error:
         raise ImportError(f"{path} cannot be loaded: {error}") from None
     for name, arguments in PROTOTYPES.items():
@@ -140,3 +138,12 @@ def _load() -> ctypes.CDLL:
 
 
 lib = _load()
+
+
+def bind(name: str, *values):
+    """The function `name` and these values in C's form, as (function, arguments): function(*arguments) converts nothing,
+    which is half of what a call costs otherwise."""
+    function = lib._FuncPtr((name, lib))
+    function.restype = c_int32
+    arguments = [None if value is None else kind.from_param(value) for kind, value in zip(PROTOTYPES[name], values)]
+    return function, tuple(arguments)

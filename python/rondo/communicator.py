@@ -400,11 +400,9 @@ class Communicator:
         source = buffer_of(array, out is None)
         target = source if out is None else self._like(out, source, source.count)
         result = array if out is None else out
-        function = _library.lib.rondo_all_reduce
-        handle = ctypes.c_void_p(self._open())
-        arguments = (
-            handle, ctypes.c_void_p(source.address), ctypes.c_void_p(target.address), ctypes.c_uint64(source.count),
-            ctypes.c_int32(source.code), ctypes.c_int32(op_code(op)), None,
+        function, arguments = _library.bind(
+            "rondo_all_reduce",
+            self._open(), source.address, target.address, source.count, source.code, op_code(op), None,
         )  # fmt: skip
 
         def call(self=self, function=function, arguments=arguments, result=result, keep=(source, target)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 __all__ = ["partition", "shuffled_fractions"]
@@ -32,6 +31,8 @@ def shuffled_fractions(
     """
     if count < 0 or any(fraction < 0 for fraction in fractions) or sum(fractions) > 1 + 1e-9:
         raise ValueError(f"shuffled_fractions({count}, {list(fractions)}): none may be negative, nor the sum above 1")
+    import random  # here, because few need it
+
     indices = list(range(count))
     random.Random(seed).shuffle(indices)
     parts, begin = [], 0

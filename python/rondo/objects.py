@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,8 @@ def encode(value: Any, one_host: bool) -> bytes:
         return _PICKLE + pickle.dumps(value)
     if isinstance(value, bytes):
         return _BYTES + value
+    import json  # here, because only ranks of several hosts need it
+
     try:
         text = json.dumps(value)
         kept = json.loads(text) == value
@@ -40,6 +41,8 @@ def decode(data: bytes, one_host: bool) -> Any:
     if kind == _BYTES:
         return body
     if kind == _JSON:
+        import json
+
         return json.loads(body)
     raise ValueError(f"an object of kind {kind!r} came from another rank")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import math
 from typing import Any, NamedTuple
@@ -72,6 +71,8 @@ class Work:
 
     def __await__(self):
         if not self.done():
+            import asyncio  # here, because it takes longer to import than this package
+
             yield from asyncio.get_running_loop().run_in_executor(None, self._wait_quietly).__await__()
         return self.wait()
 
