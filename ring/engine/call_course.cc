@@ -126,13 +126,13 @@ void CallCourse::pack() {
 }
 
 void CallCourse::prepare_body() {
-  const std::shared_ptr<PreparedCall>& prepared = operation_->call;
-  PreparedCall::Body& body = prepared->body;
+  PreparedCall& prepared = *operation_->call;
+  PreparedCall::Body& body = prepared.body;
   body.run.reset();  // its memory, before the next one's
-  std::shared_ptr<const Plan> plan = plans_.get(prepared->question, route_->algorithm, prepared->call.root);
+  std::shared_ptr<const Plan> plan = plans_.get(prepared.question, route_->algorithm, prepared.call.root);
   if (plan->scratch_slots > 0) {
     if (const auto other = has_scratch_.lock()) other->body = {};
-    has_scratch_ = prepared;
+    has_scratch_ = prepared.weak_from_this();
   }
   body.run = make_run(std::move(plan));
   body.algorithm = route_->algorithm;

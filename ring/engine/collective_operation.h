@@ -17,7 +17,7 @@ class CollectiveOperation final : public Operation {
   CollectiveOperation(std::shared_ptr<PreparedCall> prepared, const std::byte* from, std::byte* to)
       : call(std::move(prepared)), input(from), output(to) {}
 
-  const std::shared_ptr<PreparedCall> call;  // shared by operations of calls that are alike
+  const std::shared_ptr<PreparedCall> call;  // shared by operations of calls that are alike; or owned by Group::run()
   const std::byte* const input;
   std::byte* const output;
   uint64_t sequence = 0;           // its number among the communicator's calls

@@ -110,9 +110,12 @@ Algorithm Group::algorithm_for(const CollectiveCall& call, bool registered) cons
   return collectives_->algorithm_for(checked, call.options.algorithm, registered);
 }
 
-// Under the submission lock. The call's buffers have been checked, and nothing has happened if it throws.
-std::shared_ptr<PreparedCall> Group::prepare(const CollectiveCall& call) {
-  if (call.uneven) return collectives_->prepare(check_call(call, rank(), size()), call.options.algorithm);
+// Under the submission lock. The call's buffers have been checked, and nothing has happened if it throws. Until the
+// next call of this.
+const std::shared_ptr<PreparedCall>& Group::prepare(const CollectiveCall& call) {
+  if (call.uneven) {
+    return not_kept_ = collectives_->prepare(check_call(call, rank(), size()), call.options.algorithm);
+  }
   const CallKey key = key_of(call);
   if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) {
     PreparedCall& known = **kept;
@@ -123,9 +126,7 @@ std::shared_ptr<PreparedCall> Group::prepare(const CollectiveCall& call) {
     }
     return *kept;
   }
-  auto prepared = collectives_->prepare(check_call(call, rank(), size()), call.options.algorithm);
-  prepared_.keep(key, prepared);
-  return prepared;
+  return prepared_.keep(key, collectives_->prepare(check_call(call, rank(), size()), call.options.algorithm));
 }
 
 std::shared_ptr<CollectiveOperation> Group::submit(std::shared_ptr<PreparedCall> prepared, const void* input,
@@ -161,9 +162,7 @@ std::shared_ptr<PreparedCall> Group::prepare(const CheckedCall& call, Algorithm 
   if (call.uneven) return collectives_->prepare(call, asked);
   const CallKey key = key_of(call, asked);
   if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) return *kept;
-  auto prepared = collectives_->prepare(call, asked);
-  prepared_.keep(key, prepared);
-  return prepared;
+  return prepared_.keep(key, collectives_->prepare(call, asked));
 }
 
 // At once on this thread, while nothing else is under way.
@@ -171,15 +170,18 @@ void Group::run(const CollectiveCall& call) {
   check_usable();
   context_->log.note_thread();
   std::unique_lock lock(submit_mutex_);
-  CollectiveOperation operation(prepare(call), static_cast<const std::byte*>(call.input),
+  const std::shared_ptr<PreparedCall>& prepared = prepare(call);
+  // No owner of it: counting owners is a twentieth of an 8-byte call.
+  CollectiveOperation operation({std::shared_ptr<void>(), prepared.get()}, static_cast<const std::byte*>(call.input),
                                 static_cast<std::byte*>(call.output));
   if (collectives_->begin_now(operation)) {
+    if (running_ != prepared) running_ = prepared;
     lock.unlock();
     collectives_->run_held(operation);
     if (operation.failed()) throw Exception(operation.error());
     return;
   }
-  const auto queued = submit(operation.call, call.input, call.output);
+  const auto queued = submit(prepared, call.input, call.output);
   lock.unlock();
   collectives_->wait(*queued, Clock::time_point::max());
   if (queued->failed()) throw Exception(queued->error());

@@ -101,7 +101,7 @@ class Group final : public CommunicatorEvents {
   CallState call_state(uint64_t sequence) override;
 
  private:
-  std::shared_ptr<PreparedCall> prepare(const CollectiveCall& call);
+  const std::shared_ptr<PreparedCall>& prepare(const CollectiveCall& call);
   std::shared_ptr<PreparedCall> prepare(const CheckedCall& call, Algorithm asked);
   std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const void* input, void* output);
   uint64_t next_split();
@@ -118,6 +118,10 @@ class Group final : public CommunicatorEvents {
 
   std::mutex submit_mutex_;  // calls are serialised in the order in which they get it
   PreparedCalls prepared_;
+  std::shared_ptr<PreparedCall> not_kept_;  // the last uneven one
+  // That run() began last without the queue: kept while its operation, which does not own it, is under way. No other
+  // begins so meanwhile.
+  std::shared_ptr<PreparedCall> running_;
   uint64_t splits_ = 0;
   std::map<std::vector<int>, uint64_t> groups_made_;
 

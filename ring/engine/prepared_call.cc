@@ -56,11 +56,12 @@ const std::shared_ptr<PreparedCall>* PreparedCalls::find_other(const CallKey& ke
   return &found->call;
 }
 
-void PreparedCalls::keep(const CallKey& key, std::shared_ptr<PreparedCall> call) {
+const std::shared_ptr<PreparedCall>& PreparedCalls::keep(const CallKey& key, std::shared_ptr<PreparedCall> call) {
   last_ = next_;
   next_ = (next_ + 1) % kKept;
-  if (last_ == kept_.size()) return kept_.push_back({key, std::move(call)});
+  if (last_ == kept_.size()) kept_.emplace_back();
   kept_[last_] = {key, std::move(call)};
+  return kept_[last_].call;
 }
 
 }  // namespace rondo

@@ -17,7 +17,7 @@ namespace rondo {
 // What one rank has worked out for a call, for all operations that are alike but for their buffers: the checked
 // arguments, the question of their route, and the run of the route that the last of them took. It holds nothing that
 // ranks must agree on, so each rank may forget it at any time.
-class PreparedCall {
+class PreparedCall : public std::enable_shared_from_this<PreparedCall> {
  public:
   // A run and the algorithm whose plan it runs.
   struct Body {
@@ -71,7 +71,7 @@ class PreparedCalls {
   const std::shared_ptr<PreparedCall>* find(const CallKey& key) {
     return last_ < kept_.size() && kept_[last_].key == key ? &kept_[last_].call : find_other(key);
   }
-  void keep(const CallKey& key, std::shared_ptr<PreparedCall> call);
+  const std::shared_ptr<PreparedCall>& keep(const CallKey& key, std::shared_ptr<PreparedCall> call);
 
  private:
   // Some kilobytes each; the buckets of most models' training steps are fewer.
