@@ -9,7 +9,7 @@
 
 #include "ring/base/log.h"
 #include "ring/communicator_access.h"
-#include "ring/engine/collective_call.h"
+#include "ring/engine/call/collective_call.h"
 #include "rondo/communicator.h"
 #include "rondo/interrupt.h"
 #include "rondo/log.h"

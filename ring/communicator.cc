@@ -6,7 +6,7 @@
 
 #include "ring/base/log.h"
 #include "ring/engine/batch.h"
-#include "ring/engine/group.h"
+#include "ring/engine/communicator_state.h"
 #include "transport/inproc_fabric.h"
 #include "transport/process_fabric.h"
 #include "transport/rendezvous/launch.h"
@@ -17,14 +17,15 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 
 // The first communicator of a fabric: all its ranks.
-std::shared_ptr<Group> world_group(std::shared_ptr<Fabric> fabric, const Config& config) {
-  Group::Options options;
+std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, const Config& config) {
+  CommunicatorState::Options options;
   for (int r = 0; r < fabric->place().world; ++r) options.members.push_back(r);
   options.fabric = std::move(fabric);
   options.id = 1;
   options.config = config;
-  options.pool = std::make_shared<Pool>(Group::pool_patience(config, *options.fabric));
-  return std::make_shared<Group>(std::move(options));
+  options.progress_thread =
+      std::make_shared<ProgressThread>(CommunicatorState::progress_thread_policy(config, *options.fabric));
+  return std::make_shared<CommunicatorState>(std::move(options));
 }
 
 void show_start(const Config& config, const Launch& launch) {
@@ -46,19 +47,19 @@ void show_start(const Config& config, const Launch& launch) {
 
 class Communicator::State {
  public:
-  explicit State(std::shared_ptr<Group> group) : group_(std::move(group)), batch_(*group_) {}
-  Group& group() { return *group_; }
+  explicit State(std::shared_ptr<CommunicatorState> group) : group_(std::move(group)), batch_(*group_) {}
+  CommunicatorState& group() { return *group_; }
   Batch& batch() { return batch_; }
 
  private:
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<CommunicatorState> group_;
   Batch batch_;
 };
 
 namespace {
 
 template <typename State>
-Group& engine(const std::shared_ptr<State>& state) {
+CommunicatorState& engine(const std::shared_ptr<State>& state) {
   if (!state) throw Exception(ErrorCode::kClosed, "this Communicator is empty or has been destroyed");
   return state->group();
 }
@@ -113,7 +114,7 @@ Algorithm Communicator::algorithm_for(Collective collective, uint64_t count, DTy
 }
 
 void Communicator::run(const CollectiveCall& call) {
-  Group& group = engine(state_);
+  CommunicatorState& group = engine(state_);
   if (state_->batch().collecting()) {
     state_->batch().add(call);
   } else {
@@ -139,7 +140,7 @@ Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op 
   Batch& calls = batch(state_);
   if (calls.collecting()) return Work(calls.add(tensors, op, options));
   auto operation = calls.start_list(tensors, op, options, Batch::Left::kToPool);
-  calls.leave_to_pool(*operation);
+  calls.leave_to_progress_thread(*operation);
   return Work(std::move(operation));
 }
 
@@ -153,7 +154,7 @@ void Communicator::batch_end() {
 Work Communicator::batch_end_async() {
   Batch& calls = batch(state_);
   auto operation = calls.end(Batch::Left::kToPool);
-  calls.leave_to_pool(*operation);
+  calls.leave_to_progress_thread(*operation);
   return Work(std::move(operation));
 }
 
@@ -164,14 +165,14 @@ void Communicator::batch_abandon() {
 }
 
 void Communicator::send(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
-  Group& group = engine(state_);
+  CommunicatorState& group = engine(state_);
   if (state_->batch().collecting()) return void(state_->batch().add_send(data, count, dtype, peer, tag, options));
   group.finish(group.start_send(data, count, dtype, peer, tag, options));
 }
 
 Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int peer, int tag,
                                  const CallOptions& options) {
-  Group& group = engine(state_);
+  CommunicatorState& group = engine(state_);
   if (state_->batch().collecting()) {
     state_->batch().add_recv(data, count, dtype, peer, tag, options);
     return {};
@@ -183,26 +184,26 @@ Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int pe
 
 Work Communicator::send_async(const void* data, uint64_t count, DType dtype, int peer, int tag,
                               const CallOptions& options) {
-  Group& group = engine(state_);
+  CommunicatorState& group = engine(state_);
   if (state_->batch().collecting()) return Work(state_->batch().add_send(data, count, dtype, peer, tag, options));
-  group.ready_pool();
-  auto operation = group.start_send(data, count, dtype, peer, tag, options, Group::Waited::kInBackground);
-  group.leave_to_pool(*operation->driver);
+  group.ready_progress_thread();
+  auto operation = group.start_send(data, count, dtype, peer, tag, options, CommunicatorState::Waited::kInBackground);
+  group.leave_to_progress_thread(*operation->engine);
   return Work(std::move(operation));
 }
 
 Work Communicator::recv_async(void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
-  Group& group = engine(state_);
+  CommunicatorState& group = engine(state_);
   if (state_->batch().collecting()) return Work(state_->batch().add_recv(data, count, dtype, peer, tag, options));
-  group.ready_pool();
-  auto operation = group.start_recv(data, count, dtype, peer, tag, options, Group::Waited::kInBackground);
-  group.leave_to_pool(*operation->driver);
+  group.ready_progress_thread();
+  auto operation = group.start_recv(data, count, dtype, peer, tag, options, CommunicatorState::Waited::kInBackground);
+  group.leave_to_progress_thread(*operation->engine);
   return Work(std::move(operation));
 }
 
 Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data,
                                      uint64_t recv_count, int from, DType dtype, int tag, const CallOptions& options) {
-  Group& group = engine(state_);
+  CommunicatorState& group = engine(state_);
   if (state_->batch().collecting()) {
     group.make_recv(recv_data, recv_count, dtype, from, tag);
     state_->batch().add_send(send_data, send_count, dtype, to, tag, options);

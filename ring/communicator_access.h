@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ring/engine/collective_call.h"
+#include "ring/engine/call/collective_call.h"
 #include "rondo/communicator.h"
 
 namespace rondo {

@@ -1,7 +1,7 @@
 // Communicator's collectives: each fills in a CollectiveCall, which run() and start() take.
 #include "rondo/communicator.h"
 
-#include "ring/engine/collective_call.h"
+#include "ring/engine/call/collective_call.h"
 
 namespace rondo {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ring/engine/operation.h"
+#include "ring/engine/progress/operation.h"
 
 namespace rondo {
 

@@ -90,7 +90,7 @@ class ControlPlane {
  private:
   struct Ear {
     CommunicatorEvents* events = nullptr;
-    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the engine's drivers
+    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the progress engines
     bool delivering = false;
   };
 

@@ -11,8 +11,8 @@
 
 namespace rondo {
 
-// What a driver of links sleeps on: an epoll set with the descriptors of its links (edge triggered) and an eventfd that
-// others ring. A driver that found nothing to do calls arm(), looks once more, and then wait().
+// What a progress engine of links sleeps on: an epoll set with the descriptors of its links (edge triggered) and an
+// eventfd that others ring. A progress engine that found nothing to do calls arm(), looks once more, and then wait().
 class Doorbell final : public PeerBell {
  public:
   Doorbell();  // throws Exception(kSystem) when descriptors run out
@@ -24,18 +24,18 @@ class Doorbell final : public PeerBell {
   // until the kernel says no), until what is returned is gone, which must be before the descriptor is closed. Any
   // thread. Throws Exception(kSystem).
   [[nodiscard]] std::shared_ptr<void> watch(int descriptor);
-  // The driver has not slept for long. A watched socket costs whoever sends to it over loopback 0.1 to 0.4 us a
-  // message, so nothing is watched until the next arm(). Does nothing while armed. Costs a system call a descriptor; so
-  // does that arm(). Any thread.
+  // The progress engine has not slept for long. A watched socket costs whoever sends to it over loopback 0.1 to 0.4 us
+  // a message, so nothing is watched until the next arm(). Does nothing while armed. Costs a system call a descriptor;
+  // so does that arm(). Any thread.
   void relax();
 
-  // Rings if the driver is asleep or about to be: one load when it is awake. Any thread, never blocks.
+  // Rings if the progress engine is asleep or about to be: one load when it is awake. Any thread, never blocks.
   void ring() override;
 
-  // From here on ring() wakes the next wait(). Pairs with ring(): arm() stores the flag, then the driver reads the
-  // state that ringers change; ringers change the state, then read the flag (both sequentially consistent).
+  // From here on ring() wakes the next wait(). Pairs with ring(): arm() stores the flag, then the progress engine reads
+  // the state that ringers change; ringers change the state, then read the flag (both sequentially consistent).
   void arm();
-  // The driver found work after arm().
+  // The progress engine found work after arm().
   void disarm();
   // Sleeps until rung, a watched descriptor changes, or the deadline. Disarms.
   void wait(std::chrono::steady_clock::time_point deadline);
@@ -54,7 +54,7 @@ class Doorbell final : public PeerBell {
   int epoll_ = -1;
   int event_ = -1;
   std::atomic<uint32_t> own_flag_{0};
-  std::atomic<uint32_t>* armed_ = &own_flag_;  // not 0: the driver sleeps or is about to
+  std::atomic<uint32_t>* armed_ = &own_flag_;  // not 0: the progress engine sleeps or is about to
   std::shared_ptr<void> memory_;               // of a flag that is shared with other processes
   struct Watches;
   const std::shared_ptr<Watches> watches_;  // shared with what watch() has returned

@@ -1,5 +1,5 @@
 #include "ring/engine/batch.h"
-#include "ring/engine/collective_call.h"
+#include "ring/engine/call/collective_call.h"
 
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ bool BatchOperation::poll() {
 
 bool BatchOperation::wait(Clock::time_point until) {
   if (poll()) return true;
-  if (!submitted_) return Operation::wait(until);  // throws: there is no driver
+  if (!submitted_) return Operation::wait(until);  // throws: there is no engine
   for (const auto& operation : collectives_) {
     if (!operation->wait(until)) return false;
   }
@@ -189,12 +189,12 @@ std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> ten
 
 void Batch::submit(Calls calls, Left left) {
   BatchOperation& operation = *calls.operation;
-  // While the caller drives the collectives, the pool drives the messages (finish).
+  // While the caller drives the collectives, the progress thread drives the messages (finish).
   const bool by_pool = left == Left::kToPool || (!calls.items.empty() && !calls.messages.empty());
   try {
     group_.check_usable();
-    if (by_pool) group_.ready_pool();
-    std::vector<Group::Part> parts = parts_of(calls.items);
+    if (by_pool) group_.ready_progress_thread();
+    std::vector<CommunicatorState::Part> parts = parts_of(calls.items);
     if (!parts.empty()) operation.collectives_ = group_.submit_all(std::move(parts));
   } catch (const Exception& e) {
     const bool invalid = e.code() == ErrorCode::kInvalid;
@@ -204,7 +204,7 @@ void Batch::submit(Calls calls, Left left) {
     for (const Message& message : calls.messages) message.operation->fail(error);
     throw Exception(error);
   }
-  const auto waited = by_pool ? Group::Waited::kInBackground : Group::Waited::kByCaller;
+  const auto waited = by_pool ? CommunicatorState::Waited::kInBackground : CommunicatorState::Waited::kByCaller;
   for (Message& message : calls.messages) {
     operation.messages_.push_back(message.operation);
     group_.submit_message(std::move(message.operation), message.options, waited);
@@ -213,8 +213,8 @@ void Batch::submit(Calls calls, Left left) {
   operation.poll();
 }
 
-std::vector<Group::Part> Batch::parts_of(std::span<Item> items) {
-  std::vector<Group::Part> parts;
+std::vector<CommunicatorState::Part> Batch::parts_of(std::span<Item> items) {
+  std::vector<CommunicatorState::Part> parts;
   for (size_t i = 0; i < items.size();) {
     size_t end = i;
     while (end < items.size() && items[end].call.collective == Collective::kAllReduce) ++end;
@@ -230,7 +230,7 @@ std::vector<Group::Part> Batch::parts_of(std::span<Item> items) {
   return parts;
 }
 
-void Batch::add_run(std::span<Item> run, std::vector<Group::Part>& parts) {
+void Batch::add_run(std::span<Item> run, std::vector<CommunicatorState::Part>& parts) {
   check_disjoint(run);
   std::vector<TensorShape> shapes;
   shapes.reserve(run.size());
@@ -242,7 +242,7 @@ void Batch::add_run(std::span<Item> run, std::vector<Group::Part>& parts) {
   const uint64_t bucket_bytes = group_.size() > 1 ? group_.context().config.bucket_bytes : 0;
   const std::vector<Bucket> buckets = plan_buckets(list->tensors, bucket_bytes);
   for (size_t i = 0; i < buckets.size(); ++i) {
-    Group::Part part = part_of(run, buckets[i]);
+    CommunicatorState::Part part = part_of(run, buckets[i]);
     part.call.list = list;
     part.call.shared_counts = list->hash;
     part.call.part = static_cast<uint32_t>(i + 1);
@@ -251,9 +251,9 @@ void Batch::add_run(std::span<Item> run, std::vector<Group::Part>& parts) {
   }
 }
 
-Group::Part Batch::part_of(std::span<Item> run, const Bucket& bucket) {
+CommunicatorState::Part Batch::part_of(std::span<Item> run, const Bucket& bucket) {
   const Item& first = run[bucket.tensors.front()];
-  Group::Part part{first.call, first.asked, std::nullopt};
+  CommunicatorState::Part part{first.call, first.asked, std::nullopt};
   if (bucket.tensors.size() == 1) return part;
   const uint64_t element = dtype_bytes(part.call.dtype);
   Packing& packing = part.packing.emplace();
@@ -298,15 +298,15 @@ std::byte* Batch::memory(size_t bytes) {
   return memories_.back().data;
 }
 
-void Batch::leave_to_pool(const BatchOperation& operation) {
-  if (!operation.collectives_.empty()) group_.leave_to_pool(*operation.collectives_.front()->driver);
-  if (!operation.messages_.empty()) group_.leave_to_pool(*operation.messages_.front()->driver);
+void Batch::leave_to_progress_thread(const BatchOperation& operation) {
+  if (!operation.collectives_.empty()) group_.leave_to_progress_thread(*operation.collectives_.front()->engine);
+  if (!operation.messages_.empty()) group_.leave_to_progress_thread(*operation.messages_.front()->engine);
 }
 
 void Batch::finish(BatchOperation& operation) {
   // While this thread drives the collectives, the messages must move, too: a peer may wait for one before it comes to
   // the collective.
-  if (!operation.collectives_.empty() && !operation.messages_.empty()) leave_to_pool(operation);
+  if (!operation.collectives_.empty() && !operation.messages_.empty()) leave_to_progress_thread(operation);
   for (const auto& collective : operation.collectives_) collective->wait(Clock::time_point::max());
   for (const auto& message : operation.messages_) group_.await(*message);
   operation.poll();

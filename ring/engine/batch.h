@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "ring/engine/collective_call.h"
-#include "ring/engine/group.h"
+#include "ring/engine/call/collective_call.h"
+#include "ring/engine/communicator_state.h"
 #include "rondo/communicator.h"
 
 namespace rondo {
@@ -36,7 +36,7 @@ class BatchOperation final : public Operation {
 // start_list(); the works of a batch that has not ended are for that thread alone.
 class Batch {
  public:
-  explicit Batch(Group& group) : group_(group) {}
+  explicit Batch(CommunicatorState& group) : group_(group) {}
   ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
@@ -58,7 +58,8 @@ class Batch {
                                       const CallOptions& options);
   std::shared_ptr<Operation> add_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
                                       const CallOptions& options);
-  // Who goes on with what is submitted: the caller, by finish(); or the pool, after leave_to_pool().
+  // Who goes on with what is submitted: the caller, by finish(); or the progress thread, after
+  // leave_to_progress_thread().
   enum class Left { kToCaller, kToPool };
 
   // Submits what has been kept; does not drive. Throws Exception if nothing was: the batch is closed in any case,
@@ -71,8 +72,8 @@ class Batch {
   std::shared_ptr<BatchOperation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                              Left left);
 
-  // The pool goes on with it.
-  void leave_to_pool(const BatchOperation& operation);
+  // The progress thread goes on with it.
+  void leave_to_progress_thread(const BatchOperation& operation);
   // Waits for it on this thread. Throws its failure.
   void finish(BatchOperation& operation);
 
@@ -96,13 +97,13 @@ class Batch {
   void append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
               bool fusable) const;
   void submit(Calls calls, Left left);
-  std::vector<Group::Part> parts_of(std::span<Item> items);
-  void add_run(std::span<Item> run, std::vector<Group::Part>& parts);
-  Group::Part part_of(std::span<Item> run, const Bucket& bucket);
+  std::vector<CommunicatorState::Part> parts_of(std::span<Item> items);
+  void add_run(std::span<Item> run, std::vector<CommunicatorState::Part>& parts);
+  CommunicatorState::Part part_of(std::span<Item> run, const Bucket& bucket);
   void check_disjoint(std::span<const Item> run) const;
   std::byte* memory(size_t bytes);
 
-  Group& group_;
+  CommunicatorState& group_;
   std::atomic<std::thread::id> owner_{};  // of the open batch; none: none is open
   std::mutex mutex_;                      // of calls_ and opening and closing
   Calls calls_;

@@ -13,13 +13,13 @@ namespace rondo {
 
 using Next = Route::Next;
 
-CallCourse::CallCourse(GroupContext& context, const Router& router, uint32_t lane_threads, Patience patience,
+CallCourse::CallCourse(CommunicatorContext& context, const Router& router, uint32_t lane_threads, WaitPolicy policy,
                        std::shared_ptr<Doorbell> bell)
     : context_(context),
       router_(router),
       plans_(context.rank, context.topology, context.config),
       links_(context),
-      help_(context.config.lanes, lane_threads, patience, std::move(bell)),
+      help_(context.config.lanes, lane_threads, policy, std::move(bell)),
       island_(context),
       log_(context.config.debug, context.world_rank(context.rank)) {}
 

@@ -10,7 +10,7 @@
 
 #include "ring/base/log.h"
 #include "ring/engine/collective_operation.h"
-#include "ring/engine/group_context.h"
+#include "ring/engine/communicator_context.h"
 #include "ring/engine/route/plan_cache.h"
 #include "ring/engine/route/route_table.h"
 #include "ring/engine/route/router.h"
@@ -26,7 +26,7 @@ namespace rondo {
 class CallCourse {
  public:
   // context and router must outlive it.
-  CallCourse(GroupContext& context, const Router& router, uint32_t lane_threads, Patience patience,
+  CallCourse(CommunicatorContext& context, const Router& router, uint32_t lane_threads, WaitPolicy policy,
              std::shared_ptr<Doorbell> bell);
 
   void begin(CollectiveOperation& operation) {
@@ -66,7 +66,7 @@ class CallCourse {
   void prepare_body();
   std::unique_ptr<Run> make_run(std::shared_ptr<const Plan> plan);
 
-  GroupContext& context_;
+  CommunicatorContext& context_;
   const Router& router_;
   PlanCache plans_;
   LinkTable links_;

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "ring/engine/call.h"
+#include "ring/engine/call/call.h"
 #include "transport/fabric.h"
 
 namespace rondo {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "ring/engine/collective_operation.h"
-#include "ring/engine/group_context.h"
+#include "ring/engine/communicator_context.h"
 #include "ring/engine/run/run.h"
 
 namespace rondo {
@@ -14,7 +14,7 @@ namespace rondo {
 class CallWatch {
  public:
   // context must outlive it.
-  explicit CallWatch(GroupContext& context) : context_(context) {}
+  explicit CallWatch(CommunicatorContext& context) : context_(context) {}
 
   // The next call begins.
   void begin() {
@@ -35,7 +35,7 @@ class CallWatch {
   void failed(int peer, ErrorCode code, const std::string& message);
   void ask_others(Clock::time_point now, uint64_t sequence);
 
-  GroupContext& context_;
+  CommunicatorContext& context_;
   uint64_t seen_moved_ = 0;
   Clock::time_point moved_at_{};
   Clock::time_point asked_at_{};

@@ -4,9 +4,9 @@
 #include <memory>
 #include <optional>
 
-#include "ring/engine/operation.h"
-#include "ring/engine/packing.h"
+#include "ring/engine/call/packing.h"
 #include "ring/engine/prepared_call.h"
+#include "ring/engine/progress/operation.h"
 #include "ring/engine/run/run.h"
 
 namespace rondo {
@@ -17,12 +17,13 @@ class CollectiveOperation final : public Operation {
   CollectiveOperation(std::shared_ptr<PreparedCall> prepared, const std::byte* from, std::byte* to)
       : call(std::move(prepared)), input(from), output(to) {}
 
-  const std::shared_ptr<PreparedCall> call;  // shared by operations of calls that are alike; or owned by Group::run()
+  const std::shared_ptr<PreparedCall>
+      call;  // shared by operations of calls that are alike; or owned by CommunicatorState::run()
   const std::byte* const input;
   std::byte* const output;
   uint64_t sequence = 0;           // its number among the communicator's calls
   std::optional<Packing> packing;  // of an operation of several tensors: the buffers are its memory
-  bool queued = false;             // counted by its driver
+  bool queued = false;             // counted by its engine
 
   uint64_t fingerprint() const { return fingerprint_of(call->kind, sequence); }
   RunStart start() const { return {input, output, sequence, fingerprint()}; }

@@ -14,19 +14,19 @@ namespace {
 // Of calls that begin at once and are over soon (begin_now): the clock is read when they are not.
 constexpr Clock::time_point kNoDeadlineYet{};
 
-bool can_pull(const GroupContext& context) {
+bool can_pull(const CommunicatorContext& context) {
   const SharedMemory* memory = context.fabric->shared_memory();
   return memory != nullptr && memory->can_pull();
 }
 
 }  // namespace
 
-Collectives::Collectives(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell,
-                         std::weak_ptr<Pool> pool, Patience patience, uint32_t lane_threads)
-    : Driver(std::move(bell), std::move(pool), patience, {context, &context->mark}),
+Collectives::Collectives(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
+                         std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy, uint32_t lane_threads)
+    : ProgressEngine(std::move(bell), std::move(progress_thread), policy, {context, &context->mark}),
       context_(std::move(context)),
       router_(context_->rank, context_->topology, context_->config, can_pull(*context_)),
-      course_(*context_, router_, std::min(lane_threads, context_->config.lanes - 1), patience, shared_bell()),
+      course_(*context_, router_, std::min(lane_threads, context_->config.lanes - 1), policy, shared_bell()),
       watch_(*context_) {}
 
 RouteQuestion Collectives::question_of(const CheckedCall& call, Algorithm asked) const {
@@ -59,7 +59,7 @@ std::shared_ptr<CollectiveOperation> Collectives::submit_opening(Clock::time_poi
   auto plan = std::make_shared<const Plan>(opening_plan(context_->rank, context_->world(), lanes));
   prepared->body.run = course_.make_link_run(prepared->call, std::move(plan));
   auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), nullptr, nullptr);
-  operation->driver = shared_from_this();
+  operation->engine = shared_from_this();
   operation->deadline = deadline;
   enqueue(operation, kMeetingSequence);
   return operation;

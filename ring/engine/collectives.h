@@ -8,18 +8,18 @@
 #include "ring/engine/call_course.h"
 #include "ring/engine/call_watch.h"
 #include "ring/engine/collective_operation.h"
-#include "ring/engine/driver.h"
-#include "ring/engine/group_context.h"
+#include "ring/engine/communicator_context.h"
+#include "ring/engine/progress/progress_engine.h"
 #include "ring/engine/route/router.h"
 
 namespace rondo {
 
 // The collective operations of one communicator: one after the other, in call order.
-class Collectives final : public Driver {
+class Collectives final : public ProgressEngine {
  public:
-  // lane_threads: that may move lanes beside the driver; those beyond the lanes are not started.
-  Collectives(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool,
-              Patience patience, uint32_t lane_threads);
+  // lane_threads: that may move lanes beside the engine; those beyond the lanes are not started.
+  Collectives(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
+              std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy, uint32_t lane_threads);
 
   // Checks, resolves and keeps what equal calls have in common. Throws Exception(kInvalid). Any thread.
   std::shared_ptr<PreparedCall> prepare(CheckedCall call, Algorithm asked) const;
@@ -28,7 +28,7 @@ class Collectives final : public Driver {
   const Router& router() const { return router_; }
 
   // --- under the caller's submission lock, which gives calls their order
-  // Puts the operation (its driver and deadline set) at the end of the queue and numbers it. Does not drive.
+  // Puts the operation (its engine and deadline set) at the end of the queue and numbers it. Does not drive.
   void submit(std::shared_ptr<CollectiveOperation> operation);
   // Begins it at once, without the queue: run_held() must follow, until whose end the caller keeps the operation.
   // False: something is pending, or somebody drives.
@@ -60,7 +60,7 @@ class Collectives final : public Driver {
   bool fail_all(const Error& error);
   const CollectiveOperation* late(Clock::time_point now);
 
-  const std::shared_ptr<GroupContext> context_;  // shared with the communicator and its message engine
+  const std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its message engine
   const Router router_;
   uint64_t last_sequence_ = kMeetingSequence;  // under the submission lock
 

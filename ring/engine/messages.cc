@@ -8,7 +8,7 @@
 namespace rondo {
 namespace {
 
-P2pOptions p2p_options(const GroupContext& context) {
+P2pOptions p2p_options(const CommunicatorContext& context) {
   P2pOptions options;
   options.communicator = context.id;
   options.eager_bytes = context.config.eager_bytes;
@@ -63,9 +63,10 @@ void RecvOperation::complete(const Error* error) {
   end(error);
 }
 
-Messages::Messages(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool,
-                   Patience patience)
-    : Driver(std::move(bell), std::move(pool), patience, {context, &context->mark}), context_(std::move(context)) {
+Messages::Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
+                   std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy)
+    : ProgressEngine(std::move(bell), std::move(progress_thread), policy, {context, &context->mark}),
+      context_(std::move(context)) {
   p2p_ =
       std::make_unique<P2p>(context_->rank, context_->world(), p2p_options(*context_), static_cast<P2pStreams&>(*this));
 }
@@ -80,8 +81,8 @@ void Messages::submit(std::shared_ptr<MessageOperation> operation) {
 }
 
 void Messages::wait_blocking(const MessageOperation& operation) {
-  const auto patience = std::chrono::milliseconds(context_->config.stall_ms);
-  if (wait(operation, Clock::now() + patience)) return;
+  const auto policy = std::chrono::milliseconds(context_->config.stall_ms);
+  if (wait(operation, Clock::now() + policy)) return;
   const P2pRequest& request = const_cast<MessageOperation&>(operation).request();
   const int peer = request.peer < 0 ? -1 : context_->world_rank(request.peer);
   context_->log.sleeps_in_p2p(peer, operation.text);

@@ -6,9 +6,9 @@
 #include <set>
 #include <vector>
 
-#include "ring/engine/driver.h"
-#include "ring/engine/group_context.h"
+#include "ring/engine/communicator_context.h"
 #include "ring/engine/p2p/p2p.h"
+#include "ring/engine/progress/progress_engine.h"
 
 namespace rondo {
 
@@ -49,17 +49,18 @@ class RecvOperation final : public MessageOperation, private RecvRequest {
 };
 
 // The sends and receives of one communicator; independent of its collectives.
-class Messages final : public Driver, private P2pStreams {
+class Messages final : public ProgressEngine, private P2pStreams {
  public:
-  Messages(std::shared_ptr<GroupContext> context, std::shared_ptr<Doorbell> bell, std::weak_ptr<Pool> pool,
-           Patience patience);
+  Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
+           std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy);
 
   // Does not drive. Any thread; matched in the order of these calls.
   void submit(std::shared_ptr<MessageOperation> operation);
   // Waits for the operation; the others are told if that takes long (a collective against a send).
   void wait_blocking(const MessageOperation& operation);
 
-  // Messages are under way that a thread of the caller's, or the pool, may move on while the rank waits elsewhere.
+  // Messages are under way that a thread of the caller's, or the progress thread, may move on while the rank waits
+  // elsewhere.
   bool in_background() const { return background_.load() > 0; }
   // Bytes that all of them have moved, both ways; grows while one comes on. Any thread.
   uint64_t moved_bytes() const { return moved_bytes_.load(std::memory_order_relaxed); }
@@ -88,7 +89,7 @@ class Messages final : public Driver, private P2pStreams {
   void report();
   void time_out(const MessageOperation& operation);
 
-  std::shared_ptr<GroupContext> context_;  // shared with the communicator and its collectives
+  std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its collectives
   std::mutex submitted_mutex_;
   std::vector<std::shared_ptr<MessageOperation>> submitted_;
   std::vector<int> left_;

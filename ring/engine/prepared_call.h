@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "ring/engine/call.h"
-#include "ring/engine/collective_call.h"
+#include "ring/engine/call/call.h"
+#include "ring/engine/call/collective_call.h"
 #include "ring/engine/route/route.h"
 #include "ring/engine/run/run.h"
 

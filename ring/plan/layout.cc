@@ -22,12 +22,12 @@ std::vector<Extent> even_blocks(uint64_t count, uint32_t chunks, uint64_t granul
   return blocks;
 }
 
-Extent Cut::lane_share(uint64_t block_count, uint32_t lane) const {
+Extent Slicing::lane_share(uint64_t block_count, uint32_t lane) const {
   const uint64_t share = divide_up(divide_up(block_count, granule), lanes) * granule;
   const uint64_t begin = std::min(block_count, share * lane);
   return {begin, std::min(block_count, begin + share) - begin};
 }
 
-uint64_t Cut::rounds(uint64_t block_count) const { return divide_up(lane_share(block_count, 0).count, chunk()); }
+uint64_t Slicing::rounds(uint64_t block_count) const { return divide_up(lane_share(block_count, 0).count, chunk()); }
 
 }  // namespace rondo

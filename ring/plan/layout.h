@@ -48,7 +48,7 @@ constexpr uint32_t wanted_slices(Passing passing, bool one_host, uint32_t most) 
 
 // How a block is cut further: lanes, then rounds (what the mailboxes carry at once), then slices (one transfer each).
 // Everything is a function of the block's length alone, so both ends of a link agree when they agree on the length.
-struct Cut {
+struct Slicing {
   uint32_t lanes = 1;
   uint64_t granule = 1;           // elements; lane shares and slices begin at multiples of it
   uint64_t slice = 1;             // elements of a full slice; a multiple of granule

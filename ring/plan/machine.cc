@@ -49,7 +49,7 @@ const PairCost& Machine::cost_of(int a, int b) const {
 
 void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
   const Plan& plan = *rank.plan;
-  rank.walk.start(plan, load_.lane, load_.cut, load_.share);
+  rank.walk.start(plan, load_.lane, load_.slicing, load_.share);
   rank.ref_link.resize(plan.refs.size());
   const Step* steps = steps_of(plan, load_.lane).data();
   for (BoundStep& bound : rank.walk.steps()) {
@@ -68,7 +68,7 @@ void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
                                          : first_channel[peer] + peer_index(*(rank.plan - me + peer), plan.rank));
     }
   }
-  rank.walk.need_rounds(load_.cut.rounds(*std::max_element(load_.block_bytes.begin(), load_.block_bytes.end())));
+  rank.walk.need_rounds(load_.slicing.rounds(*std::max_element(load_.block_bytes.begin(), load_.block_bytes.end())));
   rank.walk.begin();
   rank.sent = rank.walk.first_cursor();
 }

@@ -16,7 +16,7 @@ namespace rondo {
 // What a run moves.
 struct Load {
   uint32_t lane = 0;                  // of the plans
-  Cut cut;                            // in bytes (elements of one byte)
+  Slicing slicing;                    // in bytes (elements of one byte)
   uint32_t share = 0;                 // which of cut.lanes shares of every block the lane moves
   std::vector<uint64_t> block_bytes;  // by length_of(); its size is lengths_of()
   bool counted = false;               // an empty block sent over a link is one empty slice

@@ -10,8 +10,8 @@
 namespace rondo {
 
 // A collective as data: what one rank does, in order, lane by lane. Built by a pure function (build.h), proved by
-// verify.h, costed by simulate.h, run by ring/engine/lane_run.h. Steps name chunks, never bytes or pointers, so a plan
-// serves every count and dtype and is cached.
+// verify.h, costed by simulate.h, run by ring/engine/run/lane_run.h. Steps name chunks, never bytes or pointers, so a
+// plan serves every count and dtype and is cached.
 
 // Where a step reads or writes.
 //   kInput, kOutput  the caller's buffers. Chunks are numbered by block of the whole collective, the same on every

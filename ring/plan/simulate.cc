@@ -22,7 +22,7 @@ std::vector<uint64_t> block_bytes(const Plan& plan, uint64_t bytes) {
 Simulation simulate(std::span<const Plan> plans, const SimulationRequest& request) {
   const uint32_t lanes = static_cast<uint32_t>(plans[0].lanes.size());
   Load load;
-  load.cut = {lanes, 1, request.slice_bytes, request.slices_per_chunk};
+  load.slicing = {lanes, 1, request.slice_bytes, request.slices_per_chunk};
   load.block_bytes = block_bytes(plans[0], request.bytes);
   CostModel cost = request.cost;
   for (PairCost* pair : {&cost.memory, &cost.loopback, &cost.network}) pair->beta_us_per_byte *= lanes;

@@ -56,7 +56,7 @@ enum class Lengths : uint8_t { kEqual, kMixed, kCounted };
 
 Load load_of(const Plan& plan, uint32_t lane, uint32_t slices, Lengths lengths) {
   Load load;
-  load.cut.slices_per_chunk = slices;
+  load.slicing.slices_per_chunk = slices;
   load.lane = lane;
   load.counted = lengths == Lengths::kCounted;
   load.block_bytes.assign(lengths_of(plan), 2 * slices);

@@ -38,7 +38,7 @@ struct Cursor {
 // is:
 //     posted >= combined >= sent
 // posted: landings given to the links; combined: folded and handed to the links; sent: no link reads them any more.
-// The executor (ring/engine/lane_run.h) and the proof of progress (machine.h) both walk by this class, so the rules
+// The executor (ring/engine/run/lane_run.h) and the proof of progress (machine.h) both walk by this class, so the rules
 // that are proved are the rules that run. No link, no user memory, no clock. BoundStep: derived from WalkStep.
 //
 // Use: start(), set_block() for every step that is no signal, begin(). Only start() allocates, and it keeps the
@@ -47,8 +47,8 @@ template <typename BoundStep>
 class Walk {
  public:
   // share: which of cut.lanes shares of every block the lane moves.
-  void start(const Plan& plan, uint32_t lane, const Cut& cut, uint32_t share) {
-    cut_ = cut;
+  void start(const Plan& plan, uint32_t lane, const Slicing& slicing, uint32_t share) {
+    slicing_ = slicing;
     share_ = share;
     rounds_ = 0;
     barriers_a_round_ = 0;
@@ -59,8 +59,8 @@ class Walk {
 
   // Says how many elements the block of a step has.
   void set_block(BoundStep& step, uint64_t count) {
-    step.share = cut_.lane_share(count, share_);
-    need_rounds(std::max<uint64_t>(cut_.rounds(count), step.counted ? 1 : 0));
+    step.share = slicing_.lane_share(count, share_);
+    need_rounds(std::max<uint64_t>(slicing_.rounds(count), step.counted ? 1 : 0));
   }
 
   // Ranks that wait in each round have as many rounds as those that signal, though their blocks differ.
@@ -111,9 +111,9 @@ class Walk {
 
   // Elements of the slice at `cursor`, relative to its block.
   Extent span_of(const Cursor& cursor) const {
-    const Extent piece = cut_.piece(steps_[cursor.step].share, cursor.round);
-    const uint64_t begin = cursor.slice * cut_.slice;
-    return {piece.offset + begin, std::min(cut_.slice, piece.count - begin)};
+    const Extent piece = slicing_.piece(steps_[cursor.step].share, cursor.round);
+    const uint64_t begin = cursor.slice * slicing_.slice;
+    return {piece.offset + begin, std::min(slicing_.slice, piece.count - begin)};
   }
 
   // --- Barriers. Every rank shows one number for the lane, which only grows: the last barrier at which it has arrived.
@@ -163,9 +163,9 @@ class Walk {
   uint32_t slices_at(const Cursor& cursor) const {
     const BoundStep& step = steps_[cursor.step];
     if (step.signal()) return cursor.round == 0 || step.each_round ? 1 : 0;
-    const uint64_t count = cut_.piece(step.share, cursor.round).count;
+    const uint64_t count = slicing_.piece(step.share, cursor.round).count;
     if (count == 0) return step.counted && cursor.round == 0 ? 1 : 0;
-    return cut_.slices(count);
+    return slicing_.slices(count);
   }
 
   // Skips steps that have no slice in this round, into the next rounds and to the end.
@@ -188,7 +188,7 @@ class Walk {
     if (!combined_.at_end) steps_[combined_.step].first_number = combined_.number;
   }
 
-  Cut cut_;
+  Slicing slicing_;
   uint32_t share_ = 0;
   uint64_t rounds_ = 0;
   uint16_t barriers_a_round_ = 0;

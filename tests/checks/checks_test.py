@@ -80,25 +80,25 @@ class Layers(unittest.TestCase):
     def test_upwards(self):
         self.planted("ring/plan/ring.cc", '"transport/link.h"', "ring/plan/ may include")
         self.planted("ring/base/log.h", '"ring/plan/plan.h"', "ring/base/ may include")
-        self.planted("transport/wire.h", '"ring/engine/call.h"', "transport/ may include")
+        self.planted("transport/wire.h", '"ring/engine/call/call.h"', "transport/ may include")
         self.planted("kernels/combine.h", '"transport/link.h"', "kernels/ may include")
-        self.planted("ring/engine/group.h", '"transport/control_plane.h"', "ring/engine/ may include")
+        self.planted("ring/engine/communicator_state.h", '"transport/control_plane.h"', "ring/engine/ may include")
         self.planted("ring/include/rondo/work.h", '"ring/base/log.h"', "ring/include/rondo/ may include")
         self.planted("examples/ring.cc", '"ring/base/log.h"', "examples/ may include")
         self.planted("somewhere/new.cc", '"ring/base/log.h"', "no layer is known")
 
     def test_packages(self):
-        self.planted("ring/engine/driver.cc", "<asio/io_context.hpp>", "<asio...>")
+        self.planted("ring/engine/progress/progress_engine.cc", "<asio/io_context.hpp>", "<asio...>")
         self.planted("transport/link.h", "<asio.hpp>", "<asio...>")
-        self.planted("ring/engine/call.h", "<fmt/format.h>", "<fmt/...>")
+        self.planted("ring/engine/call/call.h", "<fmt/format.h>", "<fmt/...>")
         self.planted("transport/link.h", "<cuda_runtime.h>", "<cuda...>")
         self.planted("ring/plan/walk.h", "<atomic>", "<atomic...>")
 
     def test_downwards(self):
-        self.fine("ring/engine/call.cc", '"ring/plan/plan.h"')
-        self.fine("ring/engine/call.cc", "<fmt/format.h>")
+        self.fine("ring/engine/call/call.cc", '"ring/plan/plan.h"')
+        self.fine("ring/engine/call/call.cc", "<fmt/format.h>")
         self.fine("transport/dial.cc", "<asio/connect.hpp>")
-        self.fine("tests/engine/call_test.cc", '"ring/engine/call.h"')
+        self.fine("tests/engine/call_test.cc", '"ring/engine/call/call.h"')
         self.fine("ring/include/rondo/work.h", "<rondo/error.h>")
 
 

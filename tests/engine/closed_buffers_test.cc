@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "ring/engine/call.h"
-#include "ring/engine/cut.h"
-#include "ring/engine/grace_period.h"
-#include "ring/engine/lane_run.h"
+#include "ring/engine/call/call.h"
+#include "ring/engine/call/slicing.h"
+#include "ring/engine/run/grace_period.h"
+#include "ring/engine/run/lane_run.h"
 #include "ring/plan/build.h"
 #include "tests/support/collective_check.h"
 #include "tests/support/random.h"
@@ -58,14 +58,14 @@ class Island {
     const auto world = static_cast<size_t>(what.world);
     std::vector<std::byte*> places;
     for (size_t r = 0; r < world; ++r) {
-      boards_.push_back(std::make_unique<Lines[]>(Board::kBytes / sizeof(Lines)));
+      boards_.push_back(std::make_unique<Lines[]>(PostBoard::kBytes / sizeof(Lines)));
       places.push_back(boards_.back()[0].bytes);
     }
     for (int r = 0; r < what.world; ++r) {
       callers_.push_back(std::make_unique<CollectiveRank>(what, r));
       ranks_.push_back(std::make_unique<Rank>());
       world_.push_back(r);
-      rank(r).board.board = Board(places, r);
+      rank(r).board.board = PostBoard(places, r);
       rank(r).board.bells.assign(world, std::make_shared<NoBell>());
       calls_.push_back(check_call(callers_.back()->call(), r, what.world));
     }
@@ -125,7 +125,7 @@ class Island {
     std::byte bytes[128] = {};
   };
   struct Rank {
-    Noticeboard board;
+    IslandChannel board;
     WindowBinding windows;
     Plan plan;
     Blocks blocks;
@@ -145,19 +145,19 @@ class Island {
     request.topology.host.assign(static_cast<size_t>(what_.world), 0);
     request.topology.island.assign(static_cast<size_t>(what_.world), 0);
     own.plan = build_plan(request);
-    Cut cut;
-    cut.slice = kSlice;
-    cut.granule = kSlice;
-    cut.slices_per_chunk = algorithm == Algorithm::kPull ? 2 : 1000;
-    own.blocks = lay_out_blocks(call, own.plan, cut);
-    lay_out_windows(call, own.plan, cut, own.windows);
+    Slicing slicing;
+    slicing.slice = kSlice;
+    slicing.granule = kSlice;
+    slicing.slices_per_chunk = algorithm == Algorithm::kPull ? 2 : 1000;
+    own.blocks = lay_out_blocks(call, own.plan, slicing);
+    lay_out_windows(call, own.plan, slicing, own.windows);
     for (int peer = 0; peer < what_.world; ++peer) own.windows.ranks.push_back(memory_of(peer, algorithm));
     own.windows.memory = &memory_;
-    own.windows.noticeboard = &own.board;
+    own.windows.channel = &own.board;
     Binding binding;
     binding.plan = &own.plan;
     binding.blocks = &own.blocks;
-    binding.cut = cut;
+    binding.slicing = slicing;
     binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(what_.world)};
     binding.element_bytes = dtype_bytes(call.dtype);
     binding.input = call.input;
@@ -184,7 +184,7 @@ class Island {
   void event() {
     ++events_;
     if (!failed() || given_back_) return;
-    Board& board = rank(victim_).board.board;
+    PostBoard& board = rank(victim_).board.board;
     given_back_ = end_.over(board, memory_, world_, {});
     if (waits_ == Waits::kNotAtAll) given_back_ = end_.over(board, memory_, world_, Clock::time_point::max());
     if (!given_back_) return;

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "ring/engine/call.h"
-#include "ring/engine/cut.h"
+#include "ring/engine/call/call.h"
+#include "ring/engine/call/slicing.h"
 #include "ring/plan/build.h"
 #include "transport/stream_link.h"
 
@@ -103,16 +103,16 @@ std::vector<Plan> Cluster::plans_of(const CollectiveCase& what, Algorithm algori
   return plans;
 }
 
-Cut Cluster::cut_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) const {
+Slicing Cluster::slicing_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) const {
   const CollectiveRank rank(what, 0);
   const CheckedCall call = check_call(rank.call(), 0, what.world);
-  Cut cut = choose_cut(call, plans[0], shape_.config, topology_of(what.world));
-  cut.slice = 16 * (1 + sequence % 3);  // small cases are to have several slices and rounds too
-  return cut;
+  Slicing slicing = choose_slicing(call, plans[0], shape_.config, topology_of(what.world));
+  slicing.slice = 16 * (1 + sequence % 3);  // small cases are to have several slices and rounds too
+  return slicing;
 }
 
 std::string Cluster::run(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) {
-  const Cut cut = cut_of(what, plans, sequence);
+  const Slicing slicing = slicing_of(what, plans, sequence);
   std::vector<CollectiveRank> ranks;
   std::vector<Blocks> blocks(plans.size());
   std::vector<std::vector<LaneRun>> lanes(plans.size());
@@ -120,11 +120,11 @@ std::string Cluster::run(const CollectiveCase& what, const std::vector<Plan>& pl
   for (int r = 0; r < what.world; ++r) {
     const auto index = static_cast<size_t>(r);
     const CheckedCall call = check_call(ranks[index].call(), r, what.world);
-    blocks[index] = lay_out_blocks(call, plans[index], cut);
+    blocks[index] = lay_out_blocks(call, plans[index], slicing);
     Binding binding;
     binding.plan = &plans[index];
     binding.blocks = &blocks[index];
-    binding.cut = cut;
+    binding.slicing = slicing;
     binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(what.world)};
     binding.element_bytes = dtype_bytes(call.dtype);
     binding.input = call.input;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/engine/lane_run.h"
+#include "ring/engine/run/lane_run.h"
 #include "ring/plan/plan.h"
 #include "rondo/config.h"
 #include "tests/support/collective_check.h"
@@ -33,7 +33,7 @@ class Cluster {
   // The plans of a case, as the communicator builds them; half of the ranks are on another host.
   std::vector<Plan> plans_of(const CollectiveCase& what, Algorithm algorithm) const;
   // How run() cuts a case.
-  Cut cut_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) const;
+  Slicing slicing_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) const;
 
   // Runs one operation on all ranks. "", or what went wrong: a wrong result, or "hung".
   std::string run(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence);

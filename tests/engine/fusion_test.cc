@@ -1,5 +1,5 @@
 // How lists of all_reduces become operations: rules that hold for every list, and the lists that show each of them.
-#include "ring/engine/fusion.h"
+#include "ring/engine/call/fusion.h"
 
 #include <doctest/doctest.h>
 

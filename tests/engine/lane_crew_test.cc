@@ -1,5 +1,5 @@
-// Threads that move lanes beside a driver, on links that a test opens and breaks.
-#include "ring/engine/lane_crew.h"
+// Threads that move lanes beside an engine, on links that a test opens and breaks.
+#include "ring/engine/run/lane_crew.h"
 
 #include <doctest/doctest.h>
 
@@ -64,7 +64,7 @@ class GatedLink final : public Link {
 // Lanes that each wait for one signal, or several.
 class Lanes {
  public:
-  explicit Lanes(uint32_t count, uint32_t signals = 1) : runs(count), cut_() {
+  explicit Lanes(uint32_t count, uint32_t signals = 1) : runs(count), slicing_() {
     plan_.collective = Collective::kBarrier;
     plan_.world = 2;
     plan_.peers = {1};
@@ -78,7 +78,7 @@ class Lanes {
     Binding binding;
     binding.plan = &plan_;
     binding.blocks = &blocks_;
-    binding.cut = cut_;
+    binding.slicing = slicing_;
     for (uint32_t i = 0; i < runs.size(); ++i) {
       Link* link = links[i].get();
       runs[i].start(binding, i, {&link, 1});
@@ -91,7 +91,7 @@ class Lanes {
  private:
   Plan plan_;
   Blocks blocks_;
-  Cut cut_;
+  Slicing slicing_;
 };
 
 bool eventually(const std::function<bool()>& condition) {
@@ -103,12 +103,12 @@ bool eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-Patience patience_of(std::chrono::microseconds spin) { return {spin, true, -1}; }
+WaitPolicy patience_of(std::chrono::microseconds spin) { return {spin, true, -1}; }
 
 }  // namespace
 
-TEST_CASE("helpers move the lanes that are theirs, and the driver's own is left to it") {
-  // Proves: with 4 lanes and 2 helpers, lanes 1 and 2 have a helper each, and 0 and 3 wait for the driver.
+TEST_CASE("helpers move the lanes that are theirs, and the engine's own is left to it") {
+  // Proves: with 4 lanes and 2 helpers, lanes 1 and 2 have a helper each, and 0 and 3 wait for the engine.
   Lanes lanes(4);
   LaneCrew crew(4, 2, patience_of(std::chrono::seconds(5)), std::make_shared<Doorbell>());
   crew.begin(lanes.runs);
@@ -128,8 +128,8 @@ TEST_CASE("helpers move the lanes that are theirs, and the driver's own is left 
   CHECK(!crew.active());
 }
 
-TEST_CASE("the driver moves every lane while the helpers sleep, and that wakes them") {
-  // Proves: a lane that begins to move again is moved on by its helper, without another pass of the driver.
+TEST_CASE("the engine moves every lane while the helpers sleep, and that wakes them") {
+  // Proves: a lane that begins to move again is moved on by its helper, without another pass of the engine.
   Lanes lanes(2, 2);
   GatedLink& link = *lanes.links[1];
   link.most = 1;
@@ -169,7 +169,7 @@ TEST_CASE("after end() no helper touches a lane, and the next operation is helpe
   }
 }
 
-TEST_CASE("what a helper's pass throws reaches the driver, and a broken link is there for it to see") {
+TEST_CASE("what a helper's pass throws reaches the engine, and a broken link is there for it to see") {
   Lanes lanes(2);
   LaneCrew crew(2, 1, patience_of(std::chrono::seconds(5)), std::make_shared<Doorbell>());
   crew.begin(lanes.runs);
@@ -194,7 +194,7 @@ TEST_CASE("what a helper's pass throws reaches the driver, and a broken link is 
   crew.end();
 }
 
-TEST_CASE("a lane that ends rings the driver that sleeps") {
+TEST_CASE("a lane that ends rings the engine that sleeps") {
   Lanes lanes(2);
   const auto bell = std::make_shared<Doorbell>();
   LaneCrew crew(2, 1, patience_of(std::chrono::seconds(20)), bell);

@@ -35,7 +35,7 @@ void run_large_cases(Communicator& group) {
   }
 }
 
-// Many at once, driven by the pool, small ones among them.
+// Many at once, driven by the progress thread, small ones among them.
 void run_in_flight(Communicator& group) {
   constexpr size_t kFlight = 12;
   std::vector<std::vector<int64_t>> numbers;

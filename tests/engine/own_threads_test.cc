@@ -37,7 +37,7 @@ std::map<std::string, uint64_t> blocked_signals() {
 
 }  // namespace
 
-TEST_CASE("own threads: of sockets, of the pool and of lanes, none takes the program's signals") {
+TEST_CASE("own threads: of sockets, of the progress thread and of lanes, none takes the program's signals") {
   RankGroup group;
   group.config.lanes = 2;
   group.config.lane_threads = 1;
@@ -50,7 +50,7 @@ TEST_CASE("own threads: of sockets, of the pool and of lanes, none takes the pro
     start(communicator, call).wait();
     communicator.all_reduce(data.data(), data.data(), data.size(), DType::kFloat32);
     const auto threads = blocked_signals();
-    for (const char* name : {"rondo-io", "rondo-pool", "rondo-lane"}) {
+    for (const char* name : {"rondo-io", "rondo-progress", "rondo-lane"}) {
       expect(threads.count(name) == 1, std::string("no thread is called ") + name);
     }
     for (const auto& [name, blocked] : threads) {

@@ -1,4 +1,4 @@
-#include "ring/engine/patience.h"
+#include "ring/engine/progress/wait_policy.h"
 
 #include <doctest/doctest.h>
 
@@ -7,12 +7,12 @@
 namespace rondo::testing {
 namespace {
 
-using Clock = DearYields::Clock;
+using Clock = YieldBackoff::Clock;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 // A yield that begins at `at` and lasts so long. Returns its end.
-Clock::time_point yield(DearYields& yields, Clock::time_point at, Clock::duration lasts) {
+Clock::time_point yield(YieldBackoff& yields, Clock::time_point at, Clock::duration lasts) {
   yields.yielded(at, at + lasts);
   return at + lasts;
 }
@@ -20,7 +20,7 @@ Clock::time_point yield(DearYields& yields, Clock::time_point at, Clock::duratio
 }  // namespace
 
 TEST_CASE("cheap yields go on") {
-  DearYields yields;
+  YieldBackoff yields;
   Clock::time_point now{std::chrono::hours(1)};
   CHECK(!yields.sleep_instead(now));
   for (int i = 0; i < 1000; ++i) {
@@ -30,7 +30,7 @@ TEST_CASE("cheap yields go on") {
 }
 
 TEST_CASE("one dear yield costs as much again in sleeps, and no more") {
-  DearYields yields;
+  YieldBackoff yields;
   const auto now = yield(yields, Clock::time_point{std::chrono::hours(1)}, milliseconds(3));
   CHECK(yields.sleep_instead(now));
   CHECK(yields.sleep_instead(now + microseconds(2999)));
@@ -38,9 +38,9 @@ TEST_CASE("one dear yield costs as much again in sleeps, and no more") {
 }
 
 TEST_CASE("sleeps end a pause, too, before its time is over") {
-  DearYields yields;
+  YieldBackoff yields;
   Clock::time_point now{std::chrono::hours(1)};
-  int pause = DearYields::kFewestSleeps;
+  int pause = YieldBackoff::kFewestSleeps;
   for (int i = 0; i < 5; ++i) {
     now = yield(yields, now, milliseconds(50));
     for (int sleep = 0; sleep < pause; ++sleep) {
@@ -50,12 +50,12 @@ TEST_CASE("sleeps end a pause, too, before its time is over") {
     CHECK(!yields.sleep_instead(now));
     yields.slept();
     CHECK(!yields.sleep_instead(now));
-    pause = std::min(8 * pause, DearYields::kMostSleeps);
+    pause = std::min(8 * pause, YieldBackoff::kMostSleeps);
   }
 }
 
 TEST_CASE("beside a process that always computes, yields become a small part of the time") {
-  DearYields yields;
+  YieldBackoff yields;
   const Clock::time_point start{std::chrono::hours(1)};
   Clock::time_point now = start;
   Clock::duration yielding{0};
@@ -72,7 +72,7 @@ TEST_CASE("beside a process that always computes, yields become a small part of 
 }
 
 TEST_CASE("dear yields far from each other do not add up") {
-  DearYields yields;
+  YieldBackoff yields;
   Clock::time_point now{std::chrono::hours(1)};
   for (int i = 0; i < 20; ++i) {
     now = yield(yields, now + milliseconds(200), milliseconds(3));
@@ -82,12 +82,12 @@ TEST_CASE("dear yields far from each other do not add up") {
 }
 
 TEST_CASE("no yields are left out for longer than the bound") {
-  DearYields yields;
+  YieldBackoff yields;
   Clock::time_point now{std::chrono::hours(1)};
   for (int i = 0; i < 10; ++i) {
     now = yield(yields, now, std::chrono::seconds(5));
-    CHECK(yields.sleep_instead(now + DearYields::kLongest - microseconds(1)));
-    now += DearYields::kLongest;
+    CHECK(yields.sleep_instead(now + YieldBackoff::kLongest - microseconds(1)));
+    now += YieldBackoff::kLongest;
     CHECK(!yields.sleep_instead(now));
   }
 }

@@ -1,6 +1,6 @@
 // What a rank keeps of its calls, so that the next one like it is not worked out again.
 #include "ring/engine/prepared_call.h"
-#include "ring/engine/collective_call.h"
+#include "ring/engine/call/collective_call.h"
 
 #include <doctest/doctest.h>
 

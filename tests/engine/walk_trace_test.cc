@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "ring/engine/call.h"
-#include "ring/engine/cut.h"
+#include "ring/engine/call/call.h"
+#include "ring/engine/call/slicing.h"
 #include "ring/plan/build.h"
 #include "ring/plan/machine.h"
 #include "ring/plan/structure.h"
@@ -101,16 +101,16 @@ class RecordingLink : public Link {
 };
 
 // The load of a case for the machine, whose bytes are elements.
-Load load_of(const CollectiveCase& what, const std::vector<Plan>& plans, const Cut& cut, uint32_t lane) {
+Load load_of(const CollectiveCase& what, const std::vector<Plan>& plans, const Slicing& slicing, uint32_t lane) {
   Load load;
   load.lane = load.share = lane;
-  load.cut = cut;
+  load.slicing = slicing;
   load.block_bytes.resize(lengths_of(plans[0]));
   const auto world = static_cast<size_t>(what.world);
   for (size_t r = 0; r < world; ++r) {
     const CollectiveRank rank(what, static_cast<int>(r));
     const CheckedCall call = check_call(rank.call(), static_cast<int>(r), what.world);
-    const Blocks blocks = lay_out_blocks(call, plans[r], cut);
+    const Blocks blocks = lay_out_blocks(call, plans[r], slicing);
     for (size_t c = 0; c < plans[r].chunks; ++c) {
       if (what.collective == Collective::kAllToAll && plans[r].chunks == world) {
         load.block_bytes[r * world + c] = blocks.input[c].count;
@@ -123,9 +123,9 @@ Load load_of(const CollectiveCase& what, const std::vector<Plan>& plans, const C
   return load;
 }
 
-std::vector<Machine::Move> machine_moves(const CollectiveCase& what, const std::vector<Plan>& plans, const Cut& cut,
-                                         uint32_t lane) {
-  Machine machine(plans, load_of(what, plans, cut, lane), cut.slices_per_chunk * plans[0].chunks_in_flight + 1);
+std::vector<Machine::Move> machine_moves(const CollectiveCase& what, const std::vector<Plan>& plans,
+                                         const Slicing& slicing, uint32_t lane) {
+  Machine machine(plans, load_of(what, plans, slicing, lane), slicing.slices_per_chunk * plans[0].chunks_in_flight + 1);
   std::vector<Machine::Move> moves;
   machine.record(&moves);
   REQUIRE(machine.run());
@@ -200,8 +200,8 @@ void compare_over_links(uint64_t seed) {
     INFO("seed " << seed << ": " << what.describe() << " by " << algorithm_name(algorithm));
     REQUIRE_EQ(cluster.run(what, plans, static_cast<uint64_t>(a)), "");
     for (uint32_t lane = 0; lane < shape.lanes; ++lane) {
-      const Cut cut = cluster.cut_of(what, plans, static_cast<uint64_t>(a));
-      const std::vector<Machine::Move> moves = machine_moves(what, plans, cut, lane);
+      const Slicing slicing = cluster.slicing_of(what, plans, static_cast<uint64_t>(a));
+      const std::vector<Machine::Move> moves = machine_moves(what, plans, slicing, lane);
       for (const Plan& plan : plans) {
         INFO("rank " << plan.rank << ", lane " << lane);
         const Trace expected = trace_of(moves, plan, lane, dtype_bytes(what.dtype));
@@ -238,7 +238,7 @@ void compare_over_windows(uint64_t seed) {
       std::vector<uint64_t> arrived(plans.size());
       uint64_t barriers = 0;  // in a round
       for (const Step& step : plans[0].steps) barriers = std::max<uint64_t>(barriers, step.barrier);
-      for (const Machine::Move& move : machine_moves(what, plans, cluster.cut_of(what, plans, seed), lane)) {
+      for (const Machine::Move& move : machine_moves(what, plans, cluster.slicing_of(what, plans, seed), lane)) {
         const Step& step = step_of(plans[static_cast<size_t>(move.rank)], lane, move);
         if (step.barrier == 0 || step.targets == 0) continue;
         arrived[static_cast<size_t>(move.rank)] = move.round * barriers + step.barrier;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "ring/engine/call.h"
-#include "ring/engine/cut.h"
-#include "ring/engine/one_shot.h"
+#include "ring/engine/call/call.h"
+#include "ring/engine/call/slicing.h"
+#include "ring/engine/run/one_shot.h"
 #include "tests/engine/cluster.h"
 
 namespace rondo::testing {
@@ -28,12 +28,12 @@ class NoBell : public PeerBell {
 class WindowCluster::Call {
  public:
   Call(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence,
-       std::vector<Noticeboard>& noticeboards)
+       std::vector<IslandChannel>& noticeboards)
       : what_(what), plans_(plans), bindings_(plans.size()), blocks_(plans.size()), windows_(plans.size()) {
     for (int r = 0; r < what.world; ++r) ranks_.emplace_back(what, r);
     for (int r = 0; r < what.world; ++r) calls_.push_back(check_call(ranks_[size_t(r)].call(), r, what.world));
-    cut_ = cut_of(what, plans, sequence);
-    const size_t staging = plans[0].lanes.size() * plans[0].chunks * cut_.chunk() * dtype_bytes(what.dtype);
+    slicing_ = slicing_of(what, plans, sequence);
+    const size_t staging = plans[0].lanes.size() * plans[0].chunks * slicing_.chunk() * dtype_bytes(what.dtype);
     staging_.assign(plans.size(), std::vector<std::byte>(staging));
     for (size_t r = 0; r < plans.size(); ++r) bind(r, sequence, noticeboards[r]);
   }
@@ -44,11 +44,11 @@ class WindowCluster::Call {
   std::string check() const { return check_outputs(what_, ranks_); }
 
  private:
-  void bind(size_t r, uint64_t sequence, Noticeboard& noticeboard) {
+  void bind(size_t r, uint64_t sequence, IslandChannel& channel) {
     const CheckedCall& call = calls_[r];
-    blocks_[r] = lay_out_blocks(call, plans_[r], cut_);
+    blocks_[r] = lay_out_blocks(call, plans_[r], slicing_);
     WindowBinding& windows = windows_[r];
-    windows.noticeboard = &noticeboard;
+    windows.channel = &channel;
     for (size_t other = 0; other < world(); ++other) {
       PeerMemory peer;
       peer.input = const_cast<std::byte*>(calls_[other].input);  // only read
@@ -57,11 +57,11 @@ class WindowCluster::Call {
       peer.world_rank = static_cast<int>(other);
       windows.ranks.push_back(peer);
     }
-    lay_out_windows(call, plans_[r], cut_, windows);
+    lay_out_windows(call, plans_[r], slicing_, windows);
     Binding& binding = bindings_[r];
     binding.plan = &plans_[r];
     binding.blocks = &blocks_[r];
-    binding.cut = cut_;
+    binding.slicing = slicing_;
     binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(world())};
     binding.element_bytes = dtype_bytes(call.dtype);
     binding.input = call.input;
@@ -73,7 +73,7 @@ class WindowCluster::Call {
 
   const CollectiveCase& what_;
   const std::vector<Plan>& plans_;
-  Cut cut_;
+  Slicing slicing_;
   std::vector<CollectiveRank> ranks_;
   std::vector<CheckedCall> calls_;
   std::vector<std::vector<std::byte>> staging_;
@@ -83,35 +83,35 @@ class WindowCluster::Call {
 };
 
 // Small slices and chunks: small cases are to have several rounds, too.
-Cut WindowCluster::cut_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) {
+Slicing WindowCluster::slicing_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) {
   const CollectiveRank rank(what, 0);
   const CheckedCall call = check_call(rank.call(), 0, what.world);
   const uint64_t slice = 16 * (1 + sequence % 3);
   if (plans[0].algorithm == Algorithm::kOneShot) {
-    Cut cut = OneShotRun::cut(plans[0], call.count, dtype_bytes(what.dtype));
-    cut.slice = std::min(cut.slice, slice);
-    return cut;
+    Slicing slicing = OneShotRun::slicing(plans[0], call.count, dtype_bytes(what.dtype));
+    slicing.slice = std::min(slicing.slice, slice);
+    return slicing;
   }
-  Cut cut = choose_window_cut(call, plans[0], kRoundBytes);
-  cut.slice = slice;
-  cut.slices_per_chunk = static_cast<uint32_t>(1 + sequence % 2);
-  return cut;
+  Slicing slicing = choose_window_slicing(call, plans[0], kRoundBytes);
+  slicing.slice = slice;
+  slicing.slices_per_chunk = static_cast<uint32_t>(1 + sequence % 2);
+  return slicing;
 }
 
 WindowCluster::WindowCluster(int world, uint64_t seed)
-    : random_(seed), memory_(static_cast<size_t>(world) * Board::kBytes + kBoardAlignment) {
+    : random_(seed), memory_(static_cast<size_t>(world) * PostBoard::kBytes + kBoardAlignment) {
   void* aligned = memory_.data();
   size_t room = memory_.size();
   std::align(kBoardAlignment, room - kBoardAlignment, aligned, room);
   std::vector<std::byte*> places;
   for (int r = 0; r < world; ++r) {
-    places.push_back(static_cast<std::byte*>(aligned) + static_cast<size_t>(r) * Board::kBytes);
+    places.push_back(static_cast<std::byte*>(aligned) + static_cast<size_t>(r) * PostBoard::kBytes);
   }
   for (int r = 0; r < world; ++r) {
-    Noticeboard noticeboard;
-    noticeboard.board = Board(places, r);
-    noticeboard.bells.assign(static_cast<size_t>(world), std::make_shared<NoBell>());
-    noticeboards_.push_back(std::move(noticeboard));
+    IslandChannel channel;
+    channel.board = PostBoard(places, r);
+    channel.bells.assign(static_cast<size_t>(world), std::make_shared<NoBell>());
+    noticeboards_.push_back(std::move(channel));
   }
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/engine/noticeboard.h"
+#include "ring/engine/run/island_channel.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
 #include "tests/support/collective_check.h"
@@ -20,7 +20,7 @@ class WindowCluster {
   WindowCluster(int world, uint64_t seed);
 
   // How run() cuts a case.
-  static Cut cut_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence);
+  static Slicing slicing_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence);
   // Runs one operation on all ranks. "", or what went wrong.
   std::string run(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence);
   // Barriers that a rank has passed in a lane.
@@ -33,7 +33,7 @@ class WindowCluster {
 
   Random random_;
   std::vector<std::byte> memory_;  // of all boards
-  std::vector<Noticeboard> noticeboards_;
+  std::vector<IslandChannel> noticeboards_;
 };
 
 }  // namespace rondo::testing

@@ -249,7 +249,7 @@ TEST_CASE("no thread for operations that nobody waits for: nothing is begun, and
           here.say(values == std::vector<float>(2000, 2) ? "untouched" : "overwritten");
         },
         shm_config());
-    expect_failure(job, "rondo-pool");
+    expect_failure(job, "rondo-progress");
   }
 }
 

@@ -74,7 +74,8 @@ TEST_CASE("two absent ranks are both listed, by a Work as by a blocking call") {
       Work work = start(group, call);
       Work next = start(group, call);
       if (work.wait(std::chrono::milliseconds(50))) throw Exception(ErrorCode::kInternal, "it cannot be done");
-      if (!eventually([&] { return work.done() && next.done(); })) return;  // nobody waits: the pool sees the deadline
+      if (!eventually([&] { return work.done() && next.done(); }))
+        return;  // nobody waits: the progress thread sees the deadline
       if (next.error()->code != ErrorCode::kTimeout) return;
       work.wait();
     }));

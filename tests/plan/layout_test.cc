@@ -33,15 +33,15 @@ TEST_CASE("Cut: lanes and rounds tile every block, and no piece has more slices 
   for (uint64_t count : {0u, 1u, 31u, 32u, 33u, 4096u, 100001u}) {
     for (uint32_t lanes : {1u, 2u, 3u, 4u}) {
       for (uint32_t per_chunk : {1u, 3u, 4u}) {
-        const Cut cut{lanes, 32, 64, per_chunk};
+        const Cut slicing{lanes, 32, 64, per_chunk};
         uint64_t end = 0;
         for (uint32_t lane = 0; lane < lanes; ++lane) {
-          const Extent share = cut.lane_share(count, lane);
+          const Extent share = slicing.lane_share(count, lane);
           REQUIRE_EQ(share.offset, end);
-          for (uint64_t round = 0; round < cut.rounds(count); ++round) {
-            const Extent piece = cut.piece(share, round);
+          for (uint64_t round = 0; round < slicing.rounds(count); ++round) {
+            const Extent piece = slicing.piece(share, round);
             if (piece.count > 0) REQUIRE_EQ(piece.offset, end);
-            REQUIRE_LE(cut.slices(piece.count), per_chunk);
+            REQUIRE_LE(slicing.slices(piece.count), per_chunk);
             end += piece.count;
           }
         }
@@ -52,10 +52,10 @@ TEST_CASE("Cut: lanes and rounds tile every block, and no piece has more slices 
 }
 
 TEST_CASE("Cut: an empty block has no round, an empty piece no slice") {
-  const Cut cut{2, 1, 8, 2};
-  CHECK_EQ(cut.rounds(0), 0);
-  CHECK_EQ(cut.slices(0), 0);
-  CHECK_EQ(cut.piece(cut.lane_share(5, 1), 1).count, 0);
+  const Cut slicing{2, 1, 8, 2};
+  CHECK_EQ(slicing.rounds(0), 0);
+  CHECK_EQ(slicing.slices(0), 0);
+  CHECK_EQ(slicing.piece(slicing.lane_share(5, 1), 1).count, 0);
 }
 
 }  // namespace rondo

@@ -1,8 +1,9 @@
 // Ranks as threads in a ring over one mapping, each with a link to the next: slices of odd sizes go round, folded into
 // what is received. Under the thread sanitizer this proves the orderings of SharedLink sufficient; run with
 // --weaken=publish|observe|free|reuse it proves that the sanitizer finds each of them missing (exit code 66). Then the
-// same ranks over one board (ring/engine/board.h): --weaken=board_publish|board_observe|board_arrive|board_see_arrival,
-// and one after the other they close their notes to the rest: --weaken=board_leave|board_see_access.
+// same ranks over one board (ring/engine/run/post_board.h):
+// --weaken=board_publish|board_observe|board_arrive|board_see_arrival, and one after the other they close their notes
+// to the rest: --weaken=board_leave|board_see_access.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -12,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "ring/engine/board.h"
+#include "ring/engine/run/post_board.h"
 #include "transport/shared/mailbox.h"
 #include "transport/shared/memory_file.h"
 #include "transport/shared/shared_link_body.h"
@@ -153,10 +154,10 @@ constexpr uint32_t kNotesBytes = 4099;
 template <typename Orders>
 class Posts {
  public:
-  using Board = BasicBoard<Orders>;
+  using PostBoard = BasicPostBoard<Orders>;
 
   Posts(int world, uint32_t rounds) : world_(world), rounds_(rounds) {
-    const size_t bytes = whole_pages(Board::kBytes + kNotesBytes);
+    const size_t bytes = whole_pages(PostBoard::kBytes + kNotesBytes);
     const Descriptor file = make_memory_file(bytes * static_cast<size_t>(world), Pages::kSparse);
     memory_ = std::make_shared<Mapping>(file.get(), bytes * static_cast<size_t>(world), Mapping::Touch::kLater);
     for (int rank = 0; rank < world; ++rank) places_.push_back(memory_->data() + bytes * static_cast<size_t>(rank));
@@ -169,7 +170,7 @@ class Posts {
 
  private:
   bool drive(int rank) const {
-    Board board(places_, rank);
+    PostBoard board(places_, rank);
     for (uint32_t round = 0; round < rounds_; ++round) {
       const uint32_t bytes = size_of(round, 4099);
       post(board, rank, round, bytes);
@@ -183,7 +184,7 @@ class Posts {
 
   // As ranks that fail: rank 0 closes its notes first, then rank 1 and so on, and overwrites them at once; the others
   // read them in accesses until they are closed.
-  bool ends(Board& board, int rank) const {
+  bool ends(PostBoard& board, int rank) const {
     for (uint32_t i = 0; i < kNotesBytes; ++i) notes(rank)[i] = content(rank, rounds_, i);
     if (!meet(board, rank, 2 * uint64_t{rounds_} + 1)) return false;
     for (int owner = 0; owner < world_; ++owner) {
@@ -199,7 +200,7 @@ class Posts {
     return good_;
   }
 
-  void close(Board& board, int rank) const {
+  void close(PostBoard& board, int rank) const {
     board.close();
     for (int other = 0; other < world_; ++other) {
       const uint64_t number = board.access(other);
@@ -209,7 +210,7 @@ class Posts {
   }
 
   // False: they are closed.
-  bool read_notes(Board& board, int owner) const {
+  bool read_notes(PostBoard& board, int owner) const {
     board.enter();
     const bool open = !board.closed(owner);
     for (uint32_t i = 0; open && i < kNotesBytes; ++i) {
@@ -222,7 +223,7 @@ class Posts {
   }
 
   // As a plan over windows: every rank writes its notes, all meet, every rank reads the others' notes, all meet.
-  bool meets(Board& board, int rank, uint32_t round) const {
+  bool meets(PostBoard& board, int rank, uint32_t round) const {
     const uint32_t bytes = size_of(round, kNotesBytes);
     for (uint32_t i = 0; i < bytes; ++i) notes(rank)[i] = content(rank, round, i);
     if (!meet(board, rank, 2 * uint64_t{round} + 1)) return false;
@@ -234,7 +235,7 @@ class Posts {
     return meet(board, rank, 2 * uint64_t{round} + 2);
   }
 
-  bool meet(Board& board, int rank, uint64_t number) const {
+  bool meet(PostBoard& board, int rank, uint64_t number) const {
     board.arrive(3, number);
     for (int other = 0; other < world_; ++other) {
       for (uint64_t idle = 0; other != rank && board.arrived(other, 3) < number; ++idle) {
@@ -245,9 +246,9 @@ class Posts {
     return true;
   }
 
-  std::byte* notes(int rank) const { return places_[static_cast<size_t>(rank)] + Board::kBytes; }
+  std::byte* notes(int rank) const { return places_[static_cast<size_t>(rank)] + PostBoard::kBytes; }
 
-  static void post(Board& board, int rank, uint32_t round, uint32_t bytes) {
+  static void post(PostBoard& board, int rank, uint32_t round, uint32_t bytes) {
     std::byte* place = board.begin(round, bytes);
     const uint32_t half = bytes / 2;
     for (uint32_t i = 0; i < half; ++i) place[i] = content(rank, round, i);
@@ -256,12 +257,12 @@ class Posts {
     board.publish(bytes, true);
   }
 
-  static bool reads(const Board& board, int other, uint32_t round, uint32_t bytes) {
+  static bool reads(const PostBoard& board, int other, uint32_t round, uint32_t bytes) {
     uint32_t read = 0;
     for (uint64_t idle = 0; idle < 100'000'000; ++idle) {
-      const typename Board::Look look = board.look(other);
-      if (look.sight == Board::Sight::kCorrupt) return false;
-      if (look.sight == Board::Sight::kPost) {
+      const typename PostBoard::Look look = board.look(other);
+      if (look.sight == PostBoard::Sight::kCorrupt) return false;
+      if (look.sight == PostBoard::Sight::kPost) {
         if (look.fingerprint != round || look.ready > bytes) return false;
         const std::byte* payload = board.payload_of(other, bytes);
         for (; read < look.ready; ++read) {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "ring/engine/board.h"
+#include "ring/engine/run/post_board.h"
 
 namespace rondo::testing {
 namespace {
@@ -31,14 +31,14 @@ struct alignas(128) Line {
 template <typename Orders>
 class Race {
  public:
-  using Board = BasicBoard<Orders>;
+  using PostBoard = BasicPostBoard<Orders>;
 
   // Rounds in which neither saw the other, of kRounds, or of fewer if one is enough.
   uint32_t missed(bool one_is_enough) {
     uint32_t missed = 0;
     std::thread owner([this] {
       for (uint32_t round = 1; meet(round * 2 - 1); ++round) {
-        Board board(places(), 1);
+        PostBoard board(places(), 1);
         board.close();
         left_alone_ = board.access(0) % 2 == 0;
         meet(round * 2);
@@ -46,7 +46,7 @@ class Race {
     });
     uint32_t round = 1;
     for (; round <= kRounds && !(one_is_enough && missed > 0); ++round) {
-      Board board(places(), 0);
+      PostBoard board(places(), 0);
       meet(round * 2 - 1);
       board.enter();
       const bool open = !board.closed(1);
@@ -61,7 +61,8 @@ class Race {
   }
 
  private:
-  static constexpr size_t kLine = (2 * Board::kSlotBytes + Board::kLanes * Board::kHeadBytes) / sizeof(Line);
+  static constexpr size_t kLine =
+      (2 * PostBoard::kSlotBytes + PostBoard::kLanes * PostBoard::kHeadBytes) / sizeof(Line);
 
   std::vector<std::byte*> places() const { return {memory_[0][0].bytes, memory_[1][0].bytes}; }
 
@@ -74,8 +75,8 @@ class Race {
     return !over_;
   }
 
-  std::unique_ptr<Line[]> memory_[2] = {std::make_unique<Line[]>(Board::kBytes / sizeof(Line)),
-                                        std::make_unique<Line[]>(Board::kBytes / sizeof(Line))};
+  std::unique_ptr<Line[]> memory_[2] = {std::make_unique<Line[]>(PostBoard::kBytes / sizeof(Line)),
+                                        std::make_unique<Line[]>(PostBoard::kBytes / sizeof(Line))};
   alignas(128) std::atomic<uint32_t> arrived_{0};
   alignas(128) bool left_alone_ = false;
   std::atomic<bool> over_{false};

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "kernels/cross_copy.h"
-#include "ring/engine/board.h"
+#include "ring/engine/run/post_board.h"
 
 namespace rondo::testing {
 namespace {
 
 constexpr uint64_t kRounds = 4'000;
 constexpr size_t kPiece = 16 * 1024;
-constexpr size_t kBytes = Board::kPostBytes;
+constexpr size_t kBytes = PostBoard::kPostBytes;
 
 struct alignas(128) Line {
   std::byte bytes[128] = {};
@@ -39,7 +39,7 @@ class Pair {
   static uint64_t word(int rank, uint64_t round) { return round * 2 + static_cast<uint64_t>(rank); }
 
   uint64_t run(int rank) {
-    Board board({memory_[0][0].bytes, memory_[1][0].bytes}, rank);
+    PostBoard board({memory_[0][0].bytes, memory_[1][0].bytes}, rank);
     CrossCopy copy(Stores::kStreamed);
     std::vector<uint64_t> data(kBytes / sizeof(uint64_t));
     uint64_t wrong = 0;
@@ -56,12 +56,12 @@ class Pair {
   }
 
   // The newest piece first: its stores are the youngest.
-  static uint64_t read(const Board& board, int other, uint64_t round) {
+  static uint64_t read(const PostBoard& board, int other, uint64_t round) {
     uint64_t wrong = 0;
     size_t seen = 0;
     for (uint32_t spins = 1; seen < kBytes; ++spins) {
-      const Board::Look look = board.look(other);
-      if (look.sight == Board::Sight::kPost && look.ready > seen) {
+      const PostBoard::Look look = board.look(other);
+      if (look.sight == PostBoard::Sight::kPost && look.ready > seen) {
         for (size_t at = look.ready; at > seen; at -= sizeof(uint64_t)) {
           uint64_t value = 0;
           std::memcpy(&value, board.payload_of(other, kBytes) + at - sizeof value, sizeof value);
@@ -76,8 +76,8 @@ class Pair {
     return wrong;
   }
 
-  std::unique_ptr<Line[]> memory_[2] = {std::make_unique<Line[]>(Board::kBytes / sizeof(Line)),
-                                        std::make_unique<Line[]>(Board::kBytes / sizeof(Line))};
+  std::unique_ptr<Line[]> memory_[2] = {std::make_unique<Line[]>(PostBoard::kBytes / sizeof(Line)),
+                                        std::make_unique<Line[]>(PostBoard::kBytes / sizeof(Line))};
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "ring/communicator_access.h"
-#include "ring/engine/collective_call.h"
+#include "ring/engine/call/collective_call.h"
 
 namespace rondo::testing {
 

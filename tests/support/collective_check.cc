@@ -7,7 +7,7 @@
 
 #include "ring/base/hash.h"
 #include "ring/base/types.h"
-#include "ring/engine/collective_call.h"
+#include "ring/engine/call/collective_call.h"
 #include "tests/support/reference.h"
 
 namespace rondo::testing {

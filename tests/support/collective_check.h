@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/engine/collective_call.h"
+#include "ring/engine/call/collective_call.h"
 #include "rondo/communicator.h"
 
 namespace rondo::testing {

@@ -62,7 +62,7 @@ class SimNetwork {
   // Bytes written and not yet read, and all that were ever written, in the direction of `from`.
   size_t in_flight(int id, int from) const;
   uint64_t written(int id, int from) const;
-  // Calls of write() and read() by `side` that moved something: what a driver would pay in system calls.
+  // Calls of write() and read() by `side` that moved something: what an engine would pay in system calls.
   uint64_t transfers(int id, int side) const;
 
  private:

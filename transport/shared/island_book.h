@@ -34,7 +34,7 @@ class IslandBook {
   struct Group {
     bool open = false;
     std::set<int> members;                             // ranks of the world, once it is open
-    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // own; shared with the engine's drivers
+    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // own; shared with the progress engines
     std::map<int, Bells> bells;                        // by peer
     std::map<std::pair<int, int>, LinkMemory> links;   // by peer and lane; made and not taken
     std::set<std::pair<int, int>> made;                // links that were made, or that a peer was asked for

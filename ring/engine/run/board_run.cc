@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ring/engine/cut.h"
+#include "ring/engine/call/slicing.h"
 #include "ring/engine/run/lanes.h"
 
 namespace rondo {
@@ -12,11 +12,11 @@ BoardRun::BoardRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, Is
 
 void BoardRun::start(const RunStart& start) {
   if (bound_) return run_.start_again(start.input, start.output, start.fingerprint);
-  const Cut cut = OneShotRun::cut(*plan_, call_.count, dtype_bytes(call_.dtype));
-  blocks_ = lay_out_blocks(call_, *plan_, cut);
-  Binding binding = binding_of(call_, *plan_, blocks_, cut);
+  const Slicing slicing = OneShotRun::slicing(*plan_, call_.count, dtype_bytes(call_.dtype));
+  blocks_ = lay_out_blocks(call_, *plan_, slicing);
+  Binding binding = binding_of(call_, *plan_, blocks_, slicing);
   bind_operation(binding, start);
-  run_.start(binding, island_.noticeboard());
+  run_.start(binding, island_.channel());
   bound_ = true;
 }
 

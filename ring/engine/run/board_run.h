@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "ring/engine/call.h"
-#include "ring/engine/one_shot.h"
+#include "ring/engine/call/call.h"
 #include "ring/engine/run/island_memory.h"
+#include "ring/engine/run/one_shot.h"
 #include "ring/engine/run/run.h"
 
 namespace rondo {

@@ -20,7 +20,7 @@ bool BoundWindows::take_again(const std::vector<Card>& cards) {
   return true;
 }
 
-BoundWindows::Bound BoundWindows::bind(const CheckedCall& call, const Plan& plan, const Cut& cut,
+BoundWindows::Bound BoundWindows::bind(const CheckedCall& call, const Plan& plan, const Slicing& slicing,
                                        const std::vector<Card>& cards) {
   in_use_.clear();
   if (take_again(cards)) return Bound::kAsBefore;
@@ -28,7 +28,7 @@ BoundWindows::Bound BoundWindows::bind(const CheckedCall& call, const Plan& plan
   places_.clear();
   const BufferBytes bytes = buffer_bytes(call, context_.world());
   binding_.memory = &island_.shared();
-  binding_.noticeboard = &island_.noticeboard();
+  binding_.channel = &island_.channel();
   binding_.ranks.assign(cards.size(), {});
   for (size_t rank = 0; rank < cards.size(); ++rank) {
     PeerMemory& peer = binding_.ranks[rank];
@@ -39,7 +39,7 @@ BoundWindows::Bound BoundWindows::bind(const CheckedCall& call, const Plan& plan
   for (const Ref& ref : plan.refs) {
     if (ref.space == Space::kWindow && !bind(ref, cards[ref.peer].places, bytes)) return Bound::kNotYet;
   }
-  lay_out_windows(call, plan, cut, binding_);
+  lay_out_windows(call, plan, slicing, binding_);
   for (const Card& card : cards) places_.push_back(card.places);
   bound_.assign(in_use_.begin(), in_use_.end());
   return Bound::kAnew;

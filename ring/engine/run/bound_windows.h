@@ -3,18 +3,18 @@
 #include <memory>
 #include <vector>
 
-#include "ring/engine/call.h"
-#include "ring/engine/cut.h"
-#include "ring/engine/peer_memory.h"
+#include "ring/engine/call/call.h"
+#include "ring/engine/call/slicing.h"
 #include "ring/engine/run/card.h"
 #include "ring/engine/run/island_memory.h"
+#include "ring/engine/run/peer_memory.h"
 
 namespace rondo {
 
 // Where a plan over windows finds the memory of the others, as the cards of one call said. Under the lease.
 class BoundWindows {
  public:
-  BoundWindows(const GroupContext& context, IslandMemory& island) : context_(context), island_(island) {}
+  BoundWindows(const CommunicatorContext& context, IslandMemory& island) : context_(context), island_(island) {}
 
   enum class Bound : uint8_t {
     kAsBefore,  // to the same memory
@@ -23,7 +23,7 @@ class BoundWindows {
   };
   // Binds what the plan touches: a rank that nobody uses may be done, and its windows gone. All that is bound stays
   // mapped until release(), whatever its makers do. Throws Exception(kProtocol) where a card cannot be true.
-  Bound bind(const CheckedCall& call, const Plan& plan, const Cut& cut, const std::vector<Card>& cards);
+  Bound bind(const CheckedCall& call, const Plan& plan, const Slicing& slicing, const std::vector<Card>& cards);
   const WindowBinding& binding() const { return binding_; }
   // The makers alone decide what becomes of it now.
   void release() { in_use_.clear(); }
@@ -33,7 +33,7 @@ class BoundWindows {
   bool bind(const Ref& ref, const BufferPlaces& places, const BufferBytes& bytes);
   bool find(int rank, const WindowPlace& place, uint64_t bytes, std::byte*& data);
 
-  const GroupContext& context_;
+  const CommunicatorContext& context_;
   IslandMemory& island_;
   WindowBinding binding_;
   std::vector<BufferPlaces> places_;  // by rank, of the last bind(); empty: nothing is bound

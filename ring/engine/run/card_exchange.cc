@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ring/base/hash.h"
-#include "ring/engine/cut.h"
+#include "ring/engine/call/slicing.h"
 #include "ring/engine/route/plan_cache.h"
 
 namespace rondo {
@@ -23,7 +23,7 @@ bool takes(const CheckedCall& call, int rank) {
 }
 
 // An all_gather of a block of `bytes` bytes a rank.
-CheckedCall gather_of_bytes(const GroupContext& context, uint64_t bytes) {
+CheckedCall gather_of_bytes(const CommunicatorContext& context, uint64_t bytes) {
   CheckedCall call;
   call.collective = Collective::kAllGather;
   call.dtype = DType::kUint8;
@@ -36,7 +36,7 @@ CheckedCall gather_of_bytes(const GroupContext& context, uint64_t bytes) {
 
 }  // namespace
 
-CardExchange::CardExchange(const GroupContext& context, IslandMemory& island)
+CardExchange::CardExchange(const CommunicatorContext& context, IslandMemory& island)
     : context_(context),
       island_(island),
       call_(gather_of_bytes(context, sizeof(Card))),

@@ -4,8 +4,8 @@
 #include <deque>
 #include <vector>
 
-#include "ring/engine/call.h"
-#include "ring/engine/cut.h"
+#include "ring/engine/call/call.h"
+#include "ring/engine/call/slicing.h"
 #include "ring/engine/route/route.h"
 #include "ring/engine/run/board_run.h"
 #include "ring/engine/run/card.h"
@@ -18,7 +18,7 @@ namespace rondo {
 // lease.
 class CardExchange {
  public:
-  CardExchange(const GroupContext& context, IslandMemory& island);
+  CardExchange(const CommunicatorContext& context, IslandMemory& island);
 
   // Begins it; run() is what moves it.
   void start(const CheckedCall& call, const RunStart& start, uint64_t took_ns);
@@ -44,7 +44,7 @@ class CardExchange {
   Card& own() { return cards_[static_cast<size_t>(context_.rank)]; }
   void exchange(const RunStart& start);
 
-  const GroupContext& context_;
+  const CommunicatorContext& context_;
   IslandMemory& island_;
   CheckedCall call_;         // the exchange itself
   std::vector<Card> cards_;  // by rank

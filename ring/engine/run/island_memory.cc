@@ -8,7 +8,7 @@
 
 namespace rondo {
 
-IslandMemory::IslandMemory(const GroupContext& context)
+IslandMemory::IslandMemory(const CommunicatorContext& context)
     : context_(context), shared_(context.fabric->shared_memory()), windows_(context.members.size()) {}
 
 void IslandMemory::offer() {
@@ -44,16 +44,16 @@ bool IslandMemory::attach() {
     bells.push_back(own ? nullptr : context_.fabric->bell_of(context_.id, context_.world_rank(rank)));
     if (!own && !bells.back()) return false;
   }
-  noticeboard_.posts = noticeboard_.stages = CrossCopy(stores_of(context_.config.shared_stores));
-  noticeboard_.board = Board(std::move(boards), context_.rank);
-  noticeboard_.bells = std::move(bells);
+  channel_.posts = channel_.stages = CrossCopy(stores_of(context_.config.shared_stores));
+  channel_.board = PostBoard(std::move(boards), context_.rank);
+  channel_.bells = std::move(bells);
   return true;
 }
 
 bool IslandMemory::close_buffers(Clock::time_point now) {
   if (!attached()) return true;
   const bool told = !end_.stopped().empty();
-  if (!end_.over(noticeboard_.board, *shared_, context_.members, now)) return false;
+  if (!end_.over(channel_.board, *shared_, context_.members, now)) return false;
   const Logger log(context_.config.debug, context_.world_rank(context_.rank));
   for (const int rank : end_.stopped()) {
     if (told || !log.shows(LogLevel::kWarn)) break;
@@ -66,7 +66,7 @@ bool IslandMemory::close_buffers(Clock::time_point now) {
 }
 
 void IslandMemory::release() {
-  noticeboard_ = Noticeboard();
+  channel_ = IslandChannel();
   for (std::shared_ptr<Window>& window : windows_) window.reset();
 }
 

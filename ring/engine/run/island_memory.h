@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "ring/engine/grace_period.h"
-#include "ring/engine/group_context.h"
-#include "ring/engine/noticeboard.h"
+#include "ring/engine/communicator_context.h"
+#include "ring/engine/run/grace_period.h"
+#include "ring/engine/run/island_channel.h"
 #include "transport/shared_memory.h"
 
 namespace rondo {
@@ -15,15 +15,15 @@ namespace rondo {
 // one window, which is named after the communicator. Under the lease.
 class IslandMemory {
  public:
-  explicit IslandMemory(const GroupContext& context);
+  explicit IslandMemory(const CommunicatorContext& context);
 
   // Offers this rank's window to the others at the first call. True once all others' are mapped here; the doorbell
   // rings when one comes. Throws Exception(kSystem) if there is no memory to share.
   bool attach();
-  bool attached() const { return noticeboard_.board.attached(); }
+  bool attached() const { return channel_.board.attached(); }
   // Requires attached().
-  Noticeboard& noticeboard() { return noticeboard_; }
-  std::byte* staging(int rank) const { return windows_[static_cast<size_t>(rank)]->data() + Board::kBytes; }
+  IslandChannel& channel() { return channel_; }
+  std::byte* staging(int rank) const { return windows_[static_cast<size_t>(rank)]->data() + PostBoard::kBytes; }
   // Where windows are made and found; not null in an island.
   SharedMemory& shared() const { return *shared_; }
   // The communicator has failed: takes this rank's buffers out of the others' reach. False: one of them is at work on
@@ -33,14 +33,14 @@ class IslandMemory {
   void release();
 
  private:
-  size_t window_bytes() const { return Board::kBytes + context_.config.staging_bytes; }
+  size_t window_bytes() const { return PostBoard::kBytes + context_.config.staging_bytes; }
   void offer();
   bool map(int rank);
 
-  const GroupContext& context_;
+  const CommunicatorContext& context_;
   SharedMemory* shared_;
   std::vector<std::shared_ptr<Window>> windows_;  // by rank; shared with the fabric's book of windows
-  Noticeboard noticeboard_;
+  IslandChannel channel_;
   GracePeriod end_;
 };
 

@@ -2,11 +2,11 @@
 
 namespace rondo {
 
-Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& blocks, const Cut& cut) {
+Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& blocks, const Slicing& slicing) {
   Binding binding;
   binding.plan = &plan;
   binding.blocks = &blocks;
-  binding.cut = cut;
+  binding.slicing = slicing;
   binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)};
   binding.element_bytes = dtype_bytes(call.dtype);
   binding.pairwise = call.uneven && call.shared_counts == 0;

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "ring/engine/call.h"
-#include "ring/engine/lane_run.h"
+#include "ring/engine/call/call.h"
+#include "ring/engine/run/lane_run.h"
 #include "ring/engine/run/run.h"
 
 namespace rondo {
@@ -12,7 +12,7 @@ namespace rondo {
 // What the runs by lanes have in common.
 
 // What is the same for all operations of a call that was prepared; the rest comes with RunStart.
-Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& blocks, const Cut& cut);
+Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& blocks, const Slicing& slicing);
 inline void bind_operation(Binding& binding, const RunStart& start) {
   binding.input = start.input;
   binding.output = start.output;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ring/engine/cut.h"
+#include "ring/engine/call/slicing.h"
 #include "ring/engine/run/lanes.h"
 
 namespace rondo {
@@ -13,24 +13,24 @@ constexpr uint64_t kHelpedBytes = 1024 * 1024;
 
 }  // namespace
 
-LaneHelp::LaneHelp(uint32_t lanes, uint32_t threads, Patience patience, std::shared_ptr<Doorbell> bell)
-    : lanes_(lanes), threads_(threads), patience_(patience), bell_(std::move(bell)) {}
+LaneHelp::LaneHelp(uint32_t lanes, uint32_t threads, WaitPolicy policy, std::shared_ptr<Doorbell> bell)
+    : lanes_(lanes), threads_(threads), policy_(policy), bell_(std::move(bell)) {}
 
 LaneCrew* LaneHelp::crew() {
   if (threads_ == 0) return nullptr;
-  if (!crew_) crew_.emplace(lanes_, threads_, patience_, bell_);
+  if (!crew_) crew_.emplace(lanes_, threads_, policy_, bell_);
   return &*crew_;
 }
 
-LinkRun::LinkRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const GroupContext& context,
+LinkRun::LinkRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const CommunicatorContext& context,
                  LinkTable& links, LaneHelp& help)
     : plan_(std::move(plan)),
       links_(links),
       help_(help),
       helped_(call.total_bytes(context.world()) >= kHelpedBytes),
-      cut_(choose_cut(call, *plan_, context.config, context.topology)),
-      blocks_(lay_out_blocks(call, *plan_, cut_)),
-      binding_(binding_of(call, *plan_, blocks_, cut_)),
+      slicing_(choose_slicing(call, *plan_, context.config, context.topology)),
+      blocks_(lay_out_blocks(call, *plan_, slicing_)),
+      binding_(binding_of(call, *plan_, blocks_, slicing_)),
       lanes_(plan_->lanes.size()) {}
 
 void LinkRun::start(const RunStart& start) {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "ring/engine/lane_crew.h"
-#include "ring/engine/lane_run.h"
+#include "ring/engine/run/lane_crew.h"
+#include "ring/engine/run/lane_run.h"
 #include "ring/engine/run/link_table.h"
 #include "ring/engine/run/run.h"
 
@@ -14,7 +14,7 @@ namespace rondo {
 // The threads that help with the lanes of large operations of one communicator; started at first use. Under the lease.
 class LaneHelp {
  public:
-  LaneHelp(uint32_t lanes, uint32_t threads, Patience patience, std::shared_ptr<Doorbell> bell);
+  LaneHelp(uint32_t lanes, uint32_t threads, WaitPolicy policy, std::shared_ptr<Doorbell> bell);
   // nullptr: there are none.
   LaneCrew* crew();
   void stop() { crew_.reset(); }
@@ -22,8 +22,8 @@ class LaneHelp {
  private:
   uint32_t lanes_;
   uint32_t threads_;
-  Patience patience_;
-  std::shared_ptr<Doorbell> bell_;  // shared with the driver
+  WaitPolicy policy_;
+  std::shared_ptr<Doorbell> bell_;  // shared with the engine
   std::optional<LaneCrew> crew_;
 };
 
@@ -31,8 +31,8 @@ class LaneHelp {
 class LinkRun final : public Run {
  public:
   // What is referred to must outlive it.
-  LinkRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const GroupContext& context, LinkTable& links,
-          LaneHelp& help);
+  LinkRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const CommunicatorContext& context,
+          LinkTable& links, LaneHelp& help);
 
   bool ready() override { return bound_ || links_.take(*plan_); }
   void start(const RunStart& start) override;
@@ -53,7 +53,7 @@ class LinkRun final : public Run {
   LinkTable& links_;
   LaneHelp& help_;
   bool helped_;  // large enough for it
-  Cut cut_;
+  Slicing slicing_;
   Blocks blocks_;
   Binding binding_;
   std::vector<LaneRun> lanes_;

@@ -1,10 +1,10 @@
 #include "ring/engine/run/link_table.h"
 
-#include "ring/engine/cut.h"
+#include "ring/engine/call/slicing.h"
 
 namespace rondo {
 
-LinkTable::LinkTable(const GroupContext& context)
+LinkTable::LinkTable(const CommunicatorContext& context)
     : context_(context), links_(size_t{context.config.lanes} * context.members.size()) {}
 
 bool LinkTable::take(const Plan& plan) {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "ring/engine/group_context.h"
+#include "ring/engine/communicator_context.h"
 #include "ring/plan/plan.h"
 #include "transport/link.h"
 
@@ -13,7 +13,7 @@ namespace rondo {
 // The links of one communicator's collectives, by lane and rank; made at first use and kept. Under the lease.
 class LinkTable {
  public:
-  explicit LinkTable(const GroupContext& context);
+  explicit LinkTable(const CommunicatorContext& context);
 
   // True once every link of the plan is there; asks for those that are not.
   bool take(const Plan& plan);
@@ -26,7 +26,7 @@ class LinkTable {
     return links_[lane * static_cast<size_t>(context_.world()) + static_cast<size_t>(peer)];
   }
 
-  const GroupContext& context_;
+  const CommunicatorContext& context_;
   std::vector<std::unique_ptr<Link>> links_;
   std::vector<Link*> lane_links_;  // of()
 };

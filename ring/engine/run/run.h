@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ring/engine/driver.h"
+#include "ring/engine/progress/progress_engine.h"
 #include "rondo/error.h"
 
 namespace rondo {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ring/engine/cut.h"
+#include "ring/engine/call/slicing.h"
 #include "ring/engine/run/lanes.h"
 
 namespace rondo {
@@ -15,21 +15,21 @@ constexpr uint64_t kStreamBytes = 16 * 1024 * 1024;
 }  // namespace
 
 WindowRun::WindowRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, uint64_t round_bytes,
-                     const GroupContext& context, IslandMemory& island, const std::vector<Card>& cards)
+                     const CommunicatorContext& context, IslandMemory& island, const std::vector<Card>& cards)
     : call_(call),
       plan_(std::move(plan)),
       cards_(cards),
-      cut_(choose_window_cut(call, *plan_, round_bytes)),
-      blocks_(lay_out_blocks(call, *plan_, cut_)),
+      slicing_(choose_window_slicing(call, *plan_, round_bytes)),
+      blocks_(lay_out_blocks(call, *plan_, slicing_)),
       windows_(context, island),
-      binding_(binding_of(call, *plan_, blocks_, cut_)),
+      binding_(binding_of(call, *plan_, blocks_, slicing_)),
       lanes_(plan_->lanes.size()) {
   binding_.windows = &windows_.binding();
   binding_.streams = call.total_bytes(context.world()) >= kStreamBytes;
 }
 
 bool WindowRun::ready() {
-  const BoundWindows::Bound bound = windows_.bind(call_, *plan_, cut_, cards_);
+  const BoundWindows::Bound bound = windows_.bind(call_, *plan_, slicing_, cards_);
   if (bound != BoundWindows::Bound::kAsBefore) bound_ = false;
   return bound != BoundWindows::Bound::kNotYet;
 }

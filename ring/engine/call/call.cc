@@ -1,0 +1,301 @@
+#include "ring/engine/call/call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "ring/base/hash.h"
+#include "ring/engine/call/collective_call.h"
+
+namespace rondo {
+namespace {
+
+// Counts, offsets and sums stay below this many elements, so that their bytes fit a signed 64-bit number.
+constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
+
+class Checker {
+ public:
+  Checker(const CollectiveCall& call, int rank, int world) : call_(call), rank_(rank), world_(world) {}
+
+  CheckedCall run() {
+    if (static_cast<int>(call_.collective) >= kCollectives)
+      fail(fmt::format("unknown collective {}", static_cast<int>(call_.collective)));
+    checked_.collective = call_.collective;
+    checked_.uneven = call_.uneven;
+    checked_.input = static_cast<const std::byte*>(call_.input);
+    checked_.output = static_cast<std::byte*>(call_.output);
+    checked_.scalar = call_.options.scalar;
+    checked_.timeout = call_.options.timeout;
+    if (call_.options.timeout.count() < 0) {
+      fail(fmt::format("timeout is {} ms; it must be positive, or 0 for the configured one",
+                       call_.options.timeout.count()));
+    }
+    if (call_.collective == Collective::kBarrier) return checked_;
+    check_types();
+    check_root();
+    lay_out();
+    check_buffers();
+    return std::move(checked_);
+  }
+
+ private:
+  std::string name() const { return std::string(collective_name(call_.collective)) + (call_.uneven ? "_v" : ""); }
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", name(), rank_, why));
+  }
+
+  void check_types() {
+    if (static_cast<int>(call_.dtype) >= kDTypes) fail(fmt::format("unknown dtype {}", static_cast<int>(call_.dtype)));
+    checked_.dtype = call_.dtype;
+    element_bytes_ = dtype_bytes(call_.dtype);
+    if (!collective_reduces(call_.collective)) return;
+    if (static_cast<int>(call_.op) >= kOps) fail(fmt::format("unknown op {}", static_cast<int>(call_.op)));
+    if (!op_supports(call_.op, call_.dtype)) {
+      fail(fmt::format("{} of {} is not defined (docs/numerics.md)", op_name(call_.op), dtype_name(call_.dtype)));
+    }
+    checked_.op = call_.op;
+  }
+
+  void check_root() {
+    if (!collective_has_root(call_.collective)) return;
+    if (call_.root < 0 || call_.root >= world_) {
+      fail(fmt::format("root is {}; it must be a rank of the group, 0 to {}", call_.root, world_ - 1));
+    }
+    checked_.root = call_.root;
+  }
+
+  bool is_root() const { return call_.root == rank_; }
+  bool has_input_blocks() const {
+    return call_.collective == Collective::kReduceScatter || call_.collective == Collective::kAllToAll ||
+           (call_.collective == Collective::kScatter && is_root());
+  }
+  bool has_output_blocks() const {
+    return call_.collective == Collective::kAllGather || call_.collective == Collective::kAllToAll ||
+           (call_.collective == Collective::kGather && is_root());
+  }
+
+  void lay_out() {
+    switch (call_.collective) {
+      case Collective::kAllReduce:
+      case Collective::kBroadcast:
+      case Collective::kReduce:
+        if (call_.uneven) fail("this collective has no uneven variant");
+        checked_.count = call_.count;
+        input_end_ = output_end_ = bounded(call_.count);
+        return;
+      default:
+        break;
+    }
+    checked_.input_blocks.resize(static_cast<size_t>(world_));
+    checked_.output_blocks.resize(static_cast<size_t>(world_));
+    const auto own = static_cast<size_t>(rank_);
+    checked_.count = call_.uneven ? own_count() : call_.count;
+    if (has_input_blocks()) {
+      input_end_ = fill(checked_.input_blocks, call_.input_counts, call_.input_displacements, "input");
+    } else if (call_.collective == Collective::kAllGather || call_.collective == Collective::kGather) {
+      checked_.input_blocks[own] = {0, checked_.count};
+      input_end_ = bounded(checked_.count);
+    }
+    if (has_output_blocks()) {
+      output_end_ = fill(checked_.output_blocks, call_.output_counts, call_.output_displacements, "output");
+    } else if (call_.collective == Collective::kReduceScatter || call_.collective == Collective::kScatter) {
+      checked_.output_blocks[own] = {0, checked_.count};
+      output_end_ = bounded(checked_.count);
+    }
+    check_own_block(own);
+    hash_counts();
+  }
+
+  // Where all counts are given on this rank, its own is among them; else Call::count is.
+  uint64_t own_count() const {
+    const auto own = static_cast<size_t>(rank_);
+    const bool gathers = call_.collective == Collective::kAllGather;
+    const bool scatters = call_.collective == Collective::kReduceScatter;
+    const auto counts = gathers ? call_.output_counts : call_.input_counts;
+    if (!gathers && !scatters) return call_.count;
+    if (counts.size() != static_cast<size_t>(world_)) {
+      fail(fmt::format("{} counts given; there must be one for each of the {} ranks", counts.size(), world_));
+    }
+    return counts[own];
+  }
+
+  uint64_t fill(std::vector<Extent>& blocks, std::span<const uint64_t> counts, std::span<const uint64_t> displacements,
+                const char* which) {
+    const auto world = static_cast<size_t>(world_);
+    if (call_.uneven && counts.size() != world) {
+      fail(fmt::format("{} {} counts given; there must be one for each of the {} ranks", counts.size(), which, world_));
+    }
+    if (!call_.uneven && !displacements.empty()) {
+      fail(fmt::format("{} {} displacements given; only calls with a count for each rank (uneven) have any",
+                       displacements.size(), which));
+    }
+    if (!displacements.empty() && displacements.size() != world) {
+      fail(fmt::format("{} {} displacements given; there must be one for each of the {} ranks", displacements.size(),
+                       which, world_));
+    }
+    uint64_t next = 0;
+    uint64_t end = 0;
+    for (size_t i = 0; i < world; ++i) {
+      const uint64_t count = call_.uneven ? counts[i] : call_.count;
+      const uint64_t offset = displacements.empty() ? next : displacements[i];
+      bounded(count);
+      bounded(offset);
+      blocks[i] = {offset, count};
+      next = bounded(offset + count);
+      end = std::max(end, count == 0 ? 0 : next);
+    }
+    return end;
+  }
+
+  uint64_t bounded(uint64_t elements) const {
+    if (elements > kMaxBytes / element_bytes_) {
+      fail(fmt::format("{} elements of {} do not fit 64-bit byte counts", elements, dtype_name(call_.dtype)));
+    }
+    return elements;
+  }
+
+  // gather_v, scatter_v: the root states its own count twice; all_to_all_v: each rank does.
+  void check_own_block(size_t own) {
+    if (!call_.uneven) return;
+    const Extent in = checked_.input_blocks[own];
+    const Extent out = checked_.output_blocks[own];
+    if (has_input_blocks() == has_output_blocks() && !has_input_blocks()) return;
+    if (call_.collective == Collective::kAllGather || call_.collective == Collective::kReduceScatter) return;
+    if (in.count != out.count) {
+      fail(fmt::format("rank {} sends itself {} elements but expects {}", rank_, in.count, out.count));
+    }
+  }
+
+  void hash_counts() {
+    if (!call_.uneven) return;
+    if (call_.collective == Collective::kAllGather)
+      checked_.shared_counts = Hash64().add_all(call_.output_counts).value();
+    if (call_.collective == Collective::kReduceScatter)
+      checked_.shared_counts = Hash64().add_all(call_.input_counts).value();
+  }
+
+  void check_buffers() const {
+    const uint64_t in = needs_input() ? input_end_ * element_bytes_ : 0;
+    const uint64_t out = needs_output() ? output_end_ * element_bytes_ : 0;
+    if (in > 0 && call_.input == nullptr) fail(fmt::format("input is null but {} bytes are read from it", in));
+    if (out > 0 && call_.output == nullptr) fail(fmt::format("output is null but {} bytes are written to it", out));
+    if (in == 0 || out == 0) return;
+    const auto input = reinterpret_cast<uintptr_t>(call_.input);
+    const auto output = reinterpret_cast<uintptr_t>(call_.output);
+    if (input + in <= output || output + out <= input) return;
+    if (!is_in_place(input, output)) {
+      fail(fmt::format("input [{:#x}, +{}) and output [{:#x}, +{}) overlap, and not as in-place calls do", input, in,
+                       output, out));
+    }
+  }
+
+  bool needs_input() const { return call_.collective != Collective::kScatter || is_root(); }
+  bool needs_output() const {
+    return (call_.collective != Collective::kGather && call_.collective != Collective::kReduce) || is_root();
+  }
+
+  bool is_in_place(uintptr_t input, uintptr_t output) const {
+    const auto own = static_cast<size_t>(rank_);
+    switch (call_.collective) {
+      case Collective::kAllReduce:
+      case Collective::kBroadcast:
+      case Collective::kReduce:
+        return input == output;
+      case Collective::kAllGather:
+      case Collective::kGather:
+        return input == output + checked_.output_blocks[own].offset * element_bytes_;
+      case Collective::kReduceScatter:
+      case Collective::kScatter:
+        return output == input + checked_.input_blocks[own].offset * element_bytes_;
+      default:
+        return false;
+    }
+  }
+
+  const CollectiveCall& call_;
+  const int rank_;
+  const int world_;
+  size_t element_bytes_ = 1;
+  uint64_t input_end_ = 0;  // elements of the input buffer that are used
+  uint64_t output_end_ = 0;
+  CheckedCall checked_;
+};
+
+}  // namespace
+
+CheckedCall check_call(const CollectiveCall& call, int rank, int world) { return Checker(call, rank, world).run(); }
+
+namespace {
+
+// The blocks that every rank knows, or nullptr.
+const std::vector<Extent>* known_blocks(const CheckedCall& call) {
+  if (call.collective == Collective::kAllGather) return &call.output_blocks;
+  if (call.collective == Collective::kReduceScatter) return &call.input_blocks;
+  return nullptr;
+}
+
+bool has_blocks(Collective collective) {
+  return collective != Collective::kAllReduce && collective != Collective::kBroadcast &&
+         collective != Collective::kReduce && collective != Collective::kBarrier;
+}
+
+}  // namespace
+
+uint64_t CheckedCall::total_bytes(int world) const {
+  if (collective == Collective::kBarrier) return 0;
+  const uint64_t element = dtype_bytes(dtype);
+  if (!has_blocks(collective)) return count * element;
+  if (!uneven) return count * element * static_cast<uint64_t>(world);
+  uint64_t total = 0;
+  if (const auto* blocks = known_blocks(*this)) {
+    for (const Extent& block : *blocks) total += block.count * element;
+  }
+  return total;
+}
+
+std::optional<uint64_t> CheckedCall::largest_block(uint32_t chunks, uint64_t granule) const {
+  if (!has_blocks(collective)) {
+    const uint64_t granules = (count + granule - 1) / granule;
+    return (granules + chunks - 1) / chunks * granule;
+  }
+  if (!uneven) return count;
+  const auto* blocks = known_blocks(*this);
+  if (blocks == nullptr) return std::nullopt;
+  uint64_t largest = 0;
+  for (const Extent& block : *blocks) largest = std::max(largest, block.count);
+  return largest;
+}
+
+std::string describe_call(const CallSummary& call) {
+  std::string text = collective_name(call.collective);
+  if (call.collective == Collective::kBarrier) return text + "()";
+  if (call.list) {
+    return text + fmt::format(" of {} tensors {}, operation {} of {} (count={}, {})", call.list->tensors.size(),
+                              call.list->describe(), call.part, call.parts, call.count, algorithm_name(call.algorithm));
+  }
+  if (call.uneven) text += "_v";
+  text += fmt::format("({}={}, {}", call.uneven ? "own count" : "count", call.count, dtype_name(call.dtype));
+  if (call.shared_counts != 0) text += fmt::format(", counts#{:016x}", call.shared_counts);
+  if (collective_reduces(call.collective)) text += fmt::format(", {}", op_name(call.op));
+  if (call.root >= 0) text += fmt::format(", root={}", call.root);
+  if (call.algorithm != Algorithm::kAuto) text += fmt::format(", {}", algorithm_name(call.algorithm));
+  if (call.registered_first) text += " unless registered";
+  return text + ")";
+}
+
+uint64_t checked_bytes(const char* call, int rank, uint64_t count, DType dtype) {
+  const size_t element = dtype_bytes(dtype);
+  if (element == 0) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("{} on rank {}: unknown dtype {}", call, rank, static_cast<int>(dtype)));
+  }
+  if (count > kMaxBytes / element) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {} elements of {} do not fit 64-bit byte counts",
+                                                     call, rank, count, dtype_name(dtype)));
+  }
+  return count * element;
+}
+
+}  // namespace rondo

@@ -1,0 +1,112 @@
+#include "ring/engine/call/fusion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "ring/base/hash.h"
+
+namespace rondo {
+namespace {
+
+// What a description of two lists may take, so that both fit into one error (4096 bytes).
+constexpr size_t kMaxDescriptionBytes = 1600;
+
+// Tensors of this part of a bucket are operations of their own: from 256 KiB on, with the usual bucket, a copy costs
+// more than a call (docs/tuning.md, "Buckets").
+constexpr uint64_t kBucketParts = 4;
+
+using Kind = std::tuple<DType, Op, Algorithm>;
+
+Kind kind_of(const TensorShape& tensor) { return {tensor.dtype, tensor.op, tensor.asked}; }
+
+// The bucket that tensors of one kind are being put into.
+struct OpenBucket {
+  Kind kind;
+  Bucket bucket;
+};
+
+}  // namespace
+
+std::vector<Bucket> plan_buckets(std::span<const TensorShape> tensors, uint64_t bucket_bytes) {
+  std::vector<Bucket> closed;
+  std::vector<OpenBucket> open;  // of the few kinds that there are, in the order of their first tensor
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    const TensorShape& tensor = tensors[i];
+    if (tensor.count == 0) continue;
+    if (!tensor.fusable || tensor.bytes() >= bucket_bytes / kBucketParts) {
+      closed.push_back({{i}, tensor.count});
+      continue;
+    }
+    auto found = std::find_if(open.begin(), open.end(), [&](const auto& o) { return o.kind == kind_of(tensor); });
+    if (found == open.end()) found = open.insert(open.end(), {kind_of(tensor), {}});
+    Bucket& bucket = found->bucket;
+    if (bucket.count * dtype_bytes(tensor.dtype) + tensor.bytes() > bucket_bytes) {
+      closed.push_back(std::exchange(bucket, {}));
+    }
+    bucket.tensors.push_back(i);
+    bucket.count += tensor.count;
+  }
+  for (OpenBucket& last : open) closed.push_back(std::move(last.bucket));
+  if (closed.empty() && !tensors.empty()) closed.push_back({{0}, 0});
+  return closed;
+}
+
+TensorList::TensorList(std::vector<TensorShape> shapes) : tensors(std::move(shapes)) {
+  Hash64 sum;
+  for (const TensorShape& tensor : tensors) {
+    sum.add(tensor.count)
+        .add(static_cast<uint64_t>(tensor.dtype) | (static_cast<uint64_t>(tensor.op) << 8) |
+             (static_cast<uint64_t>(tensor.asked) << 16) | (static_cast<uint64_t>(tensor.fusable) << 24));
+  }
+  hash = std::max<uint64_t>(1, sum.add(tensors.size()).value());
+}
+
+std::string TensorList::describe() const {
+  std::string text = "[";
+  const TensorShape* before = nullptr;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorShape& tensor = tensors[i];
+    if (text.size() > kMaxDescriptionBytes) return text + fmt::format(", ... {} more]", tensors.size() - i);
+    if (before != nullptr) text += ", ";
+    if (before == nullptr || tensor.dtype != before->dtype) text += fmt::format("{} ", dtype_name(tensor.dtype));
+    if (before == nullptr || tensor.op != before->op) text += fmt::format("{} ", op_name(tensor.op));
+    text += fmt::format("{}", tensor.count);
+    before = &tensor;
+  }
+  return text + "]";
+}
+
+std::optional<std::pair<size_t, size_t>> find_overlap(std::span<const TensorMemory> tensors) {
+  struct Interval {
+    uintptr_t begin, end;
+    size_t tensor;
+    bool written;
+  };
+  std::vector<Interval> intervals;
+  intervals.reserve(tensors.size() * 2);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorMemory& tensor = tensors[i];
+    if (tensor.bytes == 0) continue;
+    const auto output = reinterpret_cast<uintptr_t>(tensor.output);
+    const auto input = reinterpret_cast<uintptr_t>(tensor.input);
+    intervals.push_back({output, output + tensor.bytes, i, true});
+    if (input != output) intervals.push_back({input, input + tensor.bytes, i, false});
+  }
+  std::sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  // A tensor's own two intervals are disjoint, so where one of them reaches furthest, no other reaches the second.
+  const Interval* furthest = nullptr;
+  const Interval* furthest_written = nullptr;
+  for (const Interval& interval : intervals) {
+    const Interval* other = interval.written ? furthest : furthest_written;
+    if (other != nullptr && interval.begin < other->end) return std::minmax(interval.tensor, other->tensor);
+    if (furthest == nullptr || interval.end > furthest->end) furthest = &interval;
+    if (interval.written && (furthest_written == nullptr || interval.end > furthest_written->end)) {
+      furthest_written = &interval;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace rondo

@@ -1,0 +1,108 @@
+#include "ring/engine/call/slicing.h"
+
+#include <algorithm>
+
+namespace rondo {
+namespace {
+
+// Shares and slices begin at multiples of a cache line from the start of their block.
+constexpr uint64_t kGranuleBytes = 64;
+// A slice of a plan over windows, where nothing but the cache asks for slices: N sources and N targets of this size
+// stay in a second-level cache of 1 MiB at world 2 to 8.
+constexpr uint64_t kWindowSliceBytes = 64 * 1024;
+
+// However many mailboxes share the cap, a slice does not get smaller than a page.
+constexpr uint64_t kSmallestCapBytes = 4 * 1024;
+
+uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+LinkShape link_shape(const Config& config) { return {config.slices_per_chunk + 1, config.slice_bytes}; }
+
+Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& config, const Topology& topology) {
+  const uint64_t element = std::max<uint64_t>(1, dtype_bytes(call.dtype));
+  const uint64_t lanes = plan.lanes.size();
+  Slicing slicing;
+  slicing.lanes = static_cast<uint32_t>(lanes);
+  slicing.granule = std::max<uint64_t>(1, kGranuleBytes / element);
+  slicing.slices_per_chunk = std::max(1u, config.slices_per_chunk / plan.chunks_in_flight);
+  // Mailboxes: a link has depth slots each way; a rank has at most `max_peers` links a lane.
+  const uint64_t mailboxes = 2 * uint64_t{link_shape(config).depth} * std::max<uint32_t>(1, plan.max_peers) * lanes;
+  const uint64_t cap = std::max(kSmallestCapBytes, config.mailbox_bytes / mailboxes);
+  const uint64_t largest = std::min<uint64_t>(config.slice_bytes, cap) / element / slicing.granule * slicing.granule;
+  slicing.slice = largest;
+  if (const auto block = call.largest_block(plan.chunks, slicing.granule)) {
+    const Passing passing = passing_of(plan.algorithm, plan.chunks);
+    const uint64_t slices = wanted_slices(passing, topology.one_host(), slicing.slices_per_chunk);
+    const uint64_t wanted = divide_up(divide_up(*block, lanes), slices);
+    const uint64_t smallest = std::min(largest, smallest_slice_bytes(passing, loopback(topology)) / element);
+    slicing.slice = std::clamp(divide_up(wanted, slicing.granule) * slicing.granule, smallest, largest);
+  }
+  return slicing;
+}
+
+Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_t round_bytes) {
+  const uint64_t element = std::max<uint64_t>(1, dtype_bytes(call.dtype));
+  const uint64_t lanes = plan.lanes.size();
+  Slicing slicing;
+  slicing.lanes = static_cast<uint32_t>(lanes);
+  slicing.granule = std::max<uint64_t>(1, kGranuleBytes / element);
+  const uint64_t largest_block = call.largest_block(plan.chunks, slicing.granule).value_or(0);
+  const uint64_t share =
+      std::max<uint64_t>(1, divide_up(divide_up(largest_block, lanes), slicing.granule)) * slicing.granule;
+  const uint64_t most = round_bytes / lanes / plan.chunks / element / slicing.granule * slicing.granule;  // of a chunk
+  const uint64_t chunk = std::clamp(most, slicing.granule, share);
+  slicing.slice =
+      std::min(chunk, std::max<uint64_t>(1, kWindowSliceBytes / element / slicing.granule) * slicing.granule);
+  slicing.slices_per_chunk = static_cast<uint32_t>(divide_up(chunk, slicing.slice));
+  // Chunks are of whole slices.
+  if (slicing.chunk() > most)
+    slicing.slices_per_chunk = static_cast<uint32_t>(std::max<uint64_t>(1, chunk / slicing.slice));
+  return slicing;
+}
+
+BufferBytes buffer_bytes(const CheckedCall& call, int world) {
+  const uint64_t block = call.count * dtype_bytes(call.dtype);
+  const uint64_t all = block * static_cast<uint64_t>(world);
+  switch (call.collective) {
+    case Collective::kAllGather:
+    case Collective::kGather:
+      return {block, all};
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+      return {all, block};
+    case Collective::kAllToAll:
+      return {all, all};
+    default:
+      return {block, block};
+  }
+}
+
+void lay_out_windows(const CheckedCall& call, const Plan& plan, const Slicing& slicing, WindowBinding& windows) {
+  if (call.input_blocks.empty() && call.output_blocks.empty()) {
+    windows.input_blocks = even_blocks(call.count, plan.chunks, slicing.granule);
+    windows.output_blocks = windows.input_blocks;
+    windows.largest_block = windows.input_blocks.front().count;  // the first are the longest
+    return;
+  }
+  // A block a rank: one after the other, or alone in the buffer.
+  const Collective c = call.collective;
+  const bool one_in = c == Collective::kAllGather || c == Collective::kGather;
+  const bool one_out = c == Collective::kReduceScatter || c == Collective::kScatter;
+  windows.input_blocks.clear();
+  windows.output_blocks.clear();
+  for (uint64_t b = 0; b < plan.chunks; ++b) {
+    windows.input_blocks.push_back({one_in ? 0 : b * call.count, call.count});
+    windows.output_blocks.push_back({one_out ? 0 : b * call.count, call.count});
+  }
+  windows.largest_block = call.count;
+}
+
+Blocks lay_out_blocks(const CheckedCall& call, const Plan& plan, const Slicing& slicing) {
+  if (!call.input_blocks.empty() || !call.output_blocks.empty()) return {call.input_blocks, call.output_blocks};
+  auto blocks = even_blocks(call.count, plan.chunks, slicing.granule);
+  return {blocks, blocks};
+}
+
+}  // namespace rondo

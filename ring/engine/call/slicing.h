@@ -1,0 +1,33 @@
+#pragma once
+
+#include "ring/engine/call/call.h"
+#include "ring/engine/run/peer_memory.h"
+#include "ring/plan/layout.h"
+#include "ring/plan/plan.h"
+#include "rondo/config.h"
+#include "transport/fabric.h"
+
+namespace rondo {
+
+// The shape of every link of a communicator.
+LinkShape link_shape(const Config& config);
+
+// How a call's blocks are cut. A function of what all ranks know, so that both ends of every link agree.
+Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& config, const Topology& topology);
+
+// Where the call's blocks lie, for a plan of `plan.chunks` blocks.
+Blocks lay_out_blocks(const CheckedCall& call, const Plan& plan, const Slicing& slicing);
+
+// The same for plans over windows: at most round_bytes of a rank's buffer a round, where a slice fits into them.
+Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_t round_bytes);
+
+// Bytes of a call's buffers on a rank that has them. Not for uneven calls.
+struct BufferBytes {
+  uint64_t input = 0, output = 0;
+};
+BufferBytes buffer_bytes(const CheckedCall& call, int world);
+
+// Fills in where blocks lie in the buffers of the ranks that have them. Not for uneven calls.
+void lay_out_windows(const CheckedCall& call, const Plan& plan, const Slicing& slicing, WindowBinding& windows);
+
+}  // namespace rondo

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ring/engine/allocations.h"
+#include "ring/engine/call/collective_call.h"
+#include "ring/engine/collectives.h"
+#include "ring/engine/communicator_context.h"
+#include "ring/engine/messages.h"
+#include "ring/engine/prepared_call.h"
+#include "ring/engine/progress/progress_thread.h"
+#include "rondo/communicator.h"
+
+namespace rondo {
+
+// One communicator: checks the arguments, picks the plan, submits, hands back operations; and hears from the fabric.
+class CommunicatorState final : public CommunicatorEvents {
+ public:
+  struct Options {
+    std::shared_ptr<Fabric> fabric;  // shared by all groups of the process
+    uint64_t id = 0;
+    std::vector<int> members;  // world ranks
+    Config config;
+    std::shared_ptr<ProgressThread> progress_thread;  // shared by all groups of the process
+  };
+  explicit CommunicatorState(Options options);
+  // How the progress thread of such groups waits.
+  static WaitPolicy progress_thread_policy(const Config& config, const Fabric& fabric);
+  ~CommunicatorState() override;  // destroy()
+  CommunicatorState(const CommunicatorState&) = delete;
+  CommunicatorState& operator=(const CommunicatorState&) = delete;
+
+  // Exchanges a frame with both ring neighbours on every lane. Throws what went wrong.
+  void meet_neighbours(Clock::time_point deadline);
+
+  int rank() const { return context_->rank; }
+  int size() const { return context_->world(); }
+  const CommunicatorContext& context() const { return *context_; }
+  Algorithm algorithm_for(const CollectiveCall& call, bool registered) const;
+
+  void run(const CollectiveCall& call);
+  std::shared_ptr<Operation> start(const CollectiveCall& call);
+
+  // One operation of a batch (batch.h).
+  struct Part {
+    CheckedCall call;
+    Algorithm asked = Algorithm::kAuto;
+    std::optional<Packing> packing;
+  };
+  // Submits all of them, with no other call between; nothing if it throws. Does not drive.
+  std::vector<std::shared_ptr<CollectiveOperation>> submit_all(std::vector<Part> parts);
+
+  // Whether the calling thread does nothing else until the message has gone.
+  enum class Waited { kByCaller, kInBackground };
+  std::shared_ptr<MessageOperation> start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                                               const CallOptions& options, Waited waited = Waited::kByCaller);
+  std::shared_ptr<MessageOperation> start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                               const CallOptions& options, Waited waited = Waited::kByCaller);
+  // Check the arguments; submit_message() starts it.
+  std::shared_ptr<MessageOperation> make_send(const void* data, uint64_t count, DType dtype, int peer, int tag) const;
+  std::shared_ptr<MessageOperation> make_recv(void* data, uint64_t count, DType dtype, int peer, int tag) const;
+  void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options,
+                      Waited waited = Waited::kByCaller);
+  // Throws what stands against any call now: a fork, the communicator's failure.
+  void check_usable() const {
+    if (!context_->mark.same_process() || context_->failure.get() != nullptr) refuse_use();
+  }
+  // kInvalid if it is negative.
+  void check_timeout(const char* call, const CallOptions& options) const;
+  // Waits for it; the others are told if that takes long.
+  void await(const MessageOperation& operation) { messages_->wait_blocking(operation); }
+  // A receive that the caller cannot wait for any more: returns when nothing touches its memory.
+  void take_back(MessageOperation& receive);
+  // Throws the operation's failure.
+  void finish(const std::shared_ptr<MessageOperation>& operation);
+  // The progress thread goes on with what nobody waits for. ready_progress_thread() must have come before whatever that
+  // is was submitted: without a thread nobody could go on with it, so that the communicator fails, which it throws
+  // (kSystem).
+  void ready_progress_thread();
+  void leave_to_progress_thread(ProgressEngine& engine) { engine.notify(); }
+  // As CommunicatorContext::fail(); afterwards check_usable() throws.
+  void fail(const Error& error) { context_->fail(error); }
+
+  Allocations& allocations();
+
+  std::shared_ptr<CommunicatorState> split(int color, int key);  // nullptr: this rank is in no group
+  std::shared_ptr<CommunicatorState> new_group(std::span<const int> ranks);
+
+  void abort(const std::string& reason);
+  void destroy();
+
+  // --- CommunicatorEvents
+  void on_failure(const Error& error) override;
+  void on_peer_left(int peer, uint64_t last_sequence) override;
+  CallState call_state(uint64_t sequence) override;
+
+ private:
+  const std::shared_ptr<PreparedCall>& prepare(const CollectiveCall& call);
+  std::shared_ptr<PreparedCall> prepare(const CheckedCall& call, Algorithm asked);
+  std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const void* input, void* output);
+  uint64_t next_split();
+  [[noreturn]] void refuse_use() const;
+  void check_peer(const char* call, int peer, int tag, bool receives) const;
+  Clock::time_point deadline(std::chrono::milliseconds timeout) const;
+  std::shared_ptr<CommunicatorState> subgroup(uint64_t id, std::vector<int> members);
+
+  std::shared_ptr<CommunicatorContext> context_;     // shared with the two engines
+  std::shared_ptr<ProgressThread> progress_thread_;  // shared by all groups of the process
+  std::shared_ptr<Collectives> collectives_;         // shared with Works, which may outlive the group
+  std::shared_ptr<Messages> messages_;               // likewise
+  const int pid_;                                    // for messages
+
+  std::mutex submit_mutex_;  // calls are serialised in the order in which they get it
+  PreparedCalls prepared_;
+  std::shared_ptr<PreparedCall> not_kept_;  // the last uneven one
+  // That run() began last without the queue: kept while its operation, which does not own it, is under way. No other
+  // begins so meanwhile.
+  std::shared_ptr<PreparedCall> running_;
+  uint64_t splits_ = 0;
+  std::map<std::vector<int>, uint64_t> groups_made_;
+
+  Allocations allocations_;
+
+  std::mutex destroy_mutex_;
+  std::atomic<bool> destroyed_{false};
+};
+
+}  // namespace rondo

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "rondo/error.h"
+
+namespace rondo {
+
+class ProgressEngine;
+
+using Clock = std::chrono::steady_clock;
+
+// That long after `now`, or never if that is beyond what a clock can say.
+inline Clock::time_point deadline_after(Clock::time_point now, std::chrono::milliseconds limit) {
+  const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
+  return limit < longest ? now + limit : Clock::time_point::max();
+}
+
+// One call under way: what a Work refers to. It ends once, by complete() or fail(), called by whoever holds the lease
+// of its engine; from then on nothing touches the caller's memory. The rest may be called by any thread.
+class Operation {
+ public:
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  virtual ~Operation() = default;
+
+  bool done() const { return state_.load(std::memory_order_acquire) != State::kPending; }
+  bool failed() const { return state_.load(std::memory_order_acquire) == State::kFailed; }
+  // The same as done(), found out now where the operation is made of others (batch.h). Any thread.
+  virtual bool poll() { return done(); }
+  // Waits at most until then; drives meanwhile. True if it is done. Throws Exception(kInvalid) if it has not been
+  // submitted yet.
+  virtual bool wait(Clock::time_point until);
+  // Requires failed().
+  const Error& error() const { return error_; }
+
+  void complete() { state_.store(State::kComplete, std::memory_order_release); }
+  void fail(const Error& error) {
+    error_ = error;
+    state_.store(State::kFailed, std::memory_order_release);
+  }
+
+  // What drives it, so that a wait can; set before the operation is submitted.
+  std::shared_ptr<ProgressEngine> engine;  // shared: a Work may outlive its communicator
+  Clock::time_point deadline = Clock::time_point::max();
+  // send, recv: set before complete().
+  int peer = -1;
+  int tag = -1;
+  uint64_t message_bytes = 0;
+
+ protected:
+  // For another use, by the one owner left.
+  void reset() { state_.store(State::kPending, std::memory_order_relaxed); }
+
+ private:
+  enum class State : uint8_t { kPending, kComplete, kFailed };
+  std::atomic<State> state_{State::kPending};
+  Error error_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,204 @@
+#include "ring/engine/progress/progress_engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "ring/base/cores.h"
+#include "ring/base/interrupt.h"
+#include "ring/engine/progress/progress_thread.h"
+
+namespace rondo {
+namespace {
+
+// A look at the clock costs as much as a poll of shared memory (20 to 30 ns), so it is taken once in so many passes.
+constexpr uint32_t kPassesPerLook = 32;
+// While something moves all the time, deadlines are still looked at, this often: a pass takes up to a millisecond.
+constexpr uint32_t kBusyPassesPerLook = 256;
+// The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
+constexpr std::chrono::milliseconds kLongestSleep{20};
+
+// Between two questions to the program whether a wait is to end.
+constexpr std::chrono::milliseconds kBetweenQuestions{100};
+// The question is due 100 ms after a wait's first look at the clock, so that short waits cost nothing more.
+constexpr Clock::time_point kNotYet = Clock::time_point::max();
+
+// After so many waits without a sleep the sockets leave the epoll set, which costs a system call each, and another when
+// the next sleep comes.
+constexpr uint32_t kPolledBeforeRelaxing = 256;
+
+// A sleep so short means that what was waited for needed nothing but this core: the scheduler has put another rank
+// beside this one (a woken process comes to its waker's core), and leaves it there while they take turns (seen: 280 us
+// an exchange over loopback for seconds, instead of 15). The other may poll for its own time before it sleeps in turn.
+constexpr std::chrono::microseconds kShortSleep{500};
+// Where such sleeps have another reason, moving must cost little: some 10 us in so long.
+constexpr std::chrono::milliseconds kBetweenMoves{20};
+
+}  // namespace
+
+ProgressEngine::ProgressEngine(std::shared_ptr<Doorbell> bell, std::weak_ptr<ProgressThread> progress_thread,
+                               WaitPolicy policy, std::shared_ptr<const ForkMark> mark)
+    : bell_(std::move(bell)), mark_(std::move(mark)), progress_thread_(std::move(progress_thread)), policy_(policy) {}
+
+bool ProgressEngine::wait(const Operation& operation, Clock::time_point until) {
+  if (!mark_->same_process()) {
+    throw Exception(ErrorCode::kInvalid,
+                    "this operation is under way in the process that started it, from which this "
+                    "one was forked: only that one can wait for it");
+  }
+  const Waiter waiter(*this);
+  Clock::time_point ask_at = kNotYet;
+  while (!operation.done()) {
+    if (try_acquire()) {
+      const Lease lease(*this);
+      drive(operation, until, ask_at);
+      if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
+    } else {
+      bell_->ring();  // whoever has the lease may sleep, and not know of this operation
+      std::unique_lock lock(mutex_);
+      sleepers_.fetch_add(1);
+      const auto now = Clock::now();
+      if (ask_at == kNotYet) ask_at = now + kBetweenQuestions;
+      const auto wake = std::min(until, now + kLongestSleep);
+      changed_.wait_until(lock, wake, [&] { return operation.done() || !held_.load(); });
+      sleepers_.fetch_sub(1);
+    }
+    if (operation.done()) break;
+    ask_whether_to_end(ask_at);
+    if (Clock::now() >= until) break;
+  }
+  return operation.done();
+}
+
+void ProgressEngine::run_held(const Operation& operation) {
+  Clock::time_point ask_at = kNotYet;
+  bool done = true;
+  {
+    const Lease lease(*this);
+    drive(operation, Clock::time_point::max(), ask_at);
+    if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
+    done = operation.done();
+    if (!done) added();  // no other may begin when the lease is given back
+  }
+  if (!done) {
+    ask_whether_to_end(ask_at);
+    wait(operation, Clock::time_point::max());
+    ended();
+  }
+  ask_pool();  // for what came meanwhile
+}
+
+// Calls the program's function if that is due.
+void ProgressEngine::ask_whether_to_end(Clock::time_point& ask_at) {
+  if (Clock::now() < ask_at) return;
+  ask_at = kNotYet;
+  if (interrupt_requested()) interrupted();
+}
+
+// Polls, and sleeps once polling has been in vain for the spin time. Returns early at ask_at, which it sets if that has
+// not been done and there is a function to ask.
+void ProgressEngine::drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at) {
+  const uint32_t passes_per_look = policy_.yields ? 1 : kPassesPerLook;
+  uint32_t idle = 0;
+  uint32_t busy = 0;
+  Clock::time_point idle_since{};
+  while (true) {
+    const bool moved = step(Pass::kPolling);
+    if (operation.done()) return;
+    if (moved) {
+      idle = 0;
+      if (++busy % kBusyPassesPerLook != 0) continue;
+    } else if (++idle % passes_per_look != 0) {
+      pause_core();
+      continue;
+    }
+    const auto now = Clock::now();
+    tick(now);
+    if (operation.done() || now >= until || now >= ask_at) return;
+    if (ask_at == kNotYet && has_interrupt_function()) ask_at = now + kBetweenQuestions;
+    if (moved) continue;
+    if (idle == passes_per_look) idle_since = now;
+    if (now - idle_since < policy_.spin && !dear_yields_.sleep_instead(now)) {
+      if (policy_.yields) {
+        sched_yield();
+        dear_yields_.yielded(now, Clock::now());
+      }
+      continue;
+    }
+    if (rest(until)) idle = 0;
+    if (operation.done()) return;
+  }
+}
+
+// Sleeps until something may have changed. True if something moved before it could fall asleep.
+bool ProgressEngine::rest(Clock::time_point until) {
+  bell_->arm();
+  if (step(Pass::kBeforeSleep)) {
+    bell_->disarm();
+    return true;
+  }
+  polled_ = 0;
+  const auto asleep = Clock::now();
+  bell_->wait(std::min(until, asleep + kLongestSleep));
+  dear_yields_.slept();
+  const auto awake = Clock::now();
+  if (awake - asleep < kShortSleep && awake - moved_home_ > kBetweenMoves) {
+    go_home(policy_.home);
+    moved_home_ = awake;
+  }
+  return false;
+}
+
+void ProgressEngine::notify() {
+  bell_->ring();
+  try_drive(Pass::kPolling);
+  ask_pool();
+}
+
+void ProgressEngine::ask_pool() {
+  if (!wants_thread()) return;
+  if (const auto progress_thread = progress_thread_.lock()) progress_thread->poke(shared_from_this());
+}
+
+void ProgressEngine::drain_bell() {
+  if (!try_acquire()) return;
+  const Lease lease(*this);
+  bell_->drain();
+}
+
+bool ProgressEngine::try_drive(Pass pass) {
+  if (!try_acquire()) return false;
+  const Lease lease(*this);
+  const bool moved = step(pass);
+  if (!moved) tick(Clock::now());
+  return moved;
+}
+
+void ProgressEngine::ended() {
+  pending_.fetch_sub(1);
+  wake_sleepers();
+}
+
+void ProgressEngine::acquire() {
+  while (!try_acquire()) {
+    bell_->ring();
+    std::unique_lock lock(mutex_);
+    sleepers_.fetch_add(1);
+    changed_.wait_until(lock, Clock::now() + kLongestSleep, [&] { return !held_.load(); });
+    sleepers_.fetch_sub(1);
+  }
+}
+
+void ProgressEngine::release() {
+  held_.store(false);
+  wake_sleepers();
+}
+
+// Sleepers count themselves, then look; this side changes what they look at, then reads the count.
+void ProgressEngine::wake_sleepers() {
+  if (sleepers_.load() == 0) return;
+  { std::lock_guard lock(mutex_); }
+  changed_.notify_all();
+}
+
+}  // namespace rondo

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "ring/engine/progress/fork_mark.h"
+#include "ring/engine/progress/operation.h"
+#include "ring/engine/progress/wait_policy.h"
+#include "transport/doorbell.h"
+
+namespace rondo {
+
+class ProgressThread;
+
+// Why an engine makes a pass.
+enum class Pass : uint8_t {
+  kPolling,      // another will follow soon
+  kBeforeSleep,  // if nothing moves, the engine sleeps on the (edge-triggered) doorbell: leave nothing unread
+};
+
+// A sequence of operations with links of its own, moved by whoever holds its lease: a thread that waits for one of the
+// operations, or else the progress thread. Only the holder touches links and the operations' memory.
+class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
+ public:
+  ProgressEngine(std::shared_ptr<Doorbell> bell, std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy,
+                 std::shared_ptr<const ForkMark> mark);
+  virtual ~ProgressEngine() = default;
+
+  // Waits for the operation at most until then, and drives meanwhile. True if it is done. Any thread. Throws
+  // Exception(kInvalid) in a forked child: what is under way is the parent's.
+  bool wait(const Operation& operation, Clock::time_point until);
+
+  // Takes the lease, for an operation that begins at once; false if another has it or something is pending.
+  bool hold() { return pending_.load(std::memory_order_relaxed) == 0 && try_acquire(); }
+  // Drives the operation to its end, under the lease from hold(), and gives that back. It was not counted by added().
+  void run_held(const Operation& operation);
+
+  // Something has changed that the holder must see (a failure, a new operation for the progress thread). Any thread,
+  // never blocks for longer than one pass.
+  void notify();
+
+  // --- for the progress thread
+  // Operations are under way and nobody waits for them.
+  bool wants_thread() const { return pending_.load() > 0 && waiters_.load() == 0; }
+  // One pass, if the lease is free. True if anything moved.
+  bool try_drive(Pass pass);
+  Doorbell& bell() { return *bell_; }
+  // Takes the doorbell's events away, unless somebody else drives (and may sleep on it).
+  void drain_bell();
+
+ protected:
+  // One pass over everything that can move now; under the lease. True if anything moved.
+  virtual bool step(Pass pass) = 0;
+  // Called now and then while nothing moves, for deadlines and stalls; under the lease.
+  virtual void tick(Clock::time_point now) = 0;
+  // The program wants a wait of this thread to end (rondo/interrupt.h): fails the communicator. Without the lease.
+  virtual void interrupted() = 0;
+
+  const WaitPolicy& policy() const { return policy_; }
+  std::shared_ptr<Doorbell> shared_bell() const { return bell_; }
+
+  // Operations not yet done; kept by the derived class. Counted before an operation can be seen by step().
+  void added() { pending_.fetch_add(1); }
+  // After complete() or fail(): wakes those who wait without the lease.
+  void ended();
+
+  // Runs `action` under the lease, after whoever holds it (destroy).
+  template <typename Action>
+  void with_lease(Action action) {
+    acquire();
+    const Lease lease(*this);
+    action();
+  }
+
+ private:
+  // Gives back what try_acquire() or acquire() took.
+  struct Lease {
+    explicit Lease(ProgressEngine& of) : engine(of) {}
+    ~Lease() { engine.release(); }
+    Lease(const Lease&) = delete;
+    ProgressEngine& engine;
+  };
+  // A thread that waits.
+  struct Waiter {
+    explicit Waiter(ProgressEngine& of) : engine(of) { engine.waiters_.fetch_add(1); }
+    ~Waiter() {
+      if (engine.waiters_.fetch_sub(1) == 1) engine.ask_pool();
+    }
+    Waiter(const Waiter&) = delete;
+    ProgressEngine& engine;
+  };
+
+  bool try_acquire() { return !held_.exchange(true, std::memory_order_acquire); }
+  void acquire();
+  void release();
+  void wake_sleepers();
+  void ask_pool();
+  void drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at);
+  void ask_whether_to_end(Clock::time_point& ask_at);
+  bool rest(Clock::time_point until);
+
+  std::shared_ptr<Doorbell> bell_;                 // shared with the fabric, which rings it from its own thread
+  std::shared_ptr<const ForkMark> mark_;           // the communicator's
+  std::weak_ptr<ProgressThread> progress_thread_;  // owned by the communicators of a process; weak: the progress thread
+                                                   // holds engines that want it
+  WaitPolicy policy_;
+  std::atomic<bool> held_{false};
+  Clock::time_point moved_home_{};  // of the holder
+  YieldBackoff dear_yields_;        // of the holder
+  uint32_t polled_ = 0;             // waits since the last sleep; of the holder
+  std::atomic<int> waiters_{0};
+  std::atomic<int> pending_{0};
+  // Threads that wait while another holds the lease.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<int> sleepers_{0};
+};
+
+}  // namespace rondo

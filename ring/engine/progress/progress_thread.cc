@@ -1,0 +1,76 @@
+#include "ring/engine/progress/progress_thread.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+
+#include "ring/base/own_thread.h"
+
+namespace rondo {
+namespace {
+
+// As in progress_engine.cc: the longest sleep, so that deadlines and stalls are noticed.
+constexpr int kLongestSleepMs = 20;
+
+}  // namespace
+
+ProgressThread::~ProgressThread() {
+  stopping_.store(true);
+  bell_.ring();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ProgressThread::start() {
+  std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) thread_ = start_own_thread("rondo-progress", [this] { run(); });
+}
+
+void ProgressThread::poke(std::shared_ptr<ProgressEngine> engine) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) return;  // nothing has been left to it yet: what is pending, others wait for
+    if (std::find(engines_.begin(), engines_.end(), engine) == engines_.end()) engines_.push_back(std::move(engine));
+  }
+  bell_.ring();
+}
+
+// Progress engines that want the progress thread; the others are dropped, and come back by poke().
+std::vector<std::shared_ptr<ProgressEngine>> ProgressThread::wanting() {
+  std::lock_guard lock(mutex_);
+  std::erase_if(engines_, [](const auto& engine) { return !engine->wants_thread(); });
+  return engines_;
+}
+
+bool ProgressThread::drive_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines, Pass pass) {
+  bool moved = false;
+  for (const auto& engine : engines) moved |= engine->try_drive(pass);
+  return moved;
+}
+
+void ProgressThread::run() {
+  Clock::time_point last_moved = Clock::now();
+  while (!stopping_.load()) {
+    const auto engines = wanting();
+    if (drive_all(engines, Pass::kPolling)) {
+      last_moved = Clock::now();
+    } else if (!engines.empty() && Clock::now() - last_moved < policy_.spin) {
+      if (policy_.yields) sched_yield();
+    } else {
+      rest(engines);
+    }
+  }
+}
+
+void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& engines) {
+  bell_.arm();
+  for (const auto& engine : engines) engine->bell().arm();
+  std::vector<pollfd> sleeping_on{{bell_.descriptor(), POLLIN, 0}};
+  for (const auto& engine : engines) sleeping_on.push_back({engine->bell().descriptor(), POLLIN, 0});
+  const bool changed = stopping_.load() || wanting() != engines || drive_all(engines, Pass::kBeforeSleep);
+  if (!changed) poll(sleeping_on.data(), sleeping_on.size(), engines.empty() ? 60'000 : kLongestSleepMs);
+  bell_.drain();
+  for (const auto& engine : engines) engine->drain_bell();
+}
+
+}  // namespace rondo

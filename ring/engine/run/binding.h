@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/combine.h"
+#include "ring/engine/run/peer_memory.h"
+#include "ring/plan/layout.h"
+#include "ring/plan/plan.h"
+#include "ring/plan/walk.h"
+#include "transport/link.h"
+
+namespace rondo {
+
+// What one call binds a plan to. The memory behind the pointers must stay valid until every lane is done or abandoned.
+struct Binding {
+  const Plan* plan = nullptr;
+  const Blocks* blocks = nullptr;
+  Slicing slicing;  // in elements
+  CombineSpec combine;
+  size_t element_bytes = 4;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  uint64_t sequence = 0;     // of every slice's tag
+  uint64_t fingerprint = 0;  // likewise
+  // Blocks whose counts only their two ranks know: the slices' fingerprints carry the count, and an empty block is an
+  // empty slice, so that no difference passes.
+  bool pairwise = false;
+  const WindowBinding* windows = nullptr;  // of plans that have windows
+  bool streams = false;                    // what is copied out of windows is more than caches keep: past them
+};
+
+// One step of a plan, bound.
+struct BoundStep : WalkStep {
+  std::span<const Ref> sources, targets;
+  uint64_t fingerprint = 0;    // of its slices' tags
+  uint64_t scaled = 0;         // CombineMove::scaled
+  bool peers_buffers = false;  // it touches buffers of others, which their owners may close
+  bool copies = false;         // one source that is neither scaled nor finished: bytes move as they are
+  bool finish = false;         // CombineMove::finish
+};
+
+// One slice of a step. Its length is three numbers: elements, their bytes in memory, and the bytes that travel
+// (tag.bytes). The last two are the same, as long as nothing is compressed.
+struct Slice {
+  uint64_t number = 0;  // in its lane
+  uint32_t index = 0;   // in its chunk
+  Extent elements;      // relative to the step's block
+  size_t bytes = 0;
+  SliceTag tag;
+};
+
+}  // namespace rondo

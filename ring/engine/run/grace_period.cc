@@ -1,0 +1,26 @@
+#include "ring/engine/run/grace_period.h"
+
+namespace rondo {
+
+bool GracePeriod::over(PostBoard& board, const SharedMemory& memory, std::span<const int> world_ranks,
+                       Clock::time_point now) {
+  if (!begun_) {
+    begun_ = true;
+    until_ = memory.stops_alone() ? now + kLongest : Clock::time_point::max();
+    board.close();
+    for (int rank = 0; rank < static_cast<int>(world_ranks.size()); ++rank) {
+      const uint64_t number = board.access(rank);
+      if (number % 2 != 0) accesses_.push_back({rank, number});  // not this rank: it is here
+    }
+  }
+  std::erase_if(accesses_, [&](const Access& access) {
+    return board.access(access.rank) != access.number || memory.ended(world_ranks[static_cast<size_t>(access.rank)]);
+  });
+  if (now >= until_) {
+    for (const Access& access : accesses_) stopped_.push_back(access.rank);
+    accesses_.clear();
+  }
+  return accesses_.empty();
+}
+
+}  // namespace rondo

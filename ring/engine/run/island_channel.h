@@ -1,0 +1,25 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/cross_copy.h"
+#include "ring/engine/run/post_board.h"
+#include "transport/peer_bell.h"
+
+namespace rondo {
+
+// The board of one communicator, how the others are woken, how many meetings there have been, and how what the
+// others read is written. Under the lease.
+struct IslandChannel {
+  PostBoard board;
+  std::vector<std::shared_ptr<PeerBell>> bells;        // by rank; nullptr for this one
+  std::array<uint64_t, PostBoard::kLanes> meetings{};  // of each lane, so far
+  CrossCopy posts, stages;                             // to the board, to staging memory
+
+  void ring(int rank) const { bells[static_cast<size_t>(rank)]->ring(); }
+};
+
+}  // namespace rondo

@@ -1,0 +1,196 @@
+#include "ring/engine/run/lane_run.h"
+
+#include <algorithm>
+
+#include "ring/base/hash.h"
+
+namespace rondo {
+namespace {
+
+// Passes without progress after which a landing that cannot go to the caller's memory yet takes a slot instead (one
+// copy more). Waiting for the memory is the better choice while things move; waiting for ever would break the promise
+// of depth: read ahead, whatever the program waits for.
+constexpr uint32_t kIdlePassesBeforeSlot = 64;
+
+// Slices combined in a pass: some 2 MiB, moved in less than a millisecond, where nothing has to be waited for.
+constexpr uint32_t kSlicesPerPass = 32;
+
+bool in_memory(const Ref& ref) { return ref.space != Space::kMailbox; }
+bool is_peers_buffer(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kStaging) == 0; }
+
+}  // namespace
+
+void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const> links) {
+  const Plan& plan = *binding.plan;
+  binding_ = binding;
+  lane_ = lane;
+  mover_.start(binding, lane, links);
+  walk_.start(plan, lane, binding.slicing, lane);
+  const Step* step = plan.steps.data() + plan.lanes[lane].first;
+  for (BoundStep& bound : walk_.steps()) bind_step(*step++, bound);
+  if (binding.windows != nullptr) walk_.need_rounds(binding.slicing.rounds(binding.windows->largest_block));
+  begin();
+}
+
+void LaneRun::start_again(const Binding& binding) {
+  binding_ = binding;
+  mover_.start_again(binding);
+  for (BoundStep& step : walk_.steps()) step.fingerprint = binding.fingerprint;
+  begin();
+}
+
+void LaneRun::begin() {
+  posted_source_ = 0;
+  idle_passes_ = 0;
+  failed_meeting_ = -1;
+  if (!walk_.has_barriers()) return walk_.begin();
+  uint64_t& meetings = binding_.windows->channel->meetings[lane_];
+  walk_.begin(meetings);
+  meetings = walk_.last_barrier();
+}
+
+void LaneRun::bind_step(const Step& step, BoundStep& bound) {
+  const std::span<const Ref> refs(binding_.plan->refs.data() + step.first, size_t{step.sources} + step.targets);
+  bound.sources = refs.first(step.sources);
+  bound.targets = refs.subspan(step.sources);
+  bound.fingerprint = binding_.fingerprint;
+  if (bound.signal()) return;
+  const uint32_t block = bound.memory->chunk % binding_.plan->chunks;
+  const uint64_t input = binding_.blocks->input[block].count, output = binding_.blocks->output[block].count;
+  const uint64_t count = bound.memory->space == Space::kInput    ? input
+                         : bound.memory->space == Space::kOutput ? output
+                                                                 : std::max(input, output);
+  if (binding_.pairwise && !std::all_of(refs.begin(), refs.end(), in_memory)) {
+    bound.counted = true;
+    bound.fingerprint = Hash64().add(binding_.fingerprint).add(count).value();
+  }
+  walk_.set_block(bound, count);
+  for (uint32_t i = 0; i < step.sources; ++i) {
+    if ((refs[i].flags & kScale) != 0 && combine_scales(binding_.combine)) bound.scaled |= uint64_t{1} << i;
+  }
+  bound.finish = (step.flags & kFinish) != 0 && combine_finishes(binding_.combine);
+  bound.copies = step.sources == 1 && bound.scaled == 0 && !bound.finish;
+  bound.peers_buffers = std::any_of(refs.begin(), refs.end(), is_peers_buffer);
+}
+
+Slice LaneRun::slice_at(const Cursor& cursor) const {
+  const Extent elements = walk_.span_of(cursor);
+  const size_t bytes = elements.count * binding_.element_bytes;
+  const SliceTag tag{binding_.sequence, walk_.step_at(cursor).fingerprint, static_cast<uint32_t>(bytes)};
+  return {cursor.number, cursor.slice, elements, bytes, tag};
+}
+
+// The caller's memory for a slice that is stored as it comes; nullptr for one that is folded.
+std::byte* LaneRun::landing_for(const BoundStep& step, const Slice& slice) const {
+  if (!step.copies) return nullptr;
+  const auto found = std::find_if(step.targets.begin(), step.targets.end(), in_memory);
+  return found == step.targets.end() ? nullptr : mover_.address(*found, slice);
+}
+
+bool LaneRun::post_landing(const Ref& ref, Landing wish) {
+  Link& link = mover_.link(ref);
+  if (!link.can_post()) return false;
+  const Cursor& posted = walk_.posted();
+  const Slice slice = slice_at(posted);
+  std::byte* landing = landing_for(walk_.step_at(posted), slice);
+  if (landing != nullptr && !walk_.may_write(posted)) {
+    if (wish == Landing::kWait && link.unfilled() > 0 && idle_passes_ < kIdlePassesBeforeSlot) return false;
+    landing = nullptr;
+  }
+  link.post(slice.tag, landing);
+  return true;
+}
+
+bool LaneRun::post(Landing landing) {
+  bool moved = false;
+  while (!walk_.posted().at_end) {
+    const BoundStep& step = walk_.step_at(walk_.posted());
+    if (step.barrier != 0) posted_source_ = static_cast<uint32_t>(step.sources.size());
+    for (; posted_source_ < step.sources.size(); ++posted_source_) {
+      const Ref& ref = step.sources[posted_source_];
+      if (in_memory(ref)) continue;
+      if (!post_landing(ref, landing)) return moved;
+      moved = true;
+    }
+    posted_source_ = 0;
+    walk_.pass_posted();
+  }
+  return moved;
+}
+
+bool LaneRun::ready(const BoundStep& step) {
+  if (step.barrier != 0) return all_arrived(step);
+  for (const Ref& ref : step.sources) {
+    if (!in_memory(ref) && mover_.link(ref).arrived() == nullptr) return false;
+  }
+  for (const Ref& ref : step.targets) {
+    if (!in_memory(ref) && !mover_.link(ref).can_send()) return false;
+  }
+  return walk_.may_write(walk_.combined());
+}
+
+bool LaneRun::combine_one() {
+  if (!walk_.may_combine() || failed_meeting_ >= 0 || mover_.stuck()) return false;
+  const BoundStep& step = walk_.step_at(walk_.combined());
+  if (!ready(step)) return false;
+  if (step.barrier != 0) {
+    if (!step.targets.empty()) arrive(step);
+    walk_.pass_combined();
+    return true;
+  }
+  const Slice slice = slice_at(walk_.combined());
+  if (step.signal()) {
+    mover_.signal(step, slice);
+  } else if (!mover_.move(step, slice)) {
+    return false;
+  }
+  for (const Ref& ref : step.sources) {
+    if (!in_memory(ref)) mover_.link(ref).release();
+  }
+  walk_.pass_combined();
+  return true;
+}
+
+// Every rank has one number for all: whom this rank does not signal does not wait for it at this barrier. What was
+// written before is seen by whoever sees the number.
+void LaneRun::arrive(const BoundStep& step) {
+  IslandChannel& channel = *binding_.windows->channel;
+  channel.board.arrive(lane_, walk_.barrier_number(walk_.combined()));
+  for (const Ref& ref : step.targets) channel.ring(ref.peer);
+}
+
+// Cost while some have not: one load.
+bool LaneRun::all_arrived(const BoundStep& step) {
+  const PostBoard& board = binding_.windows->channel->board;
+  const uint64_t number = walk_.barrier_number(walk_.combined());
+  for (const Ref& ref : step.sources) {
+    const uint64_t theirs = board.arrived(ref.peer, lane_);
+    if (theirs < number) return false;
+    // Nobody gets past this operation without this rank.
+    if (theirs > walk_.last_barrier()) {
+      failed_meeting_ = ref.peer;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool LaneRun::progress(Landing landing) {
+  bool moved = mover_.pump();
+  retire();
+  moved |= post(landing);
+  uint32_t combined = 0;
+  while (combined < kSlicesPerPass && combine_one()) {
+    ++combined;
+    post(landing);
+  }
+  if (combined > 0) {
+    moved = true;
+    mover_.pump();
+    retire();
+  }
+  idle_passes_ = moved ? 0 : idle_passes_ + 1;
+  return moved;
+}
+
+}  // namespace rondo

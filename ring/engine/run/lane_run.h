@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ring/engine/run/binding.h"
+#include "ring/engine/run/slice_mover.h"
+#include "ring/plan/walk.h"
+#include "transport/link.h"
+
+namespace rondo {
+
+// Runs one lane of a plan: round by round, step by step, slice by slice. Where it is says a Walk (ring/plan/walk.h);
+// what a slice does, a SliceMover. Never blocks, allocates, locks, logs or throws per slice. One thread at a time; the
+// lanes of an operation may be moved by one each (lane_crew.h).
+class LaneRun {
+ public:
+  // links[i] is the link to plan->peers[i]; none where the plan is over windows, whose ranks meet by the channel.
+  // Keeps its vectors' capacity from one call to the next.
+  void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
+  // The same call once more, over the same links: `binding` differs from the last one in its pointers, sequence and
+  // fingerprint at most, and has no pairwise counts.
+  void start_again(const Binding& binding);
+
+  // How long a landing waits for the caller's memory, while what is sent from there is still under way.
+  enum class Landing : uint8_t {
+    kWait,     // while things move
+    kSlotNow,  // the caller is about to sleep: read ahead into a slot (one copy more), or nothing may wake it
+  };
+
+  // Moves what can be moved now, some slices at most, so that a failure or a deadline is seen soon. True if anything
+  // moved.
+  bool progress(Landing landing);
+
+  // Every slice is combined, and the links have no more of this lane's memory and nothing left to send.
+  bool done() const { return walk_.done(); }
+  // Slices combined so far: grows while the operation moves.
+  uint64_t combined() const { return walk_.combined().number; }
+
+  // Why it does not move any more. Ranks of the group; -1: not for this reason.
+  // The first link that has failed, as an index into plan->peers, and its error.
+  int failed_link() const { return mover_.failed_link(); }
+  const Error* link_error(int index) const { return mover_.link_error(index); }
+  // A rank whose memory could not be pulled.
+  int failed_pull() const { return mover_.failed_pull(); }
+  // A rank whose number at a barrier cannot be: its memory is corrupt.
+  int failed_meeting() const { return failed_meeting_; }
+  // A rank that has closed its buffers, because the communicator has failed there.
+  int closed_owner() const { return mover_.closed_owner(); }
+
+ private:
+  void begin();
+  void bind_step(const Step& step, BoundStep& bound);
+  Slice slice_at(const Cursor& cursor) const;
+
+  bool post(Landing landing);
+  bool post_landing(const Ref& ref, Landing landing);
+  std::byte* landing_for(const BoundStep& step, const Slice& slice) const;
+
+  bool combine_one();
+  bool ready(const BoundStep& step);
+  void arrive(const BoundStep& step);
+  bool all_arrived(const BoundStep& step);
+  void retire() { walk_.set_sent(mover_.oldest_unsent(walk_.combined().number)); }
+
+  Binding binding_;
+  uint32_t lane_ = 0;
+  Walk<BoundStep> walk_;
+  SliceMover mover_;
+  int failed_meeting_ = -1;
+  uint32_t posted_source_ = 0;  // sources of the step at walk_.posted() that are dealt with
+  uint32_t idle_passes_ = 0;
+};
+
+}  // namespace rondo

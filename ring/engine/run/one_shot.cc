@@ -1,0 +1,245 @@
+#include "ring/engine/run/one_shot.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ring/base/check.h"
+
+namespace rondo {
+namespace {
+
+// What is posted and taken at a time, so that the others begin to take while the rest is being posted; two of them fit
+// a first-level cache of 32 KiB (docs/tuning.md, "One shot").
+constexpr size_t kPieceBytes = 16 * 1024;
+
+bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
+
+uint32_t places_posted(const Plan& plan) {
+  uint32_t places = 0;
+  for (const Step& step : plan.steps) {
+    const Ref* targets = plan.refs.data() + step.first + step.sources;
+    places += static_cast<uint32_t>(std::count_if(targets, targets + step.targets, is_post));
+  }
+  return places;
+}
+
+}  // namespace
+
+Slicing OneShotRun::slicing(const Plan& plan, uint64_t block, size_t element_bytes) {
+  const uint64_t granule = std::max<uint64_t>(1, 64 / element_bytes);
+  const uint64_t places = std::max<uint32_t>(1, places_posted(plan));
+  const uint64_t room = std::max(granule, PostBoard::kPostBytes / places / element_bytes / granule * granule);
+  Slicing slicing;
+  slicing.granule = granule;
+  slicing.slice = std::clamp<uint64_t>(block, 1, room);
+  return slicing;
+}
+
+void OneShotRun::start(const Binding& binding, IslandChannel& channel) {
+  binding_ = binding;
+  channel_ = &channel;
+  const Plan& plan = *binding.plan;
+  puts_.clear();
+  takes_.clear();
+  places_.clear();
+  posts_ = places_posted(plan);
+  block_ = 0;
+  for (const Step& step : plan.steps) bind(step);
+  rounds_ = puts_.empty() && takes_.empty() ? 1 : binding.slicing.rounds(block_);
+  piece_ = kPieceBytes / binding.element_bytes;
+  seen_.resize(static_cast<size_t>(plan.world));
+  start_again(binding.input, binding.output, binding.fingerprint);
+}
+
+void OneShotRun::start_again(const std::byte* input, std::byte* output, uint64_t fingerprint) {
+  binding_.input = input;
+  binding_.output = output;
+  binding_.fingerprint = fingerprint;
+  round_ = 0;
+  refused_ = -1;
+  mismatched_ = false;
+  if (rounds_ > 0) begin_round();
+}
+
+void OneShotRun::bind(const Step& step) {
+  const Ref* refs = binding_.plan->refs.data() + step.first;
+  // A signal: a post is one, to all and from all.
+  if (refs[0].space == Space::kMailbox) return;
+  Move move;
+  move.sources = refs;
+  move.count = step.sources;
+  bind_scales(step, move);
+  bool takes = false;
+  for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
+    const Ref& ref = refs[i];
+    const bool target = i >= step.sources;
+    if (ref.space == Space::kInput) {
+      move.input = binding_.blocks->input[ref.chunk].offset;
+      block_ = binding_.blocks->input[ref.chunk].count;
+    } else if (ref.space == Space::kOutput) {
+      move.output = binding_.blocks->output[ref.chunk].offset;
+      block_ = binding_.blocks->output[ref.chunk].count;
+      move.stores = true;
+    } else if (target) {
+      move.posts = true;
+      move.place = place_of(ref);
+    } else {
+      takes = true;
+    }
+  }
+  if (!takes) return puts_.push_back(move);
+  move.first = static_cast<uint32_t>(places_.size());
+  for (uint32_t i = 0; i < step.sources; ++i) places_.push_back(is_post(refs[i]) ? place_of(refs[i]) : 0);
+  takes_.push_back(move);
+}
+
+void OneShotRun::bind_scales(const Step& step, Move& move) const {
+  for (uint32_t i = 0; i < step.sources; ++i) {
+    if ((move.sources[i].flags & kScale) != 0 && combine_scales(binding_.combine)) move.scaled |= uint64_t{1} << i;
+  }
+  move.finish = (step.flags & kFinish) != 0 && combine_finishes(binding_.combine);
+  move.copies = step.sources == 1 && move.scaled == 0 && !move.finish;
+}
+
+// Who posts one block posts it alone; who posts one for each other rank, in the order of ranks.
+uint32_t OneShotRun::place_of(const Ref& ref) const {
+  if (posts_ <= 1) return 0;
+  return ref.chunk < ref.peer ? ref.chunk : ref.chunk - 1;
+}
+
+void OneShotRun::begin_round() {
+  begin_ = round_ * binding_.slicing.slice;
+  count_ = std::min(binding_.slicing.slice, block_ - std::min(block_, begin_));
+  post_bytes_ = posts_ * count_ * binding_.element_bytes;
+  posted_ = false;
+  next_take_ = 0;
+  taken_ = 0;
+  std::fill(seen_.begin(), seen_.end(), 0);
+}
+
+// Cost: one copy of what is posted, into memory that the others have in their caches.
+void OneShotRun::post() {
+  PostBoard& board = channel_->board;
+  std::byte* place = board.begin(binding_.fingerprint, post_bytes_);
+  for (const Move& move : puts_) {
+    for (uint64_t at = 0; at < count_; at += piece_) {
+      const uint64_t count = std::min(piece_, count_ - at);
+      put(move, place, at, count);
+      if (!move.posts || post_bytes_ <= kPieceBytes) continue;
+      const uint64_t ready = (move.place * count_ + at + count) * binding_.element_bytes;
+      if (ready < post_bytes_) board.publish(static_cast<uint32_t>(ready), false);
+    }
+  }
+  board.publish(static_cast<uint32_t>(post_bytes_), true);
+  for (int rank = 0; rank < binding_.plan->world; ++rank) {
+    if (rank != binding_.plan->rank) channel_->ring(rank);
+  }
+  posted_ = true;
+}
+
+void OneShotRun::put(const Move& move, std::byte* place, uint64_t at, uint64_t count) {
+  const std::byte* from = input(move, at);
+  const size_t bytes = count * binding_.element_bytes;
+  if (move.posts) {
+    std::byte* to = place + (move.place * count_ + at) * binding_.element_bytes;
+    if (move.copies) {
+      channel_->posts.copy(to, from, bytes);
+    } else {
+      const void* source = from;
+      fold(move, &source, to, count);
+    }
+  }
+  if (!move.stores) return;
+  std::byte* to = output(move, at);
+  if (to != from) std::memcpy(to, from, bytes);
+}
+
+bool OneShotRun::progress() {
+  bool moved = false;
+  while (round_ < rounds_ && refused_ < 0) {
+    if (!posted_) {
+      post();
+      moved = true;
+    }
+    const uint64_t before = moved_;
+    while (next_take_ < takes_.size() && take(takes_[next_take_])) {
+      ++next_take_;
+      taken_ = 0;
+    }
+    moved |= moved_ != before;
+    if (next_take_ < takes_.size() || !all_have_come()) return moved;
+    ++moved_;
+    moved = true;
+    if (++round_ < rounds_) begin_round();
+  }
+  return moved;
+}
+
+bool OneShotRun::take(const Move& move) {
+  while (taken_ < count_) {
+    if (!take_piece(move, std::min(piece_, count_ - taken_))) return false;
+  }
+  return true;
+}
+
+// Cost: one pass over the sources; those of the others come from their caches.
+bool OneShotRun::take_piece(const Move& move, uint64_t count) {
+  const void* from[kMaxCombineSources];
+  const size_t element = binding_.element_bytes;
+  for (uint32_t i = 0; i < move.count; ++i) {
+    const Ref& ref = move.sources[i];
+    if (ref.space == Space::kInput) {
+      from[i] = input(move, taken_);
+      continue;
+    }
+    const uint64_t at = places_[move.first + i] * count_ + taken_;
+    if (!there(ref.peer, (at + count) * element)) return false;
+    from[i] = channel_->board.payload_of(ref.peer, post_bytes_) + at * element;
+  }
+  std::byte* to = output(move, taken_);
+  if (move.copies) {
+    std::memcpy(to, from[0], count * element);
+  } else {
+    fold(move, from, to, count);
+  }
+  taken_ += count;
+  ++moved_;
+  return true;
+}
+
+void OneShotRun::fold(const Move& move, const void* const* from, void* to, uint64_t count) const {
+  CombineMove combined;
+  combined.sources = from;
+  combined.targets = &to;
+  combined.source_count = move.count;
+  combined.target_count = 1;
+  combined.scaled = move.scaled;
+  combined.finish = move.finish;
+  combine(binding_.combine, combined, count);
+}
+
+// Whether so many bytes of the rank's post of this round are there.
+bool OneShotRun::there(int rank, uint64_t bytes) {
+  uint32_t& seen = seen_[static_cast<size_t>(rank)];
+  if (seen > bytes) return true;
+  const PostBoard::Look look = channel_->board.look(rank);
+  if (look.sight == PostBoard::Sight::kNothing) return false;
+  mismatched_ = look.sight == PostBoard::Sight::kPost && look.fingerprint != binding_.fingerprint;
+  if (look.sight == PostBoard::Sight::kCorrupt || mismatched_ || look.ready > post_bytes_) {
+    refused_ = rank;
+    fingerprint_seen_ = look.fingerprint;
+    return false;
+  }
+  seen = look.ready + 1;
+  return seen > bytes;
+}
+
+// Who has begun this round has read all of the last but one, so that the place can be used again.
+bool OneShotRun::all_have_come() {
+  for (int rank = 0; rank < binding_.plan->world; ++rank) {
+    if (rank != binding_.plan->rank && !there(rank, 0)) return false;
+  }
+  return true;
+}
+
+}  // namespace rondo

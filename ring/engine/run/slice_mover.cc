@@ -1,0 +1,242 @@
+#include "ring/engine/run/slice_mover.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/stream_copy.h"
+#include "ring/base/check.h"
+
+namespace rondo {
+namespace {
+
+// What is folded at a time and then streamed: stays in a first-level cache beside its sources.
+constexpr size_t kStreamedPieceBytes = 8 * 1024;
+
+bool is_mailbox(const Ref& ref) { return ref.space == Space::kMailbox; }
+bool is_window(const Ref& ref) { return ref.space == Space::kWindow; }
+bool is_staging(const Ref& ref) { return is_window(ref) && (ref.flags & kStaging) != 0; }
+
+}  // namespace
+
+void SliceMover::start(const Binding& binding, uint32_t lane, std::span<Link* const> links) {
+  const Plan& plan = *binding.plan;
+  lane_ = lane;
+  ports_.resize(links.size());
+  port_index_.resize(static_cast<size_t>(plan.world));
+  for (size_t i = 0; i < links.size(); ++i) {
+    port_index_[static_cast<size_t>(plan.peers[i])] = static_cast<uint32_t>(i);
+    ports_[i].start(*links[i]);
+  }
+  const size_t slot = plan.chunks * binding.slicing.chunk() * binding.element_bytes;
+  if (plan.scratch_slots > 0) scratch_.resize(plan.scratch_slots * slot);
+  start_again(binding);
+}
+
+void SliceMover::start_again(const Binding& binding) {
+  binding_ = binding;
+  for (Port& port : ports_) port.start(port.link());
+  failed_pull_ = closed_owner_ = -1;
+}
+
+std::byte* SliceMover::address(const Ref& ref, const Slice& slice) const {
+  const size_t element = binding_.element_bytes;
+  const Slicing& slicing = binding_.slicing;
+  switch (ref.space) {
+    case Space::kInput:  // only ever read
+      return const_cast<std::byte*>(binding_.input) +
+             (binding_.blocks->input[ref.chunk].offset + slice.elements.offset) * element;
+    case Space::kOutput:
+      return binding_.output + (binding_.blocks->output[ref.chunk].offset + slice.elements.offset) * element;
+    case Space::kScratch:
+      return const_cast<std::byte*>(scratch_.data()) +
+             (ref.chunk * slicing.chunk() + slice.index * slicing.slice) * element;
+    case Space::kWindow:
+      if (is_staging(ref)) {
+        const uint64_t chunk = uint64_t{lane_} * binding_.plan->chunks + ref.chunk;
+        return binding_.windows->ranks[ref.peer].staging +
+               (chunk * slicing.chunk() + slice.index * slicing.slice) * element;
+      }
+      return peer_place(ref, slice).mapped;
+    case Space::kMailbox:
+      break;
+  }
+  RONDO_CHECK(false, "a mailbox has no address");
+  return nullptr;
+}
+
+SliceMover::PeerPlace SliceMover::peer_place(const Ref& ref, const Slice& slice) const {
+  const WindowBinding& windows = *binding_.windows;
+  const PeerMemory& peer = windows.ranks[ref.peer];
+  const bool output = (ref.flags & kPeerOutput) != 0;
+  const Extent& block = (output ? windows.output_blocks : windows.input_blocks)[ref.chunk];
+  const uint64_t offset = (block.offset + slice.elements.offset) * binding_.element_bytes;
+  std::byte* mapped = output ? peer.output : peer.input;
+  return {mapped == nullptr ? nullptr : mapped + offset, (output ? peer.output_address : peer.input_address) + offset};
+}
+
+// Cost where buffers of others are touched: two stores, one of them sequentially consistent, and two loads for each
+// owner.
+bool SliceMover::move(const BoundStep& step, const Slice& slice) {
+  if (!step.peers_buffers) return move_open(step, slice);
+  PostBoard& board = binding_.windows->channel->board;
+  board.enter();
+  // An owner that did not wait for this rank any longer may have changed what was read: so it is looked at twice.
+  const bool moved = buffers_open(step) && move_open(step, slice) && buffers_open(step);
+  board.leave();
+  if (closed_owner_ >= 0) binding_.windows->channel->ring(closed_owner_);  // it may sleep until this rank has left
+  return moved;
+}
+
+bool SliceMover::buffers_open(const BoundStep& step) {
+  const PostBoard& board = binding_.windows->channel->board;
+  for (const std::span<const Ref> refs : {step.sources, step.targets}) {
+    for (const Ref& ref : refs) {
+      if (!is_window(ref) || is_staging(ref) || !board.closed(ref.peer)) continue;
+      closed_owner_ = ref.peer;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool SliceMover::move_open(const BoundStep& step, const Slice& slice) {
+  const void* sources[kMaxCombineSources];
+  for (size_t i = 0; i < step.sources.size(); ++i) sources[i] = source(step, i, slice);
+  if (failed_pull_ >= 0) return false;
+  const std::byte* kept =
+      step.copies ? copy(step, slice, static_cast<const std::byte*>(sources[0])) : fold(step, slice, sources);
+  send(step, slice, kept);
+  return true;
+}
+
+// Where a source can be read. A pulled source that is stored as it is lands in its target; others, in memory that stays
+// in cache (measured: docs/plans.md, "Windows").
+const std::byte* SliceMover::source(const BoundStep& step, size_t index, const Slice& slice) {
+  const Ref& ref = step.sources[index];
+  if (is_mailbox(ref)) return link(ref).arrived();
+  const std::byte* memory = address(ref, slice);
+  if (memory != nullptr || !is_window(ref)) return memory;
+  const size_t room = binding_.slicing.slice * binding_.element_bytes;
+  if (!step.copies && pulled_.size() < room * step.sources.size()) pulled_.resize(room * step.sources.size());
+  std::byte* to = step.copies ? address(step.targets[0], slice) : pulled_.data() + index * room;
+  const WindowBinding& windows = *binding_.windows;
+  const int owner = windows.ranks[ref.peer].world_rank;
+  if (!windows.memory->pull(owner, peer_place(ref, slice).address, to, slice.bytes)) failed_pull_ = ref.peer;
+  return to;
+}
+
+// One source, stored and forwarded as it is. Returns the memory from which it can be sent; nullptr: it is in the links'
+// slots already. Cost beside the transfer: none where the slice landed in its place (all_gather, the second half of
+// all_reduce), one copy where it did not, and one where it is forwarded without being stored.
+const std::byte* SliceMover::copy(const BoundStep& step, const Slice& slice, const std::byte* from) {
+  const Ref& source = step.sources[0];
+  const std::byte* kept = is_mailbox(source) ? nullptr : from;
+  for (const Ref& ref : step.targets) {
+    if (is_mailbox(ref)) continue;
+    std::byte* to = address(ref, slice);
+    if (is_staging(ref)) {
+      binding_.windows->channel->stages.copy(to, from, slice.bytes);
+    } else if (binding_.streams && is_window(source) && to != from) {
+      stream_copy(to, from, slice.bytes);
+    } else if (to != from) {
+      std::memcpy(to, from, slice.bytes);
+    }
+    kept = to;
+  }
+  if (kept != nullptr) return kept;
+  for (const Ref& ref : step.targets) std::memcpy(link(ref).reserve(slice.tag.bytes), from, slice.bytes);
+  return nullptr;
+}
+
+// The same of several sources. Cost: one pass over them, in cache if the slice has just been received
+// (kernels/combine.h); no copy beside it. Slots are written in place unless the value is stored anyway: then it is sent
+// from there.
+const std::byte* SliceMover::fold(const BoundStep& step, const Slice& slice, const void* const* sources) {
+  void* targets[kMaxCombineTargets];
+  CombineMove move;
+  std::byte* kept = nullptr;
+  std::byte* staged = nullptr;
+  for (const Ref& ref : step.targets) {
+    if (is_mailbox(ref)) continue;
+    std::byte* to = address(ref, slice);
+    if (is_staging(ref) && binding_.windows->channel->stages.streams(slice.bytes)) {
+      staged = to;
+    } else {
+      targets[move.target_count++] = kept = to;
+    }
+  }
+  if (kept == nullptr && staged == nullptr) {
+    for (const Ref& ref : step.targets) targets[move.target_count++] = link(ref).reserve(slice.tag.bytes);
+  }
+  move.sources = sources;
+  move.targets = targets;
+  move.source_count = static_cast<uint8_t>(step.sources.size());
+  move.scaled = step.scaled;
+  move.finish = step.finish;
+  if (staged == nullptr) {
+    combine(binding_.combine, move, slice.elements.count);
+  } else {
+    fold_and_stream(move, slice.elements.count, staged);
+  }
+  return kept;
+}
+
+// A fold whose value goes to staging memory past the caches, beside at most one other target. Piece by piece: folded in
+// cache, and copied from there.
+void SliceMover::fold_and_stream(const CombineMove& move, uint64_t count, std::byte* staged) {
+  RONDO_CHECK(move.target_count <= 1, "a fold into staging memory has more than one other target");
+  alignas(64) std::byte piece[kStreamedPieceBytes];
+  const size_t element = binding_.element_bytes;
+  const uint64_t most = kStreamedPieceBytes / element;
+  const void* sources[kMaxCombineSources];
+  void* target = piece;
+  CombineMove part = move;
+  part.sources = sources;
+  part.targets = &target;
+  part.target_count = 1;
+  for (uint64_t at = 0; at < count; at += most) {
+    const uint64_t elements = std::min(most, count - at);
+    for (uint32_t i = 0; i < move.source_count; ++i) {
+      sources[i] = static_cast<const std::byte*>(move.sources[i]) + at * element;
+    }
+    if (move.target_count > 0) target = static_cast<std::byte*>(move.targets[0]) + at * element;
+    combine(binding_.combine, part, elements);
+    stream_copy(staged + at * element, target, elements * element);
+  }
+}
+
+// To every target that is a mailbox: from `kept`, else what is in the reserved slots.
+void SliceMover::send(const BoundStep& step, const Slice& slice, const std::byte* kept) {
+  for (const Ref& ref : step.targets) {
+    if (!is_mailbox(ref)) continue;
+    if (kept != nullptr) {
+      port(ref).send(slice, kept);
+    } else {
+      port(ref).commit(slice);
+    }
+  }
+}
+
+void SliceMover::signal(const BoundStep& step, const Slice& slice) {
+  for (const Ref& ref : step.targets) port(ref).send(slice, nullptr);
+}
+
+bool SliceMover::pump() {
+  bool moved = false;
+  for (Port& port : ports_) moved |= port.link().pump();
+  return moved;
+}
+
+uint64_t SliceMover::oldest_unsent(uint64_t none) {
+  for (Port& port : ports_) none = std::min(none, port.oldest_unsent(none));
+  return none;
+}
+
+int SliceMover::failed_link() const {
+  for (size_t i = 0; i < ports_.size(); ++i) {
+    if (ports_[i].link().error() != nullptr) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+}  // namespace rondo

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ring/engine/run/binding.h"
+#include "ring/engine/run/port.h"
+
+namespace rondo {
+
+// Moves one slice of a step: reads its sources, folds or copies, writes its targets. Of the engine it alone knows where
+// those can be, the legs of a move:
+//     own memory  input, output, scratch: used where it lies
+//     slot        of a link: what has arrived is read there, what is sent is written there
+//     staging     library memory that other ranks read next: written past the caches where that is faster
+//     peer        another rank's buffer that is mapped here: used where it lies
+//     pulled      another rank's buffer that is not: copied by the kernel, into memory that stays in cache
+// Peers' buffers are touched in accesses of the board only, so that their owners can close them (GracePeriod).
+// Never blocks, allocates, locks, logs or throws per slice. One thread at a time.
+class SliceMover {
+ public:
+  // links[i] is the link to plan->peers[i]; none where the plan is over windows.
+  void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
+  // For the same call once more: new pointers.
+  void start_again(const Binding& binding);
+
+  // Of a ref that is a mailbox.
+  Link& link(const Ref& ref) const { return ports_[port_index_[ref.peer]].link(); }
+  // Where the slice lies, of any other ref; nullptr: a peer's buffer that is not mapped here.
+  std::byte* address(const Ref& ref, const Slice& slice) const;
+
+  // Requires that the sources have arrived, that the links have room, and that the targets may be written. False: it
+  // cannot be moved, and failed_pull() or closed_owner() says why.
+  bool move(const BoundStep& step, const Slice& slice);
+  // The same of a step without data: an empty slice to every target.
+  void signal(const BoundStep& step, const Slice& slice);
+
+  // It moves nothing any more.
+  bool stuck() const { return failed_pull_ >= 0 || closed_owner_ >= 0; }
+
+  bool pump();
+  // Number of the oldest slice that a link still reads; `none` if there is none.
+  uint64_t oldest_unsent(uint64_t none);
+  // The first link that has failed, as an index into plan->peers; -1 if none.
+  int failed_link() const;
+  const Error* link_error(int index) const { return ports_[static_cast<size_t>(index)].link().error(); }
+  // A rank whose memory could not be pulled; -1 if none.
+  int failed_pull() const { return failed_pull_; }
+  // A rank that has closed its buffers, because the communicator has failed there; -1 if none.
+  int closed_owner() const { return closed_owner_; }
+
+ private:
+  // Where a peer's buffer has a slice.
+  struct PeerPlace {
+    std::byte* mapped;  // nullptr: nowhere here
+    uint64_t address;   // in the peer's process
+  };
+
+  bool move_open(const BoundStep& step, const Slice& slice);
+  bool buffers_open(const BoundStep& step);
+  PeerPlace peer_place(const Ref& ref, const Slice& slice) const;
+  const std::byte* source(const BoundStep& step, size_t index, const Slice& slice);
+  const std::byte* copy(const BoundStep& step, const Slice& slice, const std::byte* from);
+  const std::byte* fold(const BoundStep& step, const Slice& slice, const void* const* sources);
+  void fold_and_stream(const CombineMove& move, uint64_t count, std::byte* staged);
+  void send(const BoundStep& step, const Slice& slice, const std::byte* kept);
+  Port& port(const Ref& ref) { return ports_[port_index_[ref.peer]]; }
+
+  Binding binding_;
+  uint32_t lane_ = 0;
+  std::vector<Port> ports_;           // by index in plan->peers
+  std::vector<uint32_t> port_index_;  // by rank
+  std::vector<std::byte> scratch_;
+  std::vector<std::byte> pulled_;  // a slice of each source that is pulled
+  int failed_pull_ = -1;
+  int closed_owner_ = -1;
+};
+
+}  // namespace rondo
