@@ -19,8 +19,10 @@ def find_rondo_run() -> str:
 def main() -> None:
     program = find_rondo_run()
     arguments = sys.argv[1:]
-    # A script is run by this Python.
+    # A script is run by this Python, unless one was named before it.
     for i, argument in enumerate(arguments):
+        if os.path.basename(argument).startswith("python"):
+            break
         if argument.endswith(".py"):
             arguments[i:i] = [sys.executable]
             break

@@ -77,11 +77,12 @@ def test_spawn():
 SCRIPT = "import rondo; g = rondo.init(); print(g.all_gather_object(g.rank), flush=True)"
 
 
-def test_python_m_rondo_run(tmp_path):
+@pytest.mark.parametrize("python", [[], [sys.executable], ["env", "A=1", sys.executable, "-u"]])
+def test_python_m_rondo_run(tmp_path, python):
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
     done = subprocess.run(
-        [sys.executable, "-m", "rondo.run", "-n", "2", str(script)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "rondo.run", "-n", "2", *python, str(script)], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("[0, 1]") == 2
