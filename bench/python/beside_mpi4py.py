@@ -8,6 +8,7 @@ without --python it makes one in build/venv-mpi4py, after tools/wheel.sh.
 """
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -19,9 +20,11 @@ from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[2]
 LOOP = Path(__file__).with_name("loop.py")
+PLOT = Path(__file__).with_name("plot.py")
 SIZES = (8, 1024, 64 << 10, 1 << 20, 16 << 20, 64 << 20)
 COLLECTIVES = ("all_reduce", "all_gather", "broadcast")
 LIBRARIES = ("rondo", "rondo-prepared", "mpi4py, Open MPI", "mpi4py, Intel MPI")
+WORD_OF_VERSION = dict(zip(LIBRARIES, ("Rondo", "Rondo", "Open MPI", "Intel(R) MPI")))
 # The MPIs give freed memory back to the system and fault it in again at each call, unless malloc is told to keep it.
 KEEP_HEAP = {"MALLOC_TRIM_THRESHOLD_": "2147483648", "MALLOC_MMAP_THRESHOLD_": "2147483648", "MALLOC_TOP_PAD_": "67108864"}
 
@@ -53,20 +56,40 @@ def command(library: str, ranks: int, python: Path) -> tuple[list, dict]:
     return [python.parent / "mpiexec.hydra", "-n", str(ranks)], settings
 
 
-def run(library: str, collective: str, ranks: int, seconds: float, python: Path) -> list[dict]:
+def run(library: str, collective: str, ranks: int, seconds: float, python: Path) -> tuple[str, list[dict]]:
+    """The version of what was measured, and a row a size."""
     launcher, settings = command(library, ranks, python)
     loop = [python, LOOP, library.split(",")[0], collective, str(seconds), *map(str, SIZES)]
     done = subprocess.run(
         list(map(str, launcher + loop)), env={**os.environ, "OMP_NUM_THREADS": "1", **settings},
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
-    rows = [line[line.index("[{") :] for line in done.stdout.splitlines() if "[{" in line]
-    if done.returncode != 0 or not rows:
-        sys.exit(f"{library}, {collective}, {ranks} ranks: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    result = json.loads(rows[0])
-    if not all(row["right"] for row in result):
-        sys.exit(f"{library}, {collective}, {ranks} ranks: wrong values")
-    return result
+    what = f"{library}, {collective}, {ranks} ranks"
+    found = done.stdout.find('{"version"')
+    if done.returncode != 0 or found < 0:
+        sys.exit(f"{what}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    result, _ = json.JSONDecoder().raw_decode(done.stdout[found:])
+    if not all(row["right"] for row in result["rows"]):
+        sys.exit(f"{what}: wrong values")
+    if WORD_OF_VERSION[library] not in result["version"]:
+        sys.exit(f"{what}: {result['version']} was measured instead")
+    return result["version"], result["rows"]
+
+
+def measure(worlds: list[int], runs: int, seconds: float, python: Path) -> dict:
+    """The versions, and rows [ranks, collective, library, bytes, microseconds of each run]. In turns: the machine's
+    speed changes from minute to minute."""
+    times: dict = {}
+    versions = {}
+    for turn in range(runs):
+        for ranks, collective, library in itertools.product(worlds, COLLECTIVES, LIBRARIES):
+            if library == "rondo-prepared" and collective != "all_reduce":
+                continue
+            print(f"run {turn + 1} of {runs}: {collective}, {ranks} ranks, {library}", file=sys.stderr)
+            versions[library], rows = run(library, collective, ranks, seconds, python)
+            for row in rows:
+                times.setdefault((ranks, collective, library, row["bytes"]), []).append(row["us"])
+    return {"versions": versions, "rows": [[*key, values] for key, values in times.items()]}
 
 
 def main():
@@ -78,37 +101,40 @@ def main():
     parser.add_argument("--python", type=Path)
     options = parser.parse_args()
     python = options.python or make_environment()
-    worlds = [int(ranks) for ranks in options.ranks.split(",")]
-    times: dict = {}
-    for turn in range(options.runs):
-        for ranks in worlds:
-            for collective in COLLECTIVES:
-                for library in LIBRARIES:
-                    if library == "rondo-prepared" and collective != "all_reduce":
-                        continue
-                    print(f"run {turn + 1} of {options.runs}: {collective}, {ranks} ranks, {library}", file=sys.stderr)
-                    for row in run(library, collective, ranks, options.seconds, python):
-                        times.setdefault((ranks, collective, library, row["bytes"]), []).append(row["us"])
-    medians = {key: statistics.median(values) for key, values in times.items()}
+    measured = measure([int(ranks) for ranks in options.ranks.split(",")], options.runs, options.seconds, python)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    rows = [[*key, values] for key, values in times.items()]
-    options.out.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
-    options.out.with_suffix(".md").write_text(markdown(medians, worlds))
-    draw(python, options.out.with_suffix(".json"), options.out.with_suffix(".svg"))
-    print(markdown(medians, worlds))
+    options.out.with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n")
+    table = markdown(measured)
+    options.out.with_suffix(".md").write_text(table)
+    print(table)
+    subprocess.run([python, PLOT, options.out.with_suffix(".json"), options.out.with_suffix(".svg")], check=True)
 
 
-def markdown(medians: dict, worlds: list[int]) -> str:
-    lines = []
-    for ranks in worlds:
-        for collective in COLLECTIVES:
-            lines += ["", f"{collective}, {ranks} ranks, microseconds:", ""]
-            lines += ["| | " + " | ".join(size_text(size) for size in SIZES) + " |", "|---|" + "---:|" * len(SIZES)]
-            for library in LIBRARIES:
-                cells = [medians.get((ranks, collective, library, size)) for size in SIZES]
-                if None not in cells:
-                    lines.append(f"| {library} | " + " | ".join(f"{us:,.3g}" if us < 1000 else f"{us:,.0f}" for us in cells) + " |")
-    return "\n".join(lines).lstrip() + "\n"
+def markdown(measured: dict) -> str:
+    """Tables of medians in microseconds, and at which sizes Rondo was not the fastest."""
+    medians = {tuple(key): statistics.median(values) for *key, values in measured["rows"]}
+    lines, slower = [], []
+    for ranks, collective in dict.fromkeys((ranks, collective) for ranks, collective, *_ in medians):
+        lines += [f"{collective}, {ranks} ranks, microseconds:", ""]
+        lines += ["| | " + " | ".join(map(size_text, SIZES)) + " |", "|---|" + "---:|" * len(SIZES)]
+        for library in LIBRARIES:
+            cells = [medians.get((ranks, collective, library, size)) for size in SIZES]
+            if None not in cells:
+                lines.append(f"| {library} | " + " | ".join(map(time_text, cells)) + " |")
+        lines.append("")
+        for size in SIZES:
+            ours = {name: medians.get((ranks, collective, name, size)) for name in LIBRARIES[:2]}
+            theirs = min(medians[ranks, collective, name, size] for name in LIBRARIES[2:])
+            for name, us in ours.items():
+                if us is not None and us >= theirs:
+                    slower.append(f"{name}, {collective}, {ranks} ranks, {size_text(size)}: {us / theirs:.2f}")
+    versions = ", ".join(dict.fromkeys(measured["versions"].values()))
+    lines += [f"Versions: {versions}.", "", "Time over the faster mpi4py's where that is 1 or more:", ""]
+    return "\n".join(lines + ([f"- {line}" for line in slower] or ["- nowhere"])) + "\n"
+
+
+def time_text(us: float) -> str:
+    return f"{us:,.3g}" if us < 1000 else f"{us:,.0f}"
 
 
 def size_text(size: int) -> str:
@@ -116,36 +142,6 @@ def size_text(size: int) -> str:
         if size >= scale:
             return f"{size // scale} {unit}"
     return f"{size} B"
-
-
-PLOT = """
-import json, statistics, sys
-import matplotlib
-matplotlib.use("svg")
-import matplotlib.pyplot as plt
-styles = {"rondo": ("#d55e00", "o"), "rondo-prepared": ("#a03000", "D"), "mpi4py, Open MPI": ("#0072b2", "s"),
-          "mpi4py, Intel MPI": ("#009e73", "v")}
-lines = {}
-for ranks, collective, library, size, us in json.load(open(sys.argv[1])):
-    lines.setdefault((ranks, collective), {}).setdefault(library, []).append((size, statistics.median(us)))
-worlds = sorted({ranks for ranks, _ in lines})
-names = list(dict.fromkeys(collective for _, collective in lines))
-figure, axes = plt.subplots(len(worlds), len(names), figsize=(4 * len(names), 3 * len(worlds)), squeeze=False)
-for row, ranks in zip(axes, worlds):
-    for axis, name in zip(row, names):
-        for library, points in lines[ranks, name].items():
-            color, marker = styles[library]
-            axis.loglog(*zip(*sorted(points)), color=color, marker=marker, markersize=4, label=library)
-        axis.set(title=f"{name}, {ranks} ranks", xlabel="bytes", ylabel="microseconds")
-        axis.grid(True, which="major", alpha=0.3)
-axes[0][0].legend(fontsize=7)
-figure.tight_layout()
-figure.savefig(sys.argv[2])
-"""
-
-
-def draw(python: Path, rows: Path, picture: Path) -> None:
-    subprocess.run([python, "-c", PLOT, rows, picture], check=True)
 
 
 if __name__ == "__main__":

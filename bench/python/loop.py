@@ -1,5 +1,5 @@
-"""One rank of beside_mpi4py.py: times calls on NumPy arrays; rank 0 prints a JSON row a size. The library's functions
-have one shape here, so that both are measured by the same lines.
+"""One rank of beside_mpi4py.py: times calls on NumPy arrays; rank 0 prints one line of JSON, the library's version and a
+row a size. The library's functions have one shape here, so that both are measured by the same lines.
 
 python loop.py rondo|rondo-prepared|mpi4py COLLECTIVE SECONDS BYTES ...
 """
@@ -11,6 +11,8 @@ import time
 
 import numpy as np
 
+BLOCK_SECONDS = 200e-6  # ranks leave the barrier before a block up to 2 us apart: 1 %
+
 
 class Rondo:
     def __init__(self, prepared):
@@ -18,6 +20,7 @@ class Rondo:
 
         self.group = rondo.init()
         self.rank, self.size = self.group.rank, self.group.size
+        self.version = f"Rondo {rondo.__version__}"
         self.prepared = prepared
 
     def call(self, collective, x, out):
@@ -42,6 +45,7 @@ class Mpi4py:
 
         self.mpi, self.comm = MPI, MPI.COMM_WORLD
         self.rank, self.size = self.comm.rank, self.comm.size
+        self.version = MPI.Get_library_version().splitlines()[0].split(",")[0].strip()
 
     def call(self, collective, x, out):
         if collective == "all_reduce":
@@ -79,7 +83,7 @@ def measure(library, collective, count, seconds) -> dict:
         call()
     one = library.slowest((time.perf_counter() - begin) / 3)
     # Small calls are timed in blocks: reading the clock would be a part of what is measured.
-    block = max(1, int(20e-6 / max(one, 1e-7)))
+    block = max(1, int(BLOCK_SECONDS / max(one, 1e-7)))
     blocks = max(5, min(2000, int(seconds / (one * block))))
     times = []
     for _ in range(blocks):
@@ -96,7 +100,7 @@ def main():
     library = Mpi4py() if name == "mpi4py" else Rondo(name == "rondo-prepared")
     rows = [measure(library, collective, int(size) // 4, float(seconds)) for size in sizes]
     if library.rank == 0:
-        print(json.dumps(rows), flush=True)
+        print(json.dumps({"version": library.version, "rows": rows}), flush=True)
 
 
 if __name__ == "__main__":

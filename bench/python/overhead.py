@@ -29,7 +29,7 @@ def in_cpp(bench: str) -> float:
 def in_python(library: str) -> float:
     command = [sys.executable, "-m", "rondo.run", "-n", "2", str(LOOP), library, "all_reduce", "0.25", "8"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120)
-    row = json.loads(done.stdout[done.stdout.index("[{") :])[0]
+    row = json.loads(done.stdout[done.stdout.index('{"version"') :])["rows"][0]
     if not row["right"]:
         sys.exit(f"{library}: wrong values")
     return row["us"]
