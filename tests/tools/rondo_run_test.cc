@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <regex>
 #include <set>
 #include <string>
@@ -25,9 +26,18 @@ using namespace std::chrono_literals;
 using Strings = std::vector<std::string>;
 
 constexpr char kRondoRun[] = "tools/rondo-run";
+constexpr char kLaunchHere[] = "tests/tools/launch_here.sh";
 
 Strings run_shell(int ranks, const std::string& script, const Strings& options = {}) {
   Strings command{kRondoRun, "-n", std::to_string(ranks)};
+  command.insert(command.end(), options.begin(), options.end());
+  command.insert(command.end(), {"sh", "-c", script});
+  return command;
+}
+
+// The same on several "hosts", all of which are this machine.
+Strings run_on_hosts(const std::string& hosts, const std::string& script, const Strings& options = {}) {
+  Strings command{kRondoRun, "--hosts", hosts, "--launch-agent", kLaunchHere, "--env", "RONDO_INSECURE=1"};
   command.insert(command.end(), options.begin(), options.end());
   command.insert(command.end(), {"sh", "-c", script});
   return command;
@@ -198,6 +208,124 @@ TEST_CASE("ranks die with the launcher, even when it is killed") {
   CHECK(eventually([&] { return !alive(pids[0]) && !alive(pids[1]); }));
 }
 
+TEST_CASE("what the ranks started dies with the launcher too, wherever it hid, and the job's folder goes") {
+  Program program(
+      run_shell(2, "echo $RONDO_RENDEZVOUS; sleep 1000 & echo pid $!; setsid sh -c 'echo pid $$; sleep 1000; :'; :"));
+  REQUIRE(eventually([&] { return pids_in(program.output()).size() == 4; }));
+  const auto pids = pids_in(program.output());
+  const std::string output = program.output(), place = output.substr(output.find("unix://") + 7);
+  const std::string folder = place.substr(0, place.find("/store"));
+  REQUIRE(std::filesystem::exists(folder));
+  program.signal(SIGKILL);
+  CHECK(program.wait() == 128 + SIGKILL);
+  for (const pid_t pid : pids) CHECK(eventually([&] { return !alive(pid); }));
+  CHECK(eventually([&] { return !std::filesystem::exists(folder); }));
+}
+
+TEST_CASE("when the process that starts the ranks is killed, so is everything, and the launcher says so") {
+  Program program(run_shell(2, "echo parent $PPID; sleep 1000 & echo pid $!; wait"));
+  REQUIRE(
+      eventually([&] { return pids_in(program.output()).size() == 2 && count_of(program.output(), "parent") == 2; }));
+  const auto pids = pids_in(program.output());
+  const std::string output = program.output();
+  ::kill(std::stoi(output.substr(output.find("parent ") + 7)), SIGKILL);
+  CHECK(program.wait() == 128 + SIGKILL);
+  CHECK(program.errors().find("was killed by signal 9") != std::string::npos);
+  for (const pid_t pid : pids) CHECK_FALSE(alive(pid));
+}
+
+TEST_CASE("OMP_NUM_THREADS is the cores divided by the ranks, at least 1, unless it is set") {
+  // Of the two cores that taskset leaves, or the one where there is no second.
+  const std::string script = "echo $OMP_NUM_THREADS";
+  const auto said = [&](const Strings& before, int ranks, const Strings& options = {}) {
+    Strings command = before;
+    const Strings run = run_shell(ranks, script, options);
+    command.insert(command.end(), run.begin(), run.end());
+    Program program(command);
+    CHECK(program.wait() == 0);
+    return sorted_lines(program.output()).front();
+  };
+  const std::string cores = std::to_string(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  CHECK(said({"env", "-u", "OMP_NUM_THREADS"}, 1) == "[0] " + cores);
+  CHECK(said({"env", "-u", "OMP_NUM_THREADS", "taskset", "-c", "0"}, 1) == "[0] 1");
+  CHECK(said({"env", "-u", "OMP_NUM_THREADS"}, 100) == "[0] 1");
+  CHECK(said({"env", "OMP_NUM_THREADS=7"}, 2) == "[0] 7");
+  CHECK(said({"env", "-u", "OMP_NUM_THREADS"}, 2, {"--env", "OMP_NUM_THREADS=5"}) == "[0] 5");
+}
+
+TEST_CASE("ranks on several hosts: their places, one port, the settings of this shell, and the same folder") {
+  Strings command = run_on_hosts("a:2,me@b",
+                                 "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $RONDO_NODE "
+                                 "$RONDO_NODES $MASTER_ADDR $RONDO_RENDEZVOUS $RONDO_X $PWD",
+                                 {"--master-port", "1234"});
+  command.insert(command.begin(), {"env", "RONDO_X=it's x"});
+  Program program(command);
+  CHECK(program.wait() == 0);
+  const std::string rest = " a tcp://a:1234 it's x " + std::filesystem::current_path().string();
+  CHECK(sorted_lines(program.output()) ==
+        Strings{"[0] 0 3 0 2 0 2" + rest, "[1] 1 3 1 2 0 2" + rest, "[2] 2 3 0 1 1 2" + rest});
+  CHECK(program.errors() == "");
+}
+
+TEST_CASE("ranks on several hosts: -n takes the first hosts, and a host file may be of either kind") {
+  const rondo::testing::TempFolder folder;
+  const std::string path = folder.path() + "/hosts";
+  std::ofstream(path) << "# comment\na slots=2\n\nb:2   # more\nc\n";
+  Program program({kRondoRun, "--hostfile", path, "-n", "3", "--launch-agent", kLaunchHere, "--env", "RONDO_INSECURE=1",
+                   "sh", "-c", "echo $RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $RONDO_NODES"});
+  CHECK(program.wait() == 0);
+  CHECK(sorted_lines(program.output()) == Strings{"[0] 0 3 2 2", "[1] 1 3 2 2", "[2] 2 3 1 2"});
+}
+
+TEST_CASE("one other host meets by a private socket there") {
+  Program program(
+      {kRondoRun, "--hosts", "a:2", "--launch-agent", kLaunchHere, "sh", "-c", "echo ${RONDO_RENDEZVOUS%%:*}"});
+  CHECK(program.wait() == 0);
+  CHECK(sorted_lines(program.output()) == Strings{"[0] unix", "[1] unix"});
+}
+
+TEST_CASE("a rank that fails on one host ends those of the others, and its code is returned") {
+  Program program(run_on_hosts("a:2,b:2", "echo pid $$; [ $RANK = 3 ] && exit 7; exec sleep 1000"));
+  CHECK(program.wait(4s) == 7);
+  CAPTURE(program.errors());
+  CHECK(program.errors().find("rank 3 ") != std::string::npos);
+  CHECK(program.errors().find("host b ") != std::string::npos);
+  for (const pid_t pid : pids_in(program.output())) CHECK_FALSE(alive(pid));
+}
+
+TEST_CASE("signals reach the ranks of every host") {
+  Program program(run_on_hosts("a:2,localhost:1", ordinary_loop("trap 'echo handled; exit 0' TERM")));
+  REQUIRE(says_ready(program, 3));
+  program.signal(SIGTERM);
+  CHECK(program.wait() == 0);
+  CHECK(count_of(program.output(), "handled") == 3);
+}
+
+TEST_CASE("ranks of other hosts, and what they started, die with the launcher") {
+  Program program(run_on_hosts("a:2,b:1,localhost:1", "setsid sleep 1000 & echo pid $!; wait"));
+  REQUIRE(eventually([&] { return pids_in(program.output()).size() == 4; }));
+  const auto pids = pids_in(program.output());
+  program.signal(SIGKILL);
+  CHECK(program.wait() == 128 + SIGKILL);
+  for (const pid_t pid : pids) CHECK(eventually([&] { return !alive(pid); }));
+}
+
+TEST_CASE("a host that cannot be reached ends the job with the agent's words and code") {
+  Program program(run_on_hosts("a:1,gone:1", "exec sleep 1000"));
+  CHECK(program.wait(10s) == 255);
+  CHECK(program.errors().find("no route to gone") != std::string::npos);
+  CHECK(program.errors().find("host gone ") != std::string::npos);
+}
+
+TEST_CASE("an agent that is told nothing starts nothing") {
+  Program silent({kRondoRun, "--host-ranks"}, "");
+  CHECK(silent.wait() == 1);
+  CHECK(silent.errors().find("before this host was told its ranks") != std::string::npos);
+  Program other({kRondoRun, "--host-ranks"}, "rondo-run 0.0.0 00000001\n...........");
+  CHECK(other.wait() == 1);
+  CHECK(other.errors().find("started by another one") != std::string::npos);
+}
+
 TEST_CASE("what the ranks left in the background is ended with the job, wherever it hid") {
   Program program(run_shell(1, "sleep 1000 & echo pid $!; setsid sh -c 'echo pid $$; exec sleep 1000' & sleep 0.3"));
   CHECK(program.wait() == 0);
@@ -254,7 +382,15 @@ TEST_CASE("mistakes on the command line are explained, with a code of their own 
     std::string message;
   };
   const std::vector<Mistake> mistakes{
-      {{"true"}, 2, "--ranks is required"},
+      {{"true"}, 2, "-n or --hosts is required"},
+      {{"--hosts", "a:0", "true"}, 2, "'a:0' is not HOST or HOST:N"},
+      {{"--hosts", "a,,b", "true"}, 2, "'' is not a host"},
+      {{"--hosts", "-oProxyCommand=x:1", "true"}, 2, "is not a host"},
+      {{"--hosts", "a:2", "-n", "3", "true"}, 2, "-n 3 is more than the 2 ranks"},
+      {{"--hosts", "a,b", "true"}, 2, "RONDO_SECRET_FILE, or RONDO_INSECURE=1"},
+      {{"--hosts", "localhost,b", "true"}, 2, "the first host is localhost"},
+      {{"--hosts", "a", "--hostfile", "x", "true"}, 2, "--hostfile"},
+      {{"--hostfile", "no-such-file", "true"}, 2, "no-such-file"},
       {{"-n", "0", "true"}, 2, "Value 0 not in range"},
       {{"-n", "abc", "true"}, 2, "Value abc not in range"},
       {{"-n", "-1", "true"}, 2, "-1"},

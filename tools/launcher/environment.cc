@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "ring/base/cores.h"
 #include "ring/base/descriptor.h"
 #include "tools/launcher/check_call.h"
 
@@ -30,17 +31,38 @@ Environment own_environment() {
   return environment;
 }
 
-void set_place(Environment& environment, const Meeting& meeting, int rank, int world) {
-  for (const char* prefix : {"", "RONDO_"}) {
-    set_variable(environment, fmt::format("{}RANK={}", prefix, rank));
-    set_variable(environment, fmt::format("{}WORLD_SIZE={}", prefix, world));
-    set_variable(environment, fmt::format("{}LOCAL_RANK={}", prefix, rank));
-    set_variable(environment, fmt::format("{}LOCAL_WORLD_SIZE={}", prefix, world));
+std::string value_of(const Environment& environment, const std::string& name) {
+  for (const std::string& entry : environment) {
+    if (entry.size() > name.size() && entry[name.size()] == '=' && entry.starts_with(name)) {
+      return entry.substr(name.size() + 1);
+    }
   }
-  set_variable(environment, "MASTER_ADDR=127.0.0.1");
+  return "";
+}
+
+void set_place(Environment& environment, const Meeting& meeting, const RankPlace& place) {
+  for (const char* prefix : {"", "RONDO_"}) {
+    set_variable(environment, fmt::format("{}RANK={}", prefix, place.rank));
+    set_variable(environment, fmt::format("{}WORLD_SIZE={}", prefix, place.world));
+    set_variable(environment, fmt::format("{}LOCAL_RANK={}", prefix, place.local_rank));
+    set_variable(environment, fmt::format("{}LOCAL_WORLD_SIZE={}", prefix, place.local_world));
+  }
+  for (const char* name : {"RONDO_NODE", "GROUP_RANK"}) {
+    set_variable(environment, fmt::format("{}={}", name, place.node));
+  }
+  for (const char* name : {"RONDO_NODES", "GROUP_WORLD_SIZE"}) {
+    set_variable(environment, fmt::format("{}={}", name, place.nodes));
+  }
+  set_variable(environment, fmt::format("MASTER_ADDR={}", meeting.master_host));
   set_variable(environment, fmt::format("MASTER_PORT={}", meeting.master_port));
-  set_variable(environment, fmt::format("RONDO_RENDEZVOUS=unix://{}/store", meeting.folder));
+  set_variable(environment, fmt::format("RONDO_RENDEZVOUS={}", meeting.rendezvous));
   set_variable(environment, fmt::format("RONDO_JOB_ID={}", meeting.job_id));
+}
+
+void limit_threads(Environment& environment, int local_world) {
+  if (!value_of(environment, "OMP_NUM_THREADS").empty()) return;
+  const cpu_set_t cores = allowed_cores();
+  set_variable(environment, fmt::format("OMP_NUM_THREADS={}", std::max(1, CPU_COUNT(&cores) / local_world)));
 }
 
 uint16_t free_port() {

@@ -14,15 +14,29 @@ void set_variable(Environment& environment, const std::string& assignment);
 // This process's own environment.
 Environment own_environment();
 
-// What all ranks of a job share: where they meet and how they know one another.
+// The value of a variable; "" if it is not there.
+std::string value_of(const Environment& environment, const std::string& name);
+
+// Where the ranks of a job meet and how they know one another.
 struct Meeting {
-  std::string folder;        // private to this user and job; rank 0 makes its socket there
-  std::string job_id;        // unique
-  uint16_t master_port = 0;  // free a moment ago, for programs that want MASTER_PORT; Rondo meets in the folder
+  std::string rendezvous;   // RONDO_RENDEZVOUS
+  std::string job_id;       // unique
+  std::string master_host;  // MASTER_ADDR, for programs that want it
+  uint16_t master_port = 0;
+};
+
+// A rank's place among the ranks, those of its host, and the hosts.
+struct RankPlace {
+  int rank = 0, world = 0;
+  int local_rank = 0, local_world = 0;
+  int node = 0, nodes = 1;
 };
 
 // The variables that tell a program its place, in Rondo's own names and in the field's.
-void set_place(Environment& environment, const Meeting& meeting, int rank, int world);
+void set_place(Environment& environment, const Meeting& meeting, const RankPlace& place);
+
+// OMP_NUM_THREADS, where it is not set: this process's cores divided among the ranks of the host, at least 1.
+void limit_threads(Environment& environment, int local_world);
 
 // A TCP port of 127.0.0.1 that nobody listens on at the moment.
 uint16_t free_port();

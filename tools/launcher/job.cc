@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "tools/launcher/check_call.h"
+#include "tools/launcher/control.h"
 #include "tools/launcher/orphans.h"
 
 namespace rondo::launcher {
@@ -21,9 +21,10 @@ using namespace std::chrono_literals;
 
 // Between SIGTERM and SIGKILL: long enough to say goodbye to the other ranks and to write out a log.
 constexpr auto kGrace = 5s;
-// For output that is still in the pipes after all ranks have ended.
-constexpr auto kDrain = 1s;
-constexpr size_t kMostNamed = 16;                         // ranks in a line
+// What a host's process has in addition, since it gives its ranks kGrace.
+constexpr auto kHostGrace = 2s;
+constexpr size_t kMostNamed = 16;                         // members in a line
+constexpr int kEndedCode = 128 + SIGTERM;                 // another host's ranks failed
 constexpr int kTimeoutCode = 124;                         // as timeout(1)
 constexpr int kCannotRunCode = 126, kNotFoundCode = 127;  // as the shell
 
@@ -37,67 +38,61 @@ void raise_descriptor_limit() {
 
 }  // namespace
 
-Job::Job(const Options& options, Meeting meeting) : options_(options), meeting_(std::move(meeting)) {}
+Job::Job(JobSettings settings) : settings_(std::move(settings)) {}
 
 int Job::run() {
   adopt_orphans();
   // Only then: the ranks inherit the limit, and some programs walk through all possible descriptors.
-  if (options_.ranks > 400) raise_descriptor_limit();
+  if (settings_.members.size() > 400) raise_descriptor_limit();
   try {
-    start_ranks();
+    start_members();
   } catch (const std::system_error& error) {
-    say(fmt::format("cannot start {}", error.what()));
+    relay_.say(fmt::format("cannot start {}", error.what()));
     exit_code_ = error.code().value() == ENOENT ? kNotFoundCode : kCannotRunCode;
-    ended_ = ranks_.size();
+    ended_ = members_.size();
     all_ended();
   }
   while (!finished()) step();
-  ranks_.clear();  // reaps
+  members_.clear();  // reaps
   return exit_code_;
 }
 
-void Job::start_ranks() {
-  if (options_.timeout_s > 0) {
+void Job::start_members() {
+  if (settings_.timeout_s > 0) {
     timeout_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                  std::chrono::duration<double>(std::min(options_.timeout_s, 1e9)));
+                                  std::chrono::duration<double>(std::min(settings_.timeout_s, 1e9)));
   }
-  for (int rank = 0; rank < options_.ranks; ++rank) {
-    Environment environment = own_environment();
-    set_place(environment, meeting_, rank, options_.ranks);
-    for (const std::string& assignment : options_.environment) set_variable(environment, assignment);
-    // A terminal stops a background process group that reads from it, so only a file or a pipe is passed on.
-    const bool keep_input = rank == 0 && ::isatty(STDIN_FILENO) == 0;
-    ranks_.emplace_back(options_.command, environment,
-                        SpawnSettings{signals_.original_mask(), options_.prefix, keep_input});
-    RankProcess& process = ranks_.back();
-    rank_pids_.insert(process.pid());
-    if (!options_.prefix) continue;
-    const std::string prefix = fmt::format("[{}] ", rank);
-    streams_.push_back(Stream{&process.standard_output(), &output_, LinePrefix(prefix)});
-    streams_.push_back(Stream{&process.standard_error(), &error_, LinePrefix(prefix)});
-  }
+  for (Member& member : settings_.members) start(member);
+}
+
+void Job::start(Member& member) {
+  member.settings.signal_mask = signals_.original_mask();
+  ChildProcess& process = members_.emplace_back(member.settings);
+  pids_.insert(process.pid());
+  if (member.settings.capture_output) relay_.add(process.standard_output(), process.standard_error(), member.prefix);
+  if (member.settings.controlled) controls_.emplace_back(process.control().get()).pending() = member.opening;
 }
 
 // Sleeps until something happens, and deals with it.
 void Job::step() {
-  std::vector<pollfd> entries{{signals_.fd(), POLLIN, 0}};
-  for (const Output* output : {&output_, &error_}) {
-    entries.push_back({output->wants_to_write() ? output->fd() : -1, POLLOUT, 0});
+  std::vector<pollfd> entries{{signals_.fd(), POLLIN, 0}, {settings_.control, POLLIN, 0}};
+  for (const Output& control : controls_) {
+    entries.push_back({control.wants_to_write() ? control.fd() : -1, POLLOUT, 0});
   }
-  for (const Stream& stream : streams_) entries.push_back({stream.to->full() ? -1 : stream.from->get(), POLLIN, 0});
+  const size_t relayed = entries.size();
+  relay_.append_entries(entries);
   if (::poll(entries.data(), entries.size(), poll_timeout_ms()) < 0 && errno != EINTR) check_call("poll", -1);
-  for (size_t i = 0; i < streams_.size(); ++i) {
-    if (entries[i + 3].revents != 0) read_stream(streams_[i]);
-  }
+  relay_.read(entries, relayed);
+  if (entries[1].revents != 0) handle_orders();
   while (const auto signal = signals_.next()) handle_signal(*signal);
-  flush(output_);
-  flush(error_);
+  for (Output& control : controls_) control.write();
+  relay_.write();
   check_deadlines();
 }
 
 int Job::poll_timeout_ms() const {
   std::optional<Clock::time_point> next;
-  for (const auto& deadline : {timeout_, kill_at_, drain_until_}) {
+  for (const auto& deadline : {timeout_, kill_at_, relay_.drain_until()}) {
     if (deadline && (!next || *deadline < *next)) next = deadline;
   }
   if (!next) return -1;
@@ -105,141 +100,131 @@ int Job::poll_timeout_ms() const {
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3'600'000));
 }
 
-void Job::read_stream(Stream& stream) {
-  char bytes[16 * 1024];
-  const ssize_t n = ::read(stream.from->get(), bytes, sizeof(bytes));
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n <= 0) {
-    stream.lines.finish(stream.to->pending());
-    stream.from->reset();
-    return;
-  }
-  stream.lines.append(std::string_view(bytes, static_cast<size_t>(n)), stream.to->pending());
-  if (drain_until_) drain_until_ = Clock::now() + kDrain;
-}
-
-// Where nobody reads ours any more, the ranks get the same: their next write there fails with SIGPIPE.
-void Job::flush(Output& output) {
-  // A reader that is behind: the ranks' pipes may have been left alone meanwhile, so their second begins now.
-  if (drain_until_ && output.wants_to_write()) drain_until_ = Clock::now() + kDrain;
-  output.write();
-  if (!output.broken()) return;
-  for (Stream& stream : streams_) {
-    if (stream.to == &output) stream.from->reset();
-  }
-}
-
 void Job::handle_signal(int signal) {
-  if (signal == SIGCHLD) return check_ranks();
+  if (signal == SIGCHLD) return check_members();
   signal_running(signal);
   if (signal != SIGINT && signal != SIGTERM) return;
-  if (ended_ == ranks_.size()) abandoned_ = true;
-  if (++ending_signals_ == 2 && !ending_) {
-    say(fmt::format("asked twice to end; ending {}", running_ranks()));
-    end_ranks();
+  if (ended_ == members_.size()) abandoned_ = true;
+  // A host's process counts for itself.
+  if (++ending_signals_ == 2 && !ending_ && controls_.empty()) {
+    relay_.say(fmt::format("asked twice to end; ending {}", running()));
+    end_members();
   }
 }
 
-void Job::check_ranks() {
-  reap_orphans(rank_pids_);
-  std::vector<int> failed;
+void Job::handle_orders() {
+  const Orders orders = read_orders(settings_.control);
+  for (const int signal : orders.signals) handle_signal(signal);
+  if (orders.end && !ending_ && exit_code_ == 0) {
+    exit_code_ = kEndedCode;
+    end_members();
+  }
+  if (!orders.closed) return;
+  // rondo-run is gone: there is nobody left to be polite to, or to write to.
+  settings_.control = -1;
+  if (exit_code_ == 0) exit_code_ = 1;
+  ending_ = abandoned_ = true;
+  kill_members();
+}
+
+void Job::check_members() {
+  reap_orphans(pids_);
+  std::vector<size_t> failed;
   size_t ended = 0;
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    const bool known = ranks_[rank].ending().has_value();
+  for (size_t member = 0; member < members_.size(); ++member) {
+    const bool known = members_[member].ending().has_value();
     ended += known;
-    if (known && ranks_[rank].ending()->failed()) failed.push_back(static_cast<int>(rank));
+    if (known && members_[member].ending()->failed()) failed.push_back(member);
   }
   ended_ = ended;
   if (!failed.empty() && exit_code_ == 0) {
     // Of several found at once, one that a signal killed: the others may have failed because of it.
-    const auto killed = std::find_if(failed.begin(), failed.end(),
-                                     [&](int rank) { return ranks_[static_cast<size_t>(rank)].ending()->signal; });
+    const auto killed =
+        std::find_if(failed.begin(), failed.end(), [&](size_t member) { return members_[member].ending()->signal; });
     report_failure(killed != failed.end() ? *killed : failed.front());
   }
-  if (ended_ == ranks_.size() && !drain_until_) all_ended();
+  if (ended_ == members_.size() && !relay_.draining()) all_ended();
 }
 
-void Job::report_failure(int rank) {
-  const Ending ending = *ranks_[static_cast<size_t>(rank)].ending();
+void Job::report_failure(size_t member) {
+  const Ending ending = *members_[member].ending();
   exit_code_ = ending.code;
   const std::string how = ending.signal != 0
                               ? fmt::format("was killed by signal {} ({})", ending.signal, ::strsignal(ending.signal))
                               : fmt::format("exited with code {}", ending.code);
-  const bool others = ended_ < ranks_.size() && !ending_;
-  say(fmt::format("rank {} (process {}) failed first: it {}{}", rank, ranks_[static_cast<size_t>(rank)].pid(), how,
-                  others ? fmt::format("; ending {}", running_ranks()) : ""));
-  if (others) end_ranks();
+  const bool others = ended_ < members_.size() && !ending_;
+  if (settings_.explain || ending.signal != 0) {
+    relay_.say(fmt::format("{} {} (process {}) failed first: it {}{}", settings_.noun, settings_.members[member].name,
+                           members_[member].pid(), how, others ? fmt::format("; ending {}", running()) : ""));
+  }
+  if (others) end_members();
 }
 
 void Job::check_deadlines() {
   const auto now = Clock::now();
   if (timeout_ && now >= *timeout_) {
     timeout_.reset();
-    if (ended_ < ranks_.size() && !ending_) {
+    if (ended_ < members_.size() && !ending_) {
       exit_code_ = kTimeoutCode;
-      say(fmt::format("timeout of {} s; ending {}", options_.timeout_s, running_ranks()));
-      end_ranks();
+      relay_.say(fmt::format("timeout of {} s; ending {}", settings_.timeout_s, running()));
+      end_members();
     }
   }
   if (kill_at_ && now >= *kill_at_) {
     kill_at_.reset();
-    say(fmt::format("not ended within {} s of SIGTERM, killed: {}", kGrace.count(), running_ranks()));
-    signal_running(SIGKILL);
+    relay_.say(fmt::format("not ended within {} s of SIGTERM, killed: {}", kGrace.count(), running()));
+    kill_members();
   }
-  if (drain_until_ && now >= *drain_until_) {
-    drain_until_ = now + kDrain;
-    close_streams();
-  }
+  relay_.check_drain(now);
 }
 
-// All ranks have ended and nothing more has come, though somebody still holds the pipes.
-void Job::close_streams() {
-  for (Stream& stream : streams_) {
-    if (stream.from->valid()) stream.lines.finish(stream.to->pending());
-    stream.from->reset();
-  }
-}
-
-void Job::end_ranks() {
+void Job::end_members() {
   ending_ = true;
   kill_at_ = Clock::now() + kGrace;
+  if (!controls_.empty()) *kill_at_ += kHostGrace;
+  for (Output& control : controls_) control.pending() += kEndByte;
+  if (!controls_.empty()) return;
   signal_running(SIGTERM);
   signal_running(SIGCONT);  // a stopped process takes SIGTERM only when it goes on
 }
 
-// Whatever the ranks left running is ended too.
+void Job::kill_members() {
+  for (ChildProcess& member : members_) {
+    if (!member.ending()) member.signal_group(SIGKILL);
+  }
+}
+
+// Whatever the members left running is ended too.
 void Job::all_ended() {
   timeout_.reset();
   kill_at_.reset();
-  drain_until_ = Clock::now() + kDrain;
-  for (const RankProcess& rank : ranks_) rank.signal_group(SIGKILL);
-  kill_orphans(rank_pids_);
+  relay_.begin_drain();
+  for (const ChildProcess& member : members_) member.signal_group(SIGKILL);
+  kill_orphans(pids_);
 }
 
 bool Job::finished() const {
-  if (ended_ < ranks_.size() || !drain_until_) return false;
-  if (abandoned_) return true;
-  const bool drained = std::none_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.from->valid(); });
-  return drained && !output_.wants_to_write() && !error_.wants_to_write();
+  if (ended_ < members_.size() || !relay_.draining()) return false;
+  return abandoned_ || relay_.drained();
 }
 
 void Job::signal_running(int signal) {
-  for (RankProcess& rank : ranks_) {
-    if (!rank.ending()) rank.signal_group(signal);
+  for (Output& control : controls_) control.pending() += static_cast<char>(signal);
+  if (!controls_.empty()) return;
+  for (ChildProcess& member : members_) {
+    if (!member.ending()) member.signal_group(signal);
   }
 }
 
 // "rank 0, 2", "the other 255" or "250 ranks".
-std::string Job::running_ranks() {
-  std::vector<size_t> running;
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (!ranks_[rank].ending()) running.push_back(rank);
+std::string Job::running() {
+  std::vector<std::string_view> names;
+  for (size_t member = 0; member < members_.size(); ++member) {
+    if (!members_[member].ending()) names.push_back(settings_.members[member].name);
   }
-  if (running.size() <= kMostNamed) return fmt::format("rank {}", fmt::join(running, ", "));
-  if (running.size() + 1 == ranks_.size()) return fmt::format("the other {}", running.size());
-  return fmt::format("{} ranks", running.size());
+  if (names.size() <= kMostNamed) return fmt::format("{} {}", settings_.noun, fmt::join(names, ", "));
+  if (names.size() + 1 == members_.size()) return fmt::format("the other {}", names.size());
+  return fmt::format("{} {}s", names.size(), settings_.noun);
 }
-
-void Job::say(const std::string& message) { error_.pending() += fmt::format("rondo-run: {}\n", message); }
 
 }  // namespace rondo::launcher

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <deque>
 #include <optional>
@@ -8,65 +7,71 @@
 #include <string>
 #include <vector>
 
-#include "tools/launcher/environment.h"
-#include "tools/launcher/line_prefix.h"
-#include "tools/launcher/options.h"
+#include "tools/launcher/child_process.h"
 #include "tools/launcher/output.h"
-#include "tools/launcher/rank_process.h"
+#include "tools/launcher/relay.h"
 #include "tools/launcher/signals.h"
 
 namespace rondo::launcher {
 
-// The ranks of one run, from start to end. One thread; everything happens in run(), which sleeps in poll().
+// A child of a job: a rank, or the process that starts the ranks of a host.
+struct Member {
+  std::string name;        // in messages, after JobSettings::noun
+  std::string prefix;      // of its lines, where outputs are captured
+  std::string opening;     // what the control pipe says first; controlled members only
+  ChildSettings settings;  // signal_mask is the job's matter
+};
+
+struct JobSettings {
+  std::string noun = "rank";
+  std::vector<Member> members;
+  double timeout_s = 0;  // 0: none
+  int control = -1;      // where orders come from (control.h); -1: nowhere
+  bool explain = true;   // says which member failed; otherwise only that one was killed, for others say the rest
+};
+
+// Processes that run and fail together, from start to end. One thread; everything happens in run(), which sleeps in
+// poll().
 class Job {
  public:
-  Job(const Options& options, Meeting meeting);
+  explicit Job(JobSettings settings);
 
-  // Starts the ranks and returns when all have ended and what they wrote is written. The exit code: 0 if all
-  // succeeded, else that of the rank that failed first; 124 at the timeout; 127 (126) if the program is not found
+  // Starts the members and returns when all have ended and what they wrote is written. The exit code: 0 if all
+  // succeeded, else that of the member that failed first; 124 at the timeout; 127 (126) if the program is not found
   // (cannot be run).
   int run();
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  // One output of one rank on its way to one of ours.
-  struct Stream {
-    Descriptor* from;
-    Output* to;
-    LinePrefix lines;
-  };
-
-  void start_ranks();
+  void start_members();
+  void start(Member& member);
   void step();
   int poll_timeout_ms() const;
-  void read_stream(Stream& stream);
-  void flush(Output& output);
   void handle_signal(int signal);
-  void check_ranks();
-  void report_failure(int rank);
+  void handle_orders();
+  void check_members();
+  void report_failure(size_t member);
   void check_deadlines();
-  void close_streams();
-  void end_ranks();
+  void end_members();
+  void kill_members();
   void all_ended();
   bool finished() const;
   void signal_running(int signal);
-  std::string running_ranks();
-  void say(const std::string& message);
+  std::string running();
 
-  const Options& options_;
-  const Meeting meeting_;
+  JobSettings settings_;
   Signals signals_;
-  Output output_{1}, error_{2};
-  std::deque<RankProcess> ranks_;  // a deque: Streams point into it
-  std::vector<Stream> streams_;
-  std::set<pid_t> rank_pids_;
+  Relay relay_;
+  std::deque<ChildProcess> members_;  // a deque: Relay points into it
+  std::deque<Output> controls_;       // of controlled members, or empty
+  std::set<pid_t> pids_;
   size_t ended_ = 0;
   int exit_code_ = 0;
   int ending_signals_ = 0;  // SIGINT and SIGTERM received
   bool ending_ = false;     // SIGTERM has been sent
   bool abandoned_ = false;  // told to end while only output was left
-  std::optional<Clock::time_point> timeout_, kill_at_, drain_until_;
+  std::optional<Clock::time_point> timeout_, kill_at_;
 };
 
 }  // namespace rondo::launcher

@@ -4,12 +4,15 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 #include <memory>
+
+#include "tools/launcher/environment.h"
 
 namespace rondo::launcher {
 namespace {
 
-// More ranks than this on one machine is a slip of the finger: each needs a process and two pipes here.
+// More ranks than this is a slip of the finger: each needs a process and two pipes.
 constexpr int kMaxRanks = 4096;
 constexpr int kUsageError = 2;
 
@@ -28,16 +31,36 @@ std::string check_assignment(const std::string& text) {
 class Help : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: rondo-run -n N [options] program [arguments]\n";
+    return "Usage: rondo-run -n N [options] program [arguments]\n"
+           "       rondo-run --hosts a:2,b:2 [options] program [arguments]\n";
   }
 };
 
-void declare(CLI::App& app, Options& options, bool& no_prefix) {
-  app.add_option("-n,--ranks", options.ranks, "How many ranks to start")
-      ->required()
+// What the command line says, before it is checked as a whole.
+struct Words {
+  bool no_prefix = false;
+  std::string hosts, hostfile;
+};
+
+void declare(CLI::App& app, Options& options, Words& words) {
+  app.add_option("-n,--ranks", options.ranks, "How many ranks to start; with hosts the default is all that they take")
       ->check(CLI::Range(1, kMaxRanks))
       ->type_name("N");
-  app.add_flag("--no-prefix", no_prefix, "Ranks write to this program's own outputs, as they are");
+  auto* hosts = app.add_option("--hosts", words.hosts, "Start ranks on these hosts, so many on each (1 if not said)");
+  hosts->type_name("HOST:N,...");
+  app.add_option("--hostfile", words.hostfile, "The same from a file: a line is HOST, HOST:N or HOST slots=N")
+      ->excludes(hosts)
+      ->type_name("FILE");
+  app.add_option("--launch-agent", options.launch_agent, "Runs a command on another host: AGENT HOST COMMAND")
+      ->default_val("ssh -o BatchMode=yes")
+      ->type_name("AGENT");
+  app.add_option("--remote-path", options.remote_path, "rondo-run on the other hosts; the default is its path here")
+      ->type_name("PATH");
+  app.add_option("--master-port", options.master_port,
+                 "Of rank 0, between hosts; the default is one from 20000 to 28999")
+      ->check(CLI::Range(1, 65535))
+      ->type_name("PORT");
+  app.add_flag("--no-prefix", words.no_prefix, "Ranks write to this program's own outputs, as they are");
   app.add_option("--timeout", options.timeout_s, "End the ranks after so many seconds; the exit code is then 124")
       ->check(CLI::PositiveNumber)
       ->type_name("S");
@@ -45,24 +68,77 @@ void declare(CLI::App& app, Options& options, bool& no_prefix) {
       ->allow_extra_args(false)
       ->check(CLI::Validator(check_assignment, ""))
       ->type_name("NAME=value");
+  app.add_flag("--host-ranks", options.host_ranks)->group("");  // what the launch agent starts
   app.formatter(std::make_shared<Help>());
   app.footer(
       "Each rank is a process with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, "
       "and\n"
-      "with a private socket for Rondo to meet at. When one rank fails, the others are ended (SIGTERM, 5 s later\n"
-      "SIGKILL), and its exit code is returned: 128 + signal if a signal killed it. SIGINT, SIGTERM, SIGHUP, SIGUSR1 "
-      "and\n"
-      "SIGUSR2 are passed on to every rank.");
+      "with a private socket for Rondo to meet at. OMP_NUM_THREADS is set to the host's cores divided by its ranks "
+      "(at\n"
+      "least 1), unless it is set. When one rank fails, the others are ended (SIGTERM, 5 s later SIGKILL), and its "
+      "exit\n"
+      "code is returned: 128 + signal if a signal killed it. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed "
+      "on\n"
+      "to every rank. When rondo-run itself is killed, so is everything that it started.\n"
+      "\n"
+      "Other hosts need ssh without a password, rondo-run at the same path, and the program in the same folder. "
+      "Their\n"
+      "ranks get --env, OMP_NUM_THREADS and the variables RONDO_* of this shell, and no standard input. Ranks of "
+      "several\n"
+      "hosts listen on the network: this needs RONDO_SECRET_FILE, or RONDO_INSECURE=1 where the network is trusted.");
   app.prefix_command();  // everything from the program's name on is the program's
+}
+
+// Fills in hosts and ranks, each from the other; "" or what is wrong.
+std::string complete_hosts(Options& options, const Words& words) {
+  try {
+    if (!words.hosts.empty()) options.hosts = parse_hosts(words.hosts);
+    if (!words.hostfile.empty()) options.hosts = read_hostfile(words.hostfile);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  if (options.hosts.empty()) {
+    if (options.ranks == 0) return "how many ranks? -n or --hosts is required";
+    options.hosts = {Host{"localhost", options.ranks}};
+    return "";
+  }
+  int slots = 0;
+  size_t used = 0;  // hosts with a rank at least
+  for (const Host& host : options.hosts) {
+    if (options.ranks == 0 || slots < options.ranks) ++used;
+    slots += host.slots;
+  }
+  if (options.ranks > slots)
+    return fmt::format("-n {} is more than the {} ranks that the hosts take", options.ranks, slots);
+  if (options.ranks == 0) options.ranks = slots;
+  if (options.ranks > kMaxRanks) return fmt::format("{} ranks are more than {}", options.ranks, kMaxRanks);
+  options.hosts.resize(used);
+  return "";
+}
+
+// What several hosts need; "" or what is missing.
+std::string check_network(const Options& options) {
+  if (options.hosts.size() < 2) return "";
+  if (is_this_machine(options.hosts.front())) {
+    return fmt::format("the first host is {}, where the others cannot find rank 0: give its name",
+                       options.hosts[0].name);
+  }
+  Environment environment = own_environment();
+  for (const std::string& assignment : options.environment) set_variable(environment, assignment);
+  const std::string insecure = value_of(environment, "RONDO_INSECURE");
+  if (insecure == "1" || !value_of(environment, "RONDO_SECRET_FILE").empty()) return "";
+  return "ranks of several hosts listen on the network: set RONDO_SECRET_FILE, or RONDO_INSECURE=1 where the network "
+         "is "
+         "trusted";
 }
 
 }  // namespace
 
 Parsed parse_options(int argc, char** argv) {
   Options options;
-  bool no_prefix = false;
-  CLI::App app("Starts the ranks of a Rondo program on this machine.", "rondo-run");
-  declare(app, options, no_prefix);
+  Words words;
+  CLI::App app("Starts the ranks of a Rondo program, on this machine or on several hosts.", "rondo-run");
+  declare(app, options, words);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -71,7 +147,8 @@ Parsed parse_options(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return usage_error(error.what());
   }
-  options.prefix = !no_prefix;
+  if (options.host_ranks) return options;
+  options.prefix = !words.no_prefix;
   options.command = app.remaining();
   if (!options.command.empty() && options.command.front() == "--") {
     options.command.erase(options.command.begin());
@@ -79,6 +156,9 @@ Parsed parse_options(int argc, char** argv) {
     return usage_error(fmt::format("unknown option '{}'", options.command.front()));
   }
   if (options.command.empty()) return usage_error("which program?");
+  for (const auto& problem : {complete_hosts(options, words), check_network(options)}) {
+    if (!problem.empty()) return usage_error(problem);
+  }
   return options;
 }
 

@@ -22,6 +22,7 @@ _package_present() {
     mpich) command -v mpiexec.hydra >/dev/null ;;
     nlohmann-json3-dev) [[ -e /usr/include/nlohmann/json.hpp ]] ;;
     openmpi-bin) command -v mpirun.openmpi >/dev/null ;;
+    openssh-server) [[ -x /usr/sbin/sshd ]] ;;
     pkg-config) command -v pkg-config >/dev/null ;;
     python3) command -v python3 >/dev/null ;;
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;

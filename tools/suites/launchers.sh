@@ -4,7 +4,7 @@ set -euo pipefail
 source tools/lib/suite.sh
 
 # RONDO_TORCH: another torch, as pip names it. Only its launcher is used: the build without CUDA is enough.
-need_packages "${BUILD_PACKAGES[@]}" openmpi-bin mpich python3 python3-venv
+need_packages "${BUILD_PACKAGES[@]}" openmpi-bin mpich openssh-server iproute2 python3 python3-venv
 venv=$PWD/.venv-torch
 if [[ ! -x $venv/bin/torchrun ]]; then
   echo "Installing torch in $venv"
@@ -43,3 +43,13 @@ for world in 1 2 4; do
   check "torchrun --standalone, world $world" starts "$world" "${torchrun[@]}" --standalone --nproc-per-node "$world"
 done
 check "torchrun --master-port" starts 2 "${torchrun[@]}" --nnodes 1 --nproc-per-node 2 --master-port 12355
+
+# run_script FILE ARGUMENTS...: checks of its own, which it counts.
+run_script() {
+  local status=0
+  bash "tests/launchers/$1" "${@:2}" || status=$?
+  ((status == 0 || status == CHECKS_FAILED)) || record fail "tests/launchers/$1 stopped with exit code $status"
+}
+
+run_script ssh_hosts.sh "$bin/tools/rondo-run" "$program"
+finish_checks

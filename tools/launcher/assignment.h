@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/launcher/environment.h"
+
+namespace rondo::launcher {
+
+// What the process that starts the ranks of one host is told. On another host it is told by its standard input, so that
+// no shell has to quote it and no list of processes shows it.
+struct Assignment {
+  int first_rank = 0, ranks = 0, world = 0;
+  int node = 0, nodes = 1;
+  std::string job_id;        // unique
+  std::string master_host;   // of rank 0, for several hosts
+  uint16_t master_port = 0;  // free there, by guess; for several hosts
+  std::string folder;        // where the ranks run; "": where this process does
+  bool prefix = true;        // of their lines
+  double timeout_s = 0;      // 0: none
+  Environment environment;   // over the host's own
+  std::vector<std::string> command;
+};
+
+// The bytes, which begin with the version of rondo-run and their number.
+std::string encode(const Assignment& assignment);
+
+// Reads what encode() made, and no byte more, from `fd`. Throws std::runtime_error if the input ends early or is of
+// another version.
+Assignment read_assignment(int fd);
+
+}  // namespace rondo::launcher

@@ -1,0 +1,72 @@
+#include "tools/launcher/relay.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+
+namespace rondo::launcher {
+
+void Relay::add(Descriptor& standard_output, Descriptor& standard_error, const std::string& prefix) {
+  streams_.push_back(Stream{&standard_output, &output_, LinePrefix(prefix)});
+  streams_.push_back(Stream{&standard_error, &error_, LinePrefix(prefix)});
+}
+
+void Relay::append_entries(std::vector<pollfd>& entries) const {
+  for (const Output* output : {&output_, &error_}) {
+    entries.push_back({output->wants_to_write() ? output->fd() : -1, POLLOUT, 0});
+  }
+  for (const Stream& stream : streams_) entries.push_back({stream.to->full() ? -1 : stream.from->get(), POLLIN, 0});
+}
+
+void Relay::read(const std::vector<pollfd>& entries, size_t first) {
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    if (entries[first + 2 + i].revents != 0) read_stream(streams_[i]);
+  }
+}
+
+void Relay::read_stream(Stream& stream) {
+  char bytes[16 * 1024];
+  const ssize_t n = ::read(stream.from->get(), bytes, sizeof(bytes));
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) {
+    stream.lines.finish(stream.to->pending());
+    stream.from->reset();
+    return;
+  }
+  stream.lines.append(std::string_view(bytes, static_cast<size_t>(n)), stream.to->pending());
+  if (drain_until_) begin_drain();
+}
+
+void Relay::write() {
+  flush(output_);
+  flush(error_);
+}
+
+// Where nobody reads ours any more, the children get the same: their next write there fails with SIGPIPE.
+void Relay::flush(Output& output) {
+  // A reader that is behind: the children's pipes may have been left alone meanwhile, so their second begins now.
+  if (drain_until_ && output.wants_to_write()) begin_drain();
+  output.write();
+  if (!output.broken()) return;
+  for (Stream& stream : streams_) {
+    if (stream.to == &output) stream.from->reset();
+  }
+}
+
+void Relay::check_drain(Clock::time_point now) {
+  if (!drain_until_ || now < *drain_until_) return;
+  drain_until_ = now + kDrain;
+  for (Stream& stream : streams_) {
+    if (stream.from->valid()) stream.lines.finish(stream.to->pending());
+    stream.from->reset();
+  }
+}
+
+bool Relay::drained() const {
+  const bool open = std::any_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.from->valid(); });
+  return !open && !output_.wants_to_write() && !error_.wants_to_write();
+}
+
+}  // namespace rondo::launcher

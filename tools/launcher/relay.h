@@ -1,0 +1,58 @@
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ring/base/descriptor.h"
+#include "tools/launcher/line_prefix.h"
+#include "tools/launcher/output.h"
+
+namespace rondo::launcher {
+
+// Carries what the children of a job write to this program's outputs, line by line. Never blocks.
+class Relay {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Descriptors are the caller's, non-blocking, and are reset when their output has ended.
+  void add(Descriptor& standard_output, Descriptor& standard_error, const std::string& prefix);
+  // A line of this program's own, on standard error.
+  void say(const std::string& message) { error_.pending() += "rondo-run: " + message + "\n"; }
+
+  // What to poll(), and what to do when it has returned: entries[first] on are those that append_entries() appended.
+  void append_entries(std::vector<pollfd>& entries) const;
+  void read(const std::vector<pollfd>& entries, size_t first);
+  void write();
+
+  // All children have ended: what is still in the pipes is given a second from now on, and from each byte on.
+  void begin_drain() { drain_until_ = Clock::now() + kDrain; }
+  bool draining() const { return drain_until_.has_value(); }
+  std::optional<Clock::time_point> drain_until() const { return drain_until_; }
+  // Closes the pipes when that second has passed, though somebody may still hold their other ends.
+  void check_drain(Clock::time_point now);
+  // Nothing is left to read or to write.
+  bool drained() const;
+
+ private:
+  static constexpr auto kDrain = std::chrono::seconds(1);
+
+  // One output of one child on its way to one of ours.
+  struct Stream {
+    Descriptor* from;
+    Output* to;
+    LinePrefix lines;
+  };
+
+  void read_stream(Stream& stream);
+  void flush(Output& output);
+
+  Output output_{1}, error_{2};
+  std::vector<Stream> streams_;
+  std::optional<Clock::time_point> drain_until_;
+};
+
+}  // namespace rondo::launcher

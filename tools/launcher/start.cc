@@ -1,0 +1,120 @@
+#include "tools/launcher/start.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <sstream>
+#include <utility>
+
+#include "ring/base/hash.h"
+#include "tools/launcher/assignment.h"
+#include "tools/launcher/host_ranks.h"
+#include "tools/launcher/job.h"
+
+namespace rondo::launcher {
+namespace {
+
+// Below the system's ephemeral range (32768 on) and above the usual services; two jobs on one host rarely meet there.
+constexpr uint16_t kFirstPort = 20'000;
+constexpr uint16_t kPorts = 9'000;
+
+std::vector<std::string> split_words(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+// For the shell of another host.
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+// What ranks of other hosts get of this environment.
+Environment forwarded(const Options& options) {
+  Environment result;
+  for (const std::string& entry : own_environment()) {
+    if (entry.starts_with("RONDO_") || entry.starts_with("OMP_NUM_THREADS=")) result.push_back(entry);
+  }
+  for (const char* name : {"RONDO_RANK=", "RONDO_WORLD_SIZE=", "RONDO_LOCAL_RANK=", "RONDO_LOCAL_WORLD_SIZE=",
+                           "RONDO_NODE=", "RONDO_NODES=", "RONDO_RENDEZVOUS=", "RONDO_JOB_ID=", "RONDO_MASTER_PORT="}) {
+    std::erase_if(result, [&](const std::string& entry) { return entry.starts_with(name); });
+  }
+  for (const std::string& assignment : options.environment) set_variable(result, assignment);
+  return result;
+}
+
+Assignment common_assignment(const Options& options) {
+  Assignment a;
+  const std::string id = random_id();
+  a.world = options.ranks;
+  a.nodes = static_cast<int>(options.hosts.size());
+  a.job_id = "rondo-run-" + id;
+  a.master_host = address_of(options.hosts.front());
+  a.master_port = options.master_port != 0
+                      ? options.master_port
+                      : static_cast<uint16_t>(kFirstPort + Hash64().add(std::string_view(id)).value() % kPorts);
+  a.prefix = options.prefix;
+  a.timeout_s = options.timeout_s;
+  a.environment = options.environment;
+  a.command = options.command;
+  return a;
+}
+
+Member local_member(const Host& host, Assignment assignment) {
+  Member member{host.name, "", "", {}};
+  member.settings.body = [assignment = std::move(assignment)](int control) -> int {
+    try {
+      return run_host_ranks(assignment, control);
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "rondo-run: {}\n", error.what());
+      return 1;
+    }
+  };
+  return member;
+}
+
+Member remote_member(const Host& host, const Assignment& assignment, const Options& options) {
+  Member member{host.name, "", encode(assignment), {}};
+  member.settings.command = split_words(options.launch_agent);
+  const std::string program =
+      options.remote_path.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : options.remote_path;
+  member.settings.command.push_back(host.name);
+  member.settings.command.push_back(fmt::format("exec {} --host-ranks", quoted(program)));
+  member.settings.environment = own_environment();
+  return member;
+}
+
+}  // namespace
+
+int run_job(const Options& options) {
+  Assignment assignment = common_assignment(options);
+  JobSettings settings;
+  settings.noun = "host";
+  const bool several = options.hosts.size() > 1;
+  const bool remote = several || !is_this_machine(options.hosts.front());
+  settings.explain = remote;
+  const std::string folder = std::filesystem::current_path().string();
+  for (const Host& host : options.hosts) {
+    assignment.ranks = std::min(host.slots, options.ranks - assignment.first_rank);
+    if (remote) {
+      assignment.folder = folder;
+      assignment.environment = forwarded(options);
+    }
+    settings.members.push_back(is_this_machine(host) ? local_member(host, assignment)
+                                                     : remote_member(host, assignment, options));
+    ChildSettings& child = settings.members.back().settings;
+    child.controlled = true;
+    child.capture_output = several;  // lines of several hosts must not mix
+    child.keep_input = !remote;
+    assignment.first_rank += assignment.ranks;
+    ++assignment.node;
+  }
+  return Job(std::move(settings)).run();
+}
+
+}  // namespace rondo::launcher
