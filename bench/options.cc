@@ -217,7 +217,7 @@ void add_effort(CLI::App& app, Typed& typed, Options& options) {
 }
 
 void add_where(CLI::App& app, Typed& typed, Options& options) {
-  app.add_option("--ranks", options.ranks, "start so many processes here (2, unless a launcher has started this one)")
+  app.add_option("--ranks", options.ranks, "start N processes here (2, unless a launcher has started this one)")
       ->check(CLI::Range(1, kMaxRanks))
       ->take_last();  // start_ranks() adds its own
   app.add_flag("--inproc", options.inproc, "ranks are threads of one process");

@@ -16,7 +16,7 @@ constexpr const char* placement_name(Placement placement) {
   return placement == Placement::kInPlace ? "in-place" : "out-of-place";
 }
 
-// -m: so many operations as one list of equal tensors.
+// -m N: N operations as one list of equal tensors.
 Extent repeated(Extent extent, uint32_t times) {
   extent.bytes *= times;
   extent.count *= times;

@@ -35,7 +35,7 @@ class CrossCopy {
   // or allocates. One thread at a time.
   void copy(void* to, const void* from, size_t bytes);
 
-  // Whether copy() would stream so many bytes now, for code that writes such memory by other means.
+  // Whether copy() would stream that many bytes now, for code that writes such memory by other means.
   bool streams(size_t bytes) const {
     return bytes >= kFewest &&
            (stores_ == Stores::kTimed ? trials_[place_of(bytes)].streams() : stores_ == Stores::kStreamed);

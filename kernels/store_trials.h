@@ -13,7 +13,7 @@ class StoreTrials {
   // Timed copies of each kind: the fastest counts, since any may be disturbed.
   static constexpr int kTimes = 5;
   // Warm-up: copies of a kind are timed once they find memory that the same kind wrote, which is when the first place
-  // comes round again, or after so many.
+  // comes round again, or after a bound.
   static constexpr int kMostToWarm = 64;
   // Copies between trials. The slower kind costs up to tenfold, for about ten copies a trial: below 5 %.
   static constexpr int kKept = 2048;

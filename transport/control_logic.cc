@@ -107,7 +107,7 @@ void ControlLogic::close(Time, uint64_t communicator, uint64_t last_sequence) {
 
 bool ControlLogic::all_left(uint64_t communicator) const {
   const Group* group = find(communicator);
-  // After a failure nobody needs a goodbye: what it was has been said before.
+  // After a failure no rank needs a goodbye: the failure was sent before.
   if (group == nullptr || group->failure) return true;
   return std::all_of(group->members.begin(), group->members.end(),
                      [](const auto& entry) { return entry.second.left || entry.second.lost; });
@@ -449,8 +449,8 @@ void ControlLogic::compare(Time now, uint64_t communicator, Group& group, int pe
   }
 }
 
-// `peer` sleeps in a send or recv that only ranks inside this collective could end, and nobody has a second thread that
-// might do it: it will never make the call that we wait for.
+// `peer` sleeps in a send or recv that only ranks inside this collective could end, and no rank has a second thread
+// that might do it: it will never make the call that we wait for.
 bool ControlLogic::stuck_in_p2p(const Group& group, int peer) const {
   const auto waits_for_us = [&](int partner) {
     if (partner == settings_.rank) return true;
@@ -472,7 +472,7 @@ void ControlLogic::mismatch(uint64_t communicator, Group& group, int peer, const
   std::string mine = fmt::format("{} called {}", name_in(group, settings_.rank), group.stall->own.text);
   std::string other = fmt::format("{} {}", name_in(group, peer), theirs);
   std::vector<int> ranks{settings_.rank, peer};
-  // In the order of ranks, whoever finds it first.
+  // In the order of ranks: both ranks make the same text.
   if (peer < settings_.rank) {
     std::swap(mine, other);
     std::swap(ranks[0], ranks[1]);

@@ -89,7 +89,7 @@ class ControlLogic {
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) const;
   bool gone(int peer) const;  // lost, left, or its start failed
   bool anyone_lost() const { return !lost_.empty() || !resigned_.empty(); }
-  // Those who died, before any communicator is open; nullopt: nobody has.
+  // The ranks that died, before any communicator is open; nullopt: none has.
   std::optional<Error> death() const;
   std::string name(int peer) const;
 

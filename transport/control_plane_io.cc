@@ -203,7 +203,7 @@ void ControlPlane::begin_start(Clock::time_point deadline) {
   probe_missing(deadline);
 }
 
-// Higher ranks dial this one. One that died after it was listed never will, and nobody else may notice: so their
+// Higher ranks dial this one. One that died after it was listed never will, and no other rank may notice: so their
 // listeners are knocked at; after a failure too, while this rank waits for them.
 void ControlPlane::probe_missing(Clock::time_point deadline) {
   timers_->probe.expires_after(kProbeInterval);

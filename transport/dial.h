@@ -24,7 +24,7 @@ namespace rondo {
 struct DialOrder {
   std::string peer;  // "rank 3 (host b, pid 17)"
   std::vector<Endpoint> endpoints;
-  std::optional<Hello> hello;  // none: only find out whether somebody listens there
+  std::optional<Hello> hello;  // none: only find out whether anything listens there
   SocketTuning tuning;
   std::chrono::steady_clock::time_point deadline;
   std::chrono::milliseconds attempt{5'000};  // for one endpoint to accept
@@ -32,7 +32,7 @@ struct DialOrder {
 
 struct DialResult {
   Descriptor socket;  // welcomed; or invalid, and
-  // kPeerLost: nobody listens at an endpoint that the peer published; kTimeout; kNetwork: refused, with the peer's
+  // kPeerLost: nothing listens at an endpoint that the peer published; kTimeout; kNetwork: refused, with the peer's
   // words.
   Error error;
 };

@@ -16,7 +16,7 @@
 namespace rondo {
 namespace {
 
-// Events taken by one epoll_wait; more stay for the next. They carry no information: whoever sleeps here looks at
+// Events taken by one epoll_wait; more stay for the next. They carry no information: the sleeper looks at
 // everything it drives when it wakes.
 constexpr int kEventsAtOnce = 16;
 

@@ -20,11 +20,11 @@ class Doorbell final : public PeerBell {
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
 
-  // Wakes wait() when the descriptor becomes readable or writable (edge triggered: whoever drives it reads and writes
+  // Wakes wait() when the descriptor becomes readable or writable (edge triggered: its progress engine reads and writes
   // until the kernel says no), until what is returned is gone, which must be before the descriptor is closed. Any
   // thread. Throws Exception(kSystem).
   [[nodiscard]] std::shared_ptr<void> watch(int descriptor);
-  // The progress engine has not slept for long. A watched socket costs whoever sends to it over loopback 0.1 to 0.4 us
+  // The progress engine has not slept for long. A watched socket costs a sender over loopback 0.1 to 0.4 us
   // a message, so nothing is watched until the next arm(). Does nothing while armed. Costs a system call a descriptor;
   // so does that arm(). Any thread.
   void relax();

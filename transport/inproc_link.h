@@ -11,7 +11,7 @@
 namespace rondo {
 
 // The two ends of a link between ranks that are threads of one process: a mailbox of `depth` slots each way, lent to
-// whoever writes or reads them. The doorbells are those of the two progress engines and must outlive both ends.
+// the thread that writes or reads them. The doorbells are those of the two progress engines and must outlive both ends.
 std::pair<std::unique_ptr<Link>, std::unique_ptr<Link>> make_inproc_link(const LinkShape& shape,
                                                                          std::shared_ptr<Doorbell> first_bell,
                                                                          std::shared_ptr<Doorbell> second_bell,

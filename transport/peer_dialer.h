@@ -36,7 +36,7 @@ class PeerDialer {
   const std::optional<Roster>& roster() const { return roster_; }
 
   void dial_control(int peer, Deadline deadline, Done done);
-  // Only finds out whether somebody listens there. Nothing while a knock at that peer is under way.
+  // Only finds out whether anything listens there. Nothing while a knock at that peer is under way.
   void knock(int peer, Deadline deadline, Done done);
   // All connections of the link, within twice the handshake's time; `done` for each, with its index.
   void dial_link(const LinkName& name, const std::function<void(uint32_t index, DialResult)>& done);

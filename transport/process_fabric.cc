@@ -311,7 +311,7 @@ class ProcessFabric : public Fabric {
     return std::make_unique<SocketStream>(std::move(socket), peer_name(name.peer), std::move(watched));
   }
 
-  // Closed meanwhile by another thread: nobody sleeps on the link, and it will not be used.
+  // Closed meanwhile by another thread: no thread sleeps on the link, and it will not be used.
   std::shared_ptr<void> watch(const LinkName& name, const Descriptor& socket) {
     const auto doorbell = board_->doorbell(name);
     return doorbell ? doorbell->watch(socket.get()) : nullptr;
@@ -322,7 +322,7 @@ class ProcessFabric : public Fabric {
   Place place_;
   Topology topology_;
   std::unique_ptr<ControlPlane> board_;
-  std::unique_ptr<Island> island_;  // null: this rank shares memory with nobody. Served by the board's I/O thread.
+  std::unique_ptr<Island> island_;  // null: this rank shares memory with no other. Served by the board's I/O thread.
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ class StartLogic {
 
   // --- events
   void connected(int peer);
-  // Its connection ended, or nobody listens where it said that it would.
+  // Its connection ended, or nothing listens where it said that it would.
   void lost(Time now, int peer, const std::string& why);
   // Its start failed; so does this one, for the same reason.
   void gave_up(int peer, const Error& error);

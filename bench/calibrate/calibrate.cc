@@ -76,7 +76,7 @@ Calibration calibrate(CalibrationSeam& seam) {
     cost.beta_us_per_byte = world.max(own.beta_us_per_byte);
     result.measured[kind] = true;
   }
-  world.barrier();  // nobody is in a pair any more; all fold at once, as they do in a collective
+  world.barrier();  // all pairs have ended; all fold at once, as they do in a collective
   const double fold_us = best_us(
       seam, kFolds, [&] { seam.fold(kFoldBytes); }, [] {});
   result.model.gamma_us_per_byte = world.max(fold_us / static_cast<double>(kFoldBytes));

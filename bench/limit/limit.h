@@ -29,13 +29,13 @@ struct Limits {
   std::vector<StreamLimit> streams;
   double exchange_us = 0;  // a bare exchange of 8 bytes; 0: not measured
 
-  // The limit of a buffer of so many bytes, or up to a few elements a rank more.
+  // The limit of a buffer of that size, or up to a few elements a rank more.
   std::optional<StreamLimit> stream(int world, uint64_t bytes) const;
   // Of each world and size the higher one.
   void raise(const StreamLimit& limit);
 };
 
-// GB/s of one setting, measured for so many seconds.
+// GB/s of one setting, measured for that many seconds.
 using MeasureStream = std::function<double(const RawSetting&, double seconds)>;
 
 struct SettingRate {

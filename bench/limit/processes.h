@@ -26,7 +26,7 @@ class SharedArea {
 // reached n * world.
 struct Meeting {
   std::atomic<uint64_t> arrived{0};
-  std::atomic<bool> failed{false};  // a rank gave up: nobody waits for it
+  std::atomic<bool> failed{false};  // a rank gave up: none waits for it
   std::atomic<uint64_t> enough{0};  // rank 0's word: behind meeting number n there is no further batch
   // Of the batches with even and with odd numbers; rank 0 takes the time of one while the next one is under way.
   std::atomic<double> slowest_us[2] = {0, 0};

@@ -27,7 +27,7 @@ class RawPump {
   enum class Idle { kSpin, kYield };  // what lock step does while nothing moves
   RawPump(std::vector<RawFlow> flows, const RawSetting& setting, Idle idle);
 
-  // Until every flow has moved so many bytes more: whole transfers. Throws Exception(kSystem) if a connection breaks,
+  // Until every flow has moved that many bytes more: whole transfers. Throws Exception(kSystem) if a connection breaks,
   // or after ten seconds.
   void run(uint64_t bytes);
 

@@ -33,7 +33,7 @@ class Group {
   virtual int size() const = 0;
   // What is timed. Returns when this rank's output is complete and its input may be changed.
   virtual void run(const Call& call) = 0;
-  // The same for tensors of so many elements that lie one after the other in the call's buffers: a call each.
+  // The same for tensors of `count` elements that lie one after the other in the call's buffers: a call each.
   virtual void run_parts(const Call& call, std::span<const uint64_t> counts);
   // Memory for buffers that are timed: a page's alignment at least. Throws std::bad_alloc, or what the library throws.
   virtual std::byte* allocate(uint64_t bytes);

@@ -40,7 +40,8 @@ cpu_set_t unpack_cores(std::string_view bytes) {
   return cores;
 }
 
-// Whoever may use only cores of a set shares them with all who do. Ranks have few different sets: one, or one each.
+// Processes bound to a set of cores share it with all that are bound to it. Ranks have few different sets: one, or one
+// each.
 int cores_between(const std::vector<cpu_set_t>& ranks) {
   struct Kind {
     cpu_set_t cores;

@@ -24,7 +24,7 @@ class OpenDescriptors {
     fds_.emplace(++last_, fd);
     return last_;
   }
-  // False in a forked child, where the descriptor is closed already and its number may belong to somebody else.
+  // False in a forked child, where the descriptor is closed already and its number may have been reused.
   bool remove(uint64_t entry) {
     std::lock_guard lock(mutex_);
     return fds_.erase(entry) == 1;

@@ -13,8 +13,8 @@
 namespace rondo {
 
 // What this rank has called lately on one communicator, for the others' question why an operation does not move.
-// Calls of one kind in a row are one record: writing costs a store where a call is as the one before, else an
-// uncontended lock and a copy of a few words; the text is made when somebody asks. Any thread, unless said otherwise.
+// Calls of one kind in a row are one record: writing costs a store where a call is equal to the last, else an
+// uncontended lock and a copy of a few words; the text is made on request. Any thread, unless said otherwise.
 class CallLog {
  public:
   // `kind`: fingerprint_of(kind, sequence) is the call's fingerprint; equal kinds are equal calls. Under the submission

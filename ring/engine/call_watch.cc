@@ -94,7 +94,7 @@ void CallWatch::ask_others(Clock::time_point now, uint64_t sequence) {
 }
 
 void CallWatch::time_out(Clock::time_point now, const CollectiveOperation& current, const CollectiveOperation& late) {
-  // A deadline shorter than the stall time: nobody has been asked yet.
+  // A deadline shorter than the stall time: no rank has been asked yet.
   if (asked_sequence_ != current.sequence) return ask_others(now, current.sequence);
   if (now - asked_at_ < kAnswerPatience) return;
   const std::vector<int> absent = context_.fabric->absent(context_.id, current.sequence);

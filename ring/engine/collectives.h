@@ -31,7 +31,7 @@ class Collectives final : public ProgressEngine {
   // Puts the operation (its engine and deadline set) at the end of the queue and numbers it. Does not drive.
   void submit(std::shared_ptr<CollectiveOperation> operation);
   // Begins it at once, without the queue: run_held() must follow, until whose end the caller keeps the operation.
-  // False: something is pending, or somebody drives.
+  // False: something is pending, or another thread drives.
   bool begin_now(CollectiveOperation& operation);
   // Before any other: waits for both neighbours on the ring, on every lane.
   std::shared_ptr<CollectiveOperation> submit_opening(Clock::time_point deadline);

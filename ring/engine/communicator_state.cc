@@ -293,7 +293,7 @@ void CommunicatorState::take_back(MessageOperation& receive) {
   messages_->wait_blocking(receive);
 }
 
-// Whoever has messages under way beside what it waits for may still end what another rank waits for.
+// A rank with messages under way beside what it waits for may still end what another rank waits for.
 CallState CommunicatorState::call_state(uint64_t sequence) {
   CallState state = context_->log.state(sequence);
   state.threads |= messages_->in_background();

@@ -80,9 +80,9 @@ class CommunicatorState final : public CommunicatorEvents {
   void take_back(MessageOperation& receive);
   // Throws the operation's failure.
   void finish(const std::shared_ptr<MessageOperation>& operation);
-  // The progress thread goes on with what nobody waits for. ready_progress_thread() must have come before whatever that
-  // is was submitted: without a thread nobody could go on with it, so that the communicator fails, which it throws
-  // (kSystem).
+  // The progress thread goes on with operations that no thread waits for. ready_progress_thread() must have come before
+  // whatever that is was submitted: without a thread nobody could go on with it, so that the communicator fails, which
+  // it throws (kSystem).
   void ready_progress_thread();
   void leave_to_progress_thread(ProgressEngine& engine) { engine.notify(); }
   // As CommunicatorContext::fail(); afterwards check_usable() throws.

@@ -12,10 +12,10 @@ struct PlanRequest {
   int root = -1;      // 0 .. world-1 where collective_has_root(), else -1
   int lanes = 1;      // 1 .. 16
   Topology topology;  // its size is the world, 1 .. 65535
-  // Chunks that a link may hold at once, 1 .. 64. Exchanges of several blocks with one peer overlap so many; plans that
-  // have none need 1 only (Plan::chunks_in_flight). Equal on all ranks.
+  // Chunks that a link may hold at once, 1 .. 64. Exchanges of several blocks with one peer overlap that many; plans
+  // that have none need 1 only (Plan::chunks_in_flight). Equal on all ranks.
   int chunks_in_flight = 1;
-  // Who scales a contribution (kScale). false: whoever folds it first, which may be another rank; enough where the
+  // Who scales a contribution (kScale). false: the rank that folds it first; enough where the
   // factor is the same everywhere (average). true: always its own rank, before it leaves; needed where each rank has a
   // factor of its own (Op::kPremulSum). Equal on all ranks.
   bool scale_at_source = false;

@@ -12,7 +12,7 @@ namespace {
 // Chunks that follow one another in each tree: more fill the pipeline better, and make small calls smaller slices.
 constexpr int kChunksPerTree = 4;
 
-// Two binary trees, each with half of the data; whoever passes data on in one is a leaf of the other, so that every
+// Two binary trees, each with half of the data; a rank that passes data on in one is a leaf of the other, so that every
 // port is used (Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009).
 // Node 0, the root, hands both trees their data; nodes 1 .. n-1 stand in the trees by number: the node at position p,
 // whose lowest bit is 2^l, has the positions p - 2^(l-1) and p + 2^(l-1) below it, or, past the end, the next there is

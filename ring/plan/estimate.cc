@@ -29,11 +29,11 @@ constexpr double kCopyUsPerByte = 1.0 / 12000;
 // The same, or a fold, in caches.
 constexpr double kCachedUsPerByte = 1.0 / 22000;
 
-// A message between ranks that share cores costs so many times what it costs two that have one each: it finds cold
+// A message between ranks that share cores costs this factor more than between two that have one each: it finds cold
 // caches, and another rank must be switched to (docs/tuning.md, "More ranks than cores").
 constexpr double kCrowdedDearer = 3;
-// Among them halving's bytes cost so many times a ring's, since half of the buffer is in flight between two folds; with
-// idle() that fits halving / ring over TCP on 2 cores, 1 to 64 MiB (the same page).
+// Among them halving's bytes cost this factor more than a ring's, since half of the buffer is in flight between two
+// folds; with idle() that fits halving / ring over TCP on 2 cores, 1 to 64 MiB (the same page).
 constexpr double kColdHalves = 1.12;
 
 class Estimate {

@@ -5,8 +5,8 @@
 
 // Small collectives inside an island, in one exchange: every rank posts what others need where all of them can read it,
 // and then takes what it needs from all posts. Everybody hears from everybody once in each round, so that two places
-// for a rank's post, used in turn, are enough: whoever writes round k has heard from all in round k - 1, and all had
-// read round k - 2 before they said so.
+// for a rank's post, used in turn, are enough: a rank that writes round k has heard from all in round k - 1, and all
+// had read round k - 2 before they said so.
 namespace rondo {
 namespace {
 

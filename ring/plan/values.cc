@@ -202,7 +202,7 @@ Failure ValueRun::write(Actor& actor, const Ref& ref) {
   return std::nullopt;
 }
 
-// Who returns to the caller has heard that nobody uses the caller's memory any more. (Staging memory is the library's:
+// A call returns only when no rank uses the caller's memory any more. (Staging memory is the library's:
 // the next call begins with all ranks hearing from all.)
 Failure ValueRun::check_released() const {
   if (!windows_) return std::nullopt;

@@ -29,11 +29,11 @@ TEST_CASE("even_blocks: blocks tile the count in order, and differ by at most on
   }
 }
 
-TEST_CASE("Cut: lanes and rounds tile every block, and no piece has more slices than a chunk") {
+TEST_CASE("Slicing: lanes and rounds tile every block, and no piece has more slices than a chunk") {
   for (uint64_t count : {0u, 1u, 31u, 32u, 33u, 4096u, 100001u}) {
     for (uint32_t lanes : {1u, 2u, 3u, 4u}) {
       for (uint32_t per_chunk : {1u, 3u, 4u}) {
-        const Cut slicing{lanes, 32, 64, per_chunk};
+        const Slicing slicing{lanes, 32, 64, per_chunk};
         uint64_t end = 0;
         for (uint32_t lane = 0; lane < lanes; ++lane) {
           const Extent share = slicing.lane_share(count, lane);
@@ -51,8 +51,8 @@ TEST_CASE("Cut: lanes and rounds tile every block, and no piece has more slices 
   }
 }
 
-TEST_CASE("Cut: an empty block has no round, an empty piece no slice") {
-  const Cut slicing{2, 1, 8, 2};
+TEST_CASE("Slicing: an empty block has no round, an empty piece no slice") {
+  const Slicing slicing{2, 1, 8, 2};
   CHECK_EQ(slicing.rounds(0), 0);
   CHECK_EQ(slicing.slices(0), 0);
   CHECK_EQ(slicing.piece(slicing.lane_share(5, 1), 1).count, 0);

@@ -62,7 +62,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_flag("--scale-at-source", options.scale_at_source, "Each rank scales its own contribution");
   app.add_flag("--json", options.json, "One JSON object a line and rank, instead of words");
   app.add_flag("--verify", options.verify, "Prove the plans; the exit code is 1 if that fails");
-  app.add_option("--bytes", options.bytes, "Simulate a call of so many bytes by the default cost model");
+  app.add_option("--bytes", options.bytes, "Simulate a call of N bytes by the default cost model");
 }
 
 PlanRequest request_of(const Options& options) {

@@ -20,7 +20,7 @@ enum class Reach : char {
 using Report = std::string;
 
 struct Islands {
-  std::vector<int> island;  // Topology::island; empty if nobody shares
+  std::vector<int> island;  // Topology::island; empty if no ranks share memory
   std::vector<bool> pulls;  // by rank: pull works between all ranks of its island
   bool operator==(const Islands&) const = default;
 };

@@ -19,8 +19,8 @@ namespace {
 
 // Windows of one peer: each is a mapping, of which the kernel gives a process some 65,000.
 constexpr size_t kMaxWindows = 16 * 1024;
-// From so many on a rank reads a small part of each peer's windows: their pages are mapped as they are touched, since
-// every page that is mapped counts as this rank's memory.
+// From this number of windows on a rank reads a small part of each peer's windows: their pages are mapped as they are
+// touched, since every page that is mapped counts as this rank's memory.
 constexpr size_t kManyPeers = 8;
 // Where the two flags of a communicator's doorbells are in their page: a cache line of its own each, and the pair that
 // a processor fetches with it.
@@ -35,7 +35,7 @@ std::shared_ptr<Mapping> map_offered(const Descriptor& file, uint64_t bytes, Map
   return std::make_shared<Mapping>(file.get(), bytes, touch);
 }
 
-// Whoever rings writes to it, and must not be stopped by a signal or wait, as with a pipe.
+// A peer rings by a write, which must neither raise a signal nor block, as a pipe's would.
 bool is_event(const Descriptor& file) {
   struct stat facts {};
   const bool anonymous = ::fstat(file.get(), &facts) == 0 && (facts.st_mode & S_IFMT) == 0;
@@ -456,8 +456,8 @@ void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {
   bells.p2p->connect(page, kP2pFlag, std::move(files[2]));
 }
 
-// What has come stays readable; whoever waits for more looks again, and finds the end. Where the peer lives and has
-// broken the protocol, nobody else would say why, so every communicator with it is told.
+// What has come stays readable; a thread that waits for more looks again, and finds the end. Where the peer lives and
+// has broken the protocol, no other part would say why, so every communicator with it is told.
 void Island::on_end(int peer, IslandConnection::End end, const std::string& why) {
   std::vector<std::shared_ptr<Doorbell>> bells;
   const bool broken = end == IslandConnection::End::kBroken;

@@ -18,7 +18,7 @@ namespace rondo {
 
 // The memory of one link or stream, mapped here.
 struct LinkMemory {
-  std::shared_ptr<Mapping> memory;  // shared by both ends where they are in one process; else by nobody
+  std::shared_ptr<Mapping> memory;  // shared by both ends where they are in one process, else this end's alone
   LinkShape shape;                  // of a link
 };
 

@@ -30,7 +30,7 @@ struct Address {
   socklen_t size = 0;
 };
 
-// The name in the kernel says what it is for, for whoever reads /proc/net/unix.
+// The name in the kernel says what it is for in /proc/net/unix.
 std::string full_name(const std::string& name) { return "rondo-" + name; }
 
 ucred credentials(int socket) {

@@ -19,7 +19,7 @@ std::string random_socket_name();
 Descriptor listen_abstract(const std::string& name, int backlog);
 // Invalid, with the system's `error`, if the socket cannot be reached; EAGAIN: its queue is full now.
 Descriptor connect_abstract(const std::string& name, int& error);
-// Invalid: nobody waits.
+// Invalid: no connection waits.
 Descriptor accept_abstract(int listener);
 
 // Who is at the other end, by the kernel's word, as of when it connected or listened. "" if it is a process of this

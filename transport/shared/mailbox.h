@@ -76,7 +76,7 @@ class Mailbox {
   std::byte* slot(uint64_t slice) const {
     return direction_ + layout_.slots + slice % layout_.shape.depth * layout_.slot_stride;
   }
-  // Where the payload of a slice of so many bytes is.
+  // Where the payload of a slice of that size is.
   std::byte* payload(uint64_t slice, uint32_t bytes) const {
     return bytes <= kInlineBytes ? head(slice).small : slot(slice);
   }

@@ -29,7 +29,7 @@ class Mapping {
 size_t whole_pages(size_t bytes);
 
 // A memfd: zeroed memory without a name anywhere, gone with its last user, outside the limits of /dev/shm; sealed, so
-// that nobody who maps it can be hurt by a change of its size. kSparse: pages come when they are first touched.
+// that no process that maps it is hurt by a change of its size. kSparse: pages come when they are first touched.
 // Throws Exception(kSystem) when memory or descriptors run out, or the kernel forbids it.
 enum class Pages { kSparse, kReserved };
 Descriptor make_memory_file(size_t bytes, Pages pages);

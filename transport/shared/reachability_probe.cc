@@ -367,7 +367,7 @@ class Probe {
 
 ProbeListener::ProbeListener(int world) {
   try {
-    make_memory_file(1, Pages::kReserved);  // else nobody need wait for this rank
+    make_memory_file(1, Pages::kReserved);  // else no rank need wait for this one
     name_ = random_socket_name();
     socket_ = listen_abstract(name_, std::max(world, 16));
   } catch (const Exception& failure) {

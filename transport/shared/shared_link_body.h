@@ -15,7 +15,7 @@
 namespace rondo {
 
 // The four orderings that the link rests on. Tests weaken each in turn and expect the thread sanitizer to object.
-//   publish (flag) pairs with observe: the payload and tag are seen by whoever sees the flag.
+//   publish (flag) pairs with observe: a rank that sees the flag sees payload and tag.
 //   free (freed) pairs with reuse: the slot was read before it is written again.
 // The two stores are sequentially consistent rather than release, because a doorbell's flag is read behind them.
 struct SharedLinkOrders {
@@ -160,7 +160,7 @@ class SharedLink final : public Link {
     error_ = {ErrorCode::kProtocol, fmt::format("the memory shared with {} is corrupt: {}", end_.peer_name, what), {}};
   }
 
-  // Gives back the slots that nobody needs: of slices that were copied on arrival, and of those released.
+  // Gives back the slots that are needed no more: of slices that were copied on arrival, and of those released.
   void free_slots() {
     const uint64_t before = freed_;
     while (freed_ < filled_ && (freed_ < released_ || landings_[freed_ % shape_.depth].memory != nullptr)) ++freed_;

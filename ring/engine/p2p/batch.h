@@ -19,7 +19,7 @@ class P2pBatch {
   // Takes the memory that add() needs.
   void prepare();
   bool empty() const { return first_ == count_; }
-  // Room for so many more frames at least.
+  // Room for at least that many more frames.
   int room() const;
   // Requires prepare() and room() > 0.
   void add(const P2pEnvelope& envelope, const std::byte* payload = nullptr, size_t bytes = 0);

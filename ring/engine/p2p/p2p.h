@@ -82,7 +82,7 @@ class P2p {
   // Bytes that all streams have moved, both ways; grows while a message comes on.
   uint64_t moved_bytes() const { return context_.moved_bytes; }
 
-  // Memory of messages that nobody has asked for: in use, and at most (pool_bytes a peer).
+  // Memory of messages without a receive: in use, and at most (pool_bytes a peer).
   uint64_t pooled_bytes() const { return context_.pool.used_bytes(); }
   uint64_t pool_limit_bytes() const { return context_.options.pool_bytes * static_cast<uint64_t>(context_.world); }
   // Such messages.

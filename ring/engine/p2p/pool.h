@@ -12,7 +12,7 @@
 
 namespace rondo {
 
-// A message that nobody has asked for yet.
+// A message that came before its receive (unexpected, in MPI's words).
 struct P2pMessage {
   P2pEnvelope envelope;  // kEager or kRequest
   int peer = -1;
@@ -52,7 +52,7 @@ class P2pPool {
   size_t messages_ = 0;
 };
 
-// What a message of so many bytes costs in the receiver's pool: the power of two that holds it, 64 at least (a cache
+// What a message of that size costs in the receiver's pool: the power of two that holds it, 64 at least (a cache
 // line), 0 for an empty one. Equal on both sides: part of the protocol. Requires bytes <= kP2pMaxBytes.
 uint64_t p2p_charge(uint64_t bytes);
 

@@ -20,7 +20,7 @@ inline Clock::time_point deadline_after(Clock::time_point now, std::chrono::mill
   return limit < longest ? now + limit : Clock::time_point::max();
 }
 
-// One call under way: what a Work refers to. It ends once, by complete() or fail(), called by whoever holds the lease
+// One call under way: what a Work refers to. It ends once, by complete() or fail(), called by the holder of the lease
 // of its engine; from then on nothing touches the caller's memory. The rest may be called by any thread.
 class Operation {
  public:

@@ -11,7 +11,7 @@
 namespace rondo {
 namespace {
 
-// A look at the clock costs as much as a poll of shared memory (20 to 30 ns), so it is taken once in so many passes.
+// A look at the clock costs as much as a poll of shared memory (20 to 30 ns), so it is taken once in N passes.
 constexpr uint32_t kPassesPerLook = 32;
 // While something moves all the time, deadlines are still looked at, this often: a pass takes up to a millisecond.
 constexpr uint32_t kBusyPassesPerLook = 256;
@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds kBetweenQuestions{100};
 // The question is due 100 ms after a wait's first look at the clock, so that short waits cost nothing more.
 constexpr Clock::time_point kNotYet = Clock::time_point::max();
 
-// After so many waits without a sleep the sockets leave the epoll set, which costs a system call each, and another when
+// After N waits without a sleep the sockets leave the epoll set, which costs a system call each, and another when
 // the next sleep comes.
 constexpr uint32_t kPolledBeforeRelaxing = 256;
 
@@ -54,7 +54,7 @@ bool ProgressEngine::wait(const Operation& operation, Clock::time_point until) {
       drive(operation, until, ask_at);
       if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
     } else {
-      bell_->ring();  // whoever has the lease may sleep, and not know of this operation
+      bell_->ring();  // the lease's holder may sleep, and not know of this operation
       std::unique_lock lock(mutex_);
       sleepers_.fetch_add(1);
       const auto now = Clock::now();

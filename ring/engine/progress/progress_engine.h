@@ -21,7 +21,7 @@ enum class Pass : uint8_t {
   kBeforeSleep,  // if nothing moves, the engine sleeps on the (edge-triggered) doorbell: leave nothing unread
 };
 
-// A sequence of operations with links of its own, moved by whoever holds its lease: a thread that waits for one of the
+// A sequence of operations with links of its own, moved by the holder of its lease: a thread that waits for one of the
 // operations, or else the progress thread. Only the holder touches links and the operations' memory.
 class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
  public:
@@ -43,12 +43,12 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   void notify();
 
   // --- for the progress thread
-  // Operations are under way and nobody waits for them.
+  // Operations are under way and no thread waits for them.
   bool wants_thread() const { return pending_.load() > 0 && waiters_.load() == 0; }
   // One pass, if the lease is free. True if anything moved.
   bool try_drive(Pass pass);
   Doorbell& bell() { return *bell_; }
-  // Takes the doorbell's events away, unless somebody else drives (and may sleep on it).
+  // Takes the doorbell's events away, unless another thread drives (and may sleep on it).
   void drain_bell();
 
  protected:
@@ -67,7 +67,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // After complete() or fail(): wakes those who wait without the lease.
   void ended();
 
-  // Runs `action` under the lease, after whoever holds it (destroy).
+  // Runs `action` under the lease, after its holder has given it back (destroy).
   template <typename Action>
   void with_lease(Action action) {
     acquire();

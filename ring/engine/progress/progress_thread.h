@@ -10,7 +10,7 @@
 
 namespace rondo {
 
-// One thread a join that drives what nobody waits for: asynchronous operations of all communicators. It polls while
+// One thread a join that progresses operations that no thread waits for, of all communicators. It polls while
 // things move, and sleeps on the doorbells of the engines otherwise.
 class ProgressThread {
  public:

@@ -23,7 +23,7 @@ struct WaitPolicy {
 
 // Whether giving the core away pays. Beside another rank that waits, too, a yield lasts a microsecond; beside a process
 // that computes it lasts that one's turn (3 ms and more), while a sleeper is woken at once. So after a dear yield comes
-// a pause without yields: until so much time has passed, or so many sleeps are over, whichever is first. It is short,
+// a pause without yields: it ends after a time or after a number of sleeps, whichever is first. It is short,
 // and eight times as long each time that a dear yield follows soon: ranks that compute for a while (at the start, say)
 // cost their waiters some milliseconds of sleeps, which are dearer than cheap yields by far (8 ranks on 2 cores: 240 us
 // an all_reduce of 8 bytes instead of 13), and a process that always computes costs them a yield now and then. One

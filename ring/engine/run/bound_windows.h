@@ -21,7 +21,7 @@ class BoundWindows {
     kAnew,
     kNotYet,  // a window is on its way; the doorbell rings when it comes
   };
-  // Binds what the plan touches: a rank that nobody uses may be done, and its windows gone. All that is bound stays
+  // Binds what the plan touches: a rank that no step uses may be done, and its windows gone. All that is bound stays
   // mapped until release(), whatever its makers do. Throws Exception(kProtocol) where a card cannot be true.
   Bound bind(const CheckedCall& call, const Plan& plan, const Slicing& slicing, const std::vector<Card>& cards);
   const WindowBinding& binding() const { return binding_; }

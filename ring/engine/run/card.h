@@ -7,7 +7,7 @@
 namespace rondo {
 
 // Where a rank's buffers lie: in which windows (id 0: in none), and at which addresses of its process. A buffer that
-// nobody else touches has neither.
+// no other rank touches has neither.
 struct BufferPlaces {
   WindowPlace input, output;
   uint64_t input_address = 0, output_address = 0;

@@ -41,7 +41,8 @@ void LaneCrew::stop() {
 }
 
 void LaneCrew::begin(std::span<LaneRun> lanes) {
-  RONDO_CHECK(count_ == 0 && lanes.size() <= slots_.size(), "one operation at a time, of so many lanes");
+  RONDO_CHECK(count_ == 0 && lanes.size() <= slots_.size(),
+              "one operation at a time, of at most as many lanes as slots");
   hold_all();
   count_ = static_cast<uint32_t>(lanes.size());
   for (uint32_t i = 0; i < count_; ++i) slots_[i].lane = &lanes[i];
@@ -87,7 +88,7 @@ LaneCrew::Progress LaneCrew::pass(LaneRun::Landing landing) {
   if (call && asleep_.load() > 0) call_helpers();
   if (held) {
     progress.done = false;
-    // Whoever holds it may need this core for that.
+    // Its holder may need this core for that.
     if (!progress.moved) policy_.yields ? static_cast<void>(sched_yield()) : pause_core();
     progress.moved = true;
   }
@@ -144,7 +145,7 @@ bool LaneCrew::move_own(uint32_t helper, bool& left) {
       try {
         const bool stepped = slot.lane->progress(LaneRun::Landing::kWait);
         moved |= stepped;
-        // Whoever takes the last of what came takes the event, too, for which the engine may sleep.
+        // The thread that takes the last bytes takes the event, too, for which the engine may sleep.
         tell = slot.lane->done() || (!stepped && slot.lane->failed_link() >= 0);
         left |= !slot.lane->done();
       } catch (...) {

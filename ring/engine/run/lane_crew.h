@@ -16,9 +16,9 @@ namespace rondo {
 
 // Threads that move lanes of one operation beside its engine, where a rank has cores to spare: a thread sends or
 // receives some 4 GB/s (it copies, and folds), which is less than a fast network card does. Nothing rests on them: the
-// engine moves every lane that nobody else moves right now, so a thread that is late or asleep costs time only.
+// engine moves every lane that no other thread moves right now, so a thread that is late or asleep costs time only.
 //
-// A lane is moved by whoever holds it, for one pass at a time; whoever finds it held leaves it. A helper polls while
+// A thread holds a lane for one pass at a time; a thread that finds it held goes on to the next. A helper polls while
 // its lanes move and for the usual time afterwards, then sleeps until the engine has moved one of them, or the next
 // operation begins. begin(), end(), pass() and quietly() are the engine's, under its lease.
 class LaneCrew {

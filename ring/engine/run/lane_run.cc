@@ -152,7 +152,7 @@ bool LaneRun::combine_one() {
 }
 
 // Every rank has one number for all: whom this rank does not signal does not wait for it at this barrier. What was
-// written before is seen by whoever sees the number.
+// written before is seen by a rank that sees the number.
 void LaneRun::arrive(const BoundStep& step) {
   IslandChannel& channel = *binding_.windows->channel;
   channel.board.arrive(lane_, walk_.barrier_number(walk_.combined()));
@@ -166,7 +166,7 @@ bool LaneRun::all_arrived(const BoundStep& step) {
   for (const Ref& ref : step.sources) {
     const uint64_t theirs = board.arrived(ref.peer, lane_);
     if (theirs < number) return false;
-    // Nobody gets past this operation without this rank.
+    // No rank gets past this operation without this rank.
     if (theirs > walk_.last_barrier()) {
       failed_meeting_ = ref.peer;
       return false;

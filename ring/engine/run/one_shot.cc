@@ -218,7 +218,7 @@ void OneShotRun::fold(const Move& move, const void* const* from, void* to, uint6
   combine(binding_.combine, combined, count);
 }
 
-// Whether so many bytes of the rank's post of this round are there.
+// Whether that many bytes of the rank's post of this round are there.
 bool OneShotRun::there(int rank, uint64_t bytes) {
   uint32_t& seen = seen_[static_cast<size_t>(rank)];
   if (seen > bytes) return true;

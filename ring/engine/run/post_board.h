@@ -9,14 +9,14 @@ namespace rondo {
 
 // The orderings that a board rests on: two of posts, two of meetings, four of accesses. Tests weaken each in turn:
 // the thread sanitizer objects, or (kEnter, kClose) both sides miss each other.
-//   publish pairs with observe: a post is seen whole by whoever sees its flag; and what its writer had read before
+//   publish pairs with observe: a rank that sees a post's flag sees the post whole; and what its writer had read before
 //   (posts of the round before) is read when the flag is seen, so that those may be written over.
 // The last flag of a post is stored sequentially consistent, because a doorbell's flag is read behind it.
 struct BoardOrders {
   static constexpr std::memory_order kPublish = std::memory_order_release;
   static constexpr std::memory_order kPublishLast = std::memory_order_seq_cst;
   static constexpr std::memory_order kObserve = std::memory_order_acquire;
-  // The same for meetings: what a rank did before it arrived is seen by whoever sees that it has.
+  // The same for meetings: a rank that sees an arrival sees what was done before it.
   static constexpr std::memory_order kArrive = std::memory_order_seq_cst;
   static constexpr std::memory_order kSeeArrival = std::memory_order_acquire;
   // Accesses and closing: each side stores its own word and then reads the other's, so one of them at least sees the
@@ -54,7 +54,7 @@ class BasicPostBoard {
   bool attached() const { return !memory_.empty(); }
 
   // --- posting: begin(), fill, publish() as often as more is filled, the last time with last = true.
-  // The place for a payload of so many bytes.
+  // The place for a payload of this size.
   std::byte* begin(uint64_t fingerprint, size_t bytes) {
     ++number_;
     head_of(rank_).fingerprint = fingerprint;

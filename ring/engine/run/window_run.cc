@@ -8,7 +8,7 @@
 namespace rondo {
 namespace {
 
-// A result of so many bytes has left the last-level cache when it is read (docs/tuning.md, "Stores that another core
+// A result of this size has left the last-level cache when it is read (docs/tuning.md, "Stores that another core
 // reads").
 constexpr uint64_t kStreamBytes = 16 * 1024 * 1024;
 

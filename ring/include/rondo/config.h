@@ -42,8 +42,9 @@ struct RONDO_EXPORT Config {
   std::string cost_model_file;             // RONDO_COST_MODEL: where cost_model was read from; says no more than that
   // What rondo-bench --calibrate wrote (ring/plan/cost_model.h); a program may set its own (shared)
   std::string cost_model;
-  uint64_t staging_bytes = 1u << 20;   // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
-  uint64_t bucket_bytes = 1u << 20;    // RONDO_BUCKET_BYTES: small all_reduces of a list share one of so many  (shared)
+  uint64_t staging_bytes = 1u << 20;  // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
+  uint64_t bucket_bytes =
+      1u << 20;  // RONDO_BUCKET_BYTES: small all_reduces of a list share a bucket of this size  (shared)
   std::string single_copy = "auto";    // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)
   std::string shared_stores = "auto";  // RONDO_SHARED_STORES: auto, cached, streamed: how what others read is written
   int64_t spin_us = 200;               // RONDO_SPIN_US: poll so long before sleeping

@@ -16,7 +16,7 @@ enum class ErrorCode : int {
   kMismatch = 2,      // ranks made different calls; the message shows both
   kTimeout = 3,       // a deadline passed; `ranks` are those that were absent
   kPeerLost = 4,      // a process of the group died or became unreachable; `ranks` names it
-  kAborted = 5,       // somebody called abort(); `ranks` names who
+  kAborted = 5,       // a rank called abort(); `ranks` names it
   kProtocol = 6,      // a peer sent something that the protocol forbids
   kNetwork = 7,       // connecting, listening, resolving failed
   kBootstrap = 8,     // the group could not be formed; `ranks` are those missing
