@@ -64,6 +64,13 @@ CommunicatorState& engine(const std::shared_ptr<State>& state) {
   return state->group();
 }
 
+// For a call that waits. In an end function it would stop what it waits for.
+template <typename State>
+CommunicatorState& blocking(const std::shared_ptr<State>& state) {
+  refuse_wait_in_end_function();
+  return engine(state);
+}
+
 template <typename State>
 Batch& batch(const std::shared_ptr<State>& state) {
   engine(state);
@@ -81,7 +88,8 @@ Communicator::~Communicator() = default;
 Communicator Communicator::join(const JoinOptions& options) {
   options.config.check();
   const auto deadline = Clock::now() + Milliseconds(options.config.start_timeout_ms);
-  const Launch launch = find_launch({options.rank, options.world, options.rendezvous, options.job_id}, options.config);
+  const std::string rendezvous = options.store ? std::string(kProgramsStore) : options.rendezvous;
+  const Launch launch = find_launch({options.rank, options.world, rendezvous, options.job_id}, options.config);
   show_start(options.config, launch);
   auto store = options.store ? options.store : open_store(launch, options.config, deadline);
   auto group = world_group(join_processes(launch, std::move(store), options.config, deadline), options.config);
@@ -114,7 +122,7 @@ Algorithm Communicator::algorithm_for(Collective collective, uint64_t count, DTy
 }
 
 void Communicator::run(const CollectiveCall& call) {
-  CommunicatorState& group = engine(state_);
+  CommunicatorState& group = blocking(state_);
   if (state_->batch().collecting()) {
     state_->batch().add(call);
   } else {
@@ -128,6 +136,7 @@ Work Communicator::start(const CollectiveCall& call) {
 }
 
 void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+  refuse_wait_in_end_function();
   Batch& calls = batch(state_);
   if (calls.collecting()) {
     calls.add(tensors, op, options);
@@ -147,6 +156,7 @@ Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op 
 void Communicator::batch_begin() { batch(state_).open(); }
 
 void Communicator::batch_end() {
+  refuse_wait_in_end_function();
   Batch& calls = batch(state_);
   calls.finish(*calls.end(Batch::Left::kToCaller));
 }
@@ -165,14 +175,14 @@ void Communicator::batch_abandon() {
 }
 
 void Communicator::send(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
-  CommunicatorState& group = engine(state_);
+  CommunicatorState& group = blocking(state_);
   if (state_->batch().collecting()) return void(state_->batch().add_send(data, count, dtype, peer, tag, options));
   group.finish(group.start_send(data, count, dtype, peer, tag, options));
 }
 
 Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int peer, int tag,
                                  const CallOptions& options) {
-  CommunicatorState& group = engine(state_);
+  CommunicatorState& group = blocking(state_);
   if (state_->batch().collecting()) {
     state_->batch().add_recv(data, count, dtype, peer, tag, options);
     return {};
@@ -203,7 +213,7 @@ Work Communicator::recv_async(void* data, uint64_t count, DType dtype, int peer,
 
 Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data,
                                      uint64_t recv_count, int from, DType dtype, int tag, const CallOptions& options) {
-  CommunicatorState& group = engine(state_);
+  CommunicatorState& group = blocking(state_);
   if (state_->batch().collecting()) {
     group.make_recv(recv_data, recv_count, dtype, from, tag);
     state_->batch().add_send(send_data, send_count, dtype, to, tag, options);
@@ -229,13 +239,13 @@ void Communicator::deallocate(void* data) { engine(state_).allocations().dealloc
 
 Communicator Communicator::split(int color, int key) {
   batch(state_).refuse("split");
-  auto group = engine(state_).split(color, key);
+  auto group = blocking(state_).split(color, key);
   return group ? Communicator(std::make_shared<State>(std::move(group))) : Communicator();
 }
 
 Communicator Communicator::new_group(std::span<const int> ranks) {
   batch(state_).refuse("new_group");
-  return Communicator(std::make_shared<State>(engine(state_).new_group(ranks)));
+  return Communicator(std::make_shared<State>(blocking(state_).new_group(ranks)));
 }
 
 std::optional<Error> Communicator::error() const {
@@ -247,6 +257,7 @@ void Communicator::abort(const std::string& reason) { engine(state_).abort(reaso
 
 void Communicator::destroy() {
   if (!state_) return;
+  refuse_wait_in_end_function();
   state_->batch().abandon(
       {ErrorCode::kClosed, fmt::format("the communicator was destroyed on rank {} in a batch", rank()), {rank()}});
   state_->group().destroy();

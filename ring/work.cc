@@ -43,6 +43,12 @@ std::optional<Error> Work::error() const {
   return operation.failed() ? std::optional<Error>(operation.error()) : std::nullopt;
 }
 
+void Work::on_end(EndFunction function) {
+  Operation& operation = checked(operation_);
+  if (!function) throw Exception(ErrorCode::kInvalid, "on_end() with an empty function");
+  operation.on_end(std::move(function));
+}
+
 Work::Message Work::message() const {
   const Operation& operation = checked(operation_);
   if (!operation.done() || operation.failed()) {

@@ -19,27 +19,47 @@ constexpr size_t kLeastMemoryBytes = 64 * 1024;
 
 // --- BatchOperation
 
+Operation& BatchOperation::part(size_t index) const {
+  if (index < collectives_.size()) return *collectives_[index];
+  return *messages_[index - collectives_.size()];
+}
+
 bool BatchOperation::poll() {
   if (done()) return true;
   std::lock_guard lock(mutex_);
   if (done()) return true;
   if (!submitted_) return false;
-  const auto part = [this](size_t i) -> Operation& {
-    return i < collectives_.size() ? static_cast<Operation&>(*collectives_[i]) : *messages_[i - collectives_.size()];
-  };
-  const size_t parts = collectives_.size() + messages_.size();
-  while (ended_ < parts && part(ended_).done()) ++ended_;
-  if (ended_ < parts) return false;
-  for (size_t i = 0; i < parts; ++i) {
-    if (part(i).failed()) return fail(part(i).error()), true;
+  while (ended_ < parts() && part(ended_).done()) ++ended_;
+  if (ended_ < parts()) return false;
+  const Error* failure = nullptr;
+  for (size_t i = 0; i < parts() && failure == nullptr; ++i) {
+    if (part(i).failed()) failure = &part(i).error();
   }
-  complete();
+  end(failure);
   return true;
+}
+
+void BatchOperation::end(const Error* error) {
+  if (error != nullptr) {
+    fail(*error);
+  } else {
+    complete();
+  }
+  announce_end();
+}
+
+void BatchOperation::on_end(EndFunction function) {
+  if (!poll() && !submitted_) refuse_unsubmitted("on_end()");
+  add_end_function(std::move(function));
+  if (done() || watched_.exchange(true)) return;
+  for (size_t i = 0; i < parts(); ++i) {
+    part(i).on_end([self = shared_from_this()](const Error&) { self->poll(); });
+  }
 }
 
 bool BatchOperation::wait(Clock::time_point until) {
   if (poll()) return true;
-  if (!submitted_) return Operation::wait(until);  // throws: there is no engine
+  if (!submitted_) refuse_unsubmitted("wait()");
   for (const auto& operation : collectives_) {
     if (!operation->wait(until)) return false;
   }
@@ -65,7 +85,7 @@ void Batch::open() {
                                 group_.rank(), collecting() ? "" : ", on another thread"));
   }
   calls_ = {};
-  calls_.operation = std::make_shared<BatchOperation>();
+  calls_.operation = std::make_shared<BatchOperation>(group_);
   owner_.store(std::this_thread::get_id());
 }
 
@@ -172,15 +192,19 @@ void Batch::abandon(const Error& error) {
     owner_.store(std::thread::id());
     calls = std::exchange(calls_, {});
   }
-  calls.operation->fail(error);
-  for (const Message& message : calls.messages) message.operation->fail(error);
+  end(calls, error);
+}
+
+void Batch::end(const Calls& calls, const Error& error) {
+  calls.operation->end(&error);
+  for (const Message& message : calls.messages) group_.end_unsubmitted(*message.operation, error);
 }
 
 std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                   Left left) {
   group_.check_usable();
   Calls calls;
-  calls.operation = std::make_shared<BatchOperation>();
+  calls.operation = std::make_shared<BatchOperation>(group_);
   append(calls.items, tensors, op, options, true);
   auto operation = calls.operation;
   submit(std::move(calls), left);
@@ -200,8 +224,7 @@ void Batch::submit(Calls calls, Left left) {
     const bool invalid = e.code() == ErrorCode::kInvalid;
     if (!invalid) group_.fail(e.error());  // the others wait for this rank
     const Error error = invalid ? e.error() : *group_.context().failure.get();
-    operation.fail(error);
-    for (const Message& message : calls.messages) message.operation->fail(error);
+    end(calls, error);
     throw Exception(error);
   }
   const auto waited = by_pool ? CommunicatorState::Waited::kInBackground : CommunicatorState::Waited::kByCaller;

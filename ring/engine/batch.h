@@ -15,14 +15,23 @@
 namespace rondo {
 
 // Several operations as one: done when all of them are, failed with the first failure among them.
-class BatchOperation final : public Operation {
+class BatchOperation final : public Operation, public std::enable_shared_from_this<BatchOperation> {
  public:
+  explicit BatchOperation(CommunicatorState& group) : progress_thread_(group.progress_thread()) {}
   bool poll() override;
   bool wait(Clock::time_point until) override;
+  void on_end(EndFunction function) override;
 
  private:
   friend class Batch;
+  std::shared_ptr<ProgressThread> progress_thread() const override { return progress_thread_.lock(); }
+  void end(const Error* error);
+  Operation& part(size_t index) const;
+  size_t parts() const { return collectives_.size() + messages_.size(); }
+
+  const std::weak_ptr<ProgressThread> progress_thread_;
   bool submitted_ = false;
+  std::atomic<bool> watched_{false};  // its parts' ends are looked at when they come, not only when somebody asks
   std::vector<std::shared_ptr<CollectiveOperation>> collectives_;
   std::vector<std::shared_ptr<MessageOperation>> messages_;
   std::mutex mutex_;
@@ -97,6 +106,7 @@ class Batch {
   void append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
               bool fusable) const;
   void submit(Calls calls, Left left);
+  void end(const Calls& calls, const Error& error);  // none of them was submitted
   std::vector<CommunicatorState::Part> parts_of(std::span<Item> items);
   void add_run(std::span<Item> run, std::vector<CommunicatorState::Part>& parts);
   CommunicatorState::Part part_of(std::span<Item> run, const Bucket& bucket);

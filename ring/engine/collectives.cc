@@ -149,6 +149,7 @@ void Collectives::end_current(const Error* error) {
   } else {
     operation.complete();
   }
+  if (counted) operation.announce_end();
   owner_.reset();
   if (counted) ended();
 }

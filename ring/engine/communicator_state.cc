@@ -248,6 +248,12 @@ void CommunicatorState::submit_message(std::shared_ptr<MessageOperation> operati
   messages_->submit(std::move(operation));
 }
 
+void CommunicatorState::end_unsubmitted(MessageOperation& operation, const Error& error) const {
+  operation.engine = messages_;  // whose progress thread calls the functions of its end
+  operation.fail(error);
+  operation.announce_end();
+}
+
 std::shared_ptr<MessageOperation> CommunicatorState::make_send(const void* data, uint64_t count, DType dtype, int peer,
                                                                int tag) const {
   check_usable();
@@ -433,6 +439,7 @@ void CommunicatorState::destroy() {
   context_->fabric->close(context_->id, last, until);
   collectives_->shut_down();
   messages_->shut_down();
+  if (!in_end_function) progress_thread_->finish_calls();
 }
 
 }  // namespace rondo

@@ -68,6 +68,8 @@ class CommunicatorState final : public CommunicatorEvents {
   std::shared_ptr<MessageOperation> make_recv(void* data, uint64_t count, DType dtype, int peer, int tag) const;
   void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options,
                       Waited waited = Waited::kByCaller);
+  // A message of a batch that is not submitted: ends it.
+  void end_unsubmitted(MessageOperation& operation, const Error& error) const;
   // Throws what stands against any call now: a fork, the communicator's failure.
   void check_usable() const {
     if (!context_->mark.same_process() || context_->failure.get() != nullptr) refuse_use();
@@ -85,6 +87,7 @@ class CommunicatorState final : public CommunicatorEvents {
   // it throws (kSystem).
   void ready_progress_thread();
   void leave_to_progress_thread(ProgressEngine& engine) { engine.notify(); }
+  const std::shared_ptr<ProgressThread>& progress_thread() const { return progress_thread_; }
   // As CommunicatorContext::fail(); afterwards check_usable() throws.
   void fail(const Error& error) { context_->fail(error); }
 

@@ -33,6 +33,7 @@ void MessageOperation::end(const Error* error) {
   } else {
     Operation::complete();
   }
+  announce_end();
   messages.ended();
 }
 

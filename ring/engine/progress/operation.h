@@ -3,14 +3,15 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 
+#include "rondo/call.h"
 #include "rondo/error.h"
 
 namespace rondo {
 
 class ProgressEngine;
+class ProgressThread;
 
 using Clock = std::chrono::steady_clock;
 
@@ -27,7 +28,7 @@ class Operation {
   Operation() = default;
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
-  virtual ~Operation() = default;
+  virtual ~Operation();
 
   bool done() const { return state_.load(std::memory_order_acquire) != State::kPending; }
   bool failed() const { return state_.load(std::memory_order_acquire) == State::kFailed; }
@@ -38,6 +39,10 @@ class Operation {
   virtual bool wait(Clock::time_point until);
   // Requires failed().
   const Error& error() const { return error_; }
+  // `function` is called once, by the progress thread, when the operation has ended. Any thread. Throws
+  // Exception(kInvalid) if it has not been submitted yet and in a forked child, kSystem if there is no such thread, and
+  // none can be had.
+  virtual void on_end(EndFunction function);
 
   void complete() { state_.store(State::kComplete, std::memory_order_release); }
   void fail(const Error& error) {
@@ -53,14 +58,33 @@ class Operation {
   int tag = -1;
   uint64_t message_bytes = 0;
 
+  // After complete() or fail() of an operation that a Work may refer to: hands the functions to the progress thread.
+  // Never blocks for long; the caller keeps the operation.
+  void announce_end();
+
  protected:
   // For another use, by the one owner left.
   void reset() { state_.store(State::kPending, std::memory_order_relaxed); }
+  // What calls the functions; null once its communicators are gone.
+  virtual std::shared_ptr<ProgressThread> progress_thread() const;
+  // on_end() of an operation that has been submitted.
+  void add_end_function(EndFunction function);
+  // Throws Exception(kInvalid).
+  [[noreturn]] static void refuse_unsubmitted(const char* what);
 
  private:
   enum class State : uint8_t { kPending, kComplete, kFailed };
+  struct EndEntry {
+    EndFunction function;
+    EndEntry* next = nullptr;
+  };
+  static EndEntry kAnnounced;  // its address says so
+
+  void call_by_progress_thread(EndFunction function);
+
   std::atomic<State> state_{State::kPending};
   Error error_;
+  std::atomic<EndEntry*> end_entries_{nullptr};  // newest first; &kAnnounced once the end has been announced
 };
 
 }  // namespace rondo

@@ -41,11 +41,8 @@ ProgressEngine::ProgressEngine(std::shared_ptr<Doorbell> bell, std::weak_ptr<Pro
     : bell_(std::move(bell)), mark_(std::move(mark)), progress_thread_(std::move(progress_thread)), policy_(policy) {}
 
 bool ProgressEngine::wait(const Operation& operation, Clock::time_point until) {
-  if (!mark_->same_process()) {
-    throw Exception(ErrorCode::kInvalid,
-                    "this operation is under way in the process that started it, from which this "
-                    "one was forked: only that one can wait for it");
-  }
+  check_process();
+  refuse_wait_in_end_function();
   const Waiter waiter(*this);
   Clock::time_point ask_at = kNotYet;
   while (!operation.done()) {
@@ -68,6 +65,13 @@ bool ProgressEngine::wait(const Operation& operation, Clock::time_point until) {
     if (Clock::now() >= until) break;
   }
   return operation.done();
+}
+
+void ProgressEngine::check_process() const {
+  if (mark_->same_process()) return;
+  throw Exception(ErrorCode::kInvalid,
+                  "this operation is under way in the process that started it, from which this "
+                  "one was forked: only that one can wait for it");
 }
 
 void ProgressEngine::run_held(const Operation& operation) {

@@ -30,7 +30,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   virtual ~ProgressEngine() = default;
 
   // Waits for the operation at most until then, and drives meanwhile. True if it is done. Any thread. Throws
-  // Exception(kInvalid) in a forked child: what is under way is the parent's.
+  // Exception(kInvalid) in a forked child (check_process) and in an end function.
   bool wait(const Operation& operation, Clock::time_point until);
 
   // Takes the lease, for an operation that begins at once; false if another has it or something is pending.
@@ -41,6 +41,11 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // Something has changed that the holder must see (a failure, a new operation for the progress thread). Any thread,
   // never blocks for longer than one pass.
   void notify();
+
+  // Throws Exception(kInvalid) in a forked child: what is under way is the parent's.
+  void check_process() const;
+  // Null once all communicators of the join are gone.
+  std::shared_ptr<ProgressThread> progress_thread() const { return progress_thread_.lock(); }
 
   // --- for the progress thread
   // Operations are under way and no thread waits for them.

@@ -4,10 +4,15 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "ring/base/check.h"
 #include "ring/base/own_thread.h"
 
 namespace rondo {
+
+constinit thread_local bool in_end_function = false;
+
 namespace {
 
 // As in progress_engine.cc: the longest sleep, so that deadlines and stalls are noticed.
@@ -16,6 +21,7 @@ constexpr int kLongestSleepMs = 20;
 }  // namespace
 
 ProgressThread::~ProgressThread() {
+  RONDO_CHECK(!in_end_function, "a function of on_end() has destroyed the last communicator, and so its own thread");
   stopping_.store(true);
   bell_.ring();
   if (thread_.joinable()) thread_.join();
@@ -35,6 +41,42 @@ void ProgressThread::poke(std::shared_ptr<ProgressEngine> engine) {
   bell_.ring();
 }
 
+void ProgressThread::call(std::function<void()> function) {
+  {
+    std::lock_guard lock(mutex_);
+    functions_.push_back(std::move(function));
+    ++calls_asked_;
+  }
+  bell_.ring();
+}
+
+void ProgressThread::finish_calls() {
+  std::unique_lock lock(mutex_);
+  called_.wait(lock, [this, asked = calls_asked_] { return calls_done_ >= asked; });
+}
+
+bool ProgressThread::has_functions() {
+  std::lock_guard lock(mutex_);
+  return !functions_.empty();
+}
+
+void ProgressThread::call_functions() {
+  std::vector<std::function<void()>> functions;
+  {
+    std::lock_guard lock(mutex_);
+    if (functions_.empty()) return;
+    std::swap(functions, functions_);
+  }
+  in_end_function = true;
+  for (std::function<void()>& function : functions) std::exchange(function, nullptr)();
+  in_end_function = false;
+  {
+    std::lock_guard lock(mutex_);
+    calls_done_ += functions.size();
+  }
+  called_.notify_all();
+}
+
 // Progress engines that want the progress thread; the others are dropped, and come back by poke().
 std::vector<std::shared_ptr<ProgressEngine>> ProgressThread::wanting() {
   std::lock_guard lock(mutex_);
@@ -51,6 +93,7 @@ bool ProgressThread::drive_all(const std::vector<std::shared_ptr<ProgressEngine>
 void ProgressThread::run() {
   Clock::time_point last_moved = Clock::now();
   while (!stopping_.load()) {
+    call_functions();
     const auto engines = wanting();
     if (drive_all(engines, Pass::kPolling)) {
       last_moved = Clock::now();
@@ -60,6 +103,7 @@ void ProgressThread::run() {
       rest(engines);
     }
   }
+  call_functions();
 }
 
 void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& engines) {
@@ -67,7 +111,8 @@ void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& en
   for (const auto& engine : engines) engine->bell().arm();
   std::vector<pollfd> sleeping_on{{bell_.descriptor(), POLLIN, 0}};
   for (const auto& engine : engines) sleeping_on.push_back({engine->bell().descriptor(), POLLIN, 0});
-  const bool changed = stopping_.load() || wanting() != engines || drive_all(engines, Pass::kBeforeSleep);
+  const bool changed =
+      stopping_.load() || has_functions() || wanting() != engines || drive_all(engines, Pass::kBeforeSleep);
   if (!changed) poll(sleeping_on.data(), sleeping_on.size(), engines.empty() ? 60'000 : kLongestSleepMs);
   bell_.drain();
   for (const auto& engine : engines) engine->drain_bell();

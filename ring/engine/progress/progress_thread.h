@@ -1,6 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -10,8 +13,19 @@
 
 namespace rondo {
 
+// This thread is in a function of ProgressThread::call(). initial-exec: one load, as every blocking call asks.
+extern constinit thread_local bool in_end_function __attribute__((tls_model("initial-exec")));
+
+// Throws Exception(kInvalid) in a function of ProgressThread::call(): while it waited, nothing would go on.
+inline void refuse_wait_in_end_function() {
+  if (in_end_function) {
+    throw Exception(ErrorCode::kInvalid,
+                    "a function of on_end() must not wait: start calls by their asynchronous forms");
+  }
+}
+
 // One thread a join that progresses operations that no thread waits for, of all communicators. It polls while
-// things move, and sleeps on the doorbells of the engines otherwise.
+// things move, and sleeps on the doorbells of the engines otherwise. It also calls the functions of Work::on_end().
 class ProgressThread {
  public:
   explicit ProgressThread(WaitPolicy policy) : policy_(policy) {}
@@ -25,16 +39,27 @@ class ProgressThread {
   // The engine may want the progress thread now. Any thread; never blocks.
   void poke(std::shared_ptr<ProgressEngine> engine);
 
+  // Calls `function` soon, on the thread, with no lock held; in the order of these calls. Requires start(). Any thread;
+  // never blocks for long.
+  void call(std::function<void()> function);
+  // Waits until what call() got before has been called. Not in such a function.
+  void finish_calls();
+
  private:
   void run();
   std::vector<std::shared_ptr<ProgressEngine>> wanting();
+  void call_functions();
+  bool has_functions();
   bool drive_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines, Pass pass);
   void rest(const std::vector<std::shared_ptr<ProgressEngine>>& engines);
 
   WaitPolicy policy_;
-  std::mutex mutex_;  // of engines_ and the start of the thread
+  std::mutex mutex_;  // of the fields up to thread_, and of its start
   std::vector<std::shared_ptr<ProgressEngine>>
       engines_;  // shared: an operation under way outlives its communicator's handle
+  std::vector<std::function<void()>> functions_;
+  uint64_t calls_asked_ = 0, calls_done_ = 0;
+  std::condition_variable called_;
   std::thread thread_;
   Doorbell bell_;
   std::atomic<bool> stopping_{false};

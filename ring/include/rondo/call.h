@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 #include <rondo/collective.h>
 #include <rondo/dtype.h>
+#include <rondo/error.h>
 
 namespace rondo {
 
@@ -26,5 +28,8 @@ struct TensorRef {
   uint64_t count = 0;  // elements
   DType dtype = DType::kFloat32;
 };
+
+// Called when an operation has ended (Work::on_end). error.ok(): it succeeded.
+using EndFunction = std::function<void(const Error& error)>;
 
 }  // namespace rondo

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include <rondo/call.h>
 #include <rondo/error.h>
 #include <rondo/export.h>
 
@@ -35,6 +36,13 @@ class RONDO_EXPORT Work {
   void wait();
   // The failure; nullopt before the end and after success.
   std::optional<Error> error() const;
+
+  // `function` is called once when the operation has succeeded or failed; if it has already, it is called soon. Each
+  // call of this adds a function; they are called in this order, on a thread of the library, with no lock held, also
+  // after the last Work is gone. The function may start calls (_async). It must not throw, and must not wait: a
+  // blocking call, wait() of an operation under way, and destroy() throw kInvalid there. Other operations that no
+  // thread waits for stand still while it runs. destroy() returns after all functions of the communicator's operations.
+  void on_end(EndFunction function);
 
   // Of send and recv: the peer's rank, the tag, and the message's length in bytes.
   struct Message {
