@@ -5,7 +5,12 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -129,38 +134,76 @@ void visit(C& config, Visitor&& v) {
   v.choice("RONDO_DEBUG", config.debug, Names{"off", "warn", "info", "trace"}, kLocal);
 }
 
-// Takes over what the environment sets; checks as it goes, so that the message shows the text that the user wrote.
+// What the program sets: text by the variable's name.
+class Settings {
+ public:
+  explicit Settings(std::span<const std::string> texts) {
+    for (const std::string& text : texts) {
+      const size_t equals = text.find('=');
+      if (equals == std::string::npos || equals == 0) {
+        throw Exception(ErrorCode::kInvalid, fmt::format("the setting \"{}\" is not of the form RONDO_X=value", text));
+      }
+      if (!values_.emplace(text.substr(0, equals), text.substr(equals + 1)).second) {
+        throw Exception(ErrorCode::kInvalid, fmt::format("{} is set twice in the settings", text.substr(0, equals)));
+      }
+    }
+  }
+  // The program's text, else the environment's; nullptr if neither has one.
+  const char* find(const char* name) {
+    const auto given = values_.find(name);
+    if (given == values_.end()) return std::getenv(name);
+    known_.insert(name);
+    return given->second.c_str();
+  }
+  // After all known names have been asked for.
+  void refuse_unknown() const {
+    for (const auto& [name, value] : values_) {
+      if (known_.contains(name)) continue;
+      throw Exception(ErrorCode::kInvalid,
+                      fmt::format("the setting {}={} is unknown: docs/environment.md lists the variables, and rank, "
+                                  "rendezvous and job id are options of their own",
+                                  name, value));
+    }
+  }
+
+ private:
+  std::map<std::string, std::string, std::less<>> values_;
+  std::set<std::string, std::less<>> known_;
+};
+
+// Takes over what is set; checks as it goes, so that the message shows the text that the user wrote.
 struct Reader {
+  Settings& settings;
   template <typename T>
   void number(const char* name, T& field, const Range<T>& range, Sharing) const {
-    const char* text = std::getenv(name);
+    const char* text = settings.find(name);
     if (text == nullptr) return;
     std::optional<T> value = parse_number<T>(text);
     if (!value || !range.holds(*value)) reject(name, text, range.text());
     field = *value;
   }
   void choice(const char* name, std::string& field, const Names& names, Sharing) const {
-    const char* text = std::getenv(name);
+    const char* text = settings.find(name);
     if (text == nullptr) return;
     if (!contains(names, text)) reject(name, text, list(names));
     field = text;
   }
   template <typename Valid>
   void text(const char* name, std::string& field, Valid&& valid, const char* allowed) const {
-    const char* value = std::getenv(name);
+    const char* value = settings.find(name);
     if (value == nullptr) return;
     if (!valid(value)) reject(name, value, allowed);
     field = value;
   }
   void flag(const char* name, bool& field) const {
-    const char* text = std::getenv(name);
+    const char* text = settings.find(name);
     if (text == nullptr) return;
     std::string_view value = text;
     if (value != "0" && value != "1") reject(name, text, "0 or 1");
     field = value == "1";
   }
   void file(const char* name, std::string& path, std::string& contents) const {
-    const char* value = std::getenv(name);
+    const char* value = settings.find(name);
     if (value == nullptr || *value == '\0') return;
     std::optional<std::string> text = contents_of(value);
     if (!text || !valid_text(value)) reject(name, value, kFileText);
@@ -168,7 +211,7 @@ struct Reader {
     contents = std::move(*text);
   }
   void algorithm(const char* name, Algorithm& field) const {
-    const char* text = std::getenv(name);
+    const char* text = settings.find(name);
     if (text == nullptr) return;
     Names names = algorithm_names();
     for (int a = 0; a < kAlgorithms; ++a) {
@@ -264,9 +307,11 @@ struct SharedNames {
 
 }  // namespace
 
-Config Config::from_environment() {
+Config Config::from_environment(std::span<const std::string> settings) {
   Config config;
-  visit(config, Reader{});
+  Settings given(settings);
+  visit(config, Reader{given});
+  given.refuse_unknown();
   return config;
 }
 

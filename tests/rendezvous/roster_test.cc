@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "rondo/callback_store.h"
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
-#include "transport/rendezvous/callback_store.h"
 #include "transport/rendezvous/memory_store.h"
 
 namespace rondo {

@@ -1,4 +1,4 @@
-#include "transport/rendezvous/callback_store.h"
+#include "rondo/callback_store.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ auto guarded(std::string_view name, std::string_view key, Call&& call) {
     throw;
   } catch (const std::exception& e) {
     throw Exception(ErrorCode::kBootstrap,
-                    fmt::format("the host's store failed in {}(\"{}\"): {}", name, key, e.what()));
+                    fmt::format("the program's store failed in {}(\"{}\"): {}", name, key, e.what()));
   }
 }
 

@@ -9,8 +9,10 @@
 
 namespace rondo {
 
-// What the program said about its place; -1 and empty are left to the environment. The rendezvous "store:" says that
-// the program brings a Store of its own: open_store is then not called.
+// The rendezvous where the program brings a Store of its own: open_store is then not called.
+inline constexpr const char* kProgramsStore = "store:";
+
+// What the program said about its place; -1 and empty are left to the environment.
 struct LaunchRequest {
   int rank = -1;
   int world = -1;

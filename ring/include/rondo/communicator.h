@@ -35,8 +35,7 @@ struct JoinOptions {
   // made by UniqueIdServer); empty: from the environment.
   std::string rendezvous;
   std::string job_id;  // processes with different ones refuse each other; empty: from the environment, else "default"
-  // Instead of a rendezvous string: a store of the program's. Shared with the communicator and its sub-communicators,
-  // which use it until they are destroyed.
+  // Instead of a rendezvous: a store of the program's, such as a CallbackStore. Used inside join() only, on its thread.
   std::shared_ptr<Store> store;
   Config config = Config::from_environment();
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,8 +53,9 @@ struct RONDO_EXPORT Config {
   uint32_t eager_bytes = 64 * 1024;
   std::string debug = "warn";  // RONDO_DEBUG: off, warn, info, trace (to standard error)
 
-  // Throws Exception(kInvalid) naming the variable, its value and what is allowed.
-  static Config from_environment();
+  // settings: "RONDO_X=value" of the variables above; they come before the environment's. Throws Exception(kInvalid)
+  // naming the variable, its value and what is allowed; also for a setting that is unknown or given twice.
+  static Config from_environment(std::span<const std::string> settings = {});
   // Throws Exception(kInvalid) naming the first field out of range.
   void check() const;
   // One "name=value" a line, for RONDO_DEBUG=info.

@@ -1,14 +1,19 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
 
-#include "rondo/store.h"
+#include <rondo/export.h>
+#include <rondo/store.h>
 
 namespace rondo {
 
-// A store made of functions, so that a host framework's own store serves. Each has the meaning of Store's function of
+// A store made of functions, so that another framework's store serves. Each has the meaning of Store's function of
 // the same name; all must be set. What they throw becomes Exception(kBootstrap), unless it is an Exception already.
-class CallbackStore : public Store {
+class RONDO_EXPORT CallbackStore : public Store {
  public:
   struct Functions {
     std::function<void(std::string_view key, std::string_view value, Deadline)> put;
@@ -20,8 +25,8 @@ class CallbackStore : public Store {
     std::function<bool(std::string_view key, Deadline)> remove;
   };
 
-  // Every key gets the prefix, so that the host's own keys are not touched. Throws Exception(kInvalid) if a function is
-  // missing.
+  // Every key gets the prefix, so that the framework's own keys are not touched. Throws Exception(kInvalid) if a
+  // function is missing.
   CallbackStore(Functions functions, std::string prefix = "rondo/");
 
   void put(std::string_view key, std::string_view value, Deadline deadline) override;
@@ -33,7 +38,7 @@ class CallbackStore : public Store {
   bool remove(std::string_view key, Deadline deadline) override;
 
  private:
-  // Checks the entry and gives the host's key.
+  // Checks the entry and gives the framework's key.
   std::string full(std::string_view key, std::string_view value) const;
 
   Functions functions_;
