@@ -21,6 +21,27 @@ class Options(ctypes.Structure):
     ]
 
 
+class JoinOptions(ctypes.Structure):
+    """rondo_join_options_t"""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("rank", c_int),
+        ("world", c_int),
+        ("rendezvous", c_char_p),
+        ("job_id", c_char_p),
+        ("settings", POINTER(c_char_p)),
+        ("setting_count", c_size_t),
+        ("store", c_void_p),
+    ]
+
+
+class Place(ctypes.Structure):
+    """rondo_place_t"""
+
+    _fields_ = [(name, c_int) for name in ("rank", "world", "local_rank", "local_world", "node", "nodes")]
+
+
 class Tensor(ctypes.Structure):
     """rondo_tensor_t"""
 
@@ -69,15 +90,12 @@ PROTOTYPES = {
     "rondo_result_name": (c_int32,),
     "rondo_last_error_ranks": (_ints, c_size_t),
     "rondo_set_interrupt": (InterruptFunction, c_void_p),
-    "rondo_init": (_out,),
-    "rondo_init_at": (_out, c_int, c_int, c_char_p),
+    "rondo_join": (_out, POINTER(JoinOptions)),
     "rondo_id_server_create": (_out, c_char_p, POINTER(c_char_p)),
     "rondo_id_server_destroy": (_server,),
     "rondo_rank": (_comm, _ints),
     "rondo_size": (_comm, _ints),
-    "rondo_local_rank": (_comm, _ints),
-    "rondo_local_size": (_comm, _ints),
-    "rondo_node": (_comm, _ints, _ints),
+    "rondo_place": (_comm, POINTER(Place)),
     **CALLS,
     **{f"{name}_async": (*arguments, _out) for name, arguments in CALLS.items()},
     "rondo_recv": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options, _message),

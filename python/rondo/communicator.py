@@ -59,7 +59,7 @@ class Communicator:
         self._handle: int | None = handle
         self._batch: Batch | None = None
         self._registered = 0
-        number, other = ctypes.c_int(), ctypes.c_int()
+        number = ctypes.c_int()
 
         def ask(function) -> int:
             check(function(handle, _byref(number)))
@@ -67,11 +67,12 @@ class Communicator:
 
         self.rank: int = ask(_library.lib.rondo_rank)
         self.size: int = ask(_library.lib.rondo_size)
-        self.local_rank: int = ask(_library.lib.rondo_local_rank)
-        self.local_size: int = ask(_library.lib.rondo_local_size)
-        check(_library.lib.rondo_node(handle, _byref(number), _byref(other)))
-        self.node: int = number.value
-        self.nodes: int = other.value
+        place = _library.Place()
+        check(_library.lib.rondo_place(handle, _byref(place)))
+        self.local_rank: int = place.local_rank
+        self.local_size: int = place.local_world
+        self.node: int = place.node
+        self.nodes: int = place.nodes
         _alive.append(weakref.ref(self))
 
     def __repr__(self) -> str:

@@ -27,15 +27,14 @@ def init(*, rank: int | None = None, world_size: int | None = None, rendezvous: 
     """
     if (rank is None) != (world_size is None):
         raise ValueError(f"rank is {rank} and world_size is {world_size}: pass both, or none")
-    handle = ctypes.c_void_p()
-    check(
-        _library.lib.rondo_init_at(
-            _byref(handle),
-            -1 if rank is None else rank,
-            -1 if world_size is None else world_size,
-            None if rendezvous is None else str(rendezvous).encode(),
-        )
+    options = _library.JoinOptions(
+        struct_bytes=ctypes.sizeof(_library.JoinOptions),
+        rank=-1 if rank is None else rank,
+        world=-1 if world_size is None else world_size,
+        rendezvous=None if rendezvous is None else str(rendezvous).encode(),
     )
+    handle = ctypes.c_void_p()
+    check(_library.lib.rondo_join(_byref(handle), _byref(options)))
     return Communicator(handle.value)
 
 

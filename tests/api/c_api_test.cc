@@ -70,6 +70,14 @@ std::string on_threads(int world, const std::function<void(rondo_comm_t, int)>& 
   return all;
 }
 
+rondo_result_t join_at(rondo_comm_t* comm, int rank, int world, const char* rendezvous) {
+  rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
+  options.rank = rank;
+  options.world = world;
+  options.rendezvous = rendezvous;
+  return rondo_join(comm, &options);
+}
+
 }  // namespace
 
 TEST_CASE("version and names") {
@@ -95,13 +103,25 @@ TEST_CASE("a program in C") {
 
 TEST_CASE("place") {
   CHECK(on_threads(2, [](rondo_comm_t comm, int own) {
-          int rank = -1, size = -1, local_rank = -1, local_size = -1, node = -1, nodes = -1;
+          int rank = -1, size = -1;
           want(rondo_rank(comm, &rank));
           want(rondo_size(comm, &size));
-          want(rondo_local_rank(comm, &local_rank));
-          want(rondo_local_size(comm, &local_size));
-          want(rondo_node(comm, &node, &nodes));
-          expect(rank == own && size == 2 && local_rank == own && local_size == 2 && node == 0 && nodes == 1, "place");
+          rondo_place_t place = {-1, -1, -1, -1, -1, -1};
+          want(rondo_place(comm, &place));
+          expect(rank == own && size == 2 && place.rank == own && place.world == 2, "rank and size");
+          expect(place.local_rank == own && place.local_world == 2 && place.node == 0 && place.nodes == 1, "place");
+          int host[] = {-5, -5}, island[] = {-5, -5}, cores[] = {-5, -5};
+          want(rondo_topology(comm, host, island, cores));
+          expect(host[0] == 0 && host[1] == 0 && island[0] == island[1] && cores[0] >= 0 && cores[0] == cores[1],
+                 "topology");
+          want(rondo_topology(comm, nullptr, nullptr, nullptr));
+          const char* name = nullptr;
+          want(rondo_algorithm_for(comm, RONDO_ALL_REDUCE, 1 << 20, RONDO_FLOAT32, RONDO_SUM, 1, &name));
+          expect(std::string(name) == "registered", std::string("registered buffers by ") + name);
+          want(rondo_algorithm_for(comm, RONDO_ALL_REDUCE, 2, RONDO_FLOAT32, RONDO_SUM, 0, &name));
+          expect(std::string(name) == "one_shot", std::string("8 bytes by ") + name);
+          want_invalid(rondo_algorithm_for(comm, 9, 1, RONDO_FLOAT32, RONDO_SUM, 0, &name), "collective 9");
+          expect(name == nullptr, "a name of a refused call");
         }) == "");
 }
 
@@ -371,10 +391,14 @@ TEST_CASE("NULL and values out of range are RONDO_INVALID, and say what") {
           int64_t n[2] = {1, 1};
           want_invalid(rondo_rank(comm, nullptr), "rank is NULL");
           want_invalid(rondo_size(comm, nullptr), "size is NULL");
-          want_invalid(rondo_local_rank(comm, nullptr), "local_rank is NULL");
-          want_invalid(rondo_local_size(comm, nullptr), "local_size is NULL");
-          want_invalid(rondo_node(comm, nullptr, &x), "node is NULL");
-          want_invalid(rondo_node(comm, &x, nullptr), "nodes is NULL");
+          want_invalid(rondo_place(comm, nullptr), "place is NULL");
+          want_invalid(rondo_topology(nullptr, nullptr, nullptr, nullptr), "comm is NULL");
+          want_invalid(rondo_algorithm_for(comm, RONDO_BARRIER, 0, RONDO_INT8, RONDO_SUM, 0, nullptr), "name is NULL");
+          want_invalid(rondo_error(nullptr), "comm is NULL");
+          want_invalid(rondo_close(nullptr), "comm is NULL");
+          want_invalid(rondo_join(nullptr, nullptr), "comm is NULL");
+          want_invalid(rondo_reply_set(nullptr, "x", 1), "reply is NULL");
+          want_invalid(rondo_work_on_end(nullptr, nullptr, nullptr), "work is NULL");
           want_invalid(rondo_rank(nullptr, &x), "comm is NULL");
           want_invalid(rondo_barrier(nullptr, nullptr), "comm is NULL");
           want_invalid(rondo_barrier_async(comm, nullptr, nullptr), "work is NULL");
@@ -433,11 +457,41 @@ TEST_CASE("the last error belongs to the thread, with the ranks that it blames")
 
 TEST_CASE("abort ends every rank's calls with the reason") {
   CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          if (rank == 0) want(rondo_error(comm));
           if (rank == 0) want(rondo_abort(comm, "out of coffee"));
           want(rondo_barrier(comm, nullptr), RONDO_ABORTED);
           expect(std::string(rondo_last_error()).find("out of coffee") != std::string::npos, rondo_last_error());
           int who = -1;
           expect(rondo_last_error_ranks(&who, 1) == 1 && who == 0, "names who");
+          want_invalid(rondo_rank(comm, nullptr), "rank is NULL");  // another last error
+          want(rondo_error(comm), RONDO_ABORTED);
+          expect(std::string(rondo_last_error()).find("out of coffee") != std::string::npos, rondo_last_error());
+          expect(rondo_last_error_ranks(&who, 1) == 1 && who == 0, "the failure names who");
+        }) == "");
+}
+
+TEST_CASE("close: goodbye is said, calls are CLOSED, and registered memory stays until destroy") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int) {
+          void* data = nullptr;
+          want(rondo_allocate(comm, 8 * 1000, &data));
+          auto* numbers = static_cast<int64_t*>(data);
+          numbers[999] = 1;
+          want(rondo_all_reduce(comm, numbers, numbers, 1000, RONDO_INT64, RONDO_SUM, nullptr));
+          rondo_work_t work = nullptr;
+          want(rondo_barrier_async(comm, nullptr, &work));
+          want(rondo_wait(work, -1));
+          want(rondo_close(comm));
+          want(rondo_close(comm));
+          expect(numbers[999] == 2, "memory");
+          numbers[0] = 7;
+          want(rondo_barrier(comm, nullptr), RONDO_CLOSED);
+          want(rondo_recv(comm, numbers, 1, RONDO_INT64, 0, 0, nullptr, nullptr), RONDO_CLOSED);
+          want(rondo_error(comm), RONDO_CLOSED);
+          int rank = -1;
+          want(rondo_rank(comm, &rank));
+          want(rondo_wait(work, -1));
+          want(rondo_work_free(work));
+          want(rondo_deallocate(comm, data));
         }) == "");
 }
 
@@ -460,7 +514,7 @@ TEST_CASE("a unique id made by the parent joins two processes; the environment d
   };
   CHECK(rondo::testing::run_bare_processes(2, std::chrono::seconds(60), [&](int rank) {
           rondo_comm_t comm = nullptr;
-          want(rondo_init_at(&comm, rank, 2, unique.c_str()));
+          want(join_at(&comm, rank, 2, unique.c_str()));
           use(comm);
         }) == "");
   CHECK(rondo_id_server_destroy(server) == RONDO_OK);
@@ -490,7 +544,7 @@ TEST_CASE("log lines go to the program's function, and back to standard error") 
           ::setenv("RONDO_DEBUG", "info", 1);
           const auto join_and_leave = [] {
             rondo_comm_t comm = nullptr;
-            want(rondo_init_at(&comm, 0, 1, nullptr));
+            want(join_at(&comm, 0, 1, nullptr));
             want(rondo_destroy(comm));
           };
           want(rondo_set_log(keep, &lines));
@@ -535,7 +589,7 @@ TEST_CASE("the program's function ends a wait, and the other rank is told who wa
     const std::string unique = id;
     CHECK(rondo::testing::run_bare_processes(2, std::chrono::seconds(60), [&](int rank) {
             rondo_comm_t comm = nullptr;
-            want(rondo_init_at(&comm, rank, 2, unique.c_str()));
+            want(join_at(&comm, rank, 2, unique.c_str()));
             for (int i = 0; i < 3; ++i) want(rondo_barrier(comm, nullptr));
             Asked asked;
             if (rank == 1) {
@@ -558,10 +612,10 @@ TEST_CASE("the program's function ends a wait, and the other rank is told who wa
 TEST_CASE("joining that cannot work is an error, not a crash") {
   CHECK(rondo::testing::run_bare_processes(1, std::chrono::seconds(60), [](int) {
           rondo_comm_t comm = reinterpret_cast<rondo_comm_t>(8);
-          want(rondo_init_at(&comm, 5, 2, "tcp://127.0.0.1:1"), RONDO_INVALID);
+          want(join_at(&comm, 5, 2, "tcp://127.0.0.1:1"), RONDO_INVALID);
           expect(comm == nullptr, "a handle of a refused call");
-          want(rondo_init_at(&comm, 0, 1, "smoke://signals"), RONDO_INVALID);
+          want(join_at(&comm, 0, 1, "smoke://signals"), RONDO_INVALID);
           ::setenv("RONDO_LANES", "many", 1);
-          want_invalid(rondo_init_at(&comm, 0, 1, "tcp://127.0.0.1:0"), "RONDO_LANES");
+          want_invalid(join_at(&comm, 0, 1, "tcp://127.0.0.1:0"), "RONDO_LANES");
         }) == "");
 }

@@ -22,6 +22,7 @@ C_TYPES = {
     "rondo_options_t*": ctypes.POINTER(_library.Options), "rondo_tensor_t*": ctypes.POINTER(_library.Tensor),
     "rondo_interrupt_function_t": _library.InterruptFunction,
     "rondo_message_t*": ctypes.POINTER(_library.MessageInfo),
+    "rondo_join_options_t*": ctypes.POINTER(_library.JoinOptions), "rondo_place_t*": ctypes.POINTER(_library.Place),
 }  # fmt: skip
 for handle in ("rondo_comm_t", "rondo_work_t", "rondo_id_server_t"):
     C_TYPES[handle] = ctypes.c_void_p

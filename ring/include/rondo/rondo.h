@@ -146,29 +146,83 @@ RONDO_API rondo_result_t rondo_set_interrupt(rondo_interrupt_function_t function
 /* ---- Joining ---- */
 
 /* Joins the job that the environment describes: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or what a launcher sets.
- * Returns when all ranks are connected. *comm is to be passed to rondo_destroy. */
+ * Returns when all ranks are connected. *comm is to be passed to rondo_destroy. The same as rondo_join without options.
+ */
 RONDO_API rondo_result_t rondo_init(rondo_comm_t* comm);
-/* The same with the place given. rank, world: -1 takes the environment's. rendezvous: "tcp://host:port" (rank 0 listens
- * there), "file:///path", "unix:///path", "unique:..." (rondo_id_server_create); NULL takes the environment's. */
-RONDO_API rondo_result_t rondo_init_at(rondo_comm_t* comm, int rank, int world, const char* rendezvous);
+
+/* What a function of a store answers with, during its call. Copies the bytes; a second answer replaces the first. */
+typedef struct rondo_reply* rondo_reply_t;
+RONDO_API rondo_result_t rondo_reply_set(rondo_reply_t reply, const void* data, size_t bytes);
+
+/* A store of the program's, in which the ranks find one another: a map of byte strings that all ranks see. All six
+ * functions are needed. They are called inside rondo_join only, on its thread. context: the structure's. key: "rondo/"
+ * and printable text, ended by a zero byte. timeout_ms: the time that is left, 1 or more.
+ * Result: RONDO_OK; RONDO_TIMEOUT: timeout_ms has passed; anything else: the store is gone, and rondo_join ends with
+ * RONDO_BOOTSTRAP. The reply of a failure, where there is one, is its text. */
+typedef struct {
+  size_t struct_bytes; /* sizeof(rondo_store_t); RONDO_STORE_INIT sets it */
+  void* context;
+  rondo_result_t (*put)(void* context, const char* key, const void* value, size_t bytes, int64_t timeout_ms,
+                        rondo_reply_t failure);
+  /* Waits until the key exists, and replies with its value. */
+  rondo_result_t (*get)(void* context, const char* key, int64_t timeout_ms, rondo_reply_t value);
+  /* Does not wait for the key. Without it there is no reply. */
+  rondo_result_t (*try_get)(void* context, const char* key, int64_t timeout_ms, rondo_reply_t value);
+  /* Adds to the decimal number under the key (0 if absent); *sum: the number afterwards. */
+  rondo_result_t (*add)(void* context, const char* key, int64_t amount, int64_t timeout_ms, int64_t* sum,
+                        rondo_reply_t failure);
+  /* Stores `desired` if the value is `expected` (an absent key counts as ""), and replies with the value afterwards. */
+  rondo_result_t (*compare_set)(void* context, const char* key, const void* expected, size_t expected_bytes,
+                                const void* desired, size_t desired_bytes, int64_t timeout_ms, rondo_reply_t value);
+  /* *removed: 1 if the key was there, else 0. */
+  rondo_result_t (*remove)(void* context, const char* key, int64_t timeout_ms, int* removed, rondo_reply_t failure);
+} rondo_store_t;
+#define RONDO_STORE_INIT \
+  { sizeof(rondo_store_t), NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+
+/* Options of rondo_join; NULL stands for RONDO_JOIN_OPTIONS_INIT. Everything is read during the call only. */
+typedef struct {
+  size_t struct_bytes; /* sizeof(rondo_join_options_t); RONDO_JOIN_OPTIONS_INIT sets it */
+  int rank, world;     /* -1: the environment's */
+  /* "tcp://host:port" (rank 0 listens there), "file:///path", "unix:///path", "unique:..." (rondo_id_server_create);
+   * NULL: the environment's; of no meaning with a store. */
+  const char* rendezvous;
+  const char* job_id;          /* processes with different ones refuse each other; NULL: the environment's */
+  const char* const* settings; /* setting_count texts "RONDO_X=value" of docs/environment.md, but for those of rank and
+                                * rendezvous; they come before the environment's */
+  size_t setting_count;
+  const rondo_store_t* store; /* instead of a rendezvous; needs no MASTER_ADDR; NULL: none */
+} rondo_join_options_t;
+#define RONDO_JOIN_OPTIONS_INIT \
+  { sizeof(rondo_join_options_t), -1, -1, NULL, NULL, NULL, 0, NULL }
+/* As rondo_init, with what the program says instead of the environment. *comm is NULL if it fails. */
+RONDO_API rondo_result_t rondo_join(rondo_comm_t* comm, const rondo_join_options_t* options);
+
 /* comms[0 .. world-1]: ranks as threads of this process; world: 1 .. 1024. Use each from a thread of its own. RONDO_*
  * are read. */
 RONDO_API rondo_result_t rondo_init_inproc(rondo_comm_t* comms, int world);
 
-/* A unique id: any process makes it, and hands it to all ranks as a string (rondo_init_at). A thread of this process
- * serves it until all ranks are connected, or until the server is destroyed. *id is valid until the server is
- * destroyed. host: the address to listen on and to publish; NULL: 127.0.0.1. */
+/* A unique id: any process makes it, and hands it to all ranks as a string, which is their rendezvous (rondo_join). A
+ * thread of this process serves it until all ranks are connected, or until the server is destroyed. *id is valid until
+ * the server is destroyed. host: the address to listen on and to publish; NULL: 127.0.0.1. */
 RONDO_API rondo_result_t rondo_id_server_create(rondo_id_server_t* server, const char* host, const char** id);
 RONDO_API rondo_result_t rondo_id_server_destroy(rondo_id_server_t server);
 
 /* Rank and size of this communicator. */
 RONDO_API rondo_result_t rondo_rank(rondo_comm_t comm, int* rank);
 RONDO_API rondo_result_t rondo_size(rondo_comm_t comm, int* size);
-/* Of the process in the job, the same for all of its communicators: its rank among those of its node, how many these
- * are, its node and the number of nodes. */
-RONDO_API rondo_result_t rondo_local_rank(rondo_comm_t comm, int* local_rank);
-RONDO_API rondo_result_t rondo_local_size(rondo_comm_t comm, int* local_size);
-RONDO_API rondo_result_t rondo_node(rondo_comm_t comm, int* node, int* nodes);
+
+/* The process in the job, the same for all of its communicators. */
+typedef struct {
+  int rank, world;
+  int local_rank, local_world; /* among the ranks of its node */
+  int node, nodes;
+} rondo_place_t;
+RONDO_API rondo_result_t rondo_place(rondo_comm_t comm, rondo_place_t* place);
+/* Where the ranks of this communicator live; equal on all of them. Each array has `size` entries, or is NULL. host[r]:
+ * number of rank r's host. island[r]: ranks with the same number share memory; -1: rank r shares with none. cores[r]:
+ * cores of rank r's host that the job may use there; 0: not known. */
+RONDO_API rondo_result_t rondo_topology(rondo_comm_t comm, int* host, int* island, int* cores);
 
 /* ---- Collectives ---- */
 
@@ -183,6 +237,23 @@ typedef struct {
 } rondo_options_t;
 #define RONDO_OPTIONS_INIT \
   { sizeof(rondo_options_t), 0, 1.0, NULL }
+
+typedef int32_t rondo_collective_t;
+enum {
+  RONDO_ALL_REDUCE = 0,
+  RONDO_REDUCE_SCATTER = 1,
+  RONDO_ALL_GATHER = 2,
+  RONDO_BROADCAST = 3,
+  RONDO_REDUCE = 4,
+  RONDO_GATHER = 5,
+  RONDO_SCATTER = 6,
+  RONDO_ALL_TO_ALL = 7,
+  RONDO_BARRIER = 8
+};
+/* *name: the algorithm that such a call would run, a value of RONDO_ALGORITHM; valid for ever. count, dtype, op: as in
+ * the call. registered: not 0 if the buffers of all ranks are from rondo_allocate. */
+RONDO_API rondo_result_t rondo_algorithm_for(rondo_comm_t comm, rondo_collective_t collective, uint64_t count,
+                                             rondo_dtype_t dtype, rondo_op_t op, int registered, const char** name);
 
 /* All collectives: RONDO_INVALID for a NULL buffer that would be used, a root that is no rank, an unknown dtype or op,
  * an operation that the dtype lacks. */
@@ -357,6 +428,15 @@ RONDO_API rondo_result_t rondo_wait(rondo_work_t work, int64_t timeout_ms);
 RONDO_API rondo_result_t rondo_test(rondo_work_t work, int* done);
 /* Of a send or recv that has succeeded, else RONDO_INVALID. */
 RONDO_API rondo_result_t rondo_work_message(rondo_work_t work, rondo_message_t* message);
+/* `function` is called once when the operation has succeeded or failed; if it has already, it is called soon. result:
+ * the operation's; inside the function rondo_last_error() and rondo_last_error_ranks() are the failure's. Each call of
+ * this adds a function; they are called in this order, on a thread of the library, with no lock held, also after
+ * rondo_work_free. The function may start calls (_async). It must not wait: a blocking call, rondo_wait, rondo_close
+ * and rondo_destroy return RONDO_INVALID there; rondo_wait of an operation that has ended is allowed. Other operations
+ * that no thread waits for stand still while it runs. rondo_destroy returns when all functions of the communicator's
+ * operations have been called, unless other communicators of the same rondo_join remain. */
+typedef void (*rondo_end_function_t)(void* context, rondo_result_t result);
+RONDO_API rondo_result_t rondo_work_on_end(rondo_work_t work, rondo_end_function_t function, void* context);
 /* Frees the handle. An operation that has not ended goes on, and still needs its buffers. NULL: nothing. */
 RONDO_API rondo_result_t rondo_work_free(rondo_work_t work);
 
@@ -378,12 +458,18 @@ RONDO_API rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, si
 
 /* ---- The end ---- */
 
+/* The communicator's failure: its code, or RONDO_OK while there is none. rondo_last_error() and
+ * rondo_last_error_ranks() are then its text and ranks. After rondo_close: RONDO_CLOSED. */
+RONDO_API rondo_result_t rondo_error(rondo_comm_t comm);
 /* Fails this communicator on all ranks: pending and later calls return RONDO_ABORTED with the reason. NULL: none given.
  */
 RONDO_API rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason);
-/* Tells the others that this rank leaves, waits until they have done so (at most RONDO_DESTROY_TIMEOUT_MS), and frees
- * the handle. Pending operations end with RONDO_CLOSED; works stay valid until rondo_work_free. The handle is freed
- * whatever the result is; RONDO_INVALID: it is NULL. */
+/* Tells the others that this rank leaves, and waits until they have done so, at most RONDO_DESTROY_TIMEOUT_MS. Pending
+ * operations end with RONDO_CLOSED, and so do later calls. The handle stays, and so does memory of rondo_allocate,
+ * which no other rank touches any more. A second call does nothing. */
+RONDO_API rondo_result_t rondo_close(rondo_comm_t comm);
+/* rondo_close, and frees the handle and the memory of rondo_allocate. Works stay valid until rondo_work_free. The
+ * handle is freed whatever the result is, but for RONDO_INVALID: it is NULL, or an end function made the call. */
 RONDO_API rondo_result_t rondo_destroy(rondo_comm_t comm);
 
 #ifdef __cplusplus

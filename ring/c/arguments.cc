@@ -1,0 +1,74 @@
+#include "ring/c/arguments.h"
+
+#include <chrono>
+
+namespace rondo::c {
+namespace {
+
+// The values of the C API are those of the C++ enumerations.
+static_assert(RONDO_FLOAT8_E5M2 == static_cast<int>(DType::kFloat8E5M2) &&
+              RONDO_FLOAT16 == static_cast<int>(DType::kFloat16));
+static_assert(RONDO_PREMULSUM == static_cast<int>(Op::kPremulSum) && RONDO_AVG == static_cast<int>(Op::kAverage));
+static_assert(RONDO_EPOCH_STALE == static_cast<int>(ErrorCode::kEpochStale) &&
+              RONDO_INTERNAL == static_cast<int>(ErrorCode::kInternal));
+static_assert(RONDO_BARRIER == static_cast<int>(Collective::kBarrier) &&
+              RONDO_ALL_GATHER == static_cast<int>(Collective::kAllGather));
+
+Algorithm algorithm_named(const char* name) {
+  if (name == nullptr) return Algorithm::kAuto;
+  for (int i = 0; i < kAlgorithms; ++i) {
+    if (std::strcmp(name, algorithm_name(static_cast<Algorithm>(i))) == 0) return static_cast<Algorithm>(i);
+  }
+  std::string known;
+  for (int i = 0; i < kAlgorithms; ++i) {
+    if (i > 0) known += i + 1 < kAlgorithms ? ", " : " and ";
+    known += algorithm_name(static_cast<Algorithm>(i));
+  }
+  throw Exception(ErrorCode::kInvalid, std::string("algorithm \"") + name + "\" is unknown; there are " + known);
+}
+
+}  // namespace
+
+DType dtype_of(rondo_dtype_t dtype) {
+  if (dtype >= 0 && dtype < kDTypes) return static_cast<DType>(dtype);
+  throw Exception(ErrorCode::kInvalid, "unknown dtype " + std::to_string(dtype));
+}
+
+Op op_of(rondo_op_t op) {
+  if (op >= 0 && op < kOps) return static_cast<Op>(op);
+  throw Exception(ErrorCode::kInvalid, "unknown op " + std::to_string(op));
+}
+
+Collective collective_of(rondo_collective_t collective) {
+  if (collective >= 0 && collective < kCollectives) return static_cast<Collective>(collective);
+  throw Exception(ErrorCode::kInvalid, "unknown collective " + std::to_string(collective));
+}
+
+void refuse_struct(const char* name, size_t bytes, const char* why) {
+  throw Exception(ErrorCode::kInvalid,
+                  std::string(name) + "->struct_bytes is " + std::to_string(bytes) + ", and " + why);
+}
+
+CallOptions options_of(const rondo_options_t* given) {
+  if (given == nullptr) return {};
+  const rondo_options_t options = read_struct(given, rondo_options_t RONDO_OPTIONS_INIT, "options");
+  CallOptions made;
+  made.timeout = std::chrono::milliseconds(options.timeout_ms);
+  made.scalar = options.scalar;
+  made.algorithm = algorithm_named(options.algorithm);
+  return made;
+}
+
+CollectiveCall call_of(Collective collective, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                       const rondo_options_t* options, rondo_op_t op, int root) {
+  return {.collective = collective,
+          .input = input,
+          .output = output,
+          .count = count,
+          .dtype = dtype_of(dtype),
+          .op = op_of(op),
+          .root = root,
+          .options = options_of(options)};
+}
+
+}  // namespace rondo::c

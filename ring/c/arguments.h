@@ -1,0 +1,54 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "ring/engine/call/collective_call.h"
+#include "rondo/call.h"
+#include "rondo/collective.h"
+#include "rondo/error.h"
+#include "rondo/rondo.h"
+
+namespace rondo::c {
+
+// What a pointer that must not be NULL points at. Throws Exception(kInvalid).
+template <typename T>
+T& given(T* pointer, const char* what) {
+  if (pointer == nullptr) throw Exception(ErrorCode::kInvalid, std::string(what) + " is NULL");
+  return *pointer;
+}
+
+// The C API takes any integer; the C++ enumerations hold a byte. Throw Exception(kInvalid).
+DType dtype_of(rondo_dtype_t dtype);
+Op op_of(rondo_op_t op);
+Collective collective_of(rondo_collective_t collective);
+
+CallOptions options_of(const rondo_options_t* given);
+CollectiveCall call_of(Collective collective, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
+                       const rondo_options_t* options, rondo_op_t op = RONDO_SUM, int root = -1);
+
+// More than any structure of this API will have: a longer one was not initialized.
+inline constexpr size_t kMostStructBytes = 1024;
+
+[[noreturn]] void refuse_struct(const char* name, size_t bytes, const char* why);
+
+// A caller's structure, which may be that of an older or a newer header. `defaults`: for the fields that the caller
+// does not know. Fields that this library does not know must be zero.
+template <typename T>
+T read_struct(const T* given, T defaults, const char* name) {
+  const size_t bytes = given->struct_bytes;
+  if (bytes < sizeof(size_t) || bytes > kMostStructBytes || bytes % alignof(T) != 0) {
+    refuse_struct(name, bytes, "no header has such a size: initialize the structure with its _INIT macro");
+  }
+  std::memcpy(&defaults, given, std::min(bytes, sizeof(T)));
+  const auto* raw = reinterpret_cast<const unsigned char*>(given);
+  if (std::any_of(raw + std::min(bytes, sizeof(T)), raw + bytes, [](unsigned char byte) { return byte != 0; })) {
+    refuse_struct(name, bytes, "it sets fields that this version of the library (" RONDO_VERSION ") does not have");
+  }
+  return defaults;
+}
+
+}  // namespace rondo::c

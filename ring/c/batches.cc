@@ -1,0 +1,52 @@
+#include <cstddef>
+#include <vector>
+
+#include "ring/c/arguments.h"
+#include "ring/c/handles.h"
+#include "ring/c/result.h"
+#include "rondo/rondo.h"
+
+using namespace rondo::c;
+
+namespace {
+
+std::vector<rondo::TensorRef> list_of(const rondo_tensor_t* tensors, size_t count) {
+  if (count > 0) given(tensors, "tensors");
+  std::vector<rondo::TensorRef> list;
+  list.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    list.push_back({tensors[i].input, tensors[i].output, tensors[i].count, dtype_of(tensors[i].dtype)});
+  }
+  return list;
+}
+
+}  // namespace
+
+extern "C" {
+
+rondo_result_t rondo_all_reduce_many(rondo_comm_t comm, const rondo_tensor_t* tensors, size_t tensor_count,
+                                     rondo_op_t op, const rondo_options_t* options) {
+  return guarded(
+      [&] { communicator(comm).all_reduce_many(list_of(tensors, tensor_count), op_of(op), options_of(options)); });
+}
+rondo_result_t rondo_all_reduce_many_async(rondo_comm_t comm, const rondo_tensor_t* tensors, size_t tensor_count,
+                                           rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
+  return start(work, [&] {
+    return communicator(comm).all_reduce_many_async(list_of(tensors, tensor_count), op_of(op), options_of(options));
+  });
+}
+
+rondo_result_t rondo_batch_begin(rondo_comm_t comm) {
+  return guarded([&] { communicator(comm).batch_begin(); });
+}
+rondo_result_t rondo_batch_end(rondo_comm_t comm) {
+  return guarded([&] { communicator(comm).batch_end(); });
+}
+rondo_result_t rondo_batch_end_async(rondo_comm_t comm, rondo_work_t* work) {
+  return start(work, [&] { return communicator(comm).batch_end_async(); });
+}
+rondo_result_t rondo_batch_abandon(rondo_comm_t comm) {
+  return guarded([&] { communicator(comm).batch_abandon(); });
+}
+
+}  // extern "C"

@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ring/c/arguments.h"
+#include "ring/c/handles.h"
+#include "ring/c/result.h"
+#include "rondo/rondo.h"
+
+using namespace rondo::c;
+
+using rondo::Communicator;
+
+extern "C" {
+
+rondo_result_t rondo_rank(rondo_comm_t comm, int* rank) {
+  return guarded([&] { given(rank, "rank") = communicator(comm).rank(); });
+}
+rondo_result_t rondo_size(rondo_comm_t comm, int* size) {
+  return guarded([&] { given(size, "size") = communicator(comm).size(); });
+}
+rondo_result_t rondo_place(rondo_comm_t comm, rondo_place_t* place) {
+  return guarded([&] {
+    const rondo::Place& from = communicator(comm).place();
+    given(place, "place") = {from.rank, from.world, from.local_rank, from.local_world, from.node, from.nodes};
+  });
+}
+rondo_result_t rondo_topology(rondo_comm_t comm, int* host, int* island, int* cores) {
+  return guarded([&] {
+    const rondo::Topology& from = communicator(comm).topology();
+    const auto size = static_cast<size_t>(from.world());
+    // An empty list says the same of every rank.
+    const auto fill = [size](const std::vector<int>& entries, int otherwise, int* out) {
+      if (out != nullptr) entries.empty() ? std::fill_n(out, size, otherwise) : std::copy_n(entries.begin(), size, out);
+    };
+    fill(from.host, 0, host);
+    fill(from.island, -1, island);
+    fill(from.cores, 0, cores);
+  });
+}
+rondo_result_t rondo_algorithm_for(rondo_comm_t comm, rondo_collective_t collective, uint64_t count,
+                                   rondo_dtype_t dtype, rondo_op_t op, int registered, const char** name) {
+  return guarded([&] {
+    given(name, "name") = nullptr;
+    *name = rondo::algorithm_name(communicator(comm).algorithm_for(collective_of(collective), count, dtype_of(dtype),
+                                                                   op_of(op), registered != 0));
+  });
+}
+
+rondo_result_t rondo_allocate(rondo_comm_t comm, size_t bytes, void** data) {
+  return guarded([&] {
+    given(data, "data") = nullptr;
+    *data = communicator(comm).allocate(bytes);
+  });
+}
+rondo_result_t rondo_deallocate(rondo_comm_t comm, void* data) {
+  return guarded([&] { communicator(comm).deallocate(data); });
+}
+
+rondo_result_t rondo_split(rondo_comm_t comm, int color, int key, rondo_comm_t* sub) {
+  return guarded([&] {
+    given(sub, "sub") = nullptr;
+    Communicator made = communicator(comm).split(color, key);
+    if (made.valid()) *sub = new rondo_comm{std::move(made)};
+  });
+}
+rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* sub) {
+  return guarded([&] {
+    given(sub, "sub") = nullptr;
+    *sub = new rondo_comm{communicator(comm).new_group(std::span(&given(ranks, "ranks"), count))};
+  });
+}
+
+rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason) {
+  return guarded([&] { communicator(comm).abort(reason != nullptr ? reason : ""); });
+}
+rondo_result_t rondo_error(rondo_comm_t comm) {
+  rondo_result_t result = RONDO_OK;
+  const rondo_result_t asked = guarded([&] {
+    const auto error = communicator(comm).error();
+    if (error) result = failed(error->code, error->message.c_str(), error->ranks);
+  });
+  return asked != RONDO_OK ? asked : result;
+}
+rondo_result_t rondo_close(rondo_comm_t comm) {
+  return guarded([&] { communicator(comm).destroy(); });
+}
+rondo_result_t rondo_destroy(rondo_comm_t comm) {
+  const rondo_result_t result = rondo_close(comm);
+  if (result == RONDO_INVALID) return result;
+  delete comm;
+  return result;
+}
+
+}  // extern "C"

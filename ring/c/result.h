@@ -1,0 +1,32 @@
+#pragma once
+
+#include <exception>
+#include <new>
+#include <vector>
+
+#include "rondo/error.h"
+#include "rondo/rondo.h"
+
+namespace rondo::c {
+
+// Keeps the failure as this thread's last one, and gives its code.
+rondo_result_t failed(ErrorCode code, const char* message, std::vector<int> ranks = {}) noexcept;
+
+// Runs `action` and turns what it throws into a code and the last error. No exception leaves it.
+template <typename Action>
+rondo_result_t guarded(Action action) noexcept {
+  try {
+    action();
+    return RONDO_OK;
+  } catch (const Exception& e) {
+    return failed(e.code(), e.what(), e.error().ranks);
+  } catch (const std::bad_alloc&) {
+    return failed(ErrorCode::kSystem, "out of memory");
+  } catch (const std::exception& e) {
+    return failed(ErrorCode::kInternal, e.what());
+  } catch (...) {
+    return failed(ErrorCode::kInternal, "an unknown exception");
+  }
+}
+
+}  // namespace rondo::c

@@ -1,0 +1,136 @@
+// rondo_join: a store of the program's, settings before the environment's, and what is refused.
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <string>
+#include <vector>
+
+#include "rondo/rondo.h"
+#include "tests/api/folder_store.h"
+#include "tests/support/rank_group.h"
+#include "tests/support/temp_folder.h"
+
+namespace {
+
+using rondo::testing::expect;
+using rondo::testing::FolderStore;
+using rondo::testing::run_bare_processes;
+using rondo::testing::TempFolder;
+
+constexpr std::chrono::seconds kDeadline{60};
+
+void want(rondo_result_t got, rondo_result_t wanted = RONDO_OK) {
+  expect(got == wanted,
+         std::string(rondo_result_name(got)) + " instead of " + rondo_result_name(wanted) + ": " + rondo_last_error());
+}
+
+void want_text(rondo_result_t got, rondo_result_t wanted, const std::string& named) {
+  want(got, wanted);
+  expect(std::string(rondo_last_error()).find(named) != std::string::npos,
+         std::string("\"") + rondo_last_error() + "\" lacks \"" + named + "\"");
+}
+
+// Every rank has summed what all have, and has left.
+void use(rondo_comm_t comm, int world) {
+  int64_t x = 1;
+  want(rondo_all_reduce(comm, &x, &x, 1, RONDO_INT64, RONDO_SUM, nullptr));
+  expect(x == world, "the sum is " + std::to_string(x));
+  want(rondo_destroy(comm));
+}
+
+}  // namespace
+
+TEST_CASE("ranks join by a store of the program's, and nothing of the environment is needed") {
+  const TempFolder folder;
+  CHECK(run_bare_processes(3, kDeadline, [&](int rank) {
+          for (const char* name : {"MASTER_ADDR", "MASTER_PORT", "RONDO_RENDEZVOUS"}) ::unsetenv(name);
+          ::setenv("RONDO_INSECURE", "1", 1);
+          FolderStore folder_store(folder.path());
+          const rondo_store_t store = folder_store.functions();
+          rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
+          options.rank = rank;
+          options.world = 3;
+          options.store = &store;
+          rondo_comm_t comm = nullptr;
+          want(rondo_join(&comm, &options));
+          use(comm, 3);
+        }) == "");
+}
+
+TEST_CASE("rank and world of the environment, the store of the program") {
+  const TempFolder folder;
+  CHECK(run_bare_processes(2, kDeadline, [&](int rank) {
+          ::setenv("RANK", std::to_string(rank).c_str(), 1);
+          ::setenv("WORLD_SIZE", "2", 1);
+          ::setenv("RONDO_INSECURE", "1", 1);
+          FolderStore folder_store(folder.path());
+          const rondo_store_t store = folder_store.functions();
+          rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
+          options.store = &store;
+          rondo_comm_t comm = nullptr;
+          want(rondo_join(&comm, &options));
+          use(comm, 2);
+        }) == "");
+}
+
+TEST_CASE("settings come before the environment, and are checked") {
+  CHECK(run_bare_processes(1, kDeadline, [](int) {
+          ::setenv("RONDO_ALGORITHM", "ring", 1);
+          ::setenv("RONDO_LANES", "many", 1);  // would be refused
+          const char* settings[] = {"RONDO_LANES=2", "RONDO_ALGORITHM=tree"};
+          rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
+          options.rank = 0;
+          options.world = 1;
+          options.settings = settings;
+          options.setting_count = 2;
+          rondo_comm_t comm = nullptr;
+          want(rondo_join(&comm, &options));
+          const char* name = nullptr;
+          want(rondo_algorithm_for(comm, RONDO_ALL_REDUCE, 1000, RONDO_FLOAT32, RONDO_SUM, 0, &name));
+          expect(std::string(name) == "tree", std::string("algorithm ") + name);
+          want(rondo_destroy(comm));
+
+          const auto refused = [&](const char* setting, const char* text) {
+            settings[1] = setting;
+            want_text(rondo_join(&comm, &options), RONDO_INVALID, text);
+            expect(comm == nullptr, "a handle of a refused call");
+          };
+          refused("RONDO_ALGORITHM", "of the form");
+          refused("=ring", "of the form");
+          refused("RONDO_ALGORITHM=spiral", "RONDO_ALGORITHM=\"spiral\" is not allowed");
+          refused("RONDO_ALGORYTHM=ring", "RONDO_ALGORYTHM=ring is unknown");
+          refused("RONDO_RANK=1", "RONDO_RANK=1 is unknown");
+          refused("RONDO_LANES=3", "RONDO_LANES is set twice");
+          refused(nullptr, "options->settings is NULL");
+          options.settings = nullptr;
+          want_text(rondo_join(&comm, &options), RONDO_INVALID, "options->settings is NULL");
+        }) == "");
+}
+
+TEST_CASE("a store that lacks a function, or fails, is an error that says which") {
+  const TempFolder folder;
+  CHECK(run_bare_processes(1, kDeadline, [&](int) {
+          ::setenv("RONDO_INSECURE", "1", 1);
+          FolderStore folder_store(folder.path());
+          rondo_store_t store = folder_store.functions();
+          rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
+          options.rank = 0;
+          options.world = 2;
+          options.store = &store;
+          rondo_comm_t comm = nullptr;
+          store.compare_set = nullptr;
+          want_text(rondo_join(&comm, &options), RONDO_INVALID, "store->compare_set is NULL");
+          store = folder_store.functions();
+          store.struct_bytes = 0;
+          want_text(rondo_join(&comm, &options), RONDO_INVALID, "store->struct_bytes is 0");
+          store = folder_store.functions();
+          store.put = [](void*, const char*, const void*, size_t, int64_t, rondo_reply_t failure) {
+            rondo_reply_set(failure, "disk full", 9);
+            return rondo_result_t{RONDO_SYSTEM};
+          };
+          want_text(rondo_join(&comm, &options), RONDO_BOOTSTRAP, "SYSTEM, disk full");
+          expect(std::string(rondo_last_error()).find("the program's store failed in put(\"rondo/") == 0,
+                 rondo_last_error());
+          expect(comm == nullptr, "a handle of a refused call");
+        }) == "");
+}
