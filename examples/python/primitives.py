@@ -1,4 +1,4 @@
-"""Every primitive on two numbers a rank: rank r starts with [1 + 2r, 2 + 2r]. examples/primitives.cc prints the same.
+"""Every collective on two numbers a rank: rank r starts with [1 + 2r, 2 + 2r]. examples/primitives.cc prints the same.
 
 python -m rondo.run -n 4 primitives.py [NAME ...]
 """
@@ -14,33 +14,6 @@ def start(group):
     return np.array([1, 2]) + 2 * group.rank
 
 
-def send_recv(group):
-    """Rank 0 and 1 play ping-pong; each adds 1."""
-    x = np.zeros(1, np.int64)
-    if group.rank == 0:
-        group.send(x + 1, dest=1)
-        group.recv(x, source=1)
-    elif group.rank == 1:
-        group.recv(x, source=0)
-        x += 1
-        group.send(x, dest=0)
-    return x
-
-
-def isend_irecv(group):
-    """Two messages, received by tag in the other order."""
-    x = np.zeros(2, np.int64)
-    if group.rank == 0:
-        works = [group.isend(np.array([10 * tag]), dest=1, tag=tag) for tag in (1, 2)]
-    elif group.rank == 1:
-        works = [group.irecv(x[tag - 1 : tag], tag=tag) for tag in (2, 1)]
-    else:
-        works = []
-    for work in works:
-        work.wait()
-    return x
-
-
 def broadcast(group):
     return group.broadcast(start(group), root=0)
 
@@ -51,11 +24,17 @@ def scatter(group):
 
 
 def gather(group):
-    return group.gather(start(group), root=0)
+    """On rank 0; the others keep what they have."""
+    x = start(group)
+    rows = group.gather(x, root=0)
+    return x if rows is None else rows
 
 
 def reduce(group):
-    return group.reduce(start(group), root=group.size - 1)
+    """On the last rank; the others keep what they have."""
+    x = start(group)
+    group.reduce(x, root=group.size - 1)
+    return x
 
 
 def all_gather(group):
@@ -78,6 +57,11 @@ def all_reduce_min(group):
     return group.all_reduce(start(group), "min")
 
 
+def all_reduce_many(group):
+    """Two arrays in one call."""
+    return np.concatenate(group.all_reduce_many([start(group), np.array([group.rank])]))
+
+
 def reduce_scatter(group):
     return group.reduce_scatter(np.arange(group.size) + group.rank)
 
@@ -86,32 +70,43 @@ def all_to_all(group):
     return group.all_to_all(np.arange(group.size) + 10 * group.rank)
 
 
-def all_gather_v(group):
-    return np.concatenate(group.all_gather_v(np.full(group.rank, group.rank)))
-
-
-def new_group(group):
-    """Ones, added up by ranks 0 and 1 only."""
-    ones = np.ones(2, np.int64)
-    pair = group.new_group([0, 1])
-    if pair is not None:
-        pair.all_reduce(ones)
-    return ones
-
-
-def async_op(group):
-    x = start(group)
-    work = group.all_reduce(x, async_op=True)
-    return work.wait()
-
-
 def barrier(group):
     return group.barrier()
 
 
+# Uneven: rank r has, or gets, r numbers.
+
+
+def all_gather_v(group):
+    return np.concatenate(group.all_gather_v(np.full(group.rank, group.rank)))
+
+
+def gather_v(group):
+    parts = group.gather_v(np.full(group.rank, group.rank), root=0)
+    return None if parts is None else np.concatenate(parts)
+
+
+def scatter_v(group):
+    counts = range(group.size)
+    numbers = np.arange(sum(counts)) if group.rank == 0 else None
+    return group.scatter_v(numbers, counts, root=0, out=np.empty(group.rank, np.int64))
+
+
+def reduce_scatter_v(group):
+    counts = range(group.size)
+    return group.reduce_scatter_v(np.arange(sum(counts)) + group.rank, counts)
+
+
+def all_to_all_v(group):
+    """Rank r sends r numbers to each."""
+    parts = group.all_to_all_v(np.full(group.rank * group.size, group.rank), [group.rank] * group.size)
+    return np.concatenate(parts)
+
+
 PRIMITIVES = (
-    send_recv, isend_irecv, broadcast, scatter, gather, reduce, all_gather, all_reduce_sum, all_reduce_product,
-    all_reduce_max, all_reduce_min, reduce_scatter, all_to_all, all_gather_v, new_group, async_op, barrier,
+    broadcast, scatter, gather, reduce, all_gather, all_reduce_sum, all_reduce_product, all_reduce_max, all_reduce_min,
+    all_reduce_many, reduce_scatter, all_to_all, barrier, all_gather_v, gather_v, scatter_v, reduce_scatter_v,
+    all_to_all_v,
 )  # fmt: skip
 
 
@@ -121,7 +116,7 @@ def main():
     for primitive in PRIMITIVES:
         if primitive.__name__ in wanted:
             result = primitive(group)
-            shown = "-" if result is None else " ".join(map(str, result.ravel()))
+            shown = "-" if result is None or result.size == 0 else " ".join(map(str, result.ravel()))
             print(f"{primitive.__name__}: rank {group.rank} has {shown}", flush=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
@@ -33,8 +34,8 @@ def spawn(fn: Callable[..., Any], nprocs: int, args: Sequence = (), *, start_met
     shows its traceback.
 
     fn is a function of a module, for it is imported anew in each process (put the call of spawn itself under
-    `if __name__ == "__main__":`). start_method: "spawn", "forkserver" or "fork". A process may use cores // nprocs
-    threads of OpenMP, unless OMP_NUM_THREADS says otherwise.
+    `if __name__ == "__main__":`). start_method: "spawn", "forkserver" or "fork", which a function of a notebook needs. A
+    process may use cores // nprocs threads of OpenMP, unless OMP_NUM_THREADS says otherwise.
 
     >>> def train(steps):
     ...     group = rondo.init()
@@ -44,6 +45,11 @@ def spawn(fn: Callable[..., Any], nprocs: int, args: Sequence = (), *, start_met
     """
     if nprocs < 1:
         raise ValueError(f"spawn: nprocs is {nprocs}; at least 1 is needed")
+    if start_method != "fork" and _is_of_a_prompt(fn):
+        raise ValueError(
+            f"spawn: {fn.__name__} was typed in a notebook, at a prompt or behind -c, where new processes cannot import "
+            'it: pass start_method="fork", or put it into a module'
+        )
     context = multiprocessing.get_context(start_method)
     meeting_point = unique_id()
     processes, results = [], []
@@ -61,6 +67,11 @@ def spawn(fn: Callable[..., Any], nprocs: int, args: Sequence = (), *, start_met
         return _collect(processes, results)
     finally:
         _stop(processes)
+
+
+def _is_of_a_prompt(fn: Callable) -> bool:
+    main = sys.modules["__main__"]
+    return getattr(fn, "__module__", None) == "__main__" and getattr(main, "__file__", None) is None
 
 
 class _threads_limited:

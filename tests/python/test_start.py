@@ -74,6 +74,14 @@ def test_spawn():
         rondo.spawn(world_of_one, 0)
 
 
+def test_spawn_of_a_function_that_cannot_be_imported():
+    program = "import rondo\ndef train(): return rondo.init().size\n"
+    for method, told in (("spawn", "train was typed in a notebook"), ("forkserver", 'start_method="fork"'), ("fork", "")):
+        call = f"print(rondo.spawn(train, 2, start_method='{method}'))"
+        done = subprocess.run([sys.executable, "-c", program + call], capture_output=True, text=True, timeout=60)
+        assert told in done.stderr if told else done.stdout == "[2, 2]\n", done.stderr
+
+
 SCRIPT = "import rondo; g = rondo.init(); print(g.all_gather_object(g.rank), flush=True)"
 
 

@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -32,5 +34,18 @@ TEST_CASE("the examples succeed in worlds 1, 2 and 4") {
       CHECK(rondo::test::count_of(program.output(), told) == times);
       CHECK(rondo::test::count_of(program.output(), std::to_string(world)) >= times);
     }
+  }
+}
+
+TEST_CASE("primitives and messages print what is written down for 4 ranks") {
+  for (const std::string example : {"primitives", "messages"}) {
+    CAPTURE(example);
+    Program program({"tools/rondo-run", "-n", "4", "--no-prefix", "--timeout", "30", "examples/" + example});
+    CHECK(program.wait(std::chrono::seconds(40)) == 0);
+    CAPTURE(program.errors());
+    std::ostringstream expected;
+    expected << std::ifstream("examples/" + example + ".txt").rdbuf();
+    CHECK(!expected.str().empty());
+    CHECK(rondo::test::sorted_lines(program.output()) == rondo::test::sorted_lines(expected.str()));
   }
 }

@@ -28,41 +28,23 @@ SCRIPT
   [[ $(grep -cF '[2. 2.]' <<<"$output") == 2 ]]
 }
 
-# Every call gives what the C++ program of the same name gives: 17 calls on each of 4 ranks.
-primitives_agree() {
-  local bin
+# The calls in Python and in C++ print the same lines with 4 ranks, those that are written down.
+examples_agree() {
+  local bin example expected
   bin=$(bazel_bin)
-  "$1/bin/python" -m rondo.run -n 4 examples/python/primitives.py | sort >"$folder/python.txt"
-  "$bin/tools/rondo-run" -n 4 "$bin/examples/primitives" | sort >"$folder/cc.txt"
-  [[ $(wc -l <"$folder/python.txt") == 68 ]] && diff "$folder/python.txt" "$folder/cc.txt"
-}
-
-# The trainer on made images: what 2 ranks train is equal on both.
-trains() {
-  "$1/bin/python" - "$folder" <<'SCRIPT'
-import sys, numpy as np
-random = np.random.default_rng(1)
-for part, count in (("train", 512), ("t10k", 64)):
-    labels = random.integers(0, 10, count).astype(np.uint8)
-    images = random.integers(0, 50, (count, 28, 28)).astype(np.uint8)
-    images[np.arange(count), labels] += 200
-    for kind, data in (("images-idx3", images), ("labels-idx1", labels)):
-        head = bytes([0, 0, 8, data.ndim]) + np.array(data.shape, ">u4").tobytes()
-        open(f"{sys.argv[1]}/{part}-{kind}-ubyte", "wb").write(head + data.tobytes())
-SCRIPT
-  OMP_NUM_THREADS=1 "$1/bin/python" -m rondo.run -n 2 examples/python/average_gradients.py --epochs 1 \
-    --folder "$folder" "${@:2}" | tee "$folder/trained.txt" &&
-    grep -q "parameters equal on all ranks" "$folder/trained.txt"
+  for example in primitives messages; do
+    expected=$(LC_ALL=C sort "examples/$example.txt")
+    [[ $(PYTHONUNBUFFERED='' "$1/bin/python" -m rondo.run -n 4 --no-prefix "examples/python/$example.py" | LC_ALL=C sort) == "$expected" ]] &&
+      [[ $("$bin/tools/rondo-run" -n 4 --no-prefix "$bin/examples/$example" | LC_ALL=C sort) == "$expected" ]] || return 1
+  done
 }
 
 python=$folder/venv
 check "the wheel installs in a fresh environment" fresh_environment python3 "$python"
 check "the first example" first_example "$python"
-run_bazel build //examples:primitives //tools:rondo-run
-check "the primitives in Python and in C++" primitives_agree "$python"
-check "average_gradients.py" trains "$python"
-check "average_gradients.py --one-by-one" trains "$python" --one-by-one
-"$python/bin/pip" install --quiet --disable-pip-version-check pytest ml_dtypes
+run_bazel build //examples:primitives //examples:messages //tools:rondo-run
+check "primitives and messages in Python and in C++" examples_agree "$python"
+"$python/bin/pip" install --quiet --disable-pip-version-check pytest ml_dtypes nbclient nbformat ipykernel
 pytest_counts() {
   local log=$folder/pytest.log name result
   (RONDO_TREE=$tree PYTHONDONTWRITEBYTECODE=1 timeout 600 "$python/bin/python" -m pytest -q -rA -p no:cacheprovider tests/python) |
