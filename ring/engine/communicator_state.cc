@@ -439,7 +439,7 @@ void CommunicatorState::destroy() {
   context_->fabric->close(context_->id, last, until);
   collectives_->shut_down();
   messages_->shut_down();
-  if (!in_end_function) progress_thread_->finish_calls();
+  if (!in_end_function()) progress_thread_->finish_calls();
 }
 
 }  // namespace rondo

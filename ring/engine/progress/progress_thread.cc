@@ -11,17 +11,26 @@
 
 namespace rondo {
 
-constinit thread_local bool in_end_function = false;
-
 namespace {
+
+// Static and behind functions: gold links a hidden thread-local variable of another file to offset 0 of the shared
+// library's block (binutils 2.40).
+thread_local bool calling_functions = false;
 
 // As in progress_engine.cc: the longest sleep, so that deadlines and stalls are noticed.
 constexpr int kLongestSleepMs = 20;
 
 }  // namespace
 
+bool in_end_function() { return calling_functions; }
+
+void refuse_wait_in_end_function() {
+  if (!calling_functions) return;
+  throw Exception(ErrorCode::kInvalid, "a function of on_end() must not wait: start calls by their asynchronous forms");
+}
+
 ProgressThread::~ProgressThread() {
-  RONDO_CHECK(!in_end_function, "a function of on_end() has destroyed the last communicator, and so its own thread");
+  RONDO_CHECK(!calling_functions, "a function of on_end() has destroyed the last communicator, and so its own thread");
   stopping_.store(true);
   bell_.ring();
   if (thread_.joinable()) thread_.join();
@@ -67,9 +76,9 @@ void ProgressThread::call_functions() {
     if (functions_.empty()) return;
     std::swap(functions, functions_);
   }
-  in_end_function = true;
+  calling_functions = true;
   for (std::function<void()>& function : functions) std::exchange(function, nullptr)();
-  in_end_function = false;
+  calling_functions = false;
   {
     std::lock_guard lock(mutex_);
     calls_done_ += functions.size();

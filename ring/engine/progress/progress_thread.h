@@ -13,16 +13,10 @@
 
 namespace rondo {
 
-// This thread is in a function of ProgressThread::call(). initial-exec: one load, as every blocking call asks.
-extern constinit thread_local bool in_end_function __attribute__((tls_model("initial-exec")));
-
-// Throws Exception(kInvalid) in a function of ProgressThread::call(): while it waited, nothing would go on.
-inline void refuse_wait_in_end_function() {
-  if (in_end_function) {
-    throw Exception(ErrorCode::kInvalid,
-                    "a function of on_end() must not wait: start calls by their asynchronous forms");
-  }
-}
+// This thread is in a function of ProgressThread::call().
+bool in_end_function();
+// Throws Exception(kInvalid) if it is: while it waited, nothing would go on.
+void refuse_wait_in_end_function();
 
 // One thread a join that progresses operations that no thread waits for, of all communicators. It polls while
 // things move, and sleeps on the doorbells of the engines otherwise. It also calls the functions of Work::on_end().
