@@ -412,6 +412,8 @@ class Communicator:
             code = function(*arguments)
             if code:
                 raise last_error(code)
+            if self._batch is not None:
+                self._keep_in_batch(keep)
             return result
 
         return call

@@ -95,6 +95,7 @@ def batches(group):
     with group.batch():
         for _ in range(3):
             group.all_reduce(np.ones(5))
+            group.prepare_all_reduce(np.ones(5))()  # kept until the end, too
         group.all_reduce(x)
         with pytest.raises(rondo.Invalid):
             group.batch().__enter__()

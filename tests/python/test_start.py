@@ -62,6 +62,28 @@ def test_one_without_the_other_is_refused():
         rondo.init(rank=2, world_size=2)
 
 
+def with_world(rank, world, rendezvous, results):
+    os.environ["RONDO_START_TIMEOUT_MS"] = "1000"
+    try:
+        rondo.init(rank=rank, world_size=world, rendezvous=rendezvous)
+    except rondo.Bootstrap as error:
+        results.put((rank, str(error), error.ranks))
+
+
+def test_another_world_size_on_one_rank(tmp_path):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    meeting_point = f"unix://{tmp_path}/meet"
+    children = [context.Process(target=with_world, args=(r, 2 + r, meeting_point, results)) for r in range(2)]
+    for child in children:
+        child.start()
+    (_, missing, ranks), (_, refused, _) = sorted(results.get(timeout=60) for _ in children)
+    for child in children:
+        child.join()
+    assert "rank 1 says that the world has 3 ranks, but rank 0" in refused
+    assert ranks == (1,) and "these have not come: 1" in missing
+
+
 def world_of_one():
     group = rondo.init()
     return group.size, group.all_reduce(np.ones(2)).tolist(), os.environ["OMP_NUM_THREADS"]
