@@ -10,14 +10,10 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
-
-try:
-    from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError:  # before setuptools 70
-    from wheel.bdist_wheel import bdist_wheel
 
 HERE = Path(__file__).resolve().parent
 # In a source distribution the C++ sources lie beside this file, in the tree one folder up.
@@ -97,7 +93,8 @@ def native_files():
 class BuildPy(build_py):
     def run(self):
         super().run()
-        build_native(Path(self.build_lib) / "rondo" / "_native", Path(self.build_lib).parent / "native")
+        build = Path(self.build_lib).resolve()  # the compiler runs in the tree
+        build_native(build / "rondo" / "_native", build.parent / "native")
 
 
 class Sdist(sdist):
@@ -110,15 +107,22 @@ class Sdist(sdist):
         shutil.copy(HERE / "native.json", base_dir)
 
 
-class BdistWheel(bdist_wheel):
-    """Native code, but none that depends on the version of Python."""
+class NativeDistribution(Distribution):
+    """Has native code that setuptools does not know of, so that it is installed where native code belongs."""
 
-    def finalize_options(self):
-        super().finalize_options()
-        self.root_is_pure = False
+    def has_ext_modules(self):
+        return True
+
+
+class BdistWheel(bdist_wheel):
+    """The native code does not depend on the version of Python."""
 
     def get_tag(self):
         return "py3", "none", super().get_tag()[2]
 
 
-setup(version=version(), cmdclass={"build_py": BuildPy, "sdist": Sdist, "bdist_wheel": BdistWheel})
+setup(
+    version=version(),
+    distclass=NativeDistribution,
+    cmdclass={"build_py": BuildPy, "sdist": Sdist, "bdist_wheel": BdistWheel},
+)

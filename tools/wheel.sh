@@ -21,7 +21,7 @@ bin=$(bazel_bin)
 python=.venv-wheel/bin/python
 if [[ ! -x $python ]]; then
   python3 -m venv .venv-wheel
-  "$python" -m pip install --quiet --disable-pip-version-check setuptools wheel
+  "$python" -m pip install --quiet --disable-pip-version-check "setuptools>=77" wheel
 fi
 rm -rf build/wheel
 mkdir -p build/wheel

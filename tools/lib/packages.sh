@@ -5,21 +5,24 @@
 
 _package_present() {
   case $1 in
-    libasio-dev) [[ -e /usr/include/asio.hpp ]] ;;
     bazel-bootstrap) command -v bazel >/dev/null ;;
+    binutils) command -v objdump >/dev/null ;;
     clang) command -v clang >/dev/null && command -v clang++ >/dev/null ;;
     clang-format) command -v clang-format >/dev/null ;;
     cmake) command -v cmake >/dev/null ;;
+    debootstrap) PATH=$PATH:/usr/sbin:/sbin command -v debootstrap >/dev/null ;;
     doctest-dev) [[ -e /usr/include/doctest/doctest.h ]] ;;
     g++) command -v g++ >/dev/null ;;
     git) command -v git >/dev/null ;;
     iproute2) PATH=$PATH:/usr/sbin:/sbin command -v tc >/dev/null ;;
-    libcli11-dev) [[ -e /usr/include/CLI/CLI.hpp ]] ;;
+    libasio-dev) [[ -e /usr/include/asio.hpp ]] ;;
     libclang-rt-14-dev) compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.tsan*' >/dev/null ;;
+    libcli11-dev) [[ -e /usr/include/CLI/CLI.hpp ]] ;;
     libfmt-dev) [[ -e /usr/include/fmt/format.h ]] ;;
     libgloo-dev) [[ -e /usr/include/gloo/allreduce.h ]] ;;
     make) command -v make >/dev/null ;;
     mpich) command -v mpiexec.hydra >/dev/null ;;
+    munge) PATH=$PATH:/usr/sbin command -v munged >/dev/null ;;
     nlohmann-json3-dev) [[ -e /usr/include/nlohmann/json.hpp ]] ;;
     openmpi-bin) command -v mpirun.openmpi >/dev/null ;;
     openssh-server) [[ -x /usr/sbin/sshd ]] ;;
@@ -27,6 +30,7 @@ _package_present() {
     python3) command -v python3 >/dev/null ;;
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     shellcheck) command -v shellcheck >/dev/null ;;
+    slurm-wlm) PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null && command -v srun >/dev/null ;;
     *)
       echo "need_packages: no probe for '$1' in tools/lib/packages.sh" >&2
       exit 1

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# pip's own build of the Python package beside Bazel's, other versions of Python, the wheel in a system with Python alone.
+set -euo pipefail
+source tools/lib/suite.sh
+
+need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv binutils debootstrap
+folder=$(mktemp -d)
+trap 'rm -rf --one-file-system "$folder"' EXIT
+tree=$PWD
+pip=(-m pip --quiet --disable-pip-version-check)
+
+# sums_in FOLDER COMMAND...: two ranks of a NumPy program, away from the tree.
+sums_in() {
+  local output
+  cp tests/launchers/sum.py "$1/sum.py"
+  output=$(cd "$1" && "${@:2}" 2>&1) && (($(grep -c 'of 2: sum 3$' <<<"$output") == 2)) && return
+  echo "$output"
+  return 1
+}
+
+# --- pip install ./python: g++ alone
+
+# A bazel that fails stands before the real one.
+builds_from_source() {
+  mkdir "$folder/no-bazel"
+  printf '#!/bin/sh\necho "pip asked for bazel" >&2\nexit 1\n' >"$folder/no-bazel/bazel"
+  chmod +x "$folder/no-bazel/bazel"
+  python3 -m venv "$folder/source" && PATH=$folder/no-bazel:$PATH "$folder/source/bin/python" "${pip[@]}" install ./python
+}
+
+# The sdist carries the C++ sources: it installs where there is no tree.
+sdist_has_sources() {
+  "$folder/source/bin/python" "${pip[@]}" install build || return 1
+  if ! "$folder/source/bin/python" -m build --sdist --outdir "$folder/sdist" python >"$folder/sdist.log" 2>&1; then
+    cat "$folder/sdist.log"
+    return 1
+  fi
+  tar -C "$folder/sdist" -xzf "$folder"/sdist/*.tar.gz
+  # Its version and manifest are read without the tree; what is compiled was compiled above, and is not again.
+  (cd "$folder"/sdist/rondo_ring-*/ && RONDO_LIBRARY=$native/librondo_c.so RONDO_RUN=$native/rondo-run \
+    "$folder/source/bin/python" "${pip[@]}" wheel --no-deps --wheel-dir "$folder/sdist" .) || return 1
+  local source
+  while read -r source; do
+    [[ -f $(echo "$folder"/sdist/rondo_ring-*/native/"$source") ]] || { echo "not in the sdist: $source"; return 1; }
+  done < <(python3 -c 'import json; m = json.load(open("python/native.json")); print(*sorted({s for k in ("library", "launcher") for s, _ in m[k]}), sep="\n")')
+}
+
+check "pip install ./python" builds_from_source
+native=$(echo "$folder"/source/lib/python3*/site-packages/rondo/_native)
+check "its first program" sums_in "$folder" "$folder/source/bin/python" -m rondo.run -n 2 sum.py
+check "tests/python on what pip built" bash -c "'$folder/source/bin/python' ${pip[*]} install pytest ml_dtypes &&
+  RONDO_TREE='$tree' PYTHONDONTWRITEBYTECODE=1 timeout 600 '$folder/source/bin/python' -m pytest -q -p no:cacheprovider tests/python"
+run_bazel build //ring:librondo_c.so
+check "both builds have the same functions" python3 tests/python/compare_builds.py "$(bazel_bin)/ring/librondo_c.so" "$native/librondo_c.so"
+check "the sdist" sdist_has_sources
+
+# --- the wheel
+
+check "tools/wheel.sh --manylinux" tools/wheel.sh --manylinux
+check "the wheel's name says which systems" compgen -G 'build/wheel/rondo_ring-*-py3-none-manylinux_2_*_x86_64.whl'
+
+for version in 3.10 3.12 3.13 3.14; do
+  found=""
+  for candidate in "python$version" "$HOME"/.pyenv/versions/"$version".*/bin/python3; do
+    if "$candidate" -c "import venv" 2>/dev/null; then found=$candidate; fi
+  done
+  if [[ -z $found ]]; then
+    echo "Not found, not tried: Python $version"
+    continue
+  fi
+  check "the wheel, Python $version" bash -c "'$found' -m venv '$folder/$version' && \
+    '$folder/$version/bin/python' ${pip[*]} install build/wheel/*.whl"
+  check "its first program, Python $version" sums_in "$folder" "$folder/$version/bin/python" -m rondo.run -n 2 sum.py
+done
+
+# A root folder that holds Debian's smallest system and Python; its mounts end with the command.
+bare_root() {
+  local site root=$folder/root
+  site=$(apt-get indextargets --format "\$(SITE)" "Codename: bookworm" "Component: main" | head -n 1)
+  debootstrap --variant=minbase --include=python3,python3-venv bookworm "$root" "$site" >"$folder/root.log" 2>&1 || {
+    tail "$folder/root.log"
+    return 1
+  }
+  mkdir "$root/wheels"
+  cp build/wheel/*.whl "$root/wheels"
+  python3 "${pip[@]}" download --dest "$root/wheels" --only-binary :all: --python-version 3.11 numpy || return 1
+  in_root "$root" "python3 -m venv /venv && /venv/bin/pip install --quiet --no-index --find-links /wheels rondo-ring"
+}
+
+in_root() {
+  unshare --mount sh -ec "mount -t proc proc '$1/proc'; mount -t tmpfs tmpfs '$1/dev/shm'; exec chroot '$1' sh -ec '$2'"
+}
+
+check "the wheel installs in a system with Python alone" bare_root
+check "its first program there, by its own rondo-run" sums_in "$folder/root" in_root "$folder/root" "/venv/bin/rondo-run -n 2 /venv/bin/python /sum.py"
+finish_checks
