@@ -222,6 +222,33 @@ TEST_CASE("launch: Slurm's step, by a socket on one node and the first node's po
   CHECK(is_private_socket(launch.rendezvous, "slurm"));
 }
 
+TEST_CASE(
+    "launch: srun --mpi=pmi2 says in Slurm's variables who is on this host; mpiexec within a Slurm job does not") {
+  Variables one = {{"PMI_RANK", "1"},
+                   {"PMI_SIZE", "2"},
+                   {"PMI_FD", "9"},
+                   {"SLURM_PROCID", "1"},
+                   {"SLURM_NTASKS", "2"},
+                   {"SLURM_LOCALID", "1"},
+                   {"SLURM_STEP_ID", "0"},
+                   {"SLURM_JOB_ID", "7"},
+                   {"SLURM_NODEID", "0"},
+                   {"SLURM_NNODES", "1"},
+                   {"SLURM_STEP_TASKS_PER_NODE", "2"}};
+  Launch launch = find(one);
+  check_place(launch, {1, 2, 1, 2, 0, 1});
+  CHECK(launch.rendezvous == "pmi:");
+  CHECK(launch.one_host);
+  launch = find(with(
+      one,
+      {{"SLURM_NNODES", "2"}, {"SLURM_NODEID", "1"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}}));
+  check_place(launch, {1, 2, 0, 1, 1, 2});
+  CHECK_FALSE(launch.one_host);
+  // Two nodes, one task on each that starts two ranks.
+  launch = find(with(one, {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}}));
+  check_place(launch, {3, 4, 1, 2, -1, -1});
+}
+
 TEST_CASE("launch: RONDO_* come before torchrun's, those before Open MPI's, MPICH's and Slurm's") {
   Variables all = {{"SLURM_PROCID", "1"},
                    {"SLURM_NTASKS", "16"},

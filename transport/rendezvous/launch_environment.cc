@@ -145,15 +145,6 @@ std::optional<Launch> read_openmpi(const Environment& env) {
   return launch;
 }
 
-std::optional<Launch> read_pmi(const Environment& env) {
-  std::optional<Place> place = read_place(env, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", ""});
-  if (!place) return std::nullopt;
-  Launch launch{*place, "", "", "mpich", false};
-  launch.rendezvous = master_rendezvous(env, launch);
-  if (launch.rendezvous.empty() && env.number("PMI_FD", 0, 1 << 20)) launch.rendezvous = "pmi:";
-  return launch;
-}
-
 std::string slurm_rendezvous(const Environment& env, const Launch& launch) {
   std::string master = master_rendezvous(env, launch);
   if (!master.empty()) return master;
@@ -167,7 +158,7 @@ std::string slurm_rendezvous(const Environment& env, const Launch& launch) {
 }
 
 // srun's tasks only: a batch script sees SLURM_PROCID too, but no step.
-std::optional<Launch> read_slurm(const Environment& env) {
+std::optional<Place> read_slurm_place(const Environment& env) {
   if (!env.has("SLURM_STEP_ID") || !env.has("SLURM_PROCID")) return std::nullopt;
   bool step = env.has("SLURM_STEP_NUM_TASKS");
   std::optional<Place> place =
@@ -178,9 +169,29 @@ std::optional<Launch> read_slurm(const Environment& env) {
     std::vector<int> counts = expand_tasks_per_node(env.text(tasks));
     if (static_cast<size_t>(place->node) < counts.size()) place->local_world = counts[place->node];
   }
+  return place;
+}
+
+std::optional<Launch> read_slurm(const Environment& env) {
+  std::optional<Place> place = read_slurm_place(env);
+  if (!place) return std::nullopt;
   Launch launch{*place, "", "", "slurm", false};
   launch.job_id = fmt::format("{}.{}", env.text("SLURM_JOB_ID"), env.text("SLURM_STEP_ID"));
   launch.rendezvous = slurm_rendezvous(env, launch);
+  return launch;
+}
+
+// A PMI-1 server's ranks: MPICH's, or those of srun --mpi=pmi2, which says in Slurm's variables who is on this host.
+std::optional<Launch> read_pmi(const Environment& env) {
+  std::optional<Place> place = read_place(env, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", ""});
+  if (!place) return std::nullopt;
+  // mpiexec within a Slurm job has Slurm's variables from the task that started its ranks: those are about another
+  // rank.
+  std::optional<Place> task = read_slurm_place(env);
+  if (task && task->rank == place->rank && task->world == place->world) place = task;
+  Launch launch{*place, "", "", "mpich", false};
+  launch.rendezvous = master_rendezvous(env, launch);
+  if (launch.rendezvous.empty() && env.number("PMI_FD", 0, 1 << 20)) launch.rendezvous = "pmi:";
   return launch;
 }
 
