@@ -1,48 +1,24 @@
 #!/usr/bin/env bash
-# A C++ program started by rondo-run, Open MPI's mpirun, MPICH's mpiexec and torchrun, with nothing else set.
+# C++ and NumPy programs under the launchers that people have, with nothing else set.
 set -euo pipefail
 source tools/lib/suite.sh
 
 # RONDO_TORCH: another torch, as pip names it. Only its launcher is used: the build without CUDA is enough.
-need_packages "${BUILD_PACKAGES[@]}" openmpi-bin mpich openssh-server iproute2 python3 python3-venv
-venv=$PWD/.venv-torch
-if [[ ! -x $venv/bin/torchrun ]]; then
-  echo "Installing torch in $venv"
+need_packages "${BUILD_PACKAGES[@]}" openmpi-bin mpich openssh-server iproute2 slurm-wlm munge python3 python3-venv
+venv=$PWD/.venv-launchers
+if [[ ! -x $venv/bin/torchrun || ! -x $venv/bin/ray ]]; then
+  echo "Installing torch and Ray in $venv"
   rm -rf "$venv"
   python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check "${RONDO_TORCH:-torch==2.13.0}"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check numpy "${RONDO_TORCH:-torch==2.13.0}" "${RONDO_RAY:-ray}"
 fi
+tools/wheel.sh
+"$venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps build/wheel/*.whl
 
 run_bazel build //examples:all_reduce //tools:rondo-run
 bin=$(bazel_bin)
 program=$bin/examples/all_reduce
-
-# Both MPIs bring an mpirun; Debian keeps each under a name of its own.
-# plm isolated: Open MPI starts local ranks only, and wants no ssh.
-openmpi=(mpirun.openmpi --allow-run-as-root --oversubscribe --mca plm isolated)
-mpich=(mpiexec.hydra)
-torchrun=("$venv/bin/torchrun" --no-python)
-
-# starts WORLD COMMAND...: that many ranks, each of which knows the world. Ranks that took themselves for a world of one
-# would find their sums right too.
-# The environment is clean: what a launcher does not set itself must not be needed.
-starts() {
-  local world=$1 output
-  shift
-  if ! output=$(env -i PATH="$PATH" HOME="${HOME:-/root}" timeout 120 "$@" "$program" 2>&1) ||
-    (($(grep -cE "rank [0-9]+ of $world: every sum is $((world * (world + 1) / 2))$" <<<"$output") != world)); then
-    echo "$output"
-    return 1
-  fi
-}
-
-for world in 1 2 4; do
-  check "rondo-run -n $world" starts "$world" "$bin/tools/rondo-run" -n "$world"
-  check "mpirun.openmpi -n $world" starts "$world" "${openmpi[@]}" -n "$world"
-  check "mpiexec.hydra -n $world" starts "$world" "${mpich[@]}" -n "$world"
-  check "torchrun --standalone, world $world" starts "$world" "${torchrun[@]}" --standalone --nproc-per-node "$world"
-done
-check "torchrun --master-port" starts 2 "${torchrun[@]}" --nnodes 1 --nproc-per-node 2 --master-port 12355
+python=$venv/bin/python
 
 # run_script FILE ARGUMENTS...: checks of its own, which it counts.
 run_script() {
@@ -51,5 +27,16 @@ run_script() {
   ((status == 0 || status == CHECKS_FAILED)) || record fail "tests/launchers/$1 stopped with exit code $status"
 }
 
+source tests/launchers/starts.sh
+for world in 1 2 4; do check "rondo-run -n $world" sums "$world" "$bin/tools/rondo-run" -n "$world" "$program"; done
+check "python -m rondo.run, NumPy" sums 2 "$python" -m rondo.run -n 2 tests/launchers/sum.py
 run_script ssh_hosts.sh "$bin/tools/rondo-run" "$program"
+run_script torchrun.sh "$program" "$venv"
+run_script mpi.sh "$program" "$python"
+run_script slurm.sh "$program" "$python"
+for method in fork spawn forkserver; do
+  for way in environment id spawn; do
+    check "multiprocessing by $method, $way" sums 4 "$python" tests/launchers/multiprocessing_start.py "$method" "$way"
+  done
+done
 finish_checks
