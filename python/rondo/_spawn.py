@@ -140,7 +140,7 @@ def _fail(process, rank: int, trace: str) -> None:
     process.join(_GRACE_SECONDS)
     code = process.exitcode if process.exitcode is not None else 1
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    raise SpawnError(f"rank {rank} {how}" + (f":\n\n{trace}" if trace else ""), rank, code)
+    raise SpawnError(f"rank {rank} {how}" + (f":\n\n{trace}" if trace else ""), rank, code) from None
 
 
 def _stop(processes) -> None:
