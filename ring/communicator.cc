@@ -93,7 +93,7 @@ Communicator Communicator::join(const JoinOptions& options) {
   show_start(options.config, launch);
   auto store = options.store ? options.store : open_store(launch, options.config, deadline);
   auto group = world_group(join_processes(launch, std::move(store), options.config, deadline), options.config);
-  group->meet_neighbours(deadline);
+  group->meet_neighbors(deadline);
   return Communicator(std::make_shared<State>(std::move(group)));
 }
 

@@ -159,7 +159,7 @@ void ControlLogic::decline(Time, uint64_t communicator, const std::vector<int>& 
 }
 
 void ControlLogic::leave() {
-  for (int peer : settings_.neighbours) {
+  for (int peer : settings_.neighbors) {
     if (!gone(peer)) actions_.push_back(Send{peer, LeaveMessage{}});
   }
 }
@@ -192,7 +192,7 @@ void ControlLogic::query(int from, const QueryMessage& question, const CallState
 void ControlLogic::connection_ended(Time now, int peer, const std::string& why) {
   if (gone(peer)) return;
   peer_lost(now, peer, why);
-  tell_neighbours(peer, LostMessage{static_cast<uint32_t>(peer), false, why});
+  tell_neighbors(peer, LostMessage{static_cast<uint32_t>(peer), false, why});
 }
 
 void ControlLogic::tick(Time now) {
@@ -232,7 +232,7 @@ void ControlLogic::on(Time now, int from, const AbortMessage& message) {
     if (std::find(error.ranks.begin(), error.ranks.end(), peer) != error.ranks.end()) continue;
     name_too(*group, peer, why, error);
   }
-  fail(message.communicator, *group, std::move(error), Audience::kNeighbours, from);
+  fail(message.communicator, *group, std::move(error), Audience::kNeighbors, from);
 }
 
 void ControlLogic::on(Time now, int from, const AnswerMessage& message) {
@@ -256,13 +256,13 @@ void ControlLogic::on(Time, int from, const ByeMessage& message) {
 void ControlLogic::on(Time, int from, const LeaveMessage&) {
   if (gone(from)) return;
   peer_left(from);
-  tell_neighbours(from, LostMessage{static_cast<uint32_t>(from), true, ""});
+  tell_neighbors(from, LostMessage{static_cast<uint32_t>(from), true, ""});
 }
 
 void ControlLogic::on(Time now, int from, const LostMessage& message) {
   const int peer = static_cast<int>(message.rank);
   // A rank that this one is connected to speaks for itself: its connection may be sound while the sender's is cut.
-  const bool direct = std::binary_search(settings_.neighbours.begin(), settings_.neighbours.end(), peer);
+  const bool direct = std::binary_search(settings_.neighbors.begin(), settings_.neighbors.end(), peer);
   if (peer == settings_.rank || direct || peer < 0 || peer >= static_cast<int>(settings_.names.size())) return;
   if (gone(peer)) return;
   if (message.in_good_order) {
@@ -270,7 +270,7 @@ void ControlLogic::on(Time now, int from, const LostMessage& message) {
   } else {
     peer_lost(now, peer, message.why);
   }
-  tell_neighbours(from, message);
+  tell_neighbors(from, message);
 }
 
 // --- parts
@@ -347,7 +347,7 @@ void ControlLogic::resign(Time now, int from, const Error& error) {
   for (const int culprit : culprits) {
     if (gone(culprit) || culprit < 0 || culprit >= static_cast<int>(settings_.names.size())) continue;
     peer_lost(now, culprit, why);
-    tell_neighbours(from, LostMessage{static_cast<uint32_t>(culprit), false, why});
+    tell_neighbors(from, LostMessage{static_cast<uint32_t>(culprit), false, why});
   }
   if (gone(from)) return;  // it blames itself
   const auto& resigned = resigned_.emplace(from, Resigned{culprits, why}).first->second;
@@ -417,9 +417,9 @@ void ControlLogic::member_left(uint64_t communicator, Group& group, int peer, ui
 }
 
 // Only needed where not every pair is connected.
-void ControlLogic::tell_neighbours(int except, const LostMessage& message) {
-  if (settings_.neighbours.size() + 1 == settings_.names.size()) return;
-  for (int peer : settings_.neighbours) {
+void ControlLogic::tell_neighbors(int except, const LostMessage& message) {
+  if (settings_.neighbors.size() + 1 == settings_.names.size()) return;
+  for (int peer : settings_.neighbors) {
     if (peer != except && !gone(peer)) actions_.push_back(Send{peer, message});
   }
 }
@@ -502,7 +502,7 @@ void ControlLogic::fail(uint64_t communicator, Group& group, Error error, Audien
   group.stall.reset();
   for (const auto& [peer, member] : group.members) {
     if (peer == except || member.left || gone(peer)) continue;
-    const bool direct = std::binary_search(settings_.neighbours.begin(), settings_.neighbours.end(), peer);
+    const bool direct = std::binary_search(settings_.neighbors.begin(), settings_.neighbors.end(), peer);
     if (audience == Audience::kMembers || direct) {
       actions_.push_back(Send{peer, AbortMessage{communicator, 0, error}});
     }

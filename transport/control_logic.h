@@ -27,7 +27,7 @@ class ControlLogic {
   struct Settings {
     int rank = 0;
     std::vector<std::string> names;  // by rank: "host b, pid 17"
-    std::vector<int> neighbours;     // ranks with a control connection to this one, ascending
+    std::vector<int> neighbors;      // ranks with a control connection to this one, ascending
     // A failed data link waits so long for a better reason: an abort, a goodbye, a death.
     Time link_grace_ms = 100;
     // Deaths so close together are reported as one; later ones are added to what was reported. A killed host closes the
@@ -154,12 +154,12 @@ class ControlLogic {
   void lose_too(uint64_t communicator, Group& group, int peer, const std::string& why);
   void name_too(const Group& group, int peer, const std::string& why, Error& error) const;
   void member_left(uint64_t communicator, Group& group, int peer, uint64_t last_sequence);
-  void tell_neighbours(int except, const LostMessage& message);
+  void tell_neighbors(int except, const LostMessage& message);
   void compare(Time now, uint64_t communicator, Group& group, int peer);
   bool stuck_in_p2p(const Group& group, int peer) const;
   void mismatch(uint64_t communicator, Group& group, int peer, const std::string& theirs);
   Error loss_error(const Group& group) const;
-  enum class Audience { kMembers, kNeighbours };
+  enum class Audience { kMembers, kNeighbors };
   void fail(uint64_t communicator, Group& group, Error error, Audience audience, int except);
 
   Settings settings_;

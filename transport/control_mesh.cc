@@ -15,7 +15,7 @@ int circle_distance(int one, int other, int world) {
 
 }  // namespace
 
-std::vector<int> control_neighbours(int rank, int world) {
+std::vector<int> control_neighbors(int rank, int world) {
   std::set<int> result;
   if (world <= kMaxFullMesh) {
     for (int peer = 0; peer < world; ++peer) result.insert(peer);

@@ -13,7 +13,7 @@ namespace rondo {
 // Up to this world every pair has a control connection: 2016 in the job, 63 descriptors a rank.
 inline constexpr int kMaxFullMesh = 64;
 // Ranks with a control connection to `rank`, ascending: all, or in larger worlds those at distance 2^i.
-std::vector<int> control_neighbours(int rank, int world);
+std::vector<int> control_neighbors(int rank, int world);
 
 // The control connections of one rank. In worlds beyond kMaxFullMesh frames go from rank to rank, each nearer to the
 // destination on the circle of ranks. On the I/O thread.

@@ -43,7 +43,7 @@ struct ConnectMessage {
 };
 // The whole process leaves in good order; nothing follows.
 struct LeaveMessage {};
-// A rank died; told by its neighbours to ranks that have no control connection to it (worlds beyond 64).
+// A rank died; told by its neighbors to ranks that have no control connection to it (worlds beyond 64).
 struct LostMessage {
   uint32_t rank = 0;
   bool in_good_order = false;  // it left, rather

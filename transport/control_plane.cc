@@ -38,14 +38,14 @@ ControlPlane::ControlPlane(Settings settings)
 ControlPlane::~ControlPlane() { thread_.stop(); }
 
 void ControlPlane::connect(Roster roster, Clock::time_point deadline) {
-  const std::vector<int> neighbours = control_neighbours(settings_.rank, settings_.world);
+  const std::vector<int> neighbors = control_neighbors(settings_.rank, settings_.world);
   {
     std::lock_guard lock(mutex_);
     ControlLogic::Settings logic;
     logic.rank = settings_.rank;
     logic.names = roster.names();
-    logic.neighbours = neighbours;
-    start_.emplace(StartLogic::Settings{settings_.rank, logic.names, neighbours});
+    logic.neighbors = neighbors;
+    start_.emplace(StartLogic::Settings{settings_.rank, logic.names, neighbors});
     logic_.emplace(std::move(logic));
   }
   names_ = roster.names();  // before the I/O thread hears of the start: a rank alone is done at once

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A neighbour that should have dialed and has not is looked for this often while the start waits.
+// A neighbor that should have dialed and has not is looked for this often while the start waits.
 constexpr milliseconds kProbeInterval{500};
 
 LinkName link_of(const Hello& hello) {
@@ -193,7 +193,7 @@ void ControlPlane::add_link(const LinkName& name, uint32_t index, Descriptor soc
 
 void ControlPlane::begin_start(Clock::time_point deadline) {
   reception_->reconsider();
-  for (int peer : control_neighbours(settings_.rank, settings_.world)) {
+  for (int peer : control_neighbors(settings_.rank, settings_.world)) {
     if (peer > settings_.rank) continue;
     dialer_.dial_control(peer, deadline, [this, peer](DialResult result) {
       if (!result.error.ok()) return control_failed(peer, result.error);

@@ -30,7 +30,7 @@ size_t count_open() {
 
 DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections) {
   const size_t peers = static_cast<size_t>(world - 1);
-  const size_t base = kFixed + control_neighbours(0, world).size();
+  const size_t base = kFixed + control_neighbors(0, world).size();
   return {base + std::min<size_t>(peers, 2) * lanes * connections, base + peers * (lanes * connections + 2)};
 }
 

@@ -37,7 +37,7 @@ class InprocHub {
       settings.rank = rank;
       for (int other = 0; other < world; ++other) {
         settings.names.push_back(fmt::format("thread of pid {}", getpid()));
-        if (other != rank) settings.neighbours.push_back(other);
+        if (other != rank) settings.neighbors.push_back(other);
       }
       ranks_.push_back(std::make_unique<RankState>(settings));
     }

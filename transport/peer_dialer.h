@@ -16,7 +16,7 @@
 
 namespace rondo {
 
-// The dials of one rank: to its neighbours of the control plane, for data links, and knocks at listeners. Each ends
+// The dials of one rank: to its neighbors of the control plane, for data links, and knocks at listeners. Each ends
 // by its handler; those that are forgotten end without. On the I/O thread.
 class PeerDialer {
  public:

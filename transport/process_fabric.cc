@@ -152,7 +152,7 @@ class ProcessFabric : public Fabric {
   }
 
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
-    if (neighbour(key.peer)) return island_->take_link(key, shape);
+    if (neighbor(key.peer)) return island_->take_link(key, shape);
     const LinkName name{key.communicator, LinkKind::kData, key.peer, key.lane};
     std::vector<Descriptor> sockets = board().take(name);
     if (sockets.empty()) return nullptr;
@@ -162,11 +162,11 @@ class ProcessFabric : public Fabric {
   }
 
   std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer) override {
-    return neighbour(peer) ? island_->bell_of(communicator, peer) : nullptr;
+    return neighbor(peer) ? island_->bell_of(communicator, peer) : nullptr;
   }
 
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
-    if (neighbour(peer)) return island_->take_stream_to(communicator, peer);
+    if (neighbor(peer)) return island_->take_stream_to(communicator, peer);
     const LinkName name{communicator, LinkKind::kStreamTo, peer, 0};
     std::vector<Descriptor> sockets = board().take(name);
     return sockets.empty() ? nullptr : make_stream(name, std::move(sockets.front()));
@@ -187,7 +187,7 @@ class ProcessFabric : public Fabric {
     return board().absent(communicator, sequence);
   }
   void catch_up(int peer) override {
-    if (neighbour(peer)) island_->catch_up(peer);
+    if (neighbor(peer)) island_->catch_up(peer);
   }
   void link_failed(uint64_t communicator, int peer, const Error& error) override {
     board().link_failed(communicator, peer, error);
@@ -208,7 +208,7 @@ class ProcessFabric : public Fabric {
   }
 
   // Whether data to that rank goes through shared memory. Throws in a forked child.
-  bool neighbour(int peer) const {
+  bool neighbor(int peer) const {
     board();
     return island_ && island_->holds(peer);
   }
@@ -236,13 +236,13 @@ class ProcessFabric : public Fabric {
     topology_.island = islands.island;
     warn_of_fallback(results);
     if (auto lack = lack_of_island(results)) return lack;
-    std::vector<Island::Neighbour> neighbours;
+    std::vector<Island::Neighbor> neighbors;
     for (ProbeResult& result : results) {
       if (!topology_.share_memory(place_.rank, result.rank)) continue;
-      neighbours.push_back({result.rank, static_cast<pid_t>(roster.card(result.rank).pid), peer_name(result.rank),
-                            std::move(result.socket)});
+      neighbors.push_back({result.rank, static_cast<pid_t>(roster.card(result.rank).pid), peer_name(result.rank),
+                           std::move(result.socket)});
     }
-    if (neighbours.empty()) return std::nullopt;
+    if (neighbors.empty()) return std::nullopt;
     Island::Settings settings;
     settings.rank = place_.rank;
     settings.can_pull = islands.pulls[static_cast<size_t>(place_.rank)];
@@ -251,7 +251,7 @@ class ProcessFabric : public Fabric {
     settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
       board_->link_failed(communicator, peer, error);
     };
-    island_ = std::make_unique<Island>(board_->context(), std::move(neighbours), std::move(settings));
+    island_ = std::make_unique<Island>(board_->context(), std::move(neighbors), std::move(settings));
     return std::nullopt;
   }
 

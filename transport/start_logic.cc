@@ -8,7 +8,7 @@
 namespace rondo {
 
 StartLogic::StartLogic(Settings settings) : settings_(std::move(settings)) {
-  missing_.insert(settings_.neighbours.begin(), settings_.neighbours.end());
+  missing_.insert(settings_.neighbors.begin(), settings_.neighbors.end());
   check_done();
 }
 

@@ -25,7 +25,7 @@ class StartLogic {
   struct Settings {
     int rank = 0;
     std::vector<std::string> names;  // by rank: "host b, pid 17"
-    std::vector<int> neighbours;     // ranks that must be connected to this one
+    std::vector<int> neighbors;      // ranks that must be connected to this one
     // The end of a connection waits so long for a better reason, from those that know it: as a failed data link does
     // (ControlLogic). Deaths within it are reported together.
     Time grace_ms = 100;

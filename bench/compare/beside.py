@@ -18,7 +18,7 @@ def measure(binaries, transport, options):
     """{bytes: ([time of this one], [time of the other])} in microseconds, one a round. Raises Failed."""
     times = {}
     for turn in range(options.rounds):
-        # Who is first alternates: what a build leaves behind (a clock rate, a warm page cache) favours neither.
+        # Who is first alternates: what a build leaves behind (a clock rate, a warm page cache) favors neither.
         for which in ((0, 1), (1, 0))[turn % 2]:
             for row in ask(program_of(binaries[which], transport, options), options.sizes, PROGRAM_SECONDS):
                 if row["wrong"]:

@@ -37,7 +37,7 @@ uint64_t small_integer(const Exercise& exercise, int rank, uint64_t place) {
   return largest == 0 ? 0 : 1 + random_at(rank, place) % largest;
 }
 
-// Neighbouring ranks' factors cancel (2^e and 2^-e), so partial products stay small; rank 0 also brings the sign.
+// Neighboring ranks' factors cancel (2^e and 2^-e), so partial products stay small; rank 0 also brings the sign.
 double float_factor(const Exercise& exercise, int rank, uint64_t place) {
   const bool alone = rank % 2 == 0 && rank + 1 == exercise.world;
   int exponent = alone ? 0 : static_cast<int>(random_at(rank / 2, place) % 3) - 1;

@@ -7,7 +7,7 @@ namespace {
 
 void add_convolution(std::vector<uint64_t>& tensors, uint64_t in, uint64_t out, uint64_t kernel) {
   tensors.push_back(in * out * kernel * kernel);
-  tensors.insert(tensors.end(), {out, out});  // scale and shift of the normalisation behind it
+  tensors.insert(tensors.end(), {out, out});  // scale and shift of the normalization behind it
 }
 
 // 1x1 to `width`, 3x3, 1x1 to four times that; the first block of a stage also projects its input.
@@ -43,16 +43,16 @@ std::vector<uint64_t> resnet50_tensors() {
 std::vector<uint64_t> gpt2_tensors() {
   constexpr uint64_t kWidth = 768, kTokens = 50'257, kPositions = 1024;
   std::vector<uint64_t> tensors{kTokens * kWidth, kPositions * kWidth};
-  const auto add_normalisation = [&] { tensors.insert(tensors.end(), {kWidth, kWidth}); };
+  const auto add_normalization = [&] { tensors.insert(tensors.end(), {kWidth, kWidth}); };
   for (int layer = 0; layer < 12; ++layer) {
-    add_normalisation();
+    add_normalization();
     add_linear(tensors, kWidth, 3 * kWidth);  // queries, keys and values
     add_linear(tensors, kWidth, kWidth);
-    add_normalisation();
+    add_normalization();
     add_linear(tensors, kWidth, 4 * kWidth);
     add_linear(tensors, 4 * kWidth, kWidth);
   }
-  add_normalisation();
+  add_normalization();
   std::reverse(tensors.begin(), tensors.end());
   return tensors;
 }

@@ -11,7 +11,7 @@ namespace rondo::bench {
 // the order in which the backward pass finishes them (the reverse of the model's own).
 
 // ResNet-50 (He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, 2015, table 1; 1000 classes, batch
-// normalisation with scale and shift, no bias in convolutions): 161 tensors, 25,557,032 elements.
+// normalization with scale and shift, no bias in convolutions): 161 tensors, 25,557,032 elements.
 std::vector<uint64_t> resnet50_tensors();
 
 // GPT-2 small (Radford and others: Language Models are Unsupervised Multitask Learners, 2019; 12 layers of width 768,

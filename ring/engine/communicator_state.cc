@@ -209,7 +209,7 @@ std::shared_ptr<Operation> CommunicatorState::start(const CollectiveCall& call) 
   return operation;
 }
 
-void CommunicatorState::meet_neighbours(Clock::time_point until) {
+void CommunicatorState::meet_neighbors(Clock::time_point until) {
   if (size() == 1) return;
   std::shared_ptr<CollectiveOperation> operation;
   {
@@ -335,7 +335,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(uint64_t id, std:
     const auto own = std::find(members.begin(), members.end(), world_rank);
     throw Exception(Error{error.code, error.message, {static_cast<int>(own - members.begin())}});
   }
-  group->meet_neighbours(deadline(std::chrono::milliseconds(context_->config.start_timeout_ms)));
+  group->meet_neighbors(deadline(std::chrono::milliseconds(context_->config.start_timeout_ms)));
   return group;
 }
 

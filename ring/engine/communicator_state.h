@@ -37,8 +37,8 @@ class CommunicatorState final : public CommunicatorEvents {
   CommunicatorState(const CommunicatorState&) = delete;
   CommunicatorState& operator=(const CommunicatorState&) = delete;
 
-  // Exchanges a frame with both ring neighbours on every lane. Throws what went wrong.
-  void meet_neighbours(Clock::time_point deadline);
+  // Exchanges a frame with both ring neighbors on every lane. Throws what went wrong.
+  void meet_neighbors(Clock::time_point deadline);
 
   int rank() const { return context_->rank; }
   int size() const { return context_->world(); }
@@ -120,7 +120,7 @@ class CommunicatorState final : public CommunicatorEvents {
   std::shared_ptr<Messages> messages_;               // likewise
   const int pid_;                                    // for messages
 
-  std::mutex submit_mutex_;  // calls are serialised in the order in which they get it
+  std::mutex submit_mutex_;  // calls are serialized in the order in which they get it
   PreparedCalls prepared_;
   std::shared_ptr<PreparedCall> not_kept_;  // the last uneven one
   // That run() began last without the queue: kept while its operation, which does not own it, is under way. No other

@@ -8,18 +8,18 @@ namespace rondo {
 Plan opening_plan(int rank, int world, int lanes) {
   const auto next = static_cast<uint16_t>((rank + 1) % world);
   const auto previous = static_cast<uint16_t>((rank + world - 1) % world);
-  std::vector<uint16_t> neighbours{next};
-  if (previous != next) neighbours.push_back(previous);
+  std::vector<uint16_t> neighbors{next};
+  if (previous != next) neighbors.push_back(previous);
   Plan plan;
   plan.collective = Collective::kBarrier;
   plan.rank = rank;
   plan.world = world;
-  plan.max_peers = static_cast<uint32_t>(neighbours.size());
-  plan.peers.assign(neighbours.begin(), neighbours.end());
+  plan.max_peers = static_cast<uint32_t>(neighbors.size());
+  plan.peers.assign(neighbors.begin(), neighbors.end());
   std::sort(plan.peers.begin(), plan.peers.end());
-  const auto count = static_cast<uint8_t>(neighbours.size());
+  const auto count = static_cast<uint8_t>(neighbors.size());
   for (int i = 0; i < 2; ++i) {
-    for (const uint16_t peer : neighbours) plan.refs.push_back({Space::kMailbox, 0, peer, 0});
+    for (const uint16_t peer : neighbors) plan.refs.push_back({Space::kMailbox, 0, peer, 0});
   }
   plan.steps.push_back({0, kNoStep, 0, count, 0});
   plan.steps.push_back({count, kNoStep, count, 0, 0});

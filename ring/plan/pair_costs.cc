@@ -20,8 +20,8 @@ struct Pairs {
 };
 
 // How many ranks live where rank r does: on its host, and of these in its island.
-struct Neighbours {
-  explicit Neighbours(const Topology& topology) : topology_(topology) {
+struct Neighbors {
+  explicit Neighbors(const Topology& topology) : topology_(topology) {
     for (int r = 0; r < topology.world(); ++r) {
       count(hosts_, topology.host[static_cast<size_t>(r)]);
       if (!topology.island.empty()) count(islands_, topology.island[static_cast<size_t>(r)]);
@@ -65,10 +65,10 @@ PairCosts::PairCosts(const Topology& topology, const CostModel& model) : world(t
   companion = pairs.dearest(
       members.extra, [](int i) { return 2 * i; }, [](int i) { return 2 * i + 1; });
 
-  const Neighbours neighbours(topology);
+  const Neighbors neighbors(topology);
   for (int r = 0; r < world; ++r) {
-    const int memory = neighbours.in_island(r) - 1;
-    const int loopback = neighbours.on_host(r) - 1 - memory, network = world - neighbours.on_host(r);
+    const int memory = neighbors.in_island(r) - 1;
+    const int loopback = neighbors.on_host(r) - 1 - memory, network = world - neighbors.on_host(r);
     PairCost on_host;
     if (memory > 0) on_host = dearer(on_host, model.memory);
     if (loopback > 0) on_host = dearer(on_host, model.loopback);
@@ -79,7 +79,7 @@ PairCosts::PairCosts(const Topology& topology, const CostModel& model) : world(t
                                                               network * model.network.beta_us_per_byte);
   }
   any = dearer(inside, between);
-  const std::vector<int> sizes = neighbours.host_sizes();
+  const std::vector<int> sizes = neighbors.host_sizes();
   hosts = static_cast<int>(sizes.size());
   over_loopback = loopback(topology);
   if (over_loopback && crowded(topology, 0, world)) crowded_cores = topology.cores.front();

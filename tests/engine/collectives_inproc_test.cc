@@ -96,7 +96,7 @@ TEST_CASE("several communicators at once, from several threads, without a common
   CHECK(run_processes(shape, body) == "");
 }
 
-TEST_CASE("several threads call on one communicator: calls are serialised") {
+TEST_CASE("several threads call on one communicator: calls are serialized") {
   // Proves: any thread may call; equal calls may come in any order.
   RankGroup shape;
   shape.world = 2;

@@ -17,7 +17,7 @@
 namespace rondo::testing {
 namespace {
 
-// Neighbours in the ring on one host, or each on the other.
+// Neighbors in the ring on one host, or each on the other.
 const std::vector<std::vector<int>> kPlacements{{0, 0, 1, 1, 1}, {1, 0, 1, 0, 1}};
 constexpr int kWorld = 5;
 

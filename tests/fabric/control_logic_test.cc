@@ -19,19 +19,19 @@ constexpr uint64_t kId = 42;
 constexpr int64_t kMaxDelay = 30;  // milliseconds, for a message
 
 // Control planes of all ranks in one thread and a made-up time. Messages of one pair stay in order and take a random
-// time; a rank that dies is noticed by its neighbours after what it had sent before.
+// time; a rank that dies is noticed by its neighbors after what it had sent before.
 class Simulation {
  public:
-  Simulation(int world, uint32_t seed, const std::vector<std::vector<int>>& neighbours = {}) : random_(seed) {
+  Simulation(int world, uint32_t seed, const std::vector<std::vector<int>>& neighbors = {}) : random_(seed) {
     for (int rank = 0; rank < world; ++rank) {
       ControlLogic::Settings settings;
       settings.rank = rank;
       for (int other = 0; other < world; ++other) {
         settings.names.push_back(fmt::format("host h, pid {}", 100 + other));
-        if (neighbours.empty() && other != rank) settings.neighbours.push_back(other);
+        if (neighbors.empty() && other != rank) settings.neighbors.push_back(other);
       }
-      if (!neighbours.empty()) settings.neighbours = neighbours[static_cast<size_t>(rank)];
-      neighbours_.push_back(settings.neighbours);
+      if (!neighbors.empty()) settings.neighbors = neighbors[static_cast<size_t>(rank)];
+      neighbors_.push_back(settings.neighbors);
       ranks_.push_back(std::make_unique<ControlLogic>(settings));
       calls_.emplace_back();
     }
@@ -65,13 +65,13 @@ class Simulation {
       if (!logic.all_left(kId)) return leave_when_all_left(rank, now_ + 5);
       logic.leave();
       collect(rank);
-      for (int peer : neighbours_[static_cast<size_t>(rank)]) end_connection(rank, peer, "the connection was closed");
+      for (int peer : neighbors_[static_cast<size_t>(rank)]) end_connection(rank, peer, "the connection was closed");
     });
   }
   // Ends the process: nothing of it runs any more, and its connections end after what it sent.
   void crash(int rank) {
     if (!dead_.insert(rank).second) return;
-    for (int peer : neighbours_[static_cast<size_t>(rank)]) end_connection(rank, peer, "the connection was closed");
+    for (int peer : neighbors_[static_cast<size_t>(rank)]) end_connection(rank, peer, "the connection was closed");
   }
   // The connection between two living ranks breaks.
   void cut(int one, int other) {
@@ -179,7 +179,7 @@ class Simulation {
 
   std::mt19937 random_;
   std::vector<std::unique_ptr<ControlLogic>> ranks_;
-  std::vector<std::vector<int>> neighbours_;
+  std::vector<std::vector<int>> neighbors_;
   std::vector<CallState> calls_;
   std::set<int> dead_;
   std::set<std::pair<int, int>> cut_;
@@ -511,24 +511,24 @@ TEST_CASE("texts name a member by its place in the communicator, and its world r
 
 TEST_CASE("where not every pair is connected, a death and a goodbye still reach everybody") {
   const int world = 100;
-  std::vector<std::vector<int>> neighbours(world);
+  std::vector<std::vector<int>> neighbors(world);
   for (int rank = 0; rank < world; ++rank) {
     std::set<int> set;
     for (int distance = 1; distance < world; distance *= 2) {
       set.insert((rank + distance) % world);
       set.insert((rank + world - distance) % world);
     }
-    neighbours[static_cast<size_t>(rank)] = {set.begin(), set.end()};
+    neighbors[static_cast<size_t>(rank)] = {set.begin(), set.end()};
   }
   for (int victim : {0, 37, 99}) {
-    Simulation simulation(world, static_cast<uint32_t>(victim), neighbours);
+    Simulation simulation(world, static_cast<uint32_t>(victim), neighbors);
     simulation.open_everywhere(all_ranks(world));
     simulation.run();
     simulation.crash(victim);
     simulation.run();
     expect_loss_everywhere(simulation, {victim});
   }
-  Simulation simulation(world, 5, neighbours);
+  Simulation simulation(world, 5, neighbors);
   simulation.open_everywhere(all_ranks(world));
   simulation.run();
   simulation.at(simulation.now(), 8, [](ControlLogic& logic) { logic.leave(); });
@@ -550,7 +550,7 @@ TEST_CASE(
     ControlLogic::Settings settings;
     settings.rank = 0;
     settings.names = {"a", "b", "c"};
-    settings.neighbours = {1};
+    settings.neighbors = {1};
     ControlLogic logic(settings);
     logic.open(0, kId, {0, 1, 2});
     logic.abort(0, kId, {ErrorCode::kAborted, "rank 0 gave up", {0}});
@@ -575,7 +575,7 @@ TEST_CASE("what comes for a communicator before it is opened is kept, within a b
   ControlLogic::Settings settings;
   settings.rank = 0;
   settings.names = {"a", "b"};
-  settings.neighbours = {1};
+  settings.neighbors = {1};
   ControlLogic logic(settings);
   for (uint64_t id = 1; id <= 5'000; ++id) logic.receive(0, 1, ByeMessage{id, id});
   logic.open(0, 5'000, {0, 1});

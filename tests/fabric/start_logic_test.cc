@@ -34,7 +34,7 @@ class Simulation {
       ControlLogic::Settings settings;
       settings.rank = rank;
       settings.names = names;
-      settings.neighbours = others;
+      settings.neighbors = others;
       at(rank).control = std::make_unique<ControlLogic>(settings);
       for (int peer = 0; peer < rank; ++peer) post(delay(), [this, rank, peer] { dial(rank, peer, -1); });
     }
@@ -255,7 +255,7 @@ StartLogic start_of(int rank, int world) {
   settings.rank = rank;
   for (int peer = 0; peer < world; ++peer) {
     settings.names.push_back("h");
-    if (peer != rank) settings.neighbours.push_back(peer);
+    if (peer != rank) settings.neighbors.push_back(peer);
   }
   return StartLogic(settings);
 }
@@ -320,7 +320,7 @@ TEST_CASE("a failed start that is heard of after one's own blames the ranks that
   ControlLogic::Settings settings;
   settings.rank = 0;
   settings.names = {"a", "b", "c", "d"};
-  settings.neighbours = {1, 2, 3};
+  settings.neighbors = {1, 2, 3};
   for (const bool open_before : {false, true}) {
     CAPTURE(open_before);
     ControlLogic logic(settings);

@@ -86,7 +86,7 @@ TEST_CASE("an answer comes back as it was, its text cut to what fits") {
   CHECK(*parse_answer(bytes) == answer);
 }
 
-TEST_CASE("a hello of another version is recognised by its version alone") {
+TEST_CASE("a hello of another version is recognized by its version alone") {
   std::string bytes = encode(sample_hello());
   bytes[8] = 9;
   for (size_t i = 10; i < bytes.size(); ++i) bytes[i] = '\x5a';

@@ -64,7 +64,7 @@ TEST_CASE("decode: every stored value") {
     }
 }
 
-TEST_CASE("encode: every value, every midpoint and their neighbours") {
+TEST_CASE("encode: every value, every midpoint and their neighbors") {
   // Rounding drops 13 to 21 bits of a float32: all upper parts, with the lower parts at, just beside and half way
   // between two values.
   for (const NamedUnit& unit : units())

@@ -144,7 +144,7 @@ IslandFrame sized(IslandFrame frame, uint64_t bytes) {
 
 constexpr uint64_t kBellBytes = 256;
 
-// Rank 2 of four, whose neighbour 1 is an island like it, and whose neighbours 0 and 3 are sockets in our hands.
+// Rank 2 of four, whose neighbor 1 is an island like it, and whose neighbors 0 and 3 are sockets in our hands.
 class Scene {
  public:
   Scene() {
@@ -153,13 +153,13 @@ class Scene {
     auto [left, right] = socket_pair();
     villains_[kBelow] = std::move(below);
     villains_[kAbove] = std::move(above);
-    std::vector<Island::Neighbour> neighbours;
-    neighbours.push_back(neighbour(kBelow, std::move(to_below)));
-    neighbours.push_back(neighbour(kFriend, std::move(left)));
-    neighbours.push_back(neighbour(kAbove, std::move(to_above)));
-    self_ = island(kSelf, std::move(neighbours));
-    std::vector<Island::Neighbour> only;
-    only.push_back(neighbour(kSelf, std::move(right)));
+    std::vector<Island::Neighbor> neighbors;
+    neighbors.push_back(neighbor(kBelow, std::move(to_below)));
+    neighbors.push_back(neighbor(kFriend, std::move(left)));
+    neighbors.push_back(neighbor(kAbove, std::move(to_above)));
+    self_ = island(kSelf, std::move(neighbors));
+    std::vector<Island::Neighbor> only;
+    only.push_back(neighbor(kSelf, std::move(right)));
     friend_ = island(kFriend, std::move(only));
     for (const auto& own : {self_.get(), friend_.get()}) {
       own->open(kId, {kBelow, kFriend, kSelf, kAbove}, bell(), bell());
@@ -172,7 +172,7 @@ class Scene {
   const Descriptor& villain(int rank) const { return villains_.at(rank); }
   static std::shared_ptr<Doorbell> bell() { return std::make_shared<Doorbell>(); }
 
-  // What rank 2 has said about its communicator with that neighbour; "" if nothing comes.
+  // What rank 2 has said about its communicator with that neighbor; "" if nothing comes.
   std::string reason(int peer, uint64_t communicator = kId) {
     std::string found;
     eventually([&] {
@@ -220,10 +220,10 @@ class Scene {
   }
 
  private:
-  static Island::Neighbour neighbour(int rank, Descriptor socket) {
+  static Island::Neighbor neighbor(int rank, Descriptor socket) {
     return {rank, ::getpid(), fmt::format("rank {}", rank), std::move(socket)};
   }
-  std::unique_ptr<Island> island(int rank, std::vector<Island::Neighbour> neighbours) {
+  std::unique_ptr<Island> island(int rank, std::vector<Island::Neighbor> neighbors) {
     Island::Settings settings;
     settings.rank = rank;
     settings.logger = Logger("off", rank);
@@ -231,7 +231,7 @@ class Scene {
       std::lock_guard lock(mutex_);
       said_.emplace(std::pair(communicator, peer), error.message);
     };
-    return std::make_unique<Island>(thread_.context(), std::move(neighbours), std::move(settings));
+    return std::make_unique<Island>(thread_.context(), std::move(neighbors), std::move(settings));
   }
 
   std::mutex mutex_;
@@ -494,7 +494,7 @@ TEST_CASE("nonsense from both sides at once, amid honest messages, costs the two
   CHECK(open_descriptors() == descriptors);
 }
 
-TEST_CASE("a neighbour that goes quietly is no complaint of communicators that have asked nothing of it") {
+TEST_CASE("a neighbor that goes quietly is no complaint of communicators that have asked nothing of it") {
   // Proves: who has left, and who has died, is the control plane's to say.
   Scene scene;
   ::shutdown(scene.villain(kAbove).get(), SHUT_RDWR);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests under the address, undefined-behaviour and leak sanitizers, then under the thread sanitizer.
+# The tests under the address, undefined-behavior and leak sanitizers, then under the thread sanitizer.
 set -euo pipefail
 source tools/lib/suite.sh
 

@@ -11,7 +11,7 @@ namespace rondo {
 
 // A store in a file that all ranks can reach: on one machine, or on a shared file system with byte-range locks.
 // Everything is under a lock on the first byte; the content is a log of checked records, so that whatever a writer
-// killed half-way left behind is recognised and cut off. Every user holds a shared lock on the second byte for as long
+// killed half-way left behind is recognized and cut off. Every user holds a shared lock on the second byte for as long
 // as it lives: a process that opens the file and finds nobody there knows that the content is of an earlier run, and
 // begins anew. So a file never has to be removed by hand. The last user to leave removes it.
 class FileStore : public Store {

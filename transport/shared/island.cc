@@ -80,15 +80,15 @@ class Island::MappedWindow final : public Window {
   std::shared_ptr<OwnWindows> own_;  // null: a peer's window
 };
 
-Island::Island(asio::io_context& io, std::vector<Neighbour> neighbours, Settings settings)
+Island::Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings settings)
     : settings_(std::move(settings)), own_(std::make_shared<OwnWindows>()) {
-  for (Neighbour& neighbour : neighbours) {
-    const int rank = neighbour.rank;
+  for (Neighbor& neighbor : neighbors) {
+    const int rank = neighbor.rank;
     Peer& peer = peers_[rank];
-    peer.pid = neighbour.pid;
-    peer.name = std::move(neighbour.name);
+    peer.pid = neighbor.pid;
+    peer.name = std::move(neighbor.name);
     peer.connection = std::make_unique<IslandConnection>(
-        io, std::move(neighbour.socket),
+        io, std::move(neighbor.socket),
         [this, rank](const IslandFrame& frame, Files files) { on_frame(rank, frame, std::move(files)); },
         [this, rank](IslandConnection::End end, const std::string& why) { on_end(rank, end, why); });
     own_->connections.push_back(peer.connection.get());

@@ -35,7 +35,7 @@ namespace rondo {
 // mutex_ guards the book and the windows. Nothing is called out with it held but IslandConnection::send.
 class Island final : public SharedMemory {
  public:
-  struct Neighbour {
+  struct Neighbor {
     int rank = -1;
     pid_t pid = 0;
     std::string name;   // "rank 3 (host b, pid 17)"
@@ -51,7 +51,7 @@ class Island final : public SharedMemory {
     std::function<void(uint64_t communicator, int peer, const Error&)> link_failed;
   };
 
-  Island(asio::io_context& io, std::vector<Neighbour> neighbours, Settings settings);
+  Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings settings);
   // The I/O thread must have been stopped.
   ~Island() override;
 
