@@ -73,7 +73,7 @@ class Communicator:
         self.local_size: int = place.local_world
         self.node: int = place.node
         self.nodes: int = place.nodes
-        _alive.append(weakref.ref(self))
+        _open_ones.append(self)
 
     def __repr__(self) -> str:
         return f"<rondo.Communicator rank {self.rank} of {self.size}{'' if self._handle else ', closed'}>"
@@ -557,6 +557,7 @@ class Communicator:
         Twice is fine. At the end of the process it happens by itself."""
         handle, self._handle = self._handle, None
         if handle is not None:
+            _open_ones.remove(self)
             check(_library.lib.rondo_destroy(handle))
 
     def __enter__(self) -> Communicator:
@@ -659,7 +660,7 @@ class Batch:
 
 
 # Those that are closed at the end of the process.
-_alive: list[weakref.ref] = []
+_open_ones: list[Communicator] = []
 
 
 def _options(timeout, algorithm, scalar):

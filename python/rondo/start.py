@@ -82,17 +82,13 @@ def _note_exception(kind, error, trace) -> None:
 def leave(exception: str | None) -> None:
     """Closes every communicator that is left. With an exception's text the others are told that, at once: they would
     wait for a rank that will not come."""
-    for reference in reversed(communicator._alive):
-        group = reference()
-        if group is None or group._handle is None:
-            continue
+    for group in reversed(list(communicator._open_ones)):
         try:
             if exception is not None:
                 group.abort(exception)
             group.close()
         except Error:
             pass  # it has failed before, and the caller knows
-    communicator._alive.clear()
 
 
 sys.excepthook = _note_exception

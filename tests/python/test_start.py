@@ -118,6 +118,29 @@ def test_python_m_rondo_run(tmp_path, python):
     assert done.stdout.count("[0, 1]") == 2
 
 
+FORGETS = """
+import time, rondo
+def main():
+    group = rondo.init()
+    group.barrier()
+    if group.rank == 1:
+        time.sleep(0.5)
+        try:
+            group.barrier()
+        except rondo.PeerLeft as error:
+            print(error.ranks, flush=True)
+main()
+"""
+
+
+def test_goodbye_is_said_for_a_group_that_nothing_refers_to(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(FORGETS)
+    command = [sys.executable, "-m", "rondo.run", "-n", "2", "--no-prefix", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "(0,)\n"), done.stderr
+
+
 def test_partition_is_contiguous_and_says_what_it_leaves_out():
     assert data.partition(60000, 4, 1) == range(15000, 30000)
     assert [len(data.partition(60000, 7, r)) for r in range(7)] == [8571] * 7
