@@ -6,11 +6,11 @@ source tools/lib/suite.sh
 # RONDO_TORCH: another torch, as pip names it. Only its launcher is used: the build without CUDA is enough.
 need_packages "${BUILD_PACKAGES[@]}" openmpi-bin mpich openssh-server iproute2 slurm-wlm munge python3 python3-venv
 venv=$PWD/.venv-launchers
-if [[ ! -x $venv/bin/torchrun || ! -x $venv/bin/ray ]]; then
-  echo "Installing torch and Ray in $venv"
+if [[ ! -x $venv/bin/torchrun || ! -x $venv/bin/ray || ! -x $venv/bin/dask ]]; then
+  echo "Installing torch, Ray and Dask in $venv"
   rm -rf "$venv"
   python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check numpy "${RONDO_TORCH:-torch==2.13.0}" "${RONDO_RAY:-ray}"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check numpy "${RONDO_TORCH:-torch==2.13.0}" ray distributed
 fi
 tools/wheel.sh
 "$venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps build/wheel/*.whl
@@ -39,4 +39,6 @@ for method in fork spawn forkserver; do
     check "multiprocessing by $method, $way" sums 4 "$python" tests/launchers/multiprocessing_start.py "$method" "$way"
   done
 done
+check "Ray actors" prints 16 '^rank [0-3] of 4: sum 10$' "$python" tests/launchers/ray_actors.py
+check "Dask workers" prints 4 '^rank [0-3] of 4: sum 10$' "$python" tests/launchers/dask_workers.py
 finish_checks
