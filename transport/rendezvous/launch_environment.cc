@@ -204,9 +204,19 @@ std::optional<Launch> read_launcher(const Environment& env) {
 
 // --- putting the program's wishes and the environment together
 
+// A program that numbers its ranks itself does not need the environment: variables that are half set or wrong are
+// nothing to it. torch's programs set WORLD_SIZE alone.
+std::optional<Launch> read_launcher_if_whole(const Environment& env) {
+  try {
+    return read_launcher(env);
+  } catch (const Exception&) {
+    return std::nullopt;
+  }
+}
+
 Launch apply_request(const LaunchRequest& request, const Environment& env) {
   bool whole = request.rank >= 0 && request.world >= 0;
-  std::optional<Launch> found = read_launcher(env);
+  std::optional<Launch> found = whole ? read_launcher_if_whole(env) : read_launcher(env);
   Launch launch = found.value_or(Launch{Place{}, "", "", "program", false});
   if (request.rank < 0 && request.world < 0) return launch;
   if (!whole && !found) {
@@ -274,9 +284,13 @@ Launch find_launch_in(const LaunchRequest& request, const Environment& env) {
   Launch launch = apply_request(request, env);
   check_place(request, launch.place);
 
-  if (launch.launcher == "program" && launch.place.world > 1) launch.rendezvous = master_rendezvous(env, launch);
-  if (env.has("RONDO_RENDEZVOUS")) launch.rendezvous = env.text("RONDO_RENDEZVOUS");
-  if (!request.rendezvous.empty()) launch.rendezvous = request.rendezvous;
+  if (!request.rendezvous.empty()) {
+    launch.rendezvous = request.rendezvous;
+  } else if (env.has("RONDO_RENDEZVOUS")) {
+    launch.rendezvous = env.text("RONDO_RENDEZVOUS");
+  } else if (launch.launcher == "program" && launch.place.world > 1) {
+    launch.rendezvous = master_rendezvous(env, launch);
+  }
   if (launch.rendezvous.empty() && launch.place.world > 1) explain_missing(launch);
   RendezvousUrl url = parse_rendezvous(launch.rendezvous);
 
