@@ -82,6 +82,18 @@ DescriptorNeed needed(const Place& place, const Config& config) {
   return {need.least + island, need.most + island};
 }
 
+// Ranks that all turn out to be on one host need not listen beyond loopback.
+Launch with_hosts(const Launch& launch, Store& store, const Config& config, Store::Deadline deadline) {
+  if (!hosts_unknown(launch)) return launch;
+  const Place& place = launch.place;
+  const std::vector<int> host =
+      exchange_hosts(store, place.rank, place.world, deadline, Logger(config.debug, place.rank));
+  Launch known = launch;
+  known.place = complete_place(place, host);
+  known.one_host = known.place.local_world == place.world;
+  return known;
+}
+
 bool any_host_of_several(const Roster& roster) {
   std::set<std::string> seen;
   for (int rank = 0; rank < roster.world(); ++rank) {
@@ -331,7 +343,7 @@ std::shared_ptr<Fabric> join_processes(const Launch& launch, const std::shared_p
                                        Store::Deadline deadline) {
   config.check();
   check_tuning(tuning_of(config));
-  return std::make_shared<ProcessFabric>(launch, store, config, deadline);
+  return std::make_shared<ProcessFabric>(with_hosts(launch, *store, config, deadline), store, config, deadline);
 }
 
 }  // namespace rondo

@@ -43,8 +43,8 @@ void use(rondo_comm_t comm, int world) {
 TEST_CASE("ranks join by a store of the program's, and nothing of the environment is needed") {
   const TempFolder folder;
   CHECK(run_bare_processes(3, kDeadline, [&](int rank) {
-          for (const char* name : {"MASTER_ADDR", "MASTER_PORT", "RONDO_RENDEZVOUS"}) ::unsetenv(name);
-          ::setenv("RONDO_INSECURE", "1", 1);
+          for (const char* name : {"MASTER_ADDR", "MASTER_PORT", "RONDO_RENDEZVOUS", "RONDO_INSECURE"})
+            ::unsetenv(name);
           FolderStore folder_store(folder.path());
           const rondo_store_t store = folder_store.functions();
           rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
@@ -62,7 +62,6 @@ TEST_CASE("rank and world of the environment, the store of the program") {
   CHECK(run_bare_processes(2, kDeadline, [&](int rank) {
           ::setenv("RANK", std::to_string(rank).c_str(), 1);
           ::setenv("WORLD_SIZE", "2", 1);
-          ::setenv("RONDO_INSECURE", "1", 1);
           FolderStore folder_store(folder.path());
           const rondo_store_t store = folder_store.functions();
           rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
@@ -70,6 +69,27 @@ TEST_CASE("rank and world of the environment, the store of the program") {
           rondo_comm_t comm = nullptr;
           want(rondo_join(&comm, &options));
           use(comm, 2);
+        }) == "");
+}
+
+TEST_CASE("ranks that meet in a file find out that they are on one host, and share memory") {
+  const TempFolder folder;
+  const std::string rendezvous = "file://" + folder.path("job");
+  CHECK(run_bare_processes(3, kDeadline, [&](int rank) {
+          ::unsetenv("RONDO_INSECURE");
+          rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
+          options.rank = rank;
+          options.world = 3;
+          options.rendezvous = rendezvous.c_str();
+          rondo_comm_t comm = nullptr;
+          want(rondo_join(&comm, &options));
+          rondo_place_t place = {-1, -1, -1, -1, -1, -1};
+          want(rondo_place(comm, &place));
+          expect(place.local_rank == rank && place.local_world == 3 && place.node == 0 && place.nodes == 1, "place");
+          int host[3], island[3];
+          want(rondo_topology(comm, host, island, nullptr));
+          expect(host[0] == 0 && host[2] == 0 && island[0] == 0 && island[2] == 0, "one host, one island");
+          use(comm, 3);
         }) == "");
 }
 
@@ -110,7 +130,6 @@ TEST_CASE("settings come before the environment, and are checked") {
 TEST_CASE("a store that lacks a function, or fails, is an error that says which") {
   const TempFolder folder;
   CHECK(run_bare_processes(1, kDeadline, [&](int) {
-          ::setenv("RONDO_INSECURE", "1", 1);
           FolderStore folder_store(folder.path());
           rondo_store_t store = folder_store.functions();
           rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;

@@ -5,14 +5,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/rank_group.h"
+#include "tests/support/temp_folder.h"
 #include "transport/rendezvous/address.h"
 
 namespace rondo {
@@ -115,6 +124,78 @@ TEST_CASE("netns: beyond loopback a secret or insecure is needed") {
     std::string found = listen("tcp://10.1.2.9:5", "", false);
     return expect_part(found, "INVALID") + expect_part(found, "RONDO_SECRET_FILE") +
            expect_part(found, "RONDO_INSECURE");
+  });
+}
+
+// The addresses (hexadecimal, as the kernel writes them) on which this namespace listens by TCP.
+std::set<std::string> listeners() {
+  std::set<std::string> found;
+  for (const char* path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream table(path);
+    std::string line, number, local, remote, state;
+    std::getline(table, line);
+    while (table >> number >> local >> remote >> state && std::getline(table, line)) {
+      if (state == "0A") found.insert(local.substr(0, local.find(':')));
+    }
+  }
+  return found;
+}
+
+// "" or what the ranks report, each of which joins without any permission, after prepare(rank).
+std::string join_without_permission(const std::string& rendezvous, const std::function<void(int)>& prepare,
+                                    const std::function<void(Communicator&)>& use) {
+  return testing::run_bare_processes(2, std::chrono::seconds(60), [&](int rank) {
+    prepare(rank);
+    JoinOptions options;
+    options.rank = rank;
+    options.world = 2;
+    options.rendezvous = rendezvous;
+    options.config = Config{};
+    Communicator communicator = Communicator::join(options);
+    use(communicator);
+  });
+}
+
+TEST_CASE(
+    "netns: ranks of one host need no permission, whatever address they were given, and listen on loopback only") {
+  for (const char* host : {"10.1.2.3", "[fd00:1::3]", "10.9.9.3"}) {
+    CAPTURE(host);
+    in_namespace(kTwo, [host] {
+      return join_without_permission(
+          fmt::format("tcp://{}:21234", host), [](int) {},
+          [](Communicator& communicator) {
+            communicator.barrier();
+            testing::expect(communicator.topology().one_island(), "no shared memory");
+            testing::expect(listeners() == std::set<std::string>{"0100007F"},
+                            fmt::format("{}", fmt::join(listeners(), " ")));
+            communicator.barrier();
+          });
+    });
+  }
+}
+
+TEST_CASE("netns: ranks of two hosts are refused without a permission, and told so") {
+  const auto leave = [](int rank) {
+    if (rank == 1 && unshare(CLONE_NEWNET) != 0) throw std::runtime_error("unshare");
+    const std::string setup = "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up; " + interface("eth1", "10.1.2.4/24");
+    if (rank == 1 && std::system(setup.c_str()) != 0) throw std::runtime_error("ip");
+  };
+  const testing::TempFolder folder;
+  in_namespace(kTwo, [&] {
+    const std::string found = join_without_permission("file://" + folder.path("job"), leave, [](Communicator&) {});
+    return expect_part(found, "rank 0: INVALID: this job would listen on ") +
+           expect_part(found, "rank 1: INVALID: this job would listen on 10.1.2.4") +
+           expect_part(found, "RONDO_INSECURE");
+  });
+  in_namespace(kTwo, [&] {
+    const std::string found = join_without_permission(
+        "tcp://10.1.2.3:21234",
+        [&](int rank) {
+          leave(rank);
+          if (rank == 0) throw std::runtime_error("stays away");
+        },
+        [](Communicator&) {});
+    return expect_part(found, "rank 1: INVALID: rank 1 is not on the host of tcp://10.1.2.3:21234");
   });
 }
 

@@ -50,6 +50,30 @@ std::vector<Outcome> exchange_all(Store& store, const std::vector<int>& ranks, i
   return outcomes;
 }
 
+TEST_CASE("hosts: ranks of this host know that all are on it; a rank that does not come is named") {
+  const auto hosts_of = [](int world, const std::vector<int>& ranks, int64_t deadline_ms) {
+    MemoryStore store;
+    std::vector<std::string> found(ranks.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          for (const int host : exchange_hosts(store, ranks[i], world, in_ms(deadline_ms), kQuiet)) {
+            found[i] += std::to_string(host);
+          }
+        } catch (const Exception& e) {
+          for (const int rank : e.error().ranks) found[i] += "missing " + std::to_string(rank);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return found;
+  };
+  CHECK(hosts_of(1, {0}, 10'000) == std::vector<std::string>{"0"});
+  CHECK(hosts_of(3, {0, 1, 2}, 10'000) == std::vector<std::string>(3, "000"));
+  CHECK(hosts_of(3, {0, 2}, 300) == std::vector<std::string>(2, "missing 1"));
+}
+
 TEST_CASE("roster: every rank gets the card of every rank, in worlds 1 to 9") {
   for (int world = 1; world <= 9; ++world) {
     MemoryStore store;
@@ -105,7 +129,7 @@ TEST_CASE("roster: the same rank twice: the second is refused, the first undistu
     std::vector<Outcome> outcomes(2);
     std::thread first([&] { outcomes[0] = exchange(store, doubled, 2, "first", soon()); });
     if (doubled == 1) store.put("roster/world", "2 here", soon());
-    store.get("card/" + std::to_string(doubled), soon());
+    store.get("roster/card/" + std::to_string(doubled), soon());
     Outcome second = exchange(store, doubled, 2, "second", soon());
     CHECK(second.error.code == ErrorCode::kBootstrap);
     CHECK(second.error.message.find("rank " + std::to_string(doubled) + " is already taken by host ") !=
@@ -208,7 +232,7 @@ TEST_CASE("callback store: a host's functions serve a roster; their failures are
   f.remove = [](std::string_view, Store::Deadline) -> bool { throw std::runtime_error("host says no"); };
   CallbackStore store(f, "p/");
   for (const Outcome& outcome : exchange_all(store, {0, 1, 2}, 3, 10'000)) CHECK(outcome.cards.size() == 3);
-  CHECK(host.try_get("p/card/2", soon()));
+  CHECK(host.try_get("p/roster/card/2", soon()));
   try {
     store.remove("k", soon());
     FAIL("no failure");

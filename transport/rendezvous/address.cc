@@ -179,14 +179,7 @@ std::vector<std::string> listen_addresses(const Launch& launch, const Config& co
   if (!config.socket_interface.empty()) {
     hosts = chosen_by_name(config, interfaces);
   } else if (launch.one_host) {
-    // A machine with IPv6 only has no 127.0.0.1.
-    for (const Interface& i : interfaces) {
-      std::string host = i.address.host();
-      if (host == "127.0.0.1") hosts.insert(hosts.begin(), host);
-      if (host == "::1") hosts.push_back(host);
-    }
-    if (hosts.empty()) throw Exception(ErrorCode::kBootstrap, "the loopback interface is down or has no address");
-    hosts.resize(1);
+    hosts = {loopback_address()};
   } else {
     hosts = chosen_by_route(url, interfaces);
   }
@@ -194,6 +187,27 @@ std::vector<std::string> listen_addresses(const Launch& launch, const Config& co
     if (!is_loopback_host(host)) check_may_listen_beyond_loopback(host, config);
   }
   return hosts;
+}
+
+std::string loopback_address() {
+  std::string found;
+  for (const Interface& i : list_interfaces()) {
+    std::string host = i.address.host();
+    if (host == "127.0.0.1" || (host == "::1" && found.empty())) found = std::move(host);
+  }
+  if (found.empty()) throw Exception(ErrorCode::kBootstrap, "the loopback interface is down or has no address");
+  return found;
+}
+
+bool names_this_machine(const std::string& host) {
+  const std::vector<Interface> interfaces = list_interfaces();
+  for (const SocketAddress& address : resolve(host, 0)) {
+    if (address.is_loopback()) return true;
+    for (const Interface& i : interfaces) {
+      if (i.address.host() == address.host()) return true;
+    }
+  }
+  return false;
 }
 
 PortRange data_port_range(const Config& config) {

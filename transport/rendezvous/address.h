@@ -15,6 +15,11 @@ namespace rondo {
 // config.secret_file nor config.insecure is set (naming RONDO_SECRET_FILE and RONDO_INSECURE).
 std::vector<std::string> listen_addresses(const Launch& launch, const Config& config);
 
+// 127.0.0.1, or ::1 on a machine with IPv6 only. Throws Exception(kBootstrap) where loopback is down.
+std::string loopback_address();
+// The name or number is that of one of this machine's interfaces. Throws Exception(kNetwork) for an unknown name.
+bool names_this_machine(const std::string& host);
+
 // First and last port of Config::data_ports ({0, 0}: any). Throws Exception(kInvalid).
 struct PortRange {
   uint16_t first = 0;

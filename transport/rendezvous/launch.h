@@ -29,6 +29,11 @@ struct Launch {
   bool one_host = false;   // known to run on one host: loopback serves
 };
 
+// Nothing says whether the ranks are on one host or on several: their host identities do (exchange_hosts, roster.h).
+inline bool hosts_unknown(const Launch& launch) {
+  return !launch.one_host && launch.place.nodes < 0 && launch.place.local_world < 0;
+}
+
 // Reads the request and the environment (docs/bootstrap.md has the order). Throws Exception(kInvalid) or (kBootstrap)
 // naming the variable, its value and what to do.
 Launch find_launch(const LaunchRequest& request, const Config& config);

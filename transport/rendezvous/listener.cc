@@ -108,6 +108,8 @@ std::string parent_of(const std::string& path) {
 
 }  // namespace
 
+bool permits_listening_beyond_loopback(const Config& config) { return config.insecure || !config.secret_file.empty(); }
+
 void check_may_listen_beyond_loopback(const std::string& address, const Config& config) {
   if (config.insecure) return;
   if (config.secret_file.empty()) {

@@ -25,6 +25,8 @@ Listener listen_tcp(const std::string& host, uint16_t port, const std::string& a
 // Replaces the socket of a crashed run, but not that of a living one. Throws Exception(kBootstrap).
 Listener listen_unix(const std::string& path, Store::Deadline deadline);
 
+// RONDO_SECRET_FILE or RONDO_INSECURE is set.
+bool permits_listening_beyond_loopback(const Config& config);
 // Throws Exception(kInvalid), naming RONDO_SECRET_FILE and RONDO_INSECURE, unless one of them is set; and if the secret
 // file cannot be read.
 void check_may_listen_beyond_loopback(const std::string& address, const Config& config);

@@ -72,7 +72,41 @@ std::vector<SocketAddress> addresses_of(const RendezvousUrl& url) {
   if (url.kind == Kind::kUnix) return {unix_address(url.path)};
   uint16_t port = url.port_file.empty() ? url.port : published_port(url.port_file);
   if (port == 0) return {};
-  return resolve(url.host, port);
+  std::vector<SocketAddress> addresses = resolve(url.host, port);
+  if (url.kind == Kind::kTcp && names_this_machine(url.host)) {  // where rank 0 serves without a permission
+    for (const SocketAddress& loopback : resolve(loopback_address(), port)) addresses.push_back(loopback);
+  }
+  return addresses;
+}
+
+// Nothing permits to listen beyond loopback, and nothing says yet that there are several hosts.
+bool stays_on_loopback(const RendezvousUrl& url, const Launch& launch, const Config& config) {
+  return url.kind == Kind::kTcp && hosts_unknown(launch) && !permits_listening_beyond_loopback(config);
+}
+
+std::string serving_host(const RendezvousUrl& url, const Launch& launch, const Config& config) {
+  try {
+    if (stays_on_loopback(url, launch, config) && names_this_machine(url.host)) return loopback_address();
+  } catch (const Exception& e) {
+    if (e.code() != ErrorCode::kNetwork) throw;  // a name that nobody knows: listen_tcp says so
+  }
+  return url.host;
+}
+
+// A rank that is not on the host of the rendezvous would wait in vain for rank 0, which serves on loopback only.
+void refuse_other_host(const RendezvousUrl& url, const Launch& launch, const Config& config) {
+  if (!stays_on_loopback(url, launch, config)) return;
+  try {
+    if (names_this_machine(url.host)) return;
+  } catch (const Exception& e) {
+    if (e.code() == ErrorCode::kNetwork) return;  // it may become known while the job starts
+    throw;
+  }
+  throw Exception(ErrorCode::kInvalid,
+                  fmt::format("rank {} is not on the host of {}, so this job would listen where other machines can "
+                              "connect: set RONDO_SECRET_FILE to a file that only you can read, or RONDO_INSECURE=1 if "
+                              "the network is trusted",
+                              launch.place.rank, tcp_url(url.host, url.port)));
 }
 
 std::string name_of(const RendezvousUrl& url) {
@@ -96,7 +130,8 @@ StreamStore::Options client_options(const RendezvousUrl& url, const Launch& laun
 std::shared_ptr<Store> serve(const RendezvousUrl& url, const Launch& launch, const Config& config,
                              Store::Deadline deadline, uint16_t* port_found = nullptr) {
   Listener listener = url.kind == Kind::kUnix ? listen_unix(url.path, deadline)
-                                              : listen_tcp(url.host, url.port, port_advice(launch), config, deadline);
+                                              : listen_tcp(serving_host(url, launch, config), url.port,
+                                                           port_advice(launch), config, deadline);
   SocketAddress address = listener.address;
   uint16_t port = address.port();
   StreamStore::Options client = client_options(url, launch, config);
@@ -122,6 +157,7 @@ std::shared_ptr<Store> serve(const RendezvousUrl& url, const Launch& launch, con
 
 std::shared_ptr<Store> reach(const RendezvousUrl& url, const Launch& launch, const Config& config,
                              Store::Deadline deadline) {
+  refuse_other_host(url, launch, config);
   auto store = std::make_shared<StreamStore>(client_options(url, launch, config));
   try {
     store->connect(deadline);

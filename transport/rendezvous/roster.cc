@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <thread>
 
 #include "ring/base/check.h"
@@ -29,16 +30,21 @@ constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
 constexpr auto kUsualGoodbye = std::chrono::milliseconds(200);
 constexpr auto kHopePause = std::chrono::milliseconds(50);
 
-constexpr std::string_view kWorldKey = "roster/world";
-constexpr std::string_view kMissingKey = "roster/missing";
 constexpr std::string_view kDepartedKey = "roster/departed";
-constexpr std::string_view kToldKey = "roster/told";
-constexpr std::string_view kAllToldKey = "roster/all_told";
-// "complete <parts>" or "failed <missing>": what everybody waits for.
-constexpr std::string_view kVerdictKey = "roster/verdict";
 
-std::string card_key(int rank) { return fmt::format("card/{}", rank); }
-std::string part_key(size_t part) { return fmt::format("roster/part/{}", part); }
+// The keys of one exchange.
+struct Keys {
+  explicit Keys(std::string_view name) : prefix(name) {}
+  std::string world() const { return prefix + "/world"; }
+  std::string card(int rank) const { return fmt::format("{}/card/{}", prefix, rank); }
+  std::string missing() const { return prefix + "/missing"; }
+  // "complete <parts>" or "failed <missing>": what everybody waits for.
+  std::string verdict() const { return prefix + "/verdict"; }
+  std::string told() const { return prefix + "/told"; }
+  std::string all_told() const { return prefix + "/all_told"; }
+  std::string part(size_t part) const { return fmt::format("{}/part/{}", prefix, part); }
+  const std::string prefix;
+};
 
 std::string text_of(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ",")); }
 
@@ -84,13 +90,26 @@ Card decode(std::string_view bytes, int rank) {
 
 class Roster {
  public:
-  Roster(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log)
-      : store_(store), rank_(rank), world_(world), deadline_(deadline), log_(log), start_(Clock::now()) {}
+  struct Settings {
+    std::string_view name;  // of the exchange: what its keys begin with
+    int rank;
+    int world;
+    Store::Deadline deadline;
+    const Logger& log;
+  };
+  Roster(Store& store, const Settings& settings)
+      : store_(store),
+        keys_(settings.name),
+        rank_(settings.rank),
+        world_(settings.world),
+        deadline_(settings.deadline),
+        log_(settings.log),
+        start_(Clock::now()) {}
 
   std::vector<std::string> exchange(std::string_view content) {
     if (rank_ == 0) {
       claim(content);
-      store_.put(kWorldKey, fmt::format("{} {}", world_, host_name()), deadline_);
+      store_.put(keys_.world(), fmt::format("{} {}", world_, host_name()), deadline_);
       collect();
     } else {
       compare_world();
@@ -109,7 +128,7 @@ class Roster {
       throw Exception(ErrorCode::kSystem, "the system gave no random bytes");
     }
     std::string mine = encode(card);
-    std::string there = store_.compare_set(card_key(rank_), "", mine, deadline_);
+    std::string there = store_.compare_set(keys_.card(rank_), "", mine, deadline_);
     if (there == mine) return;
     Card other = decode(there, rank_);
     throw Exception(ErrorCode::kBootstrap,
@@ -119,7 +138,7 @@ class Roster {
   }
 
   void compare_world() {
-    std::string text = wait_for(kWorldKey);
+    std::string text = wait_for(keys_.world());
     int world = std::atoi(text.c_str());
     if (world == world_) return;
     throw Exception(ErrorCode::kBootstrap,
@@ -140,7 +159,7 @@ class Roster {
       if (missing.empty()) break;
       Clock::time_point now = Clock::now();
       if (now >= next_publish || now >= deadline_) {
-        store_.put(kMissingKey, text_of(missing), std::max<Store::Deadline>(deadline_, now + kGrace));
+        store_.put(keys_.missing(), text_of(missing), std::max<Store::Deadline>(deadline_, now + kGrace));
         next_publish = now + kPublishInterval;
       }
       if (now >= deadline_) fail(missing);
@@ -154,7 +173,7 @@ class Roster {
   void look(std::vector<int>* missing) {
     Store::Deadline grace = std::max<Store::Deadline>(deadline_, Clock::now() + kGrace);
     std::erase_if(*missing, [&](int r) {
-      std::optional<std::string> card = store_.try_get(card_key(r), grace);
+      std::optional<std::string> card = store_.try_get(keys_.card(r), grace);
       if (card) cards_[static_cast<size_t>(r)] = decode(*card, r).content;
       return card.has_value();
     });
@@ -162,7 +181,7 @@ class Roster {
 
   void await(int rank, Store::Deadline until) {
     try {
-      store_.get(card_key(rank), until);
+      store_.get(keys_.card(rank), until);
     } catch (const Exception& e) {
       if (e.code() != ErrorCode::kTimeout) throw;
     }
@@ -172,9 +191,10 @@ class Roster {
   void fail(const std::vector<int>& missing) {
     const Store::Deadline grace = Clock::now() + kGrace;
     try {
-      store_.put(kVerdictKey, "failed " + text_of(missing), grace);
+      store_.put(keys_.verdict(), "failed " + text_of(missing), grace);
       const size_t others = cards_.size() - missing.size() - 1;
-      if (others > 0 && store_.add(kToldKey, 0, grace) != static_cast<int64_t>(others)) store_.get(kAllToldKey, grace);
+      if (others > 0 && store_.add(keys_.told(), 0, grace) != static_cast<int64_t>(others))
+        store_.get(keys_.all_told(), grace);
     } catch (const Exception&) {
       // One of them died, or does not listen: it is not waited for any longer.
     }
@@ -185,8 +205,8 @@ class Roster {
   void acknowledge(size_t missing) {
     const Store::Deadline grace = Clock::now() + kGrace;
     try {
-      const int64_t told = store_.add(kToldKey, 1, grace);
-      if (told == world_ - static_cast<int64_t>(missing) - 1) store_.put(kAllToldKey, "1", grace);
+      const int64_t told = store_.add(keys_.told(), 1, grace);
+      if (told == world_ - static_cast<int64_t>(missing) - 1) store_.put(keys_.all_told(), "1", grace);
     } catch (const Exception&) {
       // Rank 0 has gone.
     }
@@ -199,15 +219,15 @@ class Roster {
     const std::string& bytes = table.bytes();
     size_t parts = 0;
     for (size_t at = 0; at < bytes.size(); at += Store::kMaxValueBytes) {
-      store_.put(part_key(parts++), std::string_view(bytes).substr(at, Store::kMaxValueBytes), deadline_);
+      store_.put(keys_.part(parts++), std::string_view(bytes).substr(at, Store::kMaxValueBytes), deadline_);
     }
-    store_.put(kVerdictKey, fmt::format("complete {}", parts), deadline_);
+    store_.put(keys_.verdict(), fmt::format("complete {}", parts), deadline_);
   }
 
   // --- everybody
 
   std::vector<std::string> fetch() {
-    std::string verdict = wait_for(kVerdictKey);
+    std::string verdict = wait_for(keys_.verdict());
     if (verdict.rfind("complete ", 0) != 0) {
       const auto missing = parse_ranks(std::string_view(verdict).substr(std::min<size_t>(verdict.size(), 7)), world_);
       acknowledge(missing.size());
@@ -216,7 +236,7 @@ class Roster {
     if (rank_ == 0) return cards_;
     int parts = std::atoi(verdict.c_str() + 9);
     std::string table;
-    for (int part = 0; part < parts; ++part) table += store_.get(part_key(static_cast<size_t>(part)), deadline_);
+    for (int part = 0; part < parts; ++part) table += store_.get(keys_.part(static_cast<size_t>(part)), deadline_);
     ByteReader in(table);
     std::vector<std::string> cards;
     for (int r = 0; r < world_; ++r) cards.emplace_back(in.text(kMaxCardBytes));
@@ -246,10 +266,10 @@ class Roster {
   std::vector<int> ask_missing() {
     constexpr int kLooks = 256;
     Store::Deadline grace = Clock::now() + kGrace;
-    if (!store_.try_get(card_key(0), grace)) return {0};
-    std::vector<int> missing = parse_ranks(store_.try_get(kMissingKey, grace).value_or(""), world_);
+    if (!store_.try_get(keys_.card(0), grace)) return {0};
+    std::vector<int> missing = parse_ranks(store_.try_get(keys_.missing(), grace).value_or(""), world_);
     int looks = 0;
-    std::erase_if(missing, [&](int r) { return looks++ < kLooks && store_.try_get(card_key(r), grace).has_value(); });
+    std::erase_if(missing, [&](int r) { return looks++ < kLooks && store_.try_get(keys_.card(r), grace).has_value(); });
     return missing;
   }
 
@@ -275,6 +295,7 @@ class Roster {
   }
 
   Store& store_;
+  const Keys keys_;
   const int rank_;
   const int world_;
   const Store::Deadline deadline_;
@@ -293,7 +314,17 @@ std::vector<std::string> exchange_roster(Store& store, int rank, int world, std:
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("a card of {} bytes: at most {} are allowed", card.size(), size_t{kMaxCardBytes}));
   }
-  return Roster(store, rank, world, deadline, log).exchange(card);
+  return Roster(store, {"roster", rank, world, deadline, log}).exchange(card);
+}
+
+std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log) {
+  RONDO_CHECK(rank >= 0 && rank < world, "the launch has been checked");
+  std::map<std::string, int> seen;
+  std::vector<int> host;
+  for (const std::string& identity : Roster(store, {"hosts", rank, world, deadline, log}).exchange(host_identity())) {
+    host.push_back(seen.emplace(identity, static_cast<int>(seen.size())).first->second);
+  }
+  return host;
 }
 
 namespace {

@@ -19,6 +19,10 @@ namespace rondo {
 std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
                                          Store::Deadline deadline, const Logger& log);
 
+// Which ranks are on one host, found out before any of them listens: host[r] is the index of rank r's host, in order of
+// first appearance, equal on all ranks. To be followed by exchange_roster(), and throws what that does.
+std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log);
+
 // Says that this rank needs the store no more, and waits until all have said so, at most 5 s and not beyond the
 // deadline: so rank 0's server outlives their last use, and a rank that joins again at once does not meet the old
 // store, which takes no newcomers from then on (StoreServer's and FileStore's last key). Never throws: leaving is no
