@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -28,6 +29,7 @@ class Expressions {
   // A fold, rounded once. One operand neither scaled nor finished is that operand.
   Value fold(std::span<const Operand> operands, bool finish);
 
+  size_t size() const { return nodes_.size(); }  // all values are below it
   bool is_leaf(Value v) const { return nodes_[v].operands.empty(); }
   int rank_of(Value leaf) const { return nodes_[leaf].rank; }
   uint32_t block_of(Value leaf) const { return nodes_[leaf].block; }

@@ -151,7 +151,8 @@ bool Machine::combine(Rank& rank) {
   arrive(rank, step);
   rank.sent_us.push_back(std::max(rank.now_us, rank.out_free_us));
   ++slices_;
-  if (moves_ != nullptr) moves_->push_back({rank.plan->rank, cursor.round, cursor.step, cursor.slice, bytes});
+  if (moves_ != nullptr)
+    moves_->push_back({rank.plan->rank, cursor.round, cursor.step, cursor.slice, bytes, rank.now_us});
   rank.walk.pass_combined();
   return true;
 }
@@ -160,21 +161,23 @@ bool Machine::combine(Rank& rank) {
 double Machine::start_us(Rank& rank, const Step& step, uint64_t bytes) {
   const Cursor& cursor = rank.walk.combined();
   double start = rank.now_us;
-  arrivals_us_.clear();
+  arrivals_.clear();
   for (uint32_t i = step.first; i < step.first + step.sources + step.targets; ++i) {
     if (!uses_link(step, rank.plan->refs[i])) continue;
     const Channel& channel = channels_[rank.ref_link[i]];
     if (i < step.first + step.sources) {
-      arrivals_us_.push_back(
-          {first_byte_us_[channel.times + channel.combined % depth_], channel.cost.beta_us_per_byte});
+      const size_t slot = channel.times + channel.combined % depth_;
+      arrivals_.push_back({first_byte_us_[slot], channel.cost.beta_us_per_byte, slot});
     } else if (channel.committed >= depth_) {
       start = std::max(start, freed_us_[channel.times + channel.committed % depth_]);
     }
   }
-  std::sort(arrivals_us_.begin(), arrivals_us_.end());
-  for (const auto& [first_byte, beta] : arrivals_us_) {
-    rank.in_free_us = std::max(rank.in_free_us, first_byte) + beta * static_cast<double>(bytes);
+  std::sort(arrivals_.begin(), arrivals_.end());
+  for (const Arrival& arrival : arrivals_) {
+    rank.in_free_us =
+        std::max(rank.in_free_us, arrival.first_byte_us) + arrival.beta_us_per_byte * static_cast<double>(bytes);
     start = std::max(start, rank.in_free_us);
+    if (transfers_ != nullptr) (*transfers_)[transfer_[arrival.slot]].end_us = rank.in_free_us;
   }
   for (const Ref& ref : sources_of(*rank.plan, step)) {
     if (step.barrier == 0) break;
@@ -195,7 +198,13 @@ void Machine::commit(Rank& rank, Channel& channel, uint64_t bytes) {
   const double begin = std::max(rank.now_us, rank.out_free_us);
   rank.out_free_us = begin + channel.cost.beta_us_per_byte * static_cast<double>(bytes);
   first_byte_us_[channel.times + channel.committed % depth_] = begin + channel.cost.alpha_us;
+  if (transfers_ != nullptr) record_transfer(rank, channel, bytes, begin);
   ++channel.committed;
+}
+
+void Machine::record_transfer(const Rank& rank, const Channel& channel, uint64_t bytes, double begin_us) {
+  transfer_[channel.times + channel.committed % depth_] = transfers_->size();
+  transfers_->push_back({rank.plan->rank, channel.receiver, rank.walk.combined().step, bytes, begin_us, begin_us});
 }
 
 bool Machine::send(Rank& rank) {

@@ -48,9 +48,24 @@ class Machine {
     uint32_t step = 0;  // of the lane
     uint32_t slice = 0;
     uint64_t bytes = 0;
+    double end_us = 0;
   };
   // run() appends all of them, those of one rank in its order: what executors are compared with.
   void record(std::vector<Move>* moves) { moves_ = moves; }
+
+  // A slice on a link.
+  struct Transfer {
+    int from = 0, to = 0;
+    uint32_t step = 0;  // of the sender's lane
+    uint64_t bytes = 0;
+    double begin_us = 0;  // it begins to leave through the sender's port
+    double end_us = 0;    // all of it has come in through the receiver's port
+  };
+  // run() appends all of them, those of one sender in its order.
+  void record(std::vector<Transfer>* transfers) {
+    transfers_ = transfers;
+    transfer_.resize(first_byte_us_.size());
+  }
 
  private:
   struct BoundStep : WalkStep {
@@ -72,7 +87,13 @@ class Machine {
     int receiver = 0;
     uint64_t committed = 0, posted = 0, combined = 0, sent = 0;
     PairCost cost;
-    size_t times = 0;  // of its last `depth` slices, in first_byte_us_ and freed_us_
+    size_t times = 0;  // of its last `depth` slices, in first_byte_us_, freed_us_ and transfer_
+  };
+  // A slice that a step takes from a link.
+  struct Arrival {
+    double first_byte_us = 0, beta_us_per_byte = 0;  // when its first byte is there; what a byte costs on the port
+    size_t slot = 0;                                 // in transfer_
+    bool operator<(const Arrival& other) const { return first_byte_us < other.first_byte_us; }
   };
 
   void bind(Rank& rank, std::vector<uint32_t>& first_channel);
@@ -88,6 +109,7 @@ class Machine {
   const PairCost& cost_of(int a, int b) const;
   double start_us(Rank& rank, const Step& step, uint64_t bytes);
   void commit(Rank& rank, Channel& channel, uint64_t bytes);
+  void record_transfer(const Rank& rank, const Channel& channel, uint64_t bytes, double begin_us);
   void wake(int rank);
 
   const Load load_;
@@ -97,11 +119,13 @@ class Machine {
   std::vector<Channel> channels_;
   std::vector<double> first_byte_us_;  // when a slice's first byte is there
   std::vector<double> freed_us_;       // when it was combined
+  std::vector<size_t> transfer_;       // its index in *transfers_
   std::vector<int> ready_;
-  std::vector<std::pair<double, double>> arrivals_us_;  // of the slices of one step: first byte, and a byte on the port
+  std::vector<Arrival> arrivals_;  // of the slices of one step
   double finish_us_ = 0;
   uint64_t slices_ = 0;
   std::vector<Move>* moves_ = nullptr;
+  std::vector<Transfer>* transfers_ = nullptr;
 };
 
 }  // namespace rondo

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "ring/base/check.h"
 #include "ring/plan/layout.h"
-#include "ring/plan/machine.h"
 #include "ring/plan/structure.h"
 
 namespace rondo {
@@ -17,25 +17,42 @@ std::vector<uint64_t> block_bytes(const Plan& plan, uint64_t bytes) {
   return lengths;
 }
 
+Machine machine_of(std::span<const Plan> plans, const SimulationRequest& request, uint32_t lane) {
+  const uint32_t lanes = static_cast<uint32_t>(plans[0].lanes.size());
+  Load load;
+  load.lane = load.share = lane;
+  load.slicing = {lanes, 1, request.slice_bytes, request.slices_per_chunk};
+  load.block_bytes = block_bytes(plans[0], request.bytes);
+  load.topology = request.topology;
+  CostModel cost = request.cost;
+  for (PairCost* pair : {&cost.memory, &cost.loopback, &cost.network}) pair->beta_us_per_byte *= lanes;
+  const uint32_t depth = request.depth == 0 ? request.slices_per_chunk * plans[0].chunks_in_flight + 1 : request.depth;
+  return Machine(plans, load, depth, cost);
+}
+
 }  // namespace
 
 Simulation simulate(std::span<const Plan> plans, const SimulationRequest& request) {
-  const uint32_t lanes = static_cast<uint32_t>(plans[0].lanes.size());
-  Load load;
-  load.slicing = {lanes, 1, request.slice_bytes, request.slices_per_chunk};
-  load.block_bytes = block_bytes(plans[0], request.bytes);
-  CostModel cost = request.cost;
-  for (PairCost* pair : {&cost.memory, &cost.loopback, &cost.network}) pair->beta_us_per_byte *= lanes;
-  load.topology = request.topology;
-  const uint32_t depth = request.depth == 0 ? request.slices_per_chunk * plans[0].chunks_in_flight + 1 : request.depth;
   Simulation result;
-  for (uint32_t lane = 0; lane < lanes; ++lane) {
-    load.lane = load.share = lane;
-    Machine machine(plans, load, depth, cost);
+  for (uint32_t lane = 0; lane < plans[0].lanes.size(); ++lane) {
+    Machine machine = machine_of(plans, request, lane);
     result.finished &= machine.run();
     result.time_us = std::max(result.time_us, machine.finish_us());
     result.slices += machine.slices();
   }
+  return result;
+}
+
+RecordedSimulation simulate_recorded(std::span<const Plan> plans, const SimulationRequest& request) {
+  RONDO_CHECK(plans[0].lanes.size() == 1, "lanes share ports, and the record is of one");
+  RecordedSimulation result;
+  result.block_bytes = block_bytes(plans[0], request.bytes);
+  Machine machine = machine_of(plans, request, 0);
+  machine.record(&result.moves);
+  machine.record(&result.transfers);
+  result.finished = machine.run();
+  result.time_us = machine.finish_us();
+  result.slices = machine.slices();
   return result;
 }
 

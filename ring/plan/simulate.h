@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "ring/plan/cost_model.h"
+#include "ring/plan/machine.h"
 #include "ring/plan/plan.h"
 
 namespace rondo {
@@ -27,5 +29,13 @@ struct Simulation {
 // What the plans of all ranks take, by the machine that the verifier proves progress with (machine.h). Lanes run at
 // once and share every port evenly: beta counts lanes times for each.
 Simulation simulate(std::span<const Plan> plans, const SimulationRequest& request);
+
+// The same for plans of one lane, with all that the machine recorded.
+struct RecordedSimulation : Simulation {
+  std::vector<Machine::Move> moves;
+  std::vector<Machine::Transfer> transfers;
+  std::vector<uint64_t> block_bytes;  // by length_of()
+};
+RecordedSimulation simulate_recorded(std::span<const Plan> plans, const SimulationRequest& request);
 
 }  // namespace rondo

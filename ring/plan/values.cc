@@ -9,6 +9,7 @@
 #include "ring/plan/expression.h"
 #include "ring/plan/goal.h"
 #include "ring/plan/structure.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {
@@ -28,6 +29,8 @@ struct Parcel {
   uint16_t barrier = 0;
   std::vector<bool> heard;  // barrier: of whom the sender had heard
   Clock clock;              // the sender's
+  uint32_t depth = 0;       // the sending step's
+  size_t sent = 0;          // its index in ValueTrace::steps
 };
 
 // What ranks have done to a chunk of memory that several of them reach: steps of each by then, 0 for never.
@@ -56,6 +59,7 @@ struct Actor {
   std::vector<Value> memory;              // by memory_index()
   std::vector<std::deque<Parcel>> inbox;  // by index in plan->peers
   std::vector<bool> heard;
+  uint32_t depth = 0;  // ValueTrace::Executed::depth of its last step
 };
 
 class ValueRun {
@@ -64,6 +68,9 @@ class ValueRun {
   Failure run();
   Failure check_outputs();
   Failure check_heard() const;
+  // run() appends the first round. Values stay empty until fill_values().
+  void record(ValueTrace* trace) { trace_ = trace; }
+  void fill_values() const;
 
  private:
   size_t memory_index(const Actor& actor, const Ref& ref) const;
@@ -77,6 +84,7 @@ class ValueRun {
   const Ref* waits_for(const Actor& actor) const;  // a mailbox that is empty; nullptr: the next step can run
   Failure advance(Actor& actor);
   Failure execute(Actor& actor);
+  void record_step(const Actor& actor, const Step& step, std::span<const Operand> operands, const Parcel& parcel) const;
   bool stays_in_place(const Actor& actor, const Step& step, const Ref& target) const;
   Failure load(Actor& actor, const Step& step, const Ref& ref, Operand& operand);
   Failure check_operand(const Actor& actor, const Ref& ref, const Operand& operand) const;
@@ -103,6 +111,7 @@ class ValueRun {
   std::vector<Actor> actors_;
   std::vector<int> ready_;                            // ranks that may be able to move
   std::map<uint32_t, std::pair<Value, int>> agreed_;  // by block: the folded value, and the first rank that has it
+  ValueTrace* trace_ = nullptr;
 };
 
 ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling)
@@ -271,6 +280,8 @@ Failure ValueRun::load(Actor& actor, const Step& step, const Ref& ref, Operand& 
     for (size_t r = 0; r < parcel.heard.size(); ++r) actor.heard[r] = actor.heard[r] || parcel.heard[r];
     for (size_t r = 0; r < parcel.clock.size(); ++r) actor.clock[r] = std::max(actor.clock[r], parcel.clock[r]);
     operand.value = parcel.value;
+    actor.depth = std::max(actor.depth, parcel.depth + 1);
+    if (trace_ != nullptr && actor.round == 0) trace_->messages.push_back({parcel.sent, trace_->steps.size()});
   } else {
     if (Failure failure = read(actor, ref)) return failure;
     operand.value = owner(actor, ref).memory[memory_index(actor, ref)];
@@ -342,6 +353,11 @@ Failure ValueRun::execute(Actor& actor) {
   } else if (Failure failure = fold(actor, step, operands, parcel.value)) {
     return failure;
   }
+  parcel.depth = actor.depth;
+  if (trace_ != nullptr && actor.round == 0) {
+    parcel.sent = trace_->steps.size();
+    record_step(actor, step, operands, parcel);
+  }
   for (const Ref& ref : targets_of(plan, step)) {
     if (ref.space == Space::kMailbox) {
       inbox(actors_[ref.peer], plan.rank).push_back(parcel);
@@ -353,6 +369,41 @@ Failure ValueRun::execute(Actor& actor) {
     }
   }
   return std::nullopt;
+}
+
+void ValueRun::record_step(const Actor& actor, const Step& step, std::span<const Operand> operands,
+                           const Parcel& parcel) const {
+  ValueTrace::Executed executed;
+  executed.rank = actor.plan->rank;
+  executed.step = actor.done;
+  executed.depth = actor.depth;
+  if (length_of(*actor.plan, step) == kSignalLength) {
+    for (size_t r = 0; r < actor.heard.size(); ++r) {
+      if (actor.heard[r]) executed.heard.push_back(static_cast<int>(r));
+    }
+  } else {
+    executed.value = parcel.value;
+    for (const Operand& operand : operands) executed.operands.push_back(operand.value);
+  }
+  trace_->steps.push_back(std::move(executed));
+}
+
+// Operands have smaller numbers than what is folded of them.
+void ValueRun::fill_values() const {
+  std::vector<ValueTrace::Held>& values = trace_->values;
+  values.resize(expressions_.size());
+  for (Value v = 0; v < values.size(); ++v) {
+    if (expressions_.is_leaf(v)) {
+      values[v] = {{expressions_.rank_of(v)}, expressions_.block_of(v), false};
+      continue;
+    }
+    values[v].finished = expressions_.finished(v);
+    for (const Operand& operand : expressions_.operands(v)) {
+      const ValueTrace::Held& inner = values[operand.value];
+      values[v].block = inner.block;
+      values[v].ranks.insert(values[v].ranks.end(), inner.ranks.begin(), inner.ranks.end());
+    }
+  }
 }
 
 Failure ValueRun::stuck() const {
@@ -457,6 +508,15 @@ std::optional<std::string> check_barrier(std::span<const Plan> plans) {
   ValueRun run(plans, 0, Buffers::kOutOfPlace, Scaling::kAtFold);
   if (Failure failure = run.run()) return failure;
   return run.check_heard();
+}
+
+ValueTrace trace_values(std::span<const Plan> plans, uint32_t lane) {
+  ValueRun run(plans, lane, Buffers::kOutOfPlace, Scaling::kAtFold);
+  ValueTrace trace;
+  run.record(&trace);
+  if (Failure failure = run.run()) throw Exception(ErrorCode::kInternal, *failure);
+  run.fill_values();
+  return trace;
 }
 
 }  // namespace rondo

@@ -4,7 +4,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "ring/plan/expression.h"
 #include "ring/plan/plan.h"
 
 namespace rondo {
@@ -19,5 +21,32 @@ std::optional<std::string> check_values(std::span<const Plan> plans, uint32_t la
 
 // The same for signals: after a barrier every rank has heard from every rank.
 std::optional<std::string> check_barrier(std::span<const Plan> plans);
+
+// The first round of that run, out of place, for programs that draw it.
+struct ValueTrace {
+  // What a piece of memory or a message holds.
+  struct Held {
+    std::vector<int> ranks;  // whose contributions, in the order in which they were folded
+    uint32_t block = 0;      // of their inputs
+    bool finished = false;   // the fold is complete
+  };
+  struct Executed {
+    int rank = 0;
+    uint32_t step = 0;            // of the lane
+    uint32_t depth = 0;           // messages in a row that it waits for, the rank's steps before it included
+    Value value = kNoValue;       // index in `values`; kNoValue: a signal or a wait
+    std::vector<Value> operands;  // by source
+    std::vector<int> heard;       // a signal or a wait: the ranks that this rank has heard from, itself included
+  };
+  struct Message {
+    size_t sent = 0, received = 0;  // indices in `steps`
+  };
+  std::vector<Held> values;       // by Value
+  std::vector<Executed> steps;    // a cause before its effects; of one rank in its order
+  std::vector<Message> messages;  // of one pair of ranks in their order
+};
+
+// Of plans that pass verify_values(). Throws Exception(kInternal) naming rank and step for others.
+ValueTrace trace_values(std::span<const Plan> plans, uint32_t lane);
 
 }  // namespace rondo
