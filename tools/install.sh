@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Rondo and copies what other programs need: headers, librondo.so and .a, pkg-config and CMake files, rondo-run,
-# rondo-bench and the license. Installs no package; says which ones are missing.
+# rondo-bench, rondo-view and the license. Installs no package; says which ones are missing.
 #   [DESTDIR=DIR] [LIBDIR=lib] tools/install.sh PREFIX
 # PREFIX   where the files are used, for example /usr/local or $HOME/rondo
 # LIBDIR   the libraries' folder under PREFIX, for example lib64 or lib/x86_64-linux-gnu
@@ -58,13 +58,13 @@ install_descriptions() {
 }
 
 check_packages "${BUILD_PACKAGES[@]}"
-run_bazel build //ring:librondo.so //ring:whole/librondo.a //bench:rondo-bench //tools:rondo-run
+run_bazel build //ring:librondo.so //ring:whole/librondo.a //bench:rondo-bench //tools:rondo-run //tools/view:rondo-view
 bin=$(bazel_bin)
 
 install_headers
 install_libraries
 install_descriptions
-install -D -m 755 -t "$root/bin" "$bin/tools/rondo-run" "$bin/bench/rondo-bench"
+install -D -m 755 -t "$root/bin" "$bin/tools/rondo-run" "$bin/bench/rondo-bench" "$bin/tools/view/rondo-view"
 install -D -m 644 -t "$root/share/doc/rondo" LICENSE
 echo "Rondo $version is under $root"
 echo "  pkg-config: PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig   packages: rondo, rondo-static"

@@ -7,6 +7,8 @@ _package_present() {
   case $1 in
     bazel-bootstrap) command -v bazel >/dev/null ;;
     binutils) command -v objdump >/dev/null ;;
+    chromium) command -v chromium >/dev/null ;;
+    chromium-driver) command -v chromedriver >/dev/null ;;
     clang) command -v clang >/dev/null && command -v clang++ >/dev/null ;;
     clang-format) command -v clang-format >/dev/null ;;
     cmake) command -v cmake >/dev/null ;;
