@@ -63,8 +63,6 @@ class Operation {
   void announce_end();
 
  protected:
-  // For another use, by the one owner left.
-  void reset() { state_.store(State::kPending, std::memory_order_relaxed); }
   // What calls the functions; null once its communicators are gone.
   virtual std::shared_ptr<ProgressThread> progress_thread() const;
   // on_end() of an operation that has been submitted.
