@@ -7,7 +7,7 @@
 
 from rondo import data, errors
 from rondo._library import lib as _lib
-from rondo.communicator import ANY_SOURCE, ANY_TAG, Batch, Communicator
+from rondo.communicator import ANY_SOURCE, ANY_TAG, Batch, Communicator, Topology
 from rondo.errors import *  # noqa: F403
 from rondo.start import UniqueId, init, unique_id
 from rondo.work import Message, Work
@@ -15,13 +15,18 @@ from rondo.work import Message, Work
 __version__ = _lib.rondo_version().decode()
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "Batch", "Communicator", "Message", "SpawnError", "UniqueId", "Work", "data", "init",
-    "spawn", "unique_id", *errors.__all__,
+    "ANY_SOURCE", "ANY_TAG", "Batch", "Communicator", "Message", "SpawnError", "Store", "Topology", "UniqueId", "Work",
+    "data", "init", "spawn", "unique_id", *errors.__all__,
 ]  # fmt: skip
 
 
 def __getattr__(name: str):
-    # multiprocessing is imported by those who use it.
+    # Imported by those who use it; for spawn, multiprocessing with it.
+    if name == "Store":
+        from rondo.store import Store
+
+        globals()["Store"] = Store
+        return Store
     if name in ("spawn", "SpawnError"):
         from rondo import _spawn as module
 

@@ -32,7 +32,7 @@ class JoinOptions(ctypes.Structure):
         ("job_id", c_char_p),
         ("settings", POINTER(c_char_p)),
         ("setting_count", c_size_t),
-        ("store", c_void_p),
+        ("store", c_void_p),  # a Functions of store.py
     ]
 
 
@@ -55,8 +55,9 @@ class MessageInfo(ctypes.Structure):
 
 
 InterruptFunction = ctypes.CFUNCTYPE(c_int, c_void_p)  # rondo_interrupt_function_t
+EndFunction = ctypes.CFUNCTYPE(None, c_void_p, c_int32)  # rondo_end_function_t
 
-_comm = _work = _server = _data = c_void_p
+_comm = _work = _server = _reply = _data = c_void_p
 _out = POINTER(c_void_p)
 _counts = POINTER(c_uint64)
 _dtype = _op = c_int32
@@ -95,7 +96,11 @@ PROTOTYPES = {
     "rondo_id_server_destroy": (_server,),
     "rondo_rank": (_comm, _ints),
     "rondo_size": (_comm, _ints),
+    "rondo_reply_set": (_reply, c_void_p, c_size_t),
     "rondo_place": (_comm, POINTER(Place)),
+    "rondo_topology": (_comm, _ints, _ints, _ints),
+    "rondo_algorithm_for": (_comm, c_int32, c_uint64, _dtype, _op, c_int, POINTER(c_char_p)),
+    "rondo_error": (_comm,),
     **CALLS,
     **{f"{name}_async": (*arguments, _out) for name, arguments in CALLS.items()},
     "rondo_recv": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options, _message),
@@ -107,12 +112,14 @@ PROTOTYPES = {
     "rondo_wait": (_work, c_int64),
     "rondo_test": (_work, _ints),
     "rondo_work_message": (_work, _message),
+    "rondo_work_on_end": (_work, EndFunction, c_void_p),
     "rondo_work_free": (_work,),
     "rondo_allocate": (_comm, c_size_t, _out),
     "rondo_deallocate": (_comm, _data),
     "rondo_split": (_comm, c_int, c_int, _out),
     "rondo_new_group": (_comm, _ints, c_size_t, _out),
     "rondo_abort": (_comm, c_char_p),
+    "rondo_close": (_comm,),
     "rondo_destroy": (_comm,),
 }
 _RESULTS = {

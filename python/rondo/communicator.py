@@ -7,14 +7,14 @@ import math
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rondo import _library, objects
 from rondo._arrays import Buffer, buffer_of
 from rondo._dtypes import code_of, dtype_name, op_code
-from rondo.errors import Closed, check, last_error
+from rondo.errors import Closed, Error, check, last_error
 from rondo.work import Message, Work
 
 ANY_SOURCE = -1
@@ -38,6 +38,20 @@ _ALL_GATHER_V, _REDUCE_SCATTER_V, _GATHER_V, _SCATTER_V, _ALL_TO_ALL_V, _ALL_RED
 )
 
 
+# By the numbers of rondo.h.
+COLLECTIVES = (
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "barrier",
+)  # fmt: skip
+
+
+class Topology(NamedTuple):
+    """Where the ranks of a communicator live: an entry a rank."""
+
+    host: list[int]  # number of its host
+    island: list[int]  # ranks with the same number share memory; -1: with none
+    cores: list[int]  # cores of its host that the job may use; 0: not known
+
+
 class Communicator:
     """Ranks 0 .. size-1 that work together; made by rondo.init(), split() and new_group().
 
@@ -57,6 +71,7 @@ class Communicator:
 
     def __init__(self, handle: int):
         self._handle: int | None = handle
+        self._closed: int | None = None  # the handle after close(), where arrays of empty() live on
         self._batch: Batch | None = None
         self._registered = 0
         number = ctypes.c_int()
@@ -74,6 +89,40 @@ class Communicator:
         self.node: int = place.node
         self.nodes: int = place.nodes
         _open_ones.append(self)
+
+    @property
+    def error(self) -> Error | None:
+        """Why the communicator has failed, or None. It is there as soon as this rank hears of the failure, also while
+        no call is under way."""
+        if self._handle is None:
+            return self._closed_error()
+        code = _library.lib.rondo_error(self._handle)
+        return last_error(code) if code else None
+
+    @property
+    def topology(self) -> Topology:
+        """Where the ranks live; equal on all of them.
+
+        >>> group.topology.host            # 4 ranks on 2 hosts
+        [0, 0, 1, 1]
+        """
+        lists = [(ctypes.c_int * self.size)() for _ in Topology._fields]
+        check(_library.lib.rondo_topology(self._open(), *lists))
+        return Topology(*map(list, lists))
+
+    def algorithm_for(self, collective: str, count: int, dtype=np.float32, op="sum", *, registered=False) -> str:
+        """The algorithm that such a call would run. count: as in the C API, elements of the call's `array`, or of each
+        part of it. registered: the arrays of all ranks are from empty().
+
+        >>> group.algorithm_for("all_reduce", 1 << 20)
+        'staged'
+        """
+        if collective not in COLLECTIVES:
+            raise ValueError(f"collective {collective!r} is none of {', '.join(COLLECTIVES)}")
+        name = ctypes.c_char_p()
+        call = (COLLECTIVES.index(collective), count, code_of(dtype), op_code(op), int(registered))
+        check(_library.lib.rondo_algorithm_for(self._open(), *call, _byref(name)))
+        return name.value.decode()
 
     def __repr__(self) -> str:
         return f"<rondo.Communicator rank {self.rank} of {self.size}{'' if self._handle else ', closed'}>"
@@ -504,8 +553,7 @@ class Communicator:
 
     def empty(self, shape, dtype=np.float32) -> np.ndarray:
         """An array, all zeros, in memory that all ranks of this host map: collectives on such arrays are the fastest.
-        Make it once and keep it: it costs system calls. It lives as long as somebody refers to it, and no longer than
-        the communicator: do not touch it after close().
+        Make it once and keep it: it costs system calls. It lives as long as somebody refers to it, also after close().
 
         >>> gradient = group.empty(1 << 20)
         """
@@ -556,8 +604,21 @@ class Communicator:
         """Says goodbye to the other ranks, so that leaving is no crash to them, and waits for theirs (5 s at most).
         Twice is fine. At the end of the process it happens by itself."""
         handle, self._handle = self._handle, None
+        if handle is None:
+            return
+        _open_ones.remove(self)
+        if self._registered == 0:
+            check(_library.lib.rondo_destroy(handle))
+        else:  # the last of the arrays ends it
+            self._closed = handle
+            _closed_ones.append(self)
+            check(_library.lib.rondo_close(handle))
+
+    def _destroy(self) -> None:
+        """After close(), without arrays of empty() or at the end of the process."""
+        handle, self._closed = self._closed, None
         if handle is not None:
-            _open_ones.remove(self)
+            _closed_ones.remove(self)
             check(_library.lib.rondo_destroy(handle))
 
     def __enter__(self) -> Communicator:
@@ -572,8 +633,11 @@ class Communicator:
 
     def _open(self) -> int:
         if self._handle is None:
-            raise Closed(f"the communicator of rank {self.rank} is closed", (self.rank,))
+            raise self._closed_error()
         return self._handle
+
+    def _closed_error(self) -> Closed:
+        return Closed(f"the communicator of rank {self.rank} is closed", (self.rank,))
 
     def _run(self, call, arguments, keep, result, async_op, timeout=None, algorithm=None, scalar=None):
         handle = self._handle
@@ -623,8 +687,11 @@ class Communicator:
 
     def _give_back(self, address: int) -> None:
         self._registered -= 1
-        if self._handle is not None:
-            _library.lib.rondo_deallocate(self._handle, address)
+        handle = self._handle or self._closed
+        if handle is not None:
+            _library.lib.rondo_deallocate(handle, address)
+        if self._registered == 0:
+            self._destroy()
 
 
 class Batch:
@@ -659,8 +726,9 @@ class Batch:
         self.kept.clear()
 
 
-# Those that are closed at the end of the process.
+# Those that are closed, and those that are only destroyed, at the end of the process.
 _open_ones: list[Communicator] = []
+_closed_ones: list[Communicator] = []
 
 
 def _options(timeout, algorithm, scalar):

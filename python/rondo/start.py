@@ -6,20 +6,33 @@ import atexit
 import ctypes
 import sys
 import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rondo import _library, communicator
 from rondo.communicator import Communicator
-from rondo.errors import Error, check
+from rondo.errors import Error, check, last_error
+
+if TYPE_CHECKING:
+    from rondo.store import Store
 
 _byref = ctypes.byref
 
 
-def init(*, rank: int | None = None, world_size: int | None = None, rendezvous: str | UniqueId | None = None):
+def init(
+    *,
+    rank: int | None = None,
+    world_size: int | None = None,
+    rendezvous: str | UniqueId | None = None,
+    store: Store | None = None,
+    settings: Mapping[str, object] | None = None,
+):
     """Joins the group of this job and returns its Communicator, when all ranks are there.
 
     Without arguments everything is taken from the environment: rondo-run, `python -m rondo.run`, rondo.spawn, torchrun,
     mpirun, srun, or RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand. rank and world_size replace what the
-    environment says; rendezvous is "tcp://host:port", "file:///path", "unix:///path" or a unique_id().
+    environment says; rendezvous is "tcp://host:port", "file:///path", "unix:///path" or a unique_id(). store: a
+    rondo.Store of the program's instead. settings: {"RONDO_X": value}, before the environment's variables.
     Raises rondo.Bootstrap, whose `ranks` are missing, after RONDO_START_TIMEOUT_MS (2 minutes).
 
     >>> group = rondo.init()
@@ -27,14 +40,28 @@ def init(*, rank: int | None = None, world_size: int | None = None, rendezvous: 
     """
     if (rank is None) != (world_size is None):
         raise ValueError(f"rank is {rank} and world_size is {world_size}: pass both, or none")
+    methods = None
+    if store is not None:
+        from rondo.store import StoreMethods  # here, because few need it
+
+        methods = StoreMethods(store)
+    texts = [f"{name}={value}".encode() for name, value in (settings or {}).items()]
     options = _library.JoinOptions(
         struct_bytes=ctypes.sizeof(_library.JoinOptions),
         rank=-1 if rank is None else rank,
         world=-1 if world_size is None else world_size,
         rendezvous=None if rendezvous is None else str(rendezvous).encode(),
+        settings=(ctypes.c_char_p * len(texts))(*texts),
+        setting_count=len(texts),
+        store=None if methods is None else ctypes.addressof(methods.structure),
     )
     handle = ctypes.c_void_p()
-    check(_library.lib.rondo_join(_byref(handle), _byref(options)))
+    code = _library.lib.rondo_join(_byref(handle), _byref(options))
+    if code:
+        raised = methods and methods.error
+        if raised is not None and not isinstance(raised, Exception):
+            raise raised  # KeyboardInterrupt and the like
+        raise last_error(code) from raised
     return Communicator(handle.value)
 
 
@@ -89,6 +116,8 @@ def leave(exception: str | None) -> None:
             group.close()
         except Error:
             pass  # it has failed before, and the caller knows
+    for group in list(communicator._closed_ones):  # of which arrays live; the others hear that the process leaves
+        group._destroy()
 
 
 sys.excepthook = _note_exception

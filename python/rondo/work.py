@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import itertools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rondo import _library
@@ -65,6 +68,22 @@ class Work:
                 self._end(_library.lib.rondo_wait(self._handle, 0))
         return self._ended
 
+    def add_done_callback(self, function: Callable[[Work], object]) -> None:
+        """Calls function(work) once it is done, or soon if it is, on a thread of the library. The function may start
+        calls with async_op=True and must not wait: blocking calls raise rondo.Invalid there. Other operations that no
+        thread waits for stand still while it runs. What it raises goes to sys.unraisablehook.
+
+        >>> work.add_done_callback(lambda work: done.set())
+        """
+        if not callable(function):
+            raise TypeError(f"function is {type(function).__name__}; a callable is needed")
+        key = next(_callback_keys)
+        _callbacks[key] = (self, function)
+        code = _library.lib.rondo_work_on_end(self._handle, _end_function(), key)
+        if code:
+            del _callbacks[key]
+            raise last_error(code)
+
     def exception(self) -> Error | None:
         """The failure of an operation that is done, else None."""
         return self._error if self.done() else None
@@ -73,14 +92,11 @@ class Work:
         if not self.done():
             import asyncio  # here, because it takes longer to import than this package
 
-            yield from asyncio.get_running_loop().run_in_executor(None, self._wait_quietly).__await__()
+            loop = asyncio.get_running_loop()
+            ended = loop.create_future()
+            self.add_done_callback(lambda _work: _tell(loop, ended))
+            yield from ended.__await__()
         return self.wait()
-
-    def _wait_quietly(self) -> None:
-        try:
-            self.wait()
-        except Error:
-            pass  # raised by wait() in __await__
 
     def _end(self, code: int) -> None:
         if code != 0:
@@ -91,17 +107,39 @@ class Work:
             self._result = Message(message.peer, message.tag, message.bytes)
         self._ended = True
         self._keep = None
-        self._free()
 
-    def _free(self) -> None:
-        handle, self._handle = self._handle, 0
-        if handle:
-            _library.lib.rondo_work_free(handle)
-
-    def __del__(self):
-        if not getattr(self, "_ended", True):
+    def __del__(self):  # only here the handle is freed: another thread may be in a call with it
+        if getattr(self, "_ended", None) is None:
+            return
+        if self._ended:
+            _library.lib.rondo_work_free(self._handle)
+        else:
             _detached.append((self._handle, self._keep))
-            self._handle = 0
+
+
+# What is to be called for works under way, by a number that rondo_work_on_end is given.
+_callbacks: dict[int, tuple[Work, Callable[[Work], object]]] = {}
+_callback_keys = itertools.count(1)
+
+
+def _call_back(key, code) -> None:
+    work, function = _callbacks.pop(key)
+    if not work._ended:
+        work._end(code)
+    function(work)
+
+
+@functools.cache
+def _end_function():
+    return _library.EndFunction(_call_back)
+
+
+def _tell(loop, future) -> None:
+    """The coroutine goes on. On a thread of the library."""
+    try:
+        loop.call_soon_threadsafe(lambda: future.done() or future.set_result(None))
+    except RuntimeError:
+        pass  # the loop has been closed: nobody waits any more
 
 
 # Operations whose Work is gone, with their arrays.

@@ -2,6 +2,9 @@
 
 import asyncio
 import gc
+import queue
+import sys
+import threading
 import weakref
 
 import numpy as np
@@ -104,3 +107,68 @@ def batches(group):
 
 def test_batches():
     assert run(2, batches) == [2, 2]
+
+
+class Calls:
+    """What callbacks were given, by other threads."""
+
+    def __init__(self):
+        self.works = queue.Queue()
+
+    def next(self):
+        return self.works.get(timeout=30)
+
+
+def called_back(group):
+    calls = Calls()
+    x = np.full(100_000, group.rank + 1.0)
+    work = group.all_reduce(x, async_op=True)
+    work.add_done_callback(calls.works.put)
+    assert calls.next() is work and work.done() and x[0] == 3
+    work.add_done_callback(lambda work: calls.works.put((threading.get_ident(), work.wait() is x)))  # has ended
+    thread, same = calls.next()
+    assert same and thread != threading.get_ident()
+
+    refused = []
+
+    def start_next(work, left=100):
+        if left == 100:
+            try:
+                group.barrier()
+            except rondo.Invalid as error:
+                refused.append(str(error))
+        if left == 0:
+            return calls.works.put(work)
+        group.all_reduce(x, "max", async_op=True).add_done_callback(lambda work: start_next(work, left - 1))
+
+    group.barrier(async_op=True).add_done_callback(start_next)
+    assert calls.next().wait() is x and x[0] == 3
+    assert len(refused) == 1 and "must not wait" in refused[0]
+    with pytest.raises(TypeError, match="function is int"):
+        work.add_done_callback(3)
+    return True
+
+
+def test_callbacks():
+    assert run(2, called_back) == [True, True]
+
+
+def failing_callback(group):
+    ignored = queue.Queue()
+    sys.unraisablehook = lambda caught: ignored.put(str(caught.exc_value))
+    group.barrier(async_op=True).add_done_callback(lambda work: 1 / 0)
+    text = ignored.get(timeout=30)
+    sys.unraisablehook = sys.__unraisablehook__
+    results = queue.Queue()
+    pending = group.irecv(np.zeros(1), source=1 - group.rank, tag=5)
+    pending.add_done_callback(lambda work: results.put(type(work.exception()).__name__))
+    if group.rank == 0:
+        group.send(np.zeros(1), 1)  # its own request is under way
+    else:
+        group.recv(np.zeros(1), 0)
+        group.abort("enough")
+    return text, results.get(timeout=30)
+
+
+def test_a_callback_that_raises_and_one_of_a_failure():
+    assert run(2, failing_callback) == [("division by zero", "Aborted")] * 2

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rondo import _dtypes, _library, errors
+from rondo import _dtypes, _library, errors, store
+from rondo.communicator import COLLECTIVES
 
 TREE = Path(os.environ.get("RONDO_TREE", Path(__file__).parents[2]))
 HEADER = (TREE / "ring/include/rondo/rondo.h").read_text()
@@ -22,6 +23,7 @@ C_TYPES = {
     "rondo_options_t*": ctypes.POINTER(_library.Options), "rondo_tensor_t*": ctypes.POINTER(_library.Tensor),
     "rondo_interrupt_function_t": _library.InterruptFunction,
     "rondo_message_t*": ctypes.POINTER(_library.MessageInfo),
+    "rondo_collective_t": ctypes.c_int32, "rondo_reply_t": ctypes.c_void_p, "rondo_end_function_t": _library.EndFunction,
     "rondo_join_options_t*": ctypes.POINTER(_library.JoinOptions), "rondo_place_t*": ctypes.POINTER(_library.Place),
 }  # fmt: skip
 for handle in ("rondo_comm_t", "rondo_work_t", "rondo_id_server_t"):
@@ -62,6 +64,14 @@ def test_structures_have_the_headers_fields():
         assert [(re.split(r"[\s*]+", f)[-1], c_type(f)) for f in fields] == structure._fields_
 
 
+def test_structures_of_joining_have_the_headers_fields_in_order():
+    for structure, name in ((_library.JoinOptions, "join_options"), (_library.Place, "place"), (store.Functions, "store")):
+        body = re.search(rf"typedef struct {{([^}}]*)}} rondo_{name}_t;", TEXT).group(1)
+        functions = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)
+        names = re.findall(r"(\w+)\s*[,;]", functions)
+        assert names == [name for name, _ in structure._fields_]
+
+
 def enumeration(prefix_of_first):
     body = next(b for b in re.findall(r"enum {([^}]*)}", TEXT) if prefix_of_first in b)
     return dict(re.findall(r"RONDO_(\w+) = (\d+)", body))
@@ -71,6 +81,7 @@ def test_codes_are_the_headers():
     dtypes = enumeration("RONDO_INT8 ")
     assert {name.upper(): str(code) for code, name in enumerate(_dtypes.NAMES)} == dtypes
     assert {name.upper(): str(code) for name, code in _dtypes.OPS.items()} == enumeration("RONDO_SUM ")
+    assert {name.upper(): str(i) for i, name in enumerate(COLLECTIVES)} == enumeration("RONDO_ALL_REDUCE ")
     for name, code in enumeration("RONDO_OK ").items():
         if name not in ("OK", "IN_PROGRESS"):
             assert errors._CLASSES[int(code)].__name__ == name.title().replace("_", "")
