@@ -142,6 +142,12 @@ TEST_CASE("hosts and world must agree, and names must exist") {
   options = {};
   options.algorithm = "rings";
   CHECK_NE(refusal(options).find("no algorithm 'rings': one of auto, ring, direct"), std::string::npos);
+  options = {};
+  options.algorithm = "window";
+  CHECK_NE(refusal(options).find("--algorithm window: ranks choose when they run"), std::string::npos);
+  options.algorithm = "staged";
+  options.hosts = {2, 2};
+  CHECK_EQ(refusal(options), "--algorithm staged works inside one host: leave --hosts out");
   CHECK_THROWS_AS(plan_run_json(request_for("all_reduce", "ring", {2}), {1, 65}), Exception);
 }
 

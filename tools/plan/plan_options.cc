@@ -32,6 +32,19 @@ Enum named(const char* what, const std::vector<std::string>& list, const std::st
   return static_cast<Enum>(found - list.begin());
 }
 
+// Algorithms that a request cannot name, or not for these hosts.
+void check_algorithm(const PlanRequest& request) {
+  const char* name = algorithm_name(request.algorithm);
+  if (request.algorithm == Algorithm::kAuto || request.algorithm == Algorithm::kWindow) {
+    throw Exception(
+        ErrorCode::kInvalid,
+        fmt::format("--algorithm {}: ranks choose when they run; name one (docs/plans.md, \"Choosing\")", name));
+  }
+  if (in_island(request.algorithm) && !request.topology.one_host()) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("--algorithm {} works inside one host: leave --hosts out", name));
+  }
+}
+
 }  // namespace
 
 void declare_plan_options(CLI::App& app, PlanOptions& options) {
@@ -68,6 +81,7 @@ PlanRequest request_of(const PlanOptions& options, int most) {
   for (size_t h = 0; h < hosts.size(); ++h) {
     host.insert(host.end(), static_cast<size_t>(hosts[h]), static_cast<int>(h));
   }
+  check_algorithm(request);
   if (options.share_memory || in_island(request.algorithm)) request.topology.island = host;
   return request;
 }

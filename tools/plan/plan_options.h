@@ -26,7 +26,8 @@ struct PlanOptions {
 // plan has.
 void declare_plan_options(CLI::App& app, PlanOptions& options);
 
-// Of rank 0. Throws Exception(kInvalid) if hosts and world disagree, or make more ranks than `most`.
+// Of rank 0. Throws Exception(kInvalid) if hosts and world disagree, make more ranks than `most`, or are not for the
+// algorithm.
 PlanRequest request_of(const PlanOptions& options, int most);
 
 // Of all ranks. Throws as build_plan().
