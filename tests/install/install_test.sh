@@ -191,4 +191,5 @@ check "exceptions keep their type across the border" exceptions_cross
 check "library and pkg-config say the same version" one_version
 check "the prefix can be moved" movable
 check "rondo-bench is there" "$prefix/bin/rondo-bench" --help >/dev/null
+check "rondo-view writes a page" "$prefix/bin/rondo-view" -o "$prefix/plan.html"
 finish_checks

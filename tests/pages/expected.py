@@ -61,8 +61,7 @@ def cell_text(run, cell):
     """The text of a cell of the table."""
     if "numbers" in cell:
         return " ".join(map(str, cell["numbers"])) or "empty"
-    if run["world"] <= 8:
-        return "+".join(map(str, cell["ranks"]))
-    if run["reduces"] and cell["finished"]:
+    ranks = cell["ranks"]
+    if run["world"] > 4 and run["reduces"] and cell["finished"]:
         return "all"
-    return f"r{cell['ranks'][0]}" if len(cell["ranks"]) == 1 else f"{len(cell['ranks'])}/{run['world']}"
+    return "+".join(map(str, ranks)) if run["world"] <= 4 or len(ranks) <= 3 else f"{len(ranks)}/{run['world']}"

@@ -191,7 +191,12 @@ class Circle {
     const bytes = Math.max(port.in, port.out), share = bytes / this.scale.port;
     node.bar.setAttribute('width', Math.max(0, (this.layout.width - 10) * Math.min(1, share)).toFixed(1));
     node.bar.classList.toggle('hot', share > 0.66 && this.scale.uneven);
-    if (node.label) node.label.textContent = bytes > 0 ? `${sizeText(port.out)} out · ${sizeText(port.in)} in` : '';
+    if (node.label) node.label.textContent = bytes > 0 ? this.portText(port) : '';
+  }
+
+  portText(port) {
+    const [out, into] = [sizeText(port.out), sizeText(port.in)];
+    return this.run.world <= 4 ? `${out} out · ${into} in` : `↑${out} ↓${into}`;
   }
 
   updateParcels(flying) {

@@ -2,7 +2,7 @@
 class Table {
   constructor(run, parent) {
     this.run = run;
-    this.vectors = run.elements > 0 && run.rows[0] === 'data';
+    this.vectors = run.elements > 0 && run.rows[0] === 'data' && run.collective !== 'reduce_scatter';
     const table = html('table', { class: 'holds' }, html('div', { class: 'scroll' }, parent));
     const head = html('tr', {}, html('thead', {}, table));
     html('th', { scope: 'col' }, head, 'rank');
@@ -70,8 +70,8 @@ class Table {
     const { run } = this, numbers = run.numbers(value);
     if (numbers !== null) return numbers || 'empty';
     if (ranks.length === 0) return '–';
-    if (run.world <= 8) return ranks.join('+');
-    return complete ? 'all' : ranks.length === 1 ? `r${ranks[0]}` : `${ranks.length}/${run.world}`;
+    if (run.world > 4 && complete) return 'all';
+    return run.world <= 4 || ranks.length <= 3 ? ranks.join('+') : `${ranks.length}/${run.world}`;
   }
 }
 
