@@ -176,6 +176,10 @@ TEST_CASE("launch: Open MPI on one host, and the way out on several") {
   Failure f = failure(two);
   CHECK(f.code == ErrorCode::kBootstrap);
   CHECK(f.says("mpirun -x MASTER_ADDR="));
+  launch = find(with(two, {{"PMIX_RANK", "1"}}));
+  CHECK(launch.rendezvous == "pmix:");
+  CHECK(launch.job_id == "1234");
+  CHECK(failure(with(two, {{"PMIX_RANK", "0"}})).says("mpirun -x MASTER_ADDR="));  // another process's server
   launch = find(with(two, {{"MASTER_ADDR", "h"}, {"MASTER_PORT", "5"}}));
   check_place(launch, {1, 4, 1, 2, -1, -1});
   CHECK(launch.rendezvous == "tcp://h:5");
@@ -317,6 +321,7 @@ TEST_CASE("slurm: node lists and task lists in Slurm's short form") {
 TEST_CASE("rendezvous strings: what is accepted comes apart as written, and the rest is refused") {
   CHECK(parse_rendezvous("").kind == RendezvousUrl::Kind::kNone);
   CHECK(parse_rendezvous("pmi:").kind == RendezvousUrl::Kind::kPmi);
+  CHECK(parse_rendezvous("pmix:").kind == RendezvousUrl::Kind::kPmix);
   CHECK(parse_rendezvous("tcp://[::1]:5").host == "::1");
   CHECK(parse_rendezvous("tcp://a.b:5").port == 5);
   CHECK(parse_rendezvous("unix:///a").path == "/a");

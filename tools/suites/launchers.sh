@@ -4,7 +4,7 @@ set -euo pipefail
 source tools/lib/suite.sh
 
 # RONDO_TORCH: another torch, as pip names it. Only its launcher is used: the build without CUDA is enough.
-need_packages "${BUILD_PACKAGES[@]}" openmpi-bin mpich openssh-server iproute2 slurm-wlm munge python3 python3-venv
+need_packages "${BUILD_PACKAGES[@]}" openmpi-bin mpich openssh-server iproute2 slurm-wlm munge libpmix-dev python3 python3-venv
 venv=$PWD/.venv-launchers
 if [[ ! -x $venv/bin/torchrun || ! -x $venv/bin/ray || ! -x $venv/bin/dask ]]; then
   echo "Installing torch, Ray and Dask in $venv"
@@ -28,11 +28,14 @@ run_script() {
 }
 
 source tests/launchers/starts.sh
+check "our declarations of PMIx are those of its header" g++ -std=c++20 -fsyntax-only -I. \
+  -I"$(dirname "$(find /usr/include /usr/lib -name pmix.h -path '*include*' | head -n 1)")" tests/launchers/pmix_abi.cc
 for world in 1 2 4; do check "rondo-run -n $world" sums "$world" "$bin/tools/rondo-run" -n "$world" "$program"; done
 check "python -m rondo.run, NumPy" sums 2 "$python" -m rondo.run -n 2 tests/launchers/sum.py
 run_script ssh_hosts.sh "$bin/tools/rondo-run" "$program"
 run_script torchrun.sh "$program" "$venv"
 run_script mpi.sh "$program" "$python"
+run_script mpi_hosts.sh "$program"
 run_script slurm.sh "$program" "$python"
 for method in fork spawn forkserver; do
   for way in environment id spawn; do

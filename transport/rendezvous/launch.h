@@ -24,7 +24,7 @@ struct LaunchRequest {
 struct Launch {
   Place place;             // facts that the launcher did not say are -1: complete_place (roster.h) fills them in
   std::string job_id;      // processes with different ones refuse each other
-  std::string rendezvous;  // "tcp://host:port", "file:///path", "unix:///path", "unique:...", "pmi:"
+  std::string rendezvous;  // "tcp://host:port", "file:///path", "unix:///path", "unique:...", "pmi:", "pmix:"
   std::string launcher;    // "rondo", "torchrun", "openmpi", "mpich", "slurm", "environment" or "program", for messages
   bool one_host = false;   // known to run on one host: loopback serves
 };

@@ -141,6 +141,8 @@ std::optional<Launch> read_openmpi(const Environment& env) {
   launch.rendezvous = master_rendezvous(env, launch);
   if (launch.rendezvous.empty() && all_local(*place) && !launch.job_id.empty()) {
     launch.rendezvous = private_socket("openmpi", launch.job_id);
+  } else if (launch.rendezvous.empty() && env.number("PMIX_RANK", 0, kMaxWorld - 1) == place->rank) {
+    launch.rendezvous = "pmix:";
   }
   return launch;
 }

@@ -18,6 +18,7 @@
 #include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/memory_store.h"
 #include "transport/rendezvous/pmi.h"
+#include "transport/rendezvous/pmix.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/rendezvous/store_server.h"
@@ -201,6 +202,21 @@ std::shared_ptr<Store> meet_by_pmi(const Launch& launch, const Config& config, S
   return reach(parse_rendezvous(pmi.get(meeting, deadline)), launch, config, deadline);
 }
 
+// Rank 0 publishes its address through the launcher's PMIx server.
+std::shared_ptr<Store> meet_by_pmix(const Launch& launch, const Config& config, Store::Deadline deadline) {
+  PmixClient& pmix = PmixClient::of_process();
+  const std::string meeting = fmt::format("rondo{}", pmix.next_meeting());
+  if (launch.place.rank != 0) {
+    return reach(parse_rendezvous(pmix.get(0, meeting, deadline)), launch, config, deadline);
+  }
+  RendezvousUrl url;
+  url.kind = Kind::kTcp;
+  url.host = listen_addresses(launch, config).front();
+  std::shared_ptr<Store> store = serve(url, launch, config, deadline, &url.port);
+  pmix.put(meeting, tcp_url(url.host, url.port));
+  return store;
+}
+
 }  // namespace
 
 Launch find_launch(const LaunchRequest& request, const Config& config) {
@@ -226,6 +242,8 @@ std::shared_ptr<Store> open_store(const Launch& launch, const Config& config, St
       throw Exception(ErrorCode::kInvalid, "the rendezvous store: means a store of the program's own: none was given");
     case Kind::kPmi:
       return meet_by_pmi(launch, config, deadline);
+    case Kind::kPmix:
+      return meet_by_pmix(launch, config, deadline);
     case Kind::kTcp:
     case Kind::kUnix:
       break;

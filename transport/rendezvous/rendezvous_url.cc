@@ -13,7 +13,7 @@ namespace {
 [[noreturn]] void malformed(std::string_view text) {
   throw Exception(ErrorCode::kInvalid,
                   fmt::format("the rendezvous \"{}\" is malformed: it must be tcp://host:port, file:///path, "
-                              "unix:///path, unique:host:port:key or pmi:",
+                              "unix:///path, unique:host:port:key, pmi: or pmix:",
                               text));
 }
 
@@ -82,6 +82,8 @@ RendezvousUrl parse_rendezvous(std::string_view text) {
     if (url.port == 0) malformed(text);
   } else if (rest == "pmi:") {
     url.kind = Kind::kPmi;
+  } else if (rest == "pmix:") {
+    url.kind = Kind::kPmix;
   } else if (rest == "store:") {
     url.kind = Kind::kStore;
   } else {

@@ -10,7 +10,7 @@ namespace rondo {
 
 // A rendezvous string, taken apart.
 struct RendezvousUrl {
-  enum class Kind { kNone, kTcp, kUnix, kFile, kUnique, kPmi, kStore };
+  enum class Kind { kNone, kTcp, kUnix, kFile, kUnique, kPmi, kPmix, kStore };
   Kind kind = Kind::kNone;
   std::string host;  // tcp, unique; without brackets
   uint16_t port = 0;
