@@ -20,6 +20,8 @@ from rondo.work import Message, Work
 ANY_SOURCE = -1
 ANY_TAG = -1
 
+_INVALID = 1
+
 _byref = ctypes.byref
 _Options = _library.Options
 
@@ -616,10 +618,13 @@ class Communicator:
 
     def _destroy(self) -> None:
         """After close(), without arrays of empty() or at the end of the process."""
-        handle, self._closed = self._closed, None
-        if handle is not None:
+        if self._closed is None:
+            return
+        code = _library.lib.rondo_destroy(self._closed)
+        if code != _INVALID:  # refused: an array went in a callback of a Work; then the end of the process destroys it
+            self._closed = None
             _closed_ones.remove(self)
-            check(_library.lib.rondo_destroy(handle))
+            check(code)
 
     def __enter__(self) -> Communicator:
         return self
