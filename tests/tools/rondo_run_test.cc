@@ -389,6 +389,8 @@ TEST_CASE("mistakes on the command line are explained, with a code of their own 
       {{"--hosts", "a:2", "-n", "3", "true"}, 2, "-n 3 is more than the 2 ranks"},
       {{"--hosts", "a,b", "true"}, 2, "RONDO_SECRET_FILE, or RONDO_INSECURE=1"},
       {{"--hosts", "localhost,b", "true"}, 2, "the first host is localhost"},
+      {{"--hosts", "a", "--launch-agent", " ", "true"}, 2, "--launch-agent names no program"},
+      {{"--hosts", "a", "--launch-agent", "no-such-agent", "true"}, 127, "no-such-agent: No such file"},
       {{"--hosts", "a", "--hostfile", "x", "true"}, 2, "--hostfile"},
       {{"--hostfile", "no-such-file", "true"}, 2, "no-such-file"},
       {{"-n", "0", "true"}, 2, "Value 0 not in range"},

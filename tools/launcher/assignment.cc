@@ -50,7 +50,9 @@ class Fields {
     return value;
   }
   std::vector<std::string> list() {
-    std::vector<std::string> entries(number<size_t>() % kMaxBytes);
+    const auto count = number<size_t>();
+    if (count > text_.size()) fail("the assignment of ranks is cut off");  // a byte each at least
+    std::vector<std::string> entries(count);
     for (std::string& entry : entries) entry = text();
     return entries;
   }

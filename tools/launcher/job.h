@@ -27,7 +27,7 @@ struct JobSettings {
   std::vector<Member> members;
   double timeout_s = 0;  // 0: none
   int control = -1;      // where orders come from (control.h); -1: nowhere
-  bool explain = true;   // says which member failed; otherwise only that one was killed, for others say the rest
+  bool explain = true;   // false: members explain their failures themselves, unless a signal killed them
 };
 
 // Processes that run and fail together, from start to end. One thread; everything happens in run(), which sleeps in

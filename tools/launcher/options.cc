@@ -116,8 +116,9 @@ std::string complete_hosts(Options& options, const Words& words) {
   return "";
 }
 
-// What several hosts need; "" or what is missing.
+// What other hosts need; "" or what is missing.
 std::string check_network(const Options& options) {
+  if (options.launch_agent.find_first_not_of(' ') == std::string::npos) return "--launch-agent names no program";
   if (options.hosts.size() < 2) return "";
   if (is_this_machine(options.hosts.front())) {
     return fmt::format("the first host is {}, where the others cannot find rank 0: give its name",
