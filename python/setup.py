@@ -94,7 +94,11 @@ class BuildPy(build_py):
     def run(self):
         super().run()
         build = Path(self.build_lib).resolve()  # the compiler runs in the tree
-        build_native(build / "rondo" / "_native", build.parent / "native")
+        native = build / "rondo" / "_native"
+        build_native(native, build.parent / "native")
+        headers = native / "include" / "rondo"  # rondo.torch compiles against it where it is installed
+        headers.mkdir(parents=True, exist_ok=True)
+        shutil.copy(TREE / "ring/include/rondo/rondo.h", headers)
 
 
 class Sdist(sdist):

@@ -30,6 +30,7 @@ LAYERS = {
     "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tests/support/element.h", "tests/support/fold.h"),
     "tools/": ("rondo/", "ring/base/", "ring/plan/", "transport/rendezvous/", "tools/"),
     "examples/": ("rondo/",),
+    "python/rondo/torch/csrc/": ("rondo/", "csrc/"),
     "docs/": ("rondo/",),
     "tests/": ("",),
 }
@@ -43,6 +44,10 @@ PACKAGES = {
     "doctest/": r"tests/.*",
     "CLI/": r"(bench|tools)/.*\.cc",
     "nlohmann/": r"(bench|tools|tests)/.*",
+    "torch/": r"python/rondo/torch/csrc/.*",
+    "ATen/": r"python/rondo/torch/csrc/.*",
+    "c10/": r"python/rondo/torch/csrc/.*",
+    "pybind11/": r"python/rondo/torch/csrc/.*",
     # A plan is data: no clock, no thread, no system call in what makes, proves and simulates it.
     "chrono": r"(?!ring/plan/).*",
     "thread": r"(?!ring/plan/).*",

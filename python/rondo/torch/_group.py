@@ -1,0 +1,33 @@
+"""Process groups of the backend "rondo", from their making to the end of the process."""
+
+from __future__ import annotations
+
+import atexit
+
+from rondo import start
+from rondo.torch import build
+
+_extension = None
+
+
+def create(options, backend_options):
+    """A c10d::Backend for torch's _DistributedBackendOptions. Waits until all ranks of the group are there."""
+    global _extension
+    if backend_options is not None:
+        raise ValueError(f"backend rondo takes no pg_options; it was given {backend_options!r}: pass None")
+    if _extension is None:
+        _extension = build.load()
+        atexit.register(_leave)
+    return _extension.create(
+        store=options.store,
+        rank=options.group_rank,
+        size=options.group_size,
+        timeout=options.timeout,
+        name=options.group_id,
+        global_ranks=list(options.global_ranks_in_group),
+    )
+
+
+def _leave() -> None:
+    """The end of a process that did not call destroy_process_group: tells the other ranks, so that they do not wait."""
+    _extension.leave(start._exception or "")

@@ -1,0 +1,243 @@
+#include "csrc/backend.h"
+
+#include <pthread.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+#include "csrc/errors.h"
+#include "csrc/run.h"
+#include "csrc/store.h"
+
+namespace rondo_torch {
+
+namespace {
+
+// How often this process was forked from the one that loaded the module: a communicator is its process's.
+std::atomic<int> forks{0};
+const int watching = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+
+// The groups of this process in the order of their making. Never destroyed: groups may end after static objects.
+struct Groups {
+  using Weak = c10::weak_intrusive_ptr<RondoBackend>;
+
+  std::mutex mutex;
+  std::vector<Weak> alive;
+  std::optional<Weak> default_group;  // other groups are made from it
+
+  static Groups& get() {
+    static auto* groups = new Groups;
+    return *groups;
+  }
+
+  void add(const c10::intrusive_ptr<RondoBackend>& backend, bool is_default) {
+    std::lock_guard lock(mutex);
+    std::erase_if(alive, [](const Weak& weak) { return weak.expired(); });
+    alive.emplace_back(backend);
+    if (is_default) default_group.emplace(backend);
+  }
+
+  c10::intrusive_ptr<RondoBackend> get_default() {
+    std::lock_guard lock(mutex);
+    return default_group ? default_group->lock() : nullptr;
+  }
+
+  // The last that was made comes first.
+  std::vector<c10::intrusive_ptr<RondoBackend>> all() {
+    std::lock_guard lock(mutex);
+    std::vector<c10::intrusive_ptr<RondoBackend>> found;
+    for (auto weak = alive.rbegin(); weak != alive.rend(); ++weak) {
+      if (auto backend = weak->lock()) found.push_back(std::move(backend));
+    }
+    return found;
+  }
+};
+
+// Groups of one name follow each other in one store, and torch removes no keys: the n-th of each rank meet.
+int next_number(const std::string& name) {
+  static std::mutex mutex;
+  static auto* numbers = new std::map<std::string, int>;
+  std::lock_guard lock(mutex);
+  return (*numbers)[name]++;
+}
+
+// torch's timeout of a group is also that of its start, unless the environment says another.
+std::vector<std::string> start_settings(std::chrono::milliseconds timeout) {
+  constexpr int64_t kLongestMs = 30LL * 24 * 3600 * 1000;  // of every time in docs/environment.md
+  if (std::getenv("RONDO_START_TIMEOUT_MS") != nullptr) return {};
+  return {"RONDO_START_TIMEOUT_MS=" + std::to_string(std::clamp<int64_t>(timeout.count(), 1, kLongestMs))};
+}
+
+rondo_comm_t join(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescription& group) {
+  const std::string job = group.name + "." + std::to_string(next_number(group.name));
+  StoreAdapter adapter(store, job + "/");
+  const std::vector<std::string> texts = start_settings(group.timeout);
+  std::vector<const char*> settings;
+  for (const std::string& text : texts) settings.push_back(text.c_str());
+  rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
+  options.rank = group.rank;
+  options.world = group.size;
+  options.job_id = job.c_str();
+  options.settings = settings.data();
+  options.setting_count = settings.size();
+  options.store = adapter.functions();
+  rondo_comm_t comm = nullptr;
+  check(rondo_join(&comm, &options));
+  return comm;
+}
+
+}  // namespace
+
+RondoBackend::RondoBackend(const GroupDescription& group, rondo_comm_t comm)
+    : c10d::Backend(group.rank, group.size),
+      options_(c10::make_intrusive<Options>("rondo", group.timeout)),
+      comm_(comm),
+      forks_(forks.load(std::memory_order_relaxed)) {
+  options_->group_name = group.name;
+  if constexpr (requires { options_->global_ranks_in_group; }) {
+    options_->global_ranks_in_group.assign(group.global_ranks.begin(), group.global_ranks.end());
+  }
+}
+
+c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      const GroupDescription& group) {
+  rondo_comm_t comm = nullptr;
+  const c10::intrusive_ptr<RondoBackend> parent = group.global_ranks.empty() ? nullptr : Groups::get().get_default();
+  if (parent && !parent->closed_ && parent->forks_ == forks.load(std::memory_order_relaxed)) {
+    Use use(*parent);
+    const std::vector<int> ranks(group.global_ranks.begin(), group.global_ranks.end());
+    check(rondo_new_group(parent->comm_, ranks.data(), ranks.size(), &comm));
+  } else {
+    comm = join(store, group);
+  }
+  auto backend = c10::make_intrusive<RondoBackend>(group, comm);
+  Groups::get().add(backend, group.global_ranks.empty());
+  return backend;
+}
+
+RondoBackend::~RondoBackend() {
+  try {
+    shutdown();
+  } catch (...) {
+    // It has failed before, and its calls said so.
+  }
+}
+
+void RondoBackend::leave_all(const std::string& exception) {
+  for (const auto& backend : Groups::get().all()) {
+    try {
+      if (!exception.empty() && !backend->closed_) rondo_abort(backend->comm_, exception.c_str());
+      backend->shutdown();
+    } catch (...) {
+      // It has failed before, and its calls said so.
+    }
+  }
+}
+
+RondoBackend::Use::Use(RondoBackend& backend) : backend_(backend) {
+  backend_.uses_.fetch_add(1, std::memory_order_seq_cst);
+  const bool closed = backend_.closed_.load(std::memory_order_seq_cst);
+  if (!closed && forks.load(std::memory_order_relaxed) == backend_.forks_) [[likely]]
+    return;
+  backend_.uses_.fetch_sub(1, std::memory_order_release);
+  if (closed) fail("this process group has been destroyed");
+  fail("this process was forked from rank " + std::to_string(backend_.getRank()) +
+       ": it cannot use that rank's process group; call init_forks_group in processes of their own");
+}
+
+void RondoBackend::shutdown() {
+  if (forks.load(std::memory_order_relaxed) != forks_ || closed_.exchange(true, std::memory_order_seq_cst)) return;
+  if (uses_.load(std::memory_order_seq_cst) > 0) rondo_abort(comm_, "the process group was destroyed during a call");
+  while (uses_.load(std::memory_order_seq_cst) > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  check(rondo_destroy(comm_));
+}
+
+void RondoBackend::abort() {
+  if (forks.load(std::memory_order_relaxed) != forks_ || closed_) return;
+  Use use(*this);
+  check(rondo_abort(comm_, ("rank " + std::to_string(getRank()) + " aborted its process group").c_str()));
+}
+
+c10d::ErrorType RondoBackend::getError() {
+  Use use(*this);
+  switch (rondo_error(comm_)) {
+    case RONDO_OK:
+      return c10d::ErrorType::SUCCESS;
+    case RONDO_TIMEOUT:
+      return c10d::ErrorType::TIMEOUT;
+    case RONDO_PEER_LOST:
+    case RONDO_PEER_LEFT:
+    case RONDO_ABORTED:
+      return c10d::ErrorType::REMOTE_ERROR;
+    default:
+      return c10d::ErrorType::COMM_ERROR;
+  }
+}
+
+rondo_options_t RondoBackend::call_options(std::chrono::milliseconds timeout, double scalar) const {
+  rondo_options_t options = RONDO_OPTIONS_INIT;
+  // torch's calls say -1 for the group's timeout.
+  const std::chrono::milliseconds limit = timeout.count() < 0 ? options_->timeout : timeout;
+  options.timeout_ms = std::max<int64_t>(limit.count(), 0);
+  options.scalar = scalar;
+  return options;
+}
+
+void RondoBackend::check_root(int64_t root, const char* call) const {
+  TORCH_CHECK_VALUE(root >= 0 && root < size_, "rondo ", call, ": rank ", root, " is none of 0 to ", size_ - 1);
+}
+
+void RondoBackend::check_list(const Tensors& list, const at::Tensor& one, const char* call) const {
+  TORCH_CHECK_VALUE(list.size() == static_cast<size_t>(size_), "rondo ", call, ": the list has ", list.size(),
+                    " tensors; it needs one a rank, ", size_);
+  for (const at::Tensor& tensor : list) {
+    check_tensor(tensor, call);
+    check_same_type(tensor, one, call);
+  }
+}
+
+WorkPointer RondoBackend::work_of(c10d::OpType type, const char* title, const Tensors& inputs,
+                                  std::shared_ptr<Operation> operation, size_t index) {
+  return c10::make_intrusive<RondoWork>(rank_, type, title, inputs, std::move(operation), sequence_number_.load(),
+                                        index);
+}
+
+void RondoBackend::abandon_group() {
+  group_thread_ = std::thread::id();
+  const std::unique_ptr<Group> group = std::move(group_);
+  group->operation->start_failed(std::make_exception_ptr(
+      c10::ValueError({__func__, __FILE__, __LINE__}, "rondo: the group of calls was dropped")));
+  for (rondo_work_t message : group->works) rondo_work_free(message);
+  check(rondo_batch_abandon(comm_));
+}
+
+void RondoBackend::startCoalescing() {
+  Use use(*this);
+  if (groups_here()) abandon_group();  // a group whose body raised was never ended
+  check(rondo_batch_begin(comm_));
+  group_ = std::make_unique<Group>();
+  group_thread_ = std::this_thread::get_id();
+}
+
+WorkPointer RondoBackend::endCoalescing() {
+  Use use(*this);
+  TORCH_CHECK(groups_here(), "rondo: the end of a group of calls that this thread has not begun");
+  group_thread_ = std::thread::id();
+  const std::unique_ptr<Group> group = std::move(group_);
+  rondo_work_t work = nullptr;
+  try {
+    check(rondo_batch_end_async(comm_, &work));
+  } catch (...) {
+    group->operation->start_failed(std::current_exception());
+    for (rondo_work_t message : group->works) rondo_work_free(message);
+    throw;
+  }
+  group->works.push_back(work);
+  group->operation->start(std::move(group->works));
+  return work_of(c10d::OpType::COALESCED, profiled() ? "rondo:coalesced" : nullptr, {}, group->operation);
+}
+
+}  // namespace rondo_torch

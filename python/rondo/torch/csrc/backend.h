@@ -1,0 +1,156 @@
+#pragma once
+
+#include <rondo/rondo.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+#include <vector>
+
+#include "csrc/operation.h"
+#include "csrc/tensors.h"
+
+namespace rondo_torch {
+
+using c10d::Work;
+using WorkPointer = c10::intrusive_ptr<Work>;
+using Tensors = std::vector<at::Tensor>;
+using TensorLists = std::vector<std::vector<at::Tensor>>;
+
+// What torch says of a group when it makes one.
+struct GroupDescription {
+  int rank;
+  int size;
+  std::chrono::milliseconds timeout;
+  std::string name;
+  std::vector<int64_t> global_ranks;  // empty: the default group
+};
+
+// torch.distributed's backend "rondo": every collective and message of torch on CPU tensors, as calls of rondo.h.
+// Calls with asyncOp = false run on the caller's thread and return no Work. Bad arguments raise ValueError before
+// anything happens; failures of the group DistBackendError. Any thread may call.
+class RondoBackend : public c10d::Backend {
+ public:
+  // A group of the default group's ranks is a sub-communicator of it; others meet in the store.
+  static c10::intrusive_ptr<RondoBackend> create(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const GroupDescription& group);
+  // Ends all groups that are left, at the end of the process. exception: what ends it; the other ranks are told at
+  // once. "": it ends in good order.
+  static void leave_all(const std::string& exception);
+  // Takes the communicator. Public for make_intrusive.
+  RondoBackend(const GroupDescription& group, rondo_comm_t comm);
+  ~RondoBackend() override;
+
+  const std::string getBackendName() const override { return "rondo"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
+  bool supportsCoalescing() const override { return true; }
+
+  WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPointer allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPointer allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPointer allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPointer allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                  const c10d::AllgatherOptions& options) override;
+  WorkPointer allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& options) override;
+  WorkPointer gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPointer scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override;
+  WorkPointer reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& options) override;
+  WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                   const c10d::ReduceScatterOptions& options) override;
+  WorkPointer reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                              const c10d::ReduceScatterOptions& options) override;
+  WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_rows,
+                            std::vector<int64_t>& input_rows, const c10d::AllToAllOptions& options) override;
+  WorkPointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  WorkPointer barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  WorkPointer send(Tensors& tensors, int to, int tag) override;
+  WorkPointer recv(Tensors& tensors, int from, int tag) override;
+  WorkPointer recvAnysource(Tensors& tensors, int tag) override;
+
+  void startCoalescing() override;
+  WorkPointer endCoalescing() override;
+
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return sequence_number_; }
+  c10d::ErrorType getError() override;
+  void abort() override;
+  void shutdown() override;
+
+ private:
+  // A call that uses the communicator, which shutdown() frees when there are none.
+  class Use {
+   public:
+    explicit Use(RondoBackend& backend);
+    ~Use() { backend_.uses_.fetch_sub(1, std::memory_order_release); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    RondoBackend& backend_;
+  };
+
+  // Calls between startCoalescing() and endCoalescing(), which belong to the thread of the former.
+  struct Group {
+    std::thread::id thread;
+    std::shared_ptr<Operation> operation = std::make_shared<Operation>();
+    std::vector<rondo_work_t> works;  // of messages; collectives share the work of the end
+  };
+
+  enum class Kind { kCollective, kMessage };
+
+  // Runs one call. `start(work)` calls the library: the blocking form if work is NULL. Returns null if `async` is
+  // false. `inputs`: for torch's profiler.
+  template <typename Start>
+  WorkPointer run(Call call, const Tensors& inputs, bool async, Start start, Kind kind = Kind::kCollective);
+  template <typename Start>
+  WorkPointer run_grouped(Call call, Start start, Kind kind);
+  WorkPointer work_of(c10d::OpType type, const char* title, const Tensors& inputs, std::shared_ptr<Operation> operation,
+                      size_t index = 0);
+  // Several calls as one: those that `body` makes.
+  template <typename Body>
+  WorkPointer run_as_group(bool async, Body body);
+  // Forgets the calls of this thread's group.
+  void abandon_group();
+  bool groups_here() const { return group_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+
+  WorkPointer receive(at::Tensor& tensor, int from, int tag, c10d::OpType type, const char* title);
+  void gather_entries(const at::Tensor& source, const at::Tensor& target, const std::vector<int64_t>& counts,
+                      int64_t width, std::chrono::milliseconds timeout);
+  rondo_options_t call_options(std::chrono::milliseconds timeout, double scalar = 1) const;
+  void check_root(int64_t root, const char* call) const;
+  void check_list(const Tensors& list, const at::Tensor& one, const char* call) const;
+
+  c10::intrusive_ptr<Options> options_;
+  rondo_comm_t comm_;
+  const int forks_;  // this process's when it was made: a forked child must not touch the communicator
+  std::atomic<uint64_t> sequence_number_{0};
+  std::atomic<int> uses_{0};
+  std::atomic<bool> closed_{false};
+  std::atomic<std::thread::id> group_thread_{};
+  std::unique_ptr<Group> group_;  // of the thread group_thread_
+};
+
+// Whether the caller waits for a Work. Before torch 2.8 there was no other way.
+template <typename TorchOptions>
+bool wants_work(const TorchOptions& options) {
+  if constexpr (requires { options.asyncOp; }) {
+    return options.asyncOp;
+  } else {
+    return true;
+  }
+}
+
+}  // namespace rondo_torch

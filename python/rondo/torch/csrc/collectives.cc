@@ -1,0 +1,127 @@
+// Collectives on one tensor a rank.
+
+#include "csrc/run.h"
+
+namespace rondo_torch {
+
+using c10d::OpType;
+
+WorkPointer RondoBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  at::Tensor& tensor = only(tensors, "all_reduce");
+  if (tensor.layout() == at::kSparse) return allreduce_sparse(tensors, options);
+  check_tensor(tensor, "all_reduce");
+  const Reduction how = reduction(options.reduceOp, tensor.scalar_type());
+  const Flat flat(tensor, Flat::Order::kMemory);
+  const rondo_options_t limits = call_options(options.timeout, how.scalar);
+  auto start = [&](rondo_work_t* work) {
+    const uint64_t count = flat.items() * how.elements.per_item;
+    if (work == nullptr) {
+      return rondo_all_reduce(comm_, flat.data(), flat.data(), count, how.elements.dtype, how.op, &limits);
+    }
+    return rondo_all_reduce_async(comm_, flat.data(), flat.data(), count, how.elements.dtype, how.op, &limits, work);
+  };
+  return run({OpType::ALLREDUCE, "rondo:all_reduce", {tensor}, [flat] { flat.write_back(); }}, tensors,
+             wants_work(options), start);
+}
+
+WorkPointer RondoBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  at::Tensor& tensor = only(tensors, "reduce");
+  check_tensor(tensor, "reduce");
+  check_root(options.rootRank, "reduce");
+  const Reduction how = reduction(options.reduceOp, tensor.scalar_type());
+  const Flat flat(tensor, Flat::Order::kMemory);
+  const rondo_options_t limits = call_options(options.timeout, how.scalar);
+  const int root = static_cast<int>(options.rootRank);
+  void* output = root == rank_ ? flat.data() : nullptr;
+  auto start = [&](rondo_work_t* work) {
+    const uint64_t count = flat.items() * how.elements.per_item;
+    if (work == nullptr) {
+      return rondo_reduce(comm_, flat.data(), output, count, how.elements.dtype, how.op, root, &limits);
+    }
+    return rondo_reduce_async(comm_, flat.data(), output, count, how.elements.dtype, how.op, root, &limits, work);
+  };
+  auto after = [flat, mine = root == rank_] {
+    if (mine) flat.write_back();
+  };
+  return run({OpType::REDUCE, "rondo:reduce", {tensor}, after}, tensors, wants_work(options), start);
+}
+
+WorkPointer RondoBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  at::Tensor& tensor = only(tensors, "broadcast");
+  check_tensor(tensor, "broadcast");
+  check_root(options.rootRank, "broadcast");
+  const Elements elements = elements_moved(tensor.scalar_type());
+  const Flat flat(tensor, Flat::Order::kMemory);
+  const rondo_options_t limits = call_options(options.timeout);
+  const int root = static_cast<int>(options.rootRank);
+  auto start = [&](rondo_work_t* work) {
+    const uint64_t count = flat.items() * elements.per_item;
+    if (work == nullptr) return rondo_broadcast(comm_, flat.data(), count, elements.dtype, root, &limits);
+    return rondo_broadcast_async(comm_, flat.data(), count, elements.dtype, root, &limits, work);
+  };
+  return run({OpType::BROADCAST, "rondo:broadcast", {tensor}, [flat] { flat.write_back(); }}, tensors,
+             wants_work(options), start);
+}
+
+WorkPointer RondoBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                          const c10d::AllgatherOptions& options) {
+  check_tensor(output, "all_gather_into_tensor");
+  check_tensor(input, "all_gather_into_tensor");
+  check_same_type(output, input, "all_gather_into_tensor");
+  TORCH_CHECK_VALUE(output.numel() == input.numel() * size_, "rondo all_gather_into_tensor: the output has ",
+                    output.numel(), " elements; it needs the input's ", input.numel(), " times ", size_, " ranks");
+  const Elements elements = elements_moved(input.scalar_type());
+  const Flat source(input, Flat::Order::kIndices);
+  const Flat target(output, Flat::Order::kIndices);
+  const rondo_options_t limits = call_options(options.timeout);
+  auto start = [&](rondo_work_t* work) {
+    const uint64_t count = source.items() * elements.per_item;
+    if (work == nullptr) {
+      return rondo_all_gather(comm_, source.data(), target.data(), count, elements.dtype, &limits);
+    }
+    return rondo_all_gather_async(comm_, source.data(), target.data(), count, elements.dtype, &limits, work);
+  };
+  auto after = [source, target] { target.write_back(); };
+  return run({OpType::_ALLGATHER_BASE, "rondo:_all_gather_base", {output}, after}, {input}, wants_work(options), start);
+}
+
+WorkPointer RondoBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                               const c10d::ReduceScatterOptions& options) {
+  check_tensor(output, "reduce_scatter_tensor");
+  check_tensor(input, "reduce_scatter_tensor");
+  check_same_type(output, input, "reduce_scatter_tensor");
+  TORCH_CHECK_VALUE(input.numel() == output.numel() * size_, "rondo reduce_scatter_tensor: the input has ",
+                    input.numel(), " elements; it needs the output's ", output.numel(), " times ", size_, " ranks");
+  const Reduction how = reduction(options.reduceOp, input.scalar_type());
+  const Flat source(input, Flat::Order::kIndices);
+  const Flat target(output, Flat::Order::kIndices);
+  const rondo_options_t limits = call_options(options.timeout, how.scalar);
+  auto start = [&](rondo_work_t* work) {
+    const uint64_t count = target.items() * how.elements.per_item;
+    if (work == nullptr) {
+      return rondo_reduce_scatter(comm_, source.data(), target.data(), count, how.elements.dtype, how.op, &limits);
+    }
+    return rondo_reduce_scatter_async(comm_, source.data(), target.data(), count, how.elements.dtype, how.op, &limits,
+                                      work);
+  };
+  auto after = [source, target] { target.write_back(); };
+  return run({OpType::_REDUCE_SCATTER_BASE, "rondo:_reduce_scatter_base", {output}, after}, {input},
+             wants_work(options), start);
+}
+
+WorkPointer RondoBackend::barrier(const c10d::BarrierOptions& options) {
+  const rondo_options_t limits = call_options(options.timeout);
+  auto start = [&](rondo_work_t* work) {
+    return work == nullptr ? rondo_barrier(comm_, &limits) : rondo_barrier_async(comm_, &limits, work);
+  };
+  return run({OpType::BARRIER, "rondo:barrier", {}, nullptr}, {}, wants_work(options), start);
+}
+
+void RondoBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
+  Use use(*this);
+  sequence_number_.fetch_add(1, std::memory_order_relaxed);
+  const rondo_options_t limits = call_options(options.timeout);
+  check(rondo_barrier(comm_, &limits));  // its failure names every rank that was absent
+}
+
+}  // namespace rondo_torch

@@ -1,0 +1,221 @@
+// Collectives on a list of tensors, one a rank.
+
+#include "csrc/run.h"
+
+namespace rondo_torch {
+
+using c10d::OpType;
+
+namespace {
+
+std::vector<at::Tensor>& only_list(TensorLists& lists, const char* call) {
+  TORCH_CHECK_VALUE(lists.size() == 1, "rondo ", call, ": one list of tensors is needed, not ", lists.size());
+  return lists[0];
+}
+
+void check_items(int64_t given, int64_t needed, const char* call, int rank) {
+  TORCH_CHECK_VALUE(given == needed, "rondo ", call, ": entry ", rank, " of the list has ", given,
+                    " elements, and this rank's tensor has ", needed);
+}
+
+// Counts of rows as counts of elements.
+std::vector<uint64_t> scaled(const std::vector<int64_t>& rows, int64_t row_items, Elements elements) {
+  std::vector<uint64_t> counts;
+  for (int64_t row : rows) counts.push_back(static_cast<uint64_t>(row * row_items) * elements.per_item);
+  return counts;
+}
+
+void check_rows(const at::Tensor& tensor, const std::vector<int64_t>& rows, int size, const char* name) {
+  TORCH_CHECK_VALUE(rows.size() == static_cast<size_t>(size), "rondo all_to_all_single: ", name, " has ", rows.size(),
+                    " entries; it needs one a rank, ", size);
+  int64_t sum = 0;
+  for (int64_t row : rows) {
+    TORCH_CHECK_VALUE(row >= 0, "rondo all_to_all_single: ", name, " has the negative entry ", row);
+    sum += row;
+  }
+  const int64_t first = tensor.dim() == 0 ? 1 : tensor.size(0);
+  TORCH_CHECK_VALUE(sum == first, "rondo all_to_all_single: ", name, " adds up to ", sum,
+                    ", and the first dimension of its tensor is ", first);
+}
+
+int64_t row_items(const at::Tensor& tensor) {
+  return tensor.dim() == 0 || tensor.size(0) == 0 ? 1 : tensor.numel() / tensor.size(0);
+}
+
+std::vector<int64_t> equal_rows(const at::Tensor& tensor, int size) {
+  const int64_t first = tensor.dim() == 0 ? 1 : tensor.size(0);
+  TORCH_CHECK_VALUE(first % size == 0, "rondo all_to_all_single: the first dimension, ", first,
+                    ", is not divisible by ", size, " ranks; pass split sizes");
+  return std::vector<int64_t>(static_cast<size_t>(size), first / size);
+}
+
+}  // namespace
+
+WorkPointer RondoBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  at::Tensor& input = only(inputs, "all_gather");
+  Tensors& list = only_list(outputs, "all_gather");
+  check_tensor(input, "all_gather");
+  check_list(list, input, "all_gather");
+  check_items(list[rank_].numel(), input.numel(), "all_gather", rank_);
+  const Elements elements = elements_moved(input.scalar_type());
+  const Flat source(input, Flat::Order::kIndices);
+  const Block target(list);
+  const std::vector<uint64_t> counts = target.counts(elements);
+  const bool even = target.even();
+  const rondo_options_t limits = call_options(options.timeout);
+  auto start = [&](rondo_work_t* work) {
+    if (even && work == nullptr) {
+      return rondo_all_gather(comm_, source.data(), target.data(), counts[0], elements.dtype, &limits);
+    }
+    if (even) {
+      return rondo_all_gather_async(comm_, source.data(), target.data(), counts[0], elements.dtype, &limits, work);
+    }
+    if (work == nullptr) {
+      return rondo_all_gather_v(comm_, source.data(), target.data(), counts.data(), nullptr, elements.dtype, &limits);
+    }
+    return rondo_all_gather_v_async(comm_, source.data(), target.data(), counts.data(), nullptr, elements.dtype,
+                                    &limits, work);
+  };
+  auto after = [source, target] { target.write_back(); };
+  return run({OpType::ALLGATHER, "rondo:all_gather", list, after}, inputs, wants_work(options), start);
+}
+
+WorkPointer RondoBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+  at::Tensor& input = only(inputs, "gather");
+  check_tensor(input, "gather");
+  check_root(options.rootRank, "gather");
+  const int root = static_cast<int>(options.rootRank);
+  TORCH_CHECK_VALUE(root == rank_ || outputs.empty(), "rondo gather: only the destination, rank ", root,
+                    ", passes a list; this is rank ", rank_);
+  const Tensors list = root == rank_ ? only_list(outputs, "gather") : Tensors();
+  if (root == rank_) check_list(list, input, "gather");
+  for (size_t i = 0; i < list.size(); ++i) {
+    check_items(list[i].numel(), input.numel(), "gather", static_cast<int>(i));
+  }
+  const Elements elements = elements_moved(input.scalar_type());
+  const Flat source(input, Flat::Order::kIndices);
+  const Block target(list);
+  const rondo_options_t limits = call_options(options.timeout);
+  auto start = [&](rondo_work_t* work) {
+    const uint64_t count = source.items() * elements.per_item;
+    if (work == nullptr) {
+      return rondo_gather(comm_, source.data(), target.data(), count, elements.dtype, root, &limits);
+    }
+    return rondo_gather_async(comm_, source.data(), target.data(), count, elements.dtype, root, &limits, work);
+  };
+  auto after = [source, target] { target.write_back(); };
+  return run({OpType::GATHER, "rondo:gather", list, after}, inputs, wants_work(options), start);
+}
+
+WorkPointer RondoBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) {
+  at::Tensor& output = only(outputs, "scatter");
+  check_tensor(output, "scatter");
+  check_root(options.rootRank, "scatter");
+  const int root = static_cast<int>(options.rootRank);
+  TORCH_CHECK_VALUE(root == rank_ || inputs.empty(), "rondo scatter: only the source, rank ", root,
+                    ", passes a list; this is rank ", rank_);
+  const Tensors list = root == rank_ ? only_list(inputs, "scatter") : Tensors();
+  if (root == rank_) check_list(list, output, "scatter");
+  for (size_t i = 0; i < list.size(); ++i) {
+    check_items(list[i].numel(), output.numel(), "scatter", static_cast<int>(i));
+  }
+  const Elements elements = elements_moved(output.scalar_type());
+  const Block source(list);
+  const Flat target(output, Flat::Order::kIndices);
+  const rondo_options_t limits = call_options(options.timeout);
+  source.read();
+  auto start = [&](rondo_work_t* work) {
+    const uint64_t count = target.items() * elements.per_item;
+    if (work == nullptr) {
+      return rondo_scatter(comm_, source.data(), target.data(), count, elements.dtype, root, &limits);
+    }
+    return rondo_scatter_async(comm_, source.data(), target.data(), count, elements.dtype, root, &limits, work);
+  };
+  auto after = [source, target] { target.write_back(); };
+  return run({OpType::SCATTER, "rondo:scatter", outputs, after}, list, wants_work(options), start);
+}
+
+WorkPointer RondoBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                         const c10d::ReduceScatterOptions& options) {
+  at::Tensor& output = only(outputs, "reduce_scatter");
+  Tensors& list = only_list(inputs, "reduce_scatter");
+  check_tensor(output, "reduce_scatter");
+  check_list(list, output, "reduce_scatter");
+  check_items(list[rank_].numel(), output.numel(), "reduce_scatter", rank_);
+  const Reduction how = reduction(options.reduceOp, output.scalar_type());
+  const Block source(list);
+  const Flat target(output, Flat::Order::kIndices);
+  const std::vector<uint64_t> counts = source.counts(how.elements);
+  const bool even = source.even();
+  const rondo_options_t limits = call_options(options.timeout, how.scalar);
+  source.read();
+  auto start = [&](rondo_work_t* work) {
+    const rondo_dtype_t dtype = how.elements.dtype;
+    if (even && work == nullptr) {
+      return rondo_reduce_scatter(comm_, source.data(), target.data(), counts[0], dtype, how.op, &limits);
+    }
+    if (even) {
+      return rondo_reduce_scatter_async(comm_, source.data(), target.data(), counts[0], dtype, how.op, &limits, work);
+    }
+    if (work == nullptr) {
+      return rondo_reduce_scatter_v(comm_, source.data(), target.data(), counts.data(), dtype, how.op, &limits);
+    }
+    return rondo_reduce_scatter_v_async(comm_, source.data(), target.data(), counts.data(), dtype, how.op, &limits,
+                                        work);
+  };
+  auto after = [source, target] { target.write_back(); };
+  return run({OpType::REDUCE_SCATTER, "rondo:reduce_scatter", outputs, after}, list, wants_work(options), start);
+}
+
+WorkPointer RondoBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  TORCH_CHECK_VALUE(!inputs.empty(), "rondo all_to_all: the input list is empty; it needs one tensor a rank, ", size_);
+  check_list(inputs, inputs[0], "all_to_all");
+  check_list(outputs, inputs[0], "all_to_all");
+  const Elements elements = elements_moved(inputs[0].scalar_type());
+  const Block source(inputs);
+  const Block target(outputs);
+  const std::vector<uint64_t> sends = source.counts(elements);
+  const std::vector<uint64_t> receives = target.counts(elements);
+  const rondo_options_t limits = call_options(options.timeout);
+  source.read();
+  auto start = [&](rondo_work_t* work) {
+    if (work == nullptr) {
+      return rondo_all_to_all_v(comm_, source.data(), sends.data(), nullptr, target.data(), receives.data(), nullptr,
+                                elements.dtype, &limits);
+    }
+    return rondo_all_to_all_v_async(comm_, source.data(), sends.data(), nullptr, target.data(), receives.data(),
+                                    nullptr, elements.dtype, &limits, work);
+  };
+  auto after = [source, target] { target.write_back(); };
+  return run({OpType::ALLTOALL, "rondo:all_to_all", outputs, after}, inputs, wants_work(options), start);
+}
+
+WorkPointer RondoBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_rows,
+                                        std::vector<int64_t>& input_rows, const c10d::AllToAllOptions& options) {
+  check_tensor(output, "all_to_all_single");
+  check_tensor(input, "all_to_all_single");
+  check_same_type(output, input, "all_to_all_single");
+  // Ranks may differ in whether they pass split sizes: all take the same call of the library.
+  const std::vector<int64_t> send_rows = input_rows.empty() ? equal_rows(input, size_) : input_rows;
+  const std::vector<int64_t> receive_rows = output_rows.empty() ? equal_rows(output, size_) : output_rows;
+  check_rows(input, send_rows, size_, "input_split_sizes");
+  check_rows(output, receive_rows, size_, "output_split_sizes");
+  const Elements elements = elements_moved(input.scalar_type());
+  const Flat source(input, Flat::Order::kIndices);
+  const Flat target(output, Flat::Order::kIndices);
+  const std::vector<uint64_t> sends = scaled(send_rows, row_items(input), elements);
+  const std::vector<uint64_t> receives = scaled(receive_rows, row_items(output), elements);
+  const rondo_options_t limits = call_options(options.timeout);
+  auto start = [&](rondo_work_t* work) {
+    if (work == nullptr) {
+      return rondo_all_to_all_v(comm_, source.data(), sends.data(), nullptr, target.data(), receives.data(), nullptr,
+                                elements.dtype, &limits);
+    }
+    return rondo_all_to_all_v_async(comm_, source.data(), sends.data(), nullptr, target.data(), receives.data(),
+                                    nullptr, elements.dtype, &limits, work);
+  };
+  auto after = [source, target] { target.write_back(); };
+  return run({OpType::ALLTOALL_BASE, "rondo:all_to_all", {output}, after}, {input}, wants_work(options), start);
+}
+
+}  // namespace rondo_torch

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <rondo/rondo.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+namespace rondo_torch {
+
+// What one call of torch needs until it has ended.
+struct Call {
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  const char* title = nullptr;      // for torch's profiler, a literal
+  std::vector<at::Tensor> outputs;  // what Work::result() and the future give
+  std::function<void()> after;      // once the data is there: brings copies home. It holds the memory in use
+};
+
+// An operation of torch under way: one or several works of the library. Shared by the Work objects that refer to it,
+// the future's completion and, while it has not ended, by nobody else: abandon() keeps it until its end. Any thread may
+// use it.
+class Operation : public std::enable_shared_from_this<Operation> {
+ public:
+  Operation() = default;
+  ~Operation();
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  // Before start(): adds a call. `works` become this object's.
+  void add(Call call);
+  // From now on it can be waited for. `works`: those of the library, owned by this object from now on.
+  void start(std::vector<rondo_work_t> works);
+  // Instead of start(): it has failed already.
+  void start_failed(std::exception_ptr error);
+
+  // Waits; throws the failure. timeout 0: without limit; else it throws after that time, and the operation goes on.
+  void wait(std::chrono::milliseconds timeout);
+  // Whether it has succeeded or failed: nothing touches the tensors any more.
+  bool ended();
+  // Null while it has not ended or has succeeded.
+  std::exception_ptr error();
+  // The sender of work `index`, a receive that has ended; -1 if unknown.
+  int source(size_t index);
+  std::vector<at::Tensor> outputs();
+  c10::intrusive_ptr<c10::ivalue::Future> future();
+  // Keeps the operation until it has ended.
+  void abandon();
+  // Called once when it has ended.
+  void set_end_callback(std::function<void()> callback);
+
+ private:
+  void settle();
+  void settle_in_background();
+  void complete_future();
+
+  std::atomic<bool> started_{false};
+  std::atomic<bool> ended_{false};
+  std::vector<rondo_work_t> works_;  // constant from start() on
+  std::vector<Call> calls_;          // constant from start() on; `after` is cleared at the end
+  std::atomic<size_t> pending_works_{0};
+
+  std::mutex mutex_;  // for what follows
+  std::exception_ptr error_;
+  std::vector<int> sources_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::function<void()> end_callback_;
+  bool settles_itself_ = false;
+};
+
+// torch's handle of an operation.
+class RondoWork : public c10d::Work {
+ public:
+  // index: of the library's work in the operation, for sourceRank().
+  RondoWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
+            std::shared_ptr<Operation> operation, uint64_t sequence_number, size_t index);
+  ~RondoWork() override;
+
+  bool isCompleted() override { return operation_->ended(); }
+  bool isSuccess() const override { return operation_->ended() && operation_->error() == nullptr; }
+  std::exception_ptr exception() const override { return operation_->error(); }
+  int sourceRank() const override { return operation_->source(index_); }
+  std::vector<at::Tensor> result() override { return operation_->outputs(); }
+  void synchronize() override { operation_->wait(kNoTimeout); }
+  bool wait(std::chrono::milliseconds timeout) override;
+  void abort() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return operation_->future(); }
+  uint64_t getSequencenumber() const override { return sequence_number_; }
+
+ private:
+  std::shared_ptr<Operation> operation_;
+  uint64_t sequence_number_;
+  size_t index_;
+};
+
+}  // namespace rondo_torch
