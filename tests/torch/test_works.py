@@ -1,0 +1,350 @@
+"""Works, futures, groups, deadlines and failures: what waits, what ends, what is said and to whom."""
+
+import datetime
+import os
+import signal
+import threading
+import time
+
+import pytest
+import ranks
+import torch
+import torch.distributed as dist
+from made import equal
+
+import rondo.torch
+
+CPU = torch.device("cpu")
+
+
+def backend_of(group=None):
+    return (group or dist.group.WORLD)._get_backend(CPU)
+
+
+def test_works_and_futures():
+    ranks.run(2, works_and_futures)
+
+
+def works_and_futures(rank):
+    tensor = torch.ones(5)
+    work = dist.all_reduce(tensor, async_op=True)
+    work.wait(datetime.timedelta(seconds=20))
+    assert work.is_completed() and work.is_success() and work.exception() is None
+    assert work.result()[0] is not None and torch.equal(work.result()[0], tensor)
+
+    tensor = torch.ones(5)
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    assert future.then(lambda done: done.value()[0].sum().item()).wait() == 10.0
+
+    # A function of a future may start and await other operations.
+    def again(done):
+        return dist.all_reduce(done.value()[0], async_op=True).get_future().wait()[0]
+
+    result = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(again).wait()
+    equal(result, torch.full((3,), 4.0), "all_reduce in then()")
+
+    # All at once, with futures and without.
+    tensors = [torch.full((n + 1,), float(n)) for n in range(60)]
+    works = [dist.all_reduce(t, async_op=True) for t in tensors]
+    futures = [work.get_future() for work in works[::3]]
+    for future in futures:
+        future.wait()
+    for work in reversed(works):
+        work.wait()
+    for n, t in enumerate(tensors):
+        equal(t, torch.full((n + 1,), 2.0 * n), "many at once")
+    equal(works[0].get_future().wait()[0], tensors[0], "a future of what has ended")
+
+
+def test_dropped_works():
+    ranks.run(2, dropped_works)
+
+
+def dropped_works(rank):
+    """Nobody keeps the Work, nor the tensors of which copies were taken."""
+    outputs = torch.zeros(2, 8)[:, ::2]
+    for _ in range(20):
+        dist.all_reduce(torch.ones(10000), async_op=True)
+        dist.all_gather_into_tensor(outputs, torch.full((4,), rank + 1.0), async_op=True)
+    dist.barrier()
+    deadline = time.monotonic() + 20
+    while not torch.equal(outputs, torch.tensor([[1.0] * 4, [2.0] * 4])):
+        assert time.monotonic() < deadline, outputs
+        time.sleep(0.01)
+
+
+def test_groups():
+    ranks.run(3, groups)
+
+
+def groups(rank):
+    pair = dist.new_group([0, 1])
+    rest = dist.new_group([2])
+    other = dist.new_group([2, 0])
+    everyone = dist.new_group()
+    if rank in (0, 1):
+        tensor = torch.ones(2)
+        dist.all_reduce(tensor, group=pair)
+        equal(tensor, torch.full((2,), 2.0), "a pair")
+        dist.broadcast(tensor.fill_(rank), 1, group=pair)
+        assert tensor[0] == 1
+    else:
+        tensor = torch.ones(2)
+        dist.all_reduce(tensor, group=rest)
+        equal(tensor, torch.ones(2), "a group of one")
+    if rank in (0, 2):
+        outputs = [torch.empty(1) for _ in range(2)]
+        dist.all_gather(outputs, torch.tensor([float(rank)]), group=other)
+        assert [t.item() for t in outputs] == [0.0, 2.0]
+        if rank == 0:
+            dist.send(torch.ones(1), 2, group=other)
+        else:
+            dist.recv(torch.zeros(1), 0, group=other)
+    dist.all_reduce(tensor.fill_(1), group=everyone)
+    assert tensor[0] == 3
+    subgroups, _ = dist.new_subgroups_by_enumeration([[0, 2], [1]])
+    dist.all_reduce(tensor.fill_(1), group=subgroups)
+    assert tensor[0] == (1 if rank == 1 else 2)
+    dist.destroy_process_group(everyone)
+    dist.all_reduce(tensor.fill_(1))
+    assert tensor[0] == 3
+
+
+def test_threads():
+    ranks.run(2, threads)
+
+
+def threads(rank):
+    """Groups of their own from several threads."""
+    made = [dist.new_group([0, 1]) for _ in range(4)]
+    wrong = []
+
+    def go(number, group):
+        tensor = torch.empty(1000 * number + 1)
+        for turn in range(50):
+            dist.all_reduce(tensor.fill_(number + turn + rank), group=group)
+            if not torch.all(tensor == 2 * (number + turn) + 1):
+                wrong.append((number, turn))
+
+    running = [threading.Thread(target=go, args=pair) for pair in enumerate(made)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert not wrong
+
+
+def test_bad_arguments():
+    ranks.run(2, bad_arguments)
+
+
+def bad_arguments(rank):
+    """ValueError before anything happens: the group goes on."""
+    with pytest.raises(ValueError, match="11 elements; it needs the input's 5 times 2"):
+        dist.all_gather_into_tensor(torch.empty(11), torch.empty(5))
+    with pytest.raises(ValueError, match="BAND|bitwise|float32"):
+        dist.all_reduce(torch.ones(1), dist.ReduceOp.BAND)
+    with pytest.raises(ValueError, match="SUM and AVG only"):
+        backend_of().allreduce([torch.ones(1, dtype=torch.complex64)], dist.ReduceOp.MAX)
+    with pytest.raises(ValueError, match="cannot be reduced"):
+        dist.all_reduce(torch.zeros(4, dtype=torch.float8_e4m3fnuz))
+    with pytest.raises(ValueError, match="adds up to 3"):
+        dist.all_to_all_single(torch.empty(4), torch.empty(4), [2, 2], [1, 2])
+    with pytest.raises(ValueError, match="added only"):
+        dist.all_reduce(torch.eye(2).to_sparse(), dist.ReduceOp.MAX)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    assert tensor.item() == 2
+
+
+def failing(fn, *patterns):
+    """fn() raises DistBackendError, whose text has every pattern; how long it took in seconds."""
+    begin = time.monotonic()
+    with pytest.raises(dist.DistBackendError) as raised:
+        fn()
+    for pattern in patterns:
+        assert pattern in str(raised.value), f"{pattern!r} is not in: {raised.value}"
+    return time.monotonic() - begin
+
+
+def test_mismatch():
+    ranks.run(2, mismatch)
+
+
+def mismatch(rank):
+    tensor = torch.ones(3 + rank)
+    failing(lambda: dist.all_reduce(tensor), "rondo MISMATCH", "ranks 0, 1", "3", "4")
+    failing(lambda: dist.barrier(), "rondo MISMATCH")  # it stays what it is
+
+
+def test_timeouts():
+    ranks.run(2, timeouts)
+
+
+def timeouts(rank):
+    group = dist.new_group([0, 1], timeout=datetime.timedelta(milliseconds=700))
+    if rank == 0:
+        took = failing(lambda: dist.all_reduce(torch.ones(1), group=group), "rondo TIMEOUT", "(rank 1)")
+        assert 0.5 < took < 10
+        work = dist.irecv(torch.ones(1), 1)
+        took = failing(lambda: work.wait(datetime.timedelta(milliseconds=300)), "under way after 300 ms")
+        assert 0.2 < took < 5
+        assert not work.is_completed()
+        dist.send(torch.ones(1), 1)
+        work.wait()
+    else:
+        dist.recv(torch.zeros(1), 0)
+        dist.send(torch.ones(1), 0)
+    dist.group.WORLD.set_timeout(datetime.timedelta(milliseconds=600))
+    if rank == 0:
+        failing(lambda: rondo.torch.monitored_barrier(), "rondo TIMEOUT", "(rank 1)")
+    else:
+        time.sleep(1.5)
+
+
+def test_monitored_barrier():
+    ranks.run(3, monitored)
+
+
+def monitored(rank):
+    rondo.torch.monitored_barrier()
+    if rank == 1:
+        time.sleep(1.5)
+    else:
+        failing(lambda: rondo.torch.monitored_barrier(timeout=datetime.timedelta(milliseconds=500)), "(rank 1)")
+
+
+def test_abort():
+    ranks.run(2, abort)
+
+
+def abort(rank):
+    work = dist.irecv(torch.ones(1), 1 - rank)
+    future = dist.irecv(torch.ones(1), 1 - rank).get_future()
+    dist.barrier()
+    if rank == 0:
+        backend_of().abort()
+    took = failing(work.wait, "rondo ABORTED", "rank 0 aborted its process group")
+    assert took < 5
+    with pytest.raises(RuntimeError, match="ABORTED"):
+        future.wait()
+    failing(lambda: dist.all_reduce(torch.ones(1)), "rondo ABORTED")
+
+
+def test_death(tmp_path):
+    """A rank that is killed during a call: the others know within seconds which one it was."""
+    results, errors = ranks.start(3, _killed, (f"file://{tmp_path}/store",), 60)
+    assert results[0] and results[2], errors
+    assert set(errors) == {1} and "exit code -9" in errors[1]
+
+
+def _killed(rank, url):
+    torch.set_num_threads(1)
+    dist.init_process_group("rondo", init_method=url, rank=rank, world_size=3)
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    work = dist.all_reduce(torch.ones(1 << 20), async_op=True)
+    took = failing(work.wait, "rondo PEER_LOST", "(rank 1)")
+    failing(lambda: dist.all_reduce(torch.ones(1)), "(rank 1)")
+    return took < 10
+
+
+def test_destroyed():
+    ranks.run(2, destroyed)
+
+
+def destroyed(rank):
+    backend = backend_of()
+    left = dist.irecv(torch.ones(1), 1 - rank)
+    dist.destroy_process_group()
+    failing(lambda: backend.allreduce([torch.ones(1)]), "has been destroyed")
+    failing(left.wait, "rondo")  # CLOSED, or PEER_LEFT if the other was first
+
+
+def test_again_and_again(tmp_path):
+    """Ten times init and destroy: as many descriptors and nearly as many threads as after the first."""
+    results, errors = ranks.start(2, _again, (str(tmp_path),), 120)
+    assert not errors, errors
+    for counts in results:
+        assert counts[-1] <= counts[0], f"descriptors after each turn: {counts}"
+
+
+def _again(rank, folder):
+    torch.set_num_threads(1)
+    counts = []
+    for turn in range(10):
+        dist.init_process_group("rondo", init_method=f"file://{folder}/{turn}", rank=rank, world_size=2)
+        dist.new_group([0, 1])
+        tensor = torch.ones(1000)
+        dist.all_reduce(tensor)
+        assert tensor[0] == 2
+        dist.destroy_process_group()
+        counts.append(len(os.listdir("/proc/self/fd")))
+    return counts
+
+
+def test_one_store_again(tmp_path):
+    """The same store object serves one group after another: keys of the first are not met by the second."""
+    results, errors = ranks.start(2, _one_store, (str(tmp_path / "store"),), 60)
+    assert not errors, errors
+    assert results == [[2.0] * 4] * 2
+
+
+def _one_store(rank, path):
+    torch.set_num_threads(1)
+    store, sums = dist.FileStore(path, 2), []
+    for _ in range(4):
+        dist.init_process_group("rondo", store=store, rank=rank, world_size=2)
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        sums.append(tensor.item())
+        dist.destroy_process_group()
+    return sums
+
+
+def test_forked_child():
+    ranks.run(2, forked_child)
+
+
+def forked_child(rank):
+    """A forked child gets a clear error, and its end leaves the group alone (workers of a DataLoader are such)."""
+    data = torch.utils.data.DataLoader(torch.arange(40.0), batch_size=4, num_workers=2, multiprocessing_context="fork")
+    for batch in data:
+        dist.all_reduce(batch)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            dist.all_reduce(torch.ones(1))
+        except dist.DistBackendError as error:
+            os._exit(7 if "forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    assert tensor.item() == 2
+
+
+def test_details(monkeypatch):
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+    ranks.run(2, details)
+
+
+def details(rank):
+    """torch's own checks around every call, by sequence numbers."""
+    dist.set_debug_level_from_env()
+    group = dist.new_group([0, 1])
+    for turn in range(3):
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor, group=group)
+        dist.all_gather([torch.empty(3), torch.empty(3)], tensor, group=group)
+    equal(tensor, torch.full((3,), 2.0), "all_reduce under DETAIL")
+    with pytest.raises(RuntimeError, match="mismatch|Detected"):
+        dist.all_reduce(torch.ones(2 + rank), group=group)
+
+
+def test_registered_twice():
+    rondo.torch.register()
+    rondo.torch.register()
+    assert "rondo" in dist.Backend.backend_list and dist.Backend.backend_list.count("rondo") == 1
+    assert dist.Backend("rondo") == "rondo" and dist.Backend.default_device_backend_map["cpu"] == "gloo"

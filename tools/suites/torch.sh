@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# torch.distributed's backend "rondo", installed beside torch in an environment of its own: its tests, and three scripts.
+set -euo pipefail
+source tools/lib/suite.sh
+
+# RONDO_TORCH: another torch, as pip names it.
+need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
+check "tools/wheel.sh" tools/wheel.sh
+venv=$PWD/.venv-torch
+if [[ ! -x $venv/bin/torchrun ]]; then
+  echo "Installing torch in $venv"
+  rm -rf "$venv"
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check "${RONDO_TORCH:-torch==2.13.0}"
+fi
+"$venv/bin/pip" install --quiet --disable-pip-version-check numpy pytest
+"$venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps build/wheel/*.whl
+
+tree=$PWD
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 RONDO_TORCH_CACHE=$folder/cache
+python=("$venv/bin/python")
+cd "$folder"
+
+# `import torch` alone knows the backend, and pays at most 5 ms for it; Rondo itself is not imported yet.
+entry_point() {
+  "${python[@]}" - <<'SCRIPT'
+import sys, time
+from importlib.metadata import entry_points
+import torch
+
+assert "rondo" in torch.distributed.Backend.backend_list
+assert "rondo" not in sys.modules
+(entry,) = [entry for entry in entry_points(group="torch.backends") if entry.name == "rondo"]
+del torch.distributed.Backend._plugins["RONDO"], sys.modules["_rondo_torch"]
+begin = time.process_time()
+entry.load()()
+took = 1000 * (time.process_time() - begin)
+print(f"the entry point took {took:.2f} ms")
+assert took < 5
+SCRIPT
+}
+check "import torch knows the backend" entry_point
+
+cat >script.py <<'SCRIPT'
+import torch, torch.distributed as dist
+
+dist.init_process_group("gloo")
+tensor = torch.ones(3) * (1 + dist.get_rank())
+dist.all_reduce(tensor)
+print(f"rank {dist.get_rank()}: {tensor.tolist()}", flush=True)
+dist.destroy_process_group()
+SCRIPT
+sed 's/"gloo"/"rondo"/' script.py >changed.py
+
+# starts COMMAND...: two ranks of the script with one word changed print what gloo's print. The first run compiles.
+starts() {
+  "$@" changed.py >out.txt 2>err.txt || { cat err.txt && return 1; }
+  [[ $(grep -c 'rank [01]: \[3.0, 3.0, 3.0\]' out.txt) == 2 ]] || { cat out.txt err.txt && return 1; }
+}
+torchrun=("$venv/bin/torchrun" --nproc-per-node 2)
+check "one word changed, torchrun, compiled at its first use" starts "${torchrun[@]}"
+check "one rank has compiled, the other has waited" grep -q "waiting for another process" err.txt
+check "one word changed, rondo-run" starts "$venv/bin/rondo-run" -n 2 "${python[@]}"
+
+# A cache folder that cannot be written, and a compiler that is not there.
+no_folder() {
+  RONDO_TORCH_CACHE=/proc/nowhere TMPDIR=$folder starts "${torchrun[@]}" && grep -q "/proc/nowhere cannot be written" err.txt
+}
+check "a cache folder that cannot be written" no_folder
+no_compiler() {
+  ! CXX=no-such-compiler "${torchrun[@]}" changed.py >out.txt 2>&1 && grep -q "no no-such-compiler: apt-get install g++" out.txt
+}
+check "a missing compiler is named" no_compiler
+
+# Ctrl-C while a call waits for a rank that does not come: both scripts are interrupted within a second, and end. (The
+# rest of a process's time is Python's, which takes torch apart.)
+cat >waits.py <<'SCRIPT'
+import os, time, torch, torch.distributed as dist
+
+dist.init_process_group("rondo")
+dist.barrier()
+with open(f"ready.{dist.get_rank()}", "w") as file:
+    file.write(str(os.getpid()))
+try:
+    if dist.get_rank() == 1:
+        time.sleep(60)
+    dist.all_reduce(torch.ones(1))
+except KeyboardInterrupt:
+    with open(f"interrupted.{dist.get_rank()}", "w") as file:
+        file.write(str(time.time_ns()))
+    raise
+SCRIPT
+# torchrun takes its time to collect them: a process that has ended is gone.
+runs() { grep -q '^State:[[:space:]]*[^Z]' "/proc/$(cat "$1")/status" 2>/dev/null; }
+interrupted() {
+  local torchrun_pid begin rank
+  rm -f ready.* interrupted.*
+  setsid "${torchrun[@]}" waits.py >out.txt 2>&1 &
+  torchrun_pid=$!
+  until [[ -s ready.0 && -s ready.1 ]]; do sleep 0.1; done
+  sleep 0.3
+  begin=$(date +%s%N)
+  kill -INT -- -"$torchrun_pid"
+  while runs ready.0 || runs ready.1; do
+    (($(date +%s%N) - begin < 20000000000)) || return 1
+    sleep 0.02
+  done
+  wait "$torchrun_pid" || true
+  for rank in 0 1; do
+    echo "rank $rank was interrupted after $((($(cat interrupted.$rank) - begin) / 1000000)) ms"
+    (($(cat interrupted.$rank) - begin < 1000000000)) || return 1
+  done
+}
+check "Ctrl-C" interrupted
+
+pytest_counts() {
+  local log=$folder/pytest.log name result
+  (cd "$tree" && timeout 1500 "${python[@]}" -m pytest -q -rA -p no:cacheprovider tests/torch) |
+    tee "$log" | grep -vE '^(PASSED|=+ PASSES)' || true
+  while read -r result name; do
+    case $result in
+      PASSED) record pass "$name" ;;
+      FAILED | ERROR) record fail "$name" ;;
+    esac
+  done < <(grep -E '^(PASSED|FAILED|ERROR) ' "$log")
+  grep -qE '[0-9]+ passed' "$log"
+}
+check "pytest ran" pytest_counts
+cd "$tree"
+finish_checks
