@@ -8,18 +8,16 @@ source tests/launchers/starts.sh
 program=$1 torchrun=$2/bin/torchrun
 sum=tests/launchers/sum.py
 
-# Two agents of one rank each, which find each other by torch's own store.
+# Two agents of one rank each, which find each other by torch's own store. To torchrun they are two hosts; the ranks find
+# that they are on one, and listen on loopback.
 c10d_rendezvous() {
   local port=$1 first status=0 log
   log=$(mktemp)
   local agent=("$torchrun" --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint "127.0.0.1:$port" --rdzv-id "job$port")
-  # Rondo listens where the agents meet, beyond loopback: to torchrun these are two hosts.
-  KEPT=(RONDO_INSECURE=1)
   clean "${agent[@]}" "$sum" >>"$log" 2>&1 &
   first=$!
   clean "${agent[@]}" "$sum" >>"$log" 2>&1 || status=$?
   wait "$first" || status=$?
-  KEPT=()
   if ((status != 0)) || (($(grep -cE 'rank [01] of 2: sum 3$' "$log") != 2)); then
     cat "$log"
     return 1
