@@ -165,6 +165,8 @@ def comparison(browser):
     states = browser.run("return [...document.querySelectorAll('.state')].map(state => state.textContent)")
     equal([state.endswith("done") for state in states], [True, False, False], f"when the ring is done: {states}")
     equal(browser.errors(), [], "console")
+    browser.open(page("compare-12", "--world", "12"))
+    equal(browser.run("return document.querySelectorAll('dd')[2].textContent"), "1.83 MiB (each rank)", "12 ranks' ports")
 
 
 def details(browser):
@@ -183,6 +185,9 @@ def details(browser):
     browser.click('.node[data-rank="3"] .box')
     program = browser.run("return [...document.querySelectorAll('.program li')].map(li => li.textContent)")
     equal(program, run["programs"][3], "rank 3's program")
+    browser.keys(Keys.HOME)
+    done = browser.run("return [...document.querySelectorAll('.program li')].map(li => li.className)")
+    equal(done, ["done"] + [""] * 6, "steps of rank 3 that have run")
     browser.keys(Keys.ESCAPE)
     equal("Point at" in browser.text("#details"), True, "after Escape")
 

@@ -17,8 +17,3 @@ function addPatterns(parent, world) {
       fill: 'none' }, pattern);
   }
 }
-
-// A rank's color as CSS.
-function swatch(rank) {
-  return `background:${rankColor(rank)}`;
-}

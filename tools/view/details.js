@@ -61,13 +61,14 @@ class Details {
 
   update(shown) {
     if (!this.what) return;
+    const list = this.parent.querySelector('.program'), scrolled = list ? list.scrollTop : 0;
     this.parent.replaceChildren();
     const { run } = this.circle;
     const lines = this.what.kind === 'link' ? this.link(run, shown) :
       this.what.kind === 'cell' ? this.cell(run, shown) : this.rank(run, shown);
     html('h3', {}, this.parent, lines[0]);
     for (const line of lines.slice(1)) html('p', {}, this.parent, line);
-    if (this.what.kind === 'rank') this.program(run, shown);
+    if (this.what.kind === 'rank') this.program(run, shown).scrollTop = scrolled;
   }
 
   link(run, { links, flying }) {
@@ -114,5 +115,6 @@ class Details {
     const done = new Set(run.events.filter(e => e.rank === this.what.rank && CLOCKS[clock].event(e) <= position + 1e-9)
       .map(e => e.step));
     run.programs[this.what.rank].forEach((text, i) => html('li', { class: done.has(i) ? 'done' : '' }, list, text));
+    return list;
   }
 }

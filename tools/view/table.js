@@ -21,7 +21,7 @@ class Table {
   addRow(rank) {
     const { run } = this, line = html('tr', { 'data-rank': rank }, this.body);
     const first = html('th', { scope: 'row' }, line);
-    html('span', { class: 'swatch', style: swatch(rank) }, first);
+    svg('rect', { width: 16, height: 16, rx: 3, fill: rankFill(rank) }, svg('svg', { viewBox: '0 0 16 16', class: 'swatch' }, first));
     const where = run.hostCount > 1 ? ` · host ${run.hosts[rank]}, local ${run.local[rank]}` : '';
     html('span', { class: 'who' }, first, `${rank}`);
     if (where) html('span', { class: 'where' }, first, where);
