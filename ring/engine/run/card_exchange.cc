@@ -5,6 +5,7 @@
 #include "ring/base/hash.h"
 #include "ring/engine/call/slicing.h"
 #include "ring/engine/route/plan_cache.h"
+#include "ring/engine/run/post_board.h"
 
 namespace rondo {
 namespace {
@@ -70,9 +71,13 @@ void CardExchange::exchange(const RunStart& start) {
 void CardExchange::start_trial(const CheckedCall& call, const RunStart& start) {
   const BufferBytes bytes = buffer_bytes(call, context_.world());
   bool readable = true;
+  PostBoard& board = island_.channel().board;
+  board.enter();
   for (int rank = 0; rank < context_.world() && readable; ++rank) {
-    readable = rank == context_.rank || can_read(rank, bytes);
+    // The buffers of a rank that has failed are its own again; this exchange will not complete.
+    readable = rank == context_.rank || board.closed(rank) || can_read(rank, bytes);
   }
+  board.leave();
   own().unreadable = readable ? 0 : 1;
   tries_ = true;
   exchange(start);
