@@ -11,8 +11,22 @@ PATH=$PATH:/usr/sbin:/sbin
 folder=$(mktemp -d)
 chmod 755 "$folder"
 daemons=()
+# The daemons of steps, by the configuration in their environment; a Slurm of this machine is left alone.
+step_daemons() {
+  local process
+  for process in $(pgrep -f '^slurmstepd: '); do
+    ! grep -qsz "^SLURM_CONF=$folder/" "/proc/$process/environ" || echo "$process"
+  done
+}
 clean_up() {
+  local steps
   scancel --user root 2>/dev/null || true
+  for _ in {1..50}; do
+    [[ -n $(step_daemons) ]] || break
+    sleep 0.1
+  done
+  mapfile -t steps < <(step_daemons)
+  daemons+=("${steps[@]}")
   ((${#daemons[@]} == 0)) || kill -9 "${daemons[@]}" 2>/dev/null || true
   rm -rf "$folder"
 }
