@@ -222,7 +222,9 @@ void RondoBackend::startCoalescing() {
   group_thread_ = std::this_thread::get_id();
 }
 
-WorkPointer RondoBackend::endCoalescing() {
+WorkPointer RondoBackend::endCoalescing() { return end_group(c10d::OpType::COALESCED, "rondo:coalesced", {}); }
+
+WorkPointer RondoBackend::end_group(c10d::OpType type, const char* title, const Tensors& inputs) {
   Use use(*this);
   TORCH_CHECK(groups_here(), "rondo: the end of a group of calls that this thread has not begun");
   group_thread_ = std::thread::id();
@@ -237,7 +239,7 @@ WorkPointer RondoBackend::endCoalescing() {
   }
   group->works.push_back(work);
   group->operation->start(std::move(group->works));
-  return work_of(c10d::OpType::COALESCED, profiled() ? "rondo:coalesced" : nullptr, {}, group->operation);
+  return work_of(type, profiled() ? title : nullptr, inputs, group->operation);
 }
 
 }  // namespace rondo_torch

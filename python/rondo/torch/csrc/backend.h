@@ -121,7 +121,9 @@ class RondoBackend : public c10d::Backend {
                       size_t index = 0);
   // Several calls as one: those that `body` makes.
   template <typename Body>
-  WorkPointer run_as_group(bool async, Body body);
+  WorkPointer run_as_group(c10d::OpType type, const char* title, const Tensors& inputs, bool async, Body body);
+  // The end of this thread's group, as one operation of this type and title.
+  WorkPointer end_group(c10d::OpType type, const char* title, const Tensors& inputs);
   // Forgets the calls of this thread's group.
   void abandon_group();
   bool groups_here() const { return group_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }

@@ -34,7 +34,7 @@ WorkPointer RondoBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tens
                                                           const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "rondo all_gather_into_tensor_coalesced: ", outputs.size(),
                     " outputs and ", inputs.size(), " inputs; there must be as many");
-  return run_as_group(wants_work(options), [&] {
+  return run_as_group(OpType::COALESCED, "rondo:_all_gather_base", inputs, wants_work(options), [&] {
     for (size_t i = 0; i < inputs.size(); ++i) _allgather_base(outputs[i], inputs[i], options);
   });
 }
@@ -47,7 +47,7 @@ WorkPointer RondoBackend::allgather_coalesced(TensorLists& outputs, Tensors& inp
     TORCH_CHECK_VALUE(list.size() == inputs.size(), "rondo all_gather_coalesced: an output list has ", list.size(),
                       " tensors, and there are ", inputs.size(), " inputs");
   }
-  return run_as_group(wants_work(options), [&] {
+  return run_as_group(OpType::ALLGATHER_COALESCED, "rondo:all_gather", inputs, wants_work(options), [&] {
     for (size_t i = 0; i < inputs.size(); ++i) {
       TensorLists of_one(1);
       for (const Tensors& list : outputs) of_one[0].push_back(list[i]);
@@ -61,9 +61,10 @@ WorkPointer RondoBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tens
                                                           const c10d::ReduceScatterOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "rondo reduce_scatter_tensor_coalesced: ", outputs.size(),
                     " outputs and ", inputs.size(), " inputs; there must be as many");
-  return run_as_group(wants_work(options), [&] {
-    for (size_t i = 0; i < inputs.size(); ++i) _reduce_scatter_base(outputs[i], inputs[i], options);
-  });
+  return run_as_group(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "rondo:_reduce_scatter_base", inputs,
+                      wants_work(options), [&] {
+                        for (size_t i = 0; i < inputs.size(); ++i) _reduce_scatter_base(outputs[i], inputs[i], options);
+                      });
 }
 
 }  // namespace rondo_torch

@@ -35,8 +35,10 @@ std::exception_ptr failure(rondo_result_t code) {
   if (code == RONDO_INVALID) {
     return std::make_exception_ptr(c10::ValueError({__func__, __FILE__, __LINE__}, "rondo: " + text));
   }
+  // Programs look for this word in the texts of torch's own backends.
+  const char* word = code == RONDO_TIMEOUT ? ": the timeout passed: " : ": ";
   return std::make_exception_ptr(c10::DistBackendError(
-      {__func__, __FILE__, __LINE__}, std::string("rondo ") + rondo_result_name(code) + blamed_ranks() + ": " + text));
+      {__func__, __FILE__, __LINE__}, std::string("rondo ") + rondo_result_name(code) + blamed_ranks() + word + text));
 }
 
 void check(rondo_result_t code) {

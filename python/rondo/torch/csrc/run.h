@@ -54,7 +54,8 @@ WorkPointer RondoBackend::run_grouped(Call call, Start start, Kind kind) {
 }
 
 template <typename Body>
-WorkPointer RondoBackend::run_as_group(bool async, Body body) {
+WorkPointer RondoBackend::run_as_group(c10d::OpType type, const char* title, const Tensors& inputs, bool async,
+                                       Body body) {
   const bool outer = groups_here();
   if (!outer) startCoalescing();
   try {
@@ -64,7 +65,7 @@ WorkPointer RondoBackend::run_as_group(bool async, Body body) {
     throw;
   }
   if (outer) return nullptr;
-  WorkPointer work = endCoalescing();
+  WorkPointer work = end_group(type, title, inputs);
   if (async) return work;
   work->wait();
   return nullptr;

@@ -72,7 +72,7 @@ WorkPointer RondoBackend::allreduce_sparse(Tensors& tensors, const c10d::Allredu
     abandon_group();
     throw;
   }
-  WorkPointer work = endCoalescing();
+  WorkPointer work = end_group(OpType::_ALLREDUCE_SPARSE, "rondo:all_reduce", tensors);
   if (wants_work(options)) return work;
   work->wait();
   return nullptr;
