@@ -15,7 +15,7 @@ import types
 os.environ.setdefault("BACKEND", "rondo")
 os.environ.setdefault("WORLD_SIZE", "2")
 os.environ.setdefault("TEMP_DIR", tempfile.mkdtemp())
-os.environ.setdefault("INIT_METHOD", "file://")
+os.environ.setdefault("INIT_METHOD", f"file://{os.environ['TEMP_DIR']}/shared_init_file")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "100")
 
@@ -40,6 +40,7 @@ def _load() -> types.ModuleType:
     path = importlib.util.find_spec(_MODULE).origin
     with open(path, encoding="utf-8") as file:
         source = file.read().replace('"gloo"', f'"{BACKEND}"')
+    source = source.replace(f'"backend_name") == "{BACKEND}"', '"backend_name") == "gloo"')  # its own settings follow
     source = source.replace("if backend == dist.Backend.GLOO:", f'if backend in ("gloo", "{BACKEND}"):')
     module = types.ModuleType(_MODULE)
     module.__file__ = path

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# torch's own multi-process tests of backends, worlds of 2 and 3: what passes with gloo passes with rondo, but for 4.
+set -euo pipefail
+source tools/lib/suite.sh
+
+need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
+check "tools/wheel.sh" tools/wheel.sh
+venv=$PWD/.venv-torch
+if [[ ! -x $venv/bin/torchrun ]]; then
+  echo "Installing torch in $venv"
+  rm -rf "$venv"
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check "${RONDO_TORCH:-torch==2.13.0}"
+fi
+"$venv/bin/pip" install --quiet --disable-pip-version-check numpy pytest expecttest
+"$venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps build/wheel/*.whl
+
+tree=$PWD
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 RONDO_TORCH_CACHE=$folder/cache
+
+# upstream BACKEND WORLD: the names of the tests that pass, in BACKEND.WORLD.
+upstream() {
+  BACKEND=$1 WORLD_SIZE=$2 "$venv/bin/python" -m pytest -q -rA -p no:cacheprovider "$tree/tests/torch/upstream.py" \
+    -k "not cuda and not nccl" >"log.$1.$2" 2>&1 || true
+  sed -n 's/^PASSED .*:://p' "log.$1.$2" | sort >"$1.$2"
+  [[ -s $1.$2 ]]
+}
+
+# What these want of gloo no other backend can give: torch's logger calls each backend of an extension "custom", and
+# torch.distributed.monitored_barrier refuses all but gloo (rondo.torch.monitored_barrier is ours).
+gloos=$'test_ddp_logging_data_cpu\ntest_monitored_barrier_gloo\ntest_monitored_barrier_gloo_rank_0_timeout
+test_monitored_barrier_gloo_subgroup'
+
+for world in 2 3; do
+  check "gloo, world $world" upstream gloo "$world"
+  check "rondo, world $world" upstream rondo "$world"
+  while read -r name; do
+    if grep -qx "$name" <<<"$gloos"; then continue; fi
+    if grep -qx "$name" "rondo.$world"; then
+      record pass "$name, world $world"
+    else
+      record fail "$name, world $world: passes with gloo, and not with rondo"
+      grep -A40 "_ TestUpstream.$name _" "log.rondo.$world" | tail -n 40 || true
+    fi
+  done <"gloo.$world"
+done
+cd "$tree"
+finish_checks
