@@ -3,5 +3,5 @@
 set -euo pipefail
 source tools/lib/suite.sh
 
-need_packages "${BUILD_PACKAGES[@]}"
+need_packages "${BUILD_PACKAGES[@]}" iproute2
 bazel_test --test_tag_filters=faults-long --test_timeout=3600 //...

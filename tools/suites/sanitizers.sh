@@ -4,7 +4,7 @@ set -euo pipefail
 source tools/lib/suite.sh
 
 # Tests only: some build themselves with a sanitizer of their own.
-need_packages "${BUILD_PACKAGES[@]}"
+need_packages "${BUILD_PACKAGES[@]}" iproute2
 bazel_test --config=asan --build_tests_only --test_tag_filters=-slow,-no-asan //...
 
 # GCC 12's thread sanitizer knows the memory layout of at most 28 random bits (Debian's default); where the kernel

@@ -3,5 +3,6 @@
 set -euo pipefail
 source tools/lib/suite.sh
 
-need_packages "${BUILD_PACKAGES[@]}"
+# iproute2 and python3: for tests in network namespaces, and of scripts.
+need_packages "${BUILD_PACKAGES[@]}" iproute2 python3
 bazel_test --test_tag_filters=-slow //...
