@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -97,6 +99,11 @@ std::string kill_while_working(const std::string& rendezvous) {
   return wrong + left_over(before);
 }
 
+bool contains(const std::string& rendezvous, const std::string& text) {
+  std::ifstream file(rendezvous.substr(rendezvous.find("://") + 3), std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {}).find(text) != std::string::npos;
+}
+
 // Kills two of three ranks, which wait for the third.
 std::string kill_while_waiting(const std::string& rendezvous) {
   Job job;
@@ -108,14 +115,14 @@ std::string kill_while_waiting(const std::string& rendezvous) {
     });
   }
   job.expect_all("joining");
-  // Their control and local sockets listen.
-  const bool listening = eventually([] {
+  // Their control and local sockets listen; or, where only a file says so far who is where, their cards are in it.
+  const bool waiting = eventually([&rendezvous] {
     int sockets = 0;
     for (const std::string& thing : things_there()) sockets += thing.find("@rondo-") != std::string::npos ? 1 : 0;
-    return sockets == 2;
+    return sockets == 2 || (contains(rendezvous, "hosts/card/0") && contains(rendezvous, "hosts/card/1"));
   });
   kill_all(job);
-  return (listening ? "" : "the ranks do not listen; ") + left_over(before, meeting_of(rendezvous));
+  return (waiting ? "" : "the ranks do not wait; ") + left_over(before, meeting_of(rendezvous));
 }
 
 // Kills all ranks so many microseconds after they have begun to join.
