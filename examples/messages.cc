@@ -61,7 +61,7 @@ Numbers tags(Communicator& group) {
   return x;
 }
 
-// Rank 0 receives from whoever sends, and learns who it was.
+// Rank 0 receives from any source, and learns which rank sent.
 Numbers any_source(Communicator& group) {
   if (group.rank() > 0) {
     group.send(Numbers{10 * group.rank()}, 0);

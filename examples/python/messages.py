@@ -51,7 +51,7 @@ def tags(group):
 
 
 def any_source(group):
-    """Rank 0 receives from whoever sends, and learns who it was."""
+    """Rank 0 receives from any source, and learns which rank sent."""
     if group.rank > 0:
         group.send(np.array([10 * group.rank]), dest=0)
         return None

@@ -68,7 +68,7 @@ def init(
 class UniqueId:
     """Where the ranks of a job meet, made by any process by unique_id(): a string to hand to every rank, which passes
     it to init(rank=..., world_size=..., rendezvous=...). The process that made it serves it from a thread, until all
-    ranks have started. It pickles as its string. Whoever has it can join: treat it as a password.
+    ranks have started. It pickles as its string. Any process that has it can join: treat it as a password.
     """
 
     def __init__(self, text: str, server: int | None = None):

@@ -14,7 +14,7 @@ prints() {
   fi
 }
 
-# sums WORLD COMMAND...: each of so many ranks knows the world, and prints the right sum, as examples/all_reduce and
+# sums WORLD COMMAND...: each of WORLD ranks knows the world, and prints the right sum, as examples/all_reduce and
 # sum.py do. Ranks that took themselves for a world of one would find their sums right too.
 sums() {
   prints "$1" "rank [0-9]+ of $1: (every sum is|sum) $(($1 * ($1 + 1) / 2))$" "${@:2}"

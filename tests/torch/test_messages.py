@@ -49,7 +49,7 @@ def messages(rank):
             received = torch.zeros(1)
             dist.recv(received, 0, tag=tag)
             assert received.item() == tag
-    if rank == 2:  # from whoever sent
+    if rank == 2:  # from any source
         seen = set()
         for _ in range(2):
             received = torch.zeros(1)

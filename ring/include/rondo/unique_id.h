@@ -24,7 +24,7 @@ class RONDO_EXPORT UniqueIdServer {
   UniqueIdServer(UniqueIdServer&&) noexcept;
   UniqueIdServer& operator=(UniqueIdServer&&) noexcept;
 
-  // "unique:<host>:<port>:<32 hex digits>"; whoever has it can join, so treat it like a password.
+  // "unique:<host>:<port>:<32 hex digits>"; any process that has it can join, so treat it like a password.
   const std::string& id() const { return id_; }
   // All ranks have said goodbye, and the thread has ended.
   bool complete() const;
