@@ -9,13 +9,57 @@ Where this package is installed, `import torch` knows the backend already; else 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import torch
 import torch.distributed as dist
 from _rondo_torch import register
 
-__all__ = ["monitored_barrier", "register"]
+__all__ = ["empty", "monitored_barrier", "register", "registered"]
 
 register()
+
+
+def empty(*shape: int, dtype: torch.dtype | None = None, group: dist.ProcessGroup | None = None) -> torch.Tensor:
+    """A CPU tensor of zeros in registered memory: collectives on it need no copies inside a host. Make it once and keep it.
+
+    dtype: None: torch.get_default_dtype(). group: None: the default group. It may outlive its group. Raises ValueError
+    where the group is none of this backend.
+
+    >>> gradient = rondo.torch.empty(1 << 20)
+    """
+    shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    dtype = dtype if dtype is not None else torch.get_default_dtype()
+    return _extension().empty(list(shape), dtype, _name(group))
+
+
+@contextmanager
+def registered(bytes: int = 64 << 20, group: dist.ProcessGroup | None = None) -> Iterator[None]:
+    """CPU tensors that this thread makes inside lie in one block of registered memory of `bytes` bytes, the arena.
+
+    The group keeps its arena for the next time. Tensors may live on, and outlive the group. Where the arena is full,
+    making a tensor raises torch.OutOfMemoryError. group: None: the default group.
+
+    >>> with rondo.torch.registered():
+    ...     hidden = layer(tokens)
+    ...     torch.ops.rondo.all_reduce_(hidden)
+    """
+    scope = _extension().RegisteredScope(_name(group), bytes)
+    try:
+        yield
+    finally:
+        scope.end()
+
+
+def _extension():
+    from rondo.torch._group import extension  # here: `python -m rondo.torch.build` imports this package first
+
+    return extension()
+
+
+def _name(group: dist.ProcessGroup | None) -> str:
+    return "" if group is None else group.group_name
 
 
 def monitored_barrier(

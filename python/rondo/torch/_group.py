@@ -10,15 +10,20 @@ from rondo.torch import build
 _extension = None
 
 
-def create(options, backend_options):
-    """A c10d::Backend for torch's _DistributedBackendOptions. Waits until all ranks of the group are there."""
+def extension():
+    """The C++ part. Compiles it if it is nowhere to be found."""
     global _extension
-    if backend_options is not None:
-        raise ValueError(f"backend rondo takes no pg_options; it was given {backend_options!r}: pass None")
     if _extension is None:
         _extension = build.load()
         atexit.register(_leave)
-    return _extension.create(
+    return _extension
+
+
+def create(options, backend_options):
+    """A c10d::Backend for torch's _DistributedBackendOptions. Waits until all ranks of the group are there."""
+    if backend_options is not None:
+        raise ValueError(f"backend rondo takes no pg_options; it was given {backend_options!r}: pass None")
+    return extension().create(
         store=options.store,
         rank=options.group_rank,
         size=options.group_size,

@@ -1,6 +1,5 @@
 #include "csrc/backend.h"
 
-#include <pthread.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
@@ -9,16 +8,13 @@
 #include <optional>
 
 #include "csrc/errors.h"
+#include "csrc/forks.h"
 #include "csrc/run.h"
 #include "csrc/store.h"
 
 namespace rondo_torch {
 
 namespace {
-
-// How often this process was forked from the one that loaded the module: a communicator is its process's.
-std::atomic<int> forks{0};
-const int watching = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
 
 // The groups of this process in the order of their making. Never destroyed: groups may end after static objects.
 struct Groups {
@@ -43,6 +39,17 @@ struct Groups {
   c10::intrusive_ptr<RondoBackend> get_default() {
     std::lock_guard lock(mutex);
     return default_group ? default_group->lock() : nullptr;
+  }
+
+  // "": the default group. The last of a name counts: the others have been destroyed.
+  c10::intrusive_ptr<RondoBackend> find(std::string_view name) {
+    if (name.empty()) return get_default();
+    std::lock_guard lock(mutex);
+    for (auto weak = alive.rbegin(); weak != alive.rend(); ++weak) {
+      auto backend = weak->lock();
+      if (backend && backend->name() == name) return backend;
+    }
+    return nullptr;
   }
 
   // The last that was made comes first.
@@ -95,7 +102,8 @@ RondoBackend::RondoBackend(const GroupDescription& group, rondo_comm_t comm)
     : c10d::Backend(group.rank, group.size),
       options_(c10::make_intrusive<Options>("rondo", group.timeout)),
       comm_(comm),
-      forks_(forks.load(std::memory_order_relaxed)) {
+      memory_(std::make_shared<Memory>(comm)),
+      forks_(forks_so_far()) {
   options_->group_name = group.name;
   if constexpr (requires { options_->global_ranks_in_group; }) {
     options_->global_ranks_in_group.assign(group.global_ranks.begin(), group.global_ranks.end());
@@ -106,7 +114,7 @@ c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c
                                                       const GroupDescription& group) {
   rondo_comm_t comm = nullptr;
   const c10::intrusive_ptr<RondoBackend> parent = group.global_ranks.empty() ? nullptr : Groups::get().get_default();
-  if (parent && !parent->closed_ && parent->forks_ == forks.load(std::memory_order_relaxed)) {
+  if (parent && !parent->closed_ && parent->forks_ == forks_so_far()) {
     Use use(*parent);
     const std::vector<int> ranks(group.global_ranks.begin(), group.global_ranks.end());
     check(rondo_new_group(parent->comm_, ranks.data(), ranks.size(), &comm));
@@ -116,6 +124,20 @@ c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c
   auto backend = c10::make_intrusive<RondoBackend>(group, comm);
   Groups::get().add(backend, group.global_ranks.empty());
   return backend;
+}
+
+c10::intrusive_ptr<RondoBackend> RondoBackend::named(std::string_view name) {
+  c10::intrusive_ptr<RondoBackend> backend = Groups::get().find(name);
+  TORCH_CHECK_VALUE(backend, "rondo: this process has no process group named \"", name,
+                    "\" of the backend rondo: pass the group_name of one, or \"\" for the default group");
+  return backend;
+}
+
+std::shared_ptr<Arena> RondoBackend::arena(size_t bytes) {
+  Use use(*this);
+  std::lock_guard lock(arena_mutex_);
+  if (!arena_ || arena_->bytes() < bytes) arena_ = std::make_shared<Arena>(memory_, bytes);
+  return arena_;
 }
 
 RondoBackend::~RondoBackend() {
@@ -140,23 +162,27 @@ void RondoBackend::leave_all(const std::string& exception) {
 RondoBackend::Use::Use(RondoBackend& backend) : backend_(backend) {
   backend_.uses_.fetch_add(1, std::memory_order_seq_cst);
   const bool closed = backend_.closed_.load(std::memory_order_seq_cst);
-  if (!closed && forks.load(std::memory_order_relaxed) == backend_.forks_) [[likely]]
+  if (!closed && forks_so_far() == backend_.forks_) [[likely]]
     return;
   backend_.uses_.fetch_sub(1, std::memory_order_release);
   if (closed) fail("this process group has been destroyed");
   fail("this process was forked from rank " + std::to_string(backend_.getRank()) +
-       ": it cannot use that rank's process group; call init_forks_group in processes of their own");
+       ": it cannot use that rank's process group; call init_process_group in processes of their own");
 }
 
 void RondoBackend::shutdown() {
-  if (forks.load(std::memory_order_relaxed) != forks_ || closed_.exchange(true, std::memory_order_seq_cst)) return;
+  if (forks_so_far() != forks_ || closed_.exchange(true, std::memory_order_seq_cst)) return;
   if (uses_.load(std::memory_order_seq_cst) > 0) rondo_abort(comm_, "the process group was destroyed during a call");
   while (uses_.load(std::memory_order_seq_cst) > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  check(rondo_destroy(comm_));
+  {
+    std::lock_guard lock(arena_mutex_);
+    arena_.reset();
+  }
+  memory_->end();
 }
 
 void RondoBackend::abort() {
-  if (forks.load(std::memory_order_relaxed) != forks_ || closed_) return;
+  if (forks_so_far() != forks_ || closed_) return;
   Use use(*this);
   check(rondo_abort(comm_, ("rank " + std::to_string(getRank()) + " aborted its process group").c_str()));
 }

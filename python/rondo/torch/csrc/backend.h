@@ -7,12 +7,14 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 #include <vector>
 
+#include "csrc/memory.h"
 #include "csrc/operation.h"
 #include "csrc/tensors.h"
 
@@ -43,9 +45,18 @@ class RondoBackend : public c10d::Backend {
   // Ends all groups that are left, at the end of the process. exception: what ends it; the other ranks are told at
   // once. "": it ends in good order.
   static void leave_all(const std::string& exception);
+  // The group of this process that torch calls by this name; "": the default group. ValueError where there is none.
+  static c10::intrusive_ptr<RondoBackend> named(std::string_view name);
   // Takes the communicator. Public for make_intrusive.
   RondoBackend(const GroupDescription& group, rondo_comm_t comm);
   ~RondoBackend() override;
+
+  const std::string& name() const { return options_->group_name; }
+  const std::shared_ptr<Memory>& memory() const { return memory_; }
+  // Of at least so many bytes; the one that was made last, if it is large enough.
+  std::shared_ptr<Arena> arena(size_t bytes);
+  // Whether this thread is between startCoalescing() and endCoalescing().
+  bool groups_here() const { return group_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 
   const std::string getBackendName() const override { return "rondo"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
@@ -126,7 +137,6 @@ class RondoBackend : public c10d::Backend {
   WorkPointer end_group(c10d::OpType type, const char* title, const Tensors& inputs);
   // Forgets the calls of this thread's group.
   void abandon_group();
-  bool groups_here() const { return group_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 
   WorkPointer receive(at::Tensor& tensor, int from, int tag, c10d::OpType type, const char* title);
   void gather_entries(const at::Tensor& source, const at::Tensor& target, const std::vector<int64_t>& counts,
@@ -137,6 +147,9 @@ class RondoBackend : public c10d::Backend {
 
   c10::intrusive_ptr<Options> options_;
   rondo_comm_t comm_;
+  const std::shared_ptr<Memory> memory_;  // shared with the tensors in it; frees comm_
+  std::mutex arena_mutex_;
+  std::shared_ptr<Arena> arena_;  // shared with scopes and tensors; null: none was asked for
   const int forks_;  // this process's when it was made: a forked child must not touch the communicator
   std::atomic<uint64_t> sequence_number_{0};
   std::atomic<int> uses_{0};

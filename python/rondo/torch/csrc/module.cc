@@ -1,9 +1,10 @@
-// The module rondo_torch: makes backends, and ends them with the process.
+// The module rondo_torch: makes backends, and ends them with the process; registered memory.
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "csrc/backend.h"
+#include "csrc/registered.h"
 
 namespace {
 
@@ -22,4 +23,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
   module.def("leave", &rondo_torch::RondoBackend::leave_all, py::arg("exception"),
              py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "empty",
+      [](const std::vector<int64_t>& shape, const at::ScalarType& type, const std::string& group) {
+        return rondo_torch::registered_empty(shape, type, group);
+      },
+      py::arg("shape"), py::arg("dtype"), py::arg("group"), py::call_guard<py::gil_scoped_release>());
+  py::class_<rondo_torch::RegisteredScope>(module, "RegisteredScope")
+      .def(py::init<const std::string&, size_t>(), py::arg("group"), py::arg("bytes"),
+           py::call_guard<py::gil_scoped_release>())
+      .def("end", &rondo_torch::RegisteredScope::end);
 }

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <rondo/rondo.h>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace rondo_torch {
+
+// A communicator and the registered memory that tensors have from it. Tensors may outlive their group: the last block
+// that goes after end() frees the communicator. Any thread.
+class Memory : public std::enable_shared_from_this<Memory> {
+ public:
+  // Takes the communicator.
+  explicit Memory(rondo_comm_t comm) : comm_(comm) {}
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // Zeroed, aligned to a page, and mapped by every rank of the host; freed with the last pointer. bytes: 1 or more.
+  // After end(): DistBackendError.
+  std::shared_ptr<void> allocate(size_t bytes);
+  // The group has ended: says so to the other ranks. No call may be under way, and none may follow.
+  void end();
+
+ private:
+  void give_back(void* data);
+
+  const rondo_comm_t comm_;
+  std::mutex mutex_;  // for what follows
+  size_t blocks_ = 0;
+  bool ended_ = false;
+};
+
+// A block of registered memory, cut into pieces. Freed when the last piece is given back. Any thread.
+class Arena : public std::enable_shared_from_this<Arena> {
+ public:
+  Arena(const std::shared_ptr<Memory>& memory, size_t bytes);
+
+  // Aligned to 64 bytes, as torch's tensors are; its contents are undefined. Freed with the last pointer. Null where no
+  // gap is large enough.
+  std::shared_ptr<void> allocate(size_t bytes);
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void give_back(size_t begin, size_t bytes);
+
+  const std::shared_ptr<void> block_;
+  const size_t bytes_;
+  std::mutex mutex_;                // for what follows
+  std::map<size_t, size_t> gaps_;  // begin -> bytes; no two adjoin
+};
+
+}  // namespace rondo_torch

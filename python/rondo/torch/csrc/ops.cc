@@ -1,0 +1,161 @@
+// torch.ops.rondo: collectives as operators of torch, which cost less than torch.distributed's calls and go through
+// torch.compile. They have no derivatives: inference is what they are for.
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "csrc/backend.h"
+
+namespace rondo_torch {
+
+namespace {
+
+using Name = c10::string_view;
+
+c10d::ReduceOp reduce_op_named(Name name) {
+  static const std::map<std::string, c10d::ReduceOp::RedOpType, std::less<>> ops = {
+      {"sum", c10d::ReduceOp::SUM},   {"avg", c10d::ReduceOp::AVG},   {"product", c10d::ReduceOp::PRODUCT},
+      {"min", c10d::ReduceOp::MIN},   {"max", c10d::ReduceOp::MAX},   {"band", c10d::ReduceOp::BAND},
+      {"bor", c10d::ReduceOp::BOR},   {"bxor", c10d::ReduceOp::BXOR},
+  };
+  const auto found = ops.find(std::string_view(name.data(), name.size()));
+  TORCH_CHECK_VALUE(found != ops.end(), "rondo: reduce_op is \"", name,
+                    "\"; it is one of sum, avg, product, min, max, band, bor, bxor");
+  return found->second;
+}
+
+c10::intrusive_ptr<RondoBackend> backend_for(Name group, const char* call) {
+  c10::intrusive_ptr<RondoBackend> backend = RondoBackend::named({group.data(), group.size()});
+  TORCH_CHECK_VALUE(!backend->groups_here(), "torch.ops.rondo.", call,
+                    ": operators cannot be part of a group of calls; use torch.distributed's call there");
+  return backend;
+}
+
+template <typename Options>
+Options blocking() {
+  Options options;
+  if constexpr (requires { options.asyncOp; }) options.asyncOp = false;
+  return options;
+}
+
+// torch's before 2.8 give a Work always.
+void finish(const WorkPointer& work) {
+  if (work) work->wait();
+}
+
+void all_reduce_(at::Tensor& tensor, Name op, Name group) {
+  auto options = blocking<c10d::AllreduceOptions>();
+  options.reduceOp = reduce_op_named(op);
+  Tensors tensors{tensor};
+  finish(backend_for(group, "all_reduce_")->allreduce(tensors, options));
+}
+
+std::vector<c10::SymInt> gathered_shape(const at::Tensor& input, Name group) {
+  const int size = RondoBackend::named({group.data(), group.size()})->getSize();
+  std::vector<c10::SymInt> shape = input.sym_sizes().vec();
+  if (shape.empty()) return {size};
+  shape[0] = shape[0] * size;
+  return shape;
+}
+
+at::Tensor all_gather_meta(const at::Tensor& input, Name group) {
+  return input.new_empty_symint(gathered_shape(input, group));
+}
+
+at::Tensor all_gather(const at::Tensor& input, Name group) {
+  at::Tensor output = all_gather_meta(input, group);
+  at::Tensor source = input;
+  auto options = blocking<c10d::AllgatherOptions>();
+  finish(backend_for(group, "all_gather")->_allgather_base(output, source, options));
+  return output;
+}
+
+std::vector<c10::SymInt> scattered_shape(const at::Tensor& input, Name group) {
+  const int size = RondoBackend::named({group.data(), group.size()})->getSize();
+  std::vector<c10::SymInt> shape = input.sym_sizes().vec();
+  TORCH_CHECK_VALUE(!shape.empty(), "torch.ops.rondo.reduce_scatter: the input has no dimension to be cut");
+  TORCH_CHECK_VALUE(shape[0] % size == 0, "torch.ops.rondo.reduce_scatter: the first dimension, ",
+                    shape[0], ", is not divisible by ", size, " ranks");
+  shape[0] = shape[0] / size;
+  return shape;
+}
+
+at::Tensor reduce_scatter_meta(const at::Tensor& input, Name, Name group) {
+  return input.new_empty_symint(scattered_shape(input, group));
+}
+
+at::Tensor reduce_scatter(const at::Tensor& input, Name op, Name group) {
+  at::Tensor output = reduce_scatter_meta(input, op, group);
+  at::Tensor source = input;
+  auto options = blocking<c10d::ReduceScatterOptions>();
+  options.reduceOp = reduce_op_named(op);
+  finish(backend_for(group, "reduce_scatter")->_reduce_scatter_base(output, source, options));
+  return output;
+}
+
+// Gradients would be wrong in silence.
+void refuse_gradient(const at::Tensor& tensor, const char* call) {
+  TORCH_CHECK(!(at::GradMode::is_enabled() && tensor.requires_grad()), "torch.ops.rondo.", call,
+              " has no derivative, and its tensor requires a gradient: call it under torch.no_grad(), or use "
+              "torch.distributed's calls");
+}
+
+template <typename Function>
+c10::TypedOperatorHandle<Function> operator_named(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
+}
+
+void all_reduce_autograd(at::Tensor& tensor, Name op, Name group) {
+  static const auto below = operator_named<void(at::Tensor&, Name, Name)>("rondo::all_reduce_");
+  refuse_gradient(tensor, "all_reduce_");
+  at::AutoDispatchBelowADInplaceOrView guard;
+  below.call(tensor, op, group);
+}
+
+at::Tensor all_gather_autograd(const at::Tensor& input, Name group) {
+  static const auto below = operator_named<at::Tensor(const at::Tensor&, Name)>("rondo::all_gather");
+  refuse_gradient(input, "all_gather");
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return below.call(input, group);
+}
+
+at::Tensor reduce_scatter_autograd(const at::Tensor& input, Name op, Name group) {
+  static const auto below = operator_named<at::Tensor(const at::Tensor&, Name, Name)>("rondo::reduce_scatter");
+  refuse_gradient(input, "reduce_scatter");
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return below.call(input, op, group);
+}
+
+}  // namespace
+
+TORCH_LIBRARY(rondo, library) {
+  const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
+  library.def("all_reduce_(Tensor(a!) tensor, str reduce_op='sum', str group_name='') -> ()", tags);
+  library.def("all_gather(Tensor input, str group_name='') -> Tensor", tags);
+  library.def("reduce_scatter(Tensor input, str reduce_op='sum', str group_name='') -> Tensor", tags);
+}
+
+TORCH_LIBRARY_IMPL(rondo, CPU, library) {
+  library.impl("all_reduce_", &all_reduce_);
+  library.impl("all_gather", &all_gather);
+  library.impl("reduce_scatter", &reduce_scatter);
+}
+
+TORCH_LIBRARY_IMPL(rondo, Autograd, library) {
+  library.impl("all_reduce_", &all_reduce_autograd);
+  library.impl("all_gather", &all_gather_autograd);
+  library.impl("reduce_scatter", &reduce_scatter_autograd);
+}
+
+TORCH_LIBRARY_IMPL(rondo, Meta, library) {
+  library.impl("all_reduce_", [](at::Tensor&, Name, Name) {});
+  library.impl("all_gather", &all_gather_meta);
+  library.impl("reduce_scatter", &reduce_scatter_meta);
+}
+
+}  // namespace rondo_torch

@@ -1,0 +1,215 @@
+"""torch.ops.rondo's operators, also in compiled functions, and tensors in registered memory."""
+
+import gc
+import os
+import threading
+
+import pytest
+import ranks
+import torch
+import torch.distributed as dist
+from made import EVERY, equal, folded, made, of_all
+from torch.distributed import ReduceOp
+
+import rondo.torch
+
+REDUCE_OPS = {"sum": ReduceOp.SUM, "avg": ReduceOp.AVG, "product": ReduceOp.PRODUCT, "min": ReduceOp.MIN,
+              "max": ReduceOp.MAX}  # fmt: skip
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_operators(world):
+    ranks.run(world, operators, world)
+
+
+def operators(rank, world):
+    op = torch.ops.rondo
+    for dtype in EVERY:
+        tensor = made(rank, (world, 5), dtype)
+        op.all_reduce_(tensor)
+        equal(tensor, folded(of_all(world, (world, 5), dtype), ReduceOp.SUM), f"all_reduce_ {dtype}")
+    for name, reduce_op in REDUCE_OPS.items():
+        rows = of_all(world, (2 * world, 3), torch.float32)
+        tensor = rows[rank].clone()
+        op.all_reduce_(tensor, name)
+        equal(tensor, folded(rows, reduce_op), f"all_reduce_ {name}")
+        part = op.reduce_scatter(rows[rank], name)
+        equal(part, folded(rows, reduce_op)[2 * rank : 2 * rank + 2], f"reduce_scatter {name}")
+    for shape in ((), (0,), (1,), (3, 2), (2, 0, 4)):
+        given = of_all(world, shape, torch.int32)
+        expected = torch.cat([tensor.reshape(1) if shape == () else tensor for tensor in given])
+        equal(op.all_gather(given[rank]), expected, f"all_gather {shape}")
+
+
+def test_operators_on_strided_tensors_and_groups():
+    ranks.run(3, strided_tensors_and_groups)
+
+
+def strided_tensors_and_groups(rank):
+    wide = made(rank, (4, 6), torch.float32)
+    torch.ops.rondo.all_reduce_(wide[:, ::2])
+    expected = made(rank, (4, 6), torch.float32)
+    expected[:, ::2] = folded(of_all(3, (4, 6), torch.float32), ReduceOp.SUM)[:, ::2]
+    equal(wide, expected, "every second column")
+    turned = torch.ops.rondo.all_gather(made(rank, (2, 4), torch.float32).t())
+    equal(turned, torch.cat([tensor.t() for tensor in of_all(3, (2, 4), torch.float32)]), "transposed")
+
+    pair = dist.new_group([0, 2])
+    if rank != 1:
+        tensor = torch.ones(2)
+        torch.ops.rondo.all_reduce_(tensor, "sum", pair.group_name)
+        assert tensor.tolist() == [2, 2]
+        equal(
+            torch.ops.rondo.all_gather(torch.tensor([rank]), group_name=pair.group_name),
+            torch.tensor([0, 2]),
+            "all_gather in a group",
+        )
+
+
+def test_refused_operators():
+    ranks.run(2, refused_operators)
+
+
+def refused_operators(rank):
+    op = torch.ops.rondo
+    gloo = dist.new_group(backend="gloo")
+    with pytest.raises(ValueError, match='reduce_op is "mean"; it is one of sum, avg'):
+        op.all_reduce_(torch.ones(2), "mean")
+    with pytest.raises(ValueError, match=f'no process group named "{gloo.group_name}"'):
+        op.all_reduce_(torch.ones(2), "sum", gloo.group_name)
+    with pytest.raises(ValueError, match="the first dimension, 3, is not divisible by 2 ranks"):
+        op.reduce_scatter(torch.ones(3))
+    with pytest.raises(ValueError, match="no dimension"):
+        op.reduce_scatter(torch.tensor(1.0))
+    weight = torch.ones(2, requires_grad=True)
+    for call in (op.all_gather, op.reduce_scatter, op.all_reduce_):
+        with pytest.raises(RuntimeError, match="has no derivative"):
+            call(weight * 2)
+    with torch.no_grad():
+        assert op.reduce_scatter(weight * 2).item() == 4
+    with dist._coalescing_manager(device=torch.device("cpu")):
+        with pytest.raises(ValueError, match="cannot be part of a group of calls"):
+            op.all_reduce_(torch.ones(2))
+    tensor = torch.ones(2)
+    op.all_reduce_(tensor)  # nothing of that has harmed the group
+    assert tensor.tolist() == [2, 2]
+
+
+def test_operators_without_a_group():
+    from rondo.torch import build
+
+    build.load()
+    with pytest.raises(ValueError, match="no process group named"):
+        torch.ops.rondo.all_reduce_(torch.ones(2))
+
+
+def test_compiled_operators():
+    ranks.run(2, compiled_operators)
+
+
+def compiled_operators(rank):
+    def block(x):
+        y = x * 2
+        torch.ops.rondo.all_reduce_(y)
+        return torch.ops.rondo.all_gather(torch.ops.rondo.reduce_scatter(y, "max")) + y
+
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager", dynamic=True)
+    for rows in (2, 4, 6):
+        x = torch.arange(3.0 * rows).reshape(rows, 3) + rank
+        equal(compiled(x), block(x), f"compiled, {rows} rows")
+    torch.library.opcheck(torch.ops.rondo.all_gather.default, (torch.ones(2, 3),), test_utils="test_faketensor")
+
+
+def test_mismatched_operators():
+    ranks.run(2, mismatched_operators)
+
+
+def mismatched_operators(rank):
+    with pytest.raises(dist.DistBackendError, match="MISMATCH"):
+        torch.ops.rondo.all_reduce_(torch.ones(2 + rank))
+
+
+def test_registered_memory(monkeypatch):
+    # Calls whose buffers are not registered on all ranks are refused then.
+    monkeypatch.setenv("RONDO_ALGORITHM", "registered")
+    ranks.run(2, registered_memory)
+
+
+def registered_memory(rank):
+    def is_registered(tensor):
+        try:
+            tensor.fill_(1 + rank)
+            torch.ops.rondo.all_reduce_(tensor)
+        except ValueError:
+            return False
+        assert torch.equal(tensor, torch.full_like(tensor, 3))
+        return True
+
+    assert not is_registered(torch.empty(100))
+    tensor = rondo.torch.empty(3, 5, dtype=torch.float64)
+    assert tensor.shape == (3, 5) and tensor.dtype == torch.float64 and tensor.sum() == 0
+    assert is_registered(tensor) and is_registered(rondo.torch.empty((2, 3)))
+    assert rondo.torch.empty(4, 0).shape == (4, 0)
+
+    with rondo.torch.registered(1 << 20):
+        first = torch.zeros(100)
+        second = first * 2 + torch.arange(100.0)
+        found = {}
+        thread = threading.Thread(target=lambda: found.update(other=torch.zeros(100)))
+        thread.start()
+        thread.join()
+    after = torch.zeros(100)
+    assert is_registered(first) and is_registered(second) and is_registered(second[7:31])
+    assert not is_registered(after) and not is_registered(found["other"])
+
+    # What went is given back; the same tensors get the same memory; the group keeps the arena.
+    place = first.data_ptr()
+    del first
+    for _ in range(50):
+        with rondo.torch.registered(1 << 20):
+            again = torch.zeros(100)
+            assert again.data_ptr() == place
+            parts = [torch.zeros(n, dtype=torch.uint8) for n in (1, 100_000, 300_000, 5, 400_000)]
+            del parts[1::2]
+            with pytest.raises(torch.OutOfMemoryError, match=r"the arena of 1048576 bytes has no gap of 700000 bytes"):
+                torch.empty(700_000, dtype=torch.uint8)
+            del parts
+            gc.collect()
+            torch.empty(900_000, dtype=torch.uint8)
+        del again
+
+
+def test_registered_scopes():
+    ranks.run(2, registered_scopes)
+
+
+def registered_scopes(rank):
+    pair = dist.new_group([0, 1])
+    with rondo.torch.registered(1 << 16):
+        outer = torch.zeros(10)
+        with rondo.torch.registered(1 << 17, group=pair):
+            inner = torch.zeros(1 << 14)  # would not find room in the outer one
+        outer_again = torch.zeros(10)
+    assert abs(outer_again.data_ptr() - outer.data_ptr()) < 1 << 16
+    assert abs(inner.data_ptr() - outer.data_ptr()) >= 1 << 16
+    with pytest.raises(ValueError, match="bytes is 0"):
+        with rondo.torch.registered(0):
+            pass
+    with pytest.raises(ValueError, match="no process group named"):
+        with rondo.torch.registered(group=dist.new_group(backend="gloo")):
+            pass
+
+    # Tensors outlive their group, and a forked child frees its copies without touching the communicator.
+    tensor = rondo.torch.empty(1000)
+    dist.all_reduce(tensor.fill_(1 + rank))
+    child = os.fork()
+    if child == 0:
+        del tensor, outer
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    dist.destroy_process_group()
+    assert tensor.sum() == 3000 and outer.sum() == 0
+    del tensor, outer, outer_again, inner
+    with pytest.raises(ValueError, match="no process group named"):
+        rondo.torch.empty(10)
