@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import rondo.torch  # noqa: F401  makes the backend known, also without an entry point
-from rondo.torch import build
+from rondo.torch import _group, build
 
 _forked = multiprocessing.get_context("fork")
 
@@ -65,6 +65,7 @@ def _reported(main, rank, arguments, pipe):
         pipe.send(("result", main(rank, *arguments)))
     except BaseException:
         pipe.send(("error", traceback.format_exc()))
+    _group._leave()  # os._exit() skips what is registered for the end of a process, pytest's included
     os._exit(0)
 
 

@@ -221,14 +221,18 @@ def test_abort():
 def abort(rank):
     work = dist.irecv(torch.ones(1), 1 - rank)
     future = dist.irecv(torch.ones(1), 1 - rank).get_future()
-    dist.barrier()
-    if rank == 0:
+    if rank == 0:  # once rank 1 waits for its messages, and for nothing else
+        dist.recv(torch.ones(1), 1, tag=1)
         backend_of().abort()
+    else:
+        ready = dist.isend(torch.ones(1), 0, tag=1)
     took = failing(work.wait, "rondo ABORTED", "rank 0 aborted its process group")
     assert took < 5
     with pytest.raises(RuntimeError, match="ABORTED"):
         future.wait()
     failing(lambda: dist.all_reduce(torch.ones(1)), "rondo ABORTED")
+    if rank == 1:
+        assert ready.is_completed()
 
 
 def test_death(tmp_path):

@@ -35,4 +35,5 @@ def create(options, backend_options):
 
 def _leave() -> None:
     """The end of a process that did not call destroy_process_group: tells the other ranks, so that they do not wait."""
-    _extension.leave(start._exception or "")
+    if _extension is not None:
+        _extension.leave(start._exception or "")
