@@ -2,18 +2,14 @@
 # torch's own multi-process tests of backends, worlds of 2 and 3: what passes with gloo passes with rondo, but for 4.
 set -euo pipefail
 source tools/lib/suite.sh
+source tools/lib/torch.sh
 
 need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
 check "tools/wheel.sh" tools/wheel.sh
 venv=$PWD/.venv-torch
-if [[ ! -x $venv/bin/torchrun ]]; then
-  echo "Installing torch in $venv"
-  rm -rf "$venv"
-  python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check "${RONDO_TORCH:-torch==2.13.0}"
-fi
-"$venv/bin/pip" install --quiet --disable-pip-version-check numpy pytest expecttest
-"$venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps build/wheel/*.whl
+torch_environment "$venv"
+pip_install "$venv" numpy pytest expecttest
+install_wheel "$venv"
 
 tree=$PWD
 folder=$(mktemp -d)

@@ -2,19 +2,14 @@
 # torch.distributed's backend "rondo", installed beside torch in an environment of its own: its tests, and three scripts.
 set -euo pipefail
 source tools/lib/suite.sh
+source tools/lib/torch.sh
 
-# RONDO_TORCH: another torch, as pip names it.
 need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
 check "tools/wheel.sh" tools/wheel.sh
 venv=$PWD/.venv-torch
-if [[ ! -x $venv/bin/torchrun ]]; then
-  echo "Installing torch in $venv"
-  rm -rf "$venv"
-  python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check "${RONDO_TORCH:-torch==2.13.0}"
-fi
-"$venv/bin/pip" install --quiet --disable-pip-version-check numpy pytest
-"$venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps build/wheel/*.whl
+torch_environment "$venv"
+pip_install "$venv" numpy pytest
+install_wheel "$venv"
 
 tree=$PWD
 folder=$(mktemp -d)
@@ -115,18 +110,7 @@ interrupted() {
 }
 check "Ctrl-C" interrupted
 
-pytest_counts() {
-  local log=$folder/pytest.log name result
-  (cd "$tree" && timeout 1500 "${python[@]}" -m pytest -q -rA -p no:cacheprovider tests/torch) |
-    tee "$log" | grep -vE '^(PASSED|=+ PASSES)' || true
-  while read -r result name; do
-    case $result in
-      PASSED) record pass "$name" ;;
-      FAILED | ERROR) record fail "$name" ;;
-    esac
-  done < <(grep -E '^(PASSED|FAILED|ERROR) ' "$log")
-  grep -qE '[0-9]+ passed' "$log"
-}
-check "pytest ran" pytest_counts
 cd "$tree"
+log=$folder/pytest.log
+check "pytest ran" pytest_counts "$venv" 1500 tests/torch
 finish_checks

@@ -150,7 +150,7 @@ class RondoBackend : public c10d::Backend {
   const std::shared_ptr<Memory> memory_;  // shared with the tensors in it; frees comm_
   std::mutex arena_mutex_;
   std::shared_ptr<Arena> arena_;  // shared with scopes and tensors; null: none was asked for
-  const int forks_;  // this process's when it was made: a forked child must not touch the communicator
+  const int forks_;               // this process's when it was made: a forked child must not touch the communicator
   std::atomic<uint64_t> sequence_number_{0};
   std::atomic<int> uses_{0};
   std::atomic<bool> closed_{false};

@@ -48,7 +48,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   const std::shared_ptr<void> block_;
   const size_t bytes_;
-  std::mutex mutex_;                // for what follows
+  std::mutex mutex_;               // for what follows
   std::map<size_t, size_t> gaps_;  // begin -> bytes; no two adjoin
 };
 

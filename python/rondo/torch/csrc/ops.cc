@@ -19,9 +19,9 @@ using Name = c10::string_view;
 
 c10d::ReduceOp reduce_op_named(Name name) {
   static const std::map<std::string, c10d::ReduceOp::RedOpType, std::less<>> ops = {
-      {"sum", c10d::ReduceOp::SUM},   {"avg", c10d::ReduceOp::AVG},   {"product", c10d::ReduceOp::PRODUCT},
-      {"min", c10d::ReduceOp::MIN},   {"max", c10d::ReduceOp::MAX},   {"band", c10d::ReduceOp::BAND},
-      {"bor", c10d::ReduceOp::BOR},   {"bxor", c10d::ReduceOp::BXOR},
+      {"sum", c10d::ReduceOp::SUM}, {"avg", c10d::ReduceOp::AVG},   {"product", c10d::ReduceOp::PRODUCT},
+      {"min", c10d::ReduceOp::MIN}, {"max", c10d::ReduceOp::MAX},   {"band", c10d::ReduceOp::BAND},
+      {"bor", c10d::ReduceOp::BOR}, {"bxor", c10d::ReduceOp::BXOR},
   };
   const auto found = ops.find(std::string_view(name.data(), name.size()));
   TORCH_CHECK_VALUE(found != ops.end(), "rondo: reduce_op is \"", name,
@@ -79,8 +79,8 @@ std::vector<c10::SymInt> scattered_shape(const at::Tensor& input, Name group) {
   const int size = RondoBackend::named({group.data(), group.size()})->getSize();
   std::vector<c10::SymInt> shape = input.sym_sizes().vec();
   TORCH_CHECK_VALUE(!shape.empty(), "torch.ops.rondo.reduce_scatter: the input has no dimension to be cut");
-  TORCH_CHECK_VALUE(shape[0] % size == 0, "torch.ops.rondo.reduce_scatter: the first dimension, ",
-                    shape[0], ", is not divisible by ", size, " ranks");
+  TORCH_CHECK_VALUE(shape[0] % size == 0, "torch.ops.rondo.reduce_scatter: the first dimension, ", shape[0],
+                    ", is not divisible by ", size, " ranks");
   shape[0] = shape[0] / size;
   return shape;
 }

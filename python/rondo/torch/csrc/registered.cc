@@ -56,7 +56,8 @@ at::Tensor registered_empty(const std::vector<int64_t>& shape, at::ScalarType ty
   if (bytes == 0) return at::empty(shape, type);
   std::shared_ptr<void> block = backend->memory()->allocate(bytes);
   void* data = block.get();
-  return at::from_blob(data, shape, [block = std::move(block)](void*) {}, at::TensorOptions(type));
+  return at::from_blob(
+      data, shape, [block = std::move(block)](void*) {}, at::TensorOptions(type));
 }
 
 RegisteredScope::RegisteredScope(const std::string& group, size_t bytes) {

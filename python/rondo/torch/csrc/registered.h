@@ -15,8 +15,8 @@ namespace rondo_torch {
 // a group that is none of this backend, DistBackendError for memory that the system refuses.
 at::Tensor registered_empty(const std::vector<int64_t>& shape, at::ScalarType type, const std::string& group);
 
-// While one lives, torch's CPU tensors that its thread makes lie in the group's arena of at least `bytes` bytes. They may
-// live on. Where the arena is full, making a tensor raises torch.OutOfMemoryError. They nest.
+// While one lives, torch's CPU tensors that its thread makes lie in the group's arena of at least `bytes` bytes. They
+// may live on. Where the arena is full, making a tensor raises torch.OutOfMemoryError. They nest.
 class RegisteredScope {
  public:
   RegisteredScope(const std::string& group, size_t bytes);

@@ -1,0 +1,39 @@
+# shellcheck shell=bash
+# For the suites that run torch: an environment with a CPU build of it, and the wheel.
+
+# RONDO_TORCH: another torch, as pip names it.
+# torch_environment FOLDER: makes the environment unless it is there.
+torch_environment() {
+  [[ ! -x $1/bin/torchrun ]] || return 0
+  echo "Installing torch in $1"
+  rm -rf "$1"
+  python3 -m venv "$1"
+  pip_install "$1" "${RONDO_TORCH:-torch==2.13.0}"
+}
+
+# pip_install FOLDER ARGUMENT...
+pip_install() {
+  local folder=$1
+  shift
+  "$folder/bin/pip" install --quiet --disable-pip-version-check "$@"
+}
+
+# install_wheel FOLDER: what tools/wheel.sh has made.
+install_wheel() {
+  pip_install "$1" --force-reinstall --no-deps build/wheel/*.whl
+}
+
+# pytest_counts FOLDER SECONDS TESTS: runs the folder of tests, at most so long, and counts each as one check. log: a
+# variable of the caller, a file.
+pytest_counts() {
+  local name result
+  timeout "$2" "$1/bin/python" -m pytest -q -rA -p no:cacheprovider "$3" |
+    tee "${log:?}" | grep -vE '^(PASSED|=+ PASSES)' || true
+  while read -r result name; do
+    case $result in
+      PASSED) record pass "$name" ;;
+      FAILED | ERROR) record fail "$name" ;;
+    esac
+  done < <(grep -E '^(PASSED|FAILED|ERROR) ' "$log")
+  grep -qE '[0-9]+ passed' "$log"
+}
