@@ -89,7 +89,12 @@ Communicator Communicator::join(const JoinOptions& options) {
   options.config.check();
   const auto deadline = Clock::now() + Milliseconds(options.config.start_timeout_ms);
   const std::string rendezvous = options.store ? std::string(kProgramsStore) : options.rendezvous;
-  const Launch launch = find_launch({options.rank, options.world, rendezvous, options.job_id}, options.config);
+  Launch launch = find_launch({options.rank, options.world, rendezvous, options.job_id}, options.config);
+  if (options.store && options.rank >= 0 && options.world >= 0) {
+    // A launcher's variables may be set on some ranks only: all ranks ask one another for their hosts, or none does.
+    launch.place = Place{options.rank, options.world, -1, -1, -1, -1};
+    launch.one_host = false;
+  }
   show_start(options.config, launch);
   auto store = options.store ? options.store : open_store(launch, options.config, deadline);
   auto group = world_group(join_processes(launch, std::move(store), options.config, deadline), options.config);

@@ -307,6 +307,27 @@ def _one_store(rank, path):
     return sums
 
 
+def test_a_launcher_that_only_one_rank_knows(tmp_path):
+    """Variables of a launcher on one rank, and none or others on the next: the group starts all the same."""
+    results, errors = ranks.start(3, _placed_by_launcher, (f"file://{tmp_path}/store",), 60)
+    assert results == [6.0, 6.0, 6.0], errors
+
+
+def _placed_by_launcher(rank, url):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)
+    if rank == 0:
+        os.environ.update(RANK="0", WORLD_SIZE="3", LOCAL_RANK="0", LOCAL_WORLD_SIZE="3")
+    if rank == 1:
+        os.environ.update(RANK="1", WORLD_SIZE="3", LOCAL_RANK="5", LOCAL_WORLD_SIZE="2")
+    limit = datetime.timedelta(seconds=20)
+    dist.init_process_group("rondo", init_method=url, rank=rank, world_size=3, timeout=limit)
+    tensor = torch.tensor(1.0 + rank)
+    dist.all_reduce(tensor)
+    dist.destroy_process_group()
+    return tensor.item()
+
+
 def test_forked_child():
     ranks.run(2, forked_child)
 
