@@ -162,6 +162,12 @@ def registered_memory(rank):
     assert is_registered(first) and is_registered(second) and is_registered(second[7:31])
     assert not is_registered(after) and not is_registered(found["other"])
 
+    # torch's matrix product in bfloat16 takes memory for itself from the allocator, and frees it by its address.
+    matrix = torch.ones(64, 64, dtype=torch.bfloat16)
+    with rondo.torch.registered(1 << 20):
+        product = torch.nn.functional.linear(matrix[:1], matrix)
+    assert product.sum() == 64 * 64 and is_registered(product)
+
     # What went is given back; the same tensors get the same memory; the group keeps the arena.
     place = first.data_ptr()
     del first

@@ -3,7 +3,8 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <algorithm>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "csrc/backend.h"
@@ -15,34 +16,70 @@ namespace {
 // The arenas of this thread's scopes, innermost last.
 thread_local std::vector<Arena*> arenas;
 
+// Which memory is in use by address: torch frees memory by a plain function, also without a tensor.
+class Pieces {
+ public:
+  // Never destroyed: tensors may live as long as the process.
+  static Pieces& get() {
+    static auto* pieces = new Pieces;
+    return *pieces;
+  }
+
+  void add(std::shared_ptr<void> piece) {
+    std::lock_guard lock(mutex_);
+    void* data = piece.get();
+    held_.emplace(data, std::move(piece));
+  }
+
+  // Null: not of an arena.
+  std::shared_ptr<void> take(void* data) {
+    std::lock_guard lock(mutex_);
+    const auto found = held_.find(data);
+    if (found == held_.end()) return nullptr;
+    std::shared_ptr<void> piece = std::move(found->second);
+    held_.erase(found);
+    return piece;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<void*, std::shared_ptr<void>> held_;
+};
+
+// What torch had before; set once, before the first piece.
+at::Allocator* other_allocator = nullptr;
+
+void free_piece(void* data) {
+  if (!Pieces::get().take(data)) other_allocator->raw_deleter()(data);
+}
+
 // torch's CPU allocator from the first scope on: this thread's arena, or the allocator that torch had before.
 class ScopedAllocator final : public at::Allocator {
  public:
-  explicit ScopedAllocator(at::Allocator* other) : other_(other) {}
-
   at::DataPtr allocate(size_t bytes) override {
-    if (arenas.empty() || bytes == 0) return other_->allocate(bytes);
+    if (arenas.empty() || bytes == 0) return other_allocator->allocate(bytes);
     std::shared_ptr<void> piece = arenas.back()->allocate(bytes);
     if (!piece) {
       TORCH_CHECK_WITH(OutOfMemoryError, false, "rondo.torch.registered: the arena of ", arenas.back()->bytes(),
                        " bytes has no gap of ", bytes, " bytes: pass a larger bytes=, or make fewer tensors inside it");
     }
     void* data = piece.get();
-    return {data, new std::shared_ptr<void>(std::move(piece)),
-            [](void* held) { delete static_cast<std::shared_ptr<void>*>(held); }, at::Device(at::kCPU)};
+    Pieces::get().add(std::move(piece));
+    return {data, data, &free_piece, at::Device(at::kCPU)};
   }
+  at::DeleterFnPtr raw_deleter() const override { return &free_piece; }
   void copy_data(void* target, const void* source, size_t bytes) const override {
     default_copy_data(target, source, bytes);
   }
-
- private:
-  at::Allocator* const other_;
 };
 
 void install_allocator() {
   // Never destroyed, never taken out: tensors of both kinds refer to it.
   static const bool installed = [] {
-    c10::SetCPUAllocator(new ScopedAllocator(c10::GetCPUAllocator()));
+    other_allocator = c10::GetCPUAllocator();
+    TORCH_CHECK(other_allocator->raw_deleter() != nullptr,
+                "rondo.torch.registered: another CPU allocator is set, whose memory cannot be freed by its address");
+    c10::SetCPUAllocator(new ScopedAllocator);
     return true;
   }();
   (void)installed;
