@@ -197,7 +197,7 @@ def timeouts(rank):
         dist.send(torch.ones(1), 0)
     dist.group.WORLD.set_timeout(datetime.timedelta(milliseconds=600))
     if rank == 0:
-        failing(lambda: rondo.torch.monitored_barrier(), "rondo TIMEOUT", "(rank 1)")
+        failing(dist.barrier, "rondo TIMEOUT", "(rank 1)")
     else:
         time.sleep(1.5)
 
@@ -207,11 +207,31 @@ def test_monitored_barrier():
 
 
 def monitored(rank):
-    rondo.torch.monitored_barrier()
-    if rank == 1:
-        time.sleep(1.5)
-    else:
-        failing(lambda: rondo.torch.monitored_barrier(timeout=datetime.timedelta(milliseconds=500)), "(rank 1)")
+    def barrier(**options):
+        rondo.torch.monitored_barrier(timeout=0.5, **options)
+
+    for _ in range(3):
+        rondo.torch.monitored_barrier()
+    reached = f"Rank {rank} successfully reached monitoredBarrier"
+    if rank == 0:
+        failing(barrier, "Rank 1 failed to pass monitoredBarrier in 500 ms", "the ranks 1, 2")
+        failing(lambda: barrier(wait_all_ranks=True), "Ranks 1, 2 failed to pass monitoredBarrier")
+        dist.send(torch.ones(1), 2)
+        failing(barrier, "Rank 1 failed to pass monitoredBarrier in 500 ms")
+    if rank == 2:
+        dist.recv(torch.ones(1), 0)
+        failing(barrier, reached, "the ranks 1, 2")  # of the first one, which it missed
+        failing(barrier, reached, "Ranks 1, 2 failed")
+        failing(barrier, reached, "Rank 1 failed to pass monitoredBarrier in 500 ms")
+    # The group goes on.
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    assert tensor.item() == 3
+    pair = dist.new_group([0, 2])
+    rondo.torch.monitored_barrier(pair, 5)
+    if rank == 2:
+        failing(lambda: rondo.torch.monitored_barrier(pair, 0.3), reached[:4], "rank 0 did not come")
+    dist.barrier()
 
 
 def test_abort():

@@ -2,8 +2,8 @@
 
     BACKEND=rondo WORLD_SIZE=2 python -m pytest -rA tests/torch/upstream.py
 
-What these tests ask of "gloo" by name they ask of BACKEND here: its name is replaced while the file is read. Tests that
-make groups of dist.Backend.GLOO (those of monitored_barrier) keep them. Ranks are forked.
+What these tests ask of "gloo" by name they ask of BACKEND here: its name is replaced while the file is read, and so is
+torch.distributed.monitored_barrier, which refuses other names. Ranks are forked.
 """
 
 import importlib.util
@@ -41,9 +41,12 @@ def _load() -> types.ModuleType:
     with open(path, encoding="utf-8") as file:
         source = file.read().replace('"gloo"', f'"{BACKEND}"')
     source = source.replace(f'"backend_name") == "{BACKEND}"', '"backend_name") == "gloo"')  # its own settings follow
+    if BACKEND == "rondo":
+        source = source.replace("dist.monitored_barrier(", "rondo.torch.monitored_barrier(")
     source = source.replace("if backend == dist.Backend.GLOO:", f'if backend in ("gloo", "{BACKEND}"):')
     module = types.ModuleType(_MODULE)
     module.__file__ = path
+    module.rondo = rondo
     sys.modules[_MODULE] = module
     exec(compile(source, path, "exec"), module.__dict__)
     for profiled in ("", "CUDA_", "SEND_RECV_"):

@@ -63,13 +63,21 @@ def _name(group: dist.ProcessGroup | None) -> str:
 
 
 def monitored_barrier(
-    group: dist.ProcessGroup | None = None, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False
+    group: dist.ProcessGroup | None = None,
+    timeout: datetime.timedelta | float | None = None,
+    wait_all_ranks: bool = False,
 ) -> None:
     """A barrier whose failure names the ranks that did not come: torch.distributed.monitored_barrier refuses every
     backend but gloo by name.
 
-    group: None: the default group. timeout: None: the group's. Raises torch.distributed.DistBackendError on every rank
-    that came; the group has failed then. All absent ranks are always named, so wait_all_ranks changes nothing.
+    It goes through torch's store, which takes milliseconds, and a group goes on after a failure. group: None: the
+    default group; where this process is not in the group nothing happens. timeout: a number is seconds; None: the
+    group's. wait_all_ranks: whether the message begins with all absent ranks, or with the first. Raises
+    torch.distributed.DistBackendError on every rank that came.
     """
     group = group if group is not None else dist.group.WORLD
+    if dist.get_rank(group) < 0:
+        return
+    if isinstance(timeout, (int, float)):
+        timeout = datetime.timedelta(seconds=timeout)
     group.monitored_barrier(timeout if timeout is not None else datetime.timedelta(milliseconds=-1), wait_all_ranks)

@@ -78,8 +78,7 @@ std::vector<std::string> start_settings(std::chrono::milliseconds timeout) {
   return {"RONDO_START_TIMEOUT_MS=" + std::to_string(std::clamp<int64_t>(timeout.count(), 1, kLongestMs))};
 }
 
-rondo_comm_t join(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescription& group) {
-  const std::string job = group.name + "." + std::to_string(next_number(group.name));
+rondo_comm_t join(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescription& group, const std::string& job) {
   StoreAdapter adapter(store, job + "/");
   const std::vector<std::string> texts = start_settings(group.timeout);
   std::vector<const char*> settings;
@@ -98,11 +97,12 @@ rondo_comm_t join(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescr
 
 }  // namespace
 
-RondoBackend::RondoBackend(const GroupDescription& group, rondo_comm_t comm)
+RondoBackend::RondoBackend(const GroupDescription& group, rondo_comm_t comm, MonitoredBarriers monitored_barriers)
     : c10d::Backend(group.rank, group.size),
       options_(c10::make_intrusive<Options>("rondo", group.timeout)),
       comm_(comm),
       memory_(std::make_shared<Memory>(comm)),
+      monitored_barriers_(std::move(monitored_barriers)),
       forks_(forks_so_far()) {
   options_->group_name = group.name;
   if constexpr (requires { options_->global_ranks_in_group; }) {
@@ -112,6 +112,7 @@ RondoBackend::RondoBackend(const GroupDescription& group, rondo_comm_t comm)
 
 c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c10d::Store>& store,
                                                       const GroupDescription& group) {
+  const std::string job = group.name + "." + std::to_string(next_number(group.name));
   rondo_comm_t comm = nullptr;
   const c10::intrusive_ptr<RondoBackend> parent = group.global_ranks.empty() ? nullptr : Groups::get().get_default();
   if (parent && !parent->closed_ && parent->forks_ == forks_so_far()) {
@@ -119,9 +120,10 @@ c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c
     const std::vector<int> ranks(group.global_ranks.begin(), group.global_ranks.end());
     check(rondo_new_group(parent->comm_, ranks.data(), ranks.size(), &comm));
   } else {
-    comm = join(store, group);
+    comm = join(store, group, job);
   }
-  auto backend = c10::make_intrusive<RondoBackend>(group, comm);
+  auto backend = c10::make_intrusive<RondoBackend>(
+      group, comm, MonitoredBarriers(store, job + "/monitored/", group.rank, group.size));
   Groups::get().add(backend, group.global_ranks.empty());
   return backend;
 }

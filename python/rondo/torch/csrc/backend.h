@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "csrc/memory.h"
+#include "csrc/monitored.h"
 #include "csrc/operation.h"
 #include "csrc/tensors.h"
 
@@ -48,7 +49,7 @@ class RondoBackend : public c10d::Backend {
   // The group of this process that torch calls by this name; "": the default group. ValueError where there is none.
   static c10::intrusive_ptr<RondoBackend> named(std::string_view name);
   // Takes the communicator. Public for make_intrusive.
-  RondoBackend(const GroupDescription& group, rondo_comm_t comm);
+  RondoBackend(const GroupDescription& group, rondo_comm_t comm, MonitoredBarriers monitored_barriers);
   ~RondoBackend() override;
 
   const std::string& name() const { return options_->group_name; }
@@ -148,6 +149,8 @@ class RondoBackend : public c10d::Backend {
   c10::intrusive_ptr<Options> options_;
   rondo_comm_t comm_;
   const std::shared_ptr<Memory> memory_;  // shared with the tensors in it; frees comm_
+  std::mutex monitored_mutex_;
+  MonitoredBarriers monitored_barriers_;
   std::mutex arena_mutex_;
   std::shared_ptr<Arena> arena_;  // shared with scopes and tensors; null: none was asked for
   const int forks_;               // this process's when it was made: a forked child must not touch the communicator

@@ -117,11 +117,9 @@ WorkPointer RondoBackend::barrier(const c10d::BarrierOptions& options) {
   return run({OpType::BARRIER, "rondo:barrier", {}, nullptr}, {}, wants_work(options), start);
 }
 
-void RondoBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
-  Use use(*this);
-  sequence_number_.fetch_add(1, std::memory_order_relaxed);
-  const rondo_options_t limits = call_options(options.timeout);
-  check(rondo_barrier(comm_, &limits));  // its failure names every rank that was absent
+void RondoBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  std::lock_guard lock(monitored_mutex_);
+  monitored_barriers_.pass(options.timeout.count() < 0 ? options_->timeout : options.timeout, wait_all_ranks);
 }
 
 }  // namespace rondo_torch

@@ -10,6 +10,7 @@
 #include "csrc/memory.cc"
 #include "csrc/messages.cc"
 #include "csrc/module.cc"
+#include "csrc/monitored.cc"
 #include "csrc/operation.cc"
 #include "csrc/ops.cc"
 #include "csrc/registered.cc"

@@ -1,0 +1,93 @@
+#include "csrc/monitored.h"
+
+#include <exception>
+#include <utility>
+
+#include "csrc/errors.h"
+
+namespace rondo_torch {
+
+namespace {
+
+constexpr const char* kResult = "result";
+constexpr const char* kPassed = "passed";  // the value of the result; else it is what rank 0 raises
+
+std::string joined(const std::vector<int>& ranks) {
+  std::string text;
+  for (int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return text;
+}
+
+// The words are those of gloo's barrier: programs look for them.
+std::string failure_text(const std::vector<int>& absent, std::chrono::milliseconds timeout, bool every_rank) {
+  const std::string end = " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms";
+  if (absent.size() == 1) return "Rank " + joined(absent) + end;
+  if (every_rank) return "Ranks " + joined(absent) + end;
+  return "Rank " + std::to_string(absent[0]) + end + ", nor did the others of the ranks " + joined(absent);
+}
+
+}  // namespace
+
+MonitoredBarriers::MonitoredBarriers(c10::intrusive_ptr<c10d::Store> store, std::string prefix, int rank, int size)
+    : store_(std::move(store)), prefix_(std::move(prefix)), rank_(rank), size_(size) {}
+
+void MonitoredBarriers::pass(std::chrono::milliseconds timeout, bool every_rank) {
+  ++number_;
+  if (rank_ == 0) {
+    collect(timeout, every_rank);
+  } else {
+    report(timeout);
+  }
+}
+
+void MonitoredBarriers::collect(std::chrono::milliseconds timeout, bool every_rank) {
+  if (timeout.count() == 0) fail("Rank 0 timed out in monitoredBarrier after 0 ms");
+  const Clock::time_point deadline = Clock::now() + timeout;
+  std::vector<int> absent;
+  for (int rank = 1; rank < size_; ++rank) {
+    const std::string name = key(number_, std::to_string(rank));
+    if (!await(name, deadline)) absent.push_back(rank);
+    forget(name);
+  }
+  const std::string text = absent.empty() ? kPassed : failure_text(absent, timeout, every_rank);
+  store_->set(key(number_, kResult), text);
+  if (!absent.empty()) fail(text);
+  forget(key(number_ - 1, kResult));  // all ranks have read it: they are here
+}
+
+void MonitoredBarriers::report(std::chrono::milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  const std::string result = key(number_, kResult);
+  store_->set(key(number_, std::to_string(rank_)), std::string("here"));
+  const std::string text = await(result, deadline) ? store_->get_to_str(result) : "rank 0 did not come";
+  if (text == kPassed) return;
+  fail("Rank " + std::to_string(rank_) +
+       " successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0: " + text);
+}
+
+bool MonitoredBarriers::await(const std::string& key, Clock::time_point deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+  if (left.count() > 0) {
+    try {
+      store_->wait({key}, left);
+      return true;
+    } catch (const std::exception&) {
+      // The time is over, or the store is gone: check() says which.
+    }
+  }
+  return store_->check({key});
+}
+
+std::string MonitoredBarriers::key(int64_t number, const std::string& what) const {
+  return prefix_ + std::to_string(number) + "/" + what;
+}
+
+// Some stores cannot delete.
+void MonitoredBarriers::forget(const std::string& key) {
+  try {
+    store_->deleteKey(key);
+  } catch (const std::exception&) {
+  }
+}
+
+}  // namespace rondo_torch
