@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "rondo/error.h"
 
@@ -33,10 +34,14 @@ class InprocWindows {
     return found == windows_.end() ? nullptr : found->second.lock();
   }
   WindowPlace locate(int rank, const std::byte* data, size_t bytes) const {
+    // A window whose last user lets go of it meanwhile ends here, after the lock, which its destructor takes.
+    std::vector<std::shared_ptr<Window>> held;
     std::lock_guard lock(mutex_);
     for (auto it = windows_.lower_bound({rank, 0}); it != windows_.end() && it->first.first == rank; ++it) {
       const auto window = it->second.lock();
-      if (!window || data < window->data()) continue;
+      if (!window) continue;
+      held.push_back(window);
+      if (data < window->data()) continue;
       const auto offset = static_cast<size_t>(data - window->data());
       if (offset <= window->bytes() && bytes <= window->bytes() - offset) return {window->id(), offset};
     }
