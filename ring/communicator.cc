@@ -7,6 +7,8 @@
 #include "ring/base/log.h"
 #include "ring/engine/batch.h"
 #include "ring/engine/communicator_state.h"
+#include "ring/engine/observe/metrics_output.h"
+#include "ring/engine/observe/prometheus.h"
 #include "transport/inproc_fabric.h"
 #include "transport/process_fabric.h"
 #include "transport/rendezvous/launch.h"
@@ -16,11 +18,25 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
+ObservedRank observed_rank(const Fabric& fabric, const Config& config) {
+  const Place& place = fabric.place();
+  ObservedRank about;
+  about.rank = place.rank;
+  about.world = place.world;
+  about.local_rank = place.local_rank;
+  about.node = place.node;
+  about.name = fabric.peer_name(place.rank);
+  about.host = fabric.topology().host;
+  about.settings = config.describe();
+  return about;
+}
+
 // The first communicator of a fabric: all its ranks.
 std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, const Config& config) {
   CommunicatorState::Options options;
   for (int r = 0; r < fabric->place().world; ++r) options.members.push_back(r);
   options.fabric = std::move(fabric);
+  options.observer = make_observer(observed_rank(*options.fabric, config), config);
   options.id = 1;
   options.config = config;
   options.progress_thread =
@@ -124,6 +140,17 @@ const Config& Communicator::config() const { return engine(state_).context().con
 Algorithm Communicator::algorithm_for(Collective collective, uint64_t count, DType dtype, Op op,
                                       bool registered) const {
   return engine(state_).algorithm_for({.collective = collective, .count = count, .dtype = dtype, .op = op}, registered);
+}
+
+void Communicator::start_trace(const std::string& folder) {
+  engine(state_).context().observed.observer->start_trace(folder);
+}
+
+void Communicator::stop_trace() { engine(state_).context().observed.observer->stop_trace(); }
+
+std::string Communicator::metrics() {
+  Observer& observer = *engine(state_).context().observed.observer;
+  return prometheus_text(observer.start_metrics(), observer.about().rank);
 }
 
 void Communicator::run(const CollectiveCall& call) {

@@ -7,6 +7,7 @@
 
 from rondo import data, errors
 from rondo._library import lib as _lib
+from rondo._trace import trace
 from rondo.communicator import ANY_SOURCE, ANY_TAG, Batch, Communicator, Topology
 from rondo.errors import *  # noqa: F403
 from rondo.start import UniqueId, init, unique_id
@@ -16,7 +17,7 @@ __version__ = _lib.rondo_version().decode()
 
 __all__ = [
     "ANY_SOURCE", "ANY_TAG", "Batch", "Communicator", "Message", "SpawnError", "Store", "Topology", "UniqueId", "Work",
-    "data", "init", "spawn", "unique_id", *errors.__all__,
+    "data", "init", "spawn", "trace", "unique_id", *errors.__all__,
 ]  # fmt: skip
 
 

@@ -119,6 +119,9 @@ PROTOTYPES = {
     "rondo_split": (_comm, c_int, c_int, _out),
     "rondo_new_group": (_comm, _ints, c_size_t, _out),
     "rondo_abort": (_comm, c_char_p),
+    "rondo_trace_start": (_comm, c_char_p),
+    "rondo_trace_stop": (_comm,),
+    "rondo_metrics": (_comm, c_char_p, c_size_t, POINTER(c_size_t)),
     "rondo_close": (_comm,),
     "rondo_destroy": (_comm,),
 }

@@ -76,6 +76,7 @@ class Communicator:
         self._closed: int | None = None  # the handle after close(), where arrays of empty() live on
         self._batch: Batch | None = None
         self._registered = 0
+        self._joined = False  # by rondo.init(), not made from another one
         number = ctypes.c_int()
 
         def ask(function) -> int:
@@ -125,6 +126,17 @@ class Communicator:
         call = (COLLECTIVES.index(collective), count, code_of(dtype), op_code(op), int(registered))
         check(_library.lib.rondo_algorithm_for(self._open(), *call, _byref(name)))
         return name.value.decode()
+
+    def metrics(self) -> str:
+        """Counters and histograms of this process's rank, in Prometheus' text format: since the first call of this, or
+        since the start with RONDO_METRICS (docs/traces.md)."""
+        room = 1 << 16
+        while True:
+            text, length = ctypes.create_string_buffer(room), ctypes.c_size_t()
+            check(_library.lib.rondo_metrics(self._open(), text, room, _byref(length)))
+            if length.value < room:
+                return text.value.decode()
+            room = length.value + 4096  # it may grow meanwhile
 
     def __repr__(self) -> str:
         return f"<rondo.Communicator rank {self.rank} of {self.size}{'' if self._handle else ', closed'}>"

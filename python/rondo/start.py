@@ -62,7 +62,9 @@ def init(
         if raised is not None and not isinstance(raised, Exception):
             raise raised  # KeyboardInterrupt and the like
         raise last_error(code) from raised
-    return Communicator(handle.value)
+    group = Communicator(handle.value)
+    group._joined = True
+    return group
 
 
 class UniqueId:

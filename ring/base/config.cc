@@ -81,6 +81,15 @@ bool valid_text(std::string_view text) {
 }
 constexpr const char* kTextText = "at most 4096 bytes without control characters";
 
+// on, port:9464, or a path with a slash, so that a typing error is no folder.
+bool valid_metrics(std::string_view text) {
+  if (text.empty() || text == "on") return true;
+  if (!text.starts_with("port:")) return valid_text(text) && text.find('/') != std::string_view::npos;
+  const auto port = parse_number<uint16_t>(text.substr(5));
+  return port && *port > 0;
+}
+constexpr const char* kMetricsText = "on, port:N (1 .. 65535) or the path of a folder, with a slash in it";
+
 // A calibration is under a kilobyte.
 constexpr size_t kMostFileBytes = 64 * 1024;
 constexpr const char* kFileText = "a readable file of at most 64 KiB";
@@ -132,6 +141,9 @@ void visit(C& config, Visitor&& v) {
   v.number("RONDO_SPIN_US", config.spin_us, Range<int64_t>{0, 10'000'000}, kLocal);
   v.number("RONDO_EAGER_BYTES", config.eager_bytes, Range<uint32_t>{0, 16u << 20}, kShared);
   v.choice("RONDO_DEBUG", config.debug, Names{"off", "warn", "info", "trace"}, kLocal);
+  v.text("RONDO_TRACE", config.trace_folder, valid_text, kTextText);
+  v.number("RONDO_TRACE_BYTES", config.trace_bytes, Range<uint64_t>{64u << 10, uint64_t{16} << 30}, kLocal);
+  v.text("RONDO_METRICS", config.metrics, valid_metrics, kMetricsText);
 }
 
 // What the program sets: text by the variable's name.

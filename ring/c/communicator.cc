@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,28 @@ rondo_result_t rondo_algorithm_for(rondo_comm_t comm, rondo_collective_t collect
     given(name, "name") = nullptr;
     *name = rondo::algorithm_name(communicator(comm).algorithm_for(collective_of(collective), count, dtype_of(dtype),
                                                                    op_of(op), registered != 0));
+  });
+}
+
+rondo_result_t rondo_trace_start(rondo_comm_t comm, const char* folder) {
+  return guarded([&] {
+    static_cast<void>(given(folder, "folder"));
+    communicator(comm).start_trace(folder);
+  });
+}
+rondo_result_t rondo_trace_stop(rondo_comm_t comm) {
+  return guarded([&] { communicator(comm).stop_trace(); });
+}
+rondo_result_t rondo_metrics(rondo_comm_t comm, char* text, size_t room, size_t* length) {
+  return guarded([&] {
+    given(length, "length") = 0;
+    if (room > 0) given(text, "text") = 0;
+    const std::string all = communicator(comm).metrics();
+    *length = all.size();
+    if (room == 0) return;
+    const size_t copied = std::min(all.size(), room - 1);
+    std::copy_n(all.data(), copied, text);
+    text[copied] = 0;
   });
 }
 

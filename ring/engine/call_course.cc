@@ -64,11 +64,24 @@ void CallCourse::decide(const BufferFacts* buffers) {
   if (route_->timed && !timed_since_) timed_since_ = Clock::now();
   if (route_->next != Next::kRun) return;
   context_.log.took(operation_->sequence, route_->algorithm, table_.version());
+  if (context_.observed.on()) observe_route();
   if (RouteTable::learns_from(*route_)) {
     std::lock_guard lock(table_mutex_);
     table_.began(question, *route_);
   }
   if (context_.rank == 0 && log_.shows(LogLevel::kInfo)) show();
+}
+
+void CallCourse::observe_route() {
+  PreparedCall& prepared = *operation_->call;
+  const Observed& observed = context_.observed;
+  if (prepared.prediction.algorithm != route_->algorithm) {
+    prepared.prediction = {route_->algorithm, router_.predicted_ns(prepared.question, route_->algorithm)};
+  }
+  observed.observer->routed(observed.communicator, operation_->sequence,
+                            observed_call(prepared, context_.world(), route_->algorithm),
+                            {static_cast<uint8_t>(route_->reason), reason_text(route_->reason)},
+                            static_cast<uint8_t>(route_->medium()), prepared.prediction.nanoseconds);
 }
 
 // When it is another than the last time, for calls of about this size. Trials are no choice yet.

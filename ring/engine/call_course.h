@@ -39,6 +39,8 @@ class CallCourse {
   // thrown on all ranks alike.
   bool advance(Pass pass);
   bool done() const { return done_; }
+  // Of the operation, once it is decided.
+  Algorithm algorithm() const { return route_ ? route_->algorithm : Algorithm::kAuto; }
   // Grows while it moves.
   uint64_t moved();
   RunFailure failure() { return running_ != nullptr ? running_->failure() : RunFailure{}; }
@@ -60,6 +62,7 @@ class CallCourse {
   bool go_on();
   void decide(const BufferFacts* buffers);
   void show();
+  void observe_route();
   bool start_exchange();
   void end_exchange();
   void pack();

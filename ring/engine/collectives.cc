@@ -14,6 +14,9 @@ namespace {
 // Of calls that begin at once and are over soon (begin_now): the clock is read when they are not.
 constexpr Clock::time_point kNoDeadlineYet{};
 
+// A rank that drives an operation looks at the clock every 20 ms at least (progress_engine.cc), if its process runs.
+constexpr uint64_t kStoppedNs = 50'000'000;
+
 bool can_pull(const CommunicatorContext& context) {
   const SharedMemory* memory = context.fabric->shared_memory();
   return memory != nullptr && memory->can_pull();
@@ -141,6 +144,7 @@ bool Collectives::refuse(const Exception& exception) {
 
 // Completes or fails it. From then on nothing here reads it any more.
 void Collectives::end_current(const Error* error) {
+  if (context_->observed.on()) observe_end(error);
   course_.end();
   CollectiveOperation& operation = *std::exchange(current_, nullptr);
   const bool counted = operation.queued;
@@ -152,6 +156,32 @@ void Collectives::end_current(const Error* error) {
   if (counted) operation.announce_end();
   owner_.reset();
   if (counted) ended();
+}
+
+void Collectives::observe_begin() {
+  began_at_ = looked_at_ = Observer::now();
+  const Observed& observed = context_->observed;
+  observed.observer->began(observed.communicator, current_->sequence, began_at_,
+                           observed_call(*current_->call, context_->world(), Algorithm::kAuto));
+}
+
+void Collectives::observe_end(const Error* error) {
+  if (current_ == nullptr || began_at_ == 0) return;
+  const Observed& observed = context_->observed;
+  observe_look(Clock::now());  // sets looked_at_
+  observed.observer->ended(observed.communicator, current_->sequence, {began_at_, looked_at_},
+                           observed_call(*current_->call, context_->world(), course_.algorithm()),
+                           error != nullptr ? error->code : ErrorCode::kOk);
+  if (error != nullptr) observed.observer->failed(observed.communicator, *error);
+  began_at_ = 0;
+}
+
+void Collectives::observe_look(Clock::time_point now) {
+  const auto at = static_cast<uint64_t>(now.time_since_epoch().count());
+  if (began_at_ != 0 && at > looked_at_ + kStoppedNs) {
+    context_->observed.observer->stopped(context_->observed.communicator, current_->sequence, {looked_at_, at});
+  }
+  looked_at_ = at;
 }
 
 // Ends everything that is pending, as soon as no other rank is at work on this one's memory. True if anything ended.
@@ -168,6 +198,7 @@ bool Collectives::fail_all(const Error& error) {
 
 void Collectives::tick(Clock::time_point now) {
   if (current_ == nullptr || context_->failure.get() != nullptr) return;
+  if (context_->observed.on()) observe_look(now);
   if (current_->deadline == kNoDeadlineYet) {
     const auto asked = current_->call->call.timeout;
     current_->deadline =

@@ -52,10 +52,14 @@ class Collectives final : public ProgressEngine {
   bool take_next();
   void begin(CollectiveOperation& operation) {
     current_ = &operation;
+    if (context_->observed.on()) observe_begin();
     course_.begin(operation);
     watch_.begin();
   }
   void end_current(const Error* error);
+  void observe_begin();
+  void observe_end(const Error* error);
+  void observe_look(Clock::time_point now);
   bool refuse(const Exception& exception);
   bool fail_all(const Error& error);
   const CollectiveOperation* late(Clock::time_point now);
@@ -73,6 +77,8 @@ class Collectives final : public ProgressEngine {
   CallCourse course_;
   CallWatch watch_;
   CollectiveOperation* current_ = nullptr;
+  uint64_t began_at_ = 0;                       // of current_, for the observer; 0: it was not on
+  uint64_t looked_at_ = 0;                      // likewise: when this rank last looked at the clock
   std::shared_ptr<CollectiveOperation> owner_;  // of current_, unless its caller keeps it (begin_now)
 };
 

@@ -8,6 +8,7 @@
 #include "ring/base/types.h"
 #include "ring/engine/call_log.h"
 #include "ring/engine/failure.h"
+#include "ring/engine/observe/observer.h"
 #include "ring/engine/progress/fork_mark.h"
 #include "rondo/config.h"
 #include "transport/fabric.h"
@@ -24,6 +25,7 @@ struct CommunicatorContext {
   Config config;
   Failure failure;
   CallLog log;
+  Observed observed;
   ForkMark mark;  // of the process that made it
 
   int world() const { return static_cast<int>(members.size()); }

@@ -52,6 +52,8 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
   context->rank = context->group_rank(context->fabric->place().rank);
   context->topology = topology_of(*context->fabric, context->members);
   context->config = std::move(options.config);
+  context->observed.observer = std::move(options.observer);
+  context->observed.communicator = context->observed.observer->communicator(context->id, context->members);
   return context;
 }
 
@@ -324,6 +326,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(uint64_t id, std:
   options.members = members;
   options.config = context_->config;
   options.progress_thread = progress_thread_;
+  options.observer = context_->observed.observer;
   std::shared_ptr<CommunicatorState> group;
   try {
     group = std::make_shared<CommunicatorState>(std::move(options));
@@ -403,6 +406,7 @@ void CommunicatorState::on_failure(const Error& error) {
   }
   own.ranks = std::move(ranks);
   context_->failure.set(own);
+  if (context_->observed.on()) context_->observed.observer->failed(context_->observed.communicator, own);
   collectives_->notify();
   messages_->notify();
 }

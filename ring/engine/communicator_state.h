@@ -29,6 +29,7 @@ class CommunicatorState final : public CommunicatorEvents {
     std::vector<int> members;  // world ranks
     Config config;
     std::shared_ptr<ProgressThread> progress_thread;  // shared by all groups of the process
+    std::shared_ptr<Observer> observer;               // likewise
   };
   explicit CommunicatorState(Options options);
   // How the progress thread of such groups waits.

@@ -28,6 +28,7 @@ void MessageOperation::end(const Error* error) {
   const auto keep = std::move(self_);
   messages.active_.erase(this);
   if (background) messages.background_.fetch_sub(1);
+  if (began_at != 0) messages.observe_end(*this, error, dynamic_cast<SendOperation*>(this) != nullptr);
   if (error != nullptr) {
     fail(*error);
   } else {
@@ -75,10 +76,22 @@ Messages::Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr
 void Messages::submit(std::shared_ptr<MessageOperation> operation) {
   operation->messages_ = this;
   operation->self_ = operation;
+  if (context_->observed.on()) operation->began_at = Observer::now();
   if (operation->background) background_.fetch_add(1);
   added();
   std::lock_guard lock(submitted_mutex_);
   submitted_.push_back(std::move(operation));
+}
+
+void Messages::observe_end(const MessageOperation& operation, const Error* error, bool sends) {
+  TraceRecord record;
+  record.begin = operation.began_at;
+  record.peer = operation.peer;
+  record.number = static_cast<uint64_t>(std::max(operation.tag, 0));
+  record.bytes = operation.message_bytes;
+  record.a = static_cast<uint8_t>(sends ? TraceDirection::kOut : TraceDirection::kIn);
+  const Observed& observed = context_->observed;
+  observed.observer->message(observed.communicator, record, error != nullptr ? error->code : ErrorCode::kOk);
 }
 
 void Messages::wait_blocking(const MessageOperation& operation) {

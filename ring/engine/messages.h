@@ -19,6 +19,7 @@ class MessageOperation : public Operation {
  public:
   virtual P2pRequest& request() = 0;
   std::string text;         // "recv(4096 bytes from rank 1, tag 7)", for messages; peer in it is of the group
+  uint64_t began_at = 0;    // for the observer; 0: it was not on
   bool background = false;  // no blocking call waits for it alone: it goes on while its rank does other things
 
  protected:
@@ -86,6 +87,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool end_late();
   bool take_submitted();
   void end_pending(const Error& error);
+  void observe_end(const MessageOperation& operation, const Error* error, bool sends);
   void report();
   void time_out(const MessageOperation& operation);
 

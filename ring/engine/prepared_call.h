@@ -9,6 +9,7 @@
 
 #include "ring/engine/call/call.h"
 #include "ring/engine/call/collective_call.h"
+#include "ring/engine/observe/observer.h"
 #include "ring/engine/route/route.h"
 #include "ring/engine/run/run.h"
 
@@ -24,6 +25,11 @@ class PreparedCall : public std::enable_shared_from_this<PreparedCall> {
     Algorithm algorithm = Algorithm::kAuto;
     std::unique_ptr<Run> run;
   };
+  // By the cost model, of the algorithm that was observed last.
+  struct Prediction {
+    Algorithm algorithm = Algorithm::kAuto;
+    uint64_t nanoseconds = 0;
+  };
 
   PreparedCall(CheckedCall checked, const RouteQuestion& asked, uint64_t communicator);
 
@@ -31,12 +37,19 @@ class PreparedCall : public std::enable_shared_from_this<PreparedCall> {
   const RouteQuestion question;
   const uint64_t kind;  // what ranks compare: see fingerprint_of()
 
-  Body body;  // under the lease
+  Body body;              // under the lease
+  Prediction prediction;  // likewise
 
   // The buffers that were checked last. Under the submission lock.
   const void* input;
   const void* output;
 };
+
+// What an observer is told of such a call.
+inline Observer::Call observed_call(const PreparedCall& prepared, int world, Algorithm algorithm) {
+  const CheckedCall& call = prepared.call;
+  return {call.collective, call.dtype, call.op, algorithm, call.root, call.total_bytes(world)};
+}
 
 // Calls with equal keys are alike but for their buffers. Uneven calls have none.
 struct CallKey {

@@ -74,6 +74,9 @@ const Sample kSamples[] = {
     {"RONDO_SPIN_US", "0", "-1", false},
     {"RONDO_EAGER_BYTES", "0", "16777217", true},
     {"RONDO_DEBUG", "trace", "debug", false},
+    {"RONDO_TRACE", "/tmp/trace", "a\n", false},
+    {"RONDO_TRACE_BYTES", "65536", "1000", false},
+    {"RONDO_METRICS", "port:9464", "port:0", false},
 };
 
 TEST_CASE("config: an empty environment gives the defaults, and they are in range") {

@@ -24,6 +24,7 @@ C_TYPES = {
     "rondo_interrupt_function_t": _library.InterruptFunction,
     "rondo_message_t*": ctypes.POINTER(_library.MessageInfo),
     "rondo_collective_t": ctypes.c_int32, "rondo_reply_t": ctypes.c_void_p, "rondo_end_function_t": _library.EndFunction,
+    "size_t*": ctypes.POINTER(ctypes.c_size_t),
     "rondo_join_options_t*": ctypes.POINTER(_library.JoinOptions), "rondo_place_t*": ctypes.POINTER(_library.Place),
 }  # fmt: skip
 for handle in ("rondo_comm_t", "rondo_work_t", "rondo_id_server_t"):

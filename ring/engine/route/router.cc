@@ -82,6 +82,11 @@ std::string Router::describe(const RouteQuestion& question, const Route& route) 
                      std::isinf(us) ? "" : fmt::format(", {:.0f} us by the cost model", us));
 }
 
+uint64_t Router::predicted_ns(const RouteQuestion& question, Algorithm algorithm) const {
+  const double us = chooser_.estimated_us(question.collective, algorithm, question.bytes, question.scales_at_source);
+  return std::isfinite(us) && us > 0 ? static_cast<uint64_t>(us * 1000) : 0;
+}
+
 Algorithm Router::for_plain_buffers() const { return over_windows(configured_) ? Algorithm::kRing : Algorithm::kAuto; }
 
 }  // namespace rondo

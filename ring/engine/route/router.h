@@ -24,6 +24,9 @@ class Router {
   // "all_reduce of 8 bytes among 2 ranks: one_shot (cheapest, 1 us by the cost model)"
   std::string describe(const RouteQuestion& question, const Route& route) const;
 
+  // By the cost model; 0 where it has no estimate.
+  uint64_t predicted_ns(const RouteQuestion& question, Algorithm algorithm) const;
+
   // For a call of the library's own, on memory that nobody registered, by a name that is no kWindow: whatever is
   // configured, it must not be refused.
   Algorithm for_plain_buffers() const;

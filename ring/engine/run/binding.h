@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kernels/combine.h"
+#include "ring/engine/observe/observer.h"
 #include "ring/engine/run/peer_memory.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
@@ -28,6 +29,7 @@ struct Binding {
   // empty slice, so that no difference passes.
   bool pairwise = false;
   const WindowBinding* windows = nullptr;  // of plans that have windows
+  const Observed* observed = nullptr;      // who hears of steps and waits
   bool streams = false;                    // what is copied out of windows is more than caches keep: past them
 };
 

@@ -11,10 +11,11 @@ BoardRun::BoardRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, Is
     : call_(call), plan_(std::move(plan)), island_(island) {}
 
 void BoardRun::start(const RunStart& start) {
-  if (bound_) return run_.start_again(start.input, start.output, start.fingerprint);
+  if (bound_) return run_.start_again(start.input, start.output, start.sequence, start.fingerprint);
   const Slicing slicing = OneShotRun::slicing(*plan_, call_.count, dtype_bytes(call_.dtype));
   blocks_ = lay_out_blocks(call_, *plan_, slicing);
   Binding binding = binding_of(call_, *plan_, blocks_, slicing);
+  binding.observed = &island_.observed();
   bind_operation(binding, start);
   run_.start(binding, island_.channel());
   bound_ = true;

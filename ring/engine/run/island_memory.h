@@ -24,6 +24,7 @@ class IslandMemory {
   // Requires attached().
   IslandChannel& channel() { return channel_; }
   std::byte* staging(int rank) const { return windows_[static_cast<size_t>(rank)]->data() + PostBoard::kBytes; }
+  const Observed& observed() const { return context_.observed; }
   // Where windows are made and found; not null in an island.
   SharedMemory& shared() const { return *shared_; }
   // The communicator has failed: takes this rank's buffers out of the others' reach. False: one of them is at work on

@@ -43,6 +43,7 @@ void LaneRun::begin() {
   posted_source_ = 0;
   idle_passes_ = 0;
   failed_meeting_ = -1;
+  observer_.begin(binding_.observed, binding_.sequence, lane_);
   if (!walk_.has_barriers()) return walk_.begin();
   uint64_t& meetings = binding_.windows->channel->meetings[lane_];
   walk_.begin(meetings);
@@ -121,12 +122,28 @@ bool LaneRun::post(Landing landing) {
 bool LaneRun::ready(const BoundStep& step) {
   if (step.barrier != 0) return all_arrived(step);
   for (const Ref& ref : step.sources) {
-    if (!in_memory(ref) && mover_.link(ref).arrived() == nullptr) return false;
+    if (in_memory(ref) || mover_.link(ref).arrived() != nullptr) continue;
+    observer_.awaits(ref.peer);
+    return false;
   }
   for (const Ref& ref : step.targets) {
-    if (!in_memory(ref) && !mover_.link(ref).can_send()) return false;
+    if (in_memory(ref) || mover_.link(ref).can_send()) continue;
+    observer_.awaits(ref.peer);
+    return false;
   }
+  observer_.awaits(-1);
   return walk_.may_write(walk_.combined());
+}
+
+// A slice of this step is combined.
+void LaneRun::pass_combined(const BoundStep& step, size_t bytes) {
+  if (!observer_.on()) return walk_.pass_combined();
+  const uint32_t of = walk_.combined().step;
+  const uint64_t round = walk_.combined().round;
+  walk_.pass_combined();
+  const Cursor& next = walk_.combined();
+  observer_.moved(step.sources, step.targets, bytes, next.at_end || next.step != of || next.round != round);
+  observer_.at(next.step, next.round);
 }
 
 bool LaneRun::combine_one() {
@@ -135,7 +152,7 @@ bool LaneRun::combine_one() {
   if (!ready(step)) return false;
   if (step.barrier != 0) {
     if (!step.targets.empty()) arrive(step);
-    walk_.pass_combined();
+    pass_combined(step, 0);
     return true;
   }
   const Slice slice = slice_at(walk_.combined());
@@ -147,7 +164,7 @@ bool LaneRun::combine_one() {
   for (const Ref& ref : step.sources) {
     if (!in_memory(ref)) mover_.link(ref).release();
   }
-  walk_.pass_combined();
+  pass_combined(step, slice.bytes);
   return true;
 }
 
@@ -165,7 +182,10 @@ bool LaneRun::all_arrived(const BoundStep& step) {
   const uint64_t number = walk_.barrier_number(walk_.combined());
   for (const Ref& ref : step.sources) {
     const uint64_t theirs = board.arrived(ref.peer, lane_);
-    if (theirs < number) return false;
+    if (theirs < number) {
+      observer_.awaits(ref.peer);
+      return false;
+    }
     // No rank gets past this operation without this rank.
     if (theirs > walk_.last_barrier()) {
       failed_meeting_ = ref.peer;
@@ -188,6 +208,13 @@ bool LaneRun::progress(Landing landing) {
     moved = true;
     mover_.pump();
     retire();
+  }
+  if (observer_.on()) {
+    if (walk_.done()) {
+      observer_.end();
+    } else if (combined == 0) {
+      observer_.idle();
+    }
   }
   idle_passes_ = moved ? 0 : idle_passes_ + 1;
   return moved;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "ring/engine/observe/lane_observer.h"
 #include "ring/engine/run/binding.h"
 #include "ring/engine/run/slice_mover.h"
 #include "ring/plan/walk.h"
@@ -61,12 +62,14 @@ class LaneRun {
   bool ready(const BoundStep& step);
   void arrive(const BoundStep& step);
   bool all_arrived(const BoundStep& step);
+  void pass_combined(const BoundStep& step, size_t bytes);
   void retire() { walk_.set_sent(mover_.oldest_unsent(walk_.combined().number)); }
 
   Binding binding_;
   uint32_t lane_ = 0;
   Walk<BoundStep> walk_;
   SliceMover mover_;
+  LaneObserver observer_;
   int failed_meeting_ = -1;
   uint32_t posted_source_ = 0;  // sources of the step at walk_.posted() that are dealt with
   uint32_t idle_passes_ = 0;

@@ -31,7 +31,9 @@ LinkRun::LinkRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, cons
       slicing_(choose_slicing(call, *plan_, context.config, context.topology)),
       blocks_(lay_out_blocks(call, *plan_, slicing_)),
       binding_(binding_of(call, *plan_, blocks_, slicing_)),
-      lanes_(plan_->lanes.size()) {}
+      lanes_(plan_->lanes.size()) {
+  binding_.observed = &context.observed;
+}
 
 void LinkRun::start(const RunStart& start) {
   bind_operation(binding_, start);

@@ -42,22 +42,24 @@ void OneShotRun::start(const Binding& binding, IslandChannel& channel) {
   puts_.clear();
   takes_.clear();
   places_.clear();
+  posts_read_.clear();
   posts_ = places_posted(plan);
   block_ = 0;
   for (const Step& step : plan.steps) bind(step);
   rounds_ = puts_.empty() && takes_.empty() ? 1 : binding.slicing.rounds(block_);
   piece_ = kPieceBytes / binding.element_bytes;
   seen_.resize(static_cast<size_t>(plan.world));
-  start_again(binding.input, binding.output, binding.fingerprint);
+  start_again(binding.input, binding.output, binding.sequence, binding.fingerprint);
 }
 
-void OneShotRun::start_again(const std::byte* input, std::byte* output, uint64_t fingerprint) {
+void OneShotRun::start_again(const std::byte* input, std::byte* output, uint64_t sequence, uint64_t fingerprint) {
   binding_.input = input;
   binding_.output = output;
   binding_.fingerprint = fingerprint;
   round_ = 0;
   refused_ = -1;
   mismatched_ = false;
+  observer_.begin(binding_.observed, sequence, 0);
   if (rounds_ > 0) begin_round();
 }
 
@@ -89,7 +91,10 @@ void OneShotRun::bind(const Step& step) {
   }
   if (!takes) return puts_.push_back(move);
   move.first = static_cast<uint32_t>(places_.size());
-  for (uint32_t i = 0; i < step.sources; ++i) places_.push_back(is_post(refs[i]) ? place_of(refs[i]) : 0);
+  for (uint32_t i = 0; i < step.sources; ++i) {
+    places_.push_back(is_post(refs[i]) ? place_of(refs[i]) : 0);
+    if (is_post(refs[i])) posts_read_.push_back(refs[i]);
+  }
   takes_.push_back(move);
 }
 
@@ -167,12 +172,23 @@ bool OneShotRun::progress() {
       taken_ = 0;
     }
     moved |= moved_ != before;
-    if (next_take_ < takes_.size() || !all_have_come()) return moved;
+    const bool over = next_take_ == takes_.size() && all_have_come();
+    if (observer_.on()) observe(over, moved_ != before);
+    if (!over) return moved;
     ++moved_;
     moved = true;
     if (++round_ < rounds_) begin_round();
   }
   return moved;
+}
+
+// over: the round; taken: something of it in this pass.
+void OneShotRun::observe(bool over, bool taken) {
+  if (!over && !taken) return observer_.idle();
+  observer_.moved(posts_read_, {}, over ? count_ * binding_.element_bytes : 0, over);
+  if (!over) return;
+  observer_.at(0, round_ + 1);
+  if (round_ + 1 == rounds_) observer_.end();
 }
 
 bool OneShotRun::take(const Move& move) {
@@ -223,6 +239,7 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
   uint32_t& seen = seen_[static_cast<size_t>(rank)];
   if (seen > bytes) return true;
   const PostBoard::Look look = channel_->board.look(rank);
+  if (look.sight == PostBoard::Sight::kNothing || look.ready < bytes) observer_.awaits(rank);
   if (look.sight == PostBoard::Sight::kNothing) return false;
   mismatched_ = look.sight == PostBoard::Sight::kPost && look.fingerprint != binding_.fingerprint;
   if (look.sight == PostBoard::Sight::kCorrupt || mismatched_ || look.ready > post_bytes_) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ring/engine/observe/lane_observer.h"
 #include "ring/engine/run/binding.h"
 #include "ring/engine/run/island_channel.h"
 
@@ -16,7 +17,7 @@ class OneShotRun {
   // `binding` and `channel` must stay until the run is done or abandoned.
   void start(const Binding& binding, IslandChannel& channel);
   // The same call once more, but for the buffers and its place among the calls.
-  void start_again(const std::byte* input, std::byte* output, uint64_t fingerprint);
+  void start_again(const std::byte* input, std::byte* output, uint64_t sequence, uint64_t fingerprint);
 
   // Elements of a block that one round takes, so that all that a rank posts fits its place. The same on every rank.
   static Slicing slicing(const Plan& plan, uint64_t block, size_t element_bytes);
@@ -52,6 +53,7 @@ class OneShotRun {
   uint32_t place_of(const Ref& ref) const;
   void begin_round();
   void post();
+  void observe(bool over, bool taken);
   void put(const Move& move, std::byte* place, uint64_t at, uint64_t count);
   bool take(const Move& move);
   bool take_piece(const Move& move, uint64_t count);
@@ -69,6 +71,7 @@ class OneShotRun {
   IslandChannel* channel_ = nullptr;
   std::vector<Move> puts_, takes_;
   std::vector<uint32_t> places_;  // of takes' sources in their ranks' posts
+  std::vector<Ref> posts_read_;   // likewise; those of other ranks
   std::vector<uint32_t> seen_;    // by rank: 1 + bytes of its post that are there; 0: not yet
   uint32_t posts_ = 0;            // places in a rank's post that are used; the same on every rank
   uint64_t block_ = 0;            // elements of every block
@@ -83,6 +86,7 @@ class OneShotRun {
   uint64_t taken_ = 0;  // elements of that move
 
   uint64_t moved_ = 0;
+  LaneObserver observer_;
   int refused_ = -1;
   bool mismatched_ = false;
   uint64_t fingerprint_seen_ = 0;

@@ -24,6 +24,7 @@ WindowRun::WindowRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, 
       windows_(context, island),
       binding_(binding_of(call, *plan_, blocks_, slicing_)),
       lanes_(plan_->lanes.size()) {
+  binding_.observed = &context.observed;
   binding_.windows = &windows_.binding();
   binding_.streams = call.total_bytes(context.world()) >= kStreamBytes;
 }

@@ -91,6 +91,16 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   Algorithm algorithm_for(Collective collective, uint64_t count, DType dtype, Op op = Op::kSum,
                           bool registered = false) const;
 
+  // --- What happened (docs/traces.md). Of this rank and all communicators of its join(). Not collective; any thread.
+  // From now on records operations, steps, waits and transfers in folder/rank-R.rondo-trace, R the rank of the process;
+  // a trace that is there is replaced, one under way ends. The folder is made, its parents are not. Throws kSystem.
+  void start_trace(const std::string& folder);
+  // Ends it; the file stays. Without a trace it does nothing.
+  void stop_trace();
+  // Counters and histograms since the first call of this, or since join() with RONDO_METRICS, in Prometheus' text
+  // format. Counting begins with the first call: it costs two clock reads an operation, so it is off before.
+  std::string metrics();
+
   // --- Collectives. The same calls for std::vector, std::span and the like are in typed_calls.h.
   using TypedCalls::all_gather, TypedCalls::all_gather_async;
   using TypedCalls::all_reduce, TypedCalls::all_reduce_async;

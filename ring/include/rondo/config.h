@@ -53,6 +53,11 @@ struct RONDO_EXPORT Config {
   uint32_t eager_bytes = 64 * 1024;
   std::string debug = "warn";  // RONDO_DEBUG: off, warn, info, trace (to standard error)
 
+  // --- what happened
+  std::string trace_folder;          // RONDO_TRACE: a folder for this rank's trace; empty: none
+  uint64_t trace_bytes = 16u << 20;  // RONDO_TRACE_BYTES: of the ring of records, 64 KiB .. 16 GiB
+  std::string metrics;               // RONDO_METRICS: on, a folder, or a port on loopback; empty: none
+
   // settings: "RONDO_X=value" of the variables above; they come before the environment's. Throws Exception(kInvalid)
   // naming the variable, its value and what is allowed; also for a setting that is unknown or given twice.
   static Config from_environment(std::span<const std::string> settings = {});

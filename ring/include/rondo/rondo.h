@@ -456,6 +456,19 @@ RONDO_API rondo_result_t rondo_split(rondo_comm_t comm, int color, int key, rond
  * become 0, 1, ... in the order given. */
 RONDO_API rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* sub);
 
+/* ---- What happened ---- */
+
+/* Of this rank and all communicators of its rondo_join; not collective. docs/traces.md */
+/* Records operations, steps, waits and transfers in folder/rank-R.rondo-trace from now on; R is the rank of the
+ * process. A file that is there is replaced; a trace under way ends. RONDO_SYSTEM: the file cannot be made. */
+RONDO_API rondo_result_t rondo_trace_start(rondo_comm_t comm, const char* folder);
+/* Ends the trace; the file stays. Without one: nothing. */
+RONDO_API rondo_result_t rondo_trace_stop(rondo_comm_t comm);
+/* Counters and histograms in Prometheus' text format, since the first call of this, or since rondo_join with
+ * RONDO_METRICS. Copies at most `room` bytes with the final 0 to text, which may be NULL if room is 0; *length: of the
+ * whole text without the 0. */
+RONDO_API rondo_result_t rondo_metrics(rondo_comm_t comm, char* text, size_t room, size_t* length);
+
 /* ---- The end ---- */
 
 /* The communicator's failure: its code, or RONDO_OK while there is none. rondo_last_error() and

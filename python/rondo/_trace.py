@@ -1,0 +1,39 @@
+"""rondo.trace(): a trace for a part of a program."""
+
+from __future__ import annotations
+
+import os
+
+from rondo import _library, communicator
+from rondo.errors import check
+
+
+class trace:
+    """Traces what this process's communicators do, from here on, or in a `with` block. Not collective, but useful when
+    all ranks do it. `rondo-trace report FOLDER -o run.html` shows the result (docs/traces.md).
+
+    >>> with rondo.trace("steps-100-to-110"):
+    ...     train(10)
+
+    The folder gets rank-R.rondo-trace; one that is there is replaced. Raises ValueError if no communicator is open
+    (RONDO_TRACE=folder traces from the start), a rondo.Error if the file cannot be made.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        self._joined = [group for group in communicator._open_ones if group._joined]
+        if not self._joined:
+            raise ValueError("rondo.trace() before rondo.init(): set RONDO_TRACE to trace from the start")
+        for group in self._joined:
+            check(_library.lib.rondo_trace_start(group._open(), os.fsencode(folder)))
+
+    def stop(self) -> None:
+        """Ends the trace; the file stays."""
+        for group in self._joined:
+            if group._handle is not None:
+                check(_library.lib.rondo_trace_stop(group._handle))
+
+    def __enter__(self) -> trace:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()

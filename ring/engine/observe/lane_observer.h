@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ring/engine/observe/observer.h"
+#include "ring/plan/plan.h"
+
+namespace rondo {
+
+// What one lane of one operation tells the observer: its steps, what they moved, and how long it stood still for which
+// rank. Callers ask on() first. Cost: a clock read for each step, and two for each wait, one of them while it waits.
+// One thread at a time.
+class LaneObserver {
+ public:
+  // observed: nullptr for what nobody observes; else it must outlive the operation.
+  void begin(const Observed* observed, uint64_t number, uint32_t lane) {
+    observer_ = observed != nullptr && observed->on() ? observed->observer.get() : nullptr;
+    if (observer_ == nullptr) return;
+    record_ = {};
+    record_.communicator = observed->communicator;
+    record_.number = number;
+    record_.lane = static_cast<uint16_t>(lane);
+    record_.begin = Observer::now();
+    waiting_ = false;
+    awaited_ = -1;
+    bytes_ = 0;
+  }
+  bool on() const { return observer_ != nullptr; }
+
+  // The next slice cannot go on before this rank of the communicator; -1: before the own sends have gone.
+  void awaits(int peer) { awaited_ = peer; }
+  // A pass after which nothing went on.
+  void idle() {
+    if (waiting_ && awaited_ == wait_.peer) return;
+    const uint64_t now = Observer::now();
+    if (waiting_) end_wait(now);
+    waiting_ = true;
+    wait_ = record_;
+    wait_.kind = TraceKind::kWait;
+    wait_.begin = now;
+    wait_.peer = awaited_;
+  }
+  // A slice of so many bytes went on; `last` of its step in this round.
+  void moved(std::span<const Ref> sources, std::span<const Ref> targets, uint64_t bytes, bool last) {
+    bytes_ += bytes;
+    if (!waiting_ && !last) return;
+    const uint64_t now = Observer::now();
+    if (waiting_) end_wait(now);
+    if (last) end_step(sources, targets, now);
+  }
+  // Where the next slice is.
+  void at(uint32_t step, uint64_t round) {
+    record_.step = step;
+    record_.round = static_cast<uint32_t>(round);
+  }
+  // The lane is done.
+  void end() {
+    if (waiting_) end_wait(Observer::now());
+    observer_ = nullptr;
+  }
+
+ private:
+  void end_wait(uint64_t now) {
+    wait_.end = now;
+    wait_.step = record_.step;
+    wait_.round = record_.round;
+    observer_->waited(wait_);
+    waiting_ = false;
+  }
+  void end_step(std::span<const Ref> sources, std::span<const Ref> targets, uint64_t now) {
+    record_.end = now;
+    record_.bytes = bytes_;
+    record_.kind = TraceKind::kStep;
+    record_.peer = static_cast<int32_t>((sources.size() << 16) | targets.size());
+    observer_->stepped(record_);
+    transfers(sources, TraceDirection::kIn);
+    transfers(targets, TraceDirection::kOut);
+    record_.begin = now;
+    bytes_ = 0;
+  }
+  void transfers(std::span<const Ref> refs, TraceDirection direction) {
+    if (record_.bytes == 0) return;  // signals
+    for (const Ref& ref : refs) {
+      if (!is_remote(ref)) continue;
+      TraceRecord transfer = record_;
+      transfer.kind = TraceKind::kTransfer;
+      transfer.peer = ref.peer;
+      transfer.a = static_cast<uint8_t>(direction);
+      transfer.b = static_cast<uint8_t>(path_of(ref));
+      observer_->transferred(transfer);
+    }
+  }
+  static TracePath path_of(const Ref& ref) {
+    if (ref.space == Space::kMailbox) return TracePath::kLink;
+    if ((ref.flags & kTurns) != 0) return TracePath::kPost;
+    return (ref.flags & kStaging) != 0 ? TracePath::kStaging : TracePath::kPeerMemory;
+  }
+
+  Observer* observer_ = nullptr;
+  TraceRecord record_;  // of the step; begin: when it began
+  TraceRecord wait_;
+  uint64_t bytes_ = 0;  // of the step so far
+  bool waiting_ = false;
+  int awaited_ = -1;
+};
+
+}  // namespace rondo

@@ -1,0 +1,228 @@
+#include "ring/engine/observe/observer.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+namespace rondo {
+namespace {
+
+// The communicator's own first operation (transport/fabric.h), which no program has called.
+constexpr uint64_t kMeeting = 1;
+
+// As text of a JSON string.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+template <typename Names>
+std::string names(int count, Names name) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += fmt::format("{}{}", i > 0 ? "," : "", quoted(name(i)));
+  return "[" + out + "]";
+}
+
+// Ranks with equal ones read one CLOCK_MONOTONIC.
+std::string clock_name() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char zone[64] = "";
+  const ssize_t length = readlink("/proc/self/ns/time", zone, sizeof(zone) - 1);
+  return boot + "/" + std::string(zone, length > 0 ? static_cast<size_t>(length) : 0);
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace
+
+std::string Observer::about_line() const {
+  const auto wall =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return fmt::format(
+      R"({{"what":"rank","rank":{},"world":{},"local_rank":{},"node":{},"name":{},"host":{},"pid":{},"clock":{},)"
+      R"("hosts":[{}],"monotonic_ns":{},"wall_ns":{},"collectives":{},"algorithms":{},"dtypes":{},"operators":{},)"
+      R"("errors":{},"settings":{}}})",
+      about_.rank, about_.world, about_.local_rank, about_.node, quoted(about_.name), quoted(host_name()), getpid(),
+      quoted(clock_name()), fmt::join(about_.host, ","), now(), wall,
+      names(kCollectives, [](int i) { return collective_name(static_cast<Collective>(i)); }),
+      names(kAlgorithms, [](int i) { return algorithm_name(static_cast<Algorithm>(i)); }),
+      names(kDTypes, [](int i) { return dtype_name(static_cast<DType>(i)); }),
+      names(kOps, [](int i) { return op_name(static_cast<Op>(i)); }),
+      names(Metrics::kErrorCodes, [](int i) { return error_code_name(static_cast<ErrorCode>(i)); }),
+      quoted(about_.settings));
+}
+
+void Observer::start_trace(const std::string& folder) {
+  std::lock_guard lock(mutex_);
+  auto trace = std::make_unique<TraceFile>(folder, about_.rank, about_.trace_bytes);
+  trace->say(about_line());
+  for (const std::string& line : lines_) trace->say(line);
+  for (auto& said : reasons_said_) said.store(false);
+  trace_.store(trace.get(), std::memory_order_release);
+  traces_.push_back(std::move(trace));
+  on_.store(true);
+}
+
+void Observer::stop_trace() {
+  std::lock_guard lock(mutex_);
+  trace_.store(nullptr);
+  on_.store(own_metrics_ != nullptr);
+}
+
+Metrics& Observer::start_metrics() {
+  std::lock_guard lock(mutex_);
+  if (!own_metrics_) own_metrics_ = std::make_unique<Metrics>(about_.world);
+  metrics_.store(own_metrics_.get(), std::memory_order_release);
+  on_.store(true);
+  return *own_metrics_;
+}
+
+void Observer::say(const std::string& line) {
+  if (TraceFile* trace = trace_.load(std::memory_order_acquire)) trace->say(line);
+}
+
+uint32_t Observer::communicator(uint64_t id, const std::vector<int>& members) {
+  std::lock_guard lock(mutex_);
+  const uint32_t number = std::min(communicators_++, kMostCommunicators - 1);
+  failed_.resize(size_t{number} + 1);
+  kept_members_.push_back(std::make_unique<const std::vector<int>>(members));
+  members_[number].store(kept_members_.back().get(), std::memory_order_release);
+  lines_.push_back(fmt::format(R"({{"what":"communicator","number":{},"id":"{:016x}","members":[{}]}})", number, id,
+                               fmt::join(members, ",")));
+  say(lines_.back());
+  return number;
+}
+
+int Observer::world_rank(uint32_t communicator, int peer) const {
+  const std::vector<int>* members = members_[communicator].load(std::memory_order_acquire);
+  return members != nullptr && peer >= 0 && static_cast<size_t>(peer) < members->size()
+             ? (*members)[static_cast<size_t>(peer)]
+             : -1;
+}
+
+void Observer::failed(uint32_t communicator, const Error& error) {
+  std::lock_guard lock(mutex_);
+  if (std::exchange(failed_[communicator], char{1}) != 0) return;
+  const auto code = static_cast<size_t>(error.code);
+  if (Metrics* metrics = metrics_.load(); metrics != nullptr && code < Metrics::kErrorCodes) {
+    count(metrics->errors[code]);
+  }
+  say(fmt::format(R"({{"what":"failure","communicator":{},"at":{},"code":{},"message":{},"ranks":[{}]}})", communicator,
+                  now(), quoted(error_code_name(error.code)), quoted(error.message), fmt::join(error.ranks, ",")));
+}
+
+void Observer::began(uint32_t communicator, uint64_t number, uint64_t at, const Call& call) {
+  TraceRecord record;
+  record.kind = TraceKind::kBegin;
+  record.begin = record.end = at;
+  record.communicator = communicator;
+  record.number = number;
+  record.bytes = call.bytes;
+  record.peer = call.root;
+  record.a = static_cast<uint8_t>(call.collective);
+  record.b = static_cast<uint8_t>(call.dtype);
+  record.c = static_cast<uint8_t>(call.op);
+  put(record);
+}
+
+void Observer::routed(uint32_t communicator, uint64_t number, const Call& call, const Reason& reason, uint8_t medium,
+                      uint64_t predicted_ns) {
+  if (!tracing()) return;
+  if (!reasons_said_[reason.number % kReasons].exchange(true, std::memory_order_relaxed)) {
+    say(fmt::format(R"({{"what":"reason","number":{},"text":{}}})", reason.number, quoted(reason.text)));
+  }
+  TraceRecord record;
+  record.kind = TraceKind::kRoute;
+  record.end = predicted_ns;
+  record.communicator = communicator;
+  record.number = number;
+  record.a = static_cast<uint8_t>(call.algorithm);
+  record.b = reason.number;
+  record.c = medium;
+  put(record);
+}
+
+void Observer::ended(uint32_t communicator, uint64_t number, const Span& span, const Call& call, ErrorCode code) {
+  TraceRecord record;
+  record.kind = TraceKind::kEnd;
+  record.begin = span.begin;
+  record.end = span.end;
+  record.communicator = communicator;
+  record.number = number;
+  record.bytes = call.bytes;
+  record.a = static_cast<uint8_t>(code);
+  record.b = static_cast<uint8_t>(call.collective);
+  record.c = static_cast<uint8_t>(call.algorithm);
+  put(record);
+  Metrics* metrics = metrics_.load(std::memory_order_acquire);
+  if (metrics == nullptr || code != ErrorCode::kOk || number <= kMeeting) return;
+  Metrics::Operations& operations = metrics->operations[static_cast<size_t>(call.collective)];
+  const uint64_t took = span.end - span.begin;
+  count(operations.by_algorithm[static_cast<size_t>(call.algorithm)]);
+  count(operations.bytes, call.bytes);
+  count(operations.nanoseconds, took);
+  count(operations.durations[Metrics::bucket_of(took)]);
+}
+
+void Observer::stopped(uint32_t communicator, uint64_t number, const Span& span) {
+  TraceRecord record;
+  record.kind = TraceKind::kStopped;
+  record.begin = span.begin;
+  record.end = span.end;
+  record.communicator = communicator;
+  record.number = number;
+  put(record);
+  if (Metrics* metrics = metrics_.load(std::memory_order_acquire)) {
+    count(metrics->stopped_nanoseconds, span.end - span.begin);
+  }
+}
+
+void Observer::message(uint32_t communicator, TraceRecord record, ErrorCode code) {
+  record.kind = TraceKind::kMessage;
+  record.communicator = communicator;
+  record.end = now();
+  record.b = static_cast<uint8_t>(code);
+  put(record);
+  Metrics* metrics = metrics_.load(std::memory_order_acquire);
+  const int peer = metrics != nullptr ? world_rank(communicator, record.peer) : -1;
+  if (peer < 0 || code != ErrorCode::kOk) return;
+  count(metrics->peer(peer).messages[record.a]);
+  count(metrics->peer(peer).message_bytes[record.a], record.bytes);
+}
+
+void Observer::waited(const TraceRecord& wait) {
+  put(wait);
+  Metrics* metrics = metrics_.load(std::memory_order_acquire);
+  const int peer = metrics != nullptr ? world_rank(wait.communicator, wait.peer) : -1;
+  if (peer >= 0) count(metrics->peer(peer).wait_nanoseconds, wait.end - wait.begin);
+}
+
+// A rank's own staging memory is no link.
+void Observer::transferred(const TraceRecord& transfer) {
+  const int peer = world_rank(transfer.communicator, transfer.peer);
+  if (peer == about_.rank) return;
+  put(transfer);
+  Metrics* metrics = metrics_.load(std::memory_order_acquire);
+  if (metrics != nullptr && peer >= 0) count(metrics->peer(peer).bytes[transfer.a], transfer.bytes);
+}
+
+}  // namespace rondo

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ring/base/types.h"
+#include "ring/engine/observe/metrics.h"
+#include "ring/engine/observe/trace_file.h"
+#include "rondo/dtype.h"
+#include "rondo/error.h"
+#include "rondo/op.h"
+
+namespace rondo {
+
+// Where one rank is, for the reader of its trace.
+struct ObservedRank {
+  int rank = 0;
+  int world = 1;
+  int local_rank = 0;
+  int node = 0;
+  std::string name;                // "rank 3 (host b, pid 17)"
+  std::vector<int> host;           // of every rank: Topology::host
+  std::string settings;            // Config::describe()
+  uint64_t trace_bytes = 1 << 24;  // of the ring of records
+};
+
+// Hears what the communicators of one join do, and records it: in a trace, in metrics, or not at all. Callers ask on()
+// before they call a hook, so that what is off costs one load. Hooks neither lock nor allocate, but for those of rare
+// events (communicator, failed). Any thread.
+class Observer {
+ public:
+  explicit Observer(ObservedRank about) : about_(std::move(about)) {}
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+
+  // Throw Exception(kSystem) where the file cannot be made. A second trace ends the first.
+  void start_trace(const std::string& folder);
+  void stop_trace();
+  bool tracing() const { return trace_.load(std::memory_order_acquire) != nullptr; }
+  Metrics& start_metrics();
+  // nullptr: they were not started.
+  const Metrics* metrics() const { return metrics_.load(std::memory_order_acquire); }
+  const ObservedRank& about() const { return about_; }
+
+  bool on() const { return on_.load(std::memory_order_relaxed); }
+  static uint64_t now() { return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); }
+
+  // --- hooks
+  // A communicator of these world ranks; returns its number in the records.
+  uint32_t communicator(uint64_t id, const std::vector<int>& members);
+  void failed(uint32_t communicator, const Error& error);
+
+  struct Call {
+    Collective collective = Collective::kBarrier;
+    DType dtype = DType::kFloat32;
+    Op op = Op::kSum;
+    Algorithm algorithm = Algorithm::kAuto;
+    int root = -1;
+    uint64_t bytes = 0;
+  };
+  struct Reason {
+    uint8_t number = 0;
+    const char* text = "";
+  };
+  void began(uint32_t communicator, uint64_t number, uint64_t at, const Call& call);
+  void routed(uint32_t communicator, uint64_t number, const Call& call, const Reason& reason, uint8_t medium,
+              uint64_t predicted_ns);
+  struct Span {
+    uint64_t begin = 0, end = 0;
+  };
+  void ended(uint32_t communicator, uint64_t number, const Span& span, const Call& call, ErrorCode code);
+  void stopped(uint32_t communicator, uint64_t number, const Span& span);
+  void message(uint32_t communicator, TraceRecord record, ErrorCode code);
+  // Of a lane (lane_observer.h).
+  void waited(const TraceRecord& wait);
+  void transferred(const TraceRecord& transfer);
+  void stepped(const TraceRecord& step) {
+    if (TraceFile* trace = trace_.load(std::memory_order_acquire)) trace->put(step);
+  }
+
+ private:
+  int world_rank(uint32_t communicator, int peer) const;
+  void put(const TraceRecord& record) {
+    if (TraceFile* trace = trace_.load(std::memory_order_acquire)) trace->put(record);
+  }
+  void say(const std::string& line);
+  std::string about_line() const;
+
+  // Records name communicators by numbers below this; those beyond it share the last one.
+  static constexpr uint32_t kMostCommunicators = 4096;
+  static constexpr size_t kReasons = 64;
+
+  const ObservedRank about_;
+  std::atomic<bool> on_{false};
+  std::atomic<TraceFile*> trace_{nullptr};
+  std::atomic<Metrics*> metrics_{nullptr};
+  std::array<std::atomic<bool>, kReasons> reasons_said_{};
+  // members_[n]: of communicator n; null until it is there. Never moved, so that hooks read it without a lock.
+  std::array<std::atomic<const std::vector<int>*>, kMostCommunicators> members_{};
+
+  std::mutex mutex_;                                // of what follows
+  std::vector<std::unique_ptr<TraceFile>> traces_;  // earlier ones stay: a hook may be in one
+  std::unique_ptr<Metrics> own_metrics_;
+  std::vector<std::unique_ptr<const std::vector<int>>> kept_members_;
+  std::vector<std::string> lines_;  // of the communicators, for traces that start later
+  std::vector<char> failed_;        // by communicator: it has been told
+  uint32_t communicators_ = 0;
+};
+
+// What the parts of one communicator say to their observer.
+struct Observed {
+  std::shared_ptr<Observer> observer;  // shared by all communicators of a join
+  uint32_t communicator = 0;
+  bool on() const { return observer->on(); }
+};
+
+}  // namespace rondo

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "ring/engine/observe/trace_format.h"
+
+namespace rondo {
+
+// The trace of one rank: a file that is mapped and shared, so that what was put is in the file whatever ends the
+// process, SIGKILL included. Any thread.
+class TraceFile {
+ public:
+  // folder/rank-R.rondo-trace, of about `bytes`; an earlier one is replaced. Makes the folder (not its parents). All
+  // blocks are allocated here, so that a full disk is an error now. Throws Exception(kSystem).
+  TraceFile(const std::string& folder, int rank, uint64_t bytes);
+  ~TraceFile();
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+
+  // Replaces the oldest record where the ring is full. No lock, allocation or system call.
+  void put(const TraceRecord& record) {
+    const uint64_t index = header_->written.fetch_add(1, std::memory_order_relaxed);
+    TracePlace& place = places_[index & mask_];
+    place.index.store(0, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // a process that is killed here leaves no mixed record
+    place.record = record;
+    place.index.store(index + 1, std::memory_order_release);
+    __builtin_prefetch(&places_[(index + kAhead) & mask_], 1);
+  }
+  // A line of text. What has no room is counted.
+  void say(std::string_view line);
+
+ private:
+  // The ring is larger than caches: its lines are fetched so many records before they are written, about an operation.
+  static constexpr uint64_t kAhead = 16;
+
+  size_t bytes_ = 0;
+  TraceHeader* header_ = nullptr;
+  char* text_ = nullptr;
+  TracePlace* places_ = nullptr;
+  uint64_t mask_ = 0;
+  std::mutex text_mutex_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,257 @@
+// A trace holds what ran: begins, routes, steps, transfers that add up, waits and ends; also after SIGKILL. Metrics
+// count the same, and are read over a port and from a file.
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "ring/engine/observe/trace_format.h"
+#include "rondo/communicator.h"
+#include "rondo/rondo.h"
+#include "tests/support/rank_group.h"
+#include "tests/support/temp_folder.h"
+
+namespace rondo::testing {
+namespace {
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct Trace {
+  std::string text;
+  uint64_t written = 0;
+  std::vector<TraceRecord> records;
+
+  uint64_t count(TraceKind kind) const {
+    uint64_t number = 0;
+    for (const TraceRecord& record : records) number += record.kind == kind;
+    return number;
+  }
+  bool says(const std::string& what) const { return text.find(what) != std::string::npos; }
+};
+
+Trace read_trace(const std::string& folder, int rank) {
+  const std::string data = contents(fmt::format("{}/rank-{}.rondo-trace", folder, rank));
+  expect(data.size() > kTraceHeaderBytes + kTraceTextBytes, fmt::format("rank {} left no trace", rank));
+  const auto* header = reinterpret_cast<const TraceHeader*>(data.data());
+  expect(std::memcmp(header->magic, kTraceMagic, sizeof(kTraceMagic)) == 0, "not a trace");
+  Trace trace{data.substr(kTraceHeaderBytes, header->text_bytes), header->written, {}};
+  const auto* places = reinterpret_cast<const TracePlace*>(data.data() + kTraceHeaderBytes + kTraceTextBytes);
+  const uint64_t lost = trace.written > header->records ? trace.written - header->records : 0;
+  for (uint64_t i = lost; i < trace.written; ++i) {
+    const TracePlace& place = places[i % header->records];
+    if (place.index == i + 1) trace.records.push_back(place.record);
+  }
+  return trace;
+}
+
+std::vector<float> ones(uint64_t count) { return std::vector<float>(count, 1.0f); }
+
+TEST_CASE("a ring's transfers add up, and each operation has its begin, route and end") {
+  constexpr uint64_t kCount = 120'000;
+  constexpr int kWorld = 4, kCalls = 5;
+  const TempFolder folder;
+  const std::string failed = run_threads({.world = kWorld}, [&](Communicator& group) {
+    group.start_trace(folder.path());
+    auto values = ones(kCount);
+    CallOptions options;
+    options.algorithm = Algorithm::kRing;
+    for (int i = 0; i < kCalls; ++i) {
+      group.all_reduce(values.data(), values.data(), kCount, DType::kFloat32, Op::kMax, options);
+    }
+    group.stop_trace();
+    group.all_reduce(values.data(), values.data(), kCount, DType::kFloat32, Op::kMax, options);
+    const Trace trace = read_trace(folder.path(), group.rank());
+    expect(trace.count(TraceKind::kBegin) == kCalls && trace.count(TraceKind::kRoute) == kCalls &&
+               trace.count(TraceKind::kEnd) == kCalls,
+           fmt::format("{} begins", trace.count(TraceKind::kBegin)));
+    expect(trace.says(fmt::format(R"("what":"rank","rank":{},"world":4)", group.rank())), trace.text);
+    expect(trace.says(R"("members":[0,1,2,3])") && trace.says("asked for"), trace.text);
+    uint64_t bytes[2] = {0, 0};
+    for (const TraceRecord& record : trace.records) {
+      expect(record.kind == TraceKind::kRoute || record.begin <= record.end, "a span ends before it begins");
+      if (record.kind != TraceKind::kTransfer) continue;
+      const auto out = static_cast<TraceDirection>(record.a) == TraceDirection::kOut;
+      const int peer = (group.rank() + (out ? 1 : kWorld - 1)) % kWorld;
+      expect(record.peer == peer && static_cast<TracePath>(record.b) == TracePath::kLink, "not a ring's link");
+      bytes[out] += record.bytes;
+    }
+    const uint64_t wanted = kCalls * 2 * (kWorld - 1) * kCount * sizeof(float) / kWorld;
+    expect(bytes[0] == wanted && bytes[1] == wanted, fmt::format("{} in, {} out, not {}", bytes[0], bytes[1], wanted));
+    group.barrier();
+  });
+  CHECK(failed == "");
+}
+
+TEST_CASE("the ring of records keeps the newest") {
+  const TempFolder folder;
+  RankGroup ranks{.world = 2};
+  ranks.config.trace_folder = folder.path();
+  ranks.config.trace_bytes = 64 * 1024;
+  const std::string failed = run_threads(ranks, [&](Communicator& group) {
+    auto values = ones(8);
+    for (int i = 0; i < 2000; ++i) group.all_reduce(values.data(), values.data(), 8, DType::kFloat32, Op::kMax);
+    const Trace trace = read_trace(folder.path(), group.rank());
+    expect(trace.written > 1024 && trace.records.size() == 1024, fmt::format("{} written", trace.written));
+    expect(trace.records.back().kind == TraceKind::kEnd && trace.records.back().number == 2001,
+           "not the last call's end");
+    group.barrier();
+  });
+  CHECK(failed == "");
+}
+
+TEST_CASE("messages are in the trace with peer, bytes and tag; a failure with its words") {
+  const TempFolder folder;
+  const std::string failed = run_threads({.world = 2}, [&](Communicator& group) {
+    group.start_trace(folder.path());
+    auto values = ones(100);
+    if (group.rank() == 0) {
+      group.send(values.data(), 100, DType::kFloat32, 1, 7);
+    } else {
+      group.recv(values.data(), 100, DType::kFloat32, 0, 7);
+    }
+    group.barrier();
+    const Trace trace = read_trace(folder.path(), group.rank());
+    uint64_t found = 0;
+    for (const TraceRecord& record : trace.records) {
+      if (record.kind != TraceKind::kMessage) continue;
+      ++found;
+      expect(record.peer == 1 - group.rank() && record.bytes == 400 && record.number == 7, "another message");
+      expect(record.a == static_cast<uint8_t>(group.rank() == 0 ? TraceDirection::kOut : TraceDirection::kIn), "way");
+    }
+    expect(found == 1, fmt::format("{} messages", found));
+    group.barrier();
+    if (group.rank() == 0) group.abort("enough \"of it\"");
+    try {
+      while (true) group.barrier();
+    } catch (const Exception&) {
+    }
+    const Trace ended = read_trace(folder.path(), group.rank());
+    expect(ended.says(R"("what":"failure","communicator":0)") && ended.says(R"(enough \"of it\")"), ended.text);
+  });
+  CHECK(failed == "");
+}
+
+TEST_CASE("a rank that is killed leaves its trace, with the operation that it was in") {
+  const TempFolder folder;
+  RankGroup ranks{.world = 3};
+  ranks.config.trace_folder = folder.path();
+  run_processes(ranks, [](Communicator& group) {
+    auto values = ones(1000);
+    for (int i = 0; i < 50; ++i) group.all_reduce(values.data(), values.data(), 1000, DType::kFloat32, Op::kMax);
+    if (group.rank() == 1) kill(getpid(), SIGKILL);
+    group.all_reduce(values.data(), values.data(), 1000, DType::kFloat32, Op::kMax);
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    const Trace trace = read_trace(folder.path(), rank);
+    CHECK(trace.count(TraceKind::kBegin) >= 50);
+    CHECK(trace.says(R"("code":"PEER_LOST")") == (rank != 1));
+  }
+}
+
+TEST_CASE("a folder that cannot be made is an error that names it") {
+  Config config = RankGroup::quiet_config();
+  config.trace_folder = "/proc/none/trace";
+  CHECK_THROWS_WITH(Communicator::inproc(1, config), doctest::Contains("/proc/none/trace/rank-0.rondo-trace"));
+  config.trace_folder = "";
+  config.metrics = "/proc/none/";
+  CHECK_THROWS_WITH(Communicator::inproc(1, config), doctest::Contains("RONDO_METRICS: /proc/none/"));
+}
+
+uint64_t value_of(const std::string& text, const std::string& series) {
+  const size_t at = text.find("\n" + series + " ");
+  expect(at != std::string::npos, "no " + series + " in\n" + text);
+  return std::stoull(text.substr(at + series.size() + 2));
+}
+
+TEST_CASE("metrics count operations, bytes and durations") {
+  const std::string failed = run_threads({.world = 2}, [](Communicator& group) {
+    static_cast<void>(group.metrics());
+    auto values = ones(1000);
+    CallOptions options;
+    options.algorithm = Algorithm::kRing;
+    for (int i = 0; i < 3; ++i) {
+      group.all_reduce(values.data(), values.data(), 1000, DType::kFloat32, Op::kMax, options);
+    }
+    const std::string text = group.metrics();
+    const std::string rank = fmt::format("rank=\"{}\"}}", group.rank());
+    const std::string peer = fmt::format("peer=\"{}\"", 1 - group.rank());
+    expect(value_of(text, R"(rondo_operations_total{collective="all_reduce",algorithm="ring",)" + rank) == 3, text);
+    expect(value_of(text, R"(rondo_operation_bytes_total{collective="all_reduce",)" + rank) == 12'000, text);
+    expect(value_of(text, R"(rondo_operation_duration_seconds_count{collective="all_reduce",)" + rank) == 3, text);
+    expect(value_of(text, R"(rondo_operation_duration_seconds_bucket{collective="all_reduce",le="+Inf",)" + rank) == 3,
+           text);
+    expect(value_of(text, "rondo_link_bytes_total{" + peer + R"(,direction="sent",)" + rank) == 12'000, text);
+    expect(value_of(text, "rondo_link_bytes_total{" + peer + R"(,direction="received",)" + rank) == 12'000, text);
+    group.barrier();
+  });
+  CHECK(failed == "");
+}
+
+std::string get(int port, const std::string& path) {
+  const int client = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  expect(connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0, "no server");
+  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  expect(send(client, request.data(), request.size(), 0) == static_cast<ssize_t>(request.size()), "send");
+  std::string reply;
+  char part[4096];
+  for (ssize_t got; (got = recv(client, part, sizeof(part), 0)) > 0;) reply.append(part, static_cast<size_t>(got));
+  close(client);
+  return reply;
+}
+
+// A port that was free a moment ago.
+int free_port() {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  bind(listener, reinterpret_cast<const sockaddr*>(&address), size);
+  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  close(listener);
+  return ntohs(address.sin_port);
+}
+
+TEST_CASE("metrics over a port of loopback, and in a file") {
+  Config config = RankGroup::quiet_config();
+  const int port = free_port();
+  config.metrics = fmt::format("port:{}", port);
+  {
+    auto group = std::move(Communicator::inproc(1, config).front());
+    group.barrier();
+    const std::string reply = get(port, "/metrics");
+    CHECK(reply.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"));
+    CHECK(reply.find("rondo_operations_total{collective=\"barrier\"") != std::string::npos);
+    CHECK(get(port, "/other").starts_with("HTTP/1.1 404"));
+    // A second one has no port: an error at once.
+    CHECK_THROWS_WITH(Communicator::inproc(1, config), doctest::Contains(fmt::format("127.0.0.1:{}", port).c_str()));
+  }
+  const TempFolder folder;
+  config.metrics = folder.path("prom/");
+  {
+    auto group = std::move(Communicator::inproc(1, config).front());
+    group.barrier();
+  }
+  CHECK(contents(folder.path("prom/rondo-rank-0.prom")).find("rondo_operations_total{") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace rondo::testing
