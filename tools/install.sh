@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Rondo and copies what other programs need: headers, librondo.so and .a, pkg-config and CMake files, rondo-run,
-# rondo-bench, rondo-view and the license. Installs no package; says which ones are missing.
+# rondo-bench, rondo-view, rondo-trace and the license. Installs no package; says which ones are missing.
 #   [DESTDIR=DIR] [LIBDIR=lib] tools/install.sh PREFIX
 # PREFIX   where the files are used, for example /usr/local or $HOME/rondo
 # LIBDIR   the libraries' folder under PREFIX, for example lib64 or lib/x86_64-linux-gnu
@@ -65,6 +65,11 @@ install_headers
 install_libraries
 install_descriptions
 install -D -m 755 -t "$root/bin" "$bin/tools/rondo-run" "$bin/bench/rondo-bench" "$bin/tools/view/rondo-view"
+install -D -m 644 -t "$root/share/rondo/trace" tools/trace/*.{py,html,css,js}
+install -D -m 644 -t "$root/share/rondo/view" tools/view/{page.css,colors.js}
+# shellcheck disable=SC2016  # the program's own
+printf '#!/bin/sh\nexec python3 "$(dirname "$(readlink -f "$0")")/../share/rondo/trace/rondo_trace.py" "$@"\n' >"$root/bin/rondo-trace"
+chmod 755 "$root/bin/rondo-trace"
 install -D -m 644 -t "$root/share/doc/rondo" LICENSE
 echo "Rondo $version is under $root"
 echo "  pkg-config: PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig   packages: rondo, rondo-static"

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # Pages of rondo-view in headless Chromium: every plan stepped through, cells and colors compared with plan_dump's data.
+# Traces of real jobs, a rank stopped and one killed, and their reports. Metrics pass promtool.
 set -euo pipefail
 source tools/lib/suite.sh
 
 need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv chromium chromium-driver
-run_bazel build //tools/view:rondo-view //tools/plan:plan_dump
+run_bazel build //tools/view:rondo-view //tools/plan:plan_dump //ring:librondo_c.so //tools:rondo-run
 bin=$(bazel_bin)
 view=$bin/tools/view/rondo-view
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 venv=$PWD/.venv-pages
-if ! "$venv/bin/python" -c "import selenium" 2>/dev/null; then
+if ! "$venv/bin/python" -c "import jsonschema, numpy, selenium" 2>/dev/null; then
   python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check selenium
+  "$venv/bin/pip" install --quiet --disable-pip-version-check selenium jsonschema numpy ml_dtypes
 fi
 
 # refused TEXT OPTION...: exit code 2, a message with this text, and no page.
@@ -54,4 +55,33 @@ PYTHONDONTWRITEBYTECODE=1 timeout 900 "$venv/bin/python" tests/pages/view_pages.
   tee "$log" || true
 while read -r result name; do record "$result" "$name"; done < <(grep -E '^(pass|fail) ' "$log")
 check "the browser came to the end" grep -q '^all pages looked at' "$log"
+
+# counted TEXT COMMAND...: counts the lines "pass NAME" and "fail NAME" that a program prints; its last line has the text.
+counted() {
+  local text=$1
+  shift
+  RONDO_LIBRARY=$bin/ring/librondo_c.so PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 timeout 600 "$venv/bin/python" "$@" |
+    tee "$log" || true
+  while read -r result name; do record "$result" "$name"; done < <(grep -E '^(pass|fail) ' "$log")
+  check "$1 came to the end" grep -q "^$text" "$log"
+}
+mkdir "$folder/traces"
+counted "all traces looked at" tests/trace/trace_test.py "$bin/tools/rondo-run" docs/trace-schema.json "$folder/traces"
+counted "all reports looked at" tests/pages/report_pages.py "$folder/traces"
+
+# Debian's promtool, unpacked beside: no server is installed or started.
+promtool_passes() {
+  (cd "$folder" && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } && dpkg -x prometheus_*.deb prometheus) || return 1
+  RONDO_METRICS=$folder/metrics/ RONDO_LIBRARY=$bin/ring/librondo_c.so PYTHONPATH=python \
+    "$bin/tools/rondo-run" -n 2 "$venv/bin/python" -c 'import numpy as n, rondo; g = rondo.init(); g.all_reduce(n.ones(9)); g.close()'
+  for file in "$folder"/metrics/*.prom; do
+    "$folder/prometheus/usr/bin/promtool" check metrics <"$file" || return 1
+  done
+  # The dashboard asks for metrics that there are.
+  local name
+  while read -r name; do
+    grep -q "^# TYPE $name " "$folder/metrics/rondo-rank-0.prom" || { echo "no metric $name"; return 1; }
+  done < <(grep -ohE 'rondo_[a-z_]+' docs/grafana.json | sed 's/_bucket$//' | sort -u)
+}
+check "promtool check metrics; the dashboard's metrics exist" promtool_passes
 finish_checks

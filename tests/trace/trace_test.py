@@ -1,0 +1,151 @@
+"""rondo-trace on traces of real jobs: a rank that is stopped, one that is killed, clocks that differ.
+
+    trace_test.py RONDO_RUN SCHEMA FOLDER      prints "pass NAME" or "fail NAME: why"; leaves FOLDER/stopped.html
+"""
+
+import copy
+import json
+import pathlib
+import re
+import shutil
+import struct
+import sys
+import traceback
+
+import jsonschema
+from jobs import Job
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "trace"))
+
+import blame  # noqa: E402
+import clocks  # noqa: E402
+import read  # noqa: E402
+import rondo_trace  # noqa: E402
+
+RUN, SCHEMA, FOLDER = sys.argv[1], json.loads(pathlib.Path(sys.argv[2]).read_text()), pathlib.Path(sys.argv[3])
+
+
+def run_tool(*arguments):
+    status = rondo_trace.main([str(a) for a in arguments])
+    assert status == 0, f"rondo-trace {arguments} ended with {status}"
+
+
+def stopped(transport):
+    """One of 4 ranks is stopped for 300 ms: every rank's sentence names it and that time."""
+    folder = FOLDER / f"stopped-{transport}"
+    with Job(RUN, folder, transport) as job:
+        job.stop(2, 0.3)
+    assert "calls" not in job.output and not job.output.strip(), job.output
+    _, _, operations, members = rondo_trace.load(folder)
+    said = blame.sentences(operations, members)
+    for rank in range(4):
+        longest = said[rank][0]
+        assert 0.28e9 < longest[0] < 0.6e9, f"rank {rank}: {longest}"
+        assert longest[2] == 2, f"rank {rank} blames another: {longest}"
+        wanted = r"made no progress for|began all_reduce" if rank == 2 else r"waited [23]\d\d ms .* for rank 2\b"
+        assert re.search(wanted, longest[1]), f"rank {rank}: {longest[1]}"
+    run_tool("report", folder, "-o", FOLDER / f"stopped-{transport}.html")
+    run_tool("merge", folder, "-o", FOLDER / "stopped.json")
+    document = json.loads((FOLDER / "stopped.json").read_text())
+    check_events(document)
+    gaps = [e for e in document["traceEvents"] if e["ph"] == "X" and e["pid"] == 2 and e["dur"] > 280_000]
+    assert gaps, "no span of rank 2 shows the gap"
+
+
+def check_events(document):
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    sample = dict(document, traceEvents=document["traceEvents"][:3000] + document["traceEvents"][-3000:])
+    jsonschema.Draft202012Validator(SCHEMA).validate(sample)
+    for wrong in ({"ph": "Q"}, {"cat": "other"}, {"ts": -1.0}):
+        broken = copy.deepcopy(sample)
+        next(e for e in broken["traceEvents"] if e["ph"] == "X").update(wrong)
+        assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(broken), f"the schema takes {wrong}"
+    last = {}
+    for event in document["traceEvents"]:
+        if event["ph"] == "X" and event["cat"] == "operation":
+            thread = (event["pid"], event["tid"])
+            assert event["ts"] >= last.get(thread, 0) - 0.002, "operations of a rank overlap"
+            last[thread] = event["ts"] + event["dur"]
+
+
+def killed():
+    """One of 4 ranks is killed by SIGKILL: its trace is whole, the others' say who died."""
+    folder = FOLDER / "killed"
+    with Job(RUN, folder, "shm") as job:
+        job.kill(1)
+    ranks = read.read_folder(folder)
+    assert sorted(ranks) == [0, 1, 2, 3]
+    assert len(ranks[1].operations) > 10 and not ranks[1].failures
+    # rondo-run ends the others at once: some hear of the death before, some do not.
+    for rank in (0, 2, 3):
+        failures = [(f["code"], f["ranks"]) for f in ranks[rank].failures]
+        assert failures in ([], [("PEER_LOST", [1])]), failures
+        assert failures or any(o.end is None for o in ranks[rank].operations.values()), f"rank {rank} ended well"
+    run_tool("report", folder, "-o", FOLDER / "killed.html")
+    page = (FOLDER / "killed.html").read_text()
+    assert "Failures and open ends" in page and re.search(r"trace ends inside|PEER_LOST", page), "no end on the page"
+
+
+def other_clock():
+    """The clocks of two hosts are told from collectives: ranks 2 and 3 moved by 5 s come back to within the error."""
+    folder, moved = FOLDER / "stopped-tcp", FOLDER / "moved"
+    shutil.copytree(folder, moved)
+    offset = 5_000_000_000
+    for rank in (2, 3):
+        path = moved / f"rank-{rank}.rondo-trace"
+        data = bytearray(path.read_bytes())
+        text = data[4096:4096 + 60 * 1024]
+        data[4096:4096 + 60 * 1024] = re.sub(rb'"clock":"........', b'"clock":"anotherX', bytes(text), count=1)
+        for at in range(4096 + 60 * 1024, len(data), 64):
+            _, begin, end = struct.unpack_from("<QQQ", data, at)
+            kind = data[at + 58]
+            if kind and kind != read.ROUTE:
+                struct.pack_into("<QQ", data, at + 8, begin + offset, end + offset)
+        path.write_bytes(data)
+    found = clocks.align(read.read_folder(moved))
+    assert [c.ranks for c in found] == [[0, 1], [2, 3]], found
+    assert found[1].error is not None and found[1].error < 2_000_000, found
+    assert abs(found[1].offset + offset) <= found[1].error, found
+    run_tool("report", moved, "-o", FOLDER / "moved.html")
+    assert "clock estimated from collectives, ±" in (FOLDER / "moved.html").read_text()
+
+
+def refused(text, *files):
+    folder = FOLDER / f"refused-{len(list(FOLDER.iterdir()))}"
+    folder.mkdir()
+    for name, data in files:
+        (folder / name).write_bytes(data)
+    try:
+        read.read_folder(folder)
+    except read.TraceError as error:
+        assert text in str(error), str(error)
+    else:
+        raise AssertionError(f"{files} was taken")
+
+
+def bad_files():
+    """What is no trace is refused with a reason."""
+    good = (FOLDER / "killed" / "rank-0.rondo-trace").read_bytes()
+    name = "rank-0.rondo-trace"
+    refused("RONDO_TRACE=")
+    refused("not a trace", (name, b"RONDO"))
+    refused("not a trace", (name, b"X" * len(good)))
+    refused("it was cut off", (name, good[:-64]))
+    refused("does not say which rank", (name, good[:4096] + b"\0" * 0 + good[4096:].replace(b'"rank"', b'"rang"', 1)))
+    assert rondo_trace.main(["merge", str(FOLDER / "killed"), "-o", "/proc/none/x.json"]) == 1
+
+
+def main():
+    for name, test in [("a stopped rank through shared memory", lambda: stopped("shm")),
+                       ("a stopped rank over TCP", lambda: stopped("tcp")), ("a killed rank", killed),
+                       ("clocks of two hosts", other_clock), ("files that are no traces", bad_files)]:
+        try:
+            test()
+            print(f"pass trace: {name}", flush=True)
+        except Exception as error:  # every test counts by itself
+            print(f"fail trace: {name}: {' '.join(str(error).split())[:400]}", flush=True)
+            traceback.print_exc()
+    print("all traces looked at")
+
+
+main()

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""rondo-trace: what ran, from the traces that RONDO_TRACE=folder leaves.
+
+    rondo-trace merge FOLDER -o run.json       Chrome trace events, for a viewer of traces
+    rondo-trace report FOLDER -o run.html      one page: timeline, bandwidths, who waited for whom, and why
+    rondo-trace blame FOLDER                   the longest waits, a sentence each
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+
+import blame  # noqa: E402
+import chrome  # noqa: E402
+import clocks  # noqa: E402
+import read  # noqa: E402
+import report  # noqa: E402
+
+
+def load(folder):
+    """(ranks, clocks, operations, members) of a folder."""
+    ranks = read.read_folder(folder)
+    found = clocks.align(ranks)
+    operations, members = {}, {}
+    for rank, trace in ranks.items():
+        members.update(trace.communicators.values())
+        for key, operation in trace.operations.items():
+            operations.setdefault(key, {})[rank] = operation
+    return ranks, found, operations, members
+
+
+def write(path, text):
+    """To a file beside it first, so that nothing is half written."""
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    part = pathlib.Path(f"{path}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise read.TraceError(f"cannot write {path}: {error.strerror}") from None
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="rondo-trace", description="What ran, from the traces of RONDO_TRACE=folder.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (("merge", "Chrome trace events, as JSON"), ("report", "one page of HTML"),
+                       ("blame", "the longest waits, a sentence each")):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("folder", help="of rank-*.rondo-trace; of several hosts, gathered into one")
+        if name != "blame":
+            command.add_argument("-o", "--output", required=True, metavar="FILE", help="- is the standard output")
+    options = parser.parse_args(arguments)
+    try:
+        ranks, found, operations, members = load(options.folder)
+        if options.command == "merge":
+            write(options.output, json.dumps(chrome.events(ranks, found)) + "\n")
+        elif options.command == "report":
+            write(options.output, report.page(ranks, found, operations, members))
+        else:
+            for rank, said in sorted(blame.sentences(operations, members).items()):
+                print("\n".join(f"rank {rank} {sentence}" for _, sentence, _ in said[:10]))
+    except (read.TraceError, OSError) as error:
+        print(f"rondo-trace: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
