@@ -1,6 +1,9 @@
 # shellcheck shell=bash
 # For the suites that run torch: an environment with a CPU build of it, and the wheel.
 
+# The wheel is what is tested: nothing that a developer has set may stand in for it.
+unset PYTHONPATH RONDO_LIBRARY RONDO_RUN RONDO_TORCH_CACHE
+
 # RONDO_TORCH: another torch, as pip names it.
 # torch_environment FOLDER: makes the environment unless it is there.
 torch_environment() {
