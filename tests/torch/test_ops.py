@@ -214,6 +214,16 @@ def registered_scopes(rank):
         gc.collect()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+    # A child that is forked inside has its own memory: the arena is shared, and the parent's.
+    with rondo.torch.registered(1 << 16):
+        before = torch.zeros(10)
+        child = os.fork()
+        if child == 0:
+            others = [torch.ones(1000) for _ in range(100)]  # more than the arena has
+            os._exit(len(others) - 100)
+        assert os.waitpid(child, 0)[1] == 0
+        after = torch.zeros(10)
+    assert before.sum() == 0 and after.sum() == 0
     dist.destroy_process_group()
     assert tensor.sum() == 3000 and outer.sum() == 0
     del tensor, outer, outer_again, inner

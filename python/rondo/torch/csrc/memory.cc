@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "csrc/errors.h"
-#include "csrc/forks.h"
 
 namespace rondo_torch {
 

@@ -7,6 +7,8 @@
 #include <memory>
 #include <mutex>
 
+#include "csrc/forks.h"
+
 namespace rondo_torch {
 
 // A communicator and the registered memory that tensors have from it. Tensors may outlive their group: the last block
@@ -42,12 +44,15 @@ class Arena : public std::enable_shared_from_this<Arena> {
   // gap is large enough.
   std::shared_ptr<void> allocate(size_t bytes);
   size_t bytes() const { return bytes_; }
+  // False in a forked child: its parent gives the same memory to others.
+  bool usable() const { return forks_ == forks_so_far(); }
 
  private:
   void give_back(size_t begin, size_t bytes);
 
   const std::shared_ptr<void> block_;
   const size_t bytes_;
+  const int forks_ = forks_so_far();
   std::mutex mutex_;               // for what follows
   std::map<size_t, size_t> gaps_;  // begin -> bytes; no two adjoin
 };

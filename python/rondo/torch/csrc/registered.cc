@@ -57,7 +57,7 @@ void free_piece(void* data) {
 class ScopedAllocator final : public at::Allocator {
  public:
   at::DataPtr allocate(size_t bytes) override {
-    if (arenas.empty() || bytes == 0) return other_allocator->allocate(bytes);
+    if (arenas.empty() || !arenas.back()->usable() || bytes == 0) return other_allocator->allocate(bytes);
     std::shared_ptr<void> piece = arenas.back()->allocate(bytes);
     if (!piece) {
       TORCH_CHECK_WITH(OutOfMemoryError, false, "rondo.torch.registered: the arena of ", arenas.back()->bytes(),
