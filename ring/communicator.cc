@@ -106,9 +106,9 @@ Communicator Communicator::join(const JoinOptions& options) {
   const auto deadline = Clock::now() + Milliseconds(options.config.start_timeout_ms);
   const std::string rendezvous = options.store ? std::string(kProgramsStore) : options.rendezvous;
   Launch launch = find_launch({options.rank, options.world, rendezvous, options.job_id}, options.config);
-  if (options.store && options.rank >= 0 && options.world >= 0) {
+  if (options.store) {
     // A launcher's variables may be set on some ranks only: all ranks ask one another for their hosts, or none does.
-    launch.place = Place{options.rank, options.world, -1, -1, -1, -1};
+    launch.place = Place{launch.place.rank, launch.place.world, -1, -1, -1, -1};
     launch.one_host = false;
   }
   show_start(options.config, launch);

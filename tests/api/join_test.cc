@@ -72,6 +72,30 @@ TEST_CASE("rank and world of the environment, the store of the program") {
         }) == "");
 }
 
+TEST_CASE("a launcher's variables on some ranks only change nothing") {
+  const TempFolder folder;
+  CHECK(run_bare_processes(3, kDeadline, [&](int rank) {
+          FolderStore folder_store(folder.path());
+          const rondo_store_t store = folder_store.functions();
+          rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
+          options.rank = rank;
+          options.world = 3;
+          options.store = &store;
+          if (rank < 2) {  // rank 0: all of it; rank 1: what does not fit together; rank 2: nothing
+            ::setenv("RANK", std::to_string(rank).c_str(), 1);
+            ::setenv("WORLD_SIZE", "3", 1);
+            ::setenv("LOCAL_RANK", rank == 0 ? "0" : "5", 1);
+            ::setenv("LOCAL_WORLD_SIZE", rank == 0 ? "3" : "2", 1);
+          }
+          rondo_comm_t comm = nullptr;
+          want(rondo_join(&comm, &options));
+          rondo_place_t place;
+          want(rondo_place(comm, &place));
+          expect(place.local_rank == rank && place.local_world == 3, "the place");
+          use(comm, 3);
+        }) == "");
+}
+
 TEST_CASE("ranks that meet in a file find out that they are on one host, and share memory") {
   const TempFolder folder;
   const std::string rendezvous = "file://" + folder.path("job");
