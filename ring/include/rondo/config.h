@@ -19,7 +19,7 @@ struct RONDO_EXPORT Config {
   int64_t start_timeout_ms = 120'000;    // RONDO_START_TIMEOUT_MS: until every rank is known and connected
   int64_t handshake_timeout_ms = 5'000;  // RONDO_HANDSHAKE_TIMEOUT_MS: for a connection to say who it is
   int64_t timeout_ms = 1'800'000;        // RONDO_TIMEOUT_MS: an operation, unless the call says otherwise
-  int64_t destroy_timeout_ms = 5'000;    // RONDO_DESTROY_TIMEOUT_MS
+  int64_t destroy_timeout_ms = 5'000;    // RONDO_DESTROY_TIMEOUT_MS: for the other ranks' goodbyes
   int64_t stall_ms = 200;                // RONDO_STALL_MS: without progress for so long, an operation asks the others
 
   // --- transport
