@@ -63,6 +63,21 @@ def _read_comment(lines, at):
     return "\n".join(lines[at + 1:end]) + "\n", end + 1
 
 
+# Programs that the pages' commands begin with.
+_COMMAND = re.compile(r"    (\$ |rondo-|python|pip |tools/|bazel |sbatch |bench/|RONDO_\w+=|mpirun|srun |torchrun|export |g\+\+ |#include)")
+
+
+def loose_code(path):
+    """Places of commands in blocks that are indented, not fenced; those cannot say how to run them."""
+    inside, before = False, ""
+    for number, line in enumerate(pathlib.Path(path).read_text(encoding="utf-8").split("\n"), 1):
+        if _FENCE.match(line) or (inside and line.strip() == "```"):
+            inside = not inside
+        elif not inside and not before.strip() and _COMMAND.match(line):
+            yield f"{path}:{number}"
+        before = line
+
+
 def blocks_of(path, page):
     """All fenced blocks of the file `path`, which messages call `page`."""
     lines = pathlib.Path(path).read_text(encoding="utf-8").split("\n")

@@ -6,6 +6,7 @@ Blocks of a page run in order, in one folder, as a reader would type them:
 - a block with a name (file=...) is written to that file;
 - C++ fragments of a page become one program, a function each with a communicator `comm`, and run on 2 ranks;
 - shell blocks run by bash, which stops at the first command that fails; PREFIX/bin is in PATH;
+- Python blocks run on 2 ranks, where RONDO_PYTHON names an interpreter that has rondo;
 - other languages (and blocks without one) must say what they are: a file, output, or why they are not run.
 Prints a line "pass PLACE" or "fail PLACE" for each; the exit code is 1 if one failed.
 """
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from blocks import blocks_of
+from blocks import blocks_of, loose_code
 
 LIMIT_S = 120  # of one block; the longest, a build by CMake, takes some seconds
 
@@ -48,7 +49,7 @@ class Runner:
 
     def __init__(self, prefix, folder):
         self.folder = pathlib.Path(folder)
-        self.failed = 0
+        self.failed = self.skipped = 0
         self.output = ""  # of the last block that ran
         self.environment = dict(os.environ)
         self.environment["PREFIX"] = str(prefix)
@@ -92,6 +93,7 @@ class Runner:
 
     def run(self, block):
         if block.skip:
+            self.skipped += 1
             print(f"not run: {block.place}: {block.skip}", flush=True)
         elif block.prints:
             self.check_printed(block)
@@ -99,17 +101,23 @@ class Runner:
             (self.folder / block.file).write_text(block.text, encoding="utf-8")
         elif block.language == "sh":
             self.run_bash(block.place, block.text)
+        elif block.language == "python" and "RONDO_PYTHON" in os.environ:
+            (self.folder / "block.py").write_text(block.before + block.text, encoding="utf-8")
+            self.run_bash(block.place, 'rondo-run -n 2 "$RONDO_PYTHON" block.py')
         else:
             self.report(False, block.place, "a block that is no fragment, no file, no output, and not skipped")
 
 
 def main(prefix, pages):
-    failed = 0
+    failed = skipped = blocks = 0
     for page in pages:
         with tempfile.TemporaryDirectory(prefix="rondo-docs-") as folder:
             runner = Runner(pathlib.Path(prefix).resolve(), folder)
             fragments = []
+            for code in loose_code(page):
+                runner.report(False, code, "a command outside a fence: no suite runs it")
             for block in blocks_of(page, page):
+                blocks += 1
                 if block.language == "cpp" and not block.file and not block.skip:
                     fragments.append(block)
                 else:
@@ -117,6 +125,8 @@ def main(prefix, pages):
             if fragments:
                 runner.run_fragments(page, fragments)
             failed += runner.failed
+            skipped += runner.skipped
+    print(f"{blocks} blocks, of which {skipped} are not run")
     return 1 if failed else 0
 
 

@@ -34,14 +34,14 @@ def copy_pages(out):
     for path in (TREE / "docs").iterdir():
         if path.suffix in (".md", ".svg", ".png", ".json") and path.name != "README.md":
             pages[path] = path.name
+    own = pathlib.Path(__file__).resolve().parent / "pages"
+    pages.update({path: path.name for path in own.iterdir()})
     for path, name in pages.items():
         if path.suffix == ".md":
             text = links.on_site(path.read_text(encoding="utf-8"), path.parent, pages)
             (out / name).write_text(text, encoding="utf-8")
         else:
             shutil.copy(path, out / name)
-    for path in (pathlib.Path(__file__).parent / "pages").iterdir():
-        shutil.copy(path, out / path.name)
 
 
 def main(out, programs, runs):
