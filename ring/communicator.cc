@@ -209,7 +209,7 @@ void Communicator::batch_abandon() {
 void Communicator::send(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
   CommunicatorState& group = blocking(state_);
   if (state_->batch().collecting()) return void(state_->batch().add_send(data, count, dtype, peer, tag, options));
-  group.finish(group.start_send(data, count, dtype, peer, tag, options));
+  group.send({data, count, peer}, dtype, tag, options);
 }
 
 Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int peer, int tag,
@@ -219,9 +219,7 @@ Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int pe
     state_->batch().add_recv(data, count, dtype, peer, tag, options);
     return {};
   }
-  const auto operation = group.start_recv(data, count, dtype, peer, tag, options);
-  group.finish(operation);
-  return Work(operation).message();
+  return group.recv({data, count, peer}, dtype, tag, options);
 }
 
 Work Communicator::send_async(const void* data, uint64_t count, DType dtype, int peer, int tag,
@@ -229,7 +227,7 @@ Work Communicator::send_async(const void* data, uint64_t count, DType dtype, int
   CommunicatorState& group = engine(state_);
   if (state_->batch().collecting()) return Work(state_->batch().add_send(data, count, dtype, peer, tag, options));
   group.ready_progress_thread();
-  auto operation = group.start_send(data, count, dtype, peer, tag, options, CommunicatorState::Waited::kInBackground);
+  auto operation = group.start_send(data, count, dtype, peer, tag, options);
   group.leave_to_progress_thread(*operation->engine);
   return Work(std::move(operation));
 }
@@ -238,7 +236,7 @@ Work Communicator::recv_async(void* data, uint64_t count, DType dtype, int peer,
   CommunicatorState& group = engine(state_);
   if (state_->batch().collecting()) return Work(state_->batch().add_recv(data, count, dtype, peer, tag, options));
   group.ready_progress_thread();
-  auto operation = group.start_recv(data, count, dtype, peer, tag, options, CommunicatorState::Waited::kInBackground);
+  auto operation = group.start_recv(data, count, dtype, peer, tag, options);
   group.leave_to_progress_thread(*operation->engine);
   return Work(std::move(operation));
 }
@@ -252,18 +250,7 @@ Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count,
     state_->batch().add_recv(recv_data, recv_count, dtype, from, tag, options);
     return {};
   }
-  // The receive's arguments are checked before the send is under way, so that nothing of the caller's is left behind.
-  const auto receive = group.make_recv(recv_data, recv_count, dtype, from, tag);
-  const auto send = group.start_send(send_data, send_count, dtype, to, tag, options);
-  group.submit_message(receive, options);
-  try {
-    group.finish(send);
-  } catch (...) {
-    group.take_back(*receive);
-    throw;
-  }
-  group.finish(receive);
-  return Work(receive).message();
+  return group.sendrecv({send_data, send_count, to}, {recv_data, recv_count, from}, dtype, tag, options);
 }
 
 void* Communicator::allocate(size_t bytes) { return engine(state_).allocations().allocate(bytes); }

@@ -57,6 +57,12 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
   return context;
 }
 
+Work::Message message_of(const Operation& receive) { return {receive.peer, receive.tag, receive.message_bytes}; }
+
+void throw_failure(const Operation& operation) {
+  if (operation.failed()) throw Exception(operation.error());
+}
+
 }  // namespace
 
 WaitPolicy CommunicatorState::progress_thread_policy(const Config& config, const Fabric& fabric) {
@@ -98,9 +104,12 @@ void CommunicatorState::refuse_use() const {
   throw Exception(*context_->failure.get());
 }
 
+std::chrono::milliseconds CommunicatorState::limit_of(std::chrono::milliseconds timeout) const {
+  return timeout.count() > 0 ? timeout : std::chrono::milliseconds(context_->config.timeout_ms);
+}
+
 Clock::time_point CommunicatorState::deadline(std::chrono::milliseconds timeout) const {
-  const auto limit = timeout.count() > 0 ? timeout : std::chrono::milliseconds(context_->config.timeout_ms);
-  return deadline_after(Clock::now(), limit);
+  return deadline_after(Clock::now(), limit_of(timeout));
 }
 
 Algorithm CommunicatorState::algorithm_for(const CollectiveCall& call, bool registered) const {
@@ -245,7 +254,7 @@ void CommunicatorState::submit_message(std::shared_ptr<MessageOperation> operati
                                        Waited waited) {
   operation->background = waited == Waited::kInBackground;
   operation->engine = messages_;
-  operation->deadline = deadline(options.timeout);
+  operation->limit = limit_of(options.timeout);
   context_->log.note_thread();
   messages_->submit(std::move(operation));
 }
@@ -256,49 +265,89 @@ void CommunicatorState::end_unsubmitted(MessageOperation& operation, const Error
   operation.announce_end();
 }
 
-std::shared_ptr<MessageOperation> CommunicatorState::make_send(const void* data, uint64_t count, DType dtype, int peer,
-                                                               int tag) const {
+uint64_t CommunicatorState::send_bytes(const Outgoing& out, DType dtype, int tag) const {
   check_usable();
-  const uint64_t bytes = checked_bytes("send", rank(), count, dtype);
-  check_peer("send", peer, tag, false);
-  if (bytes > 0 && data == nullptr) {
+  const uint64_t bytes = checked_bytes("send", rank(), out.count, dtype);
+  check_peer("send", out.peer, tag, false);
+  if (bytes > 0 && out.data == nullptr) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("send on rank {}: data is null but {} bytes are to be sent", rank(), bytes));
   }
+  return bytes;
+}
+
+std::shared_ptr<MessageOperation> CommunicatorState::make_send(const void* data, uint64_t count, DType dtype, int peer,
+                                                               int tag) const {
+  const uint64_t bytes = send_bytes({data, count, peer}, dtype, tag);
   return std::make_shared<SendOperation>(static_cast<const std::byte*>(data), bytes, dtype, peer, tag);
 }
 
 std::shared_ptr<MessageOperation> CommunicatorState::start_send(const void* data, uint64_t count, DType dtype, int peer,
-                                                                int tag, const CallOptions& options, Waited waited) {
+                                                                int tag, const CallOptions& options) {
   check_timeout("send", options);
   auto operation = make_send(data, count, dtype, peer, tag);
-  submit_message(operation, options, waited);
+  submit_message(operation, options, Waited::kInBackground);
   return operation;
+}
+
+uint64_t CommunicatorState::recv_bytes(const Incoming& in, DType dtype, int tag) const {
+  check_usable();
+  const uint64_t bytes = checked_bytes("recv", rank(), in.count, dtype);
+  check_peer("recv", in.peer, tag, true);
+  if (bytes > 0 && in.data == nullptr) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("recv on rank {}: data is null but {} bytes may come", rank(), bytes));
+  }
+  return bytes;
 }
 
 std::shared_ptr<MessageOperation> CommunicatorState::make_recv(void* data, uint64_t count, DType dtype, int peer,
                                                                int tag) const {
-  check_usable();
-  const uint64_t bytes = checked_bytes("recv", rank(), count, dtype);
-  check_peer("recv", peer, tag, true);
-  if (bytes > 0 && data == nullptr) {
-    throw Exception(ErrorCode::kInvalid,
-                    fmt::format("recv on rank {}: data is null but {} bytes may come", rank(), bytes));
-  }
+  const uint64_t bytes = recv_bytes({data, count, peer}, dtype, tag);
   return std::make_shared<RecvOperation>(static_cast<std::byte*>(data), bytes, dtype, peer, tag);
 }
 
 std::shared_ptr<MessageOperation> CommunicatorState::start_recv(void* data, uint64_t count, DType dtype, int peer,
-                                                                int tag, const CallOptions& options, Waited waited) {
+                                                                int tag, const CallOptions& options) {
   check_timeout("recv", options);
   auto operation = make_recv(data, count, dtype, peer, tag);
-  submit_message(operation, options, waited);
+  submit_message(operation, options, Waited::kInBackground);
   return operation;
 }
 
-void CommunicatorState::take_back(MessageOperation& receive) {
-  messages_->take_back(static_cast<RecvOperation&>(receive));
-  messages_->wait_blocking(receive);
+void CommunicatorState::run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options) {
+  context_->log.note_thread();
+  if (send != nullptr) send->limit = limit_of(options.timeout);
+  if (recv != nullptr) recv->limit = limit_of(options.timeout);
+  messages_->run(send, recv);
+  if (send != nullptr) throw_failure(*send);
+  if (recv != nullptr) throw_failure(*recv);
+}
+
+void CommunicatorState::send(const Outgoing& out, DType dtype, int tag, const CallOptions& options) {
+  check_timeout("send", options);
+  const uint64_t bytes = send_bytes(out, dtype, tag);
+  SendOperation send(static_cast<const std::byte*>(out.data), bytes, dtype, out.peer, tag);
+  run_messages(&send, nullptr, options);
+}
+
+Work::Message CommunicatorState::recv(const Incoming& in, DType dtype, int tag, const CallOptions& options) {
+  check_timeout("recv", options);
+  const uint64_t bytes = recv_bytes(in, dtype, tag);
+  RecvOperation recv(static_cast<std::byte*>(in.data), bytes, dtype, in.peer, tag);
+  run_messages(nullptr, &recv, options);
+  return message_of(recv);
+}
+
+Work::Message CommunicatorState::sendrecv(const Outgoing& out, const Incoming& in, DType dtype, int tag,
+                                          const CallOptions& options) {
+  const uint64_t recv_size = recv_bytes(in, dtype, tag);
+  check_timeout("send", options);
+  const uint64_t send_size = send_bytes(out, dtype, tag);
+  SendOperation send(static_cast<const std::byte*>(out.data), send_size, dtype, out.peer, tag);
+  RecvOperation recv(static_cast<std::byte*>(in.data), recv_size, dtype, in.peer, tag);
+  run_messages(&send, &recv, options);
+  return message_of(recv);
 }
 
 // A rank with messages under way beside what it waits for may still end what another rank waits for.
@@ -307,11 +356,6 @@ CallState CommunicatorState::call_state(uint64_t sequence) {
   state.threads |= messages_->in_background();
   state.p2p_moved = messages_->moved_bytes();
   return state;
-}
-
-void CommunicatorState::finish(const std::shared_ptr<MessageOperation>& operation) {
-  messages_->wait_blocking(*operation);
-  if (operation->failed()) throw Exception(operation->error());
 }
 
 Allocations& CommunicatorState::allocations() {

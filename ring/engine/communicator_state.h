@@ -60,15 +60,30 @@ class CommunicatorState final : public CommunicatorEvents {
 
   // Whether the calling thread does nothing else until the message has gone.
   enum class Waited { kByCaller, kInBackground };
+  // In the background.
   std::shared_ptr<MessageOperation> start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                                               const CallOptions& options, Waited waited = Waited::kByCaller);
+                                               const CallOptions& options);
   std::shared_ptr<MessageOperation> start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                               const CallOptions& options, Waited waited = Waited::kByCaller);
+                                               const CallOptions& options);
+  // Blocking, on the calling thread. sendrecv(): the receive's arguments are checked before the send is under way, so
+  // that nothing of the caller's is left behind.
+  struct Outgoing {
+    const void* data = nullptr;
+    uint64_t count = 0;
+    int peer = -1;
+  };
+  struct Incoming {
+    void* data = nullptr;
+    uint64_t count = 0;
+    int peer = -1;
+  };
+  void send(const Outgoing& out, DType dtype, int tag, const CallOptions& options);
+  Work::Message recv(const Incoming& in, DType dtype, int tag, const CallOptions& options);
+  Work::Message sendrecv(const Outgoing& out, const Incoming& in, DType dtype, int tag, const CallOptions& options);
   // Check the arguments; submit_message() starts it.
   std::shared_ptr<MessageOperation> make_send(const void* data, uint64_t count, DType dtype, int peer, int tag) const;
   std::shared_ptr<MessageOperation> make_recv(void* data, uint64_t count, DType dtype, int peer, int tag) const;
-  void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options,
-                      Waited waited = Waited::kByCaller);
+  void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options, Waited waited);
   // A message of a batch that is not submitted: ends it.
   void end_unsubmitted(MessageOperation& operation, const Error& error) const;
   // Throws what stands against any call now: a fork, the communicator's failure.
@@ -79,10 +94,6 @@ class CommunicatorState final : public CommunicatorEvents {
   void check_timeout(const char* call, const CallOptions& options) const;
   // Waits for it; the others are told if that takes long.
   void await(const MessageOperation& operation) { messages_->wait_blocking(operation); }
-  // A receive that the caller cannot wait for any more: returns when nothing touches its memory.
-  void take_back(MessageOperation& receive);
-  // Throws the operation's failure.
-  void finish(const std::shared_ptr<MessageOperation>& operation);
   // The progress thread goes on with operations that no thread waits for. ready_progress_thread() must have come before
   // whatever that is was submitted: without a thread nobody could go on with it, so that the communicator fails, which
   // it throws (kSystem).
@@ -112,6 +123,11 @@ class CommunicatorState final : public CommunicatorEvents {
   uint64_t next_split();
   [[noreturn]] void refuse_use() const;
   void check_peer(const char* call, int peer, int tag, bool receives) const;
+  // Check the arguments, too. In bytes.
+  uint64_t send_bytes(const Outgoing& out, DType dtype, int tag) const;
+  uint64_t recv_bytes(const Incoming& in, DType dtype, int tag) const;
+  void run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options);
+  std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   std::shared_ptr<CommunicatorState> subgroup(uint64_t id, std::vector<int> members);
 

@@ -8,6 +8,9 @@
 namespace rondo {
 namespace {
 
+// A deadline is counted from the first look at the clock: a message that is there at once costs none.
+constexpr Clock::time_point kNoDeadlineYet{};
+
 P2pOptions p2p_options(const CommunicatorContext& context) {
   P2pOptions options;
   options.communicator = context.id;
@@ -26,7 +29,10 @@ std::string describe(const char* verb, uint64_t bytes, const char* preposition, 
 void MessageOperation::end(const Error* error) {
   Messages& messages = *messages_;
   const auto keep = std::move(self_);
-  messages.active_.erase(this);
+  const bool on_stack = on_stack_;
+  const bool counted = counted_;
+  if (listed_) messages.active_.remove(*this);
+  listed_ = false;
   if (background) messages.background_.fetch_sub(1);
   if (began_at != 0) messages.observe_end(*this, error, dynamic_cast<SendOperation*>(this) != nullptr);
   if (error != nullptr) {
@@ -34,8 +40,8 @@ void MessageOperation::end(const Error* error) {
   } else {
     Operation::complete();
   }
-  announce_end();
-  messages.ended();
+  if (!on_stack) announce_end();  // else it may be gone
+  if (counted) messages.ended();
 }
 
 SendOperation::SendOperation(const std::byte* memory, uint64_t size, DType type, int to, int with_tag) {
@@ -44,7 +50,10 @@ SendOperation::SendOperation(const std::byte* memory, uint64_t size, DType type,
   SendRequest::dtype = type;
   SendRequest::peer = Operation::peer = to;
   SendRequest::tag = Operation::tag = with_tag;
-  text = describe("send", size, "to", to, with_tag);
+}
+
+std::string SendOperation::text() const {
+  return describe("send", SendRequest::bytes, "to", SendRequest::peer, SendRequest::tag);
 }
 
 void SendOperation::complete(const Error* error) { end(error); }
@@ -55,7 +64,10 @@ RecvOperation::RecvOperation(std::byte* memory, uint64_t size, DType type, int f
   RecvRequest::dtype = type;
   RecvRequest::peer = from;
   RecvRequest::tag = with_tag;
-  text = describe("recv", size, "from", from, with_tag);
+}
+
+std::string RecvOperation::text() const {
+  return describe("recv", RecvRequest::bytes, "from", RecvRequest::peer, RecvRequest::tag);
 }
 
 void RecvOperation::complete(const Error* error) {
@@ -77,10 +89,60 @@ void Messages::submit(std::shared_ptr<MessageOperation> operation) {
   operation->messages_ = this;
   operation->self_ = operation;
   if (context_->observed.on()) operation->began_at = Observer::now();
+  operation->deadline = kNoDeadlineYet;
+  operation->counted_ = true;
   if (operation->background) background_.fetch_add(1);
   added();
   std::lock_guard lock(submitted_mutex_);
   submitted_.push_back(std::move(operation));
+  news_.store(true);
+}
+
+void Messages::run(SendOperation* send, RecvOperation* recv) {
+  const auto done = [send, recv] { return (!send || send->done()) && (!recv || recv->done()); };
+  const bool held = poll_if_free(
+      [this, send, recv] {
+        take_submitted();
+        begin_now(send);
+        begin_now(recv);
+      },
+      done,
+      [this, send, recv] {
+        count_if_pending(send);
+        count_if_pending(recv);
+      });
+  if (!held) {
+    submit_on_stack(send);
+    submit_on_stack(recv);
+  }
+  if (send) {
+    wait_blocking(*send);
+    if (send->failed() && recv && !recv->done()) take_back(*recv);
+  }
+  if (recv) wait_blocking(*recv);
+}
+
+// Under the lease.
+void Messages::begin_now(MessageOperation* operation) {
+  if (operation == nullptr) return;
+  operation->messages_ = this;
+  operation->on_stack_ = true;
+  operation->deadline = kNoDeadlineYet;
+  if (context_->observed.on()) operation->began_at = Observer::now();
+  if (ended_) return operation->end(context_->failure.get());
+  begin(*operation);
+}
+
+void Messages::count_if_pending(MessageOperation* operation) {
+  if (operation == nullptr || operation->done()) return;
+  operation->counted_ = true;
+  added();
+}
+
+void Messages::submit_on_stack(MessageOperation* operation) {
+  if (operation == nullptr) return;
+  operation->on_stack_ = true;
+  submit({std::shared_ptr<void>(), operation});
 }
 
 void Messages::observe_end(const MessageOperation& operation, const Error* error, bool sends) {
@@ -95,11 +157,12 @@ void Messages::observe_end(const MessageOperation& operation, const Error* error
 }
 
 void Messages::wait_blocking(const MessageOperation& operation) {
+  if (operation.done()) return;
   const auto policy = std::chrono::milliseconds(context_->config.stall_ms);
   if (wait(operation, Clock::now() + policy)) return;
   const P2pRequest& request = const_cast<MessageOperation&>(operation).request();
   const int peer = request.peer < 0 ? -1 : context_->world_rank(request.peer);
-  context_->log.sleeps_in_p2p(peer, operation.text);
+  context_->log.sleeps_in_p2p(peer, operation.text());
   wait(operation, Clock::time_point::max());
   context_->log.woke_from_p2p();
 }
@@ -116,6 +179,7 @@ void Messages::peer_left(int peer) {
   {
     std::lock_guard lock(submitted_mutex_);
     left_.push_back(peer);
+    news_.store(true);
   }
   notify();
 }
@@ -164,27 +228,27 @@ void Messages::end_pending(const Error& error) {
 }
 
 bool Messages::take_submitted() {
+  if (!news_.load()) return false;
   std::vector<int> left;
   {
     std::lock_guard lock(submitted_mutex_);
-    if (submitted_.empty() && left_.empty()) return false;
+    news_.store(false);
     std::swap(taken_, submitted_);
     std::swap(left, left_);
   }
-  for (auto& operation : taken_) {
-    active_.insert(operation.get());
-    if (auto* send = dynamic_cast<SendOperation*>(operation.get())) {
-      p2p_->send(send->send());
-    } else {
-      p2p_->recv(static_cast<RecvOperation&>(*operation).recv());
-    }
-  }
+  for (auto& operation : taken_) begin(*operation);
   taken_.clear();
   // A peer that leaves after the group has failed is no cause of its own.
   const Error* error = context_->failure.get();
   if (!left.empty() && error != nullptr) end_pending(*error);
   for (const int peer : left) p2p_->peer_left(peer);
   return true;
+}
+
+void Messages::begin(MessageOperation& operation) {
+  active_.push_back(operation);
+  operation.listed_ = true;
+  operation.start(*p2p_);
 }
 
 void Messages::report() {
@@ -201,7 +265,8 @@ void Messages::report() {
 
 void Messages::tick(Clock::time_point now) {
   if (ended_ || context_->failure.get() != nullptr) return;
-  for (const MessageOperation* operation : active_) {
+  for (MessageOperation* operation = active_.front(); operation != nullptr; operation = operation->next) {
+    if (operation->deadline == kNoDeadlineYet) operation->deadline = deadline_after(now, operation->limit);
     if (now >= operation->deadline) return time_out(*operation);
   }
 }
@@ -209,7 +274,7 @@ void Messages::tick(Clock::time_point now) {
 void Messages::time_out(const MessageOperation& operation) {
   const int peer = const_cast<MessageOperation&>(operation).request().peer;
   Error error{ErrorCode::kTimeout,
-              fmt::format("{} on rank {} did not complete before its deadline: {}", operation.text, context_->rank,
+              fmt::format("{} on rank {} did not complete before its deadline: {}", operation.text(), context_->rank,
                           peer < 0 ? "no rank sent a message that matches" : "the peer has not made the matching call"),
               {}};
   if (peer >= 0) error.ranks.push_back(context_->world_rank(peer));

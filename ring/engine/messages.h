@@ -1,12 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <string>
 #include <vector>
 
 #include "ring/engine/communicator_context.h"
+#include "ring/engine/p2p/list.h"
 #include "ring/engine/p2p/p2p.h"
 #include "ring/engine/progress/progress_engine.h"
 
@@ -18,22 +20,33 @@ class Messages;
 class MessageOperation : public Operation {
  public:
   virtual P2pRequest& request() = 0;
-  std::string text;         // "recv(4096 bytes from rank 1, tag 7)", for messages; peer in it is of the group
-  uint64_t began_at = 0;    // for the observer; 0: it was not on
+  // "recv(4096 bytes from rank 1, tag 7)", for messages; peer in it is of the group.
+  virtual std::string text() const = 0;
+  virtual void start(P2p& p2p) = 0;
+  std::chrono::milliseconds limit{0};  // from the call to the deadline, which the first tick sets
+  uint64_t began_at = 0;               // for the observer; 0: it was not on
   bool background = false;  // no blocking call waits for it alone: it goes on while its rank does other things
+
+  // Of the list of what is under way.
+  MessageOperation* next = nullptr;
+  MessageOperation* previous = nullptr;
 
  protected:
   friend class Messages;
   void end(const Error* error);
   Messages* messages_ = nullptr;
   std::shared_ptr<MessageOperation> self_;  // while it is under way
+  bool on_stack_ = false;                   // of the blocking call, which destroys it once it is done: run()
+  bool counted_ = false;                    // by ProgressEngine::added()
+  bool listed_ = false;                     // in Messages::active_
 };
 
 class SendOperation final : public MessageOperation, private SendRequest {
  public:
   SendOperation(const std::byte* memory, uint64_t size, DType type, int to, int with_tag);
   P2pRequest& request() override { return *this; }
-  SendRequest& send() { return *this; }
+  std::string text() const override;
+  void start(P2p& p2p) override { p2p.send(*this); }
 
  private:
   void complete(const Error* error) override;
@@ -43,6 +56,8 @@ class RecvOperation final : public MessageOperation, private RecvRequest {
  public:
   RecvOperation(std::byte* memory, uint64_t size, DType type, int from, int with_tag);
   P2pRequest& request() override { return *this; }
+  std::string text() const override;
+  void start(P2p& p2p) override { p2p.recv(*this); }
   RecvRequest& recv() { return *this; }
 
  private:
@@ -59,6 +74,9 @@ class Messages final : public ProgressEngine, private P2pStreams {
   void submit(std::shared_ptr<MessageOperation> operation);
   // Waits for the operation; the others are told if that takes long (a collective against a send).
   void wait_blocking(const MessageOperation& operation);
+  // Runs a send, a receive or both (nullptr: none) to their ends, on this thread; they may lie on its stack. A receive
+  // beside a send that fails is taken back.
+  void run(SendOperation* send, RecvOperation* recv);
 
   // Messages are under way that a thread of the caller's, or the progress thread, may move on while the rank waits
   // elsewhere.
@@ -86,6 +104,10 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool move(Pass pass);
   bool end_late();
   bool take_submitted();
+  void begin(MessageOperation& operation);
+  void begin_now(MessageOperation* operation);
+  void count_if_pending(MessageOperation* operation);
+  void submit_on_stack(MessageOperation* operation);
   void end_pending(const Error& error);
   void observe_end(const MessageOperation& operation, const Error* error, bool sends);
   void report();
@@ -95,13 +117,14 @@ class Messages final : public ProgressEngine, private P2pStreams {
   std::mutex submitted_mutex_;
   std::vector<std::shared_ptr<MessageOperation>> submitted_;
   std::vector<int> left_;
+  std::atomic<bool> news_{false};  // one of the two is not empty
   std::atomic<int> background_{0};
   std::atomic<uint64_t> moved_bytes_{0};
 
   // Under the lease.
   std::unique_ptr<P2p> p2p_;
   std::vector<std::shared_ptr<MessageOperation>> taken_;  // scratch of take_submitted()
-  std::set<MessageOperation*> active_;
+  NodeList<MessageOperation> active_;
   bool finishing_ = false;
   bool ended_ = false;
 };

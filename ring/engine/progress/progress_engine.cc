@@ -49,7 +49,7 @@ bool ProgressEngine::wait(const Operation& operation, Clock::time_point until) {
     if (try_acquire()) {
       const Lease lease(*this);
       drive(operation, until, ask_at);
-      if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
+      count_polled();
     } else {
       bell_->ring();  // the lease's holder may sleep, and not know of this operation
       std::unique_lock lock(mutex_);
@@ -80,7 +80,7 @@ void ProgressEngine::run_held(const Operation& operation) {
   {
     const Lease lease(*this);
     drive(operation, Clock::time_point::max(), ask_at);
-    if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
+    count_polled();
     done = operation.done();
     if (!done) added();  // no other may begin when the lease is given back
   }
@@ -151,6 +151,10 @@ bool ProgressEngine::rest(Clock::time_point until) {
     moved_home_ = awake;
   }
   return false;
+}
+
+void ProgressEngine::count_polled() {
+  if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
 }
 
 void ProgressEngine::notify() {

@@ -72,6 +72,24 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // After complete() or fail(): wakes those who wait without the lease.
   void ended();
 
+  // If the lease is free: begin(), passes until done() or until a wait is due to look at the clock, end(); all of it
+  // under the lease. False if another thread has it; then nothing has happened.
+  template <typename Begin, typename Done, typename End>
+  bool poll_if_free(Begin begin, Done done, End end) {
+    if (!try_acquire()) return false;
+    {
+      const Lease lease(*this);
+      begin();
+      for (int pass = 0; pass < passes_without_clock() && !done(); ++pass) {
+        if (!step(Pass::kPolling)) pause_core();
+      }
+      end();
+      count_polled();
+    }
+    ask_pool();
+    return true;
+  }
+
   // Runs `action` under the lease, after its holder has given it back (destroy).
   template <typename Action>
   void with_lease(Action action) {
@@ -98,6 +116,9 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
     ProgressEngine& engine;
   };
 
+  int passes_without_clock() const { return policy_.yields ? 1 : 64; }  // some 2 us
+  // A wait ends without a sleep.
+  void count_polled();
   bool try_acquire() { return !held_.exchange(true, std::memory_order_acquire); }
   void acquire();
   void release();
