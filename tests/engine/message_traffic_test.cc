@@ -1,0 +1,152 @@
+// Blocking and asynchronous messages of several threads on one communicator: every byte arrives where it belongs, in
+// order; and an abort ends blocking calls, whose operations lie on their stacks.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "tests/support/random.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr DType kByte = DType::kUint8;
+constexpr int kThreads = 3;
+// Beyond the eager limit (64 KiB), and more than a ring of a stream holds.
+constexpr uint64_t kLongest = 600'000;
+
+// The size of message `round` of this tag from a rank: mostly short ones.
+uint64_t size_of(int from, int tag, int round) {
+  Random random(static_cast<uint64_t>(from * 1000 + tag * 100'000 + round));
+  if (random.chance(60)) return random.below(300);
+  return random.below(random.chance(20) ? kLongest : 70'000);
+}
+
+std::byte byte_of(int from, int tag, int round, uint64_t i) {
+  return static_cast<std::byte>((static_cast<uint64_t>(from * 31 + tag * 7 + round) + i) * 2654435761u >> 11);
+}
+
+std::vector<std::byte> message_of(int from, int tag, int round) {
+  std::vector<std::byte> data(size_of(from, tag, round));
+  for (uint64_t i = 0; i < data.size(); ++i) data[i] = byte_of(from, tag, round, i);
+  return data;
+}
+
+void expect_message(const std::vector<std::byte>& got, const Work::Message& said, int from, int tag, int round) {
+  const auto want = message_of(from, tag, round);
+  const bool right = said.peer == from && said.tag == tag && said.bytes == want.size() &&
+                     std::equal(want.begin(), want.end(), got.begin());
+  expect(right, fmt::format("round {} from {}, tag {}: {} bytes from {}, tag {}, or wrong ones", round, from, tag,
+                            said.bytes, said.peer, said.tag));
+}
+
+// Around the ring, in one of four ways.
+void exchange(Communicator& group, int tag, int round, std::vector<std::byte>& memory) {
+  const int rank = group.rank();
+  const int next = (rank + 1) % group.size(), before = (rank + group.size() - 1) % group.size();
+  const auto out = message_of(rank, tag, round);
+  Work::Message said;
+  switch (round % 4) {
+    case 0:
+      said = group.sendrecv(out.data(), out.size(), next, memory.data(), memory.size(), before, kByte, tag);
+      break;
+    case 1: {
+      Work received = group.recv_async(memory.data(), memory.size(), kByte, before, tag);
+      group.send(out.data(), out.size(), kByte, next, tag);
+      received.wait();
+      said = received.message();
+      break;
+    }
+    case 2: {
+      Work sent = group.send_async(out.data(), out.size(), kByte, next, tag);
+      said = group.recv(memory.data(), memory.size(), kByte, kAnySource, tag);
+      sent.wait();
+      break;
+    }
+    default:
+      if (rank == 0) group.send(out.data(), out.size(), kByte, next, tag);
+      said = group.recv(memory.data(), memory.size(), kByte, before, tag);
+      if (rank != 0) group.send(out.data(), out.size(), kByte, next, tag);
+  }
+  expect_message(memory, said, before, tag, round);
+}
+
+// Runs `body` on kThreads threads; throws what the first of them throws.
+void on_threads(const std::function<void(int)>& body) {
+  std::vector<std::exception_ptr> failures(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        body(i);
+      } catch (...) {
+        failures[static_cast<size_t>(i)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+void traffic(Communicator& group) {
+  on_threads([&group](int tag) {
+    std::vector<std::byte> memory(kLongest);
+    for (int round = 0; round < 150; ++round) exchange(group, tag, round, memory);
+  });
+}
+
+RankGroup over(const char* transport) {
+  RankGroup group;
+  group.world = 3;
+  group.config.transport = transport;
+  return group;
+}
+
+TEST_CASE("messages of three threads a rank, blocking and not, over shared memory, TCP and threads") {
+  CHECK(run_processes(over("shm"), traffic) == "");
+  CHECK(run_processes(over("tcp"), traffic) == "");
+  CHECK(run_threads(over("auto"), traffic) == "");
+}
+
+// The calls wait for messages that never come; the memory is the caller's again once they have thrown.
+void aborted(Communicator& group) {
+  std::atomic<int> ended{0};
+  std::thread aborts;
+  if (group.rank() == 0) {
+    aborts = std::thread([&group] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      group.abort("enough");
+    });
+  }
+  on_threads([&](int i) {
+    const int peer = (group.rank() + 1) % group.size();
+    std::vector<std::byte> memory(kLongest);
+    try {
+      if (i == 0) group.send(memory.data(), memory.size(), kByte, peer, 7);
+      if (i == 1) group.recv(memory.data(), memory.size(), kByte, kAnySource, 8);
+      std::vector<std::byte> other(10);
+      if (i == 2) group.sendrecv(memory.data(), memory.size(), peer, other.data(), other.size(), peer, kByte, 9);
+    } catch (const Exception& e) {
+      ended += e.code() == ErrorCode::kAborted ? 1 : 0;
+    }
+    std::memset(memory.data(), 0x55, memory.size());
+  });
+  if (aborts.joinable()) aborts.join();
+  expect(ended == kThreads, fmt::format("{} of {} calls failed with kAborted", ended.load(), kThreads));
+}
+
+TEST_CASE("an abort ends blocking sends and receives") {
+  CHECK(run_processes(over("shm"), aborted) == "");
+  CHECK(run_threads(over("auto"), aborted) == "");
+}
+
+}  // namespace
+}  // namespace rondo::testing
