@@ -3,6 +3,7 @@
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <span>
 
 #include "rondo/error.h"
 
@@ -20,6 +21,12 @@ class ByteStream {
   // Bytes moved, from the front of the vector on; 0 if none can be moved now. -1: the stream is over, and error() says
   // why (the peer closed, or a failure). At most 8 entries; entries of length 0 are allowed.
   virtual long read(const iovec* parts, int count) = 0;
+  // Streams over memory lend what read() would copy next: bytes that lie together, none of them if nothing is there or
+  // the stream is over (ask read()). A peer may still write to them: who interprets a byte copies it first. They stay
+  // until consume(), read() or the end of the stream.
+  virtual std::span<const std::byte> view() { return {}; }
+  // Takes the first of them. Requires that view() has lent as many.
+  virtual void consume(size_t) {}
   virtual long write(const iovec* parts, int count) = 0;
 
   // Valid after a -1.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/p2p/both_streams.h"
 #include "tests/p2p/world.h"
 
 namespace rondo::testing {
@@ -220,7 +221,8 @@ TEST_CASE("what a rank sent before it left is received; what it did not send fai
 
 // Rank 1 of 2 whose peer is the test itself.
 struct Victim : P2pStreams {
-  explicit Victim(uint64_t seed) : network(seed), from(network.connect()), to(network.connect()) {
+  explicit Victim(uint64_t seed)
+      : network(seed), from(network.connect({.lends = streams_lend})), to(network.connect()) {
     P2pOptions options;
     options.communicator = 0x1234;
     options.eager_bytes = 1024;
@@ -425,5 +427,5 @@ int main(int argc, char** argv) {
   if (argc > 2) rondo::testing::seeds = std::strtoull(argv[2], nullptr, 10);
   std::printf("seeds %llu .. %llu\n", static_cast<unsigned long long>(rondo::testing::first_seed),
               static_cast<unsigned long long>(rondo::testing::first_seed + rondo::testing::seeds - 1));
-  return doctest::Context(1, argv).run();
+  return rondo::testing::run_over_both_streams(1, argv);
 }

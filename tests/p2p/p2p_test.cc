@@ -1,9 +1,11 @@
 #include "ring/engine/p2p/p2p.h"
 
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <string>
 
+#include "tests/p2p/both_streams.h"
 #include "tests/p2p/world.h"
 
 namespace rondo::testing {
@@ -354,3 +356,5 @@ TEST_CASE("short messages are batched: many to a write, many to a read") {
 
 }  // namespace
 }  // namespace rondo::testing
+
+int main(int argc, char** argv) { return rondo::testing::run_over_both_streams(argc, argv); }

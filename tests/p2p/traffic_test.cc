@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "tests/p2p/both_streams.h"
 #include "tests/p2p/world.h"
 
 namespace rondo::testing {
@@ -178,5 +179,5 @@ TEST_CASE("random sends and receives: every byte arrives once, in order, where i
 int main(int argc, char** argv) {
   if (argc > 1) rondo::testing::first_seed = std::strtoull(argv[1], nullptr, 10);
   if (argc > 2) rondo::testing::seeds = std::strtoull(argv[2], nullptr, 10);
-  return doctest::Context(1, argv).run();
+  return rondo::testing::run_over_both_streams(1, argv);
 }

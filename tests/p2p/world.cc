@@ -41,7 +41,8 @@ std::byte message_byte(int from, int to, uint64_t index, uint64_t i) {
   return static_cast<std::byte>(mix64(key ^ (i / 8)) >> (i % 8 * 8));
 }
 
-SimWorld::SimWorld(const Settings& settings) : settings_(settings), random_(settings.seed), network_(settings.seed) {
+SimWorld::SimWorld(Settings settings) : settings_(settings), random_(settings.seed), network_(settings.seed) {
+  settings_.shape.lends = streams_lend;
   P2pOptions options;
   options.communicator = 0x1234;
   options.eager_bytes = settings.eager_bytes;

@@ -36,6 +36,9 @@ struct TestRecv : RecvRequest {
 
 inline constexpr std::byte kUntouched{0xaa};
 
+// The streams of worlds that are made from here on lend their memory, as those over shared memory do.
+inline bool streams_lend = false;
+
 // Byte i of message `index` from one rank to another.
 std::byte message_byte(int from, int to, uint64_t index, uint64_t i);
 
@@ -52,7 +55,7 @@ class SimWorld {
     uint64_t connect_ticks = 20;  // at most
   };
 
-  explicit SimWorld(const Settings& settings);
+  explicit SimWorld(Settings settings);
   ~SimWorld();
 
   int size() const { return static_cast<int>(ranks_.size()); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <span>
 
 #include "ring/base/check.h"
 #include "tests/support/random.h"
@@ -72,6 +73,10 @@ struct Direction {
       }
       bytes -= length;
     }
+    forget_taken();
+  }
+
+  void forget_taken() {
     while (!parts.empty() && parts.front().end <= taken) parts.pop_front();
   }
 };
@@ -118,6 +123,23 @@ class SimWire {
     direction.take(parts, count, bytes);
     ++transfers_[side];
     return static_cast<long>(bytes);
+  }
+
+  std::span<const std::byte> view(int side) {
+    const Direction& direction = from_[1 - side];
+    if (!shape_.lends) return {};
+    const size_t at = direction.taken % direction.ring.size();
+    const auto available = static_cast<size_t>(direction.readable_end(*now_) - direction.taken);
+    const size_t bytes = some_of(std::min(available, direction.ring.size() - at));
+    if (bytes > 0) ++transfers_[side];
+    return {direction.ring.data() + at, bytes};
+  }
+
+  void consume(int side, size_t bytes) {
+    Direction& direction = from_[1 - side];
+    RONDO_CHECK(bytes <= direction.readable_end(*now_) - direction.taken, "bytes that were lent");
+    direction.taken += bytes;
+    direction.forget_taken();
   }
 
   void cut(SimCut how) {
@@ -172,6 +194,8 @@ class SimStream : public ByteStream {
   SimStream(std::shared_ptr<SimWire> wire, int side) : wire_(std::move(wire)), side_(side) {}
   ~SimStream() override { wire_->cut(SimCut::kClose); }
   long read(const iovec* parts, int count) override { return wire_->read(side_, parts, count); }
+  std::span<const std::byte> view() override { return wire_->view(side_); }
+  void consume(size_t bytes) override { wire_->consume(side_, bytes); }
   long write(const iovec* parts, int count) override { return wire_->write(side_, parts, count); }
   const Error& error() const override { return wire_->error(side_); }
 

@@ -12,7 +12,7 @@
 
 namespace rondo {
 
-// Bytes under way in each direction: as much as a socket's default buffer, and it stays in a core's own cache.
+// Bytes under way in each direction: they stay in a core's own cache, beside those that are copied to and from them.
 inline constexpr size_t kByteRingBytes = 256 * 1024;
 // A stream's memory: two rings, the first from the side that made it.
 size_t shared_stream_bytes();

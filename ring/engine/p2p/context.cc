@@ -15,7 +15,7 @@ uint32_t P2pOptions::slots() const {
 }
 
 P2pContext::P2pContext(int rank_in, int world_in, P2pOptions options_in)
-    : rank(rank_in), world(world_in), options(std::move(options_in)), matcher(world_in) {
+    : rank(rank_in), world(world_in), options(std::move(options_in)), slots(options.slots()), matcher(world_in) {
   RONDO_CHECK(0 <= rank && rank < world, "a rank of the world");
   RONDO_CHECK(options.pool_bytes <= kP2pMaxBytes && options.eager_bytes <= kP2pMaxBytes, "limits that memory can have");
 }

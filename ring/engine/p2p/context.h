@@ -35,6 +35,7 @@ class P2pContext {
   const int rank;
   const int world;
   const P2pOptions options;
+  const uint32_t slots;  // options.slots()
   P2pMatcher matcher;
   P2pPool pool;
   uint64_t moved_bytes = 0;  // by all streams, both ways

@@ -16,7 +16,7 @@ void P2pLoopback::add(SendRequest& send) {
   }
   const uint64_t charge = p2p_charge(send.bytes);
   const bool copy = send.bytes <= context_.options.eager_bytes && charge <= context_.options.pool_bytes - used_bytes_ &&
-                    used_slots_ < context_.options.slots();
+                    used_slots_ < context_.slots;
   envelope.kind = copy ? P2pKind::kEager : P2pKind::kRequest;
   P2pMessage& message = *context_.pool.take(envelope, context_.rank);
   context_.matcher.add(message);

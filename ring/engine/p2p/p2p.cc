@@ -2,9 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ring/base/check.h"
 
 namespace rondo {
+namespace {
+
+// A peer's first message is late by the second number of passes at most (a microsecond).
+constexpr int kVainLooks = 64;
+constexpr uint32_t kPassesPerLook = 16;
+
+}  // namespace
 
 P2p::P2p(int rank, int world, const P2pOptions& options, P2pStreams& streams)
     : context_(rank, world, options), streams_(streams), loopback_(context_) {
@@ -62,7 +71,10 @@ void P2p::take_back(RecvRequest& request) {
 
 bool P2p::progress(P2pSweep sweep) {
   if (failed_) return context_.run_done();
-  bool moved = take_streams_from();
+  // A look takes locks: while none comes, polling looks seldom.
+  const bool look = sweep == P2pSweep::kAll || vain_looks_ < kVainLooks || ++passes_ % kPassesPerLook == 0;
+  bool moved = look && take_streams_from();
+  vain_looks_ = moved ? 0 : std::min(vain_looks_ + 1, kVainLooks);
   moved |= push();
   if (pull(sweep)) {
     moved = true;

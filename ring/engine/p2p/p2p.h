@@ -114,6 +114,8 @@ class P2p {
   std::vector<Presence> presence_;
   int gone_ = 0;          // peers that are kGone
   int streams_from_ = 0;  // taken
+  int vain_looks_ = 0;    // for streams, in a row
+  uint32_t passes_ = 0;   // since they are many
   int turn_ = 0;          // the peer that the next progress() reads first
   Error end_error_;       // of fail() or finish()
   bool failed_ = false;

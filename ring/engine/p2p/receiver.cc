@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kBufferBytes = 64 * 1024;
 // The first mismatch ends the communicator: the answers to others that were under way are not worth a queue.
 constexpr size_t kMaxRefusals = 16;
+// Of a payload that the stream lends: the sender may write again what is taken, while more is copied.
+constexpr uint64_t kCopiedAtOnce = 16 * 1024;
 // A stream whose peer is as fast as we are does not keep the others waiting for longer than some MiB.
 constexpr int kReadsATurn = 16;
 
@@ -48,13 +50,16 @@ bool P2pReceiver::pull(bool until_empty) {
 
 // One read. False: no more now.
 bool P2pReceiver::read_some(bool until_empty, bool* moved) {
+  if (!draining_ && tail_ == 0 && take_in_place()) return *moved = true;
+  if (!stream_) return *moved = true, false;
   iovec parts[2];
   int count = 0;
   const uint64_t direct = into_ == Into::kDiscard ? 0 : payload_left_;
   if (direct > 0) parts[count++] = {landing_at_, direct};
-  // While a long payload is under way, no more than the next envelope is read ahead: what follows it then lands in
-  // place instead of being copied.
-  const size_t limit = filling_.empty() || into_ == Into::kDiscard ? kBufferBytes : kP2pEnvelopeBytes;
+  // While a long payload is under way, and where the stream lends, no more than the next envelope is read ahead: what
+  // follows it then lands in place instead of being copied.
+  const bool in_place = !draining_ && (lends_ || (!filling_.empty() && into_ != Into::kDiscard));
+  const size_t limit = in_place ? kP2pEnvelopeBytes : kBufferBytes;
   parts[count++] = {buffer_.get() + tail_, limit - tail_};
   const uint64_t asked = direct + parts[count - 1].iov_len;
 
@@ -75,21 +80,45 @@ bool P2pReceiver::read_some(bool until_empty, bool* moved) {
   return until_empty || static_cast<uint64_t>(got) == asked;
 }
 
+// What the stream lends, without a copy between. False: nothing, or less than an envelope (the rest of it lies at the
+// other end of a ring).
+bool P2pReceiver::take_in_place() {
+  const std::span<const std::byte> there = stream_->view();
+  lends_ |= !there.empty();
+  size_t taken = 0;
+  while (stream_ && taken < there.size()) {
+    const size_t bytes = parse_some(there.subspan(taken));
+    if (bytes == 0 || !stream_) break;
+    stream_->consume(bytes);
+    context_.moved_bytes += bytes;
+    taken += bytes;
+  }
+  return taken > 0;
+}
+
+// An envelope, or some of its payload. Bytes taken; 0: less than an envelope, or (then the stream is gone) a breach.
+size_t P2pReceiver::parse_some(std::span<const std::byte> there) {
+  if (payload_left_ > 0) {
+    const size_t bytes = std::min<uint64_t>({payload_left_, there.size(), kCopiedAtOnce});
+    if (into_ != Into::kDiscard) std::memcpy(landing_at_, there.data(), bytes);
+    take_payload(bytes);
+    return bytes;
+  }
+  if (there.size() < kP2pEnvelopeBytes) return 0;
+  P2pEnvelope envelope;
+  const char* wrong = p2p_decode(there.data(), context_.options.communicator, &envelope);
+  if (!wrong) wrong = take(envelope);
+  if (!wrong) return kP2pEnvelopeBytes;
+  protocol_error(wrong);
+  return 0;
+}
+
 void P2pReceiver::parse() {
   while (stream_ && head_ < tail_) {
-    if (payload_left_ > 0) {
-      const size_t bytes = std::min<uint64_t>(payload_left_, tail_ - head_);
-      if (into_ != Into::kDiscard) std::memcpy(landing_at_, buffer_.get() + head_, bytes);
-      head_ += bytes;
-      take_payload(bytes);
-      continue;
-    }
-    if (tail_ - head_ < kP2pEnvelopeBytes) break;
-    P2pEnvelope envelope;
-    const char* wrong = p2p_decode(buffer_.get() + head_, context_.options.communicator, &envelope);
-    head_ += kP2pEnvelopeBytes;
-    if (!wrong) wrong = take(envelope);
-    if (wrong) return protocol_error(wrong);
+    const size_t bytes = parse_some({buffer_.get() + head_, tail_ - head_});
+    if (!stream_) return;
+    if (bytes == 0) break;
+    head_ += bytes;
   }
   tail_ -= head_;
   std::memmove(buffer_.get(), buffer_.get() + head_, tail_);
@@ -123,7 +152,7 @@ const char* P2pReceiver::take(const P2pEnvelope& envelope) {
 // A message's place in the order, and what it takes of the credit.
 const char* P2pReceiver::count(const P2pEnvelope& envelope) {
   if (envelope.sequence != sequence_) return "a message out of order";
-  if (held_slots_ == context_.options.slots()) return "more messages than it has credit for";
+  if (held_slots_ == context_.slots) return "more messages than it has credit for";
   if (envelope.kind == P2pKind::kEager) {
     if (envelope.bytes > context_.options.eager_bytes) return "an eager message above the limit";
     if (p2p_charge(envelope.bytes) > context_.options.pool_bytes - held_bytes_)
@@ -256,8 +285,7 @@ void P2pReceiver::owe(const P2pEnvelope& envelope) {
 }
 
 bool P2pReceiver::credit_due() const {
-  return due(owed_bytes_, held_bytes_, context_.options.pool_bytes) ||
-         due(owed_slots_, held_slots_, context_.options.slots());
+  return due(owed_bytes_, held_bytes_, context_.options.pool_bytes) || due(owed_slots_, held_slots_, context_.slots);
 }
 
 bool P2pReceiver::push() {

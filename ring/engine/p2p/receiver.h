@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "ring/engine/p2p/batch.h"
@@ -16,7 +17,8 @@ namespace rondo {
 //
 // An eager payload goes into the buffer of its receive if there is one when the envelope is read, else into the pool;
 // if the receive comes while the payload arrives, the rest goes into its buffer. A long payload always goes into the
-// receive's buffer, without a copy but for what came in the same read as its envelope.
+// receive's buffer, without a copy but for what came in the same read as its envelope. Where the stream lends its
+// memory nothing is read ahead: each byte is copied once, to where it belongs.
 class P2pReceiver {
  public:
   P2pReceiver(P2pContext& context, int peer);
@@ -52,6 +54,8 @@ class P2pReceiver {
   enum class Into { kNothing, kReceive, kMessage, kDiscard };
 
   bool read_some(bool until_empty, bool* moved);
+  bool take_in_place();
+  size_t parse_some(std::span<const std::byte> bytes);
   void parse();
   void take_payload(size_t bytes);
   const char* take(const P2pEnvelope& envelope);  // nullptr, or what is wrong with it
@@ -78,6 +82,7 @@ class P2pReceiver {
   bool over_ = false;
   bool ended_ = false;  // kEnd was read
   bool draining_ = false;
+  bool lends_ = false;  // the stream: view()
   bool reported_ = false;
   bool write_over_ = false;
   Error link_error_;  // why the stream is over

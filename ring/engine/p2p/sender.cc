@@ -17,7 +17,7 @@ constexpr int kWritesATurn = 16;
 }  // namespace
 
 P2pSender::P2pSender(P2pContext& context, int peer)
-    : context_(context), peer_(peer), credit_(context.options.pool_bytes), slots_(context.options.slots()) {}
+    : context_(context), peer_(peer), credit_(context.options.pool_bytes), slots_(context.slots) {}
 
 void P2pSender::open(std::unique_ptr<ByteStream> stream) {
   stream_ = std::move(stream);
@@ -126,7 +126,7 @@ const char* P2pSender::take(const P2pEnvelope& envelope) {
   switch (envelope.kind) {
     case P2pKind::kCredit:
       if (envelope.bytes > context_.options.pool_bytes - credit_) return "more credit than there is";
-      if (envelope.slots > context_.options.slots() - slots_) return "credit for more messages than there are";
+      if (envelope.slots > context_.slots - slots_) return "credit for more messages than there are";
       credit_ += envelope.bytes;
       slots_ += envelope.slots;
       return nullptr;

@@ -1,0 +1,195 @@
+// Streams over shared memory carry every byte once and in order, by read() and by view(), and survive rubbish in their
+// counters.
+#include "transport/shared/shared_stream.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "tests/support/random.h"
+#include "transport/shared/memory_file.h"
+
+namespace rondo::testing {
+namespace {
+
+// Both ends, each with a mapping of its own as in two processes, or with one, so that the thread sanitizer sees that
+// they meet.
+struct Pair {
+  enum class Mappings { kTwo, kOne };
+  explicit Pair(Mappings mappings = Mappings::kTwo) {
+    const Descriptor file = make_memory_file(shared_stream_bytes(), Pages::kSparse);
+    std::shared_ptr<Mapping> memory;
+    for (const int side : {0, 1}) {
+      if (!memory || mappings == Mappings::kTwo) {
+        memory = std::make_shared<Mapping>(file.get(), shared_stream_bytes(), Mapping::Touch::kLater);
+      }
+      memories[side] = memory->data();
+      SharedStreamEnd end;
+      end.data = memory->data();
+      end.memory = memory;
+      end.maker = side == 0;
+      end.bell = std::make_shared<RemoteBell>();
+      end.life = lives[side];
+      end.peer_name = "the other side";
+      sides[side] = make_shared_stream(std::move(end));
+    }
+  }
+  std::byte* memories[2] = {};
+  std::shared_ptr<PeerLife> lives[2] = {std::make_shared<PeerLife>(), std::make_shared<PeerLife>()};
+  std::unique_ptr<ByteStream> sides[2];
+};
+
+std::byte byte_at(uint64_t position) { return static_cast<std::byte>(position * 2654435761u >> 13); }
+
+// Writes bytes [at, at + at most bytes) of the sequence, in some parts.
+size_t write_some(ByteStream& stream, uint64_t at, size_t bytes, Random& random) {
+  std::vector<std::byte> data(bytes);
+  for (size_t i = 0; i < bytes; ++i) data[i] = byte_at(at + i);
+  const size_t split = random.below(bytes + 1);
+  const iovec parts[] = {{data.data(), split}, {data.data() + split, 0}, {data.data() + split, bytes - split}};
+  const long moved = stream.write(parts, 3);
+  return moved < 0 ? 0 : static_cast<size_t>(moved);
+}
+
+// Takes some of what is there, by one way or the other; false if a byte is wrong.
+bool take_some(ByteStream& stream, uint64_t* at, size_t most, Random& random) {
+  if (random.chance(50)) {
+    const auto there = stream.view();
+    const size_t bytes = std::min(there.size(), most);
+    for (size_t i = 0; i < bytes; ++i) {
+      if (there[i] != byte_at(*at + i)) return false;
+    }
+    if (bytes > 0) stream.consume(bytes);
+    *at += bytes;
+    return true;
+  }
+  std::vector<std::byte> data(most);
+  const iovec parts[] = {{data.data(), most / 2}, {data.data() + most / 2, most - most / 2}};
+  const long got = stream.read(parts, 2);
+  if (got < 0) return false;
+  for (long i = 0; i < got; ++i) {
+    if (data[static_cast<size_t>(i)] != byte_at(*at + static_cast<uint64_t>(i))) return false;
+  }
+  *at += static_cast<uint64_t>(got);
+  return true;
+}
+
+TEST_CASE("a stream carries every byte in order, in parts of any size, full and empty in turn") {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    Random random(seed);
+    Pair pair;
+    for (const int from : {0, 1}) {
+      uint64_t written = 0, taken = 0;
+      const size_t largest = seed % 3 == 0 ? kByteRingBytes + 1000 : seed % 3 == 1 ? 200 : 70'000;
+      for (int i = 0; i < 300; ++i) {
+        if (random.chance(60)) written += write_some(*pair.sides[from], written, random.below(largest), random);
+        if (random.chance(50)) REQUIRE(take_some(*pair.sides[1 - from], &taken, 1 + random.below(largest), random));
+        REQUIRE_LE(written - taken, kByteRingBytes);
+      }
+      for (int i = 0; i < 10'000 && taken < written; ++i) {
+        REQUIRE(take_some(*pair.sides[1 - from], &taken, largest, random));
+      }
+      REQUIRE_EQ(taken, written);
+      REQUIRE_GT(written, 1000);
+    }
+  }
+}
+
+TEST_CASE("a writer of a full ring goes on once enough is taken, and at the latest when all is") {
+  Random random(3);
+  Pair pair;
+  uint64_t written = 0, taken = 0;
+  while (const size_t moved = write_some(*pair.sides[0], written, 100'000, random)) written += moved;
+  REQUIRE_EQ(written, kByteRingBytes);
+  while (taken < written) REQUIRE(take_some(*pair.sides[1], &taken, 1000, random));
+  CHECK_GE(write_some(*pair.sides[0], written, kByteRingBytes, random), kByteRingBytes / 2);
+}
+
+TEST_CASE("two threads: what is seen is whole") {
+  for (const bool in_place : {true, false}) {
+    CAPTURE(in_place);
+    Pair pair(Pair::Mappings::kOne);
+    constexpr uint64_t kAll = 8 << 20;
+    std::thread writer([&] {
+      Random random(7);
+      for (uint64_t at = 0; at < kAll;) {
+        const size_t want = std::min<uint64_t>(kAll - at, 1 + random.below(60'000));
+        const size_t moved = write_some(*pair.sides[0], at, want, random);
+        if (moved == 0) std::this_thread::yield();
+        at += moved;
+      }
+    });
+    std::vector<std::byte> data(50'000);
+    uint64_t taken = 0, wrong = 0;
+    while (taken < kAll) {
+      size_t bytes = 0;
+      if (in_place) {
+        const auto there = pair.sides[1]->view();
+        bytes = there.size();
+        std::memcpy(data.data(), there.data(), bytes = std::min(bytes, data.size()));
+        if (bytes > 0) pair.sides[1]->consume(bytes);
+      } else {
+        const iovec part{data.data(), data.size()};
+        bytes = static_cast<size_t>(std::max(0l, pair.sides[1]->read(&part, 1)));
+      }
+      for (size_t i = 0; i < bytes; ++i) wrong += data[i] != byte_at(taken + i);
+      if (bytes == 0) std::this_thread::yield();
+      taken += bytes;
+    }
+    writer.join();
+    CHECK_EQ(wrong, 0);
+  }
+}
+
+// Where the counters of the first ring are.
+constexpr size_t kWrittenAt = 128, kTakenAt = 256;
+
+TEST_CASE("counters that cannot be end the stream, and nothing is lent or read beyond the ring") {
+  for (const uint64_t value : {kByteRingBytes + 1, size_t{1} << 40, ~size_t{0}, ~size_t{0} - 100}) {
+    CAPTURE(value);
+    Random random(5);
+    {
+      Pair pair;  // the reader: `written` is wrong
+      const size_t moved = write_some(*pair.sides[0], 0, 100, random);
+      REQUIRE_EQ(moved, 100);
+      std::memcpy(pair.memories[0] + kWrittenAt, &value, sizeof value);
+      CHECK(pair.sides[1]->view().empty());
+      std::byte data[64];
+      const iovec part{data, sizeof data};
+      REQUIRE_EQ(pair.sides[1]->read(&part, 1), -1);
+      CHECK_EQ(pair.sides[1]->error().code, ErrorCode::kProtocol);
+      CHECK(pair.sides[1]->view().empty());
+    }
+    {
+      Pair pair;  // the writer: `taken` is wrong
+      while (write_some(*pair.sides[0], 0, 100'000, random) > 0) continue;
+      std::memcpy(pair.memories[1] + kTakenAt, &value, sizeof value);
+      std::byte data[64] = {};
+      const iovec part{data, sizeof data};
+      REQUIRE_EQ(pair.sides[0]->write(&part, 1), -1);
+      CHECK_EQ(pair.sides[0]->error().code, ErrorCode::kProtocol);
+    }
+  }
+}
+
+TEST_CASE("what was written before the end is read before it") {
+  Random random(9);
+  Pair pair;
+  REQUIRE_EQ(write_some(*pair.sides[0], 0, 5000, random), 5000);
+  pair.sides[0].reset();
+  uint64_t taken = 0;
+  while (taken < 5000) REQUIRE(take_some(*pair.sides[1], &taken, 700, random));
+  std::byte data[8];
+  const iovec part{data, sizeof data};
+  CHECK(pair.sides[1]->view().empty());
+  CHECK_EQ(pair.sides[1]->read(&part, 1), -1);
+  CHECK_EQ(pair.sides[1]->error().code, ErrorCode::kPeerLost);
+  CHECK_EQ(pair.sides[1]->write(&part, 1), -1);
+}
+
+}  // namespace
+}  // namespace rondo::testing
