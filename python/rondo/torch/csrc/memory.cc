@@ -21,16 +21,34 @@ std::shared_ptr<void> Memory::allocate(size_t bytes) {
 
 // The destructor of a tensor cannot throw: what the library says here was said by the calls before.
 void Memory::give_back(void* data) {
-  std::lock_guard lock(mutex_);
-  rondo_deallocate(comm_, data);
-  --blocks_;
-  if (ended_ && blocks_ == 0) rondo_destroy(comm_);
+  {
+    std::lock_guard lock(mutex_);
+    rondo_deallocate(comm_, data);
+    --blocks_;
+    if (!closed_ || blocks_ > 0) return;
+  }
+  rondo_destroy(comm_);
 }
 
+// Without the lock where the library waits for other ranks: a thread that frees a tensor may hold Python's lock, which
+// the interrupt check of this wait needs.
 void Memory::end() {
-  std::lock_guard lock(mutex_);
-  ended_ = true;
-  check(blocks_ == 0 ? rondo_destroy(comm_) : rondo_close(comm_));
+  bool used = false;
+  {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    used = blocks_ > 0;
+  }
+  if (!used) return check(rondo_destroy(comm_));
+  const rondo_result_t code = rondo_close(comm_);
+  const std::exception_ptr failed = code == RONDO_OK ? nullptr : failure(code);
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    used = blocks_ > 0;
+  }
+  if (!used) rondo_destroy(comm_);
+  if (failed) std::rethrow_exception(failed);
 }
 
 Arena::Arena(const std::shared_ptr<Memory>& memory, size_t bytes)

@@ -32,7 +32,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
   const rondo_comm_t comm_;
   std::mutex mutex_;  // for what follows
   size_t blocks_ = 0;
-  bool ended_ = false;
+  bool ended_ = false;   // nothing is allocated any more
+  bool closed_ = false;  // the last block destroys the communicator
 };
 
 // A block of registered memory, cut into pieces. Freed when the last piece is given back. Any thread.
