@@ -52,6 +52,7 @@ class Collectives final : public ProgressEngine {
   bool take_next();
   void begin(CollectiveOperation& operation) {
     current_ = &operation;
+    began_at_ = 0;
     if (context_->observed.on()) observe_begin();
     course_.begin(operation);
     watch_.begin();
