@@ -161,6 +161,7 @@ void Collectives::end_current(const Error* error) {
 void Collectives::observe_begin() {
   began_at_ = looked_at_ = Observer::now();
   const Observed& observed = context_->observed;
+  observed.begun_at = began_at_;
   observed.observer->began(observed.communicator, current_->sequence, began_at_,
                            observed_call(*current_->call, context_->world(), Algorithm::kAuto));
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "ring/engine/observe/observer.h"
 #include "ring/plan/plan.h"
@@ -21,7 +22,8 @@ class LaneObserver {
     record_.communicator = observed->communicator;
     record_.number = number;
     record_.lane = static_cast<uint16_t>(lane);
-    record_.begin = Observer::now();
+    const uint64_t begun_at = std::exchange(observed->begun_at, 0);
+    record_.begin = begun_at != 0 ? begun_at : Observer::now();
     waiting_ = false;
     awaited_ = -1;
     bytes_ = 0;
@@ -41,9 +43,10 @@ class LaneObserver {
     wait_.begin = now;
     wait_.peer = awaited_;
   }
-  // A slice of so many bytes went on; `last` of its step in this round.
+  // A slice of so many bytes went on; `last` of its step in this round. Signals are no steps here.
   void moved(std::span<const Ref> sources, std::span<const Ref> targets, uint64_t bytes, bool last) {
     bytes_ += bytes;
+    last &= bytes_ > 0;
     if (!waiting_ && !last) return;
     const uint64_t now = Observer::now();
     if (waiting_) end_wait(now);
@@ -80,7 +83,6 @@ class LaneObserver {
     bytes_ = 0;
   }
   void transfers(std::span<const Ref> refs, TraceDirection direction) {
-    if (record_.bytes == 0) return;  // signals
     for (const Ref& ref : refs) {
       if (!is_remote(ref)) continue;
       TraceRecord transfer = record_;

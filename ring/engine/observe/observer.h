@@ -117,6 +117,9 @@ class Observer {
 struct Observed {
   std::shared_ptr<Observer> observer;  // shared by all communicators of a join
   uint32_t communicator = 0;
+  // When the operation began, until its first lane takes it: a clock read is a hundredth of a call of 64 KiB. Under the
+  // lease.
+  mutable uint64_t begun_at = 0;
   bool on() const { return observer->on(); }
 };
 
