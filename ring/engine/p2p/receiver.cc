@@ -288,7 +288,7 @@ bool P2pReceiver::credit_due() const {
   return due(owed_bytes_, held_bytes_, context_.options.pool_bytes) || due(owed_slots_, held_slots_, context_.slots);
 }
 
-bool P2pReceiver::push() {
+bool P2pReceiver::push_some() {
   bool moved = false;
   while (stream_ && !write_over_) {
     if (batch_.empty() && !draining_) compose();

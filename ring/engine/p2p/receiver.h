@@ -31,7 +31,7 @@ class P2pReceiver {
   // True if a byte moved; so the stream has no more when pull(true) is false.
   bool pull(bool until_empty);
   // Writes answers and credits.
-  bool push();
+  bool push() { return has_answers() && push_some(); }
   // A receive waits for something on this stream.
   bool awaited() const;
 
@@ -68,6 +68,10 @@ class P2pReceiver {
   void refuse(const P2pEnvelope& envelope, RecvRequest& receive);
   void owe(const P2pEnvelope& envelope);
   bool credit_due() const;
+  bool has_answers() const {
+    return !batch_.empty() || !refusals_.empty() || !clearing_.empty() || (owed_slots_ > 0 && credit_due());
+  }
+  bool push_some();
   void compose();
   void protocol_error(const char* wrong);
   void close();

@@ -30,7 +30,7 @@ void P2pSender::add(SendRequest& request) {
   if (broken_) broke(link_error_);
 }
 
-bool P2pSender::push() {
+bool P2pSender::push_some() {
   bool moved = false;
   for (int i = 0; i < kWritesATurn && stream_; ++i) {
     if (batch_.empty()) compose();

@@ -25,8 +25,9 @@ class P2pSender {
   bool wants_stream() const { return !stream_ && !broken_ && !queue_.empty(); }
   void open(std::unique_ptr<ByteStream> stream);
 
-  // Writes what can be written, as much as is fair to the other streams. True if a byte moved.
-  bool push();
+  // Writes what can be written, as much as is fair to the other streams. True if a byte moved. Cost while there is
+  // nothing: some loads.
+  bool push() { return (!batch_.empty() || !queue_.empty() || !cleared_.empty()) && push_some(); }
   // Reads what has come back; until_empty: until the stream has no more, else until a read came back short.
   bool pull(bool until_empty);
   // Something must come back before the sends can go on.
@@ -40,6 +41,7 @@ class P2pSender {
   bool idle() const;
 
  private:
+  bool push_some();
   void compose();
   void start(SendRequest& request);
   void add_chunk();
