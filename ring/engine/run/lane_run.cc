@@ -135,9 +135,7 @@ bool LaneRun::ready(const BoundStep& step) {
   return walk_.may_write(walk_.combined());
 }
 
-// A slice of this step is combined.
-void LaneRun::pass_combined(const BoundStep& step, size_t bytes) {
-  if (!observer_.on()) return walk_.pass_combined();
+void LaneRun::pass_observed(const BoundStep& step, size_t bytes) {
   const uint32_t of = walk_.combined().step;
   const uint64_t round = walk_.combined().round;
   walk_.pass_combined();

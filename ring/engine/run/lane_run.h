@@ -62,7 +62,11 @@ class LaneRun {
   bool ready(const BoundStep& step);
   void arrive(const BoundStep& step);
   bool all_arrived(const BoundStep& step);
-  void pass_combined(const BoundStep& step, size_t bytes);
+  // A slice of this step is combined.
+  void pass_combined(const BoundStep& step, size_t bytes) {
+    observer_.on() ? pass_observed(step, bytes) : walk_.pass_combined();
+  }
+  void pass_observed(const BoundStep& step, size_t bytes);
   void retire() { walk_.set_sent(mover_.oldest_unsent(walk_.combined().number)); }
 
   Binding binding_;
