@@ -24,7 +24,7 @@ constexpr int kLongestSleepMs = 20;
 
 bool in_end_function() { return calling_functions; }
 
-void refuse_wait_in_end_function() {
+void refuse_wait_of_this_thread() {
   if (!calling_functions) return;
   throw Exception(ErrorCode::kInvalid, "a function of on_end() must not wait: start calls by their asynchronous forms");
 }
@@ -77,7 +77,9 @@ void ProgressThread::call_functions() {
     std::swap(functions, functions_);
   }
   calling_functions = true;
+  threads_in_end_functions.fetch_add(1);
   for (std::function<void()>& function : functions) std::exchange(function, nullptr)();
+  threads_in_end_functions.fetch_sub(1);
   calling_functions = false;
   {
     std::lock_guard lock(mutex_);

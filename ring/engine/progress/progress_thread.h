@@ -13,10 +13,16 @@
 
 namespace rondo {
 
-// This thread is in a function of ProgressThread::call().
+// Threads that are in a function of ProgressThread::call().
+inline std::atomic<int> threads_in_end_functions{0};
+// This thread is one of them.
 bool in_end_function();
-// Throws Exception(kInvalid) if it is: while it waited, nothing would go on.
-void refuse_wait_in_end_function();
+void refuse_wait_of_this_thread();
+// Throws Exception(kInvalid) in such a function: while it waited, nothing would go on. Every blocking call asks, so it
+// costs a load where no such function runs.
+inline void refuse_wait_in_end_function() {
+  if (threads_in_end_functions.load(std::memory_order_relaxed) != 0) refuse_wait_of_this_thread();
+}
 
 // One thread a join that progresses operations that no thread waits for, of all communicators. It polls while
 // things move, and sleeps on the doorbells of the engines otherwise. It also calls the functions of Work::on_end().
