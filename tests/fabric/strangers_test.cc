@@ -54,10 +54,15 @@ void send_all(const Descriptor& socket, const std::string& bytes) {
   ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 
-// Everything up to the end of the connection; fails after `ms`.
-std::string read_to_end(const Descriptor& socket, int ms) {
+// Longer than any machine is busy, shorter than kNeverMs.
+constexpr int kPatienceMs = 20'000;
+// A handshake deadline that no test lives to see.
+constexpr int64_t kNeverMs = 120'000;
+
+// Everything up to the end of the connection.
+std::string read_to_end(const Descriptor& socket) {
   std::string all;
-  const auto deadline = in(ms);
+  const auto deadline = in(kPatienceMs);
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd wish{socket.get(), POLLIN, 0};
@@ -83,7 +88,7 @@ Hello good_hello(const ControlPlane::Settings& settings) {
 Answer answer_to(const ControlPlane& board, const std::string& hello) {
   const Descriptor socket = connect_to(board.endpoints()[0]);
   send_all(socket, hello);
-  const auto answer = parse_answer(read_to_end(socket, 2'000));
+  const auto answer = parse_answer(read_to_end(socket));
   REQUIRE(answer);
   return *answer;
 }
@@ -91,31 +96,33 @@ Answer answer_to(const ControlPlane& board, const std::string& hello) {
 TEST_CASE("HTTP, TLS and random bytes are closed at once, a silent or slow connection by the deadline") {
   MESSAGE("seed ", kSeed);
   std::mt19937 random(kSeed);
-  ControlPlane board(settings_of(0));
+  ControlPlane board(settings_of(0, kNeverMs));
   std::string noise(300, '\0');
   for (char& byte : noise) byte = static_cast<char>(random());
   for (const std::string& bytes :
        {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string("\x16\x03\x01\x02\x00\x01", 6), noise}) {
     const Descriptor socket = connect_to(board.endpoints()[0]);
     send_all(socket, bytes);
-    CHECK(read_to_end(socket, 250).empty());
+    CHECK(read_to_end(socket).empty());
   }
-  const Descriptor silent = connect_to(board.endpoints()[0]);
-  const Descriptor slow = connect_to(board.endpoints()[0]);
+  ControlPlane impatient(settings_of(0));
+  const Descriptor silent = connect_to(impatient.endpoints()[0]);
+  const Descriptor slow = connect_to(impatient.endpoints()[0]);
   send_all(slow, std::string(kWireMagic.substr(0, 4)));
-  CHECK(read_to_end(silent, 1'000).empty());
-  CHECK(read_to_end(slow, 1'000).empty());
+  CHECK(read_to_end(silent).empty());
+  CHECK(read_to_end(slow).empty());
 }
 
 TEST_CASE("dialers that speak at once are all heard, however many come together and however few may be pending") {
   // Proves: a burst beyond max_pending, behind connections that say nothing, drops no honest dialer.
-  constexpr int kDialers = 300;
+  // 120 in all: the kernel completes as many before the first accept() even where net.core.somaxconn is 128.
+  constexpr int kDialers = 100;
   const ControlPlane::Settings settings = settings_of(0);
   std::atomic<int> welcomed{0};
   IoThread thread;
   Reception::Settings listening;
   listening.addresses = {"127.0.0.1"};
-  listening.handshake_timeout_ms = 60'000;
+  listening.handshake_timeout_ms = kNeverMs;
   listening.max_pending = 8;
   listening.logger = Logger("off");
   Reception reception(
@@ -133,16 +140,16 @@ TEST_CASE("dialers that speak at once are all heard, however many come together 
 }
 
 TEST_CASE("a malformed hello is closed without an answer") {
-  ControlPlane board(settings_of(0));
+  ControlPlane board(settings_of(0, kNeverMs));
   std::string bytes = encode(good_hello(settings_of(0)));
   bytes[200] = 1;
   const Descriptor socket = connect_to(board.endpoints()[0]);
   send_all(socket, bytes);
-  CHECK(read_to_end(socket, 250).empty());
+  CHECK(read_to_end(socket).empty());
 }
 
 TEST_CASE("a rank that does not belong here learns why, in words") {
-  const ControlPlane::Settings settings = settings_of(0);
+  const ControlPlane::Settings settings = settings_of(0, kNeverMs);
   ControlPlane board(settings);
   std::string version = encode(good_hello(settings));
   version[8] = 4;
@@ -170,21 +177,21 @@ TEST_CASE("a rank that does not belong here learns why, in words") {
 }
 
 TEST_CASE("a hello that comes byte by byte is understood") {
-  const ControlPlane::Settings settings = settings_of(0, 2'000);
+  const ControlPlane::Settings settings = settings_of(0, kNeverMs);
   ControlPlane board(settings);
   Hello job = good_hello(settings);
   job.job_id = "another";
   const Descriptor socket = connect_to(board.endpoints()[0]);
   for (char byte : encode(job)) send_all(socket, std::string(1, byte));
-  CHECK(parse_answer(read_to_end(socket, 1'000)));
+  CHECK(parse_answer(read_to_end(socket)));
 }
 
 TEST_CASE("more silent connections than the cap push out the oldest, and a rank still gets through") {
-  ControlPlane::Settings settings = settings_of(0, 60'000, 16);
+  ControlPlane::Settings settings = settings_of(0, kNeverMs, 16);
   ControlPlane board(settings);
   std::vector<Descriptor> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(connect_to(board.endpoints()[0]));
-  CHECK(read_to_end(silent[0], 1'000).empty());  // long before its deadline
+  CHECK(read_to_end(silent[0]).empty());
   Hello job = good_hello(settings);
   job.job_id = "another";
   CHECK(answer_to(board, encode(job)).code == AnswerCode::kJob);
@@ -207,9 +214,11 @@ std::set<uint16_t> listening_ports() {
 }
 
 TEST_CASE("strangers of all kinds disturb no running group, and another rank's double is refused") {
+  const std::set<uint16_t> before = listening_ports();  // inherited
   std::vector<Member> members = open_world(3, 1);
   std::vector<Descriptor> kept;
   for (uint16_t port : listening_ports()) {
+    if (before.count(port) != 0) continue;
     connect_to({"127.0.0.1", port});  // a port scan: connected and closed
     kept.push_back(connect_to({"127.0.0.1", port}));
     send_all(kept.back(), "GET / HTTP/1.0\r\n\r\n");
@@ -225,7 +234,7 @@ TEST_CASE("strangers of all kinds disturb no running group, and another rank's d
         twin.destination = destination;
         const Descriptor socket = connect_to({"127.0.0.1", port});
         send_all(socket, encode(twin));
-        const auto answer = parse_answer(read_to_end(socket, 2'000));
+        const auto answer = parse_answer(read_to_end(socket));
         REQUIRE(answer);
         CHECK((answer->code == AnswerCode::kSession || answer->code == AnswerCode::kRank));
       }
