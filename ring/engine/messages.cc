@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace rondo {
@@ -190,9 +191,12 @@ bool Messages::step(Pass pass) {
     return move(pass);
   } catch (const Exception& e) {
     context_->fail(e.error());
-    end_pending(*context_->failure.get());
-    return true;
+  } catch (const std::bad_alloc&) {
+    // Nothing may pass a blocking call whose operation lies on the stack and is listed here.
+    context_->fail({ErrorCode::kSystem, fmt::format("rank {}: no memory for a message", context_->rank), {}});
   }
+  end_pending(*context_->failure.get());
+  return true;
 }
 
 // Submitted while another thread destroyed the communicator.

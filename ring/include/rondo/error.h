@@ -25,8 +25,8 @@ enum class ErrorCode : int {
   kInternal = 11,     // our bug
   kClosed = 12,       // used after destroy()
   kPeerLeft = 13,     // a process of the group destroyed its communicator in good order
+  kInterrupted = 14,  // the program's interrupt check ended a wait
   // Reserved; no call gives them yet.
-  kInterrupted = 14,   // the program's interrupt check ended a wait
   kUnresponsive = 15,  // a process is alive and does not answer
   kCorrupt = 16,       // data arrived damaged
   kAuthFailed = 17,    // a peer does not know the secret
