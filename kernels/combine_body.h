@@ -20,6 +20,19 @@ constexpr size_t kTileBytes = 4096;
 enum class Part { kWhole, kFirst, kMiddle, kLast };
 
 template <class K>
+RONDO_INLINE auto scale_of(const KernelCall& call, uint32_t source) {
+  return K::scale(K::factor(call.arguments), (call.scaled >> source) & 1);
+}
+template <class K, class Scale>
+RONDO_INLINE auto load(const Byte* from, Scale scale) {
+  return K::enter(K::Format::load(from), scale);
+}
+template <class K, class Constant>
+RONDO_INLINE void store(Byte* to, typename K::Accumulator value, Constant constant) {
+  K::Format::store(to, K::leave(value, constant));
+}
+
+template <class K>
 struct Pass {
   const KernelCall& call;
   typename K::Accumulator* tile;
@@ -32,7 +45,7 @@ struct Pass {
   RONDO_INLINE Byte* target(uint32_t index) const {
     return static_cast<Byte*>(call.targets[index]) + begin * kBlockBytes;
   }
-  RONDO_INLINE auto scale(uint32_t index) const { return K::scale(call, first + index); }
+  RONDO_INLINE auto scale(uint32_t index) const { return scale_of<K>(call, first + index); }
 };
 
 // The inner loop is whole vectors whatever the instruction set, and is unrolled: what is left of a buffer after the
@@ -42,7 +55,7 @@ __attribute__((noinline)) void fold_pass(const Pass<K>& pass) {
   using Format = typename K::Format;
   constexpr size_t kSteps = kBlockBytes / Format::kBytes / Format::kWidth;  // accumulators a block
   constexpr size_t kStepBytes = Format::kBytes * Format::kWidth;
-  const auto constant = K::constant(pass.call);
+  const auto constant = K::constant(pass.call.arguments);
   const auto scale0 = pass.scale(0);
   const auto scale1 = pass.scale(N > 1 ? 1 : 0);
   const auto scale2 = pass.scale(N > 2 ? 2 : 0);
@@ -59,16 +72,16 @@ __attribute__((noinline)) void fold_pass(const Pass<K>& pass) {
     RONDO_VECTOR_LOOP
     for (size_t step = 0; step < kSteps; ++step) {
       const size_t at = block + step * kStepBytes;
-      auto value = K::load(source0 + at, scale0);
+      auto value = load<K>(source0 + at, scale0);
       if constexpr (kPart == Part::kMiddle || kPart == Part::kLast) value = K::fold(tile[step], value);
-      if constexpr (N > 1) value = K::fold(value, K::load(source1 + at, scale1));
-      if constexpr (N > 2) value = K::fold(value, K::load(source2 + at, scale2));
-      if constexpr (N > 3) value = K::fold(value, K::load(source3 + at, scale3));
+      if constexpr (N > 1) value = K::fold(value, load<K>(source1 + at, scale1));
+      if constexpr (N > 2) value = K::fold(value, load<K>(source2 + at, scale2));
+      if constexpr (N > 3) value = K::fold(value, load<K>(source3 + at, scale3));
       if constexpr (kPart == Part::kFirst || kPart == Part::kMiddle) {
         tile[step] = value;
       } else {
-        K::store(target0 + at, value, constant);
-        if constexpr (M > 1) K::store(target1 + at, value, constant);
+        store<K>(target0 + at, value, constant);
+        if constexpr (M > 1) store<K>(target1 + at, value, constant);
       }
     }
     if constexpr (kPart != Part::kWhole) tile += kSteps;
@@ -146,27 +159,33 @@ void run(const KernelCall& call) {
 template <class K>
 void run_rest(const KernelCall& call) {
   using Format = typename K::Format;
-  const auto constant = K::constant(call);
+  const auto constant = K::constant(call.arguments);
+  const auto factor = K::factor(call.arguments);
+  const auto scale = [&](uint32_t source) { return K::scale(factor, (call.scaled >> source) & 1); };
   const size_t begin = call.blocks * kBlockBytes, end = begin + call.rest * Format::kBytes;
   for (size_t at = begin; at < end; at += Format::kBytes) {
-    auto value = K::load(static_cast<const Byte*>(call.sources[0]) + at, K::scale(call, 0));
+    auto value = load<K>(static_cast<const Byte*>(call.sources[0]) + at, scale(0));
     for (uint32_t source = 1; source < call.source_count; ++source) {
-      value = K::fold(value, K::load(static_cast<const Byte*>(call.sources[source]) + at, K::scale(call, source)));
+      value = K::fold(value, load<K>(static_cast<const Byte*>(call.sources[source]) + at, scale(source)));
     }
     for (uint32_t target = 0; target < call.target_count; ++target) {
-      K::store(static_cast<Byte*>(call.targets[target]) + at, value, constant);
+      store<K>(static_cast<Byte*>(call.targets[target]) + at, value, constant);
     }
   }
 }
 
-template <class K>
-constexpr Kernels kernels_of() {
-  if constexpr (K::Format::kWidth == 1) {
-    return {run<K>, run_rest<K>};
-  } else {
-    return {run<K>, nullptr};
+// What rows/row.h makes of a fold on this processor.
+struct Loops {
+  using Row = KernelRow;
+  template <class K>
+  static constexpr Kernels of() {
+    if constexpr (K::Format::kWidth == 1) {
+      return {run<K>, run_rest<K>};
+    } else {
+      return {run<K>, nullptr};
+    }
   }
-}
+};
 
 }  // namespace
 }  // namespace rondo

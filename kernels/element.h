@@ -1,6 +1,8 @@
 // Element formats: how a stored element becomes a value of the accumulator type and back.
 // Part of combine_body.h: compiled once an instruction set, so everything is in an unnamed namespace and nothing here
-// calls an inline function of another header (the linker could keep the copy of the wrong instruction set).
+// calls an inline function of another header (the linker could keep the copy of the wrong instruction set). nvcc
+// compiles the formats of one element for GPUs, too (device/fold_pass.h): decode() and encode() are shared, loads and
+// stores are not.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +33,23 @@ constexpr RONDO_INLINE uint32_t float_bits(float value) { return __builtin_bit_c
 constexpr RONDO_INLINE float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 RONDO_INLINE uint64_t float_bits(double value) { return __builtin_bit_cast(uint64_t, value); }
 RONDO_INLINE double float_of(uint64_t bits) { return __builtin_bit_cast(double, bits); }
+
+// Sum and product of accumulators, each rounded by itself.
+template <class A>
+RONDO_INLINE A plus(A left, A right) {
+  return A(left + right);
+}
+template <class A, class B>
+RONDO_INLINE A times(A left, B right) {
+  return left * right;
+}
+#ifdef __CUDA_ARCH__
+// ptxas may fuse instructions without .rn into one multiplication and addition.
+RONDO_INLINE float plus(float left, float right) { return __fadd_rn(left, right); }
+RONDO_INLINE double plus(double left, double right) { return __dadd_rn(left, right); }
+RONDO_INLINE float times(float left, float right) { return __fmul_rn(left, right); }
+RONDO_INLINE double times(double left, double right) { return __dmul_rn(left, right); }
+#endif
 
 // The sign and payload of a NaN made by x86 depend on the operands' order, which compilers change: every NaN result
 // becomes one quiet NaN, positive, without payload.
@@ -64,9 +83,12 @@ struct Integer {
   static constexpr size_t kBytes = sizeof(Unsigned);
   static constexpr size_t kWidth = 1;  // elements an accumulator holds
   static constexpr Unsigned kOne = 1;
+  using Stored = Unsigned;
+  static RONDO_INLINE Unsigned decode(Stored stored) { return stored; }
+  static RONDO_INLINE Stored encode(Unsigned value) { return value; }
   static RONDO_INLINE Unsigned load(const Byte* from) { return load_unaligned<Unsigned>(from); }
   static RONDO_INLINE void store(Byte* to, Unsigned value) { store_unaligned<Unsigned>(to, value); }
-  static RONDO_INLINE Unsigned truth(const Byte* from) { return load(from) != 0; }
+  static RONDO_INLINE bool truth(Stored stored) { return stored != 0; }
 };
 template <class Format>
 using Ordered = Integer<typename Format::Value, typename Format::Value>;
@@ -88,10 +110,13 @@ struct Float {
   static constexpr size_t kWidth = 1;
   static constexpr bool kScalesAverages = false;
   static constexpr Bits kOne = kOneBits;
+  using Stored = Bits;
+  static RONDO_INLINE Real decode(Stored stored) { return float_of(stored); }
+  static RONDO_INLINE Stored encode(Real value) { return float_bits(canonical(value)); }
   static RONDO_INLINE Real load(const Byte* from) { return load_unaligned<Real>(from); }
   static RONDO_INLINE void store(Byte* to, Real value) { store_unaligned<Real>(to, canonical(value)); }
   // Everything but +0 and -0 is true, NaN too.
-  static RONDO_INLINE Bits truth(const Byte* from) { return Bits(load_unaligned<Bits>(from) << 1) != 0; }
+  static RONDO_INLINE bool truth(Stored stored) { return Bits(stored << 1) != 0; }
 };
 using Float32 = Float<float, uint32_t, 0x3f800000u>;
 using Float64 = Float<double, uint64_t, 0x3ff0000000000000u>;
@@ -105,10 +130,27 @@ struct Small {
   static constexpr size_t kWidth = 1;
   static constexpr bool kScalesAverages = Codec::kScalesAverages;
   static constexpr Bits kOne = kOneBits;
-  static RONDO_INLINE float load(const Byte* from) { return Codec::decode(load_unaligned<Bits>(from)); }
-  static RONDO_INLINE void store(Byte* to, float value) { store_unaligned<Bits>(to, Bits(Codec::encode(value))); }
+  using Stored = Bits;
+  static RONDO_INLINE float decode(Stored stored) { return Codec::decode(stored); }
+  static RONDO_INLINE Stored encode(float value) { return Bits(Codec::encode(value)); }
+  static RONDO_INLINE float load(const Byte* from) { return decode(load_unaligned<Bits>(from)); }
+  static RONDO_INLINE void store(Byte* to, float value) { store_unaligned<Bits>(to, encode(value)); }
   static RONDO_INLINE float round(float value) { return Codec::decode(Codec::encode(value)); }
-  static RONDO_INLINE Bits truth(const Byte* from) { return Bits(load_unaligned<Bits>(from) << 1) != 0; }
+  static RONDO_INLINE bool truth(Stored stored) { return Bits(stored << 1) != 0; }
+};
+
+// A format whose elements are folded as truth values: 0 or 1, stored as 0 or 1 of the dtype.
+template <class Format>
+struct Truth {
+  using Stored = typename Format::Stored;
+  using Value = Stored;
+  using Accumulator = Stored;
+  static constexpr size_t kBytes = Format::kBytes;
+  static constexpr size_t kWidth = 1;
+  static RONDO_INLINE Stored decode(Stored stored) { return Format::truth(stored); }
+  static RONDO_INLINE Stored encode(Stored value) { return value != 0 ? Format::kOne : Stored(0); }
+  static RONDO_INLINE Stored load(const Byte* from) { return decode(load_unaligned<Stored>(from)); }
+  static RONDO_INLINE void store(Byte* to, Stored value) { store_unaligned<Stored>(to, encode(value)); }
 };
 
 struct BfloatCodec {
@@ -172,7 +214,13 @@ struct ByteCodec : Codec {
     return values;
   }
   static constexpr Values kValues = all();
-  static RONDO_INLINE float decode(uint32_t stored) { return kValues.of[stored]; }
+  static RONDO_INLINE float decode(uint32_t stored) {
+#ifdef __CUDA_ARCH__
+    return Codec::decode(stored);  // a table's loads would stand beside those of the elements
+#else
+    return kValues.of[stored];
+#endif
+  }
 };
 
 using HalfCodec = NarrowCodec<16, 10, 15, 0x7bff, 0x7e00>;

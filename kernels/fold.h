@@ -10,13 +10,13 @@ namespace {
 struct Add {
   template <class A>
   static RONDO_INLINE A fold(A left, A right) {
-    return A(left + right);
+    return plus(left, right);
   }
 };
 struct Multiply {
   template <class A>
   static RONDO_INLINE A fold(A left, A right) {
-    return left * right;
+    return times(left, right);
   }
 };
 // 1u: two uint16_t would be multiplied as int, whose overflow is undefined.
@@ -82,8 +82,8 @@ struct FloatMax {
 #endif
 };
 
-// Kernels: load(from, scale) and store(to, accumulator, constant) round a fold. Scale is a source's factor, Constant
-// belongs to the whole call.
+// Kernels: enter(value, scale) and leave(value, constant) are what happens between load and fold, and between fold and
+// store. Scale is a source's factor, Constant belongs to the whole call.
 struct None {};
 
 template <class FormatType, class Operation>
@@ -93,76 +93,57 @@ struct Plain : Operation {
   using Scale = None;
   using Constant = None;
   static constexpr bool kTakesOneSource = false;
-  static RONDO_INLINE None scale(const KernelCall&, uint32_t) { return {}; }
-  static RONDO_INLINE None constant(const KernelCall&) { return {}; }
-  static RONDO_INLINE Accumulator load(const Byte* from, None) { return Format::load(from); }
-  static RONDO_INLINE void store(Byte* to, Accumulator value, None) { Format::store(to, value); }
+  static None factor(const FoldArguments&) { return {}; }
+  static None constant(const FoldArguments&) { return {}; }
+  static RONDO_INLINE None scale(None, bool) { return {}; }
+  static RONDO_INLINE Accumulator enter(Accumulator value, None) { return value; }
+  static RONDO_INLINE Accumulator leave(Accumulator value, None) { return value; }
 };
 
-// 0 or 1 while it is folded; stored as 0 or 1 of the dtype.
-template <class FormatType, class Operation>
-struct Logical : Operation {
-  using Format = FormatType;
-  using Accumulator = decltype(Format::truth(nullptr));
-  using Scale = None;
-  using Constant = None;
-  static constexpr bool kTakesOneSource = false;
-  static RONDO_INLINE None scale(const KernelCall&, uint32_t) { return {}; }
-  static RONDO_INLINE None constant(const KernelCall&) { return {}; }
-  static RONDO_INLINE Accumulator load(const Byte* from, None) { return Format::truth(from); }
-  static RONDO_INLINE void store(Byte* to, Accumulator value, None) {
-    store_unaligned<Accumulator>(to, value != 0 ? Format::kOne : Accumulator(0));
-  }
-};
+template <class Format, class Operation>
+using Logical = Plain<Truth<Format>, Operation>;
 
-// kScaledSum. A source that is not scaled is multiplied by 1, which changes nothing.
+// A source that is not scaled is multiplied by 1, which changes nothing; rounding changes nothing of it either.
 template <class FormatType>
-struct ScaledSum : Add {
-  using Format = FormatType;
-  using Accumulator = typename Format::Accumulator;
-  using Scale = typename Format::Value;
-  using Constant = None;
+struct Scaled : Plain<FormatType, Add> {
+  using Scale = typename FormatType::Value;
   static constexpr bool kTakesOneSource = true;
-  static RONDO_INLINE Scale scale(const KernelCall& call, uint32_t source) {
-    return (call.scaled >> source) & 1 ? Scale(1) / Scale(call.world) : Scale(1);
-  }
-  static RONDO_INLINE None constant(const KernelCall&) { return {}; }
-  static RONDO_INLINE Accumulator load(const Byte* from, Scale scale) { return Format::load(from) * scale; }
-  static RONDO_INLINE void store(Byte* to, Accumulator value, None) { Format::store(to, value); }
+  static RONDO_INLINE Scale scale(Scale factor, bool scaled) { return scaled ? factor : Scale(1); }
 };
 
-// kScaledRoundedSum. Rounding changes nothing of a source that is not scaled.
-template <class FormatType>
-struct ScaledRoundedSum : Add {
-  using Format = FormatType;
-  using Accumulator = typename Format::Accumulator;
+// kScaledSum
+template <class Format>
+struct ScaledSum : Scaled<Format> {
   using Scale = typename Format::Value;
-  using Constant = None;
-  static constexpr bool kTakesOneSource = true;
-  static RONDO_INLINE Scale scale(const KernelCall& call, uint32_t source) {
-    return (call.scaled >> source) & 1 ? Scale(call.scalar) : Scale(1);
-  }
-  static RONDO_INLINE None constant(const KernelCall&) { return {}; }
-  static RONDO_INLINE Accumulator load(const Byte* from, Scale scale) {
-    const Accumulator product = Format::load(from) * scale;
+  using Accumulator = typename Format::Accumulator;
+  static Scale factor(const FoldArguments& arguments) { return Scale(1) / Scale(arguments.world); }
+  static RONDO_INLINE Accumulator enter(Accumulator value, Scale scale) { return times(value, scale); }
+};
+
+// kScaledRoundedSum
+template <class Format>
+struct ScaledRoundedSum : Scaled<Format> {
+  using Scale = typename Format::Value;
+  using Accumulator = typename Format::Accumulator;
+  static Scale factor(const FoldArguments& arguments) { return Scale(arguments.scalar); }
+  static RONDO_INLINE Accumulator enter(Accumulator value, Scale scale) {
+    const Accumulator product = times(value, scale);
     if constexpr (Format::kBytes < sizeof(Scale)) {
       return Format::round(product);
     } else {
       return product;
     }
   }
-  static RONDO_INLINE void store(Byte* to, Accumulator value, None) { Format::store(to, value); }
 };
 
 // kDividedSum of floats: one multiplication by 1/world.
 template <class Format>
 struct FloatAverage : Plain<Format, Add> {
+  using Accumulator = typename Format::Accumulator;
   using Constant = typename Format::Value;
   static constexpr bool kTakesOneSource = true;
-  static RONDO_INLINE Constant constant(const KernelCall& call) { return Constant(1) / Constant(call.world); }
-  static RONDO_INLINE void store(Byte* to, typename Format::Accumulator value, Constant reciprocal) {
-    Format::store(to, value * reciprocal);
-  }
+  static Constant constant(const FoldArguments& arguments) { return Constant(1) / Constant(arguments.world); }
+  static RONDO_INLINE Accumulator leave(Accumulator value, Constant reciprocal) { return times(value, reciprocal); }
 };
 
 // The quotient truncated to zero. Divided as floats, which vectorises: the quotient of two integers of up to 16 bits in
@@ -199,12 +180,13 @@ struct Division<uint64_t> {
 
 template <class Format>
 struct IntegerAverage : Plain<Format, Add> {
+  using Accumulator = typename Format::Accumulator;
   using Value = typename Format::Value;
   using Constant = typename Division<Value>::Divisor;
   static constexpr bool kTakesOneSource = true;
-  static RONDO_INLINE Constant constant(const KernelCall& call) { return Constant(call.world); }
-  static RONDO_INLINE void store(Byte* to, typename Format::Accumulator sum, Constant world) {
-    Format::store(to, typename Format::Accumulator(Division<Value>::divide(Value(sum), world)));
+  static Constant constant(const FoldArguments& arguments) { return Constant(arguments.world); }
+  static RONDO_INLINE Accumulator leave(Accumulator sum, Constant world) {
+    return Accumulator(Division<Value>::divide(Value(sum), world));
   }
 };
 

@@ -30,13 +30,18 @@ inline constexpr int kFolds = 13;
 // loop's own instructions are spread over them.
 inline constexpr size_t kBlockBytes = 128;
 
+// The numbers that folds are made with.
+struct FoldArguments {
+  double scalar;   // kScaledRoundedSum
+  uint32_t world;  // kScaledSum, kDividedSum
+};
+
 // One call of a kernel. Pointers need no alignment; a target may be exactly one of the sources.
 struct KernelCall {
   const void* const* sources;
   void* const* targets;
   uint64_t scaled;  // kScaledRoundedSum, kScaledSum: bit i: sources[i] is scaled
-  double scalar;    // kScaledRoundedSum
-  uint32_t world;   // kScaledSum, kDividedSum
+  FoldArguments arguments;
   uint32_t source_count;
   uint32_t target_count;
   size_t blocks;

@@ -1,7 +1,9 @@
+#include "kernels/combine_body.h"
 #include "kernels/rows/row.h"
+#include "kernels/rows/rows.h"
 
 namespace rondo::RONDO_KERNEL_SET {
 
-constexpr KernelRow kBfloat16 = float_row<Bfloat16, SoftBfloat16>();
+constexpr KernelRow kBfloat16 = float_row<Loops, Bfloat16, SoftBfloat16>();
 
 }  // namespace rondo::RONDO_KERNEL_SET
