@@ -5,6 +5,7 @@
 
 #include "kernels/kernel_table.h"
 #include "kernels/machine.h"
+#include "kernels/resolve.h"
 #include "ring/base/check.h"
 
 namespace rondo {
@@ -13,26 +14,6 @@ namespace {
 
 // Bytes copied from one source to all targets before the next: the source is read from memory once.
 constexpr size_t kCopyBlockBytes = 32 * 1024;
-
-// Averages of narrow types scale each contribution, since the sum could leave the type's range (rows/row.h).
-bool is_narrow(DType dtype) {
-  return baseline::kKernels.rows[static_cast<int>(dtype)]->folds[static_cast<int>(Fold::kScaledSum)].blocks != nullptr;
-}
-
-Fold fold_of(const CombineSpec& spec, bool scaled, bool finished) {
-  switch (spec.op) {
-    case Op::kAverage:
-      return scaled ? Fold::kScaledSum : finished ? Fold::kDividedSum : Fold::kSum;
-    case Op::kPremulSum:
-      return scaled ? Fold::kScaledRoundedSum : Fold::kSum;
-    default:
-      // Op and Fold list these in the same order up to kAverage, which Fold has not.
-      return static_cast<Fold>(static_cast<int>(spec.op) - (spec.op > Op::kAverage ? 1 : 0));
-  }
-}
-static_assert(static_cast<int>(Fold::kMax) == static_cast<int>(Op::kMax));
-static_assert(static_cast<int>(Fold::kBitAnd) == static_cast<int>(Op::kBitAnd) - 1);
-static_assert(static_cast<int>(Fold::kLogicalXor) == static_cast<int>(Op::kLogicalXor) - 1);
 
 void copy(const CombineMove& move, size_t bytes) {
   const auto* source = static_cast<const unsigned char*>(move.sources[0]);
@@ -85,16 +66,13 @@ void combine_by(const KernelTable& table, const CombineSpec& spec, const Combine
   RONDO_CHECK(move.source_count >= 1 && move.source_count <= kMaxCombineSources, "combine() needs 1 to 64 sources");
   RONDO_CHECK(move.target_count >= 1 && move.target_count <= kMaxCombineTargets, "combine() needs 1 to 64 targets");
   const size_t bytes = count * dtype_bytes(spec.dtype);
-  const uint64_t scaled = move.scaled & (~uint64_t{0} >> (64 - move.source_count));
-  const bool scales = scaled != 0 && combine_scales(spec);
-  const bool finishes = move.finish && combine_finishes(spec);
-  if (move.source_count == 1 && !scales && !finishes) return copy(move, bytes);
-  const Fold fold = fold_of(spec, scales, finishes);
-  const Kernels& kernels = table.rows[static_cast<int>(spec.dtype)]->folds[static_cast<int>(fold)];
+  const ResolvedMove resolved = resolve(spec, move);
+  if (resolved.copies) return copy(move, bytes);
+  const Kernels& kernels = table.rows[static_cast<int>(spec.dtype)]->folds[static_cast<int>(resolved.fold)];
   RONDO_CHECK(kernels.blocks != nullptr, "no kernel for a pair that op_supports() allows");
   const KernelCall call = {.sources = move.sources,
                            .targets = move.targets,
-                           .scaled = scaled,
+                           .scaled = resolved.scaled,
                            .arguments = {spec.scalar, spec.world},
                            .source_count = move.source_count,
                            .target_count = move.target_count,
@@ -113,15 +91,6 @@ InstructionSet best_instruction_set() {
 }
 
 }  // namespace
-
-bool combine_scales(const CombineSpec& spec) {
-  if (spec.op == Op::kPremulSum) return true;
-  return spec.op == Op::kAverage && is_narrow(spec.dtype) && spec.world > 1;
-}
-
-bool combine_finishes(const CombineSpec& spec) {
-  return spec.op == Op::kAverage && !is_narrow(spec.dtype) && spec.world > 1;
-}
 
 const char* instruction_set_name(InstructionSet set) {
   switch (set) {

@@ -71,7 +71,11 @@ RONDO_INLINE Real greater(Real left, Real right) {
 }
 template <class Real>
 RONDO_INLINE Real nan_if_unordered(Real left, Real right, Real otherwise) {
+#ifdef __CUDACC__
+  return left != left || right != right ? quiet_nan(left) : otherwise;
+#else
   return __builtin_isunordered(left, right) ? quiet_nan(left) : otherwise;
+#endif
 }
 
 // Integers are folded as unsigned numbers of their own width, so that overflow wraps, but for min and max (Ordered);

@@ -9,4 +9,16 @@
 #define RONDO_VECTOR_LOOP _Pragma("GCC ivdep")
 #endif
 
+// Under nvcc for both sides.
+#ifdef __CUDACC__
+#define RONDO_INLINE __host__ __device__ inline __attribute__((always_inline))
+#else
 #define RONDO_INLINE inline __attribute__((always_inline))
+#endif
+
+// RONDO_UNROLL before a loop of a GPU: its arrays are registers only if it is unrolled whole.
+#ifdef __CUDA_ARCH__
+#define RONDO_UNROLL _Pragma("unroll")
+#else
+#define RONDO_UNROLL
+#endif

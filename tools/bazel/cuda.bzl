@@ -23,16 +23,17 @@ _OPTIONS = [
     "-Werror=all-warnings",
 ]
 
-def _compile(ctx, cc_toolchain, source, headers):
-    output = ctx.actions.declare_file("_cuda/{}/{}.o".format(ctx.label.name, source.basename))
+def _compile(ctx, cc_toolchain, source, headers, ptx = False):
+    ending, flags = (".ptx", ["-ptx", "-arch=compute_90"]) if ptx else (".o", _ARCHITECTURES + ["-c"])
+    output = ctx.actions.declare_file("_cuda/{}/{}{}".format(ctx.label.name, source.basename, ending))
     arguments = ctx.actions.args()
-    arguments.add_all(_ARCHITECTURES + _OPTIONS + ctx.attr.copts)
+    arguments.add_all(flags + _OPTIONS + ctx.attr.copts)
     arguments.add("-ccbin", cc_toolchain.compiler_executable)
     arguments.add_all(headers.defines, before_each = "-D")
     arguments.add_all(headers.includes, before_each = "-I")
     arguments.add_all(headers.quote_includes, before_each = "-I")
     arguments.add_all(headers.system_includes, before_each = "-isystem")
-    arguments.add("-c", source)
+    arguments.add(source)
     arguments.add("-o", output)
     ctx.actions.run(
         executable = CUDA_ROOT + "/bin/nvcc",
@@ -79,11 +80,14 @@ def _cuda_library_impl(ctx):
         direct_cc_infos = [CcInfo(compilation_context = own)],
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
     )
-    objects = [_compile(ctx, cc_toolchain, source, info.compilation_context) for source in ctx.files.srcs]
+    compiled = info.compilation_context
+    objects = [_compile(ctx, cc_toolchain, source, compiled) for source in ctx.files.srcs]
     return [
         DefaultInfo(files = depset(objects)),
+        # The intermediate code, for tests that look at it.
+        OutputGroupInfo(ptx = depset([_compile(ctx, cc_toolchain, source, compiled, True) for source in ctx.files.srcs])),
         CcInfo(
-            compilation_context = info.compilation_context,
+            compilation_context = compiled,
             linking_context = _link_context(ctx, cc_toolchain, features, objects),
         ),
     ]

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/device_fold.h"
+
+// The seam to GPUs: a table of functions that librondo_cuda.so fills. librondo.so has no CUDA in it; it opens that
+// library when a communicator attaches to a device. tests/support/host_device fills the same table without a GPU.
+namespace rondo {
+
+// What a function of the table gives: 0, or an error of the device's runtime.
+using DeviceStatus = int;
+
+// A queue of work of a device, the caller's or one from make_stream(); an event; as the runtime has them.
+using DeviceStream = void*;
+using DeviceEvent = void*;
+
+struct DeviceFacts {
+  char name[64];
+  uint8_t uuid[16];
+  int32_t major, minor;    // compute capability
+  int32_t driver;          // 13000: CUDA 13.0
+  int32_t waits_on_words;  // 1: wait_for_word() works
+  uint64_t memory_bytes;
+};
+
+enum class MemoryKind : int32_t {
+  kHost = 0,    // host memory, page-locked or not
+  kDevice = 1,  // memory of one device
+  kManaged = 2  // moves between host and devices
+};
+struct PointerFacts {
+  MemoryKind kind;
+  int32_t device;  // -1: none
+};
+struct StreamFacts {
+  int32_t device;
+  int32_t capturing;  // 1: what is put into it is recorded for a graph, and not run
+};
+
+// What copies of blocks move: `rows` rows of `row_bytes`, whose starts lie `to_pitch` and `from_pitch` bytes apart.
+struct DeviceCopy {
+  void* to;
+  const void* from;
+  uint64_t to_pitch, from_pitch;
+  uint64_t row_bytes, rows;
+};
+
+// A function of the host in a stream. It must not call the device's runtime.
+using HostFunction = void (*)(void* argument);
+
+// Raised whenever the table or a struct in it changes: the library that fills it is built from the same tree.
+inline constexpr uint32_t kDeviceTableVersion = 1;
+
+// All functions may be called by any thread. "In the stream": returns at once, or when the runtime has room for it;
+// done when what was put into the stream before is done. A thread's current device is left as it was, but by use().
+struct DeviceTable {
+  uint32_t version;  // kDeviceTableVersion
+  uint32_t bytes;    // sizeof(DeviceTable)
+
+  // --- devices
+  const char* (*error_text)(DeviceStatus status);
+  DeviceStatus (*count)(int* devices);  // 0 devices is no error; an absent driver is
+  DeviceStatus (*facts)(int device, DeviceFacts* facts);
+  DeviceStatus (*current)(int* device);  // of this thread
+  DeviceStatus (*use)(int device);
+
+  // --- memory
+  DeviceStatus (*allocate)(size_t bytes, void** memory);  // of the current device
+  DeviceStatus (*release)(void* memory);
+  // Page-locks host memory, so that copies from and to it run in the stream.
+  DeviceStatus (*lock_host)(void* memory, size_t bytes);
+  DeviceStatus (*unlock_host)(void* memory);
+  DeviceStatus (*pointer_facts)(const void* pointer, PointerFacts* facts);
+
+  // --- streams and events
+  DeviceStatus (*make_stream)(DeviceStream* stream);  // does not wait for the legacy stream
+  DeviceStatus (*destroy_stream)(DeviceStream stream);
+  DeviceStatus (*synchronize)(DeviceStream stream);
+  DeviceStatus (*stream_facts)(DeviceStream stream, StreamFacts* facts);
+  DeviceStatus (*make_event)(DeviceEvent* event);
+  DeviceStatus (*destroy_event)(DeviceEvent event);
+  DeviceStatus (*record)(DeviceEvent event, DeviceStream stream);
+  DeviceStatus (*wait)(DeviceStream stream, DeviceEvent event);  // in the stream: for the event's last record()
+  DeviceStatus (*synchronize_event)(DeviceEvent event);
+
+  // --- in the stream
+  DeviceStatus (*copy)(const DeviceCopy* copy, DeviceStream stream);
+  // The first *bytes bytes, which are read when the copy runs; `bytes` and `from` are locked host memory.
+  DeviceStatus (*copy_prefix)(void* to, const void* from, const uint64_t* bytes, DeviceStream stream);
+  DeviceStatus (*fold)(const DeviceFold* fold, DeviceStream stream);
+  DeviceStatus (*call_host)(HostFunction function, void* argument, DeviceStream stream);
+  // Until *word (locked host memory) is at least `value`, as numbers that wrap around.
+  DeviceStatus (*wait_for_word)(const uint32_t* word, uint32_t value, DeviceStream stream);
+};
+
+// What the library exports; nullptr: another version was asked for.
+inline constexpr const char* kDeviceTableSymbol = "rondo_device_table";
+using DeviceTableFunction = const DeviceTable* (*)(uint32_t version);
+
+}  // namespace rondo

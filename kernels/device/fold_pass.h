@@ -1,0 +1,256 @@
+// What one thread of a device does in a pass: loads, and stores, of 16 bytes. The arithmetic is fold.h's. Compiled by
+// nvcc for GPUs, and for processors by host_fold.cc, which is how tests compare its bits with combine().
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/device/device_fold.h"
+#include "kernels/fold.h"
+
+namespace rondo {
+namespace {
+
+// 16 bytes: the widest access of a GPU that all compute capabilities have.
+struct alignas(16) Packet {
+  uint64_t halves[2];
+};
+
+constexpr uint64_t kPacketBytes = sizeof(Packet);
+
+// A fold, with what the host computes once.
+template <class K>
+struct PassOf {
+  DeviceFold fold;
+  typename K::Scale factor;
+  typename K::Constant constant;
+  // All pointers are congruent modulo 16: `head` elements before the first packet of each. Otherwise there are no
+  // packets, and all elements are the head.
+  uint64_t head;
+  uint64_t packets;
+};
+
+// Which thread of how many.
+struct ThreadPlace {
+  uint64_t index;
+  uint64_t count;
+};
+
+// An element of a packet, and back: shifts on registers. Signed elements are stored as unsigned ones.
+template <class Stored>
+RONDO_INLINE Stored element_of(const Packet& packet, int index) {
+  constexpr int kEach = 8 / sizeof(Stored);
+  return Stored(packet.halves[index / kEach] >> (index % kEach * 8 * int(sizeof(Stored))));
+}
+template <class Stored>
+RONDO_INLINE void set_element(Packet& packet, int index, Stored stored) {
+  constexpr int kEach = 8 / sizeof(Stored);
+  packet.halves[index / kEach] |= uint64_t(std::make_unsigned_t<Stored>(stored))
+                                  << (index % kEach * 8 * int(sizeof(Stored)));
+}
+
+// Tells the compiler of a GPU that this is no shared or local memory, for which it would emit generic accesses.
+template <class T>
+RONDO_INLINE T* global(T* pointer) {
+#ifdef __CUDA_ARCH__
+  __builtin_assume(__isGlobal(pointer));
+#endif
+  return pointer;
+}
+
+RONDO_INLINE const Packet* packet_at(const void* base, uint64_t head_bytes, uint64_t index) {
+  return global(reinterpret_cast<const Packet*>(static_cast<const Byte*>(base) + head_bytes)) + index;
+}
+RONDO_INLINE Packet* packet_at(void* base, uint64_t head_bytes, uint64_t index) {
+  return global(reinterpret_cast<Packet*>(static_cast<Byte*>(base) + head_bytes)) + index;
+}
+
+// Packets of a source that a thread loads at once: 8 registers of accumulators, which leaves 64 registers enough for
+// packets of two sources. A division of 64-bit integers is a subroutine with registers of its own: one packet.
+template <class K>
+constexpr int kElementsOf = int(kPacketBytes / K::Format::kBytes);
+template <class K>
+constexpr int kWordsOf = kElementsOf<K>*(sizeof(typename K::Accumulator) > 4 ? 2 : 1);
+template <class K>
+constexpr int kAtOnceOf = kWordsOf<K> >= 8 || std::is_integral_v<typename K::Constant> ? 1 : 8 / kWordsOf<K>;
+
+// N packets, `stride` apart, of one thread.
+template <class K, int N>
+struct Packets {
+  Packet of[N];
+  RONDO_INLINE void load(const PassOf<K>& pass, uint32_t source, uint64_t first, uint64_t stride) {
+    const void* from = pass.fold.sources[source];
+    RONDO_UNROLL
+    for (int p = 0; p < N; ++p) of[p] = *packet_at(from, pass.head * K::Format::kBytes, first + uint64_t(p) * stride);
+  }
+  template <class Use>
+  RONDO_INLINE void decode(const PassOf<K>& pass, uint32_t source, Use use) const {
+    const auto scale = K::scale(pass.factor, (pass.fold.scaled >> source) & 1);
+    RONDO_UNROLL
+    for (int p = 0; p < N; ++p) {
+      RONDO_UNROLL
+      for (int i = 0; i < kElementsOf<K>; ++i) {
+        use(p, i, K::enter(K::Format::decode(element_of<typename K::Format::Stored>(of[p], i)), scale));
+      }
+    }
+  }
+};
+
+// The packets of the next source are loaded before those of this one are folded.
+template <class K, int N>
+RONDO_INLINE void fold_packets(const PassOf<K>& pass, uint64_t first, uint64_t stride) {
+  using Format = typename K::Format;
+  using Accumulator = typename K::Accumulator;
+  const DeviceFold& fold = pass.fold;
+  Packets<K, N> current, next = {};
+  Accumulator values[N][kElementsOf<K>];
+  current.load(pass, 0, first, stride);
+  if (fold.source_count > 1) next.load(pass, 1, first, stride);
+  current.decode(pass, 0, [&](int p, int i, Accumulator value) { values[p][i] = value; });
+  for (uint32_t source = 1; source < fold.source_count; ++source) {
+    current = next;
+    if (source + 1 < fold.source_count) next.load(pass, source + 1, first, stride);
+    current.decode(pass, source, [&](int p, int i, Accumulator value) { values[p][i] = K::fold(values[p][i], value); });
+  }
+  RONDO_UNROLL
+  for (int p = 0; p < N; ++p) {
+    Packet result = {};
+    RONDO_UNROLL
+    for (int i = 0; i < kElementsOf<K>; ++i) {
+      set_element(result, i, Format::encode(K::leave(values[p][i], pass.constant)));
+    }
+    for (uint32_t target = 0; target < fold.target_count; ++target) {
+      *packet_at(fold.targets[target], pass.head * Format::kBytes, first + uint64_t(p) * stride) = result;
+    }
+  }
+}
+
+// An element that may lie anywhere: whole where it is aligned, else byte by byte.
+template <class Stored>
+RONDO_INLINE Stored load_anywhere(const void* base, uint64_t index) {
+  const Byte* from = global(static_cast<const Byte*>(base)) + index * sizeof(Stored);
+  if (reinterpret_cast<uintptr_t>(from) % sizeof(Stored) == 0) return *reinterpret_cast<const Stored*>(from);
+  Stored stored = 0;
+  for (size_t b = 0; b < sizeof(Stored); ++b) stored |= Stored(Stored(from[b]) << (8 * b));
+  return stored;
+}
+template <class Stored>
+RONDO_INLINE void store_anywhere(void* base, uint64_t index, Stored stored) {
+  Byte* to = global(static_cast<Byte*>(base)) + index * sizeof(Stored);
+  if (reinterpret_cast<uintptr_t>(to) % sizeof(Stored) == 0) {
+    *reinterpret_cast<Stored*>(to) = stored;
+    return;
+  }
+  for (size_t b = 0; b < sizeof(Stored); ++b) to[b] = Byte(stored >> (8 * b));
+}
+
+template <class K>
+RONDO_INLINE void fold_element(const PassOf<K>& pass, uint64_t index) {
+  using Format = typename K::Format;
+  using Stored = typename Format::Stored;
+  const DeviceFold& fold = pass.fold;
+  typename K::Accumulator value{};
+  for (uint32_t source = 0; source < fold.source_count; ++source) {
+    const auto scale = K::scale(pass.factor, (fold.scaled >> source) & 1);
+    const auto next = K::enter(Format::decode(load_anywhere<Stored>(fold.sources[source], index)), scale);
+    value = source == 0 ? next : K::fold(value, next);
+  }
+  const Stored result = Format::encode(K::leave(value, pass.constant));
+  for (uint32_t target = 0; target < fold.target_count; ++target) {
+    store_anywhere<Stored>(fold.targets[target], index, result);
+  }
+}
+
+// Elements that lie in no packet.
+template <class K>
+RONDO_INLINE uint64_t loose_elements(const PassOf<K>& pass) {
+  return pass.fold.count - pass.packets * (kPacketBytes / K::Format::kBytes);
+}
+
+// One thread's part of the pass.
+template <class K>
+RONDO_INLINE void fold_thread(const PassOf<K>& pass, ThreadPlace place) {
+  constexpr int kAtOnce = kAtOnceOf<K>;
+  uint64_t packet = place.index;
+  for (; packet + uint64_t(kAtOnce - 1) * place.count < pass.packets; packet += kAtOnce * place.count) {
+    fold_packets<K, kAtOnce>(pass, packet, place.count);
+  }
+  if constexpr (kAtOnce > 1) {
+    for (; packet < pass.packets; packet += place.count) fold_packets<K, 1>(pass, packet, 0);
+  }
+  const uint64_t loose = loose_elements(pass);
+  for (uint64_t i = place.index; i < loose; i += place.count) {
+    fold_element(pass, i < pass.head ? i : i + pass.fold.count - loose);
+  }
+}
+
+// --- copies: one source, bytes as they are, whatever the dtype.
+struct CopyFormat : Uint8 {
+  using Accumulator = uint8_t;
+};
+using Copy = Plain<CopyFormat, BitOr>;
+
+template <int N>
+RONDO_INLINE void copy_packets(const PassOf<Copy>& pass, uint64_t first, uint64_t stride) {
+  Packet loaded[N];
+  for (int p = 0; p < N; ++p) {
+    loaded[p] = *packet_at(pass.fold.sources[0], pass.head, first + uint64_t(p) * stride);
+  }
+  for (uint32_t target = 0; target < pass.fold.target_count; ++target) {
+    for (int p = 0; p < N; ++p) {
+      *packet_at(pass.fold.targets[target], pass.head, first + uint64_t(p) * stride) = loaded[p];
+    }
+  }
+}
+
+// 4: 64 bytes a thread in flight.
+constexpr int kCopiedAtOnce = 4;
+
+RONDO_INLINE void copy_thread(const PassOf<Copy>& pass, ThreadPlace place) {
+  uint64_t packet = place.index;
+  for (; packet + (kCopiedAtOnce - 1) * place.count < pass.packets; packet += kCopiedAtOnce * place.count) {
+    copy_packets<kCopiedAtOnce>(pass, packet, place.count);
+  }
+  for (; packet < pass.packets; packet += place.count) copy_packets<1>(pass, packet, 0);
+  const uint64_t loose = loose_elements(pass);
+  for (uint64_t i = place.index; i < loose; i += place.count) {
+    fold_element(pass, i < pass.head ? i : i + pass.fold.count - loose);
+  }
+}
+
+// --- on the host, before a launch
+
+// A copy's elements are bytes.
+inline DeviceFold bytes_of(const DeviceFold& copy) {
+  DeviceFold bytes = copy;
+  bytes.count *= dtype_bytes(DType(copy.dtype));
+  return bytes;
+}
+
+// Elements before the first packet; all of them if the pointers are not congruent, or not at whole elements.
+inline uint64_t head_of(const DeviceFold& fold, uint64_t element_bytes) {
+  const auto place = reinterpret_cast<uintptr_t>(fold.targets[0]);
+  uintptr_t differing = 0;
+  for (uint32_t i = 0; i < fold.source_count; ++i) differing |= reinterpret_cast<uintptr_t>(fold.sources[i]) ^ place;
+  for (uint32_t i = 0; i < fold.target_count; ++i) differing |= reinterpret_cast<uintptr_t>(fold.targets[i]) ^ place;
+  if (differing % kPacketBytes != 0 || place % element_bytes != 0) return fold.count;
+  const uint64_t head = (kPacketBytes - place % kPacketBytes) % kPacketBytes / element_bytes;
+  return head < fold.count ? head : fold.count;
+}
+
+template <class K>
+PassOf<K> pass_of(const DeviceFold& fold) {
+  PassOf<K> pass{fold, K::factor(fold.arguments), K::constant(fold.arguments), 0, 0};
+  pass.head = head_of(fold, K::Format::kBytes);
+  pass.packets = (fold.count - pass.head) * K::Format::kBytes / kPacketBytes;
+  return pass;
+}
+
+// Threads that have something to do.
+template <class K>
+uint64_t threads_of(const PassOf<K>& pass) {
+  const uint64_t loose = loose_elements(pass);
+  return pass.packets > loose ? pass.packets : loose;
+}
+
+}  // namespace
+}  // namespace rondo
