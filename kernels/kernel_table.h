@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "rondo/dtype.h"
+#include "rondo/wire_format.h"
 
 namespace rondo {
 
@@ -61,9 +62,33 @@ struct KernelRow {
   Kernels folds[kFolds];
 };
 
-// Those of one instruction set by DType.
+// One call of a wire format's kernels (wire_codec.h), on whole blocks. Pointers need no alignment.
+struct WireEncodeCall {
+  const void* values;
+  void* coded;
+  size_t blocks;
+  bool stochastic;
+  uint64_t seed;
+  uint64_t first;
+};
+struct WireDecodeCall {
+  const void* coded;
+  void* values;
+  size_t blocks;
+};
+struct WireKernels {
+  // The first block with an element that is not finite or too large; call.blocks if there is none.
+  size_t (*encode)(const WireEncodeCall& call) = nullptr;
+  void (*decode)(const WireDecodeCall& call) = nullptr;
+};
+struct WireRow {
+  WireKernels formats[kWireFormats];
+};
+
+// Those of one instruction set: by DType, and by WireFormat.
 struct KernelTable {
   const KernelRow* rows[kDTypes];
+  const WireRow* wire;
 };
 
 // RONDO_KERNEL_SET of BUILD: the namespace of an instruction set's rows, so that all three are linked together.

@@ -1,4 +1,5 @@
 #include <cfenv>
+#include <cstring>
 
 #include "kernels/machine.h"
 
@@ -6,6 +7,20 @@ namespace rondo {
 
 const KernelTable* kernel_table(InstructionSet set) {
   return set == InstructionSet::kBaseline ? &baseline::kKernels : nullptr;
+}
+
+DefaultFloatMode::DefaultFloatMode() {
+  static_assert(sizeof(std::fenv_t) <= sizeof(kept_));
+  std::fenv_t mode;
+  std::fegetenv(&mode);
+  std::memcpy(kept_, &mode, sizeof(mode));
+  std::fesetenv(FE_DFL_ENV);
+}
+
+DefaultFloatMode::~DefaultFloatMode() {
+  std::fenv_t mode;
+  std::memcpy(&mode, kept_, sizeof(mode));
+  std::fesetenv(&mode);
 }
 
 void call_in_default_float_mode(Kernel kernel, const KernelCall& call) {

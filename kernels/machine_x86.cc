@@ -1,6 +1,8 @@
 #include <cpuid.h>
 #include <immintrin.h>
 
+#include <cstring>
+
 #include "kernels/machine.h"
 
 namespace rondo {
@@ -42,6 +44,18 @@ const KernelTable* kernel_table(InstructionSet set) {
       return has_avx512() ? &avx512::kKernels : nullptr;
   }
   return nullptr;
+}
+
+DefaultFloatMode::DefaultFloatMode() {
+  const uint32_t mode = _mm_getcsr();
+  std::memcpy(kept_, &mode, sizeof(mode));
+  if ((mode & ~kFlags) != kDefaultMode) _mm_setcsr(kDefaultMode | (mode & kFlags));
+}
+
+DefaultFloatMode::~DefaultFloatMode() {
+  uint32_t mode;
+  std::memcpy(&mode, kept_, sizeof(mode));
+  if ((mode & ~kFlags) != kDefaultMode) _mm_setcsr(mode);
 }
 
 void call_in_default_float_mode(Kernel kernel, const KernelCall& call) {

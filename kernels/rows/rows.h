@@ -20,5 +20,6 @@ extern const KernelRow kFloat64;
 extern const KernelRow kBool;
 extern const KernelRow kFloat8E4M3;
 extern const KernelRow kFloat8E5M2;
+extern const WireRow kWire;
 
 }  // namespace rondo::RONDO_KERNEL_SET

@@ -1,0 +1,261 @@
+#include "kernels/element.h"
+#include "kernels/rows/rows.h"
+
+// Wire formats (wire_codec.h): blocks of 128 float32 elements coded and decoded. See element.h on namespaces.
+namespace rondo {
+namespace {
+
+constexpr size_t kElements = 128;
+constexpr size_t kScaleBytes = 4;
+constexpr uint32_t kInfinityBits = 0x7f800000;
+
+// The bits of the largest magnitude; from kInfinityBits on, an element is not finite.
+RONDO_INLINE uint32_t largest_magnitude(const Byte* values) {
+  int32_t largest = 0;
+  RONDO_VECTOR_LOOP
+  for (size_t i = 0; i < kElements; ++i) {
+    const int32_t bits = load_unaligned<int32_t>(values + 4 * i) & 0x7fffffff;
+    largest = largest > bits ? largest : bits;
+  }
+  return uint32_t(largest);
+}
+
+// --- Formats without scales. Format::kWidth elements at a time, as vectors hold them.
+
+RONDO_INLINE void load_values(const Byte* values, float& to) { to = load_unaligned<float>(values); }
+#ifdef __F16C__
+RONDO_INLINE void load_values(const Byte* values, Float8& to) { to = load_unaligned<Float8>(values); }
+RONDO_INLINE void load_values(const Byte* values, FloatPair8& to) {
+  to = {load_unaligned<Float8>(values), load_unaligned<Float8>(values + sizeof(Float8))};
+}
+RONDO_INLINE void store_values(Byte* values, Float8 from) { store_unaligned(values, from); }
+RONDO_INLINE void store_values(Byte* values, FloatPair8 from) {
+  store_unaligned(values, from.even);
+  store_unaligned(values + sizeof(Float8), from.odd);
+}
+#endif
+RONDO_INLINE void store_values(Byte* values, float from) { store_unaligned(values, from); }
+
+// Where element i of a block is stored, in elements, by formats of one element at a time: `kPaired` ones as FloatPair8
+// stores them.
+template <bool kPaired>
+constexpr RONDO_INLINE size_t place_of(size_t i) {
+  return kPaired ? i / 16 * 16 + i % 8 * 2 + i % 16 / 8 : i;
+}
+
+template <class Format, bool kPaired>
+RONDO_INLINE void encode_elements(const Byte* values, Byte* to, float factor) {
+  if constexpr (Format::kWidth == 1) {
+    for (size_t i = 0; i < kElements; ++i) {
+      Format::store(to + place_of<kPaired>(i) * Format::kBytes, load_unaligned<float>(values + 4 * i) * factor);
+    }
+  } else {
+    for (size_t i = 0; i < kElements; i += Format::kWidth) {
+      typename Format::Accumulator value;
+      load_values(values + 4 * i, value);
+      Format::store(to + i * Format::kBytes, value * factor);
+    }
+  }
+}
+
+template <class Format, bool kPaired>
+RONDO_INLINE void decode_elements(const Byte* from, Byte* values, float factor) {
+  if constexpr (Format::kWidth == 1) {
+    for (size_t i = 0; i < kElements; ++i) {
+      store_unaligned<float>(values + 4 * i, Format::load(from + place_of<kPaired>(i) * Format::kBytes) * factor);
+    }
+  } else {
+    for (size_t i = 0; i < kElements; i += Format::kWidth) {
+      store_values(values + 4 * i, Format::load(from + i * Format::kBytes) * factor);
+    }
+  }
+}
+
+// kLimit: the bits of the least magnitude that becomes infinite.
+template <class Format, bool kPaired, uint32_t kLimit>
+size_t encode_plain(const WireEncodeCall& call) {
+  const Byte* values = static_cast<const Byte*>(call.values);
+  Byte* to = static_cast<Byte*>(call.coded);
+  size_t bad = call.blocks;
+  for (size_t block = 0; block < call.blocks; ++block) {
+    if (bad == call.blocks && largest_magnitude(values) >= kLimit) bad = block;
+    encode_elements<Format, kPaired>(values, to, 1.0f);
+    values += 4 * kElements;
+    to += Format::kBytes * kElements;
+  }
+  return bad;
+}
+
+template <class Format, bool kPaired>
+void decode_plain(const WireDecodeCall& call) {
+  const Byte* from = static_cast<const Byte*>(call.coded);
+  Byte* values = static_cast<Byte*>(call.values);
+  for (size_t block = 0; block < call.blocks; ++block) {
+    decode_elements<Format, kPaired>(from, values, 1.0f);
+    values += 4 * kElements;
+    from += Format::kBytes * kElements;
+  }
+}
+
+// --- Formats with a scale a block: Code::kLargest is the largest magnitude that Code stores.
+
+constexpr float kLeastCoded = 0x1p-100f;  // its scale and its inverse are normal numbers
+
+struct Scale {
+  float stored;   // what a code is multiplied with
+  float inverse;  // what an element is multiplied with
+};
+RONDO_INLINE Scale scale_of(uint32_t magnitude, float largest_code) {
+  const float largest = float_of(magnitude);
+  if (magnitude >= kInfinityBits) return {__builtin_nanf(""), 0.0f};
+  if (largest < kLeastCoded) return {0.0f, 0.0f};
+  return {largest / largest_code, largest_code / largest};
+}
+
+// A number that looks random, for each element: the seed mixed with the element's number (the finalizer of
+// MurmurHash3), as 0 .. 1 in steps of 2^-24.
+RONDO_INLINE float chance(uint32_t seed, uint32_t number) {
+  uint32_t h = number * 0x9e3779b9u + seed;
+  h = (h ^ (h >> 16)) * 0x85ebca6bu;
+  h = (h ^ (h >> 13)) * 0xc2b2ae35u;
+  return float(int32_t((h ^ (h >> 16)) >> 8)) * 0x1p-24f;
+}
+
+// Adding 1.5 * 2^23 rounds to an integer, to nearest, ties to even, and leaves it in the low bits.
+RONDO_INLINE int32_t nearest(float value) {
+  return int32_t(float_bits(value + 12582912.0f)) - int32_t(float_bits(12582912.0f));
+}
+
+// `value` is within kLargest of zero; 128 makes it positive, so that truncation goes down.
+template <int32_t kLargest>
+RONDO_INLINE int32_t at_random(float value, float random) {
+  const int32_t code = int32_t(value + 128.0f + random) - 128;
+  return code < kLargest ? code : kLargest;
+}
+
+// Elements of a block as integers of -kLargest .. kLargest.
+template <int32_t kLargest>
+RONDO_INLINE void quantize(const WireEncodeCall& call, size_t block, const Byte* values, float inverse,
+                           int32_t* codes) {
+  if (inverse == 0.0f) {
+    for (size_t i = 0; i < kElements; ++i) codes[i] = 0;
+  } else if (call.stochastic) {
+    const uint64_t first = call.first + block * kElements;
+    const uint32_t seed = uint32_t(call.seed) ^ uint32_t(call.seed >> 32) * 0x85ebca77u ^ uint32_t(first >> 32);
+    RONDO_VECTOR_LOOP
+    for (size_t i = 0; i < kElements; ++i) {
+      const float value = load_unaligned<float>(values + 4 * i) * inverse;
+      codes[i] = at_random<kLargest>(value, chance(seed, uint32_t(first) + uint32_t(i)));
+    }
+  } else {
+    RONDO_VECTOR_LOOP
+    for (size_t i = 0; i < kElements; ++i) codes[i] = nearest(load_unaligned<float>(values + 4 * i) * inverse);
+  }
+}
+
+struct Int8Code {
+  static constexpr float kLargest = 127.0f;
+  static constexpr size_t kBytes = kElements;
+  static RONDO_INLINE void encode(const WireEncodeCall& call, size_t block, const Byte* values, float inverse,
+                                  Byte* to) {
+    int32_t codes[kElements];
+    quantize<127>(call, block, values, inverse, codes);
+    RONDO_VECTOR_LOOP
+    for (size_t i = 0; i < kElements; ++i) to[i] = Byte(codes[i]);
+  }
+  static RONDO_INLINE void decode(const Byte* from, float scale, Byte* values) {
+    RONDO_VECTOR_LOOP
+    for (size_t i = 0; i < kElements; ++i) {
+      store_unaligned<float>(values + 4 * i, float(int32_t(int8_t(from[i]))) * scale);
+    }
+  }
+};
+
+struct Int4Code {
+  static constexpr float kLargest = 7.0f;
+  static constexpr size_t kBytes = kElements / 2;
+  static RONDO_INLINE void encode(const WireEncodeCall& call, size_t block, const Byte* values, float inverse,
+                                  Byte* to) {
+    int32_t codes[kElements];
+    quantize<7>(call, block, values, inverse, codes);
+    RONDO_VECTOR_LOOP
+    for (size_t i = 0; i < kBytes; ++i) to[i] = Byte((codes[i] + 8) | ((codes[kBytes + i] + 8) << 4));
+  }
+  static RONDO_INLINE void decode(const Byte* from, float scale, Byte* values) {
+    RONDO_VECTOR_LOOP
+    for (size_t i = 0; i < kBytes; ++i) {
+      store_unaligned<float>(values + 4 * i, float(int32_t(from[i] & 15) - 8) * scale);
+    }
+    RONDO_VECTOR_LOOP
+    for (size_t i = 0; i < kBytes; ++i) {
+      store_unaligned<float>(values + 4 * (kBytes + i), float(int32_t(from[i] >> 4) - 8) * scale);
+    }
+  }
+};
+
+template <class Format, int kLargestCode>
+struct FloatCode {
+  static constexpr float kLargest = kLargestCode;
+  static constexpr size_t kBytes = kElements;
+  static RONDO_INLINE void encode(const WireEncodeCall&, size_t, const Byte* values, float inverse, Byte* to) {
+    if (inverse == 0.0f) {
+      __builtin_memset(to, 0, kBytes);
+    } else {
+      encode_elements<Format, true>(values, to, inverse);
+    }
+  }
+  static RONDO_INLINE void decode(const Byte* from, float scale, Byte* values) {
+    decode_elements<Format, true>(from, values, scale);
+  }
+};
+
+template <class Code>
+size_t encode_scaled(const WireEncodeCall& call) {
+  const Byte* values = static_cast<const Byte*>(call.values);
+  Byte* to = static_cast<Byte*>(call.coded);
+  size_t bad = call.blocks;
+  for (size_t block = 0; block < call.blocks; ++block) {
+    const uint32_t magnitude = largest_magnitude(values);
+    if (bad == call.blocks && magnitude >= kInfinityBits) bad = block;
+    const Scale scale = scale_of(magnitude, Code::kLargest);
+    store_unaligned<float>(to, scale.stored);
+    Code::encode(call, block, values, scale.inverse, to + kScaleBytes);
+    values += 4 * kElements;
+    to += kScaleBytes + Code::kBytes;
+  }
+  return bad;
+}
+
+template <class Code>
+void decode_scaled(const WireDecodeCall& call) {
+  const Byte* from = static_cast<const Byte*>(call.coded);
+  Byte* values = static_cast<Byte*>(call.values);
+  for (size_t block = 0; block < call.blocks; ++block) {
+    Code::decode(from + kScaleBytes, load_unaligned<float>(from), values);
+    values += 4 * kElements;
+    from += kScaleBytes + Code::kBytes;
+  }
+}
+
+constexpr uint32_t kFloat16Limit = 0x477ff000;   // 65520
+constexpr uint32_t kBfloat16Limit = 0x7f7f8000;  // 0x1.ffp127
+
+template <class Code>
+constexpr WireKernels scaled() {
+  return {encode_scaled<Code>, decode_scaled<Code>};
+}
+
+}  // namespace
+
+namespace RONDO_KERNEL_SET {
+
+constexpr WireRow kWire = {{{},
+                            {encode_plain<Float16, false, kFloat16Limit>, decode_plain<Float16, false>},
+                            {encode_plain<Bfloat16, true, kBfloat16Limit>, decode_plain<Bfloat16, true>},
+                            scaled<FloatCode<Float8E4M3, 448>>(),
+                            scaled<FloatCode<Float8E5M2, 57344>>(),
+                            scaled<Int8Code>(),
+                            scaled<Int4Code>()}};
+
+}  // namespace RONDO_KERNEL_SET
+}  // namespace rondo

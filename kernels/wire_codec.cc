@@ -1,0 +1,106 @@
+#include "kernels/wire_codec.h"
+
+#include <cstring>
+
+#include "kernels/kernel_table.h"
+#include "kernels/machine.h"
+#include "ring/base/check.h"
+
+namespace rondo {
+namespace {
+
+const WireKernels& kernels_of(const KernelTable& table, WireFormat format) {
+  const WireKernels& kernels = table.wire->formats[static_cast<size_t>(format)];
+  RONDO_CHECK(kernels.encode != nullptr, "a wire format that codes nothing");
+  return kernels;
+}
+
+const KernelTable& active_table() {
+  static const KernelTable& table = *kernel_table(active_instruction_set());
+  return table;
+}
+
+const KernelTable& table_of(InstructionSet set) {
+  const KernelTable* table = kernel_table(set);
+  RONDO_CHECK(table != nullptr, "an instruction set that this machine lacks");
+  return *table;
+}
+
+bool finite(float value) { return value - value == 0.0f; }
+
+// The largest magnitude that a format without scales rounds to a finite number; 65520 and 0x1.ffp127 round to infinity.
+bool fits(WireFormat format, float value) {
+  const float magnitude = value < 0 ? -value : value;
+  if (format == WireFormat::kFloat16) return magnitude < 65520.0f;
+  if (format == WireFormat::kBfloat16) return magnitude < 0x1.ffp127f;
+  return finite(value);
+}
+
+uint64_t first_unfit(WireFormat format, const unsigned char* values, uint64_t from, uint64_t count) {
+  for (uint64_t i = from; i < count; ++i) {
+    float value;
+    std::memcpy(&value, values + i * sizeof(float), sizeof(float));
+    if (!fits(format, value)) return i;
+  }
+  return count;
+}
+
+uint64_t encode_by(const KernelTable& table, WireFormat format, const void* values, uint64_t count, void* to,
+                   const WireRounding& rounding) {
+  const WireKernels& kernels = kernels_of(table, format);
+  const auto* from = static_cast<const unsigned char*>(values);
+  auto* coded = static_cast<unsigned char*>(to);
+  const DefaultFloatMode mode;
+  const size_t blocks = count / kWireBlock;
+  uint64_t unfit = count;
+  if (blocks > 0) {
+    const size_t bad = kernels.encode({from, coded, blocks, rounding.stochastic, rounding.seed, rounding.first});
+    if (bad < blocks) unfit = first_unfit(format, from, bad * kWireBlock, count);
+  }
+  const uint64_t done = blocks * kWireBlock;
+  if (done == count) return unfit;
+  float rest[kWireBlock] = {};
+  std::memcpy(rest, from + done * sizeof(float), (count - done) * sizeof(float));
+  const size_t bad = kernels.encode(
+      {rest, coded + blocks * wire_block_bytes(format), 1, rounding.stochastic, rounding.seed, rounding.first + done});
+  return bad == 0 && unfit == count ? first_unfit(format, from, done, count) : unfit;
+}
+
+void decode_by(const KernelTable& table, WireFormat format, const void* from, uint64_t count, void* values) {
+  const WireKernels& kernels = kernels_of(table, format);
+  const auto* coded = static_cast<const unsigned char*>(from);
+  auto* to = static_cast<unsigned char*>(values);
+  const DefaultFloatMode mode;
+  const size_t blocks = count / kWireBlock;
+  if (blocks > 0) kernels.decode({coded, to, blocks});
+  const uint64_t done = blocks * kWireBlock;
+  if (done == count) return;
+  float rest[kWireBlock];
+  kernels.decode({coded + blocks * wire_block_bytes(format), rest, 1});
+  std::memcpy(to + done * sizeof(float), rest, (count - done) * sizeof(float));
+}
+
+}  // namespace
+
+uint64_t wire_encode(WireFormat format, const void* values, uint64_t count, void* to, const WireRounding& rounding) {
+  return encode_by(active_table(), format, values, count, to, rounding);
+}
+
+void wire_decode(WireFormat format, const void* from, uint64_t count, void* values) {
+  decode_by(active_table(), format, from, count, values);
+}
+
+uint64_t first_not_finite(const void* values, uint64_t count) {
+  return first_unfit(WireFormat::kNone, static_cast<const unsigned char*>(values), 0, count);
+}
+
+uint64_t wire_encode_with(InstructionSet set, WireFormat format, const void* values, uint64_t count, void* to,
+                          const WireRounding& rounding) {
+  return encode_by(table_of(set), format, values, count, to, rounding);
+}
+
+void wire_decode_with(InstructionSet set, WireFormat format, const void* from, uint64_t count, void* values) {
+  decode_by(table_of(set), format, from, count, values);
+}
+
+}  // namespace rondo

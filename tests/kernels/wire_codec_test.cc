@@ -1,0 +1,208 @@
+// Wire formats: the error that each promises, the same bits by every instruction set, and what is not finite is found.
+#include "kernels/wire_codec.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "tests/kernels/instruction_sets.h"
+#include "tests/support/random.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace rondo::testing {
+namespace {
+
+constexpr WireFormat kCoded[] = {WireFormat::kFloat16,    WireFormat::kBfloat16, WireFormat::kFloat8E4M3,
+                                 WireFormat::kFloat8E5M2, WireFormat::kInt8,     WireFormat::kInt4};
+constexpr size_t kCounts[] = {0, 1, 2, 127, 128, 129, 255, 256, 1000};
+
+// Of either sign, 2^-12 .. 2^12.
+std::vector<float> random_values(uint64_t seed, size_t count) {
+  Random random(seed);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    const double fraction = 1 + static_cast<double>(random.below(1 << 23)) / (1 << 23);
+    value = static_cast<float>(std::ldexp(fraction, static_cast<int>(random.below(24)) - 12));
+    if (random.chance(50)) value = -value;
+    if (random.chance(5)) value = 0;
+  }
+  return values;
+}
+
+struct Coded {
+  std::vector<unsigned char> bytes;
+  uint64_t unfit = 0;
+};
+
+Coded encode(InstructionSet set, WireFormat format, const std::vector<float>& values, WireRounding rounding = {}) {
+  Coded coded;
+  coded.bytes.resize(wire_bytes(format, values.size()) + 1, 0xee);
+  coded.unfit = wire_encode_with(set, format, values.data(), values.size(), coded.bytes.data(), rounding);
+  CHECK_EQ(coded.bytes.back(), 0xee);
+  return coded;
+}
+
+std::vector<float> decode(InstructionSet set, WireFormat format, const Coded& coded, size_t count) {
+  std::vector<float> values(count + 1, 7.0f);
+  wire_decode_with(set, format, coded.bytes.data(), count, values.data());
+  CHECK_EQ(values.back(), 7.0f);
+  values.pop_back();
+  return values;
+}
+
+float largest_of_block(const std::vector<float>& values, size_t i) {
+  float largest = 0;
+  const size_t first = i / kWireBlock * kWireBlock;
+  for (size_t k = first; k < std::min(values.size(), first + kWireBlock); ++k) {
+    largest = std::max(largest, std::abs(values[k]));
+  }
+  return largest;
+}
+
+// docs/compression.md, "Errors".
+double bound(WireFormat format, double value, double largest) {
+  constexpr double kSlack = 1 + 1e-6;  // the scale and its inverse are rounded
+  switch (format) {
+    case WireFormat::kFloat16:
+      return std::max(std::ldexp(std::abs(value), -11), std::ldexp(1.0, -25));
+    case WireFormat::kBfloat16:
+      return std::ldexp(std::abs(value), -8);
+    case WireFormat::kFloat8E4M3:
+      return std::max(std::ldexp(std::abs(value), -4), largest / 448 * std::ldexp(1.0, -10)) * kSlack;
+    case WireFormat::kFloat8E5M2:
+      return std::max(std::ldexp(std::abs(value), -3), largest / 57344 * std::ldexp(1.0, -17)) * kSlack;
+    case WireFormat::kInt8:
+      return largest / 254 * kSlack;
+    default:
+      return largest / 14 * kSlack;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("wire formats: errors are within what is promised, in blocks of every length") {
+  for (const WireFormat format : kCoded) {
+    for (const size_t count : kCounts) {
+      const std::vector<float> values = random_values(count + 17, count);
+      const Coded coded = encode(active_instruction_set(), format, values);
+      CHECK_EQ(coded.unfit, count);
+      const std::vector<float> decoded = decode(active_instruction_set(), format, coded, count);
+      for (size_t i = 0; i < count; ++i) {
+        CAPTURE(std::string(wire_format_name(format)));
+        CAPTURE(i);
+        CHECK(std::abs(double{values[i]} - decoded[i]) <= bound(format, values[i], largest_of_block(values, i)));
+      }
+    }
+  }
+}
+
+TEST_CASE("wire formats: what rounding to nearest loses is exact in float32") {
+  for (const WireFormat format : kCoded) {
+    const std::vector<float> values = random_values(5, 1024);
+    const auto decoded =
+        decode(active_instruction_set(), format, encode(active_instruction_set(), format, values), values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float lost = values[i] - decoded[i];
+      CHECK_EQ(double{values[i]} - double{decoded[i]}, double{lost});
+    }
+  }
+}
+
+TEST_CASE("wire formats: every instruction set gives the same bytes and values") {
+  for (const WireFormat format : kCoded) {
+    for (const bool stochastic : {false, true}) {
+      if (stochastic && !wire_format_rounds_at_random(format)) continue;
+      for (const size_t count : kCounts) {
+        std::vector<float> values = random_values(count, count);
+        if (count > 200) values[130] = std::numeric_limits<float>::infinity();
+        if (count > 999) values[999] = std::numeric_limits<float>::quiet_NaN();
+        const WireRounding rounding{stochastic, 99, 1234567};
+        const Coded wanted = encode(InstructionSet::kBaseline, format, values, rounding);
+        const auto decoded = decode(InstructionSet::kBaseline, format, wanted, count);
+        for (const InstructionSet set : available_instruction_sets()) {
+          CAPTURE(std::string(instruction_set_name(set)));
+          CAPTURE(std::string(wire_format_name(format)));
+          const Coded coded = encode(set, format, values, rounding);
+          CHECK_EQ(coded.unfit, wanted.unfit);
+          CHECK(coded.bytes == wanted.bytes);
+          const auto same = decode(set, format, coded, count);
+          CHECK_EQ(std::memcmp(same.data(), decoded.data(), count * sizeof(float)), 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("wire formats: the first element that is not finite is found, and its block is not a number") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const WireFormat format : kCoded) {
+    for (const size_t at : {0u, 5u, 127u, 128u, 300u, 384u, 399u}) {
+      std::vector<float> values(400, 1.0f);
+      values[at] = kNan;
+      values[399] = -std::numeric_limits<float>::infinity();
+      const Coded coded = encode(active_instruction_set(), format, values);
+      CHECK_EQ(coded.unfit, at);
+      CHECK_FALSE(std::isfinite(decode(active_instruction_set(), format, coded, 400)[at]));
+    }
+  }
+}
+
+TEST_CASE("wire formats: an overflow at 16 bits is found") {
+  std::vector<float> values(200, 1.0f);
+  values[150] = 65519.996f;  // the largest that is rounded to 65504
+  CHECK_EQ(encode(active_instruction_set(), WireFormat::kFloat16, values).unfit, 200);
+  values[150] = -65520.0f;
+  CHECK_EQ(encode(active_instruction_set(), WireFormat::kFloat16, values).unfit, 150);
+  CHECK_EQ(encode(active_instruction_set(), WireFormat::kBfloat16, values).unfit, 200);
+  values[150] = std::numeric_limits<float>::max();
+  CHECK_EQ(encode(active_instruction_set(), WireFormat::kBfloat16, values).unfit, 150);
+  CHECK_EQ(encode(active_instruction_set(), WireFormat::kInt8, values).unfit, 200);
+}
+
+TEST_CASE("wire formats: rounding at random depends on seed and number alone, and is right on average") {
+  constexpr size_t kMany = 1 << 17;
+  const std::vector<float> values(kMany, 0.3f);
+  for (const WireFormat format : {WireFormat::kInt8, WireFormat::kInt4}) {
+    std::vector<float> mixed = values;
+    for (size_t i = 0; i < kMany; i += kWireBlock) mixed[i] = 1.0f;  // else 0.3 is the scale's largest, and exact
+    const Coded once = encode(active_instruction_set(), format, mixed, {true, 7, 0});
+    CHECK(once.bytes == encode(active_instruction_set(), format, mixed, {true, 7, 0}).bytes);
+    CHECK(once.bytes != encode(active_instruction_set(), format, mixed, {true, 8, 0}).bytes);
+    const std::vector<float> tail(mixed.begin() + 256, mixed.end());
+    const Coded of_tail = encode(active_instruction_set(), format, tail, {true, 7, 256});
+    CHECK_EQ(
+        std::memcmp(of_tail.bytes.data(), once.bytes.data() + 2 * wire_block_bytes(format), of_tail.bytes.size() - 1),
+        0);
+    double sum = 0;
+    for (const float value : decode(active_instruction_set(), format, once, kMany)) sum += value;
+    const double wanted = 0.3 * kMany + 0.7 * kMany / kWireBlock;
+    const double step = 1.0 / (format == WireFormat::kInt8 ? 127 : 7);
+    CHECK(std::abs(sum - wanted) < 5 * step / 2 * std::sqrt(double{kMany}));  // five standard deviations
+  }
+}
+
+#if defined(__x86_64__)
+TEST_CASE("wire formats: a thread that flushes denormals gets the same bits") {
+  std::vector<float> values(128, 1e-39f);
+  for (size_t i = 0; i < values.size(); ++i) values[i] *= static_cast<float>(i);
+  const Coded wanted = encode(active_instruction_set(), WireFormat::kBfloat16, values);
+  const auto decoded = decode(active_instruction_set(), WireFormat::kBfloat16, wanted, 128);
+  const unsigned mode = _mm_getcsr();
+  _mm_setcsr(mode | 0x8040);
+  const Coded coded = encode(active_instruction_set(), WireFormat::kBfloat16, values);
+  const auto same = decode(active_instruction_set(), WireFormat::kBfloat16, wanted, 128);
+  CHECK_EQ(_mm_getcsr() & 0x8040, 0x8040);
+  _mm_setcsr(mode);
+  CHECK(coded.bytes == wanted.bytes);
+  CHECK_EQ(std::memcmp(same.data(), decoded.data(), 128 * sizeof(float)), 0);
+  CHECK(decoded[100] > 0);
+}
+#endif
+
+}  // namespace rondo::testing
