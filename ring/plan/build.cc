@@ -61,6 +61,12 @@ bool spreads_or_folds_one_block(Collective c) {
   return c == Collective::kAllReduce || c == Collective::kBroadcast || c == Collective::kReduce;
 }
 
+int largest_host(const Topology& topology) {
+  std::vector<int> ranks(topology.host.size());
+  for (const int host : topology.host) ++ranks[static_cast<size_t>(host)];
+  return *std::max_element(ranks.begin(), ranks.end());
+}
+
 }  // namespace
 
 bool plan_available(Collective collective, Algorithm algorithm, const Topology& topology) {
@@ -92,6 +98,24 @@ bool plan_available(Collective collective, Algorithm algorithm, const Topology& 
       return false;
   }
   return false;
+}
+
+bool carries_wire_format(Collective collective, Algorithm algorithm, const Topology& topology) {
+  if (!plan_available(collective, algorithm, topology)) return false;
+  switch (collective) {
+    case Collective::kAllReduce:
+      // A step sends to so many: what goes to more is encoded again.
+      if (algorithm == Algorithm::kStar) return topology.world() <= kDirectWorlds;
+      if (algorithm == Algorithm::kHierarchical) return largest_host(topology) <= kDirectWorlds;
+      return algorithm == Algorithm::kRing || algorithm == Algorithm::kTree || algorithm == Algorithm::kDoubleTree;
+    case Collective::kReduceScatter:
+      return algorithm == Algorithm::kRing || algorithm == Algorithm::kDirect ||
+             algorithm == Algorithm::kHalvingDoubling || algorithm == Algorithm::kPat;
+    case Collective::kAllGather:
+      return algorithm == Algorithm::kRing || algorithm == Algorithm::kDirect;
+    default:
+      return false;
+  }
 }
 
 Plan build_plan(const PlanRequest& request) {

@@ -24,6 +24,11 @@ struct PlanRequest {
 // Whether an algorithm has a builder for this collective and topology (the same answer on every rank).
 bool plan_available(Collective collective, Algorithm algorithm, const Topology& topology);
 
+// Whether slices of such plans may travel in a wire format: all ranks end with the same bits, and a rank encodes each
+// block once (verify_values() with Wire::kCoded). Ring and trees pass on what they receive as it came; exchanges in
+// which both ranks fold do not. Never over windows.
+bool carries_wire_format(Collective collective, Algorithm algorithm, const Topology& topology);
+
 // The plan of one rank. Pure: equal arguments give equal plans, and the plans of all ranks fit together.
 // Throws Exception(kInvalid) for a request outside the ranges above or without a builder.
 Plan build_plan(const PlanRequest& request);

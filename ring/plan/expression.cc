@@ -12,7 +12,7 @@ constexpr size_t kTextLimit = 200;
 
 Value Expressions::intern(Node node) {
   Hash64 hash;
-  hash.add(static_cast<uint64_t>(node.rank)).add(node.block).add(node.finish);
+  hash.add(static_cast<uint64_t>(node.rank)).add(node.block).add(node.finish).add(static_cast<uint64_t>(node.code));
   for (const Operand& o : node.operands) hash.add(o.value).add(static_cast<uint64_t>(o.scaled_by));
   const auto [first, last] = by_hash_.equal_range(hash.value());
   for (auto it = first; it != last; ++it) {
@@ -24,11 +24,11 @@ Value Expressions::intern(Node node) {
   return value;
 }
 
-Value Expressions::leaf(int rank, uint32_t block) { return intern({rank, block, false, {}}); }
+Value Expressions::leaf(int rank, uint32_t block) { return intern({rank, block, false, Code::kNone, {}}); }
 
 Value Expressions::fold(std::span<const Operand> operands, bool finish) {
   if (operands.size() == 1 && operands[0].scaled_by == kUnscaled && !finish) return operands[0].value;
-  return intern({-1, 0, finish, {operands.begin(), operands.end()}});
+  return intern({-1, 0, finish, Code::kNone, {operands.begin(), operands.end()}});
 }
 
 void Expressions::append(Value v, std::string& text) const {
@@ -38,13 +38,13 @@ void Expressions::append(Value v, std::string& text) const {
     text += "r" + std::to_string(node.rank) + "[" + std::to_string(node.block) + "]";
     return;
   }
-  text += node.finish ? "finish(" : "(";
+  text += node.code == Code::kEncoded ? "<" : node.code == Code::kDecoded ? "[" : node.finish ? "finish(" : "(";
   for (size_t i = 0; i < node.operands.size(); ++i) {
     if (i > 0) text += " + ";
     append(node.operands[i].value, text);
     if (node.operands[i].scaled_by != kUnscaled) text += "*";
   }
-  text += ")";
+  text += node.code == Code::kEncoded ? ">" : node.code == Code::kDecoded ? "]" : ")";
 }
 
 std::string Expressions::text(Value v) const {

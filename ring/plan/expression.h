@@ -28,6 +28,16 @@ class Expressions {
   Value leaf(int rank, uint32_t block);
   // A fold, rounded once. One operand neither scaled nor finished is that operand.
   Value fold(std::span<const Operand> operands, bool finish);
+  // The bytes of a wire format that a value is coded as, and the value that these bytes are decoded as. Coding a
+  // decoded value again is another value: no format is trusted to give the same bytes.
+  Value encode(Value v) { return code(v, Code::kEncoded); }
+  Value decode(Value encoded) { return code(encoded, Code::kDecoded); }
+  bool is_encoded(Value v) const { return nodes_[v].code == Code::kEncoded; }
+  // Without the codes around it.
+  Value plain(Value v) const {
+    while (nodes_[v].code != Code::kNone) v = nodes_[v].operands[0].value;
+    return v;
+  }
 
   size_t size() const { return nodes_.size(); }  // all values are below it
   bool is_leaf(Value v) const { return nodes_[v].operands.empty(); }
@@ -35,18 +45,21 @@ class Expressions {
   uint32_t block_of(Value leaf) const { return nodes_[leaf].block; }
   bool finished(Value v) const { return nodes_[v].finish; }
   std::span<const Operand> operands(Value v) const { return nodes_[v].operands; }
-  // "finish((r0 + r1) + r2)"; scaled operands end in *; cut at about 200 characters.
+  // "finish((r0 + r1) + r2)"; scaled operands end in *, <...> is encoded, [...] decoded; cut at about 200 characters.
   std::string text(Value v) const;
 
  private:
+  enum class Code : uint8_t { kNone, kEncoded, kDecoded };
   struct Node {
     int rank = -1;
     uint32_t block = 0;
     bool finish = false;
+    Code code = Code::kNone;
     std::vector<Operand> operands;
     bool operator==(const Node&) const = default;
   };
   Value intern(Node node);
+  Value code(Value v, Code code) { return intern({-1, 0, false, code, {{v, kUnscaled}}}); }
   void append(Value v, std::string& text) const;
 
   std::vector<Node> nodes_;

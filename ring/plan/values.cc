@@ -59,12 +59,13 @@ struct Actor {
   std::vector<Value> memory;              // by memory_index()
   std::vector<std::deque<Parcel>> inbox;  // by index in plan->peers
   std::vector<bool> heard;
-  uint32_t depth = 0;  // ValueTrace::Executed::depth of its last step
+  std::vector<bool> encoded;  // by block
+  uint32_t depth = 0;         // ValueTrace::Executed::depth of its last step
 };
 
 class ValueRun {
  public:
-  ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling);
+  ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling, Wire wire = Wire::kPlain);
   Failure run();
   Failure check_outputs();
   Failure check_heard() const;
@@ -89,6 +90,7 @@ class ValueRun {
   Failure load(Actor& actor, const Step& step, const Ref& ref, Operand& operand);
   Failure check_operand(const Actor& actor, const Ref& ref, const Operand& operand) const;
   Failure fold(Actor& actor, const Step& step, std::span<const Operand> operands, Value& value);
+  Failure encode(Actor& actor, const Step& step, Parcel& parcel, Value& stored);
   Failure check_output(const Actor& actor, const Promise& promise);
   Failure check_folded(const Plan& plan, uint32_t block, Value value);
   Failure stuck() const;
@@ -102,6 +104,7 @@ class ValueRun {
   uint32_t lane_;
   Buffers buffers_;
   Scaling scaling_;
+  Wire wire_;
   bool reduces_;
   bool windows_;
   // Staging memory is used again in the next, or where it takes turns in the next but one; everything else does not
@@ -114,11 +117,12 @@ class ValueRun {
   ValueTrace* trace_ = nullptr;
 };
 
-ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling)
+ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling, Wire wire)
     : plans_(plans),
       lane_(lane),
       buffers_(buffers),
       scaling_(scaling),
+      wire_(wire),
       reduces_(collective_reduces(plans[0].collective)),
       windows_(has_windows(plans)),
       rounds_(has_posts(plans) ? 4
@@ -139,6 +143,7 @@ ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, 
     actor.inbox.resize(plan.peers.size());
     actor.heard.assign(plans.size(), false);
     actor.heard[r] = true;
+    actor.encoded.assign(plan.chunks, false);
     actor.clock.assign(plans.size(), 0);
     if (windows_) actor.uses.resize(actor.memory.size());
     if (plan.lanes[lane_].count == 0) actor.round = rounds_;
@@ -279,7 +284,8 @@ Failure ValueRun::load(Actor& actor, const Step& step, const Ref& ref, Operand& 
     }
     for (size_t r = 0; r < parcel.heard.size(); ++r) actor.heard[r] = actor.heard[r] || parcel.heard[r];
     for (size_t r = 0; r < parcel.clock.size(); ++r) actor.clock[r] = std::max(actor.clock[r], parcel.clock[r]);
-    operand.value = parcel.value;
+    const bool coded = wire_ == Wire::kCoded && parcel.value != kNoValue;
+    operand.value = coded ? expressions_.decode(parcel.value) : parcel.value;
     actor.depth = std::max(actor.depth, parcel.depth + 1);
     if (trace_ != nullptr && actor.round == 0) trace_->messages.push_back({parcel.sent, trace_->steps.size()});
   } else {
@@ -296,7 +302,7 @@ Failure ValueRun::load(Actor& actor, const Step& step, const Ref& ref, Operand& 
 Failure ValueRun::check_operand(const Actor& actor, const Ref& ref, const Operand& operand) const {
   if (operand.scaled_by == Expressions::kUnscaled) return std::nullopt;
   const std::string what = describe(*actor.plan, ref);
-  if (operand.value == kNoValue || !expressions_.is_leaf(operand.value)) {
+  if (operand.value == kNoValue || !expressions_.is_leaf(expressions_.plain(operand.value))) {
     return here(actor) + "scales " + what + ", which is no raw contribution: " + expressions_.text(operand.value);
   }
   if (scaling_ == Scaling::kAtSource && expressions_.rank_of(operand.value) != actor.plan->rank) {
@@ -313,19 +319,38 @@ Failure ValueRun::fold(Actor& actor, const Step& step, std::span<const Operand> 
   const bool folds = operands.size() > 1 || finish;
   std::vector<Operand> list(operands.begin(), operands.end());
   for (Operand& operand : list) {
-    if (folds && expressions_.finished(operand.value)) {
+    const Value plain = expressions_.plain(operand.value);
+    if (folds && expressions_.finished(plain)) {
       return here(actor) + "folds a value that is finished already: " + expressions_.text(operand.value);
     }
     if (operand.scaled_by != Expressions::kUnscaled && scaling_ == Scaling::kAtSource) {
       operand = {expressions_.fold({&operand, 1}, false), Expressions::kUnscaled};
     } else if (operand.scaled_by != Expressions::kUnscaled && !folds) {
       return here(actor) + "scales a contribution that it does not fold";
-    } else if (folds && reduces_ && operand.scaled_by == Expressions::kUnscaled &&
-               expressions_.is_leaf(operand.value)) {
+    } else if (folds && reduces_ && operand.scaled_by == Expressions::kUnscaled && expressions_.is_leaf(plain)) {
       return here(actor) + "folds a contribution that was not scaled: " + expressions_.text(operand.value);
     }
   }
   value = expressions_.fold(list, finish);
+  return std::nullopt;
+}
+
+// What a step sends in a wire format, and what it stores. `parcel.value`: what it has folded or copied.
+Failure ValueRun::encode(Actor& actor, const Step& step, Parcel& parcel, Value& stored) {
+  const Plan& plan = *actor.plan;
+  const std::span<const Ref> targets = targets_of(plan, step);
+  const auto sent = [](const Ref& ref) { return ref.space == Space::kMailbox; };
+  if (std::none_of(targets.begin(), targets.end(), sent)) return std::nullopt;
+  const bool passes_on = step.sources == 1 && (step.flags & kFinish) == 0 && sent(plan.refs[step.first]);
+  if (passes_on) {
+    parcel.value = expressions_.operands(stored)[0].value;  // the bytes as they came
+    return std::nullopt;
+  }
+  const uint32_t block = parcel.length % plan.chunks;
+  if (actor.encoded[block]) return here(actor) + "encodes block " + std::to_string(block) + " a second time";
+  actor.encoded[block] = true;
+  parcel.value = expressions_.encode(parcel.value);
+  stored = expressions_.decode(parcel.value);
   return std::nullopt;
 }
 
@@ -353,6 +378,10 @@ Failure ValueRun::execute(Actor& actor) {
   } else if (Failure failure = fold(actor, step, operands, parcel.value)) {
     return failure;
   }
+  Value stored = parcel.value;
+  if (wire_ == Wire::kCoded && stored != kNoValue) {
+    if (Failure failure = encode(actor, step, parcel, stored)) return failure;
+  }
   parcel.depth = actor.depth;
   if (trace_ != nullptr && actor.round == 0) {
     parcel.sent = trace_->steps.size();
@@ -363,9 +392,9 @@ Failure ValueRun::execute(Actor& actor) {
       inbox(actors_[ref.peer], plan.rank).push_back(parcel);
       ready_.push_back(ref.peer);
     } else {
-      if (stays_in_place(actor, step, ref)) continue;
+      if (stored == parcel.value && stays_in_place(actor, step, ref)) continue;
       if (Failure failure = write(actor, ref)) return failure;
-      owner(actor, ref).memory[memory_index(actor, ref)] = parcel.value;
+      owner(actor, ref).memory[memory_index(actor, ref)] = stored;
     }
   }
   return std::nullopt;
@@ -433,12 +462,12 @@ Failure ValueRun::check_folded(const Plan& plan, uint32_t block, Value value) {
     return where + "is folded as " + expressions_.text(value) + ", on " + rank_name(it->second.second) + " as " +
            expressions_.text(it->second.first);
   }
-  if (!expressions_.finished(value)) return where + "is not finished: " + expressions_.text(value);
+  if (!expressions_.finished(expressions_.plain(value))) return where + "is not finished: " + expressions_.text(value);
   std::vector<int> counts(plans_.size());
   std::vector<Operand> open(1, {value, Expressions::kUnscaled});
   size_t leaves = 0;
   while (!open.empty() && leaves <= plans_.size()) {
-    const Operand operand = open.back();
+    const Operand operand{expressions_.plain(open.back().value), open.back().scaled_by};
     open.pop_back();
     if (expressions_.is_leaf(operand.value)) {
       ++leaves;
@@ -479,7 +508,8 @@ Failure ValueRun::check_output(const Actor& actor, const Promise& promise) {
       rank_name(plan.rank) + ", lane " + std::to_string(lane_) + ": output " + std::to_string(promise.block) + " ";
   if (value == kNoValue) return where + "is never written";
   if (promise.folded) return check_folded(plan, actor.round * plan.chunks + promise.block, value);
-  const Value wanted = expressions_.leaf(promise.source, actor.round * plan.chunks + promise.source_block);
+  Value wanted = expressions_.leaf(promise.source, actor.round * plan.chunks + promise.source_block);
+  if (wire_ == Wire::kCoded && plans_.size() > 1) wanted = expressions_.decode(expressions_.encode(wanted));
   if (value == wanted) return std::nullopt;
   return where + "holds " + expressions_.text(value) + ", not " + expressions_.text(wanted);
 }
@@ -498,8 +528,9 @@ Failure ValueRun::check_heard() const {
 
 }  // namespace
 
-std::optional<std::string> check_values(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling) {
-  ValueRun run(plans, lane, buffers, scaling);
+std::optional<std::string> check_values(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling,
+                                        Wire wire) {
+  ValueRun run(plans, lane, buffers, scaling, wire);
   if (Failure failure = run.run()) return failure;
   return run.check_outputs();
 }

@@ -14,10 +14,17 @@ namespace rondo {
 enum class Buffers : uint8_t { kOutOfPlace, kInPlace };
 enum class Scaling : uint8_t { kAtFold, kAtSource };  // PlanRequest::scale_at_source
 
+// What travels between ranks: elements as they are in memory, or coded in a wire format. A step encodes what it sends,
+// once for all its targets; one that only passes on what it receives sends the same bytes; what a step that sends also
+// stores is the decoded value, as its receivers have it.
+enum class Wire : uint8_t { kPlain, kCoded };
+
 // Runs one lane of all ranks on symbolic values, a chunk at a time over links without limit, and compares what the
 // outputs hold with what the collective promises (goal.h). Each rank's steps run in order and links are first in, first
 // out, so the values do not depend on timing: one run stands for all.
-std::optional<std::string> check_values(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling);
+// Coded: also that no rank encodes a block twice, so that one residual a rank and element keeps all that is lost.
+std::optional<std::string> check_values(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling,
+                                        Wire wire = Wire::kPlain);
 
 // The same for signals: after a barrier every rank has heard from every rank.
 std::optional<std::string> check_barrier(std::span<const Plan> plans);

@@ -34,7 +34,7 @@ bool proven_before(std::span<const Plan> plans, uint32_t lane) {
   return false;
 }
 
-std::optional<std::string> values_failure(std::span<const Plan> plans, Scaling scaling) {
+std::optional<std::string> values_failure(std::span<const Plan> plans, Scaling scaling, Wire wire) {
   if (auto failure = check_structure(plans)) return failure;
   for (const Plan& plan : plans) {
     if (auto failure = check_overwriting(plan)) return failure;
@@ -43,9 +43,11 @@ std::optional<std::string> values_failure(std::span<const Plan> plans, Scaling s
   if (collective == Collective::kBarrier) return check_barrier(plans);
   for (uint32_t lane = 0; lane < plans[0].lanes.size(); ++lane) {
     if (proven_before(plans, lane)) continue;
-    if (auto failure = check_values(plans, lane, Buffers::kOutOfPlace, scaling)) return "out of place: " + *failure;
+    if (auto failure = check_values(plans, lane, Buffers::kOutOfPlace, scaling, wire)) {
+      return "out of place: " + *failure;
+    }
     if (!in_place_possible(collective)) continue;
-    if (auto failure = check_values(plans, lane, Buffers::kInPlace, scaling)) return "in place: " + *failure;
+    if (auto failure = check_values(plans, lane, Buffers::kInPlace, scaling, wire)) return "in place: " + *failure;
   }
   return std::nullopt;
 }
@@ -68,8 +70,8 @@ Load load_of(const Plan& plan, uint32_t lane, uint32_t slices, Lengths lengths) 
 
 }  // namespace
 
-Verdict verify_values(std::span<const Plan> plans, Scaling scaling) {
-  return verdict_of(values_failure(plans, scaling));
+Verdict verify_values(std::span<const Plan> plans, Scaling scaling, Wire wire) {
+  return verdict_of(values_failure(plans, scaling, wire));
 }
 
 Verdict verify_progress(std::span<const Plan> plans, uint32_t slices, uint32_t depth) {

@@ -18,7 +18,7 @@ struct Verdict {
 
 // Everything but progress: contributions, order of folds, scale and finish, in place and out of place; overwriting;
 // mailboxes, peers, max_peers, scratch. Holds for any number of slices.
-Verdict verify_values(std::span<const Plan> plans, Scaling scaling = Scaling::kAtFold);
+Verdict verify_values(std::span<const Plan> plans, Scaling scaling = Scaling::kAtFold, Wire wire = Wire::kPlain);
 
 // No deadlock with up to `slices` slices a chunk over links of depth `depth`, over two rounds; blocks of equal length,
 // and blocks of lengths that differ, some of them empty. Of plans that pass verify_values this holds for all lengths

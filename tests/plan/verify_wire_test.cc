@@ -1,0 +1,62 @@
+// Plans whose slices travel in a wire format: all ranks end with the same bits, and a rank encodes a block once.
+#include "tests/plan/prove.h"
+
+namespace rondo {
+namespace {
+
+constexpr Collective kCarrying[] = {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather};
+
+std::string coded_failure(PlanRequest request) {
+  return verify_values(plans_of_all_ranks(request), Scaling::kAtFold, Wire::kCoded).failure;
+}
+
+void prove_coded(PlanRequest request) {
+  request.lanes = 2;  // both directions of the ring
+  for (int chunks_in_flight : chunks_in_flight_of(request.algorithm)) {
+    request.chunks_in_flight = chunks_in_flight;
+    const std::string failure = coded_failure(request);
+    if (!failure.empty()) FAIL_CHECK(name_of(request) << ": " << failure);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("wire formats: every plan that may carry one is proven, worlds 1..64") {
+  int proven = 0;
+  for (const Collective collective : kCarrying) {
+    for (int world = 1; world <= kLargestWorld; ++world) {
+      for (int a = 1; a < kAlgorithms; ++a) {
+        const Algorithm algorithm = static_cast<Algorithm>(a);
+        if (!carries_wire_format(collective, algorithm, one_host(world))) continue;
+        prove_coded(request_of(collective, algorithm, one_host(world)));
+        ++proven;
+      }
+    }
+  }
+  CHECK_EQ(proven, kLargestWorld * (5 + 4 + 2));
+}
+
+TEST_CASE("wire formats: the hierarchy is proven on hosts of equal and unequal sizes") {
+  const std::vector<std::vector<int>> shapes = {{2, 2}, {3, 3, 3}, {1, 2, 3}, {4, 1}, {8, 8, 8, 8}, {5, 7, 2, 1}};
+  for (const std::vector<int>& shape : shapes) {
+    CHECK(carries_wire_format(Collective::kAllReduce, Algorithm::kHierarchical, hosts_of(shape)));
+    prove_coded(request_of(Collective::kAllReduce, Algorithm::kHierarchical, hosts_of(shape)));
+  }
+  CHECK_FALSE(carries_wire_format(Collective::kAllReduce, Algorithm::kHierarchical, hosts_of({66, 66})));
+}
+
+TEST_CASE("wire formats: plans that would end with different bits are refused") {
+  const PlanRequest direct = request_of(Collective::kAllReduce, Algorithm::kDirect, one_host(2));
+  CHECK(coded_failure(direct).find("output 0 is folded as finish([<r0[0]>]* + r1[0]*)") != std::string::npos);
+  const PlanRequest doubling = request_of(Collective::kAllReduce, Algorithm::kRecursiveDoubling, one_host(4));
+  CHECK(coded_failure(doubling) != "");
+  const PlanRequest halving = request_of(Collective::kAllGather, Algorithm::kHalvingDoubling, one_host(4));
+  CHECK(coded_failure(halving) != "");
+}
+
+TEST_CASE("wire formats: a block that a rank encodes twice is refused") {
+  const PlanRequest pat = request_of(Collective::kAllGather, Algorithm::kPat, one_host(4));
+  CHECK(coded_failure(pat).find("encodes block 0 a second time") != std::string::npos);
+}
+
+}  // namespace rondo
