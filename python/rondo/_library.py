@@ -18,6 +18,10 @@ class Options(ctypes.Structure):
         ("timeout_ms", c_int64),
         ("scalar", c_double),
         ("algorithm", c_char_p),
+        ("wire", c_int32),
+        ("wire_flags", c_int32),
+        ("wire_seed", c_uint64),
+        ("residual", c_void_p),
     ]
 
 
@@ -46,6 +50,31 @@ class Tensor(ctypes.Structure):
     """rondo_tensor_t"""
 
     _fields_ = [("input", c_void_p), ("output", c_void_p), ("count", c_uint64), ("dtype", c_int32)]
+
+
+class SparseOptions(ctypes.Structure):
+    """rondo_sparse_options_t"""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("timeout_ms", c_int64),
+        ("spars", c_double),
+        ("residual", c_void_p),
+        ("select", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+class SparseReport(ctypes.Structure):
+    """rondo_sparse_report_t"""
+
+    _fields_ = [
+        ("selected", c_uint64),
+        ("total", c_uint64),
+        ("bytes_sent", c_uint64),
+        ("dense", c_int32),
+        ("reserved", c_int32),
+    ]
 
 
 class MessageInfo(ctypes.Structure):
@@ -106,6 +135,7 @@ PROTOTYPES = {
     "rondo_recv": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options, _message),
     "rondo_recv_async": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options, _out),
     "rondo_sendrecv": (_comm, _data, c_uint64, c_int, _data, c_uint64, c_int, _dtype, c_int, _options, _message),
+    "rondo_sparse_all_reduce": (_comm, _data, _data, c_uint64, POINTER(SparseOptions), POINTER(SparseReport)),
     "rondo_batch_begin": (_comm,),
     "rondo_batch_end": (_comm,),
     "rondo_batch_abandon": (_comm,),

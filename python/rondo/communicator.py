@@ -15,6 +15,7 @@ from rondo import _library, objects
 from rondo._arrays import Buffer, buffer_of
 from rondo._dtypes import code_of, dtype_name, op_code
 from rondo.errors import Closed, Error, check, last_error
+from rondo.wire import wire_of
 from rondo.work import Message, Work
 
 ANY_SOURCE = -1
@@ -54,6 +55,18 @@ class Topology(NamedTuple):
     cores: list[int]  # cores of its host that the job may use; 0: not known
 
 
+class SparseReport(NamedTuple):
+    """What one sparse_all_reduce() did on this rank."""
+
+    selected: int  # elements that it has sent
+    total: int  # of all ranks
+    bytes_sent: int  # to one peer
+    dense: bool  # the selections were too many: all elements were reduced instead
+
+
+_SELECTIONS = ("topk", "threshold")  # by the numbers of rondo.h
+
+
 class Communicator:
     """Ranks 0 .. size-1 that work together; made by rondo.init(), split() and new_group().
 
@@ -65,10 +78,12 @@ class Communicator:
       async_op   True: return a Work at once; the arrays must be left alone until it is done
       timeout    seconds until the operation fails with rondo.Timeout; None: RONDO_TIMEOUT_MS (30 minutes)
       algorithm  a name of RONDO_ALGORITHM such as "ring", equal on all ranks; None: the library chooses
+    all_reduce(), reduce_scatter() and all_gather() of float32 also take
+      wire       how the elements travel: a Wire, or the name of its format such as "bfloat16"
 
     Raises TypeError or ValueError for arrays that it cannot take and rondo.Invalid for other bad arguments, before
-    anything happens. After any other rondo.Error the communicator has failed, on all ranks: every later call raises
-    the same error, and only abort() and close() remain.
+    anything happens; rondo.NotFinite when a call with `wire` is over. After any other rondo.Error the communicator has
+    failed, on all ranks: every later call raises the same error, and only abort() and close() remain.
     """
 
     def __init__(self, handle: int):
@@ -143,7 +158,9 @@ class Communicator:
 
     # --- collectives
 
-    def all_reduce(self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None):
+    def all_reduce(
+        self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None, wire=None
+    ):
         """Reduces `array` over all ranks; every rank gets the result, with the same bits. Returns `out`.
 
         out: of the same length and dtype; None: in place. op: "sum", "avg", "product", "min", "max", "band", "bor",
@@ -161,7 +178,7 @@ class Communicator:
         return self._run(
             _ALL_REDUCE,
             (source.address, target.address, source.count, source.code, op_code(op)),
-            (source, target), out, async_op, timeout, algorithm, scalar,
+            (source, target), out, async_op, timeout, algorithm, scalar, wire,
         )  # fmt: skip
 
     def reduce(self, array, op="sum", root=0, out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None):
@@ -198,7 +215,7 @@ class Communicator:
             buffer, array, async_op, timeout, algorithm,
         )  # fmt: skip
 
-    def all_gather(self, array, out=None, *, async_op=False, timeout=None, algorithm=None):
+    def all_gather(self, array, out=None, *, async_op=False, timeout=None, algorithm=None, wire=None):
         """Every rank gets the arrays of all, by rank. Returns `out`, of shape (size, *array.shape).
 
         out: size times as long as `array`; None: a new one.
@@ -214,10 +231,12 @@ class Communicator:
         return self._run(
             _ALL_GATHER,
             (source.address, target.address, source.count, source.code),
-            (source, target), out, async_op, timeout, algorithm,
+            (source, target), out, async_op, timeout, algorithm, None, wire,
         )  # fmt: skip
 
-    def reduce_scatter(self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None):
+    def reduce_scatter(
+        self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None, wire=None
+    ):
         """Reduces `array` over all ranks and gives each its part: rank r the r-th of `size` equal parts of the first
         dimension. Returns `out`, of shape (array.shape[0] // size, *array.shape[1:]).
 
@@ -232,7 +251,7 @@ class Communicator:
         return self._run(
             _REDUCE_SCATTER,
             (source.address, target.address, count, source.code, op_code(op)),
-            (source, target), out, async_op, timeout, algorithm, scalar,
+            (source, target), out, async_op, timeout, algorithm, scalar, wire,
         )  # fmt: skip
 
     def gather(self, array, root=0, out=None, *, async_op=False, timeout=None, algorithm=None):
@@ -436,6 +455,42 @@ class Communicator:
             (tensors, len(buffers), op_code(op)),
             buffers, arrays, async_op, timeout, algorithm,
         )  # fmt: skip
+
+    def sparse_all_reduce(self, array, out=None, *, select="topk", spars=0.05, residual=None, timeout=None):
+        """Sums over all ranks the elements of `array` + `residual` that each rank selects; all ranks get the same bits.
+        float32. Returns a SparseReport; the sum is in `out`, None: in place.
+
+        select    "topk": the ceil(spars * length) largest magnitudes, exactly, of equal ones the lowest index;
+                  "threshold": magnitudes of `spars` and above
+        residual  a float32 array of the same length, zero before the first call: what is not sent is kept there and
+                  added in the next call. None: it is lost
+
+        Raises rondo.NotFinite where an element of some rank is NaN or infinite; residuals are unchanged then.
+
+        >>> report = group.sparse_all_reduce(gradient, spars=0.01, residual=residual)
+        """
+        if select not in _SELECTIONS:
+            raise ValueError(f"select {select!r} is none of {', '.join(_SELECTIONS)}")
+        source = buffer_of(array, out is None)
+        target = source if out is None else self._like(out, source, source.count)
+        if dtype_name(source.code) != "float32":
+            raise TypeError(f"array has dtype {dtype_name(source.code)}; it must be float32")
+        kept = None if residual is None else self._like(residual, source, source.count)
+        options = _library.SparseOptions(
+            ctypes.sizeof(_library.SparseOptions),
+            _milliseconds(timeout),
+            spars,
+            None if kept is None else kept.address,
+            _SELECTIONS.index(select),
+            0,
+        )
+        report = _library.SparseReport()
+        check(
+            _library.lib.rondo_sparse_all_reduce(
+                self._open(), source.address, target.address, source.count, _byref(options), _byref(report)
+            )
+        )
+        return SparseReport(report.selected, report.total, report.bytes_sent, bool(report.dense))
 
     def broadcast_parameters(self, parameters, root=0) -> None:
         """Copies root's arrays into every rank's: a model at the start. parameters: a list or a dict of arrays, with
@@ -656,12 +711,16 @@ class Communicator:
     def _closed_error(self) -> Closed:
         return Closed(f"the communicator of rank {self.rank} is closed", (self.rank,))
 
-    def _run(self, call, arguments, keep, result, async_op, timeout=None, algorithm=None, scalar=None):
+    def _run(self, call, arguments, keep, result, async_op, timeout=None, algorithm=None, scalar=None, wire=None):
         handle = self._handle
         if handle is None:
             self._open()
         options = None
-        if timeout is not None or algorithm is not None or scalar is not None:
+        if wire is not None:
+            fields, residual = wire_of(wire).fields(keep[0].count)
+            options = _options(timeout, algorithm, scalar, fields)
+            keep = (keep, residual)
+        elif timeout is not None or algorithm is not None or scalar is not None:
             options = _options(timeout, algorithm, scalar)
         if async_op:
             work = ctypes.c_void_p()
@@ -748,22 +807,26 @@ _open_ones: list[Communicator] = []
 _closed_ones: list[Communicator] = []
 
 
-def _options(timeout, algorithm, scalar):
-    if timeout is None and algorithm is None and scalar is None:
+def _options(timeout, algorithm, scalar, wire=(0, 0, 0, None)):
+    if timeout is None and algorithm is None and scalar is None and wire[0] == 0 and wire[3] is None:
         return None
-    milliseconds = 0
-    if timeout is not None:
-        if not timeout > 0:
-            raise ValueError(f"timeout is {timeout}: it is a positive number of seconds, or None")
-        milliseconds = max(1, math.ceil(timeout * 1000))
     return _byref(
         _Options(
             ctypes.sizeof(_Options),
-            milliseconds,
+            _milliseconds(timeout),
             1.0 if scalar is None else scalar,
             None if algorithm is None else algorithm.encode(),
+            *wire,
         )
     )
+
+
+def _milliseconds(timeout) -> int:
+    if timeout is None:
+        return 0
+    if not timeout > 0:
+        raise ValueError(f"timeout is {timeout}: it is a positive number of seconds, or None")
+    return max(1, math.ceil(timeout * 1000))
 
 
 def _shape(array) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from rondo import _library
 __all__ = [
     "Error", "Invalid", "Mismatch", "Timeout", "PeerLost", "PeerLeft", "Aborted", "Protocol", "Network",
     "Bootstrap", "System", "Unsupported", "Internal", "Closed", "Interrupted", "Unresponsive", "Corrupt",
-    "AuthFailed", "EpochStale",
+    "AuthFailed", "EpochStale", "NotFinite",
 ]  # fmt: skip
 
 
@@ -96,11 +96,16 @@ class EpochStale(Error):
     """The other ranks went on without this one."""
 
 
+class NotFinite(Error, ArithmeticError):
+    """An element of a result is NaN, infinite or too large for the wire format; `ranks` names the rank that met it
+    first. The call is over, and the communicator goes on."""
+
+
 _INTERRUPTED = 14
 _CLASSES = {
     1: Invalid, 2: Mismatch, 3: Timeout, 4: PeerLost, 5: Aborted, 6: Protocol, 7: Network, 8: Bootstrap, 9: System,
     10: Unsupported, 11: Internal, 12: Closed, 13: PeerLeft, 14: Interrupted, 15: Unresponsive, 16: Corrupt, 17: AuthFailed,
-    18: EpochStale,
+    18: EpochStale, 19: NotFinite,
 }  # fmt: skip
 
 

@@ -9,8 +9,10 @@ namespace {
 static_assert(RONDO_FLOAT8_E5M2 == static_cast<int>(DType::kFloat8E5M2) &&
               RONDO_FLOAT16 == static_cast<int>(DType::kFloat16));
 static_assert(RONDO_PREMULSUM == static_cast<int>(Op::kPremulSum) && RONDO_AVG == static_cast<int>(Op::kAverage));
-static_assert(RONDO_EPOCH_STALE == static_cast<int>(ErrorCode::kEpochStale) &&
+static_assert(RONDO_NOT_FINITE == static_cast<int>(ErrorCode::kNotFinite) &&
               RONDO_INTERNAL == static_cast<int>(ErrorCode::kInternal));
+static_assert(RONDO_WIRE_INT4 == static_cast<int>(WireFormat::kInt4) &&
+              RONDO_WIRE_FLOAT16 == static_cast<int>(WireFormat::kFloat16));
 static_assert(RONDO_BARRIER == static_cast<int>(Collective::kBarrier) &&
               RONDO_ALL_GATHER == static_cast<int>(Collective::kAllGather));
 
@@ -25,6 +27,22 @@ Algorithm algorithm_named(const char* name) {
     known += algorithm_name(static_cast<Algorithm>(i));
   }
   throw Exception(ErrorCode::kInvalid, std::string("algorithm \"") + name + "\" is unknown; there are " + known);
+}
+
+WireOptions wire_of(const rondo_options_t& options) {
+  if (options.wire < 0 || options.wire >= kWireFormats) {
+    throw Exception(ErrorCode::kInvalid, "unknown wire format " + std::to_string(options.wire));
+  }
+  if ((options.wire_flags & ~(RONDO_WIRE_STOCHASTIC | RONDO_WIRE_ALLOW_NOT_FINITE)) != 0) {
+    throw Exception(ErrorCode::kInvalid, "unknown wire flags " + std::to_string(options.wire_flags));
+  }
+  WireOptions wire;
+  wire.format = static_cast<WireFormat>(options.wire);
+  wire.stochastic = (options.wire_flags & RONDO_WIRE_STOCHASTIC) != 0;
+  wire.allow_not_finite = (options.wire_flags & RONDO_WIRE_ALLOW_NOT_FINITE) != 0;
+  wire.seed = options.wire_seed;
+  wire.residual = options.residual;
+  return wire;
 }
 
 }  // namespace
@@ -56,6 +74,7 @@ CallOptions options_of(const rondo_options_t* given) {
   made.timeout = std::chrono::milliseconds(options.timeout_ms);
   made.scalar = options.scalar;
   made.algorithm = algorithm_named(options.algorithm);
+  made.wire = wire_of(options);
   return made;
 }
 

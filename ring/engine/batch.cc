@@ -112,6 +112,7 @@ std::shared_ptr<Operation> Batch::add(const CollectiveCall& call) {
   check_open();
   // Factors are each rank's own, so they cannot say which calls run together.
   const bool fusable = call.op != Op::kPremulSum;
+  refuse_wire(call.options);
   calls_.items.push_back({check_call(call, group_.rank(), group_.size()), call.options.algorithm, fusable});
   return calls_.operation;
 }
@@ -129,10 +130,20 @@ std::shared_ptr<Operation> Batch::add(std::span<const TensorRef> tensors, Op op,
   return calls_.operation;
 }
 
+void Batch::refuse_wire(const CallOptions& options) const {
+  if (options.wire.format == WireFormat::kNone) return;
+  throw Exception(
+      ErrorCode::kInvalid,
+      fmt::format("rank {}: the calls of a batch and lists have no wire format ({} was asked for); make the "
+                  "call by itself",
+                  group_.rank(), wire_format_name(options.wire.format)));
+}
+
 void Batch::append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                    bool fusable) const {
   CollectiveCall call;
   call.op = op;
+  refuse_wire(options);
   call.options = options;
   items.reserve(items.size() + tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {

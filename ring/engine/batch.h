@@ -103,6 +103,7 @@ class Batch {
   };
 
   void check_open() const;
+  void refuse_wire(const CallOptions& options) const;
   void append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
               bool fusable) const;
   void submit(Calls calls, Left left);

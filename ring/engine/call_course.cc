@@ -172,6 +172,20 @@ std::unique_ptr<Run> CallCourse::make_link_run(const CheckedCall& call, std::sha
 
 uint64_t CallCourse::moved() { return (stages_ << 40) + (running_ != nullptr ? 1 + running_->moved() : 0); }
 
+std::optional<Error> CallCourse::not_finite_of_wire() {
+  const WireNote note = running_ != nullptr ? running_->not_finite() : WireNote{};
+  if (operation_->wire.allow_not_finite || !note.found()) return std::nullopt;
+  const char* what = note.kind == WireNote::Kind::kNan        ? "is NaN"
+                     : note.kind == WireNote::Kind::kInfinity ? "is infinite"
+                                                              : "is too large for the wire format";
+  return Error{
+      ErrorCode::kNotFinite,
+      fmt::format("{} on rank {}: element {} {} on {}; the result is not finite there. Scale or clip the "
+                  "input, or ask for allow_not_finite",
+                  describe_call(operation_->call->call), context_.rank, note.index, what, context_.name(note.rank)),
+      {note.rank}};
+}
+
 void CallCourse::end() {
   if (running_ != nullptr) std::exchange(running_, nullptr)->end();
   operation_ = nullptr;

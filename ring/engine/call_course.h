@@ -41,6 +41,10 @@ class CallCourse {
   bool done() const { return done_; }
   // Of the operation, once it is decided.
   Algorithm algorithm() const { return route_ ? route_->algorithm : Algorithm::kAuto; }
+  // Once it is done: kNotFinite, where its wire format has met what it cannot say.
+  std::optional<Error> not_finite() {
+    return operation_->wire.format == WireFormat::kNone ? std::nullopt : not_finite_of_wire();
+  }
   // Grows while it moves.
   uint64_t moved();
   RunFailure failure() { return running_ != nullptr ? running_->failure() : RunFailure{}; }
@@ -62,6 +66,7 @@ class CallCourse {
   bool go_on();
   void decide(const BufferFacts* buffers);
   void show();
+  std::optional<Error> not_finite_of_wire();
   void observe_route();
   bool start_exchange();
   void end_exchange();

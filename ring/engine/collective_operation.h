@@ -22,11 +22,12 @@ class CollectiveOperation final : public Operation {
   const std::byte* const input;
   std::byte* const output;
   uint64_t sequence = 0;           // its number among the communicator's calls
+  WireOptions wire;                // of a call with a wire format
   std::optional<Packing> packing;  // of an operation of several tensors: the buffers are its memory
   bool queued = false;             // counted by its engine
 
   uint64_t fingerprint() const { return fingerprint_of(call->kind, sequence); }
-  RunStart start() const { return {input, output, sequence, fingerprint()}; }
+  RunStart start() const { return {input, output, sequence, fingerprint(), &wire}; }
 };
 
 }  // namespace rondo

@@ -37,7 +37,8 @@ RouteQuestion Collectives::question_of(const CheckedCall& call, Algorithm asked)
   question.collective = call.collective;
   question.even = !call.uneven;
   question.scales_at_source = collective_reduces(call.collective) && call.op == Op::kPremulSum;
-  question.bytes = call.total_bytes(context_->world());
+  question.coded = call.wire != WireFormat::kNone;
+  question.bytes = call.travelling_bytes(context_->world());
   return router_.ask(question, asked);
 }
 
@@ -120,7 +121,8 @@ bool Collectives::step(Pass pass) {
     const bool moved = course_.advance(pass);
     if (course_.done()) {
       context_->log.finished(current_->sequence);
-      end_current(nullptr);
+      const std::optional<Error> error = course_.not_finite();
+      end_current(error ? &*error : nullptr);
     } else if (!moved && !watch_.reported()) {
       watch_.report(*current_, course_.failure());
     }

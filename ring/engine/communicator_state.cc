@@ -59,6 +59,11 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
 
 Work::Message message_of(const Operation& receive) { return {receive.peer, receive.tag, receive.message_bytes}; }
 
+// Of one call: its residual, and what is wrong with it, are not among what prepared calls have in common.
+bool says_anything(const WireOptions& wire) {
+  return wire.format != WireFormat::kNone || wire.stochastic || wire.residual != nullptr;
+}
+
 void throw_failure(const Operation& operation) {
   if (operation.failed()) throw Exception(operation.error());
 }
@@ -130,7 +135,7 @@ const std::shared_ptr<PreparedCall>& CommunicatorState::prepare(const Collective
   const CallKey key = key_of(call);
   if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) {
     PreparedCall& known = **kept;
-    if (call.input != known.input || call.output != known.output) {
+    if (call.input != known.input || call.output != known.output || says_anything(call.options.wire)) {
       check_call(call, rank(), size());
       known.input = call.input;
       known.output = call.output;
@@ -141,10 +146,11 @@ const std::shared_ptr<PreparedCall>& CommunicatorState::prepare(const Collective
 }
 
 std::shared_ptr<CollectiveOperation> CommunicatorState::submit(std::shared_ptr<PreparedCall> prepared,
-                                                               const void* input, void* output) {
+                                                               const CollectiveCall& call) {
   const auto timeout = prepared->call.timeout;
-  auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), static_cast<const std::byte*>(input),
-                                                         static_cast<std::byte*>(output));
+  auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), static_cast<const std::byte*>(call.input),
+                                                         static_cast<std::byte*>(call.output));
+  operation->wire = call.options.wire;
   operation->engine = collectives_;
   operation->deadline = deadline(timeout);
   collectives_->submit(operation);
@@ -185,6 +191,7 @@ void CommunicatorState::run(const CollectiveCall& call) {
   // No owner of it: counting owners is a twentieth of an 8-byte call.
   CollectiveOperation operation({std::shared_ptr<void>(), prepared.get()}, static_cast<const std::byte*>(call.input),
                                 static_cast<std::byte*>(call.output));
+  operation.wire = call.options.wire;
   if (collectives_->begin_now(operation)) {
     if (running_ != prepared) running_ = prepared;
     lock.unlock();
@@ -192,7 +199,7 @@ void CommunicatorState::run(const CollectiveCall& call) {
     if (operation.failed()) throw Exception(operation.error());
     return;
   }
-  const auto queued = submit(prepared, call.input, call.output);
+  const auto queued = submit(prepared, call);
   lock.unlock();
   collectives_->wait(*queued, Clock::time_point::max());
   if (queued->failed()) throw Exception(queued->error());
@@ -214,7 +221,7 @@ std::shared_ptr<Operation> CommunicatorState::start(const CollectiveCall& call) 
   std::shared_ptr<Operation> operation;
   {
     std::lock_guard lock(submit_mutex_);
-    operation = submit(prepare(call), call.input, call.output);
+    operation = submit(prepare(call), call);
   }
   leave_to_progress_thread(*collectives_);
   return operation;

@@ -119,7 +119,7 @@ class CommunicatorState final : public CommunicatorEvents {
  private:
   const std::shared_ptr<PreparedCall>& prepare(const CollectiveCall& call);
   std::shared_ptr<PreparedCall> prepare(const CheckedCall& call, Algorithm asked);
-  std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const void* input, void* output);
+  std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const CollectiveCall& call);
   uint64_t next_split();
   [[noreturn]] void refuse_use() const;
   void check_peer(const char* call, int peer, int tag, bool receives) const;

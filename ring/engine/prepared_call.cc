@@ -17,7 +17,8 @@ uint64_t kind_of(uint64_t communicator, const CheckedCall& call, const RouteQues
       .add(communicator)
       .add(static_cast<uint64_t>(call.collective) | (static_cast<uint64_t>(call.uneven) << 8) |
            (static_cast<uint64_t>(call.dtype) << 16) | (static_cast<uint64_t>(call.op) << 24) |
-           (static_cast<uint64_t>(question.algorithm) << 32) | (static_cast<uint64_t>(question.registered_first) << 40))
+           (static_cast<uint64_t>(question.algorithm) << 32) |
+           (static_cast<uint64_t>(question.registered_first) << 40) | (static_cast<uint64_t>(call.wire) << 48))
       .add(static_cast<uint64_t>(call.root + 1))
       .add(call.shared_counts)
       .add(call.part)
@@ -39,6 +40,7 @@ CallKey key_of(const CheckedCall& call, Algorithm asked) {
   key.collective = call.collective;
   key.dtype = call.dtype;
   key.op = call.op;
+  key.wire = call.wire;
   key.asked = asked;
   key.root = call.root;
   key.count = call.count;

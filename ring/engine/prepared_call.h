@@ -56,6 +56,7 @@ struct CallKey {
   Collective collective = Collective::kBarrier;
   DType dtype = DType::kFloat32;
   Op op = Op::kSum;
+  WireFormat wire = WireFormat::kNone;
   Algorithm asked = Algorithm::kAuto;
   int root = -1;
   uint64_t count = 0;
@@ -69,6 +70,7 @@ inline CallKey key_of(const CollectiveCall& call) {
   return {call.collective,
           call.dtype,
           call.op,
+          call.options.wire.format,
           call.options.algorithm,
           call.root,
           call.count,

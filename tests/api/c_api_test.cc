@@ -89,7 +89,7 @@ TEST_CASE("version and names") {
   CHECK(std::string(rondo_result_name(RONDO_OK)) == "OK");
   CHECK(std::string(rondo_result_name(RONDO_PEER_LEFT)) == "PEER_LEFT");
   CHECK(std::string(rondo_result_name(RONDO_AUTH_FAILED)) == "AUTH_FAILED");
-  CHECK(std::string(rondo_result_name(RONDO_EPOCH_STALE)) == "EPOCH_STALE");
+  CHECK(std::string(rondo_result_name(RONDO_NOT_FINITE)) == "NOT_FINITE");
   CHECK(std::string(rondo_result_name(RONDO_IN_PROGRESS)) == "IN_PROGRESS");
   CHECK(std::string(rondo_result_name(99)) == "UNKNOWN");
   CHECK(std::string(rondo_result_name(-1)) == "UNKNOWN");

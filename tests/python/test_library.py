@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rondo import _dtypes, _library, errors, store
+from rondo import _dtypes, _library, errors, store, wire
 from rondo.communicator import COLLECTIVES
 
 TREE = Path(os.environ.get("RONDO_TREE", Path(__file__).parents[2]))
@@ -25,6 +25,9 @@ C_TYPES = {
     "rondo_message_t*": ctypes.POINTER(_library.MessageInfo),
     "rondo_collective_t": ctypes.c_int32, "rondo_reply_t": ctypes.c_void_p, "rondo_end_function_t": _library.EndFunction,
     "size_t*": ctypes.POINTER(ctypes.c_size_t),
+    "rondo_wire_format_t": ctypes.c_int32, "rondo_select_t": ctypes.c_int32, "int32_t": ctypes.c_int32,
+    "float*": ctypes.c_void_p, "rondo_sparse_options_t*": ctypes.POINTER(_library.SparseOptions),
+    "rondo_sparse_report_t*": ctypes.POINTER(_library.SparseReport),
     "rondo_join_options_t*": ctypes.POINTER(_library.JoinOptions), "rondo_place_t*": ctypes.POINTER(_library.Place),
 }  # fmt: skip
 for handle in ("rondo_comm_t", "rondo_work_t", "rondo_id_server_t"):
@@ -59,7 +62,10 @@ def test_prototype_is_the_headers(name):
 
 
 def test_structures_have_the_headers_fields():
-    for structure, name in ((_library.Options, "options"), (_library.Tensor, "tensor"), (_library.MessageInfo, "message")):
+    for structure, name in (
+        (_library.Options, "options"), (_library.Tensor, "tensor"), (_library.MessageInfo, "message"),
+        (_library.SparseOptions, "sparse_options"), (_library.SparseReport, "sparse_report"),
+    ):  # fmt: skip
         body = re.search(rf"typedef struct {{([^}}]*)}} rondo_{name}_t;", TEXT).group(1)
         fields = [line.strip() for line in body.split(";") if line.strip()]
         assert [(re.split(r"[\s*]+", f)[-1], c_type(f)) for f in fields] == structure._fields_
@@ -83,6 +89,8 @@ def test_codes_are_the_headers():
     assert {name.upper(): str(code) for code, name in enumerate(_dtypes.NAMES)} == dtypes
     assert {name.upper(): str(code) for name, code in _dtypes.OPS.items()} == enumeration("RONDO_SUM ")
     assert {name.upper(): str(i) for i, name in enumerate(COLLECTIVES)} == enumeration("RONDO_ALL_REDUCE ")
+    formats = {name.removeprefix("WIRE_"): code for name, code in enumeration("RONDO_WIRE_NONE ").items()}
+    assert {name.upper(): str(i) for i, name in enumerate(wire.FORMATS)} == formats
     for name, code in enumeration("RONDO_OK ").items():
         if name not in ("OK", "IN_PROGRESS"):
             assert errors._CLASSES[int(code)].__name__ == name.title().replace("_", "")

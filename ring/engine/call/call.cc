@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/wire_codec.h"
 #include "ring/base/hash.h"
 #include "ring/engine/call/collective_call.h"
 
@@ -31,11 +32,13 @@ class Checker {
       fail(fmt::format("timeout is {} ms; it must be positive, or 0 for the configured one",
                        call_.options.timeout.count()));
     }
+    check_wire();
     if (call_.collective == Collective::kBarrier) return checked_;
     check_types();
     check_root();
     lay_out();
     check_buffers();
+    check_residual();
     return std::move(checked_);
   }
 
@@ -56,6 +59,47 @@ class Checker {
       fail(fmt::format("{} of {} is not defined (docs/numerics.md)", op_name(call_.op), dtype_name(call_.dtype)));
     }
     checked_.op = call_.op;
+  }
+
+  void check_wire() {
+    const WireOptions& wire = call_.options.wire;
+    if (static_cast<int>(wire.format) >= kWireFormats) {
+      fail(fmt::format("unknown wire format {}", static_cast<int>(wire.format)));
+    }
+    checked_.wire = wire.format;
+    if (wire.stochastic && !wire_format_rounds_at_random(wire.format)) {
+      fail(fmt::format("stochastic rounding is for the wire formats int8 and int4, not for {}",
+                       wire_format_name(wire.format)));
+    }
+    if (wire.format == WireFormat::kNone) {
+      if (wire.residual != nullptr) fail("a residual is given, but no wire format whose loss it could keep");
+      return;
+    }
+    const Collective c = call_.collective;
+    const std::string format = wire_format_name(wire.format);
+    if (c != Collective::kAllReduce && c != Collective::kReduceScatter && c != Collective::kAllGather) {
+      fail("the wire format " + format + " is for all_reduce, reduce_scatter and all_gather");
+    }
+    if (call_.dtype != DType::kFloat32) {
+      fail("the wire format " + format + " is for calls of float32, not of " + dtype_name(call_.dtype));
+    }
+    if (collective_reduces(c) && call_.op != Op::kSum && call_.op != Op::kAverage) {
+      fail("the wire format " + format + " is for sum and avg, not for " + op_name(call_.op));
+    }
+  }
+
+  void check_residual() const {
+    const auto residual = reinterpret_cast<uintptr_t>(call_.options.wire.residual);
+    if (residual == 0) return;
+    const uint64_t bytes = input_end_ * sizeof(float);
+    if (residual % alignof(float) != 0) fail("the residual is not aligned to 4 bytes");
+    const auto meets = [&](const void* data, uint64_t length) {
+      const auto begin = reinterpret_cast<uintptr_t>(data);
+      return begin < residual + bytes && residual < begin + length;
+    };
+    if (meets(call_.input, bytes) || meets(call_.output, output_end_ * sizeof(float))) {
+      fail(fmt::format("the residual [{:#x}, +{}) overlaps the input or the output", residual, bytes));
+    }
   }
 
   void check_root() {
@@ -255,6 +299,11 @@ uint64_t CheckedCall::total_bytes(int world) const {
   return total;
 }
 
+uint64_t CheckedCall::travelling_bytes(int world) const {
+  const uint64_t bytes = total_bytes(world);
+  return wire == WireFormat::kNone ? bytes : wire_bytes(wire, bytes / sizeof(float));
+}
+
 std::optional<uint64_t> CheckedCall::largest_block(uint32_t chunks, uint64_t granule) const {
   if (!has_blocks(collective)) {
     const uint64_t granules = (count + granule - 1) / granule;
@@ -279,6 +328,7 @@ std::string describe_call(const CallSummary& call) {
   text += fmt::format("({}={}, {}", call.uneven ? "own count" : "count", call.count, dtype_name(call.dtype));
   if (call.shared_counts != 0) text += fmt::format(", counts#{:016x}", call.shared_counts);
   if (collective_reduces(call.collective)) text += fmt::format(", {}", op_name(call.op));
+  if (call.wire != WireFormat::kNone) text += fmt::format(", wire {}", wire_format_name(call.wire));
   if (call.root >= 0) text += fmt::format(", root={}", call.root);
   if (call.algorithm != Algorithm::kAuto) text += fmt::format(", {}", algorithm_name(call.algorithm));
   if (call.registered_first) text += " unless registered";

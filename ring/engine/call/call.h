@@ -22,6 +22,7 @@ struct CallSummary {
   bool uneven = false;
   DType dtype = DType::kFloat32;
   Op op = Op::kSum;
+  WireFormat wire = WireFormat::kNone;
   int root = -1;
   uint64_t count = 0;          // elements of the call (of a block where there are blocks); own count where uneven
   uint64_t shared_counts = 0;  // hash of the uneven counts that every rank must know; 0 if each pair knows its own.
@@ -45,8 +46,10 @@ struct CheckedCall : CallSummary {
   double scalar = 1.0;
   std::chrono::milliseconds timeout{0};  // 0: the configured one
 
-  // Bytes of the whole operation: what the choice of an algorithm depends on. 0 where ranks know only their own counts.
+  // Bytes of the whole operation. 0 where ranks know only their own counts.
   uint64_t total_bytes(int world) const;
+  // The same as they travel: what the choice of an algorithm depends on.
+  uint64_t travelling_bytes(int world) const;
   // Elements of the largest block of the whole operation, cut as even_blocks() does where it has no blocks of its own;
   // nullopt where ranks know only their own counts.
   std::optional<uint64_t> largest_block(uint32_t chunks, uint64_t granule) const;

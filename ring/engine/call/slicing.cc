@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "kernels/wire_codec.h"
+#include "ring/engine/run/wire_move.h"
+
 namespace rondo {
 namespace {
 
@@ -16,27 +19,43 @@ constexpr uint64_t kSmallestCapBytes = 4 * 1024;
 
 uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
+// What slices begin at multiples of: in elements, and in bytes as it travels; and what a slice has beside its elements.
+struct Granule {
+  uint64_t elements = 1, bytes = 1, beside = 0;
+};
+Granule granule_of(const CheckedCall& call) {
+  if (call.wire != WireFormat::kNone) {
+    const uint64_t bytes = wire_block_bytes(call.wire);
+    return {kWireBlock, bytes, wire_slice_bytes(call.wire, kWireBlock) - bytes};
+  }
+  const uint64_t element = std::max<uint64_t>(1, dtype_bytes(call.dtype));
+  const uint64_t elements = std::max<uint64_t>(1, kGranuleBytes / element);
+  return {elements, elements * element, 0};
+}
+
 }  // namespace
 
 LinkShape link_shape(const Config& config) { return {config.slices_per_chunk + 1, config.slice_bytes}; }
 
 Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& config, const Topology& topology) {
-  const uint64_t element = std::max<uint64_t>(1, dtype_bytes(call.dtype));
   const uint64_t lanes = plan.lanes.size();
+  const Granule granule = granule_of(call);
   Slicing slicing;
   slicing.lanes = static_cast<uint32_t>(lanes);
-  slicing.granule = std::max<uint64_t>(1, kGranuleBytes / element);
+  slicing.granule = granule.elements;
   slicing.slices_per_chunk = std::max(1u, config.slices_per_chunk / plan.chunks_in_flight);
   // Mailboxes: a link has depth slots each way; a rank has at most `max_peers` links a lane.
   const uint64_t mailboxes = 2 * uint64_t{link_shape(config).depth} * std::max<uint32_t>(1, plan.max_peers) * lanes;
   const uint64_t cap = std::max(kSmallestCapBytes, config.mailbox_bytes / mailboxes);
-  const uint64_t largest = std::min<uint64_t>(config.slice_bytes, cap) / element / slicing.granule * slicing.granule;
+  const uint64_t room = std::min<uint64_t>(config.slice_bytes, cap) - granule.beside;
+  const uint64_t largest = room / granule.bytes * granule.elements;
   slicing.slice = largest;
   if (const auto block = call.largest_block(plan.chunks, slicing.granule)) {
     const Passing passing = passing_of(plan.algorithm, plan.chunks);
     const uint64_t slices = wanted_slices(passing, topology.one_host(), slicing.slices_per_chunk);
     const uint64_t wanted = divide_up(divide_up(*block, lanes), slices);
-    const uint64_t smallest = std::min(largest, smallest_slice_bytes(passing, loopback(topology)) / element);
+    const uint64_t least = smallest_slice_bytes(passing, loopback(topology)) / granule.bytes * granule.elements;
+    const uint64_t smallest = std::min(largest, least);
     slicing.slice = std::clamp(divide_up(wanted, slicing.granule) * slicing.granule, smallest, largest);
   }
   return slicing;

@@ -36,7 +36,8 @@ struct RouteQuestion {
   Collective collective = Collective::kAllReduce;
   bool even = true;  // every rank has a block of the same size
   bool scales_at_source = false;
-  uint64_t bytes = 0;  // of the whole operation; 0 where ranks know only their own counts
+  bool coded = false;  // it has a wire format
+  uint64_t bytes = 0;  // of the whole operation as they travel; 0 where ranks know only their own counts
   // By Router::ask(). For buffers that are not registered; kWindow: one of those over windows.
   Algorithm algorithm = Algorithm::kAuto;
   bool registered_first = false;  // over links only where the buffers of some rank are not registered

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "ring/plan/build.h"
@@ -41,7 +42,9 @@ Router::Router(int rank, Topology topology, const Config& config, bool can_pull)
 
 void Router::check(const RouteQuestion& call, Algorithm asked) const {
   std::string why;
-  if (!plan_available(call.collective, asked, topology_)) {
+  if (call.coded && !carries_wire_format(call.collective, asked, topology_)) {
+    why = fmt::format("no plan of the algorithm {} carries a wire format here", algorithm_name(asked));
+  } else if (!plan_available(call.collective, asked, topology_)) {
     why = fmt::format("there is no {} algorithm for it in a group of {}", algorithm_name(asked), topology_.world());
   } else if (no_windows_for(call, asked)) {
     why = fmt::format(
@@ -52,6 +55,22 @@ void Router::check(const RouteQuestion& call, Algorithm asked) const {
   throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", collective_name(call.collective), rank_, why));
 }
 
+// The cheapest of the plans that carry a wire format.
+Algorithm Router::choose_coded(const RouteQuestion& call) const {
+  Algorithm best = Algorithm::kRing;
+  double least_us = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kAlgorithms; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    if (!carries_wire_format(call.collective, algorithm, topology_)) continue;
+    const double us = chooser_.estimated_us(call.collective, algorithm, call.bytes, false);
+    if (us < least_us) {
+      best = algorithm;
+      least_us = us;
+    }
+  }
+  return best;
+}
+
 Algorithm Router::choose(const RouteQuestion& call, Algorithm asked, RouteReason& why) const {
   if (asked != Algorithm::kAuto) {
     check(call, asked);
@@ -59,17 +78,20 @@ Algorithm Router::choose(const RouteQuestion& call, Algorithm asked, RouteReason
     return asked;
   }
   if (configured_ != Algorithm::kAuto && plan_available(call.collective, configured_, topology_) &&
-      !no_windows_for(call, configured_)) {
+      !no_windows_for(call, configured_) &&
+      (!call.coded || carries_wire_format(call.collective, configured_, topology_))) {
     why = RouteReason::kConfigured;
     return configured_;
   }
+  if (call.coded) return choose_coded(call);
   return chooser_.choose(call.collective, call.bytes, call.scales_at_source, call.even);
 }
 
 RouteQuestion Router::ask(RouteQuestion call, Algorithm asked) const {
   call.algorithm = choose(call, asked, call.why);
-  call.registered_first = asked == Algorithm::kAuto && configured_ == Algorithm::kAuto && !in_island(call.algorithm) &&
-                          call.bytes >= kAskBytes && !no_windows_for(call, Algorithm::kRegistered) &&
+  call.registered_first = !call.coded && asked == Algorithm::kAuto && configured_ == Algorithm::kAuto &&
+                          !in_island(call.algorithm) && call.bytes >= kAskBytes &&
+                          !no_windows_for(call, Algorithm::kRegistered) &&
                           plan_available(call.collective, Algorithm::kRegistered, topology_);
   return call;
 }

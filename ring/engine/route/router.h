@@ -33,6 +33,7 @@ class Router {
 
  private:
   Algorithm choose(const RouteQuestion& call, Algorithm asked, RouteReason& why) const;
+  Algorithm choose_coded(const RouteQuestion& call) const;
   void check(const RouteQuestion& call, Algorithm asked) const;
 
   int rank_;

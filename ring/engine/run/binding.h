@@ -7,6 +7,7 @@
 #include "kernels/combine.h"
 #include "ring/engine/observe/observer.h"
 #include "ring/engine/run/peer_memory.h"
+#include "ring/engine/run/wire_move.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
 #include "ring/plan/walk.h"
@@ -29,6 +30,7 @@ struct Binding {
   // empty slice, so that no difference passes.
   bool pairwise = false;
   const WindowBinding* windows = nullptr;  // of plans that have windows
+  WireBinding wire;                        // of float32 elements
   const Observed* observed = nullptr;      // who hears of steps and waits
   bool streams = false;                    // what is copied out of windows is more than caches keep: past them
 };
@@ -41,10 +43,11 @@ struct BoundStep : WalkStep {
   bool peers_buffers = false;  // it touches buffers of others, which their owners may close
   bool copies = false;         // one source that is neither scaled nor finished: bytes move as they are
   bool finish = false;         // CombineMove::finish
+  bool passes_on = false;      // it copies what a link has received: coded bytes go on as they came
 };
 
 // One slice of a step. Its length is three numbers: elements, their bytes in memory, and the bytes that travel
-// (tag.bytes). The last two are the same, as long as nothing is compressed.
+// (tag.bytes). The last two are the same, unless the call has a wire format.
 struct Slice {
   uint64_t number = 0;  // in its lane
   uint32_t index = 0;   // in its chunk

@@ -71,19 +71,22 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   }
   bound.finish = (step.flags & kFinish) != 0 && combine_finishes(binding_.combine);
   bound.copies = step.sources == 1 && bound.scaled == 0 && !bound.finish;
+  bound.passes_on = bound.copies && !in_memory(refs[0]);
   bound.peers_buffers = std::any_of(refs.begin(), refs.end(), is_peers_buffer);
 }
 
 Slice LaneRun::slice_at(const Cursor& cursor) const {
   const Extent elements = walk_.span_of(cursor);
   const size_t bytes = elements.count * binding_.element_bytes;
-  const SliceTag tag{binding_.sequence, walk_.step_at(cursor).fingerprint, static_cast<uint32_t>(bytes)};
+  const WireFormat format = binding_.wire.format;
+  const size_t travels = format == WireFormat::kNone ? bytes : wire_slice_bytes(format, elements.count);
+  const SliceTag tag{binding_.sequence, walk_.step_at(cursor).fingerprint, static_cast<uint32_t>(travels)};
   return {cursor.number, cursor.slice, elements, bytes, tag};
 }
 
 // The caller's memory for a slice that is stored as it comes; nullptr for one that is folded.
 std::byte* LaneRun::landing_for(const BoundStep& step, const Slice& slice) const {
-  if (!step.copies) return nullptr;
+  if (!step.copies || binding_.wire.format != WireFormat::kNone) return nullptr;
   const auto found = std::find_if(step.targets.begin(), step.targets.end(), in_memory);
   return found == step.targets.end() ? nullptr : mover_.address(*found, slice);
 }
@@ -162,7 +165,7 @@ bool LaneRun::combine_one() {
   for (const Ref& ref : step.sources) {
     if (!in_memory(ref)) mover_.link(ref).release();
   }
-  pass_combined(step, slice.bytes);
+  pass_combined(step, slice.tag.bytes);
   return true;
 }
 

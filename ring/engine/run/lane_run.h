@@ -38,6 +38,9 @@ class LaneRun {
   // Slices combined so far: grows while the operation moves.
   uint64_t combined() const { return walk_.combined().number; }
 
+  // Of a call with a wire format: the first element of the result that is not finite.
+  const WireNote& not_finite() const { return mover_.not_finite(); }
+
   // Why it does not move any more. Ranks of the group; -1: not for this reason.
   // The first link that has failed, as an index into plan->peers, and its error.
   int failed_link() const { return mover_.failed_link(); }

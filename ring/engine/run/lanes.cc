@@ -9,6 +9,7 @@ Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& bloc
   binding.slicing = slicing;
   binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)};
   binding.element_bytes = dtype_bytes(call.dtype);
+  binding.wire.format = call.wire;
   binding.pairwise = call.uneven && call.shared_counts == 0;
   return binding;
 }
@@ -17,6 +18,12 @@ uint64_t slices_combined(std::span<const LaneRun> lanes) {
   uint64_t sum = 0;
   for (const LaneRun& lane : lanes) sum += lane.combined();
   return sum;
+}
+
+WireNote not_finite_of_lanes(std::span<const LaneRun> lanes) {
+  WireNote note;
+  for (const LaneRun& lane : lanes) note = earlier(note, lane.not_finite());
+  return note;
 }
 
 RunFailure failure_of_lanes(std::span<const LaneRun> lanes, const Plan& plan) {

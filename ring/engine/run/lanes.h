@@ -18,6 +18,8 @@ inline void bind_operation(Binding& binding, const RunStart& start) {
   binding.output = start.output;
   binding.sequence = start.sequence;
   binding.fingerprint = start.fingerprint;
+  if (binding.wire.format == WireFormat::kNone) return;
+  binding.wire = {binding.wire.format, start.wire->stochastic, start.wire->seed, start.wire->residual};
 }
 
 inline LaneRun::Landing landing_of(Pass pass) {
@@ -39,6 +41,8 @@ inline LanesProgress progress_lanes(std::span<LaneRun> lanes, Pass pass) {
   return progress;
 }
 uint64_t slices_combined(std::span<const LaneRun> lanes);
+// Of the result, as far as these have it.
+WireNote not_finite_of_lanes(std::span<const LaneRun> lanes);
 // The first failure among them.
 RunFailure failure_of_lanes(std::span<const LaneRun> lanes, const Plan& plan);
 

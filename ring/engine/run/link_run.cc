@@ -65,6 +65,10 @@ RunFailure LinkRun::failure() {
   return without_help([this] { return failure_of_lanes(lanes_, *plan_); });
 }
 
+WireNote LinkRun::not_finite() {
+  return without_help([this] { return not_finite_of_lanes(lanes_); });
+}
+
 void LinkRun::end() {
   if (crew_ != nullptr) std::exchange(crew_, nullptr)->end();
 }

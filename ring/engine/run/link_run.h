@@ -40,6 +40,7 @@ class LinkRun final : public Run {
   bool done() const override { return done_; }
   uint64_t moved() override;
   RunFailure failure() override;
+  WireNote not_finite() override;
   void end() override;
 
  private:

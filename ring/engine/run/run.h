@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ring/engine/progress/progress_engine.h"
+#include "ring/engine/run/wire_move.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -14,6 +15,7 @@ struct RunStart {
   std::byte* output = nullptr;
   uint64_t sequence = 0;
   uint64_t fingerprint = 0;
+  const WireOptions* wire = nullptr;  // the operation's; its format is that of the call
 };
 
 // Why a run does not move any more. Ranks are those of the group.
@@ -50,6 +52,8 @@ class Run {
   // Grows while it moves.
   virtual uint64_t moved() = 0;
   virtual RunFailure failure() = 0;
+  // Once it is done, of calls with a wire format: the first element of the result that is not finite.
+  virtual WireNote not_finite() { return {}; }
   // After each start(): it is done, or abandoned. From then on nothing touches the caller's memory.
   virtual void end() {}
 };

@@ -14,6 +14,11 @@ constexpr size_t kStreamedPieceBytes = 8 * 1024;
 
 bool is_mailbox(const Ref& ref) { return ref.space == Space::kMailbox; }
 bool is_window(const Ref& ref) { return ref.space == Space::kWindow; }
+size_t most_sources(const Plan& plan) {
+  size_t most = 0;
+  for (const Step& step : plan.steps) most = std::max<size_t>(most, step.sources);
+  return most;
+}
 bool is_staging(const Ref& ref) { return is_window(ref) && (ref.flags & kStaging) != 0; }
 
 }  // namespace
@@ -36,6 +41,10 @@ void SliceMover::start_again(const Binding& binding) {
   binding_ = binding;
   for (Port& port : ports_) port.start(port.link());
   failed_pull_ = closed_owner_ = -1;
+  not_finite_ = {};
+  if (binding.wire.format != WireFormat::kNone) {
+    wire_.bind(binding.wire, binding.combine, binding.plan->rank, most_sources(*binding.plan));
+  }
 }
 
 std::byte* SliceMover::address(const Ref& ref, const Slice& slice) const {
@@ -99,7 +108,51 @@ bool SliceMover::buffers_open(const BoundStep& step) {
   return true;
 }
 
+// The same of a call with a wire format, over links only: what links carry is coded, memory is float32.
+void SliceMover::move_coded(const BoundStep& step, const Slice& slice) {
+  WireSource sources[kMaxCombineSources];
+  std::byte* memory[kMaxCombineTargets];
+  std::byte* slots[kMaxCombineTargets];
+  size_t stored = 0, sent = 0;
+  for (size_t i = 0; i < step.sources.size(); ++i) {
+    const Ref& ref = step.sources[i];
+    const bool coded = is_mailbox(ref);
+    sources[i] = {coded ? link(ref).arrived() : address(ref, slice), coded, ref.space == Space::kInput};
+  }
+  for (const Ref& ref : step.targets) {
+    if (is_mailbox(ref)) {
+      slots[sent++] = link(ref).reserve(slice.tag.bytes);
+    } else {
+      memory[stored++] = address(ref, slice);
+    }
+  }
+  WireMove move;
+  move.sources = {sources, step.sources.size()};
+  move.memory = {memory, stored};
+  move.slots = {slots, sent};
+  move.count = slice.elements.count;
+  move.passes_on = step.passes_on;
+  move.finish = step.finish;
+  move.element = binding_.blocks->input[block_of(step)].offset + slice.elements.offset;
+  move.residual = binding_.wire.residual == nullptr ? nullptr : binding_.wire.residual + move.element;
+  const WireNote found = wire_.run(move);
+  if (stored > 0 && found.found()) note(found, step, slice);
+  send(step, slice, nullptr);
+}
+
+// Elements are counted as the caller does: in the buffer of an all_reduce, in the block of others.
+void SliceMover::note(const WireNote& found, const BoundStep& step, const Slice& slice) {
+  WireNote here = found;
+  here.index += slice.elements.offset;
+  if (binding_.plan->collective == Collective::kAllReduce) here.index += binding_.blocks->input[block_of(step)].offset;
+  not_finite_ = earlier(not_finite_, here);
+}
+
 bool SliceMover::move_open(const BoundStep& step, const Slice& slice) {
+  if (binding_.wire.format != WireFormat::kNone) {
+    move_coded(step, slice);
+    return true;
+  }
   const void* sources[kMaxCombineSources];
   for (size_t i = 0; i < step.sources.size(); ++i) sources[i] = source(step, i, slice);
   if (failed_pull_ >= 0) return false;

@@ -37,6 +37,9 @@ class SliceMover {
   // The same of a step without data: an empty slice to every target.
   void signal(const BoundStep& step, const Slice& slice);
 
+  // LaneRun::not_finite().
+  const WireNote& not_finite() const { return not_finite_; }
+
   // It moves nothing any more.
   bool stuck() const { return failed_pull_ >= 0 || closed_owner_ >= 0; }
 
@@ -59,6 +62,8 @@ class SliceMover {
   };
 
   bool move_open(const BoundStep& step, const Slice& slice);
+  void move_coded(const BoundStep& step, const Slice& slice);
+  void note(const WireNote& found, const BoundStep& step, const Slice& slice);
   bool buffers_open(const BoundStep& step);
   PeerPlace peer_place(const Ref& ref, const Slice& slice) const;
   const std::byte* source(const BoundStep& step, size_t index, const Slice& slice);
@@ -66,6 +71,7 @@ class SliceMover {
   const std::byte* fold(const BoundStep& step, const Slice& slice, const void* const* sources);
   void fold_and_stream(const CombineMove& move, uint64_t count, std::byte* staged);
   void send(const BoundStep& step, const Slice& slice, const std::byte* kept);
+  size_t block_of(const BoundStep& step) const { return step.memory->chunk % binding_.plan->chunks; }
   Port& port(const Ref& ref) { return ports_[port_index_[ref.peer]]; }
 
   Binding binding_;
@@ -74,6 +80,8 @@ class SliceMover {
   std::vector<uint32_t> port_index_;  // by rank
   std::vector<std::byte> scratch_;
   std::vector<std::byte> pulled_;  // a slice of each source that is pulled
+  WireFold wire_;
+  WireNote not_finite_;
   int failed_pull_ = -1;
   int closed_owner_ = -1;
 };

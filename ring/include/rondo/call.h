@@ -7,6 +7,7 @@
 #include <rondo/collective.h>
 #include <rondo/dtype.h>
 #include <rondo/error.h>
+#include <rondo/wire_format.h>
 
 namespace rondo {
 
@@ -19,6 +20,7 @@ struct CallOptions {
   Algorithm algorithm = Algorithm::kAuto;  // the same on all ranks
   std::chrono::milliseconds timeout{0};    // of the operation; 0: Config::timeout_ms; negative: kInvalid
   double scalar = 1.0;                     // Op::kPremulSum: this rank's factor
+  WireOptions wire;                        // all_reduce, reduce_scatter and all_gather of float32, sum and average
 };
 
 // One tensor of Communicator::all_reduce_many(); in place: input == output.

@@ -61,7 +61,8 @@ struct JoinOptions {
 //
 // Errors. Calls and Work::wait() throw Exception. kInvalid is thrown before anything happens and leaves the
 // communicator usable: a null buffer that would be used, a root that is no rank, an operation that the dtype lacks
-// (docs/numerics.md), a negative timeout. After any other failure of an operation the communicator is failed: every
+// (docs/numerics.md), a negative timeout. kNotFinite is thrown when a call with a wire format is over, and leaves it
+// usable, too. After any other failure of an operation the communicator is failed: every
 // later call throws the same error (ranks that died since are added), and only abort(), destroy() and the functions
 // that ask (rank(), ...) remain.
 class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {

@@ -31,6 +31,8 @@ enum class ErrorCode : int {
   kCorrupt = 16,       // data arrived damaged
   kAuthFailed = 17,    // a peer does not know the secret
   kEpochStale = 18,    // a peer belongs to an earlier formation of the job
+  // The call is over, and the communicator goes on.
+  kNotFinite = 19,  // WireOptions: an element of the result is not finite; `ranks` names where it was first met
 };
 
 RONDO_EXPORT const char* error_code_name(ErrorCode code);

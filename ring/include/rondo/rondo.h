@@ -5,8 +5,9 @@
  *
  * Results. Every function returns a rondo_result_t unless it says otherwise. rondo_last_error() is the text of this
  * thread's last failure. No C++ exception leaves the library. RONDO_INVALID is returned before anything happens and
- * leaves the communicator usable. After any other failure of an operation the communicator is failed: every later call
- * returns the same failure, and only rondo_abort, rondo_destroy and the functions that ask (rank, size, ...) remain.
+ * leaves the communicator usable; so does RONDO_NOT_FINITE, when the call is over. After any other failure of an
+ * operation the communicator is failed: every later call returns the same failure, and only rondo_abort, rondo_destroy
+ * and the functions that ask (rank, size, ...) remain.
  *
  * Threads. Any thread may call any function. Calls on one communicator are serialized in call order. A handle must not
  * be freed while another call uses it.
@@ -75,7 +76,9 @@ enum {
   RONDO_CORRUPT = 16,      /* reserved: data arrived damaged */
   RONDO_AUTH_FAILED = 17,  /* reserved: a peer does not know the secret */
   RONDO_EPOCH_STALE = 18,  /* reserved: a peer belongs to an earlier formation of the job */
-  RONDO_IN_PROGRESS = 100  /* rondo_wait: not done yet; no failure */
+  RONDO_NOT_FINITE =
+      19, /* a wire format met NaN, infinity or overflow; the ranks name where; the communicator goes on */
+  RONDO_IN_PROGRESS = 100 /* rondo_wait: not done yet; no failure */
 };
 
 typedef int32_t rondo_dtype_t;
@@ -226,17 +229,40 @@ RONDO_API rondo_result_t rondo_topology(rondo_comm_t comm, int* host, int* islan
 
 /* ---- Collectives ---- */
 
+/* How float32 elements travel between ranks: all_reduce, reduce_scatter, all_gather; RONDO_SUM, RONDO_AVG. Sums are
+ * made in float32; all ranks end with the same bits. docs/compression.md has the error of each. */
+typedef int32_t rondo_wire_format_t;
+enum {
+  RONDO_WIRE_NONE = 0, /* as they are in memory */
+  RONDO_WIRE_FLOAT16 = 1,
+  RONDO_WIRE_BFLOAT16 = 2,
+  RONDO_WIRE_FLOAT8_E4M3 = 3, /* this and those below: with a scale for each 128 elements */
+  RONDO_WIRE_FLOAT8_E5M2 = 4,
+  RONDO_WIRE_INT8 = 5,
+  RONDO_WIRE_INT4 = 6
+};
+enum {
+  RONDO_WIRE_STOCHASTIC = 1,       /* int8, int4: rounds at random by wire_seed, which each call should change */
+  RONDO_WIRE_ALLOW_NOT_FINITE = 2, /* a result that is not finite is given as it is; else it is RONDO_NOT_FINITE */
+};
+
 /* Options of one call; NULL stands for RONDO_OPTIONS_INIT. A structure of an older header is shorter: the fields it
  * lacks have their defaults. One of a newer header is longer: it is RONDO_INVALID if it sets fields that the library
  * lacks. */
 typedef struct {
-  size_t struct_bytes;   /* sizeof(rondo_options_t); RONDO_OPTIONS_INIT sets it */
-  int64_t timeout_ms;    /* of the operation; 0: RONDO_TIMEOUT_MS; negative: RONDO_INVALID */
-  double scalar;         /* RONDO_PREMULSUM: this rank's factor */
-  const char* algorithm; /* NULL or "auto", or a value of RONDO_ALGORITHM such as "ring"; the same on all ranks */
+  size_t struct_bytes;      /* sizeof(rondo_options_t); RONDO_OPTIONS_INIT sets it */
+  int64_t timeout_ms;       /* of the operation; 0: RONDO_TIMEOUT_MS; negative: RONDO_INVALID */
+  double scalar;            /* RONDO_PREMULSUM: this rank's factor */
+  const char* algorithm;    /* NULL or "auto", or a value of RONDO_ALGORITHM such as "ring"; the same on all ranks */
+  rondo_wire_format_t wire; /* the same on all ranks */
+  int32_t wire_flags;       /* RONDO_WIRE_STOCHASTIC | ...; 0: none */
+  uint64_t wire_seed;
+  /* Error feedback: as many elements as the input, zero before the first call. It keeps what this rank's encoding has
+   * lost, and is added to the input of the next call. NULL: none. */
+  float* residual;
 } rondo_options_t;
 #define RONDO_OPTIONS_INIT \
-  { sizeof(rondo_options_t), 0, 1.0, NULL }
+  { sizeof(rondo_options_t), 0, 1.0, NULL, RONDO_WIRE_NONE, 0, 0, NULL }
 
 typedef int32_t rondo_collective_t;
 enum {
@@ -364,6 +390,39 @@ RONDO_API rondo_result_t rondo_all_to_all_v_async(rondo_comm_t comm, const void*
                                                   const uint64_t* recv_counts, const uint64_t* recv_displacements,
                                                   rondo_dtype_t dtype, const rondo_options_t* options,
                                                   rondo_work_t* work);
+
+/* ---- Sparse all_reduce ---- */
+
+/* *output: the sum over all ranks of the elements that each selects of u, its input plus its residual; the same bits on
+ * all ranks. input, output: count float32 (below 2^32), equal or apart. Blocking.
+ * RONDO_INVALID: spars out of range, a NULL or overlapping buffer. RONDO_NOT_FINITE: an element of some rank's u is NaN
+ * or infinite; the residuals are unchanged, and the communicator goes on; so it does after RONDO_MISMATCH, when ranks
+ * have other counts. */
+typedef int32_t rondo_select_t;
+enum {
+  RONDO_TOP_K = 0,    /* the ceil(spars * count) largest magnitudes, exactly; of equal ones the lowest index */
+  RONDO_THRESHOLD = 1 /* magnitudes of spars and above */
+};
+typedef struct {
+  size_t struct_bytes; /* sizeof(rondo_sparse_options_t); RONDO_SPARSE_OPTIONS_INIT sets it */
+  int64_t timeout_ms;
+  double spars;    /* RONDO_TOP_K: above 0, at most 1; RONDO_THRESHOLD: 0 and above */
+  float* residual; /* count elements, zero before the first call: what is not sent is kept there; NULL: it is lost */
+  rondo_select_t select;
+  int32_t reserved; /* 0 */
+} rondo_sparse_options_t;
+#define RONDO_SPARSE_OPTIONS_INIT \
+  { sizeof(rondo_sparse_options_t), 0, 0.05, NULL, RONDO_TOP_K, 0 }
+typedef struct {
+  uint64_t selected;   /* elements that this rank has sent */
+  uint64_t total;      /* of all ranks */
+  uint64_t bytes_sent; /* by this rank for one peer */
+  int32_t dense;       /* 1: the selections were too many, and all elements were reduced */
+  int32_t reserved;
+} rondo_sparse_report_t;
+/* options, report: may be NULL. */
+RONDO_API rondo_result_t rondo_sparse_all_reduce(rondo_comm_t comm, const float* input, float* output, uint64_t count,
+                                                 const rondo_sparse_options_t* options, rondo_sparse_report_t* report);
 
 /* ---- Many calls at once ---- */
 

@@ -1,0 +1,58 @@
+"""How the elements of one call travel between ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rondo._arrays import Buffer, buffer_of
+from rondo._dtypes import dtype_name
+
+# By the numbers of rondo.h.
+FORMATS = ("none", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int8", "int4")
+
+_STOCHASTIC, _ALLOW_NOT_FINITE = 1, 2
+
+
+@dataclass(frozen=True)
+class Wire:
+    """`wire=` of all_reduce(), reduce_scatter() and all_gather() of float32, with op "sum" or "avg"; a name of FORMATS
+    stands for Wire(name). The sums are made in float32; all ranks end with the same bits.
+
+    format            one of FORMATS, the same on all ranks
+    residual          error feedback: a float32 array as long as the call's, zero before the first call. What this
+                      rank's encoding loses is kept there, and added to the array of the next call
+    seed              int8 and int4: round at random by this number; another one in each call. None: to nearest
+    allow_not_finite  False: NaN, infinity or overflow in the result raises rondo.NotFinite, which names element and
+                      rank. True: it is given as it is
+
+    >>> group.all_reduce(gradient, wire="bfloat16")
+    >>> group.all_reduce(gradient, wire=rondo.Wire("int8", residual=residual))
+    """
+
+    format: str
+    residual: Any = None
+    seed: int | None = None
+    allow_not_finite: bool = False
+
+    def __post_init__(self):
+        if self.format not in FORMATS:
+            raise ValueError(f"wire format {self.format!r} is none of {', '.join(FORMATS)}")
+
+    def fields(self, count: int) -> tuple[tuple[int, int, int, int | None], Buffer | None]:
+        """(format, flags, seed, address of the residual) of rondo_options_t, for an input of count elements; and the
+        residual's buffer, to be kept."""
+        flags = (_STOCHASTIC if self.seed is not None else 0) | (_ALLOW_NOT_FINITE if self.allow_not_finite else 0)
+        buffer = None
+        if self.residual is not None:
+            buffer = buffer_of(self.residual, True, "residual")
+            if dtype_name(buffer.code) != "float32":
+                raise TypeError(f"residual has dtype {dtype_name(buffer.code)}; it must be float32")
+            if buffer.count != count:
+                raise ValueError(f"residual has {buffer.count} elements, and the array {count}")
+        seed = 0 if self.seed is None else self.seed % 2**64
+        return (FORMATS.index(self.format), flags, seed, buffer and buffer.address), buffer
+
+
+def wire_of(wire) -> Wire:
+    return wire if isinstance(wire, Wire) else Wire(wire)

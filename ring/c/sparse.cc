@@ -1,0 +1,49 @@
+#include "rondo/sparse.h"
+
+#include <chrono>
+#include <string>
+
+#include "ring/c/arguments.h"
+#include "ring/c/handles.h"
+#include "ring/c/result.h"
+#include "rondo/rondo.h"
+
+using namespace rondo::c;
+
+namespace {
+
+static_assert(RONDO_TOP_K == static_cast<int>(rondo::Select::kTopK) &&
+              RONDO_THRESHOLD == static_cast<int>(rondo::Select::kThreshold));
+
+rondo::SparseOptions sparse_options_of(const rondo_sparse_options_t* given_options) {
+  if (given_options == nullptr) return {};
+  const auto options = read_struct(given_options, rondo_sparse_options_t RONDO_SPARSE_OPTIONS_INIT, "options");
+  if (options.select != RONDO_TOP_K && options.select != RONDO_THRESHOLD) {
+    throw rondo::Exception(rondo::ErrorCode::kInvalid, "unknown selection " + std::to_string(options.select));
+  }
+  if (options.timeout_ms < 0) {
+    throw rondo::Exception(rondo::ErrorCode::kInvalid, "timeout is " + std::to_string(options.timeout_ms) +
+                                                           " ms; it must be positive, or 0 for the configured one");
+  }
+  rondo::SparseOptions made;
+  made.select = static_cast<rondo::Select>(options.select);
+  made.spars = options.spars;
+  made.residual = options.residual;
+  made.timeout = std::chrono::milliseconds(options.timeout_ms);
+  return made;
+}
+
+}  // namespace
+
+extern "C" {
+
+rondo_result_t rondo_sparse_all_reduce(rondo_comm_t comm, const float* input, float* output, uint64_t count,
+                                       const rondo_sparse_options_t* options, rondo_sparse_report_t* report) {
+  return guarded([&] {
+    const rondo::SparseReport made =
+        rondo::sparse_all_reduce(communicator(comm), input, output, count, sparse_options_of(options));
+    if (report != nullptr) *report = {made.selected, made.total, made.bytes_sent, made.dense, 0};
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,148 @@
+#include "ring/engine/run/wire_move.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/wire_codec.h"
+#include "ring/base/hash.h"
+
+namespace rondo {
+namespace {
+
+constexpr size_t kNoteBytes = 8;
+
+WireNote read_note(const std::byte* slice, WireFormat format, uint64_t count) {
+  unsigned char bytes[kNoteBytes];
+  std::memcpy(bytes, slice + wire_bytes(format, count), kNoteBytes);
+  const uint32_t number = bytes[0] | (bytes[1] << 8) | (bytes[2] << 16) | (uint32_t{bytes[3]} << 24);
+  if (number == 0 || number > count || bytes[6] < 1 || bytes[6] > 3) return {};
+  return {number - 1, bytes[4] | (bytes[5] << 8), static_cast<WireNote::Kind>(bytes[6])};
+}
+
+void write_note(const WireNote& note, std::byte* slice, WireFormat format, uint64_t count) {
+  const auto number = static_cast<uint32_t>(note.found() ? note.index + 1 : 0);
+  const auto rank = static_cast<uint32_t>(note.found() ? note.rank : 0);
+  const unsigned char bytes[kNoteBytes] = {
+      static_cast<unsigned char>(number),       static_cast<unsigned char>(number >> 8),
+      static_cast<unsigned char>(number >> 16), static_cast<unsigned char>(number >> 24),
+      static_cast<unsigned char>(rank),         static_cast<unsigned char>(rank >> 8),
+      static_cast<unsigned char>(note.kind),    0};
+  std::memcpy(slice + wire_bytes(format, count), bytes, kNoteBytes);
+}
+
+}  // namespace
+
+size_t wire_slice_bytes(WireFormat format, uint64_t count) {
+  return count == 0 ? 0 : wire_bytes(format, count) + kNoteBytes;
+}
+
+void WireFold::bind(const WireBinding& binding, const CombineSpec& spec, int rank, size_t sources) {
+  binding_ = binding;
+  // Ranks that are given one seed do not make one choice.
+  binding_.seed = mix64(binding.seed ^ (static_cast<uint64_t>(rank) << 32));
+  spec_ = spec;
+  rank_ = rank;
+  if (binding.format != WireFormat::kNone) tiles_.resize((sources + 2) * kPiece);
+}
+
+WireNote WireFold::run(const WireMove& move) {
+  if (move.count == 0) return {};
+  return move.passes_on ? pass_on(move) : fold(move);
+}
+
+WireNote WireFold::pass_on(const WireMove& move) const {
+  const std::byte* from = move.sources[0].data;
+  for (std::byte* slot : move.slots) std::memcpy(slot, from, wire_slice_bytes(binding_.format, move.count));
+  for (std::byte* to : move.memory) wire_decode(binding_.format, from, move.count, to);
+  return move.memory.empty() ? WireNote{} : read_note(from, binding_.format, move.count);
+}
+
+WireNote WireFold::fold(const WireMove& move) {
+  WireNote note;
+  for (const WireSource& source : move.sources) {
+    if (source.coded) note = earlier(note, read_note(source.data, binding_.format, move.count));
+  }
+  WireNote own;
+  for (uint64_t at = 0; at < move.count; at += kPiece) {
+    const uint64_t count = std::min(kPiece, move.count - at);
+    const float* value = value_of(move, at, count);
+    const uint64_t bad = store(move, value, at, count);
+    if (bad < count && !own.found()) own = note_of(at + bad, value[bad]);
+  }
+  // A block with scales that was not finite somewhere is decoded as NaN everywhere: its note knows the element.
+  if (own.found() && (!note.found() || own.index / kWireBlock < note.index / kWireBlock)) note = own;
+  for (std::byte* slot : move.slots) write_note(note, slot, binding_.format, move.count);
+  return note;
+}
+
+// A source's elements [at, at + count) as float32.
+const std::byte* WireFold::load(const WireMove& move, size_t index, uint64_t at, uint64_t count) {
+  const WireSource& source = move.sources[index];
+  float* tile = tiles_.data() + index * kPiece;
+  if (source.coded) {
+    wire_decode(binding_.format, source.data + wire_bytes(binding_.format, at), count, tile);
+    return reinterpret_cast<const std::byte*>(tile);
+  }
+  const std::byte* values = source.data + at * sizeof(float);
+  if (!source.own || move.residual == nullptr) return values;
+  const void* sources[] = {values, move.residual + at};
+  void* targets[] = {tile};
+  CombineMove sum;
+  sum.sources = sources;
+  sum.targets = targets;
+  sum.source_count = 2;
+  sum.target_count = 1;
+  combine({DType::kFloat32, Op::kSum}, sum, count);
+  std::fill_n(move.residual + at, count, 0.0f);
+  return reinterpret_cast<const std::byte*>(tile);
+}
+
+const float* WireFold::value_of(const WireMove& move, uint64_t at, uint64_t count) {
+  const void* sources[kMaxCombineSources];
+  for (size_t i = 0; i < move.sources.size(); ++i) sources[i] = load(move, i, at, count);
+  float* folded = tiles_.data() + move.sources.size() * kPiece;
+  void* targets[] = {folded};
+  CombineMove fold;
+  fold.sources = sources;
+  fold.targets = targets;
+  fold.source_count = static_cast<uint8_t>(move.sources.size());
+  fold.target_count = 1;
+  fold.finish = move.finish;
+  combine(spec_, fold, count);
+  return folded;
+}
+
+// Returns the first element that is not finite; count if there is none.
+uint64_t WireFold::store(const WireMove& move, const float* value, uint64_t at, uint64_t count) {
+  if (move.slots.empty()) {
+    for (std::byte* to : move.memory) std::memcpy(to + at * sizeof(float), value, count * sizeof(float));
+    return first_not_finite(value, count);
+  }
+  const size_t offset = wire_bytes(binding_.format, at), bytes = wire_bytes(binding_.format, count);
+  std::byte* coded = move.slots[0] + offset;
+  const uint64_t bad =
+      wire_encode(binding_.format, value, count, coded, {binding_.stochastic, binding_.seed, move.element + at});
+  for (std::byte* slot : move.slots.subspan(1)) std::memcpy(slot + offset, coded, bytes);
+  if (move.memory.empty() && move.residual == nullptr) return bad;
+  float* decoded = const_cast<float*>(value) + kPiece;  // the last tile
+  wire_decode(binding_.format, coded, count, decoded);
+  for (std::byte* to : move.memory) std::memcpy(to + at * sizeof(float), decoded, count * sizeof(float));
+  if (move.residual == nullptr) return bad;
+  // The loss of an average is that of as many contributions.
+  const float unit = move.finish ? static_cast<float>(spec_.world) : 1.0f;
+  for (uint64_t i = 0; i < count; ++i) {
+    const float lost = (value[i] - decoded[i]) * unit;
+    move.residual[at + i] = std::isfinite(lost) ? lost : 0.0f;
+  }
+  return bad;
+}
+
+WireNote WireFold::note_of(uint64_t bad, float value) const {
+  const WireNote::Kind kind = std::isnan(value)   ? WireNote::Kind::kNan
+                              : std::isinf(value) ? WireNote::Kind::kInfinity
+                                                  : WireNote::Kind::kTooLarge;
+  return {bad, rank_, kind};
+}
+
+}  // namespace rondo

@@ -1,0 +1,295 @@
+// Calls with a wire format, random shapes, worlds 1..8: the same bits on all ranks; what arrives and what the residuals
+// keep add up to what was given; what is not finite is named.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "rondo/communicator.h"
+#include "tests/support/random.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+constexpr WireFormat kCoded[] = {WireFormat::kFloat16,    WireFormat::kBfloat16, WireFormat::kFloat8E4M3,
+                                 WireFormat::kFloat8E5M2, WireFormat::kInt8,     WireFormat::kInt4};
+constexpr Algorithm kAllReduces[] = {Algorithm::kAuto,       Algorithm::kRing, Algorithm::kTree,
+                                     Algorithm::kDoubleTree, Algorithm::kStar, Algorithm::kHierarchical};
+constexpr Algorithm kReduceScatters[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kDirect,
+                                         Algorithm::kHalvingDoubling, Algorithm::kPat};
+constexpr Algorithm kAllGathers[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kDirect};
+
+// What all ranks know of one call, and so draw alike.
+struct Shape {
+  size_t count = 0;
+  WireFormat format = WireFormat::kInt8;
+  Op op = Op::kSum;
+  bool stochastic = false, in_place = false;
+  uint64_t seed = 0;
+  Algorithm algorithm = Algorithm::kAuto;
+
+  std::string text(const char* call, int world) const {
+    return fmt::format("{} of {} by {}, {} {}{}, world {}, seed {}", call, count, algorithm_name(algorithm),
+                       wire_format_name(format), op_name(op), in_place ? " in place" : "", world, seed);
+  }
+};
+
+Shape random_shape(Random& random, std::span<const Algorithm> algorithms) {
+  constexpr size_t kEdges[] = {0, 1, 127, 128, 129, 1000, 70'000};
+  Shape shape;
+  shape.count = random.chance(60) ? kEdges[random.below(std::size(kEdges))] : random.below(20'000);
+  shape.format = kCoded[random.below(std::size(kCoded))];
+  shape.op = random.chance(50) ? Op::kSum : Op::kAverage;
+  shape.stochastic = wire_format_rounds_at_random(shape.format) && random.chance(50);
+  shape.in_place = random.chance(50);
+  shape.seed = random.next();
+  shape.algorithm = algorithms[random.below(algorithms.size())];
+  return shape;
+}
+
+CallOptions options_of(const Shape& shape, float* residual) {
+  CallOptions options;
+  options.algorithm = shape.algorithm;
+  options.wire.format = shape.format;
+  options.wire.stochastic = shape.stochastic;
+  options.wire.seed = shape.seed;
+  options.wire.residual = residual;
+  return options;
+}
+
+// Of rank `rank`: about 1 in size.
+Floats values_of(const Shape& shape, int rank, size_t count) {
+  Random random(shape.seed + static_cast<uint64_t>(rank));
+  Floats values(count);
+  for (float& value : values) value = static_cast<float>(random.below(2'000'001)) * 1e-6f - 1.0f;
+  return values;
+}
+
+void expect_same_bits(Communicator& group, const Floats& values, const std::string& text) {
+  Floats all(values.size() * static_cast<size_t>(group.size()));
+  group.all_gather(values.data(), all.data(), values.size(), DType::kFloat32);
+  for (int r = 0; r < group.size(); ++r) {
+    const float* theirs = all.data() + static_cast<size_t>(r) * values.size();
+    expect(values.empty() || std::memcmp(theirs, values.data(), values.size() * sizeof(float)) == 0,
+           fmt::format("{}: rank {} has other bits than rank {}", text, r, group.rank()));
+  }
+}
+
+std::vector<double> total(Communicator& group, const Floats& values) {
+  std::vector<double> sum(values.begin(), values.end());
+  group.all_reduce(sum.data(), sum.data(), sum.size(), DType::kFloat64);
+  return sum;
+}
+
+// Twice with one residual: what was given = what arrived + what is left.
+void check_all_reduce(Communicator& group, const Shape& shape) {
+  const std::string text = shape.text("all_reduce", group.size());
+  const double unit = shape.op == Op::kAverage ? group.size() : 1;
+  Floats residual(shape.count);
+  const Floats input = values_of(shape, group.rank(), shape.count);
+  std::vector<double> given = total(group, input), arrived(shape.count);
+  for (int call = 0; call < 2; ++call) {
+    Floats output = input;
+    group.all_reduce(shape.in_place ? output.data() : input.data(), output.data(), shape.count, DType::kFloat32,
+                     shape.op, options_of(shape, residual.data()));
+    expect_same_bits(group, output, text);
+    for (size_t i = 0; i < shape.count; ++i) arrived[i] += output[i] * unit;
+  }
+  const std::vector<double> left = total(group, residual);
+  for (size_t i = 0; i < shape.count; ++i) {
+    const double gap = std::abs(2 * given[i] - arrived[i] - left[i]);
+    expect(gap < 1e-5 * group.size(), [&] { return fmt::format("{}: element {} is off by {}", text, i, gap); });
+  }
+}
+
+void check_reduce_scatter(Communicator& group, const Shape& shape) {
+  const std::string text = shape.text("reduce_scatter", group.size());
+  const size_t all = shape.count * static_cast<size_t>(group.size()),
+               own = shape.count * static_cast<size_t>(group.rank());
+  const double unit = shape.op == Op::kAverage ? group.size() : 1;
+  Floats residual(all), input = values_of(shape, group.rank(), all), output(shape.count);
+  const std::vector<double> given = total(group, input);
+  float* target = shape.in_place ? input.data() + own : output.data();
+  group.reduce_scatter(input.data(), target, shape.count, DType::kFloat32, shape.op,
+                       options_of(shape, residual.data()));
+  const std::vector<double> left = total(group, residual);
+  for (size_t i = 0; i < shape.count; ++i) {
+    const double gap = std::abs(given[own + i] - target[i] * unit - left[own + i]);
+    expect(gap < 1e-5 * group.size(), [&] { return fmt::format("{}: element {} is off by {}", text, i, gap); });
+  }
+}
+
+void check_all_gather(Communicator& group, const Shape& shape) {
+  const std::string text = shape.text("all_gather", group.size());
+  const size_t own = shape.count * static_cast<size_t>(group.rank());
+  const Floats input = values_of(shape, group.rank(), shape.count);
+  Floats residual(shape.count), output(shape.count * static_cast<size_t>(group.size()));
+  std::copy(input.begin(), input.end(), output.begin() + static_cast<ptrdiff_t>(own));
+  group.all_gather(shape.in_place ? output.data() + own : input.data(), output.data(), shape.count, DType::kFloat32,
+                   options_of(shape, residual.data()));
+  expect_same_bits(group, output, text);
+  for (size_t i = 0; i < shape.count; ++i) {
+    const float gap = input[i] - output[own + i] - residual[i];
+    expect(shape.stochastic ? std::abs(gap) < 1e-6f : gap == 0, [&] { return fmt::format("{}: element {}", text, i); });
+  }
+}
+
+void check_random_calls(Communicator& group, uint64_t seed, int calls) {
+  Random random(seed);
+  for (int i = 0; i < calls; ++i) {
+    check_all_reduce(group, random_shape(random, kAllReduces));
+    check_reduce_scatter(group, random_shape(random, kReduceScatters));
+    check_all_gather(group, random_shape(random, kAllGathers));
+  }
+}
+
+ErrorCode code_of(const std::function<void()>& call, std::string* message = nullptr,
+                  std::vector<int>* ranks = nullptr) {
+  try {
+    call();
+  } catch (const Exception& e) {
+    if (message != nullptr) *message = e.what();
+    if (ranks != nullptr) *ranks = e.error().ranks;
+    return e.code();
+  }
+  return ErrorCode::kOk;
+}
+
+void expect_not_finite(Communicator& group, WireFormat format, float bad, int culprit, size_t index,
+                       const char* words) {
+  Floats values(3000, 1.0f);
+  if (group.rank() == culprit) values[index] = bad;
+  CallOptions options;
+  options.wire.format = format;
+  std::string message;
+  std::vector<int> ranks;
+  const auto call = [&] {
+    group.all_reduce(values.data(), values.data(), values.size(), DType::kFloat32, Op::kSum, options);
+  };
+  const std::string what = fmt::format("{} on rank {} of {}", wire_format_name(format), group.rank(), group.size());
+  expect(code_of(call, &message, &ranks) == ErrorCode::kNotFinite, what + ": no kNotFinite");
+  expect(message.find(fmt::format("element {} {} on rank {}", index, words, culprit)) != std::string::npos, message);
+  expect(ranks == std::vector<int>{culprit}, what + ": other ranks");
+  expect(!std::isfinite(values[index]), what + ": the element is finite");
+  // The communicator goes on.
+  options.wire.allow_not_finite = true;
+  expect(code_of(call) == ErrorCode::kOk, what + ": refused though allowed");
+}
+
+}  // namespace
+
+TEST_CASE("wire formats: random calls of threads, worlds 1..8") {
+  for (int world = 1; world <= 8; ++world) {
+    const RankGroup group{world};
+    CHECK_EQ(
+        run_threads(group, [&](Communicator& c) { check_random_calls(c, 100 + static_cast<uint64_t>(world), 12); }),
+        "");
+  }
+}
+
+TEST_CASE("wire formats: random calls of processes, over shared memory and over TCP") {
+  for (const char* transport : {"auto", "tcp"}) {
+    for (const int world : {2, 3}) {
+      RankGroup group{world};
+      group.config.transport = transport;
+      CHECK_EQ(run_processes(group, [](Communicator& c) { check_random_calls(c, 7, 10); }), "");
+    }
+  }
+}
+
+TEST_CASE("wire formats: slices of every size carry a large call, on several lanes") {
+  for (const uint32_t slice_bytes : {4096u, 256u * 1024}) {
+    RankGroup group{3};
+    group.config.lanes = 2;
+    group.config.slice_bytes = slice_bytes;
+    CHECK_EQ(run_threads(group,
+                         [](Communicator& c) {
+                           Random random(3);
+                           for (const WireFormat format : kCoded) {
+                             Shape shape = random_shape(random, kAllReduces);
+                             shape.count = 300'001;
+                             shape.format = format;
+                             shape.stochastic = false;
+                             check_all_reduce(c, shape);
+                           }
+                         }),
+             "");
+  }
+}
+
+TEST_CASE("wire formats: NaN, infinity and overflow are named on every rank") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const int world : {2, 3, 5}) {
+    const RankGroup group{world};
+    CHECK_EQ(run_threads(
+                 group,
+                 [&](Communicator& c) {
+                   for (const WireFormat format : kCoded) {
+                     for (const size_t index : {0u, 777u, 2999u}) {
+                       const int culprit = static_cast<int>(index) % world;
+                       expect_not_finite(c, format, std::numeric_limits<float>::quiet_NaN(), culprit, index, "is NaN");
+                       expect_not_finite(c, format, kInfinity, culprit, index, "is infinite");
+                     }
+                   }
+                   expect_not_finite(c, WireFormat::kFloat16, 7e4f, 1, 1234, "is too large for the wire format");
+                 }),
+             "");
+  }
+}
+
+TEST_CASE("wire formats: what cannot be is refused before anything happens") {
+  const RankGroup group{2};
+  const auto body = [](Communicator& c) {
+    Floats x(64, 1.0f), y(64);
+    CallOptions options;
+    const auto refused = [&](DType dtype, Op op) {
+      return code_of([&] { c.all_reduce(x.data(), y.data(), 16, dtype, op, options); }) == ErrorCode::kInvalid;
+    };
+    options.wire.residual = x.data();
+    expect(refused(DType::kFloat32, Op::kSum), "a residual without a format");
+    options.wire.format = WireFormat::kInt8;
+    expect(refused(DType::kFloat32, Op::kSum), "a residual that is the input");
+    options.wire.residual = nullptr;
+    expect(refused(DType::kFloat64, Op::kSum), "float64");
+    expect(refused(DType::kFloat32, Op::kMax), "max");
+    options.algorithm = Algorithm::kDirect;
+    expect(refused(DType::kFloat32, Op::kSum), "direct");
+    options.algorithm = Algorithm::kAuto;
+    options.wire.format = WireFormat::kFloat16;
+    options.wire.stochastic = true;
+    expect(refused(DType::kFloat32, Op::kSum), "float16 at random");
+    options.wire = {};
+    options.wire.format = static_cast<WireFormat>(99);
+    expect(refused(DType::kFloat32, Op::kSum), "format 99");
+    options.wire.format = WireFormat::kInt8;
+    expect(code_of([&] { c.broadcast(x.data(), 16, DType::kFloat32, 0, options); }) == ErrorCode::kInvalid,
+           "broadcast");
+    const TensorRef tensor{x.data(), x.data(), 16, DType::kFloat32};
+    expect(code_of([&] { c.all_reduce_many(std::span(&tensor, 1), Op::kSum, options); }) == ErrorCode::kInvalid,
+           "a list");
+    expect(!refused(DType::kFloat32, Op::kSum), "the communicator goes on");
+  };
+  CHECK_EQ(run_threads(group, body), "");
+}
+
+TEST_CASE("wire formats: ranks that ask for different ones are told so") {
+  const RankGroup group{2};
+  const auto body = [](Communicator& c) {
+    Floats x(1000, 1.0f);
+    CallOptions options;
+    options.wire.format = c.rank() == 0 ? WireFormat::kInt8 : WireFormat::kBfloat16;
+    expect(code_of([&] { c.all_reduce(x.data(), x.data(), x.size(), DType::kFloat32, Op::kSum, options); }) ==
+               ErrorCode::kMismatch,
+           "no mismatch");
+  };
+  CHECK_EQ(run_threads(group, body), "");
+}
+
+}  // namespace rondo::testing
