@@ -8,16 +8,17 @@
 from rondo import data, errors
 from rondo._library import lib as _lib
 from rondo._trace import trace
-from rondo.communicator import ANY_SOURCE, ANY_TAG, Batch, Communicator, Topology
+from rondo.communicator import ANY_SOURCE, ANY_TAG, Batch, Communicator, SparseReport, Topology
 from rondo.errors import *  # noqa: F403
 from rondo.start import UniqueId, init, unique_id
+from rondo.wire import Wire
 from rondo.work import Message, Work
 
 __version__ = _lib.rondo_version().decode()
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "Batch", "Communicator", "Message", "SpawnError", "Store", "Topology", "UniqueId", "Work",
-    "data", "init", "spawn", "trace", "unique_id", *errors.__all__,
+    "ANY_SOURCE", "ANY_TAG", "Batch", "Communicator", "DistOpt", "Message", "SparseReport", "SpawnError", "Store", "Topology",
+    "UniqueId", "Wire", "Work", "data", "init", "spawn", "trace", "unique_id", *errors.__all__,
 ]  # fmt: skip
 
 
@@ -28,6 +29,11 @@ def __getattr__(name: str):
 
         globals()["Store"] = Store
         return Store
+    if name in ("DistOpt", "NcclIdHolder"):
+        from rondo import dist_opt as module
+
+        globals().update(DistOpt=module.DistOpt, NcclIdHolder=module.NcclIdHolder)
+        return globals()[name]
     if name in ("spawn", "SpawnError"):
         from rondo import _spawn as module
 
