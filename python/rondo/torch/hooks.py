@@ -1,0 +1,98 @@
+"""Communication hooks for DistributedDataParallel on the CPU: gradients that travel as fewer bits or fewer elements.
+
+>>> hook = Compression(model, "int8")                  # model: a DistributedDataParallel, of any backend
+>>> model.register_comm_hook(hook, Compression.average)
+"""
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+import rondo
+from rondo.communicator import Communicator
+from rondo.wire import Wire
+
+_WIRES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
+_SELECTIONS = {"sparseTopK": ("topk", 0.05), "sparseThreshold": ("threshold", 1e-3)}
+OPTIONS = (*_WIRES, *_SELECTIONS)
+
+
+class Compression:
+    """The state of a hook, and the hook: average(state, bucket). docs/compression.md has the options.
+
+    model     a DistributedDataParallel; its names are those of the residuals
+    option    one of OPTIONS
+    spars     sparseTopK: the fraction of each bucket that is sent, 0.05 unless given; sparseThreshold: the least
+              magnitude, 0.001 unless given
+    residual  int8 and sparse: what is not sent is added to the next gradient
+    group     torch's process group of the model; None: the default one. A communicator of Rondo's own is made of it
+
+    All ranks make it alike: the constructor is collective. Residuals are kept by parameter, since DDP makes its buckets
+    anew after the first iteration: `residuals` has them for a checkpoint, each rank its own.
+    """
+
+    def __init__(self, model, option: str, *, spars: float | None = None, residual: bool = True, group=None):
+        if option not in OPTIONS:
+            raise ValueError(f"option {option!r} is none of {', '.join(OPTIONS)}")
+        self.option, self.spars = option, spars
+        named = list(model.module.named_parameters())
+        self._names = {id(parameter): name for name, parameter in named}
+        self._keeps = residual and option not in ("fp16", "bf16")
+        self.residuals: dict[str, np.ndarray] = {}
+        if self._keeps:
+            self.residuals = {name: np.zeros(p.numel(), np.float32) for name, p in named if p.requires_grad}
+        self.group = _communicator(group)
+
+    def load_residuals(self, residuals: Mapping[str, np.ndarray]) -> None:
+        """Those of a checkpoint of this rank."""
+        if set(residuals) != set(self.residuals):
+            raise ValueError("the residuals are of other parameters: " + ", ".join(sorted(residuals)))
+        for name, values in residuals.items():
+            self.residuals[name][:] = values
+
+    def average(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """The hook: the bucket's average over all ranks, done when it returns."""
+        buffer = bucket.buffer()
+        if buffer.device.type != "cpu" or buffer.dtype != torch.float32:
+            raise TypeError(f"a bucket of {buffer.dtype} on {buffer.device}; the hook takes float32 on the CPU")
+        flat = buffer.numpy()
+        places = self._places(bucket, buffer) if self._keeps else []
+        residual = np.zeros_like(flat) if self._keeps else None
+        for name, place in places:
+            residual[place] = self.residuals[name]
+        try:
+            if self.option in _WIRES:
+                self.group.all_reduce(flat, "avg", wire=Wire(_WIRES[self.option], residual=residual))
+            else:
+                select, spars = _SELECTIONS[self.option]
+                spars = spars if self.spars is None else self.spars
+                self.group.sparse_all_reduce(flat, select=select, spars=spars, residual=residual)
+                flat /= self.group.size
+        finally:
+            for name, place in places:
+                self.residuals[name][:] = residual[place]
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        future.set_result(buffer)
+        return future
+
+    def _places(self, bucket: dist.GradBucket, buffer: torch.Tensor) -> list[tuple[str, slice]]:
+        """Where in the bucket each parameter lies."""
+        places = []
+        for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
+            begin = gradient.storage_offset() - buffer.storage_offset()
+            places.append((self._names[id(parameter)], slice(begin, begin + gradient.numel())))
+        return places
+
+
+def _communicator(group) -> Communicator:
+    """Of the ranks of torch's group, which meet at rank 0's."""
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    meeting = None
+    if rank == 0:
+        meeting = rondo.unique_id(os.environ.get("MASTER_ADDR", "127.0.0.1"))
+    text = [str(meeting) if meeting is not None else None]
+    dist.broadcast_object_list(text, group=group, group_src=0)
+    return rondo.init(rank=rank, world_size=world, rendezvous=text[0])

@@ -1,0 +1,82 @@
+"""DDP with compressed gradients: ranks stay equal, and train what they train without, within the format's error."""
+
+import numpy as np
+import pytest
+import ranks
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+import rondo
+from rondo.torch.hooks import OPTIONS, Compression
+
+STEPS = 8
+
+
+def _train(option):
+    torch.manual_seed(3)
+    # Small buckets: DDP makes several, and makes them anew after the first step.
+    model = DDP(nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 1)), bucket_cap_mb=0.002)
+    hook = None
+    if option is not None:
+        hook = Compression(model, option, spars={"sparseTopK": 0.2}.get(option))
+        model.register_comm_hook(hook, Compression.average)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    generator = torch.Generator().manual_seed(10 + dist.get_rank())
+    for _ in range(STEPS):
+        inputs = torch.randn(32, 20, generator=generator)
+        loss = ((model(inputs) - inputs.sum(dim=1, keepdim=True)) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model, hook
+
+
+def _compare(rank, option):
+    flat = torch.cat([p.detach().flatten() for p in _train(option)[0].parameters()])
+    everyone = [torch.empty_like(flat) for _ in range(dist.get_world_size())]
+    dist.all_gather(everyone, flat)
+    equal = all(torch.equal(other, flat) for other in everyone)
+    plain = torch.cat([p.detach().flatten() for p in _train(None)[0].parameters()])
+    return equal, float((flat - plain).abs().max()), float(plain.abs().max())
+
+
+@pytest.mark.parametrize(("option", "bound"), [("fp16", 1e-3), ("bf16", 1e-2), ("int8", 1e-2), ("sparseTopK", 0.3), ("sparseThreshold", 1e-2)])
+def test_ranks_stay_equal_and_near(option, bound):
+    for equal, apart, _ in ranks.run(2, _compare, option):
+        assert equal
+        assert 0 < apart < bound
+
+
+def _keeps(rank):
+    model, hook = _train("int8")
+    names = {name for name, _ in model.module.named_parameters()}
+    some = any(np.abs(values).max() > 0 for values in hook.residuals.values())
+    hook.load_residuals({name: values + 1 for name, values in hook.residuals.items()})
+    return set(hook.residuals) == names, some
+
+
+def test_residuals_are_by_parameter():
+    assert ranks.run(2, _keeps) == [(True, True)] * 2
+
+
+def _nan(rank):
+    model = DDP(nn.Linear(4, 1))
+    model.register_comm_hook(Compression(model, "fp16"), Compression.average)
+    inputs = torch.full((2, 4), float("nan") if rank == 1 else 1.0)
+    try:
+        model(inputs).sum().backward()
+    except (rondo.NotFinite, RuntimeError) as error:
+        return "is NaN on rank 1" in str(error)
+    return False
+
+
+def test_nan_names_the_rank():
+    assert ranks.run(2, _nan) == [True, True]
+
+
+def test_a_misspelt_option_is_refused():
+    with pytest.raises(ValueError, match="option 'fp61' is none of fp16, bf16, int8"):
+        Compression(None, "fp61")
+    assert len(OPTIONS) == 5
