@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""all_reduce of float32 between two network namespaces of a limited rate: plain, in wire formats, sparse. Wants root.
+
+    python3 bench/python/compression.py [--mbit 1000,100] [--mib 64] [--rounds 5] [--json FILE]
+
+The two ranks share this machine's cores. A round times every call once, so that the machine's moods meet all alike;
+the table has the median round of the slower rank, selection and coding included, and how often float32's time that is.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+CALLS = ("float32", "float16", "bfloat16", "float8_e4m3", "int8", "int4", "top-k 5%", "top-k 1%", "threshold")
+
+
+def rank_main(arguments) -> None:
+    import numpy as np
+
+    import rondo
+
+    group = rondo.init()
+    count = arguments.mib * (1 << 18)
+    gradient = np.random.default_rng(group.rank).standard_normal(count, np.float32)
+    array, residual = gradient.copy(), np.zeros(count, np.float32)
+    calls = {
+        "float32": lambda: group.all_reduce(array),
+        "top-k 5%": lambda: group.sparse_all_reduce(array, spars=0.05, residual=residual),
+        "top-k 1%": lambda: group.sparse_all_reduce(array, spars=0.01, residual=residual),
+        "threshold": lambda: group.sparse_all_reduce(array, select="threshold", spars=2.5758, residual=residual),  # 1 %
+    }
+    times = {name: [] for name in CALLS}
+    for turn in range(arguments.rounds + 1):
+        for name in CALLS:
+            array[:] = gradient
+            residual[:] = 0
+            group.barrier()
+            begin = time.perf_counter()
+            calls.get(name, lambda name=name: group.all_reduce(array, wire=name))()
+            took = group.all_reduce(np.array([time.perf_counter() - begin]), "max")
+            if turn > 0:
+                times[name].append(float(took[0]))
+    if group.rank == 0:
+        print(json.dumps({name: statistics.median(list_of) * 1e3 for name, list_of in times.items()}))
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+def measure(arguments, mbit: int) -> dict[str, float]:
+    spaces = [f"rondo-{os.getpid()}-{rank}" for rank in range(2)]
+    try:
+        for space in spaces:
+            run("ip", "netns", "add", space)
+        run("ip", "link", "add", "eth0", "netns", spaces[0], "type", "veth", "peer", "name", "eth0", "netns", spaces[1])
+        for rank, space in enumerate(spaces):
+            inside = ("ip", "-n", space)
+            run(*inside, "address", "add", f"10.117.0.{rank + 1}/24", "dev", "eth0")
+            run(*inside, "link", "set", "eth0", "up")
+            run(*inside, "link", "set", "lo", "up")
+            run("tc", "-n", space, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit",
+                "burst", str(max(65536, mbit * 1000 // 8 * 3)), "latency", "50ms")  # fmt: skip
+        ranks = []
+        for rank, space in enumerate(spaces):
+            place = dict(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="10.117.0.1",
+                         MASTER_PORT="29711", RONDO_TRANSPORT="tcp", RONDO_INSECURE="1")  # fmt: skip
+            command = ["ip", "netns", "exec", space, sys.executable, __file__, "--rank", *sys.argv[1:]]
+            ranks.append(subprocess.Popen(command, env={**os.environ, **place}, stdout=subprocess.PIPE, text=True))
+        texts = [rank.communicate()[0] for rank in ranks]
+        if any(rank.returncode for rank in ranks):
+            print([rank.returncode for rank in ranks], file=sys.stderr)
+            raise SystemExit("a rank failed")
+        return json.loads(texts[0])
+    finally:
+        for space in spaces:
+            subprocess.run(("ip", "netns", "delete", space), check=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mbit", default="1000,100")
+    parser.add_argument("--mib", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json")
+    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.rank:
+        return rank_main(arguments)
+    results = {mbit: measure(arguments, mbit) for mbit in map(int, arguments.mbit.split(","))}
+    print(f"all_reduce of {arguments.mib} MiB of float32, 2 ranks:")
+    for mbit, times in results.items():
+        print(f"\n{mbit} Mbit/s\n{'call':<14}{'ms':>10}{'times as fast':>16}")
+        for name, ms in times.items():
+            print(f"{name:<14}{ms:>10.1f}{times['float32'] / ms:>16.1f}")
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
