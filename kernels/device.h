@@ -79,7 +79,7 @@ struct DeviceTable {
   DeviceStatus (*destroy_stream)(DeviceStream stream);
   DeviceStatus (*synchronize)(DeviceStream stream);
   DeviceStatus (*stream_facts)(DeviceStream stream, StreamFacts* facts);
-  DeviceStatus (*make_event)(DeviceEvent* event);
+  DeviceStatus (*make_event)(int device, DeviceEvent* event);  // for streams of this device
   DeviceStatus (*destroy_event)(DeviceEvent event);
   DeviceStatus (*record)(DeviceEvent event, DeviceStream stream);
   DeviceStatus (*wait)(DeviceStream stream, DeviceEvent event);  // in the stream: for the event's last record()
@@ -87,8 +87,6 @@ struct DeviceTable {
 
   // --- in the stream
   DeviceStatus (*copy)(const DeviceCopy* copy, DeviceStream stream);
-  // The first *bytes bytes, which are read when the copy runs; `bytes` and `from` are locked host memory.
-  DeviceStatus (*copy_prefix)(void* to, const void* from, const uint64_t* bytes, DeviceStream stream);
   DeviceStatus (*fold)(const DeviceFold* fold, DeviceStream stream);
   DeviceStatus (*call_host)(HostFunction function, void* argument, DeviceStream stream);
   // Until *word (locked host memory) is at least `value`, as numbers that wrap around.

@@ -7,6 +7,7 @@
 #include "ring/base/log.h"
 #include "ring/engine/batch.h"
 #include "ring/engine/communicator_state.h"
+#include "ring/engine/device/device_side.h"
 #include "ring/engine/observe/metrics_output.h"
 #include "ring/engine/observe/prometheus.h"
 #include "transport/inproc_fabric.h"
@@ -95,6 +96,19 @@ Batch& batch(const std::shared_ptr<State>& state) {
 
 }  // namespace
 
+namespace {
+
+// On device memory.
+std::shared_ptr<Operation> start_list(CommunicatorState& group, Batch& batch, std::span<const TensorRef> tensors, Op op,
+                                      const CallOptions& options) {
+  return group.device().start_list(
+      tensors, op, options, [&batch](std::span<const TensorRef> list, Op list_op, const CallOptions& list_options) {
+        return batch.list_parts(list, list_op, list_options);
+      });
+}
+
+}  // namespace
+
 Communicator::Communicator() = default;
 Communicator::Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
@@ -172,6 +186,8 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
   Batch& calls = batch(state_);
   if (calls.collecting()) {
     calls.add(tensors, op, options);
+  } else if (options.stream) {
+    start_list(engine(state_), calls, tensors, op, options);
   } else {
     calls.finish(*calls.start_list(tensors, op, options, Batch::Left::kToCaller));
   }
@@ -180,6 +196,7 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
 Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   Batch& calls = batch(state_);
   if (calls.collecting()) return Work(calls.add(tensors, op, options));
+  if (options.stream) return Work(start_list(engine(state_), calls, tensors, op, options));
   auto operation = calls.start_list(tensors, op, options, Batch::Left::kToPool);
   calls.leave_to_progress_thread(*operation);
   return Work(std::move(operation));
@@ -255,6 +272,8 @@ Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count,
 
 void* Communicator::allocate(size_t bytes) { return engine(state_).allocations().allocate(bytes); }
 void Communicator::deallocate(void* data) { engine(state_).allocations().deallocate(data); }
+
+void Communicator::attach_device() { blocking(state_).attach_device(); }
 
 Communicator Communicator::split(int color, int key) {
   batch(state_).refuse("split");

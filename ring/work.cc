@@ -37,6 +37,8 @@ bool Work::wait(std::chrono::nanoseconds timeout) {
 
 void Work::wait() { wait(std::chrono::nanoseconds::max()); }
 
+void Work::wait_on(void* stream) { checked(operation_).wait_on(stream); }
+
 std::optional<Error> Work::error() const {
   Operation& operation = checked(operation_);
   operation.poll();

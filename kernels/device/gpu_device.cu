@@ -10,7 +10,6 @@
 namespace rondo {
 namespace {
 
-constexpr int kOldestMajor = 8;      // compute capability that the kernels are compiled for
 constexpr int kWaitVersion = 11070;  // of the driver's stream waits that need no setting of the kernel module
 
 // Puts the thread's current device back.
@@ -79,7 +78,7 @@ DeviceStatus facts(int device, DeviceFacts* facts) {
   facts->memory_bytes = properties.totalGlobalMem;
   cudaDriverGetVersion(&facts->driver);
   facts->waits_on_words = wait_value() != nullptr ? 1 : 0;
-  return properties.major < kOldestMajor ? cudaErrorNoKernelImageForDevice : cudaSuccess;
+  return cudaSuccess;
 }
 
 DeviceStatus current(int* device) { return cudaGetDevice(device); }
@@ -119,7 +118,8 @@ DeviceStatus stream_facts(DeviceStream stream, StreamFacts* facts) {
   return cudaStreamGetDevice(of(stream), &facts->device);
 }
 
-DeviceStatus make_event(DeviceEvent* event) {
+DeviceStatus make_event(int device, DeviceEvent* event) {
+  const OnDevice on(device);
   return cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDisableTiming);
 }
 DeviceStatus destroy_event(DeviceEvent event) { return cudaEventDestroy(of_event(event)); }
@@ -138,19 +138,6 @@ DeviceStatus copy(const DeviceCopy* copy, DeviceStream stream) {
   }
   return cudaMemcpy2DAsync(copy->to, copy->to_pitch, copy->from, copy->from_pitch, copy->row_bytes, copy->rows,
                            cudaMemcpyDefault, of(stream));
-}
-
-__global__ void prefix_kernel(unsigned char* to, const unsigned char* from, const uint64_t* bytes) {
-  const uint64_t count = *static_cast<const volatile uint64_t*>(bytes);
-  const uint64_t threads = uint64_t(gridDim.x) * blockDim.x;
-  for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += threads) to[i] = from[i];
-}
-
-DeviceStatus copy_prefix(void* to, const void* from, const uint64_t* bytes, DeviceStream stream) {
-  // 16 blocks: the host's memory is the limit, not the device.
-  prefix_kernel<<<16, 256, 0, of(stream)>>>(static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from),
-                                            bytes);
-  return cudaPeekAtLastError();
 }
 
 DeviceStatus fold(const DeviceFold* fold, DeviceStream stream) {
@@ -197,7 +184,6 @@ constexpr DeviceTable kTable = {
     .wait = wait,
     .synchronize_event = synchronize_event,
     .copy = copy,
-    .copy_prefix = copy_prefix,
     .fold = fold,
     .call_host = call_host,
     .wait_for_word = wait_for_word,

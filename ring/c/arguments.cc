@@ -75,6 +75,7 @@ CallOptions options_of(const rondo_options_t* given) {
   made.scalar = options.scalar;
   made.algorithm = algorithm_named(options.algorithm);
   made.wire = wire_of(options);
+  if (options.on_stream != 0) made.stream = options.stream;
   return made;
 }
 

@@ -27,6 +27,9 @@ rondo_result_t rondo_wait(rondo_work_t work, int64_t timeout_ms) {
 rondo_result_t rondo_test(rondo_work_t work, int* done) {
   return guarded([&] { given(done, "done") = given(work, "work").work.done() ? 1 : 0; });
 }
+rondo_result_t rondo_work_wait_on(rondo_work_t work, void* stream) {
+  return guarded([&] { given(work, "work").work.wait_on(stream); });
+}
 rondo_result_t rondo_work_message(rondo_work_t work, rondo_message_t* message) {
   return guarded([&] { fill(&given(message, "message"), given(work, "work").work.message()); });
 }

@@ -107,7 +107,19 @@ void Batch::check_open() const {
   }
 }
 
+namespace {
+
+void refuse_stream(const CallOptions& options, const char* call, int rank) {
+  if (!options.stream) return;
+  throw Exception(
+      ErrorCode::kUnsupported,
+      fmt::format("{} on rank {}: a batch takes no calls with a stream; all_reduce_many() does", call, rank));
+}
+
+}  // namespace
+
 std::shared_ptr<Operation> Batch::add(const CollectiveCall& call) {
+  refuse_stream(call.options, collective_name(call.collective), group_.rank());
   std::lock_guard lock(mutex_);
   check_open();
   // Factors are each rank's own, so they cannot say which calls run together.
@@ -118,6 +130,7 @@ std::shared_ptr<Operation> Batch::add(const CollectiveCall& call) {
 }
 
 std::shared_ptr<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+  refuse_stream(options, "all_reduce_many", group_.rank());
   std::lock_guard lock(mutex_);
   check_open();
   const size_t before = calls_.items.size();
@@ -161,6 +174,7 @@ void Batch::append(std::vector<Item>& items, std::span<const TensorRef> tensors,
 
 std::shared_ptr<Operation> Batch::add_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
                                            const CallOptions& options) {
+  refuse_stream(options, "send", group_.rank());
   std::lock_guard lock(mutex_);
   check_open();
   group_.check_timeout("send", options);
@@ -170,6 +184,7 @@ std::shared_ptr<Operation> Batch::add_send(const void* data, uint64_t count, DTy
 
 std::shared_ptr<Operation> Batch::add_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
                                            const CallOptions& options) {
+  refuse_stream(options, "recv", group_.rank());
   std::lock_guard lock(mutex_);
   check_open();
   group_.check_timeout("recv", options);
@@ -220,6 +235,13 @@ std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> ten
   auto operation = calls.operation;
   submit(std::move(calls), left);
   return operation;
+}
+
+std::vector<CommunicatorState::Part> Batch::list_parts(std::span<const TensorRef> tensors, Op op,
+                                                       const CallOptions& options) {
+  std::vector<Item> items;
+  append(items, tensors, op, options, true);
+  return parts_of(items);
 }
 
 void Batch::submit(Calls calls, Left left) {

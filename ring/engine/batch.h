@@ -80,6 +80,9 @@ class Batch {
   // A list by itself; does not drive.
   std::shared_ptr<BatchOperation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                              Left left);
+  // The parts of such a list, for a caller that submits them.
+  std::vector<CommunicatorState::Part> list_parts(std::span<const TensorRef> tensors, Op op,
+                                                  const CallOptions& options);
 
   // The progress thread goes on with it.
   void leave_to_progress_thread(const BatchOperation& operation);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ring/engine/call/packing.h"
+#include "ring/engine/device/gate.h"
 #include "ring/engine/prepared_call.h"
 #include "ring/engine/progress/operation.h"
 #include "ring/engine/run/run.h"
@@ -24,7 +25,11 @@ class CollectiveOperation final : public Operation {
   uint64_t sequence = 0;           // its number among the communicator's calls
   WireOptions wire;                // of a call with a wire format
   std::optional<Packing> packing;  // of an operation of several tensors: the buffers are its memory
+  std::shared_ptr<Gate> gate;      // of a call on a stream, which opens it and waits for it; shared with the stream's
   bool queued = false;             // counted by its engine
+
+  // The stream has not come to it yet.
+  bool held_back() const { return gate && !gate->is_open(); }
 
   uint64_t fingerprint() const { return fingerprint_of(call->kind, sequence); }
   RunStart start() const { return {input, output, sequence, fingerprint(), &wire}; }

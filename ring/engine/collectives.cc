@@ -117,6 +117,7 @@ bool Collectives::step(Pass pass) {
          {left_.load()}});
     return fail_all(*context_->failure.get());
   }
+  if (current_->held_back()) return false;
   try {
     const bool moved = course_.advance(pass);
     if (course_.done()) {
@@ -150,11 +151,13 @@ void Collectives::end_current(const Error* error) {
   course_.end();
   CollectiveOperation& operation = *std::exchange(current_, nullptr);
   const bool counted = operation.queued;
+  const std::shared_ptr<Gate> gate = operation.gate;
   if (error != nullptr) {
     operation.fail(*error);
   } else {
     operation.complete();
   }
+  if (gate) gate->ended();
   if (counted) operation.announce_end();
   owner_.reset();
   if (counted) ended();
@@ -202,7 +205,8 @@ bool Collectives::fail_all(const Error& error) {
 void Collectives::tick(Clock::time_point now) {
   if (current_ == nullptr || context_->failure.get() != nullptr) return;
   if (context_->observed.on()) observe_look(now);
-  if (current_->deadline == kNoDeadlineYet) {
+  if (current_->held_back()) return;
+  if (current_->deadline == kNoDeadlineYet || (current_->gate && current_->deadline == Clock::time_point::max())) {
     const auto asked = current_->call->call.timeout;
     current_->deadline =
         deadline_after(now, asked.count() > 0 ? asked : std::chrono::milliseconds(context_->config.timeout_ms));

@@ -8,6 +8,7 @@
 
 #include "ring/base/hash.h"
 #include "ring/engine/call/collective_call.h"
+#include "ring/engine/device/device_side.h"
 
 namespace rondo {
 namespace {
@@ -167,7 +168,9 @@ std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(
     const CheckedCall& call = part.call;
     auto operation = std::make_shared<CollectiveOperation>(prepare(call, part.asked), call.input, call.output);
     operation->engine = collectives_;
-    operation->deadline = deadline(call.timeout);
+    // Of a call on a stream it begins when the stream has come to it (Collectives::tick).
+    operation->deadline = part.gate ? Clock::time_point::max() : deadline(call.timeout);
+    operation->gate = std::move(part.gate);
     operation->packing = std::move(part.packing);
     operations.push_back(std::move(operation));
   }
@@ -185,6 +188,8 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const CheckedCall& call
 // At once on this thread, while nothing else is under way.
 void CommunicatorState::run(const CollectiveCall& call) {
   check_usable();
+  if (call.options.stream) return device().run(call);
+  if (DeviceSide* const device = attached()) device->check_host(call);
   context_->log.note_thread();
   std::unique_lock lock(submit_mutex_);
   const std::shared_ptr<PreparedCall>& prepared = prepare(call);
@@ -217,6 +222,8 @@ void CommunicatorState::ready_progress_thread() {
 
 std::shared_ptr<Operation> CommunicatorState::start(const CollectiveCall& call) {
   ready_progress_thread();
+  if (call.options.stream) return device().start(call);
+  if (DeviceSide* const device = attached()) device->check_host(call);
   context_->log.note_thread();
   std::shared_ptr<Operation> operation;
   {
@@ -248,6 +255,14 @@ void CommunicatorState::check_peer(const char* call, int peer, int tag, bool rec
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: tag is {}; it must be 0 to 2147483647{}", call,
                                                      rank(), tag, receives ? ", or -1 for any" : ""));
   }
+}
+
+void CommunicatorState::refuse_stream(const char* call, const CallOptions& options) const {
+  if (!options.stream) return;
+  throw Exception(ErrorCode::kUnsupported,
+                  fmt::format("{} on rank {}: messages on a stream have no asynchronous form; send(), recv() and "
+                              "sendrecv() take one",
+                              call, rank()));
 }
 
 void CommunicatorState::check_timeout(const char* call, const CallOptions& options) const {
@@ -292,6 +307,7 @@ std::shared_ptr<MessageOperation> CommunicatorState::make_send(const void* data,
 std::shared_ptr<MessageOperation> CommunicatorState::start_send(const void* data, uint64_t count, DType dtype, int peer,
                                                                 int tag, const CallOptions& options) {
   check_timeout("send", options);
+  refuse_stream("send_async", options);
   auto operation = make_send(data, count, dtype, peer, tag);
   submit_message(operation, options, Waited::kInBackground);
   return operation;
@@ -317,6 +333,7 @@ std::shared_ptr<MessageOperation> CommunicatorState::make_recv(void* data, uint6
 std::shared_ptr<MessageOperation> CommunicatorState::start_recv(void* data, uint64_t count, DType dtype, int peer,
                                                                 int tag, const CallOptions& options) {
   check_timeout("recv", options);
+  refuse_stream("recv_async", options);
   auto operation = make_recv(data, count, dtype, peer, tag);
   submit_message(operation, options, Waited::kInBackground);
   return operation;
@@ -332,15 +349,19 @@ void CommunicatorState::run_messages(SendOperation* send, RecvOperation* recv, c
 }
 
 void CommunicatorState::send(const Outgoing& out, DType dtype, int tag, const CallOptions& options) {
+  if (options.stream) return void(device().run_messages(&out, nullptr, dtype, tag, options));
   check_timeout("send", options);
   const uint64_t bytes = send_bytes(out, dtype, tag);
+  if (DeviceSide* const device = attached()) device->check_host("send", out.data);
   SendOperation send(static_cast<const std::byte*>(out.data), bytes, dtype, out.peer, tag);
   run_messages(&send, nullptr, options);
 }
 
 Work::Message CommunicatorState::recv(const Incoming& in, DType dtype, int tag, const CallOptions& options) {
+  if (options.stream) return device().run_messages(nullptr, &in, dtype, tag, options);
   check_timeout("recv", options);
   const uint64_t bytes = recv_bytes(in, dtype, tag);
+  if (DeviceSide* const device = attached()) device->check_host("recv", in.data);
   RecvOperation recv(static_cast<std::byte*>(in.data), bytes, dtype, in.peer, tag);
   run_messages(nullptr, &recv, options);
   return message_of(recv);
@@ -348,6 +369,7 @@ Work::Message CommunicatorState::recv(const Incoming& in, DType dtype, int tag, 
 
 Work::Message CommunicatorState::sendrecv(const Outgoing& out, const Incoming& in, DType dtype, int tag,
                                           const CallOptions& options) {
+  if (options.stream) return device().run_messages(&out, &in, dtype, tag, options);
   const uint64_t recv_size = recv_bytes(in, dtype, tag);
   check_timeout("send", options);
   const uint64_t send_size = send_bytes(out, dtype, tag);
@@ -364,6 +386,18 @@ CallState CommunicatorState::call_state(uint64_t sequence) {
   state.p2p_moved = messages_->moved_bytes();
   return state;
 }
+
+DeviceSide& CommunicatorState::device() {
+  check_usable();
+  std::lock_guard lock(device_mutex_);
+  if (!device_owner_) {
+    device_owner_ = std::make_unique<DeviceSide>(*this);
+    device_.store(device_owner_.get(), std::memory_order_release);
+  }
+  return *device_owner_;
+}
+
+void CommunicatorState::attach_device() { device().attach({}); }
 
 Allocations& CommunicatorState::allocations() {
   if (!context_->mark.same_process()) check_usable();
@@ -410,7 +444,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(int color, int key) 
   call.output = all.data();
   call.count = 2;
   call.dtype = DType::kInt32;
-  call.options.algorithm = collectives_->router().for_plain_buffers();
+  call.options.algorithm = for_plain_buffers();
   run(call);
   const uint64_t number = next_split();
   if (color < 0) return nullptr;
@@ -494,6 +528,7 @@ void CommunicatorState::destroy() {
   context_->fabric->close(context_->id, last, until);
   collectives_->shut_down();
   messages_->shut_down();
+  if (DeviceSide* const device = attached()) device->close(until);
   if (!in_end_function()) progress_thread_->finish_calls();
 }
 

@@ -20,6 +20,8 @@
 
 namespace rondo {
 
+class DeviceSide;
+
 // One communicator: checks the arguments, picks the plan, submits, hands back operations; and hears from the fabric.
 class CommunicatorState final : public CommunicatorEvents {
  public:
@@ -54,6 +56,7 @@ class CommunicatorState final : public CommunicatorEvents {
     CheckedCall call;
     Algorithm asked = Algorithm::kAuto;
     std::optional<Packing> packing;
+    std::shared_ptr<Gate> gate = nullptr;  // of a call on a stream
   };
   // Submits all of them, with no other call between; nothing if it throws. Does not drive.
   std::vector<std::shared_ptr<CollectiveOperation>> submit_all(std::vector<Part> parts);
@@ -90,6 +93,11 @@ class CommunicatorState final : public CommunicatorEvents {
   void check_usable() const {
     if (!context_->mark.same_process() || context_->failure.get() != nullptr) refuse_use();
   }
+  // In bytes; the arguments of a message are checked.
+  uint64_t send_bytes(const Outgoing& out, DType dtype, int tag) const;
+  uint64_t recv_bytes(const Incoming& in, DType dtype, int tag) const;
+  // The algorithm for the library's own calls.
+  Algorithm for_plain_buffers() const { return collectives_->router().for_plain_buffers(); }
   // kInvalid if it is negative.
   void check_timeout(const char* call, const CallOptions& options) const;
   // Waits for it; the others are told if that takes long.
@@ -104,6 +112,10 @@ class CommunicatorState final : public CommunicatorEvents {
   void fail(const Error& error) { context_->fail(error); }
 
   Allocations& allocations();
+
+  // The side of it that knows GPUs; made at the first call of this.
+  DeviceSide& device();
+  void attach_device();
 
   std::shared_ptr<CommunicatorState> split(int color, int key);  // nullptr: this rank is in no group
   std::shared_ptr<CommunicatorState> new_group(std::span<const int> ranks);
@@ -121,11 +133,11 @@ class CommunicatorState final : public CommunicatorEvents {
   std::shared_ptr<PreparedCall> prepare(const CheckedCall& call, Algorithm asked);
   std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const CollectiveCall& call);
   uint64_t next_split();
+  // The device side, if calls on host memory must ask it.
+  DeviceSide* attached() const { return device_.load(std::memory_order_acquire); }
   [[noreturn]] void refuse_use() const;
   void check_peer(const char* call, int peer, int tag, bool receives) const;
-  // Check the arguments, too. In bytes.
-  uint64_t send_bytes(const Outgoing& out, DType dtype, int tag) const;
-  uint64_t recv_bytes(const Incoming& in, DType dtype, int tag) const;
+  void refuse_stream(const char* call, const CallOptions& options) const;
   void run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options);
   std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
@@ -147,6 +159,10 @@ class CommunicatorState final : public CommunicatorEvents {
   std::map<std::vector<int>, uint64_t> groups_made_;
 
   Allocations allocations_;
+
+  std::mutex device_mutex_;
+  std::unique_ptr<DeviceSide> device_owner_;
+  std::atomic<DeviceSide*> device_{nullptr};
 
   std::mutex destroy_mutex_;
   std::atomic<bool> destroyed_{false};

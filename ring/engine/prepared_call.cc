@@ -22,7 +22,8 @@ uint64_t kind_of(uint64_t communicator, const CheckedCall& call, const RouteQues
       .add(static_cast<uint64_t>(call.root + 1))
       .add(call.shared_counts)
       .add(call.part)
-      .add(count)
+      .add(call.piece | (static_cast<uint64_t>(call.pieces) << 32))
+      .add(count + (call.attaches ? UINT64_MAX / 2 : 0))
       .value();
 }
 
@@ -48,6 +49,8 @@ CallKey key_of(const CheckedCall& call, Algorithm asked) {
   key.timeout_ms = call.timeout.count();
   key.list = call.shared_counts;
   key.part = call.part;
+  key.piece = call.piece;
+  key.pieces = call.pieces;
   return key;
 }
 

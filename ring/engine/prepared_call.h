@@ -64,6 +64,7 @@ struct CallKey {
   int64_t timeout_ms = 0;
   uint64_t list = 0;  // of an operation of a list: its hash
   uint32_t part = 0;
+  uint32_t piece = 0, pieces = 0;  // of a call on device memory
   bool operator==(const CallKey&) const = default;
 };
 inline CallKey key_of(const CollectiveCall& call) {

@@ -317,12 +317,25 @@ std::optional<uint64_t> CheckedCall::largest_block(uint32_t chunks, uint64_t gra
   return largest;
 }
 
+namespace {
+
+std::string describe_place(const CallSummary& call) {
+  if (call.pieces == 0) return "";
+  if (call.pieces == 1) return " on device memory";
+  return fmt::format(" on device memory, piece {} of {}", call.piece, call.pieces);
+}
+
+}  // namespace
+
 std::string describe_call(const CallSummary& call) {
+  if (call.attaches) return "attach_device()";
   std::string text = collective_name(call.collective);
-  if (call.collective == Collective::kBarrier) return text + "()";
+  if (call.collective == Collective::kBarrier) return text + "()" + describe_place(call);
   if (call.list) {
-    return text + fmt::format(" of {} tensors {}, operation {} of {} (count={}, {})", call.list->tensors.size(),
-                              call.list->describe(), call.part, call.parts, call.count, algorithm_name(call.algorithm));
+    return text +
+           fmt::format(" of {} tensors {}, operation {} of {} (count={}, {})", call.list->tensors.size(),
+                       call.list->describe(), call.part, call.parts, call.count, algorithm_name(call.algorithm)) +
+           describe_place(call);
   }
   if (call.uneven) text += "_v";
   text += fmt::format("({}={}, {}", call.uneven ? "own count" : "count", call.count, dtype_name(call.dtype));
@@ -332,7 +345,7 @@ std::string describe_call(const CallSummary& call) {
   if (call.root >= 0) text += fmt::format(", root={}", call.root);
   if (call.algorithm != Algorithm::kAuto) text += fmt::format(", {}", algorithm_name(call.algorithm));
   if (call.registered_first) text += " unless registered";
-  return text + ")";
+  return text + ")" + describe_place(call);
 }
 
 uint64_t checked_bytes(const char* call, int rank, uint64_t count, DType dtype) {

@@ -33,6 +33,9 @@ struct CallSummary {
   // those who remember them.
   std::shared_ptr<const TensorList> list;
   uint32_t part = 0, parts = 0;
+  // Of a call on device memory: the `piece`th of `pieces`, from 1; pieces 0: host memory. attaches: attach_device().
+  uint32_t piece = 0, pieces = 0;
+  bool attaches = false;
 };
 
 // What ranks compare: of one call among those of its communicator, from what all its likes have in common.

@@ -37,6 +37,10 @@ void Operation::on_end(EndFunction function) {
   add_end_function(std::move(function));
 }
 
+void Operation::wait_on(void*) {
+  throw Exception(ErrorCode::kInvalid, "wait_on() of a call without CallOptions::stream: it runs on no stream; wait()");
+}
+
 void Operation::add_end_function(EndFunction function) {
   if (const auto caller = progress_thread()) caller->start();
   auto entry = std::make_unique<EndEntry>(EndEntry{std::move(function)});

@@ -43,6 +43,8 @@ class Operation {
   // Exception(kInvalid) if it has not been submitted yet and in a forked child, kSystem if there is no such thread, and
   // none can be had.
   virtual void on_end(EndFunction function);
+  // What is put into this stream from now on waits for the operation. Throws Exception(kInvalid) if it runs on none.
+  virtual void wait_on(void* stream);
 
   void complete() { state_.store(State::kComplete, std::memory_order_release); }
   void fail(const Error& error) {

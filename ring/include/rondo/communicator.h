@@ -240,6 +240,14 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   void* allocate(size_t bytes);
   void deallocate(void* data);
 
+  // --- GPU memory (docs/gpu.md). A call with CallOptions::stream works on memory of that stream's device, in the order
+  // of the stream: it returns when it has been put there, and what comes after it in the stream finds the result. Any
+  // failure ends the stream's wait, and the communicator; the next call throws it.
+  //
+  // Collective. Opens the library for GPUs; all ranks do, or none, and then all throw kUnsupported, and calls on host
+  // memory go on. Implied by the first call with a stream. A second call does nothing.
+  void attach_device();
+
   // --- Sub-communicators. If a member cannot make it (kSystem: no descriptors), all members throw that error, which
   // names the rank; this communicator goes on.
   // Collective. Ranks with the same color form a communicator, ordered by (key, rank). color < 0: none, an empty

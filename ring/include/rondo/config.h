@@ -51,6 +51,7 @@ struct RONDO_EXPORT Config {
   int64_t spin_us = 200;               // RONDO_SPIN_US: poll so long before sleeping
   // RONDO_EAGER_BYTES: messages up to here are sent before they are asked for (shared)
   uint32_t eager_bytes = 64 * 1024;
+  std::string device_library;  // RONDO_DEVICE_LIBRARY: path of librondo_cuda.so; empty: beside the library
   std::string debug = "warn";  // RONDO_DEBUG: off, warn, info, trace (to standard error)
 
   // --- what happened

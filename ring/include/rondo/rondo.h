@@ -260,9 +260,13 @@ typedef struct {
   /* Error feedback: as many elements as the input, zero before the first call. It keeps what this rank's encoding has
    * lost, and is added to the input of the next call. NULL: none. */
   float* residual;
+  /* 1: the buffers are memory of a GPU, and the call takes its place in `stream`, a cudaStream_t (NULL: the legacy
+   * stream); it returns when it has been put there. 0: host memory */
+  int64_t on_stream;
+  void* stream;
 } rondo_options_t;
 #define RONDO_OPTIONS_INIT \
-  { sizeof(rondo_options_t), 0, 1.0, NULL, RONDO_WIRE_NONE, 0, 0, NULL }
+  { sizeof(rondo_options_t), 0, 1.0, NULL, RONDO_WIRE_NONE, 0, 0, NULL, 0, NULL }
 
 typedef int32_t rondo_collective_t;
 enum {
@@ -498,6 +502,15 @@ typedef void (*rondo_end_function_t)(void* context, rondo_result_t result);
 RONDO_API rondo_result_t rondo_work_on_end(rondo_work_t work, rondo_end_function_t function, void* context);
 /* Frees the handle. An operation that has not ended goes on, and still needs its buffers. NULL: nothing. */
 RONDO_API rondo_result_t rondo_work_free(rondo_work_t work);
+
+/* ---- GPU memory (docs/gpu.md): calls with options->on_stream ---- */
+
+/* Collective: opens the library for GPUs on all ranks. RONDO_UNSUPPORTED on all of them: some rank can use no GPU;
+ * calls on host memory go on. Implied by the first call on a stream. */
+RONDO_API rondo_result_t rondo_attach_device(rondo_comm_t comm);
+/* What the program puts into `stream`, a cudaStream_t, from now on runs after the operation. RONDO_INVALID: it is of a
+ * call without options->on_stream. */
+RONDO_API rondo_result_t rondo_work_wait_on(rondo_work_t work, void* stream);
 
 /* ---- Registered memory ---- */
 

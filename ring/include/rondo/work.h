@@ -34,6 +34,9 @@ class RONDO_EXPORT Work {
   bool wait(std::chrono::nanoseconds timeout);
   // Waits until the operation succeeds, or throws its failure (at the latest kTimeout at its own deadline).
   void wait();
+  // What the program puts into this stream (a cudaStream_t) from now on runs after the operation. Of calls with
+  // CallOptions::stream, else kInvalid is thrown. Returns at once.
+  void wait_on(void* stream);
   // The failure; nullopt before the end and after success.
   std::optional<Error> error() const;
 

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/device.h"
+#include "ring/engine/call/call.h"
+
+namespace rondo {
+
+// A part of a call on device memory that goes through host memory: copied there, done as a call of its own, copied
+// back. Offsets are bytes in the piece's region of host memory.
+struct Piece {
+  // A copy of rows; `region` is the host's end.
+  struct Rows {
+    std::byte* device = nullptr;
+    uint64_t device_pitch = 0;
+    uint64_t region = 0;
+    uint64_t region_pitch = 0;
+    uint64_t row_bytes = 0;
+    uint64_t rows = 0;
+    bool operator==(const Rows&) const = default;
+  };
+  std::vector<Rows> in, out;
+  uint64_t region_bytes = 0;
+  // Of the call's buffers in the region. They may be the same memory.
+  uint64_t input = 0, output = 0;
+  // The call: of the elements [first, first + count) of each block where blocks are even, else the whole.
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
+// Bytes of a piece, of its larger buffer: small enough that copying the first and the last piece, beside which nothing
+// else moves, is little of a large call; large enough that a piece's own latency is.
+inline constexpr uint64_t kPieceBytes = 4u << 20;
+// Of one call: entries of a stream are bounded.
+inline constexpr uint64_t kMostPieces = 64;
+
+// The pieces of a call, in order. Even calls are cut alike on all ranks: by what all ranks know. Uneven calls are one
+// piece, since ranks know their own counts only. Pure.
+std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes = kPieceBytes);
+
+}  // namespace rondo

@@ -1,0 +1,53 @@
+#include "ring/engine/device/staging_pool.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace rondo {
+namespace {
+
+// Sizes are powers of two, so that calls of different sizes find each other's memory again.
+constexpr size_t kLeastBytes = 64 * 1024;
+// Before a region's data: its word, on a page of its own, so that the data is aligned as all registered memory is.
+constexpr size_t kHeaderBytes = 4096;
+
+}  // namespace
+
+StagingPool::Region StagingPool::take(size_t bytes) {
+  const size_t rounded = std::bit_ceil(std::max(bytes, kLeastBytes));
+  {
+    std::lock_guard lock(mutex_);
+    ++taken_;
+    if (const auto found = free_.find(rounded); found != free_.end()) return free_.extract(found).mapped();
+  }
+  Region region;
+  try {
+    auto* memory = static_cast<std::byte*>(allocations_.allocate(kHeaderBytes + rounded));
+    library_->check(library_->table().lock_host(memory, kHeaderBytes + rounded), "locking host memory");
+    region = {memory + kHeaderBytes, rounded, reinterpret_cast<uint32_t*>(memory)};
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    --taken_;
+    throw;
+  }
+  return region;
+}
+
+void StagingPool::give_back(const Region& region) {
+  std::lock_guard lock(mutex_);
+  --taken_;
+  free_.emplace(region.bytes, region);
+}
+
+bool StagingPool::free_all() {
+  std::lock_guard lock(mutex_);
+  if (taken_ > 0) return false;
+  for (const auto& [bytes, region] : free_) {
+    library_->table().unlock_host(region.word);
+    allocations_.deallocate(region.word);
+  }
+  free_.clear();
+  return true;
+}
+
+}  // namespace rondo

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "ring/engine/allocations.h"
+#include "ring/engine/device/device_library.h"
+
+namespace rondo {
+
+// Locked host memory that device memory is staged through. Registered memory, so that ranks of one host work on it
+// where it lies. Any thread; but what takes, makes or frees calls the device's runtime, which functions in a stream
+// must not.
+class StagingPool {
+ public:
+  // memory (may be nullptr) outlives this.
+  StagingPool(std::shared_ptr<const DeviceLibrary> library, SharedMemory* memory, int rank)
+      : library_(std::move(library)), allocations_(memory, rank) {}
+  // Does not free what is still taken: the device may be at work on it.
+  ~StagingPool() = default;
+  StagingPool(const StagingPool&) = delete;
+  StagingPool& operator=(const StagingPool&) = delete;
+
+  // A piece's memory. Its words are those of one stream at a time.
+  struct Region {
+    std::byte* data = nullptr;
+    size_t bytes = 0;
+    uint32_t* word = nullptr;  // which a stream waits for; it only grows, modulo 2^32
+  };
+  // At least so many bytes. Throws Exception(kSystem).
+  Region take(size_t bytes);
+  // Calls no runtime.
+  void give_back(const Region& region);
+  // Frees what is not taken. Requires that nothing is: false otherwise, and then it frees nothing.
+  bool free_all();
+
+ private:
+  std::shared_ptr<const DeviceLibrary> library_;  // shared with the communicator's device side
+  Allocations allocations_;
+  std::mutex mutex_;
+  std::multimap<size_t, Region> free_;  // by bytes
+  int taken_ = 0;
+};
+
+}  // namespace rondo

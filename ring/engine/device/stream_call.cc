@@ -1,0 +1,198 @@
+#include "ring/engine/device/stream_call.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "ring/engine/progress/progress_engine.h"
+
+namespace rondo {
+namespace {
+
+// Pieces whose memory is there at once: one on its way to the host, one at work, one on its way back.
+constexpr size_t kSlots = 3;
+// A piece is finished after the copies of so many later ones.
+constexpr size_t kAhead = kSlots - 1;
+
+// Some 1,000 launches that are pending block the thread that launches; several communicators share a stream.
+constexpr uint32_t kMostEntries = 512;
+constexpr std::chrono::milliseconds kBetweenLooks{20};
+
+}  // namespace
+
+// --- StreamCalls
+
+DeviceEvent StreamCalls::take_event(int device) {
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = events_.find(device); found != events_.end()) return events_.extract(found).mapped();
+  }
+  DeviceEvent event = nullptr;
+  library->check(library->table().make_event(device, &event), "making an event");
+  return event;
+}
+
+void StreamCalls::give_back(int device, DeviceEvent event) {
+  std::lock_guard lock(mutex_);
+  events_.emplace(device, event);
+}
+
+bool StreamCalls::begin(uint32_t entries, const std::function<bool()>& stop) {
+  std::unique_lock lock(mutex_);
+  // One that is larger than all room waits for the others only.
+  const auto has_room = [&] { return entries_ == 0 || entries_ + entries <= kMostEntries; };
+  while (!changed_.wait_for(lock, kBetweenLooks, has_room)) {
+    if (stop()) return false;
+  }
+  entries_ += entries;
+  return true;
+}
+
+void StreamCalls::end(uint32_t entries) {
+  std::lock_guard lock(mutex_);
+  entries_ -= entries;
+  changed_.notify_all();
+}
+
+bool StreamCalls::wait_for_all(Clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, until, [this] { return entries_ == 0; });
+}
+
+void StreamCalls::free_all() {
+  if (!pool.free_all()) return;
+  std::lock_guard lock(mutex_);
+  for (const auto& [device, event] : std::exchange(events_, {})) library->table().destroy_event(event);
+}
+
+// --- StreamCall
+
+StreamCall::StreamCall(Options options)
+    : options_(std::move(options)), table_(options_.calls->library->table()), entries_(entries_of(options_.pieces)) {
+  uint64_t bytes = 0;
+  for (const Piece& piece : options_.pieces) bytes = std::max(bytes, piece.region_bytes);
+  const size_t slots = std::min(kSlots, options_.pieces.size());
+  try {
+    while (slots_.size() < slots) slots_.push_back(options_.calls->pool.take(bytes));
+    event_ = options_.calls->take_event(options_.device);
+  } catch (...) {
+    give_back_memory();
+    throw;
+  }
+  for (const auto& slot : slots_) values_.push_back(std::atomic_ref<uint32_t>(*slot.word).load());
+}
+
+// Calls no runtime: the last owner may be a function in a stream.
+StreamCall::~StreamCall() {
+  give_back_memory();
+  if (event_ != nullptr) options_.calls->give_back(options_.device, event_);
+}
+
+void StreamCall::give_back_memory() {
+  for (const auto& slot : std::exchange(slots_, {})) options_.calls->pool.give_back(slot);
+  if (std::exchange(counts_, false)) options_.calls->end(entries_);
+}
+
+uint32_t StreamCall::entries_of(const std::vector<Piece>& pieces) {
+  uint32_t entries = 2;  // the end: event and function
+  for (const Piece& piece : pieces) entries += static_cast<uint32_t>(piece.in.size() + piece.out.size() + 2);
+  return entries;
+}
+
+std::shared_ptr<Gate> StreamCall::add_gate(size_t piece, int operations) {
+  const size_t slot = piece % slots_.size();
+  turns_.push_back({std::make_shared<Gate>(slots_[slot].word, ++values_[slot], operations), this});
+  return turns_.back().gate;
+}
+
+void StreamCall::enqueue() {
+  self_ = shared_from_this();
+  try {
+    const size_t pieces = options_.pieces.size();
+    for (size_t i = 0; i < pieces; ++i) {
+      if (i >= kAhead) finish(i - kAhead);
+      copy_in(i);
+    }
+    for (size_t i = pieces > kAhead ? pieces - kAhead : 0; i < pieces; ++i) finish(i);
+  } catch (const Exception& e) {
+    error_ = e.error();
+    options_.give_up(error_);
+    for (Turn& turn : turns_) turn.gate->open();
+    engine->notify();
+    // Their memory is the pool's again when the stream has passed.
+    for (const auto& operation : operations_) operation->wait(Clock::time_point::max());
+    put_end();
+    throw;
+  }
+  put_end();
+}
+
+// If even this cannot be put into the stream, nothing more runs there.
+void StreamCall::put_end() {
+  table_.record(event_, options_.stream);
+  if (table_.call_host(&end_of_stream, this, options_.stream) == 0) return;
+  table_.synchronize(options_.stream);
+  passed();
+}
+
+void StreamCall::copy_in(size_t piece) {
+  for (const Piece::Rows& rows : options_.pieces[piece].in) copy(rows, region(piece), true);
+  options_.calls->library->check(table_.call_host(&open_gate, &turns_[piece], options_.stream),
+                                 "putting a function into the stream");
+}
+
+void StreamCall::finish(size_t piece) {
+  const Gate& gate = *turns_[piece].gate;
+  if (options_.waits == Waits::kStream) {
+    options_.calls->library->check(table_.wait_for_word(gate.word(), gate.value(), options_.stream),
+                                   "putting a wait into the stream");
+  } else {
+    Operation& operation = *operations_[piece];
+    operation.wait(Clock::time_point::max());
+    if (operation.failed()) throw Exception(operation.error());
+  }
+  for (const Piece::Rows& rows : options_.pieces[piece].out) copy(rows, region(piece), false);
+}
+
+void StreamCall::copy(const Piece::Rows& rows, std::byte* region, bool in) {
+  DeviceCopy copy{};
+  copy.row_bytes = rows.row_bytes;
+  copy.rows = rows.rows;
+  std::byte* host = region + rows.region;
+  copy.to = in ? host : rows.device;
+  copy.from = in ? rows.device : host;
+  copy.to_pitch = in ? rows.region_pitch : rows.device_pitch;
+  copy.from_pitch = in ? rows.device_pitch : rows.region_pitch;
+  options_.calls->library->check(table_.copy(&copy, options_.stream), "putting a copy into the stream");
+}
+
+// In the stream: no calls of the device's runtime.
+void StreamCall::open_gate(void* turn) {
+  const Turn& at = *static_cast<Turn*>(turn);
+  at.gate->open();
+  at.call->engine->notify();
+}
+
+void StreamCall::end_of_stream(void* call) { static_cast<StreamCall*>(call)->passed(); }
+
+void StreamCall::passed() {
+  const std::shared_ptr<StreamCall> keep = std::move(self_);
+  for (const auto& operation : operations_) {
+    if (error_.ok() && operation->failed()) error_ = operation->error();
+  }
+  operations_.clear();
+  if (error_.ok()) {
+    complete();
+  } else {
+    fail(error_);
+  }
+  give_back_memory();
+  engine->notify();
+  announce_end();
+}
+
+void StreamCall::wait_on(DeviceStream stream) {
+  options_.calls->library->check(table_.wait(stream, event_), "putting a wait into the stream");
+}
+
+}  // namespace rondo

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "ring/engine/device/device_library.h"
+#include "ring/engine/device/gate.h"
+#include "ring/engine/device/pieces.h"
+#include "ring/engine/device/staging_pool.h"
+#include "ring/engine/progress/operation.h"
+
+namespace rondo {
+
+// What calls on streams of one communicator share, and what outlives it until the last of them has ended.
+class StreamCalls {
+ public:
+  StreamCalls(std::shared_ptr<const DeviceLibrary> opened, SharedMemory* memory, int rank)
+      : library(opened), pool(std::move(opened), memory, rank) {}
+  const std::shared_ptr<const DeviceLibrary> library;
+  StagingPool pool;
+
+  // Events, made once and used again. take_event() calls the runtime.
+  DeviceEvent take_event(int device);
+  void give_back(int device, DeviceEvent event);
+  // Of calls under way, so that streams hold a bounded number of entries; waits while there are too many, until
+  // `stop()`, which is asked every 20 ms. True: there is room, and the call counts.
+  bool begin(uint32_t entries, const std::function<bool()>& stop);
+  void end(uint32_t entries);
+  // Waits until no call is under way; false: not by then.
+  bool wait_for_all(Clock::time_point until);
+  // Gives everything back to the device's runtime, if no call is under way.
+  void free_all();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint32_t entries_ = 0;
+  std::multimap<int, DeviceEvent> events_;  // by device
+};
+
+// One call on device memory, in the order of a stream: its pieces are copied to host memory, done there as operations
+// of the communicator, and copied back. While one is done, the next one is copied there and the one before it back.
+//
+// Either all of it is put into the stream at once, and the stream waits for the operations; or (waits == kHost) the
+// calling thread waits for each operation before it puts its copy back into the stream.
+class StreamCall final : public Operation, public std::enable_shared_from_this<StreamCall> {
+ public:
+  enum class Waits : uint8_t { kStream, kHost };
+  struct Options {
+    std::shared_ptr<StreamCalls> calls;  // in which it counts (begin)
+    DeviceStream stream = nullptr;
+    int device = 0;  // of the stream
+    Waits waits = Waits::kStream;
+    std::vector<Piece> pieces;
+    std::function<void(const Error&)> give_up;  // ends the operations, after the stream has failed
+  };
+  explicit StreamCall(Options options);
+  ~StreamCall() override;
+
+  // Entries of a stream that it takes at most.
+  static uint32_t entries_of(const std::vector<Piece>& pieces);
+
+  const std::vector<Piece>& pieces() const { return options_.pieces; }
+  // The host's memory of the piece, in turns.
+  std::byte* region(size_t piece) { return slots_[piece % slots_.size()].data; }
+  // That the operations of the piece begin at and end at. operations: of the piece.
+  std::shared_ptr<Gate> add_gate(size_t piece, int operations);
+  // The operations have been submitted, one of them or (a list) one for several a piece, in the order of the pieces.
+  void add_operation(std::shared_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }
+
+  // Puts it into the stream, which ends the call. Throws Exception: what failed; the call is ended then.
+  void enqueue();
+
+  // The other stream goes on when the call has ended. Throws Exception.
+  void wait_on(DeviceStream stream) override;
+
+ private:
+  struct Turn {
+    std::shared_ptr<Gate> gate;
+    StreamCall* call;
+  };
+  void copy_in(size_t piece);
+  void finish(size_t piece);
+  void copy(const Piece::Rows& rows, std::byte* region, bool in);
+  void put_end();
+  void passed();
+  void give_back_memory();
+  static void open_gate(void* turn);
+  static void end_of_stream(void* call);
+
+  Options options_;
+  const DeviceTable& table_;
+  const uint32_t entries_;
+  bool counts_ = true;
+  std::vector<StagingPool::Region> slots_;
+  std::vector<uint32_t> values_;  // of the slots' words, given last
+  std::deque<Turn> turns_;        // by piece; a place that stays
+  std::vector<std::shared_ptr<Operation>> operations_;
+  DeviceEvent event_ = nullptr;
+  Error error_;
+  std::shared_ptr<StreamCall> self_;  // while the stream refers to it
+};
+
+}  // namespace rondo

@@ -1,0 +1,203 @@
+// Every collective on device memory gives the reference result, in the order of its stream: over a device that is made
+// of threads and memory that the host cannot touch, with one queue for all streams.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/device/device_cases.h"
+
+namespace rondo::testing {
+
+TEST_CASE("every collective, uneven ones too, processes over shared memory and TCP") {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const int world : {1, 2, 3, 4}) {
+      CAPTURE(transport);
+      CAPTURE(world);
+      const auto cases = all_shapes({world, {0, 1, uint64_t(world + 1), 1237}, {world / 2}});
+      CHECK(run_processes(device_group(world, transport), [&](Communicator& group) { run_on_device(group, cases); }) ==
+            "");
+    }
+  }
+}
+
+TEST_CASE("8 processes") {
+  const auto cases = all_shapes({8, {777}, {3}});
+  CHECK(run_processes(device_group(8, "auto"), [&](Communicator& group) { run_on_device(group, cases); }) == "");
+}
+
+TEST_CASE("a device whose streams cannot wait for words") {
+  RankGroup group = device_group(3, "shm");
+  group.before = [](int) { setenv("HOST_DEVICE_WAITS", "0", 1); };
+  const auto cases = all_shapes({3, {1237}, {1}});
+  CHECK(run_processes(group, [&](Communicator& comm) { run_on_device(comm, cases); }) == "");
+}
+
+TEST_CASE("every dtype with every op") {
+  const auto cases = all_reductions(2);
+  CHECK(run_processes(device_group(2, "shm"), [&](Communicator& group) { run_on_device(group, cases); }) == "");
+}
+
+TEST_CASE("buffers of several pieces") {
+  // 11 MB: three pieces of all_reduce, more of those with a block a rank.
+  std::vector<CollectiveCase> cases;
+  for (CollectiveCase what : all_shapes({2, {2'800'001}, {1}})) {
+    if (!what.counts.empty() || what.misalign != 0 || what.in_place) continue;
+    what.dtype = DType::kFloat32;
+    cases.push_back(what);
+  }
+  for (const char* transport : {"shm", "tcp"}) {
+    CAPTURE(transport);
+    CHECK(run_processes(device_group(2, transport), [&](Communicator& group) { run_on_device(group, cases); }) == "");
+  }
+}
+
+TEST_CASE("calls wait for what the stream had before, and what comes later waits for them") {
+  // Many calls under way at once, on two streams, each on the result of the one before; the host waits once.
+  CHECK(run_processes(device_group(3, "shm"), [](Communicator& group) {
+          Mirror mirror;
+          DeviceStream other = nullptr;
+          mirror.table().make_stream(&other);
+          std::pmr::vector<int64_t> values(1000, group.rank() + 1, &mirror);
+          std::pmr::vector<int64_t> second(1000, 1, &mirror);
+          mirror.to_device();
+          int64_t* const on_device = mirror.image_of(values.data());
+          Work last;
+          for (int i = 0; i < 20; ++i) {
+            group.all_reduce(on_device, on_device, 1000, DType::kInt64, Op::kMax, {.stream = mirror.stream()});
+            last = group.all_reduce_async(on_device, on_device, 1000, DType::kInt64, Op::kSum,
+                                          {.stream = mirror.stream()});
+          }
+          // The other stream goes on after the last of them.
+          last.wait_on(other);
+          int64_t* const second_on_device = mirror.image_of(second.data());
+          const DeviceCopy copy{second_on_device, on_device, 8000, 8000, 8000, 1};
+          mirror.table().copy(&copy, other);
+          group.all_reduce(second_on_device, second_on_device, 1000, DType::kInt64, Op::kMin, {.stream = other});
+          mirror.table().synchronize(other);
+          mirror.to_host();
+          mirror.synchronize();
+          last.wait();
+          int64_t expected = 3;
+          for (int i = 0; i < 20; ++i) expected *= 3;
+          expect(values.front() == expected && values.back() == expected, "the wrong sum in the first stream");
+          expect(second.front() == expected && second.back() == expected, "the wrong value in the second stream");
+          mirror.table().destroy_stream(other);
+        }) == "");
+}
+
+TEST_CASE("more calls than a stream holds: the caller waits for room, and all of them are done") {
+  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
+          Mirror mirror;
+          std::pmr::vector<int32_t> values(16, 1, &mirror);
+          mirror.to_device();
+          int32_t* const on_device = mirror.image_of(values.data());
+          for (int i = 0; i < 300; ++i) {
+            group.all_reduce(on_device, on_device, 16, DType::kInt32, Op::kMax, {.stream = mirror.stream()});
+          }
+          mirror.to_host();
+          mirror.synchronize();
+          expect(values[15] == 1, "the wrong maximum");
+        }) == "");
+}
+
+TEST_CASE("lists") {
+  for (const char* transport : {"shm", "tcp"}) {
+    CHECK(run_processes(device_group(2, transport), [](Communicator& group) {
+            Mirror mirror;
+            std::vector<std::pmr::vector<float>> tensors;
+            for (const size_t count : {3, 0, 1000, 70'000, 1})
+              tensors.emplace_back(count, group.rank() + 1.0f, &mirror);
+            mirror.to_device();
+            std::vector<TensorRef> refs;
+            for (auto& tensor : tensors) {
+              void* const data = mirror.image(tensor.data());
+              refs.push_back({data, data, tensor.size(), DType::kFloat32});
+            }
+            group.all_reduce_many(refs, Op::kSum, {.stream = mirror.stream()});
+            Work work = group.all_reduce_many_async(refs, Op::kMax, {.stream = mirror.stream()});
+            mirror.to_host();
+            mirror.synchronize();
+            work.wait();
+            for (const auto& tensor : tensors) {
+              for (const float value : tensor) expect(value == 3.0f, "the wrong sum in a list");
+            }
+          }) == "");
+  }
+}
+
+TEST_CASE("messages") {
+  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
+          Mirror mirror;
+          const int peer = 1 - group.rank();
+          std::pmr::vector<int32_t> out(5000, group.rank(), &mirror), in(6000, -1, &mirror);
+          mirror.to_device();
+          const CallOptions options{.stream = mirror.stream()};
+          void *const from = mirror.image(out.data()), *const to = mirror.image(in.data());
+          const auto both = group.sendrecv(from, 5000, peer, to, 6000, peer, DType::kInt32, 7, options);
+          expect(both.bytes == 20'000, "sendrecv says another length");
+          if (group.rank() == 0) group.send(from, 10, DType::kInt32, peer, 1, options);
+          if (group.rank() == 1) {
+            expect(group.recv(to, 6000, DType::kInt32, peer, 1, options).bytes == 40, "recv says another length");
+          }
+          mirror.to_host();
+          mirror.synchronize();
+          expect(in[0] == peer && in[4999] == peer && in[5000] == -1, "the wrong message");
+        }) == "");
+}
+
+TEST_CASE("a stream of another device than the thread's current one") {
+  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
+          std::unique_ptr<Mirror> mirror = std::make_unique<Mirror>();
+          if (mirror->table().use(1) != 0) return;  // a GPU may be alone
+          mirror = std::make_unique<Mirror>();
+          std::pmr::vector<int32_t> values(100, 1, mirror.get());
+          mirror->to_device();
+          mirror->table().use(0);
+          int32_t* const on_device = mirror->image_of(values.data());
+          group.all_reduce(on_device, on_device, 100, DType::kInt32, Op::kSum, {.stream = mirror->stream()});
+          mirror->to_host();
+          mirror->synchronize();
+          expect(values[99] == 2, "the wrong sum");
+        }) == "");
+}
+
+TEST_CASE("barriers, and groups beside each other") {
+  CHECK(run_processes(device_group(4, "shm"), [](Communicator& group) {
+          Mirror mirror;
+          Communicator half = group.split(group.rank() % 2);
+          std::pmr::vector<int32_t> values(1000, 1, &mirror), all(1000, 1, &mirror);
+          mirror.to_device();
+          const CallOptions options{.stream = mirror.stream()};
+          void *const data = mirror.image(values.data()), *const of_all = mirror.image(all.data());
+          for (int i = 0; i < 5; ++i) {
+            half.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);
+            group.barrier(options);
+            group.all_reduce(of_all, of_all, 1000, DType::kInt32, Op::kSum, options);
+          }
+          mirror.to_host();
+          mirror.synchronize();
+          expect(values[999] == 32 && all[999] == 1024, "the wrong sum");
+        }) == "");
+}
+
+TEST_CASE("calls on host memory go on between calls on a stream") {
+  CHECK(run_processes(device_group(2, "tcp"), [](Communicator& group) {
+          Mirror mirror;
+          std::pmr::vector<int32_t> values(100, 1, &mirror);
+          std::vector<int32_t> host(100, 1);
+          mirror.to_device();
+          int32_t* const on_device = mirror.image_of(values.data());
+          for (int i = 0; i < 5; ++i) {
+            group.all_reduce(on_device, on_device, 100, DType::kInt32, Op::kSum, {.stream = mirror.stream()});
+            group.all_reduce(host);
+          }
+          mirror.to_host();
+          mirror.synchronize();
+          expect(values[99] == 32 && host[99] == 32, "the wrong sum");
+        }) == "");
+}
+
+}  // namespace rondo::testing

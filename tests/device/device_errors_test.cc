@@ -1,0 +1,249 @@
+// What goes wrong with calls on device memory is said in words before anything happens, or ends the streams' waits on
+// every rank; the device goes on.
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/host_device/mirror.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+RankGroup group_of(int world) {
+  RankGroup group;
+  group.world = world;
+  group.config.device_library = device_library();
+  return group;
+}
+
+// The error that `function` throws.
+template <class Function>
+Error error_of(Function function) {
+  try {
+    function();
+  } catch (const Exception& e) {
+    return e.error();
+  }
+  return {};
+}
+
+bool says(const Error& error, ErrorCode code, const std::string& text) {
+  return error.code == code && error.message.find(text) != std::string::npos;
+}
+
+void expect_error(const Error& error, ErrorCode code, const std::string& text) {
+  expect(says(error, code, text), [&] {
+    return "expected " + std::string(error_code_name(code)) + " with \"" + text + "\"; it is " +
+           error_code_name(error.code) + ": " + error.message;
+  });
+}
+
+void expect_sum_on_host(Communicator& group) {
+  std::vector<int32_t> values(10, 1);
+  group.all_reduce(values);
+  expect(values[9] == group.size(), "the communicator does not go on");
+}
+
+// A buffer on the device that all_reduce takes.
+struct Buffer {
+  explicit Buffer(size_t count) : values(count, 1, &mirror) { mirror.to_device(); }
+  void* data() { return mirror.image(values.data()); }
+  Mirror mirror;
+  std::pmr::vector<int32_t> values;
+};
+
+void all_reduce(Communicator& group, Buffer& buffer) {
+  group.all_reduce(buffer.data(), buffer.data(), buffer.values.size(), DType::kInt32, Op::kSum,
+                   {.stream = buffer.mirror.stream()});
+}
+
+}  // namespace
+
+TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") {
+  CHECK(run_processes(group_of(2), [](Communicator& group) {
+          Buffer buffer(100);
+          void* const data = buffer.data();
+          void* const stream = buffer.mirror.stream();
+          const auto call = [&](const void* input, void* output, void* on) {
+            return error_of([&] { group.all_reduce(input, output, 100, DType::kInt32, Op::kSum, {.stream = on}); });
+          };
+          group.attach_device();
+          std::vector<int32_t> host(100, 1);
+          expect_error(call(host.data(), host.data(), stream), ErrorCode::kInvalid, "is host memory");
+          expect_error(call(data, host.data(), stream), ErrorCode::kInvalid, "output");
+          expect_error(call(host.data(), data, stream), ErrorCode::kInvalid, "input");
+          expect_error(call(data, data, &host), ErrorCode::kInvalid, "no stream of this process");
+          expect_error(error_of([&] { group.all_reduce(data, data, 100, DType::kInt32); }), ErrorCode::kInvalid,
+                       "give CallOptions::stream");
+          expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0); }), ErrorCode::kInvalid,
+                       "give CallOptions::stream");
+          expect_error(call(nullptr, nullptr, stream), ErrorCode::kInvalid, "null");
+          if (DeviceStream elsewhere = nullptr; buffer.mirror.table().use(1) == 0) {  // a GPU may be alone
+            buffer.mirror.table().make_stream(&elsewhere);
+            buffer.mirror.table().use(0);
+            expect_error(call(data, data, elsewhere), ErrorCode::kInvalid,
+                         "memory of device 0, and the stream is of device 1");
+            buffer.mirror.table().destroy_stream(elsewhere);
+          }
+          expect_error(error_of([&] { group.send_async(data, 1, DType::kInt32, 0, 0, {.stream = stream}); }),
+                       ErrorCode::kUnsupported, "no asynchronous form");
+          expect_error(error_of([&] {
+                         group.all_reduce(data, data, 100, DType::kFloat32, Op::kSum,
+                                          {.wire = {.format = WireFormat::kBfloat16}, .stream = stream});
+                       }),
+                       ErrorCode::kUnsupported, "no wire format (bfloat16");
+          group.batch_begin();
+          expect_error(call(data, data, stream), ErrorCode::kUnsupported, "a batch takes no calls with a stream");
+          group.batch_abandon();
+          Work on_host = group.barrier_async();
+          expect_error(error_of([&] { on_host.wait_on(stream); }), ErrorCode::kInvalid, "it runs on no stream");
+          on_host.wait();
+          all_reduce(group, buffer);
+          buffer.mirror.to_host();
+          buffer.mirror.synchronize();
+          expect(buffer.values[99] == 2, "the wrong sum after mistakes");
+          expect_sum_on_host(group);
+        }) == "");
+}
+
+TEST_CASE("a stream that is captured") {
+  CHECK(run_processes(group_of(2), [](Communicator& group) {
+          Buffer buffer(100);
+          void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
+          const auto capture = reinterpret_cast<void (*)(void*, int)>(dlsym(library, "host_device_capture"));
+          all_reduce(group, buffer);
+          if (capture == nullptr) return;  // a GPU: no such function
+          capture(buffer.mirror.stream(), 1);
+          expect_error(error_of([&] { all_reduce(group, buffer); }), ErrorCode::kUnsupported, "captured");
+          capture(buffer.mirror.stream(), 0);
+          all_reduce(group, buffer);
+          buffer.mirror.synchronize();
+        }) == "");
+}
+
+TEST_CASE("no library, no device: all ranks hear of it, and calls on host memory go on") {
+  RankGroup missing = group_of(2);
+  missing.config.device_library = "/nowhere/librondo_cuda.so";
+  CHECK(run_processes(missing, [](Communicator& group) {
+          expect_error(error_of([&] { group.attach_device(); }), ErrorCode::kUnsupported, "RONDO_DEVICE_LIBRARY");
+          expect_sum_on_host(group);
+        }) == "");
+  RankGroup none = group_of(2);
+  none.before = [](int rank) {
+    setenv("HOST_DEVICE_COUNT", rank == 1 ? "0" : "1", 1);
+    if (rank == 1) setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+  };
+  CHECK(run_processes(none, [](Communicator& group) {
+          const Error error = error_of([&] { group.attach_device(); });
+          expect_error(error, ErrorCode::kUnsupported, group.rank() == 1 ? "sees no device" : "rank 1");
+          expect_sum_on_host(group);
+        }) == "");
+}
+
+TEST_CASE("a device that is too old") {
+  RankGroup old = group_of(2);
+  old.before = [](int rank) { setenv("HOST_DEVICE_MAJOR", rank == 0 ? "7" : "9", 1); };
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU is what it is
+  CHECK(run_processes(old, [](Communicator& group) {
+          const Error error = error_of([&] { group.attach_device(); });
+          expect_error(error, ErrorCode::kUnsupported, group.rank() == 0 ? "compute capability 7.0" : "rank 0");
+          expect_sum_on_host(group);
+        }) == "");
+}
+
+TEST_CASE("different calls: both are shown, and the streams go on") {
+  CHECK(run_processes(group_of(2), [](Communicator& group) {
+          Buffer buffer(group.rank() == 0 ? 100 : 200);
+          all_reduce(group, buffer);
+          const auto until = Clock::now() + std::chrono::seconds(60);
+          buffer.mirror.synchronize();  // the stream's wait has ended
+          while (!group.error() && Clock::now() < until) buffer.mirror.synchronize();
+          expect(group.error().has_value(), "no error");
+          expect_error(*group.error(), ErrorCode::kMismatch, "count=100");
+          expect_error(*group.error(), ErrorCode::kMismatch, "count=200");
+          expect_error(*group.error(), ErrorCode::kMismatch, "on device memory");
+          expect_error(error_of([&] { all_reduce(group, buffer); }), ErrorCode::kMismatch, "count=100");
+          buffer.mirror.to_host();  // the device goes on
+          buffer.mirror.synchronize();
+        }) == "");
+}
+
+TEST_CASE("one rank calls with host memory: a mismatch") {
+  CHECK(run_processes(group_of(2), [](Communicator& group) {
+          group.attach_device();
+          Buffer buffer(100);
+          std::vector<int32_t> host(100, 1);
+          const Error error = error_of([&] {
+            if (group.rank() == 0) group.all_reduce(host);
+            group
+                .all_reduce_async(buffer.data(), buffer.data(), 100, DType::kInt32, Op::kSum,
+                                  {.stream = buffer.mirror.stream()})
+                .wait();
+          });
+          expect_error(error, ErrorCode::kMismatch, "on device memory");
+          buffer.mirror.synchronize();
+        }) == "");
+}
+
+TEST_CASE("abort, a deadline and a rank that dies end the streams' waits") {
+  // Rank 1 does not make the call.
+  for (const std::string how : {"abort", "timeout", "death", "destroy"}) {
+    CAPTURE(how);
+    const std::string wrong = run_processes(group_of(2), [&](Communicator& group) {
+      Buffer buffer(1000);
+      if (group.rank() == 1) {
+        group.attach_device();
+        if (how == "death") _exit(0);
+        if (how == "abort") group.abort("enough");
+        if (how == "destroy") group.destroy();
+        while (how == "timeout" && !group.error()) std::this_thread::yield();
+        return;
+      }
+      const std::chrono::milliseconds timeout(how == "timeout" ? 300 : 60'000);
+      const Error error = error_of([&] {
+        group
+            .all_reduce_async(buffer.data(), buffer.data(), 1000, DType::kInt32, Op::kSum,
+                              {.timeout = timeout, .stream = buffer.mirror.stream()})
+            .wait();
+      });
+      const ErrorCode expected = how == "abort"     ? ErrorCode::kAborted
+                                 : how == "timeout" ? ErrorCode::kTimeout
+                                 : how == "death"   ? ErrorCode::kPeerLost
+                                                    : ErrorCode::kPeerLeft;
+      expect_error(error, expected, how == "timeout" ? "have not made the call: 1" : "rank 1");
+      buffer.mirror.to_host();  // the device goes on
+      buffer.mirror.synchronize();
+    });
+    CHECK(wrong == "");
+  }
+}
+
+TEST_CASE("destroy with calls in flight: they end, and their memory is the program's") {
+  CHECK(run_processes(group_of(2), [](Communicator& group) {
+          Buffer buffer(100);
+          group.attach_device();
+          std::vector<Work> works;
+          if (group.rank() == 0) {
+            for (int i = 0; i < 10; ++i) {
+              works.push_back(group.all_reduce_async(buffer.data(), buffer.data(), 100, DType::kInt32, Op::kSum,
+                                                     {.stream = buffer.mirror.stream()}));
+            }
+            group.send(&works, 0, DType::kInt8, 1);
+          } else {
+            group.recv(&works, 0, DType::kInt8, 0);
+          }
+          group.destroy();
+          for (Work& work : works) expect(work.done() && work.error().has_value(), "a call goes on after destroy()");
+          buffer.mirror.synchronize();
+        }) == "");
+}
+
+}  // namespace rondo::testing

@@ -1,0 +1,83 @@
+// Calls on device memory are cut into pieces that cover every element of the call once, alike on all ranks.
+#include "ring/engine/device/pieces.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <vector>
+
+#include "tests/support/collective_check.h"
+#include "tests/support/random.h"
+
+namespace rondo::testing {
+namespace {
+
+// How often each byte of device memory is copied, from `base` on.
+std::vector<int> covered(const std::vector<Piece>& pieces, bool in, const std::byte* base, uint64_t bytes) {
+  std::vector<int> times(bytes);
+  for (const Piece& piece : pieces) {
+    for (const Piece::Rows& rows : in ? piece.in : piece.out) {
+      CHECK(rows.region + (rows.rows - 1) * rows.region_pitch + rows.row_bytes <= piece.region_bytes);
+      for (uint64_t row = 0; row < rows.rows; ++row) {
+        const auto at = static_cast<uint64_t>(rows.device - base) + row * rows.device_pitch;
+        REQUIRE(at + rows.row_bytes <= bytes);
+        for (uint64_t b = 0; b < rows.row_bytes; ++b) ++times[at + b];
+      }
+    }
+  }
+  return times;
+}
+
+void check(const CollectiveCase& what, int rank, uint64_t piece_bytes, std::vector<uint64_t>& counts) {
+  const CollectiveRank one(what, rank);
+  const CheckedCall call = check_call(one.call(), rank, what.world);
+  const std::vector<Piece> pieces = cut_pieces(call, rank, what.world, piece_bytes);
+  const uint64_t element = dtype_bytes(call.dtype);
+  REQUIRE(pieces.size() <= kMostPieces);
+  uint64_t next = 0;
+  for (const Piece& piece : pieces) {
+    CHECK(piece.first == next);
+    next += piece.count;
+    counts.push_back(piece.count);
+  }
+  CHECK(next == call.count);
+  const auto all_or_nothing = [&](bool in, const std::byte* base, const std::vector<Extent>& blocks) {
+    uint64_t end = blocks.empty() ? call.count : 0;
+    for (const Extent& block : blocks) end = std::max(end, block.offset + block.count);
+    for (const int times : covered(pieces, in, base, end * element)) CHECK(times <= 1);
+  };
+  all_or_nothing(true, call.input, call.input_blocks);
+  all_or_nothing(false, call.output, call.output_blocks);
+}
+
+TEST_CASE("every even collective, root and count: each element once, cut alike on all ranks") {
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather, Collective::kBroadcast,
+        Collective::kReduce, Collective::kGather, Collective::kScatter, Collective::kAllToAll}) {
+    for (const uint64_t count : {0, 1, 5, 64, 1000}) {
+      for (const uint64_t piece_bytes : {uint64_t{1}, uint64_t{100}, uint64_t{4096}, kPieceBytes}) {
+        CollectiveCase what;
+        what.collective = collective;
+        what.world = 3;
+        what.root = 1;
+        what.count = count;
+        std::vector<uint64_t> counts[3];
+        for (int rank = 0; rank < 3; ++rank) check(what, rank, piece_bytes, counts[rank]);
+        CHECK(counts[0] == counts[1]);
+        CHECK(counts[0] == counts[2]);
+      }
+    }
+  }
+}
+
+TEST_CASE("large calls take at most so many pieces, however large") {
+  CheckedCall call;
+  call.collective = Collective::kAllReduce;
+  call.dtype = DType::kUint8;
+  call.count = uint64_t{1} << 40;
+  call.input = call.output = nullptr;
+  CHECK(cut_pieces(call, 0, 2).size() == kMostPieces);
+}
+
+}  // namespace
+}  // namespace rondo::testing

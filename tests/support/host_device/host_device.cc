@@ -1,0 +1,288 @@
+// librondo_cuda.so's twin without a GPU: the table of kernels/device.h over threads and memory of this host. It is as
+// difficult as a GPU may be: one queue for all streams of the process, of a bounded length; memory that the host cannot
+// touch; copies from and to locked memory only; no use of the device by functions in a stream.
+//
+// HOST_DEVICE_COUNT: devices, 2 unless set (0: a machine without one). HOST_DEVICE_WAITS=0: streams cannot wait for
+// words. HOST_DEVICE_MAJOR: of the compute capability, 9.
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "kernels/device.h"
+#include "kernels/device/host_fold.h"
+#include "ring/base/check.h"
+#include "tests/support/host_device/memory.h"
+#include "tests/support/host_device/queue.h"
+
+namespace rondo::testing {
+namespace {
+
+enum Status : DeviceStatus { kSuccess = 0, kInvalidValue = 1, kNoMemory = 2, kInvalidStream = 3, kNotSupported = 4 };
+
+int setting(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+struct Stream {
+  int device = 0;
+  bool capturing = false;
+};
+
+struct Event {
+  explicit Event(int number) : device(number) {}
+  const int device;
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t recorded = 0, passed = 0;
+  void wait(uint64_t until) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return passed >= until; });
+  }
+};
+
+struct Device {
+  HostDeviceMemory memory;
+  std::mutex mutex;
+  std::map<void*, std::unique_ptr<Stream>> streams;
+  HostDeviceQueue queue;  // last: its thread ends first
+};
+
+// One of this library, which stays in the process.
+Device& device() {
+  RONDO_CHECK(!HostDeviceQueue::in_entry(), "a function in a stream uses the device");
+  static Device* const one = new Device;
+  return *one;
+}
+
+thread_local int current_device = 0;
+int devices() { return setting("HOST_DEVICE_COUNT", 2); }
+
+// nullptr: the legacy stream, of the current device.
+bool find_stream(DeviceStream stream, Stream& found) {
+  found = {current_device, false};
+  if (stream == nullptr) return true;
+  std::lock_guard lock(device().mutex);
+  const auto at = device().streams.find(stream);
+  if (at == device().streams.end()) return false;
+  found = *at->second;
+  return true;
+}
+
+template <class Function>
+DeviceStatus put(DeviceStream stream, Function function) {
+  Stream found;
+  if (!find_stream(stream, found)) return kInvalidStream;
+  RONDO_CHECK(!found.capturing, "work is put into a stream that is captured");
+  device().queue.add(stream, function);
+  return kSuccess;
+}
+
+const char* error_text(DeviceStatus status) {
+  constexpr const char* kTexts[] = {"no error", "invalid value", "out of memory", "invalid stream", "not supported"};
+  return status >= 0 && status <= kNotSupported ? kTexts[status] : "unknown error";
+}
+
+DeviceStatus count(int* number) {
+  *number = devices();
+  return kSuccess;
+}
+
+DeviceStatus facts(int number, DeviceFacts* facts) {
+  if (number < 0 || number >= devices()) return kInvalidValue;
+  *facts = {};
+  std::strcpy(facts->name, "host device");
+  facts->uuid[0] = static_cast<uint8_t>(number + 1);
+  facts->major = setting("HOST_DEVICE_MAJOR", 9);
+  facts->driver = 13000;
+  facts->waits_on_words = setting("HOST_DEVICE_WAITS", 1);
+  return kSuccess;
+}
+
+DeviceStatus current(int* number) {
+  *number = current_device;
+  return kSuccess;
+}
+DeviceStatus use(int number) {
+  if (number < 0 || number >= devices()) return kInvalidValue;
+  current_device = number;
+  return kSuccess;
+}
+
+DeviceStatus allocate(size_t bytes, void** memory) {
+  *memory = device().memory.allocate(bytes, current_device);
+  return *memory != nullptr ? kSuccess : kNoMemory;
+}
+// As cudaFree: after everything that has been put into streams.
+DeviceStatus release(void* memory) {
+  device().queue.synchronize_all();
+  return device().memory.release(memory) ? kSuccess : kInvalidValue;
+}
+DeviceStatus lock_host(void* memory, size_t bytes) {
+  device().memory.lock_host(memory, bytes);
+  return kSuccess;
+}
+DeviceStatus unlock_host(void* memory) { return device().memory.unlock_host(memory) ? kSuccess : kInvalidValue; }
+
+DeviceStatus pointer_facts(const void* pointer, PointerFacts* facts) {
+  facts->device = device().memory.device_of(pointer);
+  facts->kind = facts->device >= 0 ? MemoryKind::kDevice : MemoryKind::kHost;
+  return kSuccess;
+}
+
+DeviceStatus make_stream(DeviceStream* stream) {
+  auto made = std::make_unique<Stream>(Stream{current_device, false});
+  *stream = made.get();
+  std::lock_guard lock(device().mutex);
+  device().streams[*stream] = std::move(made);
+  return kSuccess;
+}
+DeviceStatus synchronize(DeviceStream stream) {
+  Stream found;
+  if (!find_stream(stream, found)) return kInvalidStream;
+  device().queue.synchronize(stream);
+  return kSuccess;
+}
+DeviceStatus destroy_stream(DeviceStream stream) {
+  if (const DeviceStatus status = synchronize(stream)) return status;
+  std::lock_guard lock(device().mutex);
+  device().streams.erase(stream);
+  return kSuccess;
+}
+DeviceStatus stream_facts(DeviceStream stream, StreamFacts* facts) {
+  Stream found;
+  if (!find_stream(stream, found)) return kInvalidStream;
+  facts->device = found.device;
+  facts->capturing = found.capturing ? 1 : 0;
+  return kSuccess;
+}
+
+DeviceStatus make_event(int number, DeviceEvent* event) {
+  device();
+  *event = new Event(number);
+  return kSuccess;
+}
+DeviceStatus destroy_event(DeviceEvent event) {
+  device();
+  delete static_cast<Event*>(event);
+  return kSuccess;
+}
+DeviceStatus record(DeviceEvent event, DeviceStream stream) {
+  auto* const at = static_cast<Event*>(event);
+  Stream found;
+  if (!find_stream(stream, found) || found.device != at->device) return kInvalidStream;
+  uint64_t number = 0;
+  {
+    std::lock_guard lock(at->mutex);
+    number = ++at->recorded;
+  }
+  return put(stream, [at, number] {
+    std::lock_guard lock(at->mutex);
+    at->passed = number;
+    at->changed.notify_all();
+  });
+}
+DeviceStatus wait(DeviceStream stream, DeviceEvent event) {
+  auto* const at = static_cast<Event*>(event);
+  uint64_t number = 0;
+  {
+    std::lock_guard lock(at->mutex);
+    number = at->recorded;
+  }
+  return put(stream, [at, number] { at->wait(number); });
+}
+DeviceStatus synchronize_event(DeviceEvent event) {
+  device();
+  auto* const at = static_cast<Event*>(event);
+  uint64_t number = 0;
+  {
+    std::lock_guard lock(at->mutex);
+    number = at->recorded;
+  }
+  at->wait(number);
+  return kSuccess;
+}
+
+DeviceStatus copy(const DeviceCopy* given, DeviceStream stream) {
+  const HostDeviceMemory& memory = device().memory;
+  return put(stream, [&memory, copy = *given] {
+    for (uint64_t row = 0; row < copy.rows; ++row) {
+      const void* from = static_cast<const std::byte*>(copy.from) + row * copy.from_pitch;
+      void* to = static_cast<std::byte*>(copy.to) + row * copy.to_pitch;
+      std::memcpy(memory.reach(to, copy.row_bytes), memory.reach(from, copy.row_bytes), copy.row_bytes);
+    }
+  });
+}
+
+DeviceStatus fold(const DeviceFold* given, DeviceStream stream) {
+  const HostDeviceMemory& memory = device().memory;
+  return put(stream, [&memory, fold = *given]() mutable {
+    const size_t bytes = fold.count * dtype_bytes(DType(fold.dtype));
+    for (int i = 0; i < fold.source_count; ++i) fold.sources[i] = memory.reach(fold.sources[i], bytes);
+    for (int i = 0; i < fold.target_count; ++i) fold.targets[i] = memory.reach(fold.targets[i], bytes);
+    host_fold(fold, 4);
+  });
+}
+
+DeviceStatus call_host(HostFunction function, void* argument, DeviceStream stream) {
+  return put(stream, [function, argument] { function(argument); });
+}
+
+DeviceStatus wait_for_word(const uint32_t* word, uint32_t value, DeviceStream stream) {
+  if (setting("HOST_DEVICE_WAITS", 1) == 0) return kNotSupported;
+  auto* const at = reinterpret_cast<uint32_t*>(device().memory.reach(word, sizeof(uint32_t)));
+  return put(stream, [at, value] {
+    const std::atomic_ref<uint32_t> seen(*at);
+    while (static_cast<int32_t>(seen.load(std::memory_order_acquire) - value) < 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  });
+}
+
+constexpr DeviceTable kTable = {
+    .version = kDeviceTableVersion,
+    .bytes = sizeof(DeviceTable),
+    .error_text = error_text,
+    .count = count,
+    .facts = facts,
+    .current = current,
+    .use = use,
+    .allocate = allocate,
+    .release = release,
+    .lock_host = lock_host,
+    .unlock_host = unlock_host,
+    .pointer_facts = pointer_facts,
+    .make_stream = make_stream,
+    .destroy_stream = destroy_stream,
+    .synchronize = synchronize,
+    .stream_facts = stream_facts,
+    .make_event = make_event,
+    .destroy_event = destroy_event,
+    .record = record,
+    .wait = wait,
+    .synchronize_event = synchronize_event,
+    .copy = copy,
+    .fold = fold,
+    .call_host = call_host,
+    .wait_for_word = wait_for_word,
+};
+
+}  // namespace
+}  // namespace rondo::testing
+
+extern "C" {
+
+__attribute__((visibility("default"))) const rondo::DeviceTable* rondo_device_table(uint32_t version) {
+  return version == rondo::kDeviceTableVersion ? &rondo::testing::kTable : nullptr;
+}
+
+// For tests: the stream is captured from now on, or not.
+__attribute__((visibility("default"))) void host_device_capture(void* stream, int captures) {
+  std::lock_guard lock(rondo::testing::device().mutex);
+  rondo::testing::device().streams.at(stream)->capturing = captures != 0;
+}
+
+}  // extern "C"

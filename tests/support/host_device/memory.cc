@@ -1,0 +1,71 @@
+#include "tests/support/host_device/memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ring/base/check.h"
+
+namespace rondo::testing {
+namespace {
+
+// The entry whose run holds all of it, or end().
+template <class Map, class Bytes>
+typename Map::const_iterator holding(const Map& runs, const void* address, size_t bytes, Bytes bytes_of) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  auto found = runs.upper_bound(at);
+  if (found == runs.begin()) return runs.end();
+  --found;
+  const size_t size = bytes_of(found->second), offset = at - found->first;
+  return offset <= size && bytes <= size - offset ? found : runs.end();
+}
+
+}  // namespace
+
+void* HostDeviceMemory::allocate(size_t bytes, int device) {
+  const int file = memfd_create("host_device", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return nullptr;
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  void* address = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
+  close(file);
+  if (data == MAP_FAILED || address == MAP_FAILED) return nullptr;
+  std::lock_guard lock(mutex_);
+  device_[reinterpret_cast<uintptr_t>(address)] = {static_cast<std::byte*>(data), bytes, device};
+  return address;
+}
+
+bool HostDeviceMemory::release(void* memory) {
+  std::lock_guard lock(mutex_);
+  const auto found = device_.find(reinterpret_cast<uintptr_t>(memory));
+  if (found == device_.end()) return false;
+  munmap(found->second.data, found->second.bytes);
+  munmap(memory, found->second.bytes);
+  device_.erase(found);
+  return true;
+}
+
+int HostDeviceMemory::device_of(const void* address, size_t bytes) const {
+  std::lock_guard lock(mutex_);
+  const auto found = holding(device_, address, bytes, [](const Run& run) { return run.bytes; });
+  return found == device_.end() ? -1 : found->second.device;
+}
+
+void HostDeviceMemory::lock_host(void* memory, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  locked_[reinterpret_cast<uintptr_t>(memory)] = bytes;
+}
+
+bool HostDeviceMemory::unlock_host(void* memory) {
+  std::lock_guard lock(mutex_);
+  return locked_.erase(reinterpret_cast<uintptr_t>(memory)) == 1;
+}
+
+std::byte* HostDeviceMemory::reach(const void* address, size_t bytes) const {
+  std::lock_guard lock(mutex_);
+  const auto run = holding(device_, address, bytes, [](const Run& one) { return one.bytes; });
+  if (run != device_.end()) return run->second.data + (reinterpret_cast<uintptr_t>(address) - run->first);
+  const auto host = holding(locked_, address, bytes, [](size_t size) { return size; });
+  RONDO_CHECK(host != locked_.end(), "a device reaches memory that is neither its own nor locked host memory");
+  return static_cast<std::byte*>(const_cast<void*>(address));
+}
+
+}  // namespace rondo::testing

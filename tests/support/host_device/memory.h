@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace rondo::testing {
+
+// Memory of devices that are none. What the program gets is an address that it cannot touch: who uses it without the
+// device's functions dies. Any thread.
+class HostDeviceMemory {
+ public:
+  // nullptr: no memory.
+  void* allocate(size_t bytes, int device);
+  bool release(void* memory);
+  // The device that [address, address + bytes) is memory of; -1: of none.
+  int device_of(const void* address, size_t bytes = 1) const;
+
+  void lock_host(void* memory, size_t bytes);
+  bool unlock_host(void* memory);
+
+  // Where a copy or a kernel reaches [address, address + bytes). Ends the process if it is neither memory of a device
+  // nor locked host memory.
+  std::byte* reach(const void* address, size_t bytes) const;
+
+ private:
+  struct Run {
+    std::byte* data;  // the same memory, mapped for the device
+    size_t bytes;
+    int device;
+  };
+  mutable std::mutex mutex_;
+  std::map<uintptr_t, Run> device_;     // by the program's address
+  std::map<uintptr_t, size_t> locked_;  // host memory
+};
+
+}  // namespace rondo::testing

@@ -1,0 +1,65 @@
+#include "tests/support/host_device/mirror.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+namespace rondo::testing {
+
+const char* device_library() {
+  const char* const chosen = std::getenv("RONDO_TEST_DEVICE");
+  return chosen != nullptr ? chosen : "tests/support/host_device/libhost_device.so";
+}
+
+Mirror::Mirror() : library_(DeviceLibrary::open(device_library())) {
+  library_->check(table().make_stream(&stream_), "make_stream");
+}
+
+Mirror::~Mirror() {
+  table().destroy_stream(stream_);
+  while (!runs_.empty()) do_deallocate(runs_.begin()->first, runs_.begin()->second.bytes, 1);
+}
+
+void* Mirror::do_allocate(size_t bytes, size_t) {
+  Run run{nullptr, nullptr, bytes + 1};
+  void* host = ::mmap(nullptr, run.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* device = nullptr;
+  library_->check(table().lock_host(host, run.bytes), "lock_host");
+  library_->check(table().allocate(run.bytes, &device), "allocate");
+  run.host = static_cast<std::byte*>(host);
+  run.device = static_cast<std::byte*>(device);
+  runs_[run.host] = run;
+  return host;
+}
+
+void Mirror::do_deallocate(void* data, size_t, size_t) {
+  const auto found = runs_.find(static_cast<std::byte*>(data));
+  const Run run = found->second;
+  table().unlock_host(run.host);
+  table().release(run.device);
+  ::munmap(run.host, run.bytes);
+  runs_.erase(found);
+}
+
+void* Mirror::image(const void* address) const {
+  if (address == nullptr) return nullptr;
+  auto* const at = static_cast<std::byte*>(const_cast<void*>(address));
+  auto found = runs_.upper_bound(at);
+  if (found == runs_.begin()) throw std::logic_error("no image of this memory");
+  const Run& run = (--found)->second;
+  if (at > run.host + run.bytes) throw std::logic_error("no image of this memory");
+  return run.device + (at - run.host);
+}
+
+void Mirror::copy_all(bool to_device) {
+  for (const auto& [start, run] : runs_) {
+    DeviceCopy copy{run.host, run.device, run.bytes, run.bytes, run.bytes, 1};
+    if (to_device) copy = {run.device, run.host, run.bytes, run.bytes, run.bytes, 1};
+    library_->check(table().copy(&copy, stream_), "copy");
+  }
+}
+
+void Mirror::synchronize() const { library_->check(table().synchronize(stream_), "synchronize"); }
+
+}  // namespace rondo::testing

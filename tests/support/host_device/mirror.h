@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <memory_resource>
+
+#include "ring/engine/device/device_library.h"
+
+namespace rondo::testing {
+
+// The library that tests of devices use: RONDO_TEST_DEVICE, for those that run on a GPU (tools/gpu.sh), else
+// libhost_device.so.
+const char* device_library();
+
+// Host memory with an image of the same size on the current device: a test fills the host's, has a call work on the
+// image, and looks at the host's again. One thread.
+class Mirror final : public std::pmr::memory_resource {
+ public:
+  Mirror();
+  ~Mirror() override;
+
+  const DeviceTable& table() const { return library_->table(); }
+  DeviceStream stream() const { return stream_; }
+
+  // The image of an address; nullptr's is nullptr.
+  void* image(const void* address) const;
+  template <class T>
+  T* image_of(T* address) const {
+    return static_cast<T*>(image(address));
+  }
+  // All of it, in the order of the stream.
+  void to_device() { copy_all(true); }
+  void to_host() { copy_all(false); }
+  void synchronize() const;
+
+ private:
+  struct Run {
+    std::byte* host;
+    std::byte* device;
+    size_t bytes;
+  };
+  void* do_allocate(size_t bytes, size_t alignment) override;
+  void do_deallocate(void* data, size_t bytes, size_t alignment) override;
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+  void copy_all(bool to_device);
+
+  std::shared_ptr<const DeviceLibrary> library_;
+  DeviceStream stream_ = nullptr;
+  std::map<std::byte*, Run> runs_;
+};
+
+}  // namespace rondo::testing

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace rondo::testing {
+
+// The queue of a device that several streams share: entries run one after the other on a thread, in the order in which
+// they came, whatever their stream. An entry that waits holds up all streams, as on a GPU with one hardware queue. Who
+// adds an entry to a full queue waits. Any thread.
+class HostDeviceQueue {
+ public:
+  // Of a GPU's queue of launches, about.
+  static constexpr size_t kMostEntries = 1024;
+
+  HostDeviceQueue();
+  ~HostDeviceQueue();  // runs what is in it
+  HostDeviceQueue(const HostDeviceQueue&) = delete;
+
+  void add(const void* stream, std::function<void()> entry);
+  // Until what the stream has got so far has run.
+  void synchronize(const void* stream);
+  // Until what all streams have got so far has run.
+  void synchronize_all();
+  // The calling thread runs an entry: a function of the host in a stream must not use the device.
+  static bool in_entry();
+
+ private:
+  void run();
+
+  struct Count {
+    uint64_t added = 0, done = 0;
+  };
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  struct Entry {
+    const void* stream;
+    std::function<void()> function;
+  };
+  std::deque<Entry> entries_;
+  std::map<const void*, Count> streams_;
+  Count all_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace rondo::testing
