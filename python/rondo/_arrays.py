@@ -15,7 +15,7 @@ _new_tuple = tuple.__new__  # Buffer(...) passes through a function of Python
 
 
 class Buffer(NamedTuple):
-    """Contiguous host memory. `owner` keeps it alive."""
+    """Contiguous memory. `owner` keeps it alive."""
 
     address: int
     count: int  # elements
@@ -23,8 +23,37 @@ class Buffer(NamedTuple):
     owner: Any
 
 
+class DeviceBuffer(Buffer):
+    """Of a GPU: only for calls with `stream`."""
+
+
+# Whether there has been a DeviceBuffer: without one, calls need not look for them.
+device_seen = False
+
+
+def check_device(buffers: Any, stream: Any) -> None:
+    """All of `buffers` are of a GPU if there is a stream, and none of them otherwise: else TypeError."""
+    for buffer in buffers if type(buffers) in (tuple, list) else (buffers,):
+        if isinstance(buffer, DeviceBuffer):
+            if stream is None:
+                raise TypeError("an array is in GPU memory: pass the stream that it is used in, as stream=")
+        elif buffer is not None and stream is not None:
+            raise TypeError("an array is in host memory: with stream= all arrays, out too, are in GPU memory")
+
+
+def stream_handle(stream: Any) -> int:
+    """A cudaStream_t as a number: of a number, or of an object of PyTorch or CuPy."""
+    for name in ("cuda_stream", "ptr"):
+        value = getattr(stream, name, None)
+        if isinstance(value, int):
+            return value
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return stream
+    raise TypeError(f"stream is {stream!r}: it is a cudaStream_t as a number, or a stream of PyTorch or CuPy")
+
+
 def buffer_of(array: Any, writes: bool, what: str = "array") -> Buffer:
-    """The memory of `array`. TypeError: no array, or on a device; ValueError: not contiguous, or read-only where the
+    """The memory of `array`. TypeError: no array, or on a device that is no GPU; ValueError: not contiguous, or read-only where the
     call writes it."""
     if type(array) is np.ndarray:
         try:  # from_buffer() refuses what is read-only, not contiguous, or empty
@@ -120,12 +149,14 @@ _capsule_is.restype = ctypes.c_int
 _capsule_is.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-def _exported(array: Any) -> tuple[Any, _DLTensor, bool]:
+def _exported(array: Any, on_device: bool) -> tuple[Any, _DLTensor, bool]:
     """The capsule, its tensor, and whether it is read-only (which version 0 cannot say)."""
+    # -1: no synchronization, since the caller says in which stream the memory is used.
+    options = {"stream": -1} if on_device else {}
     try:
-        capsule = array.__dlpack__(max_version=(1, 0))
+        capsule = array.__dlpack__(max_version=(1, 0), **options)
     except TypeError:
-        capsule = array.__dlpack__()
+        capsule = array.__dlpack__(**options)
     if _capsule_is(capsule, b"dltensor_versioned"):
         managed = _DLManagedTensorVersioned.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
         return capsule, managed.tensor, bool(managed.flags & _READ_ONLY)
@@ -133,7 +164,8 @@ def _exported(array: Any) -> tuple[Any, _DLTensor, bool]:
 
 
 _HOST_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
-_DEVICE_NAMES = {2: "CUDA", 10: "ROCm", 8: "Metal", 13: "CUDA managed", 14: "oneAPI", 7: "Vulkan"}
+_GPU_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
+_DEVICE_NAMES = {10: "ROCm", 8: "Metal", 14: "oneAPI", 7: "Vulkan"}
 # (DLDataTypeCode, bits) to rondo_dtype_t.
 _DLPACK_CODES = {
     (0, 8): 0, (1, 8): 1, (0, 16): 2, (1, 16): 3, (0, 32): 4, (1, 32): 5, (0, 64): 6, (1, 64): 7,
@@ -143,13 +175,15 @@ _DLPACK_CODES = {
 
 
 def _from_dlpack(array: Any, writes: bool, what: str) -> Buffer:
+    global device_seen
     device, index = array.__dlpack_device__()
-    if int(device) not in _HOST_DEVICES:
+    on_device = int(device) in _GPU_DEVICES
+    if not on_device and int(device) not in _HOST_DEVICES:
         name = _DEVICE_NAMES.get(int(device), f"DLPack device type {int(device)}")
-        raise TypeError(f"{what} is on {name} device {index}; this build of Rondo takes host memory only: copy it there")
+        raise TypeError(f"{what} is on {name} device {index}; Rondo takes host memory, and CUDA's: copy it there")
     if getattr(array, "requires_grad", False):
         raise TypeError(f"{what} requires a gradient: pass array.detach(), which shares its memory")
-    capsule, tensor, read_only = _exported(array)
+    capsule, tensor, read_only = _exported(array, on_device)
     if writes and read_only:
         raise ValueError(f"{what} is read-only, and this call writes to it")
     shape = tensor.shape[: tensor.ndim]
@@ -165,4 +199,7 @@ def _from_dlpack(array: Any, writes: bool, what: str) -> Buffer:
     code = _DLPACK_CODES.get((tensor.type_code, tensor.bits)) if tensor.vector_lanes == 1 else None
     if code is None:
         raise TypeError(f"{what} has DLPack type code {tensor.type_code} of {tensor.bits} bits, which Rondo lacks")
-    return Buffer((tensor.data or 0) + tensor.byte_offset, count, code, (array, capsule))
+    if on_device:
+        device_seen = True
+    kind = DeviceBuffer if on_device else Buffer
+    return kind((tensor.data or 0) + tensor.byte_offset, count, code, (array, capsule))

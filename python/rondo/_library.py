@@ -22,6 +22,8 @@ class Options(ctypes.Structure):
         ("wire_flags", c_int32),
         ("wire_seed", c_uint64),
         ("residual", c_void_p),
+        ("on_stream", c_int64),
+        ("stream", c_void_p),
     ]
 
 
@@ -126,6 +128,7 @@ PROTOTYPES = {
     "rondo_rank": (_comm, _ints),
     "rondo_size": (_comm, _ints),
     "rondo_reply_set": (_reply, c_void_p, c_size_t),
+    "rondo_attach_device": (_comm,),
     "rondo_place": (_comm, POINTER(Place)),
     "rondo_topology": (_comm, _ints, _ints, _ints),
     "rondo_algorithm_for": (_comm, c_int32, c_uint64, _dtype, _op, c_int, POINTER(c_char_p)),
@@ -142,6 +145,7 @@ PROTOTYPES = {
     "rondo_wait": (_work, c_int64),
     "rondo_test": (_work, _ints),
     "rondo_work_message": (_work, _message),
+    "rondo_work_wait_on": (_work, c_void_p),
     "rondo_work_on_end": (_work, EndFunction, c_void_p),
     "rondo_work_free": (_work,),
     "rondo_allocate": (_comm, c_size_t, _out),

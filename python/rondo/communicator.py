@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rondo import _library, objects
+from rondo import _arrays, _library, objects
 from rondo._arrays import Buffer, buffer_of
 from rondo._dtypes import code_of, dtype_name, op_code
 from rondo.errors import Closed, Error, check, last_error
@@ -78,6 +78,9 @@ class Communicator:
       async_op   True: return a Work at once; the arrays must be left alone until it is done
       timeout    seconds until the operation fails with rondo.Timeout; None: RONDO_TIMEOUT_MS (30 minutes)
       algorithm  a name of RONDO_ALGORITHM such as "ring", equal on all ranks; None: the library chooses
+      stream     of a GPU, for arrays in its memory (`__dlpack__`), `out` among them: a cudaStream_t as a number, or a
+                 stream of PyTorch or CuPy. The call takes its place in the stream and returns when it is there
+                 (docs/gpu.md). Keep the arrays until the stream has passed it. barrier() and gather_v() have none
     all_reduce(), reduce_scatter() and all_gather() of float32 also take
       wire       how the elements travel: a Wire, or the name of its format such as "bfloat16"
 
@@ -142,6 +145,11 @@ class Communicator:
         check(_library.lib.rondo_algorithm_for(self._open(), *call, _byref(name)))
         return name.value.decode()
 
+    def attach_device(self) -> None:
+        """Opens the library for GPUs, on all ranks; implied by the first call with `stream`. rondo.Unsupported, on all
+        ranks, if one can use no GPU; other calls go on."""
+        check(_library.lib.rondo_attach_device(self._open()))
+
     def metrics(self) -> str:
         """Counters and histograms of this process's rank, in Prometheus' text format: since the first call of this, or
         since the start with RONDO_METRICS (docs/traces.md)."""
@@ -159,7 +167,8 @@ class Communicator:
     # --- collectives
 
     def all_reduce(
-        self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None, wire=None
+        self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None, wire=None,
+        stream=None,
     ):
         """Reduces `array` over all ranks; every rank gets the result, with the same bits. Returns `out`.
 
@@ -178,10 +187,11 @@ class Communicator:
         return self._run(
             _ALL_REDUCE,
             (source.address, target.address, source.count, source.code, op_code(op)),
-            (source, target), out, async_op, timeout, algorithm, scalar, wire,
+            (source, target), out, async_op, timeout, algorithm, scalar, wire, stream=stream,
         )  # fmt: skip
 
-    def reduce(self, array, op="sum", root=0, out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None):
+    def reduce(self, array, op="sum", root=0, out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None,
+               stream=None):  # fmt: skip
         """Reduces `array` over all ranks; `root` gets the result. Returns `out` on root, None elsewhere.
 
         out: as all_reduce(), on root only. The other ranks' arrays keep their values.
@@ -199,10 +209,10 @@ class Communicator:
         return self._run(
             _REDUCE,
             (source.address, target.address if is_root else None, source.count, source.code, op_code(op), root),
-            (source, target), out if is_root else None, async_op, timeout, algorithm, scalar,
+            (source, target), out if is_root else None, async_op, timeout, algorithm, scalar, stream=stream,
         )  # fmt: skip
 
-    def broadcast(self, array, root=0, *, async_op=False, timeout=None, algorithm=None):
+    def broadcast(self, array, root=0, *, async_op=False, timeout=None, algorithm=None, stream=None):
         """Copies root's `array` into every rank's. Returns `array`.
 
         >>> group.broadcast(np.array([1, 2]) + 2 * group.rank, root=0)
@@ -212,10 +222,10 @@ class Communicator:
         return self._run(
             _BROADCAST,
             (buffer.address, buffer.count, buffer.code, root),
-            buffer, array, async_op, timeout, algorithm,
+            buffer, array, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def all_gather(self, array, out=None, *, async_op=False, timeout=None, algorithm=None, wire=None):
+    def all_gather(self, array, out=None, *, async_op=False, timeout=None, algorithm=None, wire=None, stream=None):
         """Every rank gets the arrays of all, by rank. Returns `out`, of shape (size, *array.shape).
 
         out: size times as long as `array`; None: a new one.
@@ -231,11 +241,12 @@ class Communicator:
         return self._run(
             _ALL_GATHER,
             (source.address, target.address, source.count, source.code),
-            (source, target), out, async_op, timeout, algorithm, None, wire,
+            (source, target), out, async_op, timeout, algorithm, None, wire, stream=stream,
         )  # fmt: skip
 
     def reduce_scatter(
-        self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None, wire=None
+        self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None, wire=None,
+        stream=None,
     ):
         """Reduces `array` over all ranks and gives each its part: rank r the r-th of `size` equal parts of the first
         dimension. Returns `out`, of shape (array.shape[0] // size, *array.shape[1:]).
@@ -251,10 +262,10 @@ class Communicator:
         return self._run(
             _REDUCE_SCATTER,
             (source.address, target.address, count, source.code, op_code(op)),
-            (source, target), out, async_op, timeout, algorithm, scalar, wire,
+            (source, target), out, async_op, timeout, algorithm, scalar, wire, stream=stream,
         )  # fmt: skip
 
-    def gather(self, array, root=0, out=None, *, async_op=False, timeout=None, algorithm=None):
+    def gather(self, array, root=0, out=None, *, async_op=False, timeout=None, algorithm=None, stream=None):
         """Root gets the arrays of all, by rank. Returns `out`, of shape (size, *array.shape), on root, else None.
 
         >>> group.gather(np.array([group.rank]), root=0)             # 2 ranks: on rank 0
@@ -270,10 +281,10 @@ class Communicator:
         return self._run(
             _GATHER,
             (source.address, target and target.address, source.count, source.code, root),
-            (source, target), out if target else None, async_op, timeout, algorithm,
+            (source, target), out if target else None, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def scatter(self, array=None, root=0, out=None, *, async_op=False, timeout=None, algorithm=None):
+    def scatter(self, array=None, root=0, out=None, *, async_op=False, timeout=None, algorithm=None, stream=None):
         """Root gives each rank its part of `array`: rank r gets array[r], if its first dimension is `size`. Returns
         `out`.
 
@@ -300,10 +311,10 @@ class Communicator:
         return self._run(
             _SCATTER,
             (source and source.address, target.address, target.count, target.code, root),
-            (source, target), out, async_op, timeout, algorithm,
+            (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def all_to_all(self, array, out=None, *, async_op=False, timeout=None, algorithm=None):
+    def all_to_all(self, array, out=None, *, async_op=False, timeout=None, algorithm=None, stream=None):
         """Sends the r-th of `size` equal parts of the first dimension of `array` to rank r; what rank r sends becomes
         the r-th part of `out`, which has the shape of `array`. Returns `out`. Never in place.
 
@@ -318,7 +329,7 @@ class Communicator:
         return self._run(
             _ALL_TO_ALL,
             (source.address, target.address, count, source.code),
-            (source, target), out, async_op, timeout, algorithm,
+            (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
     def barrier(self, *, async_op=False, timeout=None):
@@ -327,7 +338,7 @@ class Communicator:
 
     # --- uneven parts. Counts are rows: entries of the first dimension, one count a rank.
 
-    def all_gather_v(self, array, counts=None, out=None, *, async_op=False, timeout=None, algorithm=None):
+    def all_gather_v(self, array, counts=None, out=None, *, async_op=False, timeout=None, algorithm=None, stream=None):
         """all_gather() of arrays whose first dimensions differ. Returns a list of `size` arrays, parts of `out`.
 
         counts: rows of each rank, equal on all ranks; None: they are exchanged first. out: all rows, by rank.
@@ -348,10 +359,11 @@ class Communicator:
         return self._run(
             _ALL_GATHER_V,
             (source.address, target.address, _elements(counts, row), None, source.code),
-            (source, target), _split(out, counts), async_op, timeout, algorithm,
+            (source, target), _split(out, counts), async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def reduce_scatter_v(self, array, counts, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None):
+    def reduce_scatter_v(self, array, counts, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None,
+                         stream=None):  # fmt: skip
         """reduce_scatter() of parts of unequal length: rank r gets counts[r] rows. Returns `out`."""
         source = buffer_of(array, False)
         rows, row = _rows(array, source)
@@ -364,7 +376,7 @@ class Communicator:
         return self._run(
             _REDUCE_SCATTER_V,
             (source.address, target.address, _elements(counts, row), source.code, op_code(op)),
-            (source, target), out, async_op, timeout, algorithm,
+            (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
     def gather_v(self, array, counts=None, root=0, *, async_op=False, timeout=None, algorithm=None):
@@ -388,7 +400,8 @@ class Communicator:
             (source, target), parts, async_op, timeout, algorithm,
         )  # fmt: skip
 
-    def scatter_v(self, array=None, counts=None, root=0, out=None, *, async_op=False, timeout=None, algorithm=None):
+    def scatter_v(self, array=None, counts=None, root=0, out=None, *, async_op=False, timeout=None, algorithm=None,
+                  stream=None):  # fmt: skip
         """scatter() of parts of unequal length: rank r gets counts[r] rows. array and counts are read on root only;
         out: required on the other ranks, as long as their part. Returns `out`."""
         source, elements = None, None
@@ -411,11 +424,11 @@ class Communicator:
         return self._run(
             _SCATTER_V,
             (source and source.address, elements, None, target.address, target.count, target.code, root),
-            (source, target), out, async_op, timeout, algorithm,
+            (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
     def all_to_all_v(self, array, send_counts, recv_counts=None, out=None, *, async_op=False, timeout=None,
-                     algorithm=None):  # fmt: skip
+                     algorithm=None, stream=None):  # fmt: skip
         """all_to_all() of parts of unequal length: send_counts[r] rows of `array` go to rank r. Returns a list of
         `size` arrays, parts of `out`: what each rank has sent here.
 
@@ -436,12 +449,12 @@ class Communicator:
             _ALL_TO_ALL_V,
             (source.address, _elements(send_counts, row), None,
              target.address, _elements(recv_counts, row), None, source.code),
-            (source, target), _split(out, recv_counts), async_op, timeout, algorithm,
+            (source, target), _split(out, recv_counts), async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
     # --- many arrays
 
-    def all_reduce_many(self, arrays: Iterable, op="sum", *, async_op=False, timeout=None, algorithm=None):
+    def all_reduce_many(self, arrays: Iterable, op="sum", *, async_op=False, timeout=None, algorithm=None, stream=None):
         """all_reduce() in place of every array of a list: the gradients of a step. Small arrays share operations
         (RONDO_BUCKET_BYTES). The same list on all ranks. Returns the list.
 
@@ -453,7 +466,7 @@ class Communicator:
         return self._run(
             _ALL_REDUCE_MANY,
             (tensors, len(buffers), op_code(op)),
-            buffers, arrays, async_op, timeout, algorithm,
+            buffers, arrays, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
     def sparse_all_reduce(self, array, out=None, *, select="topk", spars=0.05, residual=None, timeout=None):
@@ -518,6 +531,7 @@ class Communicator:
         """
         source = buffer_of(array, out is None)
         target = source if out is None else self._like(out, source, source.count)
+        _arrays.check_device([source, target], None)
         result = array if out is None else out
         function, arguments = _library.bind(
             "rondo_all_reduce",
@@ -538,28 +552,30 @@ class Communicator:
 
     # --- messages
 
-    def send(self, array, dest: int, tag: int = 0, *, timeout=None) -> None:
+    def send(self, array, dest: int, tag: int = 0, *, timeout=None, stream=None) -> None:
         """Sends `array` to rank `dest`. Returns when `array` may be changed; a small message may still be on its way.
 
         >>> group.send(np.array([1.0]), dest=1)
         """
         buffer = buffer_of(array, False)
         self._run(
-            _SEND, (buffer.address, buffer.count, buffer.code, dest, tag), buffer, None, False, timeout
+            _SEND, (buffer.address, buffer.count, buffer.code, dest, tag), buffer, None, False, timeout, stream=stream
         )
 
-    def recv(self, array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout=None) -> Message:
+    def recv(self, array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout=None,
+             stream=None) -> Message:  # fmt: skip
         """Receives into `array` from rank `source`, a message with that tag. Returns (source, tag, bytes); the message
         may be shorter than `array`. Messages of one sender and tag stay in order.
 
         >>> source, tag, nbytes = group.recv(x)
         """
         buffer = buffer_of(array, True)
+        _arrays.check_device([buffer], stream)
         message = _library.MessageInfo()
         check(
             _library.lib.rondo_recv(
-                self._open(), buffer.address, buffer.count, buffer.code, source, tag, _options(timeout, None, None),
-                _byref(message),
+                self._open(), buffer.address, buffer.count, buffer.code, source, tag,
+                _options(timeout, None, None, stream=stream), _byref(message),
             )  # fmt: skip
         )
         self._keep_in_batch(buffer)
@@ -575,6 +591,7 @@ class Communicator:
     def irecv(self, array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout=None) -> Work:
         """recv() that returns a Work at once; its wait() returns the Message."""
         buffer = buffer_of(array, True)
+        _arrays.check_device([buffer], None)
         work = ctypes.c_void_p()
         check(
             _library.lib.rondo_recv_async(
@@ -584,16 +601,17 @@ class Communicator:
         )
         return Work(work.value, buffer, None, receives=True)
 
-    def sendrecv(self, array, dest: int, out, source: int, tag: int = 0, *, timeout=None) -> Message:
+    def sendrecv(self, array, dest: int, out, source: int, tag: int = 0, *, timeout=None, stream=None) -> Message:
         """Sends `array` to `dest` and receives `out` from `source`, both with `tag`: no deadlock in a ring."""
         sent, received = buffer_of(array, False), buffer_of(out, True, "out")
         if sent.code != received.code:
             raise TypeError(f"array is {dtype_name(sent.code)}, and out is {dtype_name(received.code)}")
+        _arrays.check_device([sent, received], stream)
         message = _library.MessageInfo()
         check(
             _library.lib.rondo_sendrecv(
                 self._open(), sent.address, sent.count, dest, received.address, received.count, source, sent.code, tag,
-                _options(timeout, None, None), _byref(message),
+                _options(timeout, None, None, stream=stream), _byref(message),
             )  # fmt: skip
         )
         self._keep_in_batch((sent, received))
@@ -711,17 +729,20 @@ class Communicator:
     def _closed_error(self) -> Closed:
         return Closed(f"the communicator of rank {self.rank} is closed", (self.rank,))
 
-    def _run(self, call, arguments, keep, result, async_op, timeout=None, algorithm=None, scalar=None, wire=None):
+    def _run(self, call, arguments, keep, result, async_op, timeout=None, algorithm=None, scalar=None, wire=None,
+             stream=None):  # fmt: skip
         handle = self._handle
         if handle is None:
             self._open()
         options = None
+        if stream is not None or _arrays.device_seen:
+            _arrays.check_device(keep, stream)
         if wire is not None:
             fields, residual = wire_of(wire).fields(keep[0].count)
-            options = _options(timeout, algorithm, scalar, fields)
+            options = _options(timeout, algorithm, scalar, fields, stream)
             keep = (keep, residual)
-        elif timeout is not None or algorithm is not None or scalar is not None:
-            options = _options(timeout, algorithm, scalar)
+        elif timeout is not None or algorithm is not None or scalar is not None or stream is not None:
+            options = _options(timeout, algorithm, scalar, stream=stream)
         if async_op:
             work = ctypes.c_void_p()
             code = call[1](handle, *arguments, options, _byref(work))
@@ -807,8 +828,8 @@ _open_ones: list[Communicator] = []
 _closed_ones: list[Communicator] = []
 
 
-def _options(timeout, algorithm, scalar, wire=(0, 0, 0, None)):
-    if timeout is None and algorithm is None and scalar is None and wire[0] == 0 and wire[3] is None:
+def _options(timeout, algorithm, scalar, wire=(0, 0, 0, None), stream=None):
+    if timeout is None and algorithm is None and scalar is None and wire[0] == 0 and wire[3] is None and stream is None:
         return None
     return _byref(
         _Options(
@@ -817,6 +838,8 @@ def _options(timeout, algorithm, scalar, wire=(0, 0, 0, None)):
             1.0 if scalar is None else scalar,
             None if algorithm is None else algorithm.encode(),
             *wire,
+            0 if stream is None else 1,
+            None if stream is None else _arrays.stream_handle(stream),
         )
     )
 

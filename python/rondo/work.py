@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rondo import _library
+from rondo._arrays import stream_handle
 from rondo.errors import Error, check, last_error
 
 _IN_PROGRESS = 100
@@ -58,6 +59,10 @@ class Work:
         if self._error is not None:
             raise self._error
         return self._result
+
+    def wait_on(self, stream: Any) -> None:
+        """Of a call with `stream`: what is put into this stream from now on runs after the operation."""
+        check(_library.lib.rondo_work_wait_on(self._handle, stream_handle(stream)))
 
     def done(self) -> bool:
         """Whether it has succeeded or failed: nothing touches the arrays any more."""

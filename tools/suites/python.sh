@@ -42,7 +42,8 @@ examples_agree() {
 python=$folder/venv
 check "the wheel installs in a fresh environment" fresh_environment python3 "$python"
 check "the first example" first_example "$python"
-run_bazel build //examples:primitives //examples:messages //tools:rondo-run
+run_bazel build //examples:primitives //examples:messages //tools:rondo-run \
+  //tests/support/host_device:libhost_device.so # test_device.py
 check "primitives and messages in Python and in C++" examples_agree "$python"
 "$python/bin/pip" install --quiet --disable-pip-version-check pytest ml_dtypes nbclient nbformat ipykernel
 pytest_counts() {
