@@ -28,11 +28,27 @@ def _candidates(ctx):
         roots.append(str(on_path.realpath.dirname.dirname))
     return roots
 
+# The first release whose kernels and whose runtime the library is written for (kernels/device/gpu_device.cu).
+_OLDEST = 13
+
+# Whether this nvcc is new enough. An older one counts as none, with a line that says so.
+def _is_new_enough(ctx, root):
+    output = ctx.execute([root + "/bin/nvcc", "--version"]).stdout
+    marker = "release "
+    at = output.find(marker)
+    release = output[at + len(marker):].partition(",")[0] if at >= 0 else ""
+    major = release.partition(".")[0]
+    if major.isdigit() and int(major) >= _OLDEST:
+        return True
+    # buildifier: disable=print
+    print("%s/bin/nvcc is release %s; %d or newer is needed: building without GPUs" % (root, release, _OLDEST))
+    return False
+
 def _find(ctx):
     for root in _candidates(ctx):
         # The runtime's header too: Debian's /usr/bin/nvcc is found under /usr, a lone wrapper script is not a toolkit.
         if ctx.path(root + "/bin/nvcc").exists and ctx.path(root + "/include/cuda_runtime.h").exists:
-            return str(ctx.path(root).realpath)
+            return str(ctx.path(root).realpath) if _is_new_enough(ctx, root) else ""
     return ""
 
 def _library_dir(ctx, root):
