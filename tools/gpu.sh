@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# tools/gpu.sh OUT.tar.gz: the tests and the bench of GPU buffers as a bundle that runs on a machine with a GPU, with
+# nothing installed but the driver: unpack it, and run ./run.sh there. Needs nvcc here, and no GPU.
+set -euo pipefail
+source tools/lib/build.sh
+
+out=${1:?usage: tools/gpu.sh OUT.tar.gz}
+tests=(device_folds_test device_calls_test device_threads_test device_errors_test)
+targets=(//kernels/device:librondo_cuda.so //tests/device:device_bench)
+for test in "${tests[@]}"; do targets+=("//tests/device:$test"); done
+run_bazel build "${targets[@]}"
+bin=$(bazel_bin)
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+bundle=$folder/rondo-gpu
+mkdir "$bundle"
+cp "$bin/kernels/device/librondo_cuda.so" "$bin/tests/device/device_bench" tools/gpu/run.sh "$bundle/"
+for test in "${tests[@]}"; do cp "$bin/tests/device/$test" "$bundle/"; done
+# The C++ runtime of the machine that built it.
+for library in libstdc++.so.6 libgcc_s.so.1; do cp -L "$("${CXX:-g++}" -print-file-name="$library")" "$bundle/"; done
+chmod -R u+w "$bundle"
+strip --strip-debug "$bundle"/device_*
+git rev-parse HEAD >"$bundle/version"
+tar -C "$folder" -czf "$out" rondo-gpu
+echo "$out: $(du -m "$out" | cut -f1) MiB"

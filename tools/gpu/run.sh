@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# run.sh: checks and measures Rondo on the first GPU of this machine: each step a process of its own with a limit, in
+# the order in which a failure says most; 9 minutes at most. results.txt has all of it. Exit code 1 if a step failed, 2
+# without a GPU.
+set -uo pipefail
+cd "$(dirname "$0")" || exit 2
+export LD_LIBRARY_PATH=$PWD RONDO_TEST_DEVICE=$PWD/librondo_cuda.so
+results=$PWD/results.txt
+failed=0
+: >"$results"
+say() { echo "$*" | tee -a "$results"; }
+
+say "Rondo $(cat version), $(date -u +%Y-%m-%dT%H:%MZ)"
+if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >>"$results" 2>&1; then
+  say "no GPU, or no driver: nothing was run"
+  exit 2
+fi
+nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total --format=csv,noheader | tee -a "$results"
+
+# step SECONDS NAME COMMAND...: runs it; its output is in results.txt.
+step() {
+  local limit=$1 name=$2 code=0 start=$SECONDS
+  shift 2
+  echo "--- $name: $*" >>"$results"
+  timeout --kill-after=5 "$limit" "$@" >>"$results" 2>&1 || code=$?
+  case $code in
+    0) say "passed: $name ($((SECONDS - start)) s)" ;;
+    124 | 137) say "FAILED: $name did not end within $limit s" ;;
+    *) say "FAILED: $name, exit code $code" ;;
+  esac
+  [ "$code" = 0 ] || failed=1
+}
+
+step 60 "the passes of every dtype and op, bit for bit" ./device_folds_test
+step 60 "two processes, every dtype and op" ./device_calls_test -tc="every dtype*"
+step 40 "order of streams" ./device_calls_test -tc="calls wait*,more calls*"
+step 90 "every collective, 1 to 4 processes" ./device_calls_test -tc="every collective*"
+step 60 "every collective, threads" ./device_threads_test
+step 60 "8 processes, pieces, lists, messages" ./device_calls_test -tc="8 processes,buffers*,lists,messages,calls on host*"
+step 60 "errors, mismatch, abort, death, destroy" ./device_errors_test
+step 60 "GB/s of the passes against copies" ./device_bench 256
+if command -v compute-sanitizer >/dev/null; then
+  step 50 "memcheck" compute-sanitizer --error-exitcode 1 ./device_folds_test
+else
+  say "not run: memcheck, there is no compute-sanitizer here"
+fi
+exit "$failed"
