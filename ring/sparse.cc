@@ -6,7 +6,11 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <vector>
+
+#include "kernels/combine.h"
 
 namespace rondo {
 namespace {
@@ -54,69 +58,111 @@ void check(const Communicator& group, const float* input, const float* output, u
   }
 }
 
-// u into `sum`. Returns the first element that is not finite; count if there is none.
-uint64_t add_residual(const float* input, const float* residual, float* sum, uint64_t count) {
-  uint32_t largest = 0;
-  for (uint64_t i = 0; i < count; ++i) {
-    sum[i] = residual == nullptr ? input[i] : input[i] + residual[i];
-    largest = std::max(largest, magnitude_bits(sum[i]));
-  }
-  if (largest < kInfinityBits) return count;
-  uint64_t first = 0;
-  while (magnitude_bits(sum[first]) < kInfinityBits) ++first;
-  return first;
-}
+// What stays in a first-level cache beside its sources.
+constexpr uint64_t kPiece = 4096;
 
-// The least magnitude that is sent, as bits, and how many of exactly that magnitude are.
-struct Cut {
-  uint32_t magnitude = 0;
-  uint64_t equal = UINT64_MAX;
+// Elements of a sample, from which the magnitude of the kth largest is estimated.
+constexpr uint64_t kSample = 1 << 15;
+
+// A tensor's elements that may be sent.
+struct Candidates {
+  std::unique_ptr<uint32_t[]> indices;  // ascending
+  uint64_t count = 0;
+  uint64_t not_finite = 0;  // index plus 1 of the first such element of all
 };
 
-// By a histogram of the upper bits, then exactly among the elements of one bin. Two passes over u.
-Cut cut_of_top(const float* u, uint64_t count, uint64_t k) {
-  constexpr int kShift = 20;  // sign, exponent and 3 bits of the fraction: 2048 bins, 16 KiB
-  std::vector<uint64_t> bins(size_t{1} << (31 - kShift));
-  for (uint64_t i = 0; i < count; ++i) ++bins[magnitude_bits(u[i]) >> kShift];
-  size_t bin = bins.size() - 1;
-  uint64_t above = 0;  // elements in higher bins
-  while (above + bins[bin] < k) above += bins[bin--];
-  std::vector<uint32_t> inside;
-  inside.reserve(bins[bin]);
-  for (uint64_t i = 0; i < count; ++i) {
-    if (magnitude_bits(u[i]) >> kShift == bin) inside.push_back(magnitude_bits(u[i]));
+// A magnitude, as bits, that somewhat more than k elements of u probably reach; 0: all do.
+uint32_t probable_cut(const float* input, const float* residual, uint64_t count, uint64_t k) {
+  if (count <= 2 * kSample) return 0;
+  const uint64_t stride = count / kSample;
+  std::vector<uint32_t> sample(kSample);
+  for (uint64_t j = 0; j < kSample; ++j) {
+    const uint64_t i = j * stride;
+    sample[j] = magnitude_bits(residual == nullptr ? input[i] : input[i] + residual[i]);
   }
-  const auto kth = inside.begin() + static_cast<ptrdiff_t>(k - above - 1);
-  std::nth_element(inside.begin(), kth, inside.end(), std::greater<>());
-  const uint32_t least = *kth;
-  const auto larger = std::count_if(inside.begin(), kth, [&](uint32_t m) { return m > least; });
-  return {least, k - above - static_cast<uint64_t>(larger)};
+  // Five standard deviations more than expected.
+  const double expected = static_cast<double>(k) / static_cast<double>(count) * kSample;
+  const auto place = static_cast<uint64_t>(expected + 5 * std::sqrt(expected) + 8);
+  if (place >= kSample) return 0;
+  const auto at = sample.begin() + static_cast<ptrdiff_t>(place);
+  std::nth_element(sample.begin(), at, sample.end(), std::greater<>());
+  return *at;
 }
 
-std::vector<uint32_t> select(const float* u, uint64_t count, const SparseOptions& options) {
-  Cut cut;
-  std::vector<uint32_t> indices;
-  if (options.select == Select::kTopK) {
-    const double wanted = std::ceil(options.spars * static_cast<double>(count));
-    const uint64_t k = std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 1, count);
-    cut = cut_of_top(u, count, k);
-    indices.reserve(k);
-  } else {
-    // The least float32 that is not below the threshold.
-    float least = static_cast<float>(options.spars);
-    if (static_cast<double>(least) < options.spars) least = std::nextafter(least, HUGE_VALF);
-    cut.magnitude = magnitude_bits(least);
-  }
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint32_t magnitude = magnitude_bits(u[i]);
-    if (magnitude < cut.magnitude) continue;
-    if (magnitude == cut.magnitude && cut.equal-- == 0) {
-      cut.equal = 0;
-      continue;
+// One pass: u into `sum`, and its elements of magnitude `least` and above. In place: input == sum, once more over u.
+Candidates collect(const float* input, const float* residual, float* sum, uint64_t count, uint32_t least) {
+  Candidates found;
+  found.indices = std::make_unique_for_overwrite<uint32_t[]>(count + 1);  // only what is written becomes memory
+  uint32_t largest = 0;
+  for (uint64_t at = 0; at < count; at += kPiece) {
+    const uint64_t end = std::min(count, at + kPiece);
+    if (residual != nullptr) {
+      const void* sources[] = {input + at, residual + at};
+      void* targets[] = {sum + at};
+      CombineMove move;
+      move.sources = sources;
+      move.targets = targets;
+      move.source_count = 2;
+      move.target_count = 1;
+      combine({DType::kFloat32, Op::kSum}, move, end - at);
+    } else if (input != sum) {
+      std::memcpy(sum + at, input + at, (end - at) * sizeof(float));
     }
-    indices.push_back(static_cast<uint32_t>(i));
+    for (uint64_t i = at; i < end; ++i) {
+      const uint32_t magnitude = magnitude_bits(sum[i]);
+      largest = std::max(largest, magnitude);
+      found.indices[found.count] = static_cast<uint32_t>(i);
+      found.count += magnitude >= least;
+    }
   }
-  return indices;
+  if (largest < kInfinityBits) return found;
+  uint64_t first = 0;
+  while (magnitude_bits(sum[first]) < kInfinityBits) ++first;
+  found.not_finite = first + 1;
+  return found;
+}
+
+// Leaves the k largest; of equal ones the lowest indices.
+void cut_to(Candidates& found, const float* u, uint64_t k) {
+  if (found.count == k) return;
+  std::vector<uint32_t> magnitudes(found.count);
+  for (uint64_t c = 0; c < found.count; ++c) magnitudes[c] = magnitude_bits(u[found.indices[c]]);
+  const auto kth = magnitudes.begin() + static_cast<ptrdiff_t>(k - 1);
+  std::nth_element(magnitudes.begin(), kth, magnitudes.end(), std::greater<>());
+  const uint32_t least = *kth;
+  const auto larger = std::count_if(magnitudes.begin(), kth, [&](uint32_t m) { return m > least; });
+  uint64_t equal = k - static_cast<uint64_t>(larger);  // of the least that go
+  uint64_t kept = 0;
+  for (uint64_t c = 0; c < found.count; ++c) {
+    const uint32_t magnitude = magnitude_bits(u[found.indices[c]]);
+    if (magnitude < least || (magnitude == least && equal == 0)) continue;
+    equal -= magnitude == least;
+    found.indices[kept++] = found.indices[c];
+  }
+  found.count = kept;
+}
+
+// The least float32 that is not below a threshold, as bits.
+uint32_t threshold_bits(double spars) {
+  float least = static_cast<float>(spars);
+  if (static_cast<double>(least) < spars) least = std::nextafter(least, HUGE_VALF);
+  return magnitude_bits(least);
+}
+
+// u into `u`, and what is sent of it; nothing where an element is not finite.
+Candidates select(const float* input, float* u, uint64_t count, const SparseOptions& options) {
+  const bool top = options.select == Select::kTopK;
+  const double wanted = std::ceil(options.spars * static_cast<double>(count));
+  const uint64_t k = top ? std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 1, count) : 0;
+  const uint32_t least = top ? probable_cut(input, options.residual, count, k) : threshold_bits(options.spars);
+  Candidates found = collect(input, options.residual, u, count, least);
+  if (found.not_finite != 0) {
+    found.count = 0;
+  } else if (top) {
+    if (found.count < k) found = collect(u, nullptr, u, count, 0);  // the sample was no good one
+    cut_to(found, u, k);
+  }
+  return found;
 }
 
 // --- A selection as bytes: all indices and all values; or, where that is shorter, a bitmap and all values. Which of
@@ -128,7 +174,7 @@ uint64_t coded_bytes(uint64_t selected, uint64_t count) {
 }
 bool as_bitmap(uint64_t selected, uint64_t count) { return coded_bytes(selected, count) < selected * kCoordinateBytes; }
 
-std::vector<uint32_t> encode(const std::vector<uint32_t>& indices, const float* u, uint64_t count) {
+std::vector<uint32_t> encode(std::span<const uint32_t> indices, const float* u, uint64_t count) {
   std::vector<uint32_t> words(coded_bytes(indices.size(), count) / 4);
   uint32_t* value = words.data() + indices.size();
   if (as_bitmap(indices.size(), count)) {
@@ -182,22 +228,18 @@ std::vector<Header> exchange(Communicator& group, const Header& own, const CallO
   return all;
 }
 
-// What is sent leaves the residual.
-void keep_rest(const float* u, const std::vector<uint32_t>& sent, float* residual, uint64_t count) {
-  std::memcpy(residual, u, count * sizeof(float));
+// u moves from `output` to the residual, but for what is sent. The output is zero then.
+void keep_rest(float* output, std::span<const uint32_t> sent, float* residual, uint64_t count) {
+  for (uint64_t at = 0; at < count; at += kPiece) {
+    const size_t bytes = std::min(kPiece, count - at) * sizeof(float);
+    if (residual != nullptr) std::memcpy(residual + at, output + at, bytes);
+    std::memset(output + at, 0, bytes);
+  }
+  if (residual == nullptr) return;
   for (const uint32_t i : sent) residual[i] = 0;
 }
 
-void reduce_dense(Communicator& group, const std::vector<uint32_t>& indices, float* output, uint64_t count,
-                  const CallOptions& options) {
-  std::vector<float> values;
-  values.reserve(indices.size());
-  for (const uint32_t i : indices) values.push_back(output[i]);
-  std::fill_n(output, count, 0.0f);
-  for (size_t k = 0; k < indices.size(); ++k) output[indices[k]] = values[k];
-  group.all_reduce(output, output, count, DType::kFloat32, Op::kSum, options);
-}
-
+// output: zero before.
 void reduce_coded(Communicator& group, const std::vector<uint32_t>& own, const std::vector<Header>& all, float* output,
                   uint64_t count, const CallOptions& options) {
   std::vector<uint64_t> words;
@@ -208,7 +250,6 @@ void reduce_coded(Communicator& group, const std::vector<uint32_t>& own, const s
   }
   std::vector<uint32_t> gathered(sum);
   group.all_gather_v(own.data(), gathered.data(), words, {}, DType::kUint32, options);
-  std::fill_n(output, count, 0.0f);
   const uint32_t* from = gathered.data();
   for (const Header& header : all) {
     add(from, header.selected, count, output);
@@ -224,14 +265,15 @@ SparseReport sparse_all_reduce(Communicator& group, const float* input, float* o
   if (count == 0) return {};
   CallOptions call;
   call.timeout = options.timeout;
-  const uint64_t bad = add_residual(input, options.residual, output, count);
-  const std::vector<uint32_t> indices = bad < count ? std::vector<uint32_t>() : select(output, count, options);
-  Header own{indices.size(), coded_bytes(indices.size(), count), bad < count ? bad + 1 : 0, count};
+  const Candidates found = select(input, output, count, options);
+  const std::span<const uint32_t> sent(found.indices.get(), found.count);
+  const Header own{sent.size(), coded_bytes(sent.size(), count), found.not_finite, count};
   const std::vector<Header> all = exchange(group, own, call);
-  if (options.residual != nullptr) keep_rest(output, indices, options.residual, count);
+  const std::vector<uint32_t> words = encode(sent, output, count);
+  keep_rest(output, sent, options.residual, count);
 
   SparseReport report;
-  report.selected = indices.size();
+  report.selected = sent.size();
   uint64_t coded = 0;
   for (const Header& header : all) {
     report.total += header.selected;
@@ -241,9 +283,10 @@ SparseReport sparse_all_reduce(Communicator& group, const float* input, float* o
   report.dense = group.size() > 1 && coded >= 2 * count * sizeof(float);
   report.bytes_sent = report.dense ? count * sizeof(float) : own.bytes;
   if (report.dense) {
-    reduce_dense(group, indices, output, count, call);
+    add(words.data(), sent.size(), count, output);
+    group.all_reduce(output, output, count, DType::kFloat32, Op::kSum, call);
   } else {
-    reduce_coded(group, encode(indices, output, count), all, output, count, call);
+    reduce_coded(group, words, all, output, count, call);
   }
   return report;
 }

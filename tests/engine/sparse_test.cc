@@ -47,7 +47,7 @@ std::vector<bool> reference_selection(const Floats& u, const SparseOptions& opti
 
 void check_call(Communicator& group, uint64_t seed) {
   Random random(seed);
-  constexpr size_t kCounts[] = {1, 2, 31, 32, 33, 1000, 20'000};
+  constexpr size_t kCounts[] = {1, 2, 31, 32, 33, 1000, 20'000, 150'000};
   constexpr double kTop[] = {1e-6, 0.001, 0.01, 0.05, 0.3, 1.0};
   constexpr double kThresholds[] = {0.0, 0.3, 1.0, 2.0, 100.0};
   const size_t count = kCounts[random.below(std::size(kCounts))];
@@ -105,6 +105,25 @@ TEST_CASE("sparse all_reduce: random calls, worlds 1..8") {
     };
     CHECK_EQ(run_threads(RankGroup{world}, body), "");
   }
+}
+
+TEST_CASE("sparse all_reduce: top-k is exact where a sample of the elements misleads") {
+  constexpr size_t kCount = size_t{1} << 18;
+  const auto body = [&](Communicator& group) {
+    Floats x(kCount, 1.0f), y(kCount);
+    for (size_t i = 0; i < kCount; i += 8) x[i] = 2.0f;  // whatever a stride of a power of two sees
+    SparseOptions options;
+    options.spars = 0.25;
+    const SparseReport report = sparse_all_reduce(group, x.data(), y.data(), kCount, options);
+    expect(report.selected == kCount / 4, "another k");
+    size_t ones = 0, last = 0;
+    for (size_t i = 0; i < kCount; ++i) {
+      if (i % 8 == 0) expect(y[i] == 4.0f, "a larger one was left out");
+      if (i % 8 != 0 && y[i] != 0) ++ones, last = i;
+    }
+    expect(ones == kCount / 8 && last == kCount / 7, fmt::format("{} equal ones, the last at {}", ones, last));
+  };
+  CHECK_EQ(run_threads(RankGroup{2}, body), "");
 }
 
 TEST_CASE("sparse all_reduce: processes over TCP") {
