@@ -608,6 +608,42 @@ TEST_CASE("the program's function ends a wait, and the other rank is told who wa
   }
 }
 
+TEST_CASE("wire formats and sparse all_reduce in C") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          std::vector<float> x(300, 0.5f), residual(300);
+          rondo_options_t options = RONDO_OPTIONS_INIT;
+          const auto reduce = [&] {
+            return rondo_all_reduce(comm, x.data(), x.data(), x.size(), RONDO_FLOAT32, RONDO_SUM, &options);
+          };
+          options.wire = 7;
+          want_invalid(reduce(), "unknown wire format 7");
+          options.wire = RONDO_WIRE_INT8;
+          options.wire_flags = 4;
+          want_invalid(reduce(), "unknown wire flags 4");
+          options.wire_flags = RONDO_WIRE_STOCHASTIC;
+          options.wire_seed = 3;
+          options.residual = residual.data();
+          want(reduce());
+          expect(x == std::vector<float>(300, 1.0f), "another sum");
+          x[7] = rank == 1 ? std::numeric_limits<float>::infinity() : 1.0f;
+          want(reduce(), RONDO_NOT_FINITE);
+          int culprit = -1;
+          expect(rondo_last_error_ranks(&culprit, 1) == 1 && culprit == 1, "another culprit");
+
+          rondo_sparse_options_t sparse = RONDO_SPARSE_OPTIONS_INIT;
+          rondo_sparse_report_t report;
+          std::vector<float> y(300);
+          for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+          sparse.spars = 0.01;
+          want(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, &report));
+          expect(report.selected == 3 && report.total == 6 && report.bytes_sent == 24 && report.dense == 0, "report");
+          expect(y[299] == 598.0f && y[297] == 594.0f && y[296] == 0.0f, "another sparse sum");
+          sparse.select = 2;
+          want_invalid(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, nullptr), "selection 2");
+          want_invalid(rondo_sparse_all_reduce(comm, x.data(), nullptr, x.size(), nullptr, nullptr), "null");
+        }) == "");
+}
+
 TEST_CASE("joining that cannot work is an error, not a crash") {
   CHECK(rondo::testing::run_bare_processes(1, std::chrono::seconds(60), [](int) {
           rondo_comm_t comm = reinterpret_cast<rondo_comm_t>(8);

@@ -1,0 +1,153 @@
+// DistOpt in C++: updates and residuals add up to what the exact averages give; ranks stay equal; NaN updates nothing.
+#include "rondo/dist_opt.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tests/support/random.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr float kRate = 0.125f;
+constexpr size_t kSizes[] = {3000, 7, 500};
+
+float gradient_of(int rank, uint64_t step, size_t tensor, size_t i) {
+  Random random(1 + static_cast<uint64_t>(rank) * 1000 + step * 100 + tensor * 10 + i * 100'000);
+  return static_cast<float>(random.below(2'000'001)) * 1e-6f - 1.0f;
+}
+
+struct Model {
+  std::vector<std::vector<float>> parameters, gradients;
+  Model() {
+    for (const size_t size : kSizes) {
+      parameters.emplace_back(size, 1.0f);
+      gradients.emplace_back(size);
+    }
+  }
+  std::vector<NamedGradient> list() {
+    std::vector<NamedGradient> list;
+    for (size_t t = 0; t < parameters.size(); ++t) {
+      list.push_back({fmt::format("t{}", t), parameters[t].data(), gradients[t].data(), kSizes[t]});
+    }
+    return list;
+  }
+  void compute(int rank, uint64_t step) {
+    for (size_t t = 0; t < gradients.size(); ++t) {
+      for (size_t i = 0; i < kSizes[t]; ++i) gradients[t][i] = gradient_of(rank, step, t, i);
+    }
+  }
+};
+
+void descend(const NamedGradient& g) {
+  for (uint64_t i = 0; i < g.count; ++i) g.parameter[i] -= kRate * g.gradient[i];
+}
+
+void check_training(Communicator& group, Exchange exchange, double bound) {
+  Model model;
+  if (group.rank() > 0) model.parameters[0][5] = 99.0f;  // until the broadcast
+  DistOptOptions options;
+  options.exchange = exchange;
+  options.spars = 0.3;
+  options.bucket_bytes = 4096;
+  options.every = 2;
+  DistOpt optimizer(group, model.list(), options);
+  constexpr uint64_t kSteps = 4;
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    model.compute(group.rank(), step);
+    optimizer.step(descend);
+  }
+  for (size_t t = 0; t < std::size(kSizes); ++t) {
+    std::vector<double> left(kSizes[t]);
+    const std::span<float> residual = optimizer.residual(fmt::format("t{}", t));
+    std::copy(residual.begin(), residual.end(), left.begin());
+    group.all_reduce(left.data(), left.data(), left.size(), DType::kFloat64, Op::kAverage);
+    std::vector<float> all(kSizes[t] * static_cast<size_t>(group.size()));
+    group.all_gather(model.parameters[t].data(), all.data(), kSizes[t], DType::kFloat32);
+    expect(std::memcmp(all.data(), model.parameters[t].data(), kSizes[t] * sizeof(float)) == 0, "ranks differ");
+    for (size_t i = 0; i < kSizes[t]; ++i) {
+      double wanted = 1.0;
+      for (int r = 0; r < group.size(); ++r) {
+        for (uint64_t step = 0; step < kSteps; ++step)
+          wanted -= double{kRate} * gradient_of(r, step, t, i) / group.size();
+      }
+      const double got = double{model.parameters[t][i]} - double{kRate} * left[i];
+      expect(std::abs(got - wanted) < bound, [&] {
+        return fmt::format("exchange {}: tensor {} element {}: {} instead of {}", static_cast<int>(exchange), t, i, got,
+                           wanted);
+      });
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("DistOpt: every exchange trains what the exact averages train, residuals counted") {
+  for (const int world : {1, 2, 3}) {
+    const auto body = [](Communicator& group) {
+      check_training(group, Exchange::kFloat32, 1e-5);
+      check_training(group, Exchange::kFloat16, 2e-3);
+      check_training(group, Exchange::kBfloat16, 2e-2);
+      check_training(group, Exchange::kInt8, 1e-5);
+      check_training(group, Exchange::kSparseTopK, 1e-5);
+      check_training(group, Exchange::kSparseThreshold, 1e-5);
+      check_training(group, Exchange::kLocalSgd, 1e-5);
+    };
+    CHECK_EQ(run_threads(RankGroup{world}, body), "");
+  }
+}
+
+TEST_CASE("DistOpt: a partial update averages one partition in each step") {
+  const auto body = [](Communicator& group) {
+    Model model;
+    DistOptOptions options;
+    options.exchange = Exchange::kPartialUpdate;
+    options.partition_bytes = 1;  // a tensor each
+    DistOpt optimizer(group, model.list(), options);
+    for (uint64_t step = 0; step < 3; ++step) {
+      model.compute(group.rank(), step);
+      optimizer.step(descend);
+      for (size_t t = 0; t < 3; ++t) {
+        std::vector<float> all(2 * kSizes[t]);
+        group.all_gather(model.parameters[t].data(), all.data(), kSizes[t], DType::kFloat32);
+        const bool equal = std::memcmp(all.data(), all.data() + kSizes[t], kSizes[t] * sizeof(float)) == 0;
+        expect(equal == (t == step), fmt::format("tensor {} after step {}", t, step));
+      }
+    }
+  };
+  CHECK_EQ(run_threads(RankGroup{2}, body), "");
+}
+
+TEST_CASE("DistOpt: NaN updates nothing, and what cannot be is refused") {
+  const auto body = [](Communicator& group) {
+    Model model;
+    DistOptOptions options;
+    options.exchange = Exchange::kInt8;
+    DistOpt optimizer(group, model.list(), options);
+    model.compute(group.rank(), 0);
+    if (group.rank() == 1) model.gradients[1][3] = std::numeric_limits<float>::quiet_NaN();
+    ErrorCode code = ErrorCode::kOk;
+    try {
+      optimizer.step(descend);
+    } catch (const Exception& e) {
+      code = e.code();
+    }
+    expect(code == ErrorCode::kNotFinite && model.parameters[0] == std::vector<float>(3000, 1.0f), "updated");
+    options.exchange = Exchange::kSparseTopK;
+    options.spars = 0;
+    try {
+      DistOpt refused(group, model.list(), options);
+      expect(false, "spars 0 was taken");
+    } catch (const Exception& e) {
+      expect(e.code() == ErrorCode::kInvalid, e.what());
+    }
+  };
+  CHECK_EQ(run_threads(RankGroup{2}, body), "");
+}
+
+}  // namespace rondo::testing

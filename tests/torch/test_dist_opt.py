@@ -1,0 +1,86 @@
+"""DistOpt round a torch optimizer: with buckets that overlap with the backward pass, ranks train what one process does."""
+
+import pytest
+import ranks
+import torch
+from torch import nn
+
+import rondo
+
+STEPS, BATCH = 6, 16
+
+
+def _model():
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 1))
+
+
+def _batch(step):
+    generator = torch.Generator().manual_seed(step)
+    inputs = torch.randn(2 * BATCH, 20, generator=generator)
+    return inputs, inputs.sum(dim=1, keepdim=True)
+
+
+def _loss(model, inputs, targets):
+    return ((model(inputs) - targets) ** 2).mean()
+
+
+def _flat(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def _alone():
+    model = _model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        _loss(model, *_batch(step)).backward()
+        optimizer.step()
+    return _flat(model)
+
+
+def _train(rank, nccl_id, option, overlap):
+    model = _model()
+    if rank == 1:
+        with torch.no_grad():
+            model[0].weight += 1  # until the broadcast
+    optimizer = rondo.DistOpt(
+        torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), nccl_id=nccl_id, local_rank=rank, world_size=2,
+        option=option, overlap=overlap, bucket_bytes=2048, names=dict(model.named_parameters()),
+    )  # fmt: skip
+    own = slice(rank * BATCH, (rank + 1) * BATCH)
+    for step in range(STEPS):
+        inputs, targets = _batch(step)
+        optimizer.zero_grad()
+        _loss(model, inputs[own], targets[own]).backward()
+        optimizer.step()
+    assert set(optimizer.state_dict()["residuals"]) == {name for name, _ in model.named_parameters()}
+    return _flat(model).tolist()  # float32 survives it
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize(("option", "bound"), [("fp32", 1e-5), ("fp16", 1e-2), ("int8", 5e-2)])
+def test_two_ranks_train_what_one_process_does(option, bound, overlap):
+    nccl_id = rondo.NcclIdHolder()
+    first, second = ranks.run(2, _train, str(nccl_id), option, overlap)
+    assert first == second
+    torch.testing.assert_close(torch.tensor(first), _alone(), rtol=0, atol=bound)
+
+
+def _twice(rank, nccl_id):
+    model = _model()
+    optimizer = rondo.DistOpt(
+        torch.optim.SGD(model.parameters(), lr=0.05), nccl_id=nccl_id, local_rank=rank, world_size=2
+    )
+    _loss(model, *_batch(0)).backward()
+    try:
+        _loss(model, *_batch(1)).backward()
+    except RuntimeError as error:
+        optimizer.wait()
+        return "pass overlap=False" in str(error)
+    return False
+
+
+def test_a_second_backward_pass_says_what_to_do():
+    nccl_id = rondo.NcclIdHolder()
+    assert ranks.run(2, _twice, str(nccl_id)) == [True, True]
