@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "kernels/combine.h"
@@ -81,7 +82,7 @@ void check(const CombineSpec& spec, const Shape& shape, uint64_t scaled, Random&
 
 TEST_CASE("every dtype and op") {
   Random random(kSeed);
-  MESSAGE("seed ", kSeed, ", library ", device_library());
+  MESSAGE("seed ", kSeed, ", library ", std::string(device_library()));
   for (int dtype = 0; dtype < kDTypes; ++dtype) {
     for (int op = 0; op < kOps; ++op) {
       CombineSpec spec{static_cast<DType>(dtype), static_cast<Op>(op), 1.0 / 3, 3};
