@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr double kForever = 1e8;           // seconds; operations have deadlines of their own
 constexpr double kLimitSeconds = 60;       // a limit takes some 3
-constexpr int64_t kLimitWaitMs = 180'000;  // the other ranks' patience with rank 0 while it measures limits
+constexpr std::chrono::minutes kLimitWait{3};  // the other ranks' patience with rank 0 while it measures limits
 constexpr size_t kLongestSocketPath = 90;  // sockaddr_un has 108 bytes
 
 Config config_of(const Options& options) {
@@ -32,7 +33,6 @@ Config config_of(const Options& options) {
   if (options.connections > 0) config.connections = options.connections;
   config.timeout_ms = options.timeout_ms;
   config.start_timeout_ms = options.timeout_ms;
-  if (options.limit && config.transport == "tcp") config.start_timeout_ms += kLimitWaitMs;
   return config;
 }
 
@@ -188,8 +188,6 @@ int run_rank(const Options& options, const Machine& machine) {
   const bool speaks = launch.place.rank == 0;
   const int world = launch.place.world;
   SessionSetup setup{config.transport, {}};
-  // The limits are those of TCP: "auto" may share memory.
-  if (speaks && launch.one_host) setup.limits = limits_now(options, machine, world);
   const bool calibrates = !options.calibrate.empty();
   const CostModel base = calibrates && speaks ? calibration_base(options.calibrate) : CostModel{};
   Communicator communicator = Communicator::join(join_options(options, launch, config));
@@ -201,6 +199,9 @@ int run_rank(const Options& options, const Machine& machine) {
   if (setup.transport == "auto" && communicator.topology().one_island()) setup.transport = "shm";
   Reporter reporter(options, machine, world);
   if (speaks) reporter.begin(transport_text(communicator));
+  // The limits are those of TCP: "auto" may share memory. The other ranks sleep in the barrier meanwhile.
+  if (speaks && launch.one_host) setup.limits = limits_now(options, machine, world);
+  communicator.barrier({.timeout = std::chrono::milliseconds(options.timeout_ms) + kLimitWait});
   RondoGroup group = group_of(communicator, options);
   const bool shares = !setup.limits.streams.empty();
   const auto finish = [&](std::vector<Row> rows) {
