@@ -21,10 +21,10 @@
 namespace rondo::bench {
 namespace {
 
-constexpr double kForever = 1e8;           // seconds; operations have deadlines of their own
-constexpr double kLimitSeconds = 60;       // a limit takes some 3
+constexpr double kForever = 1e8;               // seconds; operations have deadlines of their own
+constexpr double kLimitSeconds = 60;           // a limit takes some 3
 constexpr std::chrono::minutes kLimitWait{3};  // the other ranks' patience with rank 0 while it measures limits
-constexpr size_t kLongestSocketPath = 90;  // sockaddr_un has 108 bytes
+constexpr size_t kLongestSocketPath = 90;      // sockaddr_un has 108 bytes
 
 Config config_of(const Options& options) {
   Config config = Config::from_environment();
