@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "ring/base/hash.h"
 #include "ring/engine/call/collective_call.h"
 #include "ring/engine/device/device_side.h"
 
@@ -58,15 +56,9 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
   return context;
 }
 
-Work::Message message_of(const Operation& receive) { return {receive.peer, receive.tag, receive.message_bytes}; }
-
 // Of one call: its residual, and what is wrong with it, are not among what prepared calls have in common.
 bool says_anything(const WireOptions& wire) {
   return wire.format != WireFormat::kNone || wire.stochastic || wire.residual != nullptr;
-}
-
-void throw_failure(const Operation& operation) {
-  if (operation.failed()) throw Exception(operation.error());
 }
 
 }  // namespace
@@ -245,138 +237,11 @@ void CommunicatorState::meet_neighbors(Clock::time_point until) {
   if (operation->failed()) throw Exception(operation->error());
 }
 
-void CommunicatorState::check_peer(const char* call, int peer, int tag, bool receives) const {
-  if (!(receives && peer == kAnySource) && (peer < 0 || peer >= size())) {
-    throw Exception(ErrorCode::kInvalid,
-                    fmt::format("{} on rank {}: peer is {}; it must be a rank of the group, 0 to {}{}", call, rank(),
-                                peer, size() - 1, receives ? ", or -1 for any" : ""));
-  }
-  if (tag < 0 && !(receives && tag == kAnyTag)) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: tag is {}; it must be 0 to 2147483647{}", call,
-                                                     rank(), tag, receives ? ", or -1 for any" : ""));
-  }
-}
-
-void CommunicatorState::refuse_stream(const char* call, const CallOptions& options) const {
-  if (!options.stream) return;
-  throw Exception(ErrorCode::kUnsupported,
-                  fmt::format("{} on rank {}: messages on a stream have no asynchronous form; send(), recv() and "
-                              "sendrecv() take one",
-                              call, rank()));
-}
-
 void CommunicatorState::check_timeout(const char* call, const CallOptions& options) const {
   if (options.timeout.count() >= 0) return;
   throw Exception(ErrorCode::kInvalid,
                   fmt::format("{} on rank {}: timeout is {} ms; it must be positive, or 0 for the configured one", call,
                               rank(), options.timeout.count()));
-}
-
-void CommunicatorState::submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options,
-                                       Waited waited) {
-  operation->background = waited == Waited::kInBackground;
-  operation->engine = messages_;
-  operation->limit = limit_of(options.timeout);
-  context_->log.note_thread();
-  messages_->submit(std::move(operation));
-}
-
-void CommunicatorState::end_unsubmitted(MessageOperation& operation, const Error& error) const {
-  operation.engine = messages_;  // whose progress thread calls the functions of its end
-  operation.fail(error);
-  operation.announce_end();
-}
-
-uint64_t CommunicatorState::send_bytes(const Outgoing& out, DType dtype, int tag) const {
-  check_usable();
-  const uint64_t bytes = checked_bytes("send", rank(), out.count, dtype);
-  check_peer("send", out.peer, tag, false);
-  if (bytes > 0 && out.data == nullptr) {
-    throw Exception(ErrorCode::kInvalid,
-                    fmt::format("send on rank {}: data is null but {} bytes are to be sent", rank(), bytes));
-  }
-  return bytes;
-}
-
-std::shared_ptr<MessageOperation> CommunicatorState::make_send(const void* data, uint64_t count, DType dtype, int peer,
-                                                               int tag) const {
-  const uint64_t bytes = send_bytes({data, count, peer}, dtype, tag);
-  return std::make_shared<SendOperation>(static_cast<const std::byte*>(data), bytes, dtype, peer, tag);
-}
-
-std::shared_ptr<MessageOperation> CommunicatorState::start_send(const void* data, uint64_t count, DType dtype, int peer,
-                                                                int tag, const CallOptions& options) {
-  check_timeout("send", options);
-  refuse_stream("send_async", options);
-  auto operation = make_send(data, count, dtype, peer, tag);
-  submit_message(operation, options, Waited::kInBackground);
-  return operation;
-}
-
-uint64_t CommunicatorState::recv_bytes(const Incoming& in, DType dtype, int tag) const {
-  check_usable();
-  const uint64_t bytes = checked_bytes("recv", rank(), in.count, dtype);
-  check_peer("recv", in.peer, tag, true);
-  if (bytes > 0 && in.data == nullptr) {
-    throw Exception(ErrorCode::kInvalid,
-                    fmt::format("recv on rank {}: data is null but {} bytes may come", rank(), bytes));
-  }
-  return bytes;
-}
-
-std::shared_ptr<MessageOperation> CommunicatorState::make_recv(void* data, uint64_t count, DType dtype, int peer,
-                                                               int tag) const {
-  const uint64_t bytes = recv_bytes({data, count, peer}, dtype, tag);
-  return std::make_shared<RecvOperation>(static_cast<std::byte*>(data), bytes, dtype, peer, tag);
-}
-
-std::shared_ptr<MessageOperation> CommunicatorState::start_recv(void* data, uint64_t count, DType dtype, int peer,
-                                                                int tag, const CallOptions& options) {
-  check_timeout("recv", options);
-  refuse_stream("recv_async", options);
-  auto operation = make_recv(data, count, dtype, peer, tag);
-  submit_message(operation, options, Waited::kInBackground);
-  return operation;
-}
-
-void CommunicatorState::run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options) {
-  context_->log.note_thread();
-  if (send != nullptr) send->limit = limit_of(options.timeout);
-  if (recv != nullptr) recv->limit = limit_of(options.timeout);
-  messages_->run(send, recv);
-  if (send != nullptr) throw_failure(*send);
-  if (recv != nullptr) throw_failure(*recv);
-}
-
-void CommunicatorState::send(const Outgoing& out, DType dtype, int tag, const CallOptions& options) {
-  if (options.stream) return void(device().run_messages(&out, nullptr, dtype, tag, options));
-  check_timeout("send", options);
-  const uint64_t bytes = send_bytes(out, dtype, tag);
-  if (DeviceSide* const device = attached()) device->check_host("send", out.data);
-  SendOperation send(static_cast<const std::byte*>(out.data), bytes, dtype, out.peer, tag);
-  run_messages(&send, nullptr, options);
-}
-
-Work::Message CommunicatorState::recv(const Incoming& in, DType dtype, int tag, const CallOptions& options) {
-  if (options.stream) return device().run_messages(nullptr, &in, dtype, tag, options);
-  check_timeout("recv", options);
-  const uint64_t bytes = recv_bytes(in, dtype, tag);
-  if (DeviceSide* const device = attached()) device->check_host("recv", in.data);
-  RecvOperation recv(static_cast<std::byte*>(in.data), bytes, dtype, in.peer, tag);
-  run_messages(nullptr, &recv, options);
-  return message_of(recv);
-}
-
-Work::Message CommunicatorState::sendrecv(const Outgoing& out, const Incoming& in, DType dtype, int tag,
-                                          const CallOptions& options) {
-  if (options.stream) return device().run_messages(&out, &in, dtype, tag, options);
-  const uint64_t recv_size = recv_bytes(in, dtype, tag);
-  check_timeout("send", options);
-  const uint64_t send_size = send_bytes(out, dtype, tag);
-  SendOperation send(static_cast<const std::byte*>(out.data), send_size, dtype, out.peer, tag);
-  RecvOperation recv(static_cast<std::byte*>(in.data), recv_size, dtype, in.peer, tag);
-  run_messages(&send, &recv, options);
-  return message_of(recv);
 }
 
 // A rank with messages under way beside what it waits for may still end what another rank waits for.
@@ -402,85 +267,6 @@ void CommunicatorState::attach_device() { device().attach({}); }
 Allocations& CommunicatorState::allocations() {
   if (!context_->mark.same_process()) check_usable();
   return allocations_;
-}
-
-std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(uint64_t id, std::vector<int> members) {
-  Options options;
-  options.fabric = context_->fabric;
-  options.id = id;
-  options.members = members;
-  options.config = context_->config;
-  options.progress_thread = progress_thread_;
-  options.observer = context_->observed.observer;
-  std::shared_ptr<CommunicatorState> group;
-  try {
-    group = std::make_shared<CommunicatorState>(std::move(options));
-  } catch (const Exception& e) {
-    // The others would wait for this rank until their deadline.
-    const int world_rank = context_->world_rank(rank());
-    const Error error{e.code(), context_->fabric->peer_name(world_rank) + ": " + e.what(), {world_rank}};
-    context_->fabric->decline(id, members, error);
-    const auto own = std::find(members.begin(), members.end(), world_rank);
-    throw Exception(Error{error.code, error.message, {static_cast<int>(own - members.begin())}});
-  }
-  group->meet_neighbors(deadline(std::chrono::milliseconds(context_->config.start_timeout_ms)));
-  return group;
-}
-
-uint64_t CommunicatorState::next_split() {
-  std::lock_guard lock(submit_mutex_);
-  return ++splits_;
-}
-
-std::shared_ptr<CommunicatorState> CommunicatorState::split(int color, int key) {
-  struct Choice {
-    int32_t color, key;
-  };
-  const Choice own{color, key};
-  std::vector<Choice> all(static_cast<size_t>(size()));
-  CollectiveCall call;
-  call.collective = Collective::kAllGather;
-  call.input = &own;
-  call.output = all.data();
-  call.count = 2;
-  call.dtype = DType::kInt32;
-  call.options.algorithm = for_plain_buffers();
-  run(call);
-  const uint64_t number = next_split();
-  if (color < 0) return nullptr;
-  std::vector<int> ranks;
-  for (int r = 0; r < size(); ++r) {
-    if (all[static_cast<size_t>(r)].color == color) ranks.push_back(r);
-  }
-  std::stable_sort(ranks.begin(), ranks.end(),
-                   [&](int a, int b) { return all[static_cast<size_t>(a)].key < all[static_cast<size_t>(b)].key; });
-  for (int& r : ranks) r = context_->world_rank(r);
-  const uint64_t id = Hash64().add("split").add(context_->id).add(number).add(static_cast<uint64_t>(color)).value();
-  return subgroup(id, std::move(ranks));
-}
-
-std::shared_ptr<CommunicatorState> CommunicatorState::new_group(std::span<const int> ranks) {
-  check_usable();
-  const auto refuse = [this](const std::string& why) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("new_group on rank {}: {}", rank(), why));
-  };
-  std::vector<int> members;
-  for (const int r : ranks) {
-    if (r < 0 || r >= size()) refuse(fmt::format("{} is not a rank of this group of {}", r, size()));
-    if (std::count(ranks.begin(), ranks.end(), r) > 1) refuse(fmt::format("rank {} is given twice", r));
-    members.push_back(context_->world_rank(r));
-  }
-  if (std::find(ranks.begin(), ranks.end(), rank()) == ranks.end()) {
-    refuse("this rank is not among those given; only members make the call");
-  }
-  uint64_t number = 0;
-  {
-    std::lock_guard lock(submit_mutex_);
-    number = ++groups_made_[members];
-  }
-  const uint64_t id =
-      Hash64().add("group").add(context_->id).add_all(std::span<const int>(members)).add(number).value();
-  return subgroup(id, std::move(members));
 }
 
 void CommunicatorState::on_failure(const Error& error) {

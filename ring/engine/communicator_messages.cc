@@ -1,0 +1,147 @@
+// The messages of a communicator: their arguments, then the queue of messages.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "ring/engine/communicator_state.h"
+#include "ring/engine/device/device_side.h"
+
+namespace rondo {
+namespace {
+
+Work::Message message_of(const Operation& receive) { return {receive.peer, receive.tag, receive.message_bytes}; }
+
+void throw_failure(const Operation& operation) {
+  if (operation.failed()) throw Exception(operation.error());
+}
+
+}  // namespace
+
+void CommunicatorState::check_peer(const char* call, int peer, int tag, bool receives) const {
+  if (!(receives && peer == kAnySource) && (peer < 0 || peer >= size())) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("{} on rank {}: peer is {}; it must be a rank of the group, 0 to {}{}", call, rank(),
+                                peer, size() - 1, receives ? ", or -1 for any" : ""));
+  }
+  if (tag < 0 && !(receives && tag == kAnyTag)) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: tag is {}; it must be 0 to 2147483647{}", call,
+                                                     rank(), tag, receives ? ", or -1 for any" : ""));
+  }
+}
+
+void CommunicatorState::refuse_stream(const char* call, const CallOptions& options) const {
+  if (!options.stream) return;
+  throw Exception(ErrorCode::kUnsupported,
+                  fmt::format("{} on rank {}: messages on a stream have no asynchronous form; send(), recv() and "
+                              "sendrecv() take one",
+                              call, rank()));
+}
+
+void CommunicatorState::submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options,
+                                       Waited waited) {
+  operation->background = waited == Waited::kInBackground;
+  operation->engine = messages_;
+  operation->limit = limit_of(options.timeout);
+  context_->log.note_thread();
+  messages_->submit(std::move(operation));
+}
+
+void CommunicatorState::end_unsubmitted(MessageOperation& operation, const Error& error) const {
+  operation.engine = messages_;  // whose progress thread calls the functions of its end
+  operation.fail(error);
+  operation.announce_end();
+}
+
+uint64_t CommunicatorState::send_bytes(const Outgoing& out, DType dtype, int tag) const {
+  check_usable();
+  const uint64_t bytes = checked_bytes("send", rank(), out.count, dtype);
+  check_peer("send", out.peer, tag, false);
+  if (bytes > 0 && out.data == nullptr) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("send on rank {}: data is null but {} bytes are to be sent", rank(), bytes));
+  }
+  return bytes;
+}
+
+std::shared_ptr<MessageOperation> CommunicatorState::make_send(const void* data, uint64_t count, DType dtype, int peer,
+                                                               int tag) const {
+  const uint64_t bytes = send_bytes({data, count, peer}, dtype, tag);
+  return std::make_shared<SendOperation>(static_cast<const std::byte*>(data), bytes, dtype, peer, tag);
+}
+
+std::shared_ptr<MessageOperation> CommunicatorState::start_send(const void* data, uint64_t count, DType dtype, int peer,
+                                                                int tag, const CallOptions& options) {
+  check_timeout("send", options);
+  refuse_stream("send_async", options);
+  auto operation = make_send(data, count, dtype, peer, tag);
+  submit_message(operation, options, Waited::kInBackground);
+  return operation;
+}
+
+uint64_t CommunicatorState::recv_bytes(const Incoming& in, DType dtype, int tag) const {
+  check_usable();
+  const uint64_t bytes = checked_bytes("recv", rank(), in.count, dtype);
+  check_peer("recv", in.peer, tag, true);
+  if (bytes > 0 && in.data == nullptr) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("recv on rank {}: data is null but {} bytes may come", rank(), bytes));
+  }
+  return bytes;
+}
+
+std::shared_ptr<MessageOperation> CommunicatorState::make_recv(void* data, uint64_t count, DType dtype, int peer,
+                                                               int tag) const {
+  const uint64_t bytes = recv_bytes({data, count, peer}, dtype, tag);
+  return std::make_shared<RecvOperation>(static_cast<std::byte*>(data), bytes, dtype, peer, tag);
+}
+
+std::shared_ptr<MessageOperation> CommunicatorState::start_recv(void* data, uint64_t count, DType dtype, int peer,
+                                                                int tag, const CallOptions& options) {
+  check_timeout("recv", options);
+  refuse_stream("recv_async", options);
+  auto operation = make_recv(data, count, dtype, peer, tag);
+  submit_message(operation, options, Waited::kInBackground);
+  return operation;
+}
+
+void CommunicatorState::run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options) {
+  context_->log.note_thread();
+  if (send != nullptr) send->limit = limit_of(options.timeout);
+  if (recv != nullptr) recv->limit = limit_of(options.timeout);
+  messages_->run(send, recv);
+  if (send != nullptr) throw_failure(*send);
+  if (recv != nullptr) throw_failure(*recv);
+}
+
+void CommunicatorState::send(const Outgoing& out, DType dtype, int tag, const CallOptions& options) {
+  if (options.stream) return void(device().run_messages(&out, nullptr, dtype, tag, options));
+  check_timeout("send", options);
+  const uint64_t bytes = send_bytes(out, dtype, tag);
+  if (DeviceSide* const device = attached()) device->check_host("send", out.data);
+  SendOperation send(static_cast<const std::byte*>(out.data), bytes, dtype, out.peer, tag);
+  run_messages(&send, nullptr, options);
+}
+
+Work::Message CommunicatorState::recv(const Incoming& in, DType dtype, int tag, const CallOptions& options) {
+  if (options.stream) return device().run_messages(nullptr, &in, dtype, tag, options);
+  check_timeout("recv", options);
+  const uint64_t bytes = recv_bytes(in, dtype, tag);
+  if (DeviceSide* const device = attached()) device->check_host("recv", in.data);
+  RecvOperation recv(static_cast<std::byte*>(in.data), bytes, dtype, in.peer, tag);
+  run_messages(nullptr, &recv, options);
+  return message_of(recv);
+}
+
+Work::Message CommunicatorState::sendrecv(const Outgoing& out, const Incoming& in, DType dtype, int tag,
+                                          const CallOptions& options) {
+  if (options.stream) return device().run_messages(&out, &in, dtype, tag, options);
+  const uint64_t recv_size = recv_bytes(in, dtype, tag);
+  check_timeout("send", options);
+  const uint64_t send_size = send_bytes(out, dtype, tag);
+  SendOperation send(static_cast<const std::byte*>(out.data), send_size, dtype, out.peer, tag);
+  RecvOperation recv(static_cast<std::byte*>(in.data), recv_size, dtype, in.peer, tag);
+  run_messages(&send, &recv, options);
+  return message_of(recv);
+}
+
+}  // namespace rondo
