@@ -32,10 +32,13 @@ void prove_windows(Collective collective, int all_roots) {
       if (collective_has_root(collective)) roots.insert({1, world / 2, world - 1});
       for (int root = 0; collective_has_root(collective) && root < world && world <= all_roots; ++root)
         roots.insert(root);
-      for (const int root : roots) {
-        const PlanRequest request = request_of(collective, algorithm, one_island_of(world), root);
-        // Contributions read where they lie cannot be scaled by their own ranks.
-        prove(request, algorithm == Algorithm::kStaged ? Scalings::kBoth : Scalings::kAtFold);
+      // Contributions read where they lie cannot be scaled by their own ranks.
+      const Scalings scalings = algorithm == Algorithm::kStaged ? Scalings::kBoth : Scalings::kAtFold;
+      const PlanRequest request = request_of(collective, algorithm, one_island_of(world));
+      if (collective_has_root(collective)) {
+        prove_roots(request, roots, scalings);
+      } else {
+        prove(request, scalings);
       }
     }
   }
