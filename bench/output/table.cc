@@ -109,7 +109,8 @@ std::vector<std::string> warnings(const Machine& machine, const Options& options
   }
   // Half a core busy with something else already doubles the time of a rank that spins, now and then.
   if (machine.load_average > 0.5) {
-    out.push_back(fmt::format("the host is busy: load average {:.2f} before this run started", machine.load_average));
+    out.push_back(fmt::format("the host was busy in the minute before: load average {:.2f} (a build counts, too)",
+                              machine.load_average));
   }
   const uint64_t largest = options.sizes.empty() ? 0 : *std::max_element(options.sizes.begin(), options.sizes.end());
   const uint64_t needed = largest * 2 * static_cast<uint64_t>(world);
