@@ -3,7 +3,8 @@
 #   tools/bench.sh [rondo-bench options]  none: all_reduce, 4 ranks over TCP, 8 B to 64 MiB; --help lists them
 #   tools/bench.sh --beside BINARY        1 if this build is slower than another rondo-bench
 #   tools/bench.sh --compare PEERS        beside other libraries (bench/peers/build_*.sh makes them)
-#   tools/bench.sh --bars                 1 if one of the project's promises about speed is missed
+#   tools/bench.sh --bars                 1 if one of the project's promises about speed is missed; --keep FOLDER --minutes N:
+#                                         in parts, a call after the other
 #   tools/bench.sh --check                1 if a ratio to a peer rose above bench/compare/baseline.json
 #   tools/bench.sh --write-baseline       measures those ratios and keeps them there
 # --beside x --help lists the options of these. They want a quiet machine; --beside takes half a minute, the others tens

@@ -6,6 +6,7 @@ import sys
 
 import beside
 import campaign
+import promises
 from peers import read_peers
 from programs import Failed, end_on_signals
 
@@ -27,8 +28,8 @@ def parse(arguments):
     what.add_argument("--bars", action="store_true", help="the promises about speed: 1 if one is missed")
     parser.add_argument("--ranks", type=numbers, help="2; of --bars 2,4,8")
     parser.add_argument("--transport", dest="transports", type=words, default=["shm", "tcp"], help="shm,tcp")
-    parser.add_argument("--sizes", type=words, help="8,64K,1M,64M; of --beside 8")
-    parser.add_argument("--collective", default="all_reduce", help="all_reduce; of --compare a list")
+    parser.add_argument("--sizes", type=words, help="8,64K,1M,64M; of --beside 8; of --bars those of all bars")
+    parser.add_argument("--collective", help="all_reduce; of --compare a list; of --bars all")
     parser.add_argument("--buffers", default="plain", choices=["plain", "registered"])
     parser.add_argument("--seconds", type=float, default=0.25,
                         help="of timed operations a size and program, or a run with all its turns (0.25)")
@@ -37,12 +38,22 @@ def parse(arguments):
                         help="of --beside: 1 if a ratio of medians, this / other, is above it (1.05)")
     parser.add_argument("--runs", type=int, default=5, help="interleaved runs of --compare and --bars (5)")
     parser.add_argument("--turns", type=int, default=4, help="of each run; the fastest answer counts (4)")
-    parser.add_argument("--json", help="keep rows, bars and all answers in this file")
+    parser.add_argument("--json", help="of --compare: keep rows and all answers in this file")
+    parser.add_argument("--keep", metavar="FOLDER", help="of --bars: keep answers and bars there, a file for each piece, "
+                        "after each turn; what is there already is not measured again")
+    parser.add_argument("--minutes", type=float, help="of --bars, with --keep: begin no turn afterwards, and end with "
+                        "code 3; the same command goes on")
     parser.add_argument("--baseline", help="1 if a ratio (our time / theirs) rose above this file's by more than noise")
     parser.add_argument("--write-baseline", help="keep the ratios in this file")
     options = parser.parse_args(arguments)
     options.ranks = options.ranks or ([2, 4, 8] if options.bars else [2])
-    options.sizes = options.sizes or (["8"] if options.beside else ["8", "64K", "1M", "64M"])
+    if options.minutes and not options.keep:
+        parser.error("--minutes needs --keep: without it, the next call would begin anew")
+    if options.bars and (options.json or options.baseline or options.write_baseline):
+        parser.error("--json, --baseline and --write-baseline are of --compare; --bars has --keep")
+    if not options.bars:
+        options.sizes = options.sizes or (["8"] if options.beside else ["8", "64K", "1M", "64M"])
+        options.collective = options.collective or "all_reduce"
     for peer in options.compare or []:
         if peer not in read_peers():
             parser.error(f"--compare: '{peer}' is none of: {', '.join(read_peers())}")
@@ -52,7 +63,7 @@ def parse(arguments):
 def main(arguments):
     end_on_signals()
     options = parse(arguments)
-    command = beside.run if options.beside else campaign.judge_bars if options.bars else campaign.compare
+    command = beside.run if options.beside else promises.judge_bars if options.bars else campaign.compare
     try:
         return command(options)
     except Failed as failure:

@@ -6,10 +6,11 @@ import tomllib
 from dataclasses import dataclass, replace
 
 from peers import Question
-from programs import parse_size, size_text
+from programs import parse_size, size_text, size_word
 
 FILE = pathlib.Path(__file__).with_name("bars.toml")
 MPIS = ["openmpi", "mpich", "intelmpi"]
+ONECCL = ["oneccl"]
 GLOOS = ["gloo", "gloo-sync", "gloo-busy"]
 HIGHEST_SHARE = 1.05  # nothing is faster than the best raw transfer
 RAW_SETTINGS = 3  # of raw TCP; who is compared with it is asked as often
@@ -30,14 +31,23 @@ class Bar:
     against: str
     kind: str  # "at most", "at least"
     bound: float
+    collective: str = "all_reduce"
 
     def name(self):
         congestion = f"@{self.congestion}" if self.congestion else ""
-        return (f"{self.transport}{congestion} {self.buffers}, {self.world} ranks, {size_text(self.size)}, "
-                f"{NAMES[self.against]}")
+        return (f"{self.collective}, {self.transport}{congestion} {self.buffers}, {self.world} ranks, "
+                f"{size_text(self.size)}, {NAMES[self.against]}")
 
-    def question(self, seconds):
-        return Question(self.world, self.transport, self.congestion, self.buffers, seconds=seconds)
+    def question(self, sizes=(), seconds=0):
+        return Question(self.world, self.transport, self.congestion, self.buffers, self.collective, sizes, seconds)
+
+    def about(self, question):
+        """Whether answers to the question, at whatever sizes, are about this bar."""
+        return replace(question, sizes=(), seconds=0) == self.question()
+
+    def of_peers(self):
+        """The same for plain buffers: other libraries have no registered ones."""
+        return replace(self, buffers="plain")
 
     def peers(self):
         """The libraries that Rondo is compared with; none: the machine."""
@@ -45,10 +55,12 @@ class Bar:
             return []
         if self.against == "Gloo's best":
             return GLOOS
-        return MPIS + (GLOOS if self.against != "best MPI" and self.transport == "tcp" else [])
+        if self.against == "best MPI":
+            return MPIS
+        return MPIS + ONECCL + (GLOOS if self.transport == "tcp" else [])
 
     def needed_peers(self):
-        """The best of some MPIs would be no bar, and Gloo's modes do not all work everywhere."""
+        """The best of some MPIs would be no bar; oneCCL is not had everywhere, nor do Gloo's modes all work."""
         if self.against in MACHINE:
             return []
         return ["gloo"] if self.against == "Gloo's best" else MPIS
@@ -81,8 +93,8 @@ class Judged:
 
     def json(self):
         bar = self.bar
-        return {"transport": bar.question(0).row_transport(), "buffers": bar.buffers, "world": bar.world,
-                "bytes": bar.size, "ratio": NAMES[bar.against], "kind": bar.kind, "bound": bar.bound,
+        return {"collective": bar.collective, "transport": bar.question().row_transport(), "buffers": bar.buffers,
+                "world": bar.world, "bytes": bar.size, "ratio": NAMES[bar.against], "kind": bar.kind, "bound": bar.bound,
                 "runs": self.ratios, "median": self.median(), "verdict": self.verdict(), "why_not": self.missing}
 
 
@@ -93,30 +105,44 @@ def read_bars(path=FILE):
     for table in tables:
         kind = "at_most" if "at_most" in table else "at_least"
         bars += [Bar(table["transport"], table.get("congestion", ""), table.get("buffers", "plain"), world,
-                     parse_size(size), table["against"], kind.replace("_", " "), bound)
+                     parse_size(size), table["against"], kind.replace("_", " "), bound,
+                     table.get("collective", "all_reduce"))
                  for world in table["worlds"] for size, bound in table[kind].items()]
     return bars
 
 
+def pieces_of(bars, cores):
+    """{name: bars} that are measured one after another: of each world, transport and collective. With more ranks than
+    cores every program is asked one size only, and each size is a piece."""
+    pieces = {}
+    for bar in sorted(bars, key=lambda bar: (bar.world, bar.transport, bar.collective, bar.size)):
+        size = f"-{size_word(bar.size)}" if bar.world > cores else ""
+        pieces.setdefault(f"{bar.world}-{bar.transport}-{bar.collective}{size}", []).append(bar)
+    return pieces
+
+
 def questions_of(bars, seconds):
-    """{question: [libraries, settings of the machine]}, each question once; peers have plain buffers only."""
-    questions = {}
+    """{question: [libraries, settings of the machine]}: each question once, at the sizes of its bars."""
+    asked = {}  # by question without sizes: [libraries, settings, sizes]
     for bar in bars:
-        asked = questions.setdefault(bar.question(seconds), [["rondo"], 1])
-        asked[1] = max(asked[1], RAW_SETTINGS if bar.against.startswith("raw") else 1)
-        if bar.buffers == "plain":
-            asked[0] += [peer for peer in bar.peers() if peer not in asked[0]]
-    return questions
+        for one, peers in [(bar, [])] + ([(bar.of_peers(), bar.peers())] if bar.peers() else []):
+            entry = asked.setdefault(one.question(), [["rondo"], 1, set()])
+            entry[0] += [peer for peer in peers if peer not in entry[0]]
+            entry[2].add(bar.size)
+        entry = asked[bar.question()]
+        entry[1] = max(entry[1], RAW_SETTINGS if bar.against.startswith("raw") else 1)
+    return {replace(question, sizes=tuple(map(size_word, sorted(sizes))), seconds=seconds): [libraries, settings]
+            for question, (libraries, settings, sizes) in asked.items()}
 
 
 def answers_to(bar, answers):
-    return next((one for one in answers if one.question == bar.question(one.question.seconds)), None)
+    return next((one for one in answers if bar.about(one.question)), None)
 
 
 def why_not(bar, ours, theirs):
     """"" if all libraries that the bar needs have an answer. Slow is one."""
     if ours is None:
-        return "no network namespace to set the congestion control in (needs root)"
+        return "no network namespace to set the congestion control in (needs root)" if bar.congestion else "not asked"
     if why := ours.why_missing("rondo"):
         return f"rondo: {why}"
     for library in bar.needed_peers():
@@ -148,7 +174,7 @@ def ratio_to_machine(bar, ours, figures):
 
 def judge(bar, answers, figures):
     """answers: of all contests. figures: of each run."""
-    ours, theirs = answers_to(bar, answers), answers_to(replace(bar, buffers="plain"), answers)
+    ours, theirs = answers_to(bar, answers), answers_to(bar.of_peers(), answers)
     if why := why_not(bar, ours, theirs):
         return Judged(bar, [], why)
     ratios = []

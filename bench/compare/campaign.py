@@ -1,5 +1,6 @@
 """Asks libraries and the machine in turn, for a comparison or for bars; prints, keeps and judges what they answered."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -29,12 +30,14 @@ class Campaign:
     def __init__(self, options):
         self.options, self.bench = options, options.binary
         self.machine = ask_bench(self.bench, "machine")
-        self.ticks = steal_ticks()
+        self.ticks, self.ticks_before = steal_ticks(), (0, 0)  # before: of the calls that this one goes on from
         self.peers = read_peers()
         build = pathlib.Path(self.bench).resolve().parent
         self.places = Places(("build",), {"rondo-bench": self.bench,
                                           "rondo-run": str(build.parent / "tools" / "rondo-run")})
         self.contests, self.figures = [], []
+        self.turns_done = 0  # of all runs
+        self.taken = {}  # measurements of the machine in this run, by their key in figures
 
     def add(self, question, libraries, outside=1):
         self.contests.append(Contest(question, libraries, self.peers, self.places, self.machine, PROGRAM_SECONDS,
@@ -47,36 +50,68 @@ class Campaign:
             return False
         return True
 
-    def measure(self, judged=()):
-        """judged: bars whose figures of the machine are measured as often as Rondo answers."""
-        for run in range(self.options.runs):
+    def finished(self):
+        return self.turns_done == self.options.runs * self.options.turns
+
+    def take_turn(self, judged=()):
+        """The next turn of all contests. judged: bars whose figures of the machine are measured as often as Rondo
+        answers."""
+        run, turn = divmod(self.turns_done, self.options.turns)
+        if turn == 0:
             self.figures.append({})
-            taken = {}
+            self.taken = {}
             for contest in self.contests:
                 contest.begin_run()
-            for _ in range(self.options.turns):
-                for contest in self.contests:
-                    contest.take_turn(lambda text: self.say(run, text))
-                for bar in judged:
-                    self.measure_machine(bar, taken, lambda text: self.say(run, text))
+        for contest in self.contests:
+            contest.take_turn(lambda text: self.say(run, text))
+        for bar in judged:
+            self.measure_machine(bar, lambda text: self.say(run, text))
+        self.turns_done += 1
         self.say(None, "")
-        stolen, total = (now - then for now, then in zip(steal_ticks(), self.ticks))
+        stolen, total = self.all_ticks()
         self.machine["steal_share"] = stolen / total if total else 0
+
+    def all_ticks(self):
+        return [before + now - then for before, now, then in zip(self.ticks_before, steal_ticks(), self.ticks)]
+
+    def measured(self):
+        """What turns must have in common to be put together."""
+        digest = hashlib.sha256(pathlib.Path(self.bench).read_bytes()).hexdigest()
+        return {"rondo_bench": digest, "runs": self.options.runs, "turns": self.options.turns,
+                "seconds": self.options.seconds}
+
+    def progress(self):
+        return {"turns_done": self.turns_done, "taken": self.taken, "ticks": self.all_ticks(),
+                "measured": self.measured()}
+
+    def resume(self, path):
+        """Goes on where the file's call stopped. Raises Failed if that measured something else."""
+        content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        progress = content["progress"]
+        questions = [asdict(contest.answers.question) for contest in self.contests]
+        asked = [{**one["question"], "sizes": tuple(one["question"]["sizes"])} for one in content["contests"]]
+        if progress["measured"] != self.measured() or asked != questions:
+            raise Failed(f"{path} is of another build, or of other --runs, --turns, --seconds or bars: remove it, or name "
+                         "another folder by --keep")
+        for contest, state in zip(self.contests, content["contests"]):
+            contest.resume(state)
+        self.figures, self.machine = content["figures"], content["machine"]
+        self.turns_done, self.taken, self.ticks_before = progress["turns_done"], progress["taken"], progress["ticks"]
 
     def say(self, run, text):
         if sys.stderr.isatty():
             place = "" if run is None else f"run {run + 1} of {self.options.runs}: "
             print(f"\r\033[K{place}{text}", end="", file=sys.stderr, flush=True)
 
-    def measure_machine(self, bar, taken, say):
+    def measure_machine(self, bar, say):
         """Once a turn at least, and as often as Rondo has answered in this run: of each side the fastest counts."""
         if bar.against not in bars.MACHINE:
             return
-        contest = next((one for one in self.contests if one.answers.question == bar.question(self.seconds())), None)
-        before = taken.get(bar, 0)
-        taken[bar] = max(contest.answers.count("rondo", bar.size) if contest else 0, before + 1)
+        contest = next((one for one in self.contests if bar.about(one.answers.question)), None)
         key = f"{bar.against}, {bar.world}"
-        for _ in range(before, taken[bar]):
+        before = self.taken.get(key, 0)
+        self.taken[key] = max(contest.answers.count("rondo", bar.size) if contest else 0, before + 1)
+        for _ in range(before, self.taken[key]):
             say(f"{bars.NAMES[bar.against]}, {bar.world} ranks")
             answer = ask_bench(self.bench, *SUBCOMMANDS[bar.against], "--ranks", str(bar.world),
                                "--sizes", str(bar.size))
@@ -130,14 +165,12 @@ def rows_of(contests):
                     yield {**row, "transport": answers.question.row_transport()}
 
 
-def write_json(path, campaign, judged):
-    contests = [{**vars(contest.answers), "question": asdict(contest.answers.question), "tried": [
-        {"library": tried.setting.library, "setting": tried.setting.name, "status": tried.status,
-         "command": tried.setting.program.text(tried.setting.sizes)} for tried in contest.tried]}
-        for contest in campaign.contests]
+def write_json(path, campaign, judged=()):
+    contests = [{"question": asdict(contest.answers.question), "libraries": contest.answers.libraries,
+                 **contest.state()} for contest in campaign.contests]
     content = {"machine": campaign.machine, "limits": {"tcp": [], "exchange_us": None},
                "rows": list(rows_of(campaign.answers())), "bars": [one.json() for one in judged],
-               "contests": contests, "figures": campaign.figures}
+               "contests": contests, "figures": campaign.figures, "progress": campaign.progress()}
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(content, file, indent=1)
         file.write("\n")
@@ -158,37 +191,23 @@ def judge_baseline(options, ratios, machine):
     return 1 if rose or not verdicts else 0
 
 
-def publish(campaign, judged=()):
-    """Returns the exit code: 1 if a ratio rose, a bar is missed, or nothing of ours could be measured."""
-    options = campaign.options
+def print_answers(campaign):
     for contest in campaign.contests:
         print_contest(contest)
     if campaign.machine["steal_share"] > MUCH_STEAL:
         print(f"# warning: the hypervisor ran other machines for {100 * campaign.machine['steal_share']:.0f} % of the "
               "processors' time: times are in part theirs")
-    if options.json:
-        write_json(options.json, campaign, judged)
-    rose = judge_baseline(options, baseline.ratios_of(campaign.answers()), campaign.machine)
-    for one in judged:
-        print(one.text())
-    measured = any(not answers.why_missing("rondo") for answers in campaign.answers())
-    return 1 if rose or not measured or any(one.verdict() == "MISSED" for one in judged) else 0
 
 
 def compare(options):
+    """Returns the exit code: 1 if a ratio rose, or nothing of ours could be measured."""
     campaign = Campaign(options)
     for question in questions_of(options, campaign):
         campaign.add(question, ["rondo", *options.compare])
-    campaign.measure()
-    return publish(campaign)
-
-
-def judge_bars(options):
-    campaign = Campaign(options)
-    wanted = [bar for bar in bars.read_bars() if bar.world in options.ranks and bar.transport in options.transports]
-    namespaces = campaign.namespaces_work()
-    for question, (libraries, settings) in bars.questions_of(wanted, campaign.seconds()).items():
-        if namespaces or not question.congestion:
-            campaign.add(question, libraries, settings)
-    campaign.measure(wanted)
-    return publish(campaign, [bars.judge(bar, campaign.answers(), campaign.figures) for bar in wanted])
+    while not campaign.finished():
+        campaign.take_turn()
+    print_answers(campaign)
+    if options.json:
+        write_json(options.json, campaign)
+    measured = any(not answers.why_missing("rondo") for answers in campaign.answers())
+    return judge_baseline(options, baseline.ratios_of(campaign.answers()), campaign.machine) or int(not measured)

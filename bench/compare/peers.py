@@ -74,7 +74,7 @@ def resolve(peers, name):
 
 
 def fits(condition, question, crowded):
-    """Whether a [[when]], or an axis' `when`, is about this question."""
+    """Whether a [[when]], or the `when` of an axis or a choice, is about this question."""
     facts = {"transport": question.transport, "collective": question.collective, "crowded": crowded}
     return all(facts[name] == condition[name] for name in facts if name in condition)
 
@@ -85,6 +85,7 @@ def choices_of(axis, peer, question, machine, crowded):
         choices = [{"name": name, "forces": name} for name in names]
     else:
         choices = [choice for choice in axis["choices"] if choice["name"] not in peer.get("leave_out", [])]
+        choices = [choice for choice in choices if fits(choice.get("when", {}), question, crowded)]
         if not fits(axis.get("when", {}), question, crowded):
             choices = [choice for choice in choices if "forces" not in choice]
     return [{**choice, "axis": axis} for choice in choices]

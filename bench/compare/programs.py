@@ -40,6 +40,14 @@ def parse_size(text):
     return int(float(text[: len(text) - len(unit)]) * UNITS[unit])
 
 
+def size_word(size):
+    """As --sizes takes it: 8, 64K."""
+    for unit in ("G", "M", "K"):
+        if size and size % UNITS[unit] == 0:
+            return f"{size // UNITS[unit]}{unit}"
+    return str(size)
+
+
 def size_text(size):
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit:

@@ -20,6 +20,7 @@ STYLES = {
     "openmpi": ("#0072b2", "s", "--"),
     "mpich": ("#56b4e9", "^", "--"),
     "intelmpi": ("#009e73", "v", "--"),
+    "oneccl": ("#f0a000", "h", "--"),
     "gloo": ("#7a6a00", "P", ":"),
     "gloo-sync": ("#cc79a7", "X", ":"),
     "gloo-busy": ("#888888", "*", ":"),
@@ -91,7 +92,7 @@ def table_of_bars(bars):
         kind = ", registered" if bar["buffers"] == "registered" else ""
         runs = " ".join(f"{run:.3f}" for run in bar["runs"]) or bar["why_not"]
         median = "-" if bar["median"] is None else f"{bar['median']:.3f}"
-        lines.append(f"| {bar['transport']}{kind}, {bar['world']} ranks, {size_text(bar['bytes'])}: {bar['ratio']} "
+        lines.append(f"| {bar['collective']}, {bar['transport']}{kind}, {bar['world']} ranks, {size_text(bar['bytes'])}: {bar['ratio']} "
                      f"| {runs} | {median} | {bar['kind']} {bar['bound']:.2f} | {bar['verdict']} |")
     return lines
 

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ import bars  # noqa: E402  the path is set first
 import baseline
 import beside
 import campaign
+import promises
 import report
 from contest import Answers, Contest
 from peers import Places, Question, Unable, read_peers, settings_of
@@ -97,22 +99,31 @@ class Settings(Folder):
         self.assertEqual([setting.name for setting in settings],
                          ["sched_yield, default, heap kept", "sched_yield, default",
                           "sched_yield, recursive doubling, heap kept", "sched_yield, Rabenseifner, heap kept",
-                          "sched_yield, ring, heap kept"])
-        command = settings[-1].program.text(["8"])
+                          "sched_yield, ring, heap kept", "pause, default, heap kept", "pause, default",
+                          "usleep, default, heap kept", "usleep, default", "wait mode, default, heap kept",
+                          "wait mode, default"])
+        command = settings[4].program.text(["8"])
         for part in ["FI_PROVIDER=tcp", "I_MPI_FABRICS=ofi", "I_MPI_ADJUST_ALLREDUCE=8", "I_MPI_THREAD_YIELD=2",
                      "MPI_BENCH_KEEP_HEAP=1", "PEER_SETTING='sched_yield, ring, heap kept'",
                      "rondo-bench namespace reno ", "-n 4", "--placement in", "--sizes 8"]:
             self.assertIn(part, command)
         self.assertNotIn("I_MPI_WAIT_MODE", command)
+        self.assertIn("I_MPI_WAIT_MODE=1", settings[-1].program.text(["8"]))
         self.assertTrue(settings[0].alone)
+        own = [setting for setting in self.settings("intelmpi") if "I_MPI_THREAD_YIELD" not in setting.program.text(["8"])]
+        self.assertEqual([setting.name for setting in own if "wait" not in setting.name],
+                         ["default, heap kept", "default", "recursive doubling, heap kept", "Rabenseifner, heap kept",
+                          "ring, heap kept"])
 
     def test_only_what_fits_the_question_applies(self):
         for name in ("openmpi", "mpich"):
             self.add_mpi(name, ANSWER)
-        self.assertEqual(len(self.settings("openmpi")), 6)
+        self.assertEqual(len(self.settings("openmpi")), 6 + 2 + 4)
         self.assertEqual(len(self.settings("mpich")), 5)
         all_gather = self.settings("openmpi", collective="all_gather")
-        self.assertEqual([setting.name for setting in all_gather], ["default, heap kept", "default"])
+        self.assertEqual([setting.name for setting in all_gather], ["default, heap kept", "default", "yield, default, heap kept", "yield, default",
+                          "UCX, default, heap kept", "UCX, default", "UCX, yield, default, heap kept",
+                          "UCX, yield, default"])
         command = all_gather[0].program.text(["8"])
         self.assertIn("self,sm,vader", command)
         self.assertIn("--placement out", command)
@@ -149,7 +160,7 @@ class Contests(Folder):
         self.assertEqual(answers.best(1, "openmpi", 8)["time_us"], 2)
         self.assertEqual(answers.why_missing("openmpi"), "")
         statuses = [tried.status for tried in contest.tried]
-        self.assertEqual(statuses.count("slower than another setting at every size"), 4)
+        self.assertEqual(statuses.count("slower than another setting at every size"), 10)
         self.assertEqual(statuses.count("no right answer"), 1)
         self.assertEqual(baseline.ratios_of([answers]),
                          {"all_reduce, shm, plain buffers, 2 ranks, 8 B / openmpi": {"median": 2, "low": 2, "high": 2}})
@@ -239,13 +250,17 @@ def bar(against, kind="at most", bound=1.0, transport="shm", buffers="plain", co
     return bars.Bar(transport, congestion, buffers, 2, 64 << 20, against, kind, bound)
 
 
+def key_of(judged):
+    return tuple(judged[name] for name in ("collective", "transport", "buffers", "world", "bytes", "ratio"))
+
+
 def answers_of(one, runs, missing=()):
     """runs: of each {library: (time_us, CPU seconds a GB)}."""
     size = 64 << 20
     rows = [[[library, "s", "64M", {"bytes": size, "time_us": time, "cpu_s_per_gb": cpu, "wrong": 0,
                                     "busbw_gbps": size / time / 1e3}] for library, (time, cpu) in run.items()]
             for run in runs]
-    return Answers(one.question(1), ["rondo"], rows, dict(missing))
+    return Answers(one.question(("64M",), 1), ["rondo"], rows, dict(missing))
 
 
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float),
@@ -315,12 +330,11 @@ class Files(Folder):
 class Bars(unittest.TestCase):
     def test_stored_answers_give_the_bars_that_they_gave_to_the_program_before_this_one(self):
         contests, figures = stored()
-        wanted = {(one["transport"], one["buffers"], one["world"], one["bytes"], one["ratio"]): one
-                  for one in json.loads((DATA / "bars.json").read_text())}
+        wanted = {key_of(one): one for one in json.loads((DATA / "bars.json").read_text())}
         verdicts = set()
         for one in bars.read_bars():
             got = bars.judge(one, contests, figures).json()
-            want = wanted.pop((got["transport"], got["buffers"], got["world"], got["bytes"], got["ratio"]))
+            want = wanted.pop(key_of(got))
             verdicts.add(got["verdict"])
             for field in ("kind", "bound", "verdict", "why_not"):
                 self.assertEqual(got[field], want[field], one.name())
@@ -335,16 +349,32 @@ class Bars(unittest.TestCase):
         self.assertEqual(len(names), len(set(names)))
         self.assertEqual(sum(one.world == 8 for one in bars.read_bars()), 8)  # four sizes over either transport
 
-    def test_each_question_is_asked_once_and_nobody_in_vain(self):
+    def test_each_question_is_asked_once_at_the_sizes_of_its_bars_and_nobody_in_vain(self):
         questions = bars.questions_of(bars.read_bars(), 1)
-        gloos, mpis = bars.GLOOS, bars.MPIS
-        of = {(q.transport, q.congestion, q.buffers, q.world): asked for q, asked in questions.items()}
+        gloos, mpis, peers = bars.GLOOS, bars.MPIS, bars.MPIS + bars.ONECCL
+        of = {(q.collective, q.transport, q.congestion, q.buffers, q.world): (q.sizes, *asked)
+              for q, asked in questions.items()}
         self.assertEqual(len(of), len(questions))
-        self.assertEqual(of["shm", "", "plain", 8], [["rondo", *mpis], 1])
-        self.assertEqual(of["shm", "", "registered", 2], [["rondo"], 1])
-        self.assertEqual(of["tcp", "reno", "plain", 4], [["rondo", *mpis, *gloos], 1])
-        self.assertEqual(of["tcp", "", "plain", 2], [["rondo", *gloos], 3])
-        self.assertEqual(of["tcp", "", "plain", 4], [["rondo"], 3])
+        four = ("8", "64K", "1M", "64M")
+        self.assertEqual(of["all_reduce", "shm", "", "plain", 8], (four, ["rondo", *peers], 1))
+        self.assertEqual(of["all_reduce", "shm", "", "plain", 2],
+                         (("8", "64K", "256K", "1M", "64M"), ["rondo", *peers], 1))
+        self.assertEqual(of["all_reduce", "shm", "", "registered", 2], (four, ["rondo"], 1))
+        self.assertEqual(of["all_reduce", "tcp", "reno", "plain", 4], (four, ["rondo", *peers, *gloos], 1))
+        self.assertEqual(of["all_reduce", "tcp", "", "plain", 2], (four, ["rondo", *gloos], 3))
+        self.assertEqual(of["all_reduce", "tcp", "", "plain", 4], (("64M",), ["rondo"], 3))
+        self.assertEqual(of["sendrecv", "shm", "", "plain", 2],
+                         (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1))
+        self.assertEqual(of["broadcast", "shm", "", "plain", 2], (("8",), ["rondo", *mpis], 1))
+        only_registered = [one for one in bars.read_bars() if one.buffers == "registered" and one.size == 8]
+        self.assertEqual({q.buffers for q in bars.questions_of(only_registered, 1)}, {"plain", "registered"})
+
+    def test_pieces_are_all_bars_once_and_a_size_each_where_ranks_share_cores(self):
+        pieces = bars.pieces_of(bars.read_bars(), cores=4)
+        self.assertEqual(sorted(one.name() for piece in pieces.values() for one in piece),
+                         sorted(one.name() for one in bars.read_bars()))
+        self.assertEqual({one.size for one in pieces["4-shm-all_reduce"]}, {8, 64 << 10, 1 << 20, 64 << 20})
+        self.assertEqual({one.size for one in pieces["8-tcp-all_reduce-64K"]}, {64 << 10})
 
     def test_the_median_of_the_runs_decides(self):
         share = bar("raw TCP", "at least", 0.85)
@@ -354,7 +384,7 @@ class Bars(unittest.TestCase):
         self.assertEqual(time.verdict(), "HOLDS")
         self.assertIn("median 1.500, at most 1.50", time.text())
         missing = bars.Judged(bar("raw TCP", "at least", transport="tcp"), [], "no peer")
-        self.assertEqual(missing.text(), "NOT JUDGED tcp plain, 2 ranks, 64 MiB, share of raw TCP: no peer")
+        self.assertEqual(missing.text(), "NOT JUDGED all_reduce, tcp plain, 2 ranks, 64 MiB, share of raw TCP: no peer")
 
     def test_the_best_of_some_mpis_is_no_bar_but_slow_is_an_answer(self):
         one = bar("best peer", transport="tcp")
@@ -412,6 +442,7 @@ class Beside(Folder):
 
 
 class Campaigns(Folder):
+    maxDiff = None
     def options(self, **more):
         return types.SimpleNamespace(**{
             "binary": self.bench, "ranks": [2], "transports": ["shm"], "sizes": ["8", "64"], "buffers": "plain",
@@ -428,6 +459,7 @@ TIME=6""" + ANSWER)
         self.write("bin/tools/rondo-run", "")
         self.add_mpi("mpich", "TIME=8" + ANSWER)
         self.enterContext(mock.patch.object(campaign, "Places", lambda roots, programs: Places((self.root,), programs)))
+        self.enterContext(mock.patch.object(campaign, "MUCH_STEAL", 1))
 
     def test_a_comparison_is_printed_kept_and_judged_by_the_baseline(self):
         kept = str(self.root / "baseline.json")
@@ -441,14 +473,52 @@ TIME=6""" + ANSWER)
         self.assertIsNone(violation(SCHEMA, {**content, "rows": [], "bars": [
             bars.Judged(bar("CPU"), []).json(), bars.Judged(bar("CPU"), [0.5]).json()]}))
 
-    def test_bars_name_what_is_missing_and_the_machine_is_measured(self):
+    def judge_bars(self, **more):
+        """Its exit code and what it printed."""
+        options = self.options(**{"sizes": None, "collective": "all_reduce", "keep": "", "minutes": None, **more})
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            code = campaign.judge_bars(self.options(transports=["shm", "tcp"], sizes=None))
+            return promises.judge_bars(options), out.getvalue()
+
+    def test_bars_name_what_is_missing_and_the_machine_is_measured(self):
+        code, text = self.judge_bars(transports=["shm", "tcp"], keep=str(self.root / "kept"))
         self.assertEqual(code, 1)  # the answers are no match for the bars
-        self.assertIn("NOT JUDGED shm plain, 2 ranks, 8 B, time / best MPI: openmpi: not built", out.getvalue())
-        self.assertIn("no network namespace", out.getvalue())
-        figures = json.loads((self.root / "out.json").read_text())["figures"]
-        self.assertEqual(figures[1], {"exchange, 2": 3, "raw walk, 2": 2, "raw TCP, 2": 2, "fused pass, 2": 3})
+        self.assertIn("NOT JUDGED all_reduce, shm plain, 2 ranks, 8 B, time / best peer: openmpi: not built", text)
+        self.assertIn("no network namespace", text)
+        figures = lambda name: json.loads((self.root / "kept" / name).read_text())["figures"]
+        self.assertEqual(figures("2-shm-all_reduce.json"), [{"fused pass, 2": 3}] * 2)
+        self.assertEqual(figures("2-tcp-all_reduce.json")[1], {"exchange, 2": 3, "raw walk, 2": 2, "raw TCP, 2": 2})
+
+    def test_bars_whose_minutes_are_over_go_on_where_they_were_and_measure_nothing_twice(self):
+        asked = self.root / "asked"
+        self.add_mpi("mpich", f"echo >>{asked}; TIME=8" + ANSWER)
+        again = {"keep": str(self.root / "kept"), "ranks": [2], "sizes": ["8"], "runs": 2, "turns": 2}
+        whole = self.judge_bars(**{**again, "keep": ""})
+        total = self.lines("asked")
+        asked.unlink()
+        codes = []
+        with mock.patch.object(promises.time, "monotonic", mock.Mock(side_effect=itertools.count(0, 40))):
+            while not codes or codes[-1][0] == promises.UNFINISHED:
+                codes.append(self.judge_bars(**again, minutes=1))  # begun at 0, one turn at 40, the end at 60
+        self.assertEqual(len(codes), 4)
+        self.assertIn("of 2-shm-all_reduce 1 of 4 turns", codes[0][1])
+        self.assertEqual(codes[-1], whole)
+        self.assertEqual(self.lines("asked"), total)
+        content = json.loads((self.root / "kept" / "2-shm-all_reduce.json").read_text())
+        self.assertIsNone(violation(SCHEMA, {**content, "rows": []}))
+        self.assertEqual(self.judge_bars(**again), whole)  # all is there
+        self.assertEqual(self.lines("asked"), total)
+
+    def test_what_was_measured_otherwise_is_not_gone_on_with(self):
+        again = {"keep": str(self.root / "kept"), "sizes": ["64M"], "turns": 2}
+        self.judge_bars(**again)
+        for other in ({"runs": 3}, {"seconds": 0.2}, {"sizes": ["8", "64M"]}):
+            with self.assertRaisesRegex(Failed, "2-shm-all_reduce.json is of another build, or of other --runs"):
+                self.judge_bars(**{**again, **other})
+        self.add_mpi("openmpi", "TIME=8" + ANSWER)
+        with self.assertRaisesRegex(Failed, "other libraries or settings than before"):
+            self.judge_bars(**again)
+        with self.assertRaisesRegex(Failed, "no bar of these"):
+            self.judge_bars(sizes=["9"])
 
 
 class Reports(Folder):
@@ -464,7 +534,7 @@ class Reports(Folder):
         self.assertEqual(lines[4:8], ["| rondo | 2 µs |", "| openmpi | 8 µs |", "| mpich | 4 µs |",
                                       "| rondo / the best other | 0.50 |"])
         self.assertEqual(report.table_of_bars(judged)[2],
-                         "| shm, 2 ranks, 64 MiB: CPU s/GB / fastest peer | 0.500 | 0.500 | at most 1.00 | HOLDS |")
+                         "| all_reduce, shm, 2 ranks, 64 MiB: CPU s/GB / fastest peer | 0.500 | 0.500 | at most 1.00 | HOLDS |")
 
 
 class Programs(Folder):

@@ -6,10 +6,9 @@ source tools/lib/suite.sh
 need_packages "${BUILD_PACKAGES[@]}" libgloo-dev python3 python3-venv
 # A peer that cannot be had leaves its bars not judged, and says so.
 bench/peers/build_gloo.sh || true
-for mpi in openmpi mpich intelmpi; do bench/peers/build_mpi.sh "$mpi" || true; done
+for mpi in openmpi mpich intelmpi oneccl; do bench/peers/build_mpi.sh "$mpi" || true; done
 for world in 2 4 8; do
-  check "tools/bench.sh --bars --ranks $world" timeout 5400 tools/bench.sh --bars --ranks "$world" \
-    --json "build/bars-$world.json"
+  check "tools/bench.sh --bars --ranks $world" timeout 7200 tools/bench.sh --bars --ranks "$world" --keep build/bars
 done
 
 # What Python adds to the smallest call: the wheel, in a fresh environment.
@@ -24,5 +23,5 @@ python_adds_little() {
   return "$status"
 }
 check "bench/python/overhead.py" python_adds_little
-check "the tables are made" bash -c "tools/report.sh build/bars-*.json >build/bars.md"
+check "the tables are made" bash -c "tools/report.sh build/bars/*.json >build/bars.md"
 finish_checks

