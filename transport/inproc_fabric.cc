@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "ring/base/check.h"
+#include "ring/base/core_quota.h"
 #include "ring/base/cores.h"
 #include "ring/base/own_thread.h"
 #include "transport/control_logic.h"
@@ -288,7 +289,8 @@ class InprocFabric final : public Fabric {
     topology_.host.assign(static_cast<size_t>(world), 0);
     topology_.island.assign(static_cast<size_t>(world), 0);
     const cpu_set_t allowed = allowed_cores();
-    topology_.cores.assign(static_cast<size_t>(world), CPU_COUNT(&allowed));
+    const std::vector<CoreQuota> quotas(static_cast<size_t>(world), core_quota());
+    topology_.cores.assign(static_cast<size_t>(world), cores_within(CPU_COUNT(&allowed), quotas));
   }
   ~InprocFabric() override {
     hub_->change(place_.rank, [](ControlLogic& logic, int64_t) { logic.leave(); });

@@ -73,7 +73,8 @@ std::string encode(const PeerCard& card) {
   for (size_t i = 0; i < endpoints; ++i) {
     writer.short_text(card.endpoints[i].address, kMaxNameBytes).u16(card.endpoints[i].port);
   }
-  writer.short_text(card.cores, kCoreSetBytes).short_text(card.probe_listener, kMaxListenerBytes);
+  writer.short_text(card.cores, kCoreSetBytes).u64(card.quota.group).u32(card.quota.cores);
+  writer.short_text(card.probe_listener, kMaxListenerBytes);
   return writer.take();
 }
 
@@ -101,6 +102,8 @@ PeerCard decode_card(std::string_view bytes, int rank) {
     card.endpoints.push_back({std::move(address), reader.u16()});
   }
   card.cores = reader.short_text(kCoreSetBytes);
+  card.quota.group = reader.u64();
+  card.quota.cores = reader.u32();
   card.probe_listener = reader.short_text(kMaxListenerBytes);
   if (!reader.done()) reject(rank, "what it published is malformed");
   return card;
@@ -133,11 +136,16 @@ Topology Roster::topology() const {
     topology.host.push_back(hosts.emplace(card.host_identity, static_cast<int>(hosts.size())).first->second);
   }
   std::vector<std::vector<cpu_set_t>> allowed(hosts.size());
+  std::vector<std::vector<CoreQuota>> quotas(hosts.size());
   for (size_t r = 0; r < cards_.size(); ++r) {
-    allowed[static_cast<size_t>(topology.host[r])].push_back(unpack_cores(cards_[r].cores));
+    const auto host = static_cast<size_t>(topology.host[r]);
+    allowed[host].push_back(unpack_cores(cards_[r].cores));
+    quotas[host].push_back(cards_[r].quota);
   }
   std::vector<int> between;
-  for (const auto& host : allowed) between.push_back(cores_between(host));
+  for (size_t host = 0; host < allowed.size(); ++host) {
+    between.push_back(cores_within(cores_between(allowed[host]), quotas[host]));
+  }
   for (const int host : topology.host) topology.cores.push_back(between[static_cast<size_t>(host)]);
   return topology;
 }

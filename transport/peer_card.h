@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ring/base/core_quota.h"
 #include "ring/base/types.h"
 #include "transport/endpoint.h"
 
@@ -24,6 +25,7 @@ struct PeerCard {
   std::string config;  // Config::describe(), to name the field that differs
   std::vector<Endpoint> endpoints;
   std::string cores;           // that the rank may use (pack_cores())
+  CoreQuota quota;             // of processor time
   std::string probe_listener;  // ProbeListener::name(), where ranks of this host find this one; "": none
 };
 

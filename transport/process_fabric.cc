@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "ring/base/core_quota.h"
 #include "ring/base/cores.h"
 #include "ring/base/log.h"
 #include "transport/control_plane.h"
@@ -69,6 +70,7 @@ PeerCard card_of(const Launch& launch, const Config& config, const std::vector<E
   card.config = config.describe();
   card.endpoints = endpoints;
   card.cores = pack_cores(allowed_cores());
+  card.quota = core_quota();
   if (listener != nullptr) card.probe_listener = listener->name();
   return card;
 }

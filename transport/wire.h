@@ -12,7 +12,7 @@ namespace rondo {
 // The first 256 bytes of every connection, in both directions: the dialer's Hello, then the acceptor's Answer.
 // docs/wire.md has the byte tables; all numbers are little-endian.
 
-inline constexpr uint16_t kWireVersion = 3;
+inline constexpr uint16_t kWireVersion = 4;
 inline constexpr size_t kHelloBytes = 256;
 inline constexpr size_t kAnswerBytes = 256;
 inline constexpr size_t kMaxHelloJobIdBytes = 63;

@@ -63,7 +63,7 @@ TEST_CASE("a hello has the bytes that docs/wire.md says, and comes back as it wa
   const std::string bytes = encode(sample_hello());
   REQUIRE(bytes.size() == kHelloBytes);
   CHECK(bytes.substr(0, 8) == std::string("RONDO\n\x1a\xff", 8));
-  CHECK(bytes.substr(8, 6) == std::string("\x03\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
+  CHECK(bytes.substr(8, 6) == std::string("\x04\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
   CHECK(bytes.substr(20, 4) == std::string("\x06\x00\x00\x00", 4));         // rank
   CHECK(bytes.substr(24, 8) == std::string("\x88\x77\x66\x55\x44\x33\x22\x11", 8));
   CHECK(bytes.substr(64, 4) == std::string("\x03job", 4));
@@ -203,6 +203,7 @@ TEST_CASE("a card comes back as it was, and a cut or mutated one is refused or h
   card.shared_hash = 6;
   card.config = "RONDO_LANES=1\n";
   card.cores = "\x03";
+  card.quota = {11, 1};
   card.endpoints = {{"127.0.0.1", 4000}, {"::1", 4001}};
   const std::string bytes = encode(card);
   CHECK(encode(decode_card(bytes, 1)) == bytes);
@@ -211,9 +212,29 @@ TEST_CASE("a card comes back as it was, and a cut or mutated one is refused or h
     CHECK_THROWS_AS(decode_card(std::string_view(bytes).substr(0, size), 1), Exception);
   }
   std::string newer = bytes;
-  newer[9] = 4;
+  newer[9] = 5;
   CHECK_THROWS_WITH(decode_card(newer, 1),
-                    "rank 1 cannot join: it speaks version 4 of the wire format, this process version 3");
+                    "rank 1 cannot join: it speaks version 5 of the wire format, this process version 4");
+}
+
+TEST_CASE("ranks of one host whose control group has fewer cores than ranks: the topology says so") {
+  PeerCard card;
+  card.wire_version = kWireVersion;
+  card.world = 2;
+  card.cores = "\x0f";
+  card.endpoints = {{"127.0.0.1", 4000}};
+  const auto cores_of = [&](CoreQuota first, CoreQuota second) {
+    std::vector<std::string> cards;
+    for (const CoreQuota quota : {first, second}) {
+      card.rank = static_cast<uint32_t>(cards.size());
+      card.quota = quota;
+      cards.push_back(encode(card));
+    }
+    return Roster(cards).topology().cores;
+  };
+  CHECK(cores_of({}, {}) == std::vector<int>{4, 4});
+  CHECK(cores_of({9, 1}, {9, 1}) == std::vector<int>{1, 1});
+  CHECK(cores_of({9, 1}, {10, 1}) == std::vector<int>{4, 4});
 }
 
 }  // namespace

@@ -11,8 +11,6 @@
 namespace rondo {
 namespace {
 
-// A look at the clock costs as much as a poll of shared memory (20 to 30 ns), so it is taken once in N passes.
-constexpr uint32_t kPassesPerLook = 32;
 // While something moves all the time, deadlines are still looked at, this often: a pass takes up to a millisecond.
 constexpr uint32_t kBusyPassesPerLook = 256;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
@@ -29,16 +27,21 @@ constexpr uint32_t kPolledBeforeRelaxing = 256;
 
 // A sleep so short means that what was waited for needed nothing but this core: the scheduler has put another rank
 // beside this one (a woken process comes to its waker's core), and leaves it there while they take turns (seen: 280 us
-// an exchange over loopback for seconds, instead of 15). The other may poll for its own time before it sleeps in turn.
+// an exchange over loopback for seconds, instead of 15). So does a yield after which something moves. The other may
+// poll for its own time before it sleeps in turn.
 constexpr std::chrono::microseconds kShortSleep{500};
-// Where such sleeps have another reason, moving must cost little: some 10 us in so long.
+// Where they have another reason, moving must cost little: some 10 us in so long.
 constexpr std::chrono::milliseconds kBetweenMoves{20};
 
 }  // namespace
 
 ProgressEngine::ProgressEngine(std::shared_ptr<Doorbell> bell, std::weak_ptr<ProgressThread> progress_thread,
                                WaitPolicy policy, std::shared_ptr<const ForkMark> mark)
-    : bell_(std::move(bell)), mark_(std::move(mark)), progress_thread_(std::move(progress_thread)), policy_(policy) {}
+    : bell_(std::move(bell)),
+      mark_(std::move(mark)),
+      progress_thread_(std::move(progress_thread)),
+      policy_(policy),
+      polls_(policy) {}
 
 bool ProgressEngine::wait(const Operation& operation, Clock::time_point until) {
   check_process();
@@ -99,20 +102,19 @@ void ProgressEngine::ask_whether_to_end(Clock::time_point& ask_at) {
   if (interrupt_requested()) interrupted();
 }
 
-// Polls, and sleeps once polling has been in vain for the spin time. Returns early at ask_at, which it sets if that has
-// not been done and there is a function to ask.
+// Polls, yields and sleeps (VainPolls). Returns early at ask_at, which it sets if that has not been done and there is a
+// function to ask.
 void ProgressEngine::drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at) {
-  const uint32_t passes_per_look = policy_.yields ? 1 : kPassesPerLook;
-  uint32_t idle = 0;
+  using Next = VainPolls::Next;
   uint32_t busy = 0;
-  Clock::time_point idle_since{};
+  polls_.begin();
   while (true) {
     const bool moved = step(Pass::kPolling);
+    if (moved && polls_.moved()) leave_shared_core();
     if (operation.done()) return;
     if (moved) {
-      idle = 0;
       if (++busy % kBusyPassesPerLook != 0) continue;
-    } else if (++idle % passes_per_look != 0) {
+    } else if (!polls_.vain()) {
       pause_core();
       continue;
     }
@@ -121,17 +123,24 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
     if (operation.done() || now >= until || now >= ask_at) return;
     if (ask_at == kNotYet && has_interrupt_function()) ask_at = now + kBetweenQuestions;
     if (moved) continue;
-    if (idle == passes_per_look) idle_since = now;
-    if (now - idle_since < policy_.spin && !dear_yields_.sleep_instead(now)) {
-      if (policy_.yields) {
-        sched_yield();
-        dear_yields_.yielded(now, Clock::now());
-      }
-      continue;
+    const Next next = polls_.next(now);
+    if (next == Next::kPoll) continue;
+    if (next == Next::kYield) {
+      sched_yield();
+      polls_.yielded(now, Clock::now());
+    } else if (rest(until)) {
+      polls_.begin();
     }
-    if (rest(until)) idle = 0;
     if (operation.done()) return;
   }
+}
+
+// What was waited for ran on this core.
+void ProgressEngine::leave_shared_core() {
+  const auto now = Clock::now();
+  if (now - moved_home_ <= kBetweenMoves) return;
+  go_home(policy_.home);
+  moved_home_ = now;
 }
 
 // Sleeps until something may have changed. True if something moved before it could fall asleep.
@@ -144,12 +153,8 @@ bool ProgressEngine::rest(Clock::time_point until) {
   polled_ = 0;
   const auto asleep = Clock::now();
   bell_->wait(std::min(until, asleep + kLongestSleep));
-  dear_yields_.slept();
-  const auto awake = Clock::now();
-  if (awake - asleep < kShortSleep && awake - moved_home_ > kBetweenMoves) {
-    go_home(policy_.home);
-    moved_home_ = awake;
-  }
+  polls_.slept();
+  if (Clock::now() - asleep < kShortSleep) leave_shared_core();
   return false;
 }
 

@@ -8,6 +8,7 @@
 
 #include "ring/engine/progress/fork_mark.h"
 #include "ring/engine/progress/operation.h"
+#include "ring/engine/progress/vain_polls.h"
 #include "ring/engine/progress/wait_policy.h"
 #include "transport/doorbell.h"
 
@@ -116,7 +117,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
     ProgressEngine& engine;
   };
 
-  int passes_without_clock() const { return policy_.yields ? 1 : 64; }  // some 2 us
+  int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
   // A wait ends without a sleep.
   void count_polled();
   bool try_acquire() { return !held_.exchange(true, std::memory_order_acquire); }
@@ -127,6 +128,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   void drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at);
   void ask_whether_to_end(Clock::time_point& ask_at);
   bool rest(Clock::time_point until);
+  void leave_shared_core();
 
   std::shared_ptr<Doorbell> bell_;                 // shared with the fabric, which rings it from its own thread
   std::shared_ptr<const ForkMark> mark_;           // the communicator's
@@ -135,7 +137,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   WaitPolicy policy_;
   std::atomic<bool> held_{false};
   Clock::time_point moved_home_{};  // of the holder
-  YieldBackoff dear_yields_;        // of the holder
+  VainPolls polls_;                 // of the holder
   uint32_t polled_ = 0;             // waits since the last sleep; of the holder
   std::atomic<int> waiters_{0};
   std::atomic<int> pending_{0};

@@ -102,15 +102,21 @@ bool ProgressThread::drive_all(const std::vector<std::shared_ptr<ProgressEngine>
 }
 
 void ProgressThread::run() {
-  Clock::time_point last_moved = Clock::now();
+  using Next = VainPolls::Next;
   while (!stopping_.load()) {
     call_functions();
     const auto engines = wanting();
     if (drive_all(engines, Pass::kPolling)) {
-      last_moved = Clock::now();
-    } else if (!engines.empty() && Clock::now() - last_moved < policy_.spin) {
-      if (policy_.yields) sched_yield();
-    } else {
+      polls_.moved();
+      continue;
+    }
+    if (!engines.empty() && !polls_.vain()) continue;
+    const auto now = Clock::now();
+    const Next next = engines.empty() ? Next::kSleep : polls_.next(now);
+    if (next == Next::kYield) {
+      sched_yield();
+      polls_.yielded(now, Clock::now());
+    } else if (next == Next::kSleep) {
       rest(engines);
     }
   }
@@ -124,7 +130,10 @@ void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& en
   for (const auto& engine : engines) sleeping_on.push_back({engine->bell().descriptor(), POLLIN, 0});
   const bool changed =
       stopping_.load() || has_functions() || wanting() != engines || drive_all(engines, Pass::kBeforeSleep);
-  if (!changed) poll(sleeping_on.data(), sleeping_on.size(), engines.empty() ? 60'000 : kLongestSleepMs);
+  if (!changed) {
+    poll(sleeping_on.data(), sleeping_on.size(), engines.empty() ? 60'000 : kLongestSleepMs);
+    polls_.slept();
+  }
   bell_.drain();
   for (const auto& engine : engines) engine->drain_bell();
 }

@@ -28,7 +28,7 @@ inline void refuse_wait_in_end_function() {
 // things move, and sleeps on the doorbells of the engines otherwise. It also calls the functions of Work::on_end().
 class ProgressThread {
  public:
-  explicit ProgressThread(WaitPolicy policy) : policy_(policy) {}
+  explicit ProgressThread(WaitPolicy policy) : polls_(policy) {}
   ~ProgressThread();  // stops the thread
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
@@ -53,7 +53,7 @@ class ProgressThread {
   bool drive_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines, Pass pass);
   void rest(const std::vector<std::shared_ptr<ProgressEngine>>& engines);
 
-  WaitPolicy policy_;
+  VainPolls polls_;   // of the thread
   std::mutex mutex_;  // of the fields up to thread_, and of its start
   std::vector<std::shared_ptr<ProgressEngine>>
       engines_;  // shared: an operation under way outlives its communicator's handle

@@ -17,8 +17,8 @@ struct WaitPolicy {
   // Polls so long before it sleeps. The usual 200 us are longer than a wake-up (30 us) and shorter than a burst of
   // communication (docs/tuning.md, "Waiting").
   std::chrono::microseconds spin{0};
-  bool yields = false;  // gives the core away between polls: there are more ranks than cores
-  int home = -1;        // place among the ranks of the host, if each can have a core of its own
+  bool crowded = false;  // there are more ranks than cores
+  int home = -1;         // place among the ranks of the host, if each can have a core of its own
 };
 
 // Whether giving the core away pays. Beside another rank that waits, too, a yield lasts a microsecond; beside a process

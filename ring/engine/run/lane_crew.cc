@@ -89,7 +89,7 @@ LaneCrew::Progress LaneCrew::pass(LaneRun::Landing landing) {
   if (held) {
     progress.done = false;
     // Its holder may need this core for that.
-    if (!progress.moved) policy_.yields ? static_cast<void>(sched_yield()) : pause_core();
+    if (!progress.moved) policy_.crowded ? static_cast<void>(sched_yield()) : pause_core();
     progress.moved = true;
   }
   return progress;
@@ -127,7 +127,7 @@ void LaneCrew::work(uint32_t helper) {
     const Clock::time_point now = Clock::now();
     if (idle == kPassesPerLook) idle_since = now;
     if (now - idle_since >= policy_.spin) return;
-    if (policy_.yields) sched_yield();
+    if (policy_.crowded) sched_yield();
   }
 }
 
