@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import atexit
 
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
 from rondo import start
 from rondo.torch import build
 
@@ -31,6 +34,14 @@ def create(options, backend_options):
         name=options.group_id,
         global_ranks=list(options.global_ranks_in_group),
     )
+
+
+def every_custom_group_is_ours() -> bool:
+    """Whether all groups of this process that torch calls "custom" are of this backend: of such a group alone torch's C++
+    does not know the name."""
+    kinds, custom = dist.Backend.backend_type_map, dist.ProcessGroup.BackendType.CUSTOM
+    names = {str(name) for name, _ in distributed_c10d._world.pg_map.values()}
+    return all(name == "rondo" or kinds.get(name, custom) != custom for name in names)
 
 
 def _leave() -> None:

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "csrc/ddp_logger.h"
 #include "csrc/errors.h"
 #include "csrc/forks.h"
 #include "csrc/run.h"
@@ -125,6 +126,7 @@ c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c
   auto backend = c10::make_intrusive<RondoBackend>(
       group, comm, MonitoredBarriers(store, job + "/monitored/", group.rank, group.size));
   Groups::get().add(backend, group.global_ranks.empty());
+  name_backend_in_ddp_logs();
   return backend;
 }
 

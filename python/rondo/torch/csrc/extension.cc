@@ -4,6 +4,7 @@
 #include "csrc/background.cc"
 #include "csrc/coalesced.cc"
 #include "csrc/collectives.cc"
+#include "csrc/ddp_logger.cc"
 #include "csrc/errors.cc"
 #include "csrc/forks.cc"
 #include "csrc/lists.cc"
