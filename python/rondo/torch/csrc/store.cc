@@ -1,8 +1,11 @@
 #include "csrc/store.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +22,19 @@ std::vector<uint8_t> bytes_of(const void* data, size_t bytes) {
 
 void reply_with(rondo_reply_t reply, const std::vector<uint8_t>& value) {
   rondo_reply_set(reply, value.data(), value.size());
+}
+
+// By check(), not by wait(): the library waits in turns of a second, and torch's TCP store prints a warning for every
+// turn that ends without the key. Pauses grow with the time that has passed, so that many ranks do not keep the store
+// busy.
+void await(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout) {
+  using std::chrono::milliseconds;
+  const auto begin = std::chrono::steady_clock::now();
+  while (!store.check({key})) {
+    const auto passed = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
+    if (passed >= timeout) throw std::runtime_error("the key " + key + " is not there");
+    std::this_thread::sleep_for(std::min(std::clamp(passed / 8, milliseconds(1), milliseconds(50)), timeout - passed));
+  }
 }
 
 }  // namespace
@@ -57,7 +73,7 @@ rondo_result_t StoreAdapter::put(void* self, const char* key, const void* value,
 rondo_result_t StoreAdapter::get(void* self, const char* key, int64_t timeout_ms, rondo_reply_t reply) {
   return answer(timeout_ms, reply, [&] {
     const std::string name = self_of(self).named(key);
-    self_of(self).store_->wait({name}, std::chrono::milliseconds(timeout_ms));
+    await(*self_of(self).store_, name, std::chrono::milliseconds(timeout_ms));
     reply_with(reply, self_of(self).store_->get(name));
   });
 }
