@@ -13,6 +13,7 @@ import torch.distributed as dist
 from made import equal
 
 import rondo.torch
+from rondo.torch import build
 
 CPU = torch.device("cpu")
 
@@ -152,6 +153,28 @@ def bad_arguments(rank):
         dist.all_to_all_single(torch.empty(4), torch.empty(4), [2, 2], [1, 2])
     with pytest.raises(ValueError, match="added only"):
         dist.all_reduce(torch.eye(2).to_sparse(), dist.ReduceOp.MAX)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    assert tensor.item() == 2
+
+
+def test_unsupported():
+    ranks.run(2, unsupported)
+
+
+def unsupported(rank):
+    """What some of torch's backends have and this one has not: each says so, and the group goes on."""
+    world, store = dist.group.WORLD, dist.HashStore()
+    calls = {
+        "missing implementation of split": lambda: world.split_group([0, 1]),
+        "missing implementation of merge": lambda: world.merge_remote_group(store, 2, datetime.timedelta(seconds=5)),
+        "support": lambda: dist.distributed_c10d.shrink_group([1]),
+        "takes no pg_options": lambda: dist.new_group([0, 1], pg_options=3),
+        "a tensor is on meta; rondo works on CPU": lambda: backend_of().allreduce([torch.ones(2, device="meta")]),
+    }
+    for text, call in calls.items():
+        with pytest.raises((RuntimeError, ValueError, TypeError, NotImplementedError), match=text):
+            call()
     tensor = torch.ones(1)
     dist.all_reduce(tensor)
     assert tensor.item() == 2
@@ -327,6 +350,26 @@ def _one_store(rank, path):
     return sums
 
 
+def test_a_late_rank_is_no_warning(capfd):
+    """torch's TCP store warns of waits that end without their key: ranks that start seconds apart are no such case."""
+    listener = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    results, errors = ranks.start(2, _one_late, (listener.port,), 60)
+    assert results == [2.0, 2.0], errors
+    assert "timed out" not in capfd.readouterr().err
+
+
+def _one_late(rank, port):
+    torch.set_num_threads(1)
+    store = dist.TCPStore("127.0.0.1", port, None, False)
+    if rank == 1:
+        time.sleep(2.5)
+    dist.init_process_group("rondo", store=store, rank=rank, world_size=2)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    dist.destroy_process_group()
+    return tensor.item()
+
+
 def test_a_launcher_that_only_one_rank_knows(tmp_path):
     """Variables of a launcher on one rank, and none or others on the next: the group starts all the same."""
     results, errors = ranks.start(3, _placed_by_launcher, (f"file://{tmp_path}/store",), 60)
@@ -386,6 +429,12 @@ def details(rank):
     equal(tensor, torch.full((3,), 2.0), "all_reduce under DETAIL")
     with pytest.raises(RuntimeError, match="mismatch|Detected"):
         dist.all_reduce(torch.ones(2 + rank), group=group)
+
+
+def test_a_torch_that_is_too_old_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(torch, "__version__", "2.8.1+cpu")
+    with pytest.raises(build.BuildError, match=r"torch 2\.8\.1\+cpu is too old: the backend needs torch 2\.9 or newer"):
+        build.build(tmp_path)
 
 
 def test_registered_twice():

@@ -30,6 +30,7 @@ from rondo import _library
 _HERE = Path(__file__).absolute().parent
 _NAME = "rondo_torch"
 _BESIDE = _HERE / "_built"
+_OLDEST = (2, 9)  # older ones lack functions of c10d::Backend
 
 
 class BuildError(RuntimeError):
@@ -68,6 +69,8 @@ def _compile(target: Path) -> None:
 
 
 def _command(output: Path) -> list[str]:
+    if _torch_version() < _OLDEST:
+        raise BuildError(f"torch {torch.__version__} is too old: the backend needs torch {_OLDEST[0]}.{_OLDEST[1]} or newer")
     package = Path(torch.__file__).parent
     python = Path(sysconfig.get_path("include"))
     if not (python / "Python.h").is_file():
@@ -84,6 +87,11 @@ def _command(output: Path) -> list[str]:
         # Each symbol is looked up at the import, so that a library that lacks one is an error there.
         str(_library.find()), "-Wl,-z,now",
     ]  # fmt: skip
+
+
+def _torch_version() -> tuple[int, int]:
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
 
 
 def _compiler() -> str:

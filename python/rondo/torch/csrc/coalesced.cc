@@ -6,6 +6,20 @@ namespace rondo_torch {
 
 using c10d::OpType;
 
+namespace {
+
+// torch 2.9 has no type of its own for it.
+template <typename Type>
+constexpr Type reduce_scatter_coalesced_type() {
+  if constexpr (requires { Type::REDUCE_SCATTER_TENSOR_COALESCED; }) {
+    return Type::REDUCE_SCATTER_TENSOR_COALESCED;
+  } else {
+    return Type::COALESCED;
+  }
+}
+
+}  // namespace
+
 WorkPointer RondoBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   std::vector<Flat> flats;
   std::vector<rondo_tensor_t> list;
@@ -61,7 +75,7 @@ WorkPointer RondoBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tens
                                                           const c10d::ReduceScatterOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "rondo reduce_scatter_tensor_coalesced: ", outputs.size(),
                     " outputs and ", inputs.size(), " inputs; there must be as many");
-  return run_as_group(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "rondo:_reduce_scatter_base", inputs,
+  return run_as_group(reduce_scatter_coalesced_type<OpType>(), "rondo:_reduce_scatter_base", inputs,
                       wants_work(options), [&] {
                         for (size_t i = 0; i < inputs.size(); ++i) _reduce_scatter_base(outputs[i], inputs[i], options);
                       });
