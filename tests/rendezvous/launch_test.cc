@@ -100,7 +100,8 @@ TEST_CASE("launch: what contradicts itself or is half set names the variable and
     variables.erase(name);
     return variables;
   };
-  CHECK(failure(without(kPlain, "RANK")).says("RANK is not set, although WORLD_SIZE is"));
+  CHECK(
+      failure(without(kPlain, "RANK")).says("RANK is not set, although WORLD_SIZE is: start the ranks by a launcher"));
   CHECK(failure(without(kPlain, "WORLD_SIZE")).says("WORLD_SIZE is not set, although RANK is"));
   CHECK(failure(without(kPlain, "MASTER_PORT")).says("neither RONDO_MASTER_PORT nor MASTER_PORT"));
   CHECK(failure(without(kPlain, "MASTER_ADDR")).code == ErrorCode::kBootstrap);

@@ -38,7 +38,11 @@ std::optional<int64_t> Environment::number(std::string_view name, int64_t least,
 
 int64_t Environment::need(std::string_view name, int64_t least, int64_t most, std::string_view who) const {
   std::optional<int64_t> value = number(name, least, most);
-  if (!value) throw Exception(ErrorCode::kInvalid, fmt::format("{} is not set, although {} is", name, who));
+  if (!value)
+    throw Exception(
+        ErrorCode::kInvalid,
+        fmt::format("{} is not set, although {} is: start the ranks by a launcher, such as rondo-run, or set both",
+                    name, who));
   return *value;
 }
 
