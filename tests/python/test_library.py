@@ -3,6 +3,8 @@
 import ctypes
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,15 @@ def test_prototype_is_the_headers(name):
     result, arguments = DECLARED[name]
     assert list(_library.PROTOTYPES[name]) == [c_type(argument) for argument in arguments]
     assert getattr(_library.lib, name).restype is c_type(result)
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="wants binutils")
+def test_the_library_has_the_headers_functions_and_needs_the_c_library_alone():
+    dump = subprocess.run(["objdump", "-p", "-T", _library.find()], capture_output=True, text=True, check=True).stdout
+    needed = set(re.findall(r"^ +NEEDED +(\S+)", dump, flags=re.M))
+    assert needed <= {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}, needed
+    symbols = re.findall(r"^[0-9a-f]{16} [^l].{6} (\S+)\t[0-9a-f]{16} +(?:\S+ +)?(\S+)$", dump, flags=re.M)
+    assert {name for section, name in symbols if section not in ("*UND*", "*ABS*")} == set(DECLARED)
 
 
 def test_structures_have_the_headers_fields():
