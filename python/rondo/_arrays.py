@@ -14,6 +14,9 @@ _address_of = ctypes.addressof
 _new_tuple = tuple.__new__  # Buffer(...) passes through a function of Python
 
 
+Array = Any  # a NumPy array, an object with __dlpack__, or one with the buffer protocol
+
+
 class Buffer(NamedTuple):
     """Contiguous memory. `owner` keeps it alive."""
 

@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from rondo.errors import Aborted, PeerLeft, PeerLost
+from rondo.errors import BY_OTHERS
 from rondo.start import leave, unique_id
-
-_BY_OTHERS = (Aborted, PeerLost, PeerLeft)
 
 # What ranks that are told of a failure may take until they have ended by themselves.
 _GRACE_SECONDS = 5.0
@@ -106,7 +104,7 @@ def _rank_main(results: Connection, fn, args, rank: int, world: int, rendezvous:
             results.send((True, None))
             return
         # Sent before the others fail of it.
-        results.send((False, (traceback.format_exc(), isinstance(error, _BY_OTHERS))))
+        results.send((False, (traceback.format_exc(), isinstance(error, BY_OTHERS))))
         leave(f"{type(error).__name__}: {error}")
         raise SystemExit(code if isinstance(code, int) else 1) from None
 

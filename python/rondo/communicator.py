@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rondo import _arrays, _library, objects
-from rondo._arrays import Buffer, buffer_of
+from rondo._arrays import Array, Buffer, buffer_of
 from rondo._dtypes import code_of, dtype_name, op_code
 from rondo.errors import Closed, Error, check, last_error
-from rondo.wire import wire_of
+from rondo.wire import Wire, wire_of
 from rondo.work import Message, Work
 
 ANY_SOURCE = -1
@@ -131,7 +132,9 @@ class Communicator:
         check(_library.lib.rondo_topology(self._open(), *lists))
         return Topology(*map(list, lists))
 
-    def algorithm_for(self, collective: str, count: int, dtype=np.float32, op="sum", *, registered=False) -> str:
+    def algorithm_for(
+        self, collective: str, count: int, dtype: Any = np.float32, op: str = "sum", *, registered: bool = False
+    ) -> str:
         """The algorithm that such a call would run. count: as in the C API, elements of the call's `array`, or of each
         part of it. registered: the arrays of all ranks are from empty().
 
@@ -167,9 +170,10 @@ class Communicator:
     # --- collectives
 
     def all_reduce(
-        self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None, wire=None,
-        stream=None,
-    ):
+        self, array: Array, op: str = "sum", out: Array | None = None, *, async_op: bool = False,
+        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
+        wire: Wire | str | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
         """Reduces `array` over all ranks; every rank gets the result, with the same bits. Returns `out`.
 
         out: of the same length and dtype; None: in place. op: "sum", "avg", "product", "min", "max", "band", "bor",
@@ -190,8 +194,10 @@ class Communicator:
             (source, target), out, async_op, timeout, algorithm, scalar, wire, stream=stream,
         )  # fmt: skip
 
-    def reduce(self, array, op="sum", root=0, out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None,
-               stream=None):  # fmt: skip
+    def reduce(
+        self, array: Array, op: str = "sum", root: int = 0, out: Array | None = None, *, async_op: bool = False,
+        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
         """Reduces `array` over all ranks; `root` gets the result. Returns `out` on root, None elsewhere.
 
         out: as all_reduce(), on root only. The other ranks' arrays keep their values.
@@ -208,11 +214,15 @@ class Communicator:
             target = self._like(out, source, source.count)
         return self._run(
             _REDUCE,
-            (source.address, target.address if is_root else None, source.count, source.code, op_code(op), root),
+            (source.address, target.address if is_root else None, source.count, source.code, op_code(op),
+             _whole(root, "root")),
             (source, target), out if is_root else None, async_op, timeout, algorithm, scalar, stream=stream,
         )  # fmt: skip
 
-    def broadcast(self, array, root=0, *, async_op=False, timeout=None, algorithm=None, stream=None):
+    def broadcast(
+        self, array: Array, root: int = 0, *, async_op: bool = False, timeout: float | None = None,
+        algorithm: str | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
         """Copies root's `array` into every rank's. Returns `array`.
 
         >>> group.broadcast(np.array([1, 2]) + 2 * group.rank, root=0)
@@ -221,11 +231,14 @@ class Communicator:
         buffer = buffer_of(array, root != self.rank)
         return self._run(
             _BROADCAST,
-            (buffer.address, buffer.count, buffer.code, root),
+            (buffer.address, buffer.count, buffer.code, _whole(root, "root")),
             buffer, array, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def all_gather(self, array, out=None, *, async_op=False, timeout=None, algorithm=None, wire=None, stream=None):
+    def all_gather(
+        self, array: Array, out: Array | None = None, *, async_op: bool = False, timeout: float | None = None,
+        algorithm: str | None = None, wire: Wire | str | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
         """Every rank gets the arrays of all, by rank. Returns `out`, of shape (size, *array.shape).
 
         out: size times as long as `array`; None: a new one.
@@ -245,9 +258,10 @@ class Communicator:
         )  # fmt: skip
 
     def reduce_scatter(
-        self, array, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None, scalar=None, wire=None,
-        stream=None,
-    ):
+        self, array: Array, op: str = "sum", out: Array | None = None, *, async_op: bool = False,
+        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
+        wire: Wire | str | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
         """Reduces `array` over all ranks and gives each its part: rank r the r-th of `size` equal parts of the first
         dimension. Returns `out`, of shape (array.shape[0] // size, *array.shape[1:]).
 
@@ -265,7 +279,10 @@ class Communicator:
             (source, target), out, async_op, timeout, algorithm, scalar, wire, stream=stream,
         )  # fmt: skip
 
-    def gather(self, array, root=0, out=None, *, async_op=False, timeout=None, algorithm=None, stream=None):
+    def gather(
+        self, array: Array, root: int = 0, out: Array | None = None, *, async_op: bool = False,
+        timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
         """Root gets the arrays of all, by rank. Returns `out`, of shape (size, *array.shape), on root, else None.
 
         >>> group.gather(np.array([group.rank]), root=0)             # 2 ranks: on rank 0
@@ -280,11 +297,14 @@ class Communicator:
             target = self._like(out, source, source.count * self.size)
         return self._run(
             _GATHER,
-            (source.address, target and target.address, source.count, source.code, root),
+            (source.address, target and target.address, source.count, source.code, _whole(root, "root")),
             (source, target), out if target else None, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def scatter(self, array=None, root=0, out=None, *, async_op=False, timeout=None, algorithm=None, stream=None):
+    def scatter(
+        self, array: Array | None = None, root: int = 0, out: Array | None = None, *, async_op: bool = False,
+        timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
         """Root gives each rank its part of `array`: rank r gets array[r], if its first dimension is `size`. Returns
         `out`.
 
@@ -310,11 +330,14 @@ class Communicator:
             target = buffer_of(out, True, "out")
         return self._run(
             _SCATTER,
-            (source and source.address, target.address, target.count, target.code, root),
+            (source and source.address, target.address, target.count, target.code, _whole(root, "root")),
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def all_to_all(self, array, out=None, *, async_op=False, timeout=None, algorithm=None, stream=None):
+    def all_to_all(
+        self, array: Array, out: Array | None = None, *, async_op: bool = False, timeout: float | None = None,
+        algorithm: str | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
         """Sends the r-th of `size` equal parts of the first dimension of `array` to rank r; what rank r sends becomes
         the r-th part of `out`, which has the shape of `array`. Returns `out`. Never in place.
 
@@ -332,13 +355,19 @@ class Communicator:
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def barrier(self, *, async_op=False, timeout=None):
-        """Returns when every rank has called it."""
+    def barrier(self, *, async_op: bool = False, timeout: float | None = None) -> Any:
+        """Returns when every rank has called it.
+
+        >>> group.barrier()
+        """
         return self._run(_BARRIER, (), None, None, async_op, timeout)
 
     # --- uneven parts. Counts are rows: entries of the first dimension, one count a rank.
 
-    def all_gather_v(self, array, counts=None, out=None, *, async_op=False, timeout=None, algorithm=None, stream=None):
+    def all_gather_v(
+        self, array: Array, counts: Sequence[int] | None = None, out: Array | None = None, *, async_op: bool = False,
+        timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
         """all_gather() of arrays whose first dimensions differ. Returns a list of `size` arrays, parts of `out`.
 
         counts: rows of each rank, equal on all ranks; None: they are exchanged first. out: all rows, by rank.
@@ -362,9 +391,15 @@ class Communicator:
             (source, target), _split(out, counts), async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def reduce_scatter_v(self, array, counts, op="sum", out=None, *, async_op=False, timeout=None, algorithm=None,
-                         stream=None):  # fmt: skip
-        """reduce_scatter() of parts of unequal length: rank r gets counts[r] rows. Returns `out`."""
+    def reduce_scatter_v(
+        self, array: Array, counts: Sequence[int], op: str = "sum", out: Array | None = None, *, async_op: bool = False,
+        timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
+        """reduce_scatter() of parts of unequal length: rank r gets counts[r] rows. Returns `out`.
+
+        >>> group.reduce_scatter_v(np.array([1, 2, 3]), [1, 2])      # 2 ranks: rank 0, rank 1
+        array([2])                                                   #          array([4, 6])
+        """
         source = buffer_of(array, False)
         rows, row = _rows(array, source)
         counts = self._counts(counts)
@@ -379,10 +414,16 @@ class Communicator:
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def gather_v(self, array, counts=None, root=0, *, async_op=False, timeout=None, algorithm=None):
+    def gather_v(
+        self, array: Array, counts: Sequence[int] | None = None, root: int = 0, *, async_op: bool = False,
+        timeout: float | None = None, algorithm: str | None = None,
+    ) -> Any:  # fmt: skip
         """gather() of arrays whose first dimensions differ. Returns a list of `size` arrays on root, else None.
 
         counts: rows of each rank, read on root; None on all ranks: they are gathered first.
+
+        >>> group.gather_v(np.arange(group.rank + 1), root=0)        # 2 ranks: on rank 0
+        [array([0]), array([0, 1])]
         """
         source = buffer_of(array, False)
         rows, row = _rows(array, source)
@@ -396,14 +437,22 @@ class Communicator:
             target, parts, elements = buffer_of(out, True), _split(out, counts), _elements(counts, row)
         return self._run(
             _GATHER_V,
-            (source.address, source.count, target and target.address, elements, None, source.code, root),
+            (source.address, source.count, target and target.address, elements, None, source.code,
+             _whole(root, "root")),
             (source, target), parts, async_op, timeout, algorithm,
         )  # fmt: skip
 
-    def scatter_v(self, array=None, counts=None, root=0, out=None, *, async_op=False, timeout=None, algorithm=None,
-                  stream=None):  # fmt: skip
+    def scatter_v(
+        self, array: Array | None = None, counts: Sequence[int] | None = None, root: int = 0, out: Array | None = None,
+        *, async_op: bool = False, timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
         """scatter() of parts of unequal length: rank r gets counts[r] rows. array and counts are read on root only;
-        out: required on the other ranks, as long as their part. Returns `out`."""
+        out: required on the other ranks, as long as their part. Returns `out`.
+
+        >>> rows = np.arange(3) if group.rank == 0 else None
+        >>> group.scatter_v(rows, [1, 2], out=np.empty(1 + group.rank, np.int64))    # 2 ranks: on rank 1
+        array([1, 2])
+        """
         source, elements = None, None
         if root == self.rank:
             if array is None or counts is None:
@@ -423,16 +472,23 @@ class Communicator:
             target = buffer_of(out, True, "out")
         return self._run(
             _SCATTER_V,
-            (source and source.address, elements, None, target.address, target.count, target.code, root),
+            (source and source.address, elements, None, target.address, target.count, target.code,
+             _whole(root, "root")),
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def all_to_all_v(self, array, send_counts, recv_counts=None, out=None, *, async_op=False, timeout=None,
-                     algorithm=None, stream=None):  # fmt: skip
+    def all_to_all_v(
+        self, array: Array, send_counts: Sequence[int], recv_counts: Sequence[int] | None = None,
+        out: Array | None = None, *, async_op: bool = False, timeout: float | None = None, algorithm: str | None = None,
+        stream: Any = None,
+    ) -> Any:  # fmt: skip
         """all_to_all() of parts of unequal length: send_counts[r] rows of `array` go to rank r. Returns a list of
         `size` arrays, parts of `out`: what each rank has sent here.
 
         recv_counts: rows that come from each rank; None: they are exchanged first.
+
+        >>> group.all_to_all_v(np.full(3, group.rank), [1, 2])       # 2 ranks: on rank 1
+        [array([0, 0]), array([1, 1])]
         """
         source = buffer_of(array, False)
         rows, row = _rows(array, source)
@@ -454,7 +510,10 @@ class Communicator:
 
     # --- many arrays
 
-    def all_reduce_many(self, arrays: Iterable, op="sum", *, async_op=False, timeout=None, algorithm=None, stream=None):
+    def all_reduce_many(
+        self, arrays: Iterable, op: str = "sum", *, async_op: bool = False, timeout: float | None = None,
+        algorithm: str | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
         """all_reduce() in place of every array of a list: the gradients of a step. Small arrays share operations
         (RONDO_BUCKET_BYTES). The same list on all ranks. Returns the list.
 
@@ -469,7 +528,10 @@ class Communicator:
             buffers, arrays, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def sparse_all_reduce(self, array, out=None, *, select="topk", spars=0.05, residual=None, timeout=None):
+    def sparse_all_reduce(
+        self, array: Array, out: Array | None = None, *, select: str = "topk", spars: float = 0.05,
+        residual: Array | None = None, timeout: float | None = None,
+    ) -> SparseReport:  # fmt: skip
         """Sums over all ranks the elements of `array` + `residual` that each rank selects; all ranks get the same bits.
         float32. Returns a SparseReport; the sum is in `out`, None: in place.
 
@@ -505,7 +567,7 @@ class Communicator:
         )
         return SparseReport(report.selected, report.total, report.bytes_sent, bool(report.dense))
 
-    def broadcast_parameters(self, parameters, root=0) -> None:
+    def broadcast_parameters(self, parameters: Iterable[Array] | Mapping[str, Array], root: int = 0) -> None:
         """Copies root's arrays into every rank's: a model at the start. parameters: a list or a dict of arrays, with
         the same shapes in the same order on all ranks.
 
@@ -520,7 +582,7 @@ class Communicator:
         """A context in which this thread's calls are collected, to be submitted together at its end; see Batch."""
         return Batch(self)
 
-    def prepare_all_reduce(self, array, op="sum", out=None) -> Callable[[], Any]:
+    def prepare_all_reduce(self, array: Array, op: str = "sum", out: Array | None = None) -> Callable[[], Any]:
         """all_reduce() of always the same arrays, as a function without arguments: the arguments are checked here,
         once, so that a call costs less. The arrays are kept as long as the function.
 
@@ -552,18 +614,22 @@ class Communicator:
 
     # --- messages
 
-    def send(self, array, dest: int, tag: int = 0, *, timeout=None, stream=None) -> None:
+    def send(self, array: Array, dest: int, tag: int = 0, *, timeout: float | None = None, stream: Any = None) -> None:
         """Sends `array` to rank `dest`. Returns when `array` may be changed; a small message may still be on its way.
 
         >>> group.send(np.array([1.0]), dest=1)
         """
         buffer = buffer_of(array, False)
         self._run(
-            _SEND, (buffer.address, buffer.count, buffer.code, dest, tag), buffer, None, False, timeout, stream=stream
-        )
+            _SEND,
+            (buffer.address, buffer.count, buffer.code, _whole(dest, "dest"), _whole(tag, "tag")),
+            buffer, None, False, timeout, stream=stream,
+        )  # fmt: skip
 
-    def recv(self, array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout=None,
-             stream=None) -> Message:  # fmt: skip
+    def recv(
+        self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
+        stream: Any = None,
+    ) -> Message:  # fmt: skip
         """Receives into `array` from rank `source`, a message with that tag. Returns (source, tag, bytes); the message
         may be shorter than `array`. Messages of one sender and tag stay in order.
 
@@ -574,35 +640,53 @@ class Communicator:
         message = _library.MessageInfo()
         check(
             _library.lib.rondo_recv(
-                self._open(), buffer.address, buffer.count, buffer.code, source, tag,
+                self._open(), buffer.address, buffer.count, buffer.code, _whole(source, "source"), _whole(tag, "tag"),
                 _options(timeout, None, None, stream=stream), _byref(message),
             )  # fmt: skip
         )
         self._keep_in_batch(buffer)
         return Message(message.peer, message.tag, message.bytes)
 
-    def isend(self, array, dest: int, tag: int = 0, *, timeout=None) -> Work:
-        """send() that returns a Work at once; leave `array` alone until it is done."""
+    def isend(self, array: Array, dest: int, tag: int = 0, *, timeout: float | None = None) -> Work:
+        """send() that returns a Work at once; leave `array` alone until it is done.
+
+        >>> work = group.isend(np.array([1.0]), dest=1)
+        >>> work.wait()
+        """
         buffer = buffer_of(array, False)
         return self._run(
-            _SEND, (buffer.address, buffer.count, buffer.code, dest, tag), buffer, None, True, timeout
-        )
+            _SEND,
+            (buffer.address, buffer.count, buffer.code, _whole(dest, "dest"), _whole(tag, "tag")),
+            buffer, None, True, timeout,
+        )  # fmt: skip
 
-    def irecv(self, array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout=None) -> Work:
-        """recv() that returns a Work at once; its wait() returns the Message."""
+    def irecv(
+        self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None
+    ) -> Work:
+        """recv() that returns a Work at once; its wait() returns the Message.
+
+        >>> source, tag, nbytes = group.irecv(x).wait()
+        """
         buffer = buffer_of(array, True)
         _arrays.check_device([buffer], None)
         work = ctypes.c_void_p()
         check(
             _library.lib.rondo_recv_async(
-                self._open(), buffer.address, buffer.count, buffer.code, source, tag, _options(timeout, None, None),
+                self._open(), buffer.address, buffer.count, buffer.code, _whole(source, "source"), _whole(tag, "tag"),
+                _options(timeout, None, None),
                 _byref(work),
             )  # fmt: skip
         )
         return Work(work.value, buffer, None, receives=True)
 
-    def sendrecv(self, array, dest: int, out, source: int, tag: int = 0, *, timeout=None, stream=None) -> Message:
-        """Sends `array` to `dest` and receives `out` from `source`, both with `tag`: no deadlock in a ring."""
+    def sendrecv(
+        self, array: Array, dest: int, out: Array, source: int, tag: int = 0, *, timeout: float | None = None,
+        stream: Any = None,
+    ) -> Message:  # fmt: skip
+        """Sends `array` to `dest` and receives `out` from `source`, both with `tag`: no deadlock in a ring.
+
+        >>> group.sendrecv(mine, (group.rank + 1) % group.size, theirs, (group.rank - 1) % group.size)
+        """
         sent, received = buffer_of(array, False), buffer_of(out, True, "out")
         if sent.code != received.code:
             raise TypeError(f"array is {dtype_name(sent.code)}, and out is {dtype_name(received.code)}")
@@ -610,7 +694,8 @@ class Communicator:
         message = _library.MessageInfo()
         check(
             _library.lib.rondo_sendrecv(
-                self._open(), sent.address, sent.count, dest, received.address, received.count, source, sent.code, tag,
+                self._open(), sent.address, sent.count, _whole(dest, "dest"), received.address, received.count,
+                _whole(source, "source"), sent.code, _whole(tag, "tag"),
                 _options(timeout, None, None, stream=stream), _byref(message),
             )  # fmt: skip
         )
@@ -638,7 +723,7 @@ class Communicator:
 
     # --- memory
 
-    def empty(self, shape, dtype=np.float32) -> np.ndarray:
+    def empty(self, shape: int | Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """An array, all zeros, in memory that all ranks of this host map: collectives on such arrays are the fastest.
         Make it once and keep it: it costs system calls. It lives as long as somebody refers to it, also after close().
 
@@ -647,6 +732,8 @@ class Communicator:
         dtype = np.dtype(dtype)
         code_of(dtype)
         shape = tuple(np.atleast_1d(shape).tolist())
+        if min(shape, default=0) < 0:
+            raise ValueError(f"shape is {shape}: no extent may be negative")
         count = math.prod(shape)
         data = ctypes.c_void_p()
         check(_library.lib.rondo_allocate(self._open(), max(count * dtype.itemsize, 1), _byref(data)))
@@ -664,7 +751,7 @@ class Communicator:
         >>> pairs = group.split(color=group.rank // 2)
         """
         made = ctypes.c_void_p()
-        check(_library.lib.rondo_split(self._open(), color, key, _byref(made)))
+        check(_library.lib.rondo_split(self._open(), _whole(color, "color"), _whole(key, "key"), _byref(made)))
         return Communicator(made.value) if made.value else None
 
     def new_group(self, ranks: Sequence[int]) -> Communicator | None:
@@ -673,7 +760,7 @@ class Communicator:
 
         >>> first_two = group.new_group([0, 1])
         """
-        ranks = [int(rank) for rank in ranks]
+        ranks = [_whole(rank, "a rank") for rank in ranks]
         if self.rank not in ranks:
             self._open()
             return None
@@ -684,12 +771,19 @@ class Communicator:
     # --- the end
 
     def abort(self, reason: str = "") -> None:
-        """Fails this communicator on all ranks: their calls raise rondo.Aborted with the reason. Any thread."""
+        """Fails this communicator on all ranks: their calls raise rondo.Aborted with the reason. Any thread.
+
+        >>> group.abort("the loss is NaN")
+        """
         check(_library.lib.rondo_abort(self._open(), reason.encode()))
 
     def close(self) -> None:
         """Says goodbye to the other ranks, so that leaving is no crash to them, and waits for theirs (5 s at most).
-        Twice is fine. At the end of the process it happens by itself."""
+        Twice is fine. At the end of the process it happens by itself.
+
+        >>> with rondo.init() as group:      # close() at the end, abort() when the block raises
+        ...     group.barrier()
+        """
         handle, self._handle = self._handle, None
         if handle is None:
             return
@@ -715,7 +809,8 @@ class Communicator:
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        if kind is not None and self._handle is not None:
+        ends_well = kind is SystemExit and error.code in (None, 0)
+        if kind is not None and not ends_well and self._handle is not None:
             self.abort(f"{kind.__name__}: {error}")
         self.close()
 
@@ -777,7 +872,7 @@ class Communicator:
         return source.count // self.size
 
     def _counts(self, counts) -> list[int]:
-        counts = [int(count) for count in counts]
+        counts = [_whole(count, "a count") for count in counts]
         if len(counts) != self.size or min(counts) < 0:
             raise ValueError(f"counts {counts}: {self.size} are needed, one a rank, none negative")
         return counts
@@ -842,6 +937,13 @@ def _options(timeout, algorithm, scalar, wire=(0, 0, 0, None), stream=None):
             None if stream is None else _arrays.stream_handle(stream),
         )
     )
+
+
+def _whole(value: Any, what: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is {value!r}: it is a whole number") from None
 
 
 def _milliseconds(timeout) -> int:

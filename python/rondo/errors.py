@@ -101,6 +101,9 @@ class NotFinite(Error, ArithmeticError):
     first. The call is over, and the communicator goes on."""
 
 
+# The failures that another rank is to blame for.
+BY_OTHERS = (Aborted, PeerLost, PeerLeft)
+
 _INTERRUPTED = 14
 _CLASSES = {
     1: Invalid, 2: Mismatch, 3: Timeout, 4: PeerLost, 5: Aborted, 6: Protocol, 7: Network, 8: Bootstrap, 9: System,

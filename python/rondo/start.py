@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import ctypes
 import sys
+import time
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rondo import _library, communicator
 from rondo.communicator import Communicator
-from rondo.errors import Error, check, last_error
+from rondo.errors import BY_OTHERS, Error, check, last_error
 
 if TYPE_CHECKING:
     from rondo.store import Store
@@ -99,12 +100,18 @@ def unique_id(host: str = "127.0.0.1") -> UniqueId:
 # --- the end of the process
 
 _exception: str | None = None
+_failed_of_another = False
 _print_exception = sys.excepthook
+
+# Launchers blame the rank that ends first. Longer than the ends of two processes of one program differ.
+_AFTER_OTHERS_SECONDS = 0.3
 
 
 def _note_exception(kind, error, trace) -> None:
-    global _exception
+    global _exception, _failed_of_another
     _exception = f"{kind.__name__}: {error}"
+    # The second: torch's exception for the same codes (torch/csrc/errors.cc).
+    _failed_of_another = isinstance(error, BY_OTHERS) or str(error).startswith(("rondo ABORTED", "rondo PEER_"))
     _print_exception(kind, error, trace)
 
 
@@ -122,5 +129,14 @@ def leave(exception: str | None) -> None:
         group._destroy()
 
 
+def _end() -> None:
+    leave(_exception)
+    if _failed_of_another:
+        try:
+            time.sleep(_AFTER_OTHERS_SECONDS)
+        except KeyboardInterrupt:
+            pass
+
+
 sys.excepthook = _note_exception
-atexit.register(lambda: leave(_exception))
+atexit.register(_end)

@@ -39,6 +39,17 @@ def refused(group):
         group.all_reduce(np.zeros(2), "band")
     with pytest.raises(TypeError):
         group.empty(3, complex)
+    with pytest.raises(ValueError, match=r"shape is \(2, -5\): no extent may be negative"):
+        group.empty((2, -5))
+    with pytest.raises(TypeError, match="root is '0': it is a whole number"):
+        group.broadcast(x, root="0")
+    with pytest.raises(TypeError, match="dest is None"):
+        group.send(x, None)
+    with pytest.raises(TypeError, match="source is 0.5"):
+        group.recv(x, 0.5)
+    with pytest.raises(TypeError, match="color is 'a'"):
+        group.split("a")
+    group.broadcast(x, root=np.int64(1))
     group.all_reduce(x)  # and the communicator goes on
     return True
 
@@ -112,6 +123,41 @@ def test_a_rank_that_exits_with_a_code():
     with pytest.raises(rondo.SpawnError) as caught:
         run(2, exits)
     assert (caught.value.rank, caught.value.exit_code) == (0, 3)
+
+
+BLAMED = """
+import sys
+import numpy as np, rondo
+group = rondo.init()
+group.barrier()
+if group.rank == 1:
+    if sys.argv[1] == "exits":
+        sys.exit(3)
+    raise KeyError("no such sample")
+group.barrier()
+"""
+
+
+@pytest.mark.parametrize(("how", "code"), [("exits", 3), ("raises", 1)])
+def test_launchers_see_the_rank_that_failed_first(tmp_path, how, code):
+    """The others, which fail of it at once, end after it."""
+    script = tmp_path / "job.py"
+    script.write_text(BLAMED)
+    command = [sys.executable, "-m", "rondo.run", "-n", "3", str(script), how]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert "rank 1 (process" in done.stderr and f"failed first: it exited with code {code}" in done.stderr
+
+
+def leaves_in_order(group):
+    if group.rank == 1:
+        sys.exit(0)
+    with pytest.raises(rondo.PeerLeft):
+        group.barrier()
+
+
+def test_a_rank_that_exits_well_inside_a_with_block_aborts_nobody():
+    assert run(2, leaves_in_order) == [None, None]
 
 
 def missing():
