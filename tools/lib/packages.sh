@@ -22,7 +22,7 @@ _package_present() {
     libcli11-dev) [[ -e /usr/include/CLI/CLI.hpp ]] ;;
     libfmt-dev) [[ -e /usr/include/fmt/format.h ]] ;;
     libgloo-dev) [[ -e /usr/include/gloo/allreduce.h ]] ;;
-    libpmix-dev) [[ -n $(find /usr/include /usr/lib -name pmix.h -path '*include*' 2>/dev/null) ]] ;;
+    libpmix-dev) [[ -n $(find /usr/include /usr/lib -path '*/include/pmix.h' 2>/dev/null) ]] ;;
     make) command -v make >/dev/null ;;
     mpich) command -v mpiexec.hydra >/dev/null ;;
     munge) PATH=$PATH:/usr/sbin command -v munged >/dev/null ;;

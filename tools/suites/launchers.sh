@@ -29,7 +29,7 @@ run_script() {
 
 source tests/launchers/starts.sh
 check "our declarations of PMIx are those of its header" g++ -std=c++20 -fsyntax-only -I. \
-  -I"$(dirname "$(find /usr/include /usr/lib -name pmix.h -path '*include*' | head -n 1)")" tests/launchers/pmix_abi.cc
+  -I"$(dirname "$(find /usr/include /usr/lib -path '*/include/pmix.h' | head -n 1)")" tests/launchers/pmix_abi.cc
 for world in 1 2 4; do check "rondo-run -n $world" sums "$world" "$bin/tools/rondo-run" -n "$world" "$program"; done
 check "python -m rondo.run, NumPy" sums 2 "$python" -m rondo.run -n 2 tests/launchers/sum.py
 run_script ssh_hosts.sh "$bin/tools/rondo-run" "$program"
