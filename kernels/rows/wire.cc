@@ -1,13 +1,9 @@
-#include "kernels/element.h"
 #include "kernels/rows/rows.h"
+#include "kernels/wire_block.h"
 
 // Wire formats (wire_codec.h): blocks of 128 float32 elements coded and decoded. See element.h on namespaces.
 namespace rondo {
 namespace {
-
-constexpr size_t kElements = 128;
-constexpr size_t kScaleBytes = 4;
-constexpr uint32_t kInfinityBits = 0x7f800000;
 
 // The bits of the largest magnitude; from kInfinityBits on, an element is not finite.
 RONDO_INLINE uint32_t largest_magnitude(const Byte* values) {
@@ -36,11 +32,10 @@ RONDO_INLINE void store_values(Byte* values, FloatPair8 from) {
 #endif
 RONDO_INLINE void store_values(Byte* values, float from) { store_unaligned(values, from); }
 
-// Where element i of a block is stored, in elements, by formats of one element at a time: `kPaired` ones as FloatPair8
-// stores them.
+// kPaired: formats whose wider twins store FloatPair8.
 template <bool kPaired>
 constexpr RONDO_INLINE size_t place_of(size_t i) {
-  return kPaired ? i / 16 * 16 + i % 8 * 2 + i % 16 / 8 : i;
+  return kPaired ? paired_place(i) : i;
 }
 
 template <class Format, bool kPaired>
@@ -99,40 +94,6 @@ void decode_plain(const WireDecodeCall& call) {
 
 // --- Formats with a scale a block: Code::kLargest is the largest magnitude that Code stores.
 
-constexpr float kLeastCoded = 0x1p-100f;  // its scale and its inverse are normal numbers
-
-struct Scale {
-  float stored;   // what a code is multiplied with
-  float inverse;  // what an element is multiplied with
-};
-RONDO_INLINE Scale scale_of(uint32_t magnitude, float largest_code) {
-  const float largest = float_of(magnitude);
-  if (magnitude >= kInfinityBits) return {__builtin_nanf(""), 0.0f};
-  if (largest < kLeastCoded) return {0.0f, 0.0f};
-  return {largest / largest_code, largest_code / largest};
-}
-
-// A number that looks random, for each element: the seed mixed with the element's number (the finalizer of
-// MurmurHash3), as 0 .. 1 in steps of 2^-24.
-RONDO_INLINE float chance(uint32_t seed, uint32_t number) {
-  uint32_t h = number * 0x9e3779b9u + seed;
-  h = (h ^ (h >> 16)) * 0x85ebca6bu;
-  h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-  return float(int32_t((h ^ (h >> 16)) >> 8)) * 0x1p-24f;
-}
-
-// Adding 1.5 * 2^23 rounds to an integer, to nearest, ties to even, and leaves it in the low bits.
-RONDO_INLINE int32_t nearest(float value) {
-  return int32_t(float_bits(value + 12582912.0f)) - int32_t(float_bits(12582912.0f));
-}
-
-// `value` is within kLargest of zero; 128 makes it positive, so that truncation goes down.
-template <int32_t kLargest>
-RONDO_INLINE int32_t at_random(float value, float random) {
-  const int32_t code = int32_t(value + 128.0f + random) - 128;
-  return code < kLargest ? code : kLargest;
-}
-
 // Elements of a block as integers of -kLargest .. kLargest.
 template <int32_t kLargest>
 RONDO_INLINE void quantize(const WireEncodeCall& call, size_t block, const Byte* values, float inverse,
@@ -141,7 +102,7 @@ RONDO_INLINE void quantize(const WireEncodeCall& call, size_t block, const Byte*
     for (size_t i = 0; i < kElements; ++i) codes[i] = 0;
   } else if (call.stochastic) {
     const uint64_t first = call.first + block * kElements;
-    const uint32_t seed = uint32_t(call.seed) ^ uint32_t(call.seed >> 32) * 0x85ebca77u ^ uint32_t(first >> 32);
+    const uint32_t seed = block_seed(call.seed, first);
     RONDO_VECTOR_LOOP
     for (size_t i = 0; i < kElements; ++i) {
       const float value = load_unaligned<float>(values + 4 * i) * inverse;
@@ -236,9 +197,6 @@ void decode_scaled(const WireDecodeCall& call) {
     from += kScaleBytes + Code::kBytes;
   }
 }
-
-constexpr uint32_t kFloat16Limit = 0x477ff000;   // 65520
-constexpr uint32_t kBfloat16Limit = 0x7f7f8000;  // 0x1.ffp127
 
 template <class Code>
 constexpr WireKernels scaled() {
