@@ -2,6 +2,7 @@
 
 #include "kernels/combine.h"
 #include "kernels/kernel_table.h"
+#include "kernels/select_table.h"
 
 namespace rondo {
 
@@ -9,6 +10,7 @@ namespace rondo {
 
 // The loops of a set; nullptr if they are not built or the processor or the operating system lacks the set.
 const KernelTable* kernel_table(InstructionSet set);
+const SelectRow* select_row(InstructionSet set);
 
 // Within its life this thread has round-to-nearest, no flush-to-zero and no floating-point traps; then its own settings
 // again.

@@ -9,6 +9,10 @@ const KernelTable* kernel_table(InstructionSet set) {
   return set == InstructionSet::kBaseline ? &baseline::kKernels : nullptr;
 }
 
+const SelectRow* select_row(InstructionSet set) {
+  return set == InstructionSet::kBaseline ? &baseline::kSelect : nullptr;
+}
+
 DefaultFloatMode::DefaultFloatMode() {
   static_assert(sizeof(std::fenv_t) <= sizeof(kept_));
   std::fenv_t mode;

@@ -64,6 +64,8 @@ class SparseOptions(ctypes.Structure):
         ("residual", c_void_p),
         ("select", c_int32),
         ("reserved", c_int32),
+        ("tensors", POINTER(c_uint64)),
+        ("tensor_count", c_size_t),
     ]
 
 
@@ -74,7 +76,7 @@ class SparseReport(ctypes.Structure):
         ("selected", c_uint64),
         ("total", c_uint64),
         ("bytes_sent", c_uint64),
-        ("dense", c_int32),
+        ("route", c_int32),
         ("reserved", c_int32),
     ]
 

@@ -61,11 +61,13 @@ class SparseReport(NamedTuple):
 
     selected: int  # elements that it has sent
     total: int  # of all ranks
-    bytes_sent: int  # to one peer
-    dense: bool  # the selections were too many: all elements were reduced instead
+    bytes_sent: int  # what it has contributed, counted for each rank that got it
+    route: str  # "gathered": every rank got every selection; "merged": a rank added up each range; "dense": all_reduce
 
 
-_SELECTIONS = ("topk", "threshold")  # by the numbers of rondo.h
+# By the numbers of rondo.h.
+_SELECTIONS = ("topk", "threshold", "sampled_topk")
+_ROUTES = ("gathered", "merged", "dense")
 
 
 class Communicator:
@@ -530,17 +532,19 @@ class Communicator:
 
     def sparse_all_reduce(
         self, array: Array, out: Array | None = None, *, select: str = "topk", spars: float = 0.05,
-        residual: Array | None = None, timeout: float | None = None,
+        residual: Array | None = None, tensors: Sequence[int] = (), timeout: float | None = None,
     ) -> SparseReport:  # fmt: skip
         """Sums over all ranks the elements of `array` + `residual` that each rank selects; all ranks get the same bits.
         float32. Returns a SparseReport; the sum is in `out`, None: in place.
 
         select    "topk": the ceil(spars * length) largest magnitudes, exactly, of equal ones the lowest index;
-                  "threshold": magnitudes of `spars` and above
+                  "threshold": magnitudes of `spars` and above; "sampled_topk": about as many as "topk", faster: the
+                  magnitude is guessed from a sample, and up to twice as many go
         residual  a float32 array of the same length, zero before the first call: what is not sent is kept there and
                   added in the next call. None: it is lost
+        tensors   lengths of tensors that lie in `array` one after the other: the selection is made in each
 
-        Raises rondo.NotFinite where an element of some rank is NaN or infinite; residuals are unchanged then.
+        Raises rondo.NotFinite where an element of some rank is NaN or infinite; nothing is changed then.
 
         >>> report = group.sparse_all_reduce(gradient, spars=0.01, residual=residual)
         """
@@ -558,6 +562,8 @@ class Communicator:
             None if kept is None else kept.address,
             _SELECTIONS.index(select),
             0,
+            (ctypes.c_uint64 * len(tensors))(*tensors) if len(tensors) > 0 else None,
+            len(tensors),
         )
         report = _library.SparseReport()
         check(
@@ -565,7 +571,7 @@ class Communicator:
                 self._open(), source.address, target.address, source.count, _byref(options), _byref(report)
             )
         )
-        return SparseReport(report.selected, report.total, report.bytes_sent, bool(report.dense))
+        return SparseReport(report.selected, report.total, report.bytes_sent, _ROUTES[report.route])
 
     def broadcast_parameters(self, parameters: Iterable[Array] | Mapping[str, Array], root: int = 0) -> None:
         """Copies root's arrays into every rank's: a model at the start. parameters: a list or a dict of arrays, with

@@ -13,12 +13,16 @@ using namespace rondo::c;
 namespace {
 
 static_assert(RONDO_TOP_K == static_cast<int>(rondo::Select::kTopK) &&
-              RONDO_THRESHOLD == static_cast<int>(rondo::Select::kThreshold));
+              RONDO_THRESHOLD == static_cast<int>(rondo::Select::kThreshold) &&
+              RONDO_SAMPLED_TOP_K == static_cast<int>(rondo::Select::kSampledTopK));
+static_assert(RONDO_SPARSE_GATHERED == static_cast<int>(rondo::SparseRoute::kGathered) &&
+              RONDO_SPARSE_MERGED == static_cast<int>(rondo::SparseRoute::kMerged) &&
+              RONDO_SPARSE_DENSE == static_cast<int>(rondo::SparseRoute::kDense));
 
 rondo::SparseOptions sparse_options_of(const rondo_sparse_options_t* given_options) {
   if (given_options == nullptr) return {};
   const auto options = read_struct(given_options, rondo_sparse_options_t RONDO_SPARSE_OPTIONS_INIT, "options");
-  if (options.select != RONDO_TOP_K && options.select != RONDO_THRESHOLD) {
+  if (options.select < RONDO_TOP_K || options.select > RONDO_SAMPLED_TOP_K) {
     throw rondo::Exception(rondo::ErrorCode::kInvalid, "unknown selection " + std::to_string(options.select));
   }
   if (options.timeout_ms < 0) {
@@ -29,6 +33,7 @@ rondo::SparseOptions sparse_options_of(const rondo_sparse_options_t* given_optio
   made.select = static_cast<rondo::Select>(options.select);
   made.spars = options.spars;
   made.residual = options.residual;
+  if (options.tensors != nullptr) made.tensors = {options.tensors, options.tensor_count};
   made.timeout = std::chrono::milliseconds(options.timeout_ms);
   return made;
 }
@@ -42,7 +47,8 @@ rondo_result_t rondo_sparse_all_reduce(rondo_comm_t comm, const float* input, fl
   return guarded([&] {
     const rondo::SparseReport made =
         rondo::sparse_all_reduce(communicator(comm), input, output, count, sparse_options_of(options));
-    if (report != nullptr) *report = {made.selected, made.total, made.bytes_sent, made.dense, 0};
+    if (report == nullptr) return;
+    *report = {made.selected, made.total, made.bytes_sent, static_cast<rondo_sparse_route_t>(made.route), 0};
   });
 }
 

@@ -636,10 +636,19 @@ TEST_CASE("wire formats and sparse all_reduce in C") {
           for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
           sparse.spars = 0.01;
           want(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, &report));
-          expect(report.selected == 3 && report.total == 6 && report.bytes_sent == 24 && report.dense == 0, "report");
+          expect(report.selected == 3 && report.total == 6 && report.bytes_sent == 24, "report");
+          expect(report.route == RONDO_SPARSE_GATHERED, "another route");
           expect(y[299] == 598.0f && y[297] == 594.0f && y[296] == 0.0f, "another sparse sum");
-          sparse.select = 2;
-          want_invalid(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, nullptr), "selection 2");
+          const uint64_t tensors[] = {100, 200};
+          sparse.tensors = tensors;
+          sparse.tensor_count = 2;
+          want(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, &report));
+          expect(report.selected == 3 && y[99] == 198.0f && y[298] == 596.0f && y[297] == 0.0f, "tensors");
+          sparse.tensor_count = 1;
+          want_invalid(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, nullptr), "100 elements");
+          sparse.tensors = nullptr;
+          sparse.select = 3;
+          want_invalid(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, nullptr), "selection 3");
           want_invalid(rondo_sparse_all_reduce(comm, x.data(), nullptr, x.size(), nullptr, nullptr), "null");
         }) == "");
 }

@@ -25,7 +25,7 @@ class Compression:
 
     model     a DistributedDataParallel; its names are those of the residuals
     option    one of OPTIONS
-    spars     sparseTopK: the fraction of each bucket that is sent, 0.05 unless given; sparseThreshold: the least
+    spars     sparseTopK: the fraction of each gradient that is sent, 0.05 unless given; sparseThreshold: the least
               magnitude, 0.001 unless given
     residual  int8 and sparse: what is not sent is added to the next gradient
     group     torch's process group of the model; None: the default one. A communicator of Rondo's own is made of it
@@ -69,7 +69,8 @@ class Compression:
             else:
                 select, spars = _SELECTIONS[self.option]
                 spars = spars if self.spars is None else self.spars
-                self.group.sparse_all_reduce(flat, select=select, spars=spars, residual=residual)
+                tensors = [gradient.numel() for gradient in bucket.gradients()]
+                self.group.sparse_all_reduce(flat, select=select, spars=spars, residual=residual, tensors=tensors)
                 flat /= self.group.size
         finally:
             for name, place in places:

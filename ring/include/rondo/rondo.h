@@ -400,28 +400,39 @@ RONDO_API rondo_result_t rondo_all_to_all_v_async(rondo_comm_t comm, const void*
 /* *output: the sum over all ranks of the elements that each selects of u, its input plus its residual; the same bits on
  * all ranks. input, output: count float32 (below 2^32), equal or apart. Blocking.
  * RONDO_INVALID: spars out of range, a NULL or overlapping buffer. RONDO_NOT_FINITE: an element of some rank's u is NaN
- * or infinite; the residuals are unchanged, and the communicator goes on; so it does after RONDO_MISMATCH, when ranks
+ * or infinite; all buffers are unchanged, and the communicator goes on; so it does after RONDO_MISMATCH, when ranks
  * have other counts. */
 typedef int32_t rondo_select_t;
 enum {
-  RONDO_TOP_K = 0,    /* the ceil(spars * count) largest magnitudes, exactly; of equal ones the lowest index */
-  RONDO_THRESHOLD = 1 /* magnitudes of spars and above */
+  RONDO_TOP_K = 0,        /* the ceil(spars * count) largest magnitudes, exactly; of equal ones the lowest index */
+  RONDO_THRESHOLD = 1,    /* magnitudes of spars and above */
+  RONDO_SAMPLED_TOP_K = 2 /* about as many as RONDO_TOP_K: the magnitude is guessed from a sample */
 };
 typedef struct {
   size_t struct_bytes; /* sizeof(rondo_sparse_options_t); RONDO_SPARSE_OPTIONS_INIT sets it */
   int64_t timeout_ms;
-  double spars;    /* RONDO_TOP_K: above 0, at most 1; RONDO_THRESHOLD: 0 and above */
+  double spars;    /* RONDO_THRESHOLD: 0 and above; else above 0, at most 1 */
   float* residual; /* count elements, zero before the first call: what is not sent is kept there; NULL: it is lost */
   rondo_select_t select;
   int32_t reserved; /* 0 */
+  /* Lengths of tensors that lie in the buffer one after the other, count together: the selection is made in each. NULL:
+   * the buffer is one tensor. */
+  const uint64_t* tensors;
+  size_t tensor_count;
 } rondo_sparse_options_t;
 #define RONDO_SPARSE_OPTIONS_INIT \
-  { sizeof(rondo_sparse_options_t), 0, 0.05, NULL, RONDO_TOP_K, 0 }
+  { sizeof(rondo_sparse_options_t), 0, 0.05, NULL, RONDO_TOP_K, 0, NULL, 0 }
+typedef int32_t rondo_sparse_route_t;
+enum {
+  RONDO_SPARSE_GATHERED = 0, /* every rank got every selection */
+  RONDO_SPARSE_MERGED = 1,   /* ranges of elements were added up by one rank each */
+  RONDO_SPARSE_DENSE = 2     /* the selections were too many, and all elements were reduced */
+};
 typedef struct {
   uint64_t selected;   /* elements that this rank has sent */
   uint64_t total;      /* of all ranks */
-  uint64_t bytes_sent; /* by this rank for one peer */
-  int32_t dense;       /* 1: the selections were too many, and all elements were reduced */
+  uint64_t bytes_sent; /* what this rank has contributed, counted for each rank that got it */
+  rondo_sparse_route_t route;
   int32_t reserved;
 } rondo_sparse_report_t;
 /* options, report: may be NULL. */

@@ -1,0 +1,115 @@
+#include "rondo/sparse.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "ring/compress/selection.h"
+#include "ring/compress/sparse_routes.h"
+
+namespace rondo {
+namespace {
+
+// What ranks tell each other before the elements.
+struct Header {
+  uint64_t selected = 0;
+  uint64_t not_finite = 0;  // index plus 1 of the first such element
+  uint64_t count = 0;       // elements of the call
+};
+constexpr uint64_t kHeaderWords = sizeof(Header) / sizeof(uint64_t);
+
+[[noreturn]] void refuse(const Communicator& group, const std::string& why) {
+  throw Exception(ErrorCode::kInvalid, fmt::format("sparse_all_reduce on rank {}: {}", group.rank(), why));
+}
+
+bool overlap(const float* a, const float* b, uint64_t count) {
+  const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
+  const uint64_t bytes = count * sizeof(float);
+  return first < second + bytes && second < first + bytes;
+}
+
+void check_selection(const Communicator& group, const SparseOptions& options) {
+  const double spars = options.spars;
+  switch (options.select) {
+    case Select::kTopK:
+    case Select::kSampledTopK:
+      if (spars > 0 && spars <= 1) return;
+      refuse(group,
+             fmt::format("spars is {}; top-k needs a fraction above 0, at most 1 (0 would send nothing)", spars));
+    case Select::kThreshold:
+      if (spars >= 0 && std::isfinite(spars)) return;
+      refuse(group, fmt::format("spars is {}; a threshold is a number from 0 on", spars));
+  }
+  refuse(group, fmt::format("select is {}, which is no selection", static_cast<int>(options.select)));
+}
+
+void check(const Communicator& group, const float* input, const float* output, uint64_t count,
+           const SparseOptions& options) {
+  if (count > UINT32_MAX) refuse(group, fmt::format("{} elements; there may be 2^32 - 1", count));
+  if (count > 0 && (input == nullptr || output == nullptr)) refuse(group, "a buffer is null");
+  check_selection(group, options);
+  const uint64_t together = std::accumulate(options.tensors.begin(), options.tensors.end(), uint64_t{0});
+  if (!options.tensors.empty() && together != count) {
+    refuse(group, fmt::format("the tensors have {} elements together, and the buffer has {}", together, count));
+  }
+  if (count == 0) return;
+  if (input != output && overlap(input, output, count)) refuse(group, "input and output overlap, and are not equal");
+  if (options.residual == nullptr) return;
+  if (overlap(options.residual, input, count) || overlap(options.residual, output, count)) {
+    refuse(group, "the residual overlaps another buffer");
+  }
+}
+
+// How many elements each rank has selected.
+std::vector<uint64_t> exchange(Communicator& group, const Header& own, const CallOptions& options) {
+  std::vector<Header> all(static_cast<size_t>(group.size()));
+  group.all_gather(&own, all.data(), kHeaderWords, DType::kUint64, options);
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r].count == all[0].count) continue;
+    throw Exception(Error{ErrorCode::kMismatch,
+                          fmt::format("sparse_all_reduce on rank {}: rank {} has {} elements, and rank 0 has {}",
+                                      group.rank(), r, all[r].count, all[0].count),
+                          {static_cast<int>(r)}});
+  }
+  std::vector<uint64_t> selected;
+  for (size_t r = 0; r < all.size(); ++r) {
+    selected.push_back(all[r].selected);
+    if (all[r].not_finite == 0) continue;
+    throw Exception(
+        Error{ErrorCode::kNotFinite,
+              fmt::format("sparse_all_reduce on rank {}: element {} of the input and residual of rank {} is "
+                          "NaN or infinite; nothing was sent, and the residuals are as before",
+                          group.rank(), all[r].not_finite - 1, r),
+              {static_cast<int>(r)}});
+  }
+  return selected;
+}
+
+uint64_t run(SparseRoute route, const SparseCall& call) {
+  if (route == SparseRoute::kDense) return run_dense(call);
+  return route == SparseRoute::kMerged ? run_merged(call) : run_gathered(call);
+}
+
+}  // namespace
+
+SparseReport sparse_all_reduce(Communicator& group, const float* input, float* output, uint64_t count,
+                               const SparseOptions& options) {
+  check(group, input, output, count, options);
+  if (count == 0) return {};
+  CallOptions exchanges;
+  exchanges.timeout = options.timeout;
+  const Contribution u{input, options.residual, count};
+  const Selection own = select(u, options);
+  const std::vector<uint64_t> selected = exchange(group, {own.count, own.not_finite, count}, exchanges);
+
+  SparseReport report;
+  report.selected = own.count;
+  for (const uint64_t one : selected) report.total += one;
+  report.route = cheapest_route(selected, count);
+  report.bytes_sent = run(report.route, {group, u, own, selected, output, options.residual, exchanges});
+  return report;
+}
+
+}  // namespace rondo
