@@ -108,16 +108,17 @@ class DistOpt:
     option           "fp32", or the gradients as "fp16", "bf16", "int8" between ranks; "sparseTopK", "sparseThreshold";
                      "partialUpdate": every rank updates by its own gradients, then one partition of the parameters is
                      averaged, each in its turn; "localSGD": the same, and all parameters every `every` steps
-    spars            sparseTopK: the fraction that is sent, 0.05 unless given, above 0; sparseThreshold: the least
+    spars            sparseTopK: the fraction of each gradient that is sent, 0.05 unless given, above 0; sparseThreshold: the least
                      magnitude that is sent, 0.001 unless given
+    sampled          sparseTopK: about that fraction, by a magnitude that is guessed from a sample
     residual         int8 and sparse: what is not sent is added to the next gradient
     clip             gradients are limited to -clip .. clip before they are sent; None: not
     bucket_bytes     gradients are exchanged in arrays of about this size
     partition_bytes  partialUpdate: the size of a partition
     overlap          torch: buckets are exchanged while the backward pass goes on (fp32, fp16, bf16, int8). False: in
                      step(), which several backward passes for one step need
-    outer_lr, outer_momentum   localSGD: the averaged change of the parameters is applied as a step of momentum SGD;
-                     1 and 0: plain averaging
+    outer_lr, outer_momentum, outer_nesterov   localSGD: the averaged change of the parameters is applied as a step of
+                     SGD with momentum, Nesterov's or not; 1 and 0: plain averaging. DiLoCo: 0.7, 0.9, True
     names            torch: {name: parameter} as dict(model.named_parameters()), for residuals in checkpoints
 
     All ranks pass the same but for gradients. The parameters of rank 0 are broadcast at the start. Gradients that are
@@ -130,7 +131,7 @@ class DistOpt:
     def __init__(
         self, optimizer, *, group: Communicator | None = None, id=None, nccl_id=None, local_rank=None, world_size=None,
         option="fp32", spars=None, residual=True, clip=None, bucket_bytes=2**21, partition_bytes=2**21, overlap=True,
-        every=8, outer_lr=1.0, outer_momentum=0.0, names=None,
+        every=8, outer_lr=1.0, outer_momentum=0.0, outer_nesterov=False, sampled=False, names=None,
     ):  # fmt: skip
         self._check(option, spars)
         if clip is not None and not clip > 0:
@@ -140,7 +141,9 @@ class DistOpt:
                 raise ValueError(f"{what} is {value}: it is at least 1")
         self.optimizer = optimizer
         self.option, self.spars, self.residual, self.clip = option, spars, residual, clip
+        self.sampled = sampled
         self.every, self.outer_lr, self.outer_momentum = every, outer_lr, outer_momentum
+        self.outer_nesterov = outer_nesterov
         self._is_torch = hasattr(optimizer, "param_groups")
         self._update = _TorchUpdate(optimizer, names) if self._is_torch else optimizer
         self._parameters = self._update.named()
@@ -317,14 +320,14 @@ class DistOpt:
         failure = None
         for bucket in self._buckets:
             try:
-                # k of each tensor, or of each bucket: a bucket is one tensor, and the largest of it go.
                 report = self.group.sparse_all_reduce(
                     bucket.flat,
-                    select=_SELECTIONS[option],
+                    select="sampled_topk" if self.sampled and option == "sparseTopK" else _SELECTIONS[option],
                     spars=spars,
                     residual=bucket.residual if self.residual else None,
+                    tensors=[part.stop - part.start for part in bucket.slices.values()],
                 )
-                self.bytes_sent += report.bytes_sent * (self.world_size - 1)
+                self.bytes_sent += report.bytes_sent
                 bucket.flat /= self.world_size
             except ArithmeticError as error:  # NotFinite, on all ranks alike
                 failure = failure or error
@@ -352,9 +355,11 @@ class DistOpt:
     def _outer_step(self, name: str) -> None:
         parameter, last, velocity = self._parameters[name], self._outer[name], self._velocity[name]
         if self.outer_lr != 1 or self.outer_momentum != 0:
-            velocity *= self.outer_momentum
-            velocity += last - parameter
-            parameter[...] = last - self.outer_lr * velocity
+            change = parameter - last
+            velocity *= np.float32(self.outer_momentum)
+            velocity += change
+            step = change + np.float32(self.outer_momentum) * velocity if self.outer_nesterov else velocity
+            parameter[...] = last + np.float32(self.outer_lr) * step
         last[...] = parameter
 
     # --- checkpoints

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "tests/support/random.h"
@@ -48,7 +49,8 @@ void descend(const NamedGradient& g) {
   for (uint64_t i = 0; i < g.count; ++i) g.parameter[i] -= kRate * g.gradient[i];
 }
 
-void check_training(Communicator& group, Exchange exchange, double bound) {
+// early: the gradients become ready one by one, from the last on.
+void check_training(Communicator& group, Exchange exchange, double bound, bool early = false) {
   Model model;
   if (group.rank() > 0) model.parameters[0][5] = 99.0f;  // until the broadcast
   DistOptOptions options;
@@ -60,6 +62,7 @@ void check_training(Communicator& group, Exchange exchange, double bound) {
   constexpr uint64_t kSteps = 4;
   for (uint64_t step = 0; step < kSteps; ++step) {
     model.compute(group.rank(), step);
+    for (size_t t = std::size(kSizes); early && t-- > 0;) optimizer.ready(fmt::format("t{}", t));
     optimizer.step(descend);
   }
   for (size_t t = 0; t < std::size(kSizes); ++t) {
@@ -97,6 +100,9 @@ TEST_CASE("DistOpt: every exchange trains what the exact averages train, residua
       check_training(group, Exchange::kSparseTopK, 1e-5);
       check_training(group, Exchange::kSparseThreshold, 1e-5);
       check_training(group, Exchange::kLocalSgd, 1e-5);
+      for (const Exchange exchange : {Exchange::kFloat32, Exchange::kInt8, Exchange::kSparseTopK}) {
+        check_training(group, exchange, 1e-5, true);
+      }
     };
     CHECK_EQ(run_threads(RankGroup{world}, body), "");
   }
@@ -121,6 +127,113 @@ TEST_CASE("DistOpt: a partial update averages one partition in each step") {
     }
   };
   CHECK_EQ(run_threads(RankGroup{2}, body), "");
+}
+
+TEST_CASE("DistOpt: the outer step of local SGD, and exchanges of single steps") {
+  const auto body = [](Communicator& group) {
+    for (const bool nesterov : {false, true}) {
+      Model model;
+      DistOptOptions options;
+      options.exchange = Exchange::kLocalSgd;
+      options.every = 1;
+      options.outer_rate = 0.5f;
+      options.outer_momentum = 0.75f;
+      options.nesterov = nesterov;
+      DistOpt optimizer(group, model.list(), options);
+      float wanted = 1.0f, velocity = 0;
+      for (int step = 0; step < 3; ++step) {
+        // The ranks' mean gradient is 0.5, and the numbers are exact in float32.
+        for (std::vector<float>& gradient : model.gradients) {
+          gradient.assign(gradient.size(), static_cast<float>(group.rank()));
+        }
+        optimizer.step(descend);
+        const float change = -kRate * 0.5f;
+        velocity = 0.75f * velocity + change;
+        wanted += 0.5f * (nesterov ? change + 0.75f * velocity : velocity);
+        expect(model.parameters[1] == std::vector<float>(7, wanted), fmt::format("step {}", step));
+      }
+    }
+    Model model;
+    DistOpt optimizer(group, model.list());
+    for (std::vector<float>& gradient : model.gradients) gradient.assign(gradient.size(), 2.0f);
+    optimizer.step(descend, {.exchange = Exchange::kSparseTopK, .spars = 1.0});
+    expect(model.parameters[0][9] == 1.0f - kRate * 2.0f, "a step of another exchange");
+    optimizer.ready("t2");
+    std::string message;
+    const auto refused = [&](const std::function<void()>& call) {
+      try {
+        call();
+      } catch (const Exception& e) {
+        message = e.what();
+        return e.code() == ErrorCode::kInvalid;
+      }
+      return false;
+    };
+    expect(refused([&] { optimizer.ready("t2"); }), "ready twice");
+    expect(message.find("\"t2\" is ready a second time") != std::string::npos, message);
+    expect(refused([&] { optimizer.ready("t9"); }), "an unknown gradient");
+    optimizer.ready("t1");
+    optimizer.ready("t0");
+    expect(refused([&] { optimizer.step(descend, {.exchange = Exchange::kInt8}); }), "too late");
+    optimizer.step(descend);
+    expect(refused([&] { optimizer.step(descend, {.exchange = Exchange::kSparseTopK, .spars = 0.0}); }), "spars 0");
+  };
+  CHECK_EQ(run_threads(RankGroup{2}, body), "");
+}
+
+TEST_CASE("DistOpt: a state resumes to the same bits, and other worlds take the mean residual") {
+  DistOptState state;
+  const auto first = [&](Communicator& group) {
+    Model whole, half;
+    DistOptOptions options;
+    options.exchange = Exchange::kInt8;
+    options.bucket_bytes = 4096;
+    DistOpt straight(group, whole.list(), options), before(group, half.list(), options);
+    for (uint64_t step = 0; step < 4; ++step) {
+      whole.compute(group.rank(), step);
+      straight.step(descend);
+      if (step >= 2) continue;
+      half.compute(group.rank(), step);
+      before.step(descend);
+    }
+    const DistOptState saved = before.save();
+    DistOpt after(group, half.list(), options);
+    after.load(saved);
+    for (uint64_t step = after.steps(); step < 4; ++step) {
+      half.compute(group.rank(), step);
+      after.step(descend);
+    }
+    expect(after.steps() == 4 && half.parameters == whole.parameters, "other bits");
+    if (group.rank() == 0) state = saved;
+  };
+  CHECK_EQ(run_threads(RankGroup{2}, first), "");
+  const auto resumed = [&](Communicator& group) {
+    Model model;
+    DistOptOptions options;
+    options.exchange = Exchange::kInt8;
+    DistOpt optimizer(group, model.list(), options);
+    optimizer.load(state);
+    double left = 0;
+    for (const DistOptState::Tensor& tensor : state.tensors) {
+      const std::span<float> own = optimizer.residual(tensor.name);
+      for (size_t i = 0; i < own.size(); ++i) {
+        const double mean = (double{tensor.residuals[i]} + double{tensor.residuals[own.size() + i]}) / 2;
+        expect(std::abs(own[i] - mean) < 1e-9, "another residual");
+        left += std::abs(mean);
+      }
+    }
+    expect(left > 0, "nothing was left");
+    DistOptState other = state;
+    other.tensors[0].name = "t7";
+    ErrorCode code = ErrorCode::kOk;
+    try {
+      optimizer.load(other);
+    } catch (const Exception& e) {
+      code = e.code();
+    }
+    expect(code == ErrorCode::kInvalid, "a state of other tensors was taken");
+  };
+  CHECK_EQ(run_threads(RankGroup{4}, resumed), "");
 }
 
 TEST_CASE("DistOpt: NaN updates nothing, and what cannot be is refused") {

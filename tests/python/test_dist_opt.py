@@ -90,6 +90,52 @@ def test_local_sgd_meets_every_so_many_steps():
     assert max(run(2, _averages, "localSGD", {"every": 3})) < 1e-5
 
 
+def _outer(group, nesterov):
+    parameters = {"w": np.ones(5, np.float32)}
+    optimizer = rondo.DistOpt(
+        NumpyUpdate(parameters, lambda _, p, g: np.subtract(p, g, out=p)), group=group, option="localSGD", every=1,
+        outer_lr=0.5, outer_momentum=0.75, outer_nesterov=nesterov,
+    )  # fmt: skip
+    seen = []
+    for _ in range(3):
+        optimizer.step({"w": np.full(5, group.rank, np.float32)})  # the mean change is -0.5; all is exact in float32
+        seen.append(float(parameters["w"][0]))
+    return seen
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_the_outer_step_of_local_sgd(nesterov):
+    wanted, parameter, velocity = [], 1.0, 0.0
+    for _ in range(3):
+        velocity = 0.75 * velocity - 0.5
+        parameter += 0.5 * (-0.5 + 0.75 * velocity if nesterov else velocity)
+        wanted.append(parameter)
+    assert run(2, _outer, nesterov) == [wanted] * 2
+
+
+def _selections(group):
+    array = np.arange(300, dtype=np.float32)
+    exact = group.sparse_all_reduce(array.copy(), spars=0.01)
+    parts = array.copy()
+    each = group.sparse_all_reduce(parts, spars=0.01, tensors=[100, 200])
+    with pytest.raises(ValueError, match="select 'topp' is none of topk, threshold, sampled_topk"):
+        group.sparse_all_reduce(array, select="topp")
+    with pytest.raises(rondo.Error, match="the tensors have 100 elements together"):
+        group.sparse_all_reduce(array, tensors=[100])
+    large = np.random.default_rng(group.rank).standard_normal(200_000).astype(np.float32)
+    about = group.sparse_all_reduce(large, select="sampled_topk", spars=0.05)
+    dense = group.sparse_all_reduce(array, spars=1)
+    return exact[:2], exact.route, np.flatnonzero(parts).tolist(), each.selected, about.selected, dense.route
+
+
+def test_selections_and_routes():
+    for exact, route, chosen, each, about, dense in run(2, _selections):
+        assert (exact, route) == ((3, 6), "gathered")
+        assert (chosen, each) == ([99, 298, 299], 3)
+        assert 8_000 < about < 12_000
+        assert dense == "dense"
+
+
 def _partial(group):
     parameters, optimizer = _train(group, "partialUpdate", 1, partition_bytes=4)
     w, b = (group.all_gather(parameters[name].reshape(-1)) for name in ("w", "b"))

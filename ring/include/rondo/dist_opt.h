@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,7 +20,7 @@ enum class Exchange : uint8_t {
   kFloat16 = 1,
   kBfloat16 = 2,
   kInt8 = 3,             // with residuals
-  kSparseTopK = 4,       // `spars` of each bucket, with residuals
+  kSparseTopK = 4,       // `spars` of each gradient, with residuals
   kSparseThreshold = 5,  // magnitudes of `spars` and above, with residuals
   kPartialUpdate = 6,    // update by the own gradients; then one partition of the parameters is averaged, in turns
   kLocalSgd = 7,         // the same, and all parameters every `every` steps
@@ -26,12 +28,25 @@ enum class Exchange : uint8_t {
 
 struct DistOptOptions {
   Exchange exchange = Exchange::kFloat32;
-  double spars = 0.05;
-  bool residual = true;
+  std::optional<double> spars = {};    // nothing: 0.05 of each gradient; magnitudes from 0.001 on
+  bool sampled = false;                // kSparseTopK: about that many (Select::kSampledTopK)
+  bool residual = true;                // kInt8 and sparse
   float clip = 0;                      // gradients are limited to -clip .. clip; 0: not
   uint64_t bucket_bytes = 2 << 20;     // gradients are exchanged in arrays of about this size
   uint64_t partition_bytes = 2 << 20;  // kPartialUpdate
   uint64_t every = 8;                  // kLocalSgd
+  // kLocalSgd: the averaged change d of the parameters since the last average is applied as a step of SGD with
+  // momentum: v = outer_momentum v + d; parameters += outer_rate v, or, with nesterov, outer_rate (d + outer_momentum
+  // v), as DiLoCo does. 1 and 0: plain averaging.
+  float outer_rate = 1;
+  float outer_momentum = 0;
+  bool nesterov = false;
+};
+
+// For one step, the same on all ranks; nothing: those of DistOptOptions.
+struct StepOptions {
+  std::optional<Exchange> exchange = {};
+  std::optional<double> spars = {};
 };
 
 // A parameter and its gradient: count float32 each, which stay where they are.
@@ -42,6 +57,19 @@ struct NamedGradient {
   uint64_t count = 0;
 };
 
+// What DistOpt adds to a checkpoint, the same on all ranks.
+struct DistOptState {
+  struct Tensor {
+    std::string name;
+    std::vector<float> residuals;  // of all ranks, one after the other
+    std::vector<float> outer;      // kLocalSgd: the parameters at the last average, and the momentum; else empty
+    std::vector<float> momentum;
+  };
+  uint64_t steps = 0;
+  int world = 0;
+  std::vector<Tensor> tensors;
+};
+
 // Data-parallel training over a list of gradients, the same list on all ranks. Collective; one thread at a time. The
 // communicator must outlive it.
 class RONDO_EXPORT DistOpt {
@@ -49,31 +77,61 @@ class RONDO_EXPORT DistOpt {
   // Broadcasts the parameters of rank 0. Throws kInvalid: an empty list, a null pointer, two equal names, spars or
   // another number out of range.
   DistOpt(Communicator& group, std::vector<NamedGradient> gradients, const DistOptOptions& options = {});
+  ~DistOpt();  // waits for exchanges that ready() began
+  DistOpt(const DistOpt&) = delete;
+
+  // Says that the backward pass has written this gradient, and will not again before step(). kFloat32, kFloat16,
+  // kBfloat16, kInt8: the exchange of a bucket begins when all of its gradients are there, and goes on while the caller
+  // computes; buckets are filled from the list's end, the order of a backward pass. Not needed: step() does the rest.
+  // kInvalid: an unknown name, or a gradient that is ready already.
+  void ready(const std::string& name);
 
   // Averages the gradients over all ranks in place, then calls update() for each; kPartialUpdate and kLocalSgd: the
   // other way round, with parameters. kNotFinite: a gradient is NaN, infinite or too large; nothing is updated, and
-  // the communicator goes on.
+  // the communicator goes on. kInvalid: another exchange than the one that ready() began.
   using Update = std::function<void(const NamedGradient&)>;
-  void step(const Update& update);
+  void step(const Update& update, const StepOptions& step = {});
 
   uint64_t steps() const { return steps_; }
-  // What this rank has not sent yet of a gradient: for a checkpoint. Throws kInvalid for an unknown name.
+  // What this rank has not sent yet of a gradient. Throws kInvalid for an unknown name.
   std::span<float> residual(const std::string& name);
+
+  // For a checkpoint, between two steps. Collective.
+  DistOptState save();
+  // With as many ranks as saved it, each takes its own residuals; else all take the mean, so that the averaged gradient
+  // gets what is left. Throws kInvalid for a state of other tensors. Not collective.
+  void load(const DistOptState& state);
 
  private:
   struct Bucket {
-    size_t first = 0, count = 0;  // of gradients_
+    std::vector<size_t> members;  // of gradients_
     std::vector<float> values, residual;
+    size_t missing = 0;  // gradients that are not ready
+    Work work;
   };
-  void exchange(Bucket& bucket);
-  void average(size_t first, size_t count);
-  void clip_gradients();
+  struct Place {
+    size_t bucket = 0;
+    uint64_t offset = 0;
+    bool ready = false;
+  };
+  void fill(size_t gradient);
+  void begin(Bucket& bucket, Exchange exchange);
+  void reduce_sparse(Bucket& bucket, Exchange exchange, double spars);
+  void exchange_gradients(Exchange exchange, double spars);
+  void copy_back();
+  void average_parameters(Exchange exchange);
+  void outer_step(size_t gradient);
+  size_t index_of(const std::string& name) const;
 
   Communicator& group_;
   std::vector<NamedGradient> gradients_;
   DistOptOptions options_;
   std::vector<Bucket> buckets_;
-  std::vector<Bucket> partitions_;  // without memory
+  std::vector<Place> places_;                    // by gradient
+  std::map<std::string, size_t> index_by_name_;  // of gradients_
+  std::vector<std::vector<size_t>> partitions_;
+  std::vector<std::vector<float>> outer_, momentum_;  // kLocalSgd, by gradient
+  size_t begun_ = 0;                                  // buckets whose exchange ready() or step() has begun
   uint64_t steps_ = 0;
 };
 

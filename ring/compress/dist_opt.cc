@@ -1,0 +1,218 @@
+#include "rondo/dist_opt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ring/compress/dist_opt_options.h"
+
+namespace rondo {
+
+using namespace dist_opt;
+
+namespace {
+
+// Neighbours of at most `bytes` together, or one gradient that is longer, in the order given.
+std::vector<std::vector<size_t>> grouped(const std::vector<NamedGradient>& gradients, const std::vector<size_t>& order,
+                                         uint64_t bytes) {
+  std::vector<std::vector<size_t>> groups;
+  uint64_t room = 0;
+  for (const size_t i : order) {
+    const uint64_t needed = gradients[i].count * sizeof(float);
+    if (groups.empty() || needed > room) {
+      groups.emplace_back();
+      room = bytes;
+    }
+    groups.back().push_back(i);
+    room -= std::min(room, needed);
+  }
+  return groups;
+}
+
+void clip(float* values, uint64_t count, float limit) {
+  for (uint64_t i = 0; i < count; ++i) values[i] = std::clamp(values[i], -limit, limit);
+}
+
+}  // namespace
+
+DistOpt::DistOpt(Communicator& group, std::vector<NamedGradient> gradients, const DistOptOptions& options)
+    : group_(group), gradients_(std::move(gradients)), options_(options), places_(gradients_.size()) {
+  check(group, gradients_, options);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    order.push_back(i);
+    if (!index_by_name_.emplace(gradients_[i].name, i).second) {
+      refuse(group, fmt::format("there are two gradients \"{}\"", gradients_[i].name));
+    }
+  }
+  partitions_ = grouped(gradients_, order, options.partition_bytes);
+  std::reverse(order.begin(), order.end());
+  for (std::vector<size_t>& members : grouped(gradients_, order, options.bucket_bytes)) {
+    Bucket& bucket = buckets_.emplace_back();
+    uint64_t elements = 0;
+    for (const size_t i : members) {
+      places_[i] = {buckets_.size() - 1, elements, false};
+      elements += gradients_[i].count;
+    }
+    bucket.missing = members.size();
+    bucket.members = std::move(members);
+    bucket.values.resize(elements);
+    bucket.residual.resize(elements);
+  }
+  for (const NamedGradient& g : gradients_) {
+    group_.broadcast(g.parameter, g.count, DType::kFloat32, 0);
+    if (options.exchange != Exchange::kLocalSgd) continue;
+    outer_.emplace_back(g.parameter, g.parameter + g.count);
+    momentum_.emplace_back(g.count);
+  }
+}
+
+DistOpt::~DistOpt() {
+  for (size_t b = 0; b < begun_; ++b) {
+    try {
+      if (buckets_[b].work.valid()) buckets_[b].work.wait();
+    } catch (const Exception&) {  // the communicator keeps it
+    }
+  }
+}
+
+size_t DistOpt::index_of(const std::string& name) const {
+  const auto found = index_by_name_.find(name);
+  if (found == index_by_name_.end()) refuse(group_, fmt::format("there is no gradient \"{}\"", name));
+  return found->second;
+}
+
+// --- gradients
+
+void DistOpt::ready(const std::string& name) {
+  const size_t i = index_of(name);
+  if (after_update(options_.exchange) || sparse(options_.exchange)) return;
+  if (places_[i].ready) refuse(group_, fmt::format("the gradient \"{}\" is ready a second time before step()", name));
+  fill(i);
+  while (begun_ < buckets_.size() && buckets_[begun_].missing == 0) begin(buckets_[begun_], options_.exchange);
+}
+
+void DistOpt::fill(size_t gradient) {
+  Place& place = places_[gradient];
+  Bucket& bucket = buckets_[place.bucket];
+  const NamedGradient& g = gradients_[gradient];
+  float* to = bucket.values.data() + place.offset;
+  std::copy_n(g.gradient, g.count, to);
+  if (options_.clip > 0) clip(to, g.count, options_.clip);
+  place.ready = true;
+  --bucket.missing;
+}
+
+// In the order of the buckets, which all ranks have.
+void DistOpt::begin(Bucket& bucket, Exchange exchange) {
+  ++begun_;
+  CallOptions options;
+  options.wire.format = format_of(exchange);
+  const bool keeps = exchange == Exchange::kInt8 && options_.residual;
+  options.wire.residual = keeps ? bucket.residual.data() : nullptr;
+  float* values = bucket.values.data();
+  bucket.work = group_.all_reduce_async(values, values, bucket.values.size(), DType::kFloat32, Op::kAverage, options);
+}
+
+void DistOpt::reduce_sparse(Bucket& bucket, Exchange exchange, double spars) {
+  SparseOptions options;
+  options.select = exchange == Exchange::kSparseThreshold ? Select::kThreshold
+                   : options_.sampled                     ? Select::kSampledTopK
+                                                          : Select::kTopK;
+  options.spars = spars;
+  options.residual = options_.residual ? bucket.residual.data() : nullptr;
+  std::vector<uint64_t> counts;
+  for (const size_t i : bucket.members) counts.push_back(gradients_[i].count);
+  options.tensors = counts;
+  sparse_all_reduce(group_, bucket.values.data(), bucket.values.data(), bucket.values.size(), options);
+  const float share = 1.0f / static_cast<float>(group_.size());
+  for (float& value : bucket.values) value *= share;
+}
+
+// All buckets, though one is not finite: the ranks make the same calls.
+void DistOpt::exchange_gradients(Exchange exchange, double spars) {
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    if (!places_[i].ready) fill(i);
+  }
+  while (!sparse(exchange) && begun_ < buckets_.size()) begin(buckets_[begun_], exchange);
+  std::optional<Error> failure;
+  for (Bucket& bucket : buckets_) {
+    try {
+      if (sparse(exchange)) {
+        reduce_sparse(bucket, exchange, spars);
+      } else {
+        bucket.work.wait();
+      }
+    } catch (const Exception& e) {
+      if (e.code() != ErrorCode::kNotFinite) throw;
+      if (!failure) failure = e.error();
+    }
+    bucket.missing = bucket.members.size();
+  }
+  begun_ = 0;
+  for (Place& place : places_) place.ready = false;
+  if (failure) throw Exception(*failure);
+}
+
+void DistOpt::copy_back() {
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    const float* from = buckets_[places_[i].bucket].values.data() + places_[i].offset;
+    std::copy_n(from, gradients_[i].count, gradients_[i].gradient);
+  }
+}
+
+void DistOpt::step(const Update& update, const StepOptions& step) {
+  const Exchange exchange = step.exchange.value_or(options_.exchange);
+  const double spars = spars_of(group_, exchange, step.spars.has_value() ? step.spars : options_.spars);
+  if (begun_ > 0 && exchange != options_.exchange) {
+    refuse(group_, "another exchange for this step comes too late: ready() has begun the one of DistOptOptions");
+  }
+  if (after_update(exchange)) {
+    for (const NamedGradient& g : gradients_) {
+      if (options_.clip > 0) clip(g.gradient, g.count, options_.clip);
+      update(g);
+    }
+    average_parameters(exchange);
+  } else {
+    exchange_gradients(exchange, spars);
+    copy_back();
+    for (const NamedGradient& g : gradients_) update(g);
+  }
+  ++steps_;
+}
+
+// --- parameters
+
+void DistOpt::average_parameters(Exchange exchange) {
+  const bool partial = exchange == Exchange::kPartialUpdate;
+  if (!partial && (steps_ + 1) % options_.every != 0) return;
+  std::vector<TensorRef> tensors;
+  const auto add = [&](size_t i) {
+    const NamedGradient& g = gradients_[i];
+    tensors.push_back({g.parameter, g.parameter, g.count, DType::kFloat32});
+  };
+  if (partial) {
+    for (const size_t i : partitions_[steps_ % partitions_.size()]) add(i);
+  } else {
+    for (size_t i = 0; i < gradients_.size(); ++i) add(i);
+  }
+  group_.all_reduce_many(tensors, Op::kAverage);
+  for (size_t i = 0; !partial && i < outer_.size(); ++i) outer_step(i);
+}
+
+void DistOpt::outer_step(size_t gradient) {
+  float* parameter = gradients_[gradient].parameter;
+  std::vector<float>&last = outer_[gradient], &velocity = momentum_[gradient];
+  const float rate = options_.outer_rate, momentum = options_.outer_momentum;
+  if (rate != 1 || momentum != 0) {
+    for (size_t i = 0; i < last.size(); ++i) {
+      const float change = parameter[i] - last[i];
+      velocity[i] = momentum * velocity[i] + change;
+      parameter[i] = last[i] + rate * (options_.nesterov ? change + momentum * velocity[i] : velocity[i]);
+    }
+  }
+  std::copy_n(parameter, last.size(), last.begin());
+}
+
+}  // namespace rondo

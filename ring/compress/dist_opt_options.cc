@@ -1,0 +1,55 @@
+#include "ring/compress/dist_opt_options.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace rondo::dist_opt {
+
+void refuse(const Communicator& group, const std::string& why) {
+  throw Exception(ErrorCode::kInvalid, fmt::format("DistOpt on rank {}: {}", group.rank(), why));
+}
+
+double spars_of(const Communicator& group, Exchange exchange, std::optional<double> given) {
+  const double spars = given.value_or(exchange == Exchange::kSparseThreshold ? 1e-3 : 0.05);
+  if (exchange == Exchange::kSparseTopK && !(spars > 0 && spars <= 1)) {
+    refuse(group, fmt::format("spars is {}; top-k needs a fraction above 0, at most 1 (0 would send nothing)", spars));
+  }
+  if (exchange == Exchange::kSparseThreshold && !(spars >= 0 && std::isfinite(spars))) {
+    refuse(group, fmt::format("spars is {}; a threshold is a number from 0 on", spars));
+  }
+  return spars;
+}
+
+void check(const Communicator& group, const std::vector<NamedGradient>& gradients, const DistOptOptions& options) {
+  if (gradients.empty()) refuse(group, "there are no gradients");
+  for (const NamedGradient& g : gradients) {
+    if (g.count > 0 && (g.parameter == nullptr || g.gradient == nullptr)) {
+      refuse(group, fmt::format("a pointer of \"{}\" is null", g.name));
+    }
+  }
+  spars_of(group, options.exchange, options.spars);
+  if (!(options.clip >= 0)) refuse(group, fmt::format("clip is {}; it is positive, or 0 for none", options.clip));
+  if (options.bucket_bytes == 0 || options.partition_bytes == 0 || options.every == 0) {
+    refuse(group, "bucket_bytes, partition_bytes and every are at least 1");
+  }
+  if (!std::isfinite(options.outer_rate) || !std::isfinite(options.outer_momentum)) {
+    refuse(group, fmt::format("outer_rate is {}, outer_momentum {}; they are finite numbers", options.outer_rate,
+                              options.outer_momentum));
+  }
+}
+
+WireFormat format_of(Exchange exchange) {
+  switch (exchange) {
+    case Exchange::kFloat16:
+      return WireFormat::kFloat16;
+    case Exchange::kBfloat16:
+      return WireFormat::kBfloat16;
+    case Exchange::kInt8:
+      return WireFormat::kInt8;
+    default:
+      return WireFormat::kNone;
+  }
+}
+
+}  // namespace rondo::dist_opt

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rondo/dist_opt.h"
+
+// Of DistOpt.
+namespace rondo::dist_opt {
+
+// Throws kInvalid in the name of a DistOpt of this rank.
+[[noreturn]] void refuse(const Communicator& group, const std::string& why);
+
+// Throws kInvalid: what DistOpt's constructor refuses, but for equal names.
+void check(const Communicator& group, const std::vector<NamedGradient>& gradients, const DistOptOptions& options);
+
+// `given`, or the exchange's own default. Throws kInvalid where it is out of the exchange's range.
+double spars_of(const Communicator& group, Exchange exchange, std::optional<double> given);
+
+// What acts on parameters, after the update.
+constexpr bool after_update(Exchange exchange) {
+  return exchange == Exchange::kPartialUpdate || exchange == Exchange::kLocalSgd;
+}
+constexpr bool sparse(Exchange exchange) {
+  return exchange == Exchange::kSparseTopK || exchange == Exchange::kSparseThreshold;
+}
+// kNone for exchanges without one.
+WireFormat format_of(Exchange exchange);
+
+}  // namespace rondo::dist_opt

@@ -1,0 +1,62 @@
+// Residuals, and checkpoints of them.
+#include <fmt/format.h>
+
+#include "ring/compress/dist_opt_options.h"
+#include "rondo/dist_opt.h"
+
+namespace rondo {
+
+using dist_opt::refuse;
+
+std::span<float> DistOpt::residual(const std::string& name) {
+  const size_t i = index_of(name);
+  return {buckets_[places_[i].bucket].residual.data() + places_[i].offset, gradients_[i].count};
+}
+
+DistOptState DistOpt::save() {
+  DistOptState state;
+  state.steps = steps_;
+  state.world = group_.size();
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    DistOptState::Tensor& tensor = state.tensors.emplace_back();
+    tensor.name = gradients_[i].name;
+    const std::span<float> own = residual(tensor.name);
+    tensor.residuals.resize(own.size() * static_cast<size_t>(group_.size()));
+    group_.all_gather(own.data(), tensor.residuals.data(), own.size(), DType::kFloat32);
+    if (i >= outer_.size()) continue;
+    tensor.outer = outer_[i];
+    tensor.momentum = momentum_[i];
+  }
+  return state;
+}
+
+void DistOpt::load(const DistOptState& state) {
+  const auto saved = static_cast<size_t>(state.world), rank = static_cast<size_t>(group_.rank());
+  if (saved == 0 || state.tensors.size() != gradients_.size()) {
+    refuse(group_, fmt::format("the state is of {} tensors and {} ranks; there are {} gradients", state.tensors.size(),
+                               state.world, gradients_.size()));
+  }
+  for (const DistOptState::Tensor& tensor : state.tensors) {
+    const uint64_t count = gradients_[index_of(tensor.name)].count;
+    if (tensor.residuals.size() != count * saved) {
+      refuse(group_, fmt::format("the state's residuals of \"{}\" are {} numbers; {} ranks of {} have {}", tensor.name,
+                                 tensor.residuals.size(), saved, count, count * saved));
+    }
+  }
+  for (const DistOptState::Tensor& tensor : state.tensors) {
+    const std::span<float> own = residual(tensor.name);
+    const size_t i = index_of(tensor.name), count = own.size();
+    for (size_t e = 0; e < count; ++e) {
+      double sum = 0;
+      for (size_t r = 0; r < saved; ++r) sum += double{tensor.residuals[r * count + e]};
+      const bool same = state.world == group_.size();
+      own[e] = same ? tensor.residuals[rank * count + e] : static_cast<float>(sum / static_cast<double>(saved));
+    }
+    if (i >= outer_.size() || tensor.outer.size() != count || tensor.momentum.size() != count) continue;
+    outer_[i] = tensor.outer;
+    momentum_[i] = tensor.momentum;
+  }
+  steps_ = state.steps;
+}
+
+}  // namespace rondo
