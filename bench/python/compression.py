@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """all_reduce of float32 between two network namespaces of a limited rate: plain, in wire formats, sparse. Wants root.
 
-    python3 bench/python/compression.py [--mbit 1000,100] [--mib 64] [--rounds 5] [--json FILE]
+    python3 bench/python/compression.py [--mbit 1000,100] [--mib 64] [--rounds 5] [--json FILE] [--check]
 
 The two ranks share this machine's cores. A round times every call once, so that the machine's moods meet all alike;
 the table has the median round of the slower rank, selection and coding included, and how often float32's time that is.
+--check: exits with 1 where a call misses its bar.
 """
 
 import argparse
@@ -15,7 +16,11 @@ import subprocess
 import sys
 import time
 
-CALLS = ("float32", "float16", "bfloat16", "float8_e4m3", "int8", "int4", "top-k 5%", "top-k 1%", "threshold")
+CALLS = (
+    "float32", "float16", "bfloat16", "float8_e4m3", "int8", "int4", "top-k 5%", "top-k 1%", "sampled 1%", "threshold",
+)  # fmt: skip
+# Times as fast as float32, by Mbit/s.
+BARS = {1000: {"bfloat16": 1.9, "int8": 3.6, "top-k 1%": 8.0}, 100: {"top-k 1%": 20.0}}
 
 
 def rank_main(arguments) -> None:
@@ -31,6 +36,7 @@ def rank_main(arguments) -> None:
         "float32": lambda: group.all_reduce(array),
         "top-k 5%": lambda: group.sparse_all_reduce(array, spars=0.05, residual=residual),
         "top-k 1%": lambda: group.sparse_all_reduce(array, spars=0.01, residual=residual),
+        "sampled 1%": lambda: group.sparse_all_reduce(array, select="sampled_topk", spars=0.01, residual=residual),
         "threshold": lambda: group.sparse_all_reduce(array, select="threshold", spars=2.5758, residual=residual),  # 1 %
     }
     times = {name: [] for name in CALLS}
@@ -87,19 +93,25 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json")
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.rank:
         return rank_main(arguments)
     results = {mbit: measure(arguments, mbit) for mbit in map(int, arguments.mbit.split(","))}
     print(f"all_reduce of {arguments.mib} MiB of float32, 2 ranks:")
+    missed = 0
     for mbit, times in results.items():
-        print(f"\n{mbit} Mbit/s\n{'call':<14}{'ms':>10}{'times as fast':>16}")
+        print(f"\n{mbit} Mbit/s\n{'call':<14}{'ms':>10}{'times as fast':>16}{'bar':>8}")
         for name, ms in times.items():
-            print(f"{name:<14}{ms:>10.1f}{times['float32'] / ms:>16.1f}")
+            bar = BARS.get(mbit, {}).get(name)
+            times_as_fast = times["float32"] / ms
+            missed += bar is not None and times_as_fast < bar
+            print(f"{name:<14}{ms:>10.1f}{times_as_fast:>16.1f}{bar if bar is not None else '':>8}")
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(results, file, indent=1)
+    sys.exit(1 if arguments.check and missed > 0 else 0)
 
 
 if __name__ == "__main__":
