@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 from ranks import run
 
-EXAMPLES = Path(os.environ.get("RONDO_TREE", Path(__file__).parents[2])) / "examples"
+TREE = Path(os.environ.get("RONDO_TREE", Path(__file__).parents[2]))
+EXAMPLES = TREE / "examples"
+sys.path.insert(0, str(TREE / "tests/support"))
+import made_images  # noqa: E402
 
 
 def start(world, name, *arguments):
@@ -33,22 +36,13 @@ def test_one_primitive_by_name():
 
 
 @pytest.fixture(scope="module")
-def made_images(tmp_path_factory):
-    """Bright at the pixel of their label, in MNIST's format."""
-    folder, random = tmp_path_factory.mktemp("images"), np.random.default_rng(1)
-    for part, count in (("train", 512), ("t10k", 64)):
-        labels = random.integers(0, 10, count).astype(np.uint8)
-        images = random.integers(0, 50, (count, 28, 28)).astype(np.uint8)
-        images[np.arange(count), labels] += 200
-        for kind, data in (("images-idx3", images), ("labels-idx1", labels)):
-            head = bytes([0, 0, 8, data.ndim]) + np.array(data.shape, ">u4").tobytes()
-            (folder / f"{part}-{kind}-ubyte").write_bytes(head + data.tobytes())
-    return folder
+def images(tmp_path_factory):
+    return made_images.write(tmp_path_factory.mktemp("images"), 512, 64)
 
 
 @pytest.mark.parametrize("way", [[], ["--one-by-one"]])
-def test_average_gradients(made_images, way):
-    lines = start(2, "average_gradients.py", "--epochs", "2", "--folder", str(made_images), *way)
+def test_average_gradients(images, way):
+    lines = start(2, "average_gradients.py", "--epochs", "2", "--folder", str(images), *way)
     losses = {}
     for line in lines:
         if found := re.fullmatch(r"Rank (\d) , epoch (\d) : (\d\.\d{4})", line):

@@ -30,6 +30,7 @@ LAYERS = {
     "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tests/support/element.h", "tests/support/fold.h"),
     "tools/": ("rondo/", "ring/base/", "ring/plan/", "transport/rendezvous/", "tools/"),
     "examples/": ("rondo/",),
+    "examples/trainers/": ("rondo/", "idx.h", "mlp.h", "steps.h"),  # beside the programs, also where those are copied to
     "python/rondo/torch/csrc/": ("rondo/", "csrc/"),
     "docs/": ("rondo/",),
     "tests/": ("",),

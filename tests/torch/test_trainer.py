@@ -1,0 +1,84 @@
+"""examples/trainers/cnn.py on a few made images: what it prints, by every way to start it; checkpoints."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+TREE = Path(__file__).parents[2]
+TRAINER = TREE / "examples/trainers/cnn.py"
+sys.path.insert(0, str(TREE / "tests/support"))
+import made_images  # noqa: E402
+
+FORMAT = r"Starting Epoch \d+:\nTraining loss = \d+\.\d{6}, training accuracy = \d\.\d{6}\nEvaluation accuracy = \d\.\d{6}\n"
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    return made_images.write(tmp_path_factory.mktemp("images"), 520, 130)
+
+
+def command(ranks, images, *options):
+    start = [sys.executable, "-m", "rondo.run", "-n", str(ranks), "--no-prefix", sys.executable]
+    if ranks is None:
+        start = [sys.executable]
+    return [*start, str(TRAINER), "--folder", str(images), "--batch", "32", *map(str, options)]
+
+
+def environment():
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    clean = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    return {**clean, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+
+def train(ranks, images, *options):
+    done = subprocess.run(
+        command(ranks, images, *options), env=environment(), capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def straight(images):
+    """Four epochs of two ranks."""
+    return train(2, images, "--epochs", 4)
+
+
+def test_lines_and_learning(straight):
+    assert re.fullmatch(f"({FORMAT}){{4}}", straight), straight
+    losses = [float(loss) for loss in re.findall(r"Training loss = ([\d.]+)", straight)]
+    assert losses[3] < losses[0]
+
+
+def test_processes_of_its_own_print_the_same(images, straight):
+    assert train(None, images, "--epochs", 4, "--processes", 2) == straight
+
+
+def test_numpy_arrays_train_the_same(images, straight):
+    def numbers(text):
+        return torch.tensor([float(number) for number in re.findall(r"\d+\.\d+", text)])
+
+    through_numpy = train(2, images, "--epochs", 4, "--numpy")
+    torch.testing.assert_close(numbers(through_numpy), numbers(straight), rtol=2e-3, atol=2e-3)
+
+
+def test_one_global_batch_for_1_and_2_ranks(images):
+    """One batch of the same images a step. Losses are means of a rank's, summed over ranks."""
+    one, two = (train(ranks, images, "--epochs", 3, "--global-batch", 64, "--images", 64) for ranks in (1, 2))
+    losses = [[float(loss) for loss in re.findall(r"Training loss = ([\d.]+)", text)] for text in (one, two)]
+    assert losses[1] == pytest.approx([2 * loss for loss in losses[0]], abs=1e-4)
+    with pytest.raises(AssertionError, match="has no equal parts for 2 ranks"):
+        train(2, images, "--epochs", 1, "--global-batch", 65)
+
+
+@pytest.mark.parametrize("options", [["--option", "int8"], ["--option", "partialUpdate"], ["--option", "sparseTopK", "--numpy"]])
+def test_a_checkpoint_resumes_to_the_same_lines(images, tmp_path, options):
+    whole = train(2, images, *options, "--epochs", 3)
+    checkpoint = ["--checkpoint", tmp_path / "c.pt", *options]
+    first = train(2, images, *checkpoint, "--epochs", 1)
+    assert first + train(2, images, *checkpoint, "--epochs", 3) == whole

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The trainers of examples/trainers: options, checkpoints, launchers; one trainer by four libraries.
+set -euo pipefail
+source tools/lib/suite.sh
+source tools/lib/torch.sh
+
+need_packages "${BUILD_PACKAGES[@]}" libgloo-dev openmpi-bin libopenmpi-dev mpich libmpich-dev python3 python3-venv
+venv=$PWD/.venv-torch
+torch_environment "$venv"
+# NCCL's package is wanted for its header only.
+pip_install "$venv" numpy
+pip_install "$venv" --no-deps nvidia-nccl-cu13
+NCCL_HOME=$("$venv/bin/python" -c "import nvidia.nccl as n; print(list(n.__path__)[0])")
+export NCCL_HOME
+check "tools/wheel.sh" tools/wheel.sh
+install_wheel "$venv"
+run_bazel build //examples:mlp //examples:mlp_rondo //tools:rondo-run
+bin=$(bazel_bin)
+
+images=$(mktemp -d)
+trap 'rm -rf "$images"' EXIT
+PYTHONPATH=tests/support "$venv/bin/python" -c "
+import made_images, pathlib
+made_images.write(pathlib.Path('$images'), 4000, 800)"
+
+# run_script FILE ARGUMENTS...: checks of its own, which it counts.
+run_script() {
+  local status=0
+  bash "tests/trainers/$1" "${@:2}" || status=$?
+  ((status == 0 || status == CHECKS_FAILED)) || record fail "tests/trainers/$1 stopped with exit code $status"
+}
+run_script mlp.sh "$bin/examples/mlp" "$bin/tools/rondo-run" "$images"
+run_script four_libraries.sh "$bin/examples/mlp_rondo" "$bin/tools/rondo-run" "$images"
+finish_checks
