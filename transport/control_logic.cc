@@ -22,6 +22,13 @@ std::string route_text(uint64_t route) {
 constexpr size_t kMaxEarly = 1024;
 constexpr size_t kMaxClosed = 4096;
 
+// Members whom a rank asks at a time. In a large communicator a part of them, in turn: where 256 ranks of a host wait
+// for late ones, 65,280 questions every 200 ms, each passed on four times, would take all of its cores.
+size_t asked_at_once(size_t world) {
+  constexpr size_t kAllAsked = 64, kQuestions = 2048;  // up to that world; of all ranks together beyond
+  return world <= kAllAsked ? world : std::max<size_t>(1, kQuestions / world);
+}
+
 void add_unique(std::vector<int>& ranks, int rank) {
   if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
 }
@@ -131,7 +138,14 @@ void ControlLogic::stalled(Time, uint64_t communicator, uint64_t sequence, const
     for (auto& [peer, member] : group->members) member.p2p_since = -1;
   }
   group->stall = Stall{sequence, own};
-  for (const auto& [peer, member] : group->members) {
+  // Each rank begins behind itself, so that all members are asked equally often.
+  const size_t world = group->order.size();
+  const auto own_place = std::find(group->order.begin(), group->order.end(), settings_.rank) - group->order.begin();
+  for (size_t asked = 0; asked < asked_at_once(world); ++asked) {
+    const int peer = group->order[(static_cast<size_t>(own_place) + 1 + group->questions++) % world];
+    if (peer == settings_.rank) continue;
+    Member& member = group->members[peer];
+    member.asked = sequence;
     if (!member.left && !member.lost) actions_.push_back(Send{peer, QueryMessage{communicator, sequence}});
   }
 }
@@ -323,6 +337,7 @@ std::vector<int> ControlLogic::absent(uint64_t communicator, uint64_t sequence) 
   const Group* group = find(communicator);
   if (group == nullptr) return result;
   for (const auto& [peer, member] : group->members) {
+    if (group->questions > 0 && member.asked != sequence && !member.left && !member.lost) continue;
     const uint64_t answered = member.answer ? member.answer->state.current : 0;
     if (std::max(answered, member.last_sequence) < sequence) result.push_back(peer);
   }

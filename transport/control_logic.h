@@ -86,6 +86,7 @@ class ControlLogic {
   // --- questions
   bool is_open(uint64_t communicator) const { return groups_.count(communicator) != 0; }
   bool failed(uint64_t communicator) const;
+  // Members that have not made the call; once any was asked, of those that were asked about it or have left.
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) const;
   bool gone(int peer) const;  // lost, left, or its start failed
   bool anyone_lost() const { return !lost_.empty() || !resigned_.empty(); }
@@ -98,6 +99,7 @@ class ControlLogic {
     bool left = false;  // said goodbye to the communicator, or to everybody
     bool lost = false;
     uint64_t last_sequence = 0;
+    uint64_t asked = 0;                   // about which sequence last
     std::optional<AnswerMessage> answer;  // the last one
     // Since when its answers show it in the same p2p call without a byte moving, and which; -1: not in one.
     Time p2p_since = -1;
@@ -123,6 +125,7 @@ class ControlLogic {
     Time losses_due = 0;
     std::vector<Suspicion> suspicions;
     std::optional<Stall> stall;
+    size_t questions = 0;  // so far
   };
   // A rank whose start failed because of others.
   struct Resigned {

@@ -541,6 +541,38 @@ TEST_CASE("where not every pair is connected, a death and a goodbye still reach 
   }
 }
 
+TEST_CASE("in a large communicator a stalled rank asks a part of the members at a time, and all of them in turn") {
+  const int world = 256, at_once = 8;
+  std::vector<int> askers(world);  // of each rank, at the first question of all ranks
+  for (int rank = 0; rank < world; ++rank) {
+    ControlLogic::Settings settings;
+    settings.rank = rank;
+    settings.names.assign(world, "host h");
+    settings.neighbors = {(rank + world - 1) % world, (rank + 1) % world};
+    ControlLogic logic(settings);
+    logic.open(0, kId, all_ranks(world));
+    CallState own;
+    own.current = 7;
+    std::set<int> asked;
+    for (int question = 0; question < world / at_once; ++question) {
+      logic.stalled(200 * question, kId, 7, own);
+      const std::vector<ControlLogic::Action> actions = logic.take_actions();
+      CHECK(static_cast<int>(actions.size()) <= at_once);
+      for (const ControlLogic::Action& action : actions) {
+        const auto* send = std::get_if<ControlLogic::Send>(&action);
+        REQUIRE(send != nullptr);
+        REQUIRE(std::get_if<QueryMessage>(&send->body) != nullptr);
+        CHECK(asked.insert(send->peer).second);
+        if (question == 0) ++askers[static_cast<size_t>(send->peer)];
+      }
+      if (question == 0) CHECK(logic.absent(kId, 7).size() == at_once);  // nobody has answered
+    }
+    CHECK(static_cast<int>(asked.size()) == world - 1);
+    CHECK(static_cast<int>(logic.absent(kId, 7).size()) == world - 1);
+  }
+  CHECK(askers == std::vector<int>(world, at_once));
+}
+
 TEST_CASE(
     "an abort that died on its way is said again to the member that asks, also after the communicator is closed") {
   // Proves: in worlds beyond 64 a message dies with the rank that passes it on; the question of the one that waits for
