@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <random>
 #include <set>
 #include <string>
@@ -14,6 +15,7 @@
 #include "ring/base/descriptor.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
+#include "tests/support/resources.h"
 #include "transport/control_plane.h"
 #include "transport/descriptor_budget.h"
 #include "transport/io_thread.h"
@@ -136,6 +138,45 @@ TEST_CASE("dialers that speak at once are all heard, however many come together 
   thread.post([&] { reception.start(); });
   eventually([&] { return welcomed == kDialers; });
   CHECK(welcomed == kDialers);
+  thread.stop();
+}
+
+TEST_CASE("a dialer whose hello has come is heard before it is dropped to make room") {
+  // Proves: honest dialers that were slow to speak are heard although others connect before their hellos are looked at.
+  constexpr int kPending = 8;
+  const ControlPlane::Settings settings = settings_of(0);
+  std::atomic<int> welcomed{0};
+  IoThread thread;
+  Reception::Settings listening;
+  listening.addresses = {"127.0.0.1"};
+  listening.handshake_timeout_ms = kNeverMs;
+  listening.max_pending = kPending;
+  listening.logger = Logger("off");
+  Reception reception(
+      thread.context(), listening, [](const Hello&) { return Answer{}; },
+      [&](const Hello&, Descriptor) { ++welcomed; });
+  std::promise<void> started, stopped, goes_on;
+  thread.post([&] {
+    reception.start();
+    started.set_value();
+  });
+  started.get_future().wait();
+  std::vector<Descriptor> dialers, strangers;
+  const size_t before = open_descriptors();
+  for (int i = 0; i < kPending; ++i) dialers.push_back(connect_to(reception.endpoints()[0]));
+  eventually([&] { return open_descriptors() == before + 2 * kPending; });  // all are accepted
+
+  // While the I/O thread looks at nothing, strangers connect, and then the dialers speak.
+  thread.post([&] {
+    stopped.set_value();
+    goes_on.get_future().wait();
+  });
+  stopped.get_future().wait();
+  for (int i = 0; i < kPending; ++i) strangers.push_back(connect_to(reception.endpoints()[0]));
+  for (const Descriptor& dialer : dialers) send_all(dialer, encode(good_hello(settings)));
+  goes_on.set_value();
+  eventually([&] { return welcomed == kPending; });
+  CHECK(welcomed == kPending);
   thread.stop();
 }
 
