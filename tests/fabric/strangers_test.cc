@@ -193,9 +193,11 @@ TEST_CASE("a rank that does not belong here learns why, in words") {
   const ControlPlane::Settings settings = settings_of(0, kNeverMs);
   ControlPlane board(settings);
   std::string version = encode(good_hello(settings));
-  version[8] = 4;
+  version[8] = kWireVersion + 1;
   CHECK(answer_to(board, version).code == AnswerCode::kVersion);
-  CHECK(answer_to(board, version).text == "rank 0 speaks version 3 of the wire format, you speak version 4");
+  CHECK(answer_to(board, version).text == "rank 0 speaks version " + std::to_string(kWireVersion) +
+                                              " of the wire format, you speak version " +
+                                              std::to_string(kWireVersion + 1));
   Hello job = good_hello(settings);
   job.job_id = "another";
   CHECK(answer_to(board, encode(job)).code == AnswerCode::kJob);
