@@ -11,12 +11,12 @@
 
 namespace rondo {
 
-// The board of one communicator, how the others are woken, how many meetings there have been, and how what the
+// The board of one communicator, how the others are woken, how many barriers there have been, and how what the
 // others read is written. Under the lease.
 struct IslandChannel {
   PostBoard board;
   std::vector<std::shared_ptr<PeerBell>> bells;        // by rank; nullptr for this one
-  std::array<uint64_t, PostBoard::kLanes> meetings{};  // of each lane, so far
+  std::array<uint64_t, PostBoard::kLanes> barriers{};  // of each lane, so far
   CrossCopy posts, stages;                             // to the board, to staging memory
 
   void ring(int rank) const { bells[static_cast<size_t>(rank)]->ring(); }

@@ -42,12 +42,12 @@ void LaneRun::start_again(const Binding& binding) {
 void LaneRun::begin() {
   posted_source_ = 0;
   idle_passes_ = 0;
-  failed_meeting_ = -1;
+  failed_barrier_ = -1;
   observer_.begin(binding_.observed, binding_.sequence, lane_);
   if (!walk_.has_barriers()) return walk_.begin();
-  uint64_t& meetings = binding_.windows->channel->meetings[lane_];
-  walk_.begin(meetings);
-  meetings = walk_.last_barrier();
+  uint64_t& barriers = binding_.windows->channel->barriers[lane_];
+  walk_.begin(barriers);
+  barriers = walk_.last_barrier();
 }
 
 void LaneRun::bind_step(const Step& step, BoundStep& bound) {
@@ -148,7 +148,7 @@ void LaneRun::pass_observed(const BoundStep& step, size_t bytes) {
 }
 
 bool LaneRun::combine_one() {
-  if (!walk_.may_combine() || failed_meeting_ >= 0 || mover_.stuck()) return false;
+  if (!walk_.may_combine() || failed_barrier_ >= 0 || mover_.stuck()) return false;
   const BoundStep& step = walk_.step_at(walk_.combined());
   if (!ready(step)) return false;
   if (step.barrier != 0) {
@@ -189,7 +189,7 @@ bool LaneRun::all_arrived(const BoundStep& step) {
     }
     // No rank gets past this operation without this rank.
     if (theirs > walk_.last_barrier()) {
-      failed_meeting_ = ref.peer;
+      failed_barrier_ = ref.peer;
       return false;
     }
   }

@@ -48,7 +48,7 @@ class LaneRun {
   // A rank whose memory could not be pulled.
   int failed_pull() const { return mover_.failed_pull(); }
   // A rank whose number at a barrier cannot be: its memory is corrupt.
-  int failed_meeting() const { return failed_meeting_; }
+  int failed_barrier() const { return failed_barrier_; }
   // A rank that has closed its buffers, because the communicator has failed there.
   int closed_owner() const { return mover_.closed_owner(); }
 
@@ -77,7 +77,7 @@ class LaneRun {
   Walk<BoundStep> walk_;
   SliceMover mover_;
   LaneObserver observer_;
-  int failed_meeting_ = -1;
+  int failed_barrier_ = -1;
   uint32_t posted_source_ = 0;  // sources of the step at walk_.posted() that are dealt with
   uint32_t idle_passes_ = 0;
 };

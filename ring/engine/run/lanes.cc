@@ -30,8 +30,8 @@ RunFailure failure_of_lanes(std::span<const LaneRun> lanes, const Plan& plan) {
   using Kind = RunFailure::Kind;
   for (const LaneRun& lane : lanes) {
     if (lane.failed_pull() >= 0) return {Kind::kUnreadable, lane.failed_pull()};
-    if (lane.failed_meeting() >= 0) {
-      return {Kind::kCorrupt, lane.failed_meeting(), nullptr, 0, "a meeting that cannot be"};
+    if (lane.failed_barrier() >= 0) {
+      return {Kind::kCorrupt, lane.failed_barrier(), nullptr, 0, "an arrival at a barrier that cannot be"};
     }
     if (lane.closed_owner() >= 0) return {Kind::kClosed, lane.closed_owner()};
     const int index = lane.failed_link();

@@ -7,7 +7,7 @@
 
 namespace rondo {
 
-// The orderings that a board rests on: two of posts, two of meetings, four of accesses. Tests weaken each in turn:
+// The orderings that a board rests on: two of posts, two of barriers, four of accesses. Tests weaken each in turn:
 // the thread sanitizer objects, or (kEnter, kClose) both sides miss each other.
 //   publish pairs with observe: a rank that sees a post's flag sees the post whole; and what its writer had read before
 //   (posts of the round before) is read when the flag is seen, so that those may be written over.
@@ -16,7 +16,7 @@ struct BoardOrders {
   static constexpr std::memory_order kPublish = std::memory_order_release;
   static constexpr std::memory_order kPublishLast = std::memory_order_seq_cst;
   static constexpr std::memory_order kObserve = std::memory_order_acquire;
-  // The same for meetings: a rank that sees an arrival sees what was done before it.
+  // The same for barriers: a rank that sees an arrival sees what was done before it.
   static constexpr std::memory_order kArrive = std::memory_order_seq_cst;
   static constexpr std::memory_order kSeeArrival = std::memory_order_acquire;
   // Accesses and closing: each side stores its own word and then reads the other's, so one of them at least sees the
@@ -31,7 +31,7 @@ struct BoardOrders {
 // flag, a fingerprint and up to kPostBytes of payload; a small payload lies beside the flag, so that one or two cache
 // lines move. A rank posts round k once it has seen all others' posts of round k - 1 and read what it needs of them.
 //
-// Beside the posts every rank has a number for each lane, which says in which meeting of a plan over windows it is; and
+// Beside the posts every rank has a number for each lane, which says in which barrier of a plan over windows it is; and
 // two words by which it takes its own buffers out of the others' reach after a failure (GracePeriod).
 //
 // Whatever another rank writes may be anything at any time: its flag is read once and only believed if it is the number
@@ -44,7 +44,7 @@ class BasicPostBoard {
   static constexpr size_t kHeadBytes = 128;  // two lines: processors fetch them in pairs
   static constexpr size_t kSlotBytes = kHeadBytes + kPostBytes;
   static constexpr size_t kLanes = 16;
-  static constexpr size_t kLines = kLanes + 2;  // a line each: the lanes' meetings, the accesses, the end
+  static constexpr size_t kLines = kLanes + 2;  // a line each: the lanes' barriers, the accesses, the end
   static constexpr size_t kBytes = 2 * kSlotBytes + kLines * kHeadBytes;  // of a rank: zeroed, aligned to 128 bytes
 
   BasicPostBoard() = default;
@@ -84,7 +84,7 @@ class BasicPostBoard {
   }
   const std::byte* payload_of(int rank, size_t bytes) const { return place(rank) + payload_offset(bytes); }
 
-  // --- meetings of a lane. Numbers only grow; 0 at first.
+  // --- barriers of a lane. Numbers only grow; 0 at first.
   void arrive(uint32_t lane, uint64_t number) { arrival(rank_, lane).store(number, Orders::kArrive); }
   uint64_t arrived(int rank, uint32_t lane) const { return arrival(rank, lane).load(Orders::kSeeArrival); }
 
