@@ -1,9 +1,11 @@
-"""examples/trainers/cnn.py on a few made images: what it prints, by every way to start it; checkpoints."""
+"""examples/trainers/cnn.py on a few made images: what it prints, by every way to start it; checkpoints, Ctrl-C."""
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -76,9 +78,58 @@ def test_one_global_batch_for_1_and_2_ranks(images):
         train(2, images, "--epochs", 1, "--global-batch", 65)
 
 
-@pytest.mark.parametrize("options", [["--option", "int8"], ["--option", "partialUpdate"], ["--option", "sparseTopK", "--numpy"]])
+@pytest.mark.parametrize(
+    "options", [["--option", "int8"], ["--option", "partialUpdate"], ["--option", "sparseTopK", "--numpy"]]
+)
 def test_a_checkpoint_resumes_to_the_same_lines(images, tmp_path, options):
     whole = train(2, images, *options, "--epochs", 3)
     checkpoint = ["--checkpoint", tmp_path / "c.pt", *options]
     first = train(2, images, *checkpoint, "--epochs", 1)
     assert first + train(2, images, *checkpoint, "--epochs", 3) == whole
+
+
+def test_two_ranks_resumed_by_four(images, tmp_path, straight):
+    options = ["--option", "int8", "--checkpoint", tmp_path / "c.pt"]
+    first = train(2, images, *options, "--epochs", 2)
+    more = train(4, images, *options, "--epochs", 4)
+    assert re.fullmatch(f"({FORMAT}){{2}}", more)
+    assert more.startswith("Starting Epoch 2:")
+    losses = [float(loss) for loss in re.findall(r"Training loss = ([\d.]+)", first + more)]
+    assert losses[3] < losses[0]
+
+
+@pytest.mark.parametrize("ranks", [2, None])
+def test_ctrl_c_leaves_a_checkpoint_that_resumes_to_the_same_lines(images, tmp_path, straight, ranks):
+    checkpoint = tmp_path / "c.pt"
+    own = [] if ranks else ["--processes", 2]
+    options = ["--checkpoint", checkpoint, *own]
+    process = subprocess.Popen(
+        command(ranks, images, *options, "--epochs", 2000),
+        env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        out = process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        out += process.stdout.read()
+        process.wait(60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130
+    done = torch.load(checkpoint, weights_only=False)
+    assert done["world"] == 2
+    assert done["epoch"] == out.count("Starting Epoch")
+    if done["epoch"] < 4:
+        out += train(ranks, images, *options, "--epochs", 4)
+    count = min(len(out), len(straight))
+    assert out[:count] == straight[:count]
+
+
+def test_a_misspelt_option_is_named(images):
+    begin = time.monotonic()
+    done = subprocess.run(
+        command(1, images, "--option", "int88"), env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "invalid choice: 'int88'" in done.stderr
+    assert time.monotonic() - begin < 60

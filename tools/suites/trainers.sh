@@ -31,4 +31,5 @@ run_script() {
 }
 run_script mlp.sh "$bin/examples/mlp" "$bin/tools/rondo-run" "$images"
 run_script four_libraries.sh "$bin/examples/mlp_rondo" "$bin/tools/rondo-run" "$images"
+run_script cnn.sh "$venv/bin/python" "$images"
 finish_checks
