@@ -311,9 +311,15 @@ TEST_CASE("slurm: node lists and task lists in Slurm's short form") {
     CAPTURE(bad);
     CHECK_THROWS_AS(expand_node_list(bad), Exception);
   }
+  // Ranges of a bracket count together, and a name is no longer than a host's may be: what is asked for stays small.
+  CHECK(expand_node_list("n[1-32768,1-32768]").size() == 65'536);
+  CHECK_THROWS_AS(expand_node_list("n[1-32768,1-32769]"), Exception);
+  CHECK(expand_node_list(std::string(255, 'n')).size() == 1);
+  CHECK_THROWS_AS(expand_node_list(std::string(256, 'n')), Exception);
+  CHECK_THROWS_AS(expand_node_list("n[" + std::string(255, '0') + "1]"), Exception);
   CHECK(expand_tasks_per_node("2(x3),1") == std::vector<int>{2, 2, 2, 1});
   CHECK(expand_tasks_per_node("4") == std::vector<int>{4});
-  for (const char* bad : {"", "x", "2(x", "2(x)", "2(3)", "2(x3", "-1", "1(x9999999999)"}) {
+  for (const char* bad : {"", "x", "2(x", "2(x)", "2(3)", "2(x3", "-1", "1(x9999999999)", "1(x0)"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(expand_tasks_per_node(bad), Exception);
   }

@@ -12,6 +12,7 @@ namespace rondo {
 namespace {
 
 constexpr size_t kMaxNodes = 65'536;
+constexpr size_t kMaxNameBytes = 255;  // of a host's name in DNS
 
 [[noreturn]] void malformed(const char* what, std::string_view list) {
   throw Exception(ErrorCode::kInvalid, fmt::format("{} \"{}\" is malformed", what, list));
@@ -50,7 +51,8 @@ std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view
     std::string_view first_text = range.substr(0, dash);
     std::optional<uint32_t> first = parse(first_text);
     std::optional<uint32_t> last = dash == std::string_view::npos ? first : parse(range.substr(dash + 1));
-    if (!first || !last || *last < *first || *last - *first >= kMaxNodes) malformed("the node list", list);
+    const bool sane = first && last && *last >= *first && first_text.size() <= kMaxNameBytes;
+    if (!sane || *last - *first >= kMaxNodes - values.size()) malformed("the node list", list);
     for (uint64_t value = *first; value <= *last; ++value) {
       values.push_back(fmt::format("{:0{}}", value, first_text.size()));
     }
@@ -61,9 +63,13 @@ std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view
 // One element: text and brackets in turn ("rack[1-2]n[1-4]"); each bracket multiplies the names.
 std::vector<std::string> expand_element(std::string_view element, std::string_view list) {
   std::vector<std::string> names = {""};
+  const auto extend = [list](std::string& name, std::string_view text) {
+    if (name.size() + text.size() > kMaxNameBytes) malformed("the node list", list);
+    name += text;
+  };
   while (!element.empty()) {
     size_t open = element.find('[');
-    for (std::string& name : names) name += element.substr(0, open);
+    for (std::string& name : names) extend(name, element.substr(0, open));
     if (open == std::string_view::npos) break;
     size_t close = element.find(']', open);
     if (close == std::string_view::npos) malformed("the node list", list);
@@ -71,7 +77,7 @@ std::vector<std::string> expand_element(std::string_view element, std::string_vi
     if (names.size() * values.size() > kMaxNodes) malformed("the node list", list);
     std::vector<std::string> longer;
     for (const std::string& name : names) {
-      for (const std::string& value : values) longer.push_back(name + value);
+      for (const std::string& value : values) extend(longer.emplace_back(name), value);
     }
     names = std::move(longer);
     element.remove_prefix(close + 1);
@@ -100,7 +106,8 @@ std::vector<int> expand_tasks_per_node(std::string_view list) {
       if (element.substr(open, 2) != "(x" || element.back() != ')') malformed("the task list", list);
       times = parse(element.substr(open + 2, element.size() - open - 3));
     }
-    if (!count || *count > kMaxNodes || !times || *times > kMaxNodes || tasks.size() + *times > kMaxNodes) {
+    if (!count || *count > kMaxNodes || !times || *times == 0 || *times > kMaxNodes ||
+        tasks.size() + *times > kMaxNodes) {
       malformed("the task list", list);
     }
     tasks.insert(tasks.end(), *times, static_cast<int>(*count));
