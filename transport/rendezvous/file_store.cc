@@ -11,10 +11,9 @@
 #include <chrono>
 #include <cstring>
 
-#include "ring/base/hash.h"
 #include "rondo/error.h"
-#include "transport/rendezvous/bytes.h"
 #include "transport/rendezvous/socket.h"
+#include "transport/rendezvous/store_file.h"
 #include "transport/rendezvous/store_wire.h"
 
 namespace rondo {
@@ -22,12 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// File: magic[8], version u32, nonce u64, job id text; then records:
-//   body bytes u32, checksum u64, body = operation u8 ('p' or 'r'), key text, value text
-constexpr std::string_view kMagic = "\x89RNDO-F\n";
-constexpr uint32_t kVersion = 1;
-constexpr size_t kRecordHeadBytes = 12;
-constexpr size_t kMaxRecordBodyBytes = 1 + 4 + Store::kMaxKeyBytes + 4 + Store::kMaxValueBytes;
 // The log keeps overwritten values, too; the bound is that of the map's content.
 constexpr uint64_t kMaxFileBytes = StoreMap::kMaxBytes;
 
@@ -48,8 +41,6 @@ bool set_lock(int fd, short type, off_t byte) {
   lock.l_len = 1;
   return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
-
-uint64_t checksum(std::string_view bytes) { return Hash64().add(bytes).value(); }
 
 bool read_at(int fd, uint64_t offset, size_t size, std::string* bytes) {
   bytes->resize(size);
@@ -158,31 +149,28 @@ void FileStore::begin_anew() {
   std::string magic;
   bool empty = ::fstat(file_.get(), &info) == 0 && info.st_size == 0;
   // Whatever else the path names by mistake is not ours to overwrite.
-  if (!empty && !(read_at(file_.get(), 0, kMagic.size(), &magic) && magic == kMagic)) {
+  if (!empty && !(read_at(file_.get(), 0, kStoreFileMagic.size(), &magic) && magic == kStoreFileMagic)) {
     fail("it holds something else; Rondo leaves it alone");
   }
   uint64_t nonce = 0;
   if (::getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) fail("the system gave no random bytes");
-  head_ = ByteWriter().raw(kMagic).u32(kVersion).u64(nonce).text(job_id_).take();
+  head_ = encode_file_head(nonce, job_id_);
   if (::ftruncate(file_.get(), 0) != 0 || !write_at(file_.get(), 0, head_)) fail(std::strerror(errno));
   offset_ = head_.size();
 }
 
 void FileStore::join() {
-  constexpr size_t kFixedBytes = 8 + 4 + 8 + 4;
   std::string fixed, job;
-  if (!read_at(file_.get(), 0, kFixedBytes, &fixed) || fixed.substr(0, kMagic.size()) != kMagic) {
-    fail("another program has locked it");
+  const bool there = read_at(file_.get(), 0, kFileHeadBytes, &fixed);
+  const std::optional<FileHead> head = decode_file_head(fixed);
+  if (!there || !head) fail("another program has locked it");
+  if (head->version != kStoreFileVersion) {
+    fail(fmt::format("it is written in version {} by a running process, this one writes version {}", head->version,
+                     kStoreFileVersion));
   }
-  ByteReader in(std::string_view(fixed).substr(kMagic.size()));
-  uint32_t version = in.u32();
-  in.u64();
-  uint32_t job_bytes = in.u32();
-  if (version != kVersion) {
-    fail(
-        fmt::format("it is written in version {} by a running process, this one writes version {}", version, kVersion));
-  }
-  if (job_bytes > kMaxJobIdBytes || !read_at(file_.get(), kFixedBytes, job_bytes, &job)) fail("its head is damaged");
+  const bool whole =
+      head->job_id_bytes <= kMaxJobIdBytes && read_at(file_.get(), kFileHeadBytes, head->job_id_bytes, &job);
+  if (!whole) fail("its head is damaged");
   if (job != job_id_) {
     fail(
         fmt::format("it is in use by job \"{}\", but this process belongs to job \"{}\": use another file, or the same "
@@ -203,32 +191,29 @@ void FileStore::read_records() {
   while (offset_ < size) {
     if (!read_at(file_.get(), offset_, std::min<uint64_t>(kRecordHeadBytes, size - offset_), &head))
       fail("reading failed");
-    ByteReader in(head);
-    uint32_t body_bytes = in.u32();
-    uint64_t expected = in.u64();
-    bool whole = in.ok() && body_bytes <= kMaxRecordBodyBytes && body_bytes <= size - offset_ - kRecordHeadBytes &&
-                 read_at(file_.get(), offset_ + kRecordHeadBytes, body_bytes, &body) && checksum(body) == expected;
+    const auto [body_bytes, expected] = decode_record_head(head);
+    const bool whole = head.size() == kRecordHeadBytes && body_bytes <= kMaxRecordBodyBytes &&
+                       body_bytes <= size - offset_ - kRecordHeadBytes &&
+                       read_at(file_.get(), offset_ + kRecordHeadBytes, body_bytes, &body) &&
+                       record_checksum(body) == expected;
     if (!whole) {
       // We hold the lock, so whoever wrote this is gone, and nobody has acted on it.
       if (::ftruncate(file_.get(), static_cast<off_t>(offset_)) != 0) fail(std::strerror(errno));
       return;
     }
-    ByteReader record(body);
-    char operation = static_cast<char>(record.u8());
-    std::string_view key = record.text(kMaxKeyBytes), value = record.text(kMaxValueBytes);
-    if (!record.done()) fail("a record is malformed");
-    if (operation == 'r') {
-      map_.remove(key);
+    const std::optional<StoreRecord> record = decode_record(body);
+    if (!record) fail("a record is malformed");
+    if (record->kind == RecordKind::kRemove) {
+      map_.remove(record->key);
     } else {
-      map_.put(key, value);
+      map_.put(record->key, record->value);
     }
     offset_ += kRecordHeadBytes + body_bytes;
   }
 }
 
-void FileStore::append(char operation, std::string_view key, std::string_view value) {
-  std::string body = ByteWriter().u8(static_cast<uint8_t>(operation)).text(key).text(value).take();
-  std::string record = ByteWriter().u32(static_cast<uint32_t>(body.size())).u64(checksum(body)).raw(body).take();
+void FileStore::append(const StoreRecord& entry) {
+  const std::string record = encode_record(entry);
   if (offset_ + record.size() > kMaxFileBytes) fail(fmt::format("it would grow beyond {} bytes", kMaxFileBytes));
   if (!write_at(file_.get(), offset_, record)) {
     int reason = errno;
@@ -242,7 +227,7 @@ void FileStore::put(std::string_view key, std::string_view value, Deadline deadl
   check_store_entry(key, value);
   Lock lock(*this, deadline);
   read_records();
-  append('p', key, value);
+  append({RecordKind::kPut, key, value});
   map_.put(key, value);
   if (key == last_key_ && is_current()) ::unlink(path_.c_str());
 }
@@ -273,7 +258,7 @@ int64_t FileStore::add(std::string_view key, int64_t amount, Deadline deadline) 
   read_records();
   int64_t sum = map_.sum(key, amount);
   std::string value = fmt::format("{}", sum);
-  append('p', key, value);
+  append({RecordKind::kPut, key, value});
   map_.put(key, value);
   return sum;
 }
@@ -285,7 +270,8 @@ std::string FileStore::compare_set(std::string_view key, std::string_view expect
   Lock lock(*this, deadline);
   read_records();
   const std::string* before = map_.find(key);
-  if ((before == nullptr ? std::string_view() : std::string_view(*before)) == expected) append('p', key, desired);
+  if ((before == nullptr ? std::string_view() : std::string_view(*before)) == expected)
+    append({RecordKind::kPut, key, desired});
   return map_.compare_set(key, expected, desired);
 }
 
@@ -294,7 +280,7 @@ bool FileStore::remove(std::string_view key, Deadline deadline) {
   Lock lock(*this, deadline);
   read_records();
   if (map_.find(key) == nullptr) return false;
-  append('r', key, "");
+  append({RecordKind::kRemove, key, ""});
   return map_.remove(key);
 }
 

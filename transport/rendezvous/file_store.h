@@ -5,6 +5,7 @@
 
 #include "ring/base/descriptor.h"
 #include "rondo/store.h"
+#include "transport/rendezvous/store_file.h"
 #include "transport/rendezvous/store_map.h"
 
 namespace rondo {
@@ -38,7 +39,7 @@ class FileStore : public Store {
   void begin_anew();
   void join();
   void read_records();
-  void append(char operation, std::string_view key, std::string_view value);
+  void append(const StoreRecord& entry);
   [[noreturn]] void fail(std::string_view what) const;
 
   std::string path_;
