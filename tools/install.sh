@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Rondo and copies what other programs need: headers, librondo.so and .a, pkg-config and CMake files, rondo-run,
-# rondo-bench, rondo-view, rondo-trace and the license. Installs no package; says which ones are missing.
+# rondo-bench, rondo-view, rondo-trace, rondo-doctor and the license. Installs no package; says which ones are missing.
 #   [DESTDIR=DIR] [LIBDIR=lib] tools/install.sh PREFIX
 # PREFIX   where the files are used, for example /usr/local or $HOME/rondo
 # LIBDIR   the libraries' folder under PREFIX, for example lib64 or lib/x86_64-linux-gnu
@@ -58,13 +58,14 @@ install_descriptions() {
 }
 
 check_packages "${BUILD_PACKAGES[@]}"
-run_bazel build //ring:librondo.so //ring:whole/librondo.a //bench:rondo-bench //tools:rondo-run //tools/view:rondo-view
+run_bazel build //ring:librondo.so //ring:whole/librondo.a //bench:rondo-bench //tools:rondo-run //tools/doctor:rondo-doctor //tools/view:rondo-view
 bin=$(bazel_bin)
 
 install_headers
 install_libraries
 install_descriptions
-install -D -m 755 -t "$root/bin" "$bin/tools/rondo-run" "$bin/bench/rondo-bench" "$bin/tools/view/rondo-view"
+install -D -m 755 -t "$root/bin" "$bin/tools/rondo-run" "$bin/bench/rondo-bench" "$bin/tools/view/rondo-view" \
+  "$bin/tools/doctor/rondo-doctor"
 install -D -m 644 -t "$root/share/rondo/trace" tools/trace/*.{py,html,css,js}
 install -D -m 644 -t "$root/share/rondo/view" tools/view/{page.css,colors.js}
 # shellcheck disable=SC2016  # the program's own

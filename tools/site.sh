@@ -11,12 +11,12 @@ if ! "$python" -c "import material, numpy, ml_dtypes" 2>/dev/null; then
   python3 -m venv .venv-site
   "$python" -m pip install --quiet --disable-pip-version-check mkdocs-material numpy ml_dtypes
 fi
-run_bazel build //ring:librondo_c.so //tools:rondo-run //bench:rondo-bench //tools/view:rondo-view
+run_bazel build //ring:librondo_c.so //tools:rondo-run //bench:rondo-bench //tools/view:rondo-view //tools/doctor:rondo-doctor
 bin=$(bazel_bin)
 
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
-ln -s "$bin/tools/rondo-run" "$bin/bench/rondo-bench" "$bin/tools/view/rondo-view" "$programs"
+ln -s "$bin/tools/rondo-run" "$bin/bench/rondo-bench" "$bin/tools/view/rondo-view" "$bin/tools/doctor/rondo-doctor" "$programs"
 ln -s "$PWD/tools/trace/rondo_trace.py" "$programs/rondo-trace"
 export RONDO_LIBRARY=$bin/ring/librondo_c.so PYTHONPATH=$PWD/python PYTHONDONTWRITEBYTECODE=1
 timeout 120 "$programs/rondo-run" -n 4 "$python" tools/site/primitives_job.py "$programs/primitives.json"

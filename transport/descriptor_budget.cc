@@ -34,6 +34,15 @@ DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections) {
   return {base + std::min<size_t>(peers, 2) * lanes * connections, base + peers * (lanes * connections + 2)};
 }
 
+// An island costs a connection for each rank of the host, and the two doorbells of each for each communicator (counted
+// once); what is under way besides is closed at once.
+DescriptorNeed descriptors_of_rank(const Place& place, const Config& config) {
+  DescriptorNeed need = descriptors_needed(place.world, config.lanes, config.connections);
+  if (config.transport == "tcp" || place.local_world < 2) return need;
+  const size_t island = 3 * static_cast<size_t>(place.local_world - 1);
+  return {need.least + island, need.most + island};
+}
+
 size_t ensure_descriptors(const DescriptorNeed& need) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {

@@ -2,6 +2,9 @@
 
 #include <cstddef>
 
+#include "ring/base/types.h"
+#include "rondo/config.h"
+
 namespace rondo {
 
 // File descriptors that one rank of a fabric opens.
@@ -10,6 +13,8 @@ struct DescriptorNeed {
   size_t most = 0;   // with links of every lane to every rank, and point to point both ways
 };
 DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections);
+// The same of a rank that may share memory with place.local_world - 1 others.
+DescriptorNeed descriptors_of_rank(const Place& place, const Config& config);
 
 // Raises the soft limit towards the hard one if it is too low for `most`. Throws Exception(kSystem) saying how many are
 // needed if even `least` cannot be had besides those already open. Returns how many may be opened.

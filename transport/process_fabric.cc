@@ -75,15 +75,6 @@ PeerCard card_of(const Launch& launch, const Config& config, const std::vector<E
   return card;
 }
 
-// An island costs a connection for each rank of the host, and the two doorbells of each for each communicator (counted
-// once); what is under way besides is closed at once.
-DescriptorNeed needed(const Place& place, const Config& config) {
-  DescriptorNeed need = descriptors_needed(place.world, config.lanes, config.connections);
-  if (config.transport == "tcp" || place.local_world < 2) return need;
-  const size_t island = 3 * static_cast<size_t>(place.local_world - 1);
-  return {need.least + island, need.most + island};
-}
-
 // Ranks that all turn out to be on one host need not listen beyond loopback.
 Launch with_hosts(const Launch& launch, Store& store, const Config& config, Store::Deadline deadline) {
   if (!hosts_unknown(launch)) return launch;
@@ -109,7 +100,7 @@ class ProcessFabric : public Fabric {
   ProcessFabric(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
                 Store::Deadline deadline)
       : config_(config) {
-    const size_t descriptors = ensure_descriptors(needed(launch.place, config));
+    const size_t descriptors = ensure_descriptors(descriptors_of_rank(launch.place, config));
     board_ = std::make_unique<ControlPlane>(settings_of(launch, config, descriptors));
     std::optional<ProbeListener> probe_listener;
     if (config.transport != "tcp" && launch.place.world > 1) probe_listener.emplace(launch.place.world);

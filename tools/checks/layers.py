@@ -29,6 +29,10 @@ LAYERS = {
     # And the reference arithmetic of the tests, so that a type is added once.
     "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tests/support/element.h", "tests/support/fold.h"),
     "tools/": ("rondo/", "ring/base/", "ring/plan/", "transport/rendezvous/", "tools/"),
+    # What a job would do first, asked without a job.
+    "tools/doctor/": ("rondo/", "ring/base/", "transport/rendezvous/", "transport/descriptor_budget.h",
+                      "transport/socket_options.h", "transport/shared/available_memory.h", "transport/shared/memory_file.h",
+                      "tools/"),
     "examples/": ("rondo/",),
     "examples/trainers/": ("rondo/", "idx.h", "mlp.h", "steps.h"),  # beside the programs, also where those are copied to
     "python/rondo/torch/csrc/": ("rondo/", "csrc/"),

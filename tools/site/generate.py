@@ -54,7 +54,7 @@ def main(out, programs, runs):
     (out / "training.svg").write_text(pictures.training(), encoding="utf-8")
     programs = pathlib.Path(programs)
     (out / "reference.md").write_text(reference.page({
-        name: [str(programs / name)] for name in ("rondo-run", "rondo-bench", "rondo-view", "rondo-trace")}), encoding="utf-8")
+        name: [str(programs / name)] for name in ("rondo-run", "rondo-bench", "rondo-view", "rondo-trace", "rondo-doctor")}), encoding="utf-8")
     for name, options in VIEWS.items():
         subprocess.run([programs / "rondo-view", *options, "-o", out / "view" / f"{name}.html"], check=True)
 

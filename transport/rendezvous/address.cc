@@ -199,6 +199,8 @@ std::string loopback_address() {
   return found;
 }
 
+std::string describe_interfaces() { return describe(list_interfaces()); }
+
 bool names_this_machine(const std::string& host) {
   const std::vector<Interface> interfaces = list_interfaces();
   for (const SocketAddress& address : resolve(host, 0)) {

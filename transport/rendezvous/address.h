@@ -20,6 +20,9 @@ std::string loopback_address();
 // The name or number is that of one of this machine's interfaces. Throws Exception(kNetwork) for an unknown name.
 bool names_this_machine(const std::string& host);
 
+// "lo 127.0.0.1, eth0 10.0.0.5": the addresses of the interfaces that are up. Throws Exception(kBootstrap).
+std::string describe_interfaces();
+
 // First and last port of Config::data_ports ({0, 0}: any). Throws Exception(kInvalid).
 struct PortRange {
   uint16_t first = 0;

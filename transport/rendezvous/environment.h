@@ -16,6 +16,7 @@ class Environment {
   // This process's.
   static Environment current();
 
+  const std::map<std::string, std::string, std::less<>>& all() const { return variables_; }
   bool has(std::string_view name) const { return variables_.find(name) != variables_.end(); }
   // Empty if unset.
   std::string_view text(std::string_view name) const;

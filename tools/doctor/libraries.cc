@@ -1,0 +1,78 @@
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "rondo/rondo.h"
+#include "tools/doctor/checks.h"
+
+// Of OpenSSL, where this program has been linked with it.
+extern "C" const char* OpenSSL_version(int) __attribute__((weak));
+
+namespace rondo::doctor {
+namespace {
+
+constexpr const char* kTopic = "libraries";
+
+// Where libraries lie beside this program: PREFIX/bin and PREFIX/lib.
+std::filesystem::path beside(const char* name) {
+  std::error_code none;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", none);
+  for (const char* folder : {"lib", "lib64"}) {
+    const auto path = program.parent_path().parent_path() / folder / name;
+    if (std::filesystem::exists(path, none)) return path;
+  }
+  return name;
+}
+
+Finding own_library() {
+  const std::string path = beside("librondo.so").string();
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return {Level::kNote, kTopic, fmt::format("Rondo {} is in this program; no librondo.so is found", RONDO_VERSION),
+            "set LD_LIBRARY_PATH to its folder, where a program needs it"};
+  }
+  const auto version = reinterpret_cast<const char* (*)()>(::dlsym(library, "rondo_version"));
+  const std::string found = version != nullptr ? version() : "of an unknown version";
+  const bool same = found == RONDO_VERSION;
+  Dl_info facts{};
+  if (version != nullptr) ::dladdr(reinterpret_cast<const void*>(version), &facts);
+  return {same ? Level::kFine : Level::kNote, kTopic,
+          fmt::format("{} is {}{}", facts.dli_fname != nullptr ? facts.dli_fname : path, found,
+                      same ? "" : fmt::format(", and this program {}", RONDO_VERSION)),
+          same ? "" : "all ranks and tools should be of one version"};
+}
+
+Finding cuda_library(const Job& job) {
+  const std::string& given = job.config.device_library;
+  const std::string path = given.empty() ? beside("librondo_cuda.so").string() : given;
+  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) != nullptr) {
+    return {Level::kFine, kTopic, fmt::format("{} opens: calls on GPU memory are possible", path), ""};
+  }
+  const Level level = given.empty() ? Level::kFine : Level::kNote;
+  return {level, kTopic, fmt::format("no calls on GPU memory: {}", ::dlerror()),
+          given.empty() ? "" : "correct RONDO_DEVICE_LIBRARY"};
+}
+
+Finding open_ssl() {
+  const bool linked = &OpenSSL_version != nullptr;
+  return {Level::kFine, kTopic, linked ? OpenSSL_version(0) : "OpenSSL is not part of this build", ""};
+}
+
+}  // namespace
+
+Findings check_libraries(const Job& job) { return {own_library(), cuda_library(job), open_ssl()}; }
+
+Findings check_clock() {
+  std::string source = "unknown";
+  std::ifstream("/sys/devices/system/clocksource/clocksource0/current_clocksource") >> source;
+  const bool slow = source == "hpet" || source == "acpi_pm" || source == "refined-jiffies" || source == "jiffies";
+  return {{slow ? Level::kNote : Level::kFine, "clock", fmt::format("time is read from {}", source),
+           slow ? "each look at it costs a microsecond or more: boot with clocksource=tsc where the processor allows"
+                : ""}};
+}
+
+}  // namespace rondo::doctor

@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+
+#include "ring/base/core_quota.h"
+#include "ring/base/cores.h"
+#include "rondo/error.h"
+#include "tools/doctor/checks.h"
+#include "transport/descriptor_budget.h"
+
+namespace rondo::doctor {
+namespace {
+
+// The program's, the one for input and output, the one that progresses operations, and the store's of rank 0.
+constexpr uint64_t kThreadsOfRank = 4;
+constexpr uint64_t kMiB = 1 << 20;
+// A small model's rank with Rondo in it.
+constexpr uint64_t kLeastMemoryBytes = 64 * kMiB;
+
+Finding descriptors(const Job& job) {
+  Place place;
+  place.world = job.world();
+  place.local_world = job.local_ranks;
+  const DescriptorNeed need = descriptors_of_rank(place, job.config);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const std::string text = fmt::format("a rank of {} needs {} to {} descriptors, and the limit is {}", job.world(),
+                                       need.least, need.most, limit.rlim_max);
+  const std::string mend = fmt::format("ulimit -n {}", need.most + 256);
+  const uint64_t programs_own = 16;
+  if (limit.rlim_max < need.least + programs_own) return {Level::kWrong, "descriptors", text, mend};
+  if (limit.rlim_max < need.most + programs_own) return {Level::kNote, "descriptors", text, mend};
+  return {Level::kFine, "descriptors", text, ""};
+}
+
+// Path of this process's group (version 2); nullopt: there is none.
+std::optional<std::string> own_group() {
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("0::")) return line.substr(3);
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> number_in(const std::string& path) {
+  uint64_t number = 0;
+  if (std::ifstream(path) >> number) return number;
+  return std::nullopt;  // no such file, or "max"
+}
+
+Finding cores(const Job& job) {
+  const cpu_set_t allowed = allowed_cores();
+  const int count = CPU_COUNT(&allowed);
+  const CoreQuota found = core_quota();
+  const std::string quota =
+      found.group != 0 ? fmt::format(", of which the control group leaves {} (cpu.max)", found.cores) : "";
+  const std::string text = fmt::format("{} cores{} for {} ranks", count, quota, job.local_ranks);
+  const int usable = found.group != 0 ? std::min(count, static_cast<int>(found.cores)) : count;
+  if (usable >= job.local_ranks) return {Level::kFine, "cores", text, ""};
+  return {Level::kNote, "cores", text, "ranks take turns: start fewer, or give the job more cores"};
+}
+
+Finding group_memory(const Job& job, const GroupLimits& limits) {
+  if (limits.memory_bytes == 0) return {Level::kFine, "memory", "the control group sets no limit (memory.max)", ""};
+  const std::string text = fmt::format("the control group's limit is {} MiB (memory.max)", limits.memory_bytes / kMiB);
+  const bool enough = limits.memory_bytes / kLeastMemoryBytes >= static_cast<uint64_t>(job.local_ranks);
+  if (enough) return {Level::kFine, "memory", text, ""};
+  return {Level::kNote, "memory", text, "shared memory counts for the ranks that touch it: give the container more"};
+}
+
+Finding processes(const Job& job, const GroupLimits& limits) {
+  const uint64_t needed = kThreadsOfRank * static_cast<uint64_t>(job.local_ranks);
+  if (limits.processes == UINT64_MAX)
+    return {Level::kFine, "processes", "the control group sets no limit (pids.max)", ""};
+  const std::string text = fmt::format("{} ranks have {} threads, and the control group leaves {} (pids.max)",
+                                       job.local_ranks, needed, limits.processes);
+  if (limits.processes >= needed) return {Level::kFine, "processes", text, ""};
+  return {Level::kWrong, "processes", text, "raise the container's limit (--pids-limit)"};
+}
+
+}  // namespace
+
+GroupLimits read_group_limits(const std::string& root, const std::string& group) {
+  GroupLimits limits;
+  limits.processes = UINT64_MAX;
+  for (std::string path = group == "/" ? "" : group;; path.resize(path.rfind('/'))) {
+    const std::string folder = root + path;
+    if (const auto most = number_in(folder + "/memory.max")) {
+      limits.memory_bytes = limits.memory_bytes > 0 ? std::min(limits.memory_bytes, *most) : *most;
+    }
+    if (const auto most = number_in(folder + "/pids.max")) {
+      const uint64_t used = number_in(folder + "/pids.current").value_or(0);
+      limits.processes = std::min(limits.processes, *most - std::min(*most, used));
+    }
+    if (path.rfind('/') == std::string::npos) return limits;
+  }
+}
+
+Findings check_limits(const Job& job) {
+  const std::optional<std::string> group = own_group();
+  GroupLimits limits;
+  limits.processes = UINT64_MAX;
+  if (group) limits = read_group_limits("/sys/fs/cgroup", *group);
+  return {descriptors(job), cores(job), group_memory(job, limits), processes(job, limits)};
+}
+
+}  // namespace rondo::doctor

@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "rondo/error.h"
+#include "tools/doctor/checks.h"
+#include "transport/rendezvous/address.h"
+#include "transport/rendezvous/listener.h"
+#include "transport/rendezvous/socket.h"
+#include "transport/socket_options.h"
+
+namespace rondo::doctor {
+namespace {
+
+constexpr const char* kTopic = "network";
+// Of a range of ports so many are tried.
+constexpr int kMostPorts = 256;
+
+std::string first_line(const char* path) {
+  std::string line;
+  std::getline(std::ifstream(path), line);
+  return line;
+}
+
+// Where ranks of one host listen, or of several.
+std::vector<std::string> addresses(const Job& job, bool one_host) {
+  Launch launch;
+  launch.one_host = one_host;
+  launch.place.world = 2;
+  Config config = job.config;
+  config.insecure = true;  // permission is a question of its own
+  return listen_addresses(launch, config);
+}
+
+Finding loopback(const Job& job) {
+  try {
+    return {Level::kFine, kTopic, fmt::format("inside this host: {}", fmt::join(addresses(job, true), ", ")), ""};
+  } catch (const Exception& failure) {
+    return {Level::kWrong, kTopic, failure.what(), "ip link set lo up"};
+  }
+}
+
+// Sets `address` to the first.
+Finding between_hosts(const Job& job, std::string& address) {
+  const Level level = job.hosts > 1 ? Level::kWrong : Level::kNote;
+  try {
+    const std::vector<std::string> found = addresses(job, false);
+    address = found.front();
+    return {Level::kFine, kTopic,
+            fmt::format("between hosts: {} (interfaces: {})", fmt::join(found, ", "), describe_interfaces()), ""};
+  } catch (const Exception& failure) {
+    return {level, kTopic, fmt::format("between hosts: {}", failure.what()), ""};
+  }
+}
+
+Finding permission(const Job& job) {
+  if (job.hosts < 2) return {Level::kFine, kTopic, "a job on one host needs no permission to listen", ""};
+  if (!permits_listening_beyond_loopback(job.config)) {
+    return {Level::kWrong, kTopic, "a job on several hosts listens on the network, and may not",
+            "set RONDO_SECRET_FILE, or RONDO_INSECURE=1 where the network is trusted"};
+  }
+  return {Level::kFine, kTopic, "a job may listen on the network", ""};
+}
+
+bool is_free(const std::string& host, int port) {
+  SocketAddress bound;
+  return listen_socket(resolve(host, static_cast<uint16_t>(port)).front(), &bound).valid();
+}
+
+Finding ports(const Job& job, const std::string& host) {
+  try {
+    const PortRange range = data_port_range(job.config);
+    if (range.first == 0) {
+      return {Level::kFine, "ports",
+              fmt::format("any free one of {}", first_line("/proc/sys/net/ipv4/ip_local_port_range")), ""};
+    }
+    int free = 0, tried = 0;
+    for (int port = range.first; port <= range.last && tried < kMostPorts; ++port, ++tried) free += is_free(host, port);
+    const std::string text =
+        fmt::format("{} of ports {}-{} are free on {}", free, range.first, range.first + tried - 1, host);
+    if (free >= job.local_ranks) return {Level::kFine, "ports", text, ""};
+    return {Level::kWrong, "ports", fmt::format("{}, and {} ranks need one each", text, job.local_ranks),
+            "make RONDO_PORT_RANGE larger, or end what holds them (ss -ltnp)"};
+  } catch (const Exception& failure) {
+    return {Level::kWrong, "ports", failure.what(), ""};
+  }
+}
+
+std::string default_congestion() {
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  std::array<char, 16> name{};  // TCP_CA_NAME_MAX
+  socklen_t size = name.size();
+  if (!socket.valid() || ::getsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) != 0) return "";
+  return {name.data(), strnlen(name.data(), size)};
+}
+
+Finding congestion(const Job& job) {
+  try {
+    check_tuning(tuning_of(job.config));
+  } catch (const Exception& failure) {
+    return {Level::kWrong, "congestion", failure.what(), "set RONDO_TCP_CONGESTION to one that is there"};
+  }
+  const std::string own = default_congestion();
+  const std::string there = first_line("/proc/sys/net/ipv4/tcp_available_congestion_control");
+  const bool replaced = job.config.congestion_control == "auto" && own.starts_with("bbr");
+  return {Level::kFine, "congestion",
+          fmt::format("{} (there are: {}){}", own, there, replaced ? "; on loopback reno or cubic replaces it" : ""),
+          ""};
+}
+
+}  // namespace
+
+Findings check_network(const Job& job) {
+  std::string address = "127.0.0.1";
+  Findings findings{loopback(job), between_hosts(job, address), permission(job)};
+  findings.push_back(ports(job, address));
+  findings.push_back(congestion(job));
+  return findings;
+}
+
+}  // namespace rondo::doctor

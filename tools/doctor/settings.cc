@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include <unistd.h>
+#include <algorithm>
+#include <numeric>
+
+#include "rondo/error.h"
+#include "tools/doctor/checks.h"
+#include "transport/rendezvous/launch_environment.h"
+
+namespace rondo::doctor {
+namespace {
+
+constexpr const char* kTopic = "settings";
+
+// Read by launchers, the Python package and its torch backend, not by Config.
+constexpr const char* kOtherVariables[] = {
+    "RONDO_RANK",        "RONDO_WORLD_SIZE", "RONDO_LOCAL_RANK",  "RONDO_LOCAL_WORLD_SIZE",
+    "RONDO_NODE",        "RONDO_NODES",      "RONDO_RENDEZVOUS",  "RONDO_JOB_ID",
+    "RONDO_MASTER_PORT", "RONDO_PORT_FILE",  "RONDO_TORCH_CACHE", "RONDO_LIBRARY",
+    "RONDO_RUN",         "MASTER_ADDR",      "MASTER_PORT",       "WORLD_SIZE",
+    "LOCAL_RANK",        "LOCAL_WORLD_SIZE"};
+// A name of so few letters is near too many others.
+constexpr size_t kShortest = 8;
+
+// Letters to insert, delete, replace or swap with their neighbor (optimal string alignment).
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  std::iota(cost[0].begin(), cost[0].end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    cost[i][0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+bool ours(const std::string& name) { return name.starts_with("RONDO_"); }
+
+Finding unknown(const std::string& name, const std::string& meant) {
+  return {Level::kNote, kTopic, fmt::format("{} is set, and nothing reads it", name),
+          meant.empty() ? "unset it; docs/environment.md has the names" : fmt::format("did you mean {}?", meant)};
+}
+
+}  // namespace
+
+std::vector<std::string> known_variables() {
+  std::vector<std::string> names(std::begin(kOtherVariables), std::end(kOtherVariables));
+  const std::string settings = Config{}.describe();  // a line "RONDO_X=value" for each
+  for (size_t at = 0; at < settings.size();) {
+    const size_t end = std::min(settings.find('\n', at), settings.size());
+    const std::string line = settings.substr(at, end - at);
+    names.push_back(line.substr(0, line.find('=')));
+    at = end + 1;
+  }
+  return names;
+}
+
+std::string meant_by(const std::string& name) {
+  if (name.size() < kShortest) return "";
+  std::string nearest;
+  size_t least = ours(name) ? 4 : 3;  // fewer changes than that; others' names are near by chance
+  for (const std::string& known : known_variables()) {
+    const size_t changes = distance(name, known);
+    if (changes == 0) return "";
+    if (changes < least) least = changes, nearest = known;
+  }
+  return nearest;
+}
+
+Findings check_settings(const Environment& environment) {
+  Findings findings;
+  const std::vector<std::string> known = known_variables();
+  std::string set;
+  for (const auto& [name, value] : environment.all()) {
+    const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
+    if (is_known && ours(name)) set += fmt::format("{}{}={}", set.empty() ? "" : ", ", name, value);
+    const std::string meant = is_known ? "" : meant_by(name);
+    if (!is_known && (ours(name) || !meant.empty())) findings.push_back(unknown(name, meant));
+  }
+  try {
+    Config::from_environment();
+    findings.push_back({Level::kFine, kTopic, set.empty() ? "no variable RONDO_* is set" : set, ""});
+  } catch (const Exception& refusal) {
+    findings.push_back({Level::kWrong, kTopic, refusal.what(), "unset it, or set one of these"});
+  }
+  return findings;
+}
+
+Findings check_launch(const Environment& environment) {
+  try {
+    const Launch launch = find_launch_in({}, environment);
+    if (launch.place.world == 1) return {{Level::kFine, "launch", "no launcher: a program here is rank 0 of 1", ""}};
+    return {{Level::kFine, "launch",
+             fmt::format("{}: rank {} of {}, meeting at {}", launch.launcher, launch.place.rank, launch.place.world,
+                         launch.rendezvous.starts_with("unique:") ? "a unique id" : launch.rendezvous),
+             ""}};
+  } catch (const Exception& refusal) {
+    return {{Level::kWrong, "launch", refusal.what(), ""}};
+  }
+}
+
+}  // namespace rondo::doctor
