@@ -1,0 +1,107 @@
+// A stream over shared memory into whose counters the peer writes what it likes between any two calls: no access out of
+// bounds, nothing lent beyond the ring, and a counter that cannot be ends the stream.
+//   input: which side, then steps: one byte, and its operands
+#include <vector>
+
+#include "tests/fuzz/shared_pages.h"
+#include "tests/fuzz/target.h"
+#include "transport/rendezvous/bytes.h"
+#include "transport/shared/shared_stream.h"
+
+namespace rondo::fuzz {
+namespace {
+
+enum Step : uint8_t { kWrite, kCounter, kRead, kView, kSend, kClose, kSteps };
+
+// Where the counters are, as in shared_stream.cc: two words of flags; of each ring `written`, `taken` and the bytes, on
+// lines of 128 bytes.
+constexpr size_t kLine = 128;
+constexpr size_t kRing = 2 * kLine + kByteRingBytes;
+constexpr size_t counter_at(size_t which) { return kLine + which / 2 % 2 * kRing + which % 2 * kLine; }
+
+class Victim {
+ public:
+  explicit Victim(bool maker) : pages_(shared_stream_bytes()), maker_(maker) {
+    RONDO_CHECK(shared_stream_bytes() == kLine + 2 * kRing, "the layout is the one above");
+    SharedStreamEnd end;
+    end.memory = pages_.owner();
+    end.data = pages_.data();
+    end.maker = maker;
+    end.bell = std::make_shared<RemoteBell>();
+    end.life = std::make_shared<PeerLife>();
+    end.peer_name = "the peer";
+    stream_ = make_shared_stream(std::move(end));
+  }
+
+  void step(ByteReader& in) {
+    switch (in.u8() % kSteps) {
+      case kWrite: {
+        const size_t at = in.u32();
+        return pages_.write(at, in.u64());
+      }
+      case kCounter: {
+        const uint8_t which = in.u8();
+        return pages_.write(counter_at(which), in.u64());
+      }
+      case kRead:
+        return read(in.u32());
+      case kView: {
+        const auto there = stream_->view();
+        RONDO_CHECK(there.size() <= kByteRingBytes, "no more is lent than the ring holds");
+        const std::vector<std::byte> used(there.begin(), there.end());
+        stream_->consume(std::min<size_t>(in.u32(), there.size()));
+        return;
+      }
+      case kSend:
+        return send(in.u32());
+      case kClose:
+        return pages_.write(maker_ ? sizeof(uint32_t) : 0, in.u32());
+    }
+  }
+
+ private:
+  void read(uint32_t bytes) {
+    std::vector<std::byte> memory(1 + bytes % kMost);
+    const size_t split = bytes % memory.size();
+    const iovec parts[] = {{memory.data(), split}, {memory.data() + split, memory.size() - split}};
+    check(stream_->read(parts, 2), memory.size());
+  }
+  void send(uint32_t bytes) {
+    const std::vector<std::byte> memory(1 + bytes % kMost);
+    const iovec part{const_cast<std::byte*>(memory.data()), memory.size()};
+    check(stream_->write(&part, 1), memory.size());
+  }
+  void check(long moved, size_t most) const {
+    RONDO_CHECK(moved <= static_cast<long>(most), "no more moves than was asked for");
+    RONDO_CHECK(moved >= 0 || !stream_->error().ok(), "an end has its reason");
+  }
+
+  static constexpr size_t kMost = 100'000;
+  SharedPages pages_;
+  const bool maker_;
+  std::unique_ptr<ByteStream> stream_;
+};
+
+std::string counter(uint8_t which, uint64_t value) { return ByteWriter().u8(kCounter).u8(which).u64(value).take(); }
+std::string bytes(Step step, uint32_t count) { return ByteWriter().u8(step).u32(count).take(); }
+
+}  // namespace
+
+std::vector<std::string> seeds() {
+  const std::string maker(1, '\0'), other(1, '\1');
+  const uint64_t all = kByteRingBytes;
+  return {maker + counter(2, 100) + bytes(kRead, 60) + bytes(kView, 30) + bytes(kSend, 500) + counter(1, 501),
+          other + counter(0, all) + bytes(kView, 70'000) + bytes(kRead, 99'999) + counter(0, all + 5) + bytes(kView, 9),
+          maker + bytes(kSend, 99'999) + bytes(kSend, 99'999) + bytes(kSend, 99'999) + counter(1, 70'000) +
+              bytes(kSend, 50'000) + counter(1, ~uint64_t{0}) + bytes(kSend, 99'999),
+          maker + counter(2, all + 1) + bytes(kView, 1) + bytes(kRead, 1),
+          other + counter(0, 5) + bytes(kClose, 1) + bytes(kRead, 9) + bytes(kRead, 9)};
+}
+
+void try_input(std::string_view input) {
+  ByteReader in(input);
+  Victim victim((in.u8() & 1) == 0);
+  while (in.ok() && in.left() > 0) victim.step(in);
+}
+
+}  // namespace rondo::fuzz

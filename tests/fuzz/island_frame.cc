@@ -1,0 +1,160 @@
+// Frames with descriptors that a rank of the island sends: taken, or the connection ends with a reason. No frame ends
+// more than its sender's connection; no descriptor is lost.
+//   input: for each frame a byte (bit 0: from the higher rank; bits 1-3: what comes with it) and the frame
+#include "transport/shared/island_frame.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <asio/io_context.hpp>
+#include <cstring>
+
+#include "tests/fuzz/target.h"
+#include "tests/support/resources.h"
+#include "transport/shared/island.h"
+#include "transport/shared/island_socket.h"
+#include "transport/shared/mailbox.h"
+#include "transport/shared/memory_file.h"
+#include "transport/shared/shared_stream.h"
+
+namespace rondo::fuzz {
+namespace {
+
+constexpr uint64_t kCommunicator = 5;
+constexpr int kBelow = 0, kSelf = 1, kAbove = 2;
+constexpr LinkShape kShape{2, 4096};
+constexpr uint64_t kBellBytes = 256;
+// What a hostile rank may hold is its own affair; here it is a page or so.
+constexpr size_t kMostOffered = 1 << 20;
+constexpr size_t kMostFrames = 16;
+
+std::vector<Descriptor> files_of(unsigned kind, uint64_t bytes) {
+  std::vector<Descriptor> files;
+  const size_t offered = bytes <= kMostOffered ? bytes : 4096;
+  if (kind % 8 >= 1) files.push_back(make_memory_file(offered, Pages::kSparse));
+  for (unsigned i = 2; i <= kind % 8 && i <= kMaxDescriptors; ++i) {
+    files.emplace_back(::eventfd(0, EFD_CLOEXEC | (kind % 8 == 7 ? 0 : EFD_NONBLOCK)));
+  }
+  return files;
+}
+
+// Rank 1 of an island of three; the other two are sockets in our hands.
+class Scene {
+ public:
+  Scene() {
+    std::vector<Island::Neighbor> neighbors;
+    for (const int rank : {kBelow, kAbove}) {
+      int ends[2];
+      RONDO_CHECK(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0, "sockets");
+      villains_[rank == kAbove] = Descriptor(ends[0]);
+      neighbors.push_back({rank, ::getpid(), "a rank", Descriptor(ends[1])});
+    }
+    Island::Settings settings;
+    settings.rank = kSelf;
+    settings.logger = Logger("off", kSelf);
+    settings.link_failed = [](uint64_t, int peer, const Error& error) {
+      RONDO_CHECK(peer != kSelf && !error.message.empty(), "a failure names a rank and has a reason");
+    };
+    island_ = std::make_unique<Island>(io_, std::move(neighbors), std::move(settings));
+    island_->open(kCommunicator, {kBelow, kSelf, kAbove}, std::make_shared<Doorbell>(), std::make_shared<Doorbell>());
+    poll();
+  }
+
+  void send(bool above, const IslandFrame& frame, const std::vector<Descriptor>& files) {
+    std::vector<int> numbers;
+    for (const Descriptor& file : files) numbers.push_back(file.get());
+    std::string why;
+    send_message(villains_[above].get(), &frame, sizeof frame, numbers, why);
+    poll();
+  }
+  // What an honest program does next with what it was offered.
+  void use() {
+    for (const int peer : {kBelow, kAbove}) {
+      for (const uint64_t id : {1, 2, 3}) {
+        const std::shared_ptr<Window> window = island_->find(peer, id);
+        if (window && data_at(*window, {id, 0}, window->bytes()) != nullptr) touch(*window);
+      }
+      if (const auto link = island_->take_link({kCommunicator, peer, 0}, kShape)) {
+        link->post({1, 2, 100}, nullptr);
+        link->pump();
+        if (link->can_send()) link->send({1, 2, 8}, reinterpret_cast<const std::byte*>("12345678"));
+      }
+      if (const auto stream = island_->take_stream_to(kCommunicator, peer)) write(*stream);
+    }
+    while (const auto stream = island_->take_stream_from(kCommunicator)) write(*stream->second);
+    poll();
+  }
+
+ private:
+  void poll() {
+    io_.restart();
+    io_.poll();
+  }
+  static void touch(const Window& window) {
+    window.data()[0] = std::byte{1};
+    window.data()[window.bytes() - 1] = std::byte{1};
+  }
+  static void write(ByteStream& stream) {
+    char bytes[100] = {};
+    const iovec part{bytes, sizeof bytes};
+    stream.write(&part, 1);
+    stream.read(&part, 1);
+  }
+
+  asio::io_context io_{1};
+  Descriptor villains_[2];
+  std::unique_ptr<Island> island_;
+};
+
+std::string text_of(unsigned char how, const IslandFrame& frame) {
+  std::string text(1 + sizeof frame, static_cast<char>(how));
+  std::memcpy(text.data() + 1, &frame, sizeof frame);
+  return text;
+}
+
+IslandFrame frame_of(IslandTopic topic, uint64_t bytes) {
+  IslandFrame frame;
+  frame.topic = topic;
+  frame.communicator = kCommunicator;
+  frame.bytes = bytes;
+  return frame;
+}
+
+}  // namespace
+
+std::vector<std::string> seeds() {
+  constexpr unsigned char kNone = 0, kOne = 1 << 1, kThree = 3 << 1, kFromAbove = 1;
+  IslandFrame window = frame_of(IslandTopic::kWindow, 5000), drop = frame_of(IslandTopic::kDrop, 0);
+  window.id = drop.id = 1;
+  IslandFrame link = frame_of(IslandTopic::kLink, MailboxLayout(kShape).bytes), wish = frame_of(IslandTopic::kWish, 0);
+  link.depth = wish.depth = kShape.depth;
+  link.slice_bytes = wish.slice_bytes = kShape.slice_bytes;
+  const IslandFrame stream = frame_of(IslandTopic::kStream, shared_stream_bytes());
+  const IslandFrame bells = frame_of(IslandTopic::kBells, kBellBytes);
+  return {text_of(kOne, window) + text_of(kNone, drop), text_of(kOne, link) + text_of(kThree, bells),
+          text_of(kNone | kFromAbove, wish) + text_of(kOne | kFromAbove, stream),
+          text_of(kOne | kFromAbove, window) + text_of(kOne | kFromAbove, window),
+          text_of(kThree | kFromAbove, bells) + text_of(kOne, stream)};
+}
+
+void try_input(std::string_view input) {
+  static const size_t descriptors = [] {
+    { Scene warm; }
+    return testing::open_descriptors();
+  }();
+  {
+    Scene scene;
+    for (size_t i = 0; i < kMostFrames && input.size() > sizeof(IslandFrame); ++i) {
+      IslandFrame frame;
+      std::memcpy(&frame, input.data() + 1, sizeof frame);
+      const auto how = static_cast<unsigned char>(input[0]);
+      input.remove_prefix(1 + sizeof frame);
+      scene.send((how & 1) != 0, frame, files_of(how >> 1, frame.bytes));
+    }
+    scene.use();
+  }
+  RONDO_CHECK(testing::open_descriptors() == descriptors, "no descriptor is lost");
+}
+
+}  // namespace rondo::fuzz

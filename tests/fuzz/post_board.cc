@@ -1,0 +1,131 @@
+// A one-shot all_reduce over boards into which the other two ranks write what they like: no access out of bounds, and
+// it ends only when each of them has posted in each round.
+//   input: steps: one byte, and its operands
+#include "ring/engine/run/post_board.h"
+
+#include <memory>
+#include <vector>
+
+#include "ring/engine/run/one_shot.h"
+#include "ring/plan/build.h"
+#include "tests/fuzz/shared_pages.h"
+#include "tests/fuzz/target.h"
+#include "transport/rendezvous/bytes.h"
+
+namespace rondo::fuzz {
+namespace {
+
+constexpr int kWorld = 3;
+constexpr uint64_t kCount = 9000;  // floats: three rounds of 4,096
+constexpr uint64_t kRoundElements = 4096;
+constexpr uint64_t kFingerprint = 42;
+
+enum Step : uint8_t { kWrite, kShow, kProgress, kSteps };
+
+class NoBell final : public PeerBell {
+ public:
+  void ring() override {}
+};
+
+const Plan& plan() {
+  static const Plan made = [] {
+    PlanRequest request;
+    request.collective = Collective::kAllReduce;
+    request.algorithm = Algorithm::kOneShot;
+    request.topology.host.assign(kWorld, 0);
+    request.topology.island.assign(kWorld, 0);
+    return build_plan(request);
+  }();
+  return made;
+}
+
+class Victim {
+ public:
+  Victim() : input_(kCount), output_(kCount), blocks_{{{0, kCount}}, {{0, kCount}}} {
+    std::vector<std::byte*> places;
+    for (SharedPages& board : boards()) places.push_back(board.data());
+    for (SharedPages& board : boards()) std::memset(board.data(), 0, PostBoard::kBytes);
+    channel_.board = PostBoard(places, 0);
+    channel_.bells.assign(kWorld, std::make_shared<NoBell>());
+    Binding binding;
+    binding.plan = &plan();
+    binding.blocks = &blocks_;
+    binding.slicing = OneShotRun::slicing(plan(), kCount, sizeof(float));
+    binding.slicing.slice = kRoundElements;
+    binding.combine = {DType::kFloat32, Op::kSum, 1.0, kWorld};
+    binding.element_bytes = sizeof(float);
+    binding.input = reinterpret_cast<const std::byte*>(input_.data());
+    binding.output = reinterpret_cast<std::byte*>(output_.data());
+    binding.fingerprint = kFingerprint;
+    run_.start(binding, channel_);
+  }
+
+  void step(ByteReader& in) {
+    switch (in.u8() % kSteps) {
+      case kWrite: {
+        const uint8_t rank = in.u8();
+        const size_t at = in.u32();
+        return boards()[1 + rank % 2].write(at, in.u64());
+      }
+      case kShow: {
+        const uint8_t rank = in.u8(), number = in.u8();
+        const uint32_t ready = in.u32();
+        return show(1 + rank % 2, number, ready, in.u8());
+      }
+      case kProgress:
+        run_.progress();
+        RONDO_CHECK(run_.refused() < kWorld && run_.refused() != 0, "another rank is refused, or none");
+        RONDO_CHECK(!run_.done() || run_.refused() < 0, "a run that is done has refused nobody");
+        return;
+    }
+  }
+
+ private:
+  // As an honest rank posts in that round: flag and fingerprint at the beginning of one of its two places.
+  void show(size_t rank, uint8_t number, uint32_t ready, uint8_t wrong) {
+    SharedPages& board = boards()[rank];
+    const size_t place = (number & 1) * PostBoard::kSlotBytes;
+    board.write(place + sizeof(uint64_t), kFingerprint + wrong % 2);
+    board.write(place, uint64_t{number} << 32 | ready);
+  }
+  // Made once: each is 130 KiB.
+  static std::vector<SharedPages>& boards() {
+    static std::vector<SharedPages> made = [] {
+      std::vector<SharedPages> list;
+      for (int r = 0; r < kWorld; ++r) list.emplace_back(PostBoard::kBytes);
+      return list;
+    }();
+    return made;
+  }
+
+  std::vector<float> input_, output_;
+  Blocks blocks_;
+  IslandChannel channel_;
+  OneShotRun run_;
+};
+
+std::string show(uint8_t rank, uint8_t number, uint32_t ready, uint8_t wrong = 0) {
+  return ByteWriter().u8(kShow).u8(rank).u8(number).u32(ready).u8(wrong).take();
+}
+std::string progress() { return std::string(1, static_cast<char>(kProgress)); }
+
+}  // namespace
+
+std::vector<std::string> seeds() {
+  constexpr uint32_t kWhole = kRoundElements * sizeof(float);
+  constexpr uint32_t kLast = (kCount - 2 * kRoundElements) * sizeof(float);
+  const std::string first = show(0, 1, kWhole) + show(1, 1, kWhole) + progress();
+  const std::string second = show(0, 2, kWhole / 2) + progress() + show(0, 2, kWhole) + show(1, 2, kWhole) + progress();
+  return {first + second + show(0, 3, kLast) + show(1, 3, kLast) + progress(),
+          first + show(0, 2, kWhole + 1) + progress(), first + show(1, 2, kWhole, 1) + progress(),
+          show(0, 9, 0) + progress(),
+          first + ByteWriter().u8(kWrite).u8(0).u32(0).u64(~uint64_t{0}).take() + progress()};
+}
+
+void try_input(std::string_view input) {
+  ByteReader in(input);
+  Victim victim;
+  while (in.ok() && in.left() > 0) victim.step(in);
+}
+
+}  // namespace rondo::fuzz

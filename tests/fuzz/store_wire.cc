@@ -1,0 +1,56 @@
+// What the stream store and its clients say: refused, or decoded within the bounds; a message has one encoding only.
+#include "transport/rendezvous/store_wire.h"
+
+#include "tests/fuzz/target.h"
+
+namespace rondo::fuzz {
+namespace {
+
+// Hello and welcome: a head and a body.
+void try_greeting(std::string_view input) {
+  if (!plausible_head(input) || input.size() < kStoreHeadBytes) return;
+  const StoreHead head = decode_head(input);
+  const std::string_view body = input.substr(kStoreHeadBytes);
+  const bool whole =
+      head.version == kStoreVersion && head.body_bytes == body.size() && body.size() <= kMaxHelloBodyBytes;
+  if (!whole) return;
+  if (const auto hello = decode_hello(body)) RONDO_CHECK(encode_hello(*hello) == input, "a hello has one encoding");
+  if (const auto welcome = decode_welcome(body)) {
+    RONDO_CHECK(encode_welcome(*welcome) == input, "a welcome has one encoding");
+  }
+}
+
+// Request and reply: a frame.
+void try_frame(std::string_view input) {
+  if (input.size() < kFrameHeadBytes) return;
+  const std::string_view body = input.substr(kFrameHeadBytes);
+  if (decode_frame_head(input) != body.size()) return;
+  if (const auto request = decode_request(body)) {
+    RONDO_CHECK(body.size() <= kMaxRequestBodyBytes && !request->key.empty(), "a request has its bounds");
+    RONDO_CHECK(encode_request(*request) == input, "a request has one encoding");
+  }
+  if (const auto reply = decode_reply(body)) {
+    RONDO_CHECK(body.size() <= kMaxReplyBodyBytes, "a reply has its bound");
+    RONDO_CHECK(encode_reply(*reply) == input, "a reply has one encoding");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> seeds() {
+  return {encode_hello({{1, 2, 3}, "job"}),
+          encode_welcome({}),
+          encode_welcome({StoreVerdict::kOtherJob, "another"}),
+          encode_request({StoreOperation::kPut, "key", "value", "", 0}),
+          encode_request({StoreOperation::kCompareSet, "key", "value", "other", 0}),
+          encode_request({StoreOperation::kAdd, "key", "", "", -5}),
+          encode_reply({StoreStatus::kOk, "value"}),
+          encode_reply({StoreStatus::kRefused, "the store is full"})};
+}
+
+void try_input(std::string_view input) {
+  try_greeting(input);
+  try_frame(input);
+}
+
+}  // namespace rondo::fuzz
