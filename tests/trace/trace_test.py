@@ -6,6 +6,7 @@
 import copy
 import json
 import pathlib
+import random
 import re
 import shutil
 import struct
@@ -20,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "
 import blame  # noqa: E402
 import clocks  # noqa: E402
 import read  # noqa: E402
+import report  # noqa: E402
 import rondo_trace  # noqa: E402
 
 RUN, SCHEMA, FOLDER = sys.argv[1], json.loads(pathlib.Path(sys.argv[2]).read_text()), pathlib.Path(sys.argv[3])
@@ -135,10 +137,35 @@ def bad_files():
     assert rondo_trace.main(["merge", str(FOLDER / "killed"), "-o", "/proc/none/x.json"]) == 1
 
 
+def damaged_files():
+    """A trace with wrong bytes, in its head, its text or its records, is read or refused, never more."""
+    good = (FOLDER / "killed" / "rank-0.rondo-trace").read_bytes()
+    records, kept = 4096 + 60 * 1024, 1024
+    small = bytearray(good[:records + 64 * kept])
+    struct.pack_into("<QQ", small, 8, kept, kept)
+    used = struct.unpack_from("<Q", small, 24)[0]
+    folder = FOLDER / "damaged"
+    folder.mkdir()
+    numbers, taken = random.Random(1), 0
+    for _ in range(500):
+        data = bytearray(small)
+        first, last = numbers.choice([(0, 40), (4096, 4096 + used), (records, len(small)), (records, len(small))])
+        for _ in range(numbers.choice([1, 8, 64])):
+            data[numbers.randrange(first, last)] = numbers.randrange(256)
+        (folder / "rank-0.rondo-trace").write_bytes(data)
+        try:
+            ranks, found, operations, members = rondo_trace.load(folder)
+        except read.TraceError:
+            continue
+        report.page(ranks, found, operations, members)
+        taken += 1
+    assert 100 < taken < 500, f"{taken} of 500 were taken"
+
+
 def main():
     for name, test in [("a stopped rank through shared memory", lambda: stopped("shm")),
                        ("a stopped rank over TCP", lambda: stopped("tcp")), ("a killed rank", killed),
-                       ("clocks of two hosts", other_clock), ("files that are no traces", bad_files)]:
+                       ("clocks of two hosts", other_clock), ("files that are no traces", bad_files), ("damaged files", damaged_files)]:
         try:
             test()
             print(f"pass trace: {name}", flush=True)

@@ -58,7 +58,7 @@ class RankTrace:
     about: dict
     communicators: dict  # number: (id, members)
     failures: list
-    lost: int  # records that newer ones have replaced
+    lost: int  # records that newer ones have replaced, or that cannot be read
     operations: dict  # (communicator id, number): Operation
     messages: list
     last: int  # the latest time in it
@@ -68,15 +68,39 @@ class RankTrace:
         return f"rank {self.rank} ({self.about['host']})"
 
 
+# What the lines of the text must have.
+_LINES = {
+    "rank": {"rank": int, "world": int, "host": str, "pid": int, "clock": str, "monotonic_ns": int, "collectives": list,
+             "dtypes": list, "operators": list, "algorithms": list, "errors": list},
+    "communicator": {"number": int, "id": str, "members": list},
+    "failure": {"at": int, "code": str, "message": str},
+    "reason": {"number": int, "text": str},
+}
+
+
+def _line(text):
+    line = json.loads(text)
+    wanted = _LINES.get(line["what"], {})  # others are for newer tools
+    if wrong := [name for name, kind in wanted.items() if not isinstance(line[name], kind)]:
+        raise ValueError(f"{', '.join(wrong)} of '{line['what']}'")
+    return line
+
+
 def _text(path, data, used):
     lines = data[_HEADER_BYTES:_HEADER_BYTES + used].decode("utf-8", "replace").splitlines()
     try:
-        said = [json.loads(line) for line in lines]
-    except ValueError as error:
+        said = [_line(line) for line in lines]
+    except (ValueError, KeyError, TypeError) as error:
         raise TraceError(f"{path}: its text is damaged ({error})") from None
     about = next((line for line in said if line["what"] == "rank"), None)
     if about is None:
         raise TraceError(f"{path}: it does not say which rank it is of; was it copied while the job started?")
+    if not 0 <= about["rank"] < about["world"]:
+        raise TraceError(f"{path}: its text is damaged (rank {about['rank']} of {about['world']})")
+    for line in said:
+        members = line["members"] if line["what"] == "communicator" else []
+        if not all(isinstance(member, int) and 0 <= member < about["world"] for member in members):
+            raise TraceError(f"{path}: its text is damaged (members of communicator {line['number']})")
     return about, said
 
 
@@ -103,11 +127,34 @@ def read_rank(path):
         elif line["what"] == "failure":
             trace.failures.append(line)
     reasons = {line["number"]: line["text"] for line in said if line["what"] == "reason"}
+    limits = _limits(about)
     for record in records:
-        _take(trace, record, reasons)
+        if _fits(trace, record, limits):
+            _take(trace, record, reasons)
+        else:
+            trace.lost += 1
     trace.last = max([r.end for r in records if r.kind != ROUTE] + [f["at"] for f in trace.failures] +
                      [about["monotonic_ns"]])
     return trace
+
+
+def _limits(about):
+    """{kind: what a, b and c are below}."""
+    collectives, algorithms, errors = len(about["collectives"]), len(about["algorithms"]), len(about["errors"])
+    any_byte = 256
+    return {BEGIN: (collectives, len(about["dtypes"]), len(about["operators"])), ROUTE: (algorithms, any_byte, len(MEDIA)),
+            END: (errors, collectives, algorithms), STEP: (any_byte,) * 3,
+            TRANSFER: (len(DIRECTIONS), len(PATHS), any_byte), WAIT: (any_byte,) * 3, STOPPED: (any_byte,) * 3,
+            MESSAGE: (len(DIRECTIONS), errors, any_byte)}
+
+
+def _fits(trace, r, limits):
+    """False: a damaged record, or one of a communicator for which the text had no room."""
+    known, limit = trace.communicators.get(r.communicator), limits.get(r.kind)
+    if known is None or limit is None or r.a >= limit[0] or r.b >= limit[1] or r.c >= limit[2]:
+        return False
+    least = {TRANSFER: 0, WAIT: -1, MESSAGE: -1}.get(r.kind)
+    return (least is None or least <= r.peer < len(known[1])) and (r.kind == ROUTE or r.begin <= r.end or r.end == 0)
 
 
 def _take(trace, r, reasons):
@@ -115,7 +162,7 @@ def _take(trace, r, reasons):
     if r.kind == MESSAGE:
         trace.messages.append(r)
         return
-    communicator = trace.communicators.get(r.communicator, (f"{r.communicator}", []))[0]
+    communicator = trace.communicators[r.communicator][0]
     key = (communicator, r.number)
     operation = trace.operations.get(key)
     if operation is None:

@@ -60,7 +60,8 @@ def _sentences(ranks, operations, members):
 def _ends(ranks, operations):
     out = []
     last = max(trace.last for trace in ranks.values())
-    for rank, trace in sorted(ranks.items()):
+    # The first to end is the likeliest cause.
+    for rank, trace in sorted(ranks.items(), key=lambda item: item[1].last):
         for failure in trace.failures:
             out.append(f"<li>{html.escape(trace.name)}: <b>{html.escape(failure['code'])}</b> "
                        f"{html.escape(failure['message'])}</li>")
@@ -197,7 +198,7 @@ def _timeline(document, ranks):
             "spans": [[e["pid"], e["tid"], kinds.index(e["cat"]), round(e["ts"], 3), round(e["dur"], 3), e["name"], e["args"]]
                       for e in sorted(shown, key=lambda e: e["ts"])]}
     note = (f"The longest {MOST_SPANS:,} of {len(spans):,} spans; rondo-trace merge writes all." if len(spans) > len(shown) else "")
-    return data, _card("timeline", "What ran", '<div id="zoom"><button data-zoom="in">+</button><button data-zoom="out">−</button>'
+    return data, _card("timeline", "Timeline", '<div id="zoom"><button data-zoom="in">+</button><button data-zoom="out">−</button>'
                        '<button data-zoom="left">←</button><button data-zoom="right">→</button><button data-zoom="all">all</button>'
                        '<span class="quiet">wheel, drag or arrow keys; click a bar</span></div>'
                        '<canvas id="lanes" tabindex="0" aria-label="Timeline of ranks"></canvas><p id="picked" role="status"></p>'
