@@ -3,10 +3,12 @@
 # The loops are vectorised by the compiler. Comparisons are never signalling and traps are off (machine.h), so that
 # selections need no branches. Clang says where it cannot vectorise: 64-bit division is one such place.
 KERNEL_COPTS = [
-    "-fvect-cost-model=dynamic",
     "-fno-trapping-math",
     "-Wno-pass-failed",
 ]
+
+# Clang has no such flag, and refuses it.
+GCC_COPTS = ["-fvect-cost-model=dynamic"]
 
 # By the namespace of the rows (RONDO_KERNEL_SET). Those of avx2 and avx512 are for x86-64 only.
 INSTRUCTION_SETS = {
