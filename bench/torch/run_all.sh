@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Every measurement of docs/torch.md, one after the other, in about 8 minutes. The machine must be quiet.
+#   bench/torch/run_all.sh PYTHON FOLDER    PYTHON: one that has rondo, torch and deepspeed; FOLDER: for the tables
+# Needs root, for network namespaces of its own: gloo and Rondo run under reno there, which serves gloo better than BBR.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+source tools/lib/build.sh
+
+python=$1 folder=$2
+run_bazel build //bench:rondo-bench
+bench=$(bazel_bin)/bench/rondo-bench
+mkdir -p "$folder"
+
+# table NAME COMMAND...: what the command prints, in FOLDER/NAME.txt; a bound that it misses does not end the rest.
+table() {
+  local status=0
+  timeout 200 "${@:2}" >"$folder/$1.txt" 2>"$folder/$1.err" || status=$?
+  echo "$1: exit code $status"
+  cat "$folder/$1.txt"
+}
+# shellcheck disable=SC2016  # the new shell expands it
+reno=(unshare --net sh -c 'ip link set lo up && sysctl -q -w net.ipv4.tcp_congestion_control=reno && exec "$@"' sh)
+
+export OMP_NUM_THREADS=1
+"$python" -m rondo.torch.build >/dev/null
+table overhead "$python" bench/torch/overhead.py --bench "$bench"
+table overhead_numpy "$python" bench/python/overhead.py --bench "$bench" --runs 5
+table all_reduce_2 "${reno[@]}" "$python" bench/torch/all_reduce.py
+table all_reduce_2_tcp env RONDO_TRANSPORT=tcp "${reno[@]}" "$python" bench/torch/all_reduce.py
+table all_reduce_4 "${reno[@]}" "$python" bench/torch/all_reduce.py --ranks 4
+table operators_2 "$python" bench/torch/operators.py
+table operators_4 "$python" bench/torch/operators.py --ranks 4
+table ddp_step "${reno[@]}" "$python" bench/torch/ddp_step.py
+table tensor_parallel "${reno[@]}" "$python" bench/torch/tensor_parallel.py
+table tensor_parallel_hosts "$python" bench/torch/tensor_parallel.py --hosts 2
