@@ -1,9 +1,13 @@
 #include "ring/plan/choose.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <utility>
 
 #include "ring/plan/build.h"
 #include "ring/plan/estimate.h"
+#include "ring/plan/fold_class.h"
 
 namespace rondo {
 namespace {
@@ -24,8 +28,18 @@ constexpr uint64_t kOneShotBytes = 8 * 1024;
 // Partial folds are kept in scratch, a chunk a rank: 256 ranks' are 64 MiB with chunks of 256 KiB.
 constexpr int kScratchWorlds = 256;
 
+// What the model may be wrong by.
+constexpr double kMostTimesLeast = 3;
+
 // Equal but for rounding is equal: the one that is asked first stays.
 constexpr double kBetter = 1 - 1e-6;
+
+// Between two ranks these are a ring's halves, or a direct exchange.
+bool same_for_two(Algorithm algorithm) {
+  return algorithm == Algorithm::kHalvingDoubling || algorithm == Algorithm::kPat ||
+         algorithm == Algorithm::kRecursiveDoubling || algorithm == Algorithm::kTree ||
+         algorithm == Algorithm::kDoubleTree || algorithm == Algorithm::kStar;
+}
 
 }  // namespace
 
@@ -79,6 +93,35 @@ Algorithm Chooser::choose(Collective collective, uint64_t bytes, bool scale_at_s
     }
   }
   return best;
+}
+
+std::vector<Algorithm> Chooser::alternatives(Collective collective, uint64_t bytes, Folds folds) const {
+  const Algorithm best = choose(collective, bytes);
+  const double most = kMostTimesLeast * estimated_us(collective, best, bytes);
+  // By estimate; what runs for kWindow in the order in which it is taken without times.
+  std::vector<std::pair<double, Algorithm>> found;
+  const auto consider = [&](Algorithm algorithm, double us) {
+    const bool alike = folds == Folds::kAny || fold_alike(collective, best, algorithm, pair_costs_.world);
+    if (alike && std::isfinite(us) && us <= most) found.emplace_back(us, algorithm);
+  };
+  const double window = estimated_us(collective, Algorithm::kWindow, bytes);
+  const bool posts = bytes <= kPostBytes && !collective_has_root(collective);
+  if (posts) consider(Algorithm::kOneShot, window);
+  consider(Algorithm::kStaged, window);
+  if (bytes > kPostBytes) consider(Algorithm::kPull, window);
+  for (int i = 1; i < kAlgorithms; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    if (in_island(algorithm) || !within_limits(collective, algorithm, bytes)) continue;
+    if (algorithm != best && pair_costs_.world == 2 && same_for_two(algorithm)) continue;
+    consider(algorithm, estimated_us(collective, algorithm, bytes));
+  }
+  const auto by_estimate = [](const auto& one, const auto& other) { return one.first < other.first; };
+  std::stable_sort(found.begin(), found.end(), by_estimate);
+  std::vector<Algorithm> result;
+  for (const auto& [us, algorithm] : found) {
+    if (result.size() < kMostAlternatives) result.push_back(algorithm);
+  }
+  return result;
 }
 
 }  // namespace rondo

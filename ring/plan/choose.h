@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ring/base/types.h"
 #include "ring/plan/cost_model.h"
@@ -18,6 +19,15 @@ class Chooser {
   // cores (estimate.h), and never kAuto. scale_at_source: as in PlanRequest. even: every rank has a block of the same
   // size, which plans over windows need. No allocation.
   Algorithm choose(Collective collective, uint64_t bytes, bool scale_at_source = false, bool even = true) const;
+
+  // Which folds may take the place of others.
+  enum class Folds : uint8_t { kAlike, kAny };
+  // What choose() chooses for an even call, and what may be faster than the model thinks: at most kMostAlternatives
+  // algorithms within its limits that fold alike (fold_class.h) and are estimated at three times the least at most, the
+  // cheapest first. kWindow stands in it as what runs for buffers of which some are not registered: kOneShot up to
+  // kPostBytes, kStaged, and above kPull. Of algorithms that are the same exchange between two ranks there is one.
+  static constexpr size_t kMostAlternatives = 4;
+  std::vector<Algorithm> alternatives(Collective collective, uint64_t bytes, Folds folds) const;
 
   // What choose() compares, in microseconds; infinite where there is no plan, or no estimate.
   double estimated_us(Collective collective, Algorithm algorithm, uint64_t bytes, bool scale_at_source = false) const;

@@ -1,0 +1,18 @@
+#include "ring/plan/fold_class.h"
+
+namespace rondo {
+namespace {
+
+// All contributions in one fold, in the order of the ranks.
+bool in_rank_order(Algorithm algorithm) {
+  return in_island(algorithm) || algorithm == Algorithm::kDirect || algorithm == Algorithm::kStar;
+}
+
+}  // namespace
+
+bool fold_alike(Collective collective, Algorithm a, Algorithm b, int world) {
+  if (a == b || world <= 2 || !collective_reduces(collective)) return true;
+  return in_rank_order(a) && in_rank_order(b);
+}
+
+}  // namespace rondo

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "ring/base/types.h"
+
+namespace rondo {
+
+// Whether two algorithms give a call the same bits in a world of that size, if each has a plan for it: they fold the
+// same contributions in the same order and round at the same places, or they fold nothing. Two contributions have one
+// fold, whose order does not matter (docs/numerics.md). Proved by the symbolic values of their plans
+// (tests/plan/fold_class_test.cc). The reverse does not hold.
+bool fold_alike(Collective collective, Algorithm a, Algorithm b, int world);
+
+}  // namespace rondo
