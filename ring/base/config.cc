@@ -127,7 +127,6 @@ void visit(C& config, Visitor&& v) {
   v.text("RONDO_TCP_CONGESTION", config.congestion_control, valid_text, kTextText);
   v.number("RONDO_SOCKET_BUFFER_BYTES", config.socket_buffer_bytes, Range<uint32_t>{4096, 1u << 30, true}, kLocal);
   v.number("RONDO_LANES", config.lanes, Range<uint32_t>{1, 16}, kShared);
-  v.number("RONDO_LANE_THREADS", config.lane_threads, Range<int32_t>{-1, 15}, kLocal);
   v.number("RONDO_CONNECTIONS", config.connections, Range<uint32_t>{1, 16}, kShared);
   v.number("RONDO_SLICE_BYTES", config.slice_bytes, Range<uint32_t>{4096, 16u << 20}, kShared);
   v.number("RONDO_SLICES_PER_CHUNK", config.slices_per_chunk, Range<uint32_t>{1, 64}, kShared);

@@ -33,12 +33,6 @@ inline bool crowded(const Topology& topology, int r, int ranks) {
          topology.cores[static_cast<size_t>(r)] < ranks;
 }
 
-// Cores beyond the first for each of `ranks` on rank r's host; 0 where that is not known.
-inline int spare_cores(const Topology& topology, int r, int ranks) {
-  if (topology.cores.empty() || ranks < 1) return 0;
-  return std::max(0, topology.cores[static_cast<size_t>(r)] / ranks - 1);
-}
-
 // All ranks are on one host and do not all share memory: they use sockets.
 inline bool loopback(const Topology& topology) { return topology.one_host() && !topology.one_island(); }
 

@@ -13,13 +13,11 @@ namespace rondo {
 
 using Next = Route::Next;
 
-CallCourse::CallCourse(CommunicatorContext& context, const Router& router, uint32_t lane_threads, WaitPolicy policy,
-                       std::shared_ptr<Doorbell> bell)
+CallCourse::CallCourse(CommunicatorContext& context, const Router& router)
     : context_(context),
       router_(router),
       plans_(context.rank, context.topology, context.config),
       links_(context),
-      help_(context.config.lanes, lane_threads, policy, std::move(bell)),
       island_(context),
       log_(context.config.debug, context.world_rank(context.rank)) {}
 
@@ -167,7 +165,7 @@ std::unique_ptr<Run> CallCourse::make_run(std::shared_ptr<const Plan> plan) {
 }
 
 std::unique_ptr<Run> CallCourse::make_link_run(const CheckedCall& call, std::shared_ptr<const Plan> plan) {
-  return std::make_unique<LinkRun>(call, std::move(plan), context_, links_, help_);
+  return std::make_unique<LinkRun>(call, std::move(plan), context_, links_);
 }
 
 uint64_t CallCourse::moved() { return (stages_ << 40) + (running_ != nullptr ? 1 + running_->moved() : 0); }
@@ -196,7 +194,6 @@ void CallCourse::end() {
 }
 
 void CallCourse::close() {
-  help_.stop();
   links_.close();
   cards_.reset();
   island_.release();

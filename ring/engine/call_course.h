@@ -26,8 +26,7 @@ namespace rondo {
 class CallCourse {
  public:
   // context and router must outlive it.
-  CallCourse(CommunicatorContext& context, const Router& router, uint32_t lane_threads, WaitPolicy policy,
-             std::shared_ptr<Doorbell> bell);
+  CallCourse(CommunicatorContext& context, const Router& router);
 
   void begin(CollectiveOperation& operation) {
     operation_ = &operation;
@@ -53,7 +52,7 @@ class CallCourse {
   // The communicator has failed, and no run goes on: takes this rank's buffers out of the others' reach. False: one of
   // them is at work on them; ask again.
   bool close_buffers(Clock::time_point now) { return island_.close_buffers(now); }
-  // Gives back links, threads and shared memory.
+  // Gives back links and shared memory.
   void close();
 
   // A run of this plan over links, for what is no call of the program's.
@@ -78,7 +77,6 @@ class CallCourse {
   const Router& router_;
   PlanCache plans_;
   LinkTable links_;
-  LaneHelp help_;
   IslandMemory island_;
   std::optional<CardExchange> cards_;  // made at first use
   // The one call whose run keeps scratch memory, which may be megabytes; shared with the kept calls.

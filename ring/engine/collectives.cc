@@ -25,11 +25,11 @@ bool can_pull(const CommunicatorContext& context) {
 }  // namespace
 
 Collectives::Collectives(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
-                         std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy, uint32_t lane_threads)
+                         std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy)
     : ProgressEngine(std::move(bell), std::move(progress_thread), policy, {context, &context->mark}),
       context_(std::move(context)),
       router_(context_->rank, context_->topology, context_->config, can_pull(*context_)),
-      course_(*context_, router_, std::min(lane_threads, context_->config.lanes - 1), policy, shared_bell()),
+      course_(*context_, router_),
       watch_(*context_) {}
 
 RouteQuestion Collectives::question_of(const CheckedCall& call, Algorithm asked) const {

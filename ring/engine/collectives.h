@@ -17,9 +17,8 @@ namespace rondo {
 // The collective operations of one communicator: one after the other, in call order.
 class Collectives final : public ProgressEngine {
  public:
-  // lane_threads: that may move lanes beside the engine; those beyond the lanes are not started.
   Collectives(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
-              std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy, uint32_t lane_threads);
+              std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy);
 
   // Checks, resolves and keeps what equal calls have in common. Throws Exception(kInvalid). Any thread.
   std::shared_ptr<PreparedCall> prepare(CheckedCall call, Algorithm asked) const;

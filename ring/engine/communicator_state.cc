@@ -17,13 +17,6 @@ WaitPolicy patience_for(const Config& config, const Fabric& fabric) {
   return {std::chrono::microseconds(config.spin_us), crowded, crowded ? -1 : place.local_rank};
 }
 
-// Threads beside the caller's that this rank may use for lanes: those of cores that no rank of the host needs.
-uint32_t lane_threads_for(const Config& config, const Fabric& fabric) {
-  if (config.lane_threads >= 0) return static_cast<uint32_t>(config.lane_threads);
-  const Place& place = fabric.place();
-  return static_cast<uint32_t>(rondo::spare_cores(fabric.topology(), place.rank, place.local_world));
-}
-
 Topology topology_of(const Fabric& fabric, const std::vector<int>& members) {
   Topology topology;
   std::map<int, int> seen;
@@ -77,8 +70,7 @@ CommunicatorState::CommunicatorState(Options options)
   const WaitPolicy policy = patience_for(context_->config, *context_->fabric);
   auto bell = std::make_shared<Doorbell>();
   auto message_bell = std::make_shared<Doorbell>();
-  collectives_ = std::make_shared<Collectives>(context_, bell, progress_thread_, policy,
-                                               lane_threads_for(context_->config, *context_->fabric));
+  collectives_ = std::make_shared<Collectives>(context_, bell, progress_thread_, policy);
   messages_ = std::make_shared<Messages>(context_, message_bell, progress_thread_, policy);
   context_->fabric->open(context_->id, context_->members, this, std::move(bell), std::move(message_bell));
 }

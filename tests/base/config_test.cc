@@ -60,7 +60,6 @@ const Sample kSamples[] = {
     {"RONDO_TCP_CONGESTION", "", "cubic\t", false},
     {"RONDO_SOCKET_BUFFER_BYTES", "65536", "1", false},
     {"RONDO_LANES", "2", "17", true},
-    {"RONDO_LANE_THREADS", "0", "16", false},
     {"RONDO_CONNECTIONS", "2", "0", true},
     {"RONDO_SLICE_BYTES", "4096", "4095", true},
     {"RONDO_SLICES_PER_CHUNK", "64", "65", true},

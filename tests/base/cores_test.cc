@@ -61,17 +61,13 @@ TEST_CASE("ranks of a host have cores of their own, of those that they may use")
   CHECK(home_core(some, 3) == 2);
 }
 
-TEST_CASE("cores to spare, and too few of them") {
+TEST_CASE("fewer cores than ranks") {
   Topology topology;
   topology.host = {0, 0, 1};
-  CHECK(spare_cores(topology, 0, 2) == 0);  // not known
-  CHECK(!crowded(topology, 0, 2));
+  CHECK(!crowded(topology, 0, 2));  // not known
   topology.cores = {4, 4, 16};
-  CHECK(spare_cores(topology, 0, 2) == 1);
-  CHECK(spare_cores(topology, 0, 3) == 0);
-  CHECK(spare_cores(topology, 0, 5) == 0);
+  CHECK(!crowded(topology, 0, 4));
   CHECK(crowded(topology, 0, 5));
-  CHECK(spare_cores(topology, 2, 1) == 15);
 }
 
 TEST_CASE("without a choice there is no home core") {

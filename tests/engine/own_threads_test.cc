@@ -37,20 +37,19 @@ std::map<std::string, uint64_t> blocked_signals() {
 
 }  // namespace
 
-TEST_CASE("own threads: of sockets, of the progress thread and of lanes, none takes the program's signals") {
+TEST_CASE("own threads: of sockets and the progress thread, none takes the program's signals") {
   RankGroup group;
   group.config.lanes = 2;
-  group.config.lane_threads = 1;
   group.config.transport = "tcp";
   const std::string failed = run_processes(group, [](Communicator& communicator) {
-    std::vector<float> data(1 << 20, 1.0f);  // large enough for helpers
+    std::vector<float> data(1 << 20, 1.0f);
     CollectiveCall call;
     call.input = call.output = data.data();
     call.count = data.size();
     start(communicator, call).wait();
     communicator.all_reduce(data.data(), data.data(), data.size(), DType::kFloat32);
     const auto threads = blocked_signals();
-    for (const char* name : {"rondo-io", "rondo-progress", "rondo-lane"}) {
+    for (const char* name : {"rondo-io", "rondo-progress"}) {
       expect(threads.count(name) == 1, std::string("no thread is called ") + name);
     }
     for (const auto& [name, blocked] : threads) {

@@ -54,15 +54,14 @@ void run_until_failure(Here& here, Communicator& group, const std::function<void
 }  // namespace
 
 TEST_CASE("killed in the middle of a large all_reduce, wherever it is") {
-  // Proves: at delays that fall into both halves of the ring (it takes some 40 to 100 ms here), with rank 0 as well;
-  // some with lanes that have threads of their own.
+  // Proves: at delays that fall into both halves of the ring (it takes some 40 to 100 ms here), with rank 0 as well,
+  // with one lane and with several.
   for (const int delay_ms : {0, 1, 5, 10, 21, 35, 52}) {
     for (const int victim : {0, 2}) {
       CAPTURE(delay_ms);
       CAPTURE(victim);
       Config config = fault_config();
       config.lanes = delay_ms % 5 == 0 ? 1 : 3;
-      config.lane_threads = 2;
       Job job;
       job.start(
           4,

@@ -6,28 +6,11 @@
 #include "ring/engine/run/lanes.h"
 
 namespace rondo {
-namespace {
-
-// Smaller operations are over before a helper is awake (some 50 us).
-constexpr uint64_t kHelpedBytes = 1024 * 1024;
-
-}  // namespace
-
-LaneHelp::LaneHelp(uint32_t lanes, uint32_t threads, WaitPolicy policy, std::shared_ptr<Doorbell> bell)
-    : lanes_(lanes), threads_(threads), policy_(policy), bell_(std::move(bell)) {}
-
-LaneCrew* LaneHelp::crew() {
-  if (threads_ == 0) return nullptr;
-  if (!crew_) crew_.emplace(lanes_, threads_, policy_, bell_);
-  return &*crew_;
-}
 
 LinkRun::LinkRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const CommunicatorContext& context,
-                 LinkTable& links, LaneHelp& help)
+                 LinkTable& links)
     : plan_(std::move(plan)),
       links_(links),
-      help_(help),
-      helped_(call.total_bytes(context.world()) >= kHelpedBytes),
       slicing_(choose_slicing(call, *plan_, context.config, context.topology)),
       blocks_(lay_out_blocks(call, *plan_, slicing_)),
       binding_(binding_of(call, *plan_, blocks_, slicing_)),
@@ -42,35 +25,16 @@ void LinkRun::start(const RunStart& start) {
   }
   bound_ = true;
   done_ = false;
-  crew_ = helped_ ? help_.crew() : nullptr;
-  if (crew_ != nullptr) crew_->begin(lanes_);
 }
 
 bool LinkRun::progress(Pass pass) {
-  if (crew_ != nullptr) {
-    const LaneCrew::Progress progress = crew_->pass(landing_of(pass));
-    done_ = progress.done;
-    return progress.moved;
-  }
   const LanesProgress progress = progress_lanes(lanes_, pass);
   done_ = progress.done;
   return progress.moved;
 }
 
-uint64_t LinkRun::moved() {
-  return without_help([this] { return slices_combined(lanes_); });
-}
-
-RunFailure LinkRun::failure() {
-  return without_help([this] { return failure_of_lanes(lanes_, *plan_); });
-}
-
-WireNote LinkRun::not_finite() {
-  return without_help([this] { return not_finite_of_lanes(lanes_); });
-}
-
-void LinkRun::end() {
-  if (crew_ != nullptr) std::exchange(crew_, nullptr)->end();
-}
+uint64_t LinkRun::moved() { return slices_combined(lanes_); }
+RunFailure LinkRun::failure() { return failure_of_lanes(lanes_, *plan_); }
+WireNote LinkRun::not_finite() { return not_finite_of_lanes(lanes_); }
 
 }  // namespace rondo

@@ -34,7 +34,6 @@ struct RONDO_EXPORT Config {
 
   // --- engine
   uint32_t lanes = 1;                  // RONDO_LANES: 1..16                                                  (shared)
-  int32_t lane_threads = -1;           // RONDO_LANE_THREADS: beside the caller's, 0..15; -1: as cores are to spare
   uint32_t connections = 1;            // RONDO_CONNECTIONS: sockets a link, 1..16                            (shared)
   uint32_t slice_bytes = 256 * 1024;   // RONDO_SLICE_BYTES: the largest slice, 4 KiB .. 16 MiB               (shared)
   uint32_t slices_per_chunk = 4;       // RONDO_SLICES_PER_CHUNK: 1..64; a link's depth is one more           (shared)
