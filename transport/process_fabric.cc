@@ -251,12 +251,12 @@ class ProcessFabric : public Fabric {
     Island::Settings settings;
     settings.rank = place_.rank;
     settings.can_pull = islands.pulls[static_cast<size_t>(place_.rank)];
-    settings.stores = stores_of(config_.shared_stores);
     settings.logger = Logger(config_.debug, place_.rank);
     settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
       board_->link_failed(communicator, peer, error);
     };
     island_ = std::make_unique<Island>(board_->context(), std::move(neighbors), std::move(settings));
+    if (config_.shared_stores == "streamed") island_->set_stores(Stores::kStreamed);
     return std::nullopt;
   }
 

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+
+#include "kernels/cross_copy.h"
 
 namespace rondo {
 
@@ -66,10 +69,23 @@ class SharedMemory {
   // must keep the memory as it is meanwhile. False if the kernel refused or the memory is not there (the peer died).
   virtual bool pull(int peer, uint64_t address, std::byte* to, size_t bytes) = 0;
 
+  // How links and streams of this rank write what their peers read next, from now on. One value for all communicators:
+  // what suits one pair of cores.
+  void set_stores(Stores stores) {
+    if (stores_->load(std::memory_order_relaxed) != stores) stores_->store(stores, std::memory_order_relaxed);
+  }
+
   // The peer's process has ended: it touches no memory any more.
   virtual bool ended(int peer) const = 0;
   // Whether a peer may stop for long while this rank goes on: processes may (SIGSTOP), threads of one process not.
   virtual bool stops_alone() const = 0;
+
+ protected:
+  // Shared with links and streams, which may outlive it.
+  std::shared_ptr<const std::atomic<Stores>> stores() const { return stores_; }
+
+ private:
+  std::shared_ptr<std::atomic<Stores>> stores_ = std::make_shared<std::atomic<Stores>>(Stores::kCached);
 };
 
 }  // namespace rondo

@@ -134,7 +134,8 @@ void visit(C& config, Visitor&& v) {
   v.number("RONDO_STAGING_BYTES", config.staging_bytes, Range<uint64_t>{64u << 10, uint64_t{1} << 30}, kShared);
   v.number("RONDO_BUCKET_BYTES", config.bucket_bytes, Range<uint64_t>{4096, uint64_t{1} << 30, true}, kShared);
   v.choice("RONDO_SINGLE_COPY", config.single_copy, Names{"auto", "on", "off"}, kShared);
-  v.choice("RONDO_SHARED_STORES", config.shared_stores, Names{"auto", "cached", "streamed"}, kLocal);
+  v.choice("RONDO_SHARED_STORES", config.shared_stores, Names{"auto", "cached", "streamed"}, kShared);
+  v.choice("RONDO_FOLD", config.fold, Names{"fixed", "any"}, kShared);
   v.algorithm("RONDO_ALGORITHM", config.algorithm);
   v.file("RONDO_COST_MODEL", config.cost_model_file, config.cost_model);
   v.number("RONDO_SPIN_US", config.spin_us, Range<int64_t>{0, 10'000'000}, kLocal);

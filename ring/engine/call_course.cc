@@ -13,6 +13,13 @@ namespace rondo {
 
 using Next = Route::Next;
 
+namespace {
+
+// CLOCK_MONOTONIC, which the processes of a host share.
+uint64_t now_ns() { return static_cast<uint64_t>(Clock::now().time_since_epoch().count()); }
+
+}  // namespace
+
 CallCourse::CallCourse(CommunicatorContext& context, const Router& router)
     : context_(context),
       router_(router),
@@ -42,6 +49,7 @@ bool CallCourse::advance(Pass pass) {
 // False: links or windows are on their way.
 bool CallCourse::go_on() {
   if (!route_) decide(nullptr);
+  if (route_->next == Next::kExchangeTimes) return start_telling_times();
   if (route_->next != Next::kRun) return start_exchange();
   PreparedCall::Body& body = operation_->call->body;
   if (!body.run || body.algorithm != route_->algorithm) prepare_body();
@@ -54,19 +62,20 @@ bool CallCourse::go_on() {
 
 void CallCourse::decide(const BufferFacts* buffers) {
   const RouteQuestion& question = operation_->call->question;
+  if (buffers == nullptr && question.tuned()) began_ns_ = now_ns();
   route_ = router_.decide(question, table_, buffers);
   if (route_->next == Next::kRefuse) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", describe_call(operation_->call->call),
                                                      context_.rank, refusal_text(*route_, *buffers)));
   }
-  if (route_->timed && !timed_since_) timed_since_ = Clock::now();
   if (route_->next != Next::kRun) return;
   context_.log.took(operation_->sequence, route_->algorithm, table_.version());
   if (context_.observed.on()) observe_route();
   if (RouteTable::learns_from(*route_)) {
     std::lock_guard lock(table_mutex_);
-    table_.began(question, *route_);
+    table_.began(question, router_.terms(), *route_);
   }
+  island_.set_streams(route_->streamed);
   if (context_.rank == 0 && log_.shows(LogLevel::kInfo)) show();
 }
 
@@ -82,12 +91,16 @@ void CallCourse::observe_route() {
                             static_cast<uint8_t>(route_->medium()), prepared.prediction.nanoseconds);
 }
 
-// When it is another than the last time, for calls of about this size. Trials are no choice yet.
+// When it is another than the last time, for calls of about this size. Trials are no choice yet, and what comes after
+// them is told again.
 void CallCourse::show() {
-  if (route_->reason == RouteReason::kTrial) return;
   const RouteQuestion& question = operation_->call->question;
-  const auto [shown, first] =
-      shown_.try_emplace({question.collective, std::bit_width(question.bytes)}, route_->algorithm);
+  const std::pair key{question.collective, static_cast<int>(std::bit_width(question.bytes))};
+  if (route_->reason == RouteReason::kTrial) {
+    shown_.erase(key);
+    return;
+  }
+  const auto [shown, first] = shown_.try_emplace(key, route_->algorithm);
   if (!first && std::exchange(shown->second, route_->algorithm) == route_->algorithm) return;
   log_.info(router_.describe(question, *route_));
 }
@@ -100,33 +113,59 @@ bool CallCourse::start_exchange() {
   if (route_->next == Next::kTryPull) {
     cards_->start_trial(call, operation_->start());
   } else {
-    cards_->start(call, operation_->start(), took_ns_);
+    cards_->start(call, operation_->start());
   }
   running_ = &cards_->run();
   return true;
 }
 
-// All have told where their buffers lie, or whether they could read the others'.
+// By posts in an island, else around the ring.
+bool CallCourse::start_telling_times() {
+  if (!times_) times_.emplace(context_);
+  if (!times_->has_run()) {
+    if (context_.topology.one_island()) {
+      times_->set_run(std::make_unique<BoardRun>(times_->call(), card_plan(context_.rank, context_.topology), island_));
+    } else {
+      RouteQuestion gather;
+      gather.collective = Collective::kAllGather;
+      times_->set_run(make_link_run(times_->call(), plans_.get(gather, Algorithm::kRing, -1)));
+    }
+  }
+  if (!times_->run().ready()) return false;
+  times_->start(record_, operation_->start());
+  running_ = &times_->run();
+  return true;
+}
+
+void CallCourse::end_telling_times() {
+  std::exchange(running_, nullptr)->end();
+  std::vector<std::string> choices;
+  {
+    std::lock_guard lock(table_mutex_);
+    choices = table_.told_times(times_->records(), router_.clocks());
+  }
+  record_ = {};
+  if (context_.rank == 0 && log_.shows(LogLevel::kInfo)) {
+    for (const std::string& choice : choices) log_.info(choice);
+  }
+  decide(nullptr);
+}
+
+// All have told where their buffers lie, or whether they could read the others'; or what they have timed.
 void CallCourse::end_exchange() {
+  if (route_->next == Next::kExchangeTimes) return end_telling_times();
   running_ = nullptr;
   const PreparedCall& prepared = *operation_->call;
   const BufferFacts facts = cards_->facts(prepared.call);
-  std::string chosen;
   bool refused = false;
-  {
+  if (route_->next == Next::kTryPull) {
     std::lock_guard lock(table_mutex_);
-    if (route_->next == Next::kTryPull) {
-      refused = table_.tried_pull(prepared.question, facts);
-    } else {
-      chosen = table_.exchanged(cards_->slowest_ns());
-      took_ns_ = 0;
-    }
+    refused = table_.tried_pull(prepared.question, facts);
   }
-  if (context_.rank == 0 && !chosen.empty() && log_.shows(LogLevel::kInfo)) log_.info(chosen);
   if (context_.rank == 0 && refused) {
     log_.warn(
-        fmt::format("{}: {} may not read the memory of the other ranks; buffers that are not registered are "
-                    "staged from now on",
+        fmt::format("{}: {} may not read the memory of the other ranks; no call pulls any "
+                    "more, unless it asks for that",
                     describe_call(prepared.call), context_.name(cards_->unreadable_by())));
   }
   decide(&facts);
@@ -186,16 +225,17 @@ std::optional<Error> CallCourse::not_finite_of_wire() {
 
 void CallCourse::end() {
   if (running_ != nullptr) std::exchange(running_, nullptr)->end();
+  if (route_ && route_->timed && done_) {
+    const bool counts = !operation_->waited_behind;
+    record_[table_.tuner().pending() - 1] = counts ? TimedCall{began_ns_, now_ns()} : TimedCall{};
+  }
   operation_ = nullptr;
-  if (!timed_since_) return;
-  const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - *timed_since_);
-  took_ns_ = static_cast<uint64_t>(std::max<int64_t>(took.count(), 1));
-  timed_since_.reset();
 }
 
 void CallCourse::close() {
   links_.close();
   cards_.reset();
+  times_.reset();
   island_.release();
 }
 

@@ -18,6 +18,7 @@
 #include "ring/engine/run/island_memory.h"
 #include "ring/engine/run/link_run.h"
 #include "ring/engine/run/link_table.h"
+#include "ring/engine/run/time_exchange.h"
 
 namespace rondo {
 
@@ -68,7 +69,9 @@ class CallCourse {
   std::optional<Error> not_finite_of_wire();
   void observe_route();
   bool start_exchange();
+  bool start_telling_times();
   void end_exchange();
+  void end_telling_times();
   void pack();
   void prepare_body();
   std::unique_ptr<Run> make_run(std::shared_ptr<const Plan> plan);
@@ -79,19 +82,20 @@ class CallCourse {
   LinkTable links_;
   IslandMemory island_;
   std::optional<CardExchange> cards_;  // made at first use
+  std::optional<TimeExchange> times_;  // likewise
   // The one call whose run keeps scratch memory, which may be megabytes; shared with the kept calls.
   std::weak_ptr<PreparedCall> has_scratch_;
   Logger log_;
 
   mutable std::mutex table_mutex_;  // for route_of(); the holder of the lease, which alone writes, reads without it
   RouteTable table_;
-  std::optional<Clock::time_point> timed_since_;  // of the operation, if it is timed
-  uint64_t took_ns_ = 0;                          // of the one that was timed last, until it is told
+  TimeRecord record_{};  // of the calls that table_.tuner() has pending
 
   // Of the operation.
   CollectiveOperation* operation_ = nullptr;
   std::optional<Route> route_;
   Run* running_ = nullptr;  // nullptr: waits for links or windows
+  uint64_t began_ns_ = 0;   // of a call whose ways are tried
   bool packed_ = false;
   bool done_ = false;
   uint64_t stages_ = 0;  // passed, of all operations

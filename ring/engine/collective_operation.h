@@ -27,6 +27,7 @@ class CollectiveOperation final : public Operation {
   std::optional<Packing> packing;  // of an operation of several tensors: the buffers are its memory
   std::shared_ptr<Gate> gate;      // of a call on a stream, which opens it and waits for it; shared with the stream's
   bool queued = false;             // counted by its engine
+  bool waited_behind = false;      // it was submitted before the one before it had ended
 
   // The stream has not come to it yet.
   bool held_back() const { return gate && !gate->is_open(); }

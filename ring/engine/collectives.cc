@@ -39,6 +39,8 @@ RouteQuestion Collectives::question_of(const CheckedCall& call, Algorithm asked)
   question.scales_at_source = collective_reduces(call.collective) && call.op == Op::kPremulSum;
   question.coded = call.wire != WireFormat::kNone;
   question.bytes = call.travelling_bytes(context_->world());
+  question.root = call.root;
+  question.element_bytes = static_cast<int>(dtype_bytes(call.dtype));
   return router_.ask(question, asked);
 }
 
@@ -72,6 +74,7 @@ std::shared_ptr<CollectiveOperation> Collectives::submit_opening(Clock::time_poi
 void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence) {
   operation->sequence = sequence;
   operation->queued = true;
+  operation->waited_behind = context_->log.last_finished() + 1 < sequence;
   context_->log.called(sequence, operation->call->kind, operation->call->call);
   added();
   std::lock_guard lock(queue_mutex_);

@@ -108,6 +108,7 @@ Algorithm CommunicatorState::algorithm_for(const CollectiveCall& call, bool regi
   checked.count = call.count;
   checked.dtype = call.dtype;
   checked.op = call.op;
+  if (collective_has_root(call.collective)) checked.root = std::max(call.root, 0);
   return collectives_->algorithm_for(checked, call.options.algorithm, registered);
 }
 

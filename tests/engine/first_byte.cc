@@ -31,12 +31,7 @@ uint64_t address_in_file(const void* function) {
 }
 
 // Into the memory that the other rank reads.
-bool moves_bytes(const void* function) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpmf-conversions"
-  return function == reinterpret_cast<void*>(&rondo::CrossCopy::copy);
-#pragma GCC diagnostic pop
-}
+bool moves_bytes(const void* function) { return function == reinterpret_cast<void*>(&rondo::cross_copy); }
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "ring/engine/route/route_table.h"
 #include "ring/engine/route/router.h"
+#include "ring/plan/fold_class.h"
 #include "rondo/error.h"
 #include "tests/support/random.h"
 
@@ -26,6 +28,12 @@ Topology island_of(int world) {
   return topology;
 }
 
+Topology hosts_of(int world) {
+  Topology topology;
+  for (int rank = 0; rank < world; ++rank) topology.host.push_back(rank % 2);
+  return topology;
+}
+
 // One call as the program makes it on all ranks: the buffers are each rank's own business.
 struct PlannedCall {
   RouteQuestion question;  // but for what ask() fills in
@@ -38,7 +46,7 @@ struct PlannedCall {
 struct Told {
   bool registered = false;
   bool reads = false;
-  uint64_t took_ns = 0;
+  TimeRecord times{};
 };
 
 // A rank of the engine, but for the bytes: decides, takes part in exchanges, and goes on to the next call.
@@ -48,11 +56,11 @@ class SimulatedRank {
 
   // One step of the current call. `exchanges[i]`: what ranks have told in exchange i; this rank adds its part, and goes
   // on when all are there. False: it must wait.
-  bool step(const PlannedCall& call, std::vector<std::vector<Told>>& exchanges, int world, uint64_t took_ns) {
+  bool step(const PlannedCall& call, std::vector<std::vector<Told>>& exchanges, int world, const TimedCall& timed) {
     const RouteQuestion question = router_.ask(call.question, call.asked);
     if (!told_) {
       if (!asked_) route_ = router_.decide(question, table_, nullptr);
-      if (route_.next == Next::kRun || route_.next == Next::kRefuse) return end(question, took_ns);
+      if (route_.next == Next::kRun || route_.next == Next::kRefuse) return end(question, timed);
       tell(call, exchanges);
     }
     const std::vector<Told>& exchange = exchanges[exchange_];
@@ -64,6 +72,7 @@ class SimulatedRank {
 
   std::vector<Route> routes;  // of the calls that have begun
   std::vector<uint32_t> versions;
+  size_t choices = 0;
   RouteTable table_;
 
  private:
@@ -72,36 +81,38 @@ class SimulatedRank {
     Told told;
     told.registered = call.registered[static_cast<size_t>(rank_)];
     told.reads = route_.next == Next::kTryPull && call.readable;
-    told.took_ns = route_.next == Next::kExchangeCards ? took_ns_ : 0;
+    if (route_.next == Next::kExchangeTimes) told.times = record_;
     exchanges[exchange_].push_back(told);
     told_ = true;
   }
 
   void learn(const PlannedCall&, const RouteQuestion& question, const std::vector<Told>& exchange) {
-    uint64_t slowest = 0;
+    std::vector<TimeRecord> times;
     bool reads = true, all = true;
     for (const Told& told : exchange) {
-      slowest = std::max(slowest, told.took_ns);
+      times.push_back(told.times);
       reads = reads && told.reads;
       all = all && told.registered;
+    }
+    told_ = false;
+    ++exchange_;
+    if (route_.next == Next::kExchangeTimes) {
+      choices += table_.told_times(times, router_.clocks()).size();
+      return;
     }
     facts_.plain = all ? -1 : 0;  // which rank it is decides nothing
     if (route_.next == Next::kTryPull) {
       facts_.readable = reads;
       table_.tried_pull(question, facts_);
-    } else {
-      table_.exchanged(slowest);
     }
     route_ = router_.decide(question, table_, &facts_);
     asked_ = true;
-    told_ = false;
-    ++exchange_;
   }
 
-  bool end(const RouteQuestion& question, uint64_t took_ns) {
+  bool end(const RouteQuestion& question, const TimedCall& timed) {
     versions.push_back(table_.version());
-    if (route_.next == Next::kRun) table_.began(question, route_);
-    if (route_.timed) took_ns_ = took_ns;
+    if (route_.next == Next::kRun) table_.began(question, router_.terms(), route_);
+    if (route_.timed) record_[table_.tuner().pending() - 1] = timed;
     routes.push_back(route_);
     facts_ = {};
     asked_ = false;
@@ -115,11 +126,11 @@ class SimulatedRank {
   bool asked_ = false;  // facts_ are those of the current call
   bool told_ = false;
   size_t exchange_ = 0;
-  uint64_t took_ns_ = 0;
+  TimeRecord record_{};
 };
 
 PlannedCall random_call(Random& random, int world) {
-  constexpr uint64_t kBytes[] = {0, 8, 8192, 65'536, 65'537, 100'000, 262'144, 300'000, 1 << 20, 1 << 24};
+  constexpr uint64_t kBytes[] = {0, 8, 8192, 16'384, 65'536, 65'537, 100'000, 262'144, 300'000, 1 << 20, 1 << 24};
   constexpr Algorithm kAsked[] = {Algorithm::kWindow, Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered,
                                   Algorithm::kRing};
   PlannedCall call;
@@ -127,6 +138,8 @@ PlannedCall random_call(Random& random, int world) {
   call.question.bytes = kBytes[random.below(std::size(kBytes))];
   call.question.scales_at_source = collective_reduces(call.question.collective) && random.below(8) == 0;
   call.question.even = random.below(8) != 0;
+  call.question.root = collective_has_root(call.question.collective) ? static_cast<int>(random.below(2)) : -1;
+  call.question.element_bytes = 4;
   if (!call.question.even && call.question.collective == Collective::kAllReduce) call.question.even = true;
   if (random.below(4) == 0) call.asked = kAsked[random.below(std::size(kAsked))];
   const uint64_t kind = random.below(3);
@@ -147,7 +160,10 @@ std::vector<SimulatedRank> simulate(const std::vector<PlannedCall>& calls, const
   while (true) {
     SimulatedRank& rank = ranks[random.below(static_cast<uint64_t>(world))];
     const size_t at = rank.calls();
-    if (at < calls.size() && rank.step(calls[at], exchanges, world, 1 + random.below(1'000'000))) {
+    // Each rank measures what it likes; some of its calls waited behind others, which are in flight.
+    const uint64_t begin = 1 + random.below(1'000'000);
+    const TimedCall timed{begin, random.below(8) == 0 ? 0 : begin + random.below(100'000)};
+    if (at < calls.size() && rank.step(calls[at], exchanges, world, timed)) {
       waiting = 0;
     } else {
       ++waiting;
@@ -165,6 +181,8 @@ Config config_of(Random& random) {
   Config config;
   config.single_copy = kSingleCopy[random.below(std::size(kSingleCopy))];
   config.algorithm = kConfigured[random.below(std::size(kConfigured))];
+  config.fold = random.below(4) == 0 ? "any" : "fixed";
+  config.shared_stores = random.below(4) == 0 ? "cached" : "auto";
   return config;
 }
 
@@ -174,14 +192,17 @@ TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they me
   // Proves: decide() and the table depend on nothing that one rank alone knows; and no rank waits for an exchange that
   // another does not take part in.
   std::set<Algorithm> seen;
+  size_t choices = 0;
   for (uint64_t seed = 0; seed < 10'000; ++seed) {
     CAPTURE(seed);
     Random random(seed);
     const int world = 2 + static_cast<int>(random.below(4));
-    const Router router(0, island_of(world), config_of(random), random.below(4) != 0);
-    // Few kinds of calls, so that what was learned of them matters.
+    // Few kinds of calls, so that what was learned of them matters; in some jobs so many that trials come to an end.
+    const bool is_long = seed % 16 == 0;
+    const Topology topology = seed % 5 == 4 ? hosts_of(world) : island_of(world);
+    const Router router(0, topology, config_of(random), random.below(4) != 0);
     std::vector<PlannedCall> kinds;
-    while (kinds.size() < 6) {
+    while (kinds.size() < (is_long ? 2 : 6)) {
       PlannedCall call = random_call(random, world);
       try {
         router.ask(call.question, call.asked);
@@ -191,13 +212,14 @@ TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they me
       }
     }
     std::vector<PlannedCall> calls;
-    for (int i = 0; i < 40; ++i) calls.push_back(kinds[random.below(kinds.size())]);
+    for (int i = 0; i < (is_long ? 300 : 40); ++i) calls.push_back(kinds[random.below(kinds.size())]);
     const std::vector<SimulatedRank> ranks = simulate(calls, router, world, random);
     for (int rank = 1; rank < world; ++rank) {
       CAPTURE(rank);
       REQUIRE(ranks[static_cast<size_t>(rank)].routes == ranks[0].routes);
       REQUIRE(ranks[static_cast<size_t>(rank)].versions == ranks[0].versions);
     }
+    choices += ranks[0].choices;
     for (const Route& route : ranks[0].routes) seen.insert(route.algorithm);
   }
   for (const Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered,
@@ -205,72 +227,85 @@ TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they me
     CAPTURE(algorithm_name(algorithm));
     CHECK(seen.count(algorithm) == 1);
   }
+  CHECK(choices > 50);
 }
 
 TEST_CASE("a table that has learned otherwise has another version") {
   // Proves: the answer to a stall question tells ranks that have diverged.
+  const Router router(0, island_of(2), Config{}, true);
   RouteQuestion question;
-  question.collective = Collective::kAllGather;
   question.bytes = 1 << 20;
+  question = router.ask(question, Algorithm::kAuto);
+  Route route;
+  route.algorithm = Algorithm::kStaged;
+  route.buffers = Route::Buffers::kPlain;
   RouteTable one, other;
   CHECK(one.version() == other.version());
-  one.began(question, {Next::kRun, Algorithm::kRing, RouteReason::kNotRegistered, false});
+  one.began(question, router.terms(), route);
   CHECK(one.version() != other.version());
-  other.began(question, {Next::kRun, Algorithm::kRing, RouteReason::kNotRegistered, false});
+  other.began(question, router.terms(), route);
   CHECK(one.version() == other.version());
-  one.exchanged(17);
-  other.exchanged(18);
-  CHECK(one.version() == other.version());  // nothing was timed
-  one.began(question, {Next::kRun, Algorithm::kPull, RouteReason::kTrial, true});
-  other.began(question, {Next::kRun, Algorithm::kPull, RouteReason::kTrial, true});
-  one.exchanged(17);
-  other.exchanged(18);
+  std::vector<TimeRecord> records(2);
+  one.told_times(records, Clocks::kOne);
+  records[0][3] = {5, 7};
+  other.told_times(records, Clocks::kOne);
   CHECK(one.version() != other.version());
 }
 
 TEST_CASE("more kinds of plain calls than a table keeps: those that would ask first give way, and nothing else") {
   RouteTable table;
-  const Route plain{Next::kRun, Algorithm::kRing, RouteReason::kNotRegistered, false};
-  const Route known{Next::kRun, Algorithm::kRing, RouteReason::kKnownPlain, false};
+  Route plain, known;
+  plain.buffers = Route::Buffers::kPlain;
+  known.buffers = Route::Buffers::kKnownPlain;
   RouteQuestion question;
   const auto kind = [&](uint64_t bytes) {
     question.bytes = bytes;
     return question;
   };
-  for (uint64_t bytes = 0; bytes < 1024; ++bytes) table.began(kind(bytes), plain);
-  table.began(kind(7), known);
+  for (uint64_t bytes = 0; bytes < 1024; ++bytes) table.began(kind(bytes), {}, plain);
+  table.began(kind(7), {}, known);
   CHECK(table.known_plain(kind(7)));
-  table.began(kind(5000), plain);
+  table.began(kind(8), {}, plain);  // known already: it takes no other's place
+  CHECK(table.known_plain(kind(7)));
+  table.began(kind(5000), {}, plain);
   CHECK(!table.known_plain(kind(7)));
   CHECK(table.known_plain(kind(5000)));
   CHECK(table.known_plain(kind(0)));
   CHECK(table.known_plain(kind(1023)));
 }
 
-TEST_CASE("a plain call over links asks again after 31 that did not, and an exchange follows") {
+TEST_CASE("a plain call asks again after 31 that did not, and an exchange follows: over links, and by posts") {
   const Router router(0, island_of(3), Config{}, true);
-  RouteQuestion question;
-  question.collective = Collective::kAllGather;
-  question.bytes = 1 << 20;
-  question = router.ask(question, Algorithm::kAuto);
-  REQUIRE(question.registered_first);
-  RouteTable table;
-  BufferFacts plain;
-  plain.plain = 2;
-  CHECK(router.decide(question, table, nullptr).next == Next::kExchangeCards);
-  const Route first = router.decide(question, table, &plain);
-  CHECK(first.reason == RouteReason::kNotRegistered);
-  CHECK(first.medium() == Medium::kLinks);
-  table.began(question, first);
-  for (int call = 0; call < 31; ++call) {
-    const Route route = router.decide(question, table, nullptr);
-    REQUIRE(route.reason == RouteReason::kKnownPlain);
-    table.began(question, route);
+  const struct {
+    Collective collective;
+    uint64_t bytes;
+    Medium medium;
+  } kinds[] = {{Collective::kAllToAll, 12 * 1024, Medium::kBoard}, {Collective::kAllReduce, 10 * 1024, Medium::kBoard}};
+  for (const auto& [collective, bytes, medium] : kinds) {
+    CAPTURE(collective_name(collective));
+    RouteQuestion question;
+    question.collective = collective;
+    question.bytes = bytes;
+    question = router.ask(question, Algorithm::kWindow);
+    REQUIRE(!question.tuned());
+    RouteTable table;
+    BufferFacts plain;
+    plain.plain = 2;
+    CHECK(router.decide(question, table, nullptr).next == Next::kExchangeCards);
+    const Route first = router.decide(question, table, &plain);
+    CHECK(first.medium() == medium);
+    table.began(question, router.terms(), first);
+    for (int call = 0; call < 31; ++call) {
+      const Route route = router.decide(question, table, nullptr);
+      REQUIRE(route.next == Next::kRun);
+      REQUIRE(route.buffers == Route::Buffers::kKnownPlain);
+      table.began(question, router.terms(), route);
+    }
+    CHECK(router.decide(question, table, nullptr).next == Next::kExchangeCards);
   }
-  CHECK(router.decide(question, table, nullptr).next == Next::kExchangeCards);
 }
 
-TEST_CASE("memory that the kernel will not read: auto stages it from then on, and pull by name is refused") {
+TEST_CASE("memory that the kernel will not read: auto does not pull from then on, and pull by name is refused") {
   const Router router(0, island_of(2), Config{}, true);
   RouteTable table;
   RouteQuestion question;
@@ -280,8 +315,7 @@ TEST_CASE("memory that the kernel will not read: auto stages it from then on, an
   plain.plain = 0;
   Route route = router.decide(question, table, &plain);
   while (route.algorithm != Algorithm::kPull) {
-    table.began(question, route);
-    table.exchanged(1000);
+    table.began(question, router.terms(), route);
     route = router.decide(question, table, &plain);
   }
   CHECK(route.next == Next::kTryPull);
@@ -296,10 +330,51 @@ TEST_CASE("memory that the kernel will not read: auto stages it from then on, an
 
   CHECK(table.tried_pull(question, unreadable));
   CHECK(!table.tried_pull(question, unreadable));  // told once
-  route = router.decide(question, table, &unreadable);
-  CHECK(route.next == Next::kRun);
-  CHECK(route.algorithm == Algorithm::kStaged);
-  CHECK(router.decide(question, table, &plain).algorithm == Algorithm::kStaged);
+  for (int call = 0; call < 16; ++call) {
+    route = router.decide(question, table, &plain);
+    CHECK(route.next == Next::kRun);
+    CHECK(route.algorithm != Algorithm::kPull);
+    table.began(question, router.terms(), route);
+  }
+}
+
+TEST_CASE("which calls are tried: not small ones, nor those that ask for an algorithm or carry a wire format") {
+  const Router router(0, island_of(2), Config{}, true);
+  RouteQuestion question;
+  question.bytes = 64 * 1024;
+  CHECK(router.ask(question, Algorithm::kAuto).tuned());
+  CHECK(!router.ask(question, Algorithm::kRing).tuned());
+  RouteQuestion small = question;
+  small.bytes = 16 * 1024 - 1;
+  CHECK(!router.ask(small, Algorithm::kAuto).tuned());
+  RouteQuestion coded = question;
+  coded.coded = true;
+  CHECK(!router.ask(coded, Algorithm::kAuto).tuned());
+  RouteQuestion rooted = question;
+  rooted.collective = Collective::kBroadcast;
+  rooted.root = 0;
+  CHECK(router.ask(rooted, Algorithm::kAuto).tuned());
+  Topology hosts;
+  hosts.host = {0, 1};
+  CHECK(!Router(0, hosts, Config{}, false).ask(rooted, Algorithm::kAuto).tuned());
+}
+
+TEST_CASE("ways fold alike, and by RONDO_FOLD=any they need not") {
+  Config any;
+  any.fold = "any";
+  const Topology island = island_of(4);
+  const auto ways = [&](const Config& config) {
+    RouteQuestion question;
+    question.bytes = 512 * 1024;
+    const Alternatives found = Router(0, island, config, true).ask(question, Algorithm::kAuto).ways;
+    return std::vector<Algorithm>(found.all().begin(), found.all().end());
+  };
+  const std::vector<Algorithm> alike = ways(Config{});
+  REQUIRE(!alike.empty());
+  for (const Algorithm way : alike) CHECK(fold_alike(Collective::kAllReduce, way, alike.front(), 4));
+  const std::vector<Algorithm> all = ways(any);
+  CHECK(std::any_of(all.begin(), all.end(),
+                    [&](Algorithm way) { return !fold_alike(Collective::kAllReduce, way, all.front(), 4); }));
 }
 
 }  // namespace rondo::testing

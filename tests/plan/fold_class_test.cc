@@ -56,10 +56,11 @@ std::set<std::string> results_of(Collective collective, Algorithm algorithm, con
   for (uint32_t lane = 0; lane < 2; ++lane) {
     const ValueTrace trace = trace_values(plans, lane);
     const FoldText text(trace);
-    for (Value value = 0; value < trace.values.size(); ++value) {
-      const ValueTrace::Held& held = trace.values[value];
+    for (const ValueTrace::Executed& step : trace.steps) {
+      if (step.value == kNoValue) continue;
+      const ValueTrace::Held& held = trace.values[step.value];
       const bool complete = held.finished && held.ranks.size() == static_cast<size_t>(topology.world());
-      if (complete) texts.insert(text.of(value));
+      if (complete) texts.insert(text.of(step.value));
     }
   }
   REQUIRE(!texts.empty());

@@ -40,14 +40,13 @@ class Pair {
 
   uint64_t run(int rank) {
     PostBoard board({memory_[0][0].bytes, memory_[1][0].bytes}, rank);
-    CrossCopy copy(Stores::kStreamed);
     std::vector<uint64_t> data(kBytes / sizeof(uint64_t));
     uint64_t wrong = 0;
     for (uint64_t round = 1; round <= kRounds; ++round) {
       std::fill(data.begin(), data.end(), word(rank, round));
       std::byte* place = board.begin(round, kBytes);
       for (size_t at = 0; at < kBytes; at += kPiece) {
-        copy.copy(place + at, reinterpret_cast<const std::byte*>(data.data()) + at, kPiece);
+        cross_copy(place + at, reinterpret_cast<const std::byte*>(data.data()) + at, kPiece, Stores::kStreamed);
         board.publish(static_cast<uint32_t>(at + kPiece), at + kPiece == kBytes);
       }
       wrong += read(board, 1 - rank, round);

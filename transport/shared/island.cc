@@ -277,7 +277,7 @@ std::unique_ptr<Link> Island::link_over(const LinkKey& key, LinkMemory memory, I
   end.bell = group.bells[key.peer].data;
   end.life = peer.life;
   end.peer_name = peer.name;
-  end.stores = settings_.stores;
+  end.stores = stores();
   return make_shared_link(std::move(end), memory.shape);
 }
 
@@ -318,8 +318,7 @@ std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer,
   frame.bytes = bytes;
   state.connection->send(frame, {file->get()}, file);
   std::byte* data = memory->data();
-  return make_shared_stream(
-      {std::move(memory), data, true, group.bells[peer].p2p, state.life, state.name, settings_.stores});
+  return make_shared_stream({std::move(memory), data, true, group.bells[peer].p2p, state.life, state.name, stores()});
 }
 
 std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_from(uint64_t communicator) {
@@ -331,7 +330,7 @@ std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_f
   const Peer& state = peers_.at(peer);
   std::byte* data = offered.memory->data();
   return std::pair(peer, make_shared_stream({std::move(offered.memory), data, false, group->bells[peer].p2p, state.life,
-                                             state.name, settings_.stores}));
+                                             state.name, stores()}));
 }
 
 // --- what the peers say, on the I/O thread

@@ -44,7 +44,6 @@ class Island final : public SharedMemory {
   struct Settings {
     int rank = 0;
     bool can_pull = false;
-    Stores stores = Stores::kTimed;  // of links and streams
     Logger logger;
     // A link to `peer` that was asked for will not come, or nothing that is shared with it can be trusted any more. On
     // any thread, without the lock.

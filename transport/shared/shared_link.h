@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -18,7 +19,7 @@ struct SharedLinkEnd {
   std::shared_ptr<RemoteBell> bell;  // the peer's; shared with the I/O thread, which connects it
   std::shared_ptr<PeerLife> life;    // likewise
   std::string peer_name;
-  Stores stores = Stores::kTimed;
+  std::shared_ptr<const std::atomic<Stores>> stores;  // as SharedMemory::set_stores(); null: kCached
 };
 
 // A Link over memory that both ends map (mailbox.h). A slice costs its sender one copy into the slot, or none if it is

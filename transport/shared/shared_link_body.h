@@ -78,7 +78,7 @@ class SharedLink final : public Link {
   }
   uint64_t send(const SliceTag& tag, const std::byte* payload) override {
     std::byte* slot = reserve(tag.bytes);
-    to_peer_.copy(slot, payload, tag.bytes);
+    cross_copy(slot, payload, tag.bytes, stores());
     return commit(tag);
   }
   uint64_t sent() const override { return committed_; }
@@ -105,6 +105,7 @@ class SharedLink final : public Link {
     const std::byte* payload = nullptr;  // once filled
   };
 
+  Stores stores() const { return end_.stores ? end_.stores->load(std::memory_order_relaxed) : Stores::kCached; }
   std::byte* direction(bool from_lower) const {
     const MailboxLayout layout(shape_);
     return end_.data + (from_lower ? layout.first : layout.second);
@@ -203,7 +204,6 @@ class SharedLink final : public Link {
   uint64_t released_ = 0;
   uint64_t freed_ = 0;  // as the peer knows it
   // Sending.
-  CrossCopy to_peer_{end_.stores};
   uint64_t committed_ = 0;
   mutable uint64_t sent_freed_ = 0;  // as last seen
   mutable bool refused_ = false;     // what the peer wrote was wrong: nothing of it is used any more

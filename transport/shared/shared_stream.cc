@@ -84,7 +84,7 @@ class SharedStream final : public ByteStream {
     if (wanted > room()) taken_seen_ = out_.taken.load(std::memory_order_acquire);
     if (room() > kByteRingBytes) return corrupt("bytes taken", written_ - taken_seen_);
     const size_t bytes = each_run(parts, count, written_, room(), [this](const std::byte* part, size_t at, size_t run) {
-      to_peer_.copy(out_.bytes + at, part, run);
+      cross_copy(out_.bytes + at, part, run, stores());
       written_ += run;
       if (run == kPieceBytes) out_.written.store(written_, std::memory_order_release);
     });
@@ -97,6 +97,7 @@ class SharedStream final : public ByteStream {
   const Error& error() const override { return error_; }
 
  private:
+  Stores stores() const { return end_.stores ? end_.stores->load(std::memory_order_relaxed) : Stores::kCached; }
   uint64_t look_at_written() const { return in_.written.load(std::memory_order_acquire) - taken_; }
   // More than the ring has where the peer's counter is wrong.
   uint64_t room() const { return kByteRingBytes - (written_ - taken_seen_); }
@@ -138,7 +139,6 @@ class SharedStream final : public ByteStream {
   Ring& out_;
   Ring& in_;
   const pid_t pid_ = ::getpid();
-  CrossCopy to_peer_{end_.stores};
   uint64_t written_ = 0, taken_ = 0;  // own counters: what the memory shows of them is never read back
   uint64_t shown_ = 0;                // of taken_, to the peer
   uint64_t taken_seen_ = 0;           // by the peer, at the last look

@@ -24,7 +24,7 @@ struct SharedStreamEnd {
   std::shared_ptr<RemoteBell> bell;  // as for SharedLinkEnd
   std::shared_ptr<PeerLife> life;
   std::string peer_name;
-  Stores stores = Stores::kTimed;
+  std::shared_ptr<const std::atomic<Stores>> stores;  // as SharedMemory::set_stores(); null: kCached
 };
 
 // A ByteStream over memory that both ends map: one copy in, one copy out. Counters of the peer are read once and

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "ring/base/types.h"
+#include "ring/engine/route/trials.h"
+#include "ring/plan/choose.h"
 
 namespace rondo {
 
@@ -25,30 +29,47 @@ enum class RouteReason : uint8_t {
   kRooted,         // one post a rank would hold it, but for the root
   kScaled,         // each rank scales its own contribution before others read it
   kUnreadable,     // the kernel does not let ranks read each other's memory
-  kTrial,          // ways to copy are being timed
+  kTrial,          // its ways are being timed
   kFaster,         // in those trials
   kCardsUnknown,   // the ranks have not told each other yet where their buffers lie
+  kTimesUnknown,   // the ranks have not told each other yet what they have timed
 };
 const char* reason_text(RouteReason reason);
 
-// What one call asks of its route. Equal on all ranks: all but `why` is part of the call's fingerprint.
+// The ways among which the trials of one kind of calls choose.
+struct Alternatives {
+  std::array<Algorithm, Chooser::kMostAlternatives> algorithms{};
+  uint8_t count = 0;
+  std::span<const Algorithm> all() const { return {algorithms.data(), count}; }
+};
+
+// What one call asks of its route. Equal on all ranks: all but `why` is part of the call's fingerprint, or follows from
+// it.
 struct RouteQuestion {
   Collective collective = Collective::kAllReduce;
   bool even = true;  // every rank has a block of the same size
   bool scales_at_source = false;
   bool coded = false;  // it has a wire format
   uint64_t bytes = 0;  // of the whole operation as they travel; 0 where ranks know only their own counts
+  int root = -1;
+  int element_bytes = 0;
   // By Router::ask(). For buffers that are not registered; kWindow: one of those over windows.
   Algorithm algorithm = Algorithm::kAuto;
   bool registered_first = false;  // over links only where the buffers of some rank are not registered
+  Alternatives ways;              // none: `algorithm` runs
   RouteReason why = RouteReason::kCheapest;
+
+  bool tuned() const { return ways.count > 0; }
 };
 
-// What is equal on all ranks from the start, and decides how plain buffers of an island are shared.
+// What is equal on all ranks from the start.
 struct RouteTerms {
   enum class SingleCopy : uint8_t { kAuto, kOn, kOff };
   SingleCopy single_copy = SingleCopy::kAuto;
   bool can_pull = false;  // SharedMemory::can_pull()
+  // How memory that others read next is written: as tried, or as configured.
+  enum class Stores : uint8_t { kTried, kCached, kStreamed };
+  Stores stores = Stores::kCached;
 };
 
 // What the cards of all ranks say about the buffers of one call.
@@ -62,13 +83,23 @@ struct Route {
   enum class Next : uint8_t {
     kRun,            // the plan of `algorithm`
     kExchangeCards,  // then decide() again
+    kExchangeTimes,  // likewise
     kTryPull,        // reads a byte of the others' buffers and exchanges cards; then decide() again
     kRefuse,         // kInvalid on all ranks: their buffers do not allow the algorithm that was asked for
+  };
+  // What was known of the buffers where it did not depend on them alone that the call runs as for plain ones.
+  enum class Buffers : uint8_t {
+    kAny,
+    kPlain,       // by the cards of this call
+    kKnownPlain,  // by those of an earlier one
   };
   Next next = Next::kRun;
   Algorithm algorithm = Algorithm::kAuto;
   RouteReason reason = RouteReason::kCheapest;
-  bool timed = false;  // how long it takes goes into the table
+  Buffers buffers = Buffers::kAny;
+  bool tuned = false;     // by the trials of its kind
+  bool timed = false;     // how long it takes goes into them
+  bool streamed = false;  // Way::streamed
 
   Medium medium() const;
   bool operator==(const Route&) const = default;
@@ -79,6 +110,10 @@ struct Route {
 // buffers: nullptr before an exchange of cards.
 Route decide(const RouteQuestion& question, const RouteTerms& terms, const RouteTable& table,
              const BufferFacts* buffers);
+
+// The ways of the question without those that cannot be used here.
+Alternatives usable_ways(const RouteQuestion& question, const RouteTerms& terms, const RouteTable& table);
+Trials::Stores stores_to_try(const RouteTerms& terms);
 
 // Bytes of a rank's buffer that a plan over windows takes in one round.
 uint64_t round_bytes(Algorithm algorithm, uint64_t staging_bytes);

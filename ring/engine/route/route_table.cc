@@ -1,37 +1,41 @@
 #include "ring/engine/route/route_table.h"
 
 #include <algorithm>
-#include <chrono>
+#include <bit>
 
 #include "ring/base/hash.h"
 
 namespace rondo {
 
+TunerKey tuner_key(const RouteQuestion& question) {
+  return {question.collective, static_cast<int>(std::bit_width(question.bytes)), question.root, question.element_bytes};
+}
+
 void RouteTable::note_change(uint64_t what, uint64_t value) { digest_ = mix64(digest_ ^ mix64(value + what)); }
 
-std::string RouteTable::exchanged(uint64_t slowest_ns) {
-  if (++exchanges_ % kCallsBetweenTrials == 0) copies_.look_again();
-  note_change(1, exchanges_);
-  if (!timed_) return {};
-  const auto longest = static_cast<uint64_t>(std::chrono::nanoseconds::max().count());
-  const std::chrono::nanoseconds took(static_cast<int64_t>(std::clamp(slowest_ns, uint64_t{1}, longest)));
-  const Key timed = *std::exchange(timed_, std::nullopt);
-  note_change(2, slowest_ns);
-  return copies_.learn(timed.first, timed.second, took);
+std::vector<std::string> RouteTable::told_times(std::span<const TimeRecord> records, Clocks clocks) {
+  for (const TimeRecord& record : records) {
+    for (const TimedCall& call : record) note_change(1, call.begin_ns ^ mix64(call.end_ns));
+  }
+  return tuner_.learn(records, clocks);
 }
 
 bool RouteTable::tried_pull(const RouteQuestion& question, const BufferFacts& buffers) {
-  const bool refuses = buffers.readable == false && question.algorithm == Algorithm::kWindow && !pull_refused_;
-  if (!refuses) return false;
+  const bool by_name = question.algorithm == Algorithm::kPull;
+  if (buffers.readable != false || by_name || pull_refused_) return false;
   pull_refused_ = true;
+  tuner_.begin_again();
   note_change(3, 0);
   return true;
 }
 
-void RouteTable::began(const RouteQuestion& question, const Route& route) {
-  if (route.timed) timed_ = key(question);
-  if (route.reason == RouteReason::kNotRegistered) note_plain(key(question));
-  if (route.reason != RouteReason::kKnownPlain) return;
+void RouteTable::began(const RouteQuestion& question, const RouteTerms& terms, const Route& route) {
+  if (route.tuned) {
+    tuner_.began(tuner_key(question), usable_ways(question, terms, *this).all(), stores_to_try(terms));
+    note_change(2, (static_cast<uint64_t>(route.algorithm) << 2) + (route.streamed ? 2 : 0) + (route.timed ? 1 : 0));
+  }
+  if (route.buffers == Route::Buffers::kPlain) note_plain(key(question));
+  if (route.buffers != Route::Buffers::kKnownPlain) return;
   const auto found = plain_.find(key(question));
   note_change(4, --found->second);
   if (found->second == 0) plain_.erase(found);
@@ -39,7 +43,7 @@ void RouteTable::began(const RouteQuestion& question, const Route& route) {
 
 // Of too many, the one that would ask first gives way.
 void RouteTable::note_plain(const Key& key) {
-  if (plain_.size() == kMostPlain) {
+  if (plain_.size() == kMostPlain && plain_.count(key) == 0) {
     plain_.erase(std::min_element(plain_.begin(), plain_.end(),
                                   [](const auto& one, const auto& other) { return one.second < other.second; }));
   }

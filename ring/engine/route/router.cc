@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include "ring/plan/build.h"
+#include "ring/plan/estimate.h"
+#include "ring/plan/fold_class.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -23,12 +26,21 @@ bool no_windows_for(const RouteQuestion& call, Algorithm algorithm) {
   return !call.even || (raw && call.scales_at_source);
 }
 
-RouteTerms terms_of(const Config& config, bool can_pull) {
+// Below, reading two clocks and telling what they said costs more than a choice gains.
+constexpr uint64_t kFewestTuned = 16 * 1024;
+// Records of more ranks are longer than the calls that they are about.
+constexpr int kMostTuned = 64;
+
+RouteTerms terms_of(const Config& config, const Topology& topology, bool can_pull) {
   using SingleCopy = RouteTerms::SingleCopy;
+  using Stores = RouteTerms::Stores;
   const SingleCopy single_copy = config.single_copy == "on"    ? SingleCopy::kOn
                                  : config.single_copy == "off" ? SingleCopy::kOff
                                                                : SingleCopy::kAuto;
-  return {single_copy, can_pull};
+  const Stores stores = config.shared_stores == "streamed"                           ? Stores::kStreamed
+                        : config.shared_stores == "cached" || !topology.one_island() ? Stores::kCached
+                                                                                     : Stores::kTried;
+  return {single_copy, can_pull, stores};
 }
 
 }  // namespace
@@ -37,7 +49,8 @@ Router::Router(int rank, Topology topology, const Config& config, bool can_pull)
     : rank_(rank),
       topology_(std::move(topology)),
       configured_(config.algorithm),
-      terms_(terms_of(config, can_pull)),
+      folds_(config.fold == "any" ? Chooser::Folds::kAny : Chooser::Folds::kAlike),
+      terms_(terms_of(config, topology_, can_pull)),
       chooser_(topology_, CostModel::parse(config.cost_model), static_cast<int>(config.slices_per_chunk)) {}
 
 void Router::check(const RouteQuestion& call, Algorithm asked) const {
@@ -87,12 +100,37 @@ Algorithm Router::choose(const RouteQuestion& call, Algorithm asked, RouteReason
   return chooser_.choose(call.collective, call.bytes, call.scales_at_source, call.even);
 }
 
+// Calls of one kind (tuner_key) have the same ways: those of the smallest, if what the model chooses for this one folds
+// like them.
+Alternatives Router::ways_of(const RouteQuestion& call, Algorithm asked) const {
+  const Algorithm wish = asked != Algorithm::kAuto ? asked : configured_;
+  const int world = topology_.world();
+  Alternatives ways;
+  if (call.coded || !call.even || call.scales_at_source || call.collective == Collective::kBarrier) return ways;
+  if (call.bytes < kFewestTuned || world < 2 || world > kMostTuned) return ways;
+  if (collective_has_root(call.collective) && !topology_.one_host()) return ways;
+  if (wish == Algorithm::kWindow) {
+    if (call.bytes <= kPostBytes) return ways;
+    ways.algorithms = {Algorithm::kStaged, Algorithm::kPull};
+    ways.count = 2;
+    return ways;
+  }
+  if (wish != Algorithm::kAuto) return ways;
+  for (const Algorithm way : chooser_.alternatives(call.collective, std::bit_floor(call.bytes), folds_)) {
+    if (folds_ == Chooser::Folds::kAlike && !fold_alike(call.collective, way, call.algorithm, world)) return {};
+    ways.algorithms[ways.count++] = way;
+  }
+  if (ways.count < 2 && terms_.stores != RouteTerms::Stores::kTried) return {};
+  return ways;
+}
+
 RouteQuestion Router::ask(RouteQuestion call, Algorithm asked) const {
   call.algorithm = choose(call, asked, call.why);
   call.registered_first = !call.coded && asked == Algorithm::kAuto && configured_ == Algorithm::kAuto &&
                           !in_island(call.algorithm) && call.bytes >= kAskBytes &&
                           !no_windows_for(call, Algorithm::kRegistered) &&
                           plan_available(call.collective, Algorithm::kRegistered, topology_);
+  call.ways = ways_of(call, asked);
   return call;
 }
 

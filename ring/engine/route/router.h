@@ -3,6 +3,7 @@
 #include <string>
 
 #include "ring/engine/route/route.h"
+#include "ring/engine/route/tuner.h"
 #include "ring/plan/choose.h"
 #include "rondo/config.h"
 
@@ -23,6 +24,9 @@ class Router {
   }
   // "all_reduce of 8 bytes among 2 ranks: one_shot (cheapest, 1 us by the cost model)"
   std::string describe(const RouteQuestion& question, const Route& route) const;
+  const RouteTerms& terms() const { return terms_; }
+  // Of the ranks' clocks, for what they time.
+  Clocks clocks() const { return topology_.one_host() ? Clocks::kOne : Clocks::kOfHosts; }
 
   // By the cost model; 0 where it has no estimate.
   uint64_t predicted_ns(const RouteQuestion& question, Algorithm algorithm) const;
@@ -33,12 +37,14 @@ class Router {
 
  private:
   Algorithm choose(const RouteQuestion& call, Algorithm asked, RouteReason& why) const;
+  Alternatives ways_of(const RouteQuestion& call, Algorithm asked) const;
   Algorithm choose_coded(const RouteQuestion& call) const;
   void check(const RouteQuestion& call, Algorithm asked) const;
 
   int rank_;
   Topology topology_;
   Algorithm configured_;
+  Chooser::Folds folds_;
   RouteTerms terms_;
   Chooser chooser_;
 };

@@ -17,7 +17,6 @@ struct BufferPlaces {
 // What a rank tells all others of one call.
 struct Card {
   BufferPlaces places;
-  uint64_t took_ns = 0;     // of the call that was timed last, if its time has not been told yet
   uint64_t unreadable = 0;  // 1: this rank could not read the others' buffers
 };
 

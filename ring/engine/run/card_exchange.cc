@@ -5,6 +5,7 @@
 #include "ring/base/hash.h"
 #include "ring/engine/call/slicing.h"
 #include "ring/engine/route/plan_cache.h"
+#include "ring/engine/run/gather_call.h"
 #include "ring/engine/run/post_board.h"
 
 namespace rondo {
@@ -23,18 +24,6 @@ bool takes(const CheckedCall& call, int rank) {
   return !to_root || rank == call.root;
 }
 
-// An all_gather of a block of `bytes` bytes a rank.
-CheckedCall gather_of_bytes(const CommunicatorContext& context, uint64_t bytes) {
-  CheckedCall call;
-  call.collective = Collective::kAllGather;
-  call.dtype = DType::kUint8;
-  call.count = bytes;
-  for (uint64_t rank = 0; rank < context.members.size(); ++rank) call.output_blocks.push_back({rank * bytes, bytes});
-  call.input_blocks.resize(context.members.size());
-  call.input_blocks[static_cast<size_t>(context.rank)] = {0, bytes};
-  return call;
-}
-
 }  // namespace
 
 CardExchange::CardExchange(const CommunicatorContext& context, IslandMemory& island)
@@ -44,7 +33,7 @@ CardExchange::CardExchange(const CommunicatorContext& context, IslandMemory& isl
       cards_(context.members.size()),
       run_(call_, card_plan(context.rank, context.topology), island) {}
 
-void CardExchange::start(const CheckedCall& call, const RunStart& start, uint64_t took_ns) {
+void CardExchange::start(const CheckedCall& call, const RunStart& start) {
   const BufferBytes bytes = buffer_bytes(call, context_.world());
   own() = Card{};
   BufferPlaces& places = own().places;
@@ -56,7 +45,6 @@ void CardExchange::start(const CheckedCall& call, const RunStart& start, uint64_
     places.output = island_.shared().locate(start.output, bytes.output);
     places.output_address = address_of(start.output);
   }
-  own().took_ns = took_ns;
   tries_ = false;
   exchange(start);
 }
@@ -138,12 +126,6 @@ uint64_t CardExchange::digest_of_places(const BufferBytes& bytes) const {
 int CardExchange::unreadable_by() const {
   const auto found = std::find_if(cards_.begin(), cards_.end(), [](const Card& card) { return card.unreadable != 0; });
   return found == cards_.end() ? -1 : static_cast<int>(found - cards_.begin());
-}
-
-uint64_t CardExchange::slowest_ns() const {
-  uint64_t slowest = 0;
-  for (const Card& card : cards_) slowest = std::max(slowest, card.took_ns);
-  return slowest;
 }
 
 }  // namespace rondo

@@ -21,7 +21,7 @@ class CardExchange {
   CardExchange(const CommunicatorContext& context, IslandMemory& island);
 
   // Begins it; run() is what moves it.
-  void start(const CheckedCall& call, const RunStart& start, uint64_t took_ns);
+  void start(const CheckedCall& call, const RunStart& start);
   // A second one for the same call, after this rank has read a byte at both ends of each buffer of the others.
   void start_trial(const CheckedCall& call, const RunStart& start);
   Run& run() { return run_; }
@@ -30,7 +30,6 @@ class CardExchange {
   // What all have told. readable: if the ranks have tried with such cards, in this call or not long ago.
   BufferFacts facts(const CheckedCall& call);
   const std::vector<Card>& cards() const { return cards_; }
-  uint64_t slowest_ns() const;
   // After a trial: the first rank that could not read the others' buffers; -1 if all could.
   int unreadable_by() const;
 

@@ -44,7 +44,6 @@ bool IslandMemory::attach() {
     bells.push_back(own ? nullptr : context_.fabric->bell_of(context_.id, context_.world_rank(rank)));
     if (!own && !bells.back()) return false;
   }
-  channel_.posts = channel_.stages = CrossCopy(stores_of(context_.config.shared_stores));
   channel_.board = PostBoard(std::move(boards), context_.rank);
   channel_.bells = std::move(bells);
   return true;

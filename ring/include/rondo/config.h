@@ -45,9 +45,12 @@ struct RONDO_EXPORT Config {
   uint64_t staging_bytes = 1u << 20;  // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
   uint64_t bucket_bytes =
       1u << 20;  // RONDO_BUCKET_BYTES: small all_reduces of a list share a bucket of this size  (shared)
-  std::string single_copy = "auto";    // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)
-  std::string shared_stores = "auto";  // RONDO_SHARED_STORES: auto, cached, streamed: how what others read is written
-  int64_t spin_us = 200;               // RONDO_SPIN_US: poll so long before sleeping
+  std::string single_copy = "auto";  // RONDO_SINGLE_COPY: auto, on, off: read other processes' memory      (shared)
+  // RONDO_SHARED_STORES: auto, cached, streamed: how what others read is written                      (shared)
+  std::string shared_stores = "auto";
+  // RONDO_FOLD: fixed, any: whether times may choose algorithms that fold in another order               (shared)
+  std::string fold = "fixed";
+  int64_t spin_us = 200;  // RONDO_SPIN_US: poll so long before sleeping
   // RONDO_EAGER_BYTES: messages up to here are sent before they are asked for (shared)
   uint32_t eager_bytes = 64 * 1024;
   std::string device_library;  // RONDO_DEVICE_LIBRARY: path of librondo_cuda.so; empty: beside the library

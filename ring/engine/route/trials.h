@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ring/engine/route/way.h"
+
+namespace rondo {
+
+// Chooses among ways to run calls of one kind by what they cost. All ranks feed it the same costs at the same calls, so
+// all choose alike. Pure logic: it reads no clock.
+//
+// Trials: the calls run the ways in turn, in blocks of four, and each is timed. Of a way that cost counts which a
+// quarter of its timed calls stay below. A way that never cost below 1.5 times the least is dropped. After three blocks
+// of each the least wins, if it is 5 % below the way that the calls had before. Then the winner is tried with the other
+// kind of stores; if that is better, all ways are tried with them. Afterwards every 64th call is timed. Eight in a row
+// that cost 1.3 times more or less than expected start the trials again, unless trials have cost more than 2 % of all.
+class Trials {
+ public:
+  static constexpr int kBlock = 4, kBlocks = 3;
+  static constexpr uint64_t kBetweenLooks = 64;
+
+  // ways: at least one, what the model prefers first. stores: whether ways may be tried with either kind of stores.
+  enum class Stores : uint8_t { kOne, kBoth };
+  Trials(std::span<const Algorithm> ways, Stores stores, bool streamed);
+
+  enum class Stage : uint8_t { kAll, kStores, kSettled, kResting };
+  struct Next {
+    Way way;
+    bool timed = false;  // its cost is to be learned
+    Stage stage = Stage::kResting;
+    uint32_t round = 0;  // of trials, for learn()
+  };
+  // How the next call runs.
+  Next next() const;
+  // A call took next().
+  void began();
+
+  // What a call took that next() had timed, in nanoseconds; nullopt: it does not count. In call order; then decide().
+  void learn(const Next& call, std::optional<uint64_t> cost_ns);
+  // After the costs that the ranks told each other at once. Returns a line about a choice that was made, or "".
+  std::string decide();
+
+  // The kind of stores that proved better, once that was tried.
+  std::optional<bool> streamed() const { return streamed_known_; }
+
+ private:
+  struct Entry {
+    Way way;
+    std::vector<uint64_t> costs_ns;
+    int timed = 0;  // its costs, and those that did not count
+    bool dropped = false;
+    uint64_t quarter_ns() const;  // a quarter of the costs are below; UINT64_MAX: there are none
+    uint64_t least_ns() const;    // requires costs
+  };
+
+  void try_all(bool streamed);
+  void try_stores(const Entry& winner);
+  void settle(const Way& way, uint64_t cost_ns);
+  void rest();
+  std::string decide_all();
+  std::string decide_stores();
+  bool drop_slow();
+  bool all_tried() const;
+  size_t alive() const;
+  const Entry* least() const;
+  const Entry& winner() const;
+  void pay();
+  bool may_try_again() const { return spent_ns_ * 50 <= calls_ * settled_ns_; }
+  std::string choice_text();
+
+  const std::vector<Algorithm> ways_;
+  const Stores stores_;
+  Stage stage_ = Stage::kAll;
+  uint32_t round_ = 0;          // changes with every stage
+  uint64_t calls_ = 0;          // all
+  uint64_t stage_calls_ = 0;    // of this stage
+  std::vector<Entry> entries_;  // of this stage; what calls had before is the first
+  Way settled_;
+  uint64_t settled_ns_ = 0;    // expected
+  bool stores_tried_ = false;  // in these trials
+  std::optional<bool> streamed_known_;
+  int off_ = 0;              // costs in a row far from what was expected
+  uint64_t spent_ns_ = 0;    // by trials, beyond what the winner costs
+  std::optional<Way> told_;  // by decide()
+  std::string compared_;     // what the last trials found
+};
+
+}  // namespace rondo
