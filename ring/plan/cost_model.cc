@@ -37,6 +37,8 @@ std::vector<Field> fields() {
     list.push_back({prefix + "message_us", nullptr, kind.pair, &PairCost::message_us, 1e6});
   }
   list.push_back({"gamma_us_per_byte", &CostModel::gamma_us_per_byte, nullptr, nullptr, 1});
+  list.push_back({"crowded_factor", &CostModel::crowded_factor, nullptr, nullptr, 1e3});
+  list.push_back({"crowded_halving_factor", &CostModel::crowded_halving_factor, nullptr, nullptr, 1e3});
   return list;
 }
 

@@ -35,6 +35,12 @@ struct CostModel {
   PairCost loopback{5.0, 1.0 / 4000, 1.5};
   PairCost network{20.0, 1.0 / 3000, 1.0};
   double gamma_us_per_byte = 1.0 / 12000;
+  // Over loopback messages and bytes of more ranks than cores cost this factor more than those of two ranks with a core
+  // each: they find cold caches, and another rank must be switched to (docs/tuning.md, "The cost model").
+  double crowded_factor = 3;
+  // Of these the bytes of halving cost this factor more than a ring's, since half of the buffer is in flight between
+  // two folds.
+  double crowded_halving_factor = 1.12;
 
   const PairCost& of(PairKind kind) const {
     return kind == PairKind::kMemory ? memory : kind == PairKind::kLoopback ? loopback : network;

@@ -29,13 +29,6 @@ constexpr double kCopyUsPerByte = 1.0 / 12000;
 // The same, or a fold, in caches.
 constexpr double kCachedUsPerByte = 1.0 / 22000;
 
-// A message between ranks that share cores costs this factor more than between two that have one each: it finds cold
-// caches, and another rank must be switched to (docs/tuning.md, "More ranks than cores").
-constexpr double kCrowdedDearer = 3;
-// Among them halving's bytes cost this factor more than a ring's, since half of the buffer is in flight between two
-// folds; with idle() that fits halving / ring over TCP on 2 cores, 1 to 64 MiB (the same page).
-constexpr double kColdHalves = 1.12;
-
 class Estimate {
  public:
   Estimate(const EstimateRequest& request, const PairCosts& at, double gamma, int chunks_in_flight)
@@ -71,7 +64,6 @@ class Estimate {
 
  private:
   double all_reduce(Algorithm algorithm) const {
-    if (n_ == 2 && at_.over_loopback && in_halves(algorithm)) return two_halves();
     switch (algorithm) {
       case Algorithm::kRing:
         return ring_steps(n_ - 1, gamma_) + ring_steps(n_ - 2, 0) + ring_last(0);
@@ -91,19 +83,6 @@ class Estimate {
       default:
         return kNever;
     }
-  }
-
-  // Of 2 ranks these are one: half of the buffer each way, and then the sums.
-  static bool in_halves(Algorithm algorithm) {
-    return algorithm == Algorithm::kRing || algorithm == Algorithm::kHalvingDoubling;
-  }
-  // Over loopback the two ranks' own processors carry each byte and fold it, so nothing overlaps, and both directions
-  // share a socket: a reader keeps the other from delivering for about a slice (docs/tuning.md, "Two ranks over
-  // loopback").
-  double two_halves() const {
-    const PairCost& pair = at_.any;
-    const double half = m_ / 2, slice = slice_of(half, slices(), Passing::kOther, true);
-    return 2 * pair.alpha_us + pair.beta_us_per_byte * (m_ + slice) + gamma_ * half;
   }
 
   // broadcast and reduce: the chain is a pipeline, trees and direct exchanges send at once.
@@ -176,7 +155,8 @@ class Estimate {
       case Algorithm::kRecursiveDoubling:
         return crowded({in_members + with_extra, (in_members + with_extra) * m_, at_.members.exchanges + two_more});
       case Algorithm::kHalvingDoubling:
-        return crowded({2 * in_members + with_extra, (2 * (at_.members.count - 1) + with_extra) * m_ * kColdHalves,
+        return crowded({2 * in_members + with_extra,
+                        (2 * (at_.members.count - 1) + with_extra) * m_ * at_.crowded_halving_factor,
                         2 * at_.members.exchanges + two_more});
       case Algorithm::kStar:
         return crowded({2 * others, 2 * others * m_, 2, 0.5});
@@ -194,7 +174,7 @@ class Estimate {
   };
   double crowded(const Work& work) const {
     const double share = std::max(1.0 / at_.crowded_cores, work.one_core);
-    return share * kCrowdedDearer * (work.messages * at_.any.alpha_us + work.bytes * at_.any.beta_us_per_byte) +
+    return share * at_.crowded_factor * (work.messages * at_.any.alpha_us + work.bytes * at_.any.beta_us_per_byte) +
            work.turns * n_ / at_.crowded_cores * at_.any.alpha_us;
   }
 

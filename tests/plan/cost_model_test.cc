@@ -42,7 +42,7 @@ TEST_CASE("every field of a cost model can be set, and changes the hash") {
     CHECK_NE(changed.describe().find(name + "=0.125\n"), std::string::npos);
     CHECK_NE(changed.hash(), CostModel{}.hash());
   }
-  CHECK_EQ(fields, 10);
+  CHECK_EQ(fields, 12);
 }
 
 TEST_CASE("what is no cost model is refused, with the line") {
