@@ -38,6 +38,7 @@ struct Options {
 
   bool limit = true;      // with transport tcp: measured, and compared with
   std::string calibrate;  // the file of a cost model; ""
+  bool check_choice = false;
 
   std::string json;  // a file; "": not written
   bool verbose = false;

@@ -12,6 +12,7 @@
 #include "bench/calibrate/calibrate_run.h"
 #include "bench/cases.h"
 #include "bench/children.h"
+#include "bench/choice/choice_run.h"
 #include "bench/output/files.h"
 #include "bench/reporter.h"
 #include "bench/rondo_group.h"
@@ -193,6 +194,11 @@ int run_rank(const Options& options, const Machine& machine) {
   Communicator communicator = Communicator::join(join_options(options, launch, config));
   if (calibrates) {
     const int code = run_calibration(communicator, options, base);
+    communicator.destroy();
+    return code;
+  }
+  if (options.check_choice) {
+    const int code = run_choice_check(communicator, options);
     communicator.destroy();
     return code;
   }
