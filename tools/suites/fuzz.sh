@@ -19,7 +19,7 @@ fuzz() {
   mkdir -p "$corpus"
   "$bin/${target}_test" --write "$corpus" || return 1
   [[ ! -d tests/fuzz/found/$target ]] || cp tests/fuzz/found/"$target"/* "$corpus"
-  "$bin/${target}_fuzz" -max_total_time="$seconds" -max_len=20000 -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512 \
+  "$bin/${target}_fuzz" -max_total_time="$seconds" -max_len=20000 -timeout=60 -rss_limit_mb=2048 -malloc_limit_mb=512 \
     -print_final_stats=1 -artifact_prefix="build/fuzz/$target/" "$corpus" >"build/fuzz/$target/log" 2>&1 || {
     tail -n 60 "build/fuzz/$target/log"
     return 1
