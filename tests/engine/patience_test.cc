@@ -96,7 +96,7 @@ TEST_CASE("where another rank runs in a yield, the next yield comes as soon, and
   CHECK(!poller.polls.moved());
 }
 
-TEST_CASE("beside a process that computes a thread sleeps after 2 us instead of yielding") {
+TEST_CASE("beside a process that computes a thread with a core of its own does not yield for a while, and polls") {
   Poller poller(kOwnCore);
   poller.yield = milliseconds(3);
   poller.one_yield = true;
@@ -104,7 +104,7 @@ TEST_CASE("beside a process that computes a thread sleeps after 2 us instead of 
   const int before = poller.yields;
   poller.run();
   CHECK(poller.yields == before);
-  CHECK(poller.polled <= microseconds(3));
+  CHECK(poller.polled >= kOwnCore.spin);
 }
 
 TEST_CASE("with more ranks than cores every vain poll ends in a yield") {

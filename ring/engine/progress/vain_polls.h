@@ -14,8 +14,9 @@ namespace rondo {
 // Ranks may share a core by chance, even where each could have one of its own: then the one that is waited for runs
 // only while the other does not. So after some 2 us of vain polls a thread yields. A yield that comes back at once has
 // found nobody; the next one comes when the thread has polled in vain for twice as long, so that polling goes on nearly
-// all the time. Where there are more ranks than cores, each vain poll ends in a yield. Yields that cost too much give
-// way to sleeps (YieldBackoff). Pure logic; one thread at a time.
+// all the time. Where there are more ranks than cores, each vain poll ends in a yield. Yields that cost too much
+// (YieldBackoff) give way to sleeps there, and elsewhere to polling for the whole time. Pure logic; one thread at a
+// time.
 class VainPolls {
  public:
   using Clock = YieldBackoff::Clock;
@@ -45,7 +46,9 @@ class VainPolls {
     const Clock::duration vain = now - since_;
     if (vain >= policy_.spin) return Next::kSleep;
     if (vain < yield_at_) return Next::kPoll;
-    return backoff_.sleep_instead(now) ? Next::kSleep : Next::kYield;
+    if (!backoff_.sleep_instead(now)) return Next::kYield;
+    // A sleep takes longer than another rank's answer: each of two ranks would sleep for the other.
+    return policy_.crowded ? Next::kSleep : Next::kPoll;
   }
   void yielded(Clock::time_point from, Clock::time_point to) {
     backoff_.yielded(from, to);
