@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,8 @@ namespace {
 // Events taken by one epoll_wait; more stay for the next. They carry no information: the sleeper looks at
 // everything it drives when it wakes.
 constexpr int kEventsAtOnce = 16;
+// Of a shared doorbell's bytes, of which a ring is one: a process that floods it keeps the sleeper no longer.
+constexpr int kReadsAtOnce = 16;
 
 [[noreturn]] void throw_system(const char* what) {
   throw Exception(ErrorCode::kSystem, std::string(what) + " failed: " + std::strerror(errno) +
@@ -29,6 +32,14 @@ bool watch_edges(int epoll, int descriptor) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0;
+}
+
+// Edge triggered: every write is an event of its own, so an eventfd's counter need never be read back.
+void watch_bell(int epoll, int descriptor) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.fd = descriptor;
+  epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
 }
 
 int milliseconds_until(std::chrono::steady_clock::time_point deadline) {
@@ -61,17 +72,14 @@ struct Doorbell::Watches {
 
 Doorbell::Doorbell() : epoll_(epoll_create1(EPOLL_CLOEXEC)), watches_(std::make_shared<Watches>()) {
   if (epoll_ < 0) throw_system("epoll_create1");
-  event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (event_ < 0) {
+  event_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), Descriptor::InChild::kInherited);
+  if (!event_.valid()) {
     const int error = errno;
     close(epoll_);
     errno = error;
     throw_system("eventfd");
   }
-  // Edge triggered: every write is an event of its own, so the counter need never be read back.
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;
-  epoll_ctl(epoll_, EPOLL_CTL_ADD, event_, &event);
+  watch_bell(epoll_, event_.get());
   watches_->epoll = epoll_;
 }
 
@@ -80,7 +88,6 @@ Doorbell::~Doorbell() {
     std::lock_guard lock(watches_->mutex);
     watches_->epoll = -1;
   }
-  close(event_);
   close(epoll_);
 }
 
@@ -101,8 +108,13 @@ void Doorbell::relax() {
 void Doorbell::ring() {
   if (armed_->load(std::memory_order_seq_cst) == 0) return;
   if (armed_->exchange(0, std::memory_order_seq_cst) == 0) return;
+  if (bell_.valid()) {
+    const char byte = 1;
+    [[maybe_unused]] const ssize_t sent = send(bell_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return;
+  }
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(event_, &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof one);
 }
 
 void Doorbell::arm() {
@@ -113,20 +125,39 @@ void Doorbell::arm() {
 void Doorbell::disarm() { armed_->store(0, std::memory_order_relaxed); }
 
 void Doorbell::share(std::atomic<uint32_t>* flag, std::shared_ptr<void> memory) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) throw_system("socketpair");
+  event_ = Descriptor(ends[0]);  // the eventfd is closed, and with it its place in the epoll set
+  bell_ = Descriptor(ends[1]);
+  watch_bell(epoll_, event_.get());
   armed_ = flag;
   memory_ = std::move(memory);
+}
+
+// Takes the bytes of a shared doorbell away, of which a socket holds a few hundred: a full one rings no more.
+void Doorbell::hang_up(const epoll_event* events, int count) const {
+  if (!bell_.valid()) return;
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.fd != event_.get()) continue;
+    char bytes[4096];
+    int reads = 0;
+    while (reads < kReadsAtOnce && recv(event_.get(), bytes, sizeof bytes, MSG_DONTWAIT) == sizeof bytes) ++reads;
+    if (reads < kReadsAtOnce) continue;
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, event_.get(), nullptr);  // what is left is an event again
+    watch_bell(epoll_, event_.get());
+  }
 }
 
 void Doorbell::wait(std::chrono::steady_clock::time_point deadline) {
   epoll_event events[kEventsAtOnce];
   // EINTR is a spurious wake: the caller looks again.
-  epoll_wait(epoll_, events, kEventsAtOnce, milliseconds_until(deadline));
+  hang_up(events, epoll_wait(epoll_, events, kEventsAtOnce, milliseconds_until(deadline)));
   disarm();
 }
 
 void Doorbell::drain() {
   epoll_event events[kEventsAtOnce];
-  epoll_wait(epoll_, events, kEventsAtOnce, 0);
+  hang_up(events, epoll_wait(epoll_, events, kEventsAtOnce, 0));
   disarm();
 }
 

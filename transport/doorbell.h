@@ -7,12 +7,16 @@
 #include <mutex>
 #include <vector>
 
+#include "ring/base/descriptor.h"
 #include "transport/peer_bell.h"
+
+struct epoll_event;
 
 namespace rondo {
 
 // What a progress engine of links sleeps on: an epoll set with the descriptors of its links (edge triggered) and an
-// eventfd that others ring. A progress engine that found nothing to do calls arm(), looks once more, and then wait().
+// eventfd that others ring, or a socket where they are other processes. A progress engine that found nothing to do
+// calls arm(), looks once more, and then wait().
 class Doorbell final : public PeerBell {
  public:
   Doorbell();  // throws Exception(kSystem) when descriptors run out
@@ -40,10 +44,12 @@ class Doorbell final : public PeerBell {
   // Sleeps until rung, a watched descriptor changes, or the deadline. Disarms.
   void wait(std::chrono::steady_clock::time_point deadline);
 
-  // Moves the flag that arm() sets into memory that other processes map too, and names the eventfd that they write when
-  // they find it set (and then clear it, as ring() does). Once, before the first use; `memory` keeps it mapped.
+  // Moves the flag that arm() sets into memory that other processes map too, and makes the socket that they send a byte
+  // to when they find it set (and then clear it, as ring() does). A socket, since a process that holds an eventfd could
+  // make it block its writers. Once, before the first use; `memory` keeps it mapped. Throws Exception(kSystem).
   void share(std::atomic<uint32_t>* flag, std::shared_ptr<void> memory);
-  int event() const { return event_; }
+  // After share(): what the others send to.
+  int event() const { return bell_.get(); }
 
   // The epoll descriptor, so that one sleeper can wait for several doorbells: readable when this one would wake.
   int descriptor() const { return epoll_; }
@@ -51,8 +57,11 @@ class Doorbell final : public PeerBell {
   void drain();
 
  private:
+  void hang_up(const epoll_event* events, int count) const;
+
   int epoll_ = -1;
-  int event_ = -1;
+  Descriptor event_;  // the eventfd, or the reading end of the socket, of which a forked child has none
+  Descriptor bell_;   // the other end
   std::atomic<uint32_t> own_flag_{0};
   std::atomic<uint32_t>* armed_ = &own_flag_;  // not 0: the progress engine sleeps or is about to
   std::shared_ptr<void> memory_;               // of a flag that is shared with other processes

@@ -245,7 +245,7 @@ class ProcessFabric : public Fabric {
     for (ProbeResult& result : results) {
       if (!topology_.share_memory(place_.rank, result.rank)) continue;
       neighbors.push_back({result.rank, static_cast<pid_t>(roster.card(result.rank).pid), peer_name(result.rank),
-                           std::move(result.socket)});
+                           std::move(result.socket), std::move(result.process)});
     }
     if (neighbors.empty()) return std::nullopt;
     Island::Settings settings;

@@ -3,18 +3,22 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <asio/io_context.hpp>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "rondo/error.h"
@@ -26,6 +30,8 @@
 #include "transport/shared/island_socket.h"
 #include "transport/shared/mailbox.h"
 #include "transport/shared/memory_file.h"
+#include "transport/shared/process_handle.h"
+#include "transport/shared/remote_bell.h"
 #include "transport/shared/shared_stream.h"
 
 namespace rondo::testing {
@@ -78,6 +84,12 @@ Files sealed(size_t bytes) {
   return files;
 }
 
+Files reserved(size_t bytes) {
+  Files files;
+  files.push_back(make_memory_file(bytes, Pages::kReserved));
+  return files;
+}
+
 Files with_seals(size_t bytes, unsigned flags, int seals) {
   Files files;
   files.emplace_back(::memfd_create("hostile", MFD_CLOEXEC | flags));
@@ -110,6 +122,12 @@ Files bells(size_t bytes, Descriptor first, Descriptor second) {
   return files;
 }
 
+Descriptor bell_socket() {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+  ::close(ends[0]);
+  return Descriptor(ends[1]);
+}
 Descriptor event(int flags) { return Descriptor(::eventfd(0, EFD_CLOEXEC | flags)); }
 
 // --- frames
@@ -312,7 +330,7 @@ TEST_CASE("missing or surplus descriptors end the connection, and are closed") {
   const auto some = [](size_t count) {
     return [count] {
       Files files;
-      for (size_t i = 0; i < count; ++i) files.push_back(event(EFD_NONBLOCK));
+      for (size_t i = 0; i < count; ++i) files.push_back(bell_socket());
       return files;
     };
   };
@@ -342,6 +360,9 @@ TEST_CASE("memory that is not sealed, too small, too large or no memory at all i
       framed("may grow", kAbove, window, seals(kAllSeals & ~F_SEAL_GROW), "it is not sealed"),
       framed(
           "takes no seals", kAbove, window, [] { return with_seals(10'000, 0, 0); }, "it is not sealed"),
+      framed("without its pages", kAbove, window, sealed_of(10'000), "not all of its pages are there"),
+      framed("a terabyte without its pages", kAbove, window_frame(1, uint64_t{1} << 40), sealed_of(size_t{1} << 40),
+             "not all of its pages are there"),
       framed("too small", kAbove, window, sealed_of(8'192), "it holds 8192 bytes, and 10000 were announced"),
       framed("too large", kAbove, window, sealed_of(20'000), "it holds 20480 bytes, and 10000 were announced"),
       framed("empty", kAbove, window, sealed_of(0), "it holds 0 bytes"),
@@ -362,8 +383,8 @@ TEST_CASE("memory that is not sealed, too small, too large or no memory at all i
           "the doorbells', not sealed", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes),
           [] {
             Files files = with_seals(kBellBytes, MFD_ALLOW_SEALING, 0);
-            files.push_back(event(EFD_NONBLOCK));
-            files.push_back(event(EFD_NONBLOCK));
+            files.push_back(bell_socket());
+            files.push_back(bell_socket());
             return files;
           },
           "it is not sealed"),
@@ -377,7 +398,8 @@ TEST_CASE("numbers that no honest rank says end the connection") {
   constexpr const char* kMade = "this is not how a link is made";
   constexpr const char* kAsked = "this is not how a link is asked for";
   run_attacks({
-      framed("window 0", kAbove, window_frame(0, 100), sealed_of(100), "more windows than can be mapped"),
+      framed(
+          "window 0", kAbove, window_frame(0, 100), [] { return reserved(100); }, "more windows than can be mapped"),
       framed("a link made by the higher rank", kAbove, link(0, kShape), fitting(kShape), kMade),
       framed("lane 16", kBelow, link(16, kShape), fitting(kShape), kMade),
       framed("depth 1", kBelow, link(0, {1, 4096}), fitting({1, 4096}), kMade),
@@ -393,7 +415,7 @@ TEST_CASE("numbers that no honest rank says end the connection") {
              "this is not how a stream is made"),
       framed(
           "doorbells in 8 bytes", kAbove, sized(frame_of(IslandTopic::kBells), 8),
-          [] { return bells(8, event(EFD_NONBLOCK), event(EFD_NONBLOCK)); }, "these are no doorbells"),
+          [] { return bells(8, bell_socket(), bell_socket()); }, "these are no doorbells"),
   });
 }
 
@@ -404,7 +426,7 @@ TEST_CASE("what is said twice ends the connection") {
     };
   };
   run_attacks({
-      {"a window", kAbove, twice(window_frame(9, 100), sealed_of(100)), "it offered a window twice"},
+      {"a window", kAbove, twice(window_frame(9, 100), [] { return reserved(100); }), "it offered a window twice"},
       {"a link", kBelow, twice(link_frame(IslandTopic::kLink), sealed_of(MailboxLayout(kShape).bytes)),
        "it made a link twice"},
       {"a stream", kAbove,
@@ -412,7 +434,7 @@ TEST_CASE("what is said twice ends the connection") {
        "it made a stream twice"},
       {"doorbells", kAbove,
        twice(sized(frame_of(IslandTopic::kBells), kBellBytes),
-             [] { return bells(kBellBytes, event(EFD_NONBLOCK), event(EFD_NONBLOCK)); }),
+             [] { return bells(kBellBytes, bell_socket(), bell_socket()); }),
        "it announced its doorbells twice"},
   });
 }
@@ -433,7 +455,84 @@ TEST_CASE("a doorbell that could stop or kill whoever rings it is refused") {
       {"sockets", kAbove, rung([] { return std::move(socket_pair().first); }), kNone},
       {"memory files", kAbove, rung([] { return make_memory_file(100, Pages::kSparse); }), kNone},
       {"eventfds that wait", kAbove, rung([] { return event(0); }), kNone},
+      {"eventfds", kAbove, rung([] { return event(EFD_NONBLOCK); }), kNone},
   });
+}
+
+TEST_CASE("a doorbell whose owner fills it and lets it wait keeps nobody who rings it") {
+  // Proves: how a descriptor waits is its owner's to change at any time, so ringing must not depend on it.
+  auto flag_file = make_memory_file(kBellBytes, Pages::kReserved);
+  auto page = std::make_shared<Mapping>(flag_file.get(), kBellBytes, Mapping::Touch::kNow);
+  auto* flag = reinterpret_cast<std::atomic<uint32_t>*>(page->data());
+  Doorbell owner;
+  owner.share(flag, page);
+  RemoteBell ringer;
+  ringer.connect(page, 0, Descriptor(::fcntl(owner.event(), F_DUPFD_CLOEXEC, 0)));
+  REQUIRE(::fcntl(owner.event(), F_SETFL, ::fcntl(owner.event(), F_GETFL) & ~O_NONBLOCK) == 0);
+  const std::vector<char> flood(1 << 16, 1);
+  while (::send(owner.event(), flood.data(), flood.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+  }
+  std::atomic<bool> rung{false};
+  std::thread thread([&] {
+    for (int i = 0; i < 1000; ++i) {
+      flag->store(1);
+      ringer.ring();
+    }
+    rung = true;
+  });
+  CHECK(eventually([&] { return rung.load(); }, 5'000));
+  if (!rung) ::_exit(1);  // the thread would never end
+  thread.join();
+  // And the sleeper still hears.
+  for (int i = 0; i < 20; ++i) {
+    owner.drain();
+    owner.arm();
+    ringer.ring();
+    const auto begin = Clock::now();
+    owner.wait(in(5'000));
+    CHECK(Clock::now() - begin < std::chrono::seconds(2));
+  }
+}
+
+TEST_CASE("a peer makes one stream to this rank, also after the first was taken") {
+  Scene scene;
+  const IslandFrame stream = sized(frame_of(IslandTopic::kStream), shared_stream_bytes());
+  REQUIRE(send_frame(scene.villain(kAbove), stream, sealed(shared_stream_bytes())));
+  REQUIRE(eventually([&] { return scene.self().take_stream_from(kId).has_value(); }));
+  send_frame(scene.villain(kAbove), stream, sealed(shared_stream_bytes()));
+  CHECK(scene.reason(kAbove).find("it made a stream twice") != std::string::npos);
+  scene.check_friendship();
+}
+
+TEST_CASE("a process that has ended is not read by its number, though another may have it by now") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const Descriptor handle = open_process(child);
+  REQUIRE(handle.valid());
+  CHECK(is_running(handle));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  CHECK_FALSE(is_running(handle));
+  CHECK_FALSE(is_running(Descriptor()));
+  // The number of the end is now this test's own process: what process_vm_readv would read is no longer the peer's.
+  IoThread thread;
+  auto [mine, theirs] = socket_pair();
+  std::vector<Island::Neighbor> neighbors;
+  neighbors.push_back({kFriend, ::getpid(), "rank 1", std::move(mine), Descriptor(::dup(handle.get()))});
+  Island::Settings settings;
+  settings.rank = kSelf;
+  settings.can_pull = true;
+  settings.logger = Logger("off");
+  {
+    Island island(thread.context(), std::move(neighbors), std::move(settings));
+    const uint64_t secret = 42;
+    uint64_t read = 0;
+    CHECK_FALSE(island.pull(kFriend, reinterpret_cast<uint64_t>(&secret), reinterpret_cast<std::byte*>(&read), 8));
+    thread.stop();
+  }
 }
 
 TEST_CASE("a rank speaks of communicators that it is a member of, and of no others") {
@@ -454,7 +553,7 @@ TEST_CASE("a rank speaks of communicators that it is a member of, and of no othe
   for (const int peer : {kBelow, kAbove}) {
     REQUIRE(send_frame(scene.villain(peer), sized(frame_of(IslandTopic::kStream, kLater), shared_stream_bytes()),
                        memory()));
-    REQUIRE(send_frame(scene.villain(peer), window_frame(3, 100), sealed(100)));
+    REQUIRE(send_frame(scene.villain(peer), window_frame(3, 100), reserved(100)));
     REQUIRE(eventually([&] { return scene.self().find(peer, 3) != nullptr; }));  // the frame before was used
   }
   scene.self().open(kLater, {kFriend, kSelf, kAbove}, Scene::bell(), Scene::bell());
@@ -478,7 +577,7 @@ TEST_CASE("nonsense from both sides at once, amid honest messages, costs the two
         if (i == 40) {
           send_frame(scene.villain(peer), frame_of(IslandTopic{99}), sealed(4096));
         } else {
-          send_frame(scene.villain(peer), window_frame(id, 4096), sealed(4096));
+          send_frame(scene.villain(peer), window_frame(id, 4096), reserved(4096));
         }
         send_frame(scene.villain(peer), frame_of(IslandTopic::kDrop));  // of a window that is not there
       }

@@ -1,8 +1,7 @@
 #include "transport/shared/island.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "ring/base/check.h"
 #include "transport/shared/mailbox.h"
+#include "transport/shared/process_handle.h"
 #include "transport/shared/shared_link.h"
 #include "transport/shared/shared_stream.h"
 
@@ -29,17 +29,19 @@ constexpr size_t kP2pFlag = 128;
 constexpr size_t kBellBytes = 256;
 
 // Throws what is wrong with it.
-std::shared_ptr<Mapping> map_offered(const Descriptor& file, uint64_t bytes, Mapping::Touch touch) {
-  const std::string wrong = check_memory_file(file.get(), bytes);
+std::shared_ptr<Mapping> map_offered(const Descriptor& file, uint64_t bytes, Mapping::Touch touch,
+                                     Pages pages = Pages::kSparse) {
+  const std::string wrong = check_memory_file(file.get(), bytes, pages);
   if (!wrong.empty()) throw Exception(ErrorCode::kProtocol, "the memory that it offered: " + wrong);
   return std::make_shared<Mapping>(file.get(), bytes, touch);
 }
 
-// A peer rings by a write, which must neither raise a signal nor block, as a pipe's would.
-bool is_event(const Descriptor& file) {
-  struct stat facts {};
-  const bool anonymous = ::fstat(file.get(), &facts) == 0 && (facts.st_mode & S_IFMT) == 0;
-  return anonymous && (::fcntl(file.get(), F_GETFL) & O_NONBLOCK) != 0;
+// A peer rings by sending a byte, which a local socket refuses rather than to block, whatever its owner sets it to.
+bool is_bell(const Descriptor& file) {
+  int domain = 0, type = 0;
+  socklen_t size = sizeof domain;
+  return ::getsockopt(file.get(), SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX &&
+         ::getsockopt(file.get(), SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
 std::atomic<uint32_t>* flag_at(const Mapping& page, size_t offset) {
@@ -75,9 +77,16 @@ class Island::MappedWindow final : public Window {
     own_->tell(frame, {}, nullptr);
   }
 
+  // Maps its pages, unless that was done. Any thread.
+  void populate_once() {
+    if (populated_.load(std::memory_order_relaxed) || populated_.exchange(true)) return;
+    memory_->populate();
+  }
+
  private:
   std::shared_ptr<Mapping> memory_;
   std::shared_ptr<OwnWindows> own_;  // null: a peer's window
+  std::atomic<bool> populated_{false};
 };
 
 Island::Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings settings)
@@ -86,6 +95,7 @@ Island::Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings s
     const int rank = neighbor.rank;
     Peer& peer = peers_[rank];
     peer.pid = neighbor.pid;
+    peer.process = neighbor.process.valid() ? std::move(neighbor.process) : open_process(neighbor.pid);
     peer.name = std::move(neighbor.name);
     peer.connection = std::make_unique<IslandConnection>(
         io, std::move(neighbor.socket),
@@ -139,11 +149,17 @@ WindowPlace Island::locate(const void* data, size_t bytes) const {
 }
 
 std::shared_ptr<Window> Island::find(int peer, uint64_t id) {
-  std::lock_guard lock(mutex_);
-  const auto state = peers_.find(peer);
-  if (state == peers_.end()) return nullptr;
-  const auto found = state->second.windows.find(id);
-  return found == state->second.windows.end() ? nullptr : found->second;
+  std::shared_ptr<MappedWindow> window;
+  {
+    std::lock_guard lock(mutex_);
+    const auto state = peers_.find(peer);
+    if (state == peers_.end()) return nullptr;
+    const auto found = state->second.windows.find(id);
+    if (found == state->second.windows.end()) return nullptr;
+    window = found->second;
+  }
+  if (peers_.size() < kManyPeers) window->populate_once();
+  return window;
 }
 
 bool Island::pull(int peer, uint64_t address, std::byte* to, size_t bytes) {
@@ -159,7 +175,8 @@ bool Island::pull(int peer, uint64_t address, std::byte* to, size_t bytes) {
     address += static_cast<uint64_t>(moved);
     bytes -= static_cast<size_t>(moved);
   }
-  return true;
+  // The number may have been given to another process before the copy, but not while the peer's process lives.
+  return is_running(state->second.process);
 }
 
 bool Island::ended(int peer) const {
@@ -371,8 +388,8 @@ IslandBook::Group* Island::mentioned(int peer, uint64_t communicator) {
 }
 
 void Island::add_window(Peer& state, const IslandFrame& frame, const Descriptor& file) {
-  const auto touch = peers_.size() < kManyPeers ? Mapping::Touch::kNow : Mapping::Touch::kLater;
-  auto memory = map_offered(file, frame.bytes, touch);
+  // Its pages are mapped by the thread that first uses it (find): that takes a second for some gigabytes.
+  auto memory = map_offered(file, frame.bytes, Mapping::Touch::kLater, Pages::kReserved);
   auto window = std::make_shared<MappedWindow>(frame.id, frame.bytes, std::move(memory), nullptr);
   std::vector<std::shared_ptr<Doorbell>> bells;  // an operation may wait for it
   {
@@ -430,9 +447,7 @@ void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& fi
     std::lock_guard lock(mutex_);
     IslandBook::Group* group = mentioned(peer, frame.communicator);
     if (group == nullptr) return;
-    const bool waiting = std::any_of(group->streams_from.begin(), group->streams_from.end(),
-                                     [peer](const auto& stream) { return stream.first == peer; });
-    if (waiting) throw Exception(ErrorCode::kProtocol, "it made a stream twice");
+    if (!group->streamed.insert(peer).second) throw Exception(ErrorCode::kProtocol, "it made a stream twice");
     group->streams_from.emplace_back(peer, std::move(memory));
     bell = group->p2p_doorbell;
   }
@@ -443,7 +458,7 @@ void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {
   if (frame.bytes != kBellBytes) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
   auto page = map_offered(files[0], frame.bytes, Mapping::Touch::kNow);
   for (size_t i = 1; i < files.size(); ++i) {
-    if (!is_event(files[i])) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
+    if (!is_bell(files[i])) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
   }
   std::lock_guard lock(mutex_);
   IslandBook::Group* group = mentioned(peer, frame.communicator);
@@ -460,8 +475,8 @@ void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {
 void Island::on_end(int peer, IslandConnection::End end, const std::string& why) {
   std::vector<std::shared_ptr<Doorbell>> bells;
   const bool broken = end == IslandConnection::End::kBroken;
-  std::vector<uint64_t> waiting;                        // communicators that were promised a link, or are to know
-  std::map<uint64_t, std::shared_ptr<Window>> dropped;  // unmapped without the lock; who works on one has it, too
+  std::vector<uint64_t> waiting;                              // communicators that were promised a link, or are to know
+  std::map<uint64_t, std::shared_ptr<MappedWindow>> dropped;  // unmapped without the lock; who works on one has it, too
   {
     std::lock_guard lock(mutex_);
     Peer& state = peers_.at(peer);

@@ -38,8 +38,9 @@ class Island final : public SharedMemory {
   struct Neighbor {
     int rank = -1;
     pid_t pid = 0;
-    std::string name;   // "rank 3 (host b, pid 17)"
-    Descriptor socket;  // of the meeting
+    std::string name;         // "rank 3 (host b, pid 17)"
+    Descriptor socket;        // of the meeting
+    Descriptor process = {};  // open_process(); none: opened here
   };
   struct Settings {
     int rank = 0;
@@ -82,12 +83,13 @@ class Island final : public SharedMemory {
   struct OwnWindows;
   struct Peer {
     pid_t pid = 0;
+    Descriptor process;
     std::string name;
     std::shared_ptr<PeerLife> life = std::make_shared<PeerLife>();  // shared with the links
     std::unique_ptr<IslandConnection> connection;
-    std::map<uint64_t, std::shared_ptr<Window>> windows;  // shared with those who work on them
-    std::string end;                                      // why it is over
-    std::atomic<bool> ended{false};                       // its process has closed the connection, or died
+    std::map<uint64_t, std::shared_ptr<MappedWindow>> windows;  // shared with those who work on them
+    std::string end;                                            // why it is over
+    std::atomic<bool> ended{false};                             // its process has closed the connection, or died
   };
   using Files = std::vector<Descriptor>;
 

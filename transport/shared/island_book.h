@@ -40,6 +40,7 @@ class IslandBook {
     std::set<std::pair<int, int>> made;                // links that were made, or that a peer was asked for
     std::set<std::pair<int, int>> asked;               // those of them that have not come
     std::set<int> streams_to;                          // peers
+    std::set<int> streamed;                            // peers that have made theirs to this rank
     std::deque<std::pair<int, LinkMemory>> streams_from;
   };
 

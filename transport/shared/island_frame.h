@@ -12,7 +12,8 @@ enum class IslandTopic : uint32_t {
   kLink = 3,    // one descriptor: the memory of a link that I have made (the lower rank makes it)
   kWish = 4,    // make the link
   kStream = 5,  // one descriptor: the memory of a stream from me to you
-  kBells = 6,   // three descriptors: a page with the flags of my two doorbells of the communicator, and their eventfds
+  kBells = 6,  // three descriptors: a page with the flags of my two doorbells of the communicator, and the sockets that
+               // ring them
 };
 
 struct IslandFrame {

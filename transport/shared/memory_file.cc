@@ -51,6 +51,13 @@ Mapping::Mapping(int file, size_t bytes, Touch touch) : bytes_(whole_pages(bytes
   data_ = static_cast<std::byte*>(memory);
 }
 
+void Mapping::populate() const {
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_WRITE = 23;  // of Linux 5.14; older headers
+#endif
+  static_cast<void>(::madvise(data_, bytes_, MADV_POPULATE_WRITE));
+}
+
 Mapping::~Mapping() { ::munmap(data_, bytes_); }
 
 Descriptor make_memory_file(size_t bytes, Pages pages) {
@@ -67,13 +74,17 @@ Descriptor make_memory_file(size_t bytes, Pages pages) {
   return file;
 }
 
-std::string check_memory_file(int file, size_t bytes) {
+std::string check_memory_file(int file, size_t bytes, Pages pages) {
   struct stat facts {};
   const int seals = ::fcntl(file, F_GET_SEALS);
   if (seals < 0 || ::fstat(file, &facts) != 0) return "it is no memory file";
   if ((seals & kSeals) != kSeals) return "it is not sealed";
   if (facts.st_size < 0 || static_cast<size_t>(facts.st_size) != whole_pages(bytes)) {
     return fmt::format("it holds {} bytes, and {} were announced", facts.st_size, bytes);
+  }
+  constexpr uint64_t kBlockBytes = 512;
+  if (pages == Pages::kReserved && static_cast<uint64_t>(facts.st_blocks) * kBlockBytes < whole_pages(bytes)) {
+    return "not all of its pages are there";
   }
   return "";
 }

@@ -20,6 +20,8 @@ class Mapping {
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }  // whole pages
+  // As Touch::kNow, later and on another thread. Where the kernel cannot (before 5.14), pages come as they are touched.
+  void populate() const;
 
  private:
   std::byte* data_ = nullptr;
@@ -34,7 +36,8 @@ size_t whole_pages(size_t bytes);
 enum class Pages { kSparse, kReserved };
 Descriptor make_memory_file(size_t bytes, Pages pages);
 
-// "" if the descriptor is such a file of whole_pages(bytes), else what is wrong with it.
-std::string check_memory_file(int file, size_t bytes);
+// "" if the descriptor is such a file of whole_pages(bytes), else what is wrong with it. kReserved: all of its pages
+// are there, so that mapping them takes no memory that nobody has asked for.
+std::string check_memory_file(int file, size_t bytes, Pages pages = Pages::kSparse);
 
 }  // namespace rondo

@@ -19,6 +19,7 @@
 #include "rondo/error.h"
 #include "transport/shared/island_socket.h"
 #include "transport/shared/memory_file.h"
+#include "transport/shared/process_handle.h"
 
 namespace rondo {
 namespace {
@@ -58,11 +59,12 @@ struct Finding {
   uint32_t pulled = 0;  // the kernel copied the receiver's nonce
 };
 
-bool pull_nonce(pid_t pid, uint64_t address, uint64_t expected) {
+// The handle is the peer's: only its memory holds the number, and it lives still.
+bool pull_nonce(pid_t pid, const Descriptor& process, uint64_t address, uint64_t expected) {
   uint64_t found = 0;
   const iovec here{&found, sizeof found};
   const iovec there{reinterpret_cast<void*>(address), sizeof found};
-  return ::process_vm_readv(pid, &here, 1, &there, 1, 0) == sizeof found && found == expected;
+  return ::process_vm_readv(pid, &here, 1, &there, 1, 0) == sizeof found && found == expected && is_running(process);
 }
 
 class Probe {
@@ -98,6 +100,7 @@ class Probe {
     bool greeted = false;
     uint64_t nonce = 0;
     Finding own;
+    Descriptor process;
     bool pulls = false;
     bool shares = false;
     std::string why_not;
@@ -296,7 +299,8 @@ class Probe {
     }
     pair.nonce = greeting.nonce;
     if (greeting.bytes == trial_bytes_) pair.own.mapped = answer_in(files[0].get(), greeting.nonce) ? 1 : 0;
-    pair.own.pulled = pull_nonce(pair.peer->pid, greeting.address, greeting.nonce) ? 1 : 0;
+    pair.process = open_process(pair.peer->pid);
+    pair.own.pulled = pull_nonce(pair.peer->pid, pair.process, greeting.address, greeting.nonce) ? 1 : 0;
     return true;
   }
 
@@ -338,7 +342,7 @@ class Probe {
     std::vector<ProbeResult> all;
     for (auto& [rank, pair] : pairs_) {
       fail_open(pair);
-      all.push_back({rank, std::move(pair.socket), pair.pulls, pair.why_not});
+      all.push_back({rank, std::move(pair.socket), pair.pulls, pair.why_not, std::move(pair.process)});
     }
     return all;
   }

@@ -50,6 +50,7 @@ struct ProbeResult {
   Descriptor socket;  // of those that share memory
   bool pulls = false;
   std::string why_not;  // "": they share
+  Descriptor process;   // open_process(), where it pulls
 };
 
 // By ascending rank. Never throws for what a peer does.

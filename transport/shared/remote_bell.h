@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,8 +14,9 @@
 
 namespace rondo {
 
-// The doorbell of another process (Doorbell::share): its flag in shared memory, and its eventfd. The peer may announce
-// it after its links are in use; what was changed before is caught up by the ring that connect() ends with.
+// The doorbell of another process (Doorbell::share): its flag in shared memory, and a socket that it reads. The peer
+// may announce it after its links are in use; what was changed before is caught up by the ring that connect() ends
+// with.
 class RemoteBell final : public PeerBell {
  public:
   // On the I/O thread, once.
@@ -31,8 +33,9 @@ class RemoteBell final : public PeerBell {
     std::atomic<uint32_t>* flag = flag_.load(std::memory_order_seq_cst);
     if (flag == nullptr || flag->load(std::memory_order_seq_cst) == 0) return;
     if (flag->exchange(0, std::memory_order_seq_cst) == 0) return;
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(event_.get(), &one, sizeof one);
+    const char byte = 1;
+    // The flag, and not what the peer has set its socket to, keeps this from blocking. A full socket wakes, too.
+    [[maybe_unused]] const ssize_t sent = ::send(event_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 
  private:
