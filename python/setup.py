@@ -32,13 +32,13 @@ def compiler() -> str:
         raise SystemExit(f"rondo needs a C++20 compiler, and there is no {name}: apt-get install g++")
     if platform.machine() != "x86_64":
         raise SystemExit(f"rondo builds for x86-64 only so far; this is {platform.machine()}")
-    probe = "#include <asio/version.hpp>\n#include <fmt/format.h>\n#include <CLI/CLI.hpp>\n"
+    probe = "#include <asio/version.hpp>\n#include <fmt/format.h>\n#include <CLI/CLI.hpp>\n#include <openssl/evp.h>\n"
     done = subprocess.run(
         [name, "-std=c++20", "-E", "-x", "c++", "-"], input=probe, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         raise SystemExit(
-            f"rondo needs the headers of Asio, fmt and CLI11: apt-get install libasio-dev libfmt-dev libcli11-dev\n{done.stderr}"
+            f"rondo needs Asio, fmt, CLI11 and OpenSSL: apt-get install libasio-dev libfmt-dev libcli11-dev libssl-dev\n{done.stderr}"
         )
     return name
 
@@ -68,8 +68,8 @@ def build_native(target: Path, scratch: Path) -> None:
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         objects = dict(zip(units, pool.map(compile_one, units.items())))
-    # The C++ runtime is linked in and hidden: the library meets others of other compilers in one process.
-    link = ["-static-libstdc++", "-static-libgcc", "-pthread", "-ldl", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
+    # The C++ runtime and OpenSSL are linked in and hidden: the library meets others in one process.
+    link = ["-Wl,-Bstatic", "-lcrypto", "-Wl,-Bdynamic", "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
     for name in wanted:
         own = [str(objects[key]) for key, _ in enumerate_units(name)]
         shared = ["-shared", f"-Wl,--version-script={TREE / 'tools/bazel/librondo_c.map'}"] if name == "library" else []

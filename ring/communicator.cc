@@ -13,6 +13,7 @@
 #include "transport/inproc_fabric.h"
 #include "transport/process_fabric.h"
 #include "transport/rendezvous/launch.h"
+#include "transport/rendezvous/rendezvous_url.h"
 
 namespace rondo {
 namespace {
@@ -51,7 +52,8 @@ void show_start(const Config& config, const Launch& launch) {
   const Place& place = launch.place;
   log.info(fmt::format("rank {} of {}, local rank {} of {}, node {} of {}; launcher {}, job {}, rendezvous {}",
                        place.rank, place.world, place.local_rank, place.local_world, place.node, place.nodes,
-                       launch.launcher, launch.job_id, launch.rendezvous));
+                       launch.launcher, launch.job_id, without_key(launch.rendezvous)));
+  log.info(fmt::format("secret: {}", launch.secret.exists() ? launch.secret.name : "none"));
   const std::string settings = config.describe();
   for (size_t begin = 0; begin < settings.size();) {
     const size_t end = std::min(settings.find('\n', begin), settings.size());
@@ -147,6 +149,7 @@ std::vector<Communicator> Communicator::inproc(int world, const Config& config) 
 bool Communicator::valid() const { return state_ != nullptr; }
 int Communicator::rank() const { return engine(state_).rank(); }
 int Communicator::size() const { return engine(state_).size(); }
+bool Communicator::authenticated() const { return engine(state_).context().fabric->authenticated(); }
 const Place& Communicator::place() const { return engine(state_).context().fabric->place(); }
 const Topology& Communicator::topology() const { return engine(state_).context().topology; }
 const Config& Communicator::config() const { return engine(state_).context().config; }

@@ -20,11 +20,6 @@ Answer Admission::welcome() const {
 }
 
 std::optional<Answer> Admission::judge(const Hello& hello) const {
-  if (hello.version != kWireVersion) {
-    return refuse(AnswerCode::kVersion,
-                  fmt::format("rank {} speaks version {} of the wire format, you speak version {}", rank, kWireVersion,
-                              hello.version));
-  }
   if (hello.job_id != job_id) {
     return refuse(AnswerCode::kJob, fmt::format("this is job \"{}\", not \"{}\"", job_id, hello.job_id));
   }

@@ -8,7 +8,7 @@
 
 namespace rondo {
 
-// What a process must say of itself to be a rank of this job.
+// What a process that knows the secret must say of itself to be a rank of this job.
 struct Admission {
   int rank = 0;  // this one
   int world = 1;

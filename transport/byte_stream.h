@@ -29,6 +29,9 @@ class ByteStream {
   virtual void consume(size_t) {}
   virtual long write(const iovec* parts, int count) = 0;
 
+  // Bytes that were not written are offered again, first of all, by the next write(): what a stream has taken of them
+  // in between (a record that is sealed, and not on its way yet) it knows to be the same.
+
   // Valid after a -1.
   virtual const Error& error() const = 0;
 };

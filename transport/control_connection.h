@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "ring/base/descriptor.h"
 #include "transport/control_message.h"
+#include "transport/secured_socket.h"
 
 namespace asio {
 class io_context;
@@ -20,7 +20,7 @@ class ControlConnection {
   // Nothing comes any more; why, in words. Called once, unless the object is destroyed before.
   using OnEnd = std::function<void(const std::string& why)>;
 
-  ControlConnection(asio::io_context& io, Descriptor socket, OnFrame on_frame, OnEnd on_end);
+  ControlConnection(asio::io_context& io, SecuredSocket socket, OnFrame on_frame, OnEnd on_end);
   ~ControlConnection();
 
   // More than kMaxQueuedBytes unsent ends the connection: the peer has stopped reading.

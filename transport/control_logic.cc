@@ -311,6 +311,11 @@ ControlLogic::Early* ControlLogic::early(uint64_t communicator) {
   return &early_[communicator];
 }
 
+bool ControlLogic::may_join(uint64_t communicator, int peer) const {
+  const Group* group = find(communicator);
+  return group == nullptr || group->members.count(peer) != 0;
+}
+
 bool ControlLogic::failed(uint64_t communicator) const {
   const Group* group = find(communicator);
   return group != nullptr && group->failure.has_value();

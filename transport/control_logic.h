@@ -85,6 +85,8 @@ class ControlLogic {
 
   // --- questions
   bool is_open(uint64_t communicator) const { return groups_.count(communicator) != 0; }
+  // False: the communicator is open here, and that rank is no member of it.
+  bool may_join(uint64_t communicator, int peer) const;
   bool failed(uint64_t communicator) const;
   // Members that have not made the call; once any was asked, of those that were asked about it or have left.
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) const;

@@ -32,7 +32,7 @@ std::vector<int> control_neighbors(int rank, int world) {
 ControlMesh::ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end)
     : io_(io), rank_(rank), world_(world), on_message_(std::move(on_message)), on_end_(std::move(on_end)) {}
 
-void ControlMesh::add(int peer, Descriptor socket) {
+void ControlMesh::add(int peer, SecuredSocket socket) {
   connections_[peer] = std::make_unique<ControlConnection>(
       io_, std::move(socket), [this, peer](const ControlFrame& frame) { on_frame(peer, frame); },
       [this, peer](const std::string& why) { on_end_(peer, why); });

@@ -26,7 +26,7 @@ class ControlMesh {
 
   ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end);
 
-  void add(int peer, Descriptor socket);
+  void add(int peer, SecuredSocket socket);
   bool remove(int peer);  // false: it was not there
   // Nothing will be said to it any more: the end of our side lets it end without waiting.
   void finish(int peer);

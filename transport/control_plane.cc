@@ -14,24 +14,39 @@ namespace {
 
 constexpr std::chrono::seconds kMissingLogInterval{10};
 
+// What one peer may have waiting for communicators that are not open here: its part of all of it, but at least the
+// links and streams of a few.
+size_t early_share(const ControlPlane::Settings& settings) {
+  constexpr size_t kCommunicators = 4;
+  const size_t least = kCommunicators * (size_t{settings.config.lanes} * settings.config.connections + 1);
+  return std::max(least, settings.max_early / static_cast<size_t>(std::max(1, settings.world - 1)));
+}
+
 }  // namespace
 
 ControlPlane::ControlPlane(Settings settings)
     : settings_(std::move(settings)),
-      table_(settings_.config.connections, settings_.max_early),
+      table_(settings_.config.connections, settings_.max_early, early_share(settings_)),
       admission_{settings_.rank, settings_.world, settings_.job_id, settings_.config.shared_hash()},
       mesh_(
           thread_.context(), settings_.rank, settings_.world,
           [this](int source, const ControlBody& body) { on_message(source, body); },
           [this](int peer, const std::string& why) { on_control_end(peer, why); }),
-      dialer_(thread_.context(), {settings_.rank, settings_.world, settings_.job_id, settings_.config}),
+      dialer_(thread_.context(), {settings_.rank, settings_.world, settings_.job_id, settings_.config, settings_.auth}),
       timers_(std::make_unique<Timers>(thread_.context())) {
-  Reception::Settings listening{settings_.addresses,         settings_.ports,
-                                tuning_of(settings_.config), settings_.config.handshake_timeout_ms,
-                                settings_.max_pending,       settings_.logger};
+  Reception::Settings listening;
+  listening.addresses = settings_.addresses;
+  listening.ports = settings_.ports;
+  listening.tuning = tuning_of(settings_.config);
+  listening.handshake_timeout_ms = settings_.config.handshake_timeout_ms;
+  listening.max_pending = settings_.max_pending;
+  listening.max_known = settings_.max_known;
+  listening.logger = settings_.logger;
+  listening.auth = settings_.auth;
+  listening.ciphers = settings_.config.encrypt ? own_ciphers() : 0;
   reception_ = std::make_unique<Reception>(
       thread_.context(), listening, [this](const Hello& hello) { return judge(hello); },
-      [this](const Hello& hello, Descriptor socket) { welcome(hello, std::move(socket)); });
+      [this](const Hello& hello, SecuredSocket socket) { welcome(hello, std::move(socket)); });
   thread_.post([this] { reception_->start(); });
 }
 
@@ -154,10 +169,10 @@ bool ControlPlane::close(uint64_t id, uint64_t last_sequence, Clock::time_point 
   return all;
 }
 
-std::vector<Descriptor> ControlPlane::take(const LinkName& name) {
+std::vector<SecuredSocket> ControlPlane::take(const LinkName& name) {
   {
     std::lock_guard lock(mutex_);
-    std::vector<Descriptor> sockets = table_.take(name);
+    std::vector<SecuredSocket> sockets = table_.take(name);
     if (!sockets.empty()) return sockets;
     if (!logic_->is_open(name.communicator) || logic_->failed(name.communicator) || logic_->gone(name.peer)) return {};
     if (!table_.want(name)) return {};
@@ -166,7 +181,7 @@ std::vector<Descriptor> ControlPlane::take(const LinkName& name) {
   return {};
 }
 
-std::optional<std::pair<int, Descriptor>> ControlPlane::take_stream_from(uint64_t communicator) {
+std::optional<std::pair<int, SecuredSocket>> ControlPlane::take_stream_from(uint64_t communicator) {
   std::lock_guard lock(mutex_);
   return table_.take_stream_from(communicator);
 }

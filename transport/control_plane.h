@@ -45,7 +45,9 @@ class ControlPlane {
     std::vector<std::string> addresses;
     PortRange ports;
     Logger logger;
+    Authenticator auth;
     size_t max_pending = 128;  // connections that have not said who they are
+    size_t max_known = 1024;   // and those that have, and are not through yet
     size_t max_early = 1024;   // data sockets of communicators that are not open here yet
   };
 
@@ -79,8 +81,8 @@ class ControlPlane {
   void decline(uint64_t id, const std::vector<int>& members, const Error& error);
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline);
   // The sockets of a link; empty: not there yet, and asked for.
-  std::vector<Descriptor> take(const LinkName& name);
-  std::optional<std::pair<int, Descriptor>> take_stream_from(uint64_t communicator);
+  std::vector<SecuredSocket> take(const LinkName& name);
+  std::optional<std::pair<int, SecuredSocket>> take_stream_from(uint64_t communicator);
   std::shared_ptr<Doorbell> doorbell(const LinkName& name) const;
   void stalled(uint64_t id, uint64_t sequence);
   std::vector<int> absent(uint64_t id, uint64_t sequence) const;
@@ -109,9 +111,9 @@ class ControlPlane {
 
   std::optional<Answer> judge(const Hello& hello);
   Answer judge_link(const Hello& hello);
-  void welcome(const Hello& hello, Descriptor socket);
-  void add_control(int peer, Descriptor socket);
-  void add_link(const LinkName& name, uint32_t index, Descriptor socket);
+  void welcome(const Hello& hello, SecuredSocket socket);
+  void add_control(int peer, SecuredSocket socket);
+  void add_link(const LinkName& name, uint32_t index, SecuredSocket socket);
 
   void begin_start(Clock::time_point deadline);
   void probe_missing(Clock::time_point deadline);

@@ -131,9 +131,14 @@ Answer ControlPlane::judge_link(const Hello& hello) {
     return admission_.refuse(AnswerCode::kRank, fmt::format("rank {} is connected to rank {} already", peer, rank));
   }
   if (logic_->gone(peer)) return admission_.refuse(AnswerCode::kForbidden, fmt::format("rank {} has left", peer));
+  const Config& config = settings_.config;
   const bool data = hello.role == Role::kData;
-  if (data && (peer < rank || hello.connections != settings_.config.connections)) {
-    return admission_.refuse(AnswerCode::kForbidden, "this is not how a data link is made");
+  if (data ? peer < rank || hello.connections != config.connections || hello.lane >= config.lanes
+           : hello.connections != 1 || hello.lane != 0) {
+    return admission_.refuse(AnswerCode::kForbidden, "this is not how a link is made");
+  }
+  if (!logic_->may_join(hello.communicator, peer)) {
+    return admission_.refuse(AnswerCode::kForbidden, "you are no member of this communicator");
   }
   switch (table_.fits(link_of(hello), hello.connection)) {
     case PendingLinks::Fit::kYes:
@@ -146,7 +151,7 @@ Answer ControlPlane::judge_link(const Hello& hello) {
   return admission_.refuse(AnswerCode::kForbidden, "this link exists already, or its communicator is closed");
 }
 
-void ControlPlane::welcome(const Hello& hello, Descriptor socket) {
+void ControlPlane::welcome(const Hello& hello, SecuredSocket socket) {
   if (hello.role == Role::kControl) {
     add_control(static_cast<int>(hello.rank), std::move(socket));
   } else {
@@ -154,9 +159,13 @@ void ControlPlane::welcome(const Hello& hello, Descriptor socket) {
   }
 }
 
-void ControlPlane::add_control(int peer, Descriptor socket) {
+void ControlPlane::add_control(int peer, SecuredSocket socket) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!start_->missing().count(peer)) return;  // welcomed twice: the first that confirmed counts
+  }
   try {
-    tune_control_socket(socket.get());
+    tune_control_socket(socket.socket.get());
   } catch (const Exception& failure) {
     return tell_start([&](StartLogic& start) { start.fail(failure.error()); });
   }
@@ -170,9 +179,9 @@ void ControlPlane::add_control(int peer, Descriptor socket) {
   if (leaving_) mesh_.finish(peer);
 }
 
-void ControlPlane::add_link(const LinkName& name, uint32_t index, Descriptor socket) {
+void ControlPlane::add_link(const LinkName& name, uint32_t index, SecuredSocket socket) {
   try {
-    tune_data_socket(socket.get(), tuning_of(settings_.config));
+    tune_data_socket(socket.socket.get(), tuning_of(settings_.config));
   } catch (const Exception& failure) {
     return link_dial_failed(name, failure.error());
   }
@@ -228,7 +237,8 @@ void ControlPlane::control_failed(int peer, const Error& error) {
   if (error.code == ErrorCode::kPeerLost) {
     tell_start([&](StartLogic& start) { start.lost(now(), peer, error.message); });
   } else if (error.code != ErrorCode::kTimeout) {  // connect() has the same deadline, and names all that are missing
-    tell_start([&](StartLogic& start) { start.fail({ErrorCode::kBootstrap, error.message, {peer}}); });
+    const ErrorCode code = error.code == ErrorCode::kAuthFailed ? error.code : ErrorCode::kBootstrap;
+    tell_start([&](StartLogic& start) { start.fail({code, error.message, {peer}}); });
   }
 }
 
@@ -261,7 +271,9 @@ void ControlPlane::on_message(int source, const ControlBody& body) {
   if (const auto* wish = std::get_if<ConnectMessage>(&body)) {
     const LinkName name{wish->communicator, LinkKind::kData, source, wish->lane};
     std::unique_lock lock(mutex_);
-    const bool first = source < settings_.rank && !logic_->gone(source) && table_.want(name);
+    const bool sound = source < settings_.rank && name.lane < static_cast<int>(settings_.config.lanes) &&
+                       logic_->may_join(name.communicator, source);
+    const bool first = sound && !logic_->gone(source) && table_.want(name);
     lock.unlock();
     if (first) dial_link(name);
     return;

@@ -1,6 +1,5 @@
 #include "transport/descriptor_budget.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -10,21 +9,13 @@
 
 #include "rondo/error.h"
 #include "transport/control_plane.h"
+#include "transport/rendezvous/descriptor_reserve.h"
 
 namespace rondo {
 namespace {
 
 // Asio's epoll, timer and event descriptors, listeners, two doorbells, the rendezvous, and some strangers at the door.
 constexpr size_t kFixed = 32;
-
-size_t count_open() {
-  DIR* folder = ::opendir("/proc/self/fd");
-  if (folder == nullptr) return 16;  // no /proc: a guess that standard streams and a program's few files stay below
-  size_t entries = 0;
-  while (::readdir(folder) != nullptr) ++entries;
-  ::closedir(folder);
-  return entries - 3;  // ".", ".." and the folder itself
-}
 
 }  // namespace
 
@@ -34,12 +25,12 @@ DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections) {
   return {base + std::min<size_t>(peers, 2) * lanes * connections, base + peers * (lanes * connections + 2)};
 }
 
-// An island costs a connection for each rank of the host, and the two doorbells of each for each communicator (counted
-// once); what is under way besides is closed at once.
+// An island costs a connection and a handle for each rank of the host, and the two doorbells of each for each
+// communicator (counted once); what is under way besides is closed at once.
 DescriptorNeed descriptors_of_rank(const Place& place, const Config& config) {
   DescriptorNeed need = descriptors_needed(place.world, config.lanes, config.connections);
   if (config.transport == "tcp" || place.local_world < 2) return need;
-  const size_t island = 3 * static_cast<size_t>(place.local_world - 1);
+  const size_t island = 4 * static_cast<size_t>(place.local_world - 1);
   return {need.least + island, need.most + island};
 }
 
@@ -48,7 +39,7 @@ size_t ensure_descriptors(const DescriptorNeed& need) {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
     throw Exception(ErrorCode::kSystem, fmt::format("reading the limit of open files: {}", std::strerror(errno)));
   }
-  const size_t open = count_open();
+  const size_t open = count_descriptors();
   if (limit.rlim_cur < open + need.most && limit.rlim_cur < limit.rlim_max) {
     rlimit raised = limit;
     raised.rlim_cur = std::min<rlim_t>(limit.rlim_max, open + need.most);

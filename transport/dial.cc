@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "transport/asio_socket.h"
+#include "transport/handshake.h"
 
 namespace rondo {
 namespace {
@@ -72,14 +73,14 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     if (const int number = socket_error(socket_->get()); number != 0) {
       return retry(std::strerror(number), number == ECONNREFUSED ? Refused::kYes : Refused::kNo);
     }
-    if (!order_.hello) return finish({socket_->detach(), {}});
+    if (!order_.hello) return finish({{socket_->detach()}, {}});
+    handshake_.emplace(*order_.hello, order_.auth);
     std::string why;
     // The socket's buffer is empty, so all of it fits at once.
-    if (send_some(socket_->get(), encode(*order_.hello), why) != static_cast<long>(kHelloBytes)) {
+    if (send_some(socket_->get(), handshake_->hello(), why) != static_cast<long>(kHelloBytes)) {
       return retry(why, Refused::kNo);
     }
-    // From here on the peer may count this connection as made: giving it up before the deadline would look like a
-    // death.
+    // The peer may be busy with its start: it answers once it knows all ranks.
     limit(order_.deadline, "it accepts connections and does not answer");
     wait();
   }
@@ -102,16 +103,16 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   }
 
   void judge() {
-    const std::optional<Answer> answer = parse_answer({bytes_.data(), bytes_.size()});
-    if (!answer) return retry("something that does not speak Rondo answers", Refused::kNo);
-    if (answer->code == AnswerCode::kBusy) return retry(answer->text, Refused::kNo);
-    if (answer->code != AnswerCode::kWelcome) {
-      return finish({{},
-                     {ErrorCode::kNetwork,
-                      fmt::format("{} at {} refused the connection: {}", order_.peer, where(), answer->text),
-                      {}}});
+    const auto [welcome, busy, error] = handshake_->judge({bytes_.data(), bytes_.size()});
+    if (busy || error.code == ErrorCode::kProtocol) return retry(error.message, Refused::kNo);
+    if (!welcome) {
+      return finish({{}, {error.code, fmt::format("{} at {}: {}", order_.peer, where(), error.message), {}}});
     }
-    finish({socket_->detach(), {}});
+    std::string why;
+    if (send_some(socket_->get(), handshake_->confirm(), why) != static_cast<long>(kConfirmBytes)) {
+      return retry(why, Refused::kNo);
+    }
+    finish({{socket_->detach(), handshake_->keys()}, {}});
   }
 
   enum class Refused { kNo, kYes };
@@ -159,6 +160,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   std::function<void(DialResult)> done_;
   asio::steady_timer timer_;
   std::unique_ptr<AsioSocket> socket_;
+  std::optional<DialerHandshake> handshake_;  // of this attempt
   std::array<char, kAnswerBytes> bytes_{};
   size_t received_ = 0;
   size_t next_ = 0;     // endpoint

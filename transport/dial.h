@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "ring/base/descriptor.h"
 #include "rondo/error.h"
+#include "transport/auth/authenticator.h"
 #include "transport/endpoint.h"
+#include "transport/secured_socket.h"
 #include "transport/socket_options.h"
 #include "transport/wire.h"
 
@@ -25,15 +26,16 @@ struct DialOrder {
   std::string peer;  // "rank 3 (host b, pid 17)"
   std::vector<Endpoint> endpoints;
   std::optional<Hello> hello;  // none: only find out whether anything listens there
+  Authenticator auth;
   SocketTuning tuning;
   std::chrono::steady_clock::time_point deadline;
   std::chrono::milliseconds attempt{5'000};  // for one endpoint to accept
 };
 
 struct DialResult {
-  Descriptor socket;  // welcomed; or invalid, and
-  // kPeerLost: nothing listens at an endpoint that the peer published; kTimeout; kNetwork: refused, with the peer's
-  // words.
+  SecuredSocket socket;  // welcomed; or invalid, and
+  // kPeerLost: nothing listens at an endpoint that the peer published; kTimeout; kAuthFailed; kNetwork: refused, with
+  // the peer's words.
   Error error;
 };
 

@@ -82,6 +82,8 @@ class Fabric {
   virtual const Topology& topology() const = 0;
   // "rank 3 (host b, pid 17)", for messages.
   virtual std::string peer_name(int peer) const = 0;
+  // Every other process has proved that it knows the job's secret, or they are all this process.
+  virtual bool authenticated() const { return true; }
 
   // --- communicators. `id` is equal on all members; events must live until close() has returned.
   // members: world ranks, this rank among them. doorbell is rung when something that take_* waits for has come.

@@ -16,6 +16,7 @@ namespace rondo {
 namespace {
 
 constexpr std::string_view kCardMagic = "RONDOCARD";
+constexpr std::string_view kCardLabel = "rondo card";
 constexpr size_t kMaxNameBytes = 255;
 constexpr size_t kMaxListenerBytes = 64;
 constexpr size_t kMaxConfigBytes = 16'384;
@@ -109,11 +110,29 @@ PeerCard decode_card(std::string_view bytes, int rank) {
   return card;
 }
 
-Roster::Roster(const std::vector<std::string>& encoded) {
+std::string seal_card(std::string card, const Authenticator& auth) {
+  const Mac proof = auth.prove(kCardLabel, {card});
+  return card.append(as_text(proof));
+}
+
+Roster::Roster(const std::vector<std::string>& sealed, const Authenticator& auth) {
   Hash64 session;
-  for (size_t rank = 0; rank < encoded.size(); ++rank) {
-    cards_.push_back(decode_card(encoded[rank], static_cast<int>(rank)));
-    session.add(std::string_view(encoded[rank]));
+  for (size_t index = 0; index < sealed.size(); ++index) {
+    const int rank = static_cast<int>(index);
+    std::string_view bytes = sealed[index];
+    Mac proof{};
+    if (bytes.size() < proof.size()) reject(rank, "what it published is no card of Rondo");
+    const std::string_view end = bytes.substr(bytes.size() - proof.size());
+    std::copy(end.begin(), end.end(), proof.begin());
+    bytes.remove_suffix(proof.size());
+    cards_.push_back(decode_card(bytes, rank));
+    if (!auth.holds(proof, kCardLabel, {bytes})) {
+      throw Exception(
+          Error{ErrorCode::kAuthFailed,
+                fmt::format("rank {} ({}) does not know this process's secret: {}", rank, name(rank), auth.advice()),
+                {rank}});
+    }
+    session.add(std::string_view(sealed[index]));
   }
   session_ = session.value();
   for (int rank = 0; rank < world(); ++rank) check(card(rank), rank, cards_.front(), world());

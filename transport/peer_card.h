@@ -7,6 +7,7 @@
 
 #include "ring/base/core_quota.h"
 #include "ring/base/types.h"
+#include "transport/auth/authenticator.h"
 #include "transport/endpoint.h"
 
 namespace rondo {
@@ -32,13 +33,16 @@ struct PeerCard {
 std::string encode(const PeerCard& card);
 // Throws Exception(kBootstrap) naming the rank if the bytes are none of ours or of another version.
 PeerCard decode_card(std::string_view bytes, int rank);
+// What encode() gave, and behind it the proof that its maker knows the secret: this is published, since a store may be
+// anybody's.
+std::string seal_card(std::string card, const Authenticator& auth);
 
 // The cards of all ranks, and what follows from them alone, so that it is equal everywhere.
 class Roster {
  public:
   // Throws Exception(kBootstrap) naming the first rank that does not fit rank 0's card: its version, job id, world, or
-  // a setting that must be shared, with both values.
-  explicit Roster(const std::vector<std::string>& encoded);
+  // a setting that must be shared, with both values; kAuthFailed naming a rank with another secret.
+  explicit Roster(const std::vector<std::string>& sealed, const Authenticator& auth = Authenticator());
 
   const PeerCard& card(int rank) const { return cards_[static_cast<size_t>(rank)]; }
   int world() const { return static_cast<int>(cards_.size()); }

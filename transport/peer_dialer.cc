@@ -66,6 +66,7 @@ Hello PeerDialer::hello_to(int peer, Role role) const {
   hello.world = static_cast<uint32_t>(settings_.world);
   hello.shared_hash = settings_.config.shared_hash();
   hello.session = roster_->session();
+  hello.ciphers = settings_.config.encrypt ? own_ciphers() : 0;
   hello.job_id = settings_.job_id;
   return hello;
 }
@@ -74,6 +75,7 @@ DialOrder PeerDialer::order_to(int peer, Deadline deadline) const {
   DialOrder order;
   order.peer = fmt::format("rank {} ({})", peer, roster_->name(peer));
   order.endpoints = roster_->card(peer).endpoints;
+  order.auth = settings_.auth;
   order.tuning = tuning_of(settings_.config);
   order.deadline = deadline;
   order.attempt = milliseconds(settings_.config.handshake_timeout_ms);

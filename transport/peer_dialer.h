@@ -28,6 +28,7 @@ class PeerDialer {
     int world = 1;
     std::string job_id;  // bounded
     Config config;
+    Authenticator auth;
   };
   PeerDialer(asio::io_context& io, Settings settings) : io_(io), settings_(std::move(settings)) {}
 

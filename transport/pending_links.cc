@@ -13,8 +13,8 @@ constexpr size_t kMaxClosed = 4096;
 bool PendingLinks::want(const LinkName& name) {
   if (closed_.count(name.communicator)) return false;
   if (!open_.count(name.communicator) && !entries_.count(name)) {
-    if (early_ >= max_early_) return false;
-    early_ += needed(name.kind);
+    if (!has_early_room(name.peer)) return false;
+    count_early(name.peer, needed(name.kind));
   }
   Entry& entry = entries_[name];
   const bool first = !entry.wanted && entry.arrived == 0 && !entry.taken;
@@ -30,26 +30,26 @@ PendingLinks::Fit PendingLinks::fits(const LinkName& name, uint32_t index) const
     if (entry.taken || (!entry.sockets.empty() && entry.sockets[index].valid())) return Fit::kNo;
     if (entry.wanted) return Fit::kYes;  // its places were kept
   }
-  return open_.count(name.communicator) || early_ < max_early_ ? Fit::kYes : Fit::kLater;
+  return open_.count(name.communicator) || has_early_room(name.peer) ? Fit::kYes : Fit::kLater;
 }
 
-bool PendingLinks::add(const LinkName& name, uint32_t index, Descriptor socket) {
+bool PendingLinks::add(const LinkName& name, uint32_t index, SecuredSocket socket) {
   RONDO_CHECK(fits(name, index) == Fit::kYes, "a connection is judged before it is added");
   Entry& entry = entries_[name];
   if (entry.sockets.empty()) entry.sockets.resize(needed(name.kind));
   entry.sockets[index] = std::move(socket);
-  if (!open_.count(name.communicator) && !entry.wanted) ++early_;
+  if (!open_.count(name.communicator) && !entry.wanted) count_early(name.peer, 1);
   return ++entry.arrived == needed(name.kind);
 }
 
-std::vector<Descriptor> PendingLinks::take(const LinkName& name) {
+std::vector<SecuredSocket> PendingLinks::take(const LinkName& name) {
   const auto found = entries_.find(name);
   if (found == entries_.end() || !complete(name, found->second)) return {};
   found->second.taken = true;
   return std::move(found->second.sockets);
 }
 
-std::optional<std::pair<int, Descriptor>> PendingLinks::take_stream_from(uint64_t communicator) {
+std::optional<std::pair<int, SecuredSocket>> PendingLinks::take_stream_from(uint64_t communicator) {
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kStreamFrom, -1, 0});
   for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
     if (it->first.kind != LinkKind::kStreamFrom || !complete(it->first, it->second)) continue;
@@ -63,8 +63,26 @@ void PendingLinks::open(uint64_t communicator) {
   open_.insert(communicator);
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
   for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
-    early_ -= it->second.wanted ? needed(it->first.kind) : it->second.arrived;
+    uncount_early(it->first.peer, it->second.wanted ? needed(it->first.kind) : it->second.arrived);
   }
+}
+
+bool PendingLinks::has_early_room(int peer) const {
+  const auto found = early_of_.find(peer);
+  return early_ < max_early_ && (found == early_of_.end() || found->second < max_early_of_peer_);
+}
+
+void PendingLinks::count_early(int peer, size_t sockets) {
+  if (sockets == 0) return;
+  early_ += sockets;
+  early_of_[peer] += sockets;
+}
+
+void PendingLinks::uncount_early(int peer, size_t sockets) {
+  if (sockets == 0) return;
+  early_ -= sockets;
+  const auto found = early_of_.find(peer);
+  if ((found->second -= sockets) == 0) early_of_.erase(found);
 }
 
 void PendingLinks::close(uint64_t communicator) {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ring/base/descriptor.h"
+#include "transport/secured_socket.h"
 
 namespace rondo {
 
@@ -28,8 +28,10 @@ struct LinkName {
 // also for communicators that this rank has not opened yet. Pure bookkeeping; not thread safe.
 class PendingLinks {
  public:
-  // connections: of a data link. max_early: sockets kept for communicators that are not open.
-  PendingLinks(uint32_t connections, size_t max_early) : connections_(connections), max_early_(max_early) {}
+  // connections: of a data link. max_early: sockets kept for communicators that are not open; of them,
+  // max_early_of_peer for one peer.
+  PendingLinks(uint32_t connections, size_t max_early, size_t max_early_of_peer = SIZE_MAX)
+      : connections_(connections), max_early_(max_early), max_early_of_peer_(max_early_of_peer) {}
 
   // The first wish for this link gives true: the caller then brings it about. Of a communicator that is not open the
   // wish keeps places for all its connections; false where there are none left.
@@ -38,12 +40,12 @@ class PendingLinks {
   enum class Fit { kYes, kNo, kLater };  // kLater: too many wait for communicators to be opened
   Fit fits(const LinkName& name, uint32_t index) const;
   // Requires fits() == kYes. True if this completed the link.
-  bool add(const LinkName& name, uint32_t index, Descriptor socket);
+  bool add(const LinkName& name, uint32_t index, SecuredSocket socket);
 
   // The sockets of a complete link, once; empty before and after.
-  std::vector<Descriptor> take(const LinkName& name);
+  std::vector<SecuredSocket> take(const LinkName& name);
   // Some complete stream from a peer: its rank and socket.
-  std::optional<std::pair<int, Descriptor>> take_stream_from(uint64_t communicator);
+  std::optional<std::pair<int, SecuredSocket>> take_stream_from(uint64_t communicator);
 
   void open(uint64_t communicator);
   // Closes what was not taken, and what comes later.
@@ -56,16 +58,21 @@ class PendingLinks {
     bool wanted = false;
     bool taken = false;
     uint32_t arrived = 0;
-    std::vector<Descriptor> sockets;
+    std::vector<SecuredSocket> sockets;
   };
   uint32_t needed(LinkKind kind) const { return kind == LinkKind::kData ? connections_ : 1; }
   bool complete(const LinkName& name, const Entry& entry) const {
     return !entry.taken && entry.arrived == needed(name.kind);
   }
 
+  bool has_early_room(int peer) const;
+  void count_early(int peer, size_t sockets);
+  void uncount_early(int peer, size_t sockets);
+
   uint32_t connections_;
-  size_t max_early_;
+  size_t max_early_, max_early_of_peer_;
   size_t early_ = 0;
+  std::map<int, size_t> early_of_;  // by peer; none is 0
   std::map<LinkName, Entry> entries_;
   std::set<uint64_t> open_;
   std::set<uint64_t> closed_;

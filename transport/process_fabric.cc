@@ -17,6 +17,7 @@
 #include "transport/peer_card.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/roster.h"
+#include "transport/sealed_stream.h"
 #include "transport/shared/agreement.h"
 #include "transport/shared/island.h"
 #include "transport/shared/reachability_probe.h"
@@ -41,7 +42,8 @@ uint64_t random_number() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
-ControlPlane::Settings settings_of(const Launch& launch, const Config& config, size_t descriptors) {
+ControlPlane::Settings settings_of(const Launch& launch, const Config& config, const Authenticator& auth,
+                                   size_t descriptors) {
   ControlPlane::Settings settings;
   settings.rank = launch.place.rank;
   settings.world = launch.place.world;
@@ -50,6 +52,8 @@ ControlPlane::Settings settings_of(const Launch& launch, const Config& config, s
   settings.addresses = listen_addresses(launch, config);
   settings.ports = data_port_range(config);
   settings.logger = Logger(config.debug, launch.place.rank);
+  settings.auth = auth;
+  settings.max_known = std::clamp<size_t>(descriptors / 4, 8, kMostEarly);
   settings.max_pending = std::clamp<size_t>(descriptors / 4, 8, kMostPending);
   settings.max_early = std::clamp<size_t>(descriptors / 4, 8, kMostEarly);
   return settings;
@@ -99,15 +103,17 @@ class ProcessFabric : public Fabric {
  public:
   ProcessFabric(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
                 Store::Deadline deadline)
-      : config_(config) {
+      : config_(config), authenticated_(launch.place.world == 1 || launch.secret.exists()) {
+    const Authenticator auth(launch.secret);
     const size_t descriptors = ensure_descriptors(descriptors_of_rank(launch.place, config));
-    board_ = std::make_unique<ControlPlane>(settings_of(launch, config, descriptors));
+    board_ = std::make_unique<ControlPlane>(settings_of(launch, config, auth, descriptors));
     std::optional<ProbeListener> probe_listener;
     if (config.transport != "tcp" && launch.place.world > 1) probe_listener.emplace(launch.place.world);
-    const std::string card =
-        encode(card_of(launch, config, board_->endpoints(), probe_listener ? &*probe_listener : nullptr));
+    const std::string card = seal_card(
+        encode(card_of(launch, config, board_->endpoints(), probe_listener ? &*probe_listener : nullptr)), auth);
     Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline,
-                                  Logger(config.debug, launch.place.rank)));
+                                  Logger(config.debug, launch.place.rank)),
+                  auth);
     topology_ = roster.topology();
     place_ = complete_place(launch.place, topology_.host);
     std::optional<Error> refusal;
@@ -138,6 +144,7 @@ class ProcessFabric : public Fabric {
   const Place& place() const override { return place_; }
   const Topology& topology() const override { return topology_; }
   std::string peer_name(int peer) const override { return board_->peer_name(peer); }
+  bool authenticated() const override { return authenticated_; }
 
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
@@ -159,10 +166,10 @@ class ProcessFabric : public Fabric {
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
     if (neighbor(key.peer)) return island_->take_link(key, shape);
     const LinkName name{key.communicator, LinkKind::kData, key.peer, key.lane};
-    std::vector<Descriptor> sockets = board().take(name);
+    std::vector<SecuredSocket> sockets = board().take(name);
     if (sockets.empty()) return nullptr;
     std::vector<std::unique_ptr<ByteStream>> streams;
-    for (Descriptor& socket : sockets) streams.push_back(make_stream(name, std::move(socket)));
+    for (SecuredSocket& socket : sockets) streams.push_back(make_stream(name, std::move(socket)));
     return make_stream_link(std::move(streams), shape, peer_name(key.peer));
   }
 
@@ -173,7 +180,7 @@ class ProcessFabric : public Fabric {
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
     if (neighbor(peer)) return island_->take_stream_to(communicator, peer);
     const LinkName name{communicator, LinkKind::kStreamTo, peer, 0};
-    std::vector<Descriptor> sockets = board().take(name);
+    std::vector<SecuredSocket> sockets = board().take(name);
     return sockets.empty() ? nullptr : make_stream(name, std::move(sockets.front()));
   }
 
@@ -311,9 +318,12 @@ class ProcessFabric : public Fabric {
                  {other}};
   }
 
-  std::unique_ptr<ByteStream> make_stream(const LinkName& name, Descriptor socket) {
-    std::shared_ptr<void> watched = watch(name, socket);
-    return std::make_unique<SocketStream>(std::move(socket), peer_name(name.peer), std::move(watched));
+  std::unique_ptr<ByteStream> make_stream(const LinkName& name, SecuredSocket secured) {
+    std::shared_ptr<void> watched = watch(name, secured.socket);
+    const std::string peer = peer_name(name.peer);
+    auto plain = std::make_unique<SocketStream>(std::move(secured.socket), peer, std::move(watched));
+    if (secured.keys.cipher == Cipher::kNone) return plain;
+    return make_sealed_stream(std::move(plain), secured.keys, peer);
   }
 
   // Closed meanwhile by another thread: no thread sleeps on the link, and it will not be used.
@@ -324,6 +334,7 @@ class ProcessFabric : public Fabric {
 
   const pid_t pid_ = ::getpid();
   const Config config_;
+  const bool authenticated_;
   Place place_;
   Topology topology_;
   std::unique_ptr<ControlPlane> board_;

@@ -10,9 +10,13 @@
 #include <chrono>
 #include <cstring>
 #include <list>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "transport/asio_socket.h"
+#include "transport/handshake.h"
+#include "transport/rendezvous/descriptor_reserve.h"
 
 namespace rondo {
 namespace {
@@ -38,6 +42,13 @@ uint16_t bound_port(int socket) {
   socklen_t size = static_cast<socklen_t>(endpoint.capacity());
   if (::getsockname(socket, endpoint.data(), &size) != 0) return 0;
   return endpoint.port();
+}
+
+std::string peer_address(int socket) {
+  asio::ip::tcp::endpoint endpoint;
+  socklen_t size = static_cast<socklen_t>(endpoint.capacity());
+  if (::getpeername(socket, endpoint.data(), &size) != 0) return "an unknown address";
+  return endpoint.address().to_string();
 }
 
 // The first free port of the range.
@@ -85,9 +96,8 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   }
 
   void reconsider() {
-    for (auto it = guests_.begin(); it != guests_.end();) {
-      Guest& guest = **it++;  // judging may remove it
-      if (guest.received == kHelloBytes) judge(guest);
+    for (const auto& guest : std::vector(guests_.begin(), guests_.end())) {  // judging may remove some
+      if (guest->hello && !guest->welcomed && judge(*guest)) read(guest);
     }
   }
 
@@ -105,11 +115,19 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   };
   // A connection that has not been welcomed yet.
   struct Guest {
-    Guest(asio::io_context& io, Descriptor connected) : socket(io, std::move(connected)), deadline(io) {}
+    Guest(asio::io_context& io, Descriptor connected, const Settings& settings)
+        : socket(io, std::move(connected)),
+          address(peer_address(socket.get())),
+          deadline(io),
+          handshake(settings.auth, settings.ciphers) {}
     AsioSocket socket;
+    const std::string address;
     asio::steady_timer deadline;
-    std::array<char, kHelloBytes> bytes{};
+    AcceptorHandshake handshake;
+    std::array<char, kHelloBytes> bytes{};  // the hello, then the confirmation
     size_t received = 0;
+    std::optional<Hello> hello;  // of a process that knows the secret, or replays what one has said
+    bool welcomed = false;       // waits for its confirmation
   };
   using Guests = std::list<std::shared_ptr<Guest>>;  // oldest first; shared with Asio's handlers
 
@@ -135,10 +153,15 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     wait(acceptor);
   }
 
-  // Out of descriptors or memory: the oldest stranger makes room, if there is one.
+  // Out of descriptors or memory: a stranger makes room, if there is one; else who waits first is turned away, so that
+  // those behind come nearer.
   void rest(Acceptor& acceptor, int number) {
     complain(fmt::format("cannot accept a connection: {}", std::strerror(number)));
-    if (!guests_.empty()) guests_.pop_front();
+    if (guests_.empty()) {
+      reserve_.turn_away(acceptor.socket.get());
+    } else {
+      make_room(Room::kOne);
+    }
     acceptor.pause.expires_after(kAcceptPause);
     acceptor.pause.async_wait([self = shared_from_this(), &acceptor](asio::error_code failure) {
       if (failure || self->stopped_) return;
@@ -147,8 +170,8 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   }
 
   void admit(Descriptor socket) {
-    if (guests_.size() >= settings_.max_pending) make_room();
-    auto guest = std::make_shared<Guest>(io_, std::move(socket));
+    if (guests_.size() >= std::min(settings_.max_pending, settings_.max_known)) make_room(Room::kIfFull);
+    auto guest = std::make_shared<Guest>(io_, std::move(socket), settings_);
     guests_.push_back(guest);
     guest->deadline.expires_after(milliseconds(settings_.handshake_timeout_ms));
     guest->deadline.async_wait([self = shared_from_this(), weak = std::weak_ptr(guest)](asio::error_code failure) {
@@ -160,16 +183,34 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     read(guest);  // what it says first is mostly there already
   }
 
-  // The hellos that have come are heard before anybody is dropped; then the oldest that has said none goes.
-  void make_room() {
-    for (const auto& guest : std::vector(guests_.begin(), guests_.end())) {
-      if (guest->received < kHelloBytes) hear(*guest);
+  // What has come is heard before anybody is dropped: the oldest silent one of the address that has most of them.
+  enum class Room { kIfFull, kOne };  // kOne: drops one whatever the limits say
+  void make_room(Room room) {
+    for (const auto& guest : std::vector(guests_.begin(), guests_.end())) hear(guest);
+    std::map<std::string, size_t> silent;  // by address
+    for (const auto& guest : guests_) silent[guest->address] += !guest->hello;
+    size_t strangers = 0;
+    const std::string* crowd = nullptr;
+    for (const auto& [address, count] : silent) {
+      strangers += count;
+      if (crowd == nullptr || count > silent.at(*crowd)) crowd = &address;
     }
-    if (guests_.size() < settings_.max_pending) return;
-    complain("too many connections that have not said who they are; dropping the oldest");
-    const auto silent =
-        std::find_if(guests_.begin(), guests_.end(), [](const auto& guest) { return guest->received < kHelloBytes; });
-    guests_.erase(silent != guests_.end() ? silent : guests_.begin());
+    const size_t known = guests_.size() - strangers;
+    if (strangers >= (room == Room::kOne ? 1 : settings_.max_pending)) {
+      complain(
+          fmt::format("too many connections that have not said who they are; dropping the oldest from {}", *crowd));
+      drop_first([&, address = *crowd](const Guest& guest) { return !guest.hello && guest.address == address; });
+    }
+    if (known >= settings_.max_known || (room == Room::kOne && strangers == 0)) {
+      complain("too many connections that have not finished their handshake; dropping the oldest");
+      drop_first([](const Guest& guest) { return guest.hello.has_value(); });
+    }
+  }
+
+  template <typename Match>
+  void drop_first(Match&& match) {
+    const auto found = std::find_if(guests_.begin(), guests_.end(), [&](const auto& guest) { return match(*guest); });
+    if (found != guests_.end()) guests_.erase(found);
   }
 
   void listen_to(const std::shared_ptr<Guest>& guest) {
@@ -181,51 +222,92 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   }
 
   void read(const std::shared_ptr<Guest>& guest) {
-    if (hear(*guest) == Heard::kPart) listen_to(guest);
+    if (hear(guest) == Heard::kPart) listen_to(guest);
   }
 
-  enum class Heard { kPart, kAll };  // kAll: it was judged or dropped
-  Heard hear(Guest& guest) {
-    std::string why;
-    while (guest.received < kHelloBytes) {
-      const long moved =
-          receive_some(guest.socket.get(), guest.bytes.data() + guest.received, kHelloBytes - guest.received, why);
+  enum class Heard { kPart, kAll };  // kAll: it was handed over or dropped, or waits for reconsider()
+  Heard hear(const std::shared_ptr<Guest>& guest) {
+    while (true) {
+      if (guest->hello && !guest->welcomed) return Heard::kAll;
+      const size_t wanted = guest->welcomed ? kConfirmBytes : kHelloBytes;
+      std::string why;
+      char* target = guest->bytes.data() + guest->received;
+      const long moved = receive_some(guest->socket.get(), target, wanted - guest->received, why);
       if (moved == 0) return Heard::kPart;
       if (moved < 0) {  // a port scan, or a peer that changed its mind: nothing to say
-        drop(guest);
+        drop(*guest);
         return Heard::kAll;
       }
-      guest.received += static_cast<size_t>(moved);
-      if (!could_be_hello({guest.bytes.data(), guest.received})) {
+      guest->received += static_cast<size_t>(moved);
+      if (!guest->welcomed && !could_be_hello({guest->bytes.data(), guest->received})) {
         complain("dropped a connection that does not speak Rondo");
-        drop(guest);
+        drop(*guest);
         return Heard::kAll;
       }
+      if (guest->received < wanted) continue;
+      guest->received = 0;
+      if (!(guest->welcomed ? take_confirmation(*guest) : take_hello(*guest))) return Heard::kAll;
     }
-    judge(guest);
-    return Heard::kAll;
   }
 
-  void judge(Guest& guest) {
-    const std::optional<Hello> hello = parse_hello({guest.bytes.data(), guest.bytes.size()});
-    if (!hello) {
+  // False: it is over, or waits.
+  bool take_hello(Guest& guest) {
+    guest.hello = guest.handshake.hear({guest.bytes.data(), kHelloBytes});
+    if (!guest.hello) {
       complain("dropped a connection with a malformed hello");
-      return drop(guest);
+      drop(guest);
+      return false;
     }
-    const std::optional<Answer> answer = judge_(*hello);
-    if (!answer) return;
-    std::string why;
-    const std::string bytes = encode(*answer);
-    // The socket's buffer is empty, so all of it fits at once.
-    const bool sent = send_some(guest.socket.get(), bytes, why) == static_cast<long>(bytes.size());
+    if (guest.handshake.refusal()) {
+      refuse(guest, *guest.handshake.refusal());
+      return false;
+    }
+    return judge(guest);
+  }
+
+  // The same.
+  bool judge(Guest& guest) {
+    const std::optional<Answer> answer = judge_(*guest.hello);
+    if (!answer) return false;
     if (answer->code != AnswerCode::kWelcome) {
-      complain(fmt::format("refused a connection: {}", answer->text));
-      ::shutdown(guest.socket.get(), SHUT_WR);
+      refuse(guest, *answer);
+      return false;
     }
-    if (!sent || answer->code != AnswerCode::kWelcome) return drop(guest);
-    Descriptor socket = guest.socket.detach();
+    if (!send(guest, guest.handshake.answer(*answer))) {
+      drop(guest);
+      return false;
+    }
+    guest.welcomed = true;
+    return true;
+  }
+
+  bool take_confirmation(Guest& guest) {
+    if (guest.handshake.confirmed({guest.bytes.data(), kConfirmBytes})) {
+      const Hello hello = *guest.hello;
+      SecuredSocket socket(guest.socket.detach(), guest.handshake.keys());
+      drop(guest);
+      welcome_(hello, std::move(socket));
+    } else {
+      complain("dropped a connection that replayed a rank's hello");
+      drop(guest);
+    }
+    return false;
+  }
+
+  void refuse(Guest& guest, const Answer& answer) {
+    const bool stranger = answer.code == AnswerCode::kAuthFailed;
+    complain(stranger ? fmt::format("refused a connection that does not know this job's secret ({})",
+                                    settings_.auth.secret_name())
+                      : fmt::format("refused a connection: {}", answer.text));
+    send(guest, guest.handshake.answer(answer));
+    ::shutdown(guest.socket.get(), SHUT_WR);
     drop(guest);
-    welcome_(*hello, std::move(socket));
+  }
+
+  // Short, and into an empty buffer: all of it fits at once.
+  static bool send(Guest& guest, const std::string& bytes) {
+    std::string why;
+    return send_some(guest.socket.get(), bytes, why) == static_cast<long>(bytes.size());
   }
 
   void drop(Guest& guest) {
@@ -245,6 +327,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
   std::vector<Endpoint> endpoints_;
   Guests guests_;
+  DescriptorReserve reserve_;
   RateLimit strangers_{kStrangerLogInterval};
   bool stopped_ = false;
 };

@@ -8,10 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "ring/base/descriptor.h"
 #include "ring/base/log.h"
+#include "transport/auth/authenticator.h"
 #include "transport/endpoint.h"
 #include "transport/rendezvous/address.h"
+#include "transport/secured_socket.h"
 #include "transport/socket_options.h"
 #include "transport/wire.h"
 
@@ -21,9 +22,9 @@ class io_context;
 
 namespace rondo {
 
-// Accepts connections, has each say who it is before a deadline, and hands the welcome ones over. Strangers (another
-// protocol, silence, a port scan) are dropped; more than `max_pending` of them at once push out the oldest. On the I/O
-// thread, but for construction and endpoints().
+// Accepts connections, has each prove who it is before a deadline, and hands the welcome ones over. Strangers (another
+// protocol, silence, a port scan, another secret) are dropped; more than `max_pending` of them at once push out the
+// oldest of the address that has the most. On the I/O thread, but for construction and endpoints().
 class Reception {
  public:
   struct Settings {
@@ -32,12 +33,15 @@ class Reception {
     SocketTuning tuning;
     int64_t handshake_timeout_ms = 5'000;
     size_t max_pending = 128;
+    size_t max_known = 1024;  // whose hello was that of a process that knows the secret
     Logger logger;
+    Authenticator auth;
+    uint8_t ciphers = 0;  // own_ciphers() where connections are to be sealed
   };
-  // What to answer; nullopt: not known yet, ask again after reconsider().
+  // What to answer to a process that knows the secret; nullopt: not known yet, ask again after reconsider().
   using Judge = std::function<std::optional<Answer>(const Hello&)>;
-  // The welcome has been sent.
-  using Welcome = std::function<void(const Hello&, Descriptor)>;
+  // The dialer has confirmed the welcome.
+  using Welcome = std::function<void(const Hello&, SecuredSocket)>;
 
   // Binds and listens, so that the endpoints can be published. Throws Exception(kNetwork) naming address and port.
   Reception(asio::io_context& io, const Settings& settings, Judge judge, Welcome welcome);

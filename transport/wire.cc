@@ -39,7 +39,7 @@ bool all_zero(std::string_view bytes) {
 
 std::string encode(const Hello& hello) {
   ByteWriter writer;
-  writer.raw(kWireMagic).u16(hello.version).u8(static_cast<uint8_t>(hello.role)).u8(0);
+  writer.raw(kWireMagic).u16(hello.version).u8(static_cast<uint8_t>(hello.role)).u8(hello.ciphers);
   writer.u16(hello.lane).u16(hello.connection).u16(hello.connections).u16(0).u32(hello.rank);
   writer.u64(hello.communicator).u64(hello.epoch).u32(hello.world).u32(hello.destination);
   writer.u64(hello.shared_hash).u64(hello.session);
@@ -58,7 +58,8 @@ std::optional<Hello> parse_hello(std::string_view bytes) {
   const uint8_t role = reader.u8();
   bool valid = role >= static_cast<uint8_t>(Role::kControl) && role <= static_cast<uint8_t>(Role::kStream);
   hello.role = static_cast<Role>(role);
-  valid &= reader.u8() == 0;
+  hello.ciphers = reader.u8();
+  valid &= hello.ciphers <= 3;
   hello.lane = reader.u16();
   hello.connection = reader.u16();
   hello.connections = reader.u16();
@@ -82,7 +83,7 @@ std::string encode(const Answer& answer) {
   ByteWriter writer;
   writer.raw(kWireMagic).u16(answer.version).u16(static_cast<uint16_t>(answer.code)).u32(answer.rank);
   writer.raw(as_text(answer.nonce)).raw(as_text(answer.mac));
-  writer.u16(0).short_text(answer.text, kMaxAnswerTextBytes).zeros_up_to(kAnswerBytes);
+  writer.u8(answer.cipher).u8(0).short_text(answer.text, kMaxAnswerTextBytes).zeros_up_to(kAnswerBytes);
   return writer.take();
 }
 
@@ -93,12 +94,13 @@ std::optional<Answer> parse_answer(std::string_view bytes) {
   answer.version = reader.u16();
   const uint16_t verdict = reader.u16();
   // The verdict and its words keep their places in every version, so that each side can say which one it speaks.
-  answer.code = verdict > static_cast<uint16_t>(AnswerCode::kForbidden) ? AnswerCode::kForbidden
-                                                                        : static_cast<AnswerCode>(verdict);
+  answer.code = verdict > static_cast<uint16_t>(AnswerCode::kAuthFailed) ? AnswerCode::kForbidden
+                                                                         : static_cast<AnswerCode>(verdict);
   answer.rank = reader.u32();
   read_array(reader, answer.nonce);
   read_array(reader, answer.mac);
-  reader.u16();
+  answer.cipher = reader.u8();
+  reader.u8();
   answer.text = reader.short_text(kMaxAnswerTextBytes);
   if (!reader.ok()) return std::nullopt;
   return answer;

@@ -9,12 +9,16 @@
 
 namespace rondo {
 
-// The first 256 bytes of every connection, in both directions: the dialer's Hello, then the acceptor's Answer.
+// The first 256 bytes of every connection, in both directions: the dialer's Hello, then the acceptor's Answer; what
+// they prove is in handshake.h.
 // docs/wire.md has the byte tables; all numbers are little-endian.
 
 inline constexpr uint16_t kWireVersion = 4;
 inline constexpr size_t kHelloBytes = 256;
 inline constexpr size_t kAnswerBytes = 256;
+// Where their proofs are.
+inline constexpr size_t kHelloMacOffset = 160;
+inline constexpr size_t kAnswerMacOffset = 48;
 inline constexpr size_t kMaxHelloJobIdBytes = 63;
 inline constexpr size_t kMaxAnswerTextBytes = 172;
 
@@ -31,6 +35,7 @@ enum class Role : uint8_t {
 struct Hello {
   uint16_t version = kWireVersion;
   Role role = Role::kControl;
+  uint8_t ciphers = 0;  // own_ciphers() where the connection is to be sealed
   uint16_t lane = 0;
   uint16_t connection = 0;   // index within the link
   uint16_t connections = 1;  // of the link
@@ -43,7 +48,7 @@ struct Hello {
   uint64_t session = 0;      // hash of the roster: two processes with the same one were started together
   std::string job_id;        // bounded_job_id()
   std::array<uint8_t, 32> nonce{};
-  std::array<uint8_t, 32> mac{};  // zero: authentication is not built yet
+  std::array<uint8_t, 32> mac{};
 
   bool operator==(const Hello&) const = default;
 };
@@ -54,17 +59,19 @@ enum class AnswerCode : uint16_t {
   kVersion = 1,
   kJob = 2,
   kWorld = 3,
-  kRank = 4,       // out of range, not the one that was meant, or already connected
-  kShared = 5,     // settings that must be equal differ
-  kSession = 6,    // another start of the same job
-  kBusy = 7,       // too many connections wait; worth another try
-  kForbidden = 8,  // not a connection that this side expects
+  kRank = 4,        // out of range, not the one that was meant, or already connected
+  kShared = 5,      // settings that must be equal differ
+  kSession = 6,     // another start of the same job
+  kBusy = 7,        // too many connections wait; worth another try
+  kForbidden = 8,   // not a connection that this side expects
+  kAuthFailed = 9,  // the dialer does not know the secret
 };
 
 struct Answer {
   uint16_t version = kWireVersion;
   AnswerCode code = AnswerCode::kWelcome;
-  uint32_t rank = 0;  // of the acceptor
+  uint32_t rank = 0;   // of the acceptor
+  uint8_t cipher = 0;  // Cipher of what follows
   std::array<uint8_t, 32> nonce{};
   std::array<uint8_t, 32> mac{};
   std::string text;  // the reason in words; at most kMaxAnswerTextBytes, cut when encoded

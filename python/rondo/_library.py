@@ -129,6 +129,7 @@ PROTOTYPES = {
     "rondo_id_server_destroy": (_server,),
     "rondo_rank": (_comm, _ints),
     "rondo_size": (_comm, _ints),
+    "rondo_authenticated": (_comm, _ints),
     "rondo_reply_set": (_reply, c_void_p, c_size_t),
     "rondo_attach_device": (_comm,),
     "rondo_place": (_comm, POINTER(Place)),

@@ -49,7 +49,7 @@ def spawn(fn: Callable[..., Any], nprocs: int, args: Sequence = (), *, start_met
             'it: pass start_method="fork", or put it into a module'
         )
     context = multiprocessing.get_context(start_method)
-    meeting_point = unique_id()
+    meeting_point = unique_id("127.0.0.1")
     processes, results = [], []
     with _threads_limited(nprocs):
         for rank in range(nprocs):

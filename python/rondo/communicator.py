@@ -106,6 +106,8 @@ class Communicator:
 
         self.rank: int = ask(_library.lib.rondo_rank)
         self.size: int = ask(_library.lib.rondo_size)
+        # Every rank has proved that it knows the job's secret: not so with RONDO_INSECURE=1.
+        self.authenticated: bool = bool(ask(_library.lib.rondo_authenticated))
         place = _library.Place()
         check(_library.lib.rondo_place(handle, _byref(place)))
         self.local_rank: int = place.local_rank
@@ -711,9 +713,8 @@ class Communicator:
     # --- objects
 
     def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
-        """Root's `value` on every rank. Where all ranks are on one host: anything that pickle takes. Between hosts,
-        which cannot prove yet who they are: bytes, and what JSON keeps as it is; else TypeError on root and
-        rondo.Aborted elsewhere.
+        """Root's `value` on every rank: anything that pickle takes. With RONDO_INSECURE=1, where anybody may be a rank:
+        bytes, and what JSON keeps as it is; else TypeError on root and rondo.Aborted elsewhere.
 
         >>> settings = group.broadcast_object({"lr": 0.01} if group.rank == 0 else None)
         """

@@ -89,9 +89,9 @@ class UniqueId:
         return UniqueId, (self._text,)
 
 
-def unique_id(host: str = "127.0.0.1") -> UniqueId:
-    """Makes a UniqueId and serves it at `host`, an address of this machine that all ranks reach. Keep it until the
-    ranks have started."""
+def unique_id(host: str = "") -> UniqueId:
+    """Makes a UniqueId and serves it at `host`, an address of this machine that all ranks reach; by default one that
+    other hosts reach. Its string holds the job's secret. Keep it until the ranks have started."""
     server, text = ctypes.c_void_p(), ctypes.c_char_p()
     check(_library.lib.rondo_id_server_create(_byref(server), host.encode(), _byref(text)))
     return UniqueId(text.value.decode(), server.value)

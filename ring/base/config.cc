@@ -123,7 +123,9 @@ void visit(C& config, Visitor&& v) {
   v.text("RONDO_SOCKET_IFNAME", config.socket_interface, valid_text, kTextText);
   v.text("RONDO_PORT_RANGE", config.data_ports, valid_ports, kPortsText);
   v.text("RONDO_SECRET_FILE", config.secret_file, valid_text, kTextText);
-  v.flag("RONDO_INSECURE", config.insecure);
+  v.number("RONDO_SECRET_FD", config.secret_fd, Range<int32_t>{-1, 1 << 20}, kLocal);
+  v.flag("RONDO_INSECURE", config.insecure, kLocal);
+  v.flag("RONDO_ENCRYPT", config.encrypt, kShared);
   v.text("RONDO_TCP_CONGESTION", config.congestion_control, valid_text, kTextText);
   v.number("RONDO_SOCKET_BUFFER_BYTES", config.socket_buffer_bytes, Range<uint32_t>{4096, 1u << 30, true}, kLocal);
   v.number("RONDO_LANES", config.lanes, Range<uint32_t>{1, 16}, kShared);
@@ -208,7 +210,7 @@ struct Reader {
     if (!valid(value)) reject(name, value, allowed);
     field = value;
   }
-  void flag(const char* name, bool& field) const {
+  void flag(const char* name, bool& field, Sharing) const {
     const char* text = settings.find(name);
     if (text == nullptr) return;
     std::string_view value = text;
@@ -249,7 +251,7 @@ struct Checker {
   void text(const char* name, const std::string& field, Valid&& valid, const char* allowed) const {
     if (!valid(field)) reject(name, field, allowed);
   }
-  void flag(const char*, const bool&) const {}
+  void flag(const char*, const bool&, Sharing) const {}
   void file(const char* name, const std::string& path, const std::string& contents) const {
     if (!valid_text(path) || contents.size() > kMostFileBytes) reject(name, path, kFileText);
   }
@@ -273,7 +275,7 @@ struct Printer {
   void text(const char* name, const std::string& field, Valid&&, const char*) const {
     out += fmt::format("{}={}\n", name, field);
   }
-  void flag(const char* name, const bool& field) const { out += fmt::format("{}={}\n", name, field ? 1 : 0); }
+  void flag(const char* name, const bool& field, Sharing) const { out += fmt::format("{}={}\n", name, field ? 1 : 0); }
   void file(const char* name, const std::string& path, const std::string&) const {
     out += fmt::format("{}={}\n", name, path);
   }
@@ -293,7 +295,9 @@ struct Hasher {
   }
   template <typename Valid>
   void text(const char*, const std::string&, Valid&&, const char*) const {}
-  void flag(const char*, const bool&) const {}
+  void flag(const char* name, const bool& field, Sharing sharing) const {
+    if (sharing == Sharing::kShared) hash.add(std::string_view(name)).add(uint64_t{field});
+  }
   void file(const char* name, const std::string&, const std::string& contents) const {
     hash.add(std::string_view(name)).add(std::string_view(contents));
   }
@@ -313,7 +317,9 @@ struct SharedNames {
   }
   template <typename Valid>
   void text(const char*, const std::string&, Valid&&, const char*) const {}
-  void flag(const char*, const bool&) const {}
+  void flag(const char* name, const bool&, Sharing sharing) const {
+    if (sharing == Sharing::kShared) names.push_back(name);
+  }
   void file(const char* name, const std::string&, const std::string&) const { names.push_back(name); }
   void algorithm(const char* name, const Algorithm&) const { names.push_back(name); }
 };

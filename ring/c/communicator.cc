@@ -22,6 +22,9 @@ rondo_result_t rondo_rank(rondo_comm_t comm, int* rank) {
 rondo_result_t rondo_size(rondo_comm_t comm, int* size) {
   return guarded([&] { given(size, "size") = communicator(comm).size(); });
 }
+rondo_result_t rondo_authenticated(rondo_comm_t comm, int* authenticated) {
+  return guarded([&] { given(authenticated, "authenticated") = communicator(comm).authenticated() ? 1 : 0; });
+}
 rondo_result_t rondo_attach_device(rondo_comm_t comm) {
   return guarded([&] { communicator(comm).attach_device(); });
 }

@@ -70,8 +70,8 @@ rondo_result_t rondo_id_server_create(rondo_id_server_t* server, const char* hos
   return guarded([&] {
     given(server, "server") = nullptr;
     given(id, "id") = nullptr;
-    auto made = std::unique_ptr<rondo_id_server>(
-        new rondo_id_server{rondo::UniqueIdServer(host != nullptr ? host : "127.0.0.1")});
+    auto made =
+        std::unique_ptr<rondo_id_server>(new rondo_id_server{rondo::UniqueIdServer(host != nullptr ? host : "")});
     *id = made->server.id().c_str();
     *server = made.release();
   });

@@ -392,6 +392,7 @@ TEST_CASE("NULL and values out of range are RONDO_INVALID, and say what") {
           int64_t n[2] = {1, 1};
           want_invalid(rondo_rank(comm, nullptr), "rank is NULL");
           want_invalid(rondo_size(comm, nullptr), "size is NULL");
+          want_invalid(rondo_authenticated(comm, nullptr), "authenticated is NULL");
           want_invalid(rondo_place(comm, nullptr), "place is NULL");
           want_invalid(rondo_topology(nullptr, nullptr, nullptr, nullptr), "comm is NULL");
           want_invalid(rondo_algorithm_for(comm, RONDO_BARRIER, 0, RONDO_INT8, RONDO_SUM, 0, nullptr), "name is NULL");

@@ -57,6 +57,8 @@ const Sample kSamples[] = {
     {"RONDO_PORT_RANGE", "5000-5099", "5099-5000", false},
     {"RONDO_SECRET_FILE", "/etc/secret", "a\x01", false},
     {"RONDO_INSECURE", "1", "yes", false},
+    {"RONDO_SECRET_FD", "3", "-2", false},
+    {"RONDO_ENCRYPT", "1", "2", true},
     {"RONDO_TCP_CONGESTION", "", "cubic\t", false},
     {"RONDO_SOCKET_BUFFER_BYTES", "65536", "1", false},
     {"RONDO_LANES", "2", "17", true},

@@ -117,7 +117,7 @@ std::vector<Joined> join_with_a_ghost(int ghost) {
     card.host_name = "ghost";
     card.shared_hash = settings.config.shared_hash();
     card.endpoints = board.endpoints();
-    exchange_roster(*store, rank, 3, encode(card), in(8'000), Logger("off"));
+    exchange_roster(*store, rank, 3, seal_card(encode(card), Authenticator()), in(8'000), Logger("off"));
   });
   return joined;
 }

@@ -55,10 +55,13 @@ void exchange(Link& one, Link& other, char token) {
   other.release();
 }
 
-TEST_CASE("links of every pair, lane and number of connections carry bytes both ways, whoever asks first") {
+TEST_CASE(
+    "links of every pair, lane and number of connections carry bytes both ways, sealed or not, whoever asks first") {
   for (uint32_t connections : {1u, 3u}) {
     Config config = test_config();
     config.connections = connections;
+    config.lanes = 2;
+    config.encrypt = connections == 3;
     std::vector<Member> members = open_world(4, kId, config);
     std::map<std::tuple<int, int, int>, std::unique_ptr<Link>> links;
     std::mutex mutex;
@@ -103,6 +106,30 @@ TEST_CASE("a link is made by the lower rank's wish alone, before the higher rank
   low.reset();
   high.reset();
   fabrics.clear();
+  destroy_world(members, kId);
+}
+
+TEST_CASE("a lane that the settings do not have, and a communicator that one is no member of, are refused") {
+  Config wide = test_config();
+  wide.lanes = 1;
+  std::vector<Member> members = open_world(3, kId, wide);
+  // Rank 2 asks for lane 1 of a link that its peers cannot have: its dial is refused, and the communicator says so.
+  CHECK(members[2].fabric->take_link({kId, 0, 1}, {2, 4096}) == nullptr);
+  const Error error = members[2].events->wait_failure();
+  CHECK(error.message.find("this is not how a link is made") != std::string::npos);
+  // A communicator of ranks 0 and 1 that rank 2 opens as well.
+  constexpr uint64_t kPair = 77;
+  Member others[3];
+  for (int rank = 0; rank < 3; ++rank) {
+    others[rank].fabric = members[static_cast<size_t>(rank)].fabric;
+    const std::vector<int> ranks = rank == 2 ? std::vector<int>{0, 1, 2} : std::vector<int>{0, 1};
+    others[rank].fabric->open(kPair, ranks, others[rank].events.get(), others[rank].doorbell,
+                              others[rank].p2p_doorbell);
+  }
+  CHECK(others[2].fabric->take_link({kPair, 0, 0}, {2, 4096}) == nullptr);
+  CHECK(others[2].events->wait_failure().message.find("you are no member of this communicator") != std::string::npos);
+  for (Member& other : others) other.fabric->close(kPair, 0, in(1'000));
+  for (Member& other : others) other.fabric.reset();
   destroy_world(members, kId);
 }
 

@@ -42,6 +42,20 @@ TEST_CASE("connections of communicators that are not open wait within a bound, w
   CHECK(!table.take_stream_from(7));
 }
 
+TEST_CASE("one peer's connections for communicators that are not open have a bound of their own, which opening lifts") {
+  PendingLinks table(1, 100, 2);
+  for (const uint64_t communicator : {7u, 8u}) {
+    REQUIRE(table.fits({communicator, LinkKind::kData, 2, 0}, 0) == PendingLinks::Fit::kYes);
+    table.add({communicator, LinkKind::kData, 2, 0}, 0, some_descriptor());
+  }
+  CHECK(table.fits({9, LinkKind::kData, 2, 0}, 0) == PendingLinks::Fit::kLater);
+  CHECK(table.fits({9, LinkKind::kStreamFrom, 2, 0}, 0) == PendingLinks::Fit::kLater);
+  CHECK(!table.want({9, LinkKind::kData, 2, 0}));
+  CHECK(table.fits({9, LinkKind::kData, 3, 0}, 0) == PendingLinks::Fit::kYes);  // another peer's
+  table.open(7);
+  CHECK(table.fits({9, LinkKind::kData, 2, 0}, 0) == PendingLinks::Fit::kYes);
+}
+
 TEST_CASE("a link that was wished for before its communicator is open has its places, however many others come") {
   PendingLinks table(2, 3);
   REQUIRE(table.want(kLink));

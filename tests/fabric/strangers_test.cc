@@ -18,8 +18,10 @@
 #include "tests/support/resources.h"
 #include "transport/control_plane.h"
 #include "transport/descriptor_budget.h"
+#include "transport/handshake.h"
 #include "transport/io_thread.h"
 #include "transport/reception.h"
+#include "transport/rendezvous/memory_store.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/wire.h"
 
@@ -42,8 +44,12 @@ ControlPlane::Settings settings_of(int rank, int64_t handshake_timeout_ms = 300,
   return settings;
 }
 
-Descriptor connect_to(const Endpoint& endpoint) {
+Descriptor connect_to(const Endpoint& endpoint, const char* from = "127.0.0.1") {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  ::inet_pton(AF_INET, from, &own.sin_addr);
+  REQUIRE(::bind(socket.get(), reinterpret_cast<sockaddr*>(&own), sizeof own) == 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(endpoint.port);
@@ -53,13 +59,25 @@ Descriptor connect_to(const Endpoint& endpoint) {
 }
 
 void send_all(const Descriptor& socket, const std::string& bytes) {
-  ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  (void)!::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 
 // Longer than any machine is busy, shorter than kNeverMs.
 constexpr int kPatienceMs = 20'000;
 // A handshake deadline that no test lives to see.
 constexpr int64_t kNeverMs = 120'000;
+
+std::string read_exactly(const Descriptor& socket, size_t size) {
+  std::string bytes(size, '\0');
+  for (size_t have = 0; have < size;) {
+    pollfd wish{socket.get(), POLLIN, 0};
+    REQUIRE(::poll(&wish, 1, kPatienceMs) == 1);
+    const ssize_t moved = ::recv(socket.get(), bytes.data() + have, size - have, 0);
+    REQUIRE(moved > 0);
+    have += static_cast<size_t>(moved);
+  }
+  return bytes;
+}
 
 // Everything up to the end of the connection.
 std::string read_to_end(const Descriptor& socket) {
@@ -75,6 +93,11 @@ std::string read_to_end(const Descriptor& socket) {
     if (moved <= 0) return all;
     all.append(buffer, static_cast<size_t>(moved));
   }
+}
+
+// With its proof, as a process sends it that knows the secret (none here).
+std::string proved(const Hello& hello, const Authenticator& auth = Authenticator()) {
+  return DialerHandshake(hello, auth).hello();
 }
 
 Hello good_hello(const ControlPlane::Settings& settings) {
@@ -129,13 +152,21 @@ TEST_CASE("dialers that speak at once are all heard, however many come together 
   listening.logger = Logger("off");
   Reception reception(
       thread.context(), listening, [](const Hello&) { return Answer{}; },
-      [&](const Hello&, Descriptor) { ++welcomed; });
+      [&](const Hello&, SecuredSocket) { ++welcomed; });
+  const Authenticator auth;
   std::vector<Descriptor> sockets;
+  std::vector<DialerHandshake> dialers;
   for (int i = 0; i < 20 + kDialers; ++i) {
     sockets.push_back(connect_to(reception.endpoints()[0]));
-    if (i >= 20) send_all(sockets.back(), encode(good_hello(settings)));
+    if (i < 20) continue;
+    dialers.emplace_back(good_hello(settings), auth);
+    send_all(sockets.back(), dialers.back().hello());
   }
   thread.post([&] { reception.start(); });
+  for (size_t i = 0; i < dialers.size(); ++i) {
+    REQUIRE(dialers[i].judge(read_exactly(sockets[20 + i], kAnswerBytes)).welcome);
+    send_all(sockets[20 + i], dialers[i].confirm());
+  }
   eventually([&] { return welcomed == kDialers; });
   CHECK(welcomed == kDialers);
   thread.stop();
@@ -154,7 +185,7 @@ TEST_CASE("a dialer whose hello has come is heard before it is dropped to make r
   listening.logger = Logger("off");
   Reception reception(
       thread.context(), listening, [](const Hello&) { return Answer{}; },
-      [&](const Hello&, Descriptor) { ++welcomed; });
+      [&](const Hello&, SecuredSocket) { ++welcomed; });
   std::promise<void> started, stopped, goes_on;
   thread.post([&] {
     reception.start();
@@ -173,8 +204,17 @@ TEST_CASE("a dialer whose hello has come is heard before it is dropped to make r
   });
   stopped.get_future().wait();
   for (int i = 0; i < kPending; ++i) strangers.push_back(connect_to(reception.endpoints()[0]));
-  for (const Descriptor& dialer : dialers) send_all(dialer, encode(good_hello(settings)));
+  const Authenticator auth;
+  std::vector<DialerHandshake> handshakes;
+  for (const Descriptor& dialer : dialers) {
+    handshakes.emplace_back(good_hello(settings), auth);
+    send_all(dialer, handshakes.back().hello());
+  }
   goes_on.set_value();
+  for (size_t i = 0; i < dialers.size(); ++i) {
+    REQUIRE(handshakes[i].judge(read_exactly(dialers[i], kAnswerBytes)).welcome);
+    send_all(dialers[i], handshakes[i].confirm());
+  }
   eventually([&] { return welcomed == kPending; });
   CHECK(welcomed == kPending);
   thread.stop();
@@ -195,28 +235,28 @@ TEST_CASE("a rank that does not belong here learns why, in words") {
   std::string version = encode(good_hello(settings));
   version[8] = kWireVersion + 1;
   CHECK(answer_to(board, version).code == AnswerCode::kVersion);
-  CHECK(answer_to(board, version).text == "rank 0 speaks version " + std::to_string(kWireVersion) +
-                                              " of the wire format, you speak version " +
+  CHECK(answer_to(board, version).text == "version " + std::to_string(kWireVersion) +
+                                              " of the wire format is spoken here, you speak version " +
                                               std::to_string(kWireVersion + 1));
   Hello job = good_hello(settings);
   job.job_id = "another";
-  CHECK(answer_to(board, encode(job)).code == AnswerCode::kJob);
-  CHECK(answer_to(board, encode(job)).text == "this is job \"test job\", not \"another\"");
+  CHECK(answer_to(board, proved(job)).code == AnswerCode::kJob);
+  CHECK(answer_to(board, proved(job)).text == "this is job \"test job\", not \"another\"");
   Hello world = good_hello(settings);
   world.world = 3;
-  CHECK(answer_to(board, encode(world)).text == "rank 0 was started in a world of 2, you in a world of 3");
+  CHECK(answer_to(board, proved(world)).text == "rank 0 was started in a world of 2, you in a world of 3");
   Hello rank = good_hello(settings);
   rank.rank = 5;
-  CHECK(answer_to(board, encode(rank)).code == AnswerCode::kRank);
+  CHECK(answer_to(board, proved(rank)).code == AnswerCode::kRank);
   Hello itself = good_hello(settings);
   itself.rank = 0;
-  CHECK(answer_to(board, encode(itself)).code == AnswerCode::kRank);
+  CHECK(answer_to(board, proved(itself)).code == AnswerCode::kRank);
   Hello destination = good_hello(settings);
   destination.destination = 1;
-  CHECK(answer_to(board, encode(destination)).text == "this is rank 0, not rank 1");
+  CHECK(answer_to(board, proved(destination)).text == "this is rank 0, not rank 1");
   Hello shared = good_hello(settings);
   shared.shared_hash ^= 1;
-  CHECK(answer_to(board, encode(shared)).code == AnswerCode::kShared);
+  CHECK(answer_to(board, proved(shared)).code == AnswerCode::kShared);
 }
 
 TEST_CASE("a hello that comes byte by byte is understood") {
@@ -225,7 +265,7 @@ TEST_CASE("a hello that comes byte by byte is understood") {
   Hello job = good_hello(settings);
   job.job_id = "another";
   const Descriptor socket = connect_to(board.endpoints()[0]);
-  for (char byte : encode(job)) send_all(socket, std::string(1, byte));
+  for (char byte : proved(job)) send_all(socket, std::string(1, byte));
   CHECK(parse_answer(read_to_end(socket)));
 }
 
@@ -237,7 +277,22 @@ TEST_CASE("more silent connections than the cap push out the oldest, and a rank 
   CHECK(read_to_end(silent[0]).empty());
   Hello job = good_hello(settings);
   job.job_id = "another";
-  CHECK(answer_to(board, encode(job)).code == AnswerCode::kJob);
+  CHECK(answer_to(board, proved(job)).code == AnswerCode::kJob);
+}
+
+TEST_CASE("a flood from one address pushes out its own connections, not a slow one from another address") {
+  const ControlPlane::Settings settings = settings_of(0, kNeverMs, 16);
+  ControlPlane board(settings);
+  const Descriptor slow = connect_to(board.endpoints()[0], "127.0.0.2");
+  std::vector<Descriptor> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connect_to(board.endpoints()[0]));
+  CHECK(read_to_end(silent[0]).empty());
+  Hello job = good_hello(settings);
+  job.job_id = "another";
+  send_all(slow, proved(job));
+  const auto answer = parse_answer(read_to_end(slow));
+  REQUIRE(answer);
+  CHECK(answer->code == AnswerCode::kJob);
 }
 
 // The listening TCP ports of this process's ranks.
@@ -276,7 +331,7 @@ TEST_CASE("strangers of all kinds disturb no running group, and another rank's d
         twin.rank = rank;
         twin.destination = destination;
         const Descriptor socket = connect_to({"127.0.0.1", port});
-        send_all(socket, encode(twin));
+        send_all(socket, proved(twin));
         const auto answer = parse_answer(read_to_end(socket));
         REQUIRE(answer);
         CHECK((answer->code == AnswerCode::kSession || answer->code == AnswerCode::kRank));
@@ -288,6 +343,114 @@ TEST_CASE("strangers of all kinds disturb no running group, and another rank's d
   for (const Member& member : members) {
     CHECK(!member.events->failure());
     CHECK(member.events->left().size() == 2);
+  }
+}
+
+// --- authentication
+
+Authenticator knowing(const std::string& secret) {
+  return Authenticator(Secret{Secret::Source::kFile, secret, "RONDO_SECRET_FILE=\"/a\""});
+}
+
+ControlPlane::Settings secret_settings(const std::string& secret) {
+  ControlPlane::Settings settings = settings_of(0, kNeverMs);
+  settings.job_id = "a job's name";
+  settings.auth = knowing(secret);
+  return settings;
+}
+
+TEST_CASE("a process without the job's secret hears AUTH_FAILED and nothing of the job, whatever else it says") {
+  const ControlPlane::Settings settings = secret_settings("the right secret of this job");
+  ControlPlane board(settings);
+  for (const Authenticator& wrong : {knowing("another secret, long enough"), Authenticator()}) {
+    for (const std::string& job : {settings.job_id, std::string("a guess")}) {
+      Hello hello = good_hello(settings);
+      hello.job_id = job;
+      hello.world = job == "a guess" ? 7 : 2;
+      const Answer answer = answer_to(board, proved(hello, wrong));
+      CHECK(answer.code == AnswerCode::kAuthFailed);
+      CHECK(answer.rank == 0);
+      CHECK(answer.text == "AUTH_FAILED");
+      CHECK(answer.nonce == Nonce{});
+    }
+  }
+  std::string version = encode(good_hello(settings));
+  version[8] = kWireVersion + 1;
+  CHECK(answer_to(board, version).text.find("job") == std::string::npos);
+  Hello job = good_hello(settings);
+  job.job_id = "another";
+  CHECK(answer_to(board, proved(job, settings.auth)).text == "this is job \"a job's name\", not \"another\"");
+}
+
+TEST_CASE("a replayed hello with its confirmation is not let in, and the one that was first is") {
+  const ControlPlane::Settings settings = secret_settings("the right secret of this job");
+  std::atomic<int> welcomed{0};
+  IoThread thread;
+  Reception::Settings listening;
+  listening.addresses = {"127.0.0.1"};
+  listening.handshake_timeout_ms = kNeverMs;
+  listening.logger = Logger("off");
+  listening.auth = settings.auth;
+  Reception reception(
+      thread.context(), listening, [](const Hello&) { return Answer{}; },
+      [&](const Hello&, SecuredSocket) { ++welcomed; });
+  thread.post([&] { reception.start(); });
+  DialerHandshake dialer(good_hello(settings), settings.auth);
+  const Descriptor honest = connect_to(reception.endpoints()[0]);
+  send_all(honest, dialer.hello());
+  REQUIRE(dialer.judge(read_exactly(honest, kAnswerBytes)).welcome);
+  const Descriptor replay = connect_to(reception.endpoints()[0]);
+  send_all(replay, dialer.hello());
+  read_exactly(replay, kAnswerBytes);
+  send_all(replay, dialer.confirm());
+  CHECK(read_to_end(replay).empty());
+  CHECK(welcomed == 0);
+  send_all(honest, dialer.confirm());
+  CHECK(eventually([&] { return welcomed == 1; }));
+  thread.stop();
+}
+
+TEST_CASE("a flood of connections that know the secret and never confirm pushes out its own, not more than its cap") {
+  const ControlPlane::Settings settings = secret_settings("the right secret of this job");
+  IoThread thread;
+  Reception::Settings listening;
+  listening.addresses = {"127.0.0.1"};
+  listening.handshake_timeout_ms = kNeverMs;
+  listening.max_known = 8;
+  listening.logger = Logger("off");
+  listening.auth = settings.auth;
+  Reception reception(
+      thread.context(), listening, [](const Hello&) { return Answer{}; }, [&](const Hello&, SecuredSocket) {});
+  thread.post([&] { reception.start(); });
+  std::vector<Descriptor> sockets;
+  for (int i = 0; i < 12; ++i) {
+    sockets.push_back(connect_to(reception.endpoints()[0]));
+    send_all(sockets.back(), proved(good_hello(settings), settings.auth));
+    read_exactly(sockets.back(), kAnswerBytes);
+  }
+  CHECK(read_to_end(sockets[0]).empty());
+  thread.stop();
+}
+
+TEST_CASE("ranks with different secrets fail by AUTH_FAILED that names the rank and what to compare") {
+  auto store = std::make_shared<MemoryStore>();
+  std::vector<Launch> launches{launch_of(0, 2), launch_of(1, 2)};
+  launches[0].secret = {Secret::Source::kFile, std::string(32, 'a'), "RONDO_SECRET_FILE=\"/a\""};
+  launches[1].secret = {Secret::Source::kFile, std::string(32, 'b'), "RONDO_SECRET_FILE=\"/b\""};
+  for (const Joined& joined : join_all(launches, store, {test_config()})) {
+    REQUIRE(joined.error);
+    CAPTURE(joined.error->message);
+    CHECK(joined.error->code == ErrorCode::kAuthFailed);
+    CHECK(joined.error->message.find("host ") != std::string::npos);
+    CHECK(joined.error->message.find("RONDO_SECRET_FILE") != std::string::npos);
+    CHECK(joined.error->message.find("aaaa") == std::string::npos);
+    CHECK(joined.error->message.find("bbbb") == std::string::npos);
+  }
+  launches[1].secret = launches[0].secret;
+  const auto joined = join_all(launches, std::make_shared<MemoryStore>(), {test_config()});
+  for (const Joined& rank : joined) {
+    REQUIRE(rank.fabric);
+    CHECK(rank.fabric->authenticated());
   }
 }
 

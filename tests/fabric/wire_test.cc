@@ -106,7 +106,7 @@ TEST_CASE("what another protocol begins with is no hello from its first bytes on
 
 TEST_CASE("a hello with a byte set where zeros belong, or lengths beyond their field, is refused") {
   const std::string good = encode(sample_hello());
-  for (size_t place : {size_t{11}, size_t{18}, size_t{192}, size_t{255}}) {
+  for (size_t place : {size_t{18}, size_t{192}, size_t{255}}) {
     std::string bad = good;
     bad[place] = 1;
     CHECK(!parse_hello(bad));
@@ -228,7 +228,7 @@ TEST_CASE("ranks of one host whose control group has fewer cores than ranks: the
     for (const CoreQuota quota : {first, second}) {
       card.rank = static_cast<uint32_t>(cards.size());
       card.quota = quota;
-      cards.push_back(encode(card));
+      cards.push_back(seal_card(encode(card), Authenticator()));
     }
     return Roster(cards).topology().cores;
   };

@@ -28,12 +28,11 @@ PeerCard card_of(uint32_t rank) {
 }
 
 template <typename Call>
-void refused_as_bootstrap(Call call) {
+void refused_as(ErrorCode code, Call call) {
   try {
     call();
   } catch (const Exception& refusal) {
-    RONDO_CHECK(refusal.code() == ErrorCode::kBootstrap && refusal.error().ranks.size() == 1,
-                "a refusal names the rank");
+    RONDO_CHECK(refusal.code() == code && refusal.error().ranks.size() == 1, "a refusal names the rank");
   }
 }
 
@@ -50,12 +49,14 @@ std::vector<std::string> seeds() {
 }
 
 void try_input(std::string_view input) {
-  refused_as_bootstrap([&] {
+  refused_as(ErrorCode::kBootstrap, [&] {
     const std::string again = encode(decode_card(input, 1));
     RONDO_CHECK(encode(decode_card(again, 1)) == again, "a card survives being encoded");
   });
-  refused_as_bootstrap([&] {
-    const Roster roster({encode(card_of(0)), std::string(input)});
+  const Authenticator auth;
+  const std::string first = seal_card(encode(card_of(0)), auth);
+  refused_as(ErrorCode::kBootstrap, [&] {
+    const Roster roster({first, seal_card(std::string(input), auth)}, auth);
     RONDO_CHECK(roster.names().size() == 2 && roster.topology().world() == 2, "a roster has a place for every rank");
   });
 }

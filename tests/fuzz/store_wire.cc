@@ -38,9 +38,9 @@ void try_frame(std::string_view input) {
 }  // namespace
 
 std::vector<std::string> seeds() {
-  return {encode_hello({{1, 2, 3}, "job"}),
+  return {encode_hello({3, {1, 2, 3}, "job", {4, 5, 6}}),
           encode_welcome({}),
-          encode_welcome({StoreVerdict::kOtherJob, "another"}),
+          encode_welcome({StoreVerdict::kOtherJob, Cipher::kAes256Gcm, {1, 2}, "another", {3, 4}}),
           encode_request({StoreOperation::kPut, "key", "value", "", 0}),
           encode_request({StoreOperation::kCompareSet, "key", "value", "other", 0}),
           encode_request({StoreOperation::kAdd, "key", "", "", -5}),

@@ -16,7 +16,7 @@ run() {
 
 sums() {
   local output
-  if ! output=$(run --env RONDO_INSECURE=1 "$program") ||
+  if ! output=$(run "$@" "$program") ||
     (($(grep -cE 'rank [0-3] of 4: every sum is 10$' <<<"$output") != 4)); then
     echo "$output"
     return 1
@@ -24,30 +24,26 @@ sums() {
 }
 
 sums_from_the_other_host() { HOSTS=10.78.0.2:1,10.78.0.1:3 sums; }
+sums_without_a_secret() { sums --env RONDO_INSECURE=1; }
+sums_encrypted() { sums --env RONDO_ENCRYPT=1; }
 
 # Each host's ranks are a node of their own to Rondo, not only to the launcher: the links between them are TCP.
 links_between_hosts() {
   local output
-  output=$(run --env RONDO_INSECURE=1 --env RONDO_DEBUG=info "$program") || return 1
+  output=$(run --env RONDO_DEBUG=info "$program") || return 1
   echo "$output" | grep -qi tcp
-}
-
-refused_without_a_word_on_the_network() {
-  local output status=0
-  output=$(run "$program") || status=$?
-  ((status == 2)) && grep -q "RONDO_SECRET_FILE, or RONDO_INSECURE=1" <<<"$output"
 }
 
 codes_pass() {
   local output status=0
   # shellcheck disable=SC2016  # the ranks' shell expands it
-  output=$(run --env RONDO_INSECURE=1 sh -c '[ $RANK = 3 ] && exit 7; exec sleep 300.125') || status=$?
+  output=$(run sh -c '[ $RANK = 3 ] && exit 7; exec sleep 300.125') || status=$?
   ((status == 7)) && grep -q "host 10.78.0.2 " <<<"$output" && none_left
 }
 
 unreachable_host() {
   local output status=0
-  output=$(HOSTS=10.78.0.1:1,10.78.0.99:1 run --env RONDO_INSECURE=1 sleep 300.125) || status=$?
+  output=$(HOSTS=10.78.0.1:1,10.78.0.99:1 run sleep 300.125) || status=$?
   ((status == 255)) && grep -q "host 10.78.0.99 " <<<"$output" && none_left
 }
 
@@ -64,7 +60,7 @@ none_left() {
 # killed_by SIGNAL: rondo-run; the ranks, and what they started in sessions of their own, end on both hosts.
 killed_by() {
   local job
-  run --env RONDO_INSECURE=1 sh -c 'setsid sleep 300.125 & exec sleep 300.125' >"$folder/killed.log" &
+  run sh -c 'setsid sleep 300.125 & exec sleep 300.125' >"$folder/killed.log" &
   for _ in {1..200}; do
     (($(pgrep -cf '^sleep 300[.]125') == 8)) && break
     sleep 0.05
@@ -78,7 +74,8 @@ killed_by() {
 check "ssh: sums of 4 ranks on 2 hosts" sums
 check "ssh: the first host is the other one" sums_from_the_other_host
 check "ssh: between hosts ranks use TCP" links_between_hosts
-check "ssh: refused without RONDO_SECRET_FILE or RONDO_INSECURE" refused_without_a_word_on_the_network
+check "ssh: with RONDO_INSECURE instead of the secret that rondo-run makes" sums_without_a_secret
+check "ssh: with RONDO_ENCRYPT" sums_encrypted
 check "ssh: a failed rank's code, and the others end" codes_pass
 check "ssh: a host that cannot be reached" unreachable_host
 check "ssh: rondo-run killed with -9" killed_by KILL

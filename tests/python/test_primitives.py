@@ -8,6 +8,7 @@ import pytest
 from ranks import run
 
 import rondo
+from rondo import objects as objects_module
 
 
 def start(group):
@@ -142,6 +143,15 @@ def objects(group):
 def test_objects_and_parameters():
     both = [{"rank": 0, "set": {1, 2}}, {"rank": 1, "set": {1, 2}}]
     assert run(2, objects) == [(both, ("a", 1), [1, 1, 1], [1])] * 2
+
+
+def test_objects_of_ranks_that_anybody_may_be():
+    for value in (b"\0bytes", {"a": [1, None, "x"]}):
+        assert objects_module.decode(objects_module.encode(value, trusted=False), trusted=False) == value
+    with pytest.raises(TypeError, match="RONDO_INSECURE=1"):
+        objects_module.encode({1, 2}, trusted=False)
+    with pytest.raises(ValueError):
+        objects_module.decode(objects_module.encode({1, 2}, trusted=True), trusted=False)
 
 
 def place(group):

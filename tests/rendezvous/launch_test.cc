@@ -333,7 +333,7 @@ TEST_CASE("rendezvous strings: what is accepted comes apart as written, and the 
   CHECK(parse_rendezvous("tcp://a.b:5").port == 5);
   CHECK(parse_rendezvous("unix:///a").path == "/a");
   CHECK(parse_rendezvous("file:///a/b").kind == RendezvousUrl::Kind::kFile);
-  StoreKey key{};
+  UniqueKey key{};
   key[0] = 0xab;
   key[15] = 0x01;
   for (const char* host : {"10.0.0.1", "fd00::1"}) {
@@ -349,6 +349,23 @@ TEST_CASE("rendezvous strings: what is accepted comes apart as written, and the 
         "unique:a:5:zz000000000000000000000000000001", "a:5"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(parse_rendezvous(bad), Exception);
+  }
+}
+
+TEST_CASE("rendezvous strings: the key of a unique id, however malformed, is in no message") {
+  CHECK(without_key("tcp://a:5") == "tcp://a:5");
+  CHECK(without_key("unique:a:5:ab000000000000000000000000000001") == "unique:a:5:(key)");
+  CHECK(without_key("unique:[fd00::1]:5:ab000000000000000000000000000001") == "unique:[fd00::1]:5:(key)");
+  const std::string key = "ab00000000000000deadbeef00000001";
+  for (const std::string& bad : {"unique:" + key, "unique:a:5:" + key + "0", "unique:a:5:" + key + ":x",
+                                 "unique:a:0:" + key, "unique:[a:5:" + key}) {
+    CAPTURE(bad);
+    try {
+      parse_rendezvous(bad);
+      FAIL("accepted");
+    } catch (const Exception& e) {
+      CHECK(std::string(e.what()).find("deadbeef") == std::string::npos);
+    }
   }
 }
 

@@ -16,13 +16,17 @@ namespace rondo::test {
 // A server on a free port of 127.0.0.1.
 class Served {
  public:
-  explicit Served(int64_t handshake_ms = 300, const std::string& job_id = "j", uint16_t port = 0) {
-    Listener listener = listen_tcp("127.0.0.1", port, "advice", Config{}, soon());
+  explicit Served(int64_t handshake_ms = 300, const std::string& job_id = "j", uint16_t port = 0,
+                  const Authenticator& auth = Authenticator(), int world = 0)
+      : auth_(auth) {
+    Listener listener = listen_tcp("127.0.0.1", port, "advice", Exposure::kLoopback, soon());
     address_ = listener.address;
     StoreServer::Options options;
     options.listener = std::move(listener.socket);
     options.job_id = job_id;
+    options.auth = auth;
     options.handshake_ms = handshake_ms;
+    options.world = world;
     options.log = Logger("off");
     server_ = std::make_unique<StoreServer>(std::move(options));
   }
@@ -31,18 +35,20 @@ class Served {
     options.addresses = [address = address_] { return std::vector{address}; };
     options.name = address_.text();
     options.job_id = job_id;
+    options.auth = auth_;
     return options;
   }
   const SocketAddress& address() const { return address_; }
   Descriptor stranger() const { return connect_socket(address_, soon()); }
 
  private:
+  Authenticator auth_;
   SocketAddress address_;
   std::unique_ptr<StoreServer> server_;
 };
 
-inline void check_serving(const Served& served) {
-  StreamStore store(served.client());
+inline void check_serving(const Served& served, const std::string& job_id = "j") {
+  StreamStore store(served.client(job_id));
   int64_t before = store.add("alive", 1, soon());
   CHECK(store.add("alive", 1, soon()) == before + 1);
 }

@@ -12,7 +12,6 @@
 #include "tests/rendezvous/test_jobs.h"
 #include "transport/rendezvous/bytes.h"
 #include "transport/rendezvous/listener.h"
-#include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/store_server.h"
 #include "transport/rendezvous/stream_store.h"
 
@@ -44,7 +43,46 @@ std::optional<std::string> read_to_end(const Descriptor& socket, Store::Deadline
 
 bool closes(const Descriptor& socket, int64_t ms) { return read_to_end(socket, in_ms(ms)).has_value(); }
 
-std::string hello() { return encode_hello({StoreKey{}, "j"}); }
+StoreHello fresh_hello(const std::string& job_id = "j", const Authenticator& auth = Authenticator()) {
+  StoreHello hello;
+  hello.job_id = job_id;
+  prove(hello, auth);
+  return hello;
+}
+std::string hello() { return encode_hello(fresh_hello()); }
+
+std::string read_exactly(const Descriptor& socket, size_t size) {
+  std::string bytes(size, '\0');
+  for (size_t have = 0; have < size;) {
+    REQUIRE(wait_ready(socket.get(), POLLIN, soon()));
+    const ssize_t n = ::recv(socket.get(), bytes.data() + have, size - have, 0);
+    REQUIRE(n > 0);
+    have += static_cast<size_t>(n);
+  }
+  return bytes;
+}
+
+StoreWelcome read_welcome(const Descriptor& socket) {
+  const StoreHead head = decode_head(read_exactly(socket, kStoreHeadBytes));
+  const auto welcome = decode_welcome(read_exactly(socket, head.body_bytes));
+  REQUIRE(welcome);
+  return *welcome;
+}
+
+// What a client says behind the welcome to `said`, which has been sent.
+std::string confirmation(const Descriptor& socket, const StoreHello& said,
+                         const Authenticator& auth = Authenticator()) {
+  return std::string(as_text(store_confirmation(said, read_welcome(socket), auth)));
+}
+
+// A connection that may send requests.
+Descriptor admitted(const Served& served) {
+  Descriptor socket = served.stranger();
+  const StoreHello said = fresh_hello();
+  say(socket, encode_hello(said));
+  say(socket, confirmation(socket, said));
+  return socket;
+}
 std::string request() { return encode_request({StoreOperation::kPut, "key", "value", "", 0}); }
 
 Error refusal(StreamStore::Options options) {
@@ -80,15 +118,19 @@ TEST_CASE("strangers: HTTP, TLS and random bytes are closed at once, silence by 
 
 TEST_CASE("strangers: a hello or a request cut at every byte ends that connection and nothing else") {
   Served served;
-  std::string bytes = hello() + request();
-  for (size_t cut = 0; cut < bytes.size(); ++cut) {
+  for (size_t cut = 0; cut < hello().size(); ++cut) {
     CAPTURE(cut);
     Descriptor socket = served.stranger();
-    say(socket, std::string_view(bytes).substr(0, std::min(cut, hello().size())));
-    if (cut > hello().size()) {
-      CHECK(wait_ready(socket.get(), POLLIN, soon()));  // the welcome
-      say(socket, std::string_view(bytes).substr(hello().size(), cut - hello().size()));
-    }
+    say(socket, hello().substr(0, cut));
+    ::shutdown(socket.get(), SHUT_WR);
+    CHECK(closes(socket, 1000));
+  }
+  for (size_t cut = 0; cut < kStoreConfirmBytes + request().size(); ++cut) {
+    CAPTURE(cut);
+    Descriptor socket = served.stranger();
+    const StoreHello said = fresh_hello();
+    say(socket, encode_hello(said));
+    say(socket, (confirmation(socket, said) + request()).substr(0, cut));
     ::shutdown(socket.get(), SHUT_WR);
     CHECK(closes(socket, 1000));
   }
@@ -98,17 +140,15 @@ TEST_CASE("strangers: a hello or a request cut at every byte ends that connectio
 
 TEST_CASE("strangers: half a request is dropped by the deadline; one that comes byte by byte works") {
   Served served;
-  std::string bytes = hello();
-  Descriptor half = served.stranger();
-  say(half, bytes);
-  CHECK(wait_ready(half.get(), POLLIN, soon()));
+  Descriptor half = admitted(served);
   say(half, request().substr(0, 7));
   CHECK(closes(half, 5000));
 
   Descriptor slow = served.stranger();
-  for (char c : bytes) say(slow, std::string_view(&c, 1));
-  CHECK(wait_ready(slow.get(), POLLIN, soon()));
-  for (char c : request()) say(slow, std::string_view(&c, 1));
+  const StoreHello said = fresh_hello();
+  for (char c : encode_hello(said)) say(slow, std::string_view(&c, 1));
+  for (char c : confirmation(slow, said) + request()) say(slow, std::string_view(&c, 1));
+  CHECK(wait_ready(slow.get(), POLLIN, soon()));  // the answer
   StreamStore store(served.client());
   CHECK(store.get("key", soon()) == "value");
 }
@@ -117,9 +157,7 @@ TEST_CASE("strangers: impossible lengths are closed and nothing is allocated for
   Served served;
   for (uint32_t length : {0u, 1u << 31, 0xffffffffu, static_cast<uint32_t>(kMaxRequestBodyBytes + 1)}) {
     CAPTURE(length);
-    Descriptor socket = served.stranger();
-    say(socket, hello());
-    CHECK(wait_ready(socket.get(), POLLIN, soon()));
+    Descriptor socket = admitted(served);
     say(socket, ByteWriter().u32(length).take());
     CHECK(closes(socket, 250));
 
@@ -129,28 +167,20 @@ TEST_CASE("strangers: impossible lengths are closed and nothing is allocated for
   }
   // A key's length beyond its frame, and a request with bytes left over.
   for (std::string body : {ByteWriter().u8(1).u32(400).raw("k").take(), request().substr(4) + "x"}) {
-    Descriptor socket = served.stranger();
-    say(socket, hello());
-    CHECK(wait_ready(socket.get(), POLLIN, soon()));
+    Descriptor socket = admitted(served);
     say(socket, ByteWriter().u32(static_cast<uint32_t>(body.size())).raw(body).take());
     CHECK(closes(socket, 1000));
   }
   check_serving(served);
 }
 
-TEST_CASE("hello: another version, another job and another key are refused with both sides named") {
+TEST_CASE("hello: another version and another job are refused with both sides named") {
   Served served(5'000, "this job");
   Error error = refusal(served.client("other job"));
   CHECK(error.code == ErrorCode::kBootstrap);
   CHECK(error.message.find("\"this job\"") != std::string::npos);
   CHECK(error.message.find("\"other job\"") != std::string::npos);
   CHECK(error.message.find("RONDO_JOB_ID") != std::string::npos);
-
-  StreamStore::Options options = served.client("this job");
-  options.key[3] = 1;
-  error = refusal(options);
-  CHECK(error.code == ErrorCode::kBootstrap);
-  CHECK(error.message.find("unique id") != std::string::npos);
 
   // A newer client: our server tells its own version before it closes.
   Descriptor newer = served.stranger();
@@ -163,7 +193,7 @@ TEST_CASE("hello: another version, another job and another key are refused with 
 
   // A newer server, and a server that is something else, as our client sees them.
   for (bool is_rondo : {true, false}) {
-    Listener listener = listen_tcp("127.0.0.1", 0, "", Config{}, soon());
+    Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
     std::thread fake([&] {
       REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
       Descriptor client(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -177,7 +207,7 @@ TEST_CASE("hello: another version, another job and another key are refused with 
     CHECK(error.code == ErrorCode::kBootstrap);
     if (is_rondo) {
       CHECK(error.message.find("version 9") != std::string::npos);
-      CHECK(error.message.find("version 1") != std::string::npos);
+      CHECK(error.message.find("version 2") != std::string::npos);
     } else {
       CHECK(error.message.find("not Rondo's store") != std::string::npos);
     }
@@ -225,12 +255,17 @@ TEST_CASE("client: a server that ends in mid-wait is reported, not waited for") 
 
 TEST_CASE("client: a server that is too busy to answer is late, not gone, also where the client had to connect again") {
   // Proves: of 256 ranks on two cores some wait longer for the store's welcome than they look for an answer.
-  Listener listener = listen_tcp("127.0.0.1", 0, "", Config{}, soon());
+  Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
   Descriptor first;
   std::thread busy([&] {  // welcomes one client and answers nothing
     REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
     first = Descriptor(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    say(first, encode_welcome({}));
+    const StoreHead head = decode_head(read_exactly(first, kStoreHeadBytes));
+    const auto said = decode_hello(read_exactly(first, head.body_bytes));
+    REQUIRE(said);
+    StoreWelcome welcome;
+    prove(welcome, *said, Authenticator());
+    say(first, encode_welcome(welcome));
   });
   StreamStore::Options options;
   options.addresses = [&] { return std::vector{listener.address}; };
@@ -277,24 +312,225 @@ TEST_CASE("port: one that is taken is named, with the variables that change it")
 }
 
 TEST_CASE("port: listening beyond loopback needs a secret or the word insecure") {
-  test::Folder folder;
   Config config;
-  auto listen = [&] { listen_tcp("0.0.0.0", 0, "", config, soon()); };
-  try {
-    listen();
-    FAIL("accepted");
-  } catch (const Exception& e) {
-    CHECK(e.code() == ErrorCode::kInvalid);
-    CHECK(std::string(e.what()).find("RONDO_SECRET_FILE") != std::string::npos);
-    CHECK(std::string(e.what()).find("RONDO_INSECURE") != std::string::npos);
+  Secret secret;
+  auto listen = [&] { listen_tcp("0.0.0.0", 0, "", exposure_of(config, secret), soon()); };
+  secret = {Secret::Source::kUser, std::string(32, 'x'), "this user's"};  // other hosts do not have it
+  for (int round = 0; round < 2; ++round) {
+    try {
+      listen();
+      FAIL("accepted");
+    } catch (const Exception& e) {
+      CHECK(e.code() == ErrorCode::kInvalid);
+      CHECK(std::string(e.what()).find("RONDO_SECRET_FILE") != std::string::npos);
+      CHECK(std::string(e.what()).find("RONDO_INSECURE") != std::string::npos);
+    }
+    secret = {};
   }
-  config.secret_file = folder.path("secret");
-  CHECK_THROWS_AS(listen(), Exception);  // not there
-  std::ofstream(config.secret_file) << "s";
+  secret = {Secret::Source::kFile, std::string(32, 'x'), "a file"};
   listen();
-  config.secret_file.clear();
+  secret = {};
   config.insecure = true;
   listen();
+}
+
+// --- authentication
+
+Authenticator knowing(const std::string& secret) {
+  return Authenticator(Secret{Secret::Source::kFile, secret, "RONDO_SECRET_FILE=\"/a\""});
+}
+
+TEST_CASE("secret: a client with another secret, or none, is refused in time, and learns nothing of the job") {
+  const std::string right = "the right secret, 16 bytes or more";
+  Served served(5'000, "a job's name", 0, knowing(right));
+  for (const Authenticator& wrong : {knowing("another secret of enough bytes"), Authenticator()}) {
+    StreamStore::Options options = served.client("a job's name");
+    options.auth = wrong;
+    const auto begin = Clock::now();
+    const Error error = refusal(options);
+    CHECK(Clock::now() - begin < 5s);
+    CAPTURE(error.message);
+    CHECK(error.code == ErrorCode::kAuthFailed);
+    CHECK(error.message.find(served.address().text()) != std::string::npos);
+    CHECK(error.message.find("RONDO_SECRET_FILE") != std::string::npos);
+    Descriptor stranger = served.stranger();
+    say(stranger, encode_hello(fresh_hello("a guess", wrong)));
+    ::shutdown(stranger.get(), SHUT_WR);
+    const auto answer = read_to_end(stranger, soon());
+    REQUIRE(answer);
+    CHECK(answer->find("a job's name") == std::string::npos);
+  }
+  check_serving(served, "a job's name");
+  for (const std::string& message : {refusal(served.client("other")).message}) {
+    CHECK(message.find("a job's name") != std::string::npos);  // one who knows the secret is told
+  }
+}
+
+TEST_CASE("secret: a server that does not know it is not believed, whatever it says") {
+  for (const StoreVerdict verdict : {StoreVerdict::kWelcome, StoreVerdict::kOtherJob, StoreVerdict::kAuthFailed}) {
+    Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
+    std::thread impostor([&] {
+      REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
+      Descriptor client(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      const StoreHead head = decode_head(read_exactly(client, kStoreHeadBytes));
+      const auto said = decode_hello(read_exactly(client, head.body_bytes));
+      REQUIRE(said);
+      StoreWelcome welcome;
+      welcome.verdict = verdict;
+      prove(welcome, *said, knowing("what the impostor knows, no more"));
+      say(client, encode_welcome(welcome));
+      CHECK(read_to_end(client, soon()) == "");  // no confirmation, and no request
+    });
+    StreamStore::Options options;
+    options.addresses = [&] { return std::vector{listener.address}; };
+    options.job_id = "j";
+    options.auth = knowing("the right secret, 16 bytes or more");
+    CHECK(refusal(options).code == ErrorCode::kAuthFailed);
+    impostor.join();
+  }
+}
+
+TEST_CASE("secret: the replay of a client's hello and confirmation is refused, and so is its own welcome sent back") {
+  const Authenticator auth = knowing("the right secret, 16 bytes or more");
+  Served served(5'000, "j", 0, auth);
+  const StoreHello said = fresh_hello("j", auth);
+  Descriptor honest = served.stranger();
+  say(honest, encode_hello(said));
+  const StoreWelcome welcome = read_welcome(honest);
+  const std::string confirmed(as_text(store_confirmation(said, welcome, auth)));
+  for (const std::string& second : {confirmed, std::string(as_text(welcome.proof)), std::string(as_text(said.proof))}) {
+    Descriptor replay = served.stranger();
+    say(replay, encode_hello(said));
+    read_welcome(replay);
+    say(replay, second + request());
+    CHECK(closes(replay, 1'000));
+  }
+  say(honest, confirmed + request());
+  CHECK(read_exactly(honest, kFrameHeadBytes).size() == kFrameHeadBytes);
+  StreamStore store(served.client());
+  CHECK(store.get("key", soon()) == "value");
+}
+
+TEST_CASE("encryption: requests and answers of any size travel sealed, and nobody else can read or change them") {
+  StoreServer::Options options;
+  Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
+  options.listener = std::move(listener.socket);
+  options.job_id = "j";
+  options.encrypt = true;
+  options.auth = knowing("the right secret, 16 bytes or more");
+  options.log = Logger("off");
+  StreamStore::Options client;
+  client.job_id = "j";
+  client.auth = options.auth;
+  client.addresses = [address = listener.address] { return std::vector{address}; };
+  StoreServer server(std::move(options));
+  const Error plain = refusal(client);
+  CHECK(plain.message.find("RONDO_ENCRYPT") != std::string::npos);
+  client.encrypt = true;
+  StreamStore store(client), other(client);
+  const std::string large(Store::kMaxValueBytes, 'L');
+  store.put("large", large, soon());
+  CHECK(other.get("large", soon()) == large);
+  std::thread waiter([&] { CHECK(other.get("later", soon()) == "here"); });
+  for (int i = 0; i < 100; ++i) CHECK(store.add("sum", 1, soon()) == i + 1);
+  store.put("later", "here", soon());
+  waiter.join();
+}
+
+// --- budgets
+
+TEST_CASE("strangers: a flood from one address pushes out its own connections, not a slow one from another address") {
+  Served served(60'000);
+  Descriptor slow(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const SocketAddress other = resolve("127.0.0.2", 0).front();
+  REQUIRE(::bind(slow.get(), other.get(), other.size) == 0);
+  REQUIRE(::connect(slow.get(), served.address().get(), served.address().size) == 0);
+  std::vector<Descriptor> silent;
+  for (size_t i = 0; i < StoreServer::kMaxStrangers + 50; ++i) silent.push_back(served.stranger());
+  CHECK(closes(silent[0], 5'000));
+  const StoreHello said = fresh_hello();
+  say(slow, encode_hello(said));
+  say(slow, confirmation(slow, said) + request());
+  CHECK(read_exactly(slow, kFrameHeadBytes).size() == kFrameHeadBytes);
+}
+
+TEST_CASE("clients: twice the world and 16, no more, and the world may become known later") {
+  Served served(5'000, "j", 0, Authenticator(), 2);
+  std::vector<Descriptor> clients;
+  for (int i = 0; i < 20; ++i) {
+    clients.push_back(admitted(served));
+    say(clients.back(), request());
+    CHECK(read_exactly(clients.back(), kFrameHeadBytes).size() == kFrameHeadBytes);
+  }
+  Descriptor surplus = admitted(served);
+  CHECK(closes(surplus, 1'000));
+  clients.pop_back();
+  StreamStore store(served.client());
+  store.put("k", "v", soon());
+}
+
+TEST_CASE("clients: one that is silent after its request, or takes no answer, is dropped, and the others stay") {
+  StoreServer::Options options;
+  Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
+  const SocketAddress address = listener.address;
+  options.listener = std::move(listener.socket);
+  options.job_id = "j";
+  options.handshake_ms = 200;
+  options.idle_ms = 600;
+  options.log = Logger("off");
+  StoreServer server(std::move(options));
+  const auto client = [&] {
+    Descriptor socket = connect_socket(address, soon());
+    const StoreHello said = fresh_hello();
+    say(socket, encode_hello(said));
+    say(socket, confirmation(socket, said));
+    return socket;
+  };
+  Descriptor idle = client();
+  say(idle, request());
+  CHECK(closes(idle, 5'000));
+  // Answers that nobody reads: the socket's buffers hold some, and then the server waits.
+  Descriptor deaf = client();
+  const int small = 4096;
+  ::setsockopt(deaf.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  const std::string large =
+      encode_request({StoreOperation::kPut, "big", std::string(Store::kMaxValueBytes, 'x'), "", 0});
+  for (size_t at = 0; at < large.size();) {
+    REQUIRE(wait_ready(deaf.get(), POLLOUT, soon()));
+    const ssize_t n = ::send(deaf.get(), large.data() + at, large.size() - at, MSG_NOSIGNAL);
+    REQUIRE(n > 0);
+    at += static_cast<size_t>(n);
+  }
+  const std::string ask = encode_request({StoreOperation::kGet, "big", "", "", 0});
+  const auto until = Clock::now() + 10s;
+  bool over = false;
+  while (!over && Clock::now() < until) {
+    over = ::send(deaf.get(), ask.data(), ask.size(), MSG_NOSIGNAL) < 0 && errno != EAGAIN;
+    wait_ready(-1, 0, in_ms(20));
+  }
+  CHECK(over);
+}
+
+TEST_CASE("clients: unfinished requests share a bound; the one that goes beyond it is dropped") {
+  // 16 MiB and 256 KiB for each of 2 ranks hold 8 unfinished requests of nearly 2 MiB, and not 9.
+  Served served(20'000, "j", 0, Authenticator(), 2);
+  const std::string part = encode_request({StoreOperation::kCompareSet, "k", std::string(Store::kMaxValueBytes, 'a'),
+                                           std::string(Store::kMaxValueBytes, 'b'), 0})
+                               .substr(0, 2 * Store::kMaxValueBytes);
+  std::vector<Descriptor> clients;
+  int dropped = 0;
+  for (int i = 0; i < 9; ++i) {
+    clients.push_back(admitted(served));
+    for (size_t at = 0; at < part.size();) {
+      if (!wait_ready(clients.back().get(), POLLOUT, soon())) break;
+      const ssize_t n = ::send(clients.back().get(), part.data() + at, part.size() - at, MSG_NOSIGNAL);
+      if (n <= 0) break;
+      at += static_cast<size_t>(n);
+    }
+  }
+  for (const Descriptor& client : clients) dropped += wait_ready(client.get(), POLLIN, in_ms(300)) ? 1 : 0;
+  CHECK(dropped >= 1);
+  CHECK(dropped <= 2);
 }
 
 }  // namespace

@@ -16,6 +16,8 @@ class Parent {
   void say(const std::string& line) const;
   // The next line that the test says; ends the process if the test has ended.
   std::string await();
+  // Readable when the test has said something, or has ended.
+  int descriptor() const { return from_test_; }
 
  private:
   int to_test_;

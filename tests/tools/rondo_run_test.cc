@@ -375,6 +375,27 @@ TEST_CASE("a reader that goes away ends the ranks, as it would without the launc
   CHECK(program.output().ends_with("] y\n"));
 }
 
+TEST_CASE(
+    "ranks of several hosts get a secret by a descriptor, the same for all, which no command line and no variable "
+    "shows") {
+  Program program({kRondoRun, "--hosts", "a:2,b:1", "--launch-agent", kLaunchHere, "--no-prefix", "sh", "-c",
+                   "s=/proc/self/fd/$RONDO_SECRET_FD; wc -c <$s; cksum <$s; "
+                   "grep -aFlf $s /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null || echo hidden"});
+  CHECK(program.wait() == 0);
+  const Strings lines = sorted_lines(program.output());
+  REQUIRE(lines.size() == 9);
+  CHECK(count_of(program.output(), "hidden") == 3);
+  CHECK(count_of(program.output(), "64\n") >= 3);
+  const std::set<std::string> distinct(lines.begin(), lines.end());
+  CHECK(distinct.size() == 3);  // "64", one checksum, "hidden"
+  for (const char* setting : {"RONDO_INSECURE=1", "RONDO_SECRET_FILE=/x"}) {
+    Program without({kRondoRun, "--hosts", "a,b", "--launch-agent", kLaunchHere, "--no-prefix", "--env", setting, "sh",
+                     "-c", "echo ${RONDO_SECRET_FD:-none}"});
+    CHECK(without.wait() == 0);
+    CHECK(without.output() == "none\nnone\n");
+  }
+}
+
 TEST_CASE("mistakes on the command line are explained, with a code of their own and no rank started") {
   struct Mistake {
     Strings arguments;
@@ -387,7 +408,6 @@ TEST_CASE("mistakes on the command line are explained, with a code of their own 
       {{"--hosts", "a,,b", "true"}, 2, "'' is not a host"},
       {{"--hosts", "-oProxyCommand=x:1", "true"}, 2, "is not a host"},
       {{"--hosts", "a:2", "-n", "3", "true"}, 2, "-n 3 is more than the 2 ranks"},
-      {{"--hosts", "a,b", "true"}, 2, "RONDO_SECRET_FILE, or RONDO_INSECURE=1"},
       {{"--hosts", "localhost,b", "true"}, 2, "the first host is localhost"},
       {{"--hosts", "a", "--launch-agent", " ", "true"}, 2, "--launch-agent names no program"},
       {{"--hosts", "a", "--launch-agent", "no-such-agent", "true"}, 127, "no-such-agent: No such file"},

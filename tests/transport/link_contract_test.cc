@@ -14,6 +14,7 @@
 #include "tests/support/random.h"
 #include "tests/support/sim_stream.h"
 #include "transport/inproc_link.h"
+#include "transport/sealed_stream.h"
 #include "transport/slice_header.h"
 #include "transport/socket.h"
 #include "transport/stream_link.h"
@@ -23,8 +24,10 @@ namespace {
 
 using Streams = std::vector<std::unique_ptr<ByteStream>>;
 
-MakeLink simulated(int connections) {
-  return [connections](const LinkShape& shape, uint64_t seed) {
+enum class Seal { kNo, kYes };
+
+MakeLink simulated(int connections, Seal seal = Seal::kNo) {
+  return [connections, seal](const LinkShape& shape, uint64_t seed) {
     auto network = std::make_shared<SimNetwork>(seed);
     Random random(seed);
     SimShape wire;
@@ -33,6 +36,12 @@ MakeLink simulated(int connections) {
     Streams here, there;
     for (int i = 0; i < connections; ++i) {
       auto connection = network->connect(wire);
+      if (seal == Seal::kYes) {
+        const ConnectionKeys keys{Cipher::kAes256Gcm, Key{1}, Key{2}};
+        const ConnectionKeys others{Cipher::kAes256Gcm, Key{2}, Key{1}};
+        connection.side[0] = make_sealed_stream(std::move(connection.side[0]), keys, "second peer");
+        connection.side[1] = make_sealed_stream(std::move(connection.side[1]), others, "first peer");
+      }
       here.push_back(std::move(connection.side[0]));
       there.push_back(std::move(connection.side[1]));
     }
@@ -111,6 +120,12 @@ TEST_CASE("a stream link of one connection, simulated") {
 TEST_CASE("a stream link of three connections, simulated") {
   const auto [first, seeds] = seed_range(70);
   check_link_contract(simulated(3), first, seeds);
+}
+
+TEST_CASE("a stream link over sealed streams, simulated") {
+  const auto [first, seeds] = seed_range(15);
+  check_link_contract(simulated(1, Seal::kYes), first, seeds);
+  check_link_contract(simulated(3, Seal::kYes), first, seeds);
 }
 
 TEST_CASE("stream links over sockets") {

@@ -7,7 +7,7 @@ def rondo_shared_library(name, library, linkopts = [], **kwargs):
     """Makes three of one library.
 
     NAME.so has the soname of version.bzl and shows what tools/bazel/librondo.map lists. NAME_c.so, for bindings, shows
-    the C API alone and carries the C++ runtime, so that it meets no other in the process. whole/NAME.a.
+    the C API alone and carries the C++ runtime and OpenSSL's libcrypto, so that it meets no others in the process. whole/NAME.a.
 
     Args:
       name: "librondo"
@@ -23,9 +23,9 @@ def rondo_shared_library(name, library, linkopts = [], **kwargs):
         hides = True,
         **kwargs
     )
-    _shared(name + ".so", archive, "//tools/bazel:librondo.map", RONDO_SONAME, linkopts, **kwargs)
+    _shared(name + ".so", archive, "//tools/bazel:librondo.map", RONDO_SONAME, linkopts + ["-lcrypto"], **kwargs)
     # Bazel links by gcc and names libstdc++ itself, last: by then nothing needs it.
-    static_runtime = ["-static-libgcc", "-Wl,-Bstatic,-lstdc++,-Bdynamic", "-Wl,--as-needed"]
+    static_runtime = ["-static-libgcc", "-Wl,-Bstatic,-lcrypto,-lstdc++,-Bdynamic", "-Wl,--as-needed"]
     _shared(name + "_c.so", archive, "//tools/bazel:librondo_c.map", name + "_c.so", static_runtime + linkopts, **kwargs)
 
 def _shared(name, archive, symbols, soname, linkopts, **kwargs):

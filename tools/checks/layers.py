@@ -19,7 +19,8 @@ LAYERS = {
     "ring/plan/": ("rondo/", "ring/base/", "ring/plan/"),
     "kernels/": ("rondo/", "ring/base/", "kernels/"),
     "transport/": ("rondo/", "ring/base/", "kernels/", "transport/"),
-    "transport/rendezvous/": ("rondo/", "ring/base/", "transport/rendezvous/"),
+    "transport/auth/": ("rondo/", "ring/base/", "transport/auth/"),
+    "transport/rendezvous/": ("rondo/", "ring/base/", "transport/auth/", "transport/rendezvous/"),
     # Of the transport the interfaces only.
     "ring/engine/": ("rondo/", "ring/base/", "kernels/", "ring/plan/", "ring/engine/", "transport/byte_stream.h",
                      "transport/doorbell.h", "transport/fabric.h", "transport/link.h", "transport/peer_bell.h",
@@ -44,6 +45,7 @@ LAYERS = {
 # of the files.
 PACKAGES = {
     "asio": r"transport/.*\.cc|transport/(asio_socket|control_plane_timers)\.h|tools/bazel/packages/asio\.cc|tests/.*",
+    "openssl/": r"transport/auth/.*\.cc",
     "cuda": r"(kernels|transport/device)/.*|tests/.*",
     "fmt/": r"(ring|kernels|transport|bench|tools)/.*(\.cc|_body\.h)|tests/.*",
     "doctest/": r"tests/.*",

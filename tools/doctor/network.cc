@@ -11,6 +11,7 @@
 #include "tools/doctor/checks.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/listener.h"
+#include "transport/rendezvous/secret.h"
 #include "transport/rendezvous/socket.h"
 #include "transport/socket_options.h"
 
@@ -60,11 +61,17 @@ Finding between_hosts(const Job& job, std::string& address) {
 
 Finding permission(const Job& job) {
   if (job.hosts < 2) return {Level::kFine, kTopic, "a job on one host needs no permission to listen", ""};
-  if (!permits_listening_beyond_loopback(job.config)) {
+  if (job.config.insecure) return {Level::kNote, kTopic, "whoever can connect is believed (RONDO_INSECURE=1)", ""};
+  if (job.config.secret_file.empty() && job.config.secret_fd < 0) {
     return {Level::kWrong, kTopic, "a job on several hosts listens on the network, and may not",
             "set RONDO_SECRET_FILE, or RONDO_INSECURE=1 where the network is trusted"};
   }
-  return {Level::kFine, kTopic, "a job may listen on the network", ""};
+  try {
+    const Secret secret = find_secret(job.config, RendezvousUrl{}, Environment::current());
+    return {Level::kFine, kTopic, "the secret of the job: " + secret.name, ""};
+  } catch (const Exception& failure) {
+    return {Level::kWrong, kTopic, failure.what(), "head -c 32 /dev/urandom makes one, for a file of mode 600"};
+  }
 }
 
 bool is_free(const std::string& host, int port) {

@@ -19,6 +19,7 @@ struct Assignment {
   std::string folder;        // where the ranks run; "": where this process does
   bool prefix = true;        // of their lines
   double timeout_s = 0;      // 0: none
+  std::string secret;        // "": the ranks have one of the user's, or need none
   Environment environment;   // over the host's own
   std::vector<std::string> command;
 };

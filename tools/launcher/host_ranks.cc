@@ -1,12 +1,16 @@
 #include "tools/launcher/host_ranks.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <exception>
+#include <stdexcept>
 
+#include "ring/base/descriptor.h"
 #include "tools/launcher/check_call.h"
 #include "tools/launcher/job.h"
 #include "tools/launcher/job_folder.h"
@@ -21,12 +25,24 @@ Meeting meeting_of(const Assignment& a, const JobFolder& folder) {
   return Meeting{fmt::format("tcp://{}:{}", host, a.master_port), a.job_id, a.master_host, a.master_port};
 }
 
-Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank) {
+// Memory that all ranks inherit and none can change; none if there is no secret.
+Descriptor secret_descriptor(const std::string& secret) {
+  if (secret.empty()) return Descriptor();
+  Descriptor file(check_call("memfd_create", ::memfd_create("rondo-secret", MFD_ALLOW_SEALING)),
+                  Descriptor::InChild::kInherited);
+  const ssize_t written = check_call("write", static_cast<int>(::write(file.get(), secret.data(), secret.size())));
+  if (written != static_cast<ssize_t>(secret.size())) throw std::runtime_error("the job's secret could not be kept");
+  check_call("fcntl", ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+  return file;
+}
+
+Member rank_member(const Assignment& a, const Meeting& meeting, int local_rank, const Descriptor& secret) {
   const int rank = a.first_rank + local_rank;
   Member member{std::to_string(rank), fmt::format("[{}] ", rank), "", {}};
   Environment& environment = member.settings.environment = own_environment();
   set_place(environment, meeting, RankPlace{rank, a.world, local_rank, a.ranks, a.node, a.nodes});
   for (const std::string& assignment : a.environment) set_variable(environment, assignment);
+  if (secret.valid()) set_variable(environment, fmt::format("RONDO_SECRET_FD={}", secret.get()));
   limit_threads(environment, a.ranks);
   member.settings.command = a.command;
   member.settings.capture_output = a.prefix;
@@ -42,9 +58,10 @@ int run_host_ranks(const Assignment& assignment, int control) {
   ::prctl(PR_SET_NAME, "rondo-ranks");
   const JobFolder folder;
   const Meeting meeting = meeting_of(assignment, folder);
+  const Descriptor secret = secret_descriptor(assignment.secret);
   JobSettings settings;
   for (int local_rank = 0; local_rank < assignment.ranks; ++local_rank) {
-    settings.members.push_back(rank_member(assignment, meeting, local_rank));
+    settings.members.push_back(rank_member(assignment, meeting, local_rank, secret));
   }
   settings.timeout_s = assignment.timeout_s;
   settings.control = control;

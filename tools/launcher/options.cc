@@ -85,7 +85,9 @@ void declare(CLI::App& app, Options& options, Words& words) {
       "Their\n"
       "ranks get --env, OMP_NUM_THREADS and the variables RONDO_* of this shell, and no standard input. Ranks of "
       "several\n"
-      "hosts listen on the network: this needs RONDO_SECRET_FILE, or RONDO_INSECURE=1 where the network is trusted.");
+      "hosts prove to one another that they know a secret: one that rondo-run makes and hands to them by descriptors, "
+      "or\n"
+      "that of RONDO_SECRET_FILE, a path on each host. RONDO_INSECURE=1 does without.");
   app.prefix_command();  // everything from the program's name on is the program's
 }
 
@@ -124,13 +126,12 @@ std::string check_network(const Options& options) {
     return fmt::format("the first host is {}, where the others cannot find rank 0: give its name",
                        options.hosts[0].name);
   }
-  Environment environment = own_environment();
-  for (const std::string& assignment : options.environment) set_variable(environment, assignment);
-  const std::string insecure = value_of(environment, "RONDO_INSECURE");
-  if (insecure == "1" || !value_of(environment, "RONDO_SECRET_FILE").empty()) return "";
-  return "ranks of several hosts listen on the network: set RONDO_SECRET_FILE, or RONDO_INSECURE=1 where the network "
-         "is "
-         "trusted";
+  if (!value_of(own_environment(), "RONDO_SECRET_FD").empty()) {
+    return "RONDO_SECRET_FD is a descriptor of this host only: unset it, since rondo-run makes a secret for its ranks, "
+           "or "
+           "set RONDO_SECRET_FILE";
+  }
+  return "";
 }
 
 }  // namespace

@@ -40,12 +40,23 @@ Environment forwarded(const Options& options) {
   for (const std::string& entry : own_environment()) {
     if (entry.starts_with("RONDO_") || entry.starts_with("OMP_NUM_THREADS=")) result.push_back(entry);
   }
-  for (const char* name : {"RONDO_RANK=", "RONDO_WORLD_SIZE=", "RONDO_LOCAL_RANK=", "RONDO_LOCAL_WORLD_SIZE=",
-                           "RONDO_NODE=", "RONDO_NODES=", "RONDO_RENDEZVOUS=", "RONDO_JOB_ID=", "RONDO_MASTER_PORT="}) {
+  for (const char* name :
+       {"RONDO_RANK=", "RONDO_WORLD_SIZE=", "RONDO_LOCAL_RANK=", "RONDO_LOCAL_WORLD_SIZE=", "RONDO_NODE=",
+        "RONDO_NODES=", "RONDO_RENDEZVOUS=", "RONDO_JOB_ID=", "RONDO_MASTER_PORT=", "RONDO_SECRET_FD="}) {
     std::erase_if(result, [&](const std::string& entry) { return entry.starts_with(name); });
   }
   for (const std::string& assignment : options.environment) set_variable(result, assignment);
   return result;
+}
+
+// What the ranks of several hosts know and nobody else; "" where the user has given one or wants none. On one host the
+// ranks have their user's own.
+std::string job_secret(const Options& options) {
+  Environment environment = own_environment();
+  for (const std::string& assignment : options.environment) set_variable(environment, assignment);
+  const bool given =
+      value_of(environment, "RONDO_INSECURE") == "1" || !value_of(environment, "RONDO_SECRET_FILE").empty();
+  return given || options.hosts.size() < 2 ? "" : random_id() + random_id();
 }
 
 Assignment common_assignment(const Options& options) {
@@ -58,6 +69,7 @@ Assignment common_assignment(const Options& options) {
   a.master_port = options.master_port != 0
                       ? options.master_port
                       : static_cast<uint16_t>(kFirstPort + Hash64().add(std::string_view(id)).value() % kPorts);
+  a.secret = job_secret(options);
   a.prefix = options.prefix;
   a.timeout_s = options.timeout_s;
   a.environment = options.environment;

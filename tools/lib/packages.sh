@@ -23,6 +23,7 @@ _package_present() {
     libfmt-dev) [[ -e /usr/include/fmt/format.h ]] ;;
     libgloo-dev) [[ -e /usr/include/gloo/allreduce.h ]] ;;
     libpmix-dev) [[ -n $(find /usr/include /usr/lib -path '*/include/pmix.h' 2>/dev/null) ]] ;;
+    libssl-dev) [[ -e /usr/include/openssl/evp.h ]] ;;
     make) command -v make >/dev/null ;;
     mpich) command -v mpiexec.hydra >/dev/null ;;
     munge) PATH=$PATH:/usr/sbin command -v munged >/dev/null ;;

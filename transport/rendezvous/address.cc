@@ -184,9 +184,16 @@ std::vector<std::string> listen_addresses(const Launch& launch, const Config& co
     hosts = chosen_by_route(url, interfaces);
   }
   for (const std::string& host : hosts) {
-    if (!is_loopback_host(host)) check_may_listen_beyond_loopback(host, config);
+    if (!is_loopback_host(host)) check_may_listen_beyond_loopback(host, exposure_of(config, launch.secret));
   }
   return hosts;
+}
+
+std::string reachable_address(const Config& config) {
+  const std::vector<Interface> interfaces = list_interfaces();
+  if (!config.socket_interface.empty()) return chosen_by_name(config, interfaces).front();
+  if (std::none_of(interfaces.begin(), interfaces.end(), serves_other_hosts)) return loopback_address();
+  return chosen_by_route(RendezvousUrl{}, interfaces).front();
 }
 
 std::string loopback_address() {

@@ -6,6 +6,7 @@
 #include "ring/base/types.h"
 #include "rondo/config.h"
 #include "rondo/store.h"
+#include "transport/auth/secret.h"
 
 namespace rondo {
 
@@ -27,6 +28,7 @@ struct Launch {
   std::string rendezvous;  // "tcp://host:port", "file:///path", "unix:///path", "unique:...", "pmi:", "pmix:"
   std::string launcher;    // "rondo", "torchrun", "openmpi", "mpich", "slurm", "environment" or "program", for messages
   bool one_host = false;   // known to run on one host: loopback serves
+  Secret secret = {};      // none in a job of one process, or with RONDO_INSECURE=1
 };
 
 // Nothing says whether the ranks are on one host or on several: their host identities do (exchange_hosts, roster.h).
@@ -35,7 +37,7 @@ inline bool hosts_unknown(const Launch& launch) {
 }
 
 // Reads the request and the environment (docs/bootstrap.md has the order). Throws Exception(kInvalid) or (kBootstrap)
-// naming the variable, its value and what to do.
+// naming the variable, its value and what to do; of a secret too (secret.h).
 Launch find_launch(const LaunchRequest& request, const Config& config);
 
 // Opens the launch's store: rank 0 serves it where the rendezvous needs a server, and the returned object owns the

@@ -9,6 +9,7 @@
 #include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/slurm.h"
+#include "transport/rendezvous/store_wire.h"
 
 namespace rondo {
 namespace {
@@ -265,13 +266,13 @@ void check_not_half_set(const LaunchRequest& request, const Environment& env) {
     invalid(
         fmt::format("the rendezvous \"{}\" was given, but nothing says this process's rank: give rank and world, or "
                     "set RANK and WORLD_SIZE",
-                    request.rendezvous));
+                    without_key(request.rendezvous)));
   }
   for (const char* name : {"RONDO_RENDEZVOUS", "MASTER_ADDR"}) {
     if (env.has(name)) {
       invalid(
           fmt::format("{}=\"{}\" is set, but nothing says this process's rank: set RANK and WORLD_SIZE, or unset it",
-                      name, env.text(name)));
+                      name, without_key(env.text(name))));
     }
   }
 }

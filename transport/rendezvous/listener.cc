@@ -108,27 +108,21 @@ std::string parent_of(const std::string& path) {
 
 }  // namespace
 
-bool permits_listening_beyond_loopback(const Config& config) { return config.insecure || !config.secret_file.empty(); }
-
-void check_may_listen_beyond_loopback(const std::string& address, const Config& config) {
-  if (config.insecure) return;
-  if (config.secret_file.empty()) {
-    throw Exception(
-        ErrorCode::kInvalid,
-        fmt::format("this job would listen on {}, where other machines can connect: set RONDO_SECRET_FILE to "
-                    "a file that only you can read, or RONDO_INSECURE=1 if the network is trusted",
-                    address));
-  }
-  Descriptor file(::open(config.secret_file.c_str(), O_RDONLY | O_CLOEXEC));
-  char byte;
-  if (!file.valid() || ::read(file.get(), &byte, 1) != 1) {
-    throw Exception(ErrorCode::kInvalid,
-                    fmt::format("RONDO_SECRET_FILE=\"{}\" cannot be read, or is empty: {}", config.secret_file,
-                                file.valid() ? "no bytes" : std::strerror(errno)));
-  }
+Exposure exposure_of(const Config& config, const Secret& secret) {
+  return config.insecure || secret.spans_hosts() ? Exposure::kNetwork : Exposure::kLoopback;
 }
 
-Listener listen_tcp(const std::string& host, uint16_t port, const std::string& advice, const Config& config,
+void check_may_listen_beyond_loopback(const std::string& address, Exposure exposure) {
+  if (exposure == Exposure::kNetwork) return;
+  throw Exception(
+      ErrorCode::kInvalid,
+      fmt::format("this job would listen on {}, where other machines can connect: set RONDO_SECRET_FILE to "
+                  "a file that only you can read, the same on every host, or RONDO_INSECURE=1 if the network "
+                  "is trusted",
+                  address));
+}
+
+Listener listen_tcp(const std::string& host, uint16_t port, const std::string& advice, Exposure exposure,
                     Store::Deadline deadline) {
   std::vector<SocketAddress> addresses;
   try {
@@ -137,7 +131,7 @@ Listener listen_tcp(const std::string& host, uint16_t port, const std::string& a
     fail(e.what());
   }
   SocketAddress address = choose(addresses, host, port);
-  if (!address.is_loopback()) check_may_listen_beyond_loopback(address.text(), config);
+  if (!address.is_loopback()) check_may_listen_beyond_loopback(address.text(), exposure);
   Store::Deadline give_up = std::min<Store::Deadline>(deadline, Clock::now() + kTakenRetry);
   Listener listener;
   while (true) {

@@ -4,9 +4,14 @@
 
 #include "ring/base/descriptor.h"
 #include "rondo/config.h"
+#include "transport/auth/secret.h"
 #include "transport/rendezvous/socket.h"
 
 namespace rondo {
+
+// Where this process may listen: beyond loopback only with a secret that other hosts can have, or with `insecure`.
+enum class Exposure { kLoopback, kNetwork };
+Exposure exposure_of(const Config& config, const Secret& secret);
 
 // Where a store is served.
 struct Listener {
@@ -18,18 +23,15 @@ struct Listener {
 // Listens on the first of the host's addresses that is this machine's. Where none is (a name that leads to 127.0.1.1,
 // an address that a router translates), on all addresses. `advice` says which variables change the port, for the error
 // when it is taken. A taken port is tried again for up to 5 s: that long the store of an earlier run may serve its last
-// goodbyes. Throws Exception(kBootstrap); kInvalid beyond loopback without a secret or `insecure`.
-Listener listen_tcp(const std::string& host, uint16_t port, const std::string& advice, const Config& config,
+// goodbyes. Throws Exception(kBootstrap); kInvalid beyond loopback where that is not permitted.
+Listener listen_tcp(const std::string& host, uint16_t port, const std::string& advice, Exposure exposure,
                     Store::Deadline deadline);
 
 // Replaces the socket of a crashed run, but not that of a living one. Throws Exception(kBootstrap).
 Listener listen_unix(const std::string& path, Store::Deadline deadline);
 
-// RONDO_SECRET_FILE or RONDO_INSECURE is set.
-bool permits_listening_beyond_loopback(const Config& config);
-// Throws Exception(kInvalid), naming RONDO_SECRET_FILE and RONDO_INSECURE, unless one of them is set; and if the secret
-// file cannot be read.
-void check_may_listen_beyond_loopback(const std::string& address, const Config& config);
+// Throws Exception(kInvalid), naming RONDO_SECRET_FILE and RONDO_INSECURE, if it is not permitted.
+void check_may_listen_beyond_loopback(const std::string& address, Exposure exposure);
 
 // /tmp/rondo-<uid>: where sockets live whose names are derived and not given. The same for all processes of a user,
 // whatever their environment.

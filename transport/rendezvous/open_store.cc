@@ -21,6 +21,7 @@
 #include "transport/rendezvous/pmix.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
+#include "transport/rendezvous/secret.h"
 #include "transport/rendezvous/store_server.h"
 #include "transport/rendezvous/stream_store.h"
 
@@ -82,7 +83,7 @@ std::vector<SocketAddress> addresses_of(const RendezvousUrl& url) {
 
 // Nothing permits to listen beyond loopback, and nothing says yet that there are several hosts.
 bool stays_on_loopback(const RendezvousUrl& url, const Launch& launch, const Config& config) {
-  return url.kind == Kind::kTcp && hosts_unknown(launch) && !permits_listening_beyond_loopback(config);
+  return url.kind == Kind::kTcp && hosts_unknown(launch) && exposure_of(config, launch.secret) == Exposure::kLoopback;
 }
 
 std::string serving_host(const RendezvousUrl& url, const Launch& launch, const Config& config) {
@@ -105,8 +106,8 @@ void refuse_other_host(const RendezvousUrl& url, const Launch& launch, const Con
   }
   throw Exception(ErrorCode::kInvalid,
                   fmt::format("rank {} is not on the host of {}, so this job would listen where other machines can "
-                              "connect: set RONDO_SECRET_FILE to a file that only you can read, or RONDO_INSECURE=1 if "
-                              "the network is trusted",
+                              "connect: set RONDO_SECRET_FILE to a file that only you can read, the same on every "
+                              "host, or RONDO_INSECURE=1 if the network is trusted",
                               launch.place.rank, tcp_url(url.host, url.port)));
 }
 
@@ -122,7 +123,8 @@ StreamStore::Options client_options(const RendezvousUrl& url, const Launch& laun
   options.addresses = [url] { return addresses_of(url); };
   options.name = name_of(url);
   options.job_id = url.kind == Kind::kUnique ? kUniqueJobId : launch.job_id;
-  options.key = url.key;
+  options.auth = Authenticator(launch.secret);
+  options.encrypt = config.encrypt;
   options.handshake_ms = config.handshake_timeout_ms;
   options.log = Logger(config.debug, launch.place.rank);
   return options;
@@ -130,9 +132,10 @@ StreamStore::Options client_options(const RendezvousUrl& url, const Launch& laun
 
 std::shared_ptr<Store> serve(const RendezvousUrl& url, const Launch& launch, const Config& config,
                              Store::Deadline deadline, uint16_t* port_found = nullptr) {
-  Listener listener = url.kind == Kind::kUnix ? listen_unix(url.path, deadline)
-                                              : listen_tcp(serving_host(url, launch, config), url.port,
-                                                           port_advice(launch), config, deadline);
+  Listener listener = url.kind == Kind::kUnix
+                          ? listen_unix(url.path, deadline)
+                          : listen_tcp(serving_host(url, launch, config), url.port, port_advice(launch),
+                                       exposure_of(config, launch.secret), deadline);
   SocketAddress address = listener.address;
   uint16_t port = address.port();
   StreamStore::Options client = client_options(url, launch, config);
@@ -146,6 +149,10 @@ std::shared_ptr<Store> serve(const RendezvousUrl& url, const Launch& launch, con
   server.listener = std::move(listener.socket);
   server.unlink_path = listener.unlink_path;
   server.job_id = launch.job_id;
+  server.auth = client.auth;
+  server.encrypt = config.encrypt;
+  server.world = launch.place.world;
+  server.idle_ms = config.start_timeout_ms + config.handshake_timeout_ms;
   server.last_key = kRosterEndKey;
   server.handshake_ms = config.handshake_timeout_ms;
   server.log = client.log;
@@ -224,6 +231,10 @@ Launch find_launch(const LaunchRequest& request, const Config& config) {
   if (launch.job_id.empty()) {
     auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(config.start_timeout_ms);
     launch.job_id = introduced_pmi(deadline).name_space();
+  }
+  const RendezvousUrl url = parse_rendezvous(launch.rendezvous);
+  if (launch.place.world > 1 || url.kind == Kind::kUnique) {
+    launch.secret = find_secret(config, url, Environment::current());
   }
   return launch;
 }

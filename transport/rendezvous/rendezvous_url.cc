@@ -14,7 +14,7 @@ namespace {
   throw Exception(ErrorCode::kInvalid,
                   fmt::format("the rendezvous \"{}\" is malformed: it must be tcp://host:port, file:///path, "
                               "unix:///path, unique:host:port:key, pmi: or pmix:",
-                              text));
+                              without_key(text)));
 }
 
 bool take(std::string_view* text, std::string_view prefix) {
@@ -35,8 +35,8 @@ void parse_host_port(std::string_view rest, std::string_view text, RendezvousUrl
   url->host = host;
 }
 
-std::optional<StoreKey> parse_key(std::string_view hex) {
-  StoreKey key{};
+std::optional<UniqueKey> parse_key(std::string_view hex) {
+  UniqueKey key{};
   if (hex.size() != 2 * key.size()) return std::nullopt;
   for (size_t i = 0; i < key.size(); ++i) {
     auto [end, failure] = std::from_chars(hex.data() + 2 * i, hex.data() + 2 * i + 2, key[i], 16);
@@ -74,7 +74,7 @@ RendezvousUrl parse_rendezvous(std::string_view text) {
   } else if (take(&rest, "unique:")) {
     url.kind = Kind::kUnique;
     size_t colon = rest.rfind(':');
-    std::optional<StoreKey> key;
+    std::optional<UniqueKey> key;
     if (colon != std::string_view::npos) key = parse_key(rest.substr(colon + 1));
     if (!key) malformed(text);
     url.key = *key;
@@ -97,11 +97,20 @@ std::string tcp_url(std::string_view host, uint16_t port) {
   return v6 ? fmt::format("tcp://[{}]:{}", host, port) : fmt::format("tcp://{}:{}", host, port);
 }
 
-std::string unique_url(std::string_view host, uint16_t port, const StoreKey& key) {
+std::string unique_url(std::string_view host, uint16_t port, const UniqueKey& key) {
   bool v6 = host.find(':') != std::string_view::npos;
   std::string text = v6 ? fmt::format("unique:[{}]:{}:", host, port) : fmt::format("unique:{}:{}:", host, port);
   for (uint8_t byte : key) text += fmt::format("{:02x}", byte);
   return text;
+}
+
+std::string without_key(std::string_view rendezvous) {
+  if (!rendezvous.starts_with("unique:")) return std::string(rendezvous);
+  // What is behind host and port, however malformed.
+  const size_t bracket = rendezvous.find(']');
+  const size_t host = rendezvous.find(':', bracket == std::string_view::npos ? sizeof("unique:") - 1 : bracket);
+  const size_t port = host == std::string_view::npos ? host : rendezvous.find(':', host + 1);
+  return std::string(rendezvous.substr(0, port == std::string_view::npos ? sizeof("unique:") - 1 : port + 1)) + "(key)";
 }
 
 }  // namespace rondo

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "transport/rendezvous/store_wire.h"
-
 namespace rondo {
+
+using UniqueKey = std::array<uint8_t, 16>;
 
 // A rendezvous string, taken apart.
 struct RendezvousUrl {
@@ -16,7 +17,7 @@ struct RendezvousUrl {
   uint16_t port = 0;
   std::string path;       // unix, file
   std::string port_file;  // tcp with port 0: where rank 0 publishes the port ("tcp://host:0?port_file=/path")
-  StoreKey key{};         // unique
+  UniqueKey key{};        // unique: the job's secret
 };
 
 // "" is kNone. Throws Exception(kInvalid) saying which forms there are.
@@ -24,6 +25,8 @@ RendezvousUrl parse_rendezvous(std::string_view text);
 // "tcp://host:port", with brackets round an IPv6 number.
 std::string tcp_url(std::string_view host, uint16_t port);
 // "unique:host:port:<32 hex digits>".
-std::string unique_url(std::string_view host, uint16_t port, const StoreKey& key);
+std::string unique_url(std::string_view host, uint16_t port, const UniqueKey& key);
+// The text for messages: without the key of a unique id.
+std::string without_key(std::string_view rendezvous);
 
 }  // namespace rondo

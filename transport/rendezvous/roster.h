@@ -31,6 +31,8 @@ std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadli
 void roster_goodbye(
     Store& store, int world, Store::Deadline deadline, const std::function<bool()>& hopeless = [] { return false; });
 
+// Rank 0 puts "<ranks> <its host>" there first of all.
+inline constexpr std::string_view kRosterWorldKey = "roster/world";
 // Exists once all ranks have said goodbye.
 inline constexpr std::string_view kRosterEndKey = "roster/end";
 

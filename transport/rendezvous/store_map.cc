@@ -42,9 +42,9 @@ void StoreMap::put(std::string_view key, std::string_view value) {
   auto entry = entries_.find(key);
   size_t before = entry == entries_.end() ? 0 : kEntryBytes + key.size() + entry->second.size();
   size_t after = kEntryBytes + key.size() + value.size();
-  if (bytes_ - before + after > kMaxBytes) {
+  if (after > before && bytes_ - before + after > limit_) {
     throw Exception(ErrorCode::kBootstrap,
-                    fmt::format("the store is full: \"{}\" would take it beyond {} bytes", key, size_t{kMaxBytes}));
+                    fmt::format("the store is full: \"{}\" would take it beyond {} bytes", key, limit_));
   }
   if (entry == entries_.end()) {
     entries_.emplace(key, value);

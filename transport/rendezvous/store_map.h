@@ -18,6 +18,8 @@ class StoreMap {
  public:
   // 4,096 ranks with cards of 1 KiB and the table made of them take 8 MiB; 256 MiB is what a runaway program may use.
   static constexpr size_t kMaxBytes = 256u << 20;
+  // From here on; what is there stays.
+  void limit(size_t bytes) { limit_ = bytes; }
 
   const std::string* find(std::string_view key) const;
   void put(std::string_view key, std::string_view value);
@@ -34,6 +36,7 @@ class StoreMap {
  private:
   std::map<std::string, std::string, std::less<>> entries_;
   size_t bytes_ = 0;
+  size_t limit_ = kMaxBytes;
 };
 
 }  // namespace rondo

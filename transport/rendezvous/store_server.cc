@@ -4,21 +4,26 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <list>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "ring/base/own_thread.h"
 #include "rondo/error.h"
+#include "transport/rendezvous/descriptor_reserve.h"
+#include "transport/rendezvous/socket.h"
 #include "transport/rendezvous/store_map.h"
 
 namespace rondo {
@@ -31,39 +36,51 @@ constexpr size_t kReadBytes = 16 * 1024;
 // Out of descriptors: time for others to close some.
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
 constexpr auto kStrangerLogInterval = std::chrono::seconds(10);
+// The map and all unfinished requests: a rank's card is a few kilobytes, and the table of all is written once more.
+constexpr size_t kBaseBytes = 16u << 20;
+constexpr size_t kBytesPerRank = 256u << 10;
 
-bool same_key(const StoreKey& a, const StoreKey& b) {
-  // All bytes are looked at, so that the time does not tell how many were right.
-  uint8_t difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == 0;
+std::string address_of(int fd) {
+  SocketAddress address;
+  address.size = sizeof(sockaddr_storage);
+  if (::getpeername(fd, address.get(), &address.size) != 0 || address.family() == AF_UNIX) return "a local process";
+  return address.host();
 }
 
 enum class Phase {
   kHello,    // has not said who it is
+  kConfirm,  // has said so, and may only repeat what another has said
   kIdle,     // between requests, or in the middle of receiving one
   kWaiting,  // in a get of a key that is not there yet
   kRefused,  // was told why; its input is thrown away until it closes, since closing first could discard the refusal
 };
 
 struct Connection {
-  Connection(asio::io_context& io, Descriptor fd) : descriptor(std::move(fd)), readiness(io), deadline(io) {
+  Connection(asio::io_context& io, Descriptor fd)
+      : descriptor(std::move(fd)), address(address_of(descriptor.get())), readiness(io), deadline(io) {
     readiness.assign(descriptor.get());
   }
   ~Connection() { readiness.release(); }  // the Descriptor closes it
 
   Descriptor descriptor;
+  const std::string address;
   asio::posix::stream_descriptor readiness;
   asio::steady_timer deadline;
   Phase phase = Phase::kHello;
   bool closed = false;
-  bool timed = false;    // the deadline counts
-  bool reading = false;  // a readiness wait is under way
+  bool timed = false;       // the deadline counts
+  bool in_request = false;  // part of one has come
+  bool reading = false;     // a readiness wait is under way
   bool writing = false;
   std::string input;   // at most one request and kReadBytes
   std::string output;  // one reply
   size_t written = 0;
   std::string wanted;  // kWaiting: the key
+  ConnectionKeys keys;
+  std::optional<RecordSealer> sealer;  // both or neither
+  std::optional<RecordOpener> opener;
+  std::string sealed;  // at most one incomplete record
+  Mac confirmation{};  // kConfirm: what a process that knows the secret says next
 };
 
 // Handlers under way share a connection with the list it is in; `closed` tells them that it is over.
@@ -74,7 +91,12 @@ using ConnectionPtr = std::shared_ptr<Connection>;
 class StoreServer::Loop {
  public:
   explicit Loop(Options options)
-      : options_(std::move(options)), listener_(io_), accept_pause_(io_), owner_(::getpid()) {
+      : options_(std::move(options)),
+        max_strangers_(std::clamp<size_t>(free_descriptors() / 4, 8, kMaxStrangers)),
+        listener_(io_),
+        accept_pause_(io_),
+        owner_(::getpid()) {
+    map_.limit(memory_limit());
     listener_.assign(options_.listener.get());
     arm_accept();
     thread_ = start_own_thread("rondo-store", [this] { serve(); });
@@ -144,10 +166,31 @@ class StoreServer::Loop {
       if (errno == EAGAIN) return true;
       bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       if (!exhausted) continue;  // that one connection died before it was accepted
-      if (strangers_.empty()) return false;
-      drop(strangers_.front());
+      if (strangers_.empty()) {
+        reserve_.turn_away(options_.listener.get());
+        return false;
+      }
+      drop_stranger();
     }
     return true;
+  }
+
+  // The oldest of the address that has the most: a flood pushes out its own.
+  void drop_stranger() {
+    std::map<std::string_view, size_t> count;
+    for (const ConnectionPtr& stranger : strangers_) ++count[stranger->address];
+    const auto crowd =
+        std::max_element(count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    drop(*std::find_if(strangers_.begin(), strangers_.end(),
+                       [&](const ConnectionPtr& stranger) { return stranger->address == crowd->first; }));
+  }
+
+  size_t max_clients() const {
+    return options_.world == 0 ? kMaxClients : 2 * static_cast<size_t>(options_.world) + 16;
+  }
+  size_t memory_limit() const {
+    const size_t ranks = options_.world == 0 ? 0 : static_cast<size_t>(options_.world);
+    return std::min(StoreMap::kMaxBytes, kBaseBytes + ranks * kBytesPerRank);
   }
 
   void admit(Descriptor fd) {
@@ -155,7 +198,7 @@ class StoreServer::Loop {
       log_stranger("a process of another user connected and was refused");
       return;
     }
-    if (strangers_.size() >= kMaxStrangers) drop(strangers_.front());
+    if (strangers_.size() >= max_strangers_) drop_stranger();
     ConnectionPtr connection;
     try {
       connection = std::make_shared<Connection>(io_, std::move(fd));
@@ -163,7 +206,7 @@ class StoreServer::Loop {
       return;  // epoll is out of memory: this one is refused, the others stay
     }
     strangers_.push_back(connection);
-    start_deadline(connection);
+    start_deadline(connection, options_.handshake_ms);
     arm_read(connection);
   }
 
@@ -175,13 +218,14 @@ class StoreServer::Loop {
 
   // --- the life of a connection
 
-  void start_deadline(const ConnectionPtr& connection) {
+  void start_deadline(const ConnectionPtr& connection, int64_t ms) {
     connection->timed = true;
-    connection->deadline.expires_after(std::chrono::milliseconds(options_.handshake_ms));
+    connection->deadline.expires_after(std::chrono::milliseconds(ms));
     connection->deadline.async_wait([this, connection](asio::error_code error) {
       if (error || connection->closed || !connection->timed || connection->deadline.expiry() > Clock::now()) return;
-      if (connection->phase == Phase::kHello) log_stranger("a connection did not say who it is in time");
-      if (connection->phase == Phase::kIdle) log_stranger("a client stopped in the middle of a request");
+      const bool unknown = connection->phase == Phase::kHello || connection->phase == Phase::kConfirm;
+      if (unknown) log_stranger("a connection did not say who it is in time");
+      if (connection->phase == Phase::kIdle) log_stranger("a client fell silent, or does not take its answer");
       drop(connection);
     });
   }
@@ -236,16 +280,31 @@ class StoreServer::Loop {
       return;
     }
     if (n > 0 && connection->phase != Phase::kRefused) {
-      connection->input.append(buffer, static_cast<size_t>(n));
+      if (!take(connection, {buffer, static_cast<size_t>(n)})) return;
       consume(connection);
     }
     // A reply that the client does not take stops its next request, so that output stays one reply.
     if (!connection->closed && connection->output.empty()) arm_read(connection);
   }
 
+  // False: a record is not what the client has sealed, and it was dropped.
+  bool take(const ConnectionPtr& connection, std::string_view bytes) {
+    if (!connection->opener) {
+      connection->input.append(bytes);
+      return true;
+    }
+    connection->sealed.append(bytes);
+    if (connection->opener->open(connection->sealed, connection->input)) return true;
+    log_stranger("a client's bytes were changed on their way, and it was dropped");
+    drop(connection);
+    return false;
+  }
+
   void consume(const ConnectionPtr& connection) {
     if (connection->phase == Phase::kHello) {
       consume_hello(connection);
+    } else if (connection->phase == Phase::kConfirm) {
+      consume_confirmation(connection);
     } else if (connection->phase == Phase::kWaiting) {
       log_stranger("a client sent a request before the answer to its last one, and was dropped");
       drop(connection);
@@ -266,7 +325,7 @@ class StoreServer::Loop {
     if (head.version != kStoreVersion) {
       log_stranger(fmt::format("refused a process that speaks version {} of the store's protocol; this one speaks {}",
                                head.version, kStoreVersion));
-      refuse(connection, {StoreVerdict::kOtherVersion, ""});
+      refuse(connection, {StoreVerdict::kOtherVersion, Cipher::kNone, {}, "", {}});
       return;
     }
     if (head.body_bytes > kMaxHelloBodyBytes) {
@@ -285,28 +344,64 @@ class StoreServer::Loop {
   }
 
   void judge(const ConnectionPtr& connection, const StoreHello& hello) {
-    if (!same_key(hello.key, options_.key)) {
-      log_stranger("refused a process that holds another unique id");
-      refuse(connection, {StoreVerdict::kWrongKey, ""});
+    if (!holds(hello, options_.auth)) {
+      log_stranger(
+          fmt::format("refused a process that does not know this job's secret ({})", options_.auth.secret_name()));
+      refuse(connection, {StoreVerdict::kAuthFailed, Cipher::kNone, {}, "", {}});
       return;
     }
+    StoreWelcome welcome;
     if (hello.job_id != options_.job_id) {
       log_stranger(
           fmt::format("refused a process of job \"{}\"; this store serves job \"{}\"", hello.job_id, options_.job_id));
-      refuse(connection, {StoreVerdict::kOtherJob, options_.job_id});
+      welcome.verdict = StoreVerdict::kOtherJob;
+      welcome.text = options_.job_id;
+      prove(welcome, hello, options_.auth);
+      refuse(connection, welcome);
       return;
     }
-    if (clients_.size() >= kMaxClients) {
-      log_stranger("there are too many clients");
+    welcome.cipher = choose_cipher(own_ciphers(), hello.ciphers);
+    if (options_.encrypt && welcome.cipher == Cipher::kNone) {
+      log_stranger("refused a process without RONDO_ENCRYPT=1, which this store has");
+      welcome.verdict = StoreVerdict::kEncryption;
+      prove(welcome, hello, options_.auth);
+      refuse(connection, welcome);
+      return;
+    }
+    prove(welcome, hello, options_.auth);
+    connection->keys = store_keys(hello, welcome, options_.auth, true);
+    connection->confirmation = store_confirmation(hello, welcome, options_.auth);
+    connection->input.clear();
+    connection->phase = Phase::kConfirm;
+    send(connection, encode_welcome(welcome));
+  }
+
+  void consume_confirmation(const ConnectionPtr& connection) {
+    if (connection->input.size() < kStoreConfirmBytes) return;
+    Mac said{};
+    std::copy_n(connection->input.begin(), said.size(), said.begin());
+    if (!equal_in_constant_time(said, connection->confirmation)) {
+      log_stranger("a connection that repeated another process's hello was dropped");
       drop(connection);
       return;
     }
-    end_deadline(connection);
-    connection->input.clear();
+    if (clients_.size() >= max_clients()) {
+      log_stranger(fmt::format("there are {} clients already, which is more than a world of {} needs", clients_.size(),
+                               options_.world));
+      drop(connection);
+      return;
+    }
+    connection->input.erase(0, said.size());
     connection->phase = Phase::kIdle;
     strangers_.remove(connection);
     clients_.push_back(connection);
-    send(connection, encode_welcome({}));
+    start_deadline(connection, options_.idle_ms);
+    if (connection->keys.cipher != Cipher::kNone) {
+      connection->sealer.emplace(connection->keys.cipher, connection->keys.send);
+      connection->opener.emplace(connection->keys.cipher, connection->keys.receive);
+      if (!take(connection, std::exchange(connection->input, {}))) return;
+    }
+    if (!connection->input.empty()) consume_request(connection);
   }
 
   void refuse(const ConnectionPtr& connection, const StoreWelcome& welcome) {
@@ -322,7 +417,8 @@ class StoreServer::Loop {
 
   void consume_request(const ConnectionPtr& connection) {
     std::string& input = connection->input;
-    if (!connection->timed) start_deadline(connection);
+    if (!connection->in_request) start_deadline(connection, options_.handshake_ms);
+    connection->in_request = true;
     if (input.size() < kFrameHeadBytes) return;
     size_t body_bytes = decode_frame_head(input);
     if (body_bytes > kMaxRequestBodyBytes) {
@@ -330,7 +426,13 @@ class StoreServer::Loop {
       drop(connection);
       return;
     }
-    if (input.size() < kFrameHeadBytes + body_bytes) return;
+    if (input.size() < kFrameHeadBytes + body_bytes) {
+      if (unfinished_bytes() > memory_limit()) {
+        log_stranger("too much memory is taken by requests that are not complete; dropping one of them");
+        drop(connection);
+      }
+      return;
+    }
     std::optional<StoreRequest> request = decode_request(std::string_view(input).substr(kFrameHeadBytes, body_bytes));
     if (!request || input.size() > kFrameHeadBytes + body_bytes) {
       log_stranger("a malformed request was dropped");
@@ -338,9 +440,16 @@ class StoreServer::Loop {
       return;
     }
     end_deadline(connection);
+    connection->in_request = false;
     input.clear();
     input.shrink_to_fit();
     execute(connection, *request);
+  }
+
+  size_t unfinished_bytes() const {
+    size_t bytes = 0;
+    for (const ConnectionPtr& client : clients_) bytes += client->input.size();
+    return bytes;
   }
 
   void execute(const ConnectionPtr& connection, const StoreRequest& request) {
@@ -356,10 +465,20 @@ class StoreServer::Loop {
     } catch (const Exception& e) {
       reply = {StoreStatus::kRefused, e.what()};
     }
+    if (options_.world == 0 && request.key == options_.world_key) learn_world(request.first);
     // Before anybody can know of the last key: who leaves now and comes again must not meet this server.
     if (!options_.last_key.empty() && map_.find(options_.last_key) != nullptr) stop_listening();
     send(connection, encode_reply(reply));
     wake(request.key);
+  }
+
+  // "<ranks> <host>"
+  void learn_world(const std::string& text) {
+    int world = 0;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), world);
+    if (failure != std::errc() || world < 1) return;
+    options_.world = world;
+    map_.limit(memory_limit());
   }
 
   StoreReply apply(const StoreRequest& request) {
@@ -398,8 +517,11 @@ class StoreServer::Loop {
   // --- sending
 
   void send(const ConnectionPtr& connection, std::string bytes) {
-    connection->output = std::move(bytes);
+    connection->output.clear();
+    connection->sealer ? connection->sealer->seal(bytes, connection->output)
+                       : static_cast<void>(connection->output = std::move(bytes));
     connection->written = 0;
+    if (connection->phase == Phase::kIdle) start_deadline(connection, options_.handshake_ms);
     write_some(connection);
   }
 
@@ -419,6 +541,7 @@ class StoreServer::Loop {
     }
     connection->output.clear();
     connection->output.shrink_to_fit();
+    if (connection->phase == Phase::kIdle) start_deadline(connection, options_.idle_ms);
     arm_read(connection);
   }
 
@@ -433,6 +556,8 @@ class StoreServer::Loop {
 
   asio::io_context io_{1};
   Options options_;
+  const size_t max_strangers_;
+  DescriptorReserve reserve_;
   asio::posix::stream_descriptor listener_;
   asio::steady_timer accept_pause_;
   std::list<ConnectionPtr> strangers_;  // oldest first

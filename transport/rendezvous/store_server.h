@@ -11,13 +11,15 @@
 namespace rondo {
 
 // Serves a StoreMap to stream clients from a thread of its own, from construction to destruction. Whoever connects and
-// does not say a proper hello within handshake_ms is dropped and disturbs nobody.
+// does not prove within handshake_ms that it knows the secret is dropped and disturbs nobody. What clients may use
+// (connections, unfinished requests, the map) grows with the world.
 class StoreServer {
  public:
   // Connections that have not said hello yet; one more and the oldest of them is dropped. A hello follows its
   // connection within a round trip, so that an honest client is the oldest of 256 only under a flood, and it tries
   // again.
   static constexpr size_t kMaxStrangers = 256;
+  // Of a world that is not known yet; of a known one twice its ranks and 16.
   static constexpr size_t kMaxClients = 16384;
 
   struct Options {
@@ -25,8 +27,12 @@ class StoreServer {
     bool same_user = false;   // unix: refuse other users' processes
     std::string unlink_path;  // removed when the server stops listening; may be empty
     std::string job_id;
-    StoreKey key{};
-    int64_t handshake_ms = 5'000;
+    Authenticator auth;
+    bool encrypt = false;  // refuses clients that do not ask for it; those that do have it anyway
+    int world = 0;         // 0: known once the number is put under world_key, at the beginning of the text
+    std::string world_key;
+    int64_t handshake_ms = 5'000;  // also for the rest of a request, and for a reply to be taken
+    int64_t idle_ms = 1'800'000;   // between two requests
     std::string last_key;  // once this key exists the server stops listening, and ends when its clients have gone
     Logger log;
   };

@@ -21,7 +21,7 @@ constexpr auto kFirstPause = std::chrono::milliseconds(1);
 constexpr auto kLongestPause = std::chrono::milliseconds(100);
 constexpr auto kLogInterval = std::chrono::seconds(10);
 
-enum class Transfer { kDone, kClosed, kTimeout };
+enum class Transfer { kDone, kClosed, kTimeout, kForged };  // kForged: a record is not what the server has sealed
 
 Transfer send_all(int fd, std::string_view bytes, Store::Deadline deadline) {
   while (!bytes.empty()) {
@@ -51,6 +51,31 @@ Transfer receive_all(int fd, size_t size, Store::Deadline deadline, std::string*
       return Transfer::kClosed;
     }
   }
+  return Transfer::kDone;
+}
+
+struct Opening {
+  RecordOpener& opener;
+  std::string& sealed;
+  std::string& plain;
+};
+
+// Exactly `size` bytes of what records hold; what is behind them stays for the next call.
+Transfer receive_opened(int fd, size_t size, Store::Deadline deadline, Opening opening, std::string* bytes) {
+  while (opening.plain.size() < size) {
+    char buffer[16 * 1024];
+    const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
+    if (n > 0) {
+      opening.sealed.append(buffer, static_cast<size_t>(n));
+      if (!opening.opener.open(opening.sealed, opening.plain)) return Transfer::kForged;
+    } else if (n < 0 && errno == EAGAIN) {
+      if (!wait_ready(fd, POLLIN, deadline)) return Transfer::kTimeout;
+    } else if (n == 0 || errno != EINTR) {
+      return Transfer::kClosed;
+    }
+  }
+  *bytes = opening.plain.substr(0, size);
+  opening.plain.erase(0, size);
   return Transfer::kDone;
 }
 
@@ -114,7 +139,11 @@ bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, D
     refuse(fmt::format("{} is served by another user's process", where));
   }
   *why = fmt::format("{} accepted the connection, but did not answer", where);
-  if (send_all(socket.get(), encode_hello({options_.key, options_.job_id}), deadline) != Transfer::kDone) return false;
+  StoreHello hello;
+  hello.job_id = options_.job_id;
+  hello.ciphers = options_.encrypt ? own_ciphers() : 0;
+  prove(hello, options_.auth);
+  if (send_all(socket.get(), encode_hello(hello), deadline) != Transfer::kDone) return false;
   std::string bytes;
   if (receive_all(socket.get(), kStoreHeadBytes, deadline, &bytes) != Transfer::kDone) return false;
   if (!plausible_head(bytes)) {
@@ -132,19 +161,41 @@ bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, D
   if (receive_all(socket.get(), head.body_bytes, deadline, &bytes) != Transfer::kDone) return false;
   std::optional<StoreWelcome> welcome = decode_welcome(bytes);
   if (!welcome) refuse(fmt::format("{} sent a malformed hello", where));
+  check_proof(*welcome, hello, where);
   if (welcome->verdict == StoreVerdict::kOtherJob) {
     refuse(
         fmt::format("{} serves job \"{}\", but this process belongs to job \"{}\": use another port "
                     "(RONDO_MASTER_PORT, MASTER_PORT), or the same RONDO_JOB_ID on all ranks",
                     where, welcome->text, options_.job_id));
   }
-  if (welcome->verdict == StoreVerdict::kWrongKey) {
-    refuse(fmt::format("{} refused this process: its unique id is not the one that is served there", where));
+  if (welcome->verdict == StoreVerdict::kEncryption || options_.encrypt != (welcome->cipher != Cipher::kNone)) {
+    refuse(fmt::format("RONDO_ENCRYPT is {} here, and not at {}: it must be equal on all ranks",
+                       options_.encrypt ? 1 : 0, where));
   }
+  const Mac confirmation = store_confirmation(hello, *welcome, options_.auth);
+  if (send_all(socket.get(), as_text(confirmation), deadline) != Transfer::kDone) return false;
   socket_ = std::move(socket);
+  use_keys(store_keys(hello, *welcome, options_.auth, false));
   reached_ = true;
   owner_ = ::getpid();
   return true;
+}
+
+void StreamStore::check_proof(const StoreWelcome& welcome, const StoreHello& hello, const std::string& where) const {
+  const bool refused = welcome.verdict == StoreVerdict::kAuthFailed;
+  if (!refused && holds(welcome, hello, options_.auth)) return;
+  const char* what = refused ? "did not accept this process's secret" : "did not prove that it knows this secret";
+  throw Exception(ErrorCode::kAuthFailed, fmt::format("the store at {} {}: {}", where, what, options_.auth.advice()));
+}
+
+void StreamStore::use_keys(const ConnectionKeys& keys) {
+  sealer_.reset();
+  opener_.reset();
+  sealed_.clear();
+  plain_.clear();
+  if (keys.cipher == Cipher::kNone) return;
+  sealer_.emplace(keys.cipher, keys.send);
+  opener_.emplace(keys.cipher, keys.receive);
 }
 
 void StreamStore::lost(const std::string& why) {
@@ -173,14 +224,24 @@ StoreReply StreamStore::transact(const StoreRequest& request, Deadline deadline)
       lost(why);
     }
   }
-  std::string bytes;
-  Transfer result = send_all(socket_.get(), encode_request(request), deadline);
-  if (result == Transfer::kDone) result = receive_all(socket_.get(), kFrameHeadBytes, deadline, &bytes);
+  std::string bytes = encode_request(request);
+  if (sealer_) {
+    std::string sealed;
+    sealer_->seal(bytes, sealed);
+    bytes = std::move(sealed);
+  }
+  const auto receive = [&](size_t size) {
+    return opener_ ? receive_opened(socket_.get(), size, deadline, {*opener_, sealed_, plain_}, &bytes)
+                   : receive_all(socket_.get(), size, deadline, &bytes);
+  };
+  Transfer result = send_all(socket_.get(), bytes, deadline);
+  if (result == Transfer::kDone) result = receive(kFrameHeadBytes);
   if (result == Transfer::kDone) {
     size_t body_bytes = decode_frame_head(bytes);
     if (body_bytes > kMaxReplyBodyBytes) lost("it sent an answer of an impossible length");
-    result = receive_all(socket_.get(), body_bytes, deadline, &bytes);
+    result = receive(body_bytes);
   }
+  if (result == Transfer::kForged) lost("its answer was changed on its way");
   if (result == Transfer::kClosed) lost("it closed the connection");
   if (result == Transfer::kTimeout) {
     socket_.reset();

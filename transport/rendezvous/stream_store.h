@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ class StreamStore : public Store {
     std::function<std::vector<SocketAddress>()> addresses;
     std::string name;  // for messages: "tcp://host:29500"
     std::string job_id;
-    StoreKey key{};
+    Authenticator auth;
+    bool encrypt = false;
     int64_t handshake_ms = 5'000;  // for a listener to say who it is, before the client tries again
     Logger log;
   };
@@ -30,7 +32,8 @@ class StreamStore : public Store {
   explicit StreamStore(Options options) : options_(std::move(options)) {}
 
   // Connects; tries again, 1 ms to 100 ms apart, while nobody listens yet. Throws kTimeout at the deadline, and
-  // kBootstrap at once where waiting is no use: another job, another version, another program, a wrong key.
+  // kBootstrap at once where waiting is no use: another job, another version, another program; kAuthFailed where it
+  // does not know this process's secret.
   void connect(Deadline deadline);
 
   void put(std::string_view key, std::string_view value, Deadline deadline) override;
@@ -44,15 +47,21 @@ class StreamStore : public Store {
  private:
   // True once connected; false if it is worth trying again, *why then says what happened.
   bool try_connect(Deadline deadline, std::string* why);
+  // Throws Exception(kAuthFailed).
+  void check_proof(const StoreWelcome& welcome, const StoreHello& hello, const std::string& where) const;
   bool shake_hands(Descriptor socket, const SocketAddress& address, Deadline deadline, std::string* why);
+  void use_keys(const ConnectionKeys& keys);
   StoreReply transact(const StoreRequest& request, Deadline deadline);
   [[noreturn]] void lost(const std::string& why);
   [[noreturn]] void late(const std::string& key) const;
 
   Options options_;
   Descriptor socket_;
-  bool reached_ = false;  // the server was there once: from then on its absence means that it is gone
-  int owner_ = 0;         // the process that connected
+  std::optional<RecordSealer> sealer_;  // both or neither, of this connection
+  std::optional<RecordOpener> opener_;
+  std::string sealed_, plain_;  // what has come and was not opened, or not taken
+  bool reached_ = false;        // the server was there once: from then on its absence means that it is gone
+  int owner_ = 0;               // the process that connected
 };
 
 }  // namespace rondo

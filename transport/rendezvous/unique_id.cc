@@ -1,29 +1,28 @@
 #include "rondo/unique_id.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
-#include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
+#include "transport/rendezvous/secret.h"
+#include "transport/rendezvous/socket.h"
 #include "transport/rendezvous/store_server.h"
 
 namespace rondo {
 namespace {
 
 SocketAddress own_address(const std::string& host, const Config& config) {
-  SocketAddress address = resolve(host, 0).front();
+  SocketAddress address = resolve(host.empty() ? reachable_address(config) : host, 0).front();
   if (address.is_any()) {
     throw Exception(
         ErrorCode::kInvalid,
         fmt::format("\"{}\" cannot be published in a unique id: name the address that the ranks reach", host));
   }
-  if (!address.is_loopback()) check_may_listen_beyond_loopback(address.text(), config);
   return address;
 }
 
@@ -46,14 +45,16 @@ UniqueIdServer::UniqueIdServer(const std::string& host, const Config& config) {
   StoreServer::Options options;
   SocketAddress bound;
   options.listener = listen_in_range(own_address(host, config), data_port_range(config), &bound);
-  if (::getrandom(options.key.data(), options.key.size(), 0) != static_cast<ssize_t>(options.key.size())) {
-    throw Exception(ErrorCode::kSystem, "the system gave no random bytes");
-  }
+  UniqueKey key;
+  fill_random(key);
+  const std::string id = unique_url(bound.host(), bound.port(), key);
+  options.auth = Authenticator(find_secret(config, parse_rendezvous(id), Environment::current()));
   options.job_id = kUniqueJobId;
   options.handshake_ms = config.handshake_timeout_ms;
   options.last_key = kRosterEndKey;
+  options.world_key = kRosterWorldKey;
   options.log = Logger(config.debug);
-  id_ = unique_url(bound.host(), bound.port(), options.key);
+  id_ = id;
   server_ = std::make_unique<StoreServer>(std::move(options));
 }
 

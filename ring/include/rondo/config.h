@@ -26,8 +26,11 @@ struct RONDO_EXPORT Config {
   std::string transport = "auto";  // RONDO_TRANSPORT: auto, tcp, shm                                    (shared)
   std::string socket_interface;    // RONDO_SOCKET_IFNAME: comma-separated names or prefixes; ^ excludes; empty: chosen
   std::string data_ports = "0";    // RONDO_PORT_RANGE: "0" any, "5000" or "5000-5099" for data and control
-  std::string secret_file;         // RONDO_SECRET_FILE: needed to listen beyond loopback, unless:
-  bool insecure = false;           // RONDO_INSECURE=1: listen beyond loopback without a secret
+  // RONDO_SECRET_FILE: what only the ranks know; needed between hosts. A file of this user's with mode 600
+  std::string secret_file;
+  int32_t secret_fd = -1;  // RONDO_SECRET_FD: the same from an open descriptor; -1: none
+  bool insecure = false;   // RONDO_INSECURE=1: no authentication; whoever can connect is believed
+  bool encrypt = false;    // RONDO_ENCRYPT=1: what goes over TCP is sealed                                     (shared)
   std::string congestion_control =
       "auto";                        // RONDO_TCP_CONGESTION: auto (chosen per link), or a name; "" leaves it alone
   uint32_t socket_buffer_bytes = 0;  // RONDO_SOCKET_BUFFER_BYTES: 0 chosen by the transport

@@ -207,13 +207,16 @@ RONDO_API rondo_result_t rondo_init_inproc(rondo_comm_t* comms, int world);
 
 /* A unique id: any process makes it, and hands it to all ranks as a string, which is their rendezvous (rondo_join). A
  * thread of this process serves it until all ranks are connected, or until the server is destroyed. *id is valid until
- * the server is destroyed. host: the address to listen on and to publish; NULL: 127.0.0.1. */
+ * the server is destroyed. host: the address to listen on and to publish; NULL: one that other hosts reach. */
 RONDO_API rondo_result_t rondo_id_server_create(rondo_id_server_t* server, const char* host, const char** id);
 RONDO_API rondo_result_t rondo_id_server_destroy(rondo_id_server_t server);
 
 /* Rank and size of this communicator. */
 RONDO_API rondo_result_t rondo_rank(rondo_comm_t comm, int* rank);
 RONDO_API rondo_result_t rondo_size(rondo_comm_t comm, int* size);
+/* *authenticated: 1 if every rank has proved that it knows the job's secret; 0 with RONDO_INSECURE=1. Equal on all
+ * ranks. */
+RONDO_API rondo_result_t rondo_authenticated(rondo_comm_t comm, int* authenticated);
 
 /* The process in the job, the same for all of its communicators. */
 typedef struct {

@@ -15,16 +15,17 @@ class StoreServer;
 // keep nothing of it open: the descriptors are closed there, and the copied object does nothing.
 class RONDO_EXPORT UniqueIdServer {
  public:
-  // host: the address to listen on and to publish, one of this machine. Ports: those of config.data_ports.
-  // Throws Exception(kBootstrap) if no port is free; kInvalid for a host that others could not use, and beyond loopback
-  // without a secret or `insecure`.
-  explicit UniqueIdServer(const std::string& host = "127.0.0.1", const Config& config = Config::from_environment());
+  // host: the address to listen on and to publish, one of this machine; "": one that other hosts reach, or loopback
+  // where there is none. Ports: those of config.data_ports.
+  // Throws Exception(kBootstrap) if no port is free; kInvalid for a host that others could not use.
+  explicit UniqueIdServer(const std::string& host = "", const Config& config = Config::from_environment());
 
   ~UniqueIdServer();
   UniqueIdServer(UniqueIdServer&&) noexcept;
   UniqueIdServer& operator=(UniqueIdServer&&) noexcept;
 
-  // "unique:<host>:<port>:<32 hex digits>"; any process that has it can join, so treat it like a password.
+  // "unique:<host>:<port>:<32 hex digits>". The digits are the job's secret: processes prove that they know it and
+  // never send it. Any process that has it can join, so treat it like a password.
   const std::string& id() const { return id_; }
   // All ranks have said goodbye, and the thread has ended.
   bool complete() const;

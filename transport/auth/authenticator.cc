@@ -1,0 +1,40 @@
+#include "transport/auth/authenticator.h"
+
+#include <fmt/format.h>
+
+namespace rondo {
+namespace {
+
+constexpr std::string_view kSalt = "rondo secret 1";
+
+}  // namespace
+
+Authenticator::Authenticator(const Secret& secret)
+    : has_secret_(secret.exists()),
+      secret_name_(secret.exists() ? secret.name : "none (RONDO_INSECURE=1)"),
+      proof_key_(hkdf_sha256(secret.bytes, kSalt, "proofs")),
+      root_key_(hkdf_sha256(secret.bytes, kSalt, "connections")) {}
+
+Mac Authenticator::prove(std::string_view label, std::initializer_list<std::string_view> parts) const {
+  const Mac first = hmac_sha256(proof_key_, {label});
+  return hmac_sha256(first, parts);
+}
+
+bool Authenticator::holds(const Mac& proof, std::string_view label,
+                          std::initializer_list<std::string_view> parts) const {
+  return equal_in_constant_time(proof, prove(label, parts));
+}
+
+Key Authenticator::connection_key(std::string_view direction, std::string_view hello, std::string_view answer) const {
+  const Mac transcript = hmac_sha256(root_key_, {hello, answer});
+  return hkdf_sha256(as_text(root_key_), as_text(transcript), direction);
+}
+
+std::string Authenticator::advice() const {
+  return fmt::format(
+      "this process's secret is {}. All ranks need the same one: give them RONDO_SECRET_FILE, a file of mode 600 with "
+      "the same content on every host and in every container",
+      secret_name_);
+}
+
+}  // namespace rondo

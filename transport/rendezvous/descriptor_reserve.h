@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+
+#include "ring/base/descriptor.h"
+
+namespace rondo {
+
+// Descriptors that are open in this process now.
+size_t count_descriptors();
+// How many more the soft limit allows.
+size_t free_descriptors();
+
+// One descriptor that a listener keeps for the time when the process has no more: with its place a connection that
+// waits is accepted and closed, so that it does not keep those behind it waiting.
+class DescriptorReserve {
+ public:
+  DescriptorReserve() { refill(); }
+  // False: there was no connection, or no descriptor for it even so.
+  bool turn_away(int listener);
+
+ private:
+  void refill();
+  Descriptor spare_;
+};
+
+}  // namespace rondo
