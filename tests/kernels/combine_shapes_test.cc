@@ -118,7 +118,7 @@ TEST_CASE("every count from 0 to 257") {
         for (int alias : {-1, 0, 1}) check_case({set, spec, 2, 1, alias, count, count % 64}, random);
 }
 
-TEST_CASE("every misalignment") {
+TEST_CASE("fault 45: every misalignment") {
   // No pointer needs an alignment, not even the element's own.
   std::mt19937 random(kSeed);
   for (InstructionSet set : available_instruction_sets())
