@@ -295,6 +295,9 @@ std::optional<Error> Communicator::error() const {
 }
 
 void Communicator::abort(const std::string& reason) { engine(state_).abort(reason); }
+void Communicator::abort_from_signal() noexcept {
+  if (state_) engine(state_).abort_from_signal();
+}
 
 void Communicator::destroy() {
   if (!state_) return;

@@ -62,7 +62,7 @@ std::string first_difference(std::string_view one, std::string_view other) {
 
 }  // namespace
 
-ControlLogic::ControlLogic(Settings settings) : settings_(std::move(settings)) {}
+ControlLogic::ControlLogic(Settings settings) : settings_(std::move(settings)), liveness_(settings_.liveness) {}
 
 std::vector<ControlLogic::Action> ControlLogic::take_actions() { return std::exchange(actions_, {}); }
 
@@ -72,7 +72,9 @@ std::optional<ControlLogic::Time> ControlLogic::next_time() const {
   for (const auto& [id, group] : groups_) {
     if (!group.losses.empty()) consider(group.losses_due);
     for (const Suspicion& suspicion : group.suspicions) consider(suspicion.due);
+    if (group.stall && group.stall->blame_due >= 0) consider(group.stall->blame_due);
   }
+  if (const auto silence = liveness_.next_time()) consider(*silence);
   return next;
 }
 
@@ -92,8 +94,9 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
   }
   // In the order in which a member learns of them that was there in time: a death, the abort that it brought about, and
   // then the goodbyes of those that gave up, which would otherwise be taken for the cause.
-  for (const auto& [peer, why] : lost_) {
-    if (!before.goodbyes.count(peer)) lose(now, communicator, group, peer, why);
+  if (!given_up_.empty()) fail_given_up(communicator, group);
+  for (const auto& [peer, loss] : lost_) {
+    if (!before.goodbyes.count(peer)) lose(now, communicator, group, peer, loss);
   }
   for (const auto& [peer, resigned] : resigned_) excuse(now, communicator, group, peer, resigned);
   if (before.abort) on(now, before.abort->first, before.abort->second);
@@ -131,13 +134,19 @@ void ControlLogic::forget(uint64_t communicator) {
   closed_order_.pop_front();
 }
 
-void ControlLogic::stalled(Time, uint64_t communicator, uint64_t sequence, const CallState& own) {
+void ControlLogic::stalled(Time now, uint64_t communicator, uint64_t sequence, const CallState& own) {
   Group* group = find(communicator);
   if (group == nullptr || group->failure || group->closing) return;
   if (!group->stall || group->stall->sequence != sequence) {
-    for (auto& [peer, member] : group->members) member.p2p_since = -1;
+    for (auto& [peer, member] : group->members) member.p2p_since = member.unanswered_since = -1;
+    group->stall = Stall{sequence, own, settings_.blame_after_ms};
   }
-  group->stall = Stall{sequence, own};
+  Stall& stall = *group->stall;
+  stall.own = own;
+  if (settings_.blame_after_ms > 0 && own.since_ms >= static_cast<uint64_t>(stall.blame_after_ms)) {
+    stall.blame_due = now + settings_.answer_ms;
+    while (static_cast<uint64_t>(stall.blame_after_ms) <= own.since_ms) stall.blame_after_ms *= 2;
+  }
   // Each rank begins behind itself, so that all members are asked equally often.
   const size_t world = group->order.size();
   const auto own_place = std::find(group->order.begin(), group->order.end(), settings_.rank) - group->order.begin();
@@ -146,7 +155,9 @@ void ControlLogic::stalled(Time, uint64_t communicator, uint64_t sequence, const
     if (peer == settings_.rank) continue;
     Member& member = group->members[peer];
     member.asked = sequence;
-    if (!member.left && !member.lost) actions_.push_back(Send{peer, QueryMessage{communicator, sequence}});
+    if (member.left || member.lost) continue;
+    if (member.unanswered_since < 0) member.unanswered_since = now;
+    actions_.push_back(Send{peer, QueryMessage{communicator, sequence}});
   }
 }
 
@@ -173,6 +184,7 @@ void ControlLogic::decline(Time, uint64_t communicator, const std::vector<int>& 
 }
 
 void ControlLogic::leave() {
+  liveness_.forget_all();
   for (int peer : settings_.neighbors) {
     if (!gone(peer)) actions_.push_back(Send{peer, LeaveMessage{}});
   }
@@ -181,6 +193,8 @@ void ControlLogic::leave() {
 // --- from outside
 
 void ControlLogic::receive(Time now, int from, const ControlBody& body) {
+  // What a rank says that was given up, and goes on, is of no use to those who did.
+  if (const auto lost = lost_.find(from); lost != lost_.end() && lost->second.code == ErrorCode::kUnresponsive) return;
   std::visit(
       [&](const auto& message) {
         if constexpr (requires { on(now, from, message); }) on(now, from, message);
@@ -204,14 +218,21 @@ void ControlLogic::query(int from, const QueryMessage& question, const CallState
 }
 
 void ControlLogic::connection_ended(Time now, int peer, const std::string& why) {
+  liveness_.forget(peer);
   if (gone(peer)) return;
-  peer_lost(now, peer, why);
-  tell_neighbors(peer, LostMessage{static_cast<uint32_t>(peer), false, why});
+  if (!given_up_.empty()) {  // they end it, and live
+    left_.insert(peer);
+    return;
+  }
+  peer_lost(now, peer, {why, ErrorCode::kPeerLost});
+  tell_neighbors(peer, LostMessage{static_cast<uint32_t>(peer), LostMessage::Fate::kDied, why});
 }
 
 void ControlLogic::tick(Time now) {
+  look_for_silence(now);
   for (auto& [id, group] : groups_) {
     if (group.failure) continue;
+    if (group.stall && group.stall->blame_due >= 0 && group.stall->blame_due <= now) say_blame(now, id, group);
     if (!group.losses.empty() && group.losses_due <= now) {
       fail(id, group, loss_error(group), Audience::kMembers, -1);
       continue;
@@ -220,7 +241,7 @@ void ControlLogic::tick(Time now) {
       if (suspicion.due > now) continue;
       const ErrorCode code = suspicion.error.code;
       const bool specific = code == ErrorCode::kProtocol || code == ErrorCode::kMismatch ||
-                            code == ErrorCode::kSystem || code == ErrorCode::kNetwork;
+                            code == ErrorCode::kSystem || code == ErrorCode::kNetwork || code == ErrorCode::kCorrupt;
       Error error{specific ? code : ErrorCode::kPeerLost,
                   fmt::format("the data connection between {} and {} failed: {}", name_in(group, settings_.rank),
                               name_in(group, suspicion.peer), suspicion.error.message),
@@ -242,9 +263,9 @@ void ControlLogic::on(Time now, int from, const AbortMessage& message) {
   if (group->failure) return;
   Error error = message.error;
   // Deaths that this rank has seen and the sender had not: named as well.
-  for (const auto& [peer, why] : group->losses) {
+  for (const auto& [peer, loss] : group->losses) {
     if (std::find(error.ranks.begin(), error.ranks.end(), peer) != error.ranks.end()) continue;
-    name_too(*group, peer, why, error);
+    name_too(*group, peer, loss, error);
   }
   fail(message.communicator, *group, std::move(error), Audience::kNeighbors, from);
 }
@@ -255,6 +276,7 @@ void ControlLogic::on(Time now, int from, const AnswerMessage& message) {
   const auto found = group->members.find(from);
   if (found == group->members.end()) return;
   found->second.answer = message;
+  found->second.unanswered_since = -1;
   if (group->stall && group->stall->sequence == message.sequence) compare(now, message.communicator, *group, from);
 }
 
@@ -270,21 +292,28 @@ void ControlLogic::on(Time, int from, const ByeMessage& message) {
 void ControlLogic::on(Time, int from, const LeaveMessage&) {
   if (gone(from)) return;
   peer_left(from);
-  tell_neighbors(from, LostMessage{static_cast<uint32_t>(from), true, ""});
+  tell_neighbors(from, LostMessage{static_cast<uint32_t>(from), LostMessage::Fate::kLeft, ""});
 }
 
 void ControlLogic::on(Time now, int from, const LostMessage& message) {
   const int peer = static_cast<int>(message.rank);
+  if (peer == settings_.rank && message.fate == LostMessage::Fate::kUnresponsive) return given_up(message.why);
   // A rank that this one is connected to speaks for itself: its connection may be sound while the sender's is cut.
   const bool direct = std::binary_search(settings_.neighbors.begin(), settings_.neighbors.end(), peer);
   if (peer == settings_.rank || direct || peer < 0 || peer >= static_cast<int>(settings_.names.size())) return;
   if (gone(peer)) return;
-  if (message.in_good_order) {
+  if (message.fate == LostMessage::Fate::kLeft) {
     peer_left(peer);
   } else {
-    peer_lost(now, peer, message.why);
+    const bool died = message.fate == LostMessage::Fate::kDied;
+    peer_lost(now, peer, {message.why, died ? ErrorCode::kPeerLost : ErrorCode::kUnresponsive});
   }
   tell_neighbors(from, message);
+}
+
+void ControlLogic::on(Time, int, const BlameMessage& message) {
+  const Group* group = find(message.communicator);
+  if (group != nullptr && !group->failure && !group->closing) actions_.push_back(Note{message.text});
 }
 
 // --- parts
@@ -349,12 +378,14 @@ std::vector<int> ControlLogic::absent(uint64_t communicator, uint64_t sequence) 
   return result;
 }
 
-void ControlLogic::peer_lost(Time now, int peer, const std::string& why) {
-  lost_.emplace(peer, why);
-  for (auto& [id, group] : groups_) lose(now, id, group, peer, why);
+void ControlLogic::peer_lost(Time now, int peer, const Loss& loss) {
+  liveness_.forget(peer);
+  lost_.emplace(peer, loss);
+  for (auto& [id, group] : groups_) lose(now, id, group, peer, loss);
 }
 
 void ControlLogic::peer_left(int peer) {
+  liveness_.forget(peer);
   left_.insert(peer);
   for (auto& [id, group] : groups_) member_left(id, group, peer, 0);
 }
@@ -366,8 +397,8 @@ void ControlLogic::resign(Time now, int from, const Error& error) {
   const std::vector<int> culprits = start_culprits(settings_.rank, from, error);
   for (const int culprit : culprits) {
     if (gone(culprit) || culprit < 0 || culprit >= static_cast<int>(settings_.names.size())) continue;
-    peer_lost(now, culprit, why);
-    tell_neighbors(from, LostMessage{static_cast<uint32_t>(culprit), false, why});
+    peer_lost(now, culprit, {why, ErrorCode::kPeerLost});
+    tell_neighbors(from, LostMessage{static_cast<uint32_t>(culprit), LostMessage::Fate::kDied, why});
   }
   if (gone(from)) return;  // it blames itself
   const auto& resigned = resigned_.emplace(from, Resigned{culprits, why}).first->second;
@@ -380,51 +411,60 @@ void ControlLogic::excuse(Time now, uint64_t communicator, Group& group, int pee
   if (found == group.members.end() || found->second.left || found->second.lost) return;
   const bool known = std::any_of(resigned.culprits.begin(), resigned.culprits.end(),
                                  [&](int culprit) { return group.members.count(culprit) != 0; });
-  if (!known) return lose(now, communicator, group, peer, resigned.why);
+  if (!known) return lose(now, communicator, group, peer, {resigned.why, ErrorCode::kPeerLost});
   found->second.lost = true;
   std::erase_if(group.suspicions, [&](const Suspicion& suspicion) { return suspicion.peer == peer; });
 }
 
 std::optional<Error> ControlLogic::death() const {
   if (lost_.empty()) return std::nullopt;
-  Error error{ErrorCode::kPeerLost, "", {}};
-  for (const auto& [peer, why] : lost_) {
+  Error error{ErrorCode::kUnresponsive, "", {}};
+  for (const auto& [peer, loss] : lost_) {
+    const bool died = loss.code == ErrorCode::kPeerLost;
+    if (died) error.code = ErrorCode::kPeerLost;
     if (!error.message.empty()) error.message += "; ";
-    error.message += fmt::format("{} died while the group was starting ({})", name(peer), why);
+    error.message += died ? fmt::format("{} died while the group was starting ({})", name(peer), loss.why)
+                          : fmt::format("{} {}", name(peer), loss.why);
     error.ranks.push_back(peer);
   }
   return error;
 }
 
-void ControlLogic::lose(Time now, uint64_t communicator, Group& group, int peer, const std::string& why) {
+void ControlLogic::lose(Time now, uint64_t communicator, Group& group, int peer, const Loss& loss) {
   const auto found = group.members.find(peer);
   if (found == group.members.end() || found->second.left || found->second.lost) return;
   found->second.lost = true;
   if (group.closing) return;
   if (group.failure) {
-    lose_too(communicator, group, peer, why);
+    lose_too(communicator, group, peer, loss);
     return;
   }
   if (group.losses.empty()) group.losses_due = now + settings_.collect_ms;
-  group.losses.emplace(peer, why);
+  group.losses.emplace(peer, loss);
 }
 
 // A death after the failure was delivered. Deaths at once are seen apart where a process takes long to end (much
 // memory, busy cores), so the loss goes on to name them; what failed otherwise keeps its reason.
-void ControlLogic::lose_too(uint64_t communicator, Group& group, int peer, const std::string& why) {
+void ControlLogic::lose_too(uint64_t communicator, Group& group, int peer, const Loss& loss) {
   Error& error = *group.failure;
   const bool named = std::find(error.ranks.begin(), error.ranks.end(), peer) != error.ranks.end();
-  if (named || error.code != ErrorCode::kPeerLost) {
-    actions_.push_back(Note{fmt::format("{} died too: {}", name_in(group, peer), why)});
+  if (named && loss.code == error.code) return;
+  if (named || error.code != loss.code) {
+    actions_.push_back(Note{too_text(group, peer, loss)});
     return;
   }
-  name_too(group, peer, why, error);
+  name_too(group, peer, loss, error);
   actions_.push_back(Fail{communicator, error});
 }
 
-void ControlLogic::name_too(const Group& group, int peer, const std::string& why, Error& error) const {
+std::string ControlLogic::too_text(const Group& group, int peer, const Loss& loss) const {
+  return loss.code == ErrorCode::kPeerLost ? fmt::format("{} died too: {}", name_in(group, peer), loss.why)
+                                           : fmt::format("{} {}", name_in(group, peer), loss.why);
+}
+
+void ControlLogic::name_too(const Group& group, int peer, const Loss& loss, Error& error) const {
   error.ranks.push_back(peer);
-  error.message += fmt::format("; {} died too: {}", name_in(group, peer), why);
+  error.message += "; " + too_text(group, peer, loss);
 }
 
 void ControlLogic::member_left(uint64_t communicator, Group& group, int peer, uint64_t last_sequence) {
@@ -505,10 +545,13 @@ void ControlLogic::mismatch(uint64_t communicator, Group& group, int peer, const
 }
 
 Error ControlLogic::loss_error(const Group& group) const {
-  Error error{ErrorCode::kPeerLost, "", {}};
-  for (const auto& [peer, why] : group.losses) {
+  Error error{ErrorCode::kUnresponsive, "", {}};
+  for (const auto& [peer, loss] : group.losses) {
+    const bool died = loss.code == ErrorCode::kPeerLost;
+    if (died) error.code = ErrorCode::kPeerLost;
     if (!error.message.empty()) error.message += "; ";
-    error.message += fmt::format("{} died or was cut off ({})", name_in(group, peer), why);
+    error.message += died ? fmt::format("{} died or was cut off ({})", name_in(group, peer), loss.why)
+                          : fmt::format("{} {}", name_in(group, peer), loss.why);
     add_unique(error.ranks, peer);
   }
   return error;

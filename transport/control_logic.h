@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "rondo/error.h"
+#include "transport/blame.h"
 #include "transport/control_message.h"
 #include "transport/fabric.h"
+#include "transport/liveness.h"
 
 namespace rondo {
 
@@ -36,6 +38,13 @@ class ControlLogic {
     Time collect_ms = 20;
     // Two answers so far apart, and no byte moved between them, prove that a peer sleeps in send or recv.
     Time p2p_confirm_ms = 200;
+    Liveness::Settings liveness;
+    // A call that lasts so long, twice as long, ... has its cause said on all members; 0: never.
+    Time blame_after_ms = 0;
+    // For the answers to a question.
+    Time answer_ms = 100;
+    // A link is said to be slow below this percentage of its best rate.
+    uint64_t slow_percent = 25;
   };
 
   // --- actions
@@ -52,10 +61,14 @@ class ControlLogic {
     int peer = -1;
     uint64_t last_sequence = 0;
   };
-  struct Note {  // for the log: a death after a failure that had another reason
+  struct Note {  // for the log: a warning
     std::string text;
   };
-  using Action = std::variant<Send, Fail, PeerLeft, Note>;
+  // After what was sent to it: nothing is said to this rank any more, nor heard of it.
+  struct Drop {
+    int peer = -1;
+  };
+  using Action = std::variant<Send, Fail, PeerLeft, Note, Drop>;
 
   explicit ControlLogic(Settings settings);
 
@@ -78,6 +91,9 @@ class ControlLogic {
   void leave();  // the goodbye of this process
 
   // --- events from outside
+  void connected(Time now, int peer) { liveness_.watch(now, peer); }
+  // Something has come on the connection to it, whoever it is from.
+  void heard(Time now, int peer) { liveness_.heard(now, peer); }
   void receive(Time now, int from, const ControlBody& body);  // all but queries
   void query(int from, const QueryMessage& question, const CallState& own);
   void connection_ended(Time now, int peer, const std::string& why);
@@ -90,6 +106,8 @@ class ControlLogic {
   bool failed(uint64_t communicator) const;
   // Members that have not made the call; once any was asked, of those that were asked about it or have left.
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) const;
+  // Blame::text() of the call that was asked about last.
+  std::string blame(Time now, uint64_t communicator, uint64_t sequence) const;
   bool gone(int peer) const;  // lost, left, or its start failed
   bool anyone_lost() const { return !lost_.empty() || !resigned_.empty(); }
   // The ranks that died, before any communicator is open; nullopt: none has.
@@ -103,6 +121,7 @@ class ControlLogic {
     uint64_t last_sequence = 0;
     uint64_t asked = 0;                   // about which sequence last
     std::optional<AnswerMessage> answer;  // the last one
+    Time unanswered_since = -1;           // the first question without an answer; -1: there is none
     // Since when its answers show it in the same p2p call without a byte moving, and which; -1: not in one.
     Time p2p_since = -1;
     std::string p2p_text;
@@ -116,14 +135,20 @@ class ControlLogic {
   struct Stall {
     uint64_t sequence = 0;
     CallState own;
-    bool p2p_suspected = false;
+    Time blame_after_ms = 0;  // the next time: since the call began
+    Time blame_due = -1;      // -1: not now
+  };
+  // How a rank was lost: kPeerLost or kUnresponsive.
+  struct Loss {
+    std::string why;
+    ErrorCode code = ErrorCode::kPeerLost;
   };
   struct Group {
     std::vector<int> order;         // members as given: their index is their rank in the communicator
     std::map<int, Member> members;  // the others
     std::optional<Error> failure;   // as it was delivered
     bool closing = false;
-    std::map<int, std::string> losses;  // not yet reported: rank and why
+    std::map<int, Loss> losses;  // not yet reported
     Time losses_due = 0;
     std::vector<Suspicion> suspicions;
     std::optional<Stall> stall;
@@ -150,14 +175,25 @@ class ControlLogic {
   void on(Time now, int from, const ByeMessage& message);
   void on(Time now, int from, const LeaveMessage& message);
   void on(Time now, int from, const LostMessage& message);
+  void on(Time now, int from, const BlameMessage& message);
 
-  void peer_lost(Time now, int peer, const std::string& why);
+  void look_for_silence(Time now);
+  void give_up(Time now, int peer);
+  void given_up(const std::string& why);
+  void fail_given_up(uint64_t communicator, Group& group);
+  Blame find_blame(Time now, const Group& group) const;
+  std::optional<Blame::Rank> blame_of(Time now, const Group& group, int peer, int64_t waited_ms) const;
+  bool speaks_for(Time now, const Group& group) const;
+  void say_blame(Time now, uint64_t communicator, Group& group);
+
+  void peer_lost(Time now, int peer, const Loss& loss);
   void peer_left(int peer);
   void resign(Time now, int from, const Error& error);
   void excuse(Time now, uint64_t communicator, Group& group, int peer, const Resigned& resigned);
-  void lose(Time now, uint64_t communicator, Group& group, int peer, const std::string& why);
-  void lose_too(uint64_t communicator, Group& group, int peer, const std::string& why);
-  void name_too(const Group& group, int peer, const std::string& why, Error& error) const;
+  void lose(Time now, uint64_t communicator, Group& group, int peer, const Loss& loss);
+  void lose_too(uint64_t communicator, Group& group, int peer, const Loss& loss);
+  std::string too_text(const Group& group, int peer, const Loss& loss) const;
+  void name_too(const Group& group, int peer, const Loss& loss, Error& error) const;
   void member_left(uint64_t communicator, Group& group, int peer, uint64_t last_sequence);
   void tell_neighbors(int except, const LostMessage& message);
   void compare(Time now, uint64_t communicator, Group& group, int peer);
@@ -172,9 +208,11 @@ class ControlLogic {
   std::map<uint64_t, Early> early_;
   std::deque<uint64_t> early_order_, closed_order_;
   std::map<uint64_t, std::optional<Error>> closed_;  // and how it had failed
-  std::map<int, std::string> lost_;                  // and why
+  std::map<int, Loss> lost_;
   std::set<int> left_;
   std::map<int, Resigned> resigned_;
+  std::string given_up_;  // why others have given this rank up; empty: they have not
+  Liveness liveness_;
   std::vector<Action> actions_;
 };
 

@@ -29,13 +29,20 @@ std::vector<int> control_neighbors(int rank, int world) {
   return {result.begin(), result.end()};
 }
 
-ControlMesh::ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end)
-    : io_(io), rank_(rank), world_(world), on_message_(std::move(on_message)), on_end_(std::move(on_end)) {}
+ControlMesh::ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end, OnSign on_sign)
+    : io_(io),
+      rank_(rank),
+      world_(world),
+      on_message_(std::move(on_message)),
+      on_end_(std::move(on_end)),
+      on_sign_(std::move(on_sign)) {}
 
 void ControlMesh::add(int peer, SecuredSocket socket) {
   connections_[peer] = std::make_unique<ControlConnection>(
       io_, std::move(socket), [this, peer](const ControlFrame& frame) { on_frame(peer, frame); },
-      [this, peer](const std::string& why) { on_end_(peer, why); });
+      [this, peer](const std::string& why) {
+        if (dropped_.erase(peer) == 0) on_end_(peer, why);
+      });
 }
 
 bool ControlMesh::remove(int peer) { return connections_.erase(peer) != 0; }
@@ -48,11 +55,22 @@ void ControlMesh::finish_all() {
   for (const auto& [peer, connection] : connections_) connection->finish();
 }
 
+bool ControlMesh::drop(int peer) {
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return false;
+  found->second->finish();
+  dropped_[peer] = std::move(found->second);
+  connections_.erase(found);
+  return true;
+}
+
 void ControlMesh::send(int destination, const ControlBody& body) {
   forward({static_cast<uint32_t>(rank_), static_cast<uint32_t>(destination), body});
 }
 
 void ControlMesh::on_frame(int peer, const ControlFrame& frame) {
+  if (dropped_.count(peer)) return;
+  on_sign_(peer);
   const auto world = static_cast<uint32_t>(world_);
   const auto own = static_cast<uint32_t>(rank_);
   const bool honest = frame.source < world && frame.destination < world && frame.source != own &&

@@ -23,14 +23,18 @@ class ControlMesh {
   using OnMessage = std::function<void(int source, const ControlBody&)>;
   // The connection has ended, or does not keep to the protocol: remove() it.
   using OnEnd = std::function<void(int peer, const std::string& why)>;
+  // A neighbor has sent something.
+  using OnSign = std::function<void(int peer)>;
 
-  ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end);
+  ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end, OnSign on_sign);
 
   void add(int peer, SecuredSocket socket);
   bool remove(int peer);  // false: it was not there
   // Nothing will be said to it any more: the end of our side lets it end without waiting.
   void finish(int peer);
   void finish_all();
+  // finish(), and nothing of it is heard any more: OnEnd will not be called. False: it was not there.
+  bool drop(int peer);
   // Dropped where no connection leads nearer to the destination.
   void send(int destination, const ControlBody& body);
 
@@ -43,7 +47,9 @@ class ControlMesh {
   const int rank_, world_;
   const OnMessage on_message_;
   const OnEnd on_end_;
+  const OnSign on_sign_;
   std::map<int, std::unique_ptr<ControlConnection>> connections_;
+  std::map<int, std::unique_ptr<ControlConnection>> dropped_;  // until they end
 };
 
 }  // namespace rondo

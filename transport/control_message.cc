@@ -26,7 +26,8 @@ void put(ByteWriter& writer, const AnswerMessage& message) {
   writer.u64(message.communicator).u64(message.sequence).u64(state.current).u64(state.fingerprint);
   writer.u64(state.route);
   writer.u8(static_cast<uint8_t>(flags)).u32(static_cast<uint32_t>(state.p2p_peer));
-  writer.u64(state.p2p_moved);
+  writer.u64(state.p2p_moved).u64(state.since_ms);
+  writer.u32(static_cast<uint32_t>(state.slowest.peer)).u64(state.slowest.bytes_per_second).u64(state.slowest.best);
   writer.short_text(state.text, kMaxCallTextBytes).short_text(state.p2p_text, kMaxCallTextBytes);
 }
 
@@ -37,7 +38,13 @@ void put(ByteWriter& writer, const ConnectMessage& message) { writer.u64(message
 void put(ByteWriter&, const LeaveMessage&) {}
 
 void put(ByteWriter& writer, const LostMessage& message) {
-  writer.u32(message.rank).u8(message.in_good_order ? 1 : 0).short_text(message.why, kMaxErrorTextBytes);
+  writer.u32(message.rank).u8(static_cast<uint8_t>(message.fate)).short_text(message.why, kMaxErrorTextBytes);
+}
+
+void put(ByteWriter&, const AliveMessage&) {}
+
+void put(ByteWriter& writer, const BlameMessage& message) {
+  writer.u64(message.communicator).short_text(message.text, kMaxErrorTextBytes);
 }
 
 bool get(ByteReader& reader, AbortMessage& message) {
@@ -71,6 +78,10 @@ bool get(ByteReader& reader, AnswerMessage& message) {
   message.state.threads = flags & kThreads;
   message.state.p2p_peer = static_cast<int>(reader.u32());
   message.state.p2p_moved = reader.u64();
+  message.state.since_ms = reader.u64();
+  message.state.slowest.peer = static_cast<int>(reader.u32());
+  message.state.slowest.bytes_per_second = reader.u64();
+  message.state.slowest.best = reader.u64();
   message.state.text = reader.short_text(kMaxCallTextBytes);
   message.state.p2p_text = reader.short_text(kMaxCallTextBytes);
   return flags <= kAllStateFlags;
@@ -92,10 +103,18 @@ bool get(ByteReader&, LeaveMessage&) { return true; }
 
 bool get(ByteReader& reader, LostMessage& message) {
   message.rank = reader.u32();
-  const uint8_t order = reader.u8();
-  message.in_good_order = order == 1;
+  const uint8_t fate = reader.u8();
+  message.fate = static_cast<LostMessage::Fate>(fate);
   message.why = reader.short_text(kMaxErrorTextBytes);
-  return order <= 1;
+  return fate <= static_cast<uint8_t>(LostMessage::Fate::kUnresponsive);
+}
+
+bool get(ByteReader&, AliveMessage&) { return true; }
+
+bool get(ByteReader& reader, BlameMessage& message) {
+  message.communicator = reader.u64();
+  message.text = reader.short_text(kMaxErrorTextBytes);
+  return true;
 }
 
 template <typename Message>
@@ -148,6 +167,10 @@ std::optional<ControlBody> decode_control_body(uint16_t type, std::string_view b
       return decode_as<LeaveMessage>(bytes);
     case 7:
       return decode_as<LostMessage>(bytes);
+    case 8:
+      return decode_as<AliveMessage>(bytes);
+    case 9:
+      return decode_as<BlameMessage>(bytes);
     default:
       return std::nullopt;
   }

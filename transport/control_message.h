@@ -43,15 +43,24 @@ struct ConnectMessage {
 };
 // The whole process leaves in good order; nothing follows.
 struct LeaveMessage {};
-// A rank died; told by its neighbors to ranks that have no control connection to it (worlds beyond 64).
+// What became of a rank; told by its neighbors to ranks that have no control connection to it (worlds beyond 64), and
+// to a rank that is given up.
 struct LostMessage {
+  enum class Fate : uint8_t { kDied = 0, kLeft = 1, kUnresponsive = 2 };
   uint32_t rank = 0;
-  bool in_good_order = false;  // it left, rather
+  Fate fate = Fate::kDied;
   std::string why;
 };
+// "I am there", from neighbor to neighbor, every heartbeat.
+struct AliveMessage {};
+// Whom a call waits for (blame.h), from one rank to the others.
+struct BlameMessage {
+  uint64_t communicator = 0;
+  std::string text;
+};
 
-using ControlBody =
-    std::variant<AbortMessage, QueryMessage, AnswerMessage, ByeMessage, ConnectMessage, LeaveMessage, LostMessage>;
+using ControlBody = std::variant<AbortMessage, QueryMessage, AnswerMessage, ByeMessage, ConnectMessage, LeaveMessage,
+                                 LostMessage, AliveMessage, BlameMessage>;
 
 struct ControlFrame {
   uint32_t source = 0;

@@ -1,6 +1,7 @@
 #include "transport/control_plane.h"
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <limits>
@@ -22,18 +23,31 @@ size_t early_share(const ControlPlane::Settings& settings) {
   return std::max(least, settings.max_early / static_cast<size_t>(std::max(1, settings.world - 1)));
 }
 
+Descriptor make_event() {
+  Descriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.valid()) throw Exception(ErrorCode::kSystem, "eventfd: no descriptor is left (ulimit -n)");
+  return event;
+}
+
 }  // namespace
 
 ControlPlane::ControlPlane(Settings settings)
     : settings_(std::move(settings)),
+      wake_(make_event()),
+      thread_([this](const Error& error) { on_exception(error); }),
       table_(settings_.config.connections, settings_.max_early, early_share(settings_)),
       admission_{settings_.rank, settings_.world, settings_.job_id, settings_.config.shared_hash()},
       mesh_(
           thread_.context(), settings_.rank, settings_.world,
           [this](int source, const ControlBody& body) { on_message(source, body); },
-          [this](int peer, const std::string& why) { on_control_end(peer, why); }),
+          [this](int peer, const std::string& why) { on_control_end(peer, why); },
+          [this](int peer) {
+            std::lock_guard lock(mutex_);
+            if (logic_) logic_->heard(now(), peer);
+          }),
       dialer_(thread_.context(), {settings_.rank, settings_.world, settings_.job_id, settings_.config, settings_.auth}),
-      timers_(std::make_unique<Timers>(thread_.context())) {
+      sockets_(silence_ms(settings_.config)),
+      timers_(std::make_unique<Timers>(thread_.context(), wake_.get())) {
   Reception::Settings listening;
   listening.addresses = settings_.addresses;
   listening.ports = settings_.ports;
@@ -47,7 +61,11 @@ ControlPlane::ControlPlane(Settings settings)
   reception_ = std::make_unique<Reception>(
       thread_.context(), listening, [this](const Hello& hello) { return judge(hello); },
       [this](const Hello& hello, SecuredSocket socket) { welcome(hello, std::move(socket)); });
-  thread_.post([this] { reception_->start(); });
+  thread_.post([this] {
+    reception_->start();
+    await_wake();
+    look_at_sockets();
+  });
 }
 
 ControlPlane::~ControlPlane() { thread_.stop(); }
@@ -60,8 +78,11 @@ void ControlPlane::connect(Roster roster, Clock::time_point deadline) {
     logic.rank = settings_.rank;
     logic.names = roster.names();
     logic.neighbors = neighbors;
+    logic.liveness = {settings_.config.heartbeat_ms, settings_.config.suspicion_ms};
+    logic.blame_after_ms = Liveness::kWarnHeartbeats * settings_.config.heartbeat_ms;
     start_.emplace(StartLogic::Settings{settings_.rank, logic.names, neighbors});
     logic_.emplace(std::move(logic));
+    if (!broken_.ok()) start_->fail(broken_);
   }
   names_ = roster.names();  // before the I/O thread hears of the start: a rank alone is done at once
   thread_.post([this, deadline, shared = std::make_shared<Roster>(std::move(roster))] {
@@ -220,6 +241,11 @@ void ControlPlane::abort(uint64_t id, const Error& error) {
     logic_->abort(now(), id, error);
   }
   request_flush();
+}
+
+std::string ControlPlane::blame(uint64_t id, uint64_t sequence) const {
+  std::lock_guard lock(mutex_);
+  return logic_->blame(now(), id, sequence);
 }
 
 ControlLogic::Time ControlPlane::now() {

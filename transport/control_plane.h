@@ -18,6 +18,7 @@
 #include "transport/admission.h"
 #include "transport/control_logic.h"
 #include "transport/control_mesh.h"
+#include "transport/data_sockets.h"
 #include "transport/fabric.h"
 #include "transport/io_thread.h"
 #include "transport/peer_card.h"
@@ -88,6 +89,12 @@ class ControlPlane {
   std::vector<int> absent(uint64_t id, uint64_t sequence) const;
   void link_failed(uint64_t id, int peer, const Error& error);
   void abort(uint64_t id, const Error& error);
+  std::string blame(uint64_t id, uint64_t sequence) const;
+  // Of a data socket that was taken: kept until before it is closed (DataSockets).
+  std::shared_ptr<void> watch_data(const LinkName& name, int socket) {
+    return sockets_.add({name.communicator, name.peer}, socket);
+  }
+  int wake_event() const { return wake_.get(); }
 
  private:
   struct Ear {
@@ -102,6 +109,12 @@ class ControlPlane {
   std::string missing_names() const;
 
   // control_plane_io.cc
+  void on_exception(const Error& error) noexcept;
+  void fail_everything(const Error& error);
+  void drop(int peer);
+  void await_wake();
+  void wake();
+  void look_at_sockets();
   void flush();
   void carry_out(const ControlLogic::Action& action);
   void arm_timer();
@@ -131,6 +144,7 @@ class ControlPlane {
   void begin_leave(Farewell farewell);
 
   const Settings settings_;
+  const Descriptor wake_;  // an eventfd
   IoThread thread_;
 
   mutable std::mutex mutex_;
@@ -140,12 +154,14 @@ class ControlPlane {
   std::map<uint64_t, Ear> ears_;
   std::optional<StartLogic> start_;
   size_t live_controls_ = 0;
+  Error broken_;  // what the I/O thread has met before connect()
 
   std::vector<std::string> names_;  // constant once connect() has returned
   // Of the I/O thread.
   const Admission admission_;
   ControlMesh mesh_;
   PeerDialer dialer_;
+  DataSockets sockets_;
   std::unique_ptr<Reception> reception_;
   struct Timers;
   std::unique_ptr<Timers> timers_;

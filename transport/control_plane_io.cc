@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,6 +29,76 @@ LinkName link_of(const Hello& hello) {
 
 }  // namespace
 
+// --- what a handler has thrown
+
+// Of the rank's own making, and so the end of everything that it takes part in; the process lives. The communicators
+// are told by way of the logic, so that the others hear it, and, if memory does not even suffice for that, at once.
+void ControlPlane::on_exception(const Error& error) noexcept {
+  try {
+    fail_everything(error);
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, ear] : ears_) {
+      if (ear.events != nullptr) ear.events->on_broken();
+    }
+    changed_.notify_all();
+  }
+}
+
+void ControlPlane::fail_everything(const Error& error) {
+  const Error named{error.code,
+                    fmt::format("the I/O thread of rank {} failed: {}", settings_.rank,
+                                error.message.empty() ? "out of memory" : error.message),
+                    {settings_.rank}};
+  {
+    std::lock_guard lock(mutex_);
+    if (!logic_) {
+      broken_ = named;
+      return;
+    }
+    start_->fail(named);
+    for (const auto& [id, ear] : ears_) logic_->abort(now(), id, named);
+  }
+  flush();
+}
+
+// --- a wish of a signal handler
+
+void ControlPlane::await_wake() {
+  timers_->wake.async_wait(asio::posix::stream_descriptor::wait_read, [this](asio::error_code failure) {
+    if (failure) return;
+    uint64_t times = 0;
+    static_cast<void>(!::read(wake_.get(), &times, sizeof times));
+    await_wake();
+    wake();
+  });
+}
+
+void ControlPlane::wake() {
+  std::vector<uint64_t> ids;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, ear] : ears_) ids.push_back(id);
+  }
+  for (const uint64_t id : ids) deliver(id, [](CommunicatorEvents& events) { events.on_wake(); });
+}
+
+// --- data sockets in use
+
+void ControlPlane::look_at_sockets() {
+  timers_->look.expires_after(milliseconds(settings_.config.heartbeat_ms));
+  timers_->look.async_wait([this](asio::error_code failure) {
+    if (failure) return;
+    look_at_sockets();
+    for (const DataSockets::Failure& failed : sockets_.look(now())) {
+      const auto& [communicator, peer] = failed.key;
+      tell_logic([&](ControlLogic& logic) {
+        logic.link_failed(now(), communicator, peer, {ErrorCode::kPeerLost, failed.what, {peer}});
+      });
+    }
+  });
+}
+
 // --- the logic's actions
 
 void ControlPlane::flush() {
@@ -56,7 +127,16 @@ void ControlPlane::carry_out(const ControlLogic::Action& action) {
             [&](CommunicatorEvents& events) { events.on_peer_left(left->peer, left->last_sequence); });
   } else if (const auto* note = std::get_if<ControlLogic::Note>(&action)) {
     settings_.logger.warn(note->text);
+  } else if (const auto* dropped = std::get_if<ControlLogic::Drop>(&action)) {
+    drop(dropped->peer);
   }
+}
+
+void ControlPlane::drop(int peer) {
+  if (!mesh_.drop(peer)) return;
+  std::lock_guard lock(mutex_);
+  --live_controls_;
+  start_->lost(now(), peer, "it does not answer");
 }
 
 void ControlPlane::arm_timer() {
@@ -84,17 +164,24 @@ void ControlPlane::deliver(uint64_t communicator, const std::function<void(Commu
     events = found->second.events;
     found->second.delivering = true;  // close() waits for the end of the call
   }
+  struct Delivery {
+    ~Delivery() {
+      {
+        std::lock_guard lock(plane.mutex_);
+        plane.ears_[communicator].delivering = false;
+      }
+      plane.changed_.notify_all();
+    }
+    ControlPlane& plane;
+    const uint64_t communicator;
+  } delivery{*this, communicator};
   call(*events);
-  {
-    std::lock_guard lock(mutex_);
-    ears_[communicator].delivering = false;
-  }
-  changed_.notify_all();
 }
 
 CallState ControlPlane::ask(uint64_t communicator, uint64_t sequence) {
   CallState state;
   deliver(communicator, [&](CommunicatorEvents& events) { state = events.call_state(sequence); });
+  state.slowest = sockets_.slowest();
   return state;
 }
 
@@ -165,7 +252,7 @@ void ControlPlane::add_control(int peer, SecuredSocket socket) {
     if (!start_->missing().count(peer)) return;  // welcomed twice: the first that confirmed counts
   }
   try {
-    tune_control_socket(socket.socket.get());
+    tune_control_socket(socket.socket.get(), silence_ms(settings_.config));
   } catch (const Exception& failure) {
     return tell_start([&](StartLogic& start) { start.fail(failure.error()); });
   }
@@ -173,6 +260,7 @@ void ControlPlane::add_control(int peer, SecuredSocket socket) {
   {
     std::lock_guard lock(mutex_);
     ++live_controls_;
+    logic_->connected(now(), peer);
   }
   dialer_.forget_knock(peer);
   tell_start([peer](StartLogic& start) { start.connected(peer); });

@@ -3,6 +3,7 @@
 // Private to control_plane*.cc.
 
 #include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
 #include <asio/steady_timer.hpp>
 
 #include "transport/control_plane.h"
@@ -10,8 +11,10 @@
 namespace rondo {
 
 struct ControlPlane::Timers {
-  explicit Timers(asio::io_context& io) : logic(io), probe(io) {}
-  asio::steady_timer logic, probe;
+  Timers(asio::io_context& io, int wake_event) : logic(io), probe(io), look(io), wake(io, wake_event) {}
+  ~Timers() { wake.release(); }
+  asio::steady_timer logic, probe, look;
+  asio::posix::stream_descriptor wake;  // the descriptor is ControlPlane's
 };
 
 }  // namespace rondo

@@ -23,6 +23,13 @@ namespace rondo {
 // The sequence of the members' meeting when a communicator is made; the calls that users make follow.
 inline constexpr uint64_t kMeetingSequence = 1;
 
+// What a link to a peer moves.
+struct LinkRate {
+  int peer = -1;                  // world rank; -1: none is known
+  uint64_t bytes_per_second = 0;  // in the last second
+  uint64_t best = 0;              // likewise, the most that it has moved
+};
+
 // What a rank is doing, for the question "why does this operation not move?".
 struct CallState {
   uint64_t current = 0;      // sequence of the newest collective call made on the communicator; 0: none yet
@@ -42,6 +49,8 @@ struct CallState {
   // Calls on this communicator came from more than one thread, or messages are under way beside the call: waiting in
   // p2p proves nothing.
   bool threads = false;
+  uint64_t since_ms = 0;  // since the call began here, while it has not ended; 0: not long ago
+  LinkRate slowest;       // of this rank's links that have something to send, whatever the call; set by the fabric
 };
 
 // One communicator's ear, implemented by the engine. Called from any thread, with no lock of the fabric held; the calls
@@ -56,6 +65,10 @@ class CommunicatorEvents {
   virtual void on_peer_left(int peer, uint64_t last_sequence) = 0;
   // What this rank does, or did, at `sequence`.
   virtual CallState call_state(uint64_t sequence) = 0;
+  // Somebody has written to Fabric::wake_event().
+  virtual void on_wake() {}
+  // The fabric has failed on this rank, and has no memory to say why.
+  virtual void on_broken() noexcept {}
 };
 
 struct LinkKey {
@@ -128,6 +141,12 @@ class Fabric {
   virtual void link_failed(uint64_t communicator, int peer, const Error& error) = 0;
   // Fails the communicator on every member, here included (on_failure), with this error (its ranks are world ranks).
   virtual void abort(uint64_t communicator, const Error& error) = 0;
+  // After stalled() and a moment for the answers: whom the members wait for in this call, and why, as one sentence; ""
+  // if nobody is known to be late.
+  virtual std::string blame(uint64_t communicator, uint64_t sequence) = 0;
+  // An eventfd: after a write to it every open communicator's on_wake() is called. Constant, so that a signal handler
+  // may use it; -1: there is none.
+  virtual int wake_event() const { return -1; }
 };
 
 }  // namespace rondo

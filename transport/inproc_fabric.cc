@@ -1,6 +1,8 @@
 #include "transport/inproc_fabric.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -13,6 +15,7 @@
 #include "ring/base/check.h"
 #include "ring/base/core_quota.h"
 #include "ring/base/cores.h"
+#include "ring/base/descriptor.h"
 #include "ring/base/own_thread.h"
 #include "transport/control_logic.h"
 #include "transport/inproc_link.h"
@@ -32,7 +35,9 @@ int64_t now_ms() {
 // One lock for all of it; events are delivered without it.
 class InprocHub {
  public:
-  explicit InprocHub(int world) : world_(world) {
+  explicit InprocHub(int world)
+      : world_(world), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), Descriptor::InChild::kInherited) {
+    if (!event_.valid()) throw Exception(ErrorCode::kSystem, "eventfd: no descriptor is left (ulimit -n)");
     for (int rank = 0; rank < world; ++rank) {
       ControlLogic::Settings settings;
       settings.rank = rank;
@@ -49,8 +54,8 @@ class InprocHub {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
+      notify();
     }
-    changed_.notify_all();
     thread_.join();
   }
 
@@ -86,6 +91,13 @@ class InprocHub {
     if (events == nullptr) return;
     const CallState own = events->call_state(sequence);
     change(rank, [&](ControlLogic& logic, int64_t now) { logic.stalled(now, communicator, sequence, own); });
+  }
+
+  int event() const { return event_.get(); }
+
+  std::string blame(int rank, uint64_t communicator, uint64_t sequence) {
+    std::lock_guard lock(mutex_);
+    return state(rank).logic.blame(now_ms(), communicator, sequence);
   }
 
   std::vector<int> absent(int rank, uint64_t communicator, uint64_t sequence) {
@@ -196,7 +208,34 @@ class InprocHub {
 
   void collect(int rank) {
     for (auto& action : state(rank).logic.take_actions()) actions_.emplace_back(rank, std::move(action));
+    notify();
+  }
+
+  // Under the lock: wakes the thread, and those who wait in close().
+  void notify() {
     changed_.notify_all();
+    const uint64_t one = 1;
+    if (std::exchange(asleep_, false)) static_cast<void>(!::write(event_.get(), &one, sizeof one));
+  }
+
+  // Until something was asked of the thread, or `ms` have passed. The event may be a signal handler's, too.
+  void sleep(std::unique_lock<std::mutex>& lock, int64_t ms) {
+    asleep_ = true;
+    lock.unlock();
+    pollfd wish{event_.get(), POLLIN, 0};
+    const bool woken = ::poll(&wish, 1, static_cast<int>(ms)) > 0;
+    uint64_t times = 0;
+    if (woken) static_cast<void>(!::read(event_.get(), &times, sizeof times));
+    std::vector<std::pair<int, uint64_t>> open;
+    lock.lock();
+    asleep_ = false;
+    if (!woken) return;
+    for (int rank = 0; rank < world_; ++rank) {
+      for (const auto& [id, group] : state(rank).groups) open.emplace_back(rank, id);
+    }
+    lock.unlock();
+    for (const auto& [rank, id] : open) deliver(rank, id, [](CommunicatorEvents& events) { events.on_wake(); });
+    lock.lock();
   }
 
   void run() {
@@ -218,7 +257,7 @@ class InprocHub {
           collect(rank);
         }
       } else {
-        changed_.wait_for(lock, std::chrono::milliseconds(std::min<int64_t>(due - now_ms(), 60'000)));
+        sleep(lock, std::min<int64_t>(due - now_ms(), 60'000));
       }
     }
   }
@@ -247,6 +286,7 @@ class InprocHub {
             [&](CommunicatorEvents& events) { events.on_peer_left(left.peer, left.last_sequence); });
   }
   void perform(int, ControlLogic::Note&) {}
+  void perform(int, ControlLogic::Drop&) {}
 
   // Calls the communicator's events without the lock; close() waits meanwhile. Only the hub's thread delivers.
   template <typename Event>
@@ -269,6 +309,7 @@ class InprocHub {
   }
 
   const int world_;
+  const Descriptor event_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::unique_ptr<RankState>> ranks_;
@@ -277,6 +318,7 @@ class InprocHub {
   std::deque<std::pair<int, ControlLogic::Action>> actions_;
   std::pair<int, uint64_t> delivering_{-1, 0};
   bool stopping_ = false;
+  bool asleep_ = false;  // the thread
   std::thread thread_;
 };
 
@@ -340,6 +382,10 @@ class InprocFabric final : public Fabric {
   void abort(uint64_t communicator, const Error& error) override {
     hub_->change(place_.rank, [&](ControlLogic& logic, int64_t now) { logic.abort(now, communicator, error); });
   }
+  std::string blame(uint64_t communicator, uint64_t sequence) override {
+    return hub_->blame(place_.rank, communicator, sequence);
+  }
+  int wake_event() const override { return hub_->event(); }
 
  private:
   std::shared_ptr<InprocHub> hub_;  // shared by the ranks

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "ring/base/caught.h"
 #include "ring/base/own_thread.h"
 #include "rondo/error.h"
 
@@ -15,7 +16,10 @@ namespace rondo {
 
 class IoThread::State {
  public:
-  State() : work_(asio::make_work_guard(context_)), thread_(start_own_thread("rondo-io", [this] { context_.run(); })) {}
+  explicit State(OnException on_exception)
+      : work_(asio::make_work_guard(context_)),
+        on_exception_(std::move(on_exception)),
+        thread_(start_own_thread("rondo-io", [this] { run(); })) {}
 
   ~State() { stop(); }
 
@@ -27,13 +31,25 @@ class IoThread::State {
   asio::io_context context_{1};  // one thread runs it
 
  private:
+  void run() {
+    while (true) {
+      try {
+        context_.run();
+        return;
+      } catch (...) {
+        on_exception_(caught());
+      }
+    }
+  }
+
   asio::executor_work_guard<asio::io_context::executor_type> work_;
+  OnException on_exception_;
   std::thread thread_;
 };
 
-IoThread::IoThread() {
+IoThread::IoThread(OnException on_exception) {
   try {
-    state_ = std::make_unique<State>();
+    state_ = std::make_unique<State>(std::move(on_exception));
   } catch (const std::system_error& failure) {  // epoll, eventfd or timerfd
     throw Exception(ErrorCode::kSystem, std::string("starting the I/O thread: ") + failure.what());
   }

@@ -3,6 +3,8 @@
 #include <functional>
 #include <memory>
 
+#include "rondo/error.h"
+
 namespace asio {
 class io_context;
 }
@@ -11,9 +13,12 @@ namespace rondo {
 
 // One thread that runs an asio::io_context; signals go to the program's own threads. stop() may be called once; what
 // was posted and has not run by then is dropped.
+//
+// What a handler throws ends that handler alone: `on_exception` is told, on the thread, and the thread goes on.
 class IoThread {
  public:
-  IoThread();  // throws Exception(kSystem)
+  using OnException = std::function<void(const Error&)>;
+  explicit IoThread(OnException on_exception);  // throws Exception(kSystem)
   ~IoThread();
   IoThread(const IoThread&) = delete;
   IoThread& operator=(const IoThread&) = delete;

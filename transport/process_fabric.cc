@@ -7,8 +7,10 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <system_error>
 #include <utility>
 
+#include "ring/base/caught.h"
 #include "ring/base/core_quota.h"
 #include "ring/base/cores.h"
 #include "ring/base/log.h"
@@ -121,8 +123,8 @@ class ProcessFabric : public Fabric {
       board_->connect(roster, deadline);
       if (probe_listener) refusal = form_island(*probe_listener, roster, *store, deadline);
       roster_goodbye(*store, place_.world, deadline, [this] { return board_->anyone_lost(); });
-    } catch (const Exception& failure) {
-      give_up(board_->cause_of(failure.error()));
+    } catch (...) {
+      give_up(board_->cause_of(caught()));
     }
     if (refusal) give_up(*refusal);
   }
@@ -205,6 +207,10 @@ class ProcessFabric : public Fabric {
     board().link_failed(communicator, peer, error);
   }
   void abort(uint64_t communicator, const Error& error) override { board().abort(communicator, error); }
+  std::string blame(uint64_t communicator, uint64_t sequence) override {
+    return board().blame(communicator, sequence);
+  }
+  int wake_event() const override { return board_->wake_event(); }
 
  private:
   bool forked() const { return ::getpid() != pid_; }
@@ -328,8 +334,13 @@ class ProcessFabric : public Fabric {
 
   // Closed meanwhile by another thread: no thread sleeps on the link, and it will not be used.
   std::shared_ptr<void> watch(const LinkName& name, const Descriptor& socket) {
-    const auto doorbell = board_->doorbell(name);
-    return doorbell ? doorbell->watch(socket.get()) : nullptr;
+    struct Watches {
+      std::shared_ptr<void> data, doorbell;
+    };
+    auto watches = std::make_shared<Watches>();
+    watches->data = board_->watch_data(name, socket.get());
+    if (const auto doorbell = board_->doorbell(name)) watches->doorbell = doorbell->watch(socket.get());
+    return watches;
   }
 
   const pid_t pid_ = ::getpid();
@@ -347,7 +358,11 @@ std::shared_ptr<Fabric> join_processes(const Launch& launch, const std::shared_p
                                        Store::Deadline deadline) {
   config.check();
   check_tuning(tuning_of(config));
-  return std::make_shared<ProcessFabric>(with_hosts(launch, *store, config, deadline), store, config, deadline);
+  try {
+    return std::make_shared<ProcessFabric>(with_hosts(launch, *store, config, deadline), store, config, deadline);
+  } catch (const std::system_error& failure) {  // Asio's
+    throw Exception(ErrorCode::kSystem, failure.what());
+  }
 }
 
 }  // namespace rondo

@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -16,12 +17,9 @@
 namespace rondo {
 namespace {
 
-// A silent host is probed after 3 s and given up after 3 probes 2 s apart, or when sent bytes are unacknowledged for
-// 9 s: within the 10 s of suspicion that docs/wire.md promises, and longer than a 2 s outage of a link.
-constexpr int kKeepIdleSeconds = 3;
-constexpr int kKeepIntervalSeconds = 2;
+// A silent host is probed after a third of its time and given up after three probes: by default 3 s + 3 x 2 s, or when
+// sent bytes are unacknowledged for 9 s, which is longer than a 2 s outage of a link.
 constexpr int kKeepProbes = 3;
-constexpr int kUserTimeoutMs = 9'000;
 
 void set_option(int socket, int level, int option, int value, const char* name) {
   if (::setsockopt(socket, level, option, &value, sizeof value) == 0) return;
@@ -53,6 +51,8 @@ void choose_congestion(int socket, const SocketTuning& tuning) {
 
 }  // namespace
 
+int64_t silence_ms(const Config& config) { return config.suspicion_ms * 9 / 10; }
+
 SocketTuning tuning_of(const Config& config) { return {config.congestion_control, config.socket_buffer_bytes}; }
 
 void check_tuning(const SocketTuning& tuning) {
@@ -77,13 +77,16 @@ void tune_data_socket(int socket, const SocketTuning& tuning) {
   choose_congestion(socket, tuning);
 }
 
-void tune_control_socket(int socket) {
+void tune_control_socket(int socket, int64_t silence_ms) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
+  if (silence_ms <= 0) return;
+  const int third = static_cast<int>(std::clamp<int64_t>(silence_ms / 3'000, 1, 3'600));
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds, "TCP_KEEPIDLE");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds, "TCP_KEEPINTVL");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, third, "TCP_KEEPIDLE");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, std::max(third - 1, 1), "TCP_KEEPINTVL");
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes, "TCP_KEEPCNT");
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs, "TCP_USER_TIMEOUT");
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::min<int64_t>(silence_ms, INT32_MAX)),
+             "TCP_USER_TIMEOUT");
 }
 
 bool is_loopback(int socket) {

@@ -17,6 +17,9 @@ struct SocketTuning {
 };
 
 SocketTuning tuning_of(const Config& config);
+// For how long the kernel may go without a sign of life of a peer's host; 0: for as long as it likes. Below the
+// suspicion, so that a cut is found to be one before its ranks are found to be silent.
+int64_t silence_ms(const Config& config);
 // Throws Exception(kInvalid) if the named congestion control cannot be set here.
 void check_tuning(const SocketTuning& tuning);
 
@@ -24,8 +27,8 @@ void check_tuning(const SocketTuning& tuning);
 void set_buffers(int socket, const SocketTuning& tuning);
 // After the connection is made: no delay for small slices, congestion control.
 void tune_data_socket(int socket, const SocketTuning& tuning);
-// After the connection is made: no delay, and an end within about 10 s when the other host vanishes.
-void tune_control_socket(int socket);
+// After the connection is made: no delay, and an end after `silence_ms` when the other host vanishes.
+void tune_control_socket(int socket, int64_t silence_ms);
 
 // Both ends are on this machine's loopback.
 bool is_loopback(int socket);

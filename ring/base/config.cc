@@ -119,6 +119,8 @@ void visit(C& config, Visitor&& v) {
   v.number("RONDO_TIMEOUT_MS", config.timeout_ms, ms, kLocal);
   v.number("RONDO_DESTROY_TIMEOUT_MS", config.destroy_timeout_ms, ms, kLocal);
   v.number("RONDO_STALL_MS", config.stall_ms, ms, kLocal);
+  v.number("RONDO_HEARTBEAT_MS", config.heartbeat_ms, ms, kShared);
+  v.number("RONDO_SUSPICION_MS", config.suspicion_ms, Range<int64_t>{1, kMaxMs, true}, kShared);
   v.choice("RONDO_TRANSPORT", config.transport, Names{"auto", "tcp", "shm"}, kShared);
   v.text("RONDO_SOCKET_IFNAME", config.socket_interface, valid_text, kTextText);
   v.text("RONDO_PORT_RANGE", config.data_ports, valid_ports, kPortsText);
@@ -126,6 +128,7 @@ void visit(C& config, Visitor&& v) {
   v.number("RONDO_SECRET_FD", config.secret_fd, Range<int32_t>{-1, 1 << 20}, kLocal);
   v.flag("RONDO_INSECURE", config.insecure, kLocal);
   v.flag("RONDO_ENCRYPT", config.encrypt, kShared);
+  v.choice("RONDO_CHECKSUM", config.checksum, Names{"auto", "on", "off"}, kShared);
   v.text("RONDO_TCP_CONGESTION", config.congestion_control, valid_text, kTextText);
   v.number("RONDO_SOCKET_BUFFER_BYTES", config.socket_buffer_bytes, Range<uint32_t>{4096, 1u << 30, true}, kLocal);
   v.number("RONDO_LANES", config.lanes, Range<uint32_t>{1, 16}, kShared);
@@ -143,6 +146,7 @@ void visit(C& config, Visitor&& v) {
   v.number("RONDO_SPIN_US", config.spin_us, Range<int64_t>{0, 10'000'000}, kLocal);
   v.number("RONDO_EAGER_BYTES", config.eager_bytes, Range<uint32_t>{0, 16u << 20}, kShared);
   v.text("RONDO_DEVICE_LIBRARY", config.device_library, valid_text, kTextText);
+  v.choice("RONDO_CHECK", config.check_results, Names{"off", "digest", "finite", "digest,finite"}, kShared);
   v.choice("RONDO_DEBUG", config.debug, Names{"off", "warn", "info", "trace"}, kLocal);
   v.text("RONDO_TRACE", config.trace_folder, valid_text, kTextText);
   v.number("RONDO_TRACE_BYTES", config.trace_bytes, Range<uint64_t>{64u << 10, uint64_t{16} << 30}, kLocal);
@@ -324,6 +328,13 @@ struct SharedNames {
   void algorithm(const char* name, const Algorithm&) const { names.push_back(name); }
 };
 
+// What two fields must be to each other.
+void check_together(const Config& config) {
+  if (config.suspicion_ms == 0 || config.suspicion_ms >= 3 * config.heartbeat_ms) return;
+  reject("RONDO_SUSPICION_MS", fmt::format("{}", config.suspicion_ms),
+         fmt::format("0 (never) or at least three times RONDO_HEARTBEAT_MS, which is {}", config.heartbeat_ms));
+}
+
 }  // namespace
 
 Config Config::from_environment(std::span<const std::string> settings) {
@@ -331,10 +342,14 @@ Config Config::from_environment(std::span<const std::string> settings) {
   Settings given(settings);
   visit(config, Reader{given});
   given.refuse_unknown();
+  check_together(config);
   return config;
 }
 
-void Config::check() const { visit(*this, Checker{}); }
+void Config::check() const {
+  visit(*this, Checker{});
+  check_together(*this);
+}
 
 std::string Config::describe() const {
   std::string text;

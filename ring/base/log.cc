@@ -1,6 +1,8 @@
 #include "ring/base/log.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -38,11 +40,44 @@ bool give_to_program(LogLevel level, int rank, const std::string& text) {
   return true;
 }
 
+// Standard error may be a pipe whose reader has ended: within its life a write to it raises no SIGPIPE on this thread.
+class NoPipeSignal {
+ public:
+  NoPipeSignal() {
+    sigset_t pending;
+    sigemptyset(&pending);
+    sigpending(&pending);
+    waited_before_ = sigismember(&pending, SIGPIPE) == 1;
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  NoPipeSignal(const NoPipeSignal&) = delete;
+  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+  ~NoPipeSignal() {
+    const timespec at_once{0, 0};
+    if (raised_ && !waited_before_) {  // the write's own, taken away
+      while (sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
+      }
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  void raised() { raised_ = true; }
+
+ private:
+  sigset_t pipe_, before_;
+  bool waited_before_ = false;
+  bool raised_ = false;
+};
+
 // One write, so that the lines of several ranks on one terminal do not mix. A closed standard error is not our caller's
 // concern.
 void write_line(int rank, const std::string& text) {
   const std::string line = rank < 0 ? fmt::format("rondo: {}\n", text) : fmt::format("rondo[{}]: {}\n", rank, text);
-  while (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EINTR) {
+  NoPipeSignal guard;
+  while (::write(STDERR_FILENO, line.data(), line.size()) < 0) {
+    if (errno == EPIPE) guard.raised();
+    if (errno != EINTR) return;
   }
 }
 

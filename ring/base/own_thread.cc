@@ -4,9 +4,12 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <string>
 #include <system_error>
 #include <utility>
 
+#include "ring/base/caught.h"
+#include "ring/base/log.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -33,10 +36,16 @@ class SignalsBlocked {
 std::thread start_own_thread(const char* name, std::function<void()> run) {
   const SignalsBlocked blocked;
   try {
-    std::thread thread(std::move(run));
+    std::thread thread([name, run = std::move(run)] {
+      try {
+        run();
+      } catch (...) {
+        Logger().warn(std::string("the thread ") + name + " has ended: " + caught().message);
+      }
+    });
     pthread_setname_np(thread.native_handle(), name);
     return thread;
-  } catch (const std::system_error& failure) {
+  } catch (const std::system_error& failure) {  // pthread_create
     throw Exception(ErrorCode::kSystem, fmt::format("starting the thread {}: {}", name, failure.what()));
   }
 }

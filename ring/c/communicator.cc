@@ -105,6 +105,9 @@ rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count
 rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason) {
   return guarded([&] { communicator(comm).abort(reason != nullptr ? reason : ""); });
 }
+void rondo_abort_from_signal(rondo_comm_t comm) {
+  if (comm != nullptr) comm->communicator.abort_from_signal();
+}
 rondo_result_t rondo_error(rondo_comm_t comm) {
   rondo_result_t result = RONDO_OK;
   const rondo_result_t asked = guarded([&] {

@@ -1,6 +1,7 @@
 #include "ring/engine/call_log.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace rondo {
@@ -52,6 +53,7 @@ CallState CallLog::state(uint64_t sequence) const {
     state.text = describe_call(record.call);
     state.finished = sequence <= finished_;
     state.route = route(sequence);
+    if (!state.finished) state.since_ms = since_ms(sequence);
     break;
   }
   state.in_p2p = p2p_sleepers_ > 0;
@@ -59,6 +61,13 @@ CallState CallLog::state(uint64_t sequence) const {
   if (state.in_p2p) state.p2p_text = p2p_text_;
   state.threads = threads_;
   return state;
+}
+
+uint64_t CallLog::since_ms(uint64_t sequence) const {
+  if (lasting_.load(std::memory_order_acquire) != sequence) return 0;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  const int64_t now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  return static_cast<uint64_t>(std::max<int64_t>(now_ms - lasting_since_ms_.load(std::memory_order_relaxed), 0));
 }
 
 uint64_t CallLog::last_finished() const { return finished_.load(std::memory_order_acquire); }

@@ -31,6 +31,11 @@ class CallLog {
     routes_[sequence % kRemembered].store((of << 32) | version, std::memory_order_relaxed);
   }
   void finished(uint64_t sequence);
+  // The call has begun, at that time of a steady clock, and was not over at once.
+  void lasts(uint64_t sequence, int64_t since_ms) {
+    lasting_since_ms_.store(since_ms, std::memory_order_relaxed);
+    lasting_.store(sequence, std::memory_order_release);
+  }
 
   // A blocking send or recv has waited for long; peer is a world rank, or -1 for any.
   void sleeps_in_p2p(int peer, std::string text);
@@ -59,6 +64,7 @@ class CallLog {
   void note_other_thread(std::thread::id self);
   // CallState::route of a call; 0: none is remembered.
   uint64_t route(uint64_t sequence) const;
+  uint64_t since_ms(uint64_t sequence) const;
 
   std::array<Record, kRemembered> records_{};
   // By sequence: its algorithm (8 bits), the sequence (24 bits) and the version (32 bits).
@@ -67,6 +73,8 @@ class CallLog {
   uint64_t recorded_ = 0;   // records so far
   uint64_t last_kind_ = 0;  // under the submission lock
   std::atomic<uint64_t> current_{0};
+  std::atomic<uint64_t> lasting_{0};
+  std::atomic<int64_t> lasting_since_ms_{0};
   std::atomic<uint64_t> finished_{0};  // operations of a communicator end in order
   int p2p_sleepers_ = 0;
   int p2p_peer_ = -1;

@@ -78,13 +78,30 @@ void CallWatch::tick(Clock::time_point now, const CollectiveOperation& current, 
     refused_at_ = {};
     return context_.fabric->abort(context_.id, refusal_);
   }
+  const bool lasting = lasts(now, current.sequence);
   if (moved_at_ == Clock::time_point{} || moved != seen_moved_) {
     seen_moved_ = moved;
     moved_at_ = now;
+    if (lasting) ask_others(now, current.sequence);
     return;
   }
   const std::chrono::milliseconds stall(context_.config.stall_ms);
   if (now - moved_at_ >= stall && now - asked_at_ >= stall) ask_others(now, current.sequence);
+}
+
+// Also a call that moves is asked about when it has lasted for two heartbeats, four, eight, ...: its cause may be a
+// slow link.
+bool CallWatch::lasts(Clock::time_point now, uint64_t sequence) {
+  if (began_at_ == Clock::time_point{}) {
+    began_at_ = now;
+    cause_due_ = now + 2 * std::chrono::milliseconds(context_.config.heartbeat_ms);
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch());
+    context_.log.lasts(sequence, since.count());
+    return false;
+  }
+  if (now < cause_due_) return false;
+  cause_due_ = now + (now - began_at_);
+  return true;
 }
 
 void CallWatch::ask_others(Clock::time_point now, uint64_t sequence) {
@@ -100,13 +117,15 @@ void CallWatch::time_out(Clock::time_point now, const CollectiveOperation& curre
   const std::vector<int> absent = context_.fabric->absent(context_.id, current.sequence);
   std::string who;
   for (const int peer : absent) who += fmt::format("{}{}", who.empty() ? "" : ", ", context_.group_rank(peer));
+  const std::string blame = context_.fabric->blame(context_.id, current.sequence);
   context_.fabric->abort(
       context_.id,
       {ErrorCode::kTimeout,
-       fmt::format("{} did not complete on rank {} before its deadline; {}", describe_call(late.call->call),
+       fmt::format("{} did not complete on rank {} before its deadline; {}{}{}", describe_call(late.call->call),
                    context_.rank,
                    who.empty() ? "every rank has made the call: one of them is too slow, or the deadline too short"
-                               : "these ranks have not made the call: " + who),
+                               : "these ranks have not made the call: " + who,
+                   blame.empty() ? "" : "; ", blame),
        absent});
 }
 

@@ -18,7 +18,7 @@ class CallWatch {
 
   // The next call begins.
   void begin() {
-    moved_at_ = refused_at_ = {};
+    moved_at_ = refused_at_ = began_at_ = {};
     seen_moved_ = 0;
     reported_ = false;
   }
@@ -34,10 +34,13 @@ class CallWatch {
   void refused(const CollectiveOperation& current, int peer, const Error& error);
   void failed(int peer, ErrorCode code, const std::string& message);
   void ask_others(Clock::time_point now, uint64_t sequence);
+  bool lasts(Clock::time_point now, uint64_t sequence);
 
   CommunicatorContext& context_;
   uint64_t seen_moved_ = 0;
   Clock::time_point moved_at_{};
+  Clock::time_point began_at_{};   // the first look at it
+  Clock::time_point cause_due_{};  // when the cause of a call that lasts is asked for next
   Clock::time_point asked_at_{};
   uint64_t asked_sequence_ = 0;     // the operation that they were asked about
   Clock::time_point refused_at_{};  // a run saw another operation than this rank's

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ring/base/caught.h"
 #include "ring/engine/opening.h"
 
 namespace rondo {
@@ -76,9 +77,9 @@ void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64
   operation->queued = true;
   operation->waited_behind = context_->log.last_finished() + 1 < sequence;
   context_->log.called(sequence, operation->call->kind, operation->call->call);
-  added();
   std::lock_guard lock(queue_mutex_);
   queue_.push_back(std::move(operation));
+  added();
 }
 
 bool Collectives::begin_now(CollectiveOperation& operation) {
@@ -132,19 +133,21 @@ bool Collectives::step(Pass pass) {
     }
     return moved;
   } catch (const Exception& e) {
-    return refuse(e);
+    return refuse(e.error());
+  } catch (...) {  // nothing may pass a blocking call whose operation lies on its stack
+    return refuse(caught());
   }
 }
 
 // A call cannot begin, or go on after the ranks have exchanged cards: on all ranks alike if its arguments are why.
-bool Collectives::refuse(const Exception& exception) {
+bool Collectives::refuse(const Error& reason) {
   if (const Error* error = context_->failure.get()) return fail_all(*error);  // which may be why it cannot
-  if (exception.code() == ErrorCode::kInvalid) {
+  if (reason.code == ErrorCode::kInvalid) {
     context_->log.finished(current_->sequence);
-    end_current(&exception.error());
+    end_current(&reason);
     return true;
   }
-  context_->fail(exception.error());
+  context_->fail(reason);
   return fail_all(*context_->failure.get());
 }
 

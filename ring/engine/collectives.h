@@ -44,6 +44,7 @@ class Collectives final : public ProgressEngine {
   bool step(Pass pass) override;
   void tick(Clock::time_point now) override;
   void interrupted() override { context_->interrupt(); }
+  void broke(const Error& error) override { context_->fail(error); }
 
  private:
   RouteQuestion question_of(const CheckedCall& call, Algorithm asked) const;
@@ -60,7 +61,7 @@ class Collectives final : public ProgressEngine {
   void observe_begin();
   void observe_end(const Error* error);
   void observe_look(Clock::time_point now);
-  bool refuse(const Exception& exception);
+  bool refuse(const Error& reason);
   bool fail_all(const Error& error);
   const CollectiveOperation* late(Clock::time_point now);
 

@@ -52,16 +52,34 @@ struct CommunicatorContext {
   }
   // The communicator fails on all members, with an error that this rank has met; one that names no culprit (ranks of
   // the group) is this rank's own. Nothing if it has failed before. Any thread.
-  void fail(const Error& error) {
+  void fail(const Error& error) noexcept {
     if (failure.get() != nullptr) return;
-    Error named = error;
-    if (named.ranks.empty()) {
-      named.ranks = {rank};
-      named.message = name(rank) + ": " + error.message;
+    try {
+      Error named = error;
+      if (named.ranks.empty()) {
+        named.ranks = {rank};
+        named.message = name(rank) + ": " + error.message;
+      }
+      failure.set(named);
+      abort_everywhere(named);
+    } catch (...) {
+      fail_without_memory();
     }
-    failure.set(named);
-    for (int& culprit : named.ranks) culprit = world_rank(culprit);
-    fabric->abort(id, named);
+  }
+
+ private:
+  void abort_everywhere(Error error) {
+    for (int& culprit : error.ranks) culprit = world_rank(culprit);
+    fabric->abort(id, error);
+  }
+  // A second try with less to say: what other threads do frees memory now and then.
+  void fail_without_memory() noexcept {
+    failure.set({ErrorCode::kSystem, "out of memory", {}});
+    try {
+      abort_everywhere({ErrorCode::kSystem, name(rank) + ": out of memory", {rank}});
+    } catch (...) {
+      // The others find out by their deadline, or by the end of this process.
+    }
   }
 };
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <new>
 #include <utility>
 
 #include "ring/engine/call/collective_call.h"
@@ -66,6 +68,9 @@ CommunicatorState::CommunicatorState(Options options)
     : context_(make_context(options)),
       progress_thread_(std::move(options.progress_thread)),
       pid_(getpid()),
+      signal_abort_{ErrorCode::kAborted,
+                    fmt::format("rank {} aborted the group in a signal handler", context_->rank),
+                    {context_->rank}},
       allocations_(context_->fabric->shared_memory(), context_->rank) {
   const WaitPolicy policy = patience_for(context_->config, *context_->fabric);
   auto bell = std::make_shared<Doorbell>();
@@ -171,7 +176,7 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const CheckedCall& call
 }
 
 // At once on this thread, while nothing else is under way.
-void CommunicatorState::run(const CollectiveCall& call) {
+void CommunicatorState::run(const CollectiveCall& call) try {
   check_usable();
   if (call.options.stream) return device().run(call);
   if (DeviceSide* const device = attached()) device->check_host(call);
@@ -193,6 +198,14 @@ void CommunicatorState::run(const CollectiveCall& call) {
   lock.unlock();
   collectives_->wait(*queued, Clock::time_point::max());
   if (queued->failed()) throw Exception(queued->error());
+} catch (const std::bad_alloc&) {
+  fail_for_memory();
+}
+
+// A call could not be made, which the other ranks make.
+void CommunicatorState::fail_for_memory() {
+  fail({ErrorCode::kSystem, "out of memory", {}});
+  throw Exception(*context_->failure.get());
 }
 
 void CommunicatorState::ready_progress_thread() {
@@ -205,7 +218,7 @@ void CommunicatorState::ready_progress_thread() {
   }
 }
 
-std::shared_ptr<Operation> CommunicatorState::start(const CollectiveCall& call) {
+std::shared_ptr<Operation> CommunicatorState::start(const CollectiveCall& call) try {
   ready_progress_thread();
   if (call.options.stream) return device().start(call);
   if (DeviceSide* const device = attached()) device->check_host(call);
@@ -217,6 +230,8 @@ std::shared_ptr<Operation> CommunicatorState::start(const CollectiveCall& call) 
   }
   leave_to_progress_thread(*collectives_);
   return operation;
+} catch (const std::bad_alloc&) {
+  fail_for_memory();
 }
 
 void CommunicatorState::meet_neighbors(Clock::time_point until) {
@@ -263,7 +278,7 @@ Allocations& CommunicatorState::allocations() {
 }
 
 void CommunicatorState::on_failure(const Error& error) {
-  Error own = error;
+  Error own{error.code, error.message, {}};
   std::vector<int> ranks;
   for (const int world_rank : error.ranks) {
     if (const int r = context_->group_rank(world_rank); r >= 0) ranks.push_back(r);
@@ -294,10 +309,30 @@ void CommunicatorState::abort(const std::string& reason) {
               {context_->world_rank(rank())}});
 }
 
+void CommunicatorState::abort_from_signal() noexcept {
+  if (!context_->mark.same_process() || destroyed_.load()) return;
+  context_->failure.set_constant(signal_abort_);
+  const int before = errno;
+  const uint64_t one = 1;
+  static_cast<void>(!::write(context_->fabric->wake_event(), &one, sizeof one));
+  errno = before;
+}
+
+void CommunicatorState::on_wake() {
+  if (context_->failure.get() != &signal_abort_ || signal_abort_told_.exchange(true)) return;
+  Error error = signal_abort_;
+  error.ranks = {context_->world_rank(rank())};
+  context_->fabric->abort(context_->id, error);
+  on_failure(error);
+}
+
+void CommunicatorState::on_broken() noexcept { context_->failure.set({ErrorCode::kSystem, "out of memory", {}}); }
+
 void CommunicatorState::destroy() {
   if (!context_->mark.same_process()) return;  // the parent's; the child must not speak for it
   std::lock_guard lock(destroy_mutex_);
   if (destroyed_.exchange(true)) return;
+  on_wake();  // an abort that the others have not heard of goes before the goodbye
   const uint64_t last = context_->log.last_finished();
   const auto until = Clock::now() + std::chrono::milliseconds(context_->config.destroy_timeout_ms);
   context_->failure.set(

@@ -121,12 +121,17 @@ class CommunicatorState final : public CommunicatorEvents {
   std::shared_ptr<CommunicatorState> new_group(std::span<const int> ranks);
 
   void abort(const std::string& reason);
+  // abort() for signal handlers: one atomic store and a write to an eventfd, by which the fabric's thread does the
+  // rest.
+  void abort_from_signal() noexcept;
   void destroy();
 
   // --- CommunicatorEvents
   void on_failure(const Error& error) override;
   void on_peer_left(int peer, uint64_t last_sequence) override;
   CallState call_state(uint64_t sequence) override;
+  void on_wake() override;
+  void on_broken() noexcept override;
 
  private:
   const std::shared_ptr<PreparedCall>& prepare(const CollectiveCall& call);
@@ -136,6 +141,7 @@ class CommunicatorState final : public CommunicatorEvents {
   // The device side, if calls on host memory must ask it.
   DeviceSide* attached() const { return device_.load(std::memory_order_acquire); }
   [[noreturn]] void refuse_use() const;
+  [[noreturn]] void fail_for_memory();
   void check_peer(const char* call, int peer, int tag, bool receives) const;
   void refuse_stream(const char* call, const CallOptions& options) const;
   void run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options);
@@ -148,6 +154,8 @@ class CommunicatorState final : public CommunicatorEvents {
   std::shared_ptr<Collectives> collectives_;         // shared with Works, which may outlive the group
   std::shared_ptr<Messages> messages_;               // likewise
   const int pid_;                                    // for messages
+  const Error signal_abort_;                         // of abort_from_signal()
+  std::atomic<bool> signal_abort_told_{false};
 
   std::mutex submit_mutex_;  // calls are serialized in the order in which they get it
   PreparedCalls prepared_;

@@ -4,34 +4,51 @@
 #include <atomic>
 #include <forward_list>
 #include <mutex>
+#include <new>
 
 #include "rondo/error.h"
 
 namespace rondo {
 
-// Why a communicator is over. The first reason wins; a loss may go on to name those who died later. Any thread.
+// Why a communicator is over. The first reason wins; a loss may go on to name those who were lost later. Any thread.
 class Failure {
  public:
-  void set(const Error& error) {
-    std::lock_guard lock(mutex_);
-    if (!all_.empty() && !extends(all_.front(), error)) return;
-    all_.push_front(error);
-    newest_.store(&all_.front(), std::memory_order_release);
+  // Without memory for it, the reason is that.
+  void set(const Error& error) noexcept {
+    try {
+      std::lock_guard lock(mutex_);
+      const Error* known = newest_.load(std::memory_order_acquire);
+      if (known != nullptr && !extends(*known, error)) return;
+      all_.push_front(error);
+      store(known, &all_.front());
+    } catch (const std::bad_alloc&) {
+      set_constant(out_of_memory());
+    }
   }
+  // `error` must live as long as this object. Neither locks nor allocates: one atomic store, for signal handlers.
+  void set_constant(const Error& error) noexcept { store(nullptr, &error); }
   // nullptr while there is none. What it points at stays as it is for as long as this object.
   const Error* get() const { return newest_.load(std::memory_order_acquire); }
 
  private:
+  void store(const Error* known, const Error* error) noexcept {
+    newest_.compare_exchange_strong(known, error, std::memory_order_acq_rel, std::memory_order_acquire);
+  }
+  static const Error& out_of_memory() {
+    static const Error error{ErrorCode::kSystem, "out of memory", {}};  // short enough to need none
+    return error;
+  }
   static bool extends(const Error& known, const Error& error) {
     const auto named = [&](int rank) {
       return std::find(error.ranks.begin(), error.ranks.end(), rank) != error.ranks.end();
     };
-    return known.code == ErrorCode::kPeerLost && error.code == ErrorCode::kPeerLost &&
-           error.ranks.size() > known.ranks.size() && std::all_of(known.ranks.begin(), known.ranks.end(), named);
+    const bool loss = known.code == ErrorCode::kPeerLost || known.code == ErrorCode::kUnresponsive;
+    return loss && known.code == error.code && error.ranks.size() > known.ranks.size() &&
+           std::all_of(known.ranks.begin(), known.ranks.end(), named);
   }
 
   std::mutex mutex_;
-  std::forward_list<Error> all_;  // newest first; one for each death at most
+  std::forward_list<Error> all_;  // newest first; one for each loss at most
   std::atomic<const Error*> newest_{nullptr};
 };
 

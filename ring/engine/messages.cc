@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <new>
 #include <utility>
+
+#include "ring/base/caught.h"
 
 namespace rondo {
 namespace {
@@ -189,11 +190,8 @@ bool Messages::step(Pass pass) {
   if (ended_) return end_late();
   try {
     return move(pass);
-  } catch (const Exception& e) {
-    context_->fail(e.error());
-  } catch (const std::bad_alloc&) {
-    // Nothing may pass a blocking call whose operation lies on the stack and is listed here.
-    context_->fail({ErrorCode::kSystem, fmt::format("rank {}: no memory for a message", context_->rank), {}});
+  } catch (...) {  // nothing may pass a blocking call whose operation lies on the stack and is listed here
+    context_->fail(caught());
   }
   end_pending(*context_->failure.get());
   return true;

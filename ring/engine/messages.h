@@ -96,6 +96,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool step(Pass pass) override;
   void tick(Clock::time_point now) override;
   void interrupted() override { context_->interrupt(); }
+  void broke(const Error& error) override { context_->fail(error); }
 
  private:
   friend class MessageOperation;

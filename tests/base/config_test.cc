@@ -82,6 +82,20 @@ const Sample kSamples[] = {
     {"RONDO_METRICS", "port:9464", "port:0", false},
 };
 
+TEST_CASE("config: a suspicion is never, or three heartbeats at least, and says so") {
+  Config config;
+  config.heartbeat_ms = 500;
+  config.suspicion_ms = 1'499;
+  CHECK_THROWS_WITH_AS(config.check(),
+                       "RONDO_SUSPICION_MS=\"1499\" is not allowed: it must be 0 (never) or at least three times "
+                       "RONDO_HEARTBEAT_MS, which is 500",
+                       Exception);
+  for (const int64_t allowed : {int64_t{0}, int64_t{1'500}}) {
+    config.suspicion_ms = allowed;
+    CHECK_NOTHROW(config.check());
+  }
+}
+
 TEST_CASE("config: an empty environment gives the defaults, and they are in range") {
   Config config = Config::from_environment();
   CHECK(config.describe() == Config{}.describe());

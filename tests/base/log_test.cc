@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -38,6 +40,36 @@ TEST_CASE("log: a line carries the rank, and only levels that were asked for app
 
 TEST_CASE("log: a stranger's bytes cannot forge a second line or move the cursor") {
   CHECK(captured([] { Logger("warn", 0).warn("x\nrondo[1]: y\x1b[2J"); }) == "rondo[0]: x?rondo[1]: y?[2J\n");
+}
+
+// Proves: SIGPIPE, at its default, does not end a program whose standard error nobody reads, and one that was already
+// waiting for the program stays.
+TEST_CASE("fault 62: a closed standard error raises no SIGPIPE") {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    signal(SIGPIPE, SIG_DFL);
+    int ends[2];
+    if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) _exit(1);
+    close(ends[0]);
+    close(ends[1]);
+    Logger("warn", 0).warn("nobody reads this");
+    sigset_t pipe_signal, pending;
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &pipe_signal, nullptr);
+    Logger("warn", 0).warn("nor this");
+    sigpending(&pending);
+    if (sigismember(&pending, SIGPIPE) == 1) _exit(2);
+    raise(SIGPIPE);  // the program's own
+    Logger("warn", 0).warn("nor this");
+    sigpending(&pending);
+    _exit(sigismember(&pending, SIGPIPE) == 1 ? 0 : 3);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("rate limit: one event an interval, and the count of those left out") {

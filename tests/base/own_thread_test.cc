@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <stdexcept>
 #include <string>
 
 namespace rondo {
@@ -26,6 +27,10 @@ TEST_CASE("a thread of the library's own has its name and no signals, and its ma
     CHECK(sigismember(&inside, number) == 1);
     CHECK(sigismember(&after, number) == (number == SIGUSR2 ? 1 : 0));
   }
+}
+
+TEST_CASE("an exception ends its thread, not the process") {
+  start_own_thread("rondo-test", [] { throw std::runtime_error("of a test: this line is expected"); }).join();
 }
 
 }  // namespace rondo

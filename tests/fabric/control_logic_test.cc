@@ -22,9 +22,11 @@ constexpr int64_t kMaxDelay = 30;  // milliseconds, for a message
 // time; a rank that dies is noticed by its neighbors after what it had sent before.
 class Simulation {
  public:
-  Simulation(int world, uint32_t seed, const std::vector<std::vector<int>>& neighbors = {}) : random_(seed) {
+  Simulation(int world, uint32_t seed, const std::vector<std::vector<int>>& neighbors = {},
+             const ControlLogic::Settings& more = {})
+      : random_(seed) {
     for (int rank = 0; rank < world; ++rank) {
-      ControlLogic::Settings settings;
+      ControlLogic::Settings settings = more;
       settings.rank = rank;
       for (int other = 0; other < world; ++other) {
         settings.names.push_back(fmt::format("host h, pid {}", 100 + other));
@@ -35,7 +37,12 @@ class Simulation {
       ranks_.push_back(std::make_unique<ControlLogic>(settings));
       calls_.emplace_back();
     }
+    for (int rank = 0; rank < world; ++rank) {
+      for (const int peer : neighbors_[static_cast<size_t>(rank)]) logic(rank).connected(0, peer);
+    }
     failures.resize(static_cast<size_t>(world));
+    notes.resize(static_cast<size_t>(world));
+    failed_at.resize(static_cast<size_t>(world), -1);
     left.resize(static_cast<size_t>(world));
   }
 
@@ -73,6 +80,13 @@ class Simulation {
     if (!dead_.insert(rank).second) return;
     for (int peer : neighbors_[static_cast<size_t>(rank)]) end_connection(rank, peer, "the connection was closed");
   }
+  // SIGSTOP: what comes for it waits until it goes on.
+  void stop(int rank) { stopped_.insert(rank); }
+  void go_on(int rank) {
+    if (stopped_.erase(rank) == 0) return;
+    for (Event& event : std::exchange(held_[rank], {})) queue_.emplace(std::pair(now_, order_++), std::move(event));
+  }
+  bool awake(int rank) const { return alive(rank) && stopped_.count(rank) == 0; }
   // The connection between two living ranks breaks.
   void cut(int one, int other) {
     end_connection(one, other, "connection timed out");
@@ -98,14 +112,20 @@ class Simulation {
       Event event = std::move(next->second);
       queue_.erase(next);
       if (!alive(event.rank)) continue;
+      if (!awake(event.rank)) {
+        held_[event.rank].push_back(std::move(event));
+        continue;
+      }
       event.act(logic(event.rank));
       collect(event.rank);
     }
   }
 
   std::vector<std::optional<Error>> failures;
-  int extended = 0;                           // failures that went on to name another death
-  std::vector<std::map<int, uint64_t>> left;  // by rank: who, and the last sequence
+  int extended = 0;                             // failures that went on to name another death
+  std::vector<std::map<int, uint64_t>> left;    // by rank: who, and the last sequence
+  std::vector<std::vector<std::string>> notes;  // by rank
+  std::vector<int64_t> failed_at;               // by rank; -1: it has not
 
  private:
   static constexpr int64_t kNever = INT64_MAX;
@@ -119,14 +139,14 @@ class Simulation {
   int64_t next_timer() const {
     int64_t due = kNever;
     for (int rank = 0; rank < world(); ++rank) {
-      if (alive(rank)) due = std::min(due, ranks_[static_cast<size_t>(rank)]->next_time().value_or(kNever));
+      if (awake(rank)) due = std::min(due, ranks_[static_cast<size_t>(rank)]->next_time().value_or(kNever));
     }
     return due;
   }
 
   void tick() {
     for (int rank = 0; rank < world(); ++rank) {
-      if (!alive(rank)) continue;
+      if (!awake(rank)) continue;
       logic(rank).tick(now_);
       collect(rank);
     }
@@ -149,6 +169,10 @@ class Simulation {
         take_failure(rank, fail->error);
       } else if (auto* gone = std::get_if<ControlLogic::PeerLeft>(&action)) {
         CHECK(left[static_cast<size_t>(rank)].emplace(gone->peer, gone->last_sequence).second);
+      } else if (auto* note = std::get_if<ControlLogic::Note>(&action)) {
+        notes[static_cast<size_t>(rank)].push_back(note->text);
+      } else if (auto* dropped = std::get_if<ControlLogic::Drop>(&action)) {
+        end_connection(rank, dropped->peer, "the connection was closed");
       }
     }
   }
@@ -156,8 +180,10 @@ class Simulation {
   // Once, and again only for another death.
   void take_failure(int rank, const Error& error) {
     std::optional<Error>& known = failures[static_cast<size_t>(rank)];
+    if (!known) failed_at[static_cast<size_t>(rank)] = now_;
     if (known) {
-      CHECK(known->code == ErrorCode::kPeerLost);
+      CHECK((known->code == ErrorCode::kPeerLost || known->code == ErrorCode::kUnresponsive));
+      CHECK(known->code == error.code);
       CHECK(error.ranks.size() == known->ranks.size() + 1);
       CHECK(std::equal(known->ranks.begin(), known->ranks.end(), error.ranks.begin()));
       CHECK(error.message.find(known->message) == 0);
@@ -169,6 +195,7 @@ class Simulation {
   void deliver(int from, int to, const ControlBody& body) {
     if (cut_.count({from, to})) return;
     at(arrival(from, to), to, [this, from, to, body](ControlLogic& logic) {
+      logic.heard(now_, from);
       if (const auto* question = std::get_if<QueryMessage>(&body)) {
         logic.query(from, *question, call(to));
       } else {
@@ -181,7 +208,8 @@ class Simulation {
   std::vector<std::unique_ptr<ControlLogic>> ranks_;
   std::vector<std::vector<int>> neighbors_;
   std::vector<CallState> calls_;
-  std::set<int> dead_;
+  std::set<int> dead_, stopped_;
+  std::map<int, std::vector<Event>> held_;  // of ranks that are stopped
   std::set<std::pair<int, int>> cut_;
   std::map<std::pair<int64_t, uint64_t>, Event> queue_;
   std::map<std::pair<int, int>, int64_t> last_arrival_;
@@ -619,6 +647,185 @@ TEST_CASE("what comes for a communicator before it is opened is kept, within a b
   logic.take_actions();
   logic.receive(0, 1, AbortMessage{1, 0, {ErrorCode::kAborted, "late", {}}});
   CHECK(logic.take_actions().empty());
+}
+
+// --- silence
+
+constexpr int64_t kHeartbeat = 1'000, kSuspicion = 10'000;
+
+ControlLogic::Settings watchful() {
+  ControlLogic::Settings settings;
+  settings.liveness = {kHeartbeat, kSuspicion};
+  settings.blame_after_ms = 2 * kHeartbeat;
+  return settings;
+}
+
+std::vector<std::vector<int>> circle_neighbors(int world) {
+  std::vector<std::vector<int>> neighbors;
+  for (int rank = 0; rank < world; ++rank) {
+    std::set<int> set;
+    for (int distance = 1; distance < world; distance *= 2) {
+      set.insert((rank + distance) % world);
+      set.insert((rank + world - distance) % world);
+    }
+    neighbors.emplace_back(set.begin(), set.end());
+  }
+  return neighbors;
+}
+
+bool any_has(const std::vector<std::string>& lines, const std::string& part) {
+  return std::any_of(lines.begin(), lines.end(),
+                     [&](const std::string& line) { return line.find(part) != std::string::npos; });
+}
+
+// Proves: suspicion bounds the time, and no rank but the one that is stopped is blamed; beyond 64 ranks by hops, too.
+TEST_CASE("fault 12: a rank that is stopped for ever is UNRESPONSIVE on all others by the suspicion") {
+  for (const int world : {2, 3, 8, 100}) {
+    for (uint32_t seed = 0; seed < 5; ++seed) {
+      CAPTURE(world);
+      CAPTURE(seed);
+      Simulation simulation(world, seed, world > 64 ? circle_neighbors(world) : std::vector<std::vector<int>>{},
+                            watchful());
+      simulation.open_everywhere(all_ranks(world));
+      const int victim = static_cast<int>(seed) % world;
+      const int64_t stopped_at = 5'000 + 137 * seed;
+      simulation.at(stopped_at, victim, [&](ControlLogic&) { simulation.stop(victim); });
+      simulation.run([](int) {}, 40'000);
+      const std::string name = fmt::format("rank {} (host h, pid {}) has not answered for 10 s", victim, 100 + victim);
+      for (int rank = 0; rank < world; ++rank) {
+        if (rank == victim) continue;
+        CAPTURE(rank);
+        const auto index = static_cast<size_t>(rank);
+        REQUIRE(simulation.failures[index]);
+        CHECK(simulation.failures[index]->code == ErrorCode::kUnresponsive);
+        CHECK(simulation.failures[index]->ranks == std::vector{victim});
+        CHECK(simulation.failures[index]->message.find(name) == 0);
+        CHECK(simulation.failed_at[index] <= stopped_at + kSuspicion + kHeartbeat);
+        CHECK(simulation.failed_at[index] >= stopped_at + kSuspicion - kHeartbeat - kMaxDelay);
+      }
+    }
+  }
+}
+
+TEST_CASE("fault 11: a rank that is stopped for 3 s and goes on is warned of, is no failure, and accuses nobody") {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    CAPTURE(seed);
+    Simulation simulation(4, seed, {}, watchful());
+    simulation.open_everywhere(all_ranks(4));
+    const int64_t stopped_at = 3'000 + 41 * seed;
+    simulation.at(stopped_at, 2, [&](ControlLogic&) { simulation.stop(2); });
+    simulation.at(stopped_at + 3'000, 0, [&](ControlLogic&) { simulation.go_on(2); });
+    simulation.run([](int) {}, 30'000);
+    for (size_t rank = 0; rank < 4; ++rank) {
+      CAPTURE(rank);
+      CHECK_FALSE(simulation.failures[rank]);
+      CHECK(any_has(simulation.notes[rank], "rank 2 (host h, pid 102) has not answered for 2 s") == (rank != 2));
+      CHECK(any_has(simulation.notes[rank], "rank 2 (host h, pid 102) answers again") == (rank != 2));
+      if (rank == 2) CHECK(any_has(simulation.notes[rank], "rank 2 (host h, pid 102) made no progress for "));
+    }
+  }
+}
+
+TEST_CASE("fault 12: a rank that goes on after it was given up learns so, and takes nobody for dead") {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    Simulation simulation(3, seed, {}, watchful());
+    simulation.open_everywhere(all_ranks(3));
+    simulation.at(2'000, 1, [&](ControlLogic&) { simulation.stop(1); });
+    simulation.at(30'000, 0, [&](ControlLogic&) { simulation.go_on(1); });
+    simulation.run([](int) {}, 60'000);
+    REQUIRE(simulation.failures[1]);
+    CHECK(simulation.failures[1]->code == ErrorCode::kUnresponsive);
+    CHECK(simulation.failures[1]->ranks == std::vector{1});
+    CHECK(simulation.failures[1]->message == simulation.failures[0]->message);
+    for (const auto& notes : simulation.notes) CHECK_FALSE(any_has(notes, "died"));
+  }
+}
+
+TEST_CASE("fault 12: two ranks that are stopped are both named") {
+  Simulation simulation(5, 7, {}, watchful());
+  simulation.open_everywhere(all_ranks(5));
+  simulation.at(2'000, 1, [&](ControlLogic&) { simulation.stop(1); });
+  simulation.at(3'500, 3, [&](ControlLogic&) { simulation.stop(3); });
+  simulation.run([](int) {}, 40'000);
+  for (const size_t rank : {0u, 2u, 4u}) {
+    CAPTURE(rank);
+    REQUIRE(simulation.failures[rank]);
+    CHECK(simulation.failures[rank]->code == ErrorCode::kUnresponsive);
+    CHECK(simulation.failures[rank]->ranks == std::vector{1, 3});
+  }
+}
+
+// --- whom a call waits for
+
+// All ranks but `absent` are in call 9 since `since`, and ask.
+void stall_in_call_9(Simulation& simulation, int absent, int64_t since) {
+  for (int rank = 0; rank < simulation.world(); ++rank) {
+    CallState& call = simulation.call(rank);
+    call.current = rank == absent ? 8 : 9;
+    if (rank == absent) continue;
+    call.fingerprint = 77;
+    call.text = "all_reduce(count=8, float32, sum)";
+    for (int64_t time = since + 200; time < since + 2'500; time += 200) {
+      simulation.at(time, rank, [&simulation, rank, since](ControlLogic&) {
+        simulation.call(rank).since_ms = static_cast<uint64_t>(simulation.now() - since);
+        simulation.stall(rank, 9);
+      });
+    }
+  }
+}
+
+std::vector<std::string> blame_lines(const Simulation& simulation, int rank) {
+  std::vector<std::string> lines;
+  for (const std::string& note : simulation.notes[static_cast<size_t>(rank)]) {
+    if (note.find("the ranks waited ") == 0) lines.push_back(note);
+  }
+  return lines;
+}
+
+TEST_CASE("a rank that never makes the call is named in one sentence, the same on each rank, itself included") {
+  Simulation simulation(4, 3, {}, watchful());
+  simulation.open_everywhere(all_ranks(4));
+  stall_in_call_9(simulation, 2, 4'000);
+  simulation.run([](int) {}, 7'000);
+  const auto said = blame_lines(simulation, 0);
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("in collective call 8, all_reduce(count=8, float32, sum), for rank 2 (host h, pid 102), which has "
+                     "not begun it 2") != std::string::npos);
+  for (int rank = 1; rank < 4; ++rank) CHECK(blame_lines(simulation, rank) == said);
+}
+
+TEST_CASE("a rank that is stopped in the call is told apart from one that is late") {
+  Simulation simulation(4, 3, {}, watchful());
+  simulation.open_everywhere(all_ranks(4));
+  simulation.at(4'000, 2, [&](ControlLogic&) { simulation.stop(2); });
+  stall_in_call_9(simulation, 2, 4'000);
+  simulation.run([](int) {}, 7'000);
+  const auto said = blame_lines(simulation, 0);
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("for rank 2 (host h, pid 102), which made no progress for ") != std::string::npos);
+  CHECK(said[0].find("its process was stopped, or its core was taken") != std::string::npos);
+  for (const int rank : {1, 3}) CHECK(blame_lines(simulation, rank) == said);
+}
+
+TEST_CASE("where all have made the call, the slowest link is named with its share; a sound one is not") {
+  for (const uint64_t rate : {uint64_t{1'000'000}, uint64_t{60'000'000}}) {
+    CAPTURE(rate);
+    Simulation simulation(3, 5, {}, watchful());
+    simulation.open_everywhere(all_ranks(3));
+    stall_in_call_9(simulation, -1, 4'000);
+    simulation.call(0).slowest = {1, 80'000'000, 100'000'000};
+    simulation.call(1).slowest = {2, rate, 100'000'000};
+    simulation.run([](int) {}, 7'000);
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto said = blame_lines(simulation, rank);
+      REQUIRE(said.size() == (rate == 1'000'000 ? 1 : 0));
+      if (said.empty()) continue;
+      CHECK(
+          said[0].find("for the link from rank 1 (host h, pid 101) to rank 2 (host h, pid 102), which moves 1 MB/s, 1 "
+                       "% of its best rate") != std::string::npos);
+    }
+  }
 }
 
 }  // namespace

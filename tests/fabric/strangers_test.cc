@@ -118,7 +118,7 @@ Answer answer_to(const ControlPlane& board, const std::string& hello) {
   return *answer;
 }
 
-TEST_CASE("HTTP, TLS and random bytes are closed at once, a silent or slow connection by the deadline") {
+TEST_CASE("fault 27: HTTP, TLS and random bytes are closed at once, a silent or slow connection by the deadline") {
   MESSAGE("seed ", kSeed);
   std::mt19937 random(kSeed);
   ControlPlane board(settings_of(0, kNeverMs));
@@ -144,7 +144,7 @@ TEST_CASE("dialers that speak at once are all heard, however many come together 
   constexpr int kDialers = 100;
   const ControlPlane::Settings settings = settings_of(0);
   std::atomic<int> welcomed{0};
-  IoThread thread;
+  IoThread thread([](const Error& error) { FAIL(error.message); });
   Reception::Settings listening;
   listening.addresses = {"127.0.0.1"};
   listening.handshake_timeout_ms = kNeverMs;
@@ -177,7 +177,7 @@ TEST_CASE("a dialer whose hello has come is heard before it is dropped to make r
   constexpr int kPending = 8;
   const ControlPlane::Settings settings = settings_of(0);
   std::atomic<int> welcomed{0};
-  IoThread thread;
+  IoThread thread([](const Error& error) { FAIL(error.message); });
   Reception::Settings listening;
   listening.addresses = {"127.0.0.1"};
   listening.handshake_timeout_ms = kNeverMs;
@@ -229,7 +229,7 @@ TEST_CASE("a malformed hello is closed without an answer") {
   CHECK(read_to_end(socket).empty());
 }
 
-TEST_CASE("a rank that does not belong here learns why, in words") {
+TEST_CASE("fault 31, 35: a rank that does not belong here learns why, in words") {
   const ControlPlane::Settings settings = settings_of(0, kNeverMs);
   ControlPlane board(settings);
   std::string version = encode(good_hello(settings));
@@ -259,7 +259,7 @@ TEST_CASE("a rank that does not belong here learns why, in words") {
   CHECK(answer_to(board, proved(shared)).code == AnswerCode::kShared);
 }
 
-TEST_CASE("a hello that comes byte by byte is understood") {
+TEST_CASE("fault 29: a hello that comes byte by byte is understood") {
   const ControlPlane::Settings settings = settings_of(0, kNeverMs);
   ControlPlane board(settings);
   Hello job = good_hello(settings);
@@ -385,7 +385,7 @@ TEST_CASE("a process without the job's secret hears AUTH_FAILED and nothing of t
 TEST_CASE("a replayed hello with its confirmation is not let in, and the one that was first is") {
   const ControlPlane::Settings settings = secret_settings("the right secret of this job");
   std::atomic<int> welcomed{0};
-  IoThread thread;
+  IoThread thread([](const Error& error) { FAIL(error.message); });
   Reception::Settings listening;
   listening.addresses = {"127.0.0.1"};
   listening.handshake_timeout_ms = kNeverMs;
@@ -412,7 +412,7 @@ TEST_CASE("a replayed hello with its confirmation is not let in, and the one tha
 
 TEST_CASE("a flood of connections that know the secret and never confirm pushes out its own, not more than its cap") {
   const ControlPlane::Settings settings = secret_settings("the right secret of this job");
-  IoThread thread;
+  IoThread thread([](const Error& error) { FAIL(error.message); });
   Reception::Settings listening;
   listening.addresses = {"127.0.0.1"};
   listening.handshake_timeout_ms = kNeverMs;

@@ -50,13 +50,17 @@ std::vector<ControlBody> sample_bodies() {
   state.p2p_text = "recv(any)";
   state.p2p_moved = 0x123456789abc;
   state.threads = true;
+  state.since_ms = 2'100;
+  state.slowest = {3, 1'000, 5'000};
   return {AbortMessage{1, 2, {ErrorCode::kPeerLost, "rank 3 died", {3, 4}}},
           QueryMessage{1, 9},
           AnswerMessage{1, 9, state},
           ByeMessage{1, 12},
           ConnectMessage{1, 3},
           LeaveMessage{},
-          LostMessage{70, true, "why"}};
+          LostMessage{70, LostMessage::Fate::kUnresponsive, "why"},
+          AliveMessage{},
+          BlameMessage{1, "the ranks waited"}};
 }
 
 TEST_CASE("a hello has the bytes that docs/wire.md says, and comes back as it was") {
@@ -133,7 +137,7 @@ TEST_CASE("every control message comes back as it was") {
   }
 }
 
-TEST_CASE("a control message cut at any byte, or with a byte too many, is refused") {
+TEST_CASE("fault 28: a control message cut at any byte, or with a byte too many, is refused") {
   for (const ControlBody& body : sample_bodies()) {
     const std::string bytes = encode(ControlFrame{0, 1, body}).substr(kControlHeaderBytes);
     const auto type = static_cast<uint16_t>(body.index() + 1);
@@ -142,7 +146,7 @@ TEST_CASE("a control message cut at any byte, or with a byte too many, is refuse
   }
 }
 
-TEST_CASE("lengths of 0, 2^31 and 2^32-1 in a control header allocate nothing") {
+TEST_CASE("fault 30: lengths of 0, 2^31 and 2^32-1 in a control header allocate nothing") {
   for (uint32_t length : {0x80000000u, 0xffffffffu, uint32_t{kMaxControlBodyBytes} + 1}) {
     std::string header(kControlHeaderBytes, '\0');
     for (int i = 0; i < 4; ++i) header[static_cast<size_t>(i)] = static_cast<char>(length >> (8 * i));

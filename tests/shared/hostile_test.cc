@@ -255,7 +255,7 @@ class Scene {
   std::mutex mutex_;
   std::map<std::pair<uint64_t, int>, std::string> said_;  // the first complaint
   std::map<int, Descriptor> villains_;
-  IoThread thread_;
+  IoThread thread_{[](const Error& error) { FAIL(error.message); }};
   std::unique_ptr<Island> self_, friend_;
 };
 
@@ -518,7 +518,7 @@ TEST_CASE("a process that has ended is not read by its number, though another ma
   CHECK_FALSE(is_running(handle));
   CHECK_FALSE(is_running(Descriptor()));
   // The number of the end is now this test's own process: what process_vm_readv would read is no longer the peer's.
-  IoThread thread;
+  IoThread thread([](const Error& error) { FAIL(error.message); });
   auto [mine, theirs] = socket_pair();
   std::vector<Island::Neighbor> neighbors;
   neighbors.push_back({kFriend, ::getpid(), "rank 1", std::move(mine), Descriptor(::dup(handle.get()))});
@@ -607,7 +607,7 @@ TEST_CASE("a neighbor that goes quietly is no complaint of communicators that ha
 TEST_CASE("a peer that reads nothing is given up when too much waits for it, and nobody waits meanwhile") {
   const size_t descriptors = open_descriptors();
   {
-    IoThread thread;
+    IoThread thread([](const Error& error) { FAIL(error.message); });
     auto [mine, theirs] = socket_pair();
     std::mutex mutex;
     std::string said;

@@ -17,6 +17,8 @@
 #include <system_error>
 #include <utility>
 
+#include "ring/base/caught.h"
+#include "ring/base/log.h"
 #include "ring/base/own_thread.h"
 #include "ring/engine/observe/prometheus.h"
 
@@ -115,12 +117,21 @@ void MetricsOutput::run() {
     const int ready = poll(waits, file_.empty() ? 2 : 1, file_.empty() ? -1 : kFileIntervalMs);
     if (ready < 0 && errno != EINTR) return;
     if (waits[0].revents != 0) return;
-    if (ready == 0) {
-      write_file();
-    } else if (ready > 0) {
-      const Descriptor client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (client.valid()) answer(client.get());
+    try {
+      serve(ready);
+    } catch (...) {  // nobody's data depends on it
+      Logger("warn", observer_.about().rank).warn("RONDO_METRICS: " + caught().message);
     }
+  }
+}
+
+// ready: of poll(); 0: it is time for the file.
+void MetricsOutput::serve(int ready) const {
+  if (ready == 0) {
+    write_file();
+  } else if (ready > 0) {
+    const Descriptor client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (client.valid()) answer(client.get());
   }
 }
 

@@ -29,6 +29,7 @@ class MetricsOutput {
  private:
   void listen(int port);
   void run();
+  void serve(int ready) const;
   void answer(int client) const;
   bool write_file() const;
   std::string text() const;

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "ring/base/caught.h"
 #include "ring/engine/progress/progress_engine.h"
 #include "ring/engine/progress/progress_thread.h"
 
@@ -69,7 +70,14 @@ void Operation::announce_end() {
 void Operation::call_by_progress_thread(EndFunction function) {
   const Error error = failed() ? error_ : Error{};
   if (const auto caller = progress_thread()) {
-    caller->call([function = std::move(function), error] { function(error); });
+    caller->call([function = std::move(function), error, engine = engine] {
+      try {
+        function(error);
+      } catch (...) {
+        if (!engine) throw;
+        engine->failed_on_thread(caught());
+      }
+    });
   } else {
     function(error);
   }

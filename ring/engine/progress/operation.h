@@ -47,8 +47,14 @@ class Operation {
   virtual void wait_on(void* stream);
 
   void complete() { state_.store(State::kComplete, std::memory_order_release); }
-  void fail(const Error& error) {
-    error_ = error;
+  // Without memory for the text its code is kept.
+  void fail(const Error& error) noexcept {
+    try {
+      error_ = error;
+    } catch (...) {
+      error_ = {};
+      error_.code = error.code;
+    }
     state_.store(State::kFailed, std::memory_order_release);
   }
 

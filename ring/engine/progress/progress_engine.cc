@@ -109,7 +109,7 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
   uint32_t busy = 0;
   polls_.begin();
   while (true) {
-    const bool moved = step(Pass::kPolling);
+    const bool moved = guarded_step(Pass::kPolling);
     if (moved && polls_.moved()) leave_shared_core();
     if (operation.done()) return;
     if (moved) {
@@ -119,7 +119,7 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
       continue;
     }
     const auto now = Clock::now();
-    tick(now);
+    guarded_tick(now);
     if (operation.done() || now >= until || now >= ask_at) return;
     if (ask_at == kNotYet && has_interrupt_function()) ask_at = now + kBetweenQuestions;
     if (moved) continue;
@@ -146,7 +146,7 @@ void ProgressEngine::leave_shared_core() {
 // Sleeps until something may have changed. True if something moved before it could fall asleep.
 bool ProgressEngine::rest(Clock::time_point until) {
   bell_->arm();
-  if (step(Pass::kBeforeSleep)) {
+  if (guarded_step(Pass::kBeforeSleep)) {
     bell_->disarm();
     return true;
   }
@@ -182,8 +182,8 @@ void ProgressEngine::drain_bell() {
 bool ProgressEngine::try_drive(Pass pass) {
   if (!try_acquire()) return false;
   const Lease lease(*this);
-  const bool moved = step(pass);
-  if (!moved) tick(Clock::now());
+  const bool moved = guarded_step(pass);
+  if (!moved) guarded_tick(Clock::now());
   return moved;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "ring/base/caught.h"
 #include "ring/engine/progress/fork_mark.h"
 #include "ring/engine/progress/operation.h"
 #include "ring/engine/progress/vain_polls.h"
@@ -51,6 +52,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // --- for the progress thread
   // Operations are under way and no thread waits for them.
   bool wants_thread() const { return pending_.load() > 0 && waiters_.load() == 0; }
+  // Something was thrown on the progress thread while it dealt with this engine.
+  void failed_on_thread(const Error& error) { broke(error); }
   // One pass, if the lease is free. True if anything moved.
   bool try_drive(Pass pass);
   Doorbell& bell() { return *bell_; }
@@ -64,6 +67,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   virtual void tick(Clock::time_point now) = 0;
   // The program wants a wait of this thread to end (rondo/interrupt.h): fails the communicator. Without the lease.
   virtual void interrupted() = 0;
+  // Something was thrown that nobody expects (no memory, say): fails the communicator. With the lease or without.
+  virtual void broke(const Error& error) = 0;
 
   const WaitPolicy& policy() const { return policy_; }
   std::shared_ptr<Doorbell> shared_bell() const { return bell_; }
@@ -82,7 +87,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
       const Lease lease(*this);
       begin();
       for (int pass = 0; pass < passes_without_clock() && !done(); ++pass) {
-        if (!step(Pass::kPolling)) pause_core();
+        if (!guarded_step(Pass::kPolling)) pause_core();
       }
       end();
       count_polled();
@@ -117,6 +122,22 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
     ProgressEngine& engine;
   };
 
+  // step() and tick(); nothing passes them, since operations may lie on the stack of the thread that waits.
+  bool guarded_step(Pass pass) {
+    try {
+      return step(pass);
+    } catch (...) {
+      broke(caught());
+      return true;
+    }
+  }
+  void guarded_tick(Clock::time_point now) {
+    try {
+      tick(now);
+    } catch (...) {
+      broke(caught());
+    }
+  }
   int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
   // A wait ends without a sleep.
   void count_polled();

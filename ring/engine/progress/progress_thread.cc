@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "ring/base/caught.h"
 #include "ring/base/check.h"
+#include "ring/base/log.h"
 #include "ring/base/own_thread.h"
 
 namespace rondo {
@@ -78,7 +80,14 @@ void ProgressThread::call_functions() {
   }
   calling_functions = true;
   threads_in_end_functions.fetch_add(1);
-  for (std::function<void()>& function : functions) std::exchange(function, nullptr)();
+  for (std::function<void()>& function : functions) {
+    try {
+      std::exchange(function, nullptr)();
+    } catch (...) {
+      // Of an operation without an engine: there is no communicator that could fail.
+      Logger().warn("a function of on_end() has thrown: " + caught().message);
+    }
+  }
   threads_in_end_functions.fetch_sub(1);
   calling_functions = false;
   {
@@ -102,25 +111,38 @@ bool ProgressThread::drive_all(const std::vector<std::shared_ptr<ProgressEngine>
 }
 
 void ProgressThread::run() {
-  using Next = VainPolls::Next;
   while (!stopping_.load()) {
-    call_functions();
-    const auto engines = wanting();
-    if (drive_all(engines, Pass::kPolling)) {
-      polls_.moved();
-      continue;
-    }
-    if (!engines.empty() && !polls_.vain()) continue;
-    const auto now = Clock::now();
-    const Next next = engines.empty() ? Next::kSleep : polls_.next(now);
-    if (next == Next::kYield) {
-      sched_yield();
-      polls_.yielded(now, Clock::now());
-    } else if (next == Next::kSleep) {
-      rest(engines);
+    try {
+      turn();
+    } catch (...) {
+      fail_all(caught());
     }
   }
   call_functions();
+}
+
+void ProgressThread::turn() {
+  using Next = VainPolls::Next;
+  call_functions();
+  const auto engines = wanting();
+  if (drive_all(engines, Pass::kPolling)) {
+    polls_.moved();
+    return;
+  }
+  if (!engines.empty() && !polls_.vain()) return;
+  const auto now = Clock::now();
+  const Next next = engines.empty() ? Next::kSleep : polls_.next(now);
+  if (next == Next::kYield) {
+    sched_yield();
+    polls_.yielded(now, Clock::now());
+  } else if (next == Next::kSleep) {
+    rest(engines);
+  }
+}
+
+void ProgressThread::fail_all(const Error& error) {
+  std::lock_guard lock(mutex_);
+  for (const auto& engine : engines_) engine->failed_on_thread(error);
 }
 
 void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& engines) {

@@ -47,6 +47,8 @@ class ProgressThread {
 
  private:
   void run();
+  void turn();
+  void fail_all(const Error& error);
   std::vector<std::shared_ptr<ProgressEngine>> wanting();
   void call_functions();
   bool has_functions();

@@ -265,6 +265,10 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   std::optional<Error> error() const;
   // Fails this communicator on all ranks: pending and later calls end with kAborted. Any thread.
   void abort(const std::string& reason = "");
+  // The same for a signal handler: async-signal-safe, since it is one atomic store and a write to an eventfd; a thread
+  // of the library tells the other ranks. Only while no other thread destroys, moves or assigns this object. Later
+  // calls fail at once, waiting ones within 20 ms.
+  void abort_from_signal() noexcept;
   // Tells the others that this rank leaves, which is no failure to them, and waits until they have done so, at most
   // Config::destroy_timeout_ms. Pending operations fail with kClosed. A second call does nothing.
   void destroy();

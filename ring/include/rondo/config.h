@@ -22,6 +22,12 @@ struct RONDO_EXPORT Config {
   int64_t destroy_timeout_ms = 5'000;    // RONDO_DESTROY_TIMEOUT_MS: for the other ranks' goodbyes
   int64_t stall_ms = 200;                // RONDO_STALL_MS: without progress for so long, an operation asks the others
 
+  // Ranks show each other this often that they live, and are given up (kUnresponsive) after so long a silence; a rank
+  // that is silent for two heartbeats is warned of. suspicion_ms 0: never given up, as a debugger needs it; else at
+  // least three heartbeats. RONDO_HEARTBEAT_MS, RONDO_SUSPICION_MS                                       (shared)
+  int64_t heartbeat_ms = 1'000;
+  int64_t suspicion_ms = 10'000;
+
   // --- transport
   std::string transport = "auto";  // RONDO_TRANSPORT: auto, tcp, shm                                    (shared)
   std::string socket_interface;    // RONDO_SOCKET_IFNAME: comma-separated names or prefixes; ^ excludes; empty: chosen
@@ -31,6 +37,8 @@ struct RONDO_EXPORT Config {
   int32_t secret_fd = -1;  // RONDO_SECRET_FD: the same from an open descriptor; -1: none
   bool insecure = false;   // RONDO_INSECURE=1: no authentication; whoever can connect is believed
   bool encrypt = false;    // RONDO_ENCRYPT=1: what goes over TCP is sealed                                     (shared)
+  // RONDO_CHECKSUM: CRC-32C of what goes over TCP: auto (between hosts), on (on loopback, too), off        (shared)
+  std::string checksum = "auto";
   std::string congestion_control =
       "auto";                        // RONDO_TCP_CONGESTION: auto (chosen per link), or a name; "" leaves it alone
   uint32_t socket_buffer_bytes = 0;  // RONDO_SOCKET_BUFFER_BYTES: 0 chosen by the transport
@@ -57,6 +65,10 @@ struct RONDO_EXPORT Config {
   // RONDO_EAGER_BYTES: messages up to here are sent before they are asked for (shared)
   uint32_t eager_bytes = 64 * 1024;
   std::string device_library;  // RONDO_DEVICE_LIBRARY: path of librondo_cuda.so; empty: beside the library
+  // RONDO_CHECK: off; finite: a NaN or an infinity in the input of a call, and digest: results of all_reduce,
+  // all_gather and broadcast that differ between ranks, end the communicator with rank and index; digest,finite
+  // (shared)
+  std::string check_results = "off";
   std::string debug = "warn";  // RONDO_DEBUG: off, warn, info, trace (to standard error)
 
   // --- what happened

@@ -72,8 +72,8 @@ enum {
   RONDO_CLOSED = 12,       /* used after its end */
   RONDO_PEER_LEFT = 13,    /* a process ended its communicator in good order */
   RONDO_INTERRUPTED = 14,  /* reserved: the program's interrupt check ended a wait */
-  RONDO_UNRESPONSIVE = 15, /* reserved: a process is alive and does not answer */
-  RONDO_CORRUPT = 16,      /* reserved: data arrived damaged */
+  RONDO_UNRESPONSIVE = 15, /* a process has not answered for RONDO_SUSPICION_MS; the ranks name it */
+  RONDO_CORRUPT = 16,      /* data arrived damaged, or results differ between ranks (RONDO_CHECK) */
   RONDO_AUTH_FAILED = 17,  /* reserved: a peer does not know the secret */
   RONDO_EPOCH_STALE = 18,  /* reserved: a peer belongs to an earlier formation of the job */
   RONDO_NOT_FINITE =
@@ -563,6 +563,9 @@ RONDO_API rondo_result_t rondo_error(rondo_comm_t comm);
 /* Fails this communicator on all ranks: pending and later calls return RONDO_ABORTED with the reason. NULL: none given.
  */
 RONDO_API rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason);
+/* The same for a signal handler: async-signal-safe, since it is one atomic store and a write to an eventfd; a thread of
+ * the library tells the other ranks. Not while another thread closes or destroys the communicator. NULL: nothing. */
+RONDO_API void rondo_abort_from_signal(rondo_comm_t comm);
 /* Tells the others that this rank leaves, and waits until they have done so, at most RONDO_DESTROY_TIMEOUT_MS. Pending
  * operations end with RONDO_CLOSED, and so do later calls. The handle stays, and so does memory of rondo_allocate,
  * which no other rank touches any more. A second call does nothing. */

@@ -1,0 +1,229 @@
+// Ranks that are stopped, late or slow: told apart, and named on every rank; and an abort out of a signal handler.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/faults/ranks.h"
+
+namespace rondo::testing {
+namespace {
+
+// As the defaults, ten times as fast.
+Config fast_heartbeats() {
+  Config config = fault_config();
+  config.heartbeat_ms = 100;
+  config.suspicion_ms = 1'000;
+  return config;
+}
+
+std::string sum(Communicator& group, uint64_t count = 8) {
+  return outcome([&] {
+    std::vector<float> values(count, 1);
+    group.all_reduce(values.data(), values.data(), count, DType::kFloat32);
+    if (values[count - 1] != static_cast<float>(group.size())) throw Exception(ErrorCode::kInternal, "a wrong sum");
+  });
+}
+
+// Lines of the log of this process, on standard error, into a file that the test reads.
+void log_into(const std::string& file) {
+  if (::freopen(file.c_str(), "w", stderr) == nullptr) throw Exception(ErrorCode::kSystem, "freopen");
+}
+
+std::string text_of(const std::string& file) {
+  std::string text;
+  if (FILE* in = std::fopen(file.c_str(), "r")) {
+    char bytes[4096];
+    for (size_t got = 0; (got = std::fread(bytes, 1, sizeof bytes, in)) > 0;) text.append(bytes, got);
+    std::fclose(in);
+  }
+  return text;
+}
+
+// Stops rank 1 of 3 for ever, while the others are in a call or idle: what they end with, and after how long.
+void stop_for_ever(const Config& config, const char* transport, bool idle) {
+  Job job;
+  Config with = config;
+  with.transport = transport;
+  job.start(
+      3,
+      [idle](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        here.say(sum(group));
+        here.await();
+        if (here.rank() == 1) ::pause();
+        if (idle) eventually([&] { return group.error().has_value(); }, 20'000);
+        here.say(sum(group));
+        here.say(here.timed([&] { group.destroy(); }));
+      },
+      with);
+  job.expect_all("ok");
+  job[1].signal(SIGSTOP);
+  const auto stopped = std::chrono::steady_clock::now();
+  job[0].tell("go");
+  job[2].tell("go");
+  std::string first;
+  for (const int rank : {0, 2}) {
+    CAPTURE(rank);
+    const std::string said = job[rank].hear(20'000);
+    const int64_t took = ms_since(stopped);
+    CAPTURE(said);
+    MESSAGE("UNRESPONSIVE after ", took, " ms of ", config.suspicion_ms);
+    CHECK(said.find("UNRESPONSIVE [1] rank 1 (host ") == 0);
+    CHECK(said.find("has not answered for ") != std::string::npos);
+    CHECK(took <= config.suspicion_ms + 1'000);
+    if (rank == 0) first = said;
+    CHECK(said == first);
+    const Timed destroyed = timed_line(job[rank].hear());
+    CHECK(destroyed.outcome == "ok");
+    CHECK(destroyed.elapsed_ms < 1'000);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "fault 12: SIGSTOP for ever is UNRESPONSIVE by the suspicion and 1 s, in a call and idle, over TCP and memory") {
+  for (const char* transport : {"tcp", "auto"}) {
+    for (const bool idle : {false, true}) {
+      CAPTURE(transport);
+      CAPTURE(idle);
+      stop_for_ever(fast_heartbeats(), transport, idle);
+    }
+  }
+}
+
+TEST_CASE("fault 11: SIGSTOP for 3 s, then CONT: success, and a warning that names the rank") {
+  TempFolder folder;
+  Config config = fault_config();
+  config.debug = "warn";
+  Job job;
+  job.start(
+      3,
+      [&](Here& here) {
+        log_into(folder.path(fmt::format("log{}", here.rank())));
+        Communicator group = Communicator::join(here.options);
+        here.say(sum(group));
+        here.await();
+        here.say(sum(group, 1 << 20));
+        here.await();
+        here.say(outcome([&] { group.destroy(); }));
+      },
+      config);
+  job.expect_all("ok");
+  job[1].signal(SIGSTOP);
+  job.tell_all("go");
+  CHECK(job[0].hear(3'000) == "");  // it waits
+  job[1].signal(SIGCONT);
+  job.expect_all("ok");
+  // Until the next beat says that it is back.
+  CHECK(eventually([&] { return text_of(folder.path("log0")).find("answers again") != std::string::npos; }, 5'000));
+  job.tell_all("end");
+  job.expect_all("ok");
+  for (const int rank : {0, 2}) {
+    const std::string log = text_of(folder.path(fmt::format("log{}", rank)));
+    CAPTURE(log);
+    CHECK(log.find("rank 1 (host ") != std::string::npos);
+    CHECK(log.find("has not answered for 2") != std::string::npos);
+    CHECK(log.find("which made no progress for ") != std::string::npos);
+    CHECK(log.find("died") == std::string::npos);
+  }
+}
+
+TEST_CASE("fault 12: a rank that goes on after it was given up gets the same error") {
+  Job job;
+  job.start(
+      2,
+      [](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        here.say(sum(group));
+        here.await();
+        if (here.rank() == 0) eventually([&] { return group.error().has_value(); });
+        here.say(sum(group));
+        here.await();
+        here.say(here.timed([&] { group.destroy(); }));
+      },
+      fast_heartbeats());
+  job.expect_all("ok");
+  job[1].signal(SIGSTOP);
+  job[0].tell("go");
+  const std::string said = job[0].hear();
+  CHECK(said.find("UNRESPONSIVE [1] ") == 0);
+  job[1].signal(SIGCONT);
+  job[1].tell("go");
+  CHECK(job[1].hear() == said);
+  job.tell_all("end");
+  for (int rank = 0; rank < 2; ++rank) {
+    const Timed destroyed = timed_line(job[rank].hear());
+    CHECK(destroyed.outcome == "ok");
+    CHECK(destroyed.elapsed_ms < 5'000);
+  }
+}
+
+// Proves: heartbeats go on while a rank computes, so that one which is late is no silent one.
+TEST_CASE("fault 14: alive, but never in the call: TIMEOUT at the deadline, with who is late, and no UNRESPONSIVE") {
+  Job job;
+  Config config = fast_heartbeats();
+  config.timeout_ms = 3'000;
+  job.start(
+      3,
+      [](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        here.say("ready");
+        here.await();
+        if (here.rank() == 2) eventually([&] { return group.error().has_value(); });
+        here.say(here.timed([&] { group.barrier(); }));
+        here.await();
+      },
+      config);
+  job.expect_all("ready");
+  job.tell_all("go");
+  for (int rank = 0; rank < 3; ++rank) {
+    const Timed said = timed_line(job[rank].hear());
+    CAPTURE(said.outcome);
+    CHECK(said.begins("TIMEOUT [2] barrier("));
+    CHECK(said.has("these ranks have not made the call: 2; the ranks waited "));
+    CHECK(said.has(", which has not begun it "));
+    CHECK(said.elapsed_ms < 4'000);
+  }
+}
+
+namespace {
+Communicator* of_the_handler = nullptr;
+}
+
+TEST_CASE("fault 69: an abort out of a signal handler ends the calls of all ranks") {
+  for (const char* transport : {"tcp", "auto"}) {
+    CAPTURE(transport);
+    Config config = fault_config();
+    config.transport = transport;
+    Job job;
+    job.start(
+        3,
+        [](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          of_the_handler = &group;
+          struct sigaction action {};
+          action.sa_handler = [](int) { of_the_handler->abort_from_signal(); };
+          ::sigaction(SIGUSR1, &action, nullptr);
+          here.say("ready");
+          if (here.rank() == 2) eventually([&] { return group.error().has_value(); });
+          here.say(sum(group));
+          here.say(here.timed([&] { group.destroy(); }));
+        },
+        config);
+    job.expect_all("ready");
+    job[0].signal(SIGUSR1);
+    const auto asked = std::chrono::steady_clock::now();
+    for (int rank = 0; rank < 3; ++rank) {
+      CHECK(job[rank].hear() == "ABORTED [0] rank 0 aborted the group in a signal handler");
+      CHECK(ms_since(asked) < 1'500);
+      CHECK(timed_line(job[rank].hear()).elapsed_ms < 1'000);
+    }
+  }
+}
+
+}  // namespace rondo::testing

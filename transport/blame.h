@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/fabric.h"
+
+namespace rondo {
+
+// Whom the ranks of a collective call wait for, and why, as one sentence: rondo-trace has the same words for what it
+// finds in traces (tools/trace/blame.py).
+struct Blame {
+  enum class Why { kStopped, kLate };
+  struct Rank {
+    std::string name;  // "rank 2 (host b, pid 17)"
+    Why why = Why::kLate;
+    int64_t ms = 0;  // without a sign of life; behind the first rank
+  };
+  struct Link {
+    std::string from, to;
+    LinkRate rate;
+  };
+
+  uint64_t number = 0;  // of the call, from 1
+  std::string call;     // in words
+  int64_t waited_ms = 0;
+  std::vector<Rank> ranks;
+  std::vector<Link> links;  // where no rank is to blame: at most the slowest one
+
+  bool empty() const { return ranks.empty() && links.empty(); }
+  std::string text() const;
+};
+
+// "2.1 s", "350 ms"
+std::string time_text(int64_t ms);
+
+}  // namespace rondo

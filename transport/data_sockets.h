@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transport/fabric.h"
+
+namespace rondo {
+
+// The data sockets that are in use, looked at by the I/O thread once a heartbeat: bytes that nobody acknowledges, and
+// what each link moves. What TCP_USER_TIMEOUT would do cannot be had by that option: it also ends connections whose
+// receiver does not read (a rank that is late for its call), since Linux 5.11.
+class DataSockets {
+ public:
+  struct Key {
+    uint64_t communicator = 0;
+    int peer = -1;
+  };
+  // patience_ms: unacknowledged bytes are a failure after so long; 0: never.
+  explicit DataSockets(int64_t patience_ms) : patience_ms_(patience_ms) {}
+
+  // Looks at the socket from now on, until what is returned is gone, which must be before it is closed. Any thread.
+  std::shared_ptr<void> add(const Key& key, int socket);
+
+  struct Failure {
+    Key key;
+    std::string what;
+  };
+  // The sockets that have failed since the last call of this, each once. now_ms: of a clock that never goes back.
+  std::vector<Failure> look(int64_t now_ms);
+  // Of the links that have something to send, the one with the smallest share of its best rate, as of the last look().
+  LinkRate slowest() const;
+
+ private:
+  struct Facts;  // of the kernel
+  struct Socket {
+    Key key;
+    int descriptor = -1;
+    uint64_t acknowledged = 0;    // bytes, at the last look
+    int64_t stuck_since_ms = -1;  // sent again, and nothing acknowledged, since that look; -1: it is not so
+    bool failed = false;
+  };
+  struct Rate {
+    LinkRate rate;
+    bool busy = false;
+  };
+  bool stuck(Socket& socket, const Facts& facts, int64_t now_ms) const;
+
+  struct Shared {
+    std::mutex mutex;
+    std::map<uint64_t, Socket> sockets;
+    uint64_t next = 0;
+  };
+
+  const int64_t patience_ms_;
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();  // shared with what add() has returned
+  std::map<int, Rate> rates_;                                          // by peer. Of the I/O thread
+  int64_t looked_at_ms_ = 0;
+};
+
+}  // namespace rondo
