@@ -80,6 +80,7 @@ struct LinkKey {
 struct LinkShape {
   uint32_t depth = 2;            // slices
   uint32_t slice_bytes = 65536;  // the largest slice
+  bool checked = false;          // slices carry checksums, over byte streams; for the fabric to choose
 };
 
 // Everything between the processes of a job: who they are, data links, p2p streams and the control plane. One per rank,
@@ -119,6 +120,9 @@ class Fabric {
   // receiver's side finds those that have come by take_stream_from: {peer, stream}.
   virtual std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) = 0;
   virtual std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) = 0;
+
+  // Whether what is written on streams to `peer` is to carry checksums.
+  virtual bool checksums([[maybe_unused]] int peer) const { return false; }
 
   // The doorbell of `peer`, a rank of this island that has opened the communicator (else nullptr).
   virtual std::shared_ptr<PeerBell> bell_of([[maybe_unused]] uint64_t communicator, [[maybe_unused]] int peer) {

@@ -172,7 +172,15 @@ class ProcessFabric : public Fabric {
     if (sockets.empty()) return nullptr;
     std::vector<std::unique_ptr<ByteStream>> streams;
     for (SecuredSocket& socket : sockets) streams.push_back(make_stream(name, std::move(socket)));
-    return make_stream_link(std::move(streams), shape, peer_name(key.peer));
+    LinkShape checked = shape;
+    checked.checked = checksums(key.peer);
+    return make_stream_link(std::move(streams), checked, peer_name(key.peer));
+  }
+
+  bool checksums(int peer) const override {
+    if (config_.checksum != "auto") return config_.checksum == "on" && !neighbor(peer);
+    if (config_.encrypt) return false;  // its records are verified
+    return topology_.host[static_cast<size_t>(peer)] != topology_.host[static_cast<size_t>(place_.rank)];
   }
 
   std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer) override {
@@ -207,9 +215,7 @@ class ProcessFabric : public Fabric {
     board().link_failed(communicator, peer, error);
   }
   void abort(uint64_t communicator, const Error& error) override { board().abort(communicator, error); }
-  std::string blame(uint64_t communicator, uint64_t sequence) override {
-    return board().blame(communicator, sequence);
-  }
+  std::string blame(uint64_t communicator, uint64_t sequence) override { return board().blame(communicator, sequence); }
   int wake_event() const override { return board_->wake_event(); }
 
  private:

@@ -10,21 +10,31 @@
 namespace rondo {
 
 // The header before every slice on a byte stream: 32 bytes, little-endian (docs/wire.md).
-//   0 u32 payload bytes   4 u16 flags (0)   6 u16 reserved (0)   8 u32 slice index on its link, modulo 2^32
-//   12 u32 checksum (0 = off)   16 u64 operation sequence   24 u64 fingerprint
+//   0 u32 payload bytes   4 u16 flags (1: checked)   6 u16 check of the header   8 u32 slice index on its link, mod
+//   2^32 12 u32 checksum   16 u64 operation sequence   24 u64 fingerprint
+// Not checked: check and checksum are 0.
 inline constexpr size_t kSliceHeaderBytes = 32;
 static_assert(std::endian::native == std::endian::little, "headers are written as they lie in memory");
 
 struct SliceHeader {
   uint32_t bytes = 0;
   uint16_t flags = 0;
-  uint16_t reserved = 0;
+  uint16_t check = 0;
   uint32_t index = 0;
   uint32_t checksum = 0;
   uint64_t sequence = 0;
   uint64_t fingerprint = 0;
 };
 static_assert(sizeof(SliceHeader) == kSliceHeaderBytes && offsetof(SliceHeader, fingerprint) == 24);
+
+inline constexpr uint16_t kSliceChecked = 1;
+
+// Makes it a checked one: checksum of header and payload, and check of the header, which is looked at before the
+// payload is there. Both by CRC-32C.
+void seal_slice(SliceHeader& header, const std::byte* payload);
+bool slice_header_intact(const SliceHeader& header);
+// The checksum that the slice must have, header included.
+uint32_t slice_checksum(const SliceHeader& header, const std::byte* payload);
 
 inline SliceHeader read_slice_header(const std::byte* from) {
   SliceHeader header;

@@ -21,6 +21,7 @@ constexpr uint32_t kLargePayload = 4 * 1024;
 
 SliceReceiver::SliceReceiver(const LinkShape& shape, size_t streams, std::string peer_name)
     : slice_bytes_(shape.slice_bytes),
+      checked_(shape.checked),
       landings_(shape.depth),
       slots_(shape.depth, shape.slice_bytes),
       readers_(streams),
@@ -54,6 +55,7 @@ StreamProgress SliceReceiver::pump(size_t stream, ByteStream& source) {
   bool moved = false;
   bool drained = false;
   while (unfilled() > 0) {
+    if (!refusal_.ok()) return StreamProgress::kRefused;
     if (use_buffer(reader)) {
       moved = true;
       continue;
@@ -137,7 +139,12 @@ bool SliceReceiver::use_buffer(Reader& reader) {
 // used. What read_slice() has put there already counts now.
 bool SliceReceiver::begin_slice(Reader& reader) {
   const SliceHeader header = read_slice_header(reader.buffer.data() + reader.begin);
-  if (header.bytes > slice_bytes_ || header.flags != 0 || header.reserved != 0) {
+  if (checked_ && !slice_header_intact(header)) {
+    refuse(ErrorCode::kCorrupt, header, "its header arrived damaged");
+    return false;
+  }
+  const bool plain = header.flags == 0 && header.check == 0 && header.checksum == 0;
+  if (header.bytes > slice_bytes_ || !(checked_ || plain)) {
     refuse(ErrorCode::kProtocol, header, "no slice of this link looks like that");
     return false;
   }
@@ -169,6 +176,7 @@ bool SliceReceiver::begin_slice(Reader& reader) {
   ++claimed_;
   reader.landing = &landing;
   reader.landed = 0;
+  reader.header = header;
   advance_payload(reader, std::exchange(reader.early, 0));
   return true;
 }
@@ -176,8 +184,16 @@ bool SliceReceiver::begin_slice(Reader& reader) {
 void SliceReceiver::advance_payload(Reader& reader, uint32_t bytes) {
   reader.landed += bytes;
   if (reader.landed < reader.landing->tag.bytes) return;
-  reader.landing->filled = true;
-  reader.landing = nullptr;
+  Landing& landing = *std::exchange(reader.landing, nullptr);
+  if (checked_) {
+    const uint32_t found = slice_checksum(reader.header, landing.memory);
+    if (found != reader.header.checksum) {
+      return refuse(
+          ErrorCode::kCorrupt, reader.header,
+          fmt::format("its bytes arrived damaged (checksum {:08x}, not {:08x})", found, reader.header.checksum));
+    }
+  }
+  landing.filled = true;
   ++filled_;
 }
 

@@ -52,6 +52,7 @@ class SliceReceiver {
     size_t end = 0;
     Landing* landing = nullptr;  // the slice under way
     uint32_t landed = 0;         // bytes of it
+    SliceHeader header;          // its own
     uint32_t early = 0;          // bytes of the next one's payload, read before its header was looked at
     size_t buffered() const { return end - begin; }
   };
@@ -65,6 +66,7 @@ class SliceReceiver {
   void refuse(ErrorCode code, const SliceHeader& header, const std::string& why);
 
   uint32_t slice_bytes_;
+  bool checked_;
   std::vector<Landing> landings_;
   Slots slots_;
   std::vector<Reader> readers_;

@@ -14,7 +14,11 @@ constexpr uint64_t kBatch = 4;
 }  // namespace
 
 SliceSender::SliceSender(const LinkShape& shape, size_t streams)
-    : slice_bytes_(shape.slice_bytes), queue_(shape.depth), slots_(shape.depth, shape.slice_bytes), writers_(streams) {}
+    : slice_bytes_(shape.slice_bytes),
+      checked_(shape.checked),
+      queue_(shape.depth),
+      slots_(shape.depth, shape.slice_bytes),
+      writers_(streams) {}
 
 std::byte* SliceSender::reserve(uint32_t bytes) {
   RONDO_CHECK(can_send() && bytes <= slice_bytes_, "no room for the slice");
@@ -30,6 +34,7 @@ uint64_t SliceSender::send(const SliceTag& tag, const std::byte* payload) {
   header.index = static_cast<uint32_t>(committed_);
   header.sequence = tag.sequence;
   header.fingerprint = tag.fingerprint;
+  if (checked_) seal_slice(header, payload);
   at(committed_) = {header, payload, false};
   return ++committed_;
 }

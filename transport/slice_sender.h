@@ -45,6 +45,7 @@ class SliceSender {
   const Outgoing& at(uint64_t index) const { return queue_[index % queue_.size()]; }
 
   uint32_t slice_bytes_;
+  bool checked_;
   std::vector<Outgoing> queue_;
   Slots slots_;
   std::vector<Writer> writers_;

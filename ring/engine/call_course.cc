@@ -6,6 +6,8 @@
 #include <bit>
 #include <utility>
 
+#include "kernels/finite.h"
+#include "ring/engine/call/slicing.h"
 #include "ring/engine/run/board_run.h"
 #include "ring/engine/run/window_run.h"
 
@@ -26,6 +28,8 @@ CallCourse::CallCourse(CommunicatorContext& context, const Router& router)
       plans_(context.rank, context.topology, context.config),
       links_(context),
       island_(context),
+      checks_finite_(context.config.check_results.find("finite") != std::string::npos),
+      checks_digest_(context.config.check_results.find("digest") != std::string::npos),
       log_(context.config.debug, context.world_rank(context.rank)) {}
 
 bool CallCourse::advance(Pass pass) {
@@ -38,8 +42,15 @@ bool CallCourse::advance(Pass pass) {
     moved |= running_->progress(pass);
     if (!running_->done()) return moved;
     ++stages_;
-    if (route_->next == Next::kRun) break;
-    end_exchange();
+    if (digesting_) {
+      if (end_digest()) break;
+    } else if (route_->next != Next::kRun) {
+      end_exchange();
+    } else if (!has_digest()) {
+      break;
+    } else {
+      begin_digest();
+    }
   }
   if (operation_->packing) operation_->packing->unpack();
   done_ = true;
@@ -48,6 +59,7 @@ bool CallCourse::advance(Pass pass) {
 
 // False: links or windows are on their way.
 bool CallCourse::go_on() {
+  if (digesting_) return go_on_digest();
   if (!route_) decide(nullptr);
   if (route_->next == Next::kExchangeTimes) return start_telling_times();
   if (route_->next != Next::kRun) return start_exchange();
@@ -55,6 +67,7 @@ bool CallCourse::go_on() {
   if (!body.run || body.algorithm != route_->algorithm) prepare_body();
   if (!body.run->ready()) return false;
   if (operation_->packing) pack();
+  if (checks_finite_) check_input();
   body.run->start(operation_->start());
   running_ = body.run.get();
   return true;
@@ -207,10 +220,71 @@ std::unique_ptr<Run> CallCourse::make_link_run(const CheckedCall& call, std::sha
   return std::make_unique<LinkRun>(call, std::move(plan), context_, links_);
 }
 
+// RONDO_CHECK=finite. This rank cannot just refuse the call, which the others make: the communicator fails on all.
+void CallCourse::check_input() const {
+  const CheckedCall& call = operation_->call->call;
+  const std::byte* input = operation_->input;
+  const bool from_root = call.collective == Collective::kBroadcast || call.collective == Collective::kScatter;
+  if (input == nullptr || call.uneven || (from_root && call.root != context_.rank)) return;
+  const uint64_t count = buffer_bytes(call, context_.world()).input / dtype_bytes(call.dtype);
+  const auto index = first_not_finite(input, count, call.dtype);
+  if (!index) return;
+  throw Exception({ErrorCode::kNotFinite,
+                   fmt::format("{} on rank {}: element {} of the input of {} is NaN or infinite (RONDO_CHECK=finite)",
+                               describe_call(call), context_.rank, *index, context_.name(context_.rank)),
+                   {context_.rank}});
+}
+
+// Results that are the same on all ranks; blocks of uneven calls may lie apart.
+bool CallCourse::has_digest() const {
+  const CheckedCall& call = operation_->call->call;
+  const bool equal = call.collective == Collective::kAllReduce || call.collective == Collective::kAllGather ||
+                     call.collective == Collective::kBroadcast;
+  return checks_digest_ && equal && !call.uneven && call.count > 0 && context_.world() > 1;
+}
+
+void CallCourse::begin_digest() {
+  note_ = running_->not_finite();
+  std::exchange(running_, nullptr)->end();
+  digesting_ = true;
+  if (!digest_) {
+    RouteQuestion gather;
+    gather.collective = Collective::kAllGather;
+    digest_.emplace(context_, plans_.get(gather, Algorithm::kRing, -1), links_);
+  }
+  const CheckedCall& call = operation_->call->call;
+  const size_t element_bytes = dtype_bytes(call.dtype);
+  const RunStart start = operation_->start();
+  digest_->begin(start.output != nullptr ? start.output : start.input,
+                 buffer_bytes(call, context_.world()).output / element_bytes, element_bytes);
+}
+
+bool CallCourse::go_on_digest() {
+  if (!digest_->run().ready()) return false;
+  digest_->start(operation_->start());
+  running_ = &digest_->run();
+  return true;
+}
+
+// True: the results are equal. False: another exchange finds the element.
+bool CallCourse::end_digest() {
+  std::exchange(running_, nullptr)->end();
+  const DigestExchange::Verdict verdict = digest_->look();
+  if (verdict != DigestExchange::Verdict::kDiffers) return verdict == DigestExchange::Verdict::kEqual;
+  std::string who;
+  for (const int rank : digest_->ranks()) who += (who.empty() ? "" : ", ") + context_.name(rank);
+  throw Exception({ErrorCode::kCorrupt,
+                   fmt::format("the result of {} differs between the ranks from element {} on: that of {} is not that "
+                               "of the others (RONDO_CHECK=digest)",
+                               describe_call(operation_->call->call), digest_->index(), who),
+                   digest_->ranks()});
+}
+
 uint64_t CallCourse::moved() { return (stages_ << 40) + (running_ != nullptr ? 1 + running_->moved() : 0); }
 
 std::optional<Error> CallCourse::not_finite_of_wire() {
-  const WireNote note = running_ != nullptr ? running_->not_finite() : WireNote{};
+  WireNote note = digesting_ ? note_ : WireNote{};
+  if (running_ != nullptr) note = running_->not_finite();
   if (operation_->wire.allow_not_finite || !note.found()) return std::nullopt;
   const char* what = note.kind == WireNote::Kind::kNan        ? "is NaN"
                      : note.kind == WireNote::Kind::kInfinity ? "is infinite"
@@ -236,6 +310,7 @@ void CallCourse::close() {
   links_.close();
   cards_.reset();
   times_.reset();
+  digest_.reset();
   island_.release();
 }
 

@@ -15,6 +15,7 @@
 #include "ring/engine/route/route_table.h"
 #include "ring/engine/route/router.h"
 #include "ring/engine/run/card_exchange.h"
+#include "ring/engine/run/digest_exchange.h"
 #include "ring/engine/run/island_memory.h"
 #include "ring/engine/run/link_run.h"
 #include "ring/engine/run/link_table.h"
@@ -33,7 +34,7 @@ class CallCourse {
     operation_ = &operation;
     route_.reset();
     running_ = nullptr;
-    packed_ = done_ = false;
+    packed_ = done_ = digesting_ = false;
   }
   // Moves all that can be moved now; true if anything moved. Throws Exception where the call cannot go on: kInvalid is
   // thrown on all ranks alike.
@@ -74,6 +75,11 @@ class CallCourse {
   void end_telling_times();
   void pack();
   void prepare_body();
+  void check_input() const;
+  bool has_digest() const;
+  void begin_digest();
+  bool go_on_digest();
+  bool end_digest();
   std::unique_ptr<Run> make_run(std::shared_ptr<const Plan> plan);
 
   CommunicatorContext& context_;
@@ -83,6 +89,8 @@ class CallCourse {
   IslandMemory island_;
   std::optional<CardExchange> cards_;  // made at first use
   std::optional<TimeExchange> times_;  // likewise
+  const bool checks_finite_, checks_digest_;
+  std::optional<DigestExchange> digest_;  // made at first use
   // The one call whose run keeps scratch memory, which may be megabytes; shared with the kept calls.
   std::weak_ptr<PreparedCall> has_scratch_;
   Logger log_;
@@ -98,7 +106,9 @@ class CallCourse {
   uint64_t began_ns_ = 0;   // of a call whose ways are tried
   bool packed_ = false;
   bool done_ = false;
-  uint64_t stages_ = 0;  // passed, of all operations
+  bool digesting_ = false;  // the call itself is over
+  WireNote note_;           // then: what it has met
+  uint64_t stages_ = 0;     // passed, of all operations
 
   // By collective and power of two of bytes: the algorithm that was shown last.
   std::map<std::pair<Collective, int>, Algorithm> shown_;

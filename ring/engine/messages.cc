@@ -17,6 +17,7 @@ P2pOptions p2p_options(const CommunicatorContext& context) {
   P2pOptions options;
   options.communicator = context.id;
   options.eager_bytes = context.config.eager_bytes;
+  options.checked = [&context](int peer) { return context.fabric->checksums(context.world_rank(peer)); };
   options.peer_name = [&context](int peer) { return context.fabric->peer_name(context.world_rank(peer)); };
   return options;
 }

@@ -22,7 +22,8 @@ const Error kLost{ErrorCode::kPeerLost, "the peer died", {}};
 
 // Two ranks that exchange messages in both directions; all of them would arrive.
 struct Exchange {
-  explicit Exchange(uint64_t seed, uint64_t messages = 30) : random(seed + 31), world(settings(seed)) {
+  explicit Exchange(uint64_t seed, uint64_t messages = 30, bool checked = false)
+      : random(seed + 31), world(settings(seed, checked)) {
     // One message each way first, so that the connections exist and have an id.
     for (int from : {0, 1}) message(from, 1);
     while (world.connection(0, 1) < 0 || world.connection(1, 0) < 0) world.step();
@@ -32,8 +33,9 @@ struct Exchange {
     }
   }
 
-  static SimWorld::Settings settings(uint64_t seed) {
+  static SimWorld::Settings settings(uint64_t seed, bool checked) {
     SimWorld::Settings settings;
+    settings.checked = checked;
     settings.seed = seed;
     settings.shape.capacity_bytes = 1 + seed % 5000;
     return settings;
@@ -99,7 +101,7 @@ TEST_CASE("a stream that is cut anywhere is reported by every rank that depends 
   CHECK_GT(cuts_that_mattered, static_cast<int>(seeds / 2));
 }
 
-TEST_CASE("a message cut after each of its bytes is never received") {
+TEST_CASE("fault 28: a message cut after each of its bytes is never received") {
   for (uint64_t bytes : {50u, 2000u}) {
     for (uint64_t cut = 0; cut<kP2pEnvelopeBytes + bytes; cut += bytes> 1024 ? 13 : 1) {
       CAPTURE(bytes);
@@ -159,6 +161,30 @@ TEST_CASE("a flipped bit is an error or wrong bytes, never a crash or a write el
     }
   }
   CHECK_GT(errors, static_cast<int>(seeds / 10));
+}
+
+// Proves: with checksums no message with a flipped bit is received, and the error names the peer and says what it is.
+TEST_CASE("fault 20: with checksums a flipped bit is CORRUPT, and what was received is right") {
+  int corrupt = 0;
+  for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
+    CAPTURE(seed);
+    Exchange exchange(seed, 10, true);
+    SimWorld& world = exchange.world;
+    world.network().flip_after(world.connection(0, 1), static_cast<int>(seed % 2), exchange.random.below(2000));
+    for (uint64_t i = 0; i < 10; ++i) exchange.message(static_cast<int>(i % 2), exchange.random.below(3000));
+    world.settle(20'000);
+    for (int rank : {0, 1}) {
+      const auto& failure = world.at(rank).failure();
+      if (failure) {
+        REQUIRE_EQ(failure->code, ErrorCode::kCorrupt);
+        REQUIRE_EQ(failure->ranks, std::vector<int>{1 - rank});
+        REQUIRE_NE(failure->message.find("arrived damaged"), std::string::npos);
+        ++corrupt;
+      }
+    }
+    exchange.fail_and_check();
+  }
+  CHECK_GT(corrupt, static_cast<int>(seeds / 4));
 }
 
 TEST_CASE("what a rank sent before it left is received; what it did not send fails with kPeerLeft") {

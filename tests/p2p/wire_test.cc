@@ -89,6 +89,24 @@ TEST_CASE("a flipped bit in the magic, the flags or the reserved bytes is refuse
   }
 }
 
+TEST_CASE("fault 20: a bit that is flipped anywhere in a checked envelope is seen; a sound one is decoded") {
+  P2pEnvelope checked = kExample;
+  checked.checked = true;
+  checked.checksum = 0xdeadbeef;
+  P2pEnvelope back;
+  CHECK(p2p_intact(encoded(checked).data()));
+  REQUIRE_EQ(p2p_decode(encoded(checked).data(), kExample.communicator, &back, true), nullptr);
+  CHECK(back == checked);
+  for (size_t bit = 0; bit < kP2pEnvelopeBytes * 8; ++bit) {
+    Frame frame = encoded(checked);
+    frame[bit / 8] ^= std::byte{1} << (bit % 8);
+    CHECK_FALSE(p2p_intact(frame.data()));
+  }
+  // One that is not checked where it must be, and the other way round.
+  CHECK_FALSE(p2p_intact(encoded(kExample).data()));
+  CHECK_NE(p2p_decode(encoded(checked).data(), kExample.communicator, &back), nullptr);
+}
+
 TEST_CASE("random bytes are never an envelope") {
   Random random(1);
   for (int i = 0; i < 100'000; ++i) {

@@ -47,6 +47,7 @@ SimWorld::SimWorld(Settings settings) : settings_(settings), random_(settings.se
   options.communicator = 0x1234;
   options.eager_bytes = settings.eager_bytes;
   options.pool_bytes = settings.pool_bytes;
+  options.checked = [checked = settings.checked](int) { return checked; };
   for (int rank = 0; rank < settings.world; ++rank) {
     streams_.push_back(std::make_unique<Streams>(*this, rank));
     ranks_.push_back(std::make_unique<P2p>(rank, settings.world, options, *streams_.back()));

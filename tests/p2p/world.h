@@ -53,6 +53,7 @@ class SimWorld {
     uint64_t pool_bytes = 8192;
     SimShape shape = {};
     uint64_t connect_ticks = 20;  // at most
+    bool checked = false;         // frames carry checksums
   };
 
   explicit SimWorld(Settings settings);

@@ -166,7 +166,8 @@ TEST_CASE("a header that is wrong in any field is refused by name, and nothing l
       {"2^31", with([](auto& h) { h.bytes = 1u << 31; }), ErrorCode::kProtocol},
       {"2^32-1", with([](auto& h) { h.bytes = UINT32_MAX; }), ErrorCode::kProtocol},
       {"flags", with([](auto& h) { h.flags = 1; }), ErrorCode::kProtocol},
-      {"reserved", with([](auto& h) { h.reserved = 0x8000; }), ErrorCode::kProtocol},
+      {"check", with([](auto& h) { h.check = 0x8000; }), ErrorCode::kProtocol},
+      {"checksum", with([](auto& h) { h.checksum = 1; }), ErrorCode::kProtocol},
       {"the index of the next", with([](auto& h) { h.index = 1; }), ErrorCode::kProtocol},
       {"an index beyond all landings", with([](auto& h) { h.index = 1000; }), ErrorCode::kProtocol},
       {"an index before the first", with([](auto& h) { h.index = UINT32_MAX; }), ErrorCode::kProtocol},
@@ -188,6 +189,52 @@ TEST_CASE("a header that is wrong in any field is refused by name, and nothing l
   }
 }
 
+TEST_CASE("stream links with checksums, simulated and over sockets") {
+  const auto checked = [](MakeLink make) {
+    return [make](LinkShape shape, uint64_t seed) {
+      shape.checked = true;
+      return make(shape, seed);
+    };
+  };
+  const auto [first, seeds] = seed_range(30);
+  check_link_contract(checked(simulated(1)), first, seeds);
+  check_link_contract(checked(simulated(3)), first, seeds);
+  check_link_contract(checked(over_sockets(1)), first, seeds);
+}
+
+// Proves: no flipped bit of header or payload arrives, wherever the payload lands, and all of them are called damage.
+TEST_CASE("fault 20: every bit that is flipped above TCP is CORRUPT, and the slice never arrives") {
+  constexpr uint32_t kPayload = 100;
+  const SliceTag tag{5, 6, kPayload};
+  std::string payload(kPayload, 'x');
+  SliceHeader header{kPayload, 0, 0, 0, 0, 5, 6};
+  seal_slice(header, reinterpret_cast<const std::byte*>(payload.data()));
+  std::string sound(reinterpret_cast<const char*>(&header), sizeof header);
+  sound += payload;
+  for (const bool slot : {false, true}) {
+    for (size_t bit = 0; bit <= 8 * sound.size(); ++bit) {
+      CAPTURE(bit);
+      std::string bytes = sound;
+      if (bit < 8 * sound.size()) bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+      LinkShape shape{4, 2000};
+      shape.checked = true;
+      Raw raw(shape);
+      raw.link->post(tag, slot ? nullptr : raw.landing.data());
+      raw.write(bytes);
+      for (int i = 0; i < 3; ++i) raw.link->pump();
+      if (bit == 8 * sound.size()) {  // none
+        REQUIRE(raw.link->arrived() != nullptr);
+        continue;
+      }
+      REQUIRE(raw.link->arrived() == nullptr);
+      REQUIRE(raw.link->error() != nullptr);
+      CHECK(raw.link->error()->code == ErrorCode::kCorrupt);
+      CHECK(raw.link->error()->message.find("first peer sent slice ") == 0);
+      CHECK(raw.link->error()->message.find("arrived damaged") != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("random bytes never land and never arrive") {
   const auto [first, seeds] = seed_range(500);
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
@@ -205,7 +252,8 @@ TEST_CASE("random bytes never land and never arrive") {
   }
 }
 
-TEST_CASE("a stream cut at every byte: whole slices arrive, the one that is cut does not, and the error says so") {
+TEST_CASE(
+    "fault 28: a stream cut at every byte: whole slices arrive, the one that is cut does not, and the error says so") {
   const std::string slices = bytes_of({100, 0, 0, 0, 0, 5, 6}, 100) + bytes_of({0, 0, 0, 1, 0, 5, 6}, 0) +
                              bytes_of({100, 0, 0, 2, 0, 5, 6}, 100);
   for (size_t cut = 0; cut <= slices.size(); ++cut) {

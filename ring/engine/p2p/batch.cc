@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/crc32c.h"
 #include "ring/base/check.h"
 
 namespace rondo {
 
-void P2pBatch::prepare() { stage_ = std::make_unique<std::byte[]>(kStageBytes); }
+void P2pBatch::prepare(bool checked) {
+  stage_ = std::make_unique<std::byte[]>(kStageBytes);
+  checked_ = checked;
+}
 
 int P2pBatch::room() const {
   const auto staged = static_cast<int>((kStageBytes - staged_) / (kP2pEnvelopeBytes + kCopyBytes));
@@ -17,7 +21,14 @@ int P2pBatch::room() const {
 void P2pBatch::add(const P2pEnvelope& envelope, const std::byte* payload, size_t bytes) {
   RONDO_CHECK(stage_ && room() > 0, "room for the frame");
   std::byte* out = stage_.get() + staged_;
-  p2p_encode(envelope, out);
+  if (checked_) {
+    P2pEnvelope sealed = envelope;
+    sealed.checked = true;
+    sealed.checksum = bytes > 0 ? crc32c(payload, bytes) : 0;
+    p2p_encode(sealed, out);
+  } else {
+    p2p_encode(envelope, out);
+  }
   size_t copied = 0;
   if (bytes > 0 && bytes <= kCopyBytes) {
     std::memcpy(out + kP2pEnvelopeBytes, payload, bytes);

@@ -16,8 +16,8 @@ namespace rondo {
 // messages, or a few long ones.
 class P2pBatch {
  public:
-  // Takes the memory that add() needs.
-  void prepare();
+  // Takes the memory that add() needs. checked: frames carry checksums.
+  void prepare(bool checked);
   bool empty() const { return first_ == count_; }
   // Room for at least that many more frames.
   int room() const;
@@ -43,6 +43,7 @@ class P2pBatch {
   int first_ = 0;  // the parts before it are written
   int count_ = 0;
   bool refers_ = false;
+  bool checked_ = false;
 };
 
 }  // namespace rondo

@@ -22,6 +22,8 @@ struct P2pOptions {
   uint64_t pool_bytes = 1 << 20;     // of a peer's eager messages (by p2p_charge) that wait for their receives
   // "rank 3 (host b, pid 17)", for messages; empty: "rank 3".
   std::function<std::string(int)> peer_name = {};
+  // Whether frames to and from a peer carry checksums; empty: none do. Asked once, by P2pContext().
+  std::function<bool(int)> checked = {};
 
   // Messages of a peer, eager or not, that wait for their receives: as many as the smallest charge would fit.
   uint32_t slots() const;
@@ -41,6 +43,7 @@ class P2pContext {
   uint64_t moved_bytes = 0;  // by all streams, both ways
 
   std::string name(int peer) const;
+  bool checked(int peer) const { return checked_[static_cast<size_t>(peer)] != 0; }
   // The message fits the receive: same dtype, no longer than the buffer.
   static bool fits(const P2pEnvelope& message, const RecvRequest& receive) {
     return message.dtype == receive.dtype && message.bytes <= receive.bytes;
@@ -66,6 +69,7 @@ class P2pContext {
   std::optional<std::pair<int, Error>> take_link_failure();
 
  private:
+  std::vector<char> checked_;  // by peer
   P2pRequest* first_done_ = nullptr;
   P2pRequest* last_done_ = nullptr;
   std::optional<Error> failure_;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "kernels/crc32c.h"
 #include "ring/base/check.h"
 
 namespace rondo {
@@ -32,7 +34,7 @@ void P2pReceiver::open(std::unique_ptr<ByteStream> stream) {
   opened_ = true;
   stream_ = std::move(stream);
   buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
-  batch_.prepare();
+  batch_.prepare(context_.checked(peer_));
 }
 
 bool P2pReceiver::awaited() const {
@@ -106,7 +108,12 @@ size_t P2pReceiver::parse_some(std::span<const std::byte> there) {
   }
   if (there.size() < kP2pEnvelopeBytes) return 0;
   P2pEnvelope envelope;
-  const char* wrong = p2p_decode(there.data(), context_.options.communicator, &envelope);
+  const bool checked = context_.checked(peer_);
+  if (checked && !p2p_intact(there.data())) {
+    protocol_error("an envelope that arrived damaged", ErrorCode::kCorrupt);
+    return 0;
+  }
+  const char* wrong = p2p_decode(there.data(), context_.options.communicator, &envelope, checked);
   if (!wrong) wrong = take(envelope);
   if (!wrong) return kP2pEnvelopeBytes;
   protocol_error(wrong);
@@ -126,6 +133,7 @@ void P2pReceiver::parse() {
 }
 
 void P2pReceiver::take_payload(size_t bytes) {
+  if (envelope_.checked && into_ != Into::kDiscard) payload_sum_ = crc32c(landing_at_, bytes, payload_sum_);
   payload_left_ -= bytes;
   landing_at_ += into_ == Into::kDiscard ? 0 : bytes;
   if (payload_left_ == 0) payload_done();
@@ -215,6 +223,10 @@ const char* P2pReceiver::take_data(const P2pEnvelope& envelope) {
 }
 
 void P2pReceiver::payload_done() {
+  const uint32_t found = std::exchange(payload_sum_, 0);
+  if (envelope_.checked && into_ != Into::kDiscard && found != envelope_.checksum) {
+    return protocol_error("a payload that arrived damaged", ErrorCode::kCorrupt);
+  }
   if (envelope_.kind == P2pKind::kData) {
     receive_->moved += envelope_.bytes;
     if (receive_->moved == receive_->message.bytes) {
@@ -329,8 +341,8 @@ void P2pReceiver::compose() {
   owed_bytes_ = owed_slots_ = 0;
 }
 
-void P2pReceiver::protocol_error(const char* wrong) {
-  context_.set_failure({ErrorCode::kProtocol,
+void P2pReceiver::protocol_error(const char* wrong, ErrorCode code) {
+  context_.set_failure({code,
                         fmt::format("{} sent {} to {} on a point-to-point stream", context_.name(peer_), wrong,
                                     context_.name(context_.rank)),
                         {peer_}});
@@ -342,6 +354,7 @@ void P2pReceiver::protocol_error(const char* wrong) {
 void P2pReceiver::close() {
   const bool broken = payload_left_ > 0 || head_ < tail_ || !filling_.empty() || !clearing_.empty();
   stream_.reset();
+  batch_.clear();
   over_ = true;
   head_ = tail_ = 0;
   forget_message();

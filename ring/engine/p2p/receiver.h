@@ -73,7 +73,7 @@ class P2pReceiver {
   }
   bool push_some();
   void compose();
-  void protocol_error(const char* wrong);
+  void protocol_error(const char* wrong, ErrorCode code = ErrorCode::kProtocol);
   void close();
   void report();
   void forget_message();
@@ -98,6 +98,7 @@ class P2pReceiver {
   size_t tail_ = 0;
   P2pEnvelope envelope_;       // of the payload that is being read
   uint64_t payload_left_ = 0;  // bytes
+  uint32_t payload_sum_ = 0;   // on checked streams: of those that have come
   Into into_ = Into::kNothing;
   std::byte* landing_at_ = nullptr;  // where its next byte goes; unless kDiscard
   RecvRequest* receive_ = nullptr;   // kReceive; for kData also in filling_

@@ -21,7 +21,7 @@ P2pSender::P2pSender(P2pContext& context, int peer)
 
 void P2pSender::open(std::unique_ptr<ByteStream> stream) {
   stream_ = std::move(stream);
-  batch_.prepare();
+  batch_.prepare(context_.checked(peer_));
 }
 
 void P2pSender::add(SendRequest& request) {
@@ -107,11 +107,14 @@ void P2pSender::parse() {
   size_t at = 0;
   for (; buffered_ - at >= kP2pEnvelopeBytes; at += kP2pEnvelopeBytes) {
     P2pEnvelope envelope;
-    const char* wrong = p2p_decode(buffer_.data() + at, context_.options.communicator, &envelope);
+    const bool checked = context_.checked(peer_);
+    const bool damaged = checked && !p2p_intact(buffer_.data() + at);
+    const char* wrong = damaged ? "an answer that arrived damaged"
+                                : p2p_decode(buffer_.data() + at, context_.options.communicator, &envelope, checked);
     if (!wrong) wrong = take(envelope);
     if (!wrong) continue;
     context_.set_failure(
-        {ErrorCode::kProtocol,
+        {damaged ? ErrorCode::kCorrupt : ErrorCode::kProtocol,
          fmt::format("{} answered a message of {} with {}", context_.name(peer_), context_.name(context_.rank), wrong),
          {peer_}});
     broken_ = reported_ = true;

@@ -30,6 +30,8 @@ struct P2pEnvelope {
   uint64_t sequence = 0;  // of the message, per pair and direction, from 0
   uint64_t offset = 0;
   uint32_t slots = 0;
+  bool checked = false;   // on streams whose frames carry checksums
+  uint32_t checksum = 0;  // then: CRC-32C of the payload that follows; 0 without one
   bool operator==(const P2pEnvelope&) const = default;
 };
 
@@ -42,6 +44,8 @@ inline constexpr uint64_t kP2pMaxBytes = uint64_t{1} << 62;
 void p2p_encode(const P2pEnvelope& envelope, std::byte* out);
 // nullptr, or what is wrong with the kP2pEnvelopeBytes at `in`. Checks every field by itself; what depends on the
 // stream's state (credit, sequence) is the reader's to check.
-const char* p2p_decode(const std::byte* in, uint64_t communicator, P2pEnvelope* envelope);
+const char* p2p_decode(const std::byte* in, uint64_t communicator, P2pEnvelope* envelope, bool checked = false);
+// Whether the envelope is as a sender on a checked stream has made it.
+bool p2p_intact(const std::byte* in);
 
 }  // namespace rondo

@@ -12,25 +12,25 @@ namespace rondo {
 // What went wrong, by what the caller can do about it. The values are those of the C API (rondo_result_t).
 enum class ErrorCode : int {
   kOk = 0,
-  kInvalid = 1,       // the caller's arguments; nothing was done
-  kMismatch = 2,      // ranks made different calls; the message shows both
-  kTimeout = 3,       // a deadline passed; `ranks` are those that were absent
-  kPeerLost = 4,      // a process of the group died or became unreachable; `ranks` names it
-  kAborted = 5,       // a rank called abort(); `ranks` names it
-  kProtocol = 6,      // a peer sent something that the protocol forbids
-  kNetwork = 7,       // connecting, listening, resolving failed
-  kBootstrap = 8,     // the group could not be formed; `ranks` are those missing
-  kSystem = 9,        // the operating system refused something (memory, descriptors, threads)
-  kUnsupported = 10,  // a valid request that this build or machine cannot serve
-  kInternal = 11,     // our bug
-  kClosed = 12,       // used after destroy()
-  kPeerLeft = 13,     // a process of the group destroyed its communicator in good order
-  kInterrupted = 14,  // the program's interrupt check ended a wait
+  kInvalid = 1,        // the caller's arguments; nothing was done
+  kMismatch = 2,       // ranks made different calls; the message shows both
+  kTimeout = 3,        // a deadline passed; `ranks` are those that were absent
+  kPeerLost = 4,       // a process of the group died or became unreachable; `ranks` names it
+  kAborted = 5,        // a rank called abort(); `ranks` names it
+  kProtocol = 6,       // a peer sent something that the protocol forbids
+  kNetwork = 7,        // connecting, listening, resolving failed
+  kBootstrap = 8,      // the group could not be formed; `ranks` are those missing
+  kSystem = 9,         // the operating system refused something (memory, descriptors, threads)
+  kUnsupported = 10,   // a valid request that this build or machine cannot serve
+  kInternal = 11,      // our bug
+  kClosed = 12,        // used after destroy()
+  kPeerLeft = 13,      // a process of the group destroyed its communicator in good order
+  kInterrupted = 14,   // the program's interrupt check ended a wait
+  kUnresponsive = 15,  // a process has not answered for Config::suspicion_ms; `ranks` names it
+  kCorrupt = 16,       // data arrived damaged, or results differ between ranks (Config::check_results)
   // Reserved; no call gives them yet.
-  kUnresponsive = 15,  // a process is alive and does not answer
-  kCorrupt = 16,       // data arrived damaged
-  kAuthFailed = 17,    // a peer does not know the secret
-  kEpochStale = 18,    // a peer belongs to an earlier formation of the job
+  kAuthFailed = 17,  // a peer does not know the secret
+  kEpochStale = 18,  // a peer belongs to an earlier formation of the job
   // The call is over, and the communicator goes on.
   kNotFinite = 19,  // WireOptions: an element of the result is not finite; `ranks` names where it was first met
 };

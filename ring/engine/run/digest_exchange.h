@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ring/engine/call/call.h"
+#include "ring/engine/run/link_run.h"
+#include "ring/engine/run/run.h"
+
+namespace rondo {
+
+// Compares results that must be equal on all ranks (RONDO_CHECK=digest): an all_gather of CRC-32C checksums of 64 parts
+// of the result, and where they differ once more of the first part that does, down to the element. All ranks see the
+// same checksums, so all decide alike. Under the lease.
+class DigestExchange {
+ public:
+  // plan: an all_gather over links. What is referred to must outlive it.
+  DigestExchange(const CommunicatorContext& context, std::shared_ptr<const Plan> plan, LinkTable& links);
+
+  // Of these results; they must stay as they are until look() says kEqual or kDiffers.
+  void begin(const std::byte* result, uint64_t count, size_t element_bytes);
+  // The next exchange, once run() is ready; call: of the operation that is checked.
+  void start(const RunStart& call);
+  Run& run() { return *run_; }
+  enum class Verdict { kEqual, kMore, kDiffers };
+  Verdict look();  // once it is done
+
+  // --- after kDiffers
+  uint64_t index() const { return begin_; }  // of the first element that differs
+  // Those whose value is not that of the most; all, where as many have one value as have another.
+  const std::vector<int>& ranks() const { return ranks_; }
+
+ private:
+  static constexpr uint64_t kParts = 64;
+  using Digests = std::array<uint32_t, kParts>;
+
+  uint64_t part_begin(uint64_t part) const { return begin_ + (end_ - begin_) * part / kParts; }
+  void find_ranks(uint64_t part);
+
+  const int rank_;
+  CheckedCall gather_;
+  std::vector<Digests> digests_;  // by rank
+  std::unique_ptr<Run> run_;
+  const std::byte* result_ = nullptr;
+  size_t element_bytes_ = 1;
+  uint64_t begin_ = 0, end_ = 0;  // elements that are compared now
+  uint64_t round_ = 0;
+  std::vector<int> ranks_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,150 @@
+// What RONDO_CHECK and RONDO_CHECKSUM find, by rank and index.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/faults/ranks.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr uint64_t kCount = 100'000;
+constexpr uint64_t kIndex = 77'777;
+
+Config checking(const char* what, const char* transport) {
+  Config config = fault_config();
+  config.check_results = what;
+  config.transport = transport;
+  return config;
+}
+
+// Overwrites one element all the time: memory that is damaged behind the library's back.
+class Damage {
+ public:
+  explicit Damage(float* element)
+      : thread_([this, element] {
+          while (!stop_.load()) *static_cast<volatile float*>(element) = 1e9f;
+        }) {}
+  ~Damage() {
+    stop_.store(true);
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+std::string all_calls(Communicator& group) {
+  return outcome([&] {
+    std::vector<float> values(kCount, 1), gathered(kCount * static_cast<size_t>(group.size()));
+    group.all_reduce(values.data(), values.data(), kCount, DType::kFloat32);
+    group.all_gather(values.data(), gathered.data(), kCount, DType::kFloat32);
+    group.broadcast(values.data(), kCount, DType::kFloat32, 1);
+    group.reduce_scatter(gathered.data(), values.data(), kCount, DType::kFloat32);
+    group.all_reduce(values.data(), values.data(), 1, DType::kFloat32);
+    std::vector<int> none;
+    group.all_reduce(none.data(), none.data(), 0, DType::kInt32);
+    Work work = group.all_reduce_async(values.data(), values.data(), kCount, DType::kFloat32);
+    work.wait();
+    group.barrier();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("with all checks on sound calls succeed, over TCP with checksums and through memory") {
+  for (const char* transport : {"tcp", "auto"}) {
+    CAPTURE(transport);
+    Config config = checking("digest,finite", transport);
+    config.checksum = "on";
+    Job job;
+    job.start(
+        3,
+        [](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          here.say(all_calls(group));
+          int sent = here.rank(), got = -1;
+          group.sendrecv(&sent, 1, (here.rank() + 1) % 3, &got, 1, (here.rank() + 2) % 3, DType::kInt32);
+          here.say(fmt::format("{}", got));
+          std::vector<double> large(1 << 17, here.rank());
+          here.say(outcome([&] {
+            if (here.rank() == 0) group.send(large.data(), large.size(), DType::kFloat64, 1);
+            if (here.rank() == 1) static_cast<void>(group.recv(large.data(), large.size(), DType::kFloat64, 0));
+          }));
+          here.say(fmt::format("{}", large.back()));
+        },
+        config);
+    for (int rank = 0; rank < 3; ++rank) {
+      CHECK(job[rank].hear() == "ok");
+      CHECK(job[rank].hear() == fmt::format("{}", (rank + 2) % 3));
+      CHECK(job[rank].hear() == "ok");
+      CHECK(job[rank].hear() == (rank == 2 ? "2" : "0"));
+    }
+  }
+}
+
+TEST_CASE("RONDO_CHECK=finite: the rank and the index of a NaN or an infinity, on every rank") {
+  for (const char* transport : {"tcp", "auto"}) {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      CAPTURE(transport);
+      Job job;
+      job.start(
+          3,
+          [bad](Here& here) {
+            Communicator group = Communicator::join(here.options);
+            std::vector<float> values(kCount, 1);
+            if (here.rank() == 1) values[kIndex] = bad;
+            here.say(here.timed([&] { group.all_reduce(values.data(), values.data(), kCount, DType::kFloat32); }));
+          },
+          checking("finite", transport));
+      for (int rank = 0; rank < 3; ++rank) {
+        const Timed said = timed_line(job[rank].hear());
+        CAPTURE(said.outcome);
+        CHECK(said.begins("NOT_FINITE [1] all_reduce("));
+        CHECK(said.has(fmt::format("element {} of the input of rank 1 ", kIndex)));
+        CHECK(said.elapsed_ms < 1'500);
+      }
+    }
+  }
+}
+
+// The thread sanitizer would see the damage as the race that it is.
+#ifndef __SANITIZE_THREAD__
+TEST_CASE("fault 51: RONDO_CHECK=digest names the rank whose result is damaged, and the element, on every rank") {
+  for (const char* transport : {"tcp", "auto"}) {
+    CAPTURE(transport);
+    Job job;
+    job.start(
+        3,
+        [](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          std::vector<float> values(kCount, 1);
+          here.say(outcome([&] {
+            group.broadcast(values.data(), kCount, DType::kFloat32, 0);
+            // Rank 2 passes nothing on, so its element is damaged here alone.
+            std::optional<Damage> damage;
+            if (here.rank() == 2) damage.emplace(&values[kIndex]);
+            // The thread may not run in a given call.
+            for (int call = 0; call < 2'000; ++call) group.broadcast(values.data(), kCount, DType::kFloat32, 0);
+          }));
+        },
+        checking("digest", transport));
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::string said = job[rank].hear();
+      CAPTURE(said);
+      CHECK(said.find("CORRUPT [2] the result of broadcast(") == 0);
+      CHECK(said.find(fmt::format("from element {} on: that of rank 2 ", kIndex)) != std::string::npos);
+    }
+  }
+}
+#endif
+
+}  // namespace rondo::testing
