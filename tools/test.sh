@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-DEFAULT_SUITES=(style build unit install docs python speed compression)
+DEFAULT_SUITES=(style build unit faults install docs python speed compression)
 
 list_suites() {
   local file

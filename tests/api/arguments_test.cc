@@ -49,7 +49,7 @@ std::string on_rank(int wrong, const std::function<void(Communicator&, Numbers&)
 
 }  // namespace
 
-TEST_CASE("roots, counts, dtypes, ops, algorithms and timeouts out of range") {
+TEST_CASE("fault 44: roots, counts, dtypes, ops, algorithms and timeouts out of range") {
   // Proves: each is refused by the one rank that gives it, with its value in the message.
   CHECK(on_rank(1, [](Communicator& group, Numbers& n) {
           int64_t* p = n.data();
@@ -89,7 +89,7 @@ TEST_CASE("roots, counts, dtypes, ops, algorithms and timeouts out of range") {
         }) == "");
 }
 
-TEST_CASE("null pointers where something is read or written") {
+TEST_CASE("fault 47: null pointers where something is read or written") {
   CHECK(on_rank(2, [](Communicator& group, Numbers& n) {
           int64_t* p = n.data();
           const std::string null = "null";
@@ -125,7 +125,7 @@ TEST_CASE("null pointers where nothing is read or written are fine") {
         }) == "");
 }
 
-TEST_CASE("input and output that overlap otherwise than in place") {
+TEST_CASE("fault 46: input and output that overlap otherwise than in place") {
   // Proves: one element off the in-place form, in either direction, is refused; all_to_all in place is, too.
   CHECK(on_rank(1, [](Communicator& group, Numbers& n) {
           int64_t* p = n.data() + 8;

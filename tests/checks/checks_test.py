@@ -102,5 +102,23 @@ class Layers(unittest.TestCase):
         self.fine("ring/include/rondo/work.h", "<rondo/error.h>")
 
 
+class Faults(unittest.TestCase):
+    TABLE = "| 1 | killed | an error | tests | 1 s |\n| 2 | cut | an error | tests | 1 s |\n| 3 | split | later | | |\n"
+
+    def run_on(self, tests):
+        return run("faults", {"docs/faults.md": self.TABLE, "tests/a_test.cc": tests})
+
+    def test_every_row_has_a_test_and_every_test_a_row(self):
+        code, output = self.run_on('TEST_CASE("fault 1, 2: both") {}')
+        self.assertEqual(code, 0, output)
+        code, output = self.run_on('TEST_CASE("fault 2: one") {}\n// TEST_CASE of fault 1')
+        self.assertEqual(code, 1, output)
+        self.assertIn("row 1 has no test", output)
+        self.assertNotIn("row 3", output)
+        code, output = self.run_on('TEST_CASE("fault 1, 2, 9: a row too many") {}')
+        self.assertEqual(code, 1, output)
+        self.assertIn("no row 9", output)
+
+
 if __name__ == "__main__":
     unittest.main()

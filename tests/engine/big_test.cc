@@ -35,7 +35,7 @@ int64_t pattern(uint64_t i) { return static_cast<int64_t>(i % 31); }
 
 }  // namespace
 
-TEST_CASE("all_reduce of 2^31 + 7 int8") {
+TEST_CASE("fault 43: all_reduce of 2^31 + 7 int8") {
   constexpr uint64_t kCount = (uint64_t{1} << 31) + 7;
   expect_memory(2 * kCount);
   CHECK(run_processes(pair(), [](Communicator& group) {
@@ -48,7 +48,7 @@ TEST_CASE("all_reduce of 2^31 + 7 int8") {
         }) == "");
 }
 
-TEST_CASE("all_reduce, broadcast and a message of more than 4 GiB of float32") {
+TEST_CASE("fault 43: all_reduce, broadcast and a message of more than 4 GiB of float32") {
   constexpr uint64_t kCount = (uint64_t{1} << 30) + 12'345;
   constexpr uint64_t kBytes = kCount * sizeof(float);
   expect_memory(2 * kBytes);

@@ -48,7 +48,7 @@ TEST_CASE("large calls between threads that overtake each other in the middle of
   }
 }
 
-TEST_CASE("every collective gives the reference result on threads, whatever its shape and algorithm") {
+TEST_CASE("fault 42: every collective gives the reference result on threads, whatever its shape and algorithm") {
   // Proves: the same as over TCP, for the links over memory.
   for (const int world : {1, 2, 3, 4, 7}) {
     CAPTURE(world);
@@ -68,7 +68,7 @@ TEST_CASE("every dtype with every op on threads") {
   CHECK(run_threads(shape, [&](Communicator& group) { run_by_every_algorithm(group, cases); }) == "");
 }
 
-TEST_CASE("several communicators at once, from several threads, without a common order") {
+TEST_CASE("fault 70: several communicators at once, from several threads, without a common order") {
   // Proves: communicators of the same ranks share nothing that one could hold while it waits for another.
   constexpr int kGroups = 3;
   RankGroup shape;
@@ -96,7 +96,7 @@ TEST_CASE("several communicators at once, from several threads, without a common
   CHECK(run_processes(shape, body) == "");
 }
 
-TEST_CASE("several threads call on one communicator: calls are serialized") {
+TEST_CASE("fault 70: several threads call on one communicator: calls are serialized") {
   // Proves: any thread may call; equal calls may come in any order.
   RankGroup shape;
   shape.world = 2;

@@ -107,7 +107,7 @@ TEST_CASE("sums and averages of random floats stay within their bound, with the 
   }
 }
 
-TEST_CASE("the same input gives the same bits 200 times, whatever the timing") {
+TEST_CASE("fault 50: the same input gives the same bits 200 times, whatever the timing") {
   // Proves: the order of additions comes from the plan and not from who is first.
   constexpr size_t kCount = 3001;
   const RankBody body = [](Communicator& group) {
@@ -127,7 +127,7 @@ TEST_CASE("the same input gives the same bits 200 times, whatever the timing") {
   CHECK(run_threads(group_of(3), body) == "");
 }
 
-TEST_CASE("a NaN or two opposite infinities on any ranks are a NaN on every rank, and one infinity stays") {
+TEST_CASE("fault 48: a NaN or two opposite infinities on any ranks are a NaN on every rank, and one infinity stays") {
   CHECK(run_processes(group_of(3), [](Communicator& group) {
           constexpr float kInfinity = std::numeric_limits<float>::infinity();
           const int rank = group.rank();

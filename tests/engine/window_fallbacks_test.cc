@@ -247,7 +247,7 @@ TEST_CASE("a rank that may not make shared memory: TCP to it, an island without 
         }) == "");
 }
 
-TEST_CASE("no rank may make shared memory: everything works over TCP") {
+TEST_CASE("fault 54: no rank may make shared memory: everything works over TCP") {
   RankGroup shape = shape_of(3);
   shape.before = [](int) { refuse(SYS_memfd_create); };
   CHECK(run_processes(shape, [](Communicator& group) {

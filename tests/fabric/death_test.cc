@@ -49,7 +49,7 @@ TEST_CASE("kill -9 of any rank is told to all others within a second, with its n
   }
 }
 
-TEST_CASE("two ranks that die at once are both named") {
+TEST_CASE("fault 8: two ranks that die at once are both named") {
   TempFolder folder;
   std::vector<FabricProcess> ranks = start_ranks(5, folder, kId, wait_for_failure);
   expect_ready(ranks);

@@ -59,7 +59,7 @@ TEST_CASE("settings of one's own may differ") {
   for (const Joined& rank : join_all(launches_of(2), std::make_shared<MemoryStore>(), configs)) CHECK(!rank.error);
 }
 
-TEST_CASE("another job's rank is refused with both jobs named") {
+TEST_CASE("fault 35: another job's rank is refused with both jobs named") {
   auto launches = launches_of(2);
   launches[1].job_id = "another";
   const auto joined = join_all(launches, std::make_shared<MemoryStore>(), {test_config()});
@@ -81,7 +81,7 @@ TEST_CASE("a rank of another world size is refused with both sizes named") {
   CHECK(joined[1].error->message.find("says 2") != std::string::npos);
 }
 
-TEST_CASE("of two processes with the same rank one is refused at once, and the group is undisturbed") {
+TEST_CASE("fault 36: of two processes with the same rank one is refused at once, and the group is undisturbed") {
   auto launches = launches_of(2);
   launches.push_back(launch_of(1, 2));
   const auto joined = join_all(launches, std::make_shared<MemoryStore>(), {test_config()});
@@ -122,7 +122,7 @@ std::vector<Joined> join_with_a_ghost(int ghost) {
   return joined;
 }
 
-TEST_CASE("a rank that dies after it was listed ends the start of the others within two seconds, by name") {
+TEST_CASE("fault 2: a rank that dies after it was listed ends the start of the others within two seconds, by name") {
   for (int ghost : {0, 2}) {
     const auto begin = Clock::now();
     const auto joined = join_with_a_ghost(ghost);

@@ -55,7 +55,7 @@ class OpenFilesLimit {
   rlimit before_{};
 };
 
-TEST_CASE("a soft limit that is too low is raised; a hard one is an error that says how many are needed") {
+TEST_CASE("fault 52: a soft limit that is too low is raised; a hard one is an error that says how many are needed") {
   const size_t open = open_descriptors() - 1;  // without the look itself
   OpenFilesLimit limit(open + 10);
   CHECK(ensure_descriptors({5, 20}) >= 20);

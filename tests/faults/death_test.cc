@@ -89,7 +89,7 @@ TEST_CASE("killed in the middle of a large all_reduce, wherever it is") {
   }
 }
 
-TEST_CASE("killed in small collectives, in send and recv, and idle") {
+TEST_CASE("fault 5: killed in small collectives, in send and recv, and idle") {
   struct Kind {
     const char* what;
     std::function<void(Communicator&, Guarded&, Guarded&)> call;
@@ -139,7 +139,7 @@ TEST_CASE("killed in small collectives, in send and recv, and idle") {
   }
 }
 
-TEST_CASE("two that die at once are both named") {
+TEST_CASE("fault 8: two that die at once are both named") {
   Job job;
   job.start(5, [&](Here& here) {
     Communicator group = Communicator::join(here.options);
@@ -209,13 +209,16 @@ void kill_while_starting(std::initializer_list<int> moments_us) {
   }
 }
 
-TEST_CASE("killed before it says a word: the others' join names it at their deadline") { kill_while_starting({-1}); }
+TEST_CASE("fault 1: killed before it says a word: the others' join names it at their deadline") {
+  kill_while_starting({-1});
+}
 
-TEST_CASE("killed in the middle of joining: the others end in time, and blame nobody that gave up because of it") {
+TEST_CASE(
+    "fault 2: killed in the middle of joining: the others end in time, and blame nobody that gave up because of it") {
   kill_while_starting({0, 500, 2'000, 4'000, 8'000, 12'000, 20'000});
 }
 
-TEST_CASE("killed while shutting down: the others' destroy ends") {
+TEST_CASE("fault 6: killed while shutting down: the others' destroy ends") {
   Job job;
   job.start(3, [&](Here& here) {
     Communicator group = Communicator::join(here.options);

@@ -51,6 +51,10 @@ void Hosts::limit_rate(uint64_t bits_per_second) {
     run(host, fmt::format("tc qdisc replace dev eth0 root tbf rate {}bit burst 160kb latency 50ms", bits_per_second));
 }
 
+void Hosts::swallow(int from, int to) {
+  run(from, fmt::format("ip neigh replace {} lladdr 02:00:00:00:00:99 dev eth0 nud permanent", address(to)));
+}
+
 void Hosts::start(Job& job, const std::vector<int>& host_of, const RankProcess::Body& body,
                   const Config& config) const {
   const int world = static_cast<int>(host_of.size());

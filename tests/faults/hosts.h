@@ -17,6 +17,13 @@ class Hosts {
   explicit Hosts(int hosts = 2);
   // What every host sends at most, headers included, from now on.
   void limit_rate(uint64_t bits_per_second);
+  // The cable between a host and the switch.
+  void pull_cable(int host) { run(hosts_, "ip link set port" + std::to_string(host) + " down"); }
+  void plug_cable(int host) { run(hosts_, "ip link set port" + std::to_string(host) + " up"); }
+  // What `from` sends to `to` goes nowhere from now on, and nobody is told: it is addressed to no host's card.
+  void swallow(int from, int to);
+  // Every TCP connection of a host ends with a RST to its other end.
+  void reset_connections(int host) { run(host, "ss -K -t state established > /dev/null"); }
   // Starts the ranks of the job, rank r on host host_of[r]; rank 0's host serves the rendezvous.
   void start(Job& job, const std::vector<int>& host_of, const RankProcess::Body& body,
              const Config& config = fault_config()) const;

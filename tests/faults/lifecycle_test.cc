@@ -70,7 +70,7 @@ TEST_CASE("abort from another thread ends what all ranks wait in, with the reaso
   }
 }
 
-TEST_CASE("abort on all ranks at once ends them all") {
+TEST_CASE("fault 69: abort on all ranks at once ends them all") {
   Job job;
   job.start(4, [&](Here& here) {
     Communicator group = Communicator::join(here.options);
@@ -94,7 +94,7 @@ TEST_CASE("abort on all ranks at once ends them all") {
   }
 }
 
-TEST_CASE("aborts of several groups, from another thread on every rank, each in an order of its own") {
+TEST_CASE("fault 69: aborts of several groups, from another thread on every rank, each in an order of its own") {
   // Proves: whatever waits in any of the groups, every rank is out of all of them within 5 s.
   constexpr uint64_t kSeed = 20260806;
   CAPTURE(kSeed);
@@ -150,7 +150,7 @@ TEST_CASE("aborts of several groups, from another thread on every rank, each in 
   }
 }
 
-TEST_CASE("destroy: twice is fine, and what is used afterwards is closed") {
+TEST_CASE("fault 68: destroy: twice is fine, and what is used afterwards is closed") {
   Job job;
   job.start(3, [&](Here& here) {
     Communicator group = Communicator::join(here.options);
@@ -185,7 +185,7 @@ TEST_CASE("destroy: twice is fine, and what is used afterwards is closed") {
   }
 }
 
-TEST_CASE("destroy in mid-operation: closed here, a rank that left to the others") {
+TEST_CASE("fault 68: destroy in mid-operation: closed here, a rank that left to the others") {
   Job job;
   job.start(3, [&](Here& here) {
     Communicator group = Communicator::join(here.options);

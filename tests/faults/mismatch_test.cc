@@ -153,7 +153,7 @@ void check(const Mismatch& mismatch, bool async) {
 
 }  // namespace
 
-TEST_CASE("different collective calls end in the same mismatch on every rank, within a second") {
+TEST_CASE("fault 39: different collective calls end in the same mismatch on every rank, within a second") {
   for (const Mismatch& mismatch : mismatches()) check(mismatch, false);
 }
 
@@ -221,7 +221,7 @@ TEST_CASE("a call that repeats an earlier one is named as itself, whatever was c
   }
 }
 
-TEST_CASE("uneven counts that only a pair knows are compared by the pair") {
+TEST_CASE("fault 39: uneven counts that only a pair knows are compared by the pair") {
   // Proves: neither a longer, nor a shorter, nor an empty block on one side passes, or is written beyond its place.
   struct Pair {
     uint64_t sends, expects;

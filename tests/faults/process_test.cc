@@ -95,7 +95,7 @@ class Stranger {
 
 // The thread sanitizer does not support threads in the child of a process that had threads.
 #ifndef __SANITIZE_THREAD__
-TEST_CASE("a fork in mid-operation leaves the parent alone, and the child's calls are invalid") {
+TEST_CASE("fault 63: a fork in mid-operation leaves the parent alone, and the child's calls are invalid") {
   Job job;
   job.start(3, [&](Here& here) {
     Communicator group = Communicator::join(here.options);
@@ -132,7 +132,7 @@ TEST_CASE("a fork in mid-operation leaves the parent alone, and the child's call
 }
 #endif
 
-TEST_CASE("an executed child inherits no socket, and outliving its parent it hides nothing") {
+TEST_CASE("fault 64: an executed child inherits no socket, and outliving its parent it hides nothing") {
   Job job;
   job.start(2, [&](Here& here) {
     Communicator group = Communicator::join(here.options);
@@ -161,7 +161,7 @@ TEST_CASE("an executed child inherits no socket, and outliving its parent it hid
   ::kill(child, SIGKILL);
 }
 
-TEST_CASE("a signal every millisecond disturbs neither joining nor any call") {
+TEST_CASE("fault 61: a signal every millisecond disturbs neither joining nor any call") {
   static std::atomic<int> signals;
   Job job;
   job.start(3, [&](Here& here) {
@@ -190,7 +190,7 @@ TEST_CASE("a signal every millisecond disturbs neither joining nor any call") {
   for (RankProcess& rank : job.ranks) CHECK(rank.hear() == "done");
 }
 
-TEST_CASE("SIGTERM in mid-operation reaches the program's own handler, and the operations go on") {
+TEST_CASE("fault 62: SIGTERM in mid-operation reaches the program's own handler, and the operations go on") {
   static volatile sig_atomic_t terms = 0;
   constexpr int kTerms = 5;
   Job job;
@@ -222,7 +222,7 @@ TEST_CASE("SIGTERM in mid-operation reaches the program's own handler, and the o
   }
 }
 
-TEST_CASE("SIGTERM without a handler ends that process as everywhere, and the others are told") {
+TEST_CASE("fault 62: SIGTERM without a handler ends that process as everywhere, and the others are told") {
   Job job;
   job.start(2, [&](Here& here) {
     ::signal(SIGTERM, SIG_DFL);  // the test framework has a handler
@@ -238,7 +238,7 @@ TEST_CASE("SIGTERM without a handler ends that process as everywhere, and the ot
   CHECK(job[1].wait() == -SIGTERM);
 }
 
-TEST_CASE("a scan of every port and noise at it while the ranks join change nothing") {
+TEST_CASE("fault 25: a scan of every port and noise at it while the ranks join change nothing") {
   // Below the ports that the kernel hands out, so that only ranks and other tests take them.
   const int first = 20'000 + static_cast<int>(::getpid() % 300) * 40;
   constexpr int kPorts = 8;  // three listeners, the rendezvous, and ports that others may hold
@@ -282,7 +282,7 @@ TEST_CASE("a scan of every port and noise at it while the ranks join change noth
   CHECK(connections > 10);
 }
 
-TEST_CASE("strangers at every listening port, while the group works") {
+TEST_CASE("fault 25, 27: strangers at every listening port, while the group works") {
   // Proves: HTTP, TLS, random bytes, a hello cut short, silence and a scan change nothing, and do not stay.
   const uint64_t seed = 20260805;
   CAPTURE(seed);

@@ -44,7 +44,7 @@ void join(Here& here) {
 
 }  // namespace
 
-TEST_CASE("a missing rank is named by all others at the deadline, whoever serves the rendezvous") {
+TEST_CASE("fault 37: a missing rank is named by all others at the deadline, whoever serves the rendezvous") {
   for (const bool tcp : {false, true}) {
     CAPTURE(tcp);
     Job job;
@@ -74,7 +74,7 @@ TEST_CASE("rank 0 missing") {
   }
 }
 
-TEST_CASE("a second process of the same rank is refused; the others start") {
+TEST_CASE("fault 36: a second process of the same rank is refused; the others start") {
   Job job;
   for (const int rank : {0, 1}) job.ranks.emplace_back(job.options(rank, 3), join);
   job.ranks.emplace_back(job.options(1, 3, short_start()), join);
@@ -88,7 +88,7 @@ TEST_CASE("a second process of the same rank is refused; the others start") {
   for (const int i : {0, 3 - second, 3}) CHECK(timed_line(job[i].hear()).outcome == "ok");
 }
 
-TEST_CASE("another world size is refused with both sizes") {
+TEST_CASE("fault 38: another world size is refused with both sizes") {
   Job job;
   for (const int rank : {0, 1}) job.ranks.emplace_back(job.options(rank, 3, short_start()), join);
   job.ranks.emplace_back(job.options(2, 4, short_start()), join);
@@ -100,7 +100,7 @@ TEST_CASE("another world size is refused with both sizes") {
   for (const int rank : {0, 1}) CHECK(timed_line(job[rank].hear()).begins("BOOTSTRAP [2] "));
 }
 
-TEST_CASE("a rank beyond the world is invalid at once") {
+TEST_CASE("fault 38: a rank beyond the world is invalid at once") {
   Job job;
   for (const int rank : {3, 7}) job.ranks.emplace_back(job.options(rank, 3, short_start()), join);
   for (RankProcess& rank : job.ranks) {

@@ -20,7 +20,7 @@ void reduce(Communicator& group, uint64_t count) {
 
 }  // namespace
 
-TEST_CASE("a rank that never makes the call: a timeout at the deadline on all ranks, naming it") {
+TEST_CASE("fault 14: a rank that never makes the call: a timeout at the deadline on all ranks, naming it") {
   for (const uint64_t count : {uint64_t{8}, uint64_t{1} << 20}) {
     CAPTURE(count);
     Job job;
@@ -55,7 +55,7 @@ TEST_CASE("a rank that never makes the call: a timeout at the deadline on all ra
   }
 }
 
-TEST_CASE("two absent ranks are both listed, by a Work as by a blocking call") {
+TEST_CASE("fault 14: two absent ranks are both listed, by a Work as by a blocking call") {
   Job job;
   job.start(4, [&](Here& here) {
     Communicator group = Communicator::join(here.options);

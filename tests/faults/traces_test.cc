@@ -143,7 +143,7 @@ std::string kill_after(int us) {
 
 }  // namespace
 
-TEST_CASE("kill -9 of all ranks at work leaves no file, segment, socket or process, however they met") {
+TEST_CASE("fault 56: kill -9 of all ranks at work leaves no file, segment, socket or process, however they met") {
   for (const char* rendezvous : kRendezvous) {
     CAPTURE(rendezvous);
     CHECK(on_own_machine([rendezvous] { return kill_while_working(rendezvous); }) == "");

@@ -19,7 +19,9 @@ std::vector<std::string> seeds() {
           frame(ByeMessage{7, 12}),
           frame(ConnectMessage{7, 1}),
           frame(LeaveMessage{}),
-          frame(LostMessage{5, true, "it left"})};
+          frame(LostMessage{5, LostMessage::Fate::kLeft, "it left"}),
+          frame(AliveMessage{}),
+          frame(BlameMessage{1, "the ranks waited"})};
 }
 
 void try_input(std::string_view input) {

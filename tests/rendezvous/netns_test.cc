@@ -92,7 +92,7 @@ std::string expect_part(const std::string& found, const std::string& part) {
 const std::string kTwo = interface("eth0", "10.1.2.3/24 fd00:1::3/64") + interface("ib0", "10.9.9.3/24") +
                          interface("docker0", "172.17.0.1/16");
 
-TEST_CASE("netns: the address that routes to the master, over IPv4 and IPv6") {
+TEST_CASE("fault 66: netns: the address that routes to the master, over IPv4 and IPv6") {
   in_namespace(kTwo, [] { return expect(listen("tcp://10.1.2.9:5"), "10.1.2.3 "); });
   in_namespace(kTwo, [] { return expect(listen("tcp://10.9.9.9:5"), "10.9.9.3 "); });
   in_namespace(kTwo, [] { return expect(listen("tcp://[fd00:1::9]:5"), "fd00:1::3 "); });
@@ -100,7 +100,7 @@ TEST_CASE("netns: the address that routes to the master, over IPv4 and IPv6") {
   in_namespace(interface("eth0", "fd00:1::3/64"), [] { return expect(listen("tcp://[fd00:1::9]:5"), "fd00:1::3 "); });
 }
 
-TEST_CASE("netns: docker0, loopback and link-local addresses are never chosen by themselves") {
+TEST_CASE("fault 66: netns: docker0, loopback and link-local addresses are never chosen by themselves") {
   in_namespace(kTwo + "ip route add default dev docker0; ",
                [] { return expect(listen("file:///x"), "10.1.2.3 10.9.9.3 fd00:1::3 "); });
   in_namespace(kTwo + "ip route add default dev ib0; ", [] { return expect(listen("file:///x"), "10.9.9.3 "); });

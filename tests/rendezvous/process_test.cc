@@ -142,7 +142,7 @@ TEST_CASE("processes: a job meets by each launcher's variables, and by a file") 
   }
 }
 
-TEST_CASE("processes: a rank that is killed before its hello is named by the others at the deadline") {
+TEST_CASE("fault 1: processes: a rank that is killed before its hello is named by the others at the deadline") {
   test::Folder folder;
   Programs processes;
   for (int r = 0; r < 3; ++r) {
@@ -170,7 +170,7 @@ TEST_CASE("processes: a missing rank 0 is named, too") {
   CHECK(one->errors().find("ranks 0\n") != std::string::npos);
 }
 
-TEST_CASE("processes: after kill -9 of all ranks the next start succeeds, by socket and by file") {
+TEST_CASE("fault 56: processes: after kill -9 of all ranks the next start succeeds, by socket and by file") {
   test::Folder folder;
   for (std::string kind : {"unix", "file"}) {
     CAPTURE(kind);

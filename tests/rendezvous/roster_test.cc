@@ -123,7 +123,7 @@ TEST_CASE("roster: missing ranks are named at the deadline on every rank that wa
   }
 }
 
-TEST_CASE("roster: the same rank twice: the second is refused, the first undisturbed") {
+TEST_CASE("fault 36: roster: the same rank twice: the second is refused, the first undisturbed") {
   for (int doubled : {0, 1}) {
     MemoryStore store;
     std::vector<Outcome> outcomes(2);

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-TEST_CASE("strangers: 10,000 silent connections leave memory bounded and a client served") {
+TEST_CASE("fault 26: strangers: 10,000 silent connections leave memory bounded and a client served") {
   rlimit limit{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
   limit.rlim_cur = limit.rlim_max;

@@ -94,7 +94,7 @@ Error refusal(StreamStore::Options options) {
   return {};
 }
 
-TEST_CASE("strangers: HTTP, TLS and random bytes are closed at once, silence by the handshake deadline") {
+TEST_CASE("fault 27: strangers: HTTP, TLS and random bytes are closed at once, silence by the handshake deadline") {
   Served served;
   uint32_t seed = std::random_device{}();
   CAPTURE(seed);
@@ -153,7 +153,7 @@ TEST_CASE("strangers: half a request is dropped by the deadline; one that comes 
   CHECK(store.get("key", soon()) == "value");
 }
 
-TEST_CASE("strangers: impossible lengths are closed and nothing is allocated for them") {
+TEST_CASE("fault 30: strangers: impossible lengths are closed and nothing is allocated for them") {
   Served served;
   for (uint32_t length : {0u, 1u << 31, 0xffffffffu, static_cast<uint32_t>(kMaxRequestBodyBytes + 1)}) {
     CAPTURE(length);
@@ -174,7 +174,7 @@ TEST_CASE("strangers: impossible lengths are closed and nothing is allocated for
   check_serving(served);
 }
 
-TEST_CASE("hello: another version and another job are refused with both sides named") {
+TEST_CASE("fault 31: hello: another version and another job are refused with both sides named") {
   Served served(5'000, "this job");
   Error error = refusal(served.client("other job"));
   CHECK(error.code == ErrorCode::kBootstrap);
@@ -236,7 +236,7 @@ TEST_CASE("client: it waits for a server that comes later, and says at the deadl
   CHECK(store.get("k", soon()) == "v");
 }
 
-TEST_CASE("client: a server that ends in mid-wait is reported, not waited for") {
+TEST_CASE("fault 9: client: a server that ends in mid-wait is reported, not waited for") {
   auto served = std::make_unique<Served>();
   StreamStore store(served->client());
   store.put("k", "v", soon());
@@ -283,7 +283,7 @@ TEST_CASE("client: a server that is too busy to answer is late, not gone, also w
   }
 }
 
-TEST_CASE("port: 100 restarts on one port in a row succeed, clients and all") {
+TEST_CASE("fault 67: port: 100 restarts on one port in a row succeed, clients and all") {
   uint16_t port = 0;
   for (int i = 0; i < 100; ++i) {
     Served served(300, "j", port);
@@ -292,7 +292,7 @@ TEST_CASE("port: 100 restarts on one port in a row succeed, clients and all") {
   }
 }
 
-TEST_CASE("port: one that is taken is named, with the variables that change it") {
+TEST_CASE("fault 67: port: one that is taken is named, with the variables that change it") {
   Served served;
   Launch launch = test::launch(0, 2, served.address().text());
   for (const char* launcher : {"environment", "torchrun"}) {

@@ -111,7 +111,7 @@ TEST_CASE("where the kernel refuses process_vm_readv to one rank, none pulls") {
   CHECK(outcome(3, shared_config(), one) == Lines(3, "0 0 0 shares"));
 }
 
-TEST_CASE("a rank that may not make a memfd uses TCP, as do the others towards it") {
+TEST_CASE("fault 54: a rank that may not make a memfd uses TCP, as do the others towards it") {
   const auto one = [](int rank) {
     if (rank == 1) refuse(SYS_memfd_create);
   };

@@ -126,7 +126,7 @@ pid_t stranger(const std::string& listener) {
   ::_exit(closed ? 0 : 1);
 }
 
-TEST_CASE("another user's process is shut out, and disturbs nobody (needs root)") {
+TEST_CASE("fault 58: another user's process is shut out, and disturbs nobody (needs root)") {
   REQUIRE(::geteuid() == 0);
   const auto listeners = listeners_for(2);
   const pid_t child = stranger(listeners[0]->name());

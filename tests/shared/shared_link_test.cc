@@ -118,7 +118,7 @@ TEST_CASE("a flag, length or tag that is wrong is refused by name, and nothing l
   }
 }
 
-TEST_CASE("a counter of freed slots that goes back, or beyond what was sent, is corrupt and gives no room") {
+TEST_CASE("fault 55: a counter of freed slots that goes back, or beyond what was sent, is corrupt and gives no room") {
   const std::vector<std::byte> payload(100);
   for (const uint64_t freed : {uint64_t{1}, uint64_t{4}, uint64_t{1} << 32, ~uint64_t{0}}) {
     CAPTURE(freed);
@@ -139,7 +139,7 @@ TEST_CASE("a counter of freed slots that goes back, or beyond what was sent, is 
   }
 }
 
-TEST_CASE("random bytes all over the memory never land and never arrive") {
+TEST_CASE("fault 55: random bytes all over the memory never land and never arrive") {
   const auto [first, seeds] = seed_range(300);
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
     CAPTURE(seed);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The sources' format, the layers between folders, and no name that is defined twice.
+# The sources' format, the layers between folders, no name that is defined twice, and a test for each fault.
 set -euo pipefail
 source tools/lib/suite.sh
 
@@ -7,7 +7,8 @@ need_packages git clang-format python3 shellcheck
 check "format" tools/format.sh --check
 check "layers" python3 tools/checks/layers.py
 check "one definition of each name" python3 tools/checks/one_definition.py
-check "the two checks find planted violations" python3 tests/checks/checks_test.py
+check "every fault has a test" python3 tools/checks/faults.py
+check "the checks find planted violations" python3 tests/checks/checks_test.py
 mapfile -t scripts < <(git ls-files '*.sh')
 check "shellcheck" shellcheck -x "${scripts[@]}"
 finish_checks

@@ -1,0 +1,190 @@
+// What the system refuses: the k-th allocation, or the k-th system call, of joining, a call and leaving, for every k-th
+// of
+// --seeds (all of them with --seeds=1). This binary has its own operator new and its own system calls. Rank 0 of 2 is
+// refused; both must end with success or an error, soon, and with nothing left open.
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "tests/engine/arguments.h"
+#include "tests/faults/ranks.h"
+
+namespace {
+
+enum class Refuse { kNothing, kMemory, kSystem };
+std::atomic<Refuse> refuse{Refuse::kNothing};
+std::atomic<long> left{0};  // until the one that is refused
+
+// Counts one; whether it is the one.
+bool refused(Refuse what) {
+  return refuse.load(std::memory_order_relaxed) == what && left.fetch_sub(1, std::memory_order_relaxed) == 1;
+}
+
+void* take(size_t bytes, size_t alignment) {
+  if (refused(Refuse::kMemory)) return nullptr;
+  void* memory = nullptr;
+  if (alignment <= alignof(std::max_align_t)) return std::malloc(bytes == 0 ? 1 : bytes);
+  return ::posix_memalign(&memory, alignment, bytes == 0 ? 1 : bytes) == 0 ? memory : nullptr;
+}
+
+void* take_or_throw(size_t bytes, size_t alignment) {
+  if (void* memory = take(bytes, alignment)) return memory;
+  throw std::bad_alloc();
+}
+
+template <typename Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return take_or_throw(bytes, 1); }
+void* operator new[](size_t bytes) { return take_or_throw(bytes, 1); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return take_or_throw(bytes, static_cast<size_t>(alignment));
+}
+void* operator new[](size_t bytes, std::align_val_t alignment) {
+  return take_or_throw(bytes, static_cast<size_t>(alignment));
+}
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return take(bytes, 1); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return take(bytes, 1); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+// Calls that give -1 and an errno.
+#define REFUSABLE(name, error, parameters, arguments)         \
+  extern "C" int name parameters {                            \
+    static const auto real = next<int(*) parameters>(#name);  \
+    if (refused(Refuse::kSystem)) return errno = (error), -1; \
+    return real arguments;                                    \
+  }
+REFUSABLE(socket, EMFILE, (int domain, int type, int protocol) noexcept, (domain, type, protocol))
+REFUSABLE(bind, ENOBUFS, (int fd, const sockaddr* address, socklen_t size) noexcept, (fd, address, size))
+REFUSABLE(listen, ENOBUFS, (int fd, int backlog) noexcept, (fd, backlog))
+REFUSABLE(accept4, EMFILE, (int fd, sockaddr* address, socklen_t* size, int flags), (fd, address, size, flags))
+REFUSABLE(accept, EMFILE, (int fd, sockaddr* address, socklen_t* size), (fd, address, size))
+REFUSABLE(connect, ENOBUFS, (int fd, const sockaddr* address, socklen_t size), (fd, address, size))
+REFUSABLE(epoll_create1, EMFILE, (int flags) noexcept, (flags))
+REFUSABLE(epoll_ctl, ENOMEM, (int fd, int action, int of, epoll_event* event) noexcept, (fd, action, of, event))
+REFUSABLE(eventfd, EMFILE, (unsigned count, int flags) noexcept, (count, flags))
+REFUSABLE(timerfd_create, EMFILE, (int clock, int flags) noexcept, (clock, flags))
+REFUSABLE(memfd_create, EMFILE, (const char* name, unsigned flags) noexcept, (name, flags))
+REFUSABLE(ftruncate, ENOSPC, (int fd, off_t size) noexcept, (fd, size))
+REFUSABLE(setsockopt, ENOBUFS, (int fd, int level, int name, const void* value, socklen_t size) noexcept,
+          (fd, level, name, value, size))
+
+namespace rondo::testing {
+namespace {
+
+struct Said {
+  int64_t ms = 0;
+  std::string outcome;
+};
+
+// One whole life of a rank. `k`: what is refused of it; 0: nothing.
+void live(Here& here, const std::string& meeting, Refuse what, long k) {
+  JoinOptions options = here.options;
+  options.rendezvous = "file://" + meeting;
+  const Resources before = Resources::now();
+  const auto start = std::chrono::steady_clock::now();
+  left.store(k);
+  refuse.store(k > 0 ? what : Refuse::kNothing);
+  std::string said = "ok";
+  try {
+    Communicator group = Communicator::join(options);
+    std::vector<float> values(1000, 1);
+    group.all_reduce(values.data(), values.data(), values.size(), DType::kFloat32);
+    group.destroy();
+  } catch (const Exception& failure) {
+    refuse.store(Refuse::kNothing);
+    said = error_code_name(failure.code());
+  } catch (const std::bad_alloc&) {
+    refuse.store(Refuse::kNothing);
+    said = "no memory";
+  }
+  refuse.store(Refuse::kNothing);
+  const bool reached = k > 0 && left.load() <= 0;
+  Resources after{};
+  const bool clean = eventually(
+      [&] {
+        after = Resources::now();
+        return after.descriptors == before.descriptors && after.threads == before.threads;
+      },
+      2'000);
+  here.say(fmt::format("{} {}{}{}", ms_since(start), said, reached ? "" : " (not reached)",
+                       clean ? ""
+                             : fmt::format(" LEAKED {} descriptors, {} threads", after.descriptors - before.descriptors,
+                                           after.threads - before.threads)));
+}
+
+void refuse_each(Refuse what, const char* transport, long stride) {
+  TempFolder folder;
+  Config config = fault_config();
+  config.transport = transport;
+  config.start_timeout_ms = 1'000;
+  config.destroy_timeout_ms = 2'000;
+  config.timeout_ms = 3'000;
+  const auto body = [&](Here& here) {
+    while (true) {
+      const long k = std::stol(here.await());
+      live(here, folder.path(fmt::format("meeting{}", k)), what, here.rank() == 0 ? k : 0);
+    }
+  };
+  std::optional<Job> job;
+  int tried = 0, failed = 0;
+  bool reached = true;
+  for (long k = 0; reached; k += k == 0 ? 1 : stride) {
+    CAPTURE(k);
+    if (tried % 10 == 0) job.emplace().start(2, body, config);  // a process lives for a minute at most
+    job->tell_all(fmt::format("{}", k));
+    for (int rank = 0; rank < 2; ++rank) {
+      const Timed said = timed_line((*job)[rank].hear(15'000));
+      CAPTURE(rank);
+      CAPTURE(said.outcome);
+      REQUIRE(said.elapsed_ms >= 0);  // it lives
+      CHECK(said.elapsed_ms < 9'000);
+      CHECK_FALSE(said.has("LEAKED"));
+      if (rank == 0) {
+        reached = k == 0 || !said.has("not reached");
+        failed += !said.begins("ok");
+      }
+    }
+    ++tried;
+  }
+  MESSAGE(transport, ": ", tried, " lives, ", failed, " ended with an error");
+  CHECK(failed > 0);
+}
+
+}  // namespace
+
+TEST_CASE("fault 60: the k-th allocation of a rank's life is refused") {
+  const long stride = static_cast<long>(seed_range(211).second);
+  for (const char* transport : {"tcp", "auto"}) refuse_each(Refuse::kMemory, transport, std::max(stride, 1L));
+}
+
+TEST_CASE("fault 60: the k-th system call of a rank's life is refused") {
+  const long stride = static_cast<long>(seed_range(211).second);
+  for (const char* transport : {"tcp", "auto"}) {
+    refuse_each(Refuse::kSystem, transport, std::max(stride / 20, 1L));
+  }
+}
+
+}  // namespace rondo::testing
