@@ -71,7 +71,8 @@ class Ring {
                           lower,
                           std::make_shared<RemoteBell>(),
                           std::make_shared<PeerLife>(),
-                          "the peer"};
+                          "the peer",
+                          nullptr};
         auto link = std::make_unique<SharedLink<Orders>>(std::move(end), shape);
         (lower ? to_next_ : from_previous_).push_back(std::move(link));
       }
