@@ -116,18 +116,27 @@ _CLASSES = {
 _from_signal: BaseException | None = None
 
 
-@_library.InterruptFunction
-def _signals_handled(_context) -> int:
-    """Asked every 100 ms by a call that waits: runs the handlers of signals that have come, Ctrl-C's among them."""
+def _signal_handling():
+    """Answers 1 where a handler has raised, Ctrl-C's among them. A generator, because Python runs handlers on the way into
+    a function already, where nothing of that function could catch what they raise; here it resumes inside the try."""
     global _from_signal
-    try:
-        ctypes.pythonapi.PyErr_CheckSignals()
-    except BaseException as error:
-        _from_signal = error
-        return 1
-    return 0
+    answer = 0
+    while True:
+        try:
+            yield answer
+            answer = 0
+            ctypes.pythonapi.PyErr_CheckSignals()
+        except GeneratorExit:
+            return
+        except BaseException as error:
+            _from_signal = error
+            answer = 1
 
 
+_handling = _signal_handling()
+next(_handling)
+# Asked every 100 ms by a call that waits.
+_signals_handled = _library.InterruptFunction(_handling.send)
 _library.lib.rondo_set_interrupt(_signals_handled, None)
 
 

@@ -28,6 +28,7 @@ C_TYPES = {
     "rondo_collective_t": ctypes.c_int32, "rondo_reply_t": ctypes.c_void_p, "rondo_end_function_t": _library.EndFunction,
     "size_t*": ctypes.POINTER(ctypes.c_size_t),
     "rondo_wire_format_t": ctypes.c_int32, "rondo_select_t": ctypes.c_int32, "int32_t": ctypes.c_int32,
+    "rondo_sparse_route_t": ctypes.c_int32,
     "float*": ctypes.c_void_p, "rondo_sparse_options_t*": ctypes.POINTER(_library.SparseOptions),
     "rondo_sparse_report_t*": ctypes.POINTER(_library.SparseReport),
     "rondo_join_options_t*": ctypes.POINTER(_library.JoinOptions), "rondo_place_t*": ctypes.POINTER(_library.Place),
