@@ -27,7 +27,7 @@ using Names = std::set<std::string>;
 constexpr int kWorld = 4;
 
 // The user's own secret, made at the first start without one, and kept for the next.
-bool is_own_secret(const std::string& thing) { return thing.rfind("/tmp/rondo-0", 0) == 0; }
+bool is_own_secret(const std::string& thing) { return thing == "/tmp/rondo-0" || thing == "/tmp/rondo-0/rondo-secret"; }
 
 // "" or what is there now that was not.
 std::string left_over(const Names& before, const Names& allowed = {}) {
