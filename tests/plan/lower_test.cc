@@ -1,0 +1,94 @@
+// Plans over registered memory as work for streams: every access is ordered by signals, whichever rank is ahead, and
+// nothing waits for ever; a program that lacks any one of the signals that it needs is refused.
+#include "ring/plan/lower.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "ring/plan/verify.h"
+#include "tests/plan/plans.h"
+
+namespace rondo {
+namespace {
+
+Topology one_island_of(int world) {
+  Topology topology = one_host(world);
+  topology.island.assign(static_cast<size_t>(world), 0);
+  return topology;
+}
+
+std::vector<StreamProgram> lower_all(const std::vector<Plan>& plans) {
+  std::vector<StreamProgram> programs;
+  for (const Plan& plan : plans) programs.push_back(lower(plan));
+  return programs;
+}
+
+constexpr Collective kAll[] = {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
+                               Collective::kBroadcast, Collective::kReduce,        Collective::kGather,
+                               Collective::kScatter,   Collective::kAllToAll};
+// Those in which every rank needs every other.
+constexpr Collective kMutual[] = {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
+                                  Collective::kAllToAll};
+
+std::vector<Plan> registered_plans(Collective collective, int world, int root = 0) {
+  return plans_of_all_ranks(request_of(collective, Algorithm::kRegistered, one_island_of(world), root));
+}
+
+}  // namespace
+
+TEST_CASE("every collective, worlds 2 to 64: all accesses are ordered") {
+  for (const Collective collective : kAll) {
+    for (const int world : {2, 3, 4, 5, 8, 16, 33, 64}) {
+      std::set<int> roots{0};
+      if (collective_has_root(collective)) roots.insert({1, world / 2, world - 1});
+      for (const int root : roots) {
+        const std::vector<Plan> plans = registered_plans(collective, world, root);
+        if (world <= 8) CHECK(verify_values(plans).ok);
+        const auto failure = check_streams(plans, lower_all(plans));
+        CHECK_MESSAGE(!failure, std::string(collective_name(collective)), " world ", world, " root ", root, ": ",
+                      failure.value_or(""));
+      }
+    }
+  }
+}
+
+TEST_CASE("without any one signal that is awaited a stream waits for ever; without any one wait it is refused") {
+  for (const Collective collective : kMutual) {
+    const std::vector<Plan> plans = registered_plans(collective, 3);
+    const std::vector<StreamProgram> good = lower_all(plans);
+    REQUIRE_FALSE(check_streams(plans, good));
+    for (size_t rank = 0; rank < good.size(); ++rank) {
+      for (size_t e = 0; e < good[rank].entries.size(); ++e) {
+        for (size_t peer = 0; peer < good[rank].entries[e].peers.size(); ++peer) {
+          std::vector<StreamProgram> broken = good;
+          StreamEntry& entry = broken[rank].entries[e];
+          entry.peers.erase(entry.peers.begin() + static_cast<std::ptrdiff_t>(peer));
+          const std::string failure = check_streams(plans, broken).value_or("");
+          INFO(std::string(collective_name(collective)), " rank ", rank, " entry ", e, " peer ", peer, ": ", failure);
+          const bool signal = entry.kind == StreamEntry::Kind::kSignal;
+          CHECK(failure.find(signal ? "waits for ever" : "nothing orders") != std::string::npos);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("passes are the plan's steps, all of them and in order") {
+  const std::vector<Plan> plans = registered_plans(Collective::kAllToAll, 3);
+  std::vector<StreamProgram> programs = lower_all(plans);
+  std::swap(programs[1].entries[2], programs[1].entries[3]);
+  CHECK(check_streams(plans, programs).value_or("").find("rank 1: the passes") != std::string::npos);
+}
+
+TEST_CASE("plans that need staging memory, links or lanes are no work for a stream") {
+  const auto lowered = [](Algorithm algorithm, int lanes) {
+    return lower(build_plan(request_of(Collective::kAllReduce, algorithm, one_island_of(3), 0, lanes)));
+  };
+  CHECK_THROWS(lowered(Algorithm::kStaged, 1));
+  CHECK_THROWS(lowered(Algorithm::kRing, 1));
+  CHECK_THROWS(lowered(Algorithm::kRegistered, 2));
+  CHECK_NOTHROW(lowered(Algorithm::kPull, 1));
+}
+
+}  // namespace rondo
