@@ -1,10 +1,12 @@
 #include "transport/inproc_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -14,7 +16,7 @@ namespace rondo {
 
 class InprocWindows {
  public:
-  using Key = std::pair<int, uint64_t>;  // rank, id
+  using Key = std::pair<int, uint64_t>;  // rank, id or name
 
   uint64_t next_id() {
     std::lock_guard lock(mutex_);
@@ -32,6 +34,19 @@ class InprocWindows {
     std::lock_guard lock(mutex_);
     const auto found = windows_.find(key);
     return found == windows_.end() ? nullptr : found->second.lock();
+  }
+  void offer(const Key& key, Descriptor descriptor, std::span<const int> takers) {
+    std::lock_guard lock(mutex_);
+    if (!takers.empty()) offers_[key] = {std::move(descriptor), {takers.begin(), takers.end()}};
+  }
+  Descriptor take_offer(const Key& key, int taker) {
+    std::lock_guard lock(mutex_);
+    const auto found = offers_.find(key);
+    if (found == offers_.end() || found->second.takers.erase(taker) == 0) return {};
+    if (found->second.takers.empty()) return std::move(offers_.extract(found).mapped().descriptor);
+    const int copy = ::fcntl(found->second.descriptor.get(), F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) throw Exception(ErrorCode::kSystem, "no descriptor is left for shared memory");
+    return Descriptor(copy);
   }
   WindowPlace locate(int rank, const std::byte* data, size_t bytes) const {
     // A window whose last user lets go of it meanwhile ends here, after the lock, which its destructor takes.
@@ -52,6 +67,11 @@ class InprocWindows {
   mutable std::mutex mutex_;
   uint64_t last_id_ = 0;
   std::map<Key, std::weak_ptr<Window>> windows_;
+  struct Offer {
+    Descriptor descriptor;
+    std::set<int> takers;  // ranks that have not taken it
+  };
+  std::map<Key, Offer> offers_;
 };
 
 namespace {
@@ -89,6 +109,11 @@ class InprocMemory final : public SharedMemory {
     return windows_->locate(rank_, static_cast<const std::byte*>(data), bytes);
   }
   std::shared_ptr<Window> find(int peer, uint64_t id) override { return windows_->find({peer, id}); }
+
+  void offer(std::span<const int> peers, uint64_t name, Descriptor descriptor) override {
+    windows_->offer({rank_, name}, std::move(descriptor), peers);
+  }
+  Descriptor take_offer(int peer, uint64_t name) override { return windows_->take_offer({peer, name}, rank_); }
 
   bool can_pull() const override { return true; }
   bool pull(int, uint64_t address, std::byte* to, size_t bytes) override {

@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+
+#include "ring/base/descriptor.h"
 
 #include "kernels/cross_copy.h"
 
@@ -62,6 +65,12 @@ class SharedMemory {
   // A peer's window, mapped here; nullptr while the offer is under way (the peer made it before it spoke of it, so it
   // will come), or for good if the peer has let go or died.
   virtual std::shared_ptr<Window> find(int peer, uint64_t id) = 0;
+
+  // Hands a descriptor to other ranks of the island, for memory that is not mapped here (a GPU's). name: of no other
+  // offer of this rank. Each of `peers` takes it, once.
+  virtual void offer(std::span<const int> peers, uint64_t name, Descriptor descriptor) = 0;
+  // What `peer` has offered under this name, once; not valid while it is under way, or for good if the peer has died.
+  virtual Descriptor take_offer(int peer, uint64_t name) = 0;
 
   // Whether pull() works between any two ranks of the island; decided at start by a real transfer each way.
   virtual bool can_pull() const = 0;

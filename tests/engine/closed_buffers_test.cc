@@ -39,6 +39,8 @@ class OneMemory final : public SharedMemory {
   std::shared_ptr<Window> make(size_t, uint64_t) override { return nullptr; }
   WindowPlace locate(const void*, size_t) const override { return {}; }
   std::shared_ptr<Window> find(int, uint64_t) override { return nullptr; }
+  void offer(std::span<const int>, uint64_t, Descriptor) override {}
+  Descriptor take_offer(int, uint64_t) override { return {}; }
   bool can_pull() const override { return true; }
   bool pull(int, uint64_t address, std::byte* to, size_t bytes) override {
     on_pull();

@@ -432,6 +432,7 @@ TEST_CASE("what is said twice ends the connection") {
       {"a stream", kAbove,
        twice(sized(frame_of(IslandTopic::kStream), shared_stream_bytes()), sealed_of(shared_stream_bytes())),
        "it made a stream twice"},
+      {"a descriptor", kAbove, twice(frame_of(IslandTopic::kOffer), sealed_of(100)), "it offered a descriptor twice"},
       {"doorbells", kAbove,
        twice(sized(frame_of(IslandTopic::kBells), kBellBytes),
              [] { return bells(kBellBytes, bell_socket(), bell_socket()); }),

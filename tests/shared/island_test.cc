@@ -1,5 +1,6 @@
 // Ranks as threads that share memory: windows, pulls, links, streams and doorbells of their fabrics.
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "ring/base/cores.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
+#include "transport/inproc_fabric.h"
 #include "transport/rendezvous/memory_store.h"
 
 namespace rondo::testing {
@@ -116,6 +118,32 @@ TEST_CASE("a window is the same zeroed memory for its maker and every other rank
       CHECK(theirs->data()[own.bytes() - 1] == std::byte{43});
       own.data()[own.bytes() - 1] = std::byte{0};
     }
+  }
+}
+
+TEST_CASE("descriptors that are offered: each rank that it is for takes its own once, and no other does") {
+  std::vector<std::vector<std::shared_ptr<Fabric>>> worlds{join_world(3, shared_config())};
+  worlds.push_back(make_inproc_fabrics(3, shared_config()));
+  for (auto& fabrics : worlds) {
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+    const Descriptor reader(ends[0]);
+    const std::vector<int> takers{0, 2};
+    fabrics[1]->shared_memory()->offer(takers, 77, Descriptor(ends[1]));
+    for (const int rank : takers) {
+      SharedMemory& memory = *fabrics[static_cast<size_t>(rank)]->shared_memory();
+      Descriptor taken;
+      CHECK(eventually([&] { return (taken = memory.take_offer(1, 77)).valid(); }));
+      CHECK_FALSE(memory.take_offer(1, 77).valid());
+      CHECK_FALSE(memory.take_offer(1, 78).valid());
+      const char sent = static_cast<char>('a' + rank);
+      char got = 0;
+      REQUIRE(::write(taken.get(), &sent, 1) == 1);
+      REQUIRE(::read(reader.get(), &got, 1) == 1);
+      CHECK(got == sent);
+    }
+    char got = 0;  // nobody has kept the writing end
+    CHECK(eventually([&] { return ::read(reader.get(), &got, 1) == 0; }));
   }
 }
 

@@ -19,6 +19,8 @@ namespace {
 
 // Windows of one peer: each is a mapping, of which the kernel gives a process some 65,000.
 constexpr size_t kMaxWindows = 16 * 1024;
+// Descriptors of one peer that have not been taken; a rank takes each at once.
+constexpr size_t kMaxOffers = 256;
 // From this number of windows on a rank reads a small part of each peer's windows: their pages are mapped as they are
 // touched, since every page that is mapped counts as this rank's memory.
 constexpr size_t kManyPeers = 8;
@@ -160,6 +162,23 @@ std::shared_ptr<Window> Island::find(int peer, uint64_t id) {
   }
   if (peers_.size() < kManyPeers) window->populate_once();
   return window;
+}
+
+void Island::offer(std::span<const int> peers, uint64_t name, Descriptor descriptor) {
+  IslandFrame frame;
+  frame.topic = IslandTopic::kOffer;
+  frame.id = name;
+  const auto kept = std::make_shared<Descriptor>(std::move(descriptor));
+  for (const int peer : peers) peers_.at(peer).connection->send(frame, {kept->get()}, kept);
+}
+
+Descriptor Island::take_offer(int peer, uint64_t name) {
+  std::lock_guard lock(mutex_);
+  const auto state = peers_.find(peer);
+  if (state == peers_.end()) return {};
+  const auto found = state->second.offers.find(name);
+  if (found == state->second.offers.end()) return {};
+  return std::move(state->second.offers.extract(found).mapped());
 }
 
 bool Island::pull(int peer, uint64_t address, std::byte* to, size_t bytes) {
@@ -375,6 +394,10 @@ void Island::on_frame(int peer, const IslandFrame& frame, Files files) {
       return add_stream(peer, frame, files[0]);
     case IslandTopic::kBells:
       return add_bells(peer, frame, files);
+    case IslandTopic::kOffer: {
+      std::lock_guard lock(mutex_);
+      return add_offer(state, frame, std::move(files[0]));
+    }
   }
 }
 
@@ -403,6 +426,16 @@ void Island::add_window(Peer& state, const IslandFrame& frame, const Descriptor&
     book_.for_each_open([&](uint64_t, IslandBook::Group& group) { bells.push_back(group.doorbell); });
   }
   for (const auto& bell : bells) bell->ring();
+}
+
+// Requires the lock. What the descriptor is, only the one who takes it can say.
+void Island::add_offer(Peer& state, const IslandFrame& frame, Descriptor file) {
+  if (state.offers.size() == kMaxOffers) {
+    throw Exception(ErrorCode::kProtocol, "it offers more descriptors than can be kept");
+  }
+  if (!state.offers.emplace(frame.id, std::move(file)).second) {
+    throw Exception(ErrorCode::kProtocol, "it offered a descriptor twice");
+  }
 }
 
 void Island::add_link(int peer, const IslandFrame& frame, const Descriptor& file) {

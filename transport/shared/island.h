@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,6 +74,8 @@ class Island final : public SharedMemory {
   std::shared_ptr<Window> make(size_t bytes, uint64_t name = 0) override;
   WindowPlace locate(const void* data, size_t bytes) const override;
   std::shared_ptr<Window> find(int peer, uint64_t id) override;
+  void offer(std::span<const int> peers, uint64_t name, Descriptor descriptor) override;
+  Descriptor take_offer(int peer, uint64_t name) override;
   bool can_pull() const override { return settings_.can_pull; }
   bool pull(int peer, uint64_t address, std::byte* to, size_t bytes) override;
   bool ended(int peer) const override;
@@ -88,6 +91,7 @@ class Island final : public SharedMemory {
     std::shared_ptr<PeerLife> life = std::make_shared<PeerLife>();  // shared with the links
     std::unique_ptr<IslandConnection> connection;
     std::map<uint64_t, std::shared_ptr<MappedWindow>> windows;  // shared with those who work on them
+    std::map<uint64_t, Descriptor> offers;                      // by name; not taken yet
     std::string end;                                            // why it is over
     std::atomic<bool> ended{false};                             // its process has closed the connection, or died
   };
@@ -97,6 +101,7 @@ class Island final : public SharedMemory {
   void on_end(int peer, IslandConnection::End end, const std::string& why);
   IslandBook::Group* mentioned(int peer, uint64_t communicator);
   void add_window(Peer& state, const IslandFrame& frame, const Descriptor& file);
+  static void add_offer(Peer& state, const IslandFrame& frame, Descriptor file);
   void add_link(int peer, const IslandFrame& frame, const Descriptor& file);
   void make_wished(int peer, const IslandFrame& frame);
   void add_stream(int peer, const IslandFrame& frame, const Descriptor& file);

@@ -14,6 +14,7 @@ enum class IslandTopic : uint32_t {
   kStream = 5,  // one descriptor: the memory of a stream from me to you
   kBells = 6,  // three descriptors: a page with the flags of my two doorbells of the communicator, and the sockets that
                // ring them
+  kOffer = 7,  // one descriptor, named `id`: of memory that is not mapped here (SharedMemory::offer)
 };
 
 struct IslandFrame {
@@ -33,6 +34,7 @@ constexpr int descriptors_of(IslandTopic topic) {
     case IslandTopic::kWindow:
     case IslandTopic::kLink:
     case IslandTopic::kStream:
+    case IslandTopic::kOffer:
       return 1;
     case IslandTopic::kBells:
       return 3;
