@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/device/device_fold.h"
+#include "kernels/device/peer_places.h"
 
 // The seam to GPUs: a table of functions that librondo_cuda.so fills. librondo.so has no CUDA in it; it opens that
 // library when a communicator attaches to a device. tests/support/host_device fills the same table without a GPU.
@@ -21,7 +22,8 @@ struct DeviceFacts {
   uint8_t uuid[16];
   int32_t major, minor;    // compute capability
   int32_t driver;          // 13000: CUDA 13.0
-  int32_t waits_on_words;  // 1: wait_for_word() works
+  int32_t waits_on_words;  // 1: words() works
+  int32_t shares_memory;   // 1: allocate_shared() and map_shared() work
   uint64_t memory_bytes;
 };
 
@@ -47,11 +49,23 @@ struct DeviceCopy {
   uint64_t row_bytes, rows;
 };
 
+// What a stream does to a word of locked host memory.
+enum class WordAction : int32_t {
+  kWrite = 0,  // stores `value`, after all that was done before in the stream
+  kAwait = 1   // until the word is at least `value`, as numbers that wrap around
+};
+struct WordOp {
+  uint32_t* word;
+  uint32_t value;
+  WordAction action;
+};
+inline constexpr int kMaxWordOps = 128;
+
 // A function of the host in a stream. It must not call the device's runtime.
 using HostFunction = void (*)(void* argument);
 
 // Raised whenever the table or a struct in it changes: the library that fills it is built from the same tree.
-inline constexpr uint32_t kDeviceTableVersion = 1;
+inline constexpr uint32_t kDeviceTableVersion = 2;
 
 // All functions may be called by any thread. "In the stream": returns at once, or when the runtime has room for it;
 // done when what was put into the stream before is done. A thread's current device is left as it was, but by use().
@@ -69,9 +83,18 @@ struct DeviceTable {
   // --- memory
   DeviceStatus (*allocate)(size_t bytes, void** memory);  // of the current device
   DeviceStatus (*release)(void* memory);
-  // Page-locks host memory, so that copies from and to it run in the stream.
+  // Memory of the current device that other processes can map, zeroed; `descriptor` stands for it, and is closed by the
+  // caller. map_shared() maps it for the current device, which may be another one, also in the process that made it.
+  // It lives until all that have it have released it. release_shared() does not wait for streams.
+  DeviceStatus (*allocate_shared)(size_t bytes, void** memory, int* descriptor);
+  DeviceStatus (*map_shared)(int descriptor, size_t bytes, void** memory);
+  DeviceStatus (*release_shared)(void* memory);
+  // Page-locks host memory, so that copies from and to it run in the stream, and kernels reach it. It may be locked
+  // several times, and is unlocked as often.
   DeviceStatus (*lock_host)(void* memory, size_t bytes);
   DeviceStatus (*unlock_host)(void* memory);
+  // Where kernels reach locked host memory.
+  DeviceStatus (*kernel_address)(void* memory, void** address);
   DeviceStatus (*pointer_facts)(const void* pointer, PointerFacts* facts);
 
   // --- streams and events
@@ -88,9 +111,11 @@ struct DeviceTable {
   // --- in the stream
   DeviceStatus (*copy)(const DeviceCopy* copy, DeviceStream stream);
   DeviceStatus (*fold)(const DeviceFold* fold, DeviceStream stream);
+  // The same, with pointers that it finds when it runs.
+  DeviceStatus (*fold_at)(const DeviceFold* fold, const PeerPlaces* places, DeviceStream stream);
   DeviceStatus (*call_host)(HostFunction function, void* argument, DeviceStream stream);
-  // Until *word (locked host memory) is at least `value`, as numbers that wrap around.
-  DeviceStatus (*wait_for_word)(const uint32_t* word, uint32_t value, DeviceStream stream);
+  // In this order; 1 to kMaxWordOps.
+  DeviceStatus (*words)(const WordOp* ops, int count, DeviceStream stream);
 };
 
 // What the library exports; nullptr: another version was asked for.

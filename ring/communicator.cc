@@ -274,7 +274,10 @@ Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count,
 }
 
 void* Communicator::allocate(size_t bytes) { return engine(state_).allocations().allocate(bytes); }
-void Communicator::deallocate(void* data) { engine(state_).allocations().deallocate(data); }
+void* Communicator::allocate(size_t bytes, Memory memory) {
+  return memory == Memory::kHost ? allocate(bytes) : blocking(state_).device().allocate(bytes);
+}
+void Communicator::deallocate(void* data) { engine(state_).deallocate(data); }
 
 void Communicator::attach_device() { blocking(state_).attach_device(); }
 

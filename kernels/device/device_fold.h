@@ -28,8 +28,11 @@ struct DeviceFold {
 
 inline constexpr uint8_t kCopies = kFolds;
 
-// Puts a pass into a stream; 0, or the error of the device's runtime. On a processor it is run at once.
-using FoldLaunch = int (*)(const DeviceFold& fold, void* stream);
+struct PeerPlaces;
+
+// Puts a pass into a stream; 0, or the error of the device's runtime. On a processor it is run at once, and there are
+// no places to find.
+using FoldLaunch = int (*)(const DeviceFold& fold, const PeerPlaces& places, void* stream);
 
 // The passes of one dtype by Fold; nullptr where the pair is not defined.
 struct FoldRow {

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/device/device_fold.h"
+#include "kernels/device/peer_places.h"
 #include "kernels/fold.h"
 
 namespace rondo {
@@ -217,7 +218,51 @@ RONDO_INLINE void copy_thread(const PassOf<Copy>& pass, ThreadPlace place) {
   }
 }
 
-// --- on the host, before a launch
+// --- pointers
+
+// Volatile: another processor has written it.
+template <class T>
+RONDO_INLINE T fresh(const T* word) {
+  return *static_cast<const volatile T*>(global(word));
+}
+
+// The address of a source or target of `bytes` bytes. False: the rank's card is of another call, or no place in a
+// window that is mapped here.
+RONDO_INLINE bool find_place(const PeerPlaces& places, const PlaceRef& ref, uint64_t bytes, uintptr_t& address) {
+  if (ref.rank == kOwnPlace) return true;
+  const DeviceCard* card = places.cards[ref.rank];
+  const BufferCard* buffer = ref.output != 0 ? &card->output : &card->input;
+  const uint32_t window = fresh(&buffer->window);
+  if (fresh(&card->fingerprint) != places.fingerprint || window >= places.window_count) return false;
+  const DeviceWindow* mapped = places.windows + (uint64_t(window) * places.world + ref.rank);
+  const uint64_t room = fresh(&mapped->bytes);
+  const uint64_t offset = fresh(&buffer->offset) + ref.block * fresh(&buffer->pitch) + address;
+  void* const data = fresh(&mapped->data);
+  if (data == nullptr || offset > room || bytes > room - offset) return false;
+  address = reinterpret_cast<uintptr_t>(data) + offset;
+  return true;
+}
+
+// Fills in the pointers of a pass, one thread's share of them. False: nothing may be touched.
+RONDO_INLINE bool find_places(const PeerPlaces& places, DeviceFold& fold, uint64_t bytes, ThreadPlace thread) {
+  if (places.world == 0) return true;
+  if (places.stop != nullptr && fresh(places.stop) != 0) return false;
+  bool found = true;
+  const uint32_t refs = uint32_t(fold.source_count) + fold.target_count;
+  for (uint32_t i = uint32_t(thread.index); i < refs; i += uint32_t(thread.count)) {
+    const bool source = i < fold.source_count;
+    const uint32_t at = source ? i : i - fold.source_count;
+    const PlaceRef ref = source ? places.sources[at] : places.targets[at];
+    uintptr_t address = reinterpret_cast<uintptr_t>(source ? fold.sources[at] : fold.targets[at]);
+    if (!find_place(places, ref, bytes, address)) {
+      *static_cast<volatile uint32_t*>(global(places.refused)) = uint32_t(ref.rank) + 1;
+      found = false;
+    }
+    if (source) fold.sources[at] = reinterpret_cast<const void*>(address);
+    if (!source) fold.targets[at] = reinterpret_cast<void*>(address);
+  }
+  return found;
+}
 
 // A copy's elements are bytes.
 inline DeviceFold bytes_of(const DeviceFold& copy) {
@@ -227,7 +272,7 @@ inline DeviceFold bytes_of(const DeviceFold& copy) {
 }
 
 // Elements before the first packet; all of them if the pointers are not congruent, or not at whole elements.
-inline uint64_t head_of(const DeviceFold& fold, uint64_t element_bytes) {
+RONDO_INLINE uint64_t head_of(const DeviceFold& fold, uint64_t element_bytes) {
   const auto place = reinterpret_cast<uintptr_t>(fold.targets[0]);
   uintptr_t differing = 0;
   for (uint32_t i = 0; i < fold.source_count; ++i) differing |= reinterpret_cast<uintptr_t>(fold.sources[i]) ^ place;
@@ -237,11 +282,18 @@ inline uint64_t head_of(const DeviceFold& fold, uint64_t element_bytes) {
   return head < fold.count ? head : fold.count;
 }
 
+// Once the pointers are known.
+template <class K>
+RONDO_INLINE void align_pass(PassOf<K>& pass) {
+  pass.head = head_of(pass.fold, K::Format::kBytes);
+  pass.packets = (pass.fold.count - pass.head) * K::Format::kBytes / kPacketBytes;
+}
+
+// --- on the host, before a launch
 template <class K>
 PassOf<K> pass_of(const DeviceFold& fold) {
   PassOf<K> pass{fold, K::factor(fold.arguments), K::constant(fold.arguments), 0, 0};
-  pass.head = head_of(fold, K::Format::kBytes);
-  pass.packets = (fold.count - pass.head) * K::Format::kBytes / kPacketBytes;
+  align_pass(pass);
   return pass;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/device/device_fold.h"
+#include "kernels/device/peer_places.h"
 
 namespace rondo {
 
@@ -11,7 +12,8 @@ uint32_t blocks_at_most(uint32_t asked, int blocks_a_multiprocessor);
 const FoldRow& integer_fold_row(int dtype);
 const FoldRow& other_fold_row(int dtype);
 
-// Puts the pass into the stream of the current device. 0, or a cudaError_t. fold.count 0 does nothing.
-int gpu_fold(const DeviceFold& fold, void* stream);
+// Puts the pass into the stream of the current device. places.world 0: its pointers are known. 0, or a cudaError_t.
+// fold.count 0 does nothing.
+int gpu_fold(const DeviceFold& fold, const PeerPlaces& places, void* stream);
 
 }  // namespace rondo

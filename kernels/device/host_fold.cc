@@ -7,7 +7,7 @@ namespace rondo {
 namespace {
 
 template <class K>
-int run_threads(const DeviceFold& fold, void* threads) {
+int run_threads(const DeviceFold& fold, const PeerPlaces&, void* threads) {
   const PassOf<K> pass = pass_of<K>(fold);
   const uint64_t count = *static_cast<const uint64_t*>(threads);
   for (uint64_t i = 0; i < count; ++i) fold_thread(pass, {i, count});
@@ -37,7 +37,11 @@ void host_fold(const DeviceFold& fold, uint64_t threads) {
   if (fold.fold == kCopies) return copy_threads(fold, threads);
   const FoldRow& row = fold.dtype < kIntegers ? kIntegerRows.of[fold.dtype] : kOtherRows.of[fold.dtype - kIntegers];
   RONDO_CHECK(row.folds[fold.fold] != nullptr, "no pass for a pair that op_supports() allows");
-  row.folds[fold.fold](fold, &threads);
+  row.folds[fold.fold](fold, {}, &threads);
+}
+
+bool host_find_places(const PeerPlaces& places, DeviceFold& fold) {
+  return find_places(places, fold, fold.count * dtype_bytes(DType(fold.dtype)), {0, 1});
 }
 
 }  // namespace rondo

@@ -145,6 +145,8 @@ void visit(C& config, Visitor&& v) {
   v.file("RONDO_COST_MODEL", config.cost_model_file, config.cost_model);
   v.number("RONDO_SPIN_US", config.spin_us, Range<int64_t>{0, 10'000'000}, kLocal);
   v.number("RONDO_EAGER_BYTES", config.eager_bytes, Range<uint32_t>{0, 16u << 20}, kShared);
+  v.number("RONDO_DEVICE_WINDOW_BYTES", config.device_window_bytes, Range<uint64_t>{64u << 10, uint64_t{4} << 30, true},
+           kShared);
   v.text("RONDO_DEVICE_LIBRARY", config.device_library, valid_text, kTextText);
   v.choice("RONDO_CHECK", config.check_results, Names{"off", "digest", "finite", "digest,finite"}, kShared);
   v.choice("RONDO_DEBUG", config.debug, Names{"off", "warn", "info", "trace"}, kLocal);

@@ -84,6 +84,12 @@ rondo_result_t rondo_allocate(rondo_comm_t comm, size_t bytes, void** data) {
     *data = communicator(comm).allocate(bytes);
   });
 }
+rondo_result_t rondo_allocate_device(rondo_comm_t comm, size_t bytes, void** data) {
+  return guarded([&] {
+    given(data, "data") = nullptr;
+    *data = communicator(comm).allocate(bytes, rondo::Memory::kDevice);
+  });
+}
 rondo_result_t rondo_deallocate(rondo_comm_t comm, void* data) {
   return guarded([&] { communicator(comm).deallocate(data); });
 }

@@ -60,6 +60,7 @@ bool CallCourse::advance(Pass pass) {
 // False: links or windows are on their way.
 bool CallCourse::go_on() {
   if (digesting_) return go_on_digest();
+  if (operation_->run) return start_own_run();
   if (!route_) decide(nullptr);
   if (route_->next == Next::kExchangeTimes) return start_telling_times();
   if (route_->next != Next::kRun) return start_exchange();
@@ -70,6 +71,15 @@ bool CallCourse::go_on() {
   if (checks_finite_) check_input();
   body.run->start(operation_->start());
   running_ = body.run.get();
+  return true;
+}
+
+// A stream moves it, by one plan on all ranks.
+bool CallCourse::start_own_run() {
+  route_ = Route{.algorithm = Algorithm::kRegistered, .reason = RouteReason::kAllRegistered};
+  context_.log.took(operation_->sequence, route_->algorithm, table_.version());
+  running_ = operation_->run.get();
+  running_->start(operation_->start());
   return true;
 }
 

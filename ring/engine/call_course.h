@@ -65,6 +65,7 @@ class CallCourse {
 
  private:
   bool go_on();
+  bool start_own_run();
   void decide(const BufferFacts* buffers);
   void show();
   std::optional<Error> not_finite_of_wire();

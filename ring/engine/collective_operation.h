@@ -25,7 +25,8 @@ class CollectiveOperation final : public Operation {
   uint64_t sequence = 0;           // its number among the communicator's calls
   WireOptions wire;                // of a call with a wire format
   std::optional<Packing> packing;  // of an operation of several tensors: the buffers are its memory
-  std::shared_ptr<Gate> gate;      // of a call on a stream, which opens it and waits for it; shared with the stream's
+  std::shared_ptr<Gate> gate;      // of a call on a stream, which opens it; shared with the stream's
+  std::shared_ptr<Run> run;        // of a call that a stream moves: it takes no route, and this sees how far it is
   bool queued = false;             // counted by its engine
   bool waited_behind = false;      // it was submitted before the one before it had ended
 

@@ -163,7 +163,7 @@ void Collectives::end_current(const Error* error) {
   } else {
     operation.complete();
   }
-  if (gate) gate->ended();
+  if (gate) gate->ended(error);
   if (counted) operation.announce_end();
   owner_.reset();
   if (counted) ended();
@@ -200,12 +200,29 @@ void Collectives::observe_look(Clock::time_point now) {
 bool Collectives::fail_all(const Error& error) {
   bool any = false;
   if (current_ != nullptr) course_.end();
-  if (!course_.close_buffers(Clock::now())) return false;
+  if (!close_buffers(Clock::now())) return false;
   while (current_ != nullptr || take_next()) {
     end_current(&error);
     any = true;
   }
   return any;
+}
+
+// Whether no other rank and no stream is at work on this rank's memory any more.
+bool Collectives::close_buffers(Clock::time_point now) {
+  const bool let_go = !streams_let_go_ || let_streams_go(now);
+  return course_.close_buffers(now) && let_go;
+}
+
+bool Collectives::let_streams_go(Clock::time_point now) {
+  const StreamsEnd end = streams_let_go_(now);
+  const bool lingers = end != StreamsEnd::kDrained;
+  if (std::exchange(streams_linger_, lingers) != lingers) lingers ? added() : ended();
+  return end != StreamsEnd::kAtWork;
+}
+
+void Collectives::set_streams(LetGo let_go) {
+  with_lease([&] { streams_let_go_ = std::move(let_go); });
 }
 
 void Collectives::tick(Clock::time_point now) {
@@ -231,8 +248,9 @@ const CollectiveOperation* Collectives::late(Clock::time_point now) {
 
 void Collectives::shut_down() {
   with_lease([this] {
-    while (!course_.close_buffers(Clock::now())) sched_yield();
+    while (!close_buffers(Clock::now())) sched_yield();
     if (const Error* error = context_->failure.get()) fail_all(*error);
+    if (std::exchange(streams_linger_, false)) ended();  // destroy() goes on with them
     course_.close();
   });
 }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -13,6 +14,13 @@
 #include "ring/engine/route/router.h"
 
 namespace rondo {
+
+// What a communicator that has failed still has in streams of a device.
+enum class StreamsEnd : uint8_t {
+  kAtWork,       // something that touches the memory of its operations
+  kEntriesLeft,  // entries that touch nothing, and must not wait
+  kDrained
+};
 
 // The collective operations of one communicator: one after the other, in call order.
 class Collectives final : public ProgressEngine {
@@ -37,6 +45,10 @@ class Collectives final : public ProgressEngine {
 
   // `peer` (a rank of the group) left after this call; later ones cannot complete. Any thread.
   void peer_left(int peer, uint64_t last_sequence);
+  // let_go: lets the streams of a device go on, when the communicator has failed; asked before the operations end, and
+  // then until the streams are drained. Any thread.
+  using LetGo = std::function<StreamsEnd(Clock::time_point now)>;
+  void set_streams(LetGo let_go);
   // After the communicator has failed: ends what is pending and closes the links.
   void shut_down();
 
@@ -63,6 +75,8 @@ class Collectives final : public ProgressEngine {
   void observe_look(Clock::time_point now);
   bool refuse(const Error& reason);
   bool fail_all(const Error& error);
+  bool close_buffers(Clock::time_point now);
+  bool let_streams_go(Clock::time_point now);
   const CollectiveOperation* late(Clock::time_point now);
 
   const std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its message engine
@@ -77,6 +91,8 @@ class Collectives final : public ProgressEngine {
   // Under the lease.
   CallCourse course_;
   CallWatch watch_;
+  LetGo streams_let_go_;         // empty: there are none
+  bool streams_linger_ = false;  // counted as an operation, so that a thread goes on with them
   CollectiveOperation* current_ = nullptr;
   uint64_t began_at_ = 0;                       // of current_, for the observer; 0: it was not on
   uint64_t looked_at_ = 0;                      // likewise: when this rank last looked at the clock

@@ -161,6 +161,7 @@ std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(
     // Of a call on a stream it begins when the stream has come to it (Collectives::tick).
     operation->deadline = part.gate ? Clock::time_point::max() : deadline(call.timeout);
     operation->gate = std::move(part.gate);
+    operation->run = std::move(part.run);
     operation->packing = std::move(part.packing);
     operations.push_back(std::move(operation));
   }
@@ -275,6 +276,11 @@ void CommunicatorState::attach_device() { device().attach({}); }
 Allocations& CommunicatorState::allocations() {
   if (!context_->mark.same_process()) check_usable();
   return allocations_;
+}
+
+void CommunicatorState::deallocate(void* data) {
+  DeviceSide* const device = attached();
+  if (data == nullptr || device == nullptr || !device->deallocate(data)) allocations().deallocate(data);
 }
 
 void CommunicatorState::on_failure(const Error& error) {

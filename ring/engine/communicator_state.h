@@ -57,6 +57,7 @@ class CommunicatorState final : public CommunicatorEvents {
     Algorithm asked = Algorithm::kAuto;
     std::optional<Packing> packing;
     std::shared_ptr<Gate> gate = nullptr;  // of a call on a stream
+    std::shared_ptr<Run> run = nullptr;    // likewise: CollectiveOperation::run
   };
   // Submits all of them, with no other call between; nothing if it throws. Does not drive.
   std::vector<std::shared_ptr<CollectiveOperation>> submit_all(std::vector<Part> parts);
@@ -112,6 +113,10 @@ class CommunicatorState final : public CommunicatorEvents {
   void fail(const Error& error) { context_->fail(error); }
 
   Allocations& allocations();
+  // Memory of allocate(), host or device.
+  void deallocate(void* data);
+  // As Collectives::set_streams().
+  void set_streams(Collectives::LetGo let_go) { collectives_->set_streams(std::move(let_go)); }
 
   // The side of it that knows GPUs; made at the first call of this.
   DeviceSide& device();

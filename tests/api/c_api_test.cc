@@ -497,6 +497,16 @@ TEST_CASE("close: goodbye is said, calls are CLOSED, and registered memory stays
         }) == "");
 }
 
+TEST_CASE("memory of a GPU without the library for it: all ranks are told so, and go on") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int) {
+          void* data = &comm;
+          want(rondo_allocate_device(comm, 64, &data), RONDO_UNSUPPORTED);
+          expect(data == nullptr, "data is set");
+          expect(std::string(rondo_last_error()).find("librondo_cuda.so") != std::string::npos, rondo_last_error());
+          want(rondo_barrier(comm, nullptr));
+        }) == "");
+}
+
 // The parent has only waited for its threads above, so it may fork.
 // The thread sanitizer does not support threads in the child of a process that had threads.
 #ifndef __SANITIZE_THREAD__

@@ -1,12 +1,18 @@
 #include "tests/device/device_cases.h"
 
+#include <dlfcn.h>
+
+#include <memory>
+
 #include "tests/support/collective_call.h"
 
 namespace rondo::testing {
 namespace {
 
-void run_one(Communicator& group, const CollectiveCase& what) {
-  Mirror mirror;
+constexpr size_t kRegisteredBytes = 64u << 20;
+
+void run_one(Communicator& group, const CollectiveCase& what, void* registered) {
+  Mirror mirror(registered, kRegisteredBytes);
   CollectiveRank rank(what, group.rank(), &mirror);
   mirror.to_device();
   CollectiveCall call = rank.call();
@@ -22,8 +28,18 @@ void run_one(Communicator& group, const CollectiveCase& what) {
 
 }  // namespace
 
-void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases) {
-  for (const CollectiveCase& what : cases) run_one(group, what);
+void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases, BufferKind buffers) {
+  void* registered = nullptr;
+  if (buffers != BufferKind::kPlain) registered = group.allocate(kRegisteredBytes, Memory::kDevice);
+  const bool own = buffers == BufferKind::kRegistered || group.rank() % 2 == 1;
+  for (const CollectiveCase& what : cases) run_one(group, what, own ? registered : nullptr);
+  if (registered != nullptr) group.deallocate(registered);
+}
+
+int passes_over_ranks() {
+  void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
+  const auto placed = library == nullptr ? nullptr : reinterpret_cast<int (*)()>(dlsym(library, "host_device_placed"));
+  return placed == nullptr ? -1 : placed();
 }
 
 }  // namespace rondo::testing

@@ -17,8 +17,16 @@ inline RankGroup device_group(int world, const char* transport) {
   return group;
 }
 
+// Where the buffers of a case lie: in device memory of their own, or in memory of Communicator::allocate() on all ranks
+// or on those of odd number.
+enum class BufferKind : uint8_t { kPlain, kRegistered, kOddRegistered };
+
 // Runs the cases on device memory on this rank, one after the other; throws what is wrong. Nothing but the stream waits
 // for a call.
-void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases);
+void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases,
+                   BufferKind buffers = BufferKind::kPlain);
+
+// Passes over the memory of several ranks that the host device has run in this process; -1: a GPU does not tell.
+int passes_over_ranks();
 
 }  // namespace rondo::testing

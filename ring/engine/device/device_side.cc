@@ -7,60 +7,61 @@
 #include <cstring>
 #include <utility>
 
+#include "ring/base/log.h"
+
 namespace rondo {
 namespace {
 
 constexpr int kOldestMajor = 8;  // compute capability that librondo_cuda.so has code for
+constexpr std::chrono::milliseconds kBetweenLettingGo{5};
 
 // What ranks tell each other when they attach.
 struct AttachCard {
   int64_t pid = 0;
   int64_t works = 0;
+  int64_t shares = 0;  // the device's memory can be shared, and its streams write words
 };
 
 }  // namespace
 
-void DeviceSide::attach(std::chrono::milliseconds timeout) {
+void DeviceSide::attach(std::chrono::milliseconds timeout, const void* const* stream) {
   if (attached_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(attach_mutex_);
   if (attached_.load()) return;
-  calls_ = std::make_shared<StreamCalls>(exchange(timeout), group_.context().fabric->shared_memory(), group_.rank());
+  const auto library = exchange(timeout, stream);
+  calls_ = std::make_shared<StreamCalls>(library, group_.context().fabric->shared_memory(), group_.rank());
+  if (all_share_) connect(library, timeout);
   attached_.store(true, std::memory_order_release);
 }
 
 // The library, on a device that it is made for.
-std::shared_ptr<const DeviceLibrary> DeviceSide::open() {
+std::shared_ptr<const DeviceLibrary> DeviceSide::open(const void* const* stream, DeviceFacts& facts) {
   auto library = DeviceLibrary::open(group_.context().config.device_library);
-  int device = 0;
-  DeviceFacts facts{};
-  library->check(library->table().current(&device), "asking for the current device");
-  library->check(library->table().facts(device, &facts), "asking for the device's properties");
+  library->check(library->table().current(&device_), "asking for the current device");
+  StreamFacts where{};
+  if (stream != nullptr && library->table().stream_facts(const_cast<void*>(*stream), &where) == 0 &&
+      where.device >= 0) {
+    device_ = where.device;
+  }
+  library->check(library->table().facts(device_, &facts), "asking for the device's properties");
   if (facts.major < kOldestMajor) {
     throw Exception(
         ErrorCode::kUnsupported,
-        fmt::format("no GPU can be used: device {} ({}) has compute capability {}.{}; {}.0 or newer is needed", device,
+        fmt::format("no GPU can be used: device {} ({}) has compute capability {}.{}; {}.0 or newer is needed", device_,
                     facts.name, facts.major, facts.minor, kOldestMajor));
   }
   if (facts.waits_on_words == 0) waits_ = StreamCall::Waits::kHost;
   return library;
 }
 
-// All ranks open the library, and hear of the others whether it was there.
-std::shared_ptr<const DeviceLibrary> DeviceSide::exchange(std::chrono::milliseconds timeout) {
-  std::shared_ptr<const DeviceLibrary> library;
-  Error error;
-  try {
-    library = open();
-  } catch (const Exception& e) {
-    error = e.error();
-  }
-  const AttachCard own{getpid(), error.ok() ? 1 : 0};
-  std::vector<AttachCard> cards(static_cast<size_t>(group_.size()));
+template <class Card>
+std::vector<Card> DeviceSide::gather(const Card& own, std::chrono::milliseconds timeout) {
+  std::vector<Card> cards(static_cast<size_t>(group_.size()));
   CollectiveCall gather;
   gather.collective = Collective::kAllGather;
   gather.input = &own;
   gather.output = cards.data();
-  gather.count = sizeof(AttachCard);
+  gather.count = sizeof(Card);
   gather.dtype = DType::kUint8;
   gather.options.timeout = timeout;
   CommunicatorState::Part part{check_call(gather, group_.rank(), group_.size()), group_.for_plain_buffers(), {}};
@@ -70,24 +71,110 @@ std::shared_ptr<const DeviceLibrary> DeviceSide::exchange(std::chrono::milliseco
   const auto operation = group_.submit_all(std::move(parts)).front();
   operation->wait(Clock::time_point::max());
   if (operation->failed()) throw Exception(operation->error());
+  return cards;
+}
+
+DeviceIsland::AllSay DeviceSide::all_say(std::chrono::milliseconds timeout) {
+  return [this, timeout](uint64_t own) { return gather(own, timeout); };
+}
+
+Clock::time_point DeviceSide::deadline(std::chrono::milliseconds timeout) const {
+  const std::chrono::milliseconds configured(group_.context().config.timeout_ms);
+  return deadline_after(Clock::now(), timeout.count() > 0 ? timeout : configured);
+}
+
+// All ranks open the library, and hear of the others whether it was there.
+std::shared_ptr<const DeviceLibrary> DeviceSide::exchange(std::chrono::milliseconds timeout,
+                                                          const void* const* stream) {
+  std::shared_ptr<const DeviceLibrary> library;
+  DeviceFacts facts{};
+  Error error;
+  try {
+    library = open(stream, facts);
+  } catch (const Exception& e) {
+    error = e.error();
+  }
+  const CommunicatorContext& context = group_.context();
+  const bool shares = facts.shares_memory != 0 && facts.waits_on_words != 0 && context.topology.one_island() &&
+                      context.config.device_window_bytes > 0 && group_.size() <= kMaxPlaceRanks;
+  const AttachCard own{getpid(), error.ok() ? 1 : 0, shares ? 1 : 0};
+  const std::vector<AttachCard> cards = gather(own, timeout);
   if (!error.ok()) {
     throw Exception(error.code, fmt::format("attach_device on rank {}: {}", group_.rank(), error.message));
   }
-  const std::vector<int>& host = group_.context().topology.host;
+  const std::vector<int>& host = context.topology.host;
+  all_share_ = true;
   for (int r = 0; r < group_.size(); ++r) {
     const AttachCard& card = cards[static_cast<size_t>(r)];
     if (card.works == 0) {
       throw Exception(Error{ErrorCode::kUnsupported,
                             fmt::format("attach_device on rank {}: {} can use no GPU; its own error says why",
-                                        group_.rank(), group_.context().name(r)),
+                                        group_.rank(), context.name(r)),
                             {r}});
     }
+    all_share_ &= card.shares != 0;
     // Streams of one process may share a queue of the device, in which a wait of one rank would stand before the copy
     // of another one that it waits for.
     const bool here = host[static_cast<size_t>(r)] == host[static_cast<size_t>(group_.rank())] && card.pid == own.pid;
     if (r != group_.rank() && here) waits_ = StreamCall::Waits::kHost;
   }
   return library;
+}
+
+// Device memory that all ranks map, if that works between all of them.
+void DeviceSide::connect(const std::shared_ptr<const DeviceLibrary>& library, std::chrono::milliseconds timeout) {
+  auto island = std::make_shared<DeviceIsland>(group_.context(), library, device_);
+  const std::string wrong = island->connect(all_say(timeout), deadline(timeout));
+  const Logger log(group_.context().config.debug, group_.context().world_rank(group_.rank()));
+  if (!wrong.empty()) {
+    island->close();
+    if (log.shows(LogLevel::kWarn)) {
+      log.warn(fmt::format("calls on device memory are staged through host memory: {}", wrong));
+    }
+    return;
+  }
+  if (group_.rank() == 0) log.info("the devices of all ranks share memory");
+  island_ = std::move(island);
+  plans_.emplace(group_.rank(), group_.context().topology);
+  group_.set_streams([island = island_, calls = calls_](Clock::time_point now) {
+    if (!island->let_go(now)) return StreamsEnd::kAtWork;
+    return calls->wait_for_all(now) ? StreamsEnd::kDrained : StreamsEnd::kEntriesLeft;
+  });
+}
+
+void* DeviceSide::allocate(size_t bytes) {
+  if (bytes == 0) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("allocate on rank {}: 0 bytes", group_.rank()));
+  }
+  attach({});
+  if (island_) return island_->allocate(bytes, all_say({}), deadline({}));
+  int before = 0;
+  void* data = nullptr;
+  calls_->library->check(table().current(&before), "asking for the current device");
+  calls_->library->check(table().use(device_), "changing the current device");
+  const DeviceStatus status = table().allocate(bytes, &data);
+  table().use(before);
+  calls_->library->check(status, "allocating device memory");
+  std::lock_guard lock(order_mutex_);
+  plain_[data] = bytes;
+  return data;
+}
+
+bool DeviceSide::deallocate(void* data) {
+  if (!attached_.load(std::memory_order_acquire)) return false;
+  if (!island_) {
+    std::lock_guard lock(order_mutex_);
+    if (plain_.erase(data) == 0) return false;
+    calls_->library->check(table().release(data), "releasing device memory");
+    return true;
+  }
+  if (!island_->locate(data, 1)) return false;
+  if (!calls_->wait_for_all(Clock::now() + std::chrono::milliseconds(group_.context().config.destroy_timeout_ms))) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("deallocate on rank {}: calls on streams are under way; synchronize the streams first",
+                                group_.rank()));
+  }
+  return island_->deallocate(data);
 }
 
 StreamFacts DeviceSide::check_stream(const std::string& call, void* stream) const {
@@ -168,6 +255,70 @@ void DeviceSide::submit(StreamCall& call, std::vector<CommunicatorState::Part> p
   }
   group_.leave_to_progress_thread(*call.engine);
   call.enqueue();
+  last_ = call.weak_from_this();
+  last_stream_ = call.stream();
+}
+
+// By what all ranks know: the same on all of them.
+bool DeviceSide::enqueues(const CheckedCall& call, const CallOptions& options) const {
+  const Algorithm configured = group_.context().config.algorithm;
+  const auto any = [](Algorithm asked) { return asked == Algorithm::kAuto || asked == Algorithm::kRegistered; };
+  return island_ && !call.uneven && call.count > 0 && call.op != Op::kPremulSum && any(options.algorithm) &&
+         any(configured) && plans_->has(call.collective);
+}
+
+// What comes into another stream than the last call comes after that one.
+void DeviceSide::follow_last(void* stream) {
+  const std::shared_ptr<Operation> last = last_.lock();
+  if (last && stream != last_stream_ && !last->done()) last->wait_on(stream);
+}
+
+std::shared_ptr<Operation> DeviceSide::start_enqueued(const CollectiveCall& call, const CheckedCall& checked,
+                                                      const StreamFacts& stream) {
+  if (stream.device != island_->device()) {
+    throw Exception(
+        ErrorCode::kInvalid,
+        fmt::format("{} on rank {}: the stream is of device {}; this communicator was attached to device {}",
+                    collective_name(call.collective), group_.rank(), stream.device, island_->device()));
+  }
+  std::unique_lock order(order_mutex_);
+  const StreamPlans::Entry& plan = plans_->get(checked.collective, checked.root);
+  order.unlock();
+  std::vector<Piece> pieces =
+      cut_pieces(checked, group_.rank(), group_.size(), group_.context().config.device_window_bytes, UINT64_MAX);
+  const uint32_t entries = EnqueuedCall::entries_of(pieces, plan.program);
+  if (!calls_->begin(entries, [this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
+  order.lock();
+  const auto made = std::make_shared<EnqueuedCall>(
+      EnqueuedCall::Options{calls_, island_, &plan, *call.options.stream, waits_, pieces, [this](const Error& error) {
+                              if (error.code != ErrorCode::kInvalid) group_.fail(error);
+                            }});
+  std::vector<CommunicatorState::Part> parts;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    CollectiveCall piece = call;
+    piece.count = pieces[i].count;
+    piece.input = island_->bounce() + pieces[i].input;  // as if it were there, since blocks are a piece's
+    piece.output = island_->bounce() + pieces[i].output;
+    piece.options.stream.reset();
+    CommunicatorState::Part part{check_call(piece, group_.rank(), group_.size()), Algorithm::kAuto, {}};
+    part.call.piece = static_cast<uint32_t>(i + 1);
+    part.call.pieces = static_cast<uint32_t>(pieces.size());
+    EnqueuedCall::Part moved = made->add_part(part.call);
+    part.gate = std::move(moved.gate);
+    part.run = std::move(moved.run);
+    parts.push_back(std::move(part));
+  }
+  follow_last(*call.options.stream);
+  for (auto& operation : group_.submit_all(std::move(parts))) {
+    made->engine = operation->engine;
+    const uint64_t fingerprint = operation->fingerprint();
+    made->add_operation(std::move(operation), fingerprint);
+  }
+  group_.leave_to_progress_thread(*made->engine);
+  made->enqueue();
+  last_ = made;
+  last_stream_ = *call.options.stream;
+  return made;
 }
 
 std::shared_ptr<Operation> DeviceSide::start(const CollectiveCall& call) {
@@ -178,13 +329,14 @@ std::shared_ptr<Operation> DeviceSide::start(const CollectiveCall& call) {
         fmt::format("{} on rank {}: calls on a stream have no wire format ({} was asked for)",
                     collective_name(call.collective), group_.rank(), wire_format_name(call.options.wire.format)));
   }
-  attach(call.options.timeout);
+  attach(call.options.timeout, &*call.options.stream);
   group_.ready_progress_thread();
   const std::string name = collective_name(call.collective);
   const StreamFacts stream = check_stream(name, *call.options.stream);
   std::vector<Piece> pieces = cut_pieces(checked, group_.rank(), group_.size());
   if (!pieces.front().in.empty()) check_device(name, stream, {"input", call.input});
   if (!pieces.front().out.empty()) check_device(name, stream, {"output", call.output});
+  if (enqueues(checked, call.options)) return start_enqueued(call, checked, stream);
   std::shared_ptr<StreamCall> made = make(std::move(pieces), *call.options.stream, stream.device);
   std::lock_guard order(order_mutex_);
   submit(*made, parts_of(call, *made));
@@ -194,7 +346,7 @@ std::shared_ptr<Operation> DeviceSide::start(const CollectiveCall& call) {
 std::shared_ptr<Operation> DeviceSide::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                   const ListParts& list_parts) {
   list_parts(tensors, op, options);  // checks them
-  attach(options.timeout);
+  attach(options.timeout, &*options.stream);
   group_.ready_progress_thread();
   const StreamFacts stream = check_stream("all_reduce_many", *options.stream);
   Piece piece;
@@ -236,7 +388,7 @@ Work::Message DeviceSide::run_messages(const CommunicatorState::Outgoing* out, c
   const uint64_t going = out != nullptr ? group_.send_bytes(*out, dtype, tag) : 0;
   const uint64_t coming = in != nullptr ? group_.recv_bytes(*in, dtype, tag) : 0;
   group_.check_timeout(out != nullptr ? "send" : "recv", options);
-  attach(options.timeout);
+  attach(options.timeout, &*options.stream);
   void* const stream = *options.stream;
   const StreamFacts facts = check_stream(out != nullptr ? "send" : "recv", stream);
   if (going > 0) check_device("send", facts, {"data", out->data});
@@ -268,7 +420,15 @@ Work::Message DeviceSide::run_messages(const CommunicatorState::Outgoing* out, c
 
 void DeviceSide::close(Clock::time_point until) {
   if (!attached_.load(std::memory_order_acquire)) return;
-  if (calls_->wait_for_all(until)) calls_->free_all();
+  // Until then streams that come to calls of this rank are let go, again and again.
+  bool over = false;
+  while (!(over = calls_->wait_for_all(std::min(until, Clock::now() + kBetweenLettingGo))) && Clock::now() < until) {
+    if (island_) island_->let_go(Clock::now());
+  }
+  if (!over) return;
+  calls_->free_all();
+  if (island_) island_->close();
+  for (const auto& [data, bytes] : std::exchange(plain_, {})) table().release(data);
 }
 
 }  // namespace rondo

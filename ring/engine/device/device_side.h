@@ -1,27 +1,36 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ring/engine/call/collective_call.h"
 #include "ring/engine/communicator_state.h"
+#include "ring/engine/device/enqueued_call.h"
 #include "ring/engine/device/stream_call.h"
 
 namespace rondo {
 
-// The side of a communicator that knows GPUs: it takes calls with a stream, checks their memory, and has them done as
-// operations on host memory. Any thread.
+// The side of a communicator that knows GPUs: it takes calls with a stream and checks their memory. Where all ranks
+// share device memory, even collectives are put into streams as they are (EnqueuedCall); all others are done on host
+// memory (StreamCall). Any thread.
 class DeviceSide {
  public:
   explicit DeviceSide(CommunicatorState& group) : group_(group) {}
 
-  // Collective: opens the library on all ranks, or throws Exception(kUnsupported) on all of them. timeout: for the
-  // others to come; 0: the configured one.
-  void attach(std::chrono::milliseconds timeout);
+  // Collective: opens the library on all ranks, or throws Exception(kUnsupported) on all of them; finds out whether
+  // their devices share memory. timeout: for the others to come; 0: the configured one. The rank's device is that of
+  // the thread, or of `stream`.
+  void attach(std::chrono::milliseconds timeout, const void* const* stream = nullptr);
+  // Collective: device memory, which all ranks map where their devices share memory. Throws Exception.
+  void* allocate(size_t bytes);
+  // False: not of allocate(). Throws Exception(kInvalid) while calls are under way.
+  bool deallocate(void* data);
 
   // Of a call with a stream: it is in the stream when they return. Throw Exception.
   void run(const CollectiveCall& call) { start(call); }
@@ -50,8 +59,17 @@ class DeviceSide {
     const void* data;
   };
   const DeviceTable& table() const { return calls_->library->table(); }
-  std::shared_ptr<const DeviceLibrary> open();
-  std::shared_ptr<const DeviceLibrary> exchange(std::chrono::milliseconds timeout);
+  std::shared_ptr<const DeviceLibrary> open(const void* const* stream, DeviceFacts& facts);
+  std::shared_ptr<const DeviceLibrary> exchange(std::chrono::milliseconds timeout, const void* const* stream);
+  template <class Card>
+  std::vector<Card> gather(const Card& own, std::chrono::milliseconds timeout);
+  void connect(const std::shared_ptr<const DeviceLibrary>& library, std::chrono::milliseconds timeout);
+  DeviceIsland::AllSay all_say(std::chrono::milliseconds timeout);
+  Clock::time_point deadline(std::chrono::milliseconds timeout) const;
+  bool enqueues(const CheckedCall& call, const CallOptions& options) const;
+  std::shared_ptr<Operation> start_enqueued(const CollectiveCall& call, const CheckedCall& checked,
+                                            const StreamFacts& stream);
+  void follow_last(void* stream);
   StreamFacts check_stream(const std::string& call, void* stream) const;
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
   std::shared_ptr<StreamCall> make(std::vector<Piece> pieces, void* stream, int device);
@@ -64,7 +82,14 @@ class DeviceSide {
   std::shared_ptr<StreamCalls> calls_;  // shared with the calls under way; set by attach()
   std::atomic<bool> attached_{false};
   StreamCall::Waits waits_ = StreamCall::Waits::kStream;
+  int device_ = 0;
+  bool all_share_ = false;                // the devices of all ranks, as they say
+  std::shared_ptr<DeviceIsland> island_;  // shared with the calls under way; null: all calls are staged
+  std::map<void*, size_t> plain_;         // of allocate(), where there is no island
   std::mutex order_mutex_;  // operations are numbered in the order in which their calls come into a stream
+  std::optional<StreamPlans> plans_;
+  std::weak_ptr<Operation> last_;  // the last call
+  void* last_stream_ = nullptr;    // that it is in
 };
 
 }  // namespace rondo

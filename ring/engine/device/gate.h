@@ -3,26 +3,38 @@
 #include <atomic>
 #include <cstdint>
 
+#include "rondo/error.h"
+
 namespace rondo {
 
-// Between a stream and the operations on what it has copied to the host: they begin when the stream has come to them,
-// and it goes on when they have ended. Any thread.
+// Between a stream and an operation of a call on device memory: it begins when the stream has come to it. Any thread.
 class Gate {
  public:
-  // word: locked host memory that the stream waits for; it is set to `value` once `operations` have ended.
-  Gate(uint32_t* word, uint32_t value, int operations) : word_(word), value_(value), left_(operations) {}
+  Gate() = default;
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  virtual ~Gate() = default;
 
   // The stream has come here.
-  void open() { open_.store(true, std::memory_order_release); }
-  bool is_open() const { return open_.load(std::memory_order_acquire); }
+  virtual bool is_open() const = 0;
+  // An operation behind it has ended; nullptr: well.
+  virtual void ended(const Error* error) = 0;
+};
 
-  // An operation has ended.
-  void ended() {
+// Of operations on what a stream has copied to the host: it goes on when they have ended.
+class CopyGate final : public Gate {
+ public:
+  // word: locked host memory that the stream waits for; it is set to `value` once `operations` have ended.
+  CopyGate(uint32_t* word, uint32_t value, int operations) : word_(word), value_(value), left_(operations) {}
+
+  void open() { open_.store(true, std::memory_order_release); }
+  bool is_open() const override { return open_.load(std::memory_order_acquire); }
+  void ended(const Error*) override {
     if (left_.fetch_sub(1) != 1) return;
     // Release: who sees the word sees what the operations wrote.
     std::atomic_ref<uint32_t>(*word_).store(value_, std::memory_order_release);
   }
-  const uint32_t* word() const { return word_; }
+  uint32_t* word() const { return word_; }
   uint32_t value() const { return value_; }
 
  private:

@@ -95,12 +95,13 @@ struct Cutter {
 
 }  // namespace
 
-std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes) {
+std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes,
+                              uint64_t most_pieces) {
   const Cutter cutter{call, static_cast<uint64_t>(rank), static_cast<uint64_t>(world), dtype_bytes(call.dtype)};
   if (call.uneven) return {cutter.uneven()};
   if (call.collective == Collective::kBarrier || call.count == 0) return {Piece{}};
   const uint64_t bytes = call.count * cutter.widest();
-  const uint64_t pieces = std::min(kMostPieces, (bytes + piece_bytes - 1) / piece_bytes);
+  const uint64_t pieces = std::min(most_pieces, (bytes + piece_bytes - 1) / piece_bytes);
   const uint64_t each = (call.count + pieces - 1) / pieces;
   std::vector<Piece> cut;
   for (uint64_t first = 0; first < call.count; first += each) {

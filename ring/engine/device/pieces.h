@@ -9,10 +9,11 @@
 
 namespace rondo {
 
-// A part of a call on device memory that goes through host memory: copied there, done as a call of its own, copied
-// back. Offsets are bytes in the piece's region of host memory.
+// A part of a call on device memory that is a call of its own, in a region of other memory: in host memory, to which it
+// is copied and from which it is copied back, or in device memory that other ranks map. Offsets are bytes in the
+// region.
 struct Piece {
-  // A copy of rows; `region` is the host's end.
+  // A copy of rows; `region` is the region's end.
   struct Rows {
     std::byte* device = nullptr;
     uint64_t device_pitch = 0;
@@ -39,6 +40,7 @@ inline constexpr uint64_t kMostPieces = 64;
 
 // The pieces of a call, in order. Even calls are cut alike on all ranks: by what all ranks know. Uneven calls are one
 // piece, since ranks know their own counts only. Pure.
-std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes = kPieceBytes);
+std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes = kPieceBytes,
+                              uint64_t most_pieces = kMostPieces);
 
 }  // namespace rondo

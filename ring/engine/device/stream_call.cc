@@ -99,9 +99,9 @@ uint32_t StreamCall::entries_of(const std::vector<Piece>& pieces) {
   return entries;
 }
 
-std::shared_ptr<Gate> StreamCall::add_gate(size_t piece, int operations) {
+std::shared_ptr<CopyGate> StreamCall::add_gate(size_t piece, int operations) {
   const size_t slot = piece % slots_.size();
-  turns_.push_back({std::make_shared<Gate>(slots_[slot].word, ++values_[slot], operations), this});
+  turns_.push_back({std::make_shared<CopyGate>(slots_[slot].word, ++values_[slot], operations), this});
   return turns_.back().gate;
 }
 
@@ -142,10 +142,10 @@ void StreamCall::copy_in(size_t piece) {
 }
 
 void StreamCall::finish(size_t piece) {
-  const Gate& gate = *turns_[piece].gate;
+  const CopyGate& gate = *turns_[piece].gate;
   if (options_.waits == Waits::kStream) {
-    options_.calls->library->check(table_.wait_for_word(gate.word(), gate.value(), options_.stream),
-                                   "putting a wait into the stream");
+    const WordOp wait{gate.word(), gate.value(), WordAction::kAwait};
+    options_.calls->library->check(table_.words(&wait, 1, options_.stream), "putting a wait into the stream");
   } else {
     Operation& operation = *operations_[piece];
     operation.wait(Clock::time_point::max());

@@ -68,10 +68,11 @@ class StreamCall final : public Operation, public std::enable_shared_from_this<S
   static uint32_t entries_of(const std::vector<Piece>& pieces);
 
   const std::vector<Piece>& pieces() const { return options_.pieces; }
+  DeviceStream stream() const { return options_.stream; }
   // The host's memory of the piece, in turns.
   std::byte* region(size_t piece) { return slots_[piece % slots_.size()].data; }
   // That the operations of the piece begin at and end at. operations: of the piece.
-  std::shared_ptr<Gate> add_gate(size_t piece, int operations);
+  std::shared_ptr<CopyGate> add_gate(size_t piece, int operations);
   // The operations have been submitted, one of them or (a list) one for several a piece, in the order of the pieces.
   void add_operation(std::shared_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }
 
@@ -83,7 +84,7 @@ class StreamCall final : public Operation, public std::enable_shared_from_this<S
 
  private:
   struct Turn {
-    std::shared_ptr<Gate> gate;
+    std::shared_ptr<CopyGate> gate;
     StreamCall* call;
   };
   void copy_in(size_t piece);

@@ -25,6 +25,9 @@ namespace rondo {
 class Store;
 struct CollectiveCall;  // internal
 
+// Where Communicator::allocate() takes memory from.
+enum class Memory : uint8_t { kHost = 0, kDevice = 1 };
+
 // How a process joins a job. Fields left at -1 or empty are taken from the environment, in this order: RONDO_*; RANK,
 // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or you by hand; the
 // variables of Open MPI, MPICH (PMI) and Slurm (docs/bootstrap.md).
@@ -250,6 +253,13 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   // Collective. Opens the library for GPUs; all ranks do, or none, and then all throw kUnsupported, and calls on host
   // memory go on. Implied by the first call with a stream. A second call does nothing.
   void attach_device();
+  // kHost: as allocate(bytes). kDevice: collective; memory of this rank's device, zeroed. Where the ranks' devices
+  // share memory, every rank maps it when this returns, and calls on streams work on it without copies; sizes may
+  // differ. For this communicator only: others take it as plain device memory. kSystem on all ranks where one has no
+  // memory; kUnsupported as attach_device(). deallocate() it on all ranks, when no call on a stream is under way (it
+  // waits for them, up to Config::destroy_timeout_ms, else kInvalid); destroy() gives back what is left. At most 4,095
+  // pieces in the life of a communicator.
+  void* allocate(size_t bytes, Memory memory);
 
   // --- Sub-communicators. If a member cannot make it (kSystem: no descriptors), all members throw that error, which
   // names the rank; this communicator goes on.

@@ -522,6 +522,10 @@ RONDO_API rondo_result_t rondo_work_free(rondo_work_t work);
 /* Collective: opens the library for GPUs on all ranks. RONDO_UNSUPPORTED on all of them: some rank can use no GPU;
  * calls on host memory go on. Implied by the first call on a stream. */
 RONDO_API rondo_result_t rondo_attach_device(rondo_comm_t comm);
+/* Collective: memory of this rank's device, zeroed, which all ranks map where their devices share memory; calls on
+ * streams work on it without copies. rondo_deallocate() it on all ranks, when no call on a stream is under way;
+ * rondo_close gives back what is left. RONDO_SYSTEM on all ranks where one has no memory. data NULL: nothing. */
+RONDO_API rondo_result_t rondo_allocate_device(rondo_comm_t comm, size_t bytes, void** data);
 /* What the program puts into `stream`, a cudaStream_t, from now on runs after the operation. RONDO_INVALID: it is of a
  * call without options->on_stream. */
 RONDO_API rondo_result_t rondo_work_wait_on(rondo_work_t work, void* stream);

@@ -3,13 +3,15 @@
 // touch; copies from and to locked memory only; no use of the device by functions in a stream.
 //
 // HOST_DEVICE_COUNT: devices, 2 unless set (0: a machine without one). HOST_DEVICE_WAITS=0: streams cannot wait for
-// words. HOST_DEVICE_MAJOR: of the compute capability, 9.
+// words. HOST_DEVICE_SHARES=0: no memory can be shared. HOST_DEVICE_MAJOR: of the compute capability, 9.
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "kernels/device.h"
 #include "kernels/device/host_fold.h"
@@ -48,7 +50,8 @@ struct Device {
   HostDeviceMemory memory;
   std::mutex mutex;
   std::map<void*, std::unique_ptr<Stream>> streams;
-  HostDeviceQueue queue;  // last: its thread ends first
+  std::atomic<int> placed{0};  // passes that have found their pointers
+  HostDeviceQueue queue;       // last: its thread ends first
 };
 
 // One of this library, which stays in the process.
@@ -99,6 +102,7 @@ DeviceStatus facts(int number, DeviceFacts* facts) {
   facts->major = setting("HOST_DEVICE_MAJOR", 9);
   facts->driver = 13000;
   facts->waits_on_words = setting("HOST_DEVICE_WAITS", 1);
+  facts->shares_memory = setting("HOST_DEVICE_SHARES", 1);
   return kSuccess;
 }
 
@@ -121,11 +125,27 @@ DeviceStatus release(void* memory) {
   device().queue.synchronize_all();
   return device().memory.release(memory) ? kSuccess : kInvalidValue;
 }
+DeviceStatus allocate_shared(size_t bytes, void** memory, int* descriptor) {
+  if (setting("HOST_DEVICE_SHARES", 1) == 0) return kNotSupported;
+  *memory = device().memory.allocate_shared(bytes, current_device, descriptor);
+  return *memory != nullptr ? kSuccess : kNoMemory;
+}
+DeviceStatus map_shared(int descriptor, size_t bytes, void** memory) {
+  *memory = device().memory.map_shared(descriptor, bytes, current_device);
+  return *memory != nullptr ? kSuccess : kInvalidValue;
+}
+// At once: what is still in streams and touches it ends the process.
+DeviceStatus release_shared(void* memory) { return device().memory.release(memory) ? kSuccess : kInvalidValue; }
 DeviceStatus lock_host(void* memory, size_t bytes) {
   device().memory.lock_host(memory, bytes);
   return kSuccess;
 }
 DeviceStatus unlock_host(void* memory) { return device().memory.unlock_host(memory) ? kSuccess : kInvalidValue; }
+
+DeviceStatus kernel_address(void* memory, void** address) {
+  *address = memory;
+  return kSuccess;
+}
 
 DeviceStatus pointer_facts(const void* pointer, PointerFacts* facts) {
   facts->device = device().memory.device_of(pointer);
@@ -217,13 +237,25 @@ DeviceStatus copy(const DeviceCopy* given, DeviceStream stream) {
   });
 }
 
+void run_fold(const HostDeviceMemory& memory, DeviceFold fold) {
+  const size_t bytes = fold.count * dtype_bytes(DType(fold.dtype));
+  for (int i = 0; i < fold.source_count; ++i) fold.sources[i] = memory.reach(fold.sources[i], bytes);
+  for (int i = 0; i < fold.target_count; ++i) fold.targets[i] = memory.reach(fold.targets[i], bytes);
+  host_fold(fold, 4);
+}
+
 DeviceStatus fold(const DeviceFold* given, DeviceStream stream) {
   const HostDeviceMemory& memory = device().memory;
-  return put(stream, [&memory, fold = *given]() mutable {
-    const size_t bytes = fold.count * dtype_bytes(DType(fold.dtype));
-    for (int i = 0; i < fold.source_count; ++i) fold.sources[i] = memory.reach(fold.sources[i], bytes);
-    for (int i = 0; i < fold.target_count; ++i) fold.targets[i] = memory.reach(fold.targets[i], bytes);
-    host_fold(fold, 4);
+  return put(stream, [&memory, fold = *given] { run_fold(memory, fold); });
+}
+
+DeviceStatus fold_at(const DeviceFold* given, const PeerPlaces* places, DeviceStream stream) {
+  const HostDeviceMemory& memory = device().memory;
+  std::atomic<int>* const placed = &device().placed;
+  return put(stream, [&memory, placed, fold = *given, places = std::make_shared<const PeerPlaces>(*places)]() mutable {
+    if (!host_find_places(*places, fold)) return;
+    run_fold(memory, fold);
+    placed->fetch_add(1);
   });
 }
 
@@ -231,13 +263,21 @@ DeviceStatus call_host(HostFunction function, void* argument, DeviceStream strea
   return put(stream, [function, argument] { function(argument); });
 }
 
-DeviceStatus wait_for_word(const uint32_t* word, uint32_t value, DeviceStream stream) {
+void run_word(uint32_t* word, const WordOp& op) {
+  const std::atomic_ref<uint32_t> shared(*word);
+  if (op.action == WordAction::kWrite) return shared.store(op.value, std::memory_order_release);
+  while (static_cast<int32_t>(shared.load(std::memory_order_acquire) - op.value) < 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+DeviceStatus words(const WordOp* ops, int number, DeviceStream stream) {
   if (setting("HOST_DEVICE_WAITS", 1) == 0) return kNotSupported;
-  auto* const at = reinterpret_cast<uint32_t*>(device().memory.reach(word, sizeof(uint32_t)));
-  return put(stream, [at, value] {
-    const std::atomic_ref<uint32_t> seen(*at);
-    while (static_cast<int32_t>(seen.load(std::memory_order_acquire) - value) < 0) {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+  if (number < 1 || number > kMaxWordOps) return kInvalidValue;
+  const HostDeviceMemory& memory = device().memory;
+  return put(stream, [&memory, list = std::vector<WordOp>(ops, ops + number)] {
+    for (const WordOp& op : list) {
+      run_word(reinterpret_cast<uint32_t*>(memory.reach(op.word, sizeof(uint32_t))), op);
     }
   });
 }
@@ -252,8 +292,12 @@ constexpr DeviceTable kTable = {
     .use = use,
     .allocate = allocate,
     .release = release,
+    .allocate_shared = allocate_shared,
+    .map_shared = map_shared,
+    .release_shared = release_shared,
     .lock_host = lock_host,
     .unlock_host = unlock_host,
+    .kernel_address = kernel_address,
     .pointer_facts = pointer_facts,
     .make_stream = make_stream,
     .destroy_stream = destroy_stream,
@@ -266,8 +310,9 @@ constexpr DeviceTable kTable = {
     .synchronize_event = synchronize_event,
     .copy = copy,
     .fold = fold,
+    .fold_at = fold_at,
     .call_host = call_host,
-    .wait_for_word = wait_for_word,
+    .words = words,
 };
 
 }  // namespace
@@ -284,5 +329,8 @@ __attribute__((visibility("default"))) void host_device_capture(void* stream, in
   std::lock_guard lock(rondo::testing::device().mutex);
   rondo::testing::device().streams.at(stream)->capturing = captures != 0;
 }
+
+// Passes over memory of several ranks that this process has run.
+__attribute__((visibility("default"))) int host_device_placed() { return rondo::testing::device().placed.load(); }
 
 }  // extern "C"

@@ -21,17 +21,32 @@ typename Map::const_iterator holding(const Map& runs, const void* address, size_
 
 }  // namespace
 
-void* HostDeviceMemory::allocate(size_t bytes, int device) {
-  const int file = memfd_create("host_device", MFD_CLOEXEC);
-  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return nullptr;
+void* HostDeviceMemory::map(int file, size_t bytes, int device) {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   void* address = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
-  close(file);
   if (data == MAP_FAILED || address == MAP_FAILED) return nullptr;
   std::lock_guard lock(mutex_);
   device_[reinterpret_cast<uintptr_t>(address)] = {static_cast<std::byte*>(data), bytes, device};
   return address;
 }
+
+void* HostDeviceMemory::allocate(size_t bytes, int device) {
+  int file = -1;
+  void* const address = allocate_shared(bytes, device, &file);
+  if (address != nullptr) close(file);
+  return address;
+}
+
+void* HostDeviceMemory::allocate_shared(size_t bytes, int device, int* descriptor) {
+  const int file = memfd_create("host_device", MFD_CLOEXEC);
+  void* const address =
+      file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0 ? map(file, bytes, device) : nullptr;
+  if (address == nullptr && file >= 0) close(file);
+  *descriptor = address != nullptr ? file : -1;
+  return address;
+}
+
+void* HostDeviceMemory::map_shared(int descriptor, size_t bytes, int device) { return map(descriptor, bytes, device); }
 
 bool HostDeviceMemory::release(void* memory) {
   std::lock_guard lock(mutex_);
@@ -51,19 +66,24 @@ int HostDeviceMemory::device_of(const void* address, size_t bytes) const {
 
 void HostDeviceMemory::lock_host(void* memory, size_t bytes) {
   std::lock_guard lock(mutex_);
-  locked_[reinterpret_cast<uintptr_t>(memory)] = bytes;
+  Locked& locked = locked_[reinterpret_cast<uintptr_t>(memory)];
+  locked.bytes = bytes;
+  ++locked.times;
 }
 
 bool HostDeviceMemory::unlock_host(void* memory) {
   std::lock_guard lock(mutex_);
-  return locked_.erase(reinterpret_cast<uintptr_t>(memory)) == 1;
+  const auto found = locked_.find(reinterpret_cast<uintptr_t>(memory));
+  if (found == locked_.end()) return false;
+  if (--found->second.times == 0) locked_.erase(found);
+  return true;
 }
 
 std::byte* HostDeviceMemory::reach(const void* address, size_t bytes) const {
   std::lock_guard lock(mutex_);
   const auto run = holding(device_, address, bytes, [](const Run& one) { return one.bytes; });
   if (run != device_.end()) return run->second.data + (reinterpret_cast<uintptr_t>(address) - run->first);
-  const auto host = holding(locked_, address, bytes, [](size_t size) { return size; });
+  const auto host = holding(locked_, address, bytes, [](const Locked& one) { return one.bytes; });
   RONDO_CHECK(host != locked_.end(), "a device reaches memory that is neither its own nor locked host memory");
   return static_cast<std::byte*>(const_cast<void*>(address));
 }

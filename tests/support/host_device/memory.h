@@ -14,9 +14,13 @@ class HostDeviceMemory {
   // nullptr: no memory.
   void* allocate(size_t bytes, int device);
   bool release(void* memory);
+  // Memory that other processes map: `descriptor` stands for it. nullptr: no memory, or no such descriptor.
+  void* allocate_shared(size_t bytes, int device, int* descriptor);
+  void* map_shared(int descriptor, size_t bytes, int device);
   // The device that [address, address + bytes) is memory of; -1: of none.
   int device_of(const void* address, size_t bytes = 1) const;
 
+  // As often as it is unlocked.
   void lock_host(void* memory, size_t bytes);
   bool unlock_host(void* memory);
 
@@ -30,9 +34,15 @@ class HostDeviceMemory {
     size_t bytes;
     int device;
   };
+  struct Locked {
+    size_t bytes = 0;
+    int times = 0;
+  };
+  void* map(int file, size_t bytes, int device);
+
   mutable std::mutex mutex_;
   std::map<uintptr_t, Run> device_;     // by the program's address
-  std::map<uintptr_t, size_t> locked_;  // host memory
+  std::map<uintptr_t, Locked> locked_;  // host memory
 };
 
 }  // namespace rondo::testing

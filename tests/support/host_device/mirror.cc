@@ -6,13 +6,19 @@
 #include <stdexcept>
 
 namespace rondo::testing {
+namespace {
+
+constexpr size_t kAlignment = 256;  // of images in memory that is given
+
+}  // namespace
 
 const char* device_library() {
   const char* const chosen = std::getenv("RONDO_TEST_DEVICE");
   return chosen != nullptr ? chosen : "tests/support/host_device/libhost_device.so";
 }
 
-Mirror::Mirror() : library_(DeviceLibrary::open(device_library())) {
+Mirror::Mirror(void* device, size_t bytes)
+    : library_(DeviceLibrary::open(device_library())), pool_(static_cast<std::byte*>(device)), pool_left_(bytes) {
   library_->check(table().make_stream(&stream_), "make_stream");
 }
 
@@ -26,7 +32,14 @@ void* Mirror::do_allocate(size_t bytes, size_t) {
   void* host = ::mmap(nullptr, run.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   void* device = nullptr;
   library_->check(table().lock_host(host, run.bytes), "lock_host");
-  library_->check(table().allocate(run.bytes, &device), "allocate");
+  if (pool_ != nullptr) {
+    const size_t rounded = (run.bytes + kAlignment - 1) / kAlignment * kAlignment;
+    if (rounded > pool_left_) throw std::logic_error("the device memory given is too small");
+    pool_left_ -= rounded;
+    device = pool_ + pool_left_;
+  } else {
+    library_->check(table().allocate(run.bytes, &device), "allocate");
+  }
   run.host = static_cast<std::byte*>(host);
   run.device = static_cast<std::byte*>(device);
   runs_[run.host] = run;
@@ -37,7 +50,7 @@ void Mirror::do_deallocate(void* data, size_t, size_t) {
   const auto found = runs_.find(static_cast<std::byte*>(data));
   const Run run = found->second;
   table().unlock_host(run.host);
-  table().release(run.device);
+  if (pool_ == nullptr) table().release(run.device);
   ::munmap(run.host, run.bytes);
   runs_.erase(found);
 }

@@ -17,7 +17,9 @@ const char* device_library();
 // image, and looks at the host's again. One thread.
 class Mirror final : public std::pmr::memory_resource {
  public:
-  Mirror();
+  Mirror() : Mirror(nullptr, 0) {}
+  // Images lie in this device memory, which outlives it; nullptr: in memory of their own.
+  Mirror(void* device, size_t bytes);
   ~Mirror() override;
 
   const DeviceTable& table() const { return library_->table(); }
@@ -47,6 +49,8 @@ class Mirror final : public std::pmr::memory_resource {
 
   std::shared_ptr<const DeviceLibrary> library_;
   DeviceStream stream_ = nullptr;
+  std::byte* const pool_;
+  size_t pool_left_;
   std::map<std::byte*, Run> runs_;
 };
 

@@ -1,0 +1,321 @@
+#include "ring/engine/device/device_island.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "ring/base/hash.h"
+
+namespace rondo {
+namespace {
+
+// Of one communicator in all its life, the one for plain buffers among them: their numbers are the same on all ranks,
+// and are not used again. 16 bytes a rank and window.
+constexpr size_t kMaxWindows = 4096;
+// A call's pieces are cut by whole elements of every block, so they may be a little larger.
+constexpr uint64_t kSlackBytes = 64 * 1024;
+// A page, which locking takes whole.
+constexpr size_t kPageBytes = 4096;
+// Streams that are let go wait for no number that a program reaches.
+constexpr uint32_t kFarAhead = 1u << 30;
+// A rank whose process is stopped in a pass is waited for so long, as on the host (GracePeriod).
+constexpr std::chrono::seconds kLongestPass{1};
+constexpr uint64_t kTrialNonce = 0x726f6e646f000000;  // "rondo", and the rank
+
+}  // namespace
+
+class DeviceIsland::OnDevice {
+ public:
+  explicit OnDevice(const DeviceIsland& island) : table_(island.table()) {
+    island.library_->check(table_.current(&before_), "asking for the current device");
+    island.library_->check(table_.use(island.device_), "changing the current device");
+  }
+  ~OnDevice() { table_.use(before_); }
+  OnDevice(const OnDevice&) = delete;
+
+ private:
+  const DeviceTable& table_;
+  int before_ = 0;
+};
+
+DeviceIsland::DeviceIsland(const CommunicatorContext& context, std::shared_ptr<const DeviceLibrary> library, int device)
+    : context_(context),
+      library_(std::move(library)),
+      device_(device),
+      rank_(context.rank),
+      world_(context.world()),
+      inbox_windows_(context.members.size()) {
+  windows_.reserve(kMaxWindows);  // bounce() reads the first one without the lock
+}
+
+std::string DeviceIsland::first_without(const std::vector<uint64_t>& said) const {
+  const auto found = std::find(said.begin(), said.end(), 0);
+  return found == said.end() ? "" : context_.name(static_cast<int>(found - said.begin()));
+}
+
+std::string DeviceIsland::connect(const AllSay& all_say, Clock::time_point deadline) {
+  std::string wrong;
+  try {
+    share_inboxes(deadline);
+  } catch (const Exception& e) {
+    wrong = e.what();
+  }
+  const std::string without = first_without(all_say(wrong.empty() ? 1 : 0));
+  if (!without.empty()) return wrong.empty() ? without + " cannot share host memory with devices" : wrong;
+  wrong = share(context_.config.device_window_bytes + kSlackBytes, all_say, deadline);
+  if (!wrong.empty()) return wrong;
+  return try_transfers(all_say) ? "" : "transfers between the devices do not arrive";
+}
+
+void DeviceIsland::lock(void* memory, size_t bytes) {
+  library_->check(table().lock_host(memory, bytes), "locking host memory");
+  locked_.push_back(memory);
+}
+
+void DeviceIsland::share_inboxes(Clock::time_point deadline) {
+  SharedMemory& shared = *context_.fabric->shared_memory();
+  const uint64_t name = Hash64().add("device inbox").add(context_.id).value();
+  inbox_windows_[static_cast<size_t>(rank_)] = shared.make(sizeof(Inbox), name);
+  for (int rank = 0; rank < world_; ++rank) {
+    std::shared_ptr<Window>& window = inbox_windows_[static_cast<size_t>(rank)];
+    while (!window && Clock::now() < deadline && context_.failure.get() == nullptr) {
+      window = shared.find(context_.world_rank(rank), SharedMemory::id_of(name));
+      if (!window) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (!window || window->bytes() < sizeof(Inbox)) {
+      throw Exception(ErrorCode::kSystem, "the host memory of " + context_.name(rank) + " did not come");
+    }
+    lock(window->data(), window->bytes());
+    inboxes_.push_back(reinterpret_cast<Inbox*>(window->data()));
+    void* at_kernels = nullptr;
+    library_->check(table().kernel_address(window->data(), &at_kernels), "mapping host memory");
+    at_kernels_.push_back(static_cast<Inbox*>(at_kernels));
+  }
+  const size_t bytes =
+      (kMaxWindows * static_cast<size_t>(world_) * sizeof(DeviceWindow) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  table_memory_ = std::shared_ptr<void>(std::aligned_alloc(kPageBytes, bytes), std::free);
+  if (table_memory_ == nullptr) throw Exception(ErrorCode::kSystem, "no host memory for the table of windows");
+  std::memset(table_memory_.get(), 0, bytes);
+  lock(table_memory_.get(), bytes);
+  shown_ = static_cast<DeviceWindow*>(table_memory_.get());
+  void* at_kernels = nullptr;
+  library_->check(table().kernel_address(shown_, &at_kernels), "mapping host memory");
+  shown_at_ = static_cast<DeviceWindow*>(at_kernels);
+}
+
+std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::time_point deadline) {
+  const OnDevice on(*this);
+  DeviceMemory memory;
+  memory.bytes = bytes;
+  memory.mapped.resize(static_cast<size_t>(world_));
+  int number = -1;
+  std::string wrong;
+  if (const DeviceStatus status = table().allocate_shared(bytes, &memory.own, &number)) {
+    memory.own = nullptr;
+    wrong = fmt::format("{} bytes of device memory to share: {}", bytes, table().error_text(status));
+  }
+  Descriptor descriptor(number);
+  std::vector<uint64_t> sizes;
+  std::string without;
+  try {
+    sizes = all_say(wrong.empty() ? bytes : 0);
+    without = first_without(sizes);
+    if (without.empty()) {
+      wrong = exchange(std::move(descriptor), sizes, memory, deadline);
+      without = first_without(all_say(wrong.empty() ? 1 : 0));
+    }
+  } catch (...) {
+    release(memory);
+    throw;
+  }
+  if (!without.empty()) {
+    release(memory);
+    return wrong.empty() ? without + " cannot share its device memory" : wrong;
+  }
+  std::lock_guard lock(mutex_);
+  show(windows_.size(), memory, sizes);
+  windows_.push_back(std::move(memory));
+  return "";
+}
+
+std::string DeviceIsland::exchange(Descriptor descriptor, const std::vector<uint64_t>& bytes, DeviceMemory& memory,
+                                   Clock::time_point deadline) {
+  const uint64_t name = Hash64().add("device window").add(context_.id).add(++shares_).value();
+  std::vector<int> peers;
+  for (const int member : context_.members) {
+    if (member != context_.world_rank(rank_)) peers.push_back(member);
+  }
+  context_.fabric->shared_memory()->offer(peers, name, std::move(descriptor));
+  return map_peers(memory, bytes, name, deadline);
+}
+
+std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint64_t>& bytes, uint64_t name,
+                                    Clock::time_point deadline) {
+  for (int rank = 0; rank < world_; ++rank) {
+    if (rank == rank_) continue;
+    Descriptor descriptor;
+    while (!descriptor.valid() && Clock::now() < deadline && context_.failure.get() == nullptr) {
+      descriptor = context_.fabric->shared_memory()->take_offer(context_.world_rank(rank), name);
+      if (!descriptor.valid()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (!descriptor.valid()) return "the device memory of " + context_.name(rank) + " did not come";
+    const auto peer = static_cast<size_t>(rank);
+    if (const DeviceStatus status = table().map_shared(descriptor.get(), bytes[peer], &memory.mapped[peer])) {
+      memory.mapped[peer] = nullptr;
+      return fmt::format("the device memory of {} cannot be mapped: {}", context_.name(rank),
+                         table().error_text(status));
+    }
+  }
+  return "";
+}
+
+void DeviceIsland::release(DeviceMemory& memory) {
+  for (void* mapped : memory.mapped) {
+    if (mapped != nullptr) table().release_shared(mapped);
+  }
+  if (memory.own != nullptr) table().release_shared(memory.own);
+  memory = {};
+}
+
+void DeviceIsland::show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes) {
+  for (size_t rank = 0; rank < memory.mapped.size(); ++rank) {
+    void* const data = static_cast<int>(rank) == rank_ ? memory.own : memory.mapped[rank];
+    shown_[window * static_cast<size_t>(world_) + rank] = {data, bytes[rank]};
+  }
+}
+
+// Each rank's stream writes a number into the device memory of every other, and then a word into its inbox.
+bool DeviceIsland::try_transfers(const AllSay& all_say) {
+  const OnDevice on(*this);
+  DeviceStream stream = nullptr;
+  bool ok = table().make_stream(&stream) == 0;
+  Inbox& inbox = own();
+  std::vector<WordOp> ops;
+  const auto me = static_cast<uint64_t>(rank_);
+  inbox.trial[me] = kTrialNonce + me;
+  const auto number_at = [](void* window, uint64_t rank) { return static_cast<std::byte*>(window) + 8 * rank; };
+  for (int rank = 0; rank < world_ && ok; ++rank) {
+    if (rank == rank_) continue;
+    void* const window = windows_.front().mapped[static_cast<size_t>(rank)];
+    const DeviceCopy copy{number_at(window, me), &inbox.trial[me], 8, 8, 8, 1};
+    ok = table().copy(&copy, stream) == 0;
+    ops.push_back({&of(rank).words[0][me], 1, WordAction::kWrite});
+  }
+  if (ok) ok = table().words(ops.data(), static_cast<int>(ops.size()), stream) == 0;
+  if (ok) ok = table().synchronize(stream) == 0;
+  all_say(ok ? 1 : 0);
+  if (ok) {
+    std::byte* const here = bounce();
+    const uint64_t before = 8 * me, after = 8 * static_cast<uint64_t>(world_) - before - 8;
+    const DeviceCopy first{inbox.trial, here, before, before, before, 1};
+    const DeviceCopy last{inbox.trial + me + 1, here + before + 8, after, after, after, 1};
+    ok = (before == 0 || table().copy(&first, stream) == 0) && (after == 0 || table().copy(&last, stream) == 0) &&
+         table().synchronize(stream) == 0;
+  }
+  for (int rank = 0; rank < world_ && ok; ++rank) {
+    const auto peer = static_cast<uint64_t>(rank);
+    ok = inbox.trial[peer] == kTrialNonce + peer && (rank == rank_ || load_word(inbox.words[0][peer]) == 1);
+  }
+  if (stream != nullptr) table().destroy_stream(stream);
+  return first_without(all_say(ok ? 1 : 0)).empty();
+}
+
+void* DeviceIsland::allocate(size_t bytes, const AllSay& all_say, Clock::time_point deadline) {
+  if (windows_.size() == kMaxWindows) {  // on all ranks
+    throw Exception(ErrorCode::kSystem, fmt::format("allocate on rank {}: this communicator has allocated {} pieces of "
+                                                    "device memory, which is all; allocate fewer and larger ones",
+                                                    rank_, kMaxWindows - 1));
+  }
+  if (const std::string wrong = share(bytes, all_say, deadline); !wrong.empty()) {
+    throw Exception(ErrorCode::kSystem, fmt::format("allocate on rank {}: {}", rank_, wrong));
+  }
+  std::lock_guard lock(mutex_);
+  return windows_.back().own;
+}
+
+bool DeviceIsland::deallocate(void* data) {
+  std::lock_guard lock(mutex_);
+  const auto found = std::find_if(windows_.begin() + 1, windows_.end(),
+                                  [&](const DeviceMemory& window) { return window.own == data; });
+  if (found == windows_.end()) return false;
+  const auto window = static_cast<size_t>(found - windows_.begin());
+  for (int rank = 0; rank < world_; ++rank)
+    shown_[window * static_cast<size_t>(world_) + static_cast<size_t>(rank)] = {};
+  release(*found);
+  return true;
+}
+
+std::optional<DeviceIsland::Place> DeviceIsland::locate(const void* data, uint64_t bytes) const {
+  const auto at = reinterpret_cast<uintptr_t>(data);
+  std::lock_guard lock(mutex_);
+  for (size_t window = 1; window < windows_.size(); ++window) {
+    const auto first = reinterpret_cast<uintptr_t>(windows_[window].own);
+    if (first == 0 || at < first || at - first > windows_[window].bytes) continue;
+    if (bytes > windows_[window].bytes - (at - first)) continue;
+    return Place{static_cast<uint32_t>(window), at - first};
+  }
+  return std::nullopt;
+}
+
+void DeviceIsland::fill_places(uint32_t number, uint64_t fingerprint, PeerPlaces& places) const {
+  for (int rank = 0; rank < world_; ++rank) {
+    places.cards[rank] = &at_kernels_[static_cast<size_t>(rank)]->cards[number % Inbox::kCards];
+  }
+  Inbox* const own_inbox = at_kernels_[static_cast<size_t>(rank_)];
+  places.windows = shown_at_;
+  places.stop = &own_inbox->stop;
+  places.refused = &own_inbox->refused;
+  places.fingerprint = fingerprint;
+  places.world = static_cast<uint32_t>(world_);
+  places.window_count = kMaxWindows;
+}
+
+// Whether the rank is still in the call that it was in at the end.
+bool DeviceIsland::peer_at_work(int rank) {
+  uint32_t& number = at_end_[static_cast<size_t>(rank)];
+  if (number == 0) return false;
+  if (at_least(load_word(of(rank).passed), number)) number = 0;
+  if (context_.fabric->shared_memory()->ended(context_.world_rank(rank))) number = 0;
+  return number != 0;
+}
+
+bool DeviceIsland::let_go(Clock::time_point now) {
+  std::lock_guard lock(end_mutex_);
+  if (inboxes_.empty()) return true;
+  Inbox& inbox = own();
+  store_word(inbox.stop, 1);
+  // Again each time: what another rank's stream has still to write lowers a word.
+  for (auto& words : inbox.words) {
+    for (uint32_t& word : words) store_word(word, last_number_.load() + kFarAhead);
+  }
+  if (!end_until_) {
+    end_until_ = now + kLongestPass;
+    at_end_.resize(static_cast<size_t>(world_));
+    for (int rank = 0; rank < world_; ++rank) {
+      const uint32_t started = load_word(of(rank).started);
+      if (rank != rank_ && !at_least(load_word(of(rank).passed), started)) at_end_[static_cast<size_t>(rank)] = started;
+    }
+  }
+  if (!at_least(load_word(inbox.passed), load_word(inbox.started))) return false;
+  bool any = false;
+  for (int rank = 0; rank < world_; ++rank) any |= peer_at_work(rank);
+  return !any || now >= *end_until_;
+}
+
+void DeviceIsland::close() {
+  {
+    std::lock_guard lock(mutex_);
+    for (DeviceMemory& window : windows_) release(window);
+    windows_.clear();
+  }
+  std::lock_guard end(end_mutex_);
+  for (void* memory : std::exchange(locked_, {})) table().unlock_host(memory);
+  inboxes_.clear();
+  inbox_windows_.clear();
+}
+
+}  // namespace rondo

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ring/base/descriptor.h"
+#include "ring/engine/communicator_context.h"
+#include "ring/engine/device/device_library.h"
+#include "ring/engine/device/inbox.h"
+#include "ring/engine/progress/operation.h"
+
+namespace rondo {
+
+// The memory that the ranks of a communicator share on their devices: an inbox of each in host memory, and windows in
+// device memory, which every rank maps. Window 0 is the one through which plain buffers go; the others are from
+// allocate(). Any thread, unless said otherwise.
+class DeviceIsland {
+ public:
+  // Collective: what every rank says, by rank. Throws Exception.
+  using AllSay = std::function<std::vector<uint64_t>(uint64_t own)>;
+
+  // device: that this rank uses. context outlives it; all its ranks are of one island.
+  DeviceIsland(const CommunicatorContext& context, std::shared_ptr<const DeviceLibrary> library, int device);
+  // Frees nothing that a device may be at work on: see close().
+  ~DeviceIsland() = default;
+  DeviceIsland(const DeviceIsland&) = delete;
+  DeviceIsland& operator=(const DeviceIsland&) = delete;
+
+  // Collective: shares inboxes and windows, and tries them by transfers between all ranks. "", or why it is none, the
+  // same verdict on all ranks.
+  std::string connect(const AllSay& all_say, Clock::time_point deadline);
+
+  int device() const { return device_; }
+
+  // Collective: memory of the device, zeroed, which all ranks map when it returns. Throws Exception(kSystem) on all
+  // ranks where one has none.
+  void* allocate(size_t bytes, const AllSay& all_say, Clock::time_point deadline);
+  // This rank's part of an allocation, its own memory and what it maps of the others'. False: not of allocate().
+  // No call is under way.
+  bool deallocate(void* data);
+
+  struct Place {
+    uint32_t window = 0;
+    uint64_t offset = 0;
+  };
+  // Where all of [data, data + bytes) lies in an own window of allocate().
+  std::optional<Place> locate(const void* data, uint64_t bytes) const;
+  std::byte* bounce() const { return static_cast<std::byte*>(windows_.front().own); }
+
+  Inbox& own() const { return *inboxes_[static_cast<size_t>(rank_)]; }
+  Inbox& of(int rank) const { return *inboxes_[static_cast<size_t>(rank)]; }
+  // Of a call: what its passes find the others' memory by.
+  void fill_places(uint32_t number, uint64_t fingerprint, PeerPlaces& places) const;
+
+  // Numbers of calls. One thread at a time.
+  uint32_t next_number() { return ++last_number_; }
+  // The call is over, as far as this rank's host knows.
+  void note_ended(uint32_t number) { ended_.store(number); }
+  bool has_card(uint32_t number) const { return number - ended_.load() < Inbox::kAhead; }
+
+  // The communicator has failed: streams of this rank wait no longer, and their passes touch nothing more. False: one
+  // is at work, here or, for at most a second, on another rank; ask again. Any thread.
+  bool let_go(Clock::time_point now);
+  // Unmaps and frees all of it. Nothing of this rank is in a stream any more.
+  void close();
+
+ private:
+  struct DeviceMemory {
+    void* own = nullptr;
+    std::vector<void*> mapped;  // by rank; nullptr: own or none
+    uint64_t bytes = 0;
+  };
+  // This thread's current device is the rank's, for as long as it lives.
+  class OnDevice;
+
+  const DeviceTable& table() const { return library_->table(); }
+  void share_inboxes(Clock::time_point deadline);
+  void lock(void* memory, size_t bytes);
+  // Collective; "" or what is wrong on this rank, or which rank has none.
+  std::string share(uint64_t bytes, const AllSay& all_say, Clock::time_point deadline);
+  std::string exchange(Descriptor descriptor, const std::vector<uint64_t>& bytes, DeviceMemory& memory,
+                       Clock::time_point deadline);
+  std::string map_peers(DeviceMemory& memory, const std::vector<uint64_t>& bytes, uint64_t name,
+                        Clock::time_point deadline);
+  void release(DeviceMemory& memory);
+  void show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
+  bool try_transfers(const AllSay& all_say);
+  bool peer_at_work(int rank);
+  std::string first_without(const std::vector<uint64_t>& said) const;
+
+  const CommunicatorContext& context_;
+  const std::shared_ptr<const DeviceLibrary> library_;  // shared with the communicator's device side
+  const int device_, rank_, world_;
+  std::vector<std::shared_ptr<Window>> inbox_windows_;  // by rank; shared with the fabric's book of windows
+  std::vector<Inbox*> inboxes_;
+  std::vector<Inbox*> at_kernels_;  // the same, as kernels reach them
+  std::shared_ptr<void> table_memory_;
+  DeviceWindow* shown_ = nullptr;     // [window * world + rank], locked
+  DeviceWindow* shown_at_ = nullptr;  // as kernels reach it
+  std::vector<void*> locked_;
+
+  mutable std::mutex mutex_;  // of windows_
+  std::vector<DeviceMemory> windows_;
+  uint64_t shares_ = 0;  // names of what has been offered
+
+  std::atomic<uint32_t> last_number_{1};  // 1: of the trial
+  std::atomic<uint32_t> ended_{1};
+
+  std::mutex end_mutex_;
+  std::optional<Clock::time_point> end_until_;
+  std::vector<uint32_t> at_end_;  // by rank: the call that it was in then; 0: in none, or over
+};
+
+}  // namespace rondo

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "kernels/device/peer_places.h"
+
+namespace rondo {
+
+// What a rank of a device island shares in host memory, which all its ranks map and lock: what its stream waits for,
+// how far it is, and where the rank's buffers lie. Calls are numbered from 1 on, modulo 2^32.
+struct Inbox {
+  static constexpr uint32_t kWords = 4;
+  // Cards in turn. A rank is at most kAhead calls ahead of its last one that is known to be over, and a stream at most
+  // one ahead of another's: what a rank looks for is there.
+  static constexpr uint32_t kCards = 512;
+  static constexpr uint32_t kAhead = 128;
+
+  // [word][rank]: written by that rank's stream; by the owner when it lets its streams go.
+  uint32_t words[kWords][kMaxPlaceRanks];
+  uint32_t started, passed;  // calls that the owner's stream has come to, and has passed
+  uint32_t stop;             // by the owner: its passes touch nothing from now on
+  uint32_t refused;          // by its passes: PeerPlaces::refused
+  uint64_t trial[kMaxPlaceRanks];
+  DeviceCard cards[kCards];
+};
+
+// Acquire: who sees a number sees what its writer did before.
+inline uint32_t load_word(const uint32_t& word) {
+  return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load(std::memory_order_acquire);
+}
+inline void store_word(uint32_t& word, uint32_t value) { std::atomic_ref<uint32_t>(word).store(value); }
+constexpr bool at_least(uint32_t word, uint32_t number) { return static_cast<int32_t>(word - number) >= 0; }
+
+}  // namespace rondo

@@ -1,0 +1,168 @@
+// Ranks whose devices share memory: every even collective runs as passes over the memory of all ranks, in the order of
+// streams, from registered and from plain buffers and from both, and gives the reference result. Where a rank cannot
+// share its memory, all ranks stage.
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/device/island_cases.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr BufferKind kKinds[] = {BufferKind::kPlain, BufferKind::kRegistered, BufferKind::kOddRegistered};
+
+}  // namespace
+
+TEST_CASE("every collective on processes: registered, plain, and both") {
+  for (const int world : {2, 3, 4}) {
+    const auto cases = all_shapes({world, {1, uint64_t(world + 1), 1237}, {world / 2}});
+    for (const BufferKind kind : kKinds) {
+      CAPTURE(world);
+      CAPTURE(static_cast<int>(kind));
+      CHECK(run_processes(device_group(world, "shm"), [&](Communicator& group) {
+              run_on_device(group, cases, kind);
+              expect(passes_over_ranks() != 0, "the calls were staged");
+            }) == "");
+    }
+  }
+}
+
+TEST_CASE("calls of many pieces") {
+  const auto cases = large_shapes(3);
+  for (const BufferKind kind : kKinds) {
+    CAPTURE(static_cast<int>(kind));
+    CHECK(run_processes(small_windows(3), [&](Communicator& group) { run_on_device(group, cases, kind); }) == "");
+  }
+}
+
+TEST_CASE("every dtype with every op on registered memory") {
+  const auto cases = all_reductions(3);
+  CHECK(run_processes(device_group(3, "shm"),
+                      [&](Communicator& group) { run_on_device(group, cases, BufferKind::kRegistered); }) == "");
+}
+
+TEST_CASE("many calls under way, each on the result of the one before, over two streams") {
+  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
+          void* const memory = group.allocate(1u << 20, Memory::kDevice);
+          Mirror mirror(memory, 1u << 20);
+          DeviceStream other = nullptr;
+          mirror.table().make_stream(&other);
+          std::pmr::vector<uint32_t> values(1000, 1, &mirror);
+          mirror.to_device();
+          mirror.synchronize();
+          uint32_t* const data = mirror.image_of(values.data());
+          Work last;
+          for (int i = 0; i < 200; ++i) {
+            last = group.all_reduce_async(data, data, 1000, DType::kUint32, i % 10 == 0 ? Op::kSum : Op::kMax,
+                                          {.stream = i % 5 == 4 ? other : mirror.stream()});
+          }
+          last.wait();
+          mirror.to_host();
+          mirror.synchronize();
+          uint32_t expected = 1;
+          for (int i = 0; i < 20; ++i) expected *= 2;
+          expect(values.front() == expected && values.back() == expected, "the wrong sum");
+          mirror.table().destroy_stream(other);
+        }) == "");
+}
+
+TEST_CASE("staged and enqueued calls, host calls and groups beside each other keep their order") {
+  CHECK(run_processes(device_group(4, "shm"), [](Communicator& group) {
+          Communicator half = group.split(group.rank() % 2);
+          void* const memory = group.allocate(1u << 20, Memory::kDevice);
+          Mirror mirror(memory, 1u << 20);
+          std::pmr::vector<int32_t> values(1000, 1, &mirror), all(1000, 1, &mirror);
+          std::vector<int32_t> host(10, 1);
+          mirror.to_device();
+          const CallOptions options{.stream = mirror.stream()};
+          void *const data = mirror.image(values.data()), *const of_all = mirror.image(all.data());
+          std::vector<uint64_t> counts(4, 250);
+          for (int i = 0; i < 5; ++i) {
+            half.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);
+            group.barrier(options);
+            group.all_reduce(of_all, of_all, 1000, DType::kInt32, Op::kSum, options);
+            group.all_gather_v(static_cast<int32_t*>(of_all) + 250 * group.rank(), of_all, counts, {}, DType::kInt32,
+                               options);
+            group.all_reduce(host);
+          }
+          mirror.to_host();
+          mirror.synchronize();
+          expect(values[999] == 32 && all[999] == 1024 && host[9] == 1024, "the wrong sum");
+        }) == "");
+}
+
+TEST_CASE("device memory: zeroed, of different sizes, given back, and again") {
+  CHECK(run_processes(device_group(3, "shm"), [](Communicator& group) {
+          for (int i = 0; i < 3; ++i) {
+            const size_t bytes = 4096u * static_cast<size_t>(group.rank() + i + 1);
+            auto* const memory = static_cast<std::byte*>(group.allocate(bytes, Memory::kDevice));
+            Mirror mirror;
+            std::pmr::vector<std::byte> seen(bytes, std::byte{1}, &mirror);
+            const DeviceCopy copy{seen.data(), memory, bytes, bytes, bytes, 1};
+            expect(mirror.table().copy(&copy, mirror.stream()) == 0, "no copy");
+            mirror.synchronize();
+            for (const std::byte byte : seen) expect(byte == std::byte{0}, "memory that is not zeroed");
+            const CallOptions options{.stream = mirror.stream()};
+            group.all_reduce(memory, memory, 1024, DType::kInt32, Op::kSum, options);
+            group.deallocate(memory);  // waits for the call
+            expect_error(error_of([&] { group.deallocate(memory); }), ErrorCode::kInvalid, "no memory");
+          }
+          expect_error(error_of([&] { group.allocate(0, Memory::kDevice); }), ErrorCode::kInvalid, "0 bytes");
+          const size_t most = group.rank() == 1 ? size_t{1} << 62 : 4096;
+          const Error error = error_of([&] { group.allocate(most, Memory::kDevice); });
+          expect_error(error, ErrorCode::kSystem, group.rank() == 1 ? "device memory" : "rank 1");
+          group.deallocate(group.allocate(4096, Memory::kDevice));
+        }) == "");
+}
+
+TEST_CASE("one rank's device cannot share memory, or windows are off: all ranks stage") {
+  for (const std::string how : {"device", "setting"}) {
+    RankGroup group = device_group(3, "shm");
+    if (how == "setting") group.config.device_window_bytes = 0;
+    group.before = [&](int rank) { setenv("HOST_DEVICE_SHARES", how == "device" && rank == 1 ? "0" : "1", 1); };
+    if (std::getenv("RONDO_TEST_DEVICE") != nullptr && how == "device") continue;  // a GPU is what it is
+    const auto cases = all_shapes({3, {1237}, {1}});
+    CHECK(run_processes(group, [&](Communicator& comm) {
+            run_on_device(comm, cases, BufferKind::kOddRegistered);
+            expect(passes_over_ranks() <= 0, "a call was not staged");
+          }) == "");
+  }
+}
+
+TEST_CASE("a failure between passes ends all calls, and the device goes on") {
+  for (int i = 0; i < 5; ++i) CHECK(run_processes(device_group(3, "shm"), fail_between_passes) == "");
+}
+
+TEST_CASE("calls that differ in their root alone: nobody gets a result") {
+  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
+          group.attach_device();
+          Mirror mirror;
+          std::pmr::vector<int32_t> values(100, group.rank(), &mirror);
+          mirror.to_device();
+          const Error error = error_of([&] {
+            group
+                .broadcast_async(mirror.image(values.data()), 100, DType::kInt32, group.rank(),
+                                 {.stream = mirror.stream()})
+                .wait();
+          });
+          expect_error(error, ErrorCode::kMismatch, "root=1");
+          mirror.synchronize();
+        }) == "");
+}
+
+TEST_CASE("a stream of another device than the communicator's") {
+  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
+          group.attach_device();
+          Mirror first;
+          if (first.table().use(1) != 0) return;  // a GPU may be alone
+          Sum sum(group, nullptr, 100);
+          first.table().use(0);
+          expect_error(error_of([&] { sum.start(); }), ErrorCode::kInvalid, "attached to device 0");
+        }) == "");
+}
+
+}  // namespace rondo::testing

@@ -1,0 +1,41 @@
+// The full matrix over the host device: every collective, uneven ones too, with every root, in place or not, aligned or
+// not, and every dtype with every op; 1 to 8 ranks, processes and threads, in registered memory, in plain and in both.
+#include <doctest/doctest.h>
+
+#include "tests/device/device_cases.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr int kMostRanks = 8;
+
+std::vector<CollectiveCase> matrix_of(int world) {
+  std::vector<CollectiveCase> cases = all_shapes({world, usual_counts(world, 5000), all_ranks(world)});
+  const std::vector<CollectiveCase> reductions = all_reductions(world);
+  cases.insert(cases.end(), reductions.begin(), reductions.end());
+  return cases;
+}
+
+using Run = std::string (*)(const RankGroup&, const RankBody&);
+
+void run_matrix(Run run, BufferKind kind) {
+  for (int world = 1; world <= kMostRanks; ++world) {
+    const std::vector<CollectiveCase> cases = matrix_of(world);
+    CAPTURE(world);
+    RankGroup group = device_group(world, "auto");
+    group.deadline = std::chrono::minutes(30);
+    CHECK(run(group, [&](Communicator& comm) { run_on_device(comm, cases, kind); }) == "");
+    MESSAGE(world, " ranks: ", cases.size(), " calls");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("processes, plain") { run_matrix(run_processes, BufferKind::kPlain); }
+TEST_CASE("processes, registered") { run_matrix(run_processes, BufferKind::kRegistered); }
+TEST_CASE("processes, both") { run_matrix(run_processes, BufferKind::kOddRegistered); }
+TEST_CASE("threads, plain") { run_matrix(run_threads, BufferKind::kPlain); }
+TEST_CASE("threads, registered") { run_matrix(run_threads, BufferKind::kRegistered); }
+TEST_CASE("threads, both") { run_matrix(run_threads, BufferKind::kOddRegistered); }
+
+}  // namespace rondo::testing
