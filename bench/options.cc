@@ -21,7 +21,7 @@ struct Typed {
   std::string min_bytes, max_bytes, step_bytes, sizes;
   uint64_t step_factor = 0;
   std::string collectives, dtypes = "float", ops = "sum", algorithm = "auto";
-  std::string placement = "both", buffers = "plain", root = "0";
+  std::string placement = "both", buffers = "plain", device = "none", root = "0";
   uint32_t check = 1;
   int blocking = 1, average = 3;
   bool no_limit = false;
@@ -119,6 +119,11 @@ BufferKind resolve_buffers(const std::string& name) {
   reject(fmt::format("--buffers: '{}' is none of: plain, registered", name));
 }
 
+bool resolve_device(const std::string& name) {
+  if (name != "none" && name != "cuda") reject(fmt::format("--device: '{}' is none of: none, cuda", name));
+  return name == "cuda";
+}
+
 // A list of tensors is about training: all_reduce of one type.
 void check_list(const Options& options) {
   if (options.fused && options.list.empty()) reject("--fused: needs a list of tensors: --sizes resnet50 or gpt2");
@@ -144,6 +149,16 @@ void check_aggregate(const Options& options) {
   if (!options.list.empty()) reject("-m: not with --sizes of a model; --fused makes one call of its tensors");
   if (options.benchmarks != std::vector{Benchmark::kAllReduce}) reject("-m: for all_reduce only");
   if (!options.blocking) reject("-m: not with -z 0");
+}
+
+void check_device(Options& options) {
+  if (!options.on_device) return;
+  options.limit = false;
+  if (!options.calibrate.empty()) reject("--device: not together with --calibrate");
+  const auto messages = std::find(options.benchmarks.begin(), options.benchmarks.end(), Benchmark::kSendRecv);
+  if (!options.blocking && messages != options.benchmarks.end()) {
+    reject("--device: messages on a stream have no asynchronous form (-z 0)");
+  }
 }
 
 void check_calibrate(Options& options) {
@@ -174,6 +189,7 @@ void resolve(Typed typed, Options& options) {
   if (options.sizes.empty()) options.list = typed.sizes;
   options.placements = resolve_placements(typed.placement);
   options.buffers = resolve_buffers(typed.buffers);
+  options.on_device = resolve_device(typed.device);
   options.benchmarks =
       resolve_names<Benchmark>("--collective", typed.collectives, kBenchmarks, benchmark_name, benchmark_named);
   options.dtypes = resolve_names<DType>("-d", typed.dtypes, kDTypes, dtype_text, dtype_by_name);
@@ -190,6 +206,7 @@ void resolve(Typed typed, Options& options) {
   check_aggregate(options);
   check_calibrate(options);
   check_choice(options);
+  check_device(options);
   const bool fixed = options.dtypes.size() == 1 && options.ops.size() == 1;
   const bool reduces = std::any_of(options.benchmarks.begin(), options.benchmarks.end(), benchmark_reduces);
   if (fixed && reduces && !op_supports(options.ops[0], options.dtypes[0])) {
@@ -238,6 +255,7 @@ void add_where(CLI::App& app, Typed& typed, Options& options) {
       ->check(CLI::Range(1, kMaxRanks))
       ->take_last();  // start_ranks() adds its own
   app.add_flag("--inproc", options.inproc, "ranks are threads of one process");
+  app.add_option("--device", typed.device, "cuda: buffers in GPU memory, calls on a stream; rank % GPUs (none)");
   app.add_option("--transport", options.transport, "as RONDO_TRANSPORT");
   app.add_option("--algorithm", typed.algorithm, "auto, or a name that RONDO_ALGORITHM takes (auto)");
   app.add_option("--lanes", options.lanes, "as RONDO_LANES")->check(CLI::Range(1, 16));

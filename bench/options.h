@@ -30,6 +30,7 @@ struct Options {
 
   int ranks = 0;  // > 0: this process starts them; 0: a launcher has, or else 2
   bool inproc = false;
+  bool on_device = false;    // buffers in device memory, calls on streams
   std::string transport;     // "": Config's
   uint32_t lanes = 0;        // 0: Config's
   uint32_t connections = 0;  // 0: Config's

@@ -2,17 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <thread>
 
 #include "bench/calibrate/calibrate_run.h"
 #include "bench/cases.h"
 #include "bench/children.h"
 #include "bench/choice/choice_run.h"
+#include "bench/device_group.h"
 #include "bench/output/files.h"
 #include "bench/reporter.h"
 #include "bench/rondo_group.h"
@@ -106,9 +109,29 @@ std::string transport_text(const Communicator& communicator) {
   return communicator.config().transport == "tcp" ? "TCP" : "shared memory inside hosts, TCP between them";
 }
 
-RondoGroup group_of(Communicator& communicator, const Options& options) {
-  return RondoGroup(communicator,
-                    {options.algorithm, options.buffers, options.fused || options.aggregate > 1, options.blocking});
+std::unique_ptr<RondoGroup> group_of(Communicator& communicator, const Options& options) {
+  const RondoCalls calls{options.algorithm, options.buffers, options.fused || options.aggregate > 1, options.blocking};
+  if (options.on_device) return std::make_unique<DeviceGroup>(communicator, calls);
+  return std::make_unique<RondoGroup>(communicator, calls);
+}
+
+// Rank 0's: the device, what it copies in this run, and how near all_reduces come to that: N ranks on one device read
+// and write 2 N buffers.
+void show_device(RondoGroup& group, const std::vector<Row>& rows) {
+  auto* const device = dynamic_cast<DeviceGroup*>(&group);
+  if (device == nullptr || rows.empty()) return;
+  const auto largest =
+      std::max_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.bytes < b.bytes; });
+  const double copy = device->copy_gbps(largest->bytes);
+  fmt::print("# device: {}; {:.0f} MiB of its memory a rank; copies of {} B: {:.1f} GB/s read and written\n",
+             device->device_text(), static_cast<double>(device->most_device_bytes()) / (1 << 20), largest->bytes, copy);
+  for (const Row& row : rows) {
+    if (row.collective != "all_reduce" || row.bytes != largest->bytes || row.time_us <= 0) continue;
+    const double moved = 2e-3 * row.world * static_cast<double>(row.bytes) / row.time_us;
+    fmt::print("# all_reduce of {} B, {} ranks, {}: {:.2f} of copies, if all ranks are on one device\n", row.bytes,
+               row.world, row.in_place ? "in place" : "out of place", moved / copy);
+  }
+  std::fflush(stdout);
 }
 
 // All cycles. The last one's rows are left to the caller, whose finish() may take longer than the other ranks wait.
@@ -166,10 +189,13 @@ int run_inproc(const Options& options, const Machine& machine) {
   for (size_t rank = 0; rank < communicators.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        RondoGroup group = group_of(communicators[rank], options);
+        const std::unique_ptr<RondoGroup> group = group_of(communicators[rank], options);
         std::vector<Row> own =
-            run_cycles(group, options, setup, rank == 0 ? reporter.events(false) : SessionEvents{}, finish);
+            run_cycles(*group, options, setup, rank == 0 ? reporter.events(false) : SessionEvents{}, finish);
+        group->barrier();  // the device is idle
+        if (rank == 0) show_device(*group, own);
         if (rank == 0) rows = std::move(own);
+        group->barrier();
       } catch (...) {
         failures[rank] = std::current_exception();
         communicators[rank].abort("another rank of the bench failed");
@@ -208,12 +234,17 @@ int run_rank(const Options& options, const Machine& machine) {
   // The limits are those of TCP: "auto" may share memory. The other ranks sleep in the barrier meanwhile.
   if (speaks && launch.one_host) setup.limits = limits_now(options, machine, world);
   communicator.barrier({.timeout = std::chrono::milliseconds(options.timeout_ms) + kLimitWait});
-  RondoGroup group = group_of(communicator, options);
+  std::unique_ptr<RondoGroup> group = group_of(communicator, options);
   const bool shares = !setup.limits.streams.empty();
   const auto finish = [&](std::vector<Row> rows) {
     return reporter.finish(std::move(rows), setup.limits, [&](uint64_t bytes) { return limit_now(world, bytes); });
   };
-  std::vector<Row> rows = run_cycles(group, options, setup, speaks ? reporter.events(shares) : SessionEvents{}, finish);
+  std::vector<Row> rows =
+      run_cycles(*group, options, setup, speaks ? reporter.events(shares) : SessionEvents{}, finish);
+  group->barrier();  // the device is idle
+  if (speaks) show_device(*group, rows);
+  group->barrier();
+  group.reset();
   communicator.destroy();
   return speaks ? finish(std::move(rows)) : 0;
 }

@@ -71,6 +71,10 @@ void RondoGroup::run_async(const Call& c) {
 
 void RondoGroup::run_parts(const Call& call, std::span<const uint64_t> counts) {
   if (!calls_.fused) return Group::run_parts(call, counts);
+  run_parts_at(call, counts);
+}
+
+void RondoGroup::run_parts_at(const Call& call, std::span<const uint64_t> counts) {
   tensors_.clear();
   uint64_t offset = 0;
   for (uint64_t count : counts) {

@@ -32,6 +32,12 @@ class RondoGroup : public Group {
   double max(double value) override;
   uint64_t sum(uint64_t value) override;
 
+ protected:
+  // Calls that are timed take a stream from now on.
+  void set_stream(void* stream) { options_.stream = stream; }
+  // run_parts() on buffers that are already where calls find them.
+  void run_parts_at(const Call& call, std::span<const uint64_t> counts);
+
  private:
   void run_async(const Call& call);
 

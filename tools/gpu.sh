@@ -5,8 +5,9 @@ set -euo pipefail
 source tools/lib/build.sh
 
 out=${1:?usage: tools/gpu.sh OUT.tar.gz}
-tests=(device_folds_test device_calls_test device_threads_test device_errors_test)
-targets=(//kernels/device:librondo_cuda.so //tests/device:device_bench)
+tests=(device_folds_test device_calls_test device_threads_test device_errors_test device_islands_test
+  device_island_threads_test)
+targets=(//kernels/device:librondo_cuda.so //tests/device:device_bench //bench:rondo-bench)
 for test in "${tests[@]}"; do targets+=("//tests/device:$test"); done
 run_bazel build "${targets[@]}"
 bin=$(bazel_bin)
@@ -15,12 +16,14 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 bundle=$folder/rondo-gpu
 mkdir "$bundle"
-cp "$bin/kernels/device/librondo_cuda.so" "$bin/tests/device/device_bench" tools/gpu/run.sh "$bundle/"
+cp "$bin/kernels/device/librondo_cuda.so" "$bin/tests/device/device_bench" "$bin/bench/rondo-bench" tools/gpu/*.sh "$bundle/"
 for test in "${tests[@]}"; do cp "$bin/tests/device/$test" "$bundle/"; done
 # The C++ runtime of the machine that built it.
 for library in libstdc++.so.6 libgcc_s.so.1; do cp -L "$("${CXX:-g++}" -print-file-name="$library")" "$bundle/"; done
 chmod -R u+w "$bundle"
-strip --strip-debug "$bundle"/device_*
+strip --strip-debug "$bundle"/device_* "$bundle/rondo-bench"
 git rev-parse HEAD >"$bundle/version"
 tar -C "$folder" -czf "$out" rondo-gpu
-echo "$out: $(du -m "$out" | cut -f1) MiB"
+mebibytes=$(du -m "$out" | cut -f1)
+echo "$out: $mebibytes MiB"
+[ "$mebibytes" -le 45 ] || { echo "tools/gpu.sh: the bundle is larger than 45 MiB" >&2; exit 1; }

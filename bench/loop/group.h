@@ -38,6 +38,12 @@ class Group {
   // Memory for buffers that are timed: a page's alignment at least. Throws std::bad_alloc, or what the library throws.
   virtual std::byte* allocate(uint64_t bytes);
   virtual void deallocate(std::byte* memory);
+  // Around the operations of a batch, outside the clock: its buffers are moved to where the operations find them, and
+  // back.
+  virtual void begin_batch() {}
+  virtual void end_batch() {}
+  // The last that is under the clock: all operations of the batch are over on this rank.
+  virtual void complete() {}
   // The name of the algorithm that run() uses for it.
   virtual std::string algorithm(const Call& call) const = 0;
 

@@ -42,12 +42,15 @@ struct Batch {
 Batch timed_batch(Group& group, Buffers& buffers, const Exercise& exercise, uint32_t operations,
                   OfRanks which = OfRanks::kMost) {
   buffers.refill();
+  group.begin_batch();
   group.barrier();
   const double cpu_before = cpu_us();
   const Clock::time_point start = Clock::now();
   for (uint32_t i = 0; i < operations; ++i) run_once(group, buffers.call(i), exercise.parts);
+  group.complete();
   const double us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   const double cpu = cpu_us() - cpu_before;
+  group.end_batch();
   return {of_ranks(group, which, us) / operations, cpu};
 }
 

@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
 # run.sh: checks and measures Rondo on the first GPU of this machine: each step a process of its own with a limit, in
-# the order in which a failure says most; 9 minutes at most. results.txt has all of it. Exit code 1 if a step failed, 2
+# the order in which a failure says most; 10 minutes at most. results.txt has all of it. Exit code 1 if a step failed, 2
 # without a GPU.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 2
-export LD_LIBRARY_PATH=$PWD RONDO_TEST_DEVICE=$PWD/librondo_cuda.so
+# RONDO_TEST_DEVICE: another library of devices, to try this script without a GPU.
+export LD_LIBRARY_PATH=$PWD RONDO_TEST_DEVICE=${RONDO_TEST_DEVICE:-$PWD/librondo_cuda.so}
+export RONDO_DEVICE_LIBRARY=$RONDO_TEST_DEVICE
 results=$PWD/results.txt
 failed=0
 : >"$results"
 say() { echo "$*" | tee -a "$results"; }
 
 say "Rondo $(cat version), $(date -u +%Y-%m-%dT%H:%MZ)"
-if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >>"$results" 2>&1; then
+if [ "$RONDO_TEST_DEVICE" != "$PWD/librondo_cuda.so" ]; then
+  say "on $RONDO_TEST_DEVICE: no figure below is of a GPU"
+elif ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >>"$results" 2>&1; then
   say "no GPU, or no driver: nothing was run"
   exit 2
+else
+  nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total --format=csv,noheader | tee -a "$results"
 fi
-nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total --format=csv,noheader | tee -a "$results"
 
 # step SECONDS NAME COMMAND...: runs it; its output is in results.txt.
 step() {
@@ -38,7 +43,15 @@ step 90 "every collective, 1 to 4 processes" ./device_calls_test -tc="every coll
 step 60 "every collective, threads" ./device_threads_test
 step 60 "8 processes, pieces, lists, messages" ./device_calls_test -tc="8 processes,buffers*,lists,messages,calls on host*"
 step 60 "errors, mismatch, abort, death, destroy" ./device_errors_test
-step 60 "GB/s of the passes against copies" ./device_bench 256
+step 60 "memory that all ranks map: processes" ./device_islands_test -tc="every collective on proc*,every dtype*"
+step 60 "memory that all ranks map: threads, pieces" ./device_islands_test -tc="*threads*,calls of many*,many calls*"
+step 40 "memory that all ranks map: failures" ./device_islands_test -tc="a failure*,calls that differ*,device memory*"
+for ranks in 4 8; do
+  step 30 "all_reduce of 256 MiB, $ranks threads on one GPU: 0.80 of copies" \
+    ./bar.sh 0.80 ./rondo-bench --device cuda --inproc --ranks "$ranks" --sizes "${BAR_SIZE:-256M}" --placement in \
+    --buffers registered
+done
+step 60 "GB/s of the passes against copies" ./device_bench "${BENCH_MIB:-256}"
 if command -v compute-sanitizer >/dev/null; then
   step 50 "memcheck" compute-sanitizer --error-exitcode 1 ./device_folds_test
 else

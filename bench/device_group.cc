@@ -1,0 +1,130 @@
+#include "bench/device_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace rondo::bench {
+namespace {
+
+constexpr int kCopies = 10;   // in a row, one after the other
+constexpr int kCopyRuns = 7;  // the fastest of
+
+}  // namespace
+
+DeviceGroup::DeviceGroup(Communicator& communicator, const RondoCalls& calls)
+    : RondoGroup(communicator, calls),
+      communicator_(communicator),
+      registered_(calls.buffers == BufferKind::kRegistered),
+      fused_(calls.fused),
+      library_(DeviceLibrary::open(communicator.config().device_library)) {
+  library_->check(table().count(&devices_), "counting devices");
+  device_ = communicator.place().local_rank % devices_;
+  library_->check(table().use(device_), "choosing the device");
+  library_->check(table().make_stream(&stream_), "making a stream");
+  set_stream(stream_);
+  communicator.attach_device();
+  bytes_ = most_bytes_ = communicator.config().device_window_bytes;
+}
+
+DeviceGroup::~DeviceGroup() {
+  table().synchronize(stream_);
+  table().destroy_stream(stream_);
+}
+
+std::byte* DeviceGroup::image(const std::byte* host) const {
+  if (host == nullptr) return nullptr;
+  const auto [start, found] = *std::prev(images_.upper_bound(host));
+  return found.device + (host - start);
+}
+
+void DeviceGroup::run(const Call& call) {
+  Call there = call;
+  there.input = image(call.input);
+  there.output = image(call.output);
+  RondoGroup::run(there);
+}
+
+void DeviceGroup::run_parts(const Call& call, std::span<const uint64_t> counts) {
+  if (!fused_) return Group::run_parts(call, counts);
+  Call there = call;
+  there.input = image(call.input);
+  there.output = image(call.output);
+  run_parts_at(there, counts);
+}
+
+void DeviceGroup::complete() { library_->check(table().synchronize(stream_), "waiting for the stream"); }
+
+std::byte* DeviceGroup::allocate(uint64_t bytes) {
+  std::byte* const host = Group::allocate(bytes);
+  void* device = nullptr;
+  library_->check(table().lock_host(host, bytes), "locking host memory");
+  if (registered_) {
+    device = communicator_.allocate(bytes, Memory::kDevice);
+  } else {
+    library_->check(table().allocate(bytes, &device), "allocating device memory");
+  }
+  images_[host] = {static_cast<std::byte*>(device), bytes};
+  bytes_ += bytes;
+  most_bytes_ = std::max(most_bytes_, bytes_);
+  return host;
+}
+
+void DeviceGroup::deallocate(std::byte* memory) {
+  if (memory == nullptr) return;
+  const auto found = images_.find(memory);
+  bytes_ -= found->second.bytes;
+  table().synchronize(stream_);
+  if (registered_) {
+    communicator_.deallocate(found->second.device);
+  } else {
+    table().release(found->second.device);
+  }
+  table().unlock_host(memory);
+  images_.erase(found);
+  Group::deallocate(memory);
+}
+
+std::string DeviceGroup::algorithm(const Call& call) const {
+  return benchmark_collective(call.benchmark) ? "device" : "p2p";
+}
+
+void DeviceGroup::copy_images(bool to_device) {
+  for (const auto& [start, found] : images_) {
+    auto* const host = const_cast<std::byte*>(start);
+    const auto copy = to_device ? DeviceCopy{found.device, host, found.bytes, found.bytes, found.bytes, 1}
+                                : DeviceCopy{host, found.device, found.bytes, found.bytes, found.bytes, 1};
+    library_->check(table().copy(&copy, stream_), "copying");
+  }
+  complete();
+}
+
+std::string DeviceGroup::device_text() const {
+  DeviceFacts facts{};
+  library_->check(table().facts(device_, &facts), "asking for the device's properties");
+  return fmt::format("{}, {} device{}", facts.name, devices_, devices_ == 1 ? "" : "s");
+}
+
+double DeviceGroup::copy_gbps(uint64_t bytes) const {
+  void *from = nullptr, *to = nullptr;
+  library_->check(table().allocate(bytes, &from), "allocating device memory");
+  library_->check(table().allocate(bytes, &to), "allocating device memory");
+  double best = 0;
+  for (int run = 0; run < kCopyRuns; ++run) {
+    table().synchronize(stream_);
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCopies; ++i) {
+      const DeviceCopy copy{to, from, bytes, bytes, bytes, 1};
+      library_->check(table().copy(&copy, stream_), "copying");
+    }
+    table().synchronize(stream_);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    best = std::max(best, 2e-9 * kCopies * static_cast<double>(bytes) / seconds);
+  }
+  table().release(from);
+  table().release(to);
+  return best;
+}
+
+}  // namespace rondo::bench

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "bench/rondo_group.h"
+#include "ring/engine/device/device_library.h"
+
+namespace rondo::bench {
+
+// Rondo on device memory: every buffer is host memory with an image on this rank's device, which calls on a stream of
+// its own work on. Between batches the images are copied there and back, outside the clock. One thread.
+class DeviceGroup final : public RondoGroup {
+ public:
+  // The rank's device is its number on the host, modulo their count; it is this thread's from now on. Collective.
+  // Throws Exception.
+  DeviceGroup(Communicator& communicator, const RondoCalls& calls);
+  ~DeviceGroup() override;
+
+  void run(const Call& call) override;
+  void run_parts(const Call& call, std::span<const uint64_t> counts) override;
+  std::byte* allocate(uint64_t bytes) override;
+  void deallocate(std::byte* memory) override;
+  std::string algorithm(const Call& call) const override;
+  void begin_batch() override { copy_images(true); }
+  void complete() override;
+  void end_batch() override { copy_images(false); }
+
+  // "NVIDIA H100, device 0 of 1"
+  std::string device_text() const;
+  // Bytes of device memory that the library and the buffers take on this rank, at most so far.
+  uint64_t most_device_bytes() const { return most_bytes_; }
+  // Bytes read and written a second by copies of `bytes` from device memory to device memory, the fastest of several.
+  double copy_gbps(uint64_t bytes) const;
+
+ private:
+  struct Image {
+    std::byte* device = nullptr;
+    uint64_t bytes = 0;
+  };
+  const DeviceTable& table() const { return library_->table(); }
+  std::byte* image(const std::byte* host) const;
+  void copy_images(bool to_device);
+
+  Communicator& communicator_;
+  const bool registered_, fused_;
+  std::shared_ptr<const DeviceLibrary> library_;
+  DeviceStream stream_ = nullptr;
+  int device_ = 0, devices_ = 0;
+  std::map<const std::byte*, Image> images_;  // by host memory
+  uint64_t bytes_ = 0, most_bytes_ = 0;
+};
+
+}  // namespace rondo::bench
