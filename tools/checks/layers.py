@@ -46,7 +46,7 @@ LAYERS = {
 PACKAGES = {
     "asio": r"transport/.*\.cc|transport/(asio_socket|control_plane_timers)\.h|tools/bazel/packages/asio\.cc|tests/.*",
     "openssl/": r"transport/auth/.*\.cc",
-    "cuda": r"(kernels|transport/device)/.*|tests/.*",
+    "cuda": r"kernels/.*|examples/.*\.cu|tests/.*",
     "fmt/": r"(ring|kernels|transport|bench|tools)/.*(\.cc|_body\.h)|tests/.*",
     "doctest/": r"tests/.*",
     "CLI/": r"(bench|tools)/.*\.cc",
