@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -135,6 +136,47 @@ TEST_CASE("one rank's device cannot share memory, or windows are off: all ranks 
 
 TEST_CASE("a failure between passes ends all calls, and the device goes on") {
   for (int i = 0; i < 5; ++i) CHECK(run_processes(device_group(3, "shm"), fail_between_passes) == "");
+}
+
+TEST_CASE("memory of a call in flight is not given back") {
+  RankGroup late = device_group(2, "shm");
+  late.config.destroy_timeout_ms = 300;
+  CHECK(run_processes(late, [](Communicator& group) {
+          void* const memory = group.allocate(1u << 20, Memory::kDevice);
+          Sum sum(group, memory, 1000);
+          Work work;
+          if (group.rank() == 0) {
+            work = sum.start();
+            const Error error = error_of([&] { group.deallocate(memory); });
+            expect_error(error, ErrorCode::kInvalid, "calls on streams are under way");
+          }
+          group.send(nullptr, 0, DType::kInt8, 1 - group.rank());
+          group.recv(nullptr, 0, DType::kInt8, 1 - group.rank());
+          if (group.rank() == 1) work = sum.start();
+          work.wait();
+          expect(sum.value() == 2, "the wrong sum");
+          group.deallocate(memory);
+        }) == "");
+}
+
+TEST_CASE("RONDO_CHECK looks at calls on streams: they are staged") {
+  RankGroup checked = device_group(3, "shm");
+  checked.config.check_results = "digest,finite";
+  const auto cases = all_shapes({3, {1237}, {1}});
+  CHECK(run_processes(checked, [&](Communicator& group) {
+          run_on_device(group, cases, BufferKind::kOddRegistered);
+          expect(passes_over_ranks() <= 0, "a call was not staged");
+          Mirror mirror;
+          std::pmr::vector<float> values(1000, 1, &mirror);
+          if (group.rank() == 2) values[777] = std::numeric_limits<float>::infinity();
+          mirror.to_device();
+          void* const data = mirror.image(values.data());
+          const Error error = error_of([&] {
+            group.all_reduce_async(data, data, 1000, DType::kFloat32, Op::kSum, {.stream = mirror.stream()}).wait();
+          });
+          expect_error(error, ErrorCode::kNotFinite, "element 777 of the input of rank 2");
+          mirror.synchronize();
+        }) == "");
 }
 
 TEST_CASE("calls that differ in their root alone: nobody gets a result") {
