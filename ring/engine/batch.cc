@@ -21,7 +21,9 @@ constexpr size_t kLeastMemoryBytes = 64 * 1024;
 
 Operation& BatchOperation::part(size_t index) const {
   if (index < collectives_.size()) return *collectives_[index];
-  return *messages_[index - collectives_.size()];
+  index -= collectives_.size();
+  if (index < messages_.size()) return *messages_[index];
+  return *streamed_[index - messages_.size()];
 }
 
 bool BatchOperation::poll() {
@@ -66,7 +68,16 @@ bool BatchOperation::wait(Clock::time_point until) {
   for (const auto& operation : messages_) {
     if (!operation->wait(until)) return false;
   }
+  for (const auto& operation : streamed_) {
+    if (!operation->wait(until)) return false;
+  }
   return poll();
+}
+
+void BatchOperation::wait_on(void* stream) {
+  if (!poll() && !submitted_) refuse_unsubmitted("wait_on()");
+  if (streamed_.empty()) return Operation::wait_on(stream);
+  for (const auto& operation : streamed_) operation->wait_on(stream);
 }
 
 // --- Batch
@@ -96,14 +107,20 @@ void Batch::refuse(const char* what) const {
 }
 
 // Under mutex_: another thread may have abandoned it in between.
-void Batch::check_open() const {
+void Batch::check_open(bool on_stream) const {
   group_.check_usable();
   if (!collecting()) {
     throw Exception(ErrorCode::kInvalid, fmt::format("the batch on rank {} was abandoned", group_.rank()));
   }
-  if (calls_.items.size() + calls_.messages.size() >= kMaxCalls) {
+  if (calls_.size() >= kMaxCalls) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("a batch on rank {} has more than {} calls", group_.rank(), kMaxCalls));
+  }
+  if (calls_.size() > 0 && on_stream != (calls_.streamed.size() > 0)) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("a batch on rank {} has calls with a stream and calls without one; end the one batch "
+                                "before the other",
+                                group_.rank()));
   }
 }
 
@@ -113,15 +130,19 @@ void refuse_stream(const CallOptions& options, const char* call, int rank) {
   if (!options.stream) return;
   throw Exception(
       ErrorCode::kUnsupported,
-      fmt::format("{} on rank {}: a batch takes no calls with a stream; all_reduce_many() does", call, rank));
+      fmt::format("{} on rank {}: a batch takes no messages with a stream; make the call by itself", call, rank));
 }
 
 }  // namespace
 
 std::shared_ptr<Operation> Batch::add(const CollectiveCall& call) {
-  refuse_stream(call.options, collective_name(call.collective), group_.rank());
+  if (call.options.stream) group_.device().check(call);
   std::lock_guard lock(mutex_);
-  check_open();
+  check_open(call.options.stream.has_value());
+  if (call.options.stream) {
+    calls_.streamed.add(call);
+    return calls_.operation;
+  }
   // Factors are each rank's own, so they cannot say which calls run together.
   const bool fusable = call.op != Op::kPremulSum;
   refuse_wire(call.options);
@@ -130,9 +151,13 @@ std::shared_ptr<Operation> Batch::add(const CollectiveCall& call) {
 }
 
 std::shared_ptr<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-  refuse_stream(options, "all_reduce_many", group_.rank());
+  if (options.stream) group_.device().check_list(tensors, op, options, list_parts());
   std::lock_guard lock(mutex_);
-  check_open();
+  check_open(options.stream.has_value());
+  if (options.stream) {
+    calls_.streamed.add(tensors, op, options);
+    return calls_.operation;
+  }
   const size_t before = calls_.items.size();
   try {
     append(calls_.items, tensors, op, options, op != Op::kPremulSum);
@@ -176,7 +201,7 @@ std::shared_ptr<Operation> Batch::add_send(const void* data, uint64_t count, DTy
                                            const CallOptions& options) {
   refuse_stream(options, "send", group_.rank());
   std::lock_guard lock(mutex_);
-  check_open();
+  check_open(false);
   group_.check_timeout("send", options);
   calls_.messages.push_back({group_.make_send(data, count, dtype, peer, tag), options});
   return calls_.messages.back().operation;
@@ -186,7 +211,7 @@ std::shared_ptr<Operation> Batch::add_recv(void* data, uint64_t count, DType dty
                                            const CallOptions& options) {
   refuse_stream(options, "recv", group_.rank());
   std::lock_guard lock(mutex_);
-  check_open();
+  check_open(false);
   group_.check_timeout("recv", options);
   calls_.messages.push_back({group_.make_recv(data, count, dtype, peer, tag), options});
   return calls_.messages.back().operation;
@@ -244,7 +269,30 @@ std::vector<CommunicatorState::Part> Batch::list_parts(std::span<const TensorRef
   return parts_of(items);
 }
 
+DeviceSide::ListParts Batch::list_parts() {
+  return [this](std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+    return list_parts(tensors, op, options);
+  };
+}
+
+void Batch::enqueue(Calls calls) {
+  bool checked = false;
+  try {
+    group_.check_usable();
+    calls.streamed.check(list_parts());
+    checked = true;
+    calls.operation->streamed_ = calls.streamed.enqueue(group_.device(), list_parts());
+  } catch (const Exception& e) {
+    if (checked) group_.fail(e.error());  // the others wait for this rank
+    end(calls, e.error());
+    throw;
+  }
+  calls.operation->submitted_ = true;
+  calls.operation->poll();
+}
+
 void Batch::submit(Calls calls, Left left) {
+  if (calls.streamed.size() > 0) return enqueue(std::move(calls));
   BatchOperation& operation = *calls.operation;
   // While the caller drives the collectives, the progress thread drives the messages (finish).
   const bool by_pool = left == Left::kToPool || (!calls.items.empty() && !calls.messages.empty());

@@ -10,6 +10,7 @@
 
 #include "ring/engine/call/collective_call.h"
 #include "ring/engine/communicator_state.h"
+#include "ring/engine/device/stream_batch.h"
 #include "rondo/communicator.h"
 
 namespace rondo {
@@ -21,19 +22,21 @@ class BatchOperation final : public Operation, public std::enable_shared_from_th
   bool poll() override;
   bool wait(Clock::time_point until) override;
   void on_end(EndFunction function) override;
+  void wait_on(void* stream) override;
 
  private:
   friend class Batch;
   std::shared_ptr<ProgressThread> progress_thread() const override { return progress_thread_.lock(); }
   void end(const Error* error);
   Operation& part(size_t index) const;
-  size_t parts() const { return collectives_.size() + messages_.size(); }
+  size_t parts() const { return collectives_.size() + messages_.size() + streamed_.size(); }
 
   const std::weak_ptr<ProgressThread> progress_thread_;
   bool submitted_ = false;
   std::atomic<bool> watched_{false};  // its parts' ends are looked at when they come, not only when somebody asks
   std::vector<std::shared_ptr<CollectiveOperation>> collectives_;
   std::vector<std::shared_ptr<MessageOperation>> messages_;
+  std::vector<std::shared_ptr<Operation>> streamed_;  // calls on streams
   std::mutex mutex_;
   size_t ended_ = 0;  // of the parts, collectives first, the leading ones known to be done
 };
@@ -102,14 +105,19 @@ class Batch {
   struct Calls {
     std::vector<Item> items;
     std::vector<Message> messages;
+    StreamBatch streamed;  // then there are no others
     std::shared_ptr<BatchOperation> operation;
+    size_t size() const { return items.size() + messages.size() + streamed.size(); }
   };
 
-  void check_open() const;
+  // on_stream: of the call that is added.
+  void check_open(bool on_stream) const;
   void refuse_wire(const CallOptions& options) const;
   void append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
               bool fusable) const;
   void submit(Calls calls, Left left);
+  void enqueue(Calls calls);
+  DeviceSide::ListParts list_parts();
   void end(const Calls& calls, const Error& error);  // none of them was submitted
   std::vector<CommunicatorState::Part> parts_of(std::span<Item> items);
   void add_run(std::span<Item> run, std::vector<CommunicatorState::Part>& parts);

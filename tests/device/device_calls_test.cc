@@ -10,6 +10,18 @@
 #include "tests/device/device_cases.h"
 
 namespace rondo::testing {
+namespace {
+
+void expect_not_done(Work& work) {
+  try {
+    work.wait();
+  } catch (const Exception& e) {
+    return expect(e.code() == ErrorCode::kInvalid, "waiting before the end of the batch: another error");
+  }
+  expect(false, "a batch was done before its end");
+}
+
+}  // namespace
 
 TEST_CASE("every collective, uneven ones too, processes over shared memory and TCP") {
   for (const char* transport : {"shm", "tcp"}) {
@@ -128,24 +140,85 @@ TEST_CASE("lists") {
   }
 }
 
-TEST_CASE("messages") {
-  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
-          Mirror mirror;
-          const int peer = 1 - group.rank();
-          std::pmr::vector<int32_t> out(5000, group.rank(), &mirror), in(6000, -1, &mirror);
-          mirror.to_device();
-          const CallOptions options{.stream = mirror.stream()};
-          void *const from = mirror.image(out.data()), *const to = mirror.image(in.data());
-          const auto both = group.sendrecv(from, 5000, peer, to, 6000, peer, DType::kInt32, 7, options);
-          expect(both.bytes == 20'000, "sendrecv says another length");
-          if (group.rank() == 0) group.send(from, 10, DType::kInt32, peer, 1, options);
-          if (group.rank() == 1) {
-            expect(group.recv(to, 6000, DType::kInt32, peer, 1, options).bytes == 40, "recv says another length");
-          }
-          mirror.to_host();
-          mirror.synchronize();
-          expect(in[0] == peer && in[4999] == peer && in[5000] == -1, "the wrong message");
-        }) == "");
+TEST_CASE("batches: calls are put into their streams at the end, in their order") {
+  for (const char* transport : {"shm", "tcp"}) {
+    CAPTURE(transport);
+    CHECK(run_processes(device_group(3, transport), [](Communicator& group) {
+            Mirror mirror;
+            DeviceStream other = nullptr;
+            mirror.table().make_stream(&other);
+            const CallOptions here{.stream = mirror.stream()}, there{.stream = other};
+            std::pmr::vector<int32_t> first(1000, 1, &mirror), second(70'000, 1, &mirror), third(10, 1, &mirror);
+            std::pmr::vector<int32_t> all(6, 0, &mirror);
+            mirror.to_device();
+            mirror.synchronize();
+            const auto sum = [&](std::pmr::vector<int32_t>& values, const CallOptions& options) {
+              void* const data = mirror.image(values.data());
+              return group.all_reduce_async(data, data, values.size(), DType::kInt32, Op::kSum, options);
+            };
+            const auto gather = [&] {
+              const std::vector<uint64_t> counts{1, 2, 3};  // gone before the end of the batch
+              group.all_gather_v(mirror.image(first.data()), mirror.image(all.data()), counts, {}, DType::kInt32, here);
+            };
+            group.batch_begin();
+            Work work = sum(first, here);
+            sum(second, here);
+            sum(third, there);
+            gather();
+            sum(first, here);
+            expect_not_done(work);
+            Work ended = group.batch_end_async();
+            ended.wait();
+            expect(work.done() && !work.error(), "the batch's work is not done");
+            group.batch_begin();
+            group.batch_end();
+            group.batch_begin();
+            sum(first, here);
+            work = sum(third, here);
+            group.batch_end();  // returns when it is in the stream
+            work.wait_on(other);
+            sum(third, there);
+            mirror.table().synchronize(other);
+            mirror.to_host();
+            mirror.synchronize();
+            expect(first[999] == 27 && second[69'999] == 3 && third[9] == 27, "the wrong sum in a batch");
+            for (const int32_t value : all) expect(value == 3, "the wrong value gathered in a batch");
+            mirror.table().destroy_stream(other);
+          }) == "");
+  }
+}
+
+TEST_CASE("messages, small and large, from a stream to a stream and to host memory") {
+  for (const char* transport : {"shm", "tcp"}) {
+    CAPTURE(transport);
+    CHECK(run_processes(device_group(2, transport), [](Communicator& group) {
+            Mirror mirror;
+            const int peer = 1 - group.rank();
+            std::pmr::vector<int32_t> out(500'000, group.rank(), &mirror), in(600'000, -1, &mirror);
+            std::vector<int32_t> host(10, -1);
+            mirror.to_device();
+            const CallOptions options{.stream = mirror.stream()};
+            void *const from = mirror.image(out.data()), *const to = mirror.image(in.data());
+            for (const uint64_t count : {5'000, 500'000}) {
+              const auto both = group.sendrecv(from, count, peer, to, 600'000, peer, DType::kInt32, 7, options);
+              expect(both.bytes == 4 * count && both.peer == peer && both.tag == 7, "sendrecv says another message");
+            }
+            if (group.rank() == 0) {
+              group.send(from, 10, DType::kInt32, peer, 1, options);
+              group.send(from, 0, DType::kInt32, peer, 2, options);
+              group.send(from, 10, DType::kInt32, peer, 3, options);
+            } else {
+              expect(group.recv(to, 6'000, DType::kInt32, kAnySource, 1, options).bytes == 40,
+                     "recv says another length");
+              expect(group.recv(to, 6'000, DType::kInt32, peer, 2, options).bytes == 0, "recv says another length");
+              group.recv(host.data(), 10, DType::kInt32, peer, 3);
+              expect(host[9] == 0, "the wrong message in host memory");
+            }
+            mirror.to_host();
+            mirror.synchronize();
+            expect(in[0] == peer && in[499'999] == peer && in[500'000] == -1, "the wrong message");
+          }) == "");
+  }
 }
 
 TEST_CASE("a stream of another device than the thread's current one") {

@@ -88,6 +88,10 @@ TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") 
           expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0); }), ErrorCode::kInvalid,
                        "give CallOptions::stream");
           expect_error(call(nullptr, nullptr, stream), ErrorCode::kInvalid, "null");
+          void* freed = nullptr;
+          buffer.mirror.table().allocate(400, &freed);
+          buffer.mirror.table().release(freed);
+          expect_error(call(freed, freed, stream), ErrorCode::kInvalid, "is host memory");
           if (DeviceStream elsewhere = nullptr; buffer.mirror.table().use(1) == 0) {  // a GPU may be alone
             buffer.mirror.table().make_stream(&elsewhere);
             buffer.mirror.table().use(0);
@@ -103,8 +107,17 @@ TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") 
                        }),
                        ErrorCode::kUnsupported, "no wire format (bfloat16");
           group.batch_begin();
-          expect_error(call(data, data, stream), ErrorCode::kUnsupported, "a batch takes no calls with a stream");
+          group.barrier();
+          expect_error(call(data, data, stream), ErrorCode::kInvalid, "calls with a stream and calls without one");
           group.batch_abandon();
+          group.batch_begin();
+          expect_error(call(host.data(), host.data(), stream), ErrorCode::kInvalid, "is host memory");
+          expect_error(call(data, data, stream), ErrorCode::kOk, "");
+          expect_error(error_of([&] { group.barrier(); }), ErrorCode::kInvalid, "calls with a stream and calls");
+          expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0, 0, {.stream = stream}); }),
+                       ErrorCode::kUnsupported, "a batch takes no messages with a stream");
+          expect_error(call(data, data, stream), ErrorCode::kOk, "");
+          expect_error(error_of([&] { group.batch_end(); }), ErrorCode::kInvalid, "overlap");
           Work on_host = group.barrier_async();
           expect_error(error_of([&] { on_host.wait_on(stream); }), ErrorCode::kInvalid, "it runs on no stream");
           on_host.wait();

@@ -323,42 +323,56 @@ std::shared_ptr<Operation> DeviceSide::start_enqueued(const CollectiveCall& call
   return made;
 }
 
-std::shared_ptr<Operation> DeviceSide::start(const CollectiveCall& call) {
-  const CheckedCall checked = check_call(call, group_.rank(), group_.size());
+DeviceSide::Arguments DeviceSide::check_arguments(const CollectiveCall& call) {
+  Arguments arguments{check_call(call, group_.rank(), group_.size()), {}, {}};
+  const std::string name = collective_name(call.collective);
   if (call.options.wire.format != WireFormat::kNone) {
-    throw Exception(
-        ErrorCode::kUnsupported,
-        fmt::format("{} on rank {}: calls on a stream have no wire format ({} was asked for)",
-                    collective_name(call.collective), group_.rank(), wire_format_name(call.options.wire.format)));
+    throw Exception(ErrorCode::kUnsupported,
+                    fmt::format("{} on rank {}: calls on a stream have no wire format ({} was asked for)", name,
+                                group_.rank(), wire_format_name(call.options.wire.format)));
   }
   attach(call.options.timeout, &*call.options.stream);
   group_.ready_progress_thread();
-  const std::string name = collective_name(call.collective);
-  const StreamFacts stream = check_stream(name, *call.options.stream);
-  std::vector<Piece> pieces = cut_pieces(checked, group_.rank(), group_.size());
-  if (!pieces.front().in.empty()) check_device(name, stream, {"input", call.input});
-  if (!pieces.front().out.empty()) check_device(name, stream, {"output", call.output});
-  if (enqueues(checked, call.options)) return start_enqueued(call, checked, stream);
-  std::shared_ptr<StreamCall> made = make(std::move(pieces), *call.options.stream, stream.device);
+  arguments.stream = check_stream(name, *call.options.stream);
+  arguments.pieces = cut_pieces(arguments.checked, group_.rank(), group_.size());
+  const Piece& first = arguments.pieces.front();
+  if (!first.in.empty()) check_device(name, arguments.stream, {"input", call.input});
+  if (!first.out.empty()) check_device(name, arguments.stream, {"output", call.output});
+  return arguments;
+}
+
+std::shared_ptr<Operation> DeviceSide::start(const CollectiveCall& call) {
+  Arguments arguments = check_arguments(call);
+  if (enqueues(arguments.checked, call.options)) return start_enqueued(call, arguments.checked, arguments.stream);
+  std::shared_ptr<StreamCall> made = make(std::move(arguments.pieces), *call.options.stream, arguments.stream.device);
   std::lock_guard order(order_mutex_);
   submit(*made, parts_of(call, *made));
   return made;
 }
 
-std::shared_ptr<Operation> DeviceSide::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                                                  const ListParts& list_parts) {
-  list_parts(tensors, op, options);  // checks them
+StreamFacts DeviceSide::check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                                   const ListParts& list_parts) {
+  list_parts(tensors, op, options);
   attach(options.timeout, &*options.stream);
   group_.ready_progress_thread();
   const StreamFacts stream = check_stream("all_reduce_many", *options.stream);
+  for (const TensorRef& tensor : tensors) {
+    if (tensor.count == 0) continue;
+    check_device("all_reduce_many", stream, {"the input of a tensor", tensor.input});
+    check_device("all_reduce_many", stream, {"the output of a tensor", tensor.output});
+  }
+  return stream;
+}
+
+std::shared_ptr<Operation> DeviceSide::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                                                  const ListParts& list_parts) {
+  const StreamFacts stream = check_list(tensors, op, options, list_parts);
   Piece piece;
   std::vector<uint64_t> places;
   for (const TensorRef& tensor : tensors) {
     const uint64_t bytes = tensor.count * dtype_bytes(tensor.dtype);
     places.push_back(piece.region_bytes);
     if (bytes == 0) continue;
-    check_device("all_reduce_many", stream, {"the input of a tensor", tensor.input});
-    check_device("all_reduce_many", stream, {"the output of a tensor", tensor.output});
     auto* const input = static_cast<std::byte*>(const_cast<void*>(tensor.input));
     piece.in.push_back({input, bytes, piece.region_bytes, bytes, bytes, 1});
     piece.out.push_back({static_cast<std::byte*>(tensor.output), bytes, piece.region_bytes, bytes, bytes, 1});

@@ -32,6 +32,8 @@ class DeviceSide {
   // False: not of allocate(). Throws Exception(kInvalid) while calls are under way.
   bool deallocate(void* data);
 
+  // Attaches; throws Exception where start() would for its arguments.
+  void check(const CollectiveCall& call) { check_arguments(call); }
   // Of a call with a stream: it is in the stream when they return. Throw Exception.
   void run(const CollectiveCall& call) { start(call); }
   std::shared_ptr<Operation> start(const CollectiveCall& call);
@@ -40,6 +42,9 @@ class DeviceSide {
                                                                        const CallOptions& options)>;
   std::shared_ptr<Operation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                         const ListParts& list_parts);
+  // As check(), of such a list. The stream's facts.
+  StreamFacts check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                         const ListParts& list_parts);
 
   // A send, a receive or both (nullptr: none). The calling thread waits until the stream has come to them and the
   // message has gone and come; what has come is copied in the order of the stream.
@@ -66,6 +71,12 @@ class DeviceSide {
   void connect(const std::shared_ptr<const DeviceLibrary>& library, std::chrono::milliseconds timeout);
   DeviceIsland::AllSay all_say(std::chrono::milliseconds timeout);
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
+  struct Arguments {
+    CheckedCall checked;
+    StreamFacts stream;
+    std::vector<Piece> pieces;  // as staged
+  };
+  Arguments check_arguments(const CollectiveCall& call);
   bool enqueues(const CheckedCall& call, const CallOptions& options) const;
   std::shared_ptr<Operation> start_enqueued(const CollectiveCall& call, const CheckedCall& checked,
                                             const StreamFacts& stream);

@@ -206,6 +206,9 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   // In a batch, the _async forms return the Work of the whole batch (send_async, recv_async: their own), and recv() and
   // sendrecv() an empty Message. These Works are for this thread until the end; waiting for them before is kInvalid.
   // Calls of other threads are not collected and run at once. A call that throws is not collected; the rest is.
+  // All calls of a batch have a stream, or none has (kInvalid), and a batch takes no messages with a stream
+  // (kUnsupported). Calls on streams are in their streams when batch_end() returns; the all_reduces that run together
+  // are consecutive ones of one stream and operation.
   // kInvalid: a second batch_begin() by any thread, an end without a begin or by another thread, split() and
   // new_group(), more than 65,536 calls.
   void batch_begin();

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ring/engine/device/device_side.h"
+
+namespace rondo {
+
+// Calls on streams that a batch collects, until all of them are put into their streams. One thread at a time.
+class StreamBatch {
+ public:
+  // The call has been checked (DeviceSide::check). Counts and displacements are copied.
+  void add(const CollectiveCall& call);
+  // The all_reduces of a list.
+  void add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
+  size_t size() const { return items_.size(); }
+
+  // Throws Exception(kInvalid) where all_reduces that run together overlap: nothing is in a stream then.
+  void check(const DeviceSide::ListParts& list_parts) const;
+  // In the order of the calls. Consecutive all_reduces of one stream, operation, algorithm and timeout are one list
+  // (kPremulSum: each by itself). Throws Exception: some of them may be in their streams.
+  std::vector<std::shared_ptr<Operation>> enqueue(DeviceSide& device, const DeviceSide::ListParts& list_parts) const;
+
+ private:
+  struct Item {
+    CollectiveCall call;
+    // What call's spans refer to: moving a vector keeps its elements in their place.
+    std::vector<uint64_t> input_counts, output_counts, input_displacements, output_displacements;
+  };
+  using Run = std::span<const Item>;
+
+  std::vector<Run> runs() const;
+  static std::vector<TensorRef> tensors_of(Run run);
+
+  std::vector<Item> items_;
+};
+
+}  // namespace rondo
