@@ -6,93 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "tests/faults/ranks.h"
+#include "tests/faults/mismatch_cases.h"
 #include "tests/support/collective_call.h"
 
 namespace rondo::testing {
 namespace {
-
-constexpr int kWorld = 4;
-// A second is promised; the machine that runs the tests may have fewer cores than ranks.
-constexpr int64_t kSoonMs = 2'000;
-constexpr uint64_t kSmall = 40;
-constexpr uint64_t kLarge = 3 << 20;
-
-struct OneCall {
-  Collective collective = Collective::kAllReduce;
-  uint64_t count = kSmall;
-  DType dtype = DType::kFloat32;
-  Op op = Op::kSum;
-  int root = 0;
-  std::string text;  // how the message shows it
-};
-
-struct Mismatch {
-  const char* what;
-  OneCall usual;
-  OneCall odd;
-  int odd_rank = 1;
-};
-
-const OneCall kSmallSum{.text = "all_reduce(count=40, float32, sum, "};
-const OneCall kLargeSum{.count = kLarge, .text = "all_reduce(count=3145728, float32, sum, "};
-
-std::vector<Mismatch> mismatches() {
-  using enum Collective;
-  return {
-      {"count, both small", kSmallSum, {.count = 39, .text = "all_reduce(count=39, float32, sum, "}, 0},
-      {"count, both large", kLargeSum, {.count = kLarge - 7, .text = "all_reduce(count=3145721, float32, sum, "}, 3},
-      {"count, large among small", kSmallSum, kLargeSum, 2},
-      {"count, small among large", kLargeSum, kSmallSum, 1},
-      {"count 0 among some", kLargeSum, {.count = 0, .text = "all_reduce(count=0, float32, sum, "}, 1},
-      {"some among count 0", {.count = 0, .text = "all_reduce(count=0, float32, sum, "}, kSmallSum, 1},
-      {"dtype", kLargeSum, {.count = kLarge, .dtype = DType::kInt32, .text = "all_reduce(count=3145728, int32, sum, "}},
-      {"dtype of another size", kSmallSum, {.dtype = DType::kFloat64, .text = "all_reduce(count=40, float64, sum, "}},
-      {"op", kLargeSum, {.count = kLarge, .op = Op::kMax, .text = "all_reduce(count=3145728, float32, max, "}},
-      {"root of a broadcast",
-       {.collective = kBroadcast, .count = kLarge, .text = "broadcast(count=3145728, float32, root=0, "},
-       {.collective = kBroadcast, .count = kLarge, .root = 2, .text = "broadcast(count=3145728, float32, root=2, "}},
-      {"root of a small reduce",
-       {.collective = kReduce, .text = "reduce(count=40, float32, sum, root=0, "},
-       {.collective = kReduce, .root = 3, .text = "reduce(count=40, float32, sum, root=3, "},
-       2},
-      {"root of a gather",
-       {.collective = kGather, .text = "gather(count=40, float32, root=0, "},
-       {.collective = kGather, .root = 1, .text = "gather(count=40, float32, root=1, "},
-       3},
-      {"a broadcast",
-       kLargeSum,
-       {.collective = kBroadcast, .count = kLarge, .text = "broadcast(count=3145728, float32, "}},
-      {"a barrier", kLargeSum, {.collective = kBarrier, .text = "barrier()"}},
-      {"a barrier among small calls", kSmallSum, {.collective = kBarrier, .text = "barrier()"}},
-      {"a call among barriers", {.collective = kBarrier, .text = "barrier()"}, kSmallSum, 2},
-      {"gather against scatter",
-       {.collective = kAllGather, .text = "all_gather(count=40, float32, "},
-       {.collective = kReduceScatter, .text = "reduce_scatter(count=40, float32, sum, "}},
-      {"block size of an all_to_all",
-       {.collective = kAllToAll, .count = 50'000, .text = "all_to_all(count=50000, float32, "},
-       {.collective = kAllToAll, .count = 60'000, .text = "all_to_all(count=60000, float32, "}},
-  };
-}
-
-size_t blocks_of(Collective collective, bool output) {
-  using enum Collective;
-  const bool in = collective == kReduceScatter || collective == kAllToAll || collective == kScatter;
-  const bool out = collective == kAllGather || collective == kAllToAll || collective == kGather;
-  return (output ? out : in) ? kWorld : 1;
-}
-
-CollectiveCall call_of(const OneCall& one, Guarded& input, Guarded& output) {
-  CollectiveCall call;
-  call.collective = one.collective;
-  call.input = one.collective == Collective::kBroadcast ? output.data() : input.data();
-  call.output = output.data();
-  call.count = one.count;
-  call.dtype = one.dtype;
-  call.op = one.op;
-  call.root = one.root;
-  return call;
-}
 
 void run_rank(Here& here, const Mismatch& mismatch, bool async) {
   Communicator group = Communicator::join(here.options);
@@ -100,10 +18,8 @@ void run_rank(Here& here, const Mismatch& mismatch, bool async) {
   here.say("ready");  // all have left the barrier before one fails: it would fail there too
   here.await();
   const OneCall& one = here.rank() == mismatch.odd_rank ? mismatch.odd : mismatch.usual;
-  const size_t element = one.dtype == DType::kFloat64 ? 8 : 4;
-  Guarded input(one.count * element * blocks_of(one.collective, false), 1);
-  Guarded output(one.count * element * blocks_of(one.collective, true), 2);
-  const CollectiveCall call = call_of(one, input, output);
+  Guarded input(one.input_bytes(), 1), output(one.output_bytes(), 2);
+  const CollectiveCall call = one.on(input.data(), output.data());
   here.say(here.timed([&] {
     // A rank that only sends may be done before anybody looks; then its next call fails.
     if (!async) return run(group, call), group.barrier();
@@ -119,26 +35,15 @@ void run_rank(Here& here, const Mismatch& mismatch, bool async) {
   here.say(here.timed([&] { group.destroy(); }));
 }
 
-// Both calls, each beside a rank that made it.
-void check_message(const Timed& said, const Mismatch& mismatch) {
-  CAPTURE(said.outcome);
-  CHECK(said.elapsed_ms >= 0);
-  CHECK(said.elapsed_ms < kSoonMs);
-  CHECK(said.begins("MISMATCH ["));
-  CHECK(said.has("called " + mismatch.usual.text));
-  CHECK(said.has("called " + mismatch.odd.text));
-  CHECK(said.has(fmt::format("rank {} (host ", mismatch.odd_rank)));
-}
-
 void check(const Mismatch& mismatch, bool async) {
   const std::string what = mismatch.what;
   CAPTURE(what);
   CAPTURE(async);
   Job job;
-  job.start(kWorld, [&](Here& here) { run_rank(here, mismatch, async); });
+  job.start(kMismatchWorld, [&](Here& here) { run_rank(here, mismatch, async); });
   job.expect_all("ready");
   job.tell_all("go");
-  for (int rank = 0; rank < kWorld; ++rank) {
+  for (int rank = 0; rank < kMismatchWorld; ++rank) {
     CAPTURE(rank);
     const Timed said = timed_line(job[rank].hear());
     check_message(said, mismatch);
@@ -197,6 +102,7 @@ TEST_CASE("a call that repeats an earlier one is named as itself, whatever was c
   Job job;
   job.start(2, [&](Here& here) {
     Communicator group = Communicator::join(here.options);
+    constexpr uint64_t kSmall = 40;
     std::vector<float> values(kSmall, 1), others(2 * kSmall, 1);
     const auto sum = [&] { group.all_reduce(values.data(), values.data(), kSmall, DType::kFloat32); };
     sum();
@@ -216,7 +122,7 @@ TEST_CASE("a call that repeats an earlier one is named as itself, whatever was c
     const Timed said = timed_line(job[rank].hear());
     CAPTURE(said.outcome);
     CHECK(said.begins("MISMATCH ["));
-    CHECK(said.has("called " + kSmallSum.text));
+    CHECK(said.has("called " + std::string("all_reduce(count=40, float32, sum, ")));
     CHECK(said.has("called barrier()"));
   }
 }

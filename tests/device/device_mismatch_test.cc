@@ -1,0 +1,201 @@
+// Ranks that make different calls on device memory: every rank hears of it at once, with both calls, nothing is written
+// where the caller did not allow it, and the device goes on. Passes over shared memory, and staged calls.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include "tests/faults/mismatch_cases.h"
+#include "tests/support/collective_call.h"
+#include "tests/support/host_device/mirror.h"
+
+namespace rondo::testing {
+namespace {
+
+Config device_config(uint64_t window_bytes) {
+  Config config = fault_config();
+  config.device_library = device_library();
+  config.device_window_bytes = window_bytes;
+  return config;
+}
+
+// Device memory between two guards, with an image on the host.
+class GuardedImage {
+ public:
+  GuardedImage(Mirror& mirror, uint64_t bytes, unsigned char fill)
+      : mirror_(mirror), fill_(fill), memory_(bytes + 2 * kGuardBytes, std::byte{0xa5}, &mirror) {
+    std::fill_n(memory_.begin() + kGuardBytes, bytes, std::byte{fill});
+  }
+  void* data() { return mirror_.image(memory_.data() + kGuardBytes); }
+  // Once the mirror has been copied to the host: nothing was written outside; nothing was written at all.
+  bool intact() const { return count(0, kGuardBytes, 0xa5) && count(memory_.size() - kGuardBytes, kGuardBytes, 0xa5); }
+  bool untouched() const { return intact() && count(kGuardBytes, memory_.size() - 2 * kGuardBytes, fill_); }
+
+ private:
+  static constexpr size_t kGuardBytes = 64 * 1024;
+  bool count(size_t first, size_t bytes, unsigned char value) const {
+    const auto begin = memory_.begin() + static_cast<std::ptrdiff_t>(first);
+    return std::count(begin, begin + static_cast<std::ptrdiff_t>(bytes), std::byte{value}) ==
+           static_cast<std::ptrdiff_t>(bytes);
+  }
+  Mirror& mirror_;
+  unsigned char fill_;
+  std::pmr::vector<std::byte> memory_;
+};
+
+std::string said_by(const Communicator& group) { return group.error() ? describe(*group.error()) : "no error"; }
+
+void run_rank(Here& here, const Mismatch& mismatch) {
+  Communicator group = Communicator::join(here.options);
+  group.attach_device();
+  Mirror mirror;
+  const OneCall& one = here.rank() == mismatch.odd_rank ? mismatch.odd : mismatch.usual;
+  GuardedImage input(mirror, one.input_bytes(), 1), output(mirror, one.output_bytes(), 2);
+  mirror.to_device();
+  mirror.synchronize();
+  group.barrier();
+  here.say("ready");
+  here.await();
+  CollectiveCall call = one.on(input.data(), output.data());
+  call.options.stream = mirror.stream();
+  here.say(here.timed([&] {
+    // A rank that only sends may be done before anybody looks; then its next call fails.
+    Work first = start(group, call);
+    Work second = group.barrier_async({.stream = mirror.stream()});
+    first.wait();
+    second.wait();
+  }));
+  here.say(said_by(group));
+  mirror.to_host();  // the device goes on
+  mirror.synchronize();
+  const bool reads = one.collective != Collective::kBroadcast;
+  here.say((!reads || input.untouched()) && output.intact() ? "intact" : "overrun");
+  here.say(here.timed([&] { group.destroy(); }));
+}
+
+void check(const Mismatch& mismatch, const Config& config) {
+  const std::string what = mismatch.what;
+  CAPTURE(what);
+  Job job;
+  job.start(
+      kMismatchWorld, [&](Here& here) { run_rank(here, mismatch); }, config);
+  job.expect_all("ready");
+  job.tell_all("go");
+  for (int rank = 0; rank < kMismatchWorld; ++rank) {
+    CAPTURE(rank);
+    const Timed said = timed_line(job[rank].hear());
+    check_message(said, mismatch);
+    CHECK(said.has("on device memory"));
+    CHECK(job[rank].hear() == said.outcome);
+    CHECK(job[rank].hear() == "intact");
+    const Timed destroyed = timed_line(job[rank].hear());
+    CHECK(destroyed.outcome == "ok");
+    CHECK(destroyed.elapsed_ms < kSoonMs);
+  }
+}
+
+// The same call of two ranks, with counts that only this pair knows.
+void run_uneven(Here& here, uint64_t sends, uint64_t expects) {
+  Communicator group = Communicator::join(here.options);
+  group.attach_device();
+  Mirror mirror;
+  std::vector<uint64_t> to(3, 4), from(3, 4);
+  if (here.rank() == 0) to[2] = sends;
+  if (here.rank() == 2) from[0] = expects;
+  GuardedImage input(mirror, (8 + to[2]) * 4, 1), output(mirror, (8 + from[0]) * 4, 2);
+  mirror.to_device();
+  mirror.synchronize();
+  group.barrier();
+  here.say("ready");
+  here.await();
+  const CallOptions options{.stream = mirror.stream()};
+  here.say(here.timed([&] {
+    group.all_to_all_v(input.data(), to, {}, output.data(), from, {}, DType::kFloat32, options);
+    group.barrier_async(options).wait();
+  }));
+  mirror.to_host();
+  mirror.synchronize();
+  here.say(input.untouched() && output.intact() ? "intact" : "overrun");
+}
+
+}  // namespace
+
+TEST_CASE("passes over shared memory: different calls end in the same mismatch on every rank, within a second") {
+  const Config config = device_config(Config().device_window_bytes);
+  for (const Mismatch& mismatch : mismatches()) check(mismatch, config);
+}
+
+TEST_CASE("staged calls end in it, too") {
+  const std::vector<Mismatch> all = mismatches();
+  for (const Mismatch& mismatch : all) {
+    // Large calls are staged in pieces, whose counts the message shows.
+    if (std::max(mismatch.usual.count, mismatch.odd.count) < 100) check(mismatch, device_config(0));
+  }
+}
+
+TEST_CASE("uneven counts that only a pair knows are compared by the pair") {
+  for (const auto& [sends, expects] :
+       std::vector<std::pair<uint64_t, uint64_t>>{{10, 12}, {300'000, 100'000}, {5, 0}}) {
+    CAPTURE(sends);
+    CAPTURE(expects);
+    Job job;
+    job.start(
+        3, [&](Here& here) { run_uneven(here, sends, expects); }, device_config(Config().device_window_bytes));
+    job.expect_all("ready");
+    job.tell_all("go");
+    for (int rank = 0; rank < 3; ++rank) {
+      CAPTURE(rank);
+      const Timed said = timed_line(job[rank].hear());
+      CAPTURE(said.outcome);
+      CHECK(said.begins("MISMATCH ["));
+      CHECK(said.elapsed_ms < kSoonMs);
+      CHECK(job[rank].hear() == "intact");
+    }
+  }
+}
+
+TEST_CASE("a rank that sleeps in send or recv on a stream where the others are in a collective") {
+  for (const bool sends : {false, true}) {
+    CAPTURE(sends);
+    Job job;
+    job.start(
+        3,
+        [&](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          group.attach_device();
+          Mirror mirror;
+          std::pmr::vector<float> values(1 << 20, 1, &mirror);
+          mirror.to_device();
+          mirror.synchronize();
+          group.barrier();
+          here.say("ready");
+          here.await();
+          void* const data = mirror.image(values.data());
+          const CallOptions options{.stream = mirror.stream()};
+          here.say(here.timed([&] {
+            if (here.rank() != 1) {
+              return group.all_reduce_async(data, data, values.size(), DType::kFloat32, Op::kSum, options).wait();
+            }
+            if (sends) return group.send(data, values.size(), DType::kFloat32, 2, 5, options);
+            group.recv(data, values.size(), DType::kFloat32, 2, 5, options);
+          }));
+          mirror.synchronize();
+        },
+        device_config(Config().device_window_bytes));
+    job.expect_all("ready");
+    job.tell_all("go");
+    for (int rank = 0; rank < 3; ++rank) {
+      const Timed said = timed_line(job[rank].hear());
+      CAPTURE(said.outcome);
+      CHECK(said.begins("MISMATCH ["));
+      CHECK(said.elapsed_ms < kSoonMs);
+      CHECK(said.has("called all_reduce(count=1048576, float32, sum, "));
+      CHECK(said.has(sends ? "waits in send(4194304 bytes to rank 2, tag 5)"
+                           : "waits in recv(4194304 bytes from rank 2, tag 5)"));
+    }
+  }
+}
+
+}  // namespace rondo::testing

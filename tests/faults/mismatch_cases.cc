@@ -1,0 +1,87 @@
+#include "tests/faults/mismatch_cases.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+namespace rondo::testing {
+namespace {
+
+constexpr uint64_t kSmall = 40;
+constexpr uint64_t kLarge = 3 << 20;
+
+const OneCall kSmallSum{.text = "all_reduce(count=40, float32, sum, "};
+const OneCall kLargeSum{.count = kLarge, .text = "all_reduce(count=3145728, float32, sum, "};
+
+size_t blocks_of(Collective collective, bool output) {
+  using enum Collective;
+  const bool in = collective == kReduceScatter || collective == kAllToAll || collective == kScatter;
+  const bool out = collective == kAllGather || collective == kAllToAll || collective == kGather;
+  return (output ? out : in) ? kMismatchWorld : 1;
+}
+
+}  // namespace
+
+std::vector<Mismatch> mismatches() {
+  using enum Collective;
+  return {
+      {"count, both small", kSmallSum, {.count = 39, .text = "all_reduce(count=39, float32, sum, "}, 0},
+      {"count, both large", kLargeSum, {.count = kLarge - 7, .text = "all_reduce(count=3145721, float32, sum, "}, 3},
+      {"count, large among small", kSmallSum, kLargeSum, 2},
+      {"count, small among large", kLargeSum, kSmallSum, 1},
+      {"count 0 among some", kLargeSum, {.count = 0, .text = "all_reduce(count=0, float32, sum, "}, 1},
+      {"some among count 0", {.count = 0, .text = "all_reduce(count=0, float32, sum, "}, kSmallSum, 1},
+      {"dtype", kLargeSum, {.count = kLarge, .dtype = DType::kInt32, .text = "all_reduce(count=3145728, int32, sum, "}},
+      {"dtype of another size", kSmallSum, {.dtype = DType::kFloat64, .text = "all_reduce(count=40, float64, sum, "}},
+      {"op", kLargeSum, {.count = kLarge, .op = Op::kMax, .text = "all_reduce(count=3145728, float32, max, "}},
+      {"root of a broadcast",
+       {.collective = kBroadcast, .count = kLarge, .text = "broadcast(count=3145728, float32, root=0, "},
+       {.collective = kBroadcast, .count = kLarge, .root = 2, .text = "broadcast(count=3145728, float32, root=2, "}},
+      {"root of a small reduce",
+       {.collective = kReduce, .text = "reduce(count=40, float32, sum, root=0, "},
+       {.collective = kReduce, .root = 3, .text = "reduce(count=40, float32, sum, root=3, "},
+       2},
+      {"root of a gather",
+       {.collective = kGather, .text = "gather(count=40, float32, root=0, "},
+       {.collective = kGather, .root = 1, .text = "gather(count=40, float32, root=1, "},
+       3},
+      {"a broadcast",
+       kLargeSum,
+       {.collective = kBroadcast, .count = kLarge, .text = "broadcast(count=3145728, float32, "}},
+      {"a barrier", kLargeSum, {.collective = kBarrier, .text = "barrier()"}},
+      {"a barrier among small calls", kSmallSum, {.collective = kBarrier, .text = "barrier()"}},
+      {"a call among barriers", {.collective = kBarrier, .text = "barrier()"}, kSmallSum, 2},
+      {"gather against scatter",
+       {.collective = kAllGather, .text = "all_gather(count=40, float32, "},
+       {.collective = kReduceScatter, .text = "reduce_scatter(count=40, float32, sum, "}},
+      {"block size of an all_to_all",
+       {.collective = kAllToAll, .count = 50'000, .text = "all_to_all(count=50000, float32, "},
+       {.collective = kAllToAll, .count = 60'000, .text = "all_to_all(count=60000, float32, "}},
+  };
+}
+
+uint64_t OneCall::input_bytes() const { return count * dtype_bytes(dtype) * blocks_of(collective, false); }
+uint64_t OneCall::output_bytes() const { return count * dtype_bytes(dtype) * blocks_of(collective, true); }
+
+CollectiveCall OneCall::on(const void* input, void* output) const {
+  CollectiveCall call;
+  call.collective = collective;
+  call.input = collective == Collective::kBroadcast ? output : input;
+  call.output = output;
+  call.count = count;
+  call.dtype = dtype;
+  call.op = op;
+  call.root = root;
+  return call;
+}
+
+void check_message(const Timed& said, const Mismatch& mismatch) {
+  CAPTURE(said.outcome);
+  CHECK(said.elapsed_ms >= 0);
+  CHECK(said.elapsed_ms < kSoonMs);
+  CHECK(said.begins("MISMATCH ["));
+  CHECK(said.has("called " + mismatch.usual.text));
+  CHECK(said.has("called " + mismatch.odd.text));
+  CHECK(said.has(fmt::format("rank {} (host ", mismatch.odd_rank)));
+}
+
+}  // namespace rondo::testing

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ring/engine/call/collective_call.h"
+#include "tests/faults/ranks.h"
+
+// Calls of which one rank makes another one than the rest, on host memory and on device memory.
+namespace rondo::testing {
+
+inline constexpr int kMismatchWorld = 4;
+// A second is promised; the machine that runs the tests may have fewer cores than ranks.
+inline constexpr int64_t kSoonMs = 2'000;
+
+struct OneCall {
+  Collective collective = Collective::kAllReduce;
+  uint64_t count = 40;
+  DType dtype = DType::kFloat32;
+  Op op = Op::kSum;
+  int root = 0;
+  std::string text;  // how the message shows it
+
+  uint64_t input_bytes() const;
+  uint64_t output_bytes() const;
+  // Of a broadcast the input is the output.
+  CollectiveCall on(const void* input, void* output) const;
+};
+
+struct Mismatch {
+  const char* what;
+  OneCall usual;
+  OneCall odd;
+  int odd_rank = 1;
+};
+
+std::vector<Mismatch> mismatches();
+
+// MISMATCH in time, with both calls, each beside a rank that made it.
+void check_message(const Timed& said, const Mismatch& mismatch);
+
+}  // namespace rondo::testing
