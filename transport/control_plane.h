@@ -165,6 +165,7 @@ class ControlPlane {
   std::unique_ptr<Reception> reception_;
   struct Timers;
   std::unique_ptr<Timers> timers_;
+  std::optional<ControlLogic::Time> armed_for_;  // when the logic's timer fires
   std::optional<Farewell> leaving_;
 };
 

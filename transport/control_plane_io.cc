@@ -146,10 +146,12 @@ void ControlPlane::arm_timer() {
     next = logic_->next_time();
     if (const auto start = start_->next_time(); start) next = next ? std::min(*next, *start) : *start;
   }
-  if (!next) return;
+  if (!next || (armed_for_ && *armed_for_ <= *next)) return;  // an early tick sets it anew
+  armed_for_ = next;
   timers_->logic.expires_at(Clock::time_point(milliseconds(*next)));
   timers_->logic.async_wait([this](asio::error_code failure) {
     if (failure) return;
+    armed_for_.reset();
     tell_start([](StartLogic& start) { start.tick(now()); });
     tell_logic([](ControlLogic& logic) { logic.tick(now()); });
   });
