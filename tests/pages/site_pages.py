@@ -26,13 +26,22 @@ def open_page(browser, address, width, scheme="light"):
     browser.driver.get(address)
 
 
+def brightness(browser):
+    """Of the page's background, from 0 (black) to 255."""
+    return browser.run("const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);"
+                       "return (r + g + b) / 3")
+
+
 def pages(browser, base):
-    """every page opens at a phone's and a desktop's width, asks this host alone, logs no error"""
-    for page in sorted(SITE.glob("*.html")):
+    """every page opens at a phone's and a desktop's width, light and dark as the system is, asks this host alone, logs no error"""
+    found = sorted(SITE.glob("*.html"))
+    equal(len(found) > 20, True, f"{len(found)} pages in {SITE}: more than 20")
+    for page in found:
         for width, scheme in ((390, "light"), (1280, "dark")):
             open_page(browser, f"{base}/{page.name}", width, scheme)
             wide = browser.run("return document.documentElement.scrollWidth")
             equal(wide <= width + 1, True, f"{page.name} at {width}: {wide} wide")
+            equal(brightness(browser) < 128, scheme == "dark", f"{page.name}: dark in a {scheme} system")
             equal(browser.run("return [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"), [],
                   f"{page.name}: images that did not load")
             equal([r for r in browser.requests() if not r.startswith(base)], [], f"{page.name}: requests")

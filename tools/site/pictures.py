@@ -83,9 +83,9 @@ def training(world=4):
             parts.append(f'<path d="M{x + 66} {y}v28m-5 -7l5 7l5 -7" fill="none" stroke="#888" stroke-width="2"/>')
         parts.append(_text(x, 22, f"rank {rank}", kind="h"))
         for y, words in ((314, "average gradient"), (384, "updated copy")):
-            parts.append(f'<rect x="{x}" y="{y}" width="132" height="36" rx="8" fill="none" stroke="#14213d" stroke-width="2"/>'
+            parts.append(f'<rect x="{x}" y="{y}" width="132" height="36" rx="8" fill="none" stroke="#888" stroke-width="2"/>'
                          + _text(x + 66, y + 23, words, "middle"))
-    parts.append(f'<rect x="10" y="244" width="{(world - 1) * step + 132}" height="36" rx="8" fill="#14213d"/>'
+    parts.append(f'<rect x="10" y="244" width="{(world - 1) * step + 132}" height="36" rx="8" fill="#14213d" stroke="#888"/>'
                  f'<text x="{10 + ((world - 1) * step + 132) / 2}" y="267" text-anchor="middle" style="fill:#fff" class="v">'
                  'all_reduce, average: the same bits on every rank</text>')
     return _svg(20 + world * step, 440, parts, "Data-parallel training: each rank computes gradients of its part of the data, all_reduce "
