@@ -92,7 +92,7 @@ class ControlLogic {
 
   // --- events from outside
   void connected(Time now, int peer) { liveness_.watch(now, peer); }
-  // Something has come on the connection to it, whoever it is from.
+  // Something has come on the connection to it, of any sender.
   void heard(Time now, int peer) { liveness_.heard(now, peer); }
   void receive(Time now, int from, const ControlBody& body);  // all but queries
   void query(int from, const QueryMessage& question, const CallState& own);

@@ -1,4 +1,4 @@
-// Data-parallel training as a sequence of sums over all ranks: whoever calls next() adds up what it gives, by any
+// Data-parallel training as a sequence of sums over all ranks: the caller of next() adds up what it gives, by any
 // library, and calls it again.
 #pragma once
 

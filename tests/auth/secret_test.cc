@@ -91,7 +91,7 @@ TEST_CASE("a descriptor gives its secret again and again; a closed one, or a pip
   CHECK(refusal([&] { read_secret_descriptor(1 << 19); }).find("RONDO_SECRET_FD=524288") != std::string::npos);
 }
 
-TEST_CASE("the user's own secret is made once, by whoever is first, in a private folder, with mode 600") {
+TEST_CASE("the user's own secret is made once, by the first process, in a private folder, with mode 600") {
   const testing::TempFolder folder;
   REQUIRE(::chmod(folder.path().c_str(), 0700) == 0);
   std::vector<std::string> seen(16);

@@ -1,4 +1,4 @@
-// Routes are chosen alike on all ranks, whatever each of them measures and whoever is ahead: the engine's decisions,
+// Routes are chosen alike on all ranks, whatever each of them measures and which rank is ahead: the engine's decisions,
 // without its threads.
 #include "ring/engine/route/route.h"
 
@@ -188,7 +188,7 @@ Config config_of(Random& random) {
 
 }  // namespace
 
-TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they measure and whoever is ahead") {
+TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they measure and which rank is ahead") {
   // Proves: decide() and the table depend on nothing that one rank alone knows; and no rank waits for an exchange that
   // another does not take part in.
   std::set<Algorithm> seen;

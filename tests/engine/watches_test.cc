@@ -1,4 +1,4 @@
-// Sockets are in the epoll set of whoever sleeps, and of nobody who polls.
+// Sockets are in the epoll set of a thread that sleeps, and not of one that polls.
 #include <dirent.h>
 #include <doctest/doctest.h>
 #include <sys/epoll.h>

@@ -414,7 +414,7 @@ CallState calling(uint64_t sequence, uint64_t fingerprint, const std::string& te
   return state;
 }
 
-TEST_CASE("different calls at one sequence are a mismatch on every rank, whoever asks, with both in the text") {
+TEST_CASE("different calls at one sequence are a mismatch on every rank, whichever asks, with both in the text") {
   for (int world = 2; world <= 8; ++world) {
     for (int asker = 0; asker < world; ++asker) {
       CAPTURE(world);

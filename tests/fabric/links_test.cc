@@ -56,7 +56,8 @@ void exchange(Link& one, Link& other, char token) {
 }
 
 TEST_CASE(
-    "links of every pair, lane and number of connections carry bytes both ways, sealed or not, whoever asks first") {
+    "links of every pair, lane and number of connections carry bytes both ways, sealed or not, whichever rank asks "
+    "first") {
   for (uint32_t connections : {1u, 3u}) {
     Config config = test_config();
     config.connections = connections;

@@ -184,7 +184,7 @@ TEST_CASE("ranks that meet at a file with different secrets blame each other by 
   }
 }
 
-TEST_CASE("whoever copies every byte of a start sees the job's name, and no secret") {
+TEST_CASE("an observer of every byte of a start sees the job's name, and no secret") {
   for (const bool encrypt : {false, true}) {
     CAPTURE(encrypt);
     const TempFolder folder;

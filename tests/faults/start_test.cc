@@ -44,7 +44,7 @@ void join(Here& here) {
 
 }  // namespace
 
-TEST_CASE("fault 37: a missing rank is named by all others at the deadline, whoever serves the rendezvous") {
+TEST_CASE("fault 37: a missing rank is named by all others at the deadline, whichever rank serves the rendezvous") {
   for (const bool tcp : {false, true}) {
     CAPTURE(tcp);
     Job job;

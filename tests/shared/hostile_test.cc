@@ -440,7 +440,7 @@ TEST_CASE("what is said twice ends the connection") {
   });
 }
 
-TEST_CASE("a doorbell that could stop or kill whoever rings it is refused") {
+TEST_CASE("a doorbell that could stop or kill the rank that rings it is refused") {
   // Proves: ringing is a write to what the peer passed; to a pipe nobody reads it is a signal that ends the process.
   const auto rung = [](const std::function<Descriptor()>& thing) {
     return [thing](const Descriptor& socket) {

@@ -211,7 +211,8 @@ TEST_CASE("pull copies from a peer's process, and says when it cannot") {
   CHECK_FALSE(memory.pull(5, reinterpret_cast<uint64_t>(there.data()), here.data(), 1));
 }
 
-TEST_CASE("links come whoever asks first, also before the other opens the communicator; each is handed out once") {
+TEST_CASE(
+    "links come whichever rank asks first, also before the other opens the communicator; each is handed out once") {
   for (const int first : {0, 1}) {
     CAPTURE(first);
     auto fabrics = join_world(2, shared_config());

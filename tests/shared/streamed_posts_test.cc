@@ -1,6 +1,6 @@
-// Posts that are written past the caches (streamed stores), seen whole by whoever sees their flag: two ranks as threads
-// over one board, with real streamed stores, which sanitizers replace. Every flag but the last of a post is a plain
-// store, so nothing but the copy's own fence orders it behind the data.
+// Posts that are written past the caches (streamed stores), seen whole by each rank that sees their flag: two ranks as
+// threads over one board, with real streamed stores, which sanitizers replace. Every flag but the last of a post is a
+// plain store, so nothing but the copy's own fence orders it behind the data.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -61,7 +61,8 @@ Finding between_hosts(const Job& job, std::string& address) {
 
 Finding permission(const Job& job) {
   if (job.hosts < 2) return {Level::kFine, kTopic, "a job on one host needs no permission to listen", ""};
-  if (job.config.insecure) return {Level::kNote, kTopic, "whoever can connect is believed (RONDO_INSECURE=1)", ""};
+  if (job.config.insecure)
+    return {Level::kNote, kTopic, "every process that can connect is believed (RONDO_INSECURE=1)", ""};
   if (job.config.secret_file.empty() && job.config.secret_fd < 0) {
     return {Level::kWrong, kTopic, "a job on several hosts listens on the network, and may not",
             "set RONDO_SECRET_FILE, or RONDO_INSECURE=1 where the network is trusted"};

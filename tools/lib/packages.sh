@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # need_packages PACKAGE...: installs those of Debian's packages that are missing, and says which.
-# A package counts as there if what it brings is there, whoever brought it: no package manager is asked in that case,
+# A package counts as there if what it brings is there, from any source: no package manager is asked in that case,
 # and on other systems than Debian the same probes say what is missing.
 
 _package_present() {

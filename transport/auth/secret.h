@@ -5,7 +5,7 @@
 
 namespace rondo {
 
-// What only the processes of a job know. A default one is none: whoever speaks the protocol is believed.
+// What only the processes of a job know. A default one is none: every peer that speaks the protocol is believed.
 struct Secret {
   enum class Source {
     kNone,        // RONDO_INSECURE=1, or a job of one process

@@ -197,7 +197,7 @@ void FileStore::read_records() {
                        read_at(file_.get(), offset_ + kRecordHeadBytes, body_bytes, &body) &&
                        record_checksum(body) == expected;
     if (!whole) {
-      // We hold the lock, so whoever wrote this is gone, and nobody has acted on it.
+      // We hold the lock, so the writer of this is gone, and no process has acted on it.
       if (::ftruncate(file_.get(), static_cast<off_t>(offset_)) != 0) fail(std::strerror(errno));
       return;
     }

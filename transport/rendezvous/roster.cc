@@ -187,7 +187,7 @@ class Roster {
     }
   }
 
-  // The store may end with this process: whoever has come hears the verdict first.
+  // The store may end with this process: the ranks that have come hear the verdict first.
   void fail(const std::vector<int>& missing) {
     const Store::Deadline grace = Clock::now() + kGrace;
     try {
@@ -261,8 +261,8 @@ class Roster {
     }
   }
 
-  // Rank 0's list may be a second old: whoever has come since is taken off it. Of a long list only the beginning is
-  // looked at, so that thousands of waiting ranks do not flood the store.
+  // Rank 0's list may be a second old: ranks that have come since are taken off it. Of a long list only the beginning
+  // is looked at, so that thousands of waiting ranks do not flood the store.
   std::vector<int> ask_missing() {
     constexpr int kLooks = 256;
     Store::Deadline grace = Clock::now() + kGrace;

@@ -10,8 +10,8 @@
 
 namespace rondo {
 
-// Serves a StoreMap to stream clients from a thread of its own, from construction to destruction. Whoever connects and
-// does not prove within handshake_ms that it knows the secret is dropped and disturbs nobody. What clients may use
+// Serves a StoreMap to stream clients from a thread of its own, from construction to destruction. A client that does
+// not prove within handshake_ms that it knows the secret is dropped; the others are not disturbed. What clients may use
 // (connections, unfinished requests, the map) grows with the world.
 class StoreServer {
  public:

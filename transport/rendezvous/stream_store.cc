@@ -79,7 +79,7 @@ Transfer receive_opened(int fd, size_t size, Store::Deadline deadline, Opening o
   return Transfer::kDone;
 }
 
-// The server's uid is checked too: whoever could put a socket there first would otherwise be believed.
+// The server's uid is checked too: another user could put a socket there first.
 bool served_by_same_user(int fd) {
   ucred peer{};
   socklen_t size = sizeof peer;

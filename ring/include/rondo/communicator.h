@@ -87,8 +87,8 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   bool valid() const;
   int rank() const;
   int size() const;
-  // Every rank has proved that it knows the job's secret; false with RONDO_INSECURE=1, where whoever can connect may be
-  // a rank. The same on all ranks.
+  // Every rank has proved that it knows the job's secret; false with RONDO_INSECURE=1, where every process that can
+  // connect may be a rank. The same on all ranks.
   bool authenticated() const;
   // Of the process in the job, the same for all of its communicators. References hold as long as this object.
   const Place& place() const;

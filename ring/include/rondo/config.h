@@ -22,10 +22,11 @@ struct RONDO_EXPORT Config {
   int64_t destroy_timeout_ms = 5'000;    // RONDO_DESTROY_TIMEOUT_MS: for the other ranks' goodbyes
   int64_t stall_ms = 200;                // RONDO_STALL_MS: without progress for so long, an operation asks the others
 
-  // Ranks show each other this often that they live, and are given up (kUnresponsive) after so long a silence; a rank
-  // that is silent for two heartbeats is warned of. suspicion_ms 0: never given up, as a debugger needs it; else at
-  // least three heartbeats. RONDO_HEARTBEAT_MS, RONDO_SUSPICION_MS                                       (shared)
+  // RONDO_HEARTBEAT_MS: ranks show their neighbors this often that they live; one that is silent twice as long is
+  // warned of                                                                                             (shared)
   int64_t heartbeat_ms = 1'000;
+  // RONDO_SUSPICION_MS: a rank that is silent for so long is given up (kUnresponsive). 0: never, as a debugger needs
+  // it; else at least three heartbeats                                                                        (shared)
   int64_t suspicion_ms = 10'000;
 
   // --- transport
@@ -35,7 +36,7 @@ struct RONDO_EXPORT Config {
   // RONDO_SECRET_FILE: what only the ranks know; needed between hosts. A file of this user's with mode 600
   std::string secret_file;
   int32_t secret_fd = -1;  // RONDO_SECRET_FD: the same from an open descriptor; -1: none
-  bool insecure = false;   // RONDO_INSECURE=1: no authentication; whoever can connect is believed
+  bool insecure = false;   // RONDO_INSECURE=1: no authentication; every process that can connect is believed
   bool encrypt = false;    // RONDO_ENCRYPT=1: what goes over TCP is sealed                                     (shared)
   // RONDO_CHECKSUM: CRC-32C of what goes over TCP: auto (between hosts), on (on loopback, too), off        (shared)
   std::string checksum = "auto";
@@ -49,8 +50,8 @@ struct RONDO_EXPORT Config {
   uint32_t slice_bytes = 256 * 1024;   // RONDO_SLICE_BYTES: the largest slice, 4 KiB .. 16 MiB               (shared)
   uint32_t slices_per_chunk = 4;       // RONDO_SLICES_PER_CHUNK: 1..64; a link's depth is one more           (shared)
   uint64_t mailbox_bytes = 64u << 20;  // RONDO_MAILBOX_BYTES: cap on the mailboxes of one communicator       (shared)
-  Algorithm algorithm = Algorithm::kAuto;  // RONDO_ALGORITHM: auto, or a name of types.h (shared)
-  std::string cost_model_file;             // RONDO_COST_MODEL: where cost_model was read from; says no more than that
+  Algorithm algorithm = Algorithm::kAuto;  // RONDO_ALGORITHM: auto, or algorithm_name() (shared)
+  std::string cost_model_file;             // RONDO_COST_MODEL: the file that cost_model was read from
   // What rondo-bench --calibrate wrote (ring/plan/cost_model.h); a program may set its own (shared)
   std::string cost_model;
   uint64_t staging_bytes = 1u << 20;  // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
