@@ -13,7 +13,7 @@ using namespace dist_opt;
 
 namespace {
 
-// Neighbours of at most `bytes` together, or one gradient that is longer, in the order given.
+// Neighbors of at most `bytes` together, or one gradient that is longer, in the order given.
 std::vector<std::vector<size_t>> grouped(const std::vector<NamedGradient>& gradients, const std::vector<size_t>& order,
                                          uint64_t bytes) {
   std::vector<std::vector<size_t>> groups;

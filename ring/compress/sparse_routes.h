@@ -9,7 +9,7 @@
 namespace rondo {
 
 // The route that sends least by what all ranks know: how many elements each has selected of `count`. Merging is judged
-// as if the selections were independent of each other; real ones overlap more, which favours merging. Pure; the same
+// as if the selections were independent of each other; real ones overlap more, which favors merging. Pure; the same
 // on every rank.
 SparseRoute cheapest_route(const std::vector<uint64_t>& selected, uint64_t count);
 

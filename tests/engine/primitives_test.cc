@@ -80,7 +80,7 @@ TEST_CASE("the tutorial's collectives on four ranks") {
 }
 
 TEST_CASE("reduce in place leaves the others' buffers as they were") {
-  // Proves: input == output on every rank is no licence to use it as scratch.
+  // Proves: input == output on every rank is no license to use it as scratch.
   CHECK(on_both(4, [](Communicator& group) {
           for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kTree, Algorithm::kDirect}) {
             Numbers buffer = start_of(group.rank());

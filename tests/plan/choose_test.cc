@@ -93,7 +93,7 @@ TEST_CASE("choose: by more ranks than cores that speak by sockets, an all_reduce
   }
   // As measured with 8 ranks on 2 cores.
   CHECK(on_cores(8, 2).choose(Collective::kAllReduce, 16 << 20) == Algorithm::kRing);
-  // With more cores the star's centre is what all wait for.
+  // With more cores the star's center is what all wait for.
   CHECK(on_cores(8, 4).choose(Collective::kAllReduce, 1024) != Algorithm::kStar);
   // Through shared memory nobody sends messages.
   Topology island = islands_of({4});
