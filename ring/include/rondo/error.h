@@ -28,9 +28,8 @@ enum class ErrorCode : int {
   kInterrupted = 14,   // the program's interrupt check ended a wait
   kUnresponsive = 15,  // a process has not answered for Config::suspicion_ms; `ranks` names it
   kCorrupt = 16,       // data arrived damaged, or results differ between ranks (Config::check_results)
-  // Reserved; no call gives them yet.
-  kAuthFailed = 17,  // a peer does not know the secret
-  kEpochStale = 18,  // a peer belongs to an earlier formation of the job
+  kAuthFailed = 17,    // a peer does not know the job's secret
+  kEpochStale = 18,    // reserved: a peer belongs to an earlier formation of the job
   // The call is over, and the communicator goes on.
   kNotFinite = 19,  // WireOptions: an element of the result is not finite; `ranks` names where it was first met
 };

@@ -71,10 +71,10 @@ enum {
   RONDO_INTERNAL = 11,     /* a fault of the library */
   RONDO_CLOSED = 12,       /* used after its end */
   RONDO_PEER_LEFT = 13,    /* a process ended its communicator in good order */
-  RONDO_INTERRUPTED = 14,  /* reserved: the program's interrupt check ended a wait */
+  RONDO_INTERRUPTED = 14,  /* the program's function of rondo_set_interrupt ended a wait */
   RONDO_UNRESPONSIVE = 15, /* a process has not answered for RONDO_SUSPICION_MS; the ranks name it */
   RONDO_CORRUPT = 16,      /* data arrived damaged, or results differ between ranks (RONDO_CHECK) */
-  RONDO_AUTH_FAILED = 17,  /* reserved: a peer does not know the secret */
+  RONDO_AUTH_FAILED = 17,  /* a peer does not know the job's secret */
   RONDO_EPOCH_STALE = 18,  /* reserved: a peer belongs to an earlier formation of the job */
   RONDO_NOT_FINITE =
       19, /* a wire format met NaN, infinity or overflow; the ranks name where; the communicator goes on */
