@@ -271,6 +271,11 @@ class ProcessFabric : public Fabric {
     settings.rank = place_.rank;
     settings.can_pull = islands.pulls[static_cast<size_t>(place_.rank)];
     settings.logger = Logger(config_.debug, place_.rank);
+    if (!settings.can_pull) {
+      settings.logger.info(
+          "not all ranks of this host may read each other's memory (process_vm_readv; kernel.yama.ptrace_scope, or "
+          "containers): buffers that are not registered are copied through shared memory, by no single copy");
+    }
     settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
       board_->link_failed(communicator, peer, error);
     };

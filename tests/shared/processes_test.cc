@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "rondo/error.h"
@@ -104,11 +106,21 @@ TEST_CASE("processes of one host are an island, and pull works where the kernel 
   CHECK(outcome(3, shared_config(), [](int) {}) == Lines(3, "0 0 0 pulls"));
 }
 
-TEST_CASE("where the kernel refuses process_vm_readv to one rank, none pulls") {
-  const auto one = [](int rank) {
+TEST_CASE("where the kernel refuses process_vm_readv to one rank, none pulls, and all say so when asked") {
+  const TempFolder said;
+  Config config = shared_config();
+  config.debug = "info";
+  const auto one = [&](int rank) {
+    const int file = ::open(said.path(std::to_string(rank)).c_str(), O_CREAT | O_WRONLY, 0600);
+    ::dup2(file, STDERR_FILENO);
     if (rank == 1) refuse(SYS_process_vm_readv);
   };
-  CHECK(outcome(3, shared_config(), one) == Lines(3, "0 0 0 shares"));
+  CHECK(outcome(3, config, one) == Lines(3, "0 0 0 shares"));
+  for (int rank = 0; rank < 3; ++rank) {
+    std::ifstream file(said.path(std::to_string(rank)));
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    CHECK_MESSAGE(text.find("may read each other's memory (process_vm_readv") != std::string::npos, text);
+  }
 }
 
 TEST_CASE("fault 54: a rank that may not make a memfd uses TCP, as do the others towards it") {
