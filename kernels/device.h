@@ -23,9 +23,14 @@ struct DeviceFacts {
   int32_t major, minor;    // compute capability
   int32_t driver;          // 13000: CUDA 13.0
   int32_t waits_on_words;  // 1: words() works
-  int32_t shares_memory;   // 1: allocate_shared() and map_shared() work
+  int32_t shares_memory;   // kSharesBy...: how allocate_shared() and map_shared() may work
   uint64_t memory_bytes;
 };
+
+// How memory of a device gets to other processes: a descriptor of the driver's stands for it; or legacy CUDA IPC, whose
+// handle lies in a file in memory.
+enum class MemorySharing : int32_t { kDescriptor = 0, kIpc = 1 };
+inline constexpr int32_t kSharesByDescriptor = 1, kSharesByIpc = 2;
 
 enum class MemoryKind : int32_t {
   kHost = 0,    // host memory, page-locked or not
@@ -65,7 +70,7 @@ inline constexpr int kMaxWordOps = 128;
 using HostFunction = void (*)(void* argument);
 
 // Raised whenever the table or a struct in it changes: the library that fills it is built from the same tree.
-inline constexpr uint32_t kDeviceTableVersion = 2;
+inline constexpr uint32_t kDeviceTableVersion = 3;
 
 // All functions may be called by any thread. "In the stream": returns at once, or when the runtime has room for it;
 // done when what was put into the stream before is done. A thread's current device is left as it was, but by use().
@@ -85,9 +90,10 @@ struct DeviceTable {
   DeviceStatus (*release)(void* memory);
   // Memory of the current device that other processes can map, zeroed; `descriptor` stands for it, and is closed by the
   // caller. map_shared() maps it for the current device, which may be another one, also in the process that made it.
-  // It lives until all that have it have released it. release_shared() does not wait for streams.
-  DeviceStatus (*allocate_shared)(size_t bytes, void** memory, int* descriptor);
-  DeviceStatus (*map_shared)(int descriptor, size_t bytes, void** memory);
+  // kDescriptor: it lives until all that have it have released it. kIpc: who has made it releases it last.
+  // release_shared() does not wait for streams.
+  DeviceStatus (*allocate_shared)(size_t bytes, MemorySharing sharing, void** memory, int* descriptor);
+  DeviceStatus (*map_shared)(int descriptor, MemorySharing sharing, size_t bytes, void** memory);
   DeviceStatus (*release_shared)(void* memory);
   // Page-locks host memory, so that copies from and to it run in the stream, and kernels reach it. It may be locked
   // several times, and is unlocked as often.

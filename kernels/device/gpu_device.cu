@@ -2,20 +2,17 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
-#include <unistd.h>
-
 #include <cstring>
 #include <map>
 #include <mutex>
 
 #include "kernels/device.h"
+#include "kernels/device/gpu_driver.h"
 #include "kernels/device/gpu_launch.h"
+#include "kernels/device/gpu_shared.h"
 
 namespace rondo {
 namespace {
-
-// Of the driver's stream waits that need no setting of the kernel module, and of all else that is asked for.
-constexpr int kDriverVersion = 11070;
 
 // Puts the thread's current device back.
 class OnDevice {
@@ -55,70 +52,6 @@ DeviceStatus count(int* devices) {
   return status == cudaErrorNoDevice ? cudaSuccess : status;
 }
 
-// The driver's entry point, without linking against it; nullptr where it is older.
-template <class Function>
-Function entry_point(const char* name) {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t status =
-      cudaGetDriverEntryPointByVersion(name, &function, kDriverVersion, cudaEnableDefault, &result);
-  return status == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<Function>(function)
-                                                                        : nullptr;
-}
-
-// Functions of the driver; nullptr where it has none.
-struct Driver {
-  decltype(&cuStreamBatchMemOp) batch_memory = entry_point<decltype(&cuStreamBatchMemOp)>("cuStreamBatchMemOp");
-  decltype(&cuDeviceGetAttribute) attribute = entry_point<decltype(&cuDeviceGetAttribute)>("cuDeviceGetAttribute");
-  decltype(&cuMemGetAllocationGranularity) granularity =
-      entry_point<decltype(&cuMemGetAllocationGranularity)>("cuMemGetAllocationGranularity");
-  decltype(&cuMemCreate) create = entry_point<decltype(&cuMemCreate)>("cuMemCreate");
-  decltype(&cuMemRelease) release = entry_point<decltype(&cuMemRelease)>("cuMemRelease");
-  decltype(&cuMemExportToShareableHandle) hand_out =
-      entry_point<decltype(&cuMemExportToShareableHandle)>("cuMemExportToShareableHandle");
-  decltype(&cuMemImportFromShareableHandle) take_in =
-      entry_point<decltype(&cuMemImportFromShareableHandle)>("cuMemImportFromShareableHandle");
-  decltype(&cuMemAddressReserve) reserve = entry_point<decltype(&cuMemAddressReserve)>("cuMemAddressReserve");
-  decltype(&cuMemAddressFree) unreserve = entry_point<decltype(&cuMemAddressFree)>("cuMemAddressFree");
-  decltype(&cuMemMap) map = entry_point<decltype(&cuMemMap)>("cuMemMap");
-  decltype(&cuMemUnmap) unmap = entry_point<decltype(&cuMemUnmap)>("cuMemUnmap");
-  decltype(&cuMemSetAccess) set_access = entry_point<decltype(&cuMemSetAccess)>("cuMemSetAccess");
-
-  bool maps() const {
-    return attribute && granularity && create && release && hand_out && take_in && reserve && unreserve && map &&
-           unmap && set_access;
-  }
-};
-const Driver& driver() {
-  static const Driver functions;
-  return functions;
-}
-
-// An error of the driver as one of the runtime, which has those that are met here.
-cudaError_t of_driver(CUresult result) {
-  switch (result) {
-    case CUDA_SUCCESS:
-      return cudaSuccess;
-    case CUDA_ERROR_INVALID_VALUE:
-      return cudaErrorInvalidValue;
-    case CUDA_ERROR_OUT_OF_MEMORY:
-      return cudaErrorMemoryAllocation;
-    case CUDA_ERROR_NOT_SUPPORTED:
-      return cudaErrorNotSupported;
-    case CUDA_ERROR_NOT_PERMITTED:
-      return cudaErrorNotPermitted;
-    default:
-      return cudaErrorUnknown;
-  }
-}
-
-int32_t shares_memory(int device) {
-  int descriptors = 0;
-  if (!driver().maps()) return 0;
-  driver().attribute(&descriptors, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
-  return descriptors != 0 ? 1 : 0;
-}
-
 DeviceStatus facts(int device, DeviceFacts* facts) {
   cudaDeviceProp properties;
   if (const cudaError_t status = cudaGetDeviceProperties(&properties, device)) return status;
@@ -129,8 +62,8 @@ DeviceStatus facts(int device, DeviceFacts* facts) {
   facts->minor = properties.minor;
   facts->memory_bytes = properties.totalGlobalMem;
   cudaDriverGetVersion(&facts->driver);
-  facts->waits_on_words = driver().batch_memory != nullptr ? 1 : 0;
-  facts->shares_memory = shares_memory(device);
+  facts->waits_on_words = gpu_driver().batch_memory != nullptr ? 1 : 0;
+  facts->shares_memory = gpu_shares_memory(device);
   return cudaSuccess;
 }
 
@@ -139,107 +72,6 @@ DeviceStatus use(int device) { return cudaSetDevice(device); }
 
 DeviceStatus allocate(size_t bytes, void** memory) { return cudaMalloc(memory, bytes); }
 DeviceStatus release(void* memory) { return cudaFree(memory); }
-
-// --- memory that other processes map
-
-std::mutex mapped_mutex;
-// What is mapped here: bytes by address.
-std::map<CUdeviceptr, size_t>& mapped() {
-  static auto* const all = new std::map<CUdeviceptr, size_t>;  // never freed: other threads may run at exit
-  return *all;
-}
-
-CUmemAllocationProp shared_properties(int device) {
-  CUmemAllocationProp properties = {};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
-  return properties;
-}
-
-// Memory is given in multiples of this; the same on both sides, as far as devices are equal.
-CUresult round_up(int device, size_t& bytes) {
-  const CUmemAllocationProp properties = shared_properties(device);
-  size_t each = 0;
-  const CUresult result = driver().granularity(&each, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
-  if (result == CUDA_SUCCESS) bytes = (bytes + each - 1) / each * each;
-  return result;
-}
-
-// Maps the allocation for the device. The mapping keeps it, so that its handle is released in any case.
-CUresult map_handle(CUmemGenericAllocationHandle handle, size_t bytes, int device, void** memory) {
-  CUdeviceptr address = 0;
-  CUresult result = driver().reserve(&address, bytes, 0, 0, 0);
-  if (result == CUDA_SUCCESS) {
-    result = driver().map(address, bytes, 0, handle, 0);
-    if (result == CUDA_SUCCESS) {
-      const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-      result = driver().set_access(address, bytes, &access, 1);
-      if (result != CUDA_SUCCESS) driver().unmap(address, bytes);
-    }
-    if (result != CUDA_SUCCESS) driver().unreserve(address, bytes);
-  }
-  driver().release(handle);
-  if (result != CUDA_SUCCESS) return result;
-  *memory = reinterpret_cast<void*>(address);
-  const std::lock_guard<std::mutex> lock(mapped_mutex);
-  mapped()[address] = bytes;
-  return result;
-}
-
-DeviceStatus release_shared(void* memory) {
-  const auto address = reinterpret_cast<CUdeviceptr>(memory);
-  size_t bytes = 0;
-  {
-    const std::lock_guard<std::mutex> lock(mapped_mutex);
-    const auto found = mapped().find(address);
-    if (found == mapped().end()) return cudaErrorInvalidValue;
-    bytes = found->second;
-    mapped().erase(found);
-  }
-  const CUresult result = driver().unmap(address, bytes);
-  return of_driver(result != CUDA_SUCCESS ? result : driver().unreserve(address, bytes));
-}
-
-DeviceStatus allocate_shared(size_t bytes, void** memory, int* descriptor) {
-  int device = 0;
-  if (const cudaError_t status = cudaGetDevice(&device)) return status;
-  if (const cudaError_t status = cudaFree(nullptr)) return status;  // makes the context, if there is none
-  const CUmemAllocationProp properties = shared_properties(device);
-  CUmemGenericAllocationHandle handle = 0;
-  CUresult result = round_up(device, bytes);
-  if (result == CUDA_SUCCESS) result = driver().create(&handle, bytes, &properties, 0);
-  if (result != CUDA_SUCCESS) return of_driver(result);
-  *descriptor = -1;
-  result = driver().hand_out(descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-  if (result != CUDA_SUCCESS) {
-    driver().release(handle);
-    return of_driver(result);
-  }
-  result = map_handle(handle, bytes, device, memory);
-  cudaError_t status = of_driver(result);
-  if (status == cudaSuccess) {
-    status = cudaMemset(*memory, 0, bytes);
-    if (status == cudaSuccess) status = cudaDeviceSynchronize();
-    if (status != cudaSuccess) release_shared(*memory);
-  }
-  if (status != cudaSuccess) close(*descriptor);
-  return status;
-}
-
-DeviceStatus map_shared(int descriptor, size_t bytes, void** memory) {
-  int device = 0;
-  if (const cudaError_t status = cudaGetDevice(&device)) return status;
-  if (const cudaError_t status = cudaFree(nullptr)) return status;
-  CUmemGenericAllocationHandle handle = 0;
-  CUresult result = round_up(device, bytes);
-  if (result == CUDA_SUCCESS) {
-    result = driver().take_in(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)),
-                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-  }
-  if (result == CUDA_SUCCESS) result = map_handle(handle, bytes, device, memory);
-  return of_driver(result);
-}
 
 // --- host memory
 
@@ -337,7 +169,7 @@ DeviceStatus call_host(HostFunction function, void* argument, DeviceStream strea
 }
 
 DeviceStatus words(const WordOp* ops, int count, DeviceStream stream) {
-  if (driver().batch_memory == nullptr) return cudaErrorNotSupported;
+  if (gpu_driver().batch_memory == nullptr) return cudaErrorNotSupported;
   if (count < 1 || count > kMaxWordOps) return cudaErrorInvalidValue;
   CUstreamBatchMemOpParams entries[kMaxWordOps] = {};
   for (int i = 0; i < count; ++i) {
@@ -354,7 +186,8 @@ DeviceStatus words(const WordOp* ops, int count, DeviceStream stream) {
       entries[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
     }
   }
-  return of_driver(driver().batch_memory(static_cast<CUstream>(of(stream)), static_cast<unsigned>(count), entries, 0));
+  return of_driver(
+      gpu_driver().batch_memory(static_cast<CUstream>(of(stream)), static_cast<unsigned>(count), entries, 0));
 }
 
 constexpr DeviceTable kTable = {
@@ -367,9 +200,9 @@ constexpr DeviceTable kTable = {
     .use = use,
     .allocate = allocate,
     .release = release,
-    .allocate_shared = allocate_shared,
-    .map_shared = map_shared,
-    .release_shared = release_shared,
+    .allocate_shared = gpu_allocate_shared,
+    .map_shared = gpu_map_shared,
+    .release_shared = gpu_release_shared,
     .lock_host = lock_host,
     .unlock_host = unlock_host,
     .kernel_address = kernel_address,

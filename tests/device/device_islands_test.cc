@@ -3,7 +3,9 @@
 // share its memory, all ranks stage.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -132,6 +134,49 @@ TEST_CASE("one rank's device cannot share memory, or windows are off: all ranks 
             expect(passes_over_ranks() <= 0, "a call was not staged");
           }) == "");
   }
+}
+
+TEST_CASE(
+    "CUDA IPC where descriptors do not exist, or are refused by one rank: passes, and memory given back in any order") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU is what it is
+  for (const std::string how : {"HOST_DEVICE_SHARES", "HOST_DEVICE_IMPORTS"}) {
+    CAPTURE(how);
+    RankGroup group = device_group(3, "shm");
+    const std::string value = how == "HOST_DEVICE_SHARES" ? std::to_string(kSharesByIpc) : "0";
+    group.before = [&](int rank) {
+      if (rank == 2) setenv(how.c_str(), value.c_str(), 1);
+    };
+    const auto cases = all_shapes({3, {1237}, {1}});
+    CHECK(run_processes(group, [&](Communicator& comm) {
+            run_on_device(comm, cases, BufferKind::kOddRegistered);
+            expect(passes_over_ranks() != 0, "the calls were staged");
+            std::vector<void*> memories;
+            for (int i = 0; i < 4; ++i) memories.push_back(comm.allocate(1u << 20, Memory::kDevice));
+            Sum sum(comm, memories[3], 1000);
+            sum.start().wait();
+            expect(sum.value() == 3, "the wrong sum");
+            // Every rank lets go of them in an order of its own, and of the last one when it is destroyed.
+            for (int i = 0; i < 3; ++i) comm.deallocate(memories[static_cast<size_t>((i + comm.rank()) % 3)]);
+            if (comm.rank() == 0) comm.destroy();
+          }) == "");
+  }
+}
+
+TEST_CASE("a rank that dies while others map its memory by CUDA IPC") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
+  RankGroup group = device_group(3, "shm");
+  group.before = [](int) { setenv("HOST_DEVICE_SHARES", std::to_string(kSharesByIpc).c_str(), 1); };
+  CHECK(run_processes(group, [](Communicator& comm) {
+          void* const memory = comm.allocate(1u << 20, Memory::kDevice);
+          Sum sum(comm, memory, 1000);
+          sum.start().wait();
+          if (comm.rank() == 1) _exit(0);
+          expect_error(error_of([&] { sum.start().wait(); }), ErrorCode::kPeerLost, "rank 1");
+          sum.value();
+          const auto begin = std::chrono::steady_clock::now();
+          comm.destroy();
+          expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2), "destroy waits for the dead rank");
+        }) == "");
 }
 
 TEST_CASE("a failure between passes ends all calls, and the device goes on") {

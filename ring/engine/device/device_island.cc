@@ -13,9 +13,8 @@
 namespace rondo {
 namespace {
 
-// Of one communicator in all its life, the one for plain buffers among them: their numbers are the same on all ranks,
-// and are not used again. 16 bytes a rank and window.
-constexpr size_t kMaxWindows = 4096;
+// 16 bytes a rank and window.
+constexpr size_t kMaxWindows = Inbox::kMaxWindows;
 // A call's pieces are cut by whole elements of every block, so they may be a little larger.
 constexpr uint64_t kSlackBytes = 64 * 1024;
 // A page, which locking takes whole.
@@ -24,6 +23,7 @@ constexpr size_t kPageBytes = 4096;
 constexpr uint32_t kFarAhead = 1u << 30;
 // A rank whose process is stopped in a pass is waited for so long, as on the host (GracePeriod).
 constexpr std::chrono::seconds kLongestPass{1};
+constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr uint64_t kTrialNonce = 0x726f6e646f000000;  // "rondo", and the rank
 
 }  // namespace
@@ -57,7 +57,7 @@ std::string DeviceIsland::first_without(const std::vector<uint64_t>& said) const
   return found == said.end() ? "" : context_.name(static_cast<int>(found - said.begin()));
 }
 
-std::string DeviceIsland::connect(const AllSay& all_say, Clock::time_point deadline) {
+std::string DeviceIsland::connect(int32_t sharings, const AllSay& all_say, Clock::time_point deadline) {
   std::string wrong;
   try {
     share_inboxes(deadline);
@@ -66,9 +66,21 @@ std::string DeviceIsland::connect(const AllSay& all_say, Clock::time_point deadl
   }
   const std::string without = first_without(all_say(wrong.empty() ? 1 : 0));
   if (!without.empty()) return wrong.empty() ? without + " cannot share host memory with devices" : wrong;
-  wrong = share(context_.config.device_window_bytes + kSlackBytes, all_say, deadline);
+  wrong = "the devices have no way of sharing memory in common";
+  if ((sharings & kSharesByDescriptor) != 0) wrong = connect_by(MemorySharing::kDescriptor, all_say, deadline);
+  if (!wrong.empty() && (sharings & kSharesByIpc) != 0) wrong = connect_by(MemorySharing::kIpc, all_say, deadline);
+  return wrong;
+}
+
+std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_say, Clock::time_point deadline) {
+  sharing_ = sharing;
+  const std::string wrong = share(context_.config.device_window_bytes + kSlackBytes, all_say, deadline);
   if (!wrong.empty()) return wrong;
-  return try_transfers(all_say) ? "" : "transfers between the devices do not arrive";
+  if (try_transfers(all_say)) return "";
+  std::lock_guard lock(mutex_);
+  let_go_of(0);
+  windows_.clear();
+  return "transfers between the devices do not arrive";
 }
 
 void DeviceIsland::lock(void* memory, size_t bytes) {
@@ -114,7 +126,7 @@ std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::ti
   memory.mapped.resize(static_cast<size_t>(world_));
   int number = -1;
   std::string wrong;
-  if (const DeviceStatus status = table().allocate_shared(bytes, &memory.own, &number)) {
+  if (const DeviceStatus status = table().allocate_shared(bytes, sharing_, &memory.own, &number)) {
     memory.own = nullptr;
     wrong = fmt::format("{} bytes of device memory to share: {}", bytes, table().error_text(status));
   }
@@ -133,6 +145,8 @@ std::string DeviceIsland::share(uint64_t bytes, const AllSay& all_say, Clock::ti
     throw;
   }
   if (!without.empty()) {
+    release_mapped(memory);
+    all_say(1);  // nobody maps it any more
     release(memory);
     return wrong.empty() ? without + " cannot share its device memory" : wrong;
   }
@@ -164,7 +178,7 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
     }
     if (!descriptor.valid()) return "the device memory of " + context_.name(rank) + " did not come";
     const auto peer = static_cast<size_t>(rank);
-    if (const DeviceStatus status = table().map_shared(descriptor.get(), bytes[peer], &memory.mapped[peer])) {
+    if (const DeviceStatus status = table().map_shared(descriptor.get(), sharing_, bytes[peer], &memory.mapped[peer])) {
       memory.mapped[peer] = nullptr;
       return fmt::format("the device memory of {} cannot be mapped: {}", context_.name(rank),
                          table().error_text(status));
@@ -173,12 +187,50 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
   return "";
 }
 
-void DeviceIsland::release(DeviceMemory& memory) {
-  for (void* mapped : memory.mapped) {
-    if (mapped != nullptr) table().release_shared(mapped);
+void DeviceIsland::release_mapped(DeviceMemory& memory) {
+  for (void*& mapped : memory.mapped) {
+    if (mapped != nullptr) table().release_shared(std::exchange(mapped, nullptr));
   }
+}
+
+void DeviceIsland::release(DeviceMemory& memory) {
+  release_mapped(memory);
   if (memory.own != nullptr) table().release_shared(memory.own);
   memory = {};
+}
+
+// Requires the lock. Others may still map it: with descriptors that is theirs.
+void DeviceIsland::let_go_of(size_t window) {
+  DeviceMemory& memory = windows_[window];
+  if (memory.own == nullptr) return;
+  for (int rank = 0; rank < world_; ++rank) {
+    shown_[window * static_cast<size_t>(world_) + static_cast<size_t>(rank)] = {};
+  }
+  release_mapped(memory);
+  if (sharing_ == MemorySharing::kIpc) {
+    for (Inbox* inbox : inboxes_) std::atomic_ref<uint64_t>(inbox->closed[window]).fetch_or(uint64_t{1} << rank_);
+    left_.emplace_back(window, std::exchange(memory.own, nullptr));
+    release_left();
+  }
+  release(memory);
+}
+
+// Requires the lock.
+void DeviceIsland::release_left() {
+  std::erase_if(left_, [this](const std::pair<size_t, void*>& left) {
+    if (!is_closed(left.first)) return false;
+    table().release_shared(left.second);
+    return true;
+  });
+}
+
+bool DeviceIsland::is_closed(size_t window) const {
+  const uint64_t closed = std::atomic_ref<uint64_t>(own().closed[window]).load();
+  for (int rank = 0; rank < world_; ++rank) {
+    const bool gone = context_.fabric->shared_memory()->ended(context_.world_rank(rank));
+    if (rank != rank_ && !gone && (closed >> rank & 1) == 0) return false;
+  }
+  return true;
 }
 
 void DeviceIsland::show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes) {
@@ -242,10 +294,7 @@ bool DeviceIsland::deallocate(void* data) {
   const auto found = std::find_if(windows_.begin() + 1, windows_.end(),
                                   [&](const DeviceMemory& window) { return window.own == data; });
   if (found == windows_.end()) return false;
-  const auto window = static_cast<size_t>(found - windows_.begin());
-  for (int rank = 0; rank < world_; ++rank)
-    shown_[window * static_cast<size_t>(world_) + static_cast<size_t>(rank)] = {};
-  release(*found);
+  let_go_of(static_cast<size_t>(found - windows_.begin()));
   return true;
 }
 
@@ -306,12 +355,16 @@ bool DeviceIsland::let_go(Clock::time_point now) {
   return !any || now >= *end_until_;
 }
 
-void DeviceIsland::close() {
-  {
-    std::lock_guard lock(mutex_);
-    for (DeviceMemory& window : windows_) release(window);
-    windows_.clear();
+void DeviceIsland::close(Clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  for (size_t window = 0; window < windows_.size(); ++window) let_go_of(window);
+  for (release_left(); !left_.empty() && Clock::now() < until; release_left()) {
+    lock.unlock();
+    std::this_thread::sleep_for(kBetweenLooks);
+    lock.lock();
   }
+  windows_.clear();
+  lock.unlock();
   std::lock_guard end(end_mutex_);
   for (void* memory : std::exchange(locked_, {})) table().unlock_host(memory);
   inboxes_.clear();

@@ -33,9 +33,9 @@ class DeviceIsland {
   DeviceIsland(const DeviceIsland&) = delete;
   DeviceIsland& operator=(const DeviceIsland&) = delete;
 
-  // Collective: shares inboxes and windows, and tries them by transfers between all ranks. "", or why it is none, the
-  // same verdict on all ranks.
-  std::string connect(const AllSay& all_say, Clock::time_point deadline);
+  // Collective: shares inboxes and windows, and tries them by transfers between all ranks. sharings: kSharesBy... that
+  // all ranks have, of which the first one that works is taken. "", or why it is none, the same verdict on all ranks.
+  std::string connect(int32_t sharings, const AllSay& all_say, Clock::time_point deadline);
 
   int device() const { return device_; }
 
@@ -68,8 +68,9 @@ class DeviceIsland {
   // The communicator has failed: streams of this rank wait no longer, and their passes touch nothing more. False: one
   // is at work, here or, for at most a second, on another rank; ask again. Any thread.
   bool let_go(Clock::time_point now);
-  // Unmaps and frees all of it. Nothing of this rank is in a stream any more.
-  void close();
+  // Unmaps and frees all of it; nothing of this rank is in a stream any more. Waits until then for other ranks that
+  // still map memory which they must let go of first; what they keep is freed with the process.
+  void close(Clock::time_point until);
 
  private:
   struct DeviceMemory {
@@ -89,7 +90,12 @@ class DeviceIsland {
                        Clock::time_point deadline);
   std::string map_peers(DeviceMemory& memory, const std::vector<uint64_t>& bytes, uint64_t name,
                         Clock::time_point deadline);
+  std::string connect_by(MemorySharing sharing, const AllSay& all_say, Clock::time_point deadline);
   void release(DeviceMemory& memory);
+  void release_mapped(DeviceMemory& memory);
+  void let_go_of(size_t window);
+  void release_left();
+  bool is_closed(size_t window) const;
   void show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
   bool try_transfers(const AllSay& all_say);
   bool peer_at_work(int rank);
@@ -108,6 +114,9 @@ class DeviceIsland {
 
   mutable std::mutex mutex_;  // of windows_
   std::vector<DeviceMemory> windows_;
+  MemorySharing sharing_ = MemorySharing::kDescriptor;
+  // Own memory that others may still map, by window. Of kIpc.
+  std::vector<std::pair<size_t, void*>> left_;
   uint64_t shares_ = 0;  // names of what has been offered
 
   std::atomic<uint32_t> last_number_{1};  // 1: of the trial

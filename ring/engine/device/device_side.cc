@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kBetweenLettingGo{5};
 struct AttachCard {
   int64_t pid = 0;
   int64_t works = 0;
-  int64_t shares = 0;  // the device's memory can be shared, and its streams write words
+  int64_t shares = 0;  // kSharesBy..., and its streams write words
 };
 
 }  // namespace
@@ -30,7 +30,7 @@ void DeviceSide::attach(std::chrono::milliseconds timeout, const void* const* st
   if (attached_.load()) return;
   const auto library = exchange(timeout, stream);
   calls_ = std::make_shared<StreamCalls>(library, group_.context().fabric->shared_memory(), group_.rank());
-  if (all_share_) connect(library, timeout);
+  if (sharings_ != 0) connect(library, timeout);
   attached_.store(true, std::memory_order_release);
 }
 
@@ -95,15 +95,15 @@ std::shared_ptr<const DeviceLibrary> DeviceSide::exchange(std::chrono::milliseco
     error = e.error();
   }
   const CommunicatorContext& context = group_.context();
-  const bool shares = facts.shares_memory != 0 && facts.waits_on_words != 0 && context.topology.one_island() &&
+  const bool shares = facts.waits_on_words != 0 && context.topology.one_island() &&
                       context.config.device_window_bytes > 0 && group_.size() <= kMaxPlaceRanks;
-  const AttachCard own{getpid(), error.ok() ? 1 : 0, shares ? 1 : 0};
+  const AttachCard own{getpid(), error.ok() ? 1 : 0, shares ? facts.shares_memory : 0};
   const std::vector<AttachCard> cards = gather(own, timeout);
   if (!error.ok()) {
     throw Exception(error.code, fmt::format("attach_device on rank {}: {}", group_.rank(), error.message));
   }
   const std::vector<int>& host = context.topology.host;
-  all_share_ = true;
+  sharings_ = kSharesByDescriptor | kSharesByIpc;
   for (int r = 0; r < group_.size(); ++r) {
     const AttachCard& card = cards[static_cast<size_t>(r)];
     if (card.works == 0) {
@@ -112,7 +112,7 @@ std::shared_ptr<const DeviceLibrary> DeviceSide::exchange(std::chrono::milliseco
                                         group_.rank(), context.name(r)),
                             {r}});
     }
-    all_share_ &= card.shares != 0;
+    sharings_ &= static_cast<int32_t>(card.shares);
     // Streams of one process may share a queue of the device, in which a wait of one rank would stand before the copy
     // of another one that it waits for.
     const bool here = host[static_cast<size_t>(r)] == host[static_cast<size_t>(group_.rank())] && card.pid == own.pid;
@@ -124,10 +124,10 @@ std::shared_ptr<const DeviceLibrary> DeviceSide::exchange(std::chrono::milliseco
 // Device memory that all ranks map, if that works between all of them.
 void DeviceSide::connect(const std::shared_ptr<const DeviceLibrary>& library, std::chrono::milliseconds timeout) {
   auto island = std::make_shared<DeviceIsland>(group_.context(), library, device_);
-  const std::string wrong = island->connect(all_say(timeout), deadline(timeout));
+  const std::string wrong = island->connect(sharings_, all_say(timeout), deadline(timeout));
   const Logger log(group_.context().config.debug, group_.context().world_rank(group_.rank()));
   if (!wrong.empty()) {
-    island->close();
+    island->close(deadline(timeout));
     if (log.shows(LogLevel::kWarn)) {
       log.warn(fmt::format("calls on device memory are staged through host memory: {}", wrong));
     }
@@ -443,7 +443,7 @@ void DeviceSide::close(Clock::time_point until) {
   }
   if (!over) return;
   calls_->free_all();
-  if (island_) island_->close();
+  if (island_) island_->close(until);
   for (const auto& [data, bytes] : std::exchange(plain_, {})) table().release(data);
 }
 

@@ -94,7 +94,7 @@ class DeviceSide {
   std::atomic<bool> attached_{false};
   StreamCall::Waits waits_ = StreamCall::Waits::kStream;
   int device_ = 0;
-  bool all_share_ = false;                // the devices of all ranks, as they say
+  int32_t sharings_ = 0;                  // kSharesBy... that the devices of all ranks have
   std::shared_ptr<DeviceIsland> island_;  // shared with the calls under way; null: all calls are staged
   std::map<void*, size_t> plain_;         // of allocate(), where there is no island
   std::mutex order_mutex_;  // operations are numbered in the order in which their calls come into a stream

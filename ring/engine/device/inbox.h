@@ -15,6 +15,8 @@ struct Inbox {
   // one ahead of another's: what a rank looks for is there.
   static constexpr uint32_t kCards = 512;
   static constexpr uint32_t kAhead = 128;
+  // Windows of one communicator in all its life: their numbers are the same on all ranks, and are not used again.
+  static constexpr uint32_t kMaxWindows = 4096;
 
   // [word][rank]: written by that rank's stream; by the owner when it lets its streams go.
   uint32_t words[kWords][kMaxPlaceRanks];
@@ -23,6 +25,8 @@ struct Inbox {
   uint32_t refused;          // by its passes: PeerPlaces::refused
   uint64_t trial[kMaxPlaceRanks];
   DeviceCard cards[kCards];
+  // By window of the owner: bit r once rank r has let go of it. Of MemorySharing::kIpc only.
+  uint64_t closed[kMaxWindows];
 };
 
 // Acquire: who sees a number sees what its writer did before.

@@ -3,7 +3,8 @@
 // touch; copies from and to locked memory only; no use of the device by functions in a stream.
 //
 // HOST_DEVICE_COUNT: devices, 2 unless set (0: a machine without one). HOST_DEVICE_WAITS=0: streams cannot wait for
-// words. HOST_DEVICE_SHARES=0: no memory can be shared. HOST_DEVICE_MAJOR: of the compute capability, 9.
+// words. HOST_DEVICE_SHARES: how memory can be shared, kSharesBy... (0: not at all). HOST_DEVICE_IMPORTS=0: descriptors
+// are refused when they are mapped. HOST_DEVICE_MAJOR: of the compute capability, 9.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -64,6 +65,11 @@ Device& device() {
 thread_local int current_device = 0;
 int devices() { return setting("HOST_DEVICE_COUNT", 2); }
 
+int shares() { return setting("HOST_DEVICE_SHARES", kSharesByDescriptor | kSharesByIpc); }
+bool can_share(MemorySharing sharing) {
+  return (shares() & (sharing == MemorySharing::kIpc ? kSharesByIpc : kSharesByDescriptor)) != 0;
+}
+
 // nullptr: the legacy stream, of the current device.
 bool find_stream(DeviceStream stream, Stream& found) {
   found = {current_device, false};
@@ -102,7 +108,7 @@ DeviceStatus facts(int number, DeviceFacts* facts) {
   facts->major = setting("HOST_DEVICE_MAJOR", 9);
   facts->driver = 13000;
   facts->waits_on_words = setting("HOST_DEVICE_WAITS", 1);
-  facts->shares_memory = setting("HOST_DEVICE_SHARES", 1);
+  facts->shares_memory = shares();
   return kSuccess;
 }
 
@@ -125,13 +131,15 @@ DeviceStatus release(void* memory) {
   device().queue.synchronize_all();
   return device().memory.release(memory) ? kSuccess : kInvalidValue;
 }
-DeviceStatus allocate_shared(size_t bytes, void** memory, int* descriptor) {
-  if (setting("HOST_DEVICE_SHARES", 1) == 0) return kNotSupported;
-  *memory = device().memory.allocate_shared(bytes, current_device, descriptor);
+DeviceStatus allocate_shared(size_t bytes, MemorySharing sharing, void** memory, int* descriptor) {
+  if (!can_share(sharing)) return kNotSupported;
+  *memory = device().memory.allocate_shared(bytes, current_device, sharing, descriptor);
   return *memory != nullptr ? kSuccess : kNoMemory;
 }
-DeviceStatus map_shared(int descriptor, size_t bytes, void** memory) {
-  *memory = device().memory.map_shared(descriptor, bytes, current_device);
+DeviceStatus map_shared(int descriptor, MemorySharing sharing, size_t bytes, void** memory) {
+  const bool refused = sharing == MemorySharing::kDescriptor && setting("HOST_DEVICE_IMPORTS", 1) == 0;
+  if (refused || !can_share(sharing)) return kNotSupported;
+  *memory = device().memory.map_shared(descriptor, bytes, current_device, sharing);
   return *memory != nullptr ? kSuccess : kInvalidValue;
 }
 // At once: what is still in streams and touches it ends the process.

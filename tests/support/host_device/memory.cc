@@ -19,41 +19,60 @@ typename Map::const_iterator holding(const Map& runs, const void* address, size_
   return offset <= size && bytes <= size - offset ? found : runs.end();
 }
 
+constexpr off_t kPageBytes = 4096;
+constexpr size_t kMostBytes = size_t{1} << 40;
+
+off_t page_after(size_t bytes) { return (static_cast<off_t>(bytes) + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
 }  // namespace
 
-void* HostDeviceMemory::map(int file, size_t bytes, int device) {
+void* HostDeviceMemory::map(int file, size_t bytes, int device, MemorySharing sharing, bool made_here) {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   void* address = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
   if (data == MAP_FAILED || address == MAP_FAILED) return nullptr;
+  Run run{static_cast<std::byte*>(data), bytes, device, nullptr, made_here};
+  if (sharing == MemorySharing::kIpc) {
+    void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, page_after(bytes));
+    if (page == MAP_FAILED) return nullptr;
+    run.gone = static_cast<std::atomic<uint32_t>*>(page);
+  }
   std::lock_guard lock(mutex_);
-  device_[reinterpret_cast<uintptr_t>(address)] = {static_cast<std::byte*>(data), bytes, device};
+  device_[reinterpret_cast<uintptr_t>(address)] = run;
   return address;
 }
 
 void* HostDeviceMemory::allocate(size_t bytes, int device) {
   int file = -1;
-  void* const address = allocate_shared(bytes, device, &file);
+  void* const address = allocate_shared(bytes, device, MemorySharing::kDescriptor, &file);
   if (address != nullptr) close(file);
   return address;
 }
 
-void* HostDeviceMemory::allocate_shared(size_t bytes, int device, int* descriptor) {
+void* HostDeviceMemory::allocate_shared(size_t bytes, int device, MemorySharing sharing, int* descriptor) {
   const int file = memfd_create("host_device", MFD_CLOEXEC);
-  void* const address =
-      file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0 ? map(file, bytes, device) : nullptr;
+  const bool sized = file >= 0 && bytes < kMostBytes && ftruncate(file, page_after(bytes) + kPageBytes) == 0;
+  void* const address = sized ? map(file, bytes, device, sharing, true) : nullptr;
   if (address == nullptr && file >= 0) close(file);
   *descriptor = address != nullptr ? file : -1;
   return address;
 }
 
-void* HostDeviceMemory::map_shared(int descriptor, size_t bytes, int device) { return map(descriptor, bytes, device); }
+void* HostDeviceMemory::map_shared(int descriptor, size_t bytes, int device, MemorySharing sharing) {
+  return map(descriptor, bytes, device, sharing, false);
+}
 
 bool HostDeviceMemory::release(void* memory) {
   std::lock_guard lock(mutex_);
   const auto found = device_.find(reinterpret_cast<uintptr_t>(memory));
   if (found == device_.end()) return false;
-  munmap(found->second.data, found->second.bytes);
-  munmap(memory, found->second.bytes);
+  const Run& run = found->second;
+  if (run.gone != nullptr) {
+    RONDO_CHECK(run.made_here || run.gone->load() == 0, "memory is released by its maker before others let go of it");
+    if (run.made_here) run.gone->store(1);
+    munmap(run.gone, kPageBytes);
+  }
+  munmap(run.data, run.bytes);
+  munmap(memory, run.bytes);
   device_.erase(found);
   return true;
 }
@@ -82,7 +101,11 @@ bool HostDeviceMemory::unlock_host(void* memory) {
 std::byte* HostDeviceMemory::reach(const void* address, size_t bytes) const {
   std::lock_guard lock(mutex_);
   const auto run = holding(device_, address, bytes, [](const Run& one) { return one.bytes; });
-  if (run != device_.end()) return run->second.data + (reinterpret_cast<uintptr_t>(address) - run->first);
+  if (run != device_.end()) {
+    const bool gone = run->second.gone != nullptr && run->second.gone->load() != 0;
+    RONDO_CHECK(!gone, "a device reaches memory that its maker has released");
+    return run->second.data + (reinterpret_cast<uintptr_t>(address) - run->first);
+  }
   const auto host = holding(locked_, address, bytes, [](const Locked& one) { return one.bytes; });
   RONDO_CHECK(host != locked_.end(), "a device reaches memory that is neither its own nor locked host memory");
   return static_cast<std::byte*>(const_cast<void*>(address));

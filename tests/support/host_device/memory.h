@@ -1,9 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
+
+#include "kernels/device.h"
 
 namespace rondo::testing {
 
@@ -14,9 +17,10 @@ class HostDeviceMemory {
   // nullptr: no memory.
   void* allocate(size_t bytes, int device);
   bool release(void* memory);
-  // Memory that other processes map: `descriptor` stands for it. nullptr: no memory, or no such descriptor.
-  void* allocate_shared(size_t bytes, int device, int* descriptor);
-  void* map_shared(int descriptor, size_t bytes, int device);
+  // Memory that other processes map: `descriptor` stands for it. nullptr: no memory, or no such descriptor. kIpc: who
+  // reaches it after its maker has released it ends.
+  void* allocate_shared(size_t bytes, int device, MemorySharing sharing, int* descriptor);
+  void* map_shared(int descriptor, size_t bytes, int device, MemorySharing sharing);
   // The device that [address, address + bytes) is memory of; -1: of none.
   int device_of(const void* address, size_t bytes = 1) const;
 
@@ -33,12 +37,14 @@ class HostDeviceMemory {
     std::byte* data;  // the same memory, mapped for the device
     size_t bytes;
     int device;
+    std::atomic<uint32_t>* gone = nullptr;  // of kIpc, behind the memory: 1 once its maker has released it
+    bool made_here = false;
   };
   struct Locked {
     size_t bytes = 0;
     int times = 0;
   };
-  void* map(int file, size_t bytes, int device);
+  void* map(int file, size_t bytes, int device, MemorySharing sharing, bool made_here);
 
   mutable std::mutex mutex_;
   std::map<uintptr_t, Run> device_;     // by the program's address

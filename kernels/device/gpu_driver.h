@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+namespace rondo {
+
+// Functions of the driver, found without linking against it; nullptr where it has none.
+struct GpuDriver {
+  decltype(&cuStreamBatchMemOp) batch_memory;
+  decltype(&cuDeviceGetAttribute) attribute;
+  decltype(&cuMemGetAllocationGranularity) granularity;
+  decltype(&cuMemCreate) create;
+  decltype(&cuMemRelease) release;
+  decltype(&cuMemExportToShareableHandle) hand_out;
+  decltype(&cuMemImportFromShareableHandle) take_in;
+  decltype(&cuMemAddressReserve) reserve;
+  decltype(&cuMemAddressFree) unreserve;
+  decltype(&cuMemMap) map;
+  decltype(&cuMemUnmap) unmap;
+  decltype(&cuMemSetAccess) set_access;
+
+  // Memory can be made, handed out and mapped piece by piece.
+  bool maps() const {
+    return attribute && granularity && create && release && hand_out && take_in && reserve && unreserve && map &&
+           unmap && set_access;
+  }
+};
+const GpuDriver& gpu_driver();
+
+// An error of the driver as one of the runtime, which has those that are met here.
+cudaError_t of_driver(CUresult result);
+
+}  // namespace rondo
