@@ -10,34 +10,42 @@
 
 namespace rondo {
 
-// A plan over registered memory as work for a stream of a device. Nothing in it waits but the stream, for words: every
-// rank has a word for each number below `words` and each other rank. In the n-th call all signals write n, and a stream
-// awaits at least n, so that a rank that is a call ahead hides nothing.
+// A plan as work for a stream of a device. Nothing in it waits but the stream, for words: every rank has a word of each
+// number below kStreamWords for each other rank, in which that one's stream writes. The words below kArrivedWord say
+// how many calls have come to a place; in the n-th call all signals write n, and a stream awaits at least n, so that a
+// rank that is a call ahead hides nothing. The last two count messages: slices of a ring, for which every rank has
+// kStreamSlots places in its memory, used in turn.
+inline constexpr uint32_t kArrivedWord = 4;  // messages that have come from that rank
+inline constexpr uint32_t kFreedWord = 5;    // messages to that rank whose place is free again
+inline constexpr uint32_t kStreamWords = 6;
+inline constexpr uint32_t kStreamSlots = 2;
+
 struct StreamEntry {
   enum class Kind : uint8_t {
     kSignal,  // writes word `index` of each of `peers` that is this rank's there
     kAwait,   // awaits the own word `index` of each of `peers`
     kPass     // runs step `index` of Plan::steps, one kernel
   };
+  static constexpr uint32_t kNone = 0xffffffffu;
   Kind kind = Kind::kPass;
   uint32_t index = 0;
-  std::vector<int> peers;
+  uint32_t messages = 0;  // of words that count them: how many of this call, from its first one on
+  // Of a pass: which message of this call it reads, and which it writes; the place is that modulo kStreamSlots.
+  uint32_t received = kNone, sent = kNone;
+  std::vector<int> peers = {};
   bool operator==(const StreamEntry&) const = default;
 };
 
 struct StreamProgram {
-  uint32_t words = 0;
+  uint32_t messages = 0;   // that this rank sends or receives, whichever is more
+  int from = -1, to = -1;  // ranks that messages come from and go to; -1: none
   std::vector<StreamEntry> entries;
 };
 
 // What the stream of plan.rank gets: first all ranks meet (word 0), since no host has heard from the others; then the
-// steps, with a word for each barrier of the plan. Pure. Throws Exception(kInternal) for a plan of several lanes, of
-// scratch or staging memory, or that sends data over links.
+// steps, with a word for each barrier of the plan and words of messages where it sends data over links, from one rank
+// and to one rank. Pure. Throws Exception(kInternal) for a plan of several lanes, of scratch or staging memory, with
+// links to more ranks, or with four barriers or more.
 StreamProgram lower(const Plan& plan);
-
-// Whether the programs of all ranks run the steps of their plans in order, come to an end, and order every two accesses
-// to the same memory of which one writes: over three calls in a row on the same buffers, in place or not, with what the
-// programs of the ranks do to their buffers before and after. Nothing: all is well; else why not, in words.
-std::optional<std::string> check_streams(std::span<const Plan> plans, std::span<const StreamProgram> programs);
 
 }  // namespace rondo

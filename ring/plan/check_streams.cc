@@ -1,0 +1,239 @@
+#include "ring/plan/check_streams.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "ring/plan/goal.h"
+
+namespace rondo {
+namespace {
+
+using Kind = StreamEntry::Kind;
+using Failure = std::optional<std::string>;
+
+// [r] events of rank r that are known to be over.
+using Clock = std::vector<uint32_t>;
+
+constexpr uint32_t kNoMessage = StreamEntry::kNone;
+
+// Of a block of a rank's memory, or of a place for messages: who has written it last, and who has read it since.
+struct History {
+  int writer = -1;
+  uint32_t written = 0;
+  uint32_t message = kNoMessage;  // that is there
+  std::vector<std::pair<int, uint32_t>> reads = {};
+};
+
+// For messages: where they lie, and of what they are.
+struct Place {
+  size_t owner = 0;
+  uint32_t message = kNoMessage;
+  std::string what;
+};
+
+class StreamsRun {
+ public:
+  StreamsRun(std::span<const Plan> plans, std::span<const StreamProgram> programs, bool in_place)
+      : plans_(plans),
+        programs_(programs),
+        in_place_(in_place),
+        world_(plans.size()),
+        chunks_(plans[0].chunks),
+        memory_(2 * world_ * chunks_),
+        places_(world_ * kStreamSlots),
+        actors_(world_) {
+    for (const StreamProgram& program : programs) messages_ = std::max(messages_, program.messages);
+    for (Actor& actor : actors_) actor.clock.resize(world_);
+  }
+
+  Failure run() {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (size_t rank = 0; rank < world_; ++rank) {
+        while (may_move(rank)) {
+          if (Failure failure = advance(rank)) return failure;
+          moved = true;
+        }
+      }
+    }
+    for (size_t rank = 0; rank < world_; ++rank) {
+      if (actors_[rank].call < kCalls) return where(rank) + "waits for ever";
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr size_t kCalls = 3;
+
+  struct Actor {
+    uint32_t call = 0;
+    size_t entry = 0;
+    bool began = false;  // the call: the rank's program has had its buffers
+    Clock clock;
+  };
+
+  std::string where(size_t rank) const {
+    return "rank " + std::to_string(rank) + ", call " + std::to_string(actors_[rank].call) + ", entry " +
+           std::to_string(actors_[rank].entry) + ": ";
+  }
+  // What the word says when the entry of this call is through. Messages are counted over all calls.
+  uint32_t value(uint32_t call, const StreamEntry& entry) const {
+    return entry.index < kArrivedWord ? call + 1 : call * messages_ + entry.messages;
+  }
+  // The clock of `from` when it wrote this into `to`'s word; empty: it has not.
+  Clock& signal(const StreamEntry& entry, uint32_t call, size_t from, size_t to) {
+    return signals_[{entry.index, value(call, entry), static_cast<uint32_t>(from), static_cast<uint32_t>(to)}];
+  }
+  History& history(size_t owner, bool output, size_t chunk) {
+    return memory_[((in_place_ || output ? 1 : 0) * world_ + owner) * chunks_ + chunk];
+  }
+
+  bool may_move(size_t rank) {
+    const Actor& actor = actors_[rank];
+    if (actor.call == kCalls) return false;
+    if (!actor.began || actor.entry == programs_[rank].entries.size()) return true;
+    const StreamEntry& entry = programs_[rank].entries[actor.entry];
+    return entry.kind != Kind::kAwait || std::all_of(entry.peers.begin(), entry.peers.end(), [&](int peer) {
+             return !signal(entry, actor.call, static_cast<size_t>(peer), rank).empty();
+           });
+  }
+
+  // The program of a rank, between its calls, uses all of its buffers.
+  Failure use_own(size_t rank) {
+    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+      for (const bool output : {false, true}) {
+        if (Failure failure = write(rank, history(rank, output, chunk), block(rank, chunk))) return failure;
+      }
+    }
+    return std::nullopt;
+  }
+
+  Failure advance(size_t rank) {
+    Actor& actor = actors_[rank];
+    ++actor.clock[rank];
+    const bool ends = actor.began && actor.entry == programs_[rank].entries.size();
+    if (!actor.began || ends) {
+      if (Failure failure = use_own(rank)) return failure;
+      actor.began = !ends;
+      actor.entry = 0;
+      actor.call += ends ? 1 : 0;
+      return std::nullopt;
+    }
+    const StreamEntry& entry = programs_[rank].entries[actor.entry];
+    for (const int peer : entry.peers) {
+      const auto other = static_cast<size_t>(peer);
+      if (entry.kind == Kind::kSignal) {
+        signal(entry, actor.call, rank, other) = actor.clock;
+      } else {
+        const Clock& heard = signal(entry, actor.call, other, rank);
+        for (size_t r = 0; r < world_; ++r) actor.clock[r] = std::max(actor.clock[r], heard[r]);
+      }
+    }
+    if (entry.kind == Kind::kPass) {
+      if (Failure failure = pass(rank, entry)) return failure;
+    }
+    ++actor.entry;
+    return std::nullopt;
+  }
+
+  // A copy of own memory to itself writes nothing.
+  bool stays_in_place(const Plan& plan, const Step& step, const Ref& target) const {
+    const Ref& source = plan.refs[step.first];
+    const bool own = !is_remote(source) && !is_remote(target);
+    return in_place_ && own && step.sources == 1 && (step.flags & kFinish) == 0 && source.chunk == target.chunk;
+  }
+
+  Failure pass(size_t rank, const StreamEntry& entry) {
+    const Plan& plan = plans_[rank];
+    const Step& step = plan.steps[entry.index];
+    for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
+      const Ref& ref = plan.refs[step.first + i];
+      const bool source = i < step.sources;
+      if (!source && stays_in_place(plan, step, ref)) continue;
+      Failure failure;
+      if (ref.space == Space::kMailbox) {
+        const Place place = source ? message(rank, rank, entry.received) : message(rank, ref.peer, entry.sent);
+        History& there = places_[place.owner * kStreamSlots + (source ? entry.received : entry.sent) % kStreamSlots];
+        failure = source ? read(rank, there, place) : write(rank, there, place);
+      } else {
+        const bool window = ref.space == Space::kWindow;
+        const size_t owner = window ? ref.peer : rank;
+        History& there =
+            history(owner, window ? (ref.flags & kPeerOutput) != 0 : ref.space == Space::kOutput, ref.chunk);
+        failure = source ? read(rank, there, block(owner, ref.chunk)) : write(rank, there, block(owner, ref.chunk));
+      }
+      if (failure) return failure;
+    }
+    return std::nullopt;
+  }
+
+  static Place block(size_t owner, size_t chunk) {
+    return {owner, kNoMessage, "block " + std::to_string(chunk) + " of rank " + std::to_string(owner)};
+  }
+  Place message(size_t rank, size_t owner, uint32_t of_call) const {
+    const uint32_t number = actors_[rank].call * messages_ + of_call;
+    return {owner, number, "message " + std::to_string(number) + " to rank " + std::to_string(owner)};
+  }
+
+  bool knows(size_t rank, int other, uint32_t event) const {
+    return other < 0 || static_cast<size_t>(other) == rank || actors_[rank].clock[static_cast<size_t>(other)] >= event;
+  }
+  std::string unordered(size_t rank, const char* does, const Place& place, int other) const {
+    return where(rank) + does + " " + place.what + ", and nothing orders this with rank " + std::to_string(other);
+  }
+
+  Failure read(size_t rank, History& there, const Place& place) {
+    if (!knows(rank, there.writer, there.written)) return unordered(rank, "reads", place, there.writer);
+    if (place.message != there.message) return where(rank) + "reads " + place.what + ", which is not there";
+    there.reads.emplace_back(static_cast<int>(rank), actors_[rank].clock[rank]);
+    return std::nullopt;
+  }
+  Failure write(size_t rank, History& there, const Place& place) {
+    if (!knows(rank, there.writer, there.written)) return unordered(rank, "writes", place, there.writer);
+    for (const auto& [reader, event] : there.reads) {
+      if (!knows(rank, reader, event)) return unordered(rank, "writes", place, reader);
+    }
+    there = {static_cast<int>(rank), actors_[rank].clock[rank], place.message, {}};
+    return std::nullopt;
+  }
+
+  std::span<const Plan> plans_;
+  std::span<const StreamProgram> programs_;
+  bool in_place_;
+  size_t world_, chunks_;
+  uint32_t messages_ = 0;
+  std::vector<History> memory_, places_;
+  std::vector<Actor> actors_;
+  std::map<std::array<uint32_t, 4>, Clock> signals_;  // word, value, from, to
+};
+
+// All steps that move data, in their order.
+Failure check_passes(const Plan& plan, const StreamProgram& program) {
+  std::vector<uint32_t> wanted, found;
+  for (uint32_t s = 0; s < plan.steps.size(); ++s) {
+    if (plan.steps[s].sources > 0 && plan.steps[s].targets > 0) wanted.push_back(s);
+  }
+  for (const StreamEntry& entry : program.entries) {
+    if (entry.kind == Kind::kPass) found.push_back(entry.index);
+  }
+  if (wanted == found) return std::nullopt;
+  return "rank " + std::to_string(plan.rank) + ": the passes are not the plan's steps";
+}
+
+}  // namespace
+
+std::optional<std::string> check_streams(std::span<const Plan> plans, std::span<const StreamProgram> programs) {
+  for (size_t rank = 0; rank < plans.size(); ++rank) {
+    if (Failure failure = check_passes(plans[rank], programs[rank])) return failure;
+  }
+  if (Failure failure = StreamsRun(plans, programs, false).run()) return "out of place: " + *failure;
+  if (!in_place_possible(plans[0].collective)) return std::nullopt;
+  if (Failure failure = StreamsRun(plans, programs, true).run()) return "in place: " + *failure;
+  return std::nullopt;
+}
+
+}  // namespace rondo
