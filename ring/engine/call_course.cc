@@ -76,7 +76,9 @@ bool CallCourse::go_on() {
 
 // A stream moves it, by one plan on all ranks.
 bool CallCourse::start_own_run() {
-  route_ = Route{.algorithm = Algorithm::kRegistered, .reason = RouteReason::kAllRegistered};
+  const bool ring = operation_->call->call.algorithm == Algorithm::kRing;
+  route_ = ring ? Route{.algorithm = Algorithm::kRing, .reason = RouteReason::kCheapest}
+                : Route{.algorithm = Algorithm::kRegistered, .reason = RouteReason::kAllRegistered};
   context_.log.took(operation_->sequence, route_->algorithm, table_.version());
   running_ = operation_->run.get();
   running_->start(operation_->start());

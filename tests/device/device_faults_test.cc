@@ -1,5 +1,6 @@
 // Ranks that die, stop or abort while passes run: all others get the error that names the rank in time, their streams
-// and their device go on, and destroy() ends. Passes over shared memory, staged calls, and ranks that wait on the host.
+// and their device go on, and destroy() ends. Passes over the memory of all ranks, a ring, staged calls, and ranks that
+// wait on the host.
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -19,11 +20,12 @@ constexpr int64_t kSoonMs = 2'000;
 constexpr int kAtFault = 1;
 constexpr size_t kInFlight = 8;
 
-enum class Way { kPasses, kStaged, kHostWaits };
+enum class Way { kPasses, kRing, kStaged, kHostWaits };
 
 Config config_of(Way way) {
   Config config = fault_config();
   config.device_library = device_library();
+  if (way == Way::kRing) config.algorithm = Algorithm::kRing;
   if (way == Way::kStaged) config.device_window_bytes = 0;
   return config;
 }
@@ -93,7 +95,7 @@ void expect_ends(Job& job, const std::string& begin, std::chrono::steady_clock::
   }
 }
 
-constexpr Way kWays[] = {Way::kPasses, Way::kStaged, Way::kHostWaits};
+constexpr Way kWays[] = {Way::kPasses, Way::kRing, Way::kStaged, Way::kHostWaits};
 
 }  // namespace
 

@@ -23,6 +23,14 @@ TEST_CASE("calls of many pieces on threads") {
                     [&](Communicator& group) { run_on_device(group, cases, BufferKind::kOddRegistered); }) == "");
 }
 
+TEST_CASE("the ring on threads: every collective, many pieces, and beside other calls") {
+  const auto cases = all_shapes({3, {1237}, {1}}), large = large_shapes(3);
+  CHECK(run_threads(ring_group(3), [&](Communicator& group) { run_all(group, cases); }) == "");
+  CHECK(run_threads(ring_group(3, 64 * 1024), [&](Communicator& group) { run_all(group, large); }) == "");
+  CHECK(run_threads(small_windows(3), call_in_turn) == "");
+  for (int i = 0; i < 5; ++i) CHECK(run_threads(ring_group(3), fail_between_passes) == "");
+}
+
 TEST_CASE("a failure between passes on threads") {
   for (int i = 0; i < 5; ++i) CHECK(run_threads(device_group(3, "auto"), fail_between_passes) == "");
 }

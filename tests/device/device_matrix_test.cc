@@ -1,5 +1,6 @@
 // The full matrix over the host device: every collective, uneven ones too, with every root, in place or not, aligned or
-// not, and every dtype with every op; 1 to 8 ranks, processes and threads, in registered memory, in plain and in both.
+// not, and every dtype with every op; 1 to 8 ranks, processes and threads, in registered
+// memory, in plain and in both, and by the ring.
 #include <doctest/doctest.h>
 
 #include "tests/device/device_cases.h"
@@ -18,11 +19,12 @@ std::vector<CollectiveCase> matrix_of(int world) {
 
 using Run = std::string (*)(const RankGroup&, const RankBody&);
 
-void run_matrix(Run run, BufferKind kind) {
+void run_matrix(Run run, BufferKind kind, Algorithm algorithm = Algorithm::kAuto) {
   for (int world = 1; world <= kMostRanks; ++world) {
     const std::vector<CollectiveCase> cases = matrix_of(world);
     CAPTURE(world);
     RankGroup group = device_group(world, "auto");
+    group.config.algorithm = algorithm;
     group.deadline = std::chrono::minutes(30);
     CHECK(run(group, [&](Communicator& comm) { run_on_device(comm, cases, kind); }) == "");
     MESSAGE(world, " ranks: ", cases.size(), " calls");
@@ -34,6 +36,8 @@ void run_matrix(Run run, BufferKind kind) {
 TEST_CASE("processes, plain") { run_matrix(run_processes, BufferKind::kPlain); }
 TEST_CASE("processes, registered") { run_matrix(run_processes, BufferKind::kRegistered); }
 TEST_CASE("processes, both") { run_matrix(run_processes, BufferKind::kOddRegistered); }
+TEST_CASE("processes, the ring") { run_matrix(run_processes, BufferKind::kPlain, Algorithm::kRing); }
+TEST_CASE("threads, the ring") { run_matrix(run_threads, BufferKind::kPlain, Algorithm::kRing); }
 TEST_CASE("threads, plain") { run_matrix(run_threads, BufferKind::kPlain); }
 TEST_CASE("threads, registered") { run_matrix(run_threads, BufferKind::kRegistered); }
 TEST_CASE("threads, both") { run_matrix(run_threads, BufferKind::kOddRegistered); }

@@ -1,5 +1,6 @@
 // Ranks that make different calls on device memory: every rank hears of it at once, with both calls, nothing is written
-// where the caller did not allow it, and the device goes on. Passes over shared memory, and staged calls.
+// where the caller did not allow it, and the device goes on. Passes over the memory of all ranks, of a ring, and staged
+// calls.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -125,6 +126,13 @@ void run_uneven(Here& here, uint64_t sends, uint64_t expects) {
 TEST_CASE("passes over shared memory: different calls end in the same mismatch on every rank, within a second") {
   const Config config = device_config(Config().device_window_bytes);
   for (const Mismatch& mismatch : mismatches()) check(mismatch, config);
+}
+
+TEST_CASE("passes of a ring end in it, too") {
+  Config config = device_config(Config().device_window_bytes);
+  config.algorithm = Algorithm::kRing;
+  const std::vector<Mismatch> all = mismatches();
+  for (const size_t i : {0, 1, 2, 4, 7, 9, 13, 16}) check(all[i], config);
 }
 
 TEST_CASE("staged calls end in it, too") {

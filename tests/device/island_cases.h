@@ -25,6 +25,20 @@ inline std::vector<CollectiveCase> large_shapes(int world) {
   return cases;
 }
 
+// Ranks that ask for the ring by setting.
+inline RankGroup ring_group(int world, uint64_t window_bytes = Config().device_window_bytes) {
+  RankGroup group = device_group(world, "auto");
+  group.config.algorithm = Algorithm::kRing;
+  group.config.device_window_bytes = window_bytes;
+  return group;
+}
+
+// Registered buffers on ranks of odd number, plain ones on the others.
+inline void run_all(Communicator& group, const std::vector<CollectiveCase>& cases) {
+  run_on_device(group, cases, BufferKind::kOddRegistered);
+  expect(group.size() == 1 || passes_over_ranks() != 0, "the calls were staged");
+}
+
 inline Error error_of(const std::function<void()>& function) {
   try {
     function();
@@ -78,6 +92,30 @@ inline void fail_between_passes(Communicator& group) {
     expect_error(error, ErrorCode::kAborted, "enough");
   }
   sum.value();  // the device goes on
+}
+
+// Calls by the ring, over all memory and staged in turn, many of them under way.
+inline void call_in_turn(Communicator& group) {
+  Mirror mirror;
+  constexpr size_t kCount = 30'000;
+  std::pmr::vector<uint32_t> values(kCount, 1, &mirror), gathered(3 * kCount, 0, &mirror);
+  mirror.to_device();
+  void *const data = mirror.image(values.data()), *const all = mirror.image(gathered.data());
+  const Algorithm kTurns[] = {Algorithm::kRing, Algorithm::kRegistered, Algorithm::kRing, Algorithm::kTree};
+  Work last;
+  for (int i = 0; i < 40; ++i) {
+    const CallOptions options{.algorithm = kTurns[i % 4], .stream = mirror.stream()};
+    const CallOptions other{.algorithm = kTurns[(i + 1) % 2], .stream = mirror.stream()};
+    last = group.all_reduce_async(data, data, kCount, DType::kUint32, i % 4 == 0 ? Op::kSum : Op::kMax, options);
+    group.all_gather(data, all, kCount, DType::kUint32, other);
+  }
+  last.wait();
+  mirror.to_host();
+  mirror.synchronize();
+  uint32_t expected = 1;
+  for (int i = 0; i < 10; ++i) expected *= 3;
+  for (const uint32_t value : values) expect(value == expected, "the wrong sum");
+  for (const uint32_t value : gathered) expect(value == expected, "the wrong value gathered");
 }
 
 }  // namespace rondo::testing

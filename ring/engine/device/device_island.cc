@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "ring/base/hash.h"
+#include "ring/engine/device/passes.h"
 
 namespace rondo {
 namespace {
@@ -24,6 +25,9 @@ constexpr uint32_t kFarAhead = 1u << 30;
 // A rank whose process is stopped in a pass is waited for so long, as on the host (GracePeriod).
 constexpr std::chrono::seconds kLongestPass{1};
 constexpr std::chrono::milliseconds kBetweenLooks{1};
+// What is copied to measure a pair of devices: 40 microseconds at 400 GB/s, beyond what a launch takes.
+constexpr uint64_t kMeasuredBytes = 16u << 20;
+constexpr int kMeasuredTimes = 3;
 constexpr uint64_t kTrialNonce = 0x726f6e646f000000;  // "rondo", and the rank
 
 }  // namespace
@@ -76,11 +80,18 @@ std::string DeviceIsland::connect_by(MemorySharing sharing, const AllSay& all_sa
   sharing_ = sharing;
   const std::string wrong = share(context_.config.device_window_bytes + kSlackBytes, all_say, deadline);
   if (!wrong.empty()) return wrong;
-  if (try_transfers(all_say)) return "";
+  const bool arrive = try_transfers(all_say);
+  order_ = arrive ? ring_order(rates_) : std::vector<int>{};
+  if (rates_.complete() || !order_.empty()) {
+    if (!on_one_device(all_say)) measure(all_say);
+    return "";
+  }
+  rates_ = {};
   std::lock_guard lock(mutex_);
   let_go_of(0);
   windows_.clear();
-  return "transfers between the devices do not arrive";
+  if (!arrive) return "transfers between the devices do not arrive";
+  return "the devices do not reach each other's memory, not even around a ring" + refused_;
 }
 
 void DeviceIsland::lock(void* memory, size_t bytes) {
@@ -170,6 +181,7 @@ std::string DeviceIsland::exchange(Descriptor descriptor, const std::vector<uint
 std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint64_t>& bytes, uint64_t name,
                                     Clock::time_point deadline) {
   for (int rank = 0; rank < world_; ++rank) {
+    const bool known = !rates_.mib_per_s.empty();
     if (rank == rank_) continue;
     Descriptor descriptor;
     while (!descriptor.valid() && Clock::now() < deadline && context_.failure.get() == nullptr) {
@@ -177,11 +189,14 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
       if (!descriptor.valid()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     if (!descriptor.valid()) return "the device memory of " + context_.name(rank) + " did not come";
+    if (known && rates_.of(rank_, rank) == 0) continue;
     const auto peer = static_cast<size_t>(rank);
     if (const DeviceStatus status = table().map_shared(descriptor.get(), sharing_, bytes[peer], &memory.mapped[peer])) {
       memory.mapped[peer] = nullptr;
-      return fmt::format("the device memory of {} cannot be mapped: {}", context_.name(rank),
-                         table().error_text(status));
+      const std::string why =
+          fmt::format("the device memory of {} cannot be mapped: {}", context_.name(rank), table().error_text(status));
+      if (known) return why;
+      refused_ = "; " + why;
     }
   }
   return "";
@@ -240,7 +255,8 @@ void DeviceIsland::show(size_t window, const DeviceMemory& memory, const std::ve
   }
 }
 
-// Each rank's stream writes a number into the device memory of every other, and then a word into its inbox.
+// Each rank's stream writes a number into the device memory of every other that it maps, and then a word into its
+// inbox. False: something failed, or a word did not come.
 bool DeviceIsland::try_transfers(const AllSay& all_say) {
   const OnDevice on(*this);
   DeviceStream stream = nullptr;
@@ -252,12 +268,12 @@ bool DeviceIsland::try_transfers(const AllSay& all_say) {
   const auto number_at = [](void* window, uint64_t rank) { return static_cast<std::byte*>(window) + 8 * rank; };
   for (int rank = 0; rank < world_ && ok; ++rank) {
     if (rank == rank_) continue;
+    ops.push_back({&of(rank).words[0][me], 1, WordAction::kWrite});
     void* const window = windows_.front().mapped[static_cast<size_t>(rank)];
     const DeviceCopy copy{number_at(window, me), &inbox.trial[me], 8, 8, 8, 1};
-    ok = table().copy(&copy, stream) == 0;
-    ops.push_back({&of(rank).words[0][me], 1, WordAction::kWrite});
+    ok = window == nullptr || table().copy(&copy, stream) == 0;
   }
-  if (ok) ok = table().words(ops.data(), static_cast<int>(ops.size()), stream) == 0;
+  if (ok && !ops.empty()) ok = table().words(ops.data(), static_cast<int>(ops.size()), stream) == 0;
   if (ok) ok = table().synchronize(stream) == 0;
   all_say(ok ? 1 : 0);
   if (ok) {
@@ -268,12 +284,76 @@ bool DeviceIsland::try_transfers(const AllSay& all_say) {
     ok = (before == 0 || table().copy(&first, stream) == 0) && (after == 0 || table().copy(&last, stream) == 0) &&
          table().synchronize(stream) == 0;
   }
+  uint64_t heard = uint64_t{1} << rank_;
   for (int rank = 0; rank < world_ && ok; ++rank) {
     const auto peer = static_cast<uint64_t>(rank);
-    ok = inbox.trial[peer] == kTrialNonce + peer && (rank == rank_ || load_word(inbox.words[0][peer]) == 1);
+    if (inbox.trial[peer] == kTrialNonce + peer) heard |= uint64_t{1} << peer;
+    ok = rank == rank_ || load_word(inbox.words[0][peer]) == 1;
   }
   if (stream != nullptr) table().destroy_stream(stream);
-  return first_without(all_say(ok ? 1 : 0)).empty();
+  return set_reach(all_say(ok ? heard : 0));
+}
+
+// heard: by rank, a bit for each rank whose number has come; 0: it failed.
+bool DeviceIsland::set_reach(const std::vector<uint64_t>& heard) {
+  if (!first_without(heard).empty()) return false;
+  rates_.world = world_;
+  for (int from = 0; from < world_; ++from) {
+    for (int to = 0; to < world_; ++to) rates_.mib_per_s.push_back(heard[static_cast<size_t>(to)] >> from & 1);
+  }
+  copies_faster_.assign(static_cast<size_t>(world_), false);
+  return true;
+}
+
+bool DeviceIsland::on_one_device(const AllSay& all_say) const {
+  DeviceFacts facts{};
+  table().facts(device_, &facts);
+  Hash64 hash;
+  for (const uint8_t byte : facts.uuid) hash.add(byte);
+  const std::vector<uint64_t> devices = all_say(hash.value());
+  return std::all_of(devices.begin(), devices.end(), [&](uint64_t device) { return device == devices.front(); });
+}
+
+// All ranks write at once, each to the rank so far behind it: what they get then is what they get in a call.
+void DeviceIsland::measure(const AllSay& all_say) {
+  const OnDevice on(*this);
+  DeviceStream stream = nullptr;
+  library_->check(table().make_stream(&stream), "making a stream");
+  for (int distance = 1; distance < world_; ++distance) {
+    const std::vector<uint64_t> measured = all_say(measure_to((rank_ + distance) % world_, stream));
+    for (int from = 0; from < world_; ++from) {
+      const auto pair = static_cast<size_t>(from * world_ + (from + distance) % world_);
+      if (rates_.mib_per_s[pair] != 0)
+        rates_.mib_per_s[pair] = std::max<uint64_t>(1, measured[static_cast<size_t>(from)]);
+    }
+  }
+  table().destroy_stream(stream);
+  order_ = ring_order(rates_);
+}
+
+// In MiB a second, by the faster of copy() and passes.
+uint64_t DeviceIsland::measure_to(int rank, DeviceStream stream) {
+  if (rates_.of(rank_, rank) == 0) return 0;
+  const uint64_t bytes = std::min(kMeasuredBytes, place_bytes());
+  const DeviceCopy copy{places(rank), bounce(), bytes, bytes, bytes, 1};
+  const BoundPass pass = copy_pass(places(rank), bounce(), bytes);
+  const auto rate_of = [&](const auto& put) {
+    bool ok = put() == 0 && table().synchronize(stream) == 0;
+    const auto begin = Clock::now();
+    for (int i = 0; i < kMeasuredTimes && ok; ++i) ok = put() == 0;
+    ok = ok && table().synchronize(stream) == 0;
+    const std::chrono::duration<double> took = Clock::now() - begin;
+    return ok ? static_cast<double>(bytes) * kMeasuredTimes / (1 << 20) / took.count() : 0.0;
+  };
+  const double by_copy = rate_of([&] { return table().copy(&copy, stream); });
+  const double by_pass = rate_of([&] { return table().fold(&pass.fold, stream); });
+  copies_faster_[static_cast<size_t>(rank)] = by_copy > by_pass;
+  return static_cast<uint64_t>(std::max(by_copy, by_pass));
+}
+
+std::byte* DeviceIsland::places(int rank) const {
+  const DeviceMemory& window = windows_.front();
+  return static_cast<std::byte*>(rank == rank_ ? window.own : window.mapped[static_cast<size_t>(rank)]);
 }
 
 void* DeviceIsland::allocate(size_t bytes, const AllSay& all_say, Clock::time_point deadline) {
@@ -338,8 +418,9 @@ bool DeviceIsland::let_go(Clock::time_point now) {
   Inbox& inbox = own();
   store_word(inbox.stop, 1);
   // Again each time: what another rank's stream has still to write lowers a word.
-  for (auto& words : inbox.words) {
-    for (uint32_t& word : words) store_word(word, last_number_.load() + kFarAhead);
+  for (uint32_t index = 0; index < kStreamWords; ++index) {
+    const uint32_t last = index < kArrivedWord ? last_number_.load() : last_message_.load();
+    for (uint32_t& word : inbox.words[index]) store_word(word, last + kFarAhead);
   }
   if (!end_until_) {
     end_until_ = now + kLongestPass;

@@ -15,12 +15,13 @@
 #include "ring/engine/device/device_library.h"
 #include "ring/engine/device/inbox.h"
 #include "ring/engine/progress/operation.h"
+#include "ring/plan/peer_rates.h"
 
 namespace rondo {
 
 // The memory that the ranks of a communicator share on their devices: an inbox of each in host memory, and windows in
-// device memory, which every rank maps. Window 0 is the one through which plain buffers go; the others are from
-// allocate(). Any thread, unless said otherwise.
+// device memory, which every rank maps whose device can. Window 0 is the one through which plain buffers go, and which
+// has the places for messages of a ring; the others are from allocate(). Any thread, unless said otherwise.
 class DeviceIsland {
  public:
   // Collective: what every rank says, by rank. Throws Exception.
@@ -38,9 +39,13 @@ class DeviceIsland {
   std::string connect(int32_t sharings, const AllSay& all_say, Clock::time_point deadline);
 
   int device() const { return device_; }
+  // How fast ranks write into each other's memory, as measured where they have several devices, and the order of their
+  // ring; empty: there is none. The same on all ranks.
+  const PeerRates& rates() const { return rates_; }
+  const std::vector<int>& order() const { return order_; }
 
-  // Collective: memory of the device, zeroed, which all ranks map when it returns. Throws Exception(kSystem) on all
-  // ranks where one has none.
+  // Collective: memory of the device, zeroed, which all ranks map when it returns whose devices can. Throws
+  // Exception(kSystem) on all ranks where one has none.
   void* allocate(size_t bytes, const AllSay& all_say, Clock::time_point deadline);
   // This rank's part of an allocation, its own memory and what it maps of the others'. False: not of allocate().
   // No call is under way.
@@ -53,6 +58,11 @@ class DeviceIsland {
   // Where all of [data, data + bytes) lies in an own window of allocate().
   std::optional<Place> locate(const void* data, uint64_t bytes) const;
   std::byte* bounce() const { return static_cast<std::byte*>(windows_.front().own); }
+  // The kStreamSlots places for messages to a rank whose memory is mapped here, or to this rank; bytes of each.
+  std::byte* places(int rank) const;
+  uint64_t place_bytes() const { return windows_.front().bytes / kStreamSlots / 64 * 64; }
+  // Copies to that rank are faster by copy() than by a pass.
+  bool copies_faster(int rank) const { return copies_faster_[static_cast<size_t>(rank)]; }
 
   Inbox& own() const { return *inboxes_[static_cast<size_t>(rank_)]; }
   Inbox& of(int rank) const { return *inboxes_[static_cast<size_t>(rank)]; }
@@ -61,6 +71,8 @@ class DeviceIsland {
 
   // Numbers of calls. One thread at a time.
   uint32_t next_number() { return ++last_number_; }
+  // Of messages that came before those of a call of `count`. One thread at a time.
+  uint32_t next_messages(uint32_t count) { return last_message_.fetch_add(count); }
   // The call is over, as far as this rank's host knows.
   void note_ended(uint32_t number) { ended_.store(number); }
   bool has_card(uint32_t number) const { return number - ended_.load() < Inbox::kAhead; }
@@ -98,6 +110,10 @@ class DeviceIsland {
   bool is_closed(size_t window) const;
   void show(size_t window, const DeviceMemory& memory, const std::vector<uint64_t>& bytes);
   bool try_transfers(const AllSay& all_say);
+  bool set_reach(const std::vector<uint64_t>& heard);
+  void measure(const AllSay& all_say);
+  uint64_t measure_to(int rank, DeviceStream stream);
+  bool on_one_device(const AllSay& all_say) const;
   bool peer_at_work(int rank);
   std::string first_without(const std::vector<uint64_t>& said) const;
 
@@ -114,12 +130,17 @@ class DeviceIsland {
 
   mutable std::mutex mutex_;  // of windows_
   std::vector<DeviceMemory> windows_;
+  PeerRates rates_;  // empty until it is known who reaches whom
+  std::vector<int> order_;
+  std::vector<bool> copies_faster_;
+  std::string refused_;  // why a window was not mapped
   MemorySharing sharing_ = MemorySharing::kDescriptor;
   // Own memory that others may still map, by window. Of kIpc.
   std::vector<std::pair<size_t, void*>> left_;
   uint64_t shares_ = 0;  // names of what has been offered
 
   std::atomic<uint32_t> last_number_{1};  // 1: of the trial
+  std::atomic<uint32_t> last_message_{0};
   std::atomic<uint32_t> ended_{1};
 
   std::mutex end_mutex_;

@@ -14,6 +14,10 @@ namespace {
 
 constexpr int kOldestMajor = 8;  // compute capability that librondo_cuda.so has code for
 constexpr std::chrono::milliseconds kBetweenLettingGo{5};
+// A block of a ring: launches would eat what smaller ones gain by overlap.
+constexpr uint64_t kMostMessageBytes = 16u << 20;
+// By which a block may be larger than its share of a piece: it is cut at whole lines and elements.
+constexpr uint64_t kBlockSlackBytes = 256;
 
 // What ranks tell each other when they attach.
 struct AttachCard {
@@ -133,9 +137,13 @@ void DeviceSide::connect(const std::shared_ptr<const DeviceLibrary>& library, st
     }
     return;
   }
-  if (group_.rank() == 0) log.info("the devices of all ranks share memory");
+  if (group_.rank() == 0 && log.shows(LogLevel::kInfo)) {
+    log.info(fmt::format("devices share memory, {}; their ring: {}",
+                         island->rates().complete() ? "each with all others" : "not each with all others",
+                         island->order().empty() ? "none" : fmt::format("{}", fmt::join(island->order(), " "))));
+  }
   island_ = std::move(island);
-  plans_.emplace(group_.rank(), group_.context().topology);
+  plans_.emplace(group_.rank(), group_.context().topology, island_->order());
   group_.set_streams([island = island_, calls = calls_](Clock::time_point now) {
     if (!island->let_go(now)) return StreamsEnd::kAtWork;
     return calls->wait_for_all(now) ? StreamsEnd::kDrained : StreamsEnd::kEntriesLeft;
@@ -260,13 +268,22 @@ void DeviceSide::submit(StreamCall& call, std::vector<CommunicatorState::Part> p
 }
 
 // By what all ranks know: the same on all of them.
-bool DeviceSide::enqueues(const CheckedCall& call, const CallOptions& options) const {
-  const Algorithm configured = group_.context().config.algorithm;
-  const auto any = [](Algorithm asked) { return asked == Algorithm::kAuto || asked == Algorithm::kRegistered; };
-  // RONDO_CHECK looks at inputs and results in host memory.
-  if (group_.context().config.check_results != "off") return false;
-  return island_ && !call.uneven && call.count > 0 && call.op != Op::kPremulSum && any(options.algorithm) &&
-         any(configured) && plans_->has(call.collective);
+Algorithm DeviceSide::algorithm_of(const CheckedCall& call, const CallOptions& options) const {
+  const Config& config = group_.context().config;
+  if (!island_ || call.uneven || call.count == 0 || call.op == Op::kPremulSum) return Algorithm::kAuto;
+  if (config.check_results != "off") return Algorithm::kAuto;  // RONDO_CHECK looks at host memory
+  const Algorithm asked = options.algorithm != Algorithm::kAuto ? options.algorithm : config.algorithm;
+  return choose_device_plan(island_->rates(), island_->order(),
+                            {call.collective, call.root, call.total_bytes(group_.size())}, asked);
+}
+
+// Of a ring, such that a block is a message.
+std::vector<Piece> DeviceSide::pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const {
+  uint64_t bytes = group_.context().config.device_window_bytes;
+  if (plan.plan.algorithm == Algorithm::kRing) {
+    bytes = std::min(kMostMessageBytes, island_->place_bytes() - kBlockSlackBytes) * plan.plan.chunks;
+  }
+  return cut_pieces(call, group_.rank(), group_.size(), bytes, UINT64_MAX);
 }
 
 // What comes into another stream than the last call comes after that one.
@@ -276,7 +293,7 @@ void DeviceSide::follow_last(void* stream) {
 }
 
 std::shared_ptr<Operation> DeviceSide::start_enqueued(const CollectiveCall& call, const CheckedCall& checked,
-                                                      const StreamFacts& stream) {
+                                                      const StreamFacts& stream, Algorithm algorithm) {
   if (stream.device != island_->device()) {
     throw Exception(
         ErrorCode::kInvalid,
@@ -284,10 +301,9 @@ std::shared_ptr<Operation> DeviceSide::start_enqueued(const CollectiveCall& call
                     collective_name(call.collective), group_.rank(), stream.device, island_->device()));
   }
   std::unique_lock order(order_mutex_);
-  const StreamPlans::Entry& plan = plans_->get(checked.collective, checked.root);
+  const StreamPlans::Entry& plan = plans_->get(checked.collective, algorithm, checked.root);
   order.unlock();
-  std::vector<Piece> pieces =
-      cut_pieces(checked, group_.rank(), group_.size(), group_.context().config.device_window_bytes, UINT64_MAX);
+  std::vector<Piece> pieces = pieces_of(checked, plan);
   const uint32_t entries = EnqueuedCall::entries_of(pieces, plan.program);
   if (!calls_->begin(entries, [this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
   order.lock();
@@ -296,13 +312,14 @@ std::shared_ptr<Operation> DeviceSide::start_enqueued(const CollectiveCall& call
                               if (error.code != ErrorCode::kInvalid) group_.fail(error);
                             }});
   std::vector<CommunicatorState::Part> parts;
+  const Algorithm shown = algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
   for (size_t i = 0; i < pieces.size(); ++i) {
     CollectiveCall piece = call;
     piece.count = pieces[i].count;
     piece.input = island_->bounce() + pieces[i].input;  // as if it were there, since blocks are a piece's
     piece.output = island_->bounce() + pieces[i].output;
     piece.options.stream.reset();
-    CommunicatorState::Part part{check_call(piece, group_.rank(), group_.size()), Algorithm::kAuto, {}};
+    CommunicatorState::Part part{check_call(piece, group_.rank(), group_.size()), shown, {}};
     part.call.piece = static_cast<uint32_t>(i + 1);
     part.call.pieces = static_cast<uint32_t>(pieces.size());
     EnqueuedCall::Part moved = made->add_part(part.call);
@@ -343,7 +360,9 @@ DeviceSide::Arguments DeviceSide::check_arguments(const CollectiveCall& call) {
 
 std::shared_ptr<Operation> DeviceSide::start(const CollectiveCall& call) {
   Arguments arguments = check_arguments(call);
-  if (enqueues(arguments.checked, call.options)) return start_enqueued(call, arguments.checked, arguments.stream);
+  if (const Algorithm algorithm = algorithm_of(arguments.checked, call.options); algorithm != Algorithm::kAuto) {
+    return start_enqueued(call, arguments.checked, arguments.stream, algorithm);
+  }
   std::shared_ptr<StreamCall> made = make(std::move(arguments.pieces), *call.options.stream, arguments.stream.device);
   std::lock_guard order(order_mutex_);
   submit(*made, parts_of(call, *made));

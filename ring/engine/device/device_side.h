@@ -77,9 +77,11 @@ class DeviceSide {
     std::vector<Piece> pieces;  // as staged
   };
   Arguments check_arguments(const CollectiveCall& call);
-  bool enqueues(const CheckedCall& call, const CallOptions& options) const;
+  // kRegistered or kRing: its passes are put into the stream; kAuto: it is staged.
+  Algorithm algorithm_of(const CheckedCall& call, const CallOptions& options) const;
   std::shared_ptr<Operation> start_enqueued(const CollectiveCall& call, const CheckedCall& checked,
-                                            const StreamFacts& stream);
+                                            const StreamFacts& stream, Algorithm algorithm);
+  std::vector<Piece> pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const;
   void follow_last(void* stream);
   StreamFacts check_stream(const std::string& call, void* stream) const;
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;

@@ -15,6 +15,8 @@ using Kind = StreamEntry::Kind;
 // Looks at a word without a pause at first, since a pass is over in microseconds.
 constexpr int kLooksBeforePause = 2000;
 constexpr std::chrono::microseconds kPause{50};
+// A copy engine is worth an entry of its own from here on: 20 microseconds at 50 GB/s.
+constexpr uint64_t kLeastCopyBytes = 1u << 20;
 
 // The host looks for what a stream writes, or for what the engine has seen.
 template <class Condition>
@@ -128,6 +130,7 @@ EnqueuedCall::Part EnqueuedCall::add_part(const CheckedCall& call) {
   Turn turn;
   turn.call = call;
   turn.number = options_.island->next_number();
+  turn.messages = options_.island->next_messages(options_.plan->most_messages);
   turns_.push_back(std::move(turn));
   const Plan& plan = options_.plan->plan;
   const uint32_t number = turns_.back().number;
@@ -173,20 +176,17 @@ void EnqueuedCall::put_piece(size_t index) {
   DeviceIsland& island = *options_.island;
   Inbox& inbox = island.own();
   wait_for_card(turn.number);
-  Buffer input = buffer_of(piece, true), output = buffer_of(piece, false);
-  // Of broadcast the root's output is its input; where a rank has none, none is used.
-  if (piece.in.empty()) input.place = output.place;
-  if (piece.out.empty()) output.place = input.place;
+  const Buffer input = buffer_of(piece, true), output = buffer_of(piece, false);
+  const PassMemory memory = memory_of(piece, input, output);
   DeviceCard& card = inbox.cards[turn.number % Inbox::kCards];
   card = {turn.fingerprint, input.card, output.card};
   island.fill_places(turn.number, turn.fingerprint, turn.places);
 
   add_word(inbox.started, turn.number, WordAction::kWrite);
   if (input.copied) put_copies(piece.in, turn, true);
-  const Plan& plan = options_.plan->plan;
   for (const StreamEntry& entry : options_.plan->program.entries) {
     if (entry.kind == Kind::kPass) {
-      put_pass(bind_pass(turn.call, plan, plan.steps[entry.index], input.place, output.place), turn);
+      put_step(entry, memory, turn);
     } else {
       put_entry(entry, turn);
     }
@@ -220,6 +220,38 @@ EnqueuedCall::Buffer EnqueuedCall::buffer_of(const Piece& piece, bool input) con
   return buffer;
 }
 
+// Of broadcast the root's output is its input; where a rank has none, none is used.
+PassMemory EnqueuedCall::memory_of(const Piece& piece, const Buffer& input, const Buffer& output) const {
+  const DeviceIsland& island = *options_.island;
+  const StreamProgram& program = options_.plan->program;
+  PassMemory memory;
+  memory.input = piece.in.empty() ? output.place : input.place;
+  memory.output = piece.out.empty() ? input.place : output.place;
+  if (program.from >= 0) memory.arrivals = {island.places(options_.plan->plan.rank), island.place_bytes()};
+  if (program.to >= 0) memory.departures = {island.places(program.to), island.place_bytes()};
+  return memory;
+}
+
+// What only passes a message on can go by a copy engine, from place to place: no memory of the caller, which a copy
+// would still touch after the call has failed.
+void EnqueuedCall::put_step(const StreamEntry& entry, const PassMemory& memory, Turn& turn) {
+  const StreamProgram& program = options_.plan->program;
+  BoundPass pass = bind_pass(turn.call, options_.plan->plan, entry, memory);
+  const bool passes_on = pass.fold.fold == kCopies && entry.received != StreamEntry::kNone &&
+                         entry.sent != StreamEntry::kNone && options_.island->copies_faster(program.to);
+  const uint64_t bytes = pass.fold.count * dtype_bytes(turn.call.dtype);
+  if (passes_on && bytes >= kLeastCopyBytes) {
+    const auto sent = std::find(pass.fold.targets, pass.fold.targets + pass.fold.target_count,
+                                memory.departures.data + entry.sent % kStreamSlots * memory.departures.pitch);
+    const DeviceCopy copy{*sent, pass.fold.sources[0], bytes, bytes, bytes, 1};
+    flush();
+    options_.calls->library->check(table_.copy(&copy, options_.stream), "putting a copy into the stream");
+    *sent = pass.fold.targets[--pass.fold.target_count];
+    if (pass.fold.target_count == 0) return;
+  }
+  put_pass(pass, turn);
+}
+
 void EnqueuedCall::put_copies(const std::vector<Piece::Rows>& parts, Turn& turn, bool in) {
   for (const Piece::Rows& rows : parts) {
     for (uint64_t row = 0; row < rows.rows; ++row) {
@@ -245,11 +277,15 @@ void EnqueuedCall::put_entry(const StreamEntry& entry, Turn& turn) {
   if (entry.kind == Kind::kAwait && options_.waits == StreamCall::Waits::kHost) return await_on_host(entry, turn);
   for (const int other : entry.peers) {
     if (entry.kind == Kind::kSignal) {
-      add_word(island.of(other).words[entry.index][me], turn.number, WordAction::kWrite);
+      add_word(island.of(other).words[entry.index][me], value_of(entry, turn), WordAction::kWrite);
     } else {
-      add_word(island.own().words[entry.index][static_cast<size_t>(other)], turn.number, WordAction::kAwait);
+      add_word(island.own().words[entry.index][static_cast<size_t>(other)], value_of(entry, turn), WordAction::kAwait);
     }
   }
+}
+
+uint32_t EnqueuedCall::value_of(const StreamEntry& entry, const Turn& turn) {
+  return entry.index < kArrivedWord ? turn.number : turn.messages + entry.messages;
 }
 
 // Ends when the communicator fails, too: let_go() writes the words.
@@ -258,7 +294,7 @@ void EnqueuedCall::await_on_host(const StreamEntry& entry, const Turn& turn) {
   const Inbox& inbox = options_.island->own();
   poll_until([&] {
     return std::all_of(entry.peers.begin(), entry.peers.end(), [&](int other) {
-      return at_least(load_word(inbox.words[entry.index][static_cast<size_t>(other)]), turn.number);
+      return at_least(load_word(inbox.words[entry.index][static_cast<size_t>(other)]), value_of(entry, turn));
     });
   });
 }

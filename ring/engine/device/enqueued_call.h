@@ -15,8 +15,10 @@
 namespace rondo {
 
 // One call whose ranks share device memory, in the order of a stream: for each piece the stream writes words into the
-// inboxes of the other ranks, waits for theirs, runs a pass over the memory of all ranks, and meets the others again. A
-// buffer that others touch and that is not from allocate() goes through the own window 0. For each piece the
+// inboxes of the other ranks, waits for theirs, and runs passes: one over the memory of all ranks, after which it meets
+// the others again; or those of a ring, each of which reads what has come from the rank before and writes into the
+// memory of the rank behind. A buffer that others touch and that is not from allocate() goes through the own window 0.
+// For each piece the
 // communicator has an operation, which sees to mismatches, stalls, deadlines and failures; it moves nothing.
 //
 // Either all of it is put into the stream at once; or (waits == kHost) the calling thread waits for the words in the
@@ -57,6 +59,7 @@ class EnqueuedCall final : public Operation, public std::enable_shared_from_this
   struct Turn {
     CheckedCall call;
     uint32_t number = 0;
+    uint32_t messages = 0;  // before it
     uint64_t fingerprint = 0;
     std::shared_ptr<Operation> operation;
     PeerPlaces places = {};
@@ -70,9 +73,12 @@ class EnqueuedCall final : public Operation, public std::enable_shared_from_this
   void put_piece(size_t piece);
   Buffer buffer_of(const Piece& piece, bool input) const;
   void put_copies(const std::vector<Piece::Rows>& rows, Turn& turn, bool in);
+  PassMemory memory_of(const Piece& piece, const Buffer& input, const Buffer& output) const;
+  void put_step(const StreamEntry& entry, const PassMemory& memory, Turn& turn);
   void put_pass(const BoundPass& pass, Turn& turn);
   void put_entry(const StreamEntry& entry, Turn& turn);
   void await_on_host(const StreamEntry& entry, const Turn& turn);
+  static uint32_t value_of(const StreamEntry& entry, const Turn& turn);
   void add_word(uint32_t& word, uint32_t value, WordAction action);
   void flush();
   void put_end();

@@ -4,6 +4,7 @@
 
 #include "kernels/resolve.h"
 #include "ring/engine/call/slicing.h"
+#include "rondo/error.h"
 
 namespace rondo {
 namespace {
@@ -12,6 +13,11 @@ constexpr uint64_t kGranuleBytes = 64;  // blocks of one buffer begin at whole l
 
 class Binder {
  public:
+  // One that comes, or one that goes.
+  struct Message {
+    const BlockPlace& places;
+    uint32_t number;
+  };
   Binder(const CheckedCall& call, const Plan& plan) : element_(dtype_bytes(call.dtype)) {
     Slicing slicing;
     slicing.granule = std::max<uint64_t>(1, kGranuleBytes / element_);
@@ -21,8 +27,9 @@ class Binder {
 
   uint64_t count(const Ref& ref) const { return extent(ref, false).count; }
 
-  // Own memory: an address. Another rank's: bytes to add.
-  PlaceRef place(const Ref& ref, const BlockPlace& input, const BlockPlace& output, uintptr_t& pointer) const {
+  // Own memory, and places of messages: an address. Another rank's buffers: bytes to add.
+  PlaceRef place(const Ref& ref, const PassMemory& memory, const Message& message, uintptr_t& pointer) const {
+    if (ref.space == Space::kMailbox) return message_place(ref, message, pointer);
     const bool window = ref.space == Space::kWindow;
     const bool is_output = window ? (ref.flags & kPeerOutput) != 0 : ref.space == Space::kOutput;
     const Extent at = extent(ref, is_output);
@@ -32,12 +39,19 @@ class Binder {
       pointer = offset;
       return {static_cast<uint8_t>(ref.peer), static_cast<uint8_t>(is_output), static_cast<uint16_t>(block)};
     }
-    const BlockPlace& own = is_output ? output : input;
+    const BlockPlace& own = is_output ? memory.output : memory.input;
     pointer = reinterpret_cast<uintptr_t>(own.data) + block * own.pitch + offset;
     return {kOwnPlace, 0, 0};
   }
 
  private:
+  PlaceRef message_place(const Ref& ref, const Message& message, uintptr_t& pointer) const {
+    if (count(ref) * element_ > message.places.pitch) {
+      throw Exception(ErrorCode::kInternal, "a message is larger than the place for it");
+    }
+    pointer = reinterpret_cast<uintptr_t>(message.places.data) + message.number % kStreamSlots * message.places.pitch;
+    return {kOwnPlace, 0, 0};
+  }
   Extent extent(const Ref& ref, bool output) const {
     return (output ? windows_.output_blocks : windows_.input_blocks)[ref.chunk];
   }
@@ -68,9 +82,9 @@ void set_fold(const CombineSpec& spec, const CombineMove& move, DeviceFold& fold
 
 }  // namespace
 
-BoundPass bind_pass(const CheckedCall& call, const Plan& plan, const Step& step, const BlockPlace& input,
-                    const BlockPlace& output) {
+BoundPass bind_pass(const CheckedCall& call, const Plan& plan, const StreamEntry& entry, const PassMemory& memory) {
   const Binder binder(call, plan);
+  const Step& step = plan.steps[entry.index];
   const std::span<const Ref> sources = sources_of(plan, step), targets = targets_of(plan, step);
   const CombineSpec spec{call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)};
   BoundPass pass;
@@ -83,12 +97,12 @@ BoundPass bind_pass(const CheckedCall& call, const Plan& plan, const Step& step,
            pass.fold);
   for (size_t i = 0; i < sources.size(); ++i) {
     uintptr_t pointer = 0;
-    pass.sources[i] = binder.place(sources[i], input, output, pointer);
+    pass.sources[i] = binder.place(sources[i], memory, {memory.arrivals, entry.received}, pointer);
     pass.fold.sources[i] = reinterpret_cast<const void*>(pointer);
   }
   for (size_t i = 0; i < targets.size(); ++i) {
     uintptr_t pointer = 0;
-    pass.targets[i] = binder.place(targets[i], input, output, pointer);
+    pass.targets[i] = binder.place(targets[i], memory, {memory.departures, entry.sent}, pointer);
     pass.fold.targets[i] = reinterpret_cast<void*>(pointer);
   }
   // In place a copy of a block to itself moves nothing.

@@ -5,6 +5,7 @@
 
 #include "kernels/device.h"
 #include "ring/engine/call/call.h"
+#include "ring/plan/lower.h"
 #include "ring/plan/plan.h"
 
 namespace rondo {
@@ -23,9 +24,16 @@ struct BoundPass {
   PlaceRef targets[kMaxDeviceTargets] = {};
 };
 
-// step: of `plan`, on data. call: an even one, of the piece. Pure.
-BoundPass bind_pass(const CheckedCall& call, const Plan& plan, const Step& step, const BlockPlace& input,
-                    const BlockPlace& output);
+// What a pass works on: the buffers of this rank, and the places for messages, of `pitch` bytes each: its own, and
+// those of the rank that it sends to, as they are mapped here.
+struct PassMemory {
+  BlockPlace input, output;
+  BlockPlace arrivals, departures;
+};
+
+// entry: a pass of `plan` lowered. call: an even one, of the piece. Pure. Throws Exception(kInternal) if a message is
+// larger than its place.
+BoundPass bind_pass(const CheckedCall& call, const Plan& plan, const StreamEntry& entry, const PassMemory& memory);
 
 // A copy of bytes between own addresses.
 BoundPass copy_pass(std::byte* to, const std::byte* from, uint64_t bytes);

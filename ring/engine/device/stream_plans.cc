@@ -1,28 +1,43 @@
 #include "ring/engine/device/stream_plans.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "ring/plan/build.h"
+#include "ring/plan/renumber.h"
 
 namespace rondo {
 
-bool StreamPlans::has(Collective collective) const {
-  return plan_available(collective, Algorithm::kRegistered, topology_);
-}
-
-const StreamPlans::Entry& StreamPlans::get(Collective collective, int root) {
-  const auto known = entries_.find({collective, root});
-  if (known != entries_.end()) return known->second;
+// Of all ranks, by rank.
+std::vector<Plan> StreamPlans::build(Collective collective, Algorithm algorithm, int root) const {
+  const bool turned = algorithm == Algorithm::kRing && topology_.world() > 1;
   PlanRequest request;
   request.collective = collective;
-  request.algorithm = Algorithm::kRegistered;
+  request.algorithm = algorithm;
   request.topology = topology_;
   request.root = root;
-  std::vector<Plan> plans;
-  for (request.rank = 0; request.rank < topology_.world(); ++request.rank) plans.push_back(build_plan(request));
-  Entry entry;
+  if (turned && root >= 0) {
+    request.root = static_cast<int>(std::find(order_.begin(), order_.end(), root) - order_.begin());
+  }
+  std::vector<Plan> plans(static_cast<size_t>(topology_.world()));
+  for (request.rank = 0; request.rank < topology_.world(); ++request.rank) {
+    Plan plan = build_plan(request);
+    if (turned) plan = renumbered(plan, order_);
+    plans[static_cast<size_t>(plan.rank)] = std::move(plan);
+  }
+  return plans;
+}
+
+const StreamPlans::Entry& StreamPlans::get(Collective collective, Algorithm algorithm, int root) {
+  const auto [found, missing] = entries_.try_emplace({collective, algorithm, root});
+  Entry& entry = found->second;
+  if (!missing) return entry;
+  const std::vector<Plan> plans = build(collective, algorithm, root);
   entry.touched = touched_by_others(plans, rank_);
   entry.plan = plans[static_cast<size_t>(rank_)];
   entry.program = lower(entry.plan);
-  return entries_.emplace(std::pair(collective, root), std::move(entry)).first->second;
+  for (const Plan& plan : plans) entry.most_messages = std::max(entry.most_messages, lower(plan).messages);
+  return entry;
 }
 
 }  // namespace rondo

@@ -1,7 +1,8 @@
 #pragma once
 
 #include <map>
-#include <utility>
+#include <tuple>
+#include <vector>
 
 #include "ring/engine/device/passes.h"
 #include "ring/plan/lower.h"
@@ -14,19 +15,24 @@ class StreamPlans {
   struct Entry {
     Plan plan;
     StreamProgram program;
-    Touched touched;  // of this rank's buffers
+    Touched touched;             // of this rank's buffers
+    uint32_t most_messages = 0;  // that a rank of the call sends or receives
   };
 
-  // topology: one island.
-  StreamPlans(int rank, Topology topology) : rank_(rank), topology_(std::move(topology)) {}
+  // topology: one island. order: of the ranks in the ring; empty: there is none.
+  StreamPlans(int rank, Topology topology, std::vector<int> order)
+      : rank_(rank), topology_(std::move(topology)), order_(std::move(order)) {}
 
-  bool has(Collective collective) const;
-  const Entry& get(Collective collective, int root);
+  // algorithm: kRegistered or kRing. root: -1 where there is none.
+  const Entry& get(Collective collective, Algorithm algorithm, int root);
 
  private:
+  std::vector<Plan> build(Collective collective, Algorithm algorithm, int root) const;
+
   int rank_;
   Topology topology_;
-  std::map<std::pair<Collective, int>, Entry> entries_;
+  std::vector<int> order_;
+  std::map<std::tuple<Collective, Algorithm, int>, Entry> entries_;
 };
 
 }  // namespace rondo

@@ -2,16 +2,25 @@
 // difficult as a GPU may be: one queue for all streams of the process, of a bounded length; memory that the host cannot
 // touch; copies from and to locked memory only; no use of the device by functions in a stream.
 //
-// HOST_DEVICE_COUNT: devices, 2 unless set (0: a machine without one). HOST_DEVICE_WAITS=0: streams cannot wait for
-// words. HOST_DEVICE_SHARES: how memory can be shared, kSharesBy... (0: not at all). HOST_DEVICE_IMPORTS=0: descriptors
-// are refused when they are mapped. HOST_DEVICE_MAJOR: of the compute capability, 9.
+// Settings, of the environment:
+//   HOST_DEVICE_COUNT        devices, 2 unless set (0: a machine without one)
+//   HOST_DEVICE_WAITS=0      streams cannot wait for words
+//   HOST_DEVICE_SHARES       how memory can be shared, kSharesBy... (0: not at all)
+//   HOST_DEVICE_IMPORTS=0    descriptors are refused when they are mapped
+//   HOST_DEVICE_PEERS        "01 12": device 0 maps memory of device 1, and 1 that of 2, and no others do; unset: all
+//   do HOST_DEVICE_SLOW         "01 12": what 0 writes into memory of 1, and 1 into that of 2, takes 50 ns a byte
+//   HOST_DEVICE_PASS_US      what a pass that writes to another device takes besides
+//   HOST_DEVICE_MAJOR        of the compute capability, 9
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/device.h"
@@ -29,6 +38,15 @@ int setting(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text != nullptr ? std::atoi(text) : otherwise;
 }
+
+// Whether a setting that lists pairs of devices has this one.
+bool lists_pair(const char* name, int from, int to, bool otherwise) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return otherwise;
+  return std::strstr(text, (std::to_string(from) + std::to_string(to)).c_str()) != nullptr;
+}
+
+constexpr auto kSlowByte = std::chrono::nanoseconds(50);
 
 struct Stream {
   int device = 0;
@@ -52,7 +70,17 @@ struct Device {
   std::mutex mutex;
   std::map<void*, std::unique_ptr<Stream>> streams;
   std::atomic<int> placed{0};  // passes that have found their pointers
-  HostDeviceQueue queue;       // last: its thread ends first
+  std::atomic<int> slow{0};    // writes between devices of HOST_DEVICE_SLOW
+  // What writing to memory of another device takes.
+  void cross(int from, const void* to, size_t bytes, bool by_pass) {
+    const int home = memory.home_of(to);
+    if (home < 0 || home == from) return;
+    if (by_pass) std::this_thread::sleep_for(std::chrono::microseconds(setting("HOST_DEVICE_PASS_US", 0)));
+    if (!lists_pair("HOST_DEVICE_SLOW", from, home, false)) return;
+    slow.fetch_add(1);
+    std::this_thread::sleep_for(kSlowByte * bytes);
+  }
+  HostDeviceQueue queue;  // last: its thread ends first
 };
 
 // One of this library, which stays in the process.
@@ -81,12 +109,17 @@ bool find_stream(DeviceStream stream, Stream& found) {
   return true;
 }
 
+// function: takes nothing, or the device of the stream.
 template <class Function>
 DeviceStatus put(DeviceStream stream, Function function) {
   Stream found;
   if (!find_stream(stream, found)) return kInvalidStream;
   RONDO_CHECK(!found.capturing, "work is put into a stream that is captured");
-  device().queue.add(stream, function);
+  if constexpr (std::is_invocable_v<Function, int>) {
+    device().queue.add(stream, [function, number = found.device]() mutable { function(number); });
+  } else {
+    device().queue.add(stream, function);
+  }
   return kSuccess;
 }
 
@@ -139,6 +172,8 @@ DeviceStatus allocate_shared(size_t bytes, MemorySharing sharing, void** memory,
 DeviceStatus map_shared(int descriptor, MemorySharing sharing, size_t bytes, void** memory) {
   const bool refused = sharing == MemorySharing::kDescriptor && setting("HOST_DEVICE_IMPORTS", 1) == 0;
   if (refused || !can_share(sharing)) return kNotSupported;
+  const int home = HostDeviceMemory::home_of(descriptor);
+  if (home != current_device && !lists_pair("HOST_DEVICE_PEERS", current_device, home, true)) return kNotSupported;
   *memory = device().memory.map_shared(descriptor, bytes, current_device, sharing);
   return *memory != nullptr ? kSuccess : kInvalidValue;
 }
@@ -235,8 +270,9 @@ DeviceStatus synchronize_event(DeviceEvent event) {
 }
 
 DeviceStatus copy(const DeviceCopy* given, DeviceStream stream) {
-  const HostDeviceMemory& memory = device().memory;
-  return put(stream, [&memory, copy = *given] {
+  return put(stream, [&device = device(), copy = *given](int number) {
+    const HostDeviceMemory& memory = device.memory;
+    device.cross(number, copy.to, copy.row_bytes * copy.rows, false);
     for (uint64_t row = 0; row < copy.rows; ++row) {
       const void* from = static_cast<const std::byte*>(copy.from) + row * copy.from_pitch;
       void* to = static_cast<std::byte*>(copy.to) + row * copy.to_pitch;
@@ -245,25 +281,24 @@ DeviceStatus copy(const DeviceCopy* given, DeviceStream stream) {
   });
 }
 
-void run_fold(const HostDeviceMemory& memory, DeviceFold fold) {
+void run_fold(Device& device, int number, DeviceFold fold) {
   const size_t bytes = fold.count * dtype_bytes(DType(fold.dtype));
-  for (int i = 0; i < fold.source_count; ++i) fold.sources[i] = memory.reach(fold.sources[i], bytes);
-  for (int i = 0; i < fold.target_count; ++i) fold.targets[i] = memory.reach(fold.targets[i], bytes);
+  for (int i = 0; i < fold.target_count; ++i) device.cross(number, fold.targets[i], bytes, true);
+  for (int i = 0; i < fold.source_count; ++i) fold.sources[i] = device.memory.reach(fold.sources[i], bytes);
+  for (int i = 0; i < fold.target_count; ++i) fold.targets[i] = device.memory.reach(fold.targets[i], bytes);
   host_fold(fold, 4);
 }
 
 DeviceStatus fold(const DeviceFold* given, DeviceStream stream) {
-  const HostDeviceMemory& memory = device().memory;
-  return put(stream, [&memory, fold = *given] { run_fold(memory, fold); });
+  return put(stream, [&device = device(), fold = *given](int number) { run_fold(device, number, fold); });
 }
 
 DeviceStatus fold_at(const DeviceFold* given, const PeerPlaces* places, DeviceStream stream) {
-  const HostDeviceMemory& memory = device().memory;
-  std::atomic<int>* const placed = &device().placed;
-  return put(stream, [&memory, placed, fold = *given, places = std::make_shared<const PeerPlaces>(*places)]() mutable {
-    if (!host_find_places(*places, fold)) return;
-    run_fold(memory, fold);
-    placed->fetch_add(1);
+  const auto kept = std::make_shared<const PeerPlaces>(*places);
+  return put(stream, [&device = device(), fold = *given, kept](int number) mutable {
+    if (!host_find_places(*kept, fold)) return;
+    run_fold(device, number, fold);
+    device.placed.fetch_add(1);
   });
 }
 
@@ -338,7 +373,10 @@ __attribute__((visibility("default"))) void host_device_capture(void* stream, in
   rondo::testing::device().streams.at(stream)->capturing = captures != 0;
 }
 
-// Passes over memory of several ranks that this process has run.
+// Writes between devices of HOST_DEVICE_SLOW that this process has done.
+__attribute__((visibility("default"))) int host_device_slow() { return rondo::testing::device().slow.load(); }
+
+// Passes of calls that this process has run.
 __attribute__((visibility("default"))) int host_device_placed() { return rondo::testing::device().placed.load(); }
 
 }  // extern "C"

@@ -3,6 +3,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
 #include "ring/base/check.h"
 
 namespace rondo::testing {
@@ -19,6 +23,7 @@ typename Map::const_iterator holding(const Map& runs, const void* address, size_
   return offset <= size && bytes <= size - offset ? found : runs.end();
 }
 
+const std::string kName = "host_device_";  // and the number of the device
 constexpr off_t kPageBytes = 4096;
 constexpr size_t kMostBytes = size_t{1} << 40;
 
@@ -30,7 +35,7 @@ void* HostDeviceMemory::map(int file, size_t bytes, int device, MemorySharing sh
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   void* address = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
   if (data == MAP_FAILED || address == MAP_FAILED) return nullptr;
-  Run run{static_cast<std::byte*>(data), bytes, device, nullptr, made_here};
+  Run run{static_cast<std::byte*>(data), bytes, device, home_of(file), nullptr, made_here};
   if (sharing == MemorySharing::kIpc) {
     void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, page_after(bytes));
     if (page == MAP_FAILED) return nullptr;
@@ -49,7 +54,7 @@ void* HostDeviceMemory::allocate(size_t bytes, int device) {
 }
 
 void* HostDeviceMemory::allocate_shared(size_t bytes, int device, MemorySharing sharing, int* descriptor) {
-  const int file = memfd_create("host_device", MFD_CLOEXEC);
+  const int file = memfd_create((kName + std::to_string(device)).c_str(), MFD_CLOEXEC);
   const bool sized = file >= 0 && bytes < kMostBytes && ftruncate(file, page_after(bytes) + kPageBytes) == 0;
   void* const address = sized ? map(file, bytes, device, sharing, true) : nullptr;
   if (address == nullptr && file >= 0) close(file);
@@ -75,6 +80,20 @@ bool HostDeviceMemory::release(void* memory) {
   munmap(memory, run.bytes);
   device_.erase(found);
   return true;
+}
+
+int HostDeviceMemory::home_of(int descriptor) {
+  const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
+  char target[64] = {};
+  if (readlink(link.c_str(), target, sizeof target - 1) < 0) return -1;
+  const char* const name = std::strstr(target, kName.c_str());
+  return name == nullptr ? -1 : std::atoi(name + kName.size());
+}
+
+int HostDeviceMemory::home_of(const void* address) const {
+  std::lock_guard lock(mutex_);
+  const auto found = holding(device_, address, 1, [](const Run& run) { return run.bytes; });
+  return found == device_.end() ? -1 : found->second.home;
 }
 
 int HostDeviceMemory::device_of(const void* address, size_t bytes) const {

@@ -21,6 +21,9 @@ class HostDeviceMemory {
   // reaches it after its maker has released it ends.
   void* allocate_shared(size_t bytes, int device, MemorySharing sharing, int* descriptor);
   void* map_shared(int descriptor, size_t bytes, int device, MemorySharing sharing);
+  // The device whose memory the descriptor stands for, or the address is of; -1: of none.
+  static int home_of(int descriptor);
+  int home_of(const void* address) const;
   // The device that [address, address + bytes) is memory of; -1: of none.
   int device_of(const void* address, size_t bytes = 1) const;
 
@@ -36,7 +39,8 @@ class HostDeviceMemory {
   struct Run {
     std::byte* data;  // the same memory, mapped for the device
     size_t bytes;
-    int device;
+    int device;                             // for which it is mapped
+    int home;                               // whose memory it is
     std::atomic<uint32_t>* gone = nullptr;  // of kIpc, behind the memory: 1 once its maker has released it
     bool made_here = false;
   };

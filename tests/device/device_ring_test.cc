@@ -1,0 +1,114 @@
+// The ring over devices: where not all map each other's memory, where some pairs are slow, and where it is asked for.
+// All collectives give the reference result, in places for messages that calls and pieces use in turn.
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/device/island_cases.h"
+
+namespace rondo::testing {
+namespace {
+
+// A device a rank, in processes of their own; pairs: HOST_DEVICE_PEERS or HOST_DEVICE_SLOW.
+RankGroup devices_group(int world, const char* setting, const std::string& pairs, uint64_t window_bytes = 1u << 20) {
+  RankGroup group = device_group(world, "shm");
+  group.config.device_window_bytes = window_bytes;
+  group.before = [=](int rank) {
+    setenv("HOST_DEVICE_COUNT", std::to_string(world).c_str(), 1);
+    setenv(setting, pairs.c_str(), 1);
+    DeviceLibrary::open(device_library())->table().use(rank);
+  };
+  return group;
+}
+
+bool on_a_gpu() { return std::getenv("RONDO_TEST_DEVICE") != nullptr; }  // which is what it is
+
+int slow_writes() {
+  void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<int (*)()>(dlsym(library, "host_device_slow"))();
+}
+
+}  // namespace
+
+TEST_CASE("every collective, by the ring where it has one: processes") {
+  for (const int world : {1, 2, 3, 4, 8}) {
+    CAPTURE(world);
+    const auto cases = all_shapes({world, {1, uint64_t(world + 1), 1237}, {world / 2}});
+    CHECK(run_processes(ring_group(world), [&](Communicator& group) { run_all(group, cases); }) == "");
+  }
+}
+
+TEST_CASE("every dtype with every op") {
+  const auto cases = all_reductions(3);
+  CHECK(run_processes(ring_group(3), [&](Communicator& group) { run_all(group, cases); }) == "");
+}
+
+TEST_CASE("many pieces, whose messages take the places in turn") {
+  const auto cases = large_shapes(3);
+  CHECK(run_processes(ring_group(3, 64 * 1024), [&](Communicator& group) { run_all(group, cases); }) == "");
+}
+
+TEST_CASE("devices that reach the next one only, in the order of ranks or in another: the ring, else staged") {
+  if (on_a_gpu()) return;
+  const auto cases = all_shapes({4, {3, 1237}, {1}});
+  const auto large = large_shapes(4);
+  for (const char* pairs : {"01 12 23 30", "02 21 13 30", "03 31 12 20 10"}) {
+    CAPTURE(std::string(pairs));
+    CHECK(run_processes(devices_group(4, "HOST_DEVICE_PEERS", pairs, 64 * 1024), [&](Communicator& group) {
+            run_all(group, cases);
+            run_all(group, large);
+          }) == "");
+  }
+}
+
+TEST_CASE("devices without a ring: all ranks stage") {
+  if (on_a_gpu()) return;
+  const auto cases = all_shapes({3, {1237}, {1}});
+  CHECK(run_processes(devices_group(3, "HOST_DEVICE_PEERS", "01 10 12"), [&](Communicator& group) {
+          run_on_device(group, cases, BufferKind::kOddRegistered);
+          expect(passes_over_ranks() == 0, "a call was not staged");
+        }) == "");
+}
+
+TEST_CASE("slow pairs: large calls go around them") {
+  if (on_a_gpu()) return;
+  CHECK(run_processes(devices_group(4, "HOST_DEVICE_SLOW", "01 10 23 32"), [](Communicator& group) {
+          void* const memory = group.allocate(1u << 20, Memory::kDevice);
+          const int before = slow_writes();
+          Sum sum(group, memory, 200'000);
+          sum.start().wait();
+          expect(sum.value() == 4, "the wrong sum");
+          expect(before > 0, "the pairs were not measured");
+          expect(slow_writes() == before, "the call went over a slow pair");
+          const auto cases = all_shapes({4, {1237}, {1}});
+          run_all(group, cases);
+        }) == "");
+}
+
+TEST_CASE("blocks that are only passed on go by copies where those are faster") {
+  if (on_a_gpu()) return;
+  RankGroup group = devices_group(3, "HOST_DEVICE_PASS_US", "20000", 8u << 20);
+  group.config.algorithm = Algorithm::kRing;
+  std::vector<CollectiveCase> cases;
+  for (CollectiveCase what : all_shapes({3, {2'000'001}, {1}})) {
+    if (what.counts.empty() && what.misalign == 0) cases.push_back(what);
+  }
+  CHECK(run_processes(group, [&](Communicator& comm) { run_all(comm, cases); }) == "");
+}
+
+TEST_CASE("calls by the ring, over all memory and staged in turn, many of them under way: places and windows are one") {
+  RankGroup group = device_group(3, "auto");
+  for (const uint64_t window : {uint64_t{64} * 1024, uint64_t{64} << 20}) {
+    group.config.device_window_bytes = window;
+    CHECK(run_processes(group, call_in_turn) == "");
+  }
+}
+
+TEST_CASE("a failure between the passes of a ring ends all calls, and the device goes on") {
+  for (int i = 0; i < 5; ++i) CHECK(run_processes(ring_group(3), fail_between_passes) == "");
+}
+
+}  // namespace rondo::testing
