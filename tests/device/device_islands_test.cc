@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/device/island_cases.h"
+#include "tests/support/temp_folder.h"
 
 namespace rondo::testing {
 namespace {
@@ -177,6 +178,27 @@ TEST_CASE("a rank that dies while others map its memory by CUDA IPC") {
           comm.destroy();
           expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2), "destroy waits for the dead rank");
         }) == "");
+}
+
+TEST_CASE("processes that use the device one at a time") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
+  const TempFolder folder;
+  RankGroup group = device_group(3, "shm");
+  group.before = [&](int) { setenv("HOST_DEVICE_SLICES", folder.path("slices").c_str(), 1); };
+  const auto cases = all_shapes({3, {1237}, {1}});
+  for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kRing}) {
+    group.config.algorithm = algorithm;
+    CHECK(run_processes(group, [&](Communicator& comm) { run_all(comm, cases); }) == "");
+  }
+}
+
+TEST_CASE("words that are written late, by streams of ranks that have failed, hold nobody up") {
+  RankGroup group = device_group(3, "shm");
+  group.before = [&](int rank) { setenv("HOST_DEVICE_LATE_US", rank == 1 ? "20000" : "1000", 1); };
+  for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kRing}) {
+    group.config.algorithm = algorithm;
+    for (int i = 0; i < 3; ++i) CHECK(run_processes(group, fail_between_passes) == "");
+  }
 }
 
 TEST_CASE("a failure between passes ends all calls, and the device goes on") {

@@ -10,6 +10,8 @@
 //   HOST_DEVICE_PEERS        "01 12": device 0 maps memory of device 1, and 1 that of 2, and no others do; unset: all
 //   do HOST_DEVICE_SLOW         "01 12": what 0 writes into memory of 1, and 1 into that of 2, takes 50 ns a byte
 //   HOST_DEVICE_PASS_US      what a pass that writes to another device takes besides
+//   HOST_DEVICE_LATE_US      what a stream takes to write a word
+//   HOST_DEVICE_SLICES       a file: one process at a time runs what is in its streams; one that waits lets others run
 //   HOST_DEVICE_MAJOR        of the compute capability, 9
 #include <atomic>
 #include <chrono>
@@ -308,9 +310,12 @@ DeviceStatus call_host(HostFunction function, void* argument, DeviceStream strea
 
 void run_word(uint32_t* word, const WordOp& op) {
   const std::atomic_ref<uint32_t> shared(*word);
-  if (op.action == WordAction::kWrite) return shared.store(op.value, std::memory_order_release);
+  if (op.action == WordAction::kWrite) {
+    std::this_thread::sleep_for(std::chrono::microseconds(setting("HOST_DEVICE_LATE_US", 0)));
+    return shared.store(op.value, std::memory_order_release);
+  }
   while (static_cast<int32_t>(shared.load(std::memory_order_acquire) - op.value) < 0) {
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    HostDeviceQueue::let_others_run(std::chrono::microseconds(50));
   }
 }
 

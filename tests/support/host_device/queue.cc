@@ -1,13 +1,51 @@
 #include "tests/support/host_device/queue.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <utility>
+
+#include "ring/base/check.h"
 
 namespace rondo::testing {
 namespace {
 
 thread_local bool runs_entry = false;
 
+// The right to run entries; without HOST_DEVICE_SLICES there is nothing to wait for.
+class Slice {
+ public:
+  Slice() : file_(std::getenv("HOST_DEVICE_SLICES") == nullptr ? -1 : open()) {}
+  ~Slice() {
+    if (file_ >= 0) close(file_);
+  }
+  Slice(const Slice&) = delete;
+  void take() { lock(LOCK_EX); }
+  void give() { lock(LOCK_UN); }
+
+ private:
+  static int open() {
+    const int file = ::open(std::getenv("HOST_DEVICE_SLICES"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    RONDO_CHECK(file >= 0, "the file of HOST_DEVICE_SLICES cannot be opened");
+    return file;
+  }
+  void lock(int how) const {
+    if (file_ >= 0) RONDO_CHECK(flock(file_, how) == 0, "flock");
+  }
+  const int file_;
+};
+
+thread_local Slice* slice = nullptr;  // of the thread that runs entries
+
 }  // namespace
+
+void HostDeviceQueue::let_others_run(std::chrono::microseconds pause) {
+  slice->give();
+  std::this_thread::sleep_for(pause);
+  slice->take();
+}
 
 HostDeviceQueue::HostDeviceQueue() : thread_([this] { run(); }) {}
 
@@ -44,6 +82,8 @@ void HostDeviceQueue::synchronize_all() {
 }
 
 void HostDeviceQueue::run() {
+  Slice own;
+  slice = &own;
   runs_entry = true;
   std::unique_lock lock(mutex_);
   while (true) {
@@ -52,7 +92,9 @@ void HostDeviceQueue::run() {
     const Entry entry = std::move(entries_.front());
     entries_.pop_front();
     lock.unlock();
+    own.take();
     entry.function();
+    own.give();
     lock.lock();
     ++streams_[entry.stream].done;
     ++all_.done;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -12,7 +13,8 @@ namespace rondo::testing {
 
 // The queue of a device that several streams share: entries run one after the other on a thread, in the order in which
 // they came, whatever their stream. An entry that waits holds up all streams, as on a GPU with one hardware queue. Who
-// adds an entry to a full queue waits. Any thread.
+// adds an entry to a full queue waits. With HOST_DEVICE_SLICES (a file) processes run entries one at a time. Any
+// thread.
 class HostDeviceQueue {
  public:
   // Of a GPU's queue of launches, about.
@@ -29,6 +31,8 @@ class HostDeviceQueue {
   void synchronize_all();
   // The calling thread runs an entry: a function of the host in a stream must not use the device.
   static bool in_entry();
+  // By an entry that waits: pauses, without its slice of the device.
+  static void let_others_run(std::chrono::microseconds pause);
 
  private:
   void run();
