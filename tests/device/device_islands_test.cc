@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -177,6 +178,54 @@ TEST_CASE("a rank that dies while others map its memory by CUDA IPC") {
           const auto begin = std::chrono::steady_clock::now();
           comm.destroy();
           expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2), "destroy waits for the dead rank");
+        }) == "");
+}
+
+TEST_CASE("lists are put together in the window, in pieces where it is small, of several types") {
+  for (const uint64_t window : {uint64_t{64} * 1024, uint64_t{64} << 20}) {
+    RankGroup group = device_group(3, "shm");
+    group.config.device_window_bytes = window;
+    CHECK(run_processes(group, [](Communicator& comm) {
+            void* const memory = comm.allocate(1u << 20, Memory::kDevice);
+            const int before = passes_over_ranks();
+            for (const bool registered : {false, true}) {
+              Mirror mirror(registered && comm.rank() == 0 ? memory : nullptr, 1u << 20);
+              std::pmr::vector<float> first(3, 1, &mirror), second(70'000, 2, &mirror), last(1, 3, &mirror);
+              std::pmr::vector<int64_t> other(1000, comm.rank(), &mirror);
+              mirror.to_device();
+              const auto tensor = [&](auto& values, DType dtype) {
+                void* const data = mirror.image(values.data());
+                return TensorRef{data, data, values.size(), dtype};
+              };
+              const TensorRef tensors[] = {tensor(first, DType::kFloat32), tensor(second, DType::kFloat32),
+                                           tensor(other, DType::kInt64), tensor(last, DType::kFloat32)};
+              const CallOptions options{.stream = mirror.stream()};
+              comm.all_reduce_many(tensors, Op::kSum, options);
+              comm.all_reduce_many_async(std::span(tensors).first(1), Op::kSum, options).wait();
+              mirror.to_host();
+              mirror.synchronize();
+              expect(first[2] == 9 && second.front() == 6 && second.back() == 6 && last[0] == 9, "the wrong sum");
+              expect(other.front() == 3 && other.back() == 3, "the wrong sum of integers");
+            }
+            expect(passes_over_ranks() != before || before < 0, "the lists were staged");
+          }) == "");
+  }
+}
+
+TEST_CASE("lists that differ: both are shown") {
+  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
+          group.attach_device();
+          Mirror mirror;
+          std::pmr::vector<float> values(100, 1, &mirror);
+          mirror.to_device();
+          auto* const data = static_cast<float*>(mirror.image(values.data()));
+          const uint64_t second = group.rank() == 0 ? 10 : 11;
+          const TensorRef tensors[] = {{data, data, 20}, {data + 50, data + 50, second}};
+          const Error error =
+              error_of([&] { group.all_reduce_many_async(tensors, Op::kSum, {.stream = mirror.stream()}).wait(); });
+          expect_error(error, ErrorCode::kMismatch, "20, 10");
+          expect_error(error, ErrorCode::kMismatch, "20, 11");
+          mirror.synchronize();
         }) == "");
 }
 

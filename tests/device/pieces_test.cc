@@ -79,5 +79,38 @@ TEST_CASE("large calls take at most so many pieces, however large") {
   CHECK(cut_pieces(call, 0, 2).size() == kMostPieces);
 }
 
+TEST_CASE("lists: every byte of every tensor once, in pieces of one type that are full but for the last of each run") {
+  std::vector<std::byte> input(20'000), output(20'000);
+  for (const uint64_t piece_bytes : {1, 8, 100, 4096, 1 << 20}) {
+    CAPTURE(piece_bytes);
+    std::vector<TensorRef> tensors;
+    uint64_t at = 0;
+    for (const auto& [count, dtype] : std::vector<std::pair<uint64_t, DType>>{{3, DType::kFloat32},
+                                                                              {0, DType::kFloat32},
+                                                                              {1000, DType::kFloat32},
+                                                                              {7, DType::kInt8},
+                                                                              {9, DType::kFloat64},
+                                                                              {1, DType::kFloat64},
+                                                                              {1500, DType::kFloat32}}) {
+      tensors.push_back({input.data() + at, output.data() + at, count, dtype});
+      at += count * dtype_bytes(dtype);
+    }
+    std::vector<Piece> pieces;
+    uint64_t bytes = 0;
+    for (const ListPiece& list : cut_list(tensors, piece_bytes)) {
+      const uint64_t element = dtype_bytes(list.dtype);
+      CHECK(list.piece.region_bytes <= std::max(element, piece_bytes));
+      CHECK(list.piece.region_bytes == list.piece.count * element);
+      bytes += list.piece.region_bytes;
+      pieces.push_back(list.piece);
+    }
+    CHECK(bytes == at);
+    for (const bool in : {true, false}) {
+      for (const int times : covered(pieces, in, in ? input.data() : output.data(), at)) CHECK(times == 1);
+    }
+  }
+  CHECK(cut_list({}, 100).empty());
+}
+
 }  // namespace
 }  // namespace rondo::testing

@@ -292,42 +292,83 @@ void DeviceSide::follow_last(void* stream) {
   if (last && stream != last_stream_ && !last->done()) last->wait_on(stream);
 }
 
+void DeviceSide::check_own_device(const char* call, const StreamFacts& stream) const {
+  if (stream.device == island_->device()) return;
+  throw Exception(ErrorCode::kInvalid,
+                  fmt::format("{} on rank {}: the stream is of device {}; this communicator was attached to device {}",
+                              call, group_.rank(), stream.device, island_->device()));
+}
+
+const StreamPlans::Entry& DeviceSide::plan_of(const CheckedCall& call, Algorithm algorithm) {
+  std::lock_guard order(order_mutex_);
+  return plans_->get(call.collective, algorithm, call.root);
+}
+
+// As if its buffers were in window 0, since blocks are a piece's.
+CheckedCall DeviceSide::call_of(CollectiveCall call, const Piece& piece) const {
+  call.count = piece.count;
+  call.input = island_->bounce() + piece.input;
+  call.output = island_->bounce() + piece.output;
+  call.options.stream.reset();
+  return check_call(call, group_.rank(), group_.size());
+}
+
 std::shared_ptr<Operation> DeviceSide::start_enqueued(const CollectiveCall& call, const CheckedCall& checked,
                                                       const StreamFacts& stream, Algorithm algorithm) {
-  if (stream.device != island_->device()) {
-    throw Exception(
-        ErrorCode::kInvalid,
-        fmt::format("{} on rank {}: the stream is of device {}; this communicator was attached to device {}",
-                    collective_name(call.collective), group_.rank(), stream.device, island_->device()));
+  check_own_device(collective_name(call.collective), stream);
+  Enqueued what{algorithm, pieces_of(checked, plan_of(checked, algorithm)), {}, *call.options.stream};
+  for (const Piece& piece : what.pieces) what.calls.push_back(call_of(call, piece));
+  return enqueue(std::move(what));
+}
+
+// Tensors are put together in window 0, on which only passes over all memory work.
+std::shared_ptr<Operation> DeviceSide::start_enqueued_list(std::span<const TensorRef> tensors, Op op,
+                                                           const CallOptions& options, const ListArguments& arguments) {
+  if (!island_) return nullptr;
+  CollectiveCall call;
+  call.op = op;
+  call.options = options;
+  if (call.options.algorithm == Algorithm::kAuto) call.options.algorithm = Algorithm::kRegistered;
+  Enqueued what;
+  what.stream = *options.stream;
+  for (ListPiece& piece : cut_list(tensors, group_.context().config.device_window_bytes)) {
+    call.dtype = piece.dtype;
+    what.calls.push_back(call_of(call, piece.piece));
+    what.pieces.push_back(std::move(piece.piece));
   }
-  std::unique_lock order(order_mutex_);
-  const StreamPlans::Entry& plan = plans_->get(checked.collective, algorithm, checked.root);
-  order.unlock();
-  std::vector<Piece> pieces = pieces_of(checked, plan);
-  const uint32_t entries = EnqueuedCall::entries_of(pieces, plan.program);
+  if (what.calls.empty() || algorithm_of(what.calls.front(), call.options) != Algorithm::kRegistered) return nullptr;
+  check_own_device("all_reduce_many", arguments.stream);
+  for (size_t i = 0; i < what.calls.size() && arguments.list; ++i) {
+    CheckedCall& part = what.calls[i];
+    part.list = arguments.list;
+    part.shared_counts = arguments.list->hash;
+    part.part = static_cast<uint32_t>(i + 1);
+    part.parts = static_cast<uint32_t>(what.calls.size());
+  }
+  return enqueue(std::move(what));
+}
+
+std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
+  const StreamPlans::Entry& plan = plan_of(what.calls.front(), what.algorithm);
+  const uint32_t entries = EnqueuedCall::entries_of(what.pieces, plan.program);
   if (!calls_->begin(entries, [this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
-  order.lock();
-  const auto made = std::make_shared<EnqueuedCall>(
-      EnqueuedCall::Options{calls_, island_, &plan, *call.options.stream, waits_, pieces, [this](const Error& error) {
-                              if (error.code != ErrorCode::kInvalid) group_.fail(error);
-                            }});
+  std::lock_guard order(order_mutex_);
+  const auto made = std::make_shared<EnqueuedCall>(EnqueuedCall::Options{
+      calls_, island_, &plan, what.stream, waits_, std::move(what.pieces), [this](const Error& error) {
+        if (error.code != ErrorCode::kInvalid) group_.fail(error);
+      }});
   std::vector<CommunicatorState::Part> parts;
-  const Algorithm shown = algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    CollectiveCall piece = call;
-    piece.count = pieces[i].count;
-    piece.input = island_->bounce() + pieces[i].input;  // as if it were there, since blocks are a piece's
-    piece.output = island_->bounce() + pieces[i].output;
-    piece.options.stream.reset();
-    CommunicatorState::Part part{check_call(piece, group_.rank(), group_.size()), shown, {}};
+  const Algorithm shown = what.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
+  for (size_t i = 0; i < what.calls.size(); ++i) {
+    CommunicatorState::Part part{std::move(what.calls[i]), shown, {}};
     part.call.piece = static_cast<uint32_t>(i + 1);
-    part.call.pieces = static_cast<uint32_t>(pieces.size());
+    part.call.pieces = static_cast<uint32_t>(what.calls.size());
     EnqueuedCall::Part moved = made->add_part(part.call);
     part.gate = std::move(moved.gate);
     part.run = std::move(moved.run);
     parts.push_back(std::move(part));
   }
-  follow_last(*call.options.stream);
+  follow_last(what.stream);
   for (auto& operation : group_.submit_all(std::move(parts))) {
     made->engine = operation->engine;
     const uint64_t fingerprint = operation->fingerprint();
@@ -336,7 +377,7 @@ std::shared_ptr<Operation> DeviceSide::start_enqueued(const CollectiveCall& call
   group_.leave_to_progress_thread(*made->engine);
   made->enqueue();
   last_ = made;
-  last_stream_ = *call.options.stream;
+  last_stream_ = what.stream;
   return made;
 }
 
@@ -369,9 +410,9 @@ std::shared_ptr<Operation> DeviceSide::start(const CollectiveCall& call) {
   return made;
 }
 
-StreamFacts DeviceSide::check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                                   const ListParts& list_parts) {
-  list_parts(tensors, op, options);
+DeviceSide::ListArguments DeviceSide::check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                                                 const ListParts& list_parts) {
+  const std::vector<CommunicatorState::Part> parts = list_parts(tensors, op, options);
   attach(options.timeout, &*options.stream);
   group_.ready_progress_thread();
   const StreamFacts stream = check_stream("all_reduce_many", *options.stream);
@@ -380,12 +421,13 @@ StreamFacts DeviceSide::check_list(std::span<const TensorRef> tensors, Op op, co
     check_device("all_reduce_many", stream, {"the input of a tensor", tensor.input});
     check_device("all_reduce_many", stream, {"the output of a tensor", tensor.output});
   }
-  return stream;
+  return {stream, parts.empty() ? nullptr : parts.front().call.list};
 }
 
 std::shared_ptr<Operation> DeviceSide::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                   const ListParts& list_parts) {
-  const StreamFacts stream = check_list(tensors, op, options, list_parts);
+  const ListArguments arguments = check_list(tensors, op, options, list_parts);
+  if (auto enqueued = start_enqueued_list(tensors, op, options, arguments)) return enqueued;
   Piece piece;
   std::vector<uint64_t> places;
   for (const TensorRef& tensor : tensors) {
@@ -397,7 +439,7 @@ std::shared_ptr<Operation> DeviceSide::start_list(std::span<const TensorRef> ten
     piece.out.push_back({static_cast<std::byte*>(tensor.output), bytes, piece.region_bytes, bytes, bytes, 1});
     piece.region_bytes += (bytes + 63) / 64 * 64;
   }
-  std::shared_ptr<StreamCall> made = make({piece}, *options.stream, stream.device);
+  std::shared_ptr<StreamCall> made = make({piece}, *options.stream, arguments.stream.device);
   std::vector<TensorRef> staged(tensors.begin(), tensors.end());
   for (size_t i = 0; i < staged.size(); ++i) staged[i].input = staged[i].output = made->region(0) + places[i];
   CallOptions on_host = options;

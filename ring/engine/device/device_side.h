@@ -42,9 +42,13 @@ class DeviceSide {
                                                                        const CallOptions& options)>;
   std::shared_ptr<Operation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                         const ListParts& list_parts);
-  // As check(), of such a list. The stream's facts.
-  StreamFacts check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                         const ListParts& list_parts);
+  // As check(), of such a list.
+  struct ListArguments {
+    StreamFacts stream;
+    std::shared_ptr<const TensorList> list;  // shared with the operations; null: of one tensor
+  };
+  ListArguments check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                           const ListParts& list_parts);
 
   // A send, a receive or both (nullptr: none). The calling thread waits until the stream has come to them and the
   // message has gone and come; what has come is copied in the order of the stream.
@@ -82,6 +86,20 @@ class DeviceSide {
   std::shared_ptr<Operation> start_enqueued(const CollectiveCall& call, const CheckedCall& checked,
                                             const StreamFacts& stream, Algorithm algorithm);
   std::vector<Piece> pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const;
+  // Null: the list is staged.
+  std::shared_ptr<Operation> start_enqueued_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                                                 const ListArguments& arguments);
+  // A call as its pieces, which are calls on window 0.
+  struct Enqueued {
+    Algorithm algorithm = Algorithm::kRegistered;
+    std::vector<Piece> pieces;
+    std::vector<CheckedCall> calls;  // one a piece
+    void* stream = nullptr;
+  };
+  std::shared_ptr<Operation> enqueue(Enqueued what);
+  CheckedCall call_of(CollectiveCall call, const Piece& piece) const;
+  const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
+  void check_own_device(const char* call, const StreamFacts& stream) const;
   void follow_last(void* stream);
   StreamFacts check_stream(const std::string& call, void* stream) const;
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;

@@ -210,7 +210,11 @@ EnqueuedCall::Buffer EnqueuedCall::buffer_of(const Piece& piece, bool input) con
   buffer.place = {rows.device, rows.device_pitch};
   const Touched& touched = options_.plan->touched;
   if (!(input ? touched.input : touched.output)) return buffer;
-  if (const auto found = options_.island->locate(rows.device, (rows.rows - 1) * rows.device_pitch + rows.row_bytes)) {
+  // Parts of a list are put together there.
+  const auto found = parts.size() > 1
+                         ? std::nullopt
+                         : options_.island->locate(rows.device, (rows.rows - 1) * rows.device_pitch + rows.row_bytes);
+  if (found) {
     buffer.card = {found->window, 0, found->offset, rows.device_pitch};
     return buffer;
   }

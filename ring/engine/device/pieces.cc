@@ -110,4 +110,25 @@ std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint
   return cut;
 }
 
+std::vector<ListPiece> cut_list(std::span<const TensorRef> tensors, uint64_t piece_bytes) {
+  std::vector<ListPiece> cut;
+  for (const TensorRef& tensor : tensors) {
+    const uint64_t element = dtype_bytes(tensor.dtype), bytes = tensor.count * element;
+    const uint64_t room = std::max(element, piece_bytes / element * element);
+    for (uint64_t first = 0; first < bytes;) {
+      const bool new_piece = cut.empty() || cut.back().dtype != tensor.dtype || cut.back().piece.region_bytes == room;
+      if (new_piece) cut.push_back({{}, tensor.dtype});
+      Piece& piece = cut.back().piece;
+      const uint64_t part = std::min(bytes - first, room - piece.region_bytes);
+      auto* const input = static_cast<std::byte*>(const_cast<void*>(tensor.input));
+      piece.in.push_back({input + first, part, piece.region_bytes, part, part, 1});
+      piece.out.push_back({static_cast<std::byte*>(tensor.output) + first, part, piece.region_bytes, part, part, 1});
+      piece.region_bytes += part;
+      piece.count += part / element;
+      first += part;
+    }
+  }
+  return cut;
+}
+
 }  // namespace rondo

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/device.h"
@@ -42,5 +43,14 @@ inline constexpr uint64_t kMostPieces = 64;
 // piece, since ranks know their own counts only. Pure.
 std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes = kPieceBytes,
                               uint64_t most_pieces = kMostPieces);
+
+// A part of a list of all_reduces: tensors of one type, or runs of elements of them, one after the other in the region.
+// Piece::count: elements of all of them.
+struct ListPiece {
+  Piece piece;
+  DType dtype = DType::kFloat32;
+};
+// Of at most piece_bytes. The same on all ranks that were given the same counts and types. Pure.
+std::vector<ListPiece> cut_list(std::span<const TensorRef> tensors, uint64_t piece_bytes);
 
 }  // namespace rondo
