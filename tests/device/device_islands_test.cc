@@ -275,6 +275,19 @@ TEST_CASE("memory of a call in flight is not given back") {
         }) == "");
 }
 
+TEST_CASE("memory that one rank alone has given back: an error on all, and nothing is touched") {
+  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
+          void* const memory = group.allocate(1u << 20, Memory::kDevice);
+          Sum sum(group, group.rank() == 0 ? memory : nullptr, 1000);
+          if (group.rank() == 1) group.deallocate(memory);
+          const Error error = error_of([&] {
+            for (int i = 0; i < 100; ++i) sum.start().wait();
+          });
+          expect_error(error, ErrorCode::kProtocol, "deallocate() is for all ranks");
+          sum.value();
+        }) == "");
+}
+
 TEST_CASE("RONDO_CHECK looks at calls on streams: they are staged") {
   RankGroup checked = device_group(3, "shm");
   checked.config.check_results = "digest,finite";

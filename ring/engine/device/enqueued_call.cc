@@ -68,7 +68,7 @@ class EnqueuedCall::PassRun final : public Run {
     if (refused == 0) return true;
     failure_.kind = RunFailure::Kind::kCorrupt;
     failure_.peer = static_cast<int>(refused - 1);
-    failure_.what = "it speaks of device memory that is not mapped here";
+    failure_.what = "a buffer of it lies in device memory that this rank does not map; deallocate() is for all ranks";
     return false;
   }
 
