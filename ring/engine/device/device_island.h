@@ -90,8 +90,6 @@ class DeviceIsland {
     std::vector<void*> mapped;  // by rank; nullptr: own or none
     uint64_t bytes = 0;
   };
-  // This thread's current device is the rank's, for as long as it lives.
-  class OnDevice;
 
   const DeviceTable& table() const { return library_->table(); }
   void share_inboxes(Clock::time_point deadline);

@@ -1,0 +1,179 @@
+// DeviceSide: how ranks find their devices, and what they share on them.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+
+#include "ring/base/log.h"
+#include "ring/engine/device/device_side.h"
+#include "ring/engine/device/on_device.h"
+
+namespace rondo {
+namespace {
+
+constexpr int kOldestMajor = 8;  // compute capability that librondo_cuda.so has code for
+
+// What ranks tell each other when they attach.
+struct AttachCard {
+  int64_t pid = 0;
+  int64_t works = 0;
+  int64_t shares = 0;  // kSharesBy..., and its streams write words
+};
+
+}  // namespace
+
+void DeviceSide::attach(std::chrono::milliseconds timeout, const void* const* stream) {
+  if (attached_.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(attach_mutex_);
+  if (attached_.load()) return;
+  const auto library = exchange(timeout, stream);
+  calls_ = std::make_shared<StreamCalls>(library, group_.context().fabric->shared_memory(), group_.rank());
+  if (sharings_ != 0) connect(library, timeout);
+  attached_.store(true, std::memory_order_release);
+}
+
+// The library, on a device that it is made for.
+std::shared_ptr<const DeviceLibrary> DeviceSide::open(const void* const* stream, DeviceFacts& facts) {
+  auto library = DeviceLibrary::open(group_.context().config.device_library);
+  library->check(library->table().current(&device_), "asking for the current device");
+  StreamFacts where{};
+  if (stream != nullptr && library->table().stream_facts(const_cast<void*>(*stream), &where) == 0 &&
+      where.device >= 0) {
+    device_ = where.device;
+  }
+  library->check(library->table().facts(device_, &facts), "asking for the device's properties");
+  if (facts.major < kOldestMajor) {
+    throw Exception(
+        ErrorCode::kUnsupported,
+        fmt::format("no GPU can be used: device {} ({}) has compute capability {}.{}; {}.0 or newer is needed", device_,
+                    facts.name, facts.major, facts.minor, kOldestMajor));
+  }
+  if (facts.waits_on_words == 0) waits_ = StreamCall::Waits::kHost;
+  return library;
+}
+
+template <class Card>
+std::vector<Card> DeviceSide::gather(const Card& own, std::chrono::milliseconds timeout) {
+  std::vector<Card> cards(static_cast<size_t>(group_.size()));
+  CollectiveCall gather;
+  gather.collective = Collective::kAllGather;
+  gather.input = &own;
+  gather.output = cards.data();
+  gather.count = sizeof(Card);
+  gather.dtype = DType::kUint8;
+  gather.options.timeout = timeout;
+  CommunicatorState::Part part{check_call(gather, group_.rank(), group_.size()), group_.for_plain_buffers(), {}};
+  part.call.attaches = true;
+  std::vector<CommunicatorState::Part> parts;
+  parts.push_back(std::move(part));
+  const auto operation = group_.submit_all(std::move(parts)).front();
+  operation->wait(Clock::time_point::max());
+  if (operation->failed()) throw Exception(operation->error());
+  return cards;
+}
+
+DeviceIsland::AllSay DeviceSide::all_say(std::chrono::milliseconds timeout) {
+  return [this, timeout](uint64_t own) { return gather(own, timeout); };
+}
+
+Clock::time_point DeviceSide::deadline(std::chrono::milliseconds timeout) const {
+  const std::chrono::milliseconds configured(group_.context().config.timeout_ms);
+  return deadline_after(Clock::now(), timeout.count() > 0 ? timeout : configured);
+}
+
+// All ranks open the library, and hear of the others whether it was there.
+std::shared_ptr<const DeviceLibrary> DeviceSide::exchange(std::chrono::milliseconds timeout,
+                                                          const void* const* stream) {
+  std::shared_ptr<const DeviceLibrary> library;
+  DeviceFacts facts{};
+  Error error;
+  try {
+    library = open(stream, facts);
+  } catch (const Exception& e) {
+    error = e.error();
+  }
+  const CommunicatorContext& context = group_.context();
+  const bool shares = facts.waits_on_words != 0 && context.topology.one_island() &&
+                      context.config.device_window_bytes > 0 && group_.size() <= kMaxPlaceRanks;
+  const AttachCard own{getpid(), error.ok() ? 1 : 0, shares ? facts.shares_memory : 0};
+  const std::vector<AttachCard> cards = gather(own, timeout);
+  if (!error.ok()) {
+    throw Exception(error.code, fmt::format("attach_device on rank {}: {}", group_.rank(), error.message));
+  }
+  const std::vector<int>& host = context.topology.host;
+  sharings_ = kSharesByDescriptor | kSharesByIpc;
+  for (int r = 0; r < group_.size(); ++r) {
+    const AttachCard& card = cards[static_cast<size_t>(r)];
+    if (card.works == 0) {
+      throw Exception(Error{ErrorCode::kUnsupported,
+                            fmt::format("attach_device on rank {}: {} can use no GPU; its own error says why",
+                                        group_.rank(), context.name(r)),
+                            {r}});
+    }
+    sharings_ &= static_cast<int32_t>(card.shares);
+    // Streams of one process may share a queue of the device, in which a wait of one rank would stand before the copy
+    // of another one that it waits for.
+    const bool here = host[static_cast<size_t>(r)] == host[static_cast<size_t>(group_.rank())] && card.pid == own.pid;
+    if (r != group_.rank() && here) waits_ = StreamCall::Waits::kHost;
+  }
+  return library;
+}
+
+// Device memory that all ranks map, if that works between all of them.
+void DeviceSide::connect(const std::shared_ptr<const DeviceLibrary>& library, std::chrono::milliseconds timeout) {
+  auto island = std::make_shared<DeviceIsland>(group_.context(), library, device_);
+  const std::string wrong = island->connect(sharings_, all_say(timeout), deadline(timeout));
+  const Logger log(group_.context().config.debug, group_.context().world_rank(group_.rank()));
+  if (!wrong.empty()) {
+    island->close(deadline(timeout));
+    if (log.shows(LogLevel::kWarn)) {
+      log.warn(fmt::format("calls on device memory are staged through host memory: {}", wrong));
+    }
+    return;
+  }
+  if (group_.rank() == 0 && log.shows(LogLevel::kInfo)) {
+    log.info(fmt::format("devices share memory, {}; their ring: {}",
+                         island->rates().complete() ? "each with all others" : "not each with all others",
+                         island->order().empty() ? "none" : fmt::format("{}", fmt::join(island->order(), " "))));
+  }
+  island_ = std::move(island);
+  plans_.emplace(group_.rank(), group_.context().topology, island_->order());
+  group_.set_streams([island = island_, calls = calls_](Clock::time_point now) {
+    if (!island->let_go(now)) return StreamsEnd::kAtWork;
+    return calls->wait_for_all(now) ? StreamsEnd::kDrained : StreamsEnd::kEntriesLeft;
+  });
+}
+
+void* DeviceSide::allocate(size_t bytes) {
+  if (bytes == 0) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("allocate on rank {}: 0 bytes", group_.rank()));
+  }
+  attach({});
+  if (island_) return island_->allocate(bytes, all_say({}), deadline({}));
+  const OnDevice on(*calls_->library, device_);
+  void* data = nullptr;
+  calls_->library->check(table().allocate(bytes, &data), "allocating device memory");
+  std::lock_guard lock(order_mutex_);
+  plain_[data] = bytes;
+  return data;
+}
+
+bool DeviceSide::deallocate(void* data) {
+  if (!attached_.load(std::memory_order_acquire)) return false;
+  if (!island_) {
+    std::lock_guard lock(order_mutex_);
+    if (plain_.erase(data) == 0) return false;
+    calls_->library->check(table().release(data), "releasing device memory");
+    return true;
+  }
+  if (!island_->locate(data, 1)) return false;
+  if (!calls_->wait_for_all(Clock::now() + std::chrono::milliseconds(group_.context().config.destroy_timeout_ms))) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("deallocate on rank {}: calls on streams are under way; synchronize the streams first",
+                                group_.rank()));
+  }
+  return island_->deallocate(data);
+}
+
+}  // namespace rondo

@@ -1,0 +1,133 @@
+// DeviceSide: calls whose passes are put into streams.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ring/engine/device/device_side.h"
+
+namespace rondo {
+namespace {
+
+// A block of a ring: launches would eat what smaller ones gain by overlap.
+constexpr uint64_t kMostMessageBytes = 16u << 20;
+// By which a block may be larger than its share of a piece: it is cut at whole lines and elements.
+constexpr uint64_t kBlockSlackBytes = 256;
+
+}  // namespace
+
+// By what all ranks know: the same on all of them.
+Algorithm DeviceSide::algorithm_of(const CheckedCall& call, const CallOptions& options) const {
+  const Config& config = group_.context().config;
+  if (!island_ || call.uneven || call.count == 0 || call.op == Op::kPremulSum) return Algorithm::kAuto;
+  if (config.check_results != "off") return Algorithm::kAuto;  // RONDO_CHECK looks at host memory
+  const Algorithm asked = options.algorithm != Algorithm::kAuto ? options.algorithm : config.algorithm;
+  return choose_device_plan(island_->rates(), island_->order(),
+                            {call.collective, call.root, call.total_bytes(group_.size())}, asked);
+}
+
+// Of a ring, such that a block is a message.
+std::vector<Piece> DeviceSide::pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const {
+  uint64_t bytes = group_.context().config.device_window_bytes;
+  if (plan.plan.algorithm == Algorithm::kRing) {
+    bytes = std::min(kMostMessageBytes, island_->place_bytes() - kBlockSlackBytes) * plan.plan.chunks;
+  }
+  return cut_pieces(call, group_.rank(), group_.size(), bytes, UINT64_MAX);
+}
+
+// What comes into another stream than the last call comes after that one.
+void DeviceSide::follow_last(void* stream) {
+  const std::shared_ptr<Operation> last = last_.lock();
+  if (last && stream != last_stream_ && !last->done()) last->wait_on(stream);
+}
+
+void DeviceSide::check_own_device(const char* call, const StreamFacts& stream) const {
+  if (stream.device == island_->device()) return;
+  throw Exception(ErrorCode::kInvalid,
+                  fmt::format("{} on rank {}: the stream is of device {}; this communicator was attached to device {}",
+                              call, group_.rank(), stream.device, island_->device()));
+}
+
+const StreamPlans::Entry& DeviceSide::plan_of(const CheckedCall& call, Algorithm algorithm) {
+  std::lock_guard order(order_mutex_);
+  return plans_->get(call.collective, algorithm, call.root);
+}
+
+// As if its buffers were in window 0, since blocks are a piece's.
+CheckedCall DeviceSide::call_of(CollectiveCall call, const Piece& piece) const {
+  call.count = piece.count;
+  call.input = island_->bounce() + piece.input;
+  call.output = island_->bounce() + piece.output;
+  call.options.stream.reset();
+  return check_call(call, group_.rank(), group_.size());
+}
+
+std::shared_ptr<Operation> DeviceSide::start_enqueued(const CollectiveCall& call, const CheckedCall& checked,
+                                                      const StreamFacts& stream, Algorithm algorithm) {
+  check_own_device(collective_name(call.collective), stream);
+  Enqueued what{algorithm, pieces_of(checked, plan_of(checked, algorithm)), {}, *call.options.stream};
+  for (const Piece& piece : what.pieces) what.calls.push_back(call_of(call, piece));
+  return enqueue(std::move(what));
+}
+
+// Tensors are put together in window 0, on which only passes over all memory work.
+std::shared_ptr<Operation> DeviceSide::start_enqueued_list(std::span<const TensorRef> tensors, Op op,
+                                                           const CallOptions& options, const ListArguments& arguments) {
+  if (!island_) return nullptr;
+  CollectiveCall call;
+  call.op = op;
+  call.options = options;
+  if (call.options.algorithm == Algorithm::kAuto) call.options.algorithm = Algorithm::kRegistered;
+  Enqueued what;
+  what.stream = *options.stream;
+  for (ListPiece& piece : cut_list(tensors, group_.context().config.device_window_bytes)) {
+    call.dtype = piece.dtype;
+    what.calls.push_back(call_of(call, piece.piece));
+    what.pieces.push_back(std::move(piece.piece));
+  }
+  if (what.calls.empty() || algorithm_of(what.calls.front(), call.options) != Algorithm::kRegistered) return nullptr;
+  check_own_device("all_reduce_many", arguments.stream);
+  for (size_t i = 0; i < what.calls.size() && arguments.list; ++i) {
+    CheckedCall& part = what.calls[i];
+    part.list = arguments.list;
+    part.shared_counts = arguments.list->hash;
+    part.part = static_cast<uint32_t>(i + 1);
+    part.parts = static_cast<uint32_t>(what.calls.size());
+  }
+  return enqueue(std::move(what));
+}
+
+std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
+  const StreamPlans::Entry& plan = plan_of(what.calls.front(), what.algorithm);
+  const uint32_t entries = EnqueuedCall::entries_of(what.pieces, plan.program);
+  if (!calls_->begin(entries, [this] { return group_.context().failure.get() != nullptr; })) group_.check_usable();
+  std::lock_guard order(order_mutex_);
+  const auto made = std::make_shared<EnqueuedCall>(EnqueuedCall::Options{
+      calls_, island_, &plan, what.stream, waits_, std::move(what.pieces), [this](const Error& error) {
+        if (error.code != ErrorCode::kInvalid) group_.fail(error);
+      }});
+  std::vector<CommunicatorState::Part> parts;
+  const Algorithm shown = what.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
+  for (size_t i = 0; i < what.calls.size(); ++i) {
+    CommunicatorState::Part part{std::move(what.calls[i]), shown, {}};
+    part.call.piece = static_cast<uint32_t>(i + 1);
+    part.call.pieces = static_cast<uint32_t>(what.calls.size());
+    EnqueuedCall::Part moved = made->add_part(part.call);
+    part.gate = std::move(moved.gate);
+    part.run = std::move(moved.run);
+    parts.push_back(std::move(part));
+  }
+  follow_last(what.stream);
+  for (auto& operation : group_.submit_all(std::move(parts))) {
+    made->engine = operation->engine;
+    const uint64_t fingerprint = operation->fingerprint();
+    made->add_operation(std::move(operation), fingerprint);
+  }
+  group_.leave_to_progress_thread(*made->engine);
+  made->enqueue();
+  last_ = made;
+  last_stream_ = what.stream;
+  return made;
+}
+
+}  // namespace rondo
