@@ -13,7 +13,7 @@ namespace rondo {
 // they prove is in handshake.h.
 // docs/wire.md has the byte tables; all numbers are little-endian.
 
-inline constexpr uint16_t kWireVersion = 4;
+inline constexpr uint16_t kWireVersion = 5;
 inline constexpr size_t kHelloBytes = 256;
 inline constexpr size_t kAnswerBytes = 256;
 // Where their proofs are.

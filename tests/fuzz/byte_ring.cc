@@ -1,5 +1,5 @@
-// A stream over shared memory into whose counters the peer writes what it likes between any two calls: no access out of
-// bounds, nothing lent beyond the ring, and a counter that cannot be ends the stream.
+// A stream over shared memory into whose flags and counters the peer writes what it likes between any two calls: no
+// access out of bounds, nothing lent beyond a piece, and a number that cannot be ends the stream.
 //   input: which side, then steps: one byte, and its operands
 #include <vector>
 
@@ -11,13 +11,16 @@
 namespace rondo::fuzz {
 namespace {
 
-enum Step : uint8_t { kWrite, kCounter, kRead, kView, kSend, kClose, kSteps };
+enum Step : uint8_t { kWrite, kNumber, kRead, kView, kSend, kClose, kSteps };
 
-// Where the counters are, as in shared_stream.cc: two words of flags; of each ring `written`, `taken` and the bytes, on
-// lines of 128 bytes.
+// Where numbers are, as in shared_stream.cc: two words of ends; of each ring `taken`, the cells, each of which begins
+// with its flag, and the bytes, on lines of 128 bytes.
 constexpr size_t kLine = 128;
-constexpr size_t kRing = 2 * kLine + kByteRingBytes;
-constexpr size_t counter_at(size_t which) { return kLine + which / 2 % 2 * kRing + which % 2 * kLine; }
+constexpr size_t kCells = 64;
+constexpr size_t kRing = kLine + kCells * kLine + kByteRingBytes;
+constexpr size_t kMostLent = 16 * 1024;
+// which: the ring in the lowest bit; above it 0 for `taken`, else the cell, from 1 on.
+constexpr size_t number_at(size_t which) { return kLine + which % 2 * kRing + which / 2 % (kCells + 1) * kLine; }
 
 class Victim {
  public:
@@ -39,15 +42,15 @@ class Victim {
         const size_t at = in.u32();
         return pages_.write(at, in.u64());
       }
-      case kCounter: {
+      case kNumber: {
         const uint8_t which = in.u8();
-        return pages_.write(counter_at(which), in.u64());
+        return pages_.write(number_at(which), in.u64());
       }
       case kRead:
         return read(in.u32());
       case kView: {
         const auto there = stream_->view();
-        RONDO_CHECK(there.size() <= kByteRingBytes, "no more is lent than the ring holds");
+        RONDO_CHECK(there.size() <= kMostLent, "no more is lent than a piece holds");
         const std::vector<std::byte> used(there.begin(), there.end());
         stream_->consume(std::min<size_t>(in.u32(), there.size()));
         return;
@@ -82,20 +85,24 @@ class Victim {
   std::unique_ptr<ByteStream> stream_;
 };
 
-std::string counter(uint8_t which, uint64_t value) { return ByteWriter().u8(kCounter).u8(which).u64(value).take(); }
+std::string number(uint8_t which, uint64_t value) { return ByteWriter().u8(kNumber).u8(which).u64(value).take(); }
+std::string flag(uint8_t ring, uint8_t piece, uint64_t bytes) {
+  return number(static_cast<uint8_t>(2 * (piece % kCells + 1) + ring), ((piece + uint64_t{1}) << 32) | bytes);
+}
+std::string taken(uint8_t ring, uint64_t pieces) { return number(ring, pieces); }
 std::string bytes(Step step, uint32_t count) { return ByteWriter().u8(step).u32(count).take(); }
 
 }  // namespace
 
 std::vector<std::string> seeds() {
   const std::string maker(1, '\0'), other(1, '\1');
-  const uint64_t all = kByteRingBytes;
-  return {maker + counter(2, 100) + bytes(kRead, 60) + bytes(kView, 30) + bytes(kSend, 500) + counter(1, 501),
-          other + counter(0, all) + bytes(kView, 70'000) + bytes(kRead, 99'999) + counter(0, all + 5) + bytes(kView, 9),
-          maker + bytes(kSend, 99'999) + bytes(kSend, 99'999) + bytes(kSend, 99'999) + counter(1, 70'000) +
-              bytes(kSend, 50'000) + counter(1, ~uint64_t{0}) + bytes(kSend, 99'999),
-          maker + counter(2, all + 1) + bytes(kView, 1) + bytes(kRead, 1),
-          other + counter(0, 5) + bytes(kClose, 1) + bytes(kRead, 9) + bytes(kRead, 9)};
+  return {maker + flag(1, 0, 100) + bytes(kRead, 60) + bytes(kView, 30) + bytes(kSend, 500) + taken(0, 1),
+          other + flag(0, 0, 16'384) + flag(0, 1, 121) + bytes(kView, 16'000) + bytes(kRead, 99'999) +
+              flag(0, 2, 16'385) + bytes(kView, 9),
+          maker + bytes(kSend, 99'999) + bytes(kSend, 99'999) + bytes(kSend, 99'999) + taken(0, 9) +
+              bytes(kSend, 50'000) + taken(0, ~uint64_t{0}) + bytes(kSend, 99'999),
+          maker + flag(1, 5, 8) + flag(1, 0, 0) + bytes(kView, 1) + bytes(kRead, 1),
+          other + flag(0, 0, 5) + bytes(kClose, 1) + bytes(kRead, 9) + bytes(kRead, 9)};
 }
 
 void try_input(std::string_view input) {

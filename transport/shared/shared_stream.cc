@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "kernels/cross_copy.h"
@@ -14,18 +16,36 @@
 namespace rondo {
 namespace {
 
-// A long write is shown in such pieces, so that the reader copies one while the next is written.
+// A long write goes in such pieces, so that the reader copies one while the next is written.
 constexpr size_t kPieceBytes = 16 * 1024;
-// Taken bytes are shown to the writer so many at a time: each look of its costs a cache line that the other core holds.
-// A writer that waits for room has some again before the ring is empty.
+// Pieces under way in a direction: so many short messages before their writer has to look at what the reader has taken.
+constexpr size_t kPieces = 64;
+// What is taken is shown to the writer after so many bytes or pieces: each look of its costs a cache line that the
+// other core holds. A writer that waits for room has some again before the ring is empty.
 constexpr size_t kShownBytes = 16 * 1024;
-static_assert(kShownBytes < kByteRingBytes);
+constexpr uint64_t kShownPieces = kPieces / 4;
+// A piece needs its own bytes and, at the end of the ring, as many that are left out.
+static_assert(kShownBytes + 3 * kPieceBytes <= kByteRingBytes);
 
-// One direction. `written` and `taken` only grow; the last store of a call is sequentially consistent (which releases
-// the bytes before it), since a doorbell's flag is read behind it; they are read with acquire.
+constexpr size_t up_to_line(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// A piece is announced beside its bytes, or beside the first thing that is read of it: no counter moves with each. Two
+// lines: processors fetch them in pairs, and an envelope and 56 bytes fit in.
+struct alignas(128) Cell {
+  std::atomic<uint64_t> flag;  // (number of the piece, from 1 on, modulo 2^32) << 32 | bytes; stored last
+  std::byte small[120];        // all of it if it fits; else it lies in the ring of bytes
+};
+static_assert(sizeof(Cell) == 128);
+constexpr size_t kSmallBytes = sizeof(Cell::small);
+
+// One direction. The last store of a call is sequentially consistent (which releases the bytes before it), since a
+// doorbell's flag is read behind it; flags and `taken` are read with acquire.
+//
+// Pieces in the ring of bytes lie one behind the other, each from a line on; one that reached beyond the end begins at
+// the start instead. Both sides know where from the lengths alone.
 struct Ring {
-  alignas(128) std::atomic<uint64_t> written;  // by the writer
-  alignas(128) std::atomic<uint64_t> taken;    // by the reader
+  alignas(128) std::atomic<uint64_t> taken;  // pieces, by the reader; only grows
+  Cell cells[kPieces];                       // by the number of the piece
   alignas(128) std::byte bytes[kByteRingBytes];
 };
 
@@ -33,6 +53,41 @@ struct StreamMemory {
   std::atomic<uint32_t> closed[2];  // by the maker, by the other; stored after the last byte
   Ring rings[2];
 };
+
+// Where the piece lies that follows what ends at `position`; positions only grow.
+constexpr uint64_t begin_of(uint64_t position, size_t bytes) {
+  const size_t to_end = kByteRingBytes - position % kByteRingBytes;
+  return bytes <= to_end ? position : position + to_end;
+}
+
+// Takes bytes off the front of a vector.
+class Parts {
+ public:
+  explicit Parts(const iovec* first) : part_(first) {}
+  // Calls `use(memory, bytes)` for what makes up the next `bytes`, which there must be.
+  template <typename Use>
+  void take(size_t bytes, Use use) {
+    while (bytes > 0) {
+      const size_t run = std::min(bytes, part_->iov_len - used_);
+      if (run > 0) use(static_cast<std::byte*>(part_->iov_base) + used_, run);
+      bytes -= run;
+      used_ += run;
+      if (used_ < part_->iov_len) continue;
+      ++part_;
+      used_ = 0;
+    }
+  }
+
+ private:
+  const iovec* part_;
+  size_t used_ = 0;
+};
+
+size_t bytes_of(const iovec* parts, int count) {
+  size_t bytes = 0;
+  for (int i = 0; i < count; ++i) bytes += parts[i].iov_len;
+  return bytes;
+}
 
 class SharedStream final : public ByteStream {
  public:
@@ -49,29 +104,39 @@ class SharedStream final : public ByteStream {
   }
 
   long read(const iovec* parts, int count) override {
-    if (corrupt_) return -1;
     const bool gone = peer_gone();  // looked at first: what was written before the end is read before it
-    const uint64_t there = look_at_written();
-    if (there > kByteRingBytes) return corrupt("bytes written", there);
-    const size_t bytes = each_run(parts, count, taken_, there, [this](std::byte* part, size_t at, size_t run) {
-      std::memcpy(part, in_.bytes + at, run);
-    });
-    if (bytes == 0) return gone && there == 0 ? lost() : 0;
-    consume(bytes);
-    return static_cast<long>(bytes);
+    const size_t wanted = bytes_of(parts, count);
+    Parts to(parts);
+    size_t moved = 0;
+    while (moved < wanted && look()) {
+      const size_t run = std::min(wanted - moved, piece_left_);
+      to.take(run, [from = piece_](std::byte* part, size_t bytes) mutable {
+        std::memcpy(part, from, bytes);
+        from += bytes;
+      });
+      consume(run);
+      moved += run;
+    }
+    if (moved > 0) return static_cast<long>(moved);
+    const bool over = gone && !look();
+    if (corrupt_) return -1;
+    return over ? lost() : 0;
   }
 
   std::span<const std::byte> view() override {
-    const uint64_t there = look_at_written();
-    if (corrupt_ || there > kByteRingBytes) return {};
-    const size_t at = taken_ % kByteRingBytes;
-    return {in_.bytes + at, std::min<size_t>(there, kByteRingBytes - at)};
+    if (!look()) return {};
+    return {piece_, piece_left_};
   }
 
   void consume(size_t bytes) override {
-    taken_ += bytes;
-    if (taken_ - shown_ < kShownBytes) return;
+    piece_ += bytes;
+    piece_left_ -= bytes;
+    unshown_ += bytes;
+    if (piece_left_ > 0) return;
+    ++taken_;
+    if (unshown_ < kShownBytes && taken_ - shown_ < kShownPieces) return;
     shown_ = taken_;
+    unshown_ = 0;
     in_.taken.store(taken_, std::memory_order_seq_cst);
     end_.bell->ring();
   }
@@ -79,28 +144,27 @@ class SharedStream final : public ByteStream {
   long write(const iovec* parts, int count) override {
     if (corrupt_) return -1;
     if (peer_gone()) return lost();
-    size_t wanted = 0;
-    for (int i = 0; i < count; ++i) wanted += parts[i].iov_len;
-    if (wanted > room()) taken_seen_ = out_.taken.load(std::memory_order_acquire);
-    if (room() > kByteRingBytes) return corrupt("bytes taken", written_ - taken_seen_);
-    const size_t bytes = each_run(parts, count, written_, room(), [this](const std::byte* part, size_t at, size_t run) {
-      cross_copy(out_.bytes + at, part, run, stores());
-      written_ += run;
-      if (run == kPieceBytes) out_.written.store(written_, std::memory_order_release);
-    });
-    if (bytes == 0) return 0;
-    out_.written.store(written_, std::memory_order_seq_cst);
-    end_.bell->ring();
-    return static_cast<long>(bytes);
+    const size_t wanted = bytes_of(parts, count);
+    Parts from(parts);
+    size_t moved = 0;
+    size_t piece = next_piece(wanted);
+    while (piece > 0) {
+      const uint64_t number = written_ + 1;
+      fill(place(piece), piece, from);
+      moved += piece;
+      const size_t following = next_piece(wanted - moved);
+      out_.cells[(number - 1) % kPieces].flag.store(
+          (number << 32) | piece, following > 0 ? std::memory_order_release : std::memory_order_seq_cst);
+      piece = following;
+    }
+    if (moved > 0) end_.bell->ring();
+    return corrupt_ ? -1 : static_cast<long>(moved);
   }
 
   const Error& error() const override { return error_; }
 
  private:
   Stores stores() const { return end_.stores ? end_.stores->load(std::memory_order_relaxed) : Stores::kCached; }
-  uint64_t look_at_written() const { return in_.written.load(std::memory_order_acquire) - taken_; }
-  // More than the ring has where the peer's counter is wrong.
-  uint64_t room() const { return kByteRingBytes - (written_ - taken_seen_); }
   bool peer_gone() const {
     return memory_.closed[end_.maker ? 1 : 0].load(std::memory_order_acquire) != 0 ||
            end_.life->over.load(std::memory_order_acquire);
@@ -109,29 +173,76 @@ class SharedStream final : public ByteStream {
     error_ = {ErrorCode::kPeerLost, fmt::format("{} closed the connection", end_.peer_name), {}};
     return -1;
   }
-  long corrupt(const char* what, uint64_t number) {
+  bool corrupt(const std::string& what) {
     corrupt_ = true;
-    error_ = {ErrorCode::kProtocol,
-              fmt::format("the memory shared with {} is corrupt: {} {} ahead", end_.peer_name, what, number),
-              {}};
-    return -1;
+    error_ = {ErrorCode::kProtocol, fmt::format("the memory shared with {} is corrupt: {}", end_.peer_name, what), {}};
+    return false;
   }
 
-  // Calls `copy(part of memory, place in the ring, bytes)` for at most `most` bytes from `position` on, for pieces of
-  // at most kPieceBytes.
-  template <typename Copy>
-  static size_t each_run(const iovec* parts, int count, uint64_t position, uint64_t most, Copy copy) {
-    uint64_t moved = 0;
-    for (int i = 0; i < count && moved < most; ++i) {
-      auto* part = static_cast<std::byte*>(parts[i].iov_base);
-      for (size_t left = std::min<uint64_t>(parts[i].iov_len, most - moved); left > 0;) {
-        const size_t at = (position + moved) % kByteRingBytes;
-        const size_t run = std::min({left, kByteRingBytes - at, kPieceBytes});
-        copy(part, at, run);
-        part += run, left -= run, moved += run;
-      }
+  // --- reading
+  // Something of a piece is there. Cost while nothing is: one load.
+  bool look() {
+    if (piece_left_ > 0) return true;
+    if (corrupt_) return false;
+    Cell& cell = in_.cells[taken_ % kPieces];
+    const uint64_t flag = cell.flag.load(std::memory_order_acquire);
+    if (static_cast<uint32_t>(flag >> 32) != static_cast<uint32_t>(taken_ + 1)) return check_absent(flag);
+    const auto bytes = static_cast<uint32_t>(flag);
+    if (bytes == 0 || bytes > kPieceBytes) {
+      return corrupt(fmt::format("piece {} claims {} bytes of at most {}", taken_, bytes, kPieceBytes));
     }
-    return moved;
+    // From here on only this side's own numbers count.
+    piece_left_ = bytes;
+    if (bytes <= kSmallBytes) {
+      piece_ = cell.small;
+      return true;
+    }
+    const uint64_t begin = begin_of(read_to_, bytes);
+    piece_ = in_.bytes + begin % kByteRingBytes;
+    read_to_ = begin + up_to_line(bytes);
+    return true;
+  }
+
+  // A cell that is not written yet shows the piece before, or nothing.
+  bool check_absent(uint64_t flag) {
+    const uint32_t before = taken_ < kPieces ? 0 : static_cast<uint32_t>(taken_ + 1 - kPieces);
+    if (static_cast<uint32_t>(flag >> 32) == before) return false;
+    return corrupt(fmt::format("piece {} shows the number {:#x}", taken_, flag));
+  }
+
+  // --- writing
+  // The size of the next piece of so many bytes; 0: there is no room for one (or no byte).
+  size_t next_piece(size_t left) {
+    const size_t bytes = std::min(left, kPieceBytes);
+    if (bytes == 0 || fits(bytes)) return bytes;
+    const uint64_t taken = out_.taken.load(std::memory_order_acquire);
+    if (taken < taken_seen_ || taken > written_) {
+      corrupt(fmt::format("of {} pieces written, {} then {} are taken", written_, taken_seen_, taken));
+      return 0;
+    }
+    if (taken == taken_seen_) return 0;
+    taken_seen_ = taken;
+    freed_to_ = ends_[(taken - 1) % kPieces];
+    return fits(bytes) ? bytes : 0;
+  }
+  bool fits(size_t bytes) const {
+    if (written_ - taken_seen_ == kPieces) return false;
+    return bytes <= kSmallBytes || begin_of(written_to_, bytes) + up_to_line(bytes) - freed_to_ <= kByteRingBytes;
+  }
+  // The memory of the next piece, which fits.
+  std::byte* place(size_t bytes) {
+    const uint64_t begin = begin_of(written_to_, bytes);
+    const bool small = bytes <= kSmallBytes;
+    if (!small) written_to_ = begin + up_to_line(bytes);
+    const uint64_t piece = written_++ % kPieces;
+    ends_[piece] = written_to_;
+    return small ? out_.cells[piece].small : out_.bytes + begin % kByteRingBytes;
+  }
+  void fill(std::byte* to, size_t bytes, Parts& from) {
+    from.take(bytes, [this, to](const std::byte* part, size_t run) mutable {
+      cross_copy(to, part, run, stores());
+      to += run;
+    });
   }
 
   const SharedStreamEnd end_;
@@ -139,9 +250,19 @@ class SharedStream final : public ByteStream {
   Ring& out_;
   Ring& in_;
   const pid_t pid_ = ::getpid();
-  uint64_t written_ = 0, taken_ = 0;  // own counters: what the memory shows of them is never read back
-  uint64_t shown_ = 0;                // of taken_, to the peer
-  uint64_t taken_seen_ = 0;           // by the peer, at the last look
+
+  // Own numbers: what the memory shows of them is never read back. Positions are in the ring of bytes, and only grow.
+  uint64_t taken_ = 0;                // pieces that were taken whole
+  uint64_t shown_ = 0;                // of them, to the peer
+  size_t unshown_ = 0;                // bytes taken since
+  uint64_t read_to_ = 0;              // the end of the last piece that was found
+  const std::byte* piece_ = nullptr;  // of the piece that is being taken: what is left
+  size_t piece_left_ = 0;
+  uint64_t written_ = 0;                // pieces
+  uint64_t written_to_ = 0;             // the end of the last
+  uint64_t taken_seen_ = 0;             // pieces that the peer had taken at the last look
+  uint64_t freed_to_ = 0;               // the end of the last of them
+  std::array<uint64_t, kPieces> ends_;  // of the pieces under way
   bool corrupt_ = false;
   Error error_;
 };
