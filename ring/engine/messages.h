@@ -59,6 +59,8 @@ class RecvOperation final : public MessageOperation, private RecvRequest {
   std::string text() const override;
   void start(P2p& p2p) override { p2p.recv(*this); }
   RecvRequest& recv() { return *this; }
+  // What complete() says of the message that has come.
+  void note_message();
 
  private:
   void complete(const Error* error) override;
@@ -106,6 +108,8 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool end_late();
   bool take_submitted();
   void begin(MessageOperation& operation);
+  void send_now(SendOperation* operation);
+  bool take_now(RecvOperation& operation);
   void begin_now(MessageOperation* operation);
   void count_if_pending(MessageOperation* operation);
   void submit_on_stack(MessageOperation* operation);

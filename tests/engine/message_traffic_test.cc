@@ -103,9 +103,15 @@ void traffic(Communicator& group) {
   });
 }
 
-RankGroup over(const char* transport) {
+// One thread: a blocking call finds nothing else under way in most rounds.
+void alone(Communicator& group) {
+  std::vector<std::byte> memory(kLongest);
+  for (int round = 0; round < 1000; ++round) exchange(group, 0, round, memory);
+}
+
+RankGroup over(const char* transport, int world = 3) {
   RankGroup group;
-  group.world = 3;
+  group.world = world;
   group.config.transport = transport;
   return group;
 }
@@ -114,6 +120,12 @@ TEST_CASE("messages of three threads a rank, blocking and not, over shared memor
   CHECK(run_processes(over("shm"), traffic) == "");
   CHECK(run_processes(over("tcp"), traffic) == "");
   CHECK(run_threads(over("auto"), traffic) == "");
+}
+
+TEST_CASE("messages of one thread a rank, blocking and not, over shared memory and TCP") {
+  CHECK(run_processes(over("shm", 2), alone) == "");
+  CHECK(run_processes(over("shm"), alone) == "");
+  CHECK(run_processes(over("tcp", 2), alone) == "");
 }
 
 // The calls wait for messages that never come; the memory is the caller's again once they have thrown.

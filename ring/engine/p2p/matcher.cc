@@ -5,13 +5,9 @@
 namespace rondo {
 namespace {
 
-bool takes(const RecvRequest& receive, uint32_t tag) {
-  return receive.tag == kP2pAnyTag || static_cast<uint32_t>(receive.tag) == tag;
-}
-
 RecvRequest* first_taking(const NodeList<RecvRequest>& list, uint32_t tag) {
   RecvRequest* receive = list.front();
-  while (receive && !takes(*receive, tag)) receive = receive->next;
+  while (receive && !P2pMatcher::takes(*receive, tag)) receive = receive->next;
   return receive;
 }
 

@@ -27,6 +27,11 @@ class P2pMatcher {
   // turn, beginning after the one that the last such receive took from.
   P2pMessage* take_message(const RecvRequest& receive);
 
+  // Whether a message with the tag may go to the receive.
+  static bool takes(const RecvRequest& receive, uint32_t tag) {
+    return receive.tag == kP2pAnyTag || static_cast<uint32_t>(receive.tag) == tag;
+  }
+
   // Takes out a receive that waits; false if it does not.
   bool withdraw(RecvRequest& receive);
   // Takes out a message that will never be complete.
@@ -36,6 +41,10 @@ class P2pMatcher {
   // Takes out the first receive that names this peer, or (kP2pAnySource) any source; nullptr if there is none.
   RecvRequest* pop_receive(int peer) { return list_of(peer).pop_front(); }
 
+  // Neither a receive nor a message waits that would come before what the peer sends to a receive that names it.
+  bool nothing_before(int peer) const {
+    return posted_[peer].empty() && posted_.back().empty() && arrived_[peer].empty();
+  }
   // Receives wait that name the peer.
   bool named(int peer) const { return !posted_[peer].empty(); }
   bool any_source() const { return !posted_.back().empty(); }

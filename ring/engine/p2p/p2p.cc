@@ -63,6 +63,32 @@ void P2p::recv(RecvRequest& request) {
   context_.run_done();
 }
 
+void P2p::push(int peer) {
+  if (peer == context_.rank || failed_) return;
+  senders_[peer]->push();
+  context_.run_done();
+}
+
+P2pFound P2p::recv_now(RecvRequest& request) {
+  if (!end_error_.ok()) return P2pFound::kOther;
+  if (request.peer != kP2pAnySource) return recv_now_from(request.peer, request);
+  // A peer's first message is looked for by progress().
+  if (streams_from_ < context_.world - 1 && ++passes_ % kPassesPerLook == 0) return P2pFound::kOther;
+  for (int i = 0; i < context_.world; ++i) {
+    const int peer = (turn_ + i) % context_.world;
+    if (peer == context_.rank || !receivers_[peer]->opened()) continue;
+    const P2pFound found = recv_now_from(peer, request);
+    if (found == P2pFound::kMessage) turn_ = (peer + 1) % context_.world;
+    if (found != P2pFound::kNothing) return found;
+  }
+  return P2pFound::kNothing;
+}
+
+P2pFound P2p::recv_now_from(int peer, RecvRequest& request) {
+  if (peer == context_.rank || !context_.matcher.nothing_before(peer)) return P2pFound::kOther;
+  return receivers_[peer]->take_now(request);
+}
+
 void P2p::take_back(RecvRequest& request) {
   if (!context_.matcher.withdraw(request)) return;
   context_.fail(request, {ErrorCode::kAborted, "the receive was taken back", {}});

@@ -51,6 +51,12 @@ class P2p {
   // checked the arguments: peer in the world, tag 0 .. 2^31-1 or the receive's wildcards, data unless bytes is 0.
   void send(SendRequest& request);
   void recv(RecvRequest& request);
+  // The short ways of a call that waits, while nothing else is under way.
+  // Behind send(): writes what the peer's stream takes.
+  void push(int peer);
+  // Instead of recv(): takes the message if it is there. complete() is not called; unless kMessage, nothing has
+  // happened.
+  P2pFound recv_now(RecvRequest& request);
   // A receive that is not complete. If no message has met it yet it fails, with kAborted; else nothing happens: the
   // message is coming.
   void take_back(RecvRequest& request);
@@ -102,6 +108,7 @@ class P2p {
   void look_for_ends();
   void gone(int peer);
   void fail_receives(int peer, const Error& error);
+  P2pFound recv_now_from(int peer, RecvRequest& request);
   Error left_error(int peer) const;
   Error all_left_error() const;
   bool alone() const { return context_.world > 1 && gone_ == context_.world - 1; }

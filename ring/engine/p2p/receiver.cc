@@ -50,6 +50,29 @@ bool P2pReceiver::pull(bool until_empty) {
   return moved;
 }
 
+P2pFound P2pReceiver::take_now(RecvRequest& receive) {
+  if (!lends_ || !stream_ || draining_ || ended_ || payload_left_ > 0 || tail_ > 0) return P2pFound::kOther;
+  const std::span<const std::byte> there = stream_->view();
+  if (there.empty()) return P2pFound::kNothing;
+  P2pEnvelope envelope;
+  if (context_.checked(peer_) || there.size() < kP2pEnvelopeBytes ||
+      p2p_decode(there.data(), context_.options.communicator, &envelope) != nullptr) {
+    return P2pFound::kOther;
+  }
+  const bool whole = envelope.kind == P2pKind::kEager && envelope.bytes <= there.size() - kP2pEnvelopeBytes;
+  if (!whole || !P2pMatcher::takes(receive, envelope.tag) || !P2pContext::fits(envelope, receive) ||
+      count(envelope) != nullptr) {
+    return P2pFound::kOther;
+  }
+  start_receive(receive, envelope);
+  if (envelope.bytes > 0) std::memcpy(receive.data, there.data() + kP2pEnvelopeBytes, envelope.bytes);
+  stream_->consume(kP2pEnvelopeBytes + envelope.bytes);
+  context_.moved_bytes += kP2pEnvelopeBytes + envelope.bytes;
+  owe(envelope);
+  push();
+  return P2pFound::kMessage;
+}
+
 // One read. False: no more now.
 bool P2pReceiver::read_some(bool until_empty, bool* moved) {
   if (!draining_ && tail_ == 0 && take_in_place()) return *moved = true;
@@ -157,7 +180,7 @@ const char* P2pReceiver::take(const P2pEnvelope& envelope) {
   }
 }
 
-// A message's place in the order, and what it takes of the credit.
+// A message's place in the order, and what it takes of the credit. Nothing has happened if it is wrong.
 const char* P2pReceiver::count(const P2pEnvelope& envelope) {
   if (envelope.sequence != sequence_) return "a message out of order";
   if (held_slots_ == context_.slots) return "more messages than it has credit for";

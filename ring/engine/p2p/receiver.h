@@ -30,6 +30,9 @@ class P2pReceiver {
   // Reads what has come, as much as is fair to the other streams; until_empty: also after a read that came back short.
   // True if a byte moved; so the stream has no more when pull(true) is false.
   bool pull(bool until_empty);
+  // For a receive that nothing comes before (P2pMatcher::nothing_before): takes the next message if all of it lies in
+  // memory that the stream lends and it is the receive's; what it says needs no complete(). Else nothing has happened.
+  P2pFound take_now(RecvRequest& receive);
   // Writes answers and credits.
   bool push() { return has_answers() && push_some(); }
   // A receive waits for something on this stream.

@@ -36,6 +36,13 @@ class P2pRequest {
   P2pRequest* next_done = nullptr;
 };
 
+// What P2p::recv_now() has found.
+enum class P2pFound : uint8_t {
+  kNothing,  // nothing has come: ask again
+  kMessage,  // the receive's message, which it has taken
+  kOther,    // something that takes a longer way: recv()
+};
+
 class SendRequest : public P2pRequest {
  public:
   const std::byte* data = nullptr;

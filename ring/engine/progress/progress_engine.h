@@ -36,7 +36,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   bool wait(const Operation& operation, Clock::time_point until);
 
   // Takes the lease, for an operation that begins at once; false if another has it or something is pending.
-  bool hold() { return pending_.load(std::memory_order_relaxed) == 0 && try_acquire(); }
+  bool hold() { return nothing_pending() && try_acquire(); }
   // Drives the operation to its end, under the lease from hold(), and gives that back. It was not counted by added().
   void run_held(const Operation& operation);
 
@@ -73,8 +73,11 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   const WaitPolicy& policy() const { return policy_; }
   std::shared_ptr<Doorbell> shared_bell() const { return bell_; }
 
+  int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
+
   // Operations not yet done; kept by the derived class. Counted before an operation can be seen by step().
   void added() { pending_.fetch_add(1); }
+  bool nothing_pending() const { return pending_.load(std::memory_order_relaxed) == 0; }
   // After complete() or fail(): wakes those who wait without the lease.
   void ended();
 
@@ -138,7 +141,6 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
       broke(caught());
     }
   }
-  int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
   // A wait ends without a sleep.
   void count_polled();
   bool try_acquire() { return !held_.exchange(true, std::memory_order_acquire); }
