@@ -158,6 +158,19 @@ TEST_CASE("recv_now leaves what takes a longer way as it is") {
   }
 }
 
+TEST_CASE("messages of the eager limit are not requested while their receives keep up") {
+  CalmPair pair;
+  for (int i = 0; i < 100; ++i) {  // the credit is 8 of them
+    pair.world.recv(1, 0, 1, 1024);
+    TestSend& send = pair.world.send(0, 1, 1, 1024);
+    pair.world.at(0).progress(P2pSweep::kAwaited);
+    REQUIRE(send.complete_called);  // not before an answer, if it is requested
+    pair.world.network().advance(20);
+    pair.world.at(1).progress(P2pSweep::kAwaited);
+    pair.world.network().advance(20);
+  }
+}
+
 TEST_CASE("tags are received in any order, messages of one tag in theirs") {
   SimWorld world({});
   for (int tag : {1, 2, 1, 3}) world.send(0, 1, tag, 100 + static_cast<uint64_t>(tag));

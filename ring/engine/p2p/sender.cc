@@ -33,7 +33,8 @@ void P2pSender::add(SendRequest& request) {
 bool P2pSender::push_some() {
   bool moved = false;
   for (int i = 0; i < kWritesATurn && stream_; ++i) {
-    if (batch_.empty()) compose();
+    if (batch_.empty() && short_of_credit()) pull(false);
+    if (batch_.empty() && stream_) compose();
     if (batch_.empty()) break;
     const long written = batch_.write(*stream_);
     if (written < 0) broke(Error(stream_->error()));
@@ -44,6 +45,13 @@ bool P2pSender::push_some() {
     while (SendRequest* request = writing_.pop_front()) context_.done(*request);
   }
   return moved;
+}
+
+// The next message would go at once but for credit, which may be there unread: while nothing is awaited, nobody reads.
+bool P2pSender::short_of_credit() const {
+  const SendRequest* next = queue_.front();
+  if (next == nullptr) return false;
+  return slots_ == 0 || (next->bytes <= context_.options.eager_bytes && p2p_charge(next->bytes) > credit_);
 }
 
 // Messages first, as far as the peer takes them, then one piece of a long one: neither holds up the other.

@@ -42,6 +42,7 @@ class P2pSender {
 
  private:
   bool push_some();
+  bool short_of_credit() const;
   void compose();
   void start(SendRequest& request);
   void add_chunk();
