@@ -18,7 +18,6 @@ RONDO_INLINE uint32_t largest_magnitude(const Byte* values) {
 
 // --- Formats without scales. Format::kWidth elements at a time, as vectors hold them.
 
-RONDO_INLINE void load_values(const Byte* values, float& to) { to = load_unaligned<float>(values); }
 #ifdef __F16C__
 RONDO_INLINE void load_values(const Byte* values, Float8& to) { to = load_unaligned<Float8>(values); }
 RONDO_INLINE void load_values(const Byte* values, FloatPair8& to) {
@@ -30,7 +29,6 @@ RONDO_INLINE void store_values(Byte* values, FloatPair8 from) {
   store_unaligned(values + sizeof(Float8), from.odd);
 }
 #endif
-RONDO_INLINE void store_values(Byte* values, float from) { store_unaligned(values, from); }
 
 // kPaired: formats whose wider twins store FloatPair8.
 template <bool kPaired>
