@@ -161,6 +161,24 @@ TEST_CASE("roster: another world size is refused with both numbers, and the righ
   for (const Outcome& outcome : outcomes) CHECK(outcome.cards == std::vector<std::string>{"a", "b"});
 }
 
+TEST_CASE("roster: who was refused, and why, stands in the error of those that have waited for it in vain") {
+  MemoryStore store;
+  std::vector<Outcome> outcomes(2);
+  std::vector<std::thread> waiting;
+  for (const int rank : {0, 1}) {
+    waiting.emplace_back([&, rank] { outcomes[rank] = exchange(store, rank, 3, "a", in_ms(1'500)); });
+  }
+  const Outcome refused = exchange(store, 2, 4, "wrong", soon());
+  CHECK(refused.error.code == ErrorCode::kBootstrap);
+  for (std::thread& thread : waiting) thread.join();
+  for (const Outcome& outcome : outcomes) {
+    CHECK(outcome.error.ranks == std::vector<int>{2});
+    CAPTURE(outcome.error.message);
+    CHECK(outcome.error.message.find("pid " + std::to_string(getpid()) +
+                                     ", was refused: it says that the world has 4 ranks, not 3") != std::string::npos);
+  }
+}
+
 TEST_CASE("roster: goodbye waits for the last rank, and gives up when one never leaves") {
   MemoryStore store;
   std::thread one([&] { roster_goodbye(store, 2, soon()); });

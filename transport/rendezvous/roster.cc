@@ -38,6 +38,8 @@ struct Keys {
   std::string world() const { return prefix + "/world"; }
   std::string card(int rank) const { return fmt::format("{}/card/{}", prefix, rank); }
   std::string missing() const { return prefix + "/missing"; }
+  // The last process that was refused, and why, in words.
+  std::string refused() const { return prefix + "/refused"; }
   // "complete <parts>" or "failed <missing>": what everybody waits for.
   std::string verdict() const { return prefix + "/verdict"; }
   std::string told() const { return prefix + "/told"; }
@@ -131,6 +133,7 @@ class Roster {
     std::string there = store_.compare_set(keys_.card(rank_), "", mine, deadline_);
     if (there == mine) return;
     Card other = decode(there, rank_);
+    tell_refusal(fmt::format("a second rank {}, host {} pid {}, was refused", rank_, card.host, card.pid));
     throw Exception(ErrorCode::kBootstrap,
                     fmt::format("rank {} is already taken by host {} pid {}; this process (host {} pid {}) is refused: "
                                 "give each process its own rank, or wait until the earlier run has ended",
@@ -141,10 +144,31 @@ class Roster {
     std::string text = wait_for(keys_.world());
     int world = std::atoi(text.c_str());
     if (world == world_) return;
+    tell_refusal(fmt::format("rank {}, host {} pid {}, was refused: it says that the world has {} ranks, not {}", rank_,
+                             host_name(), ::getpid(), world_, world));
     throw Exception(ErrorCode::kBootstrap,
                     fmt::format("rank {} says that the world has {} ranks, but rank 0 ({}) says {}: this process is "
                                 "refused; start all ranks with the same world size",
                                 rank_, world_, text.substr(std::min(text.size(), text.find(' ') + 1)), world));
+  }
+
+  // To the ranks that go on waiting: they may wait for this one.
+  void tell_refusal(const std::string& text) {
+    try {
+      store_.put(keys_.refused(), text, Clock::now() + kGrace);
+    } catch (const Exception&) {
+      // The refusal itself is the error to report.
+    }
+  }
+
+  // "" where none was refused. The text is another process's: of a bounded length.
+  std::string refusal() {
+    constexpr size_t kMostBytes = 512;
+    try {
+      return store_.try_get(keys_.refused(), Clock::now() + kGrace).value_or("").substr(0, kMostBytes);
+    } catch (const Exception&) {
+      return "";  // rank 0 has gone
+    }
   }
 
   // --- rank 0
@@ -161,6 +185,7 @@ class Roster {
       if (now >= next_publish || now >= deadline_) {
         store_.put(keys_.missing(), text_of(missing), std::max<Store::Deadline>(deadline_, now + kGrace));
         next_publish = now + kPublishInterval;
+        log_refusal();
       }
       if (now >= deadline_) fail(missing);
       log_missing(missing);
@@ -179,6 +204,14 @@ class Roster {
     });
   }
 
+  // Each once, within kPublishInterval.
+  void log_refusal() {
+    std::string text = refusal();
+    if (text == logged_refusal_) return;
+    log_.warn(text + "; the others go on waiting for the right process");
+    logged_refusal_ = std::move(text);
+  }
+
   void await(int rank, Store::Deadline until) {
     try {
       store_.get(keys_.card(rank), until);
@@ -189,6 +222,7 @@ class Roster {
 
   // The store may end with this process: the ranks that have come hear the verdict first.
   void fail(const std::vector<int>& missing) {
+    const std::string refused = refusal();
     const Store::Deadline grace = Clock::now() + kGrace;
     try {
       store_.put(keys_.verdict(), "failed " + text_of(missing), grace);
@@ -198,7 +232,7 @@ class Roster {
     } catch (const Exception&) {
       // One of them died, or does not listen: it is not waited for any longer.
     }
-    throw_missing(missing);
+    throw_missing(missing, refused);
   }
 
   // Tells rank 0 that this rank knows who is missing.
@@ -230,8 +264,9 @@ class Roster {
     std::string verdict = wait_for(keys_.verdict());
     if (verdict.rfind("complete ", 0) != 0) {
       const auto missing = parse_ranks(std::string_view(verdict).substr(std::min<size_t>(verdict.size(), 7)), world_);
+      const std::string refused = refusal();  // rank 0, who may serve it, goes when all have acknowledged
       acknowledge(missing.size());
-      throw_missing(missing);
+      throw_missing(missing, refused);
     }
     if (rank_ == 0) return cards_;
     int parts = std::atoi(verdict.c_str() + 9);
@@ -254,8 +289,9 @@ class Roster {
       }
       std::vector<int> missing = ask_missing();
       if (Clock::now() >= deadline_) {
+        const std::string refused = refusal();
         if (!missing.empty() && missing.front() != 0) acknowledge(missing.size());
-        throw_missing(missing);
+        throw_missing(missing, refused);
       }
       log_missing(missing);
     }
@@ -283,14 +319,15 @@ class Roster {
                           duration_cast<seconds>(deadline_ - now).count()));
   }
 
-  [[noreturn]] void throw_missing(const std::vector<int>& missing) {
+  [[noreturn]] void throw_missing(const std::vector<int>& missing, const std::string& refused) {
     std::string who = missing.empty() ? "rank 0 did not complete the table of ranks"
                                       : fmt::format("of {} ranks these have not come: {}", world_, short_text(missing));
     throw Exception(
         Error{ErrorCode::kBootstrap,
-              fmt::format("{} (waited {} ms; RONDO_START_TIMEOUT_MS sets how long): are they running, and "
+              fmt::format("{} (waited {} ms; RONDO_START_TIMEOUT_MS sets how long){}{}: are they running, and "
                           "do they name the same rendezvous and job?",
-                          who, std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start_).count()),
+                          who, std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start_).count(),
+                          refused.empty() ? "" : "; ", refused),
               missing});
   }
 
@@ -303,6 +340,7 @@ class Roster {
   const Clock::time_point start_;
   Clock::time_point next_log_ = Clock::now() + kLogInterval;
   std::vector<std::string> cards_;  // rank 0
+  std::string logged_refusal_;      // rank 0
 };
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace rondo {
 // on all ranks or fails on all: rank 0 publishes the table only once it is complete. Throws Exception(kBootstrap): at
 // the deadline, ranks() being those that have not come (on every rank that waits); at once if this rank's number is
 // taken by another process, or its world size is not rank 0's: then the others are undisturbed and go on waiting for
-// the right process. Missing ranks are logged every 10 s meanwhile. A card: at most 64 KiB.
+// the right process; rank 0 logs the refusal within a second, and the error at the deadline names it. Missing ranks are
+// logged every 10 s meanwhile. A card: at most 64 KiB.
 std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
                                          Store::Deadline deadline, const Logger& log);
 
