@@ -169,7 +169,9 @@ void ControlLogic::link_failed(Time now, uint64_t communicator, int peer, const 
   for (const Suspicion& suspicion : group->suspicions) {
     if (suspicion.peer == peer) return;
   }
-  group->suspicions.push_back({peer, error, now + settings_.link_grace_ms});
+  // Damage has no better reason; and the other end, whose link closes of it, must not be faster with a worse one.
+  const Time grace_ms = error.code == ErrorCode::kCorrupt ? 0 : settings_.link_grace_ms;
+  group->suspicions.push_back({peer, error, now + grace_ms});
 }
 
 void ControlLogic::abort(Time, uint64_t communicator, const Error& error) {

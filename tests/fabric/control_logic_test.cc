@@ -406,6 +406,19 @@ TEST_CASE("a failed data link waits for the better reason: the death of the peer
   CHECK(orderly.left[0] == std::map<int, uint64_t>{{1, 3}});
 }
 
+TEST_CASE("fault 20: a link that is corrupt for one end, and closed for the other, is corrupt for both") {
+  Simulation simulation(2, 1);
+  simulation.open_everywhere(all_ranks(2));
+  simulation.run();
+  simulation.logic(0).link_failed(simulation.now(), kId, 1, {ErrorCode::kPeerLost, "closed", {}});
+  simulation.logic(1).link_failed(simulation.now(), kId, 0, {ErrorCode::kCorrupt, "its bytes arrived damaged", {}});
+  simulation.run();
+  for (const int rank : {0, 1}) {
+    REQUIRE(simulation.failures[static_cast<size_t>(rank)]);
+    CHECK(simulation.failures[static_cast<size_t>(rank)]->code == ErrorCode::kCorrupt);
+  }
+}
+
 CallState calling(uint64_t sequence, uint64_t fingerprint, const std::string& text) {
   CallState state;
   state.current = sequence;
