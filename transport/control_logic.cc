@@ -134,7 +134,7 @@ void ControlLogic::forget(uint64_t communicator) {
   closed_order_.pop_front();
 }
 
-void ControlLogic::stalled(Time now, uint64_t communicator, uint64_t sequence, const CallState& own) {
+void ControlLogic::stalled(Time now, uint64_t communicator, uint64_t sequence, const CallState& own, Ask ask) {
   Group* group = find(communicator);
   if (group == nullptr || group->failure || group->closing) return;
   if (!group->stall || group->stall->sequence != sequence) {
@@ -150,7 +150,8 @@ void ControlLogic::stalled(Time now, uint64_t communicator, uint64_t sequence, c
   // Each rank begins behind itself, so that all members are asked equally often.
   const size_t world = group->order.size();
   const auto own_place = std::find(group->order.begin(), group->order.end(), settings_.rank) - group->order.begin();
-  for (size_t asked = 0; asked < asked_at_once(world); ++asked) {
+  const size_t most = ask == Ask::kAll ? world : asked_at_once(world);
+  for (size_t asked = 0; asked < most; ++asked) {
     const int peer = group->order[(static_cast<size_t>(own_place) + 1 + group->questions++) % world];
     if (peer == settings_.rank) continue;
     Member& member = group->members[peer];

@@ -85,7 +85,7 @@ class ControlLogic {
   bool all_left(uint64_t communicator) const;
   // The end of close(): nothing more happens to this communicator.
   void forget(uint64_t communicator);
-  void stalled(Time now, uint64_t communicator, uint64_t sequence, const CallState& own);
+  void stalled(Time now, uint64_t communicator, uint64_t sequence, const CallState& own, Ask ask = Ask::kInTurn);
   void link_failed(Time now, uint64_t communicator, int peer, const Error& error);
   void abort(Time now, uint64_t communicator, const Error& error);
   void leave();  // the goodbye of this process

@@ -214,11 +214,11 @@ std::shared_ptr<Doorbell> ControlPlane::doorbell(const LinkName& name) const {
   return name.kind == LinkKind::kData ? found->second.doorbell : found->second.p2p_doorbell;
 }
 
-void ControlPlane::stalled(uint64_t id, uint64_t sequence) {
+void ControlPlane::stalled(uint64_t id, uint64_t sequence, Ask how) {
   // Asks the engine on the I/O thread: the caller may hold the engine's locks.
-  thread_.post([this, id, sequence] {
+  thread_.post([this, id, sequence, how] {
     const CallState own = ask(id, sequence);
-    tell_logic([&](ControlLogic& logic) { logic.stalled(now(), id, sequence, own); });
+    tell_logic([&](ControlLogic& logic) { logic.stalled(now(), id, sequence, own, how); });
   });
 }
 

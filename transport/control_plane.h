@@ -85,7 +85,7 @@ class ControlPlane {
   std::vector<SecuredSocket> take(const LinkName& name);
   std::optional<std::pair<int, SecuredSocket>> take_stream_from(uint64_t communicator);
   std::shared_ptr<Doorbell> doorbell(const LinkName& name) const;
-  void stalled(uint64_t id, uint64_t sequence);
+  void stalled(uint64_t id, uint64_t sequence, Ask how);
   std::vector<int> absent(uint64_t id, uint64_t sequence) const;
   void link_failed(uint64_t id, int peer, const Error& error);
   void abort(uint64_t id, const Error& error);

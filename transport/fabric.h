@@ -83,6 +83,9 @@ struct LinkShape {
   bool checked = false;          // slices carry checksums, over byte streams; for the fabric to choose
 };
 
+// Which members a stalled rank asks.
+enum class Ask { kInTurn, kAll };
+
 // Everything between the processes of a job: who they are, data links, p2p streams and the control plane. One per rank,
 // shared by its communicators. Any thread.
 class Fabric {
@@ -134,8 +137,10 @@ class Fabric {
   // --- control
   // The operation `sequence` has not moved for Config::stall_ms: asks every member what it does. A mismatch becomes
   // on_failure on every rank within a second. Call again while it lasts (at most every stall_ms).
-  virtual void stalled(uint64_t communicator, uint64_t sequence) = 0;
-  // Members whose last answer (or silence) says that they have not made the call `sequence`, ascending.
+  // Of a communicator of more than 64 ranks kInTurn asks a part of the members, the next ones each time.
+  virtual void stalled(uint64_t communicator, uint64_t sequence, Ask ask = Ask::kInTurn) = 0;
+  // Members whose last answer (or silence) says that they have not made the call `sequence`, ascending; of those that
+  // were asked about it.
   virtual std::vector<int> absent(uint64_t communicator, uint64_t sequence) = 0;
   // For on_peer_left(), on its thread: what `peer` opened before its goodbye is there when this returns. The two may
   // come by different ways.

@@ -82,7 +82,7 @@ class InprocHub {
   }
 
   // Called by the communicator itself, so its events are alive.
-  void stalled(int rank, uint64_t communicator, uint64_t sequence) {
+  void stalled(int rank, uint64_t communicator, uint64_t sequence, Ask ask) {
     CommunicatorEvents* events = nullptr;
     {
       std::lock_guard lock(mutex_);
@@ -90,7 +90,7 @@ class InprocHub {
     }
     if (events == nullptr) return;
     const CallState own = events->call_state(sequence);
-    change(rank, [&](ControlLogic& logic, int64_t now) { logic.stalled(now, communicator, sequence, own); });
+    change(rank, [&](ControlLogic& logic, int64_t now) { logic.stalled(now, communicator, sequence, own, ask); });
   }
 
   int event() const { return event_.get(); }
@@ -368,8 +368,8 @@ class InprocFabric final : public Fabric {
 
   SharedMemory* shared_memory() override { return memory_.get(); }
 
-  void stalled(uint64_t communicator, uint64_t sequence) override {
-    hub_->stalled(place_.rank, communicator, sequence);
+  void stalled(uint64_t communicator, uint64_t sequence, Ask ask) override {
+    hub_->stalled(place_.rank, communicator, sequence, ask);
   }
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
     return hub_->absent(place_.rank, communicator, sequence);

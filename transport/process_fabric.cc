@@ -204,7 +204,9 @@ class ProcessFabric : public Fabric {
 
   SharedMemory* shared_memory() override { return island_.get(); }
 
-  void stalled(uint64_t communicator, uint64_t sequence) override { board().stalled(communicator, sequence); }
+  void stalled(uint64_t communicator, uint64_t sequence, Ask ask) override {
+    board().stalled(communicator, sequence, ask);
+  }
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
     return board().absent(communicator, sequence);
   }

@@ -16,6 +16,11 @@ constexpr std::chrono::milliseconds kMismatchPatience{500};
 // How long a rank's I/O thread may take to say what its rank does.
 constexpr std::chrono::milliseconds kAnswerPatience{100};
 
+// Ranks that ask all members when a deadline has passed: as many questions as 256 ranks ask in one turn.
+constexpr int kOverdueAskers = 8;
+// How long the other ranks leave it to them to say who is absent.
+constexpr std::chrono::milliseconds kOthersPatience{300};
+
 }  // namespace
 
 void CallWatch::failed(int peer, ErrorCode code, const std::string& message) {
@@ -104,16 +109,22 @@ bool CallWatch::lasts(Clock::time_point now, uint64_t sequence) {
   return true;
 }
 
-void CallWatch::ask_others(Clock::time_point now, uint64_t sequence) {
+void CallWatch::ask_others(Clock::time_point now, uint64_t sequence, Ask ask) {
   asked_at_ = now;
   asked_sequence_ = sequence;
-  context_.fabric->stalled(context_.id, sequence);
+  context_.fabric->stalled(context_.id, sequence, ask);
 }
 
 void CallWatch::time_out(Clock::time_point now, const CollectiveOperation& current, const CollectiveOperation& late) {
-  // A deadline shorter than the stall time: no rank has been asked yet.
-  if (asked_sequence_ != current.sequence) return ask_others(now, current.sequence);
-  if (now - asked_at_ < kAnswerPatience) return;
+  // The deadline may be shorter than the stall time, or than the turns in which a large communicator is asked. There a
+  // few ranks ask all members, and the others leave the error to them.
+  const bool asks_all = context_.rank < kOverdueAskers;
+  if (overdue_sequence_ != current.sequence) {
+    overdue_sequence_ = current.sequence;
+    overdue_at_ = now;
+    return ask_others(now, current.sequence, asks_all ? Ask::kAll : Ask::kInTurn);
+  }
+  if (now - overdue_at_ < (asks_all ? kAnswerPatience : kOthersPatience)) return;
   const std::vector<int> absent = context_.fabric->absent(context_.id, current.sequence);
   std::string who;
   for (const int peer : absent) who += fmt::format("{}{}", who.empty() ? "" : ", ", context_.group_rank(peer));

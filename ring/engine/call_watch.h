@@ -33,7 +33,7 @@ class CallWatch {
  private:
   void refused(const CollectiveOperation& current, int peer, const Error& error);
   void failed(int peer, ErrorCode code, const std::string& message);
-  void ask_others(Clock::time_point now, uint64_t sequence);
+  void ask_others(Clock::time_point now, uint64_t sequence, Ask ask = Ask::kInTurn);
   bool lasts(Clock::time_point now, uint64_t sequence);
 
   CommunicatorContext& context_;
@@ -43,6 +43,8 @@ class CallWatch {
   Clock::time_point cause_due_{};  // when the cause of a call that lasts is asked for next
   Clock::time_point asked_at_{};
   uint64_t asked_sequence_ = 0;     // the operation that they were asked about
+  uint64_t overdue_sequence_ = 0;   // the operation that they were asked about after a deadline
+  Clock::time_point overdue_at_{};  // and when
   Clock::time_point refused_at_{};  // a run saw another operation than this rank's
   Error refusal_;
   bool reported_ = false;  // of the current call

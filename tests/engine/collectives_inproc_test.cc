@@ -8,6 +8,7 @@
 
 #include "tests/engine/cases.h"
 #include "tests/support/collective_call.h"
+#include "tests/support/eventually.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
@@ -214,6 +215,31 @@ TEST_CASE("an operation's own deadline ends it with kTimeout, names who is absen
   };
   CHECK(run_threads(shape, body) == "");
   CHECK(run_processes(shape, body) == "");
+}
+
+TEST_CASE("fault 14: of many ranks all absent ones are named, though none was asked before the deadline") {
+  RankGroup shape;
+  shape.world = 80;  // more than are asked at a time
+  shape.config.stall_ms = 60'000;
+  const RankBody body = [](Communicator& group) {
+    std::vector<int64_t> numbers(8, 1);
+    group.barrier();
+    try {
+      if (group.rank() == 60 || group.rank() == 70) {
+        eventually([&] { return group.error().has_value(); });
+        group.barrier();
+      } else {
+        CollectiveCall call = sum_call(numbers);
+        call.options.timeout = milliseconds(2'000);
+        start(group, call).wait();
+      }
+      expect(false, "it ended without two ranks");
+    } catch (const Exception& failure) {
+      expect(failure.code() == ErrorCode::kTimeout && failure.error().ranks == std::vector<int>{60, 70},
+             fmt::format("[{}] {}", fmt::join(failure.error().ranks, ","), failure.what()));
+    }
+  };
+  CHECK(run_threads(shape, body) == "");
 }
 
 }  // namespace rondo::testing

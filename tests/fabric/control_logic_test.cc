@@ -615,6 +615,27 @@ TEST_CASE("in a large communicator a stalled rank asks a part of the members at 
 }
 
 TEST_CASE(
+    "fault 14: in a large communicator a rank whose call is overdue asks all members, and names all absent ones") {
+  constexpr int kWorld = 256;
+  ControlLogic::Settings settings;
+  settings.names.assign(kWorld, "host h");
+  settings.neighbors = {1, kWorld - 1};
+  ControlLogic logic(settings);
+  logic.open(0, kId, all_ranks(kWorld));
+  CallState state;
+  state.current = 7;
+  logic.stalled(0, kId, 7, state, Ask::kAll);
+  std::set<int> asked;
+  for (const ControlLogic::Action& action : logic.take_actions())
+    asked.insert(std::get<ControlLogic::Send>(action).peer);
+  CHECK(asked.size() == kWorld - 1);
+  for (const int peer : asked) {
+    if (peer != 77 && peer != 200) logic.receive(10, peer, AnswerMessage{kId, 7, state});
+  }
+  CHECK(logic.absent(kId, 7) == std::vector<int>{77, 200});
+}
+
+TEST_CASE(
     "an abort that died on its way is said again to the member that asks, also after the communicator is closed") {
   // Proves: in worlds beyond 64 a message dies with the rank that passes it on; the question of the one that waits for
   // ever is answered with the failure.
