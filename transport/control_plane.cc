@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "ring/base/check.h"
@@ -70,21 +72,21 @@ ControlPlane::ControlPlane(Settings settings)
 
 ControlPlane::~ControlPlane() { thread_.stop(); }
 
+void ControlPlane::know(const Roster& roster) {
+  names_ = roster.names();
+  ControlLogic::Settings logic;
+  logic.rank = settings_.rank;
+  logic.names = names_;
+  logic.neighbors = control_neighbors(settings_.rank, settings_.world);
+  logic.liveness = {settings_.config.heartbeat_ms, settings_.config.suspicion_ms};
+  logic.blame_after_ms = Liveness::kWarnHeartbeats * settings_.config.heartbeat_ms;
+  std::lock_guard lock(mutex_);
+  start_.emplace(StartLogic::Settings{settings_.rank, logic.names, logic.neighbors});
+  logic_.emplace(std::move(logic));  // last: the I/O thread asks for it
+  if (!broken_.ok()) start_->fail(broken_);
+}
+
 void ControlPlane::connect(Roster roster, Clock::time_point deadline) {
-  const std::vector<int> neighbors = control_neighbors(settings_.rank, settings_.world);
-  {
-    std::lock_guard lock(mutex_);
-    ControlLogic::Settings logic;
-    logic.rank = settings_.rank;
-    logic.names = roster.names();
-    logic.neighbors = neighbors;
-    logic.liveness = {settings_.config.heartbeat_ms, settings_.config.suspicion_ms};
-    logic.blame_after_ms = Liveness::kWarnHeartbeats * settings_.config.heartbeat_ms;
-    start_.emplace(StartLogic::Settings{settings_.rank, logic.names, neighbors});
-    logic_.emplace(std::move(logic));
-    if (!broken_.ok()) start_->fail(broken_);
-  }
-  names_ = roster.names();  // before the I/O thread hears of the start: a rank alone is done at once
   thread_.post([this, deadline, shared = std::make_shared<Roster>(std::move(roster))] {
     dialer_.know(std::move(*shared));
     begin_start(deadline);
@@ -127,7 +129,13 @@ void ControlPlane::fail_start(const Error& error) {
 }
 
 void ControlPlane::leave(Farewell farewell, Clock::time_point deadline) {
-  thread_.post([this, farewell] { begin_leave(farewell); });
+  try {
+    thread_.post([this, farewell] { begin_leave(farewell); });
+  } catch (const std::bad_alloc&) {
+    std::lock_guard lock(mutex_);
+    wanted_farewell_ = farewell;
+    ring_io_thread();
+  }
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, deadline, [this] { return live_controls_ == 0 && start_->untold().empty(); });
 }
@@ -153,8 +161,14 @@ void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvent
     std::lock_guard lock(mutex_);
     RONDO_CHECK(ears_.count(id) == 0, "a communicator is opened once");
     ears_[id] = {events, doorbell, p2p_doorbell, false};
-    table_.open(id);
-    logic_->open(now(), id, std::move(members));
+    try {
+      table_.open(id);
+      logic_->open(now(), id, std::move(members));
+      if (!broken_.ok()) logic_->abort(now(), id, broken_);
+    } catch (...) {
+      ears_.erase(id);  // the caller ends with its events
+      throw;
+    }
   }
   request_flush();
   doorbell->ring();  // links may have come before
@@ -170,24 +184,39 @@ void ControlPlane::decline(uint64_t id, const std::vector<int>& members, const E
 }
 
 bool ControlPlane::close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) {
-  {
-    std::lock_guard lock(mutex_);
-    if (ears_.count(id) == 0) return true;
-    logic_->close(now(), id, last_sequence);
+  bool all = true;
+  try {
+    {
+      std::lock_guard lock(mutex_);
+      if (ears_.count(id) == 0) return true;
+      logic_->close(now(), id, last_sequence);
+    }
+    request_flush();
+    std::unique_lock lock(mutex_);
+    all = changed_.wait_until(lock, deadline, [&] { return logic_->all_left(id); });
+  } catch (const std::bad_alloc&) {
+    all = false;  // the others hear of it when the process leaves
   }
-  request_flush();
+  forget(id);
+  return all;
+}
+
+// Its events are not called any more when this returns.
+void ControlPlane::forget(uint64_t id) {
   std::unique_lock lock(mutex_);
-  const bool all = changed_.wait_until(lock, deadline, [&] { return logic_->all_left(id); });
   const auto ear = ears_.find(id);
-  if (ear == ears_.end()) return all;  // closed by another thread meanwhile
+  if (ear == ears_.end()) return;  // closed by another thread meanwhile
   ear->second.events = nullptr;
   changed_.wait(lock, [&] { return ears_.count(id) == 0 || !ears_.at(id).delivering; });  // events do not block
   ears_.erase(id);
-  logic_->forget(id);
   table_.close(id);
-  lock.unlock();
-  thread_.post([this, id] { dialer_.forget_communicator(id); });
-  return all;
+  try {
+    logic_->forget(id);
+    lock.unlock();
+    thread_.post([this, id] { dialer_.forget_communicator(id); });
+  } catch (const std::bad_alloc&) {
+    // What is kept of it answers late questions, and dials in vain.
+  }
 }
 
 std::vector<SecuredSocket> ControlPlane::take(const LinkName& name) {
@@ -253,7 +282,17 @@ ControlLogic::Time ControlPlane::now() {
 }
 
 void ControlPlane::request_flush() {
-  thread_.post([this] { flush(); });
+  try {
+    thread_.post([this] { flush(); });
+  } catch (const std::bad_alloc&) {
+    ring_io_thread();
+  }
+}
+
+// Wakes the I/O thread without memory: wake() looks at all that there may be to do.
+void ControlPlane::ring_io_thread() {
+  const uint64_t one = 1;
+  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
 }
 
 // Requires the lock.

@@ -57,6 +57,8 @@ class ControlPlane {
   ~ControlPlane();  // closes everything at once; leave() first
 
   const std::vector<Endpoint>& endpoints() const { return reception_->endpoints(); }
+  // Who the ranks are. Once, first of all: what is below needs it.
+  void know(const Roster& roster);
   // Makes the control connections. Throws Exception: kBootstrap, kPeerLost or kNetwork.
   void connect(Roster roster, Clock::time_point deadline);
   // What follows connect() failed with this error: a death, if there was one, rather than what came of it.
@@ -106,6 +108,8 @@ class ControlPlane {
   // control_plane.cc
   static ControlLogic::Time now();
   void request_flush();
+  void ring_io_thread();
+  void forget(uint64_t id);
   std::string missing_names() const;
 
   // control_plane_io.cc
@@ -154,7 +158,8 @@ class ControlPlane {
   std::map<uint64_t, Ear> ears_;
   std::optional<StartLogic> start_;
   size_t live_controls_ = 0;
-  Error broken_;  // what the I/O thread has met before connect()
+  Error broken_;  // what a handler has thrown: the end of every communicator, also of later ones
+  std::optional<Farewell> wanted_farewell_;  // for which there was no memory to post
 
   std::vector<std::string> names_;  // constant once connect() has returned
   // Of the I/O thread.

@@ -52,17 +52,15 @@ void ControlPlane::fail_everything(const Error& error) {
                     {settings_.rank}};
   {
     std::lock_guard lock(mutex_);
-    if (!logic_) {
-      broken_ = named;
-      return;
-    }
+    broken_ = named;
+    if (!logic_) return;
     start_->fail(named);
     for (const auto& [id, ear] : ears_) logic_->abort(now(), id, named);
   }
   flush();
 }
 
-// --- a wish of a signal handler
+// --- wishes that came without memory: of a signal handler, of ring_io_thread()
 
 void ControlPlane::await_wake() {
   timers_->wake.async_wait(asio::posix::stream_descriptor::wait_read, [this](asio::error_code failure) {
@@ -76,11 +74,15 @@ void ControlPlane::await_wake() {
 
 void ControlPlane::wake() {
   std::vector<uint64_t> ids;
+  std::optional<Farewell> farewell;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [id, ear] : ears_) ids.push_back(id);
+    farewell = std::exchange(wanted_farewell_, std::nullopt);
   }
   for (const uint64_t id : ids) deliver(id, [](CommunicatorEvents& events) { events.on_wake(); });
+  if (farewell) return begin_leave(*farewell);
+  flush();
 }
 
 // --- data sockets in use

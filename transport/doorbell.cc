@@ -70,30 +70,24 @@ struct Doorbell::Watches {
   }
 };
 
-Doorbell::Doorbell() : epoll_(epoll_create1(EPOLL_CLOEXEC)), watches_(std::make_shared<Watches>()) {
-  if (epoll_ < 0) throw_system("epoll_create1");
+Doorbell::Doorbell()
+    : epoll_(epoll_create1(EPOLL_CLOEXEC), Descriptor::InChild::kInherited), watches_(std::make_shared<Watches>()) {
+  if (!epoll_.valid()) throw_system("epoll_create1");
   event_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), Descriptor::InChild::kInherited);
-  if (!event_.valid()) {
-    const int error = errno;
-    close(epoll_);
-    errno = error;
-    throw_system("eventfd");
-  }
-  watch_bell(epoll_, event_.get());
-  watches_->epoll = epoll_;
+  if (!event_.valid()) throw_system("eventfd");
+  watch_bell(epoll_.get(), event_.get());
+  watches_->epoll = epoll_.get();
 }
 
 Doorbell::~Doorbell() {
-  {
-    std::lock_guard lock(watches_->mutex);
-    watches_->epoll = -1;
-  }
-  close(epoll_);
+  std::lock_guard lock(watches_->mutex);
+  watches_->epoll = -1;
 }
 
 std::shared_ptr<void> Doorbell::watch(int descriptor) {
   std::lock_guard lock(watches_->mutex);
-  if (!watches_->relaxed.load(std::memory_order_relaxed) && !watch_edges(epoll_, descriptor)) throw_system("epoll_ctl");
+  if (!watches_->relaxed.load(std::memory_order_relaxed) && !watch_edges(epoll_.get(), descriptor))
+    throw_system("epoll_ctl");
   watches_->descriptors.push_back(descriptor);
   return {nullptr, [watches = watches_, descriptor](void*) { watches->forget(descriptor); }};
 }
@@ -101,7 +95,7 @@ std::shared_ptr<void> Doorbell::watch(int descriptor) {
 void Doorbell::relax() {
   std::lock_guard lock(watches_->mutex);
   if (armed_->load(std::memory_order_seq_cst) != 0 || watches_->relaxed.load(std::memory_order_relaxed)) return;
-  for (const int descriptor : watches_->descriptors) epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor, nullptr);
+  for (const int descriptor : watches_->descriptors) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
   watches_->relaxed.store(true);
 }
 
@@ -127,9 +121,10 @@ void Doorbell::disarm() { armed_->store(0, std::memory_order_relaxed); }
 void Doorbell::share(std::atomic<uint32_t>* flag, std::shared_ptr<void> memory) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) throw_system("socketpair");
-  event_ = Descriptor(ends[0]);  // the eventfd is closed, and with it its place in the epoll set
-  bell_ = Descriptor(ends[1]);
-  watch_bell(epoll_, event_.get());
+  std::vector<Descriptor> owned = own_all(ends);
+  event_ = std::move(owned[0]);  // the eventfd is closed, and with it its place in the epoll set
+  bell_ = std::move(owned[1]);
+  watch_bell(epoll_.get(), event_.get());
   armed_ = flag;
   memory_ = std::move(memory);
 }
@@ -143,21 +138,21 @@ void Doorbell::hang_up(const epoll_event* events, int count) const {
     int reads = 0;
     while (reads < kReadsAtOnce && recv(event_.get(), bytes, sizeof bytes, MSG_DONTWAIT) == sizeof bytes) ++reads;
     if (reads < kReadsAtOnce) continue;
-    epoll_ctl(epoll_, EPOLL_CTL_DEL, event_.get(), nullptr);  // what is left is an event again
-    watch_bell(epoll_, event_.get());
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, event_.get(), nullptr);  // what is left is an event again
+    watch_bell(epoll_.get(), event_.get());
   }
 }
 
 void Doorbell::wait(std::chrono::steady_clock::time_point deadline) {
   epoll_event events[kEventsAtOnce];
   // EINTR is a spurious wake: the caller looks again.
-  hang_up(events, epoll_wait(epoll_, events, kEventsAtOnce, milliseconds_until(deadline)));
+  hang_up(events, epoll_wait(epoll_.get(), events, kEventsAtOnce, milliseconds_until(deadline)));
   disarm();
 }
 
 void Doorbell::drain() {
   epoll_event events[kEventsAtOnce];
-  hang_up(events, epoll_wait(epoll_, events, kEventsAtOnce, 0));
+  hang_up(events, epoll_wait(epoll_.get(), events, kEventsAtOnce, 0));
   disarm();
 }
 

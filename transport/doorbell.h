@@ -52,14 +52,14 @@ class Doorbell final : public PeerBell {
   int event() const { return bell_.get(); }
 
   // The epoll descriptor, so that one sleeper can wait for several doorbells: readable when this one would wake.
-  int descriptor() const { return epoll_; }
+  int descriptor() const { return epoll_.get(); }
   // Takes the pending events away without sleeping, for the sleeper that waited on descriptor(). Disarms.
   void drain();
 
  private:
   void hang_up(const epoll_event* events, int count) const;
 
-  int epoll_ = -1;
+  Descriptor epoll_;
   Descriptor event_;  // the eventfd, or the reading end of the socket, of which a forked child has none
   Descriptor bell_;   // the other end
   std::atomic<uint32_t> own_flag_{0};

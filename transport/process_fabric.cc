@@ -118,6 +118,7 @@ class ProcessFabric : public Fabric {
                   auth);
     topology_ = roster.topology();
     place_ = complete_place(launch.place, topology_.host);
+    board_->know(roster);  // from here on this rank can say why it fails
     std::optional<Error> refusal;
     try {
       board_->connect(roster, deadline);

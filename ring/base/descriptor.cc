@@ -48,8 +48,15 @@ class OpenDescriptors {
 
 }  // namespace
 
-Descriptor::Descriptor(int fd, InChild in_child)
-    : fd_(fd), entry_(fd >= 0 && in_child == InChild::kClosed ? OpenDescriptors::instance().add(fd) : 0) {}
+Descriptor::Descriptor(int fd, InChild in_child) : fd_(fd) {
+  if (fd < 0 || in_child == InChild::kInherited) return;
+  try {
+    entry_ = OpenDescriptors::instance().add(fd);
+  } catch (...) {  // no memory: nobody else would close it
+    ::close(fd);
+    throw;
+  }
+}
 
 Descriptor::Descriptor(Descriptor&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)), entry_(std::exchange(other.entry_, 0)) {}
@@ -66,6 +73,19 @@ void Descriptor::reset() {
   if (fd_ >= 0 && (entry_ == 0 || OpenDescriptors::instance().remove(entry_))) ::close(fd_);
   fd_ = -1;
   entry_ = 0;
+}
+
+std::vector<Descriptor> own_all(std::span<const int> numbers) {
+  std::vector<Descriptor> owned;
+  size_t taken = 0;
+  try {
+    owned.reserve(numbers.size());
+    while (taken < numbers.size()) owned.emplace_back(numbers[taken++]);
+  } catch (...) {
+    for (const int number : numbers.subspan(taken)) ::close(number);
+    throw;
+  }
+  return owned;
 }
 
 }  // namespace rondo

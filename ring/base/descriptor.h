@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace rondo {
 
@@ -13,6 +15,7 @@ class Descriptor {
   enum class InChild { kClosed, kInherited };
 
   Descriptor() = default;
+  // Closes it where there is no memory, and throws std::bad_alloc.
   explicit Descriptor(int fd, InChild in_child = InChild::kClosed);
   Descriptor(Descriptor&& other) noexcept;
   Descriptor& operator=(Descriptor&& other) noexcept;
@@ -28,5 +31,8 @@ class Descriptor {
   int fd_ = -1;
   uint64_t entry_ = 0;  // in the list of descriptors that a forked child closes; 0: inherited
 };
+
+// Each of them, closed in a forked child. Where there is no memory all are closed, and std::bad_alloc is thrown.
+std::vector<Descriptor> own_all(std::span<const int> numbers);
 
 }  // namespace rondo

@@ -13,6 +13,16 @@
 namespace rondo {
 namespace {
 
+// A step of leaving. What it has no memory for is left out, and the steps after it are taken all the same: whatever
+// stays open would call an object that is gone.
+template <typename Step>
+void attempt(const Step& step) {
+  try {
+    step();
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 WaitPolicy patience_for(const Config& config, const Fabric& fabric) {
   const Place& place = fabric.place();
   const bool crowded = rondo::crowded(fabric.topology(), place.rank, place.local_world);
@@ -338,17 +348,16 @@ void CommunicatorState::destroy() {
   if (!context_->mark.same_process()) return;  // the parent's; the child must not speak for it
   std::lock_guard lock(destroy_mutex_);
   if (destroyed_.exchange(true)) return;
-  on_wake();  // an abort that the others have not heard of goes before the goodbye
+  attempt([&] { on_wake(); });  // an abort that the others have not heard of goes before the goodbye
   const uint64_t last = context_->log.last_finished();
   const auto until = Clock::now() + std::chrono::milliseconds(context_->config.destroy_timeout_ms);
-  context_->failure.set(
-      {ErrorCode::kClosed, fmt::format("the communicator was destroyed on rank {}", rank()), {rank()}});
-  collectives_->notify();
-  messages_->finish(until);
-  context_->fabric->close(context_->id, last, until);
-  collectives_->shut_down();
-  messages_->shut_down();
-  if (DeviceSide* const device = attached()) device->close(until);
+  context_->failure.close(rank());
+  attempt([&] { collectives_->notify(); });
+  attempt([&] { messages_->finish(until); });
+  attempt([&] { context_->fabric->close(context_->id, last, until); });
+  attempt([&] { collectives_->shut_down(); });
+  attempt([&] { messages_->shut_down(); });
+  if (DeviceSide* const device = attached()) attempt([&] { device->close(until); });
   if (!in_end_function()) progress_thread_->finish_calls();
 }
 

@@ -5,6 +5,7 @@
 #include <forward_list>
 #include <mutex>
 #include <new>
+#include <string>
 
 #include "rondo/error.h"
 
@@ -21,6 +22,14 @@ class Failure {
       if (known != nullptr && !extends(*known, error)) return;
       all_.push_front(error);
       store(known, &all_.front());
+    } catch (const std::bad_alloc&) {
+      set_constant(out_of_memory());
+    }
+  }
+  // The communicator was destroyed on this rank.
+  void close(int rank) noexcept {
+    try {
+      set({ErrorCode::kClosed, "the communicator was destroyed on rank " + std::to_string(rank), {rank}});
     } catch (const std::bad_alloc&) {
       set_constant(out_of_memory());
     }

@@ -44,11 +44,9 @@ void collect_descriptors(msghdr& message, std::vector<Descriptor>& descriptors) 
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int number = -1;
-      std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof number);
-      descriptors.emplace_back(number);
-    }
+    int numbers[kMaxDescriptors];
+    std::memcpy(numbers, CMSG_DATA(part), std::min(count, kMaxDescriptors) * sizeof(int));
+    descriptors = own_all({numbers, std::min(count, kMaxDescriptors)});
   }
 }
 
