@@ -143,7 +143,7 @@ TEST_CASE("an answer of which any byte was changed is not taken for a welcome") 
   CHECK(dialer.judge(good).welcome);
 }
 
-TEST_CASE("another secret on either side is AUTH_FAILED, and says where this side's came from") {
+TEST_CASE("fault 32: another secret on either side is AUTH_FAILED, and says where this side's came from") {
   const Authenticator other = knowing("another secret of 16 bytes");
   for (const Authenticator& stranger : {other, Authenticator()}) {
     AcceptorHandshake acceptor(kAuth);
@@ -163,7 +163,7 @@ TEST_CASE("another secret on either side is AUTH_FAILED, and says where this sid
   }
 }
 
-TEST_CASE("nothing that was said on another connection, or by the other side, fits") {
+TEST_CASE("fault 33: nothing that was said on another connection, or by the other side, fits") {
   DialerHandshake first(sample_hello(), kAuth), second(sample_hello(), kAuth);
   AcceptorHandshake to_first(kAuth), to_second(kAuth), to_replay(kAuth);
   REQUIRE(to_first.hear(first.hello()));

@@ -119,6 +119,12 @@ class Faults(unittest.TestCase):
         self.assertEqual(code, 1, output)
         self.assertIn("no row 9", output)
 
+    def test_a_fuzz_target_proves_the_row_of_parsers(self):
+        table = "| 75 | every parser fuzzed | no finding | fuzz | |\n"
+        for text, expected in [("void try_input(std::string_view input) {}\n", 0), ("// try_input(\n", 1)]:
+            code, output = run("faults", {"docs/faults.md": table, "tests/fuzz/hello.cc": text})
+            self.assertEqual(code, expected, output)
+
 
 if __name__ == "__main__":
     unittest.main()

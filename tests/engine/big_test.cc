@@ -1,4 +1,4 @@
-// Buffers beyond 2^31 elements and 2^32 bytes. Needs some 10 GiB of memory and minutes: run it by hand or nightly,
+// Buffers beyond 2^31 elements and 2^32 bytes. Needs some 10 GiB of memory and minutes: the suite faults-long, or
 // `bazel test //tests/engine:big_test`.
 #include <doctest/doctest.h>
 #include <fmt/format.h>

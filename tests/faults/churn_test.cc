@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -23,13 +21,6 @@ constexpr size_t kSpareBytes = 4 << 20;
 // For a long run: an hour, and ten minutes for one line.
 constexpr unsigned kLongestSeconds = 3'600;
 constexpr int kLineMs = 600'000;
-
-size_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  size_t all = 0, resident = 0;
-  file >> all >> resident;
-  return resident * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-}
 
 void expect(const std::string& said, const std::string& start) {
   if (said.find(start) != 0) throw Exception(ErrorCode::kInternal, "instead of " + start + ": " + said);
@@ -99,24 +90,20 @@ TEST_CASE("groups that are made and end in every way, failed starts among them, 
   job.start(2, [&](Here& here) {
     ::alarm(kLongestSeconds);
     Resources before;
-    size_t bytes_before = 0;
     const std::string meeting = here.options.rendezvous;
     for (uint64_t i = 0; i < kWarmUp + cycles; ++i) {
-      if (i == kWarmUp) {
-        before = Resources::now();
-        bytes_before = resident_bytes();
-      }
+      if (i == kWarmUp) before = Resources::now();
       here.options.rendezvous = fmt::format("{}-{}", meeting, i);
       kWays[i % std::size(kWays)](here.options);
       if (i % 100 == 0) here.say("alive");
     }
     const Resources after = Resources::now();
-    const size_t bytes = resident_bytes();
-    here.say(fmt::format("{} {} {} {}", after.descriptors - before.descriptors, after.threads - before.threads,
-                         after.mappings <= before.mappings + kSpareMappings ? "flat" : "grown",
-                         bytes <= bytes_before + kSpareBytes
-                             ? "flat"
-                             : fmt::format("{} bytes more in {} cycles", bytes - bytes_before, cycles)));
+    here.say(fmt::format(
+        "{} {} {} {}", after.descriptors - before.descriptors, after.threads - before.threads,
+        after.mappings <= before.mappings + kSpareMappings ? "flat" : "grown",
+        after.resident_bytes <= before.resident_bytes + kSpareBytes
+            ? "flat"
+            : fmt::format("{} bytes more in {} cycles", after.resident_bytes - before.resident_bytes, cycles)));
   });
   for (RankProcess& rank : job.ranks) {
     std::string said = "alive";

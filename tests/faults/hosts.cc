@@ -12,16 +12,10 @@ namespace rondo::testing {
 namespace {
 
 std::string address(int host) { return fmt::format("10.77.0.{}", host + 1); }
+std::string card_address(int host) { return fmt::format("02:00:00:00:00:{:02x}", host + 1); }
 
 std::string shell(const std::string& commands) {
   return std::system(("set -e; PATH=$PATH:/usr/sbin:/sbin; " + commands).c_str()) == 0 ? "ready" : "failed";
-}
-
-// Of the calling process, from here on.
-void enter(pid_t holder) {
-  const int space = ::open(fmt::format("/proc/{}/ns/net", holder).c_str(), O_RDONLY | O_CLOEXEC);
-  if (space < 0 || ::setns(space, CLONE_NEWNET) != 0) throw Exception(ErrorCode::kSystem, "cannot enter the host");
-  ::close(space);
 }
 
 }  // namespace
@@ -38,9 +32,9 @@ Hosts::Hosts(int hosts) : hosts_(hosts) {
   }
   run(bridge, "ip link add bridge0 type bridge; ip link set bridge0 up");
   for (int host = 0; host < hosts; ++host) {
-    run(bridge, fmt::format("ip link add port{0} type veth peer name eth0 netns {1}; "
+    run(bridge, fmt::format("ip link add port{0} type veth peer name eth0 address {1} netns {2}; "
                             "ip link set port{0} master bridge0 up",
-                            host, pid(host)));
+                            host, card_address(host), pid(host)));
     run(host, fmt::format("ip addr add {}/24 dev eth0; ip link set eth0 up", address(host)));
   }
 }
@@ -55,20 +49,33 @@ void Hosts::swallow(int from, int to) {
   run(from, fmt::format("ip neigh replace {} lladdr 02:00:00:00:00:99 dev eth0 nud permanent", address(to)));
 }
 
+void Hosts::divert(int from, int to, int through) {
+  // Packets that come from outside are looked up in a table of their own, so that what `through` sends still leaves.
+  run(through, fmt::format("ip rule del pref 10 2> /dev/null || true; ip rule add pref 10 iif eth0 lookup 100; "
+                           "ip route replace local {}/32 dev lo table 100",
+                           address(to)));
+  run(from, fmt::format("ip neigh replace {} lladdr {} dev eth0 nud permanent", address(to), card_address(through)));
+}
+
 void Hosts::start(Job& job, const std::vector<int>& host_of, const RankProcess::Body& body,
                   const Config& config) const {
   const int world = static_cast<int>(host_of.size());
   for (int rank = 0; rank < world; ++rank) {
     JoinOptions options = job.options(rank, world, config);
-    options.rendezvous = fmt::format("tcp://{}:5577", address(host_of[0]));
+    options.rendezvous = fmt::format("tcp://{}:{}", address(host_of[0]), kRendezvousPort);
     options.config.socket_interface = "";
-    options.config.insecure = true;
-    const pid_t host = pid(host_of[static_cast<size_t>(rank)]);
-    job.ranks.emplace_back(options, [host, body](Here& here) {
+    options.config.insecure = config.secret_file.empty();
+    job.ranks.emplace_back(options, [this, host = host_of[static_cast<size_t>(rank)], body](Here& here) {
       enter(host);
       body(here);
     });
   }
+}
+
+void Hosts::enter(int host) const {
+  const int space = ::open(fmt::format("/proc/{}/ns/net", pid(host)).c_str(), O_RDONLY | O_CLOEXEC);
+  if (space < 0 || ::setns(space, CLONE_NEWNET) != 0) throw Exception(ErrorCode::kSystem, "cannot enter the host");
+  ::close(space);
 }
 
 void Hosts::run(int host, const std::string& commands) {

@@ -89,7 +89,7 @@ TEST_CASE("fault 69: abort on all ranks at once ends them all") {
     const Timed said = timed_line(job[rank].hear());
     CHECK(said.begins("ABORTED ["));
     CHECK(said.has("aborted the group: number "));
-    CHECK(said.elapsed_ms < kSoonMs);
+    check_within(69, said.elapsed_ms, kSoonMs);
     CHECK(job[rank].wait() == 0);
   }
 }
@@ -138,7 +138,7 @@ TEST_CASE("fault 69: aborts of several groups, from another thread on every rank
     for (RankProcess& rank : job.ranks) {
       const Timed said = timed_line(rank.hear());
       CHECK(said.outcome == "ok");
-      CHECK(said.elapsed_ms < 5'000);
+      check_within(69, said.elapsed_ms, 5'000);
       for (int i = 0; i < 4; ++i) {
         const std::string end = rank.hear();
         CAPTURE(end);
@@ -174,7 +174,7 @@ TEST_CASE("fault 68: destroy: twice is fine, and what is used afterwards is clos
     for (int i = 0; i < 2; ++i) {
       const Timed destroyed = timed_line(job[rank].hear());
       CHECK(destroyed.outcome == "ok");
-      CHECK(destroyed.elapsed_ms < kSoonMs);
+      check_within(68, destroyed.elapsed_ms, kSoonMs);
     }
     for (int i = 0; i < 3; ++i) {
       CHECK(job[rank].hear() == fmt::format("CLOSED [{0}] the communicator was destroyed on rank {0}", rank));
@@ -217,7 +217,7 @@ TEST_CASE("fault 68: destroy in mid-operation: closed here, a rank that left to 
   for (int rank = 0; rank < 3; ++rank) {
     const Timed destroyed = timed_line(job[rank].hear());
     CHECK(destroyed.outcome == "ok");
-    CHECK(destroyed.elapsed_ms < 3'000 + kSoonMs);
+    check_within(68, destroyed.elapsed_ms, 3'000 + kSoonMs);
   }
 }
 

@@ -156,7 +156,9 @@ TEST_CASE("fault 64: an executed child inherits no socket, and outliving its par
   CHECK(job[1].hear() == "0 sockets");
   const pid_t child = std::stoi(job[1].hear());
   job[1].signal(SIGKILL);
-  CHECK(job[0].hear(kSoonMs).find("PEER_LOST [1] ") == 0);
+  const auto killed = std::chrono::steady_clock::now();
+  CHECK(job[0].hear().find("PEER_LOST [1] ") == 0);
+  check_within(64, ms_since(killed), kSoonMs);
   CHECK(::kill(child, 0) == 0);  // it is still there
   ::kill(child, SIGKILL);
 }
@@ -234,7 +236,9 @@ TEST_CASE("fault 62: SIGTERM without a handler ends that process as everywhere, 
   });
   job.expect_all("ready");
   job[1].signal(SIGTERM);
-  CHECK(job[0].hear(kSoonMs).find("PEER_LOST [1] rank 1 (host ") == 0);
+  const auto asked = std::chrono::steady_clock::now();
+  CHECK(job[0].hear().find("PEER_LOST [1] rank 1 (host ") == 0);
+  check_within(62, ms_since(asked), kSoonMs);
   CHECK(job[1].wait() == -SIGTERM);
 }
 
@@ -332,7 +336,7 @@ TEST_CASE("fault 25, 27: strangers at every listening port, while the group work
   }
   const auto start = std::chrono::steady_clock::now();
   for (const Stranger& stranger : strangers) CHECK(stranger.is_turned_away());
-  CHECK(ms_since(start) < 5'000);
+  check_within(27, ms_since(start), 5'000);
   job.tell_all("enough");
   for (RankProcess& rank : job.ranks) {
     CHECK(rank.hear() == "right");

@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 
@@ -38,6 +40,28 @@ std::string outcome(const std::function<void()>& call) {
 
 int64_t ms_since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count();
+}
+
+void check_within(int row, int64_t took_ms, int64_t limit_ms) {
+  std::printf("fault %d: %lld ms\n", row, static_cast<long long>(took_ms));
+  CHECK(took_ms < limit_ms);
+}
+
+std::string sums_until(Communicator& group, int64_t ms) {
+  std::vector<float> values(50'000), sums(50'000);
+  return outcome([&] {
+    const auto start = Clock::now();
+    do {
+      values.assign(values.size(), 1);
+      group.all_reduce(values.data(), sums.data(), sums.size(), DType::kFloat32);
+      const auto right = static_cast<float>(group.size());
+      if (std::any_of(sums.begin(), sums.end(), [right](float sum) { return sum != right; })) {
+        throw Exception(ErrorCode::kInternal, "a wrong sum");
+      }
+      values[0] = ms_since(start) >= ms ? 1 : 0;
+      group.all_reduce(values.data(), sums.data(), 1, DType::kFloat32, Op::kMax);
+    } while (sums[0] == 0);
+  });
 }
 
 std::string Here::timed(const std::function<void()>& call) const {
@@ -87,7 +111,11 @@ Timed timed_line(const std::string& line) {
 Resources Resources::now() {
   std::ifstream maps("/proc/self/maps");
   const auto lines = std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
-  return {open_descriptors(), running_threads(), static_cast<size_t>(lines)};
+  std::ifstream statm("/proc/self/statm");
+  size_t all_pages = 0, resident_pages = 0;
+  statm >> all_pages >> resident_pages;
+  return {open_descriptors(), running_threads(), static_cast<size_t>(lines),
+          resident_pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE))};
 }
 
 Guarded::Guarded(size_t bytes, unsigned char fill)

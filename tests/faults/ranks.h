@@ -22,6 +22,12 @@ std::string outcome(const std::function<void()>& call);
 std::string describe(const Error& error);
 int64_t ms_since(std::chrono::steady_clock::time_point start);
 
+// Checks a bound of docs/faults.md, and prints what it took, for that page: "fault 12: 1003 ms".
+void check_within(int row, int64_t took_ms, int64_t limit_ms);
+
+// Sums 50,000 floats for so long, and looks at each sum: its outcome. All ranks stop after the same call.
+std::string sums_until(Communicator& group, int64_t ms);
+
 // What the body of a rank sees: itself, and the test that started it.
 class Here : public Parent {
  public:
@@ -66,11 +72,12 @@ struct Timed {
 };
 Timed timed_line(const std::string& line);
 
-// Every descriptor, thread and mapping of this process, counted.
+// Every descriptor, thread and mapping of this process, counted, and its memory.
 struct Resources {
   size_t descriptors = 0;
   size_t threads = 0;
   size_t mappings = 0;
+  size_t resident_bytes = 0;
   static Resources now();
 };
 

@@ -71,10 +71,9 @@ void stop_for_ever(const Config& config, const char* transport, bool idle) {
     const std::string said = job[rank].hear(20'000);
     const int64_t took = ms_since(stopped);
     CAPTURE(said);
-    MESSAGE("UNRESPONSIVE after ", took, " ms of ", config.suspicion_ms);
     CHECK(said.find("UNRESPONSIVE [1] rank 1 (host ") == 0);
     CHECK(said.find("has not answered for ") != std::string::npos);
-    CHECK(took <= config.suspicion_ms + 1'000);
+    check_within(12, took, config.suspicion_ms + 1'000);
     if (rank == 0) first = said;
     CHECK(said == first);
     const Timed destroyed = timed_line(job[rank].hear());
@@ -220,7 +219,7 @@ TEST_CASE("fault 69: an abort out of a signal handler ends the calls of all rank
     const auto asked = std::chrono::steady_clock::now();
     for (int rank = 0; rank < 3; ++rank) {
       CHECK(job[rank].hear() == "ABORTED [0] rank 0 aborted the group in a signal handler");
-      CHECK(ms_since(asked) < 1'500);
+      check_within(69, ms_since(asked), 1'500);
       CHECK(timed_line(job[rank].hear()).elapsed_ms < 1'000);
     }
   }

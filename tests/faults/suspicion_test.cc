@@ -24,10 +24,9 @@ TEST_CASE("fault 12: SIGSTOP for ever, with the default settings: UNRESPONSIVE o
     const std::string said = job[rank].hear(20'000);
     const int64_t took = ms_since(stopped);
     CAPTURE(said);
-    MESSAGE("UNRESPONSIVE after ", took, " ms");
     CHECK(said.find("UNRESPONSIVE [1] rank 1 (host ") == 0);
     CHECK(took >= 8'500);  // the last sign of life came up to a heartbeat before
-    CHECK(took <= 11'000);
+    check_within(12, took, 11'000);
   }
 }
 

@@ -3,8 +3,8 @@
 
     tools/checks/faults.py [ROOT]
 
-A test proves a row if its name begins with "fault 39: " or "fault 25, 27: ". Rows whose outcome is "later" need none.
-Exit code 1 if a row has no test, or a test no row.
+A test proves a row if its name begins with "fault 39: " or "fault 25, 27: "; a fuzz target proves the row of parsers.
+Rows whose outcome is "later" need none. Exit code 1 if a row has no test, or a test no row.
 """
 
 import pathlib
@@ -15,6 +15,8 @@ from sources import sources
 
 _ROW = re.compile(r"^\| *(\d+) *\|(.*)\|\s*$", re.MULTILINE)
 _TEST = re.compile(r'TEST_CASE\(\s*"fault ([\d, ]+): ')
+_FUZZ_TARGET = re.compile(r"^void try_input\(", re.MULTILINE)
+_FUZZED_ROW = 75
 _PYTHON_TEST = re.compile(r"def test_fault_(\d+)_")
 
 
@@ -30,9 +32,12 @@ def tested(root):
     for path in sources(root):
         if not path.startswith("tests/"):
             continue
-        for numbers in _TEST.findall((root / path).read_text(encoding="utf-8")):
+        text = (root / path).read_text(encoding="utf-8")
+        for numbers in _TEST.findall(text):
             for number in numbers.split(","):
                 found.setdefault(int(number), set()).add(path)
+        if path.startswith("tests/fuzz/") and _FUZZ_TARGET.search(text):
+            found.setdefault(_FUZZED_ROW, set()).add(path)
     for path in root.glob("tests/python/test_*.py"):
         for number in _PYTHON_TEST.findall(path.read_text(encoding="utf-8")):
             found.setdefault(int(number), set()).add(str(path.relative_to(root)))

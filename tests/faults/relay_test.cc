@@ -1,0 +1,116 @@
+// Needs root and iproute2 (hosts.h): a third host between those of two ranks changes or slows what they say.
+#include "tests/faults/relay.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/faults/ranks.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr int kRelayHost = 2;
+constexpr int64_t kSoonMs = 1'500;
+constexpr uint16_t kFirstPort = 6'000, kLastPort = 6'007;
+constexpr int64_t kMostMemoryMiB = 16;  // as over a slow link (network_test.cc)
+
+// Two hosts, all of whose connections go through a third.
+struct Network {
+  Network() {
+    hosts.divert(0, 1, kRelayHost);
+    hosts.divert(1, 0, kRelayHost);
+  }
+  static std::vector<uint16_t> ports() {
+    std::vector<uint16_t> all{Hosts::kRendezvousPort};
+    for (uint16_t port = kFirstPort; port <= kLastPort; ++port) all.push_back(port);
+    return all;
+  }
+  void start(Job& job, const RankProcess::Body& body, Config config) const {
+    config.data_ports = fmt::format("{}-{}", kFirstPort, kLastPort);
+    hosts.start(job, {0, 1}, body, config);
+  }
+  Hosts hosts{3};
+  Relay relay{hosts, kRelayHost, ports()};
+};
+
+std::string make_secret(const TempFolder& folder) {
+  const std::string path = folder.path("secret");
+  std::ofstream(path) << "a secret of the two hosts' ranks";
+  REQUIRE(::chmod(path.c_str(), 0600) == 0);
+  return path;
+}
+
+// Both ranks sum until the relay flips a bit: what they end with.
+void expect_corrupt(const Config& config, const char* what) {
+  Network network;
+  Job job;
+  network.start(
+      job,
+      [](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        here.say(sums_until(group, 0));
+        here.say(sums_until(group, 30'000));
+      },
+      config);
+  job.expect_all("ok");
+  network.relay.flip_a_bit();
+  const auto since = std::chrono::steady_clock::now();
+  const std::string said = job[0].hear();
+  CAPTURE(said);
+  CHECK(said.find("CORRUPT [") == 0);
+  CHECK(said.find("the data connection between rank ") != std::string::npos);
+  for (const int rank : {0, 1}) CHECK(said.find(fmt::format("rank {} (host ", rank)) != std::string::npos);
+  CHECK(said.find(what) != std::string::npos);
+  CHECK(job[1].hear() == said);
+  check_within(20, ms_since(since), kSoonMs);
+}
+
+}  // namespace
+
+TEST_CASE("fault 20: a relay between two hosts flips one bit: CORRUPT on both, with the link; no sum is wrong") {
+  expect_corrupt(fault_config(), "arrived damaged");
+}
+
+TEST_CASE("fault 20: the same where records are sealed") {
+  TempFolder folder;
+  Config config = fault_config();
+  config.secret_file = make_secret(folder);
+  config.encrypt = true;
+  expect_corrupt(config, "bytes were changed on their way");
+}
+
+TEST_CASE("fault 21: a relay that reads 1 KB/s: TIMEOUT at the deadline, bounded memory") {
+  Network network;
+  Config config = fault_config();
+  config.timeout_ms = 3'000;
+  Job job;
+  network.start(
+      job,
+      [](Here& here) {
+        Communicator group = Communicator::join(here.options);
+        here.say(sums_until(group, 0));
+        std::vector<float> values(8 << 20, 1);
+        here.await();
+        const size_t before = Resources::now().resident_bytes;
+        here.say(here.timed([&] { group.all_reduce(values.data(), values.data(), values.size(), DType::kFloat32); }));
+        here.say(fmt::format("{}", (Resources::now().resident_bytes - before) >> 20));
+      },
+      config);
+  job.expect_all("ok");
+  network.relay.limit_rate(1'000);
+  job.tell_all("go");
+  for (int rank = 0; rank < 2; ++rank) {
+    const Timed said = timed_line(job[rank].hear());
+    CAPTURE(said.outcome);
+    CHECK(said.begins("TIMEOUT ["));
+    check_within(21, said.elapsed_ms, config.timeout_ms + 1'500);
+    CHECK(std::stoll(job[rank].hear()) <= kMostMemoryMiB);
+  }
+}
+
+}  // namespace rondo::testing
