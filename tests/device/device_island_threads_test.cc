@@ -31,6 +31,10 @@ TEST_CASE("the ring on threads: every collective, many pieces, and beside other 
   for (int i = 0; i < 5; ++i) CHECK(run_threads(ring_group(3), fail_between_passes) == "");
 }
 
+TEST_CASE("after a call has failed on threads no other rank touches its memory") {
+  for (int i = 0; i < 10; ++i) CHECK(run_threads(device_group(3, "auto"), write_after_failure) == "");
+}
+
 TEST_CASE("a failure between passes on threads") {
   for (int i = 0; i < 5; ++i) CHECK(run_threads(device_group(3, "auto"), fail_between_passes) == "");
 }

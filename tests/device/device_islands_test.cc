@@ -250,6 +250,14 @@ TEST_CASE("words that are written late, by streams of ranks that have failed, ho
   }
 }
 
+TEST_CASE("after a call has failed no stream of another rank touches its memory") {
+  RankGroup group = device_group(3, "shm");
+  for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kRing}) {
+    group.config.algorithm = algorithm;
+    for (int i = 0; i < 10; ++i) CHECK(run_processes(group, write_after_failure) == "");
+  }
+}
+
 TEST_CASE("a failure between passes ends all calls, and the device goes on") {
   for (int i = 0; i < 5; ++i) CHECK(run_processes(device_group(3, "shm"), fail_between_passes) == "");
 }

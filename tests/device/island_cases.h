@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -92,6 +93,31 @@ inline void fail_between_passes(Communicator& group) {
     expect_error(error, ErrorCode::kAborted, "enough");
   }
   sum.value();  // the device goes on
+}
+
+// Rank 1 aborts with calls in flight. Every rank writes to its memory as soon as its own calls have failed; nothing
+// that another rank has still in a stream may change it then.
+inline void write_after_failure(Communicator& group) {
+  const std::vector<int> all{0, 1, 2};
+  Communicator second = group.new_group(all);  // goes on
+  void* const memory = group.allocate(1u << 20, Memory::kDevice);
+  Sum sum(group, memory, 200'000);
+  group.barrier();
+  std::vector<Work> works;
+  const Error error = error_of([&] {
+    for (int i = 0; i < 6; ++i) works.push_back(sum.start());
+    works.front().wait();
+    if (group.rank() == 1) group.abort("enough");
+    while (true) sum.start().wait();
+  });
+  expect_error(error, ErrorCode::kAborted, "enough");
+  for (Work& work : works) error_of([&] { work.wait(); });
+  std::fill(sum.values.begin(), sum.values.end(), 1000 + group.rank());
+  sum.mirror.to_device();
+  sum.mirror.synchronize();
+  second.barrier();
+  expect(sum.value() == 1000 + group.rank() && sum.values.front() == 1000 + group.rank(),
+         "memory has changed after its rank's calls had failed");
 }
 
 // Calls by the ring, over all memory and staged in turn, many of them under way.

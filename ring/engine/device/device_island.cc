@@ -289,6 +289,24 @@ void DeviceIsland::fill_places(uint32_t number, uint64_t fingerprint, PeerPlaces
   places.window_count = kMaxWindows;
 }
 
+void DeviceIsland::show_card(uint32_t number, const DeviceCard& card) {
+  std::lock_guard lock(end_mutex_);
+  DeviceCard& shown = own().cards[number % Inbox::kCards];
+  shown.input = card.input;
+  shown.output = card.output;
+  const bool closed = load_word(own().stop) != 0;
+  std::atomic_ref<uint64_t>(shown.fingerprint).store(closed ? Inbox::kClosed : card.fingerprint);
+}
+
+// Of calls that this rank has not ended well. What its streams still signal must bring no pass of another rank to its
+// memory, and no other rank to the belief that this one has done its part. Requires end_mutex_.
+void DeviceIsland::close_cards() {
+  const uint32_t done = done_.load();
+  for (uint32_t number = done + 1; number != done + Inbox::kCards / 2; ++number) {
+    std::atomic_ref<uint64_t>(own().cards[number % Inbox::kCards].fingerprint).store(Inbox::kClosed);
+  }
+}
+
 // Whether the rank is still in the call that it was in at the end.
 bool DeviceIsland::peer_at_work(int rank) {
   uint32_t& number = at_end_[static_cast<size_t>(rank)];
@@ -302,6 +320,8 @@ bool DeviceIsland::let_go(Clock::time_point now) {
   std::lock_guard lock(end_mutex_);
   if (inboxes_.empty()) return true;
   Inbox& inbox = own();
+  // Closed first: a pass that finds the stop does not do its part.
+  if (load_word(inbox.stop) == 0) close_cards();
   store_word(inbox.stop, 1);
   // Again each time: what another rank's stream has still to write lowers a word.
   for (uint32_t index = 0; index < kStreamWords; ++index) {

@@ -73,12 +73,18 @@ class DeviceIsland {
   uint32_t next_number() { return ++last_number_; }
   // Of messages that came before those of a call of `count`. One thread at a time.
   uint32_t next_messages(uint32_t count) { return last_message_.fetch_add(count); }
-  // The call is over, as far as this rank's host knows.
-  void note_ended(uint32_t number) { ended_.store(number); }
+  // Tells the others where the buffers of the call lie, unless its streams have been let go.
+  void show_card(uint32_t number, const DeviceCard& card);
+  // The call is over, as far as this rank's host knows; well: without an error.
+  void note_ended(uint32_t number, bool well) {
+    if (well) done_.store(number);
+    ended_.store(number);
+  }
   bool has_card(uint32_t number) const { return number - ended_.load() < Inbox::kAhead; }
 
-  // The communicator has failed: streams of this rank wait no longer, and their passes touch nothing more. False: one
-  // is at work, here or, for at most a second, on another rank; ask again. Any thread.
+  // The communicator has failed: streams of this rank wait no longer, their passes touch nothing more, and those of
+  // other ranks no memory of this one. False: one is at work, here or, for at most a second, on another rank; ask
+  // again. Any thread.
   bool let_go(Clock::time_point now);
   // Unmaps and frees all of it; nothing of this rank is in a stream any more. Waits until then for other ranks that
   // still map memory which they must let go of first; what they keep is freed with the process.
@@ -113,6 +119,7 @@ class DeviceIsland {
   uint64_t measure_to(int rank, DeviceStream stream);
   bool on_one_device(const AllSay& all_say) const;
   bool peer_at_work(int rank);
+  void close_cards();
   std::string first_without(const std::vector<uint64_t>& said) const;
 
   const CommunicatorContext& context_;
@@ -139,7 +146,7 @@ class DeviceIsland {
 
   std::atomic<uint32_t> last_number_{1};  // 1: of the trial
   std::atomic<uint32_t> last_message_{0};
-  std::atomic<uint32_t> ended_{1};
+  std::atomic<uint32_t> ended_{1}, done_{1};
 
   std::mutex end_mutex_;
   std::optional<Clock::time_point> end_until_;

@@ -58,10 +58,11 @@ class EnqueuedCall::PassRun final : public Run {
   bool same_call() {
     for (int rank = 0; rank < world_; ++rank) {
       const DeviceCard& card = island_->of(rank).cards[number_ % Inbox::kCards];
-      if (rank == rank_ || card.fingerprint == fingerprint_) continue;
-      failure_.kind = RunFailure::Kind::kOtherCall;
+      const uint64_t found = std::atomic_ref<uint64_t>(const_cast<uint64_t&>(card.fingerprint)).load();
+      if (rank == rank_ || found == fingerprint_) continue;
+      failure_.kind = found == Inbox::kClosed ? RunFailure::Kind::kClosed : RunFailure::Kind::kOtherCall;
       failure_.peer = rank;
-      failure_.fingerprint = card.fingerprint;
+      failure_.fingerprint = found;
       return false;
     }
     const uint32_t refused = load_word(island_->own().refused);
@@ -87,7 +88,7 @@ class EnqueuedCall::PassGate final : public Gate {
       : island_(call->options_.island), call_(std::move(call)), number_(number) {}
   bool is_open() const override { return at_least(load_word(island_->own().started), number_); }
   void ended(const Error* error) override {
-    island_->note_ended(number_);
+    island_->note_ended(number_, error == nullptr);
     std::exchange(call_, nullptr)->piece_ended(error);
   }
 
@@ -178,8 +179,7 @@ void EnqueuedCall::put_piece(size_t index) {
   wait_for_card(turn.number);
   const Buffer input = buffer_of(piece, true), output = buffer_of(piece, false);
   const PassMemory memory = memory_of(piece, input, output);
-  DeviceCard& card = inbox.cards[turn.number % Inbox::kCards];
-  card = {turn.fingerprint, input.card, output.card};
+  island.show_card(turn.number, {turn.fingerprint, input.card, output.card});
   island.fill_places(turn.number, turn.fingerprint, turn.places);
 
   add_word(inbox.started, turn.number, WordAction::kWrite);

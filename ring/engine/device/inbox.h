@@ -25,6 +25,8 @@ struct Inbox {
   uint32_t stop;             // by the owner: its passes touch nothing from now on
   uint32_t refused;          // by its passes: PeerPlaces::refused
   uint64_t trial[kMaxPlaceRanks];
+  // In turn, by number. A fingerprint of kClosed: the owner's communicator has failed in this call or before it.
+  static constexpr uint64_t kClosed = 0;
   DeviceCard cards[kCards];
   // By window of the owner: bit r once rank r has let go of it. Of MemorySharing::kIpc only.
   uint64_t closed[kMaxWindows];
