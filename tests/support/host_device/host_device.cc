@@ -8,7 +8,7 @@
 //   HOST_DEVICE_SHARES       how memory can be shared, kSharesBy... (0: not at all)
 //   HOST_DEVICE_IMPORTS=0    descriptors are refused when they are mapped
 //   HOST_DEVICE_PEERS        "01 12": device 0 maps memory of device 1, and 1 that of 2, and no others do; unset: all
-//   do HOST_DEVICE_SLOW         "01 12": what 0 writes into memory of 1, and 1 into that of 2, takes 50 ns a byte
+//   do HOST_DEVICE_SLOW         "01 12": what 0 writes into memory of 1, and 1 into that of 2, takes 200 ns a byte
 //   HOST_DEVICE_PASS_US      what a pass that writes to another device takes besides
 //   HOST_DEVICE_LATE_US      what a stream takes to write a word
 //   HOST_DEVICE_SLICES       a file: one process at a time runs what is in its streams; one that waits lets others run
@@ -48,7 +48,7 @@ bool lists_pair(const char* name, int from, int to, bool otherwise) {
   return std::strstr(text, (std::to_string(from) + std::to_string(to)).c_str()) != nullptr;
 }
 
-constexpr auto kSlowByte = std::chrono::nanoseconds(50);
+constexpr auto kSlowByte = std::chrono::nanoseconds(200);
 
 struct Stream {
   int device = 0;
