@@ -85,10 +85,15 @@ Doorbell::~Doorbell() {
 }
 
 std::shared_ptr<void> Doorbell::watch(int descriptor) {
-  std::lock_guard lock(watches_->mutex);
-  if (!watches_->relaxed.load(std::memory_order_relaxed) && !watch_edges(epoll_.get(), descriptor))
-    throw_system("epoll_ctl");
-  watches_->descriptors.push_back(descriptor);
+  {
+    std::lock_guard lock(watches_->mutex);
+    watches_->descriptors.reserve(watches_->descriptors.size() + 1);
+    if (!watches_->relaxed.load(std::memory_order_relaxed) && !watch_edges(epoll_.get(), descriptor)) {
+      throw_system("epoll_ctl");
+    }
+    watches_->descriptors.push_back(descriptor);
+  }
+  // Without the lock: where there is no memory for it, it forgets the descriptor at once.
   return {nullptr, [watches = watches_, descriptor](void*) { watches->forget(descriptor); }};
 }
 
