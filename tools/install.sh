@@ -74,4 +74,9 @@ chmod 755 "$root/bin/rondo-trace"
 install -D -m 644 -t "$root/share/doc/rondo" LICENSE
 echo "Rondo $version is under $root"
 echo "  pkg-config: PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig   packages: rondo, rondo-static"
-echo "  CMake: CMAKE_PREFIX_PATH=$prefix   find_package(rondo), targets: rondo::rondo, rondo::rondo-static"
+# CMake looks below lib and lib/ARCH everywhere, below lib64 on some systems only (not on Debian).
+case $libdir in
+  lib | lib/*) cmake_path=CMAKE_PREFIX_PATH=$prefix ;;
+  *) cmake_path=rondo_DIR=$prefix/$libdir/cmake/rondo ;;
+esac
+echo "  CMake: $cmake_path   find_package(rondo), targets: rondo::rondo, rondo::rondo-static"

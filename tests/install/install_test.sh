@@ -164,6 +164,13 @@ staged() {
     prefix=$root/usr cmake_build . cmake-staged && run_pair cmake-staged cmake-staged/cxx_rondo-static
 }
 
+# Below lib64 CMake does not look on Debian: what tools/install.sh says finds the package.
+lib64() {
+  (cd "$tree" && LIBDIR=lib64 tools/install.sh "$work/with-lib64") >lib64.log 2>&1 || { cat lib64.log; return 1; }
+  rondo_DIR=$(sed -n 's/.*CMake: rondo_DIR=\([^ ]*\).*/\1/p' lib64.log) prefix=$work/none cmake_build own_headers cmake-lib64 &&
+    cmake-lib64/own_headers
+}
+
 # The whole prefix under another name still serves.
 movable() {
   cp -r "$prefix" "$work/moved"
@@ -182,6 +189,7 @@ check "a program with headers of its own, by pkg-config" own_headers_by_pkg_conf
 check "a program with headers of its own, by CMake" own_headers_by_cmake
 check "a program with fmt and Asio of its own" own_packages
 check "DESTDIR and LIBDIR" staged
+check "LIBDIR=lib64" lib64
 if mpicxx -E -include mpi.h -xc++ /dev/null >/dev/null 2>&1 && command -v mpirun >/dev/null; then
   check "examples/mpi_id.cc" mpi_example
 else
