@@ -173,6 +173,7 @@ void Collectives::observe_begin() {
   began_at_ = looked_at_ = Observer::now();
   const Observed& observed = context_->observed;
   observed.begun_at = began_at_;
+  observed.ended_at = 0;
   observed.observer->began(observed.communicator, current_->sequence, began_at_,
                            observed_call(*current_->call, context_->world(), Algorithm::kAuto));
 }
@@ -180,7 +181,9 @@ void Collectives::observe_begin() {
 void Collectives::observe_end(const Error* error) {
   if (current_ == nullptr || began_at_ == 0) return;
   const Observed& observed = context_->observed;
-  observe_look(Clock::now());  // sets looked_at_
+  // Of a call that failed, or whose tensors were copied back since, the last lane's end is not the end.
+  const uint64_t known = std::exchange(observed.ended_at, 0);
+  observe_look(known != 0 && error == nullptr && !current_->packing ? known : Observer::now());  // sets looked_at_
   observed.observer->ended(observed.communicator, current_->sequence, {began_at_, looked_at_},
                            observed_call(*current_->call, context_->world(), course_.algorithm()),
                            error != nullptr ? error->code : ErrorCode::kOk);
@@ -188,8 +191,7 @@ void Collectives::observe_end(const Error* error) {
   began_at_ = 0;
 }
 
-void Collectives::observe_look(Clock::time_point now) {
-  const auto at = static_cast<uint64_t>(now.time_since_epoch().count());
+void Collectives::observe_look(uint64_t at) {
   if (began_at_ != 0 && at > looked_at_ + kStoppedNs) {
     context_->observed.observer->stopped(context_->observed.communicator, current_->sequence, {looked_at_, at});
   }
@@ -227,7 +229,7 @@ void Collectives::set_streams(LetGo let_go) {
 
 void Collectives::tick(Clock::time_point now) {
   if (current_ == nullptr || context_->failure.get() != nullptr) return;
-  if (context_->observed.on()) observe_look(now);
+  if (context_->observed.on()) observe_look(static_cast<uint64_t>(now.time_since_epoch().count()));
   if (current_->held_back()) return;
   if (current_->deadline == kNoDeadlineYet || (current_->gate && current_->deadline == Clock::time_point::max())) {
     const auto asked = current_->call->call.timeout;

@@ -72,7 +72,7 @@ class Collectives final : public ProgressEngine {
   void end_current(const Error* error);
   void observe_begin();
   void observe_end(const Error* error);
-  void observe_look(Clock::time_point now);
+  void observe_look(uint64_t at);
   bool refuse(const Error& reason);
   bool fail_all(const Error& error);
   bool close_buffers(Clock::time_point now);

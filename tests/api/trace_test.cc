@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -96,6 +97,57 @@ TEST_CASE("a ring's transfers add up, and each operation has its begin, route an
   CHECK(failed == "");
 }
 
+// Of each operation that has ended: its steps and waits lie between its begin and its end.
+void expect_spans_inside(const Trace& trace) {
+  std::map<uint64_t, TraceRecord> ends;
+  for (const TraceRecord& record : trace.records) {
+    if (record.kind == TraceKind::kEnd) ends[record.number] = record;
+  }
+  for (const TraceRecord& record : trace.records) {
+    const auto end = ends.find(record.number);
+    if (end == ends.end() || (record.kind != TraceKind::kStep && record.kind != TraceKind::kWait)) continue;
+    const TraceRecord& operation = end->second;
+    expect(operation.begin <= record.begin && record.begin <= record.end && record.end <= operation.end, [&] {
+      return fmt::format("call {}: {} to {} is not inside {} to {}", record.number, record.begin, record.end,
+                         operation.begin, operation.end);
+    });
+  }
+}
+
+TEST_CASE("steps and waits lie inside their operation: posts, windows, links, lists, digests") {
+  constexpr uint64_t kCount = 16 * 1024;
+  for (const char* transport : {"auto", "tcp"}) {
+    for (const char* check : {"off", "digest"}) {
+      CAPTURE(transport);
+      CAPTURE(check);
+      const TempFolder folder;
+      RankGroup ranks{.world = 3};
+      ranks.config.transport = transport;
+      ranks.config.check_results = check;
+      ranks.config.trace_folder = folder.path();
+      const std::string failed = run_processes(ranks, [&](Communicator& group) {
+        auto* registered = static_cast<float*>(group.allocate(kCount * sizeof(float)));
+        auto plain = ones(kCount), small = ones(10);
+        std::vector<TensorRef> list;  // two tensors share a bucket
+        for (float* tensor : {&small[0], &small[5]}) list.push_back({tensor, tensor, 5, DType::kFloat32});
+        for (int i = 0; i < 20; ++i) {
+          group.all_reduce(registered, registered, kCount, DType::kFloat32, Op::kMax);
+          group.all_reduce(plain.data(), plain.data(), kCount, DType::kFloat32, Op::kMax);
+          group.all_reduce(small.data(), small.data(), 2, DType::kFloat32, Op::kMax);
+          group.all_reduce_many(list, Op::kMax);
+          group.broadcast(plain.data(), kCount, DType::kFloat32, 1);
+          group.barrier();
+        }
+        const Trace trace = read_trace(folder.path(), group.rank());
+        expect(trace.count(TraceKind::kEnd) >= 120 && trace.count(TraceKind::kStep) >= 80, "too few records");
+        expect_spans_inside(trace);
+        group.deallocate(registered);
+      });
+      CHECK(failed == "");
+    }
+  }
+}
+
 TEST_CASE("the ring of records keeps the newest") {
   const TempFolder folder;
   RankGroup ranks{.world = 2};
@@ -133,9 +185,9 @@ TEST_CASE("messages are in the trace with peer, bytes and tag; a failure with it
       expect(record.a == static_cast<uint8_t>(group.rank() == 0 ? TraceDirection::kOut : TraceDirection::kIn), "way");
     }
     expect(found == 1, fmt::format("{} messages", found));
-    group.barrier();
-    if (group.rank() == 0) group.abort("enough \"of it\"");
     try {
+      group.barrier();  // the abort may meet the other rank here
+      if (group.rank() == 0) group.abort("enough \"of it\"");
       while (true) group.barrier();
     } catch (const Exception&) {
     }

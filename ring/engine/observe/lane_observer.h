@@ -10,14 +10,14 @@
 namespace rondo {
 
 // What one lane of one operation tells the observer: its steps, what they moved, and how long it stood still for which
-// rank. Callers ask on() first. Cost: a clock read for each step, and two for each wait, one of them while it waits.
-// One thread at a time.
+// rank. Callers ask on() first. Cost: a clock read for each step and for the end of each wait; the begin of a wait
+// needs one only if the lane worked() since. One thread at a time.
 class LaneObserver {
  public:
   // observed: nullptr for what nobody observes; else it must outlive the operation.
   void begin(const Observed* observed, uint64_t number, uint32_t lane) {
-    observer_ = observed != nullptr && observed->on() ? observed->observer.get() : nullptr;
-    if (observer_ == nullptr) return;
+    observed_ = observed != nullptr && observed->on() ? observed : nullptr;
+    if (observed_ == nullptr) return;
     record_ = {};
     record_.communicator = observed->communicator;
     record_.number = number;
@@ -27,17 +27,19 @@ class LaneObserver {
     waiting_ = false;
     awaited_ = -1;
     bytes_ = 0;
+    read_at_ = 0;
   }
-  bool on() const { return observer_ != nullptr; }
+  bool on() const { return observed_ != nullptr; }
 
   // The next slice cannot go on before this rank of the communicator; -1: before the own sends have gone.
   void awaits(int peer) { awaited_ = peer; }
   // A pass after which nothing went on.
   void idle() {
     if (waiting_ && awaited_ == wait_.peer) return;
-    const uint64_t now = Observer::now();
+    const uint64_t now = read_at_ != 0 ? read_at_ : Observer::now();
     if (waiting_) end_wait(now);
     waiting_ = true;
+    read_at_ = 0;
     wait_ = record_;
     wait_.kind = TraceKind::kWait;
     wait_.begin = now;
@@ -47,11 +49,17 @@ class LaneObserver {
   void moved(std::span<const Ref> sources, std::span<const Ref> targets, uint64_t bytes, bool last) {
     bytes_ += bytes;
     last &= bytes_ > 0;
-    if (!waiting_ && !last) return;
-    const uint64_t now = Observer::now();
-    if (waiting_) end_wait(now);
-    if (last) end_step(sources, targets, now);
+    if (waiting_ || last) {
+      const uint64_t now = Observer::now();
+      if (waiting_) end_wait(now);
+      if (last) end_step(sources, targets, now);
+      read_at_ = now;
+    } else if (bytes > 0) {
+      worked();
+    }
   }
+  // Something took time that is no step: bytes were sent, or posted.
+  void worked() { read_at_ = 0; }
   // Where the next slice is.
   void at(uint32_t step, uint64_t round) {
     record_.step = step;
@@ -59,8 +67,9 @@ class LaneObserver {
   }
   // The lane is done.
   void end() {
-    if (waiting_) end_wait(Observer::now());
-    observer_ = nullptr;
+    if (waiting_) end_wait(read_at_ = Observer::now());
+    observed_->ended_at = read_at_;
+    observed_ = nullptr;
   }
 
  private:
@@ -68,7 +77,7 @@ class LaneObserver {
     wait_.end = now;
     wait_.step = record_.step;
     wait_.round = record_.round;
-    observer_->waited(wait_);
+    observed_->observer->waited(wait_);
     waiting_ = false;
   }
   void end_step(std::span<const Ref> sources, std::span<const Ref> targets, uint64_t now) {
@@ -76,33 +85,16 @@ class LaneObserver {
     record_.bytes = bytes_;
     record_.kind = TraceKind::kStep;
     record_.peer = static_cast<int32_t>((sources.size() << 16) | targets.size());
-    observer_->stepped(record_);
-    transfers(sources, TraceDirection::kIn);
-    transfers(targets, TraceDirection::kOut);
+    observed_->observer->stepped(record_, sources, targets);
     record_.begin = now;
     bytes_ = 0;
   }
-  void transfers(std::span<const Ref> refs, TraceDirection direction) {
-    for (const Ref& ref : refs) {
-      if (!is_remote(ref)) continue;
-      TraceRecord transfer = record_;
-      transfer.kind = TraceKind::kTransfer;
-      transfer.peer = ref.peer;
-      transfer.a = static_cast<uint8_t>(direction);
-      transfer.b = static_cast<uint8_t>(path_of(ref));
-      observer_->transferred(transfer);
-    }
-  }
-  static TracePath path_of(const Ref& ref) {
-    if (ref.space == Space::kMailbox) return TracePath::kLink;
-    if ((ref.flags & kTurns) != 0) return TracePath::kPost;
-    return (ref.flags & kStaging) != 0 ? TracePath::kStaging : TracePath::kPeerMemory;
-  }
 
-  Observer* observer_ = nullptr;
+  const Observed* observed_ = nullptr;
   TraceRecord record_;  // of the step; begin: when it began
   TraceRecord wait_;
-  uint64_t bytes_ = 0;  // of the step so far
+  uint64_t bytes_ = 0;    // of the step so far
+  uint64_t read_at_ = 0;  // the last clock read, if nothing has taken time since; else 0
   bool waiting_ = false;
   int awaited_ = -1;
 };

@@ -15,6 +15,12 @@ namespace {
 // The communicator's own first operation (transport/fabric.h), which no program has called.
 constexpr uint64_t kMeeting = 1;
 
+TracePath path_of(const Ref& ref) {
+  if (ref.space == Space::kMailbox) return TracePath::kLink;
+  if ((ref.flags & kTurns) != 0) return TracePath::kPost;
+  return (ref.flags & kStaging) != 0 ? TracePath::kStaging : TracePath::kPeerMemory;
+}
+
 // As text of a JSON string.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
@@ -217,12 +223,35 @@ void Observer::waited(const TraceRecord& wait) {
 }
 
 // A rank's own staging memory is no link.
-void Observer::transferred(const TraceRecord& transfer) {
-  const int peer = world_rank(transfer.communicator, transfer.peer);
-  if (peer == about_.rank) return;
-  put(transfer);
+bool Observer::is_transfer(uint32_t communicator, const Ref& ref) const {
+  return is_remote(ref) && world_rank(communicator, ref.peer) != about_.rank;
+}
+
+// The step's record and those of its transfers. Their places are reserved at once: an atomic addition waits for all
+// earlier stores.
+void Observer::stepped(const TraceRecord& step, std::span<const Ref> sources, std::span<const Ref> targets) {
+  TraceFile* trace = trace_.load(std::memory_order_acquire);
   Metrics* metrics = metrics_.load(std::memory_order_acquire);
-  if (metrics != nullptr && peer >= 0) count(metrics->peer(peer).bytes[transfer.a], transfer.bytes);
+  const auto counts = [&](const Ref& ref) { return is_transfer(step.communicator, ref); };
+  const auto transfers =
+      std::count_if(sources.begin(), sources.end(), counts) + std::count_if(targets.begin(), targets.end(), counts);
+  uint64_t index = trace != nullptr ? trace->reserve(1 + static_cast<uint64_t>(transfers)) : 0;
+  if (trace != nullptr) trace->put_at(index++, step);
+  TraceRecord transfer = step;
+  transfer.kind = TraceKind::kTransfer;
+  const auto tell = [&](std::span<const Ref> refs, TraceDirection direction) {
+    transfer.a = static_cast<uint8_t>(direction);
+    for (const Ref& ref : refs) {
+      if (!counts(ref)) continue;
+      transfer.peer = ref.peer;
+      transfer.b = static_cast<uint8_t>(path_of(ref));
+      if (trace != nullptr) trace->put_at(index++, transfer);
+      const int peer = metrics != nullptr ? world_rank(step.communicator, ref.peer) : -1;
+      if (peer >= 0) count(metrics->peer(peer).bytes[transfer.a], transfer.bytes);
+    }
+  };
+  tell(sources, TraceDirection::kIn);
+  tell(targets, TraceDirection::kOut);
 }
 
 }  // namespace rondo

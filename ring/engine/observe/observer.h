@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "ring/base/types.h"
 #include "ring/engine/observe/metrics.h"
 #include "ring/engine/observe/trace_file.h"
+#include "ring/plan/plan.h"
 #include "rondo/dtype.h"
 #include "rondo/error.h"
 #include "rondo/op.h"
@@ -79,13 +81,11 @@ class Observer {
   void message(uint32_t communicator, TraceRecord record, ErrorCode code);
   // Of a lane (lane_observer.h).
   void waited(const TraceRecord& wait);
-  void transferred(const TraceRecord& transfer);
-  void stepped(const TraceRecord& step) {
-    if (TraceFile* trace = trace_.load(std::memory_order_acquire)) trace->put(step);
-  }
+  void stepped(const TraceRecord& step, std::span<const Ref> sources, std::span<const Ref> targets);
 
  private:
   int world_rank(uint32_t communicator, int peer) const;
+  bool is_transfer(uint32_t communicator, const Ref& ref) const;
   void put(const TraceRecord& record) {
     if (TraceFile* trace = trace_.load(std::memory_order_acquire)) trace->put(record);
   }
@@ -117,9 +117,9 @@ class Observer {
 struct Observed {
   std::shared_ptr<Observer> observer;  // shared by all communicators of a join
   uint32_t communicator = 0;
-  // When the operation began, until its first lane takes it: a clock read is a hundredth of a call of 64 KiB. Under the
-  // lease.
-  mutable uint64_t begun_at = 0;
+  // Clock reads (each a hundredth of a call of 64 KiB) that serve twice. Under the lease. When the operation began,
+  // until its first lane takes it; when its last lane ended, 0 if that lane has worked since.
+  mutable uint64_t begun_at = 0, ended_at = 0;
   bool on() const { return observer->on(); }
 };
 

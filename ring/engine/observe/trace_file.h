@@ -21,8 +21,10 @@ class TraceFile {
   TraceFile& operator=(const TraceFile&) = delete;
 
   // Replaces the oldest record where the ring is full. No lock, allocation or system call.
-  void put(const TraceRecord& record) {
-    const uint64_t index = header_->written.fetch_add(1, std::memory_order_relaxed);
+  void put(const TraceRecord& record) { put_at(reserve(1), record); }
+  // The index of the first of so many records, each of which is then put_at() its own.
+  uint64_t reserve(uint64_t count) { return header_->written.fetch_add(count, std::memory_order_relaxed); }
+  void put_at(uint64_t index, const TraceRecord& record) {
     TracePlace& place = places_[index & mask_];
     place.index.store(0, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // a process that is killed here leaves no mixed record

@@ -197,7 +197,7 @@ bool LaneRun::all_arrived(const BoundStep& step) {
 }
 
 bool LaneRun::progress(Landing landing) {
-  bool moved = mover_.pump();
+  bool moved = pump();
   retire();
   moved |= post(landing);
   uint32_t combined = 0;
@@ -207,7 +207,7 @@ bool LaneRun::progress(Landing landing) {
   }
   if (combined > 0) {
     moved = true;
-    mover_.pump();
+    pump();
     retire();
   }
   if (observer_.on()) {

@@ -70,6 +70,11 @@ class LaneRun {
     observer_.on() ? pass_observed(step, bytes) : walk_.pass_combined();
   }
   void pass_observed(const BoundStep& step, size_t bytes);
+  bool pump() {
+    const bool moved = mover_.pump();
+    if (moved) observer_.worked();
+    return moved;
+  }
   void retire() { walk_.set_sent(mover_.oldest_unsent(walk_.combined().number)); }
 
   Binding binding_;

@@ -164,6 +164,7 @@ bool OneShotRun::progress() {
   while (round_ < rounds_ && refused_ < 0) {
     if (!posted_) {
       post();
+      observer_.worked();
       moved = true;
     }
     const uint64_t before = moved_;
@@ -186,7 +187,7 @@ bool OneShotRun::progress() {
 void OneShotRun::observe(bool over, bool taken) {
   if (!over && !taken) return observer_.idle();
   observer_.moved(posts_read_, {}, over ? count_ * binding_.element_bytes : 0, over);
-  if (!over) return;
+  if (!over) return observer_.worked();
   observer_.at(0, round_ + 1);
   if (round_ + 1 == rounds_) observer_.end();
 }
