@@ -102,7 +102,8 @@ void DeviceIsland::share_inboxes(Clock::time_point deadline) {
   }
   const size_t bytes =
       (kMaxWindows * static_cast<size_t>(world_) * sizeof(DeviceWindow) + kPageBytes - 1) / kPageBytes * kPageBytes;
-  table_memory_ = std::shared_ptr<void>(std::aligned_alloc(kPageBytes, bytes), std::free);
+  // A lambda: the type of std::free would be a symbol of librondo.a that programs see.
+  table_memory_ = std::shared_ptr<void>(std::aligned_alloc(kPageBytes, bytes), [](void* at) { std::free(at); });
   if (table_memory_ == nullptr) throw Exception(ErrorCode::kSystem, "no host memory for the table of windows");
   std::memset(table_memory_.get(), 0, bytes);
   lock(table_memory_.get(), bytes);
