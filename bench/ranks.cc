@@ -59,18 +59,35 @@ std::optional<StreamLimit> limit_now(int world, uint64_t bytes) {
   return std::nullopt;
 }
 
-Limits limits_now(Options options, const Machine& machine, int world) {
-  options.transport = config_of(options).transport;
+// Of raw TCP, at these sizes.
+Limits limits_now(const std::vector<uint64_t>& sizes, const Machine& machine, int world) {
   Progress progress;
   Limits limits;
-  const std::vector<uint64_t> sizes = limited_sizes(options, world);
   for (uint64_t bytes : sizes) {
     progress.show(fmt::format("measuring raw TCP: {} ranks, {} B", world, bytes));
     if (const std::optional<StreamLimit> limit = limit_now(world, bytes)) limits.raise(*limit);
   }
-  if (sizes.empty() || world > machine.cores) return limits;  // who waits for a core measures the scheduler
+  if (world > machine.cores) return limits;  // who waits for a core measures the scheduler
   const std::string exchange = ask_subcommand({"exchange", "--ranks", std::to_string(world), "--sizes", "8"});
   if (!exchange.empty()) limits.exchange_us = time_of(exchange);
+  return limits;
+}
+
+// Rank 0 measures the limits. The others sleep in a receive: of a collective call for which they wait so long the log
+// would complain.
+Limits limits_of_rank_0(Communicator& communicator, const Options& options, const Machine& machine) {
+  Options asked = options;
+  asked.transport = communicator.config().transport;  // the limits are those of TCP: "auto" may share memory
+  const std::vector<uint64_t> sizes = limited_sizes(asked, communicator.size());
+  if (sizes.empty()) return {};
+  uint8_t word = 0;
+  if (communicator.rank() != 0) {
+    const CallOptions patient{.timeout = std::chrono::milliseconds(options.timeout_ms) + kLimitWait};
+    communicator.recv(&word, 1, DType::kUint8, 0, 0, patient);
+    return {};
+  }
+  Limits limits = limits_now(sizes, machine, communicator.size());
+  for (int rank = 1; rank < communicator.size(); ++rank) communicator.send(&word, 1, DType::kUint8, rank);
   return limits;
 }
 
@@ -231,9 +248,8 @@ int run_rank(const Options& options, const Machine& machine) {
   if (setup.transport == "auto" && communicator.topology().one_island()) setup.transport = "shm";
   Reporter reporter(options, machine, world);
   if (speaks) reporter.begin(transport_text(communicator));
-  // The limits are those of TCP: "auto" may share memory. The other ranks sleep in the barrier meanwhile.
-  if (speaks && launch.one_host) setup.limits = limits_now(options, machine, world);
-  communicator.barrier({.timeout = std::chrono::milliseconds(options.timeout_ms) + kLimitWait});
+  if (communicator.topology().one_host()) setup.limits = limits_of_rank_0(communicator, options, machine);
+  communicator.barrier();
   std::unique_ptr<RondoGroup> group = group_of(communicator, options);
   const bool shares = !setup.limits.streams.empty();
   const auto finish = [&](std::vector<Row> rows) {

@@ -108,9 +108,8 @@ TEST_CASE("the footer counts wrong values under their own name, and says in word
   CHECK(table_footer({example(), wrong}, limits) ==
         "# Wrong values: 3\n"
         "# all_reduce, 8 B, in place takes 9.500 us; a bare exchange of 8 B over TCP 7.500 us\n"
-        "# 4 ranks reach 6.144 GB/s of bus bandwidth (all_reduce, 64 MiB, in place); the limit here is 6.000 GB/s, by "
-        "raw "
-        "TCP");
+        "# 4 ranks reach 6.144 GB/s of bus bandwidth (all_reduce, 64 MiB, in place);\n"
+        "# the limit here is 6.000 GB/s, by raw TCP");
   wrong.wrong.reset();
   CHECK(table_footer({wrong}, limits).find("not checked") != std::string::npos);
 }
