@@ -110,6 +110,12 @@ TEST_CASE("the footer counts wrong values under their own name, and says in word
         "# all_reduce, 8 B, in place takes 9.500 us; a bare exchange of 8 B over TCP 7.500 us\n"
         "# 4 ranks reach 6.144 GB/s of bus bandwidth (all_reduce, 64 MiB, in place);\n"
         "# the limit here is 6.000 GB/s, by raw TCP");
+  Row faster = example();  // of a size without a limit
+  faster.bytes = 1 << 18;
+  faster.limit_gbps.reset();
+  fill_times(faster, {1.0}, 1.5);
+  CHECK(table_footer({example(), faster}, limits).ends_with("is 6.000 GB/s, by raw TCP"));
+  CHECK(table_footer({faster}, limits).ends_with("(all_reduce, 256 KiB, in place)"));
   wrong.wrong.reset();
   CHECK(table_footer({wrong}, limits).find("not checked") != std::string::npos);
 }
