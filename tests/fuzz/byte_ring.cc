@@ -16,7 +16,7 @@ enum Step : uint8_t { kWrite, kNumber, kRead, kView, kSend, kClose, kSteps };
 // Where numbers are, as in shared_stream.cc: two words of ends; of each ring `taken`, the cells, each of which begins
 // with its flag, and the bytes, on lines of 128 bytes.
 constexpr size_t kLine = 128;
-constexpr size_t kCells = 64;
+constexpr size_t kCells = kStreamPieces;
 constexpr size_t kRing = kLine + kCells * kLine + kByteRingBytes;
 constexpr size_t kMostLent = 16 * 1024;
 // which: the ring in the lowest bit; above it 0 for `taken`, else the cell, from 1 on.

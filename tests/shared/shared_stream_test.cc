@@ -19,7 +19,7 @@ namespace {
 // they meet.
 struct Pair {
   enum class Mappings { kTwo, kOne };
-  explicit Pair(Mappings mappings = Mappings::kTwo) {
+  explicit Pair(Mappings mappings = Mappings::kTwo, size_t ring_bytes = kSmallByteRingBytes) {
     const Descriptor file = make_memory_file(shared_stream_bytes(), Pages::kSparse);
     std::shared_ptr<Mapping> memory;
     for (const int side : {0, 1}) {
@@ -34,6 +34,7 @@ struct Pair {
       end.bell = std::make_shared<RemoteBell>();
       end.life = lives[side];
       end.peer_name = "the other side";
+      end.ring_bytes = ring_bytes;
       sides[side] = make_shared_stream(std::move(end));
     }
   }
@@ -84,11 +85,11 @@ TEST_CASE("a stream carries every byte in order, in parts of any size, full and 
     Pair pair;
     for (const int from : {0, 1}) {
       uint64_t written = 0, taken = 0;
-      const size_t largest = seed % 3 == 0 ? kByteRingBytes + 1000 : seed % 3 == 1 ? 200 : 70'000;
+      const size_t largest = seed % 3 == 0 ? kSmallByteRingBytes + 1000 : seed % 3 == 1 ? 200 : 70'000;
       for (int i = 0; i < 300; ++i) {
         if (random.chance(60)) written += write_some(*pair.sides[from], written, random.below(largest), random);
         if (random.chance(50)) REQUIRE(take_some(*pair.sides[1 - from], &taken, 1 + random.below(largest), random));
-        REQUIRE_LE(written - taken, kByteRingBytes);
+        REQUIRE_LE(written - taken, kSmallByteRingBytes);
       }
       for (int i = 0; i < 10'000 && taken < written; ++i) {
         REQUIRE(take_some(*pair.sides[1 - from], &taken, largest, random));
@@ -102,12 +103,13 @@ TEST_CASE("a stream carries every byte in order, in parts of any size, full and 
 TEST_CASE("a writer of a full ring goes on once enough is taken, and at the latest when all is") {
   Random random(3);
   Pair pair;
+  constexpr size_t kRing = kSmallByteRingBytes;
   uint64_t written = 0, taken = 0;
   while (const size_t moved = write_some(*pair.sides[0], written, 100'000, random)) written += moved;
-  REQUIRE_GE(written, kByteRingBytes - 2 * 16 * 1024);
-  REQUIRE_LE(written, kByteRingBytes);
+  REQUIRE_GE(written, kRing - 2 * 16 * 1024);
+  REQUIRE_LE(written, kRing);
   while (taken < written) REQUIRE(take_some(*pair.sides[1], &taken, 1000, random));
-  CHECK_GE(write_some(*pair.sides[0], written, kByteRingBytes, random), kByteRingBytes / 2);
+  CHECK_GE(write_some(*pair.sides[0], written, kRing, random), kRing / 2);
 }
 
 TEST_CASE("short writes fill the cells, and go on once some are taken") {
@@ -115,7 +117,7 @@ TEST_CASE("short writes fill the cells, and go on once some are taken") {
   Pair pair;
   uint64_t written = 0, taken = 0;
   while (const size_t moved = write_some(*pair.sides[0], written, 72, random)) written += moved;
-  REQUIRE_EQ(written, 64 * 72);
+  REQUIRE_EQ(written, kStreamPieces * 72);
   for (int round = 0; round < 1000; ++round) {
     while (taken < written) REQUIRE(take_some(*pair.sides[1], &taken, 72, random));
     while (const size_t moved = write_some(*pair.sides[0], written, 1 + random.below(200), random)) written += moved;
@@ -145,7 +147,7 @@ TEST_CASE("a piece is lent whole, beside its flag or in the ring, and what is ta
 TEST_CASE("two threads: what is seen is whole") {
   for (const bool in_place : {true, false}) {
     CAPTURE(in_place);
-    Pair pair(Pair::Mappings::kOne);
+    Pair pair(Pair::Mappings::kOne, in_place ? kByteRingBytes : kSmallByteRingBytes);
     constexpr uint64_t kAll = 8 << 20;
     std::thread writer([&] {
       Random random(7);
@@ -203,11 +205,11 @@ TEST_CASE("a flag that cannot be ends the stream, and nothing of it is lent or r
       uint64_t taken = 0;
       if (later) {  // in the second lap of the cells, where an old flag stands
         uint64_t written = 0;
-        while (written < 64 * 10) written += write_some(*pair.sides[0], written, 10, random);
+        while (written < kStreamPieces * 10) written += write_some(*pair.sides[0], written, 10, random);
         while (taken < written) REQUIRE(take_some(*pair.sides[1], &taken, 10, random));
       }
       CHECK(pair.sides[1]->view().empty());
-      spoil(pair.memories[0], flag_at(0), later ? value + flag(64, 0) : value);
+      spoil(pair.memories[0], flag_at(0), later ? value + flag(kStreamPieces, 0) : value);
       CHECK(pair.sides[1]->view().empty());
       std::byte data[64];
       const iovec part{data, sizeof data};

@@ -353,8 +353,21 @@ std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer,
   frame.communicator = communicator;
   frame.bytes = bytes;
   state.connection->send(frame, {file->get()}, file);
-  std::byte* data = memory->data();
-  return make_shared_stream({std::move(memory), data, true, group.bells[peer].p2p, state.life, state.name, stores()});
+  return stream_over(std::move(memory), true, state, group.bells[peer].p2p);
+}
+
+std::unique_ptr<ByteStream> Island::stream_over(std::shared_ptr<Mapping> memory, bool maker, const Peer& peer,
+                                                std::shared_ptr<RemoteBell> bell) const {
+  SharedStreamEnd end;
+  end.data = memory->data();
+  end.memory = std::move(memory);
+  end.maker = maker;
+  end.bell = std::move(bell);
+  end.life = peer.life;
+  end.peer_name = peer.name;
+  end.ring_bytes = peers_.size() < kManyPeers ? kByteRingBytes : kSmallByteRingBytes;
+  end.stores = stores();
+  return make_shared_stream(std::move(end));
 }
 
 std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_from(uint64_t communicator) {
@@ -363,10 +376,7 @@ std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_f
   if (group == nullptr || group->streams_from.empty()) return std::nullopt;
   auto [peer, offered] = std::move(group->streams_from.front());
   group->streams_from.pop_front();
-  const Peer& state = peers_.at(peer);
-  std::byte* data = offered.memory->data();
-  return std::pair(peer, make_shared_stream({std::move(offered.memory), data, false, group->bells[peer].p2p, state.life,
-                                             state.name, stores()}));
+  return std::pair(peer, stream_over(std::move(offered.memory), false, peers_.at(peer), group->bells[peer].p2p));
 }
 
 // --- what the peers say, on the I/O thread

@@ -109,6 +109,8 @@ class Island final : public SharedMemory {
   LinkMemory make_link_memory(int peer, const LinkKey& key, const LinkShape& shape);
   std::unique_ptr<Link> link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group);
   std::unique_ptr<ByteStream> make_stream(uint64_t communicator, int peer, IslandBook::Group& group);
+  std::unique_ptr<ByteStream> stream_over(std::shared_ptr<Mapping> memory, bool maker, const Peer& peer,
+                                          std::shared_ptr<RemoteBell> bell) const;
   void report(uint64_t communicator, int peer, const std::string& why) const;
 
   const Settings settings_;

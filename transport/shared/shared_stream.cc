@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -12,20 +13,20 @@
 #include <utility>
 
 #include "kernels/cross_copy.h"
+#include "ring/base/check.h"
 
 namespace rondo {
 namespace {
 
 // A long write goes in such pieces, so that the reader copies one while the next is written.
 constexpr size_t kPieceBytes = 16 * 1024;
-// Pieces under way in a direction: so many short messages before their writer has to look at what the reader has taken.
-constexpr size_t kPieces = 64;
+constexpr size_t kPieces = kStreamPieces;
 // What is taken is shown to the writer after so many bytes or pieces: each look of its costs a cache line that the
 // other core holds. A writer that waits for room has some again before the ring is empty.
 constexpr size_t kShownBytes = 16 * 1024;
 constexpr uint64_t kShownPieces = kPieces / 4;
 // A piece needs its own bytes and, at the end of the ring, as many that are left out.
-static_assert(kShownBytes + 3 * kPieceBytes <= kByteRingBytes);
+static_assert(kShownBytes + 3 * kPieceBytes <= kSmallByteRingBytes);
 
 constexpr size_t up_to_line(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -53,12 +54,6 @@ struct StreamMemory {
   std::atomic<uint32_t> closed[2];  // by the maker, by the other; stored after the last byte
   Ring rings[2];
 };
-
-// Where the piece lies that follows what ends at `position`; positions only grow.
-constexpr uint64_t begin_of(uint64_t position, size_t bytes) {
-  const size_t to_end = kByteRingBytes - position % kByteRingBytes;
-  return bytes <= to_end ? position : position + to_end;
-}
 
 // Takes bytes off the front of a vector.
 class Parts {
@@ -95,7 +90,11 @@ class SharedStream final : public ByteStream {
       : end_(std::move(end)),
         memory_(*reinterpret_cast<StreamMemory*>(end_.data)),
         out_(memory_.rings[end_.maker ? 0 : 1]),
-        in_(memory_.rings[end_.maker ? 1 : 0]) {}
+        in_(memory_.rings[end_.maker ? 1 : 0]) {
+    RONDO_CHECK(std::has_single_bit(end_.ring_bytes) && end_.ring_bytes >= kSmallByteRingBytes &&
+                    end_.ring_bytes <= kByteRingBytes,
+                "a ring that the memory holds");
+  }
 
   ~SharedStream() override {
     if (::getpid() != pid_) return;  // the parent's: the child must not speak for it
@@ -153,8 +152,7 @@ class SharedStream final : public ByteStream {
       fill(place(piece), piece, from);
       moved += piece;
       const size_t following = next_piece(wanted - moved);
-      out_.cells[(number - 1) % kPieces].flag.store(
-          (number << 32) | piece, following > 0 ? std::memory_order_release : std::memory_order_seq_cst);
+      show(number, piece, following > 0 ? std::memory_order_release : std::memory_order_seq_cst);
       piece = following;
     }
     if (moved > 0) end_.bell->ring();
@@ -179,6 +177,13 @@ class SharedStream final : public ByteStream {
     return false;
   }
 
+  // Where the piece lies that follows what ends at `position`; positions only grow.
+  uint64_t begin_of(uint64_t position, size_t bytes) const {
+    const size_t to_end = end_.ring_bytes - place_of(position);
+    return bytes <= to_end ? position : position + to_end;
+  }
+  size_t place_of(uint64_t position) const { return position & (end_.ring_bytes - 1); }
+
   // --- reading
   // Something of a piece is there. Cost while nothing is: one load.
   bool look() {
@@ -198,7 +203,7 @@ class SharedStream final : public ByteStream {
       return true;
     }
     const uint64_t begin = begin_of(read_to_, bytes);
-    piece_ = in_.bytes + begin % kByteRingBytes;
+    piece_ = in_.bytes + place_of(begin);
     read_to_ = begin + up_to_line(bytes);
     return true;
   }
@@ -227,7 +232,7 @@ class SharedStream final : public ByteStream {
   }
   bool fits(size_t bytes) const {
     if (written_ - taken_seen_ == kPieces) return false;
-    return bytes <= kSmallBytes || begin_of(written_to_, bytes) + up_to_line(bytes) - freed_to_ <= kByteRingBytes;
+    return bytes <= kSmallBytes || begin_of(written_to_, bytes) + up_to_line(bytes) - freed_to_ <= end_.ring_bytes;
   }
   // The memory of the next piece, which fits.
   std::byte* place(size_t bytes) {
@@ -236,13 +241,16 @@ class SharedStream final : public ByteStream {
     if (!small) written_to_ = begin + up_to_line(bytes);
     const uint64_t piece = written_++ % kPieces;
     ends_[piece] = written_to_;
-    return small ? out_.cells[piece].small : out_.bytes + begin % kByteRingBytes;
+    return small ? out_.cells[piece].small : out_.bytes + place_of(begin);
   }
   void fill(std::byte* to, size_t bytes, Parts& from) {
     from.take(bytes, [this, to](const std::byte* part, size_t run) mutable {
       cross_copy(to, part, run, stores());
       to += run;
     });
+  }
+  void show(uint64_t number, size_t bytes, std::memory_order order) {
+    out_.cells[(number - 1) % kPieces].flag.store((number << 32) | bytes, order);
   }
 
   const SharedStreamEnd end_;

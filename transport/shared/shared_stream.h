@@ -12,8 +12,15 @@
 
 namespace rondo {
 
-// Bytes under way in each direction: they stay in a core's own cache, beside those that are copied to and from them.
-inline constexpr size_t kByteRingBytes = 256 * 1024;
+// Bytes under way in each direction. More than a core's own cache holds: a line that is written again has left the
+// reader's by then, and is had in a third of the time (docs/tuning.md, "Messages inside a host"). Pages are touched as
+// bytes reach them. A power of two.
+inline constexpr size_t kByteRingBytes = 2 << 20;
+// Of that, in an island of many ranks, where pairs are many.
+inline constexpr size_t kSmallByteRingBytes = 256 * 1024;
+// Writes under way in each direction, where each is short: so many messages may be sent before the peer looks. Cells of
+// more would leave a core's first cache.
+inline constexpr size_t kStreamPieces = 64;
 // A stream's memory: two rings, the first from the side that made it.
 size_t shared_stream_bytes();
 
@@ -24,6 +31,7 @@ struct SharedStreamEnd {
   std::shared_ptr<RemoteBell> bell;  // as for SharedLinkEnd
   std::shared_ptr<PeerLife> life;
   std::string peer_name;
+  size_t ring_bytes = kByteRingBytes;                 // that are used, a power of two, equal at both ends
   std::shared_ptr<const std::atomic<Stores>> stores;  // as SharedMemory::set_stores(); null: kCached
 };
 
