@@ -28,6 +28,8 @@ class ByteStream {
   // Takes the first of them. Requires that view() has lent as many.
   virtual void consume(size_t) {}
   virtual long write(const iovec* parts, int count) = 0;
+  // Writes all of it, if that costs no system call and there is room now. False: nothing has happened; write() it.
+  virtual bool write_whole(const iovec*, int) { return false; }
 
   // Bytes that were not written are offered again, first of all, by the next write(): what a stream has taken of them
   // in between (a record that is sealed, and not on its way yet) it knows to be the same.

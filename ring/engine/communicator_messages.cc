@@ -11,6 +11,8 @@ namespace {
 
 Work::Message message_of(const Operation& receive) { return {receive.peer, receive.tag, receive.message_bytes}; }
 
+Work::Message message_of(const P2pIn& receive) { return {receive.from, receive.got_tag, receive.got_bytes}; }
+
 void throw_failure(const Operation& operation) {
   if (operation.failed()) throw Exception(operation.error());
 }
@@ -104,8 +106,8 @@ std::shared_ptr<MessageOperation> CommunicatorState::start_recv(void* data, uint
   return operation;
 }
 
+// What run_at_once() leaves.
 void CommunicatorState::run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options) {
-  context_->log.note_thread();
   if (send != nullptr) send->limit = limit_of(options.timeout);
   if (recv != nullptr) recv->limit = limit_of(options.timeout);
   messages_->run(send, recv);
@@ -113,33 +115,47 @@ void CommunicatorState::run_messages(SendOperation* send, RecvOperation* recv, c
   if (recv != nullptr) throw_failure(*recv);
 }
 
+void CommunicatorState::run_send(const P2pOut& out, const CallOptions& options) {
+  SendOperation send(out.data, out.bytes, out.dtype, out.peer, out.tag);
+  run_messages(&send, nullptr, options);
+}
+
+Work::Message CommunicatorState::run_recv(const P2pIn& in, const CallOptions& options) {
+  RecvOperation recv(in.data, in.bytes, in.dtype, in.peer, in.tag);
+  run_messages(nullptr, &recv, options);
+  return message_of(recv);
+}
+
 void CommunicatorState::send(const Outgoing& out, DType dtype, int tag, const CallOptions& options) {
   if (options.stream) return void(device().run_messages(&out, nullptr, dtype, tag, options));
   check_timeout("send", options);
-  const uint64_t bytes = send_bytes(out, dtype, tag);
+  const P2pOut sends{static_cast<const std::byte*>(out.data), send_bytes(out, dtype, tag), dtype, out.peer, tag};
   if (DeviceSide* const device = attached()) device->check_host("send", out.data);
-  SendOperation send(static_cast<const std::byte*>(out.data), bytes, dtype, out.peer, tag);
-  run_messages(&send, nullptr, options);
+  context_->log.note_thread();
+  if (!messages_->run_at_once(&sends, nullptr).sent) run_send(sends, options);
 }
 
 Work::Message CommunicatorState::recv(const Incoming& in, DType dtype, int tag, const CallOptions& options) {
   if (options.stream) return device().run_messages(nullptr, &in, dtype, tag, options);
   check_timeout("recv", options);
-  const uint64_t bytes = recv_bytes(in, dtype, tag);
+  P2pIn receives{static_cast<std::byte*>(in.data), recv_bytes(in, dtype, tag), dtype, in.peer, tag};
   if (DeviceSide* const device = attached()) device->check_host("recv", in.data);
-  RecvOperation recv(static_cast<std::byte*>(in.data), bytes, dtype, in.peer, tag);
-  run_messages(nullptr, &recv, options);
-  return message_of(recv);
+  context_->log.note_thread();
+  return messages_->run_at_once(nullptr, &receives).received ? message_of(receives) : run_recv(receives, options);
 }
 
 Work::Message CommunicatorState::sendrecv(const Outgoing& out, const Incoming& in, DType dtype, int tag,
                                           const CallOptions& options) {
   if (options.stream) return device().run_messages(&out, &in, dtype, tag, options);
-  const uint64_t recv_size = recv_bytes(in, dtype, tag);
+  P2pIn receives{static_cast<std::byte*>(in.data), recv_bytes(in, dtype, tag), dtype, in.peer, tag};
   check_timeout("send", options);
-  const uint64_t send_size = send_bytes(out, dtype, tag);
-  SendOperation send(static_cast<const std::byte*>(out.data), send_size, dtype, out.peer, tag);
-  RecvOperation recv(static_cast<std::byte*>(in.data), recv_size, dtype, in.peer, tag);
+  const P2pOut sends{static_cast<const std::byte*>(out.data), send_bytes(out, dtype, tag), dtype, out.peer, tag};
+  context_->log.note_thread();
+  const Messages::AtOnce over = messages_->run_at_once(&sends, &receives);
+  if (over.received) return message_of(receives);
+  if (over.sent) return run_recv(receives, options);
+  SendOperation send(sends.data, sends.bytes, dtype, sends.peer, tag);
+  RecvOperation recv(receives.data, receives.bytes, dtype, receives.peer, tag);
   run_messages(&send, &recv, options);
   return message_of(recv);
 }

@@ -150,6 +150,8 @@ class CommunicatorState final : public CommunicatorEvents {
   void check_peer(const char* call, int peer, int tag, bool receives) const;
   void refuse_stream(const char* call, const CallOptions& options) const;
   void run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options);
+  void run_send(const P2pOut& out, const CallOptions& options);
+  Work::Message run_recv(const P2pIn& in, const CallOptions& options);
   std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   std::shared_ptr<CommunicatorState> subgroup(uint64_t id, std::vector<int> members);

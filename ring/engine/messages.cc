@@ -73,14 +73,10 @@ std::string RecvOperation::text() const {
   return describe("recv", RecvRequest::bytes, "from", RecvRequest::peer, RecvRequest::tag);
 }
 
-void RecvOperation::note_message() {
+void RecvOperation::complete(const Error* error) {
   Operation::peer = message.peer;
   Operation::tag = message.tag;
   message_bytes = message.bytes;
-}
-
-void RecvOperation::complete(const Error* error) {
-  note_message();
   end(error);
 }
 
@@ -105,14 +101,35 @@ void Messages::submit(std::shared_ptr<MessageOperation> operation) {
   news_.store(true);
 }
 
+Messages::AtOnce Messages::run_at_once(const P2pOut* out, P2pIn* in) {
+  AtOnce result;
+  if (context_->observed.on()) return result;
+  alone([this, out, in, &result] {
+    if (ended_ || news_.load()) return;
+    if (out != nullptr) result.sent = p2p_->send_now(*out);
+    if (in != nullptr && (out == nullptr || result.sent)) result.received = take_now(*in);
+    moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
+  });
+  return result;
+}
+
+// Under the lease. Polls the streams of the receive's peers alone.
+bool Messages::take_now(P2pIn& in) {
+  for (int pass = 0; pass < passes_without_clock(); ++pass) {
+    const P2pFound found = p2p_->recv_now(in);
+    if (found != P2pFound::kNothing) return found == P2pFound::kMessage;
+    pause_core();
+  }
+  return false;
+}
+
 void Messages::run(SendOperation* send, RecvOperation* recv) {
   const auto done = [send, recv] { return (!send || send->done()) && (!recv || recv->done()); };
   const bool held = poll_if_free(
       [this, send, recv] {
         take_submitted();
-        send_now(send);
-        const bool sent = send == nullptr || send->done();
-        if (recv == nullptr || !sent || !take_now(*recv)) begin_now(recv);
+        begin_now(send);
+        begin_now(recv);
       },
       done,
       [this, send, recv] {
@@ -128,31 +145,6 @@ void Messages::run(SendOperation* send, RecvOperation* recv) {
     if (send->failed() && recv && !recv->done()) take_back(*recv);
   }
   if (recv) wait_blocking(*recv);
-}
-
-// Under the lease.
-void Messages::send_now(SendOperation* operation) {
-  if (operation == nullptr) return;
-  const int peer = operation->request().peer;
-  begin_now(operation);
-  if (!ended_ && !operation->done()) p2p_->push(peer);
-}
-
-// Under the lease. Polls for a message that needs no more than to be copied, while nothing else is under way.
-bool Messages::take_now(RecvOperation& operation) {
-  if (ended_ || context_->observed.on() || !nothing_pending()) return false;
-  for (int pass = 0; pass < passes_without_clock(); ++pass) {
-    const P2pFound found = p2p_->recv_now(operation.recv());
-    if (found == P2pFound::kOther) return false;
-    if (found == P2pFound::kMessage) {
-      moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
-      operation.note_message();
-      operation.Operation::complete();
-      return true;
-    }
-    pause_core();
-  }
-  return false;
 }
 
 // Under the lease.

@@ -59,8 +59,6 @@ class RecvOperation final : public MessageOperation, private RecvRequest {
   std::string text() const override;
   void start(P2p& p2p) override { p2p.recv(*this); }
   RecvRequest& recv() { return *this; }
-  // What complete() says of the message that has come.
-  void note_message();
 
  private:
   void complete(const Error* error) override;
@@ -76,6 +74,13 @@ class Messages final : public ProgressEngine, private P2pStreams {
   void submit(std::shared_ptr<MessageOperation> operation);
   // Waits for the operation; the others are told if that takes long (a collective against a send).
   void wait_blocking(const MessageOperation& operation);
+  // The short way of a blocking call: what of the two (nullptr: none) ends within some 2 us, while nothing else is
+  // under way. What does not has not begun: run() it.
+  struct AtOnce {
+    bool sent = false;
+    bool received = false;
+  };
+  AtOnce run_at_once(const P2pOut* out, P2pIn* in);
   // Runs a send, a receive or both (nullptr: none) to their ends, on this thread; they may lie on its stack. A receive
   // beside a send that fails is taken back.
   void run(SendOperation* send, RecvOperation* recv);
@@ -108,8 +113,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool end_late();
   bool take_submitted();
   void begin(MessageOperation& operation);
-  void send_now(SendOperation* operation);
-  bool take_now(RecvOperation& operation);
+  bool take_now(P2pIn& in);
   void begin_now(MessageOperation* operation);
   void count_if_pending(MessageOperation* operation);
   void submit_on_stack(MessageOperation* operation);

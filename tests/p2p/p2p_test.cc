@@ -59,16 +59,20 @@ struct CalmPair {
     world.network().advance(20);
   }
   P2pFound recv_now(int from, int tag, uint64_t bytes) {
-    receive.memory.assign(bytes, kUntouched);
-    receive.data = receive.memory.data();
-    receive.bytes = bytes;
-    receive.peer = from;
-    receive.tag = tag;
-    receive.dtype = DType::kUint8;
+    memory.assign(bytes, kUntouched);
+    receive = {memory.data(), bytes, DType::kUint8, from, tag};
     return world.at(1).recv_now(receive);
   }
+  // The memory holds message `index` of rank 0, and is untouched behind it.
+  bool intact(uint64_t index) const {
+    for (uint64_t i = 0; i < memory.size(); ++i) {
+      if (memory[i] != (i < receive.got_bytes ? message_byte(0, 1, index, i) : kUntouched)) return false;
+    }
+    return true;
+  }
   SimWorld world;
-  TestRecv receive;
+  std::vector<std::byte> memory;
+  P2pIn receive;
 };
 
 TEST_CASE("recv_now takes the message that is next, from memory that the stream lends") {
@@ -91,11 +95,10 @@ TEST_CASE("recv_now takes the message that is next, from memory that the stream 
       }
       ++taken;
       REQUIRE_EQ(found, P2pFound::kMessage);
-      REQUIRE_EQ(pair.receive.message.peer, 0);
-      REQUIRE_EQ(pair.receive.message.tag, 7);
-      REQUIRE_EQ(pair.receive.message.bytes, bytes);
-      REQUIRE(SimWorld::intact(pair.receive, 1));
-      REQUIRE_FALSE(pair.receive.complete_called);
+      REQUIRE_EQ(pair.receive.from, 0);
+      REQUIRE_EQ(pair.receive.got_tag, 7);
+      REQUIRE_EQ(pair.receive.got_bytes, bytes);
+      REQUIRE(pair.intact(i));
     }
     CHECK_EQ(taken > 2900, streams_lend);
     CHECK_FALSE(pair.world.at(1).failure().has_value());
@@ -155,6 +158,59 @@ TEST_CASE("recv_now leaves what takes a longer way as it is") {
     pair.send(1, 10);
     pair.world.at(1).fail({ErrorCode::kAborted, "enough", {}});
     CHECK_EQ(pair.recv_now(0, 1, 10), P2pFound::kOther);
+  }
+}
+
+TEST_CASE("send_now sends a message that none waits before, and else does nothing") {
+  CalmPair pair;
+  std::vector<std::byte> memory(2000);
+  const auto send_now = [&](uint64_t index, uint64_t bytes) {
+    for (uint64_t i = 0; i < bytes; ++i) memory[i] = message_byte(0, 1, index, i);
+    const bool sent = pair.world.at(0).send_now({memory.data(), bytes, DType::kUint8, 1, 3});
+    std::fill(memory.begin(), memory.end(), std::byte{0xee});  // it is the caller's again
+    return sent;
+  };
+  if (!streams_lend) {
+    CHECK_FALSE(send_now(1, 8));
+    return;
+  }
+  for (uint64_t i = 1; i <= 3000; ++i) {  // more than the credit, which comes back
+    CAPTURE(i);
+    REQUIRE(send_now(i, i % 1025));
+    TestRecv& receive = pair.world.recv(1, 0, 3, 1024);
+    pair.world.settle();
+    REQUIRE(receive.complete_called);
+    REQUIRE_EQ(receive.message.bytes, i % 1025);
+    REQUIRE_EQ(receive.sequence, i);
+    REQUIRE(SimWorld::intact(receive, 1));
+  }
+  CHECK_FALSE(send_now(3001, 1025));  // must be requested
+  uint64_t sent = 0;
+  while (send_now(3001 + sent, 1000)) ++sent;
+  CHECK_GE(sent, 4);  // what is left of the credit: less than half is owed
+  CHECK_LE(sent, 8);
+  for (uint64_t i = 0; i < sent; ++i) pair.world.recv(1, 0, 3, 1000);
+  pair.world.settle();
+  pair.world.at(0).fail({ErrorCode::kAborted, "enough", {}});
+  CHECK_FALSE(send_now(0, 8));
+}
+
+TEST_CASE("send_now overtakes no message that waits") {
+  CalmPair pair;
+  const auto send_now = [&pair] {
+    const std::byte byte = message_byte(0, 1, 10, 0);
+    return pair.world.at(0).send_now({&byte, 1, DType::kUint8, 1, 9});
+  };
+  for (int i = 0; i < 9; ++i) pair.world.send(0, 1, i, 1000);  // the last ones have no credit
+  CHECK_FALSE(send_now());                                     // none has been written
+  pair.world.settle();
+  REQUIRE_EQ(send_now(), streams_lend);  // all have been sent, or requested
+  for (int i = 0; i < (streams_lend ? 10 : 9); ++i) {
+    TestRecv& receive = pair.world.recv(1, 0, kP2pAnyTag, 1000);
+    pair.world.settle();
+    REQUIRE(receive.complete_called);
+    CHECK_EQ(receive.message.tag, i);
+    CHECK(SimWorld::intact(receive, 1));
   }
 }
 

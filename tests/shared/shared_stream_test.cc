@@ -180,6 +180,32 @@ TEST_CASE("two threads: what is seen is whole") {
   }
 }
 
+TEST_CASE("write_whole writes all or nothing") {
+  Random random(12);
+  Pair pair;
+  uint64_t written = 0, taken = 0;
+  const auto write_whole = [&](size_t bytes) {
+    std::vector<std::byte> data(bytes);
+    for (size_t i = 0; i < bytes; ++i) data[i] = byte_at(written + i);
+    const iovec parts[] = {{data.data(), bytes / 3}, {data.data() + bytes / 3, bytes - bytes / 3}};
+    if (!pair.sides[0]->write_whole(parts, 2)) return false;
+    written += bytes;
+    return true;
+  };
+  for (int round = 0; round < 200; ++round) {
+    while (write_whole(1 + random.below(16 * 1024))) continue;
+    REQUIRE_GT(written, taken);
+    for (int i = 0; i < 20 && taken < written; ++i) REQUIRE(take_some(*pair.sides[1], &taken, 9000, random));
+  }
+  while (taken < written) REQUIRE(take_some(*pair.sides[1], &taken, 9000, random));
+  CHECK(pair.sides[1]->view().empty());
+  CHECK_FALSE(write_whole(16 * 1024 + 1));
+  CHECK_FALSE(write_whole(0));
+  CHECK(pair.sides[1]->view().empty());
+  pair.sides[1].reset();
+  CHECK_FALSE(write_whole(8));
+}
+
 // Where `taken` and the flag of a cell of the first ring are.
 constexpr size_t kTakenAt = 128;
 constexpr size_t flag_at(size_t cell) { return 256 + cell * 128; }

@@ -105,13 +105,16 @@ class SimWire {
     const size_t wanted = std::min({total(parts, count), direction.room(), static_cast<size_t>(cut_in_)});
     const size_t bytes = some_of(wanted);
     if (bytes == 0) return 0;
-    direction.put(parts, count, bytes);
-    const uint64_t ready = *now_ + random_.below(uint64_t{shape_.delay_ticks} + 1);
-    const uint64_t earliest = direction.parts.empty() ? 0 : direction.parts.back().ready;
-    direction.parts.push_back({direction.written, std::max(ready, earliest)});
-    ++transfers_[side];
-    if (cut_in_ != kNever && (cut_in_ -= bytes) == 0) cut(cut_how_);
+    put(side, parts, count, bytes);
     return static_cast<long>(bytes);
+  }
+
+  bool write_whole(int side, const iovec* parts, int count) {
+    const size_t bytes = total(parts, count);
+    if (!shape_.lends || cut_ || bytes > std::min(from_[side].room(), static_cast<size_t>(cut_in_))) return false;
+    if (random_.chance(shape_.refuse_percent)) return false;
+    put(side, parts, count, bytes);
+    return true;
   }
 
   long read(int side, const iovec* parts, int count) {
@@ -170,6 +173,16 @@ class SimWire {
     return -1;
   }
 
+  void put(int side, const iovec* parts, int count, size_t bytes) {
+    Direction& direction = from_[side];
+    direction.put(parts, count, bytes);
+    const uint64_t ready = *now_ + random_.below(uint64_t{shape_.delay_ticks} + 1);
+    const uint64_t earliest = direction.parts.empty() ? 0 : direction.parts.back().ready;
+    direction.parts.push_back({direction.written, std::max(ready, earliest)});
+    ++transfers_[side];
+    if (cut_in_ != kNever && (cut_in_ -= bytes) == 0) cut(cut_how_);
+  }
+
   size_t some_of(size_t bytes) {
     if (bytes == 0 || random_.chance(shape_.refuse_percent)) return 0;
     if (random_.chance(shape_.crumb_percent)) return random_.between(1, std::min<size_t>(bytes, 64));
@@ -197,6 +210,7 @@ class SimStream : public ByteStream {
   std::span<const std::byte> view() override { return wire_->view(side_); }
   void consume(size_t bytes) override { wire_->consume(side_, bytes); }
   long write(const iovec* parts, int count) override { return wire_->write(side_, parts, count); }
+  bool write_whole(const iovec* parts, int count) override { return wire_->write_whole(side_, parts, count); }
   const Error& error() const override { return wire_->error(side_); }
 
  private:

@@ -15,7 +15,7 @@ struct SimShape {
   uint32_t refuse_percent = 10;       // of the calls that move nothing though they could
   uint32_t crumb_percent = 30;        // of the calls that move 1 .. 64 bytes at most
   uint32_t part_percent = 50;         // of the others, that move any part; the rest move all that can be moved
-  bool lends = false;                 // ByteStream::view(): any part of what lies together, or nothing, as above
+  bool lends = false;                 // view(): any part of what lies together, or nothing, as above; write_whole()
 };
 
 // How it ends.

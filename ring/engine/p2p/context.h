@@ -45,7 +45,8 @@ class P2pContext {
   std::string name(int peer) const;
   bool checked(int peer) const { return checked_[static_cast<size_t>(peer)] != 0; }
   // The message fits the receive: same dtype, no longer than the buffer.
-  static bool fits(const P2pEnvelope& message, const RecvRequest& receive) {
+  template <typename Receive>
+  static bool fits(const P2pEnvelope& message, const Receive& receive) {
     return message.dtype == receive.dtype && message.bytes <= receive.bytes;
   }
   // The error of a message that does not fit, the same text on both sides. `receive_dtype` and `receive_bytes` are the

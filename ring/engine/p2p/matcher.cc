@@ -7,7 +7,7 @@ namespace {
 
 RecvRequest* first_taking(const NodeList<RecvRequest>& list, uint32_t tag) {
   RecvRequest* receive = list.front();
-  while (receive && !P2pMatcher::takes(*receive, tag)) receive = receive->next;
+  while (receive && !P2pMatcher::takes(receive->tag, tag)) receive = receive->next;
   return receive;
 }
 
@@ -57,7 +57,7 @@ bool P2pMatcher::posted() const {
 
 P2pMessage* P2pMatcher::take_from(int peer, const RecvRequest& receive) {
   for (P2pMessage* message = arrived_[peer].front(); message; message = message->next) {
-    if (!takes(receive, message->envelope.tag)) continue;
+    if (!takes(receive.tag, message->envelope.tag)) continue;
     arrived_[peer].remove(*message);
     return message;
   }

@@ -27,10 +27,8 @@ class P2pMatcher {
   // turn, beginning after the one that the last such receive took from.
   P2pMessage* take_message(const RecvRequest& receive);
 
-  // Whether a message with the tag may go to the receive.
-  static bool takes(const RecvRequest& receive, uint32_t tag) {
-    return receive.tag == kP2pAnyTag || static_cast<uint32_t>(receive.tag) == tag;
-  }
+  // Whether a message with this tag may go to a receive that asks for `asked`.
+  static bool takes(int asked, uint32_t tag) { return asked == kP2pAnyTag || static_cast<uint32_t>(asked) == tag; }
 
   // Takes out a receive that waits; false if it does not.
   bool withdraw(RecvRequest& receive);

@@ -63,30 +63,28 @@ void P2p::recv(RecvRequest& request) {
   context_.run_done();
 }
 
-void P2p::push(int peer) {
-  if (peer == context_.rank || failed_) return;
-  senders_[peer]->push();
-  context_.run_done();
+bool P2p::send_now(const P2pOut& message) {
+  return end_error_.ok() && message.peer != context_.rank && senders_[message.peer]->send_now(message);
 }
 
-P2pFound P2p::recv_now(RecvRequest& request) {
+P2pFound P2p::recv_now(P2pIn& receive) {
   if (!end_error_.ok()) return P2pFound::kOther;
-  if (request.peer != kP2pAnySource) return recv_now_from(request.peer, request);
+  if (receive.peer != kP2pAnySource) return recv_now_from(receive.peer, receive);
   // A peer's first message is looked for by progress().
   if (streams_from_ < context_.world - 1 && ++passes_ % kPassesPerLook == 0) return P2pFound::kOther;
   for (int i = 0; i < context_.world; ++i) {
     const int peer = (turn_ + i) % context_.world;
     if (peer == context_.rank || !receivers_[peer]->opened()) continue;
-    const P2pFound found = recv_now_from(peer, request);
+    const P2pFound found = recv_now_from(peer, receive);
     if (found == P2pFound::kMessage) turn_ = (peer + 1) % context_.world;
     if (found != P2pFound::kNothing) return found;
   }
   return P2pFound::kNothing;
 }
 
-P2pFound P2p::recv_now_from(int peer, RecvRequest& request) {
+P2pFound P2p::recv_now_from(int peer, P2pIn& receive) {
   if (peer == context_.rank || !context_.matcher.nothing_before(peer)) return P2pFound::kOther;
-  return receivers_[peer]->take_now(request);
+  return receivers_[peer]->take_now(receive);
 }
 
 void P2p::take_back(RecvRequest& request) {

@@ -52,11 +52,10 @@ class P2p {
   void send(SendRequest& request);
   void recv(RecvRequest& request);
   // The short ways of a call that waits, while nothing else is under way.
-  // Behind send(): writes what the peer's stream takes.
-  void push(int peer);
-  // Instead of recv(): takes the message if it is there. complete() is not called; unless kMessage, nothing has
-  // happened.
-  P2pFound recv_now(RecvRequest& request);
+  // Instead of send(): the message is on its way, and its memory free. False: nothing has happened.
+  bool send_now(const P2pOut& message);
+  // Instead of recv(): takes the message if it is there. Unless kMessage, nothing has happened.
+  P2pFound recv_now(P2pIn& receive);
   // A receive that is not complete. If no message has met it yet it fails, with kAborted; else nothing happens: the
   // message is coming.
   void take_back(RecvRequest& request);
@@ -108,7 +107,7 @@ class P2p {
   void look_for_ends();
   void gone(int peer);
   void fail_receives(int peer, const Error& error);
-  P2pFound recv_now_from(int peer, RecvRequest& request);
+  P2pFound recv_now_from(int peer, P2pIn& receive);
   Error left_error(int peer) const;
   Error all_left_error() const;
   bool alone() const { return context_.world > 1 && gone_ == context_.world - 1; }

@@ -50,7 +50,7 @@ bool P2pReceiver::pull(bool until_empty) {
   return moved;
 }
 
-P2pFound P2pReceiver::take_now(RecvRequest& receive) {
+P2pFound P2pReceiver::take_now(P2pIn& receive) {
   if (!lends_ || !stream_ || draining_ || ended_ || payload_left_ > 0 || tail_ > 0) return P2pFound::kOther;
   const std::span<const std::byte> there = stream_->view();
   if (there.empty()) return P2pFound::kNothing;
@@ -60,11 +60,13 @@ P2pFound P2pReceiver::take_now(RecvRequest& receive) {
     return P2pFound::kOther;
   }
   const bool whole = envelope.kind == P2pKind::kEager && envelope.bytes <= there.size() - kP2pEnvelopeBytes;
-  if (!whole || !P2pMatcher::takes(receive, envelope.tag) || !P2pContext::fits(envelope, receive) ||
+  if (!whole || !P2pMatcher::takes(receive.tag, envelope.tag) || !P2pContext::fits(envelope, receive) ||
       count(envelope) != nullptr) {
     return P2pFound::kOther;
   }
-  start_receive(receive, envelope);
+  receive.from = peer_;
+  receive.got_tag = static_cast<int>(envelope.tag);
+  receive.got_bytes = envelope.bytes;
   if (envelope.bytes > 0) std::memcpy(receive.data, there.data() + kP2pEnvelopeBytes, envelope.bytes);
   stream_->consume(kP2pEnvelopeBytes + envelope.bytes);
   context_.moved_bytes += kP2pEnvelopeBytes + envelope.bytes;

@@ -31,8 +31,8 @@ class P2pReceiver {
   // True if a byte moved; so the stream has no more when pull(true) is false.
   bool pull(bool until_empty);
   // For a receive that nothing comes before (P2pMatcher::nothing_before): takes the next message if all of it lies in
-  // memory that the stream lends and it is the receive's; what it says needs no complete(). Else nothing has happened.
-  P2pFound take_now(RecvRequest& receive);
+  // memory that the stream lends and it is the receive's. Else nothing has happened.
+  P2pFound take_now(P2pIn& receive);
   // Writes answers and credits.
   bool push() { return has_answers() && push_some(); }
   // A receive waits for something on this stream.

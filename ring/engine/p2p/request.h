@@ -36,11 +36,32 @@ class P2pRequest {
   P2pRequest* next_done = nullptr;
 };
 
+// A message that is sent, or received, at once or not at all (P2p::send_now, recv_now): what a request says of it.
+struct P2pOut {
+  const std::byte* data = nullptr;
+  uint64_t bytes = 0;
+  DType dtype = DType::kInt8;
+  int peer = 0;
+  int tag = 0;
+};
+struct P2pIn {
+  std::byte* data = nullptr;
+  uint64_t bytes = 0;  // of the buffer
+  DType dtype = DType::kInt8;
+  int peer = 0;  // or kP2pAnySource
+  int tag = 0;   // or kP2pAnyTag
+
+  // What has come, after P2pFound::kMessage.
+  int from = -1;
+  int got_tag = -1;
+  uint64_t got_bytes = 0;
+};
+
 // What P2p::recv_now() has found.
 enum class P2pFound : uint8_t {
   kNothing,  // nothing has come: ask again
-  kMessage,  // the receive's message, which it has taken
-  kOther,    // something that takes a longer way: recv()
+  kMessage,  // the receive's message: it is in its memory
+  kOther,    // something that takes the long way: recv()
 };
 
 class SendRequest : public P2pRequest {

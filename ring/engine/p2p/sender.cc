@@ -30,6 +30,35 @@ void P2pSender::add(SendRequest& request) {
   if (broken_) broke(link_error_);
 }
 
+bool P2pSender::send_now(const P2pOut& message) {
+  if (!stream_ || !end_error_.ok() || !batch_.empty() || !queue_.empty() || !cleared_.empty()) return false;
+  if (message.bytes > context_.options.eager_bytes || context_.checked(peer_)) return false;
+  const uint64_t charge = p2p_charge(message.bytes);
+  if (slots_ == 0 || charge > credit_) pull(false);
+  if (slots_ == 0 || charge > credit_ || !stream_) return false;
+  const P2pEnvelope envelope = eager(message.dtype, message.tag, message.bytes);
+  std::array<std::byte, kP2pEnvelopeBytes> head;
+  p2p_encode(envelope, head.data());
+  const iovec parts[] = {{head.data(), head.size()}, {const_cast<std::byte*>(message.data), message.bytes}};
+  if (!stream_->write_whole(parts, 2)) return false;
+  ++sequence_;
+  --slots_;
+  credit_ -= charge;
+  context_.moved_bytes += kP2pEnvelopeBytes + message.bytes;
+  return true;
+}
+
+// The envelope of the next message.
+P2pEnvelope P2pSender::eager(DType dtype, int tag, uint64_t bytes) const {
+  P2pEnvelope envelope;
+  envelope.dtype = dtype;
+  envelope.tag = static_cast<uint32_t>(tag);
+  envelope.communicator = context_.options.communicator;
+  envelope.bytes = bytes;
+  envelope.sequence = sequence_;
+  return envelope;
+}
+
 bool P2pSender::push_some() {
   bool moved = false;
   for (int i = 0; i < kWritesATurn && stream_; ++i) {
@@ -62,14 +91,9 @@ void P2pSender::compose() {
 }
 
 void P2pSender::start(SendRequest& request) {
+  P2pEnvelope envelope = eager(request.dtype, request.tag, request.bytes);
   request.sequence = sequence_++;
   --slots_;
-  P2pEnvelope envelope;
-  envelope.dtype = request.dtype;
-  envelope.tag = static_cast<uint32_t>(request.tag);
-  envelope.communicator = context_.options.communicator;
-  envelope.bytes = request.bytes;
-  envelope.sequence = request.sequence;
   if (request.bytes <= context_.options.eager_bytes && p2p_charge(request.bytes) <= credit_) {
     credit_ -= p2p_charge(request.bytes);
     envelope.kind = P2pKind::kEager;

@@ -21,6 +21,9 @@ class P2pSender {
   P2pSender(P2pContext& context, int peer);
 
   void add(SendRequest& request);
+  // Sends a message whole, before which no other waits, over a stream that needs no system call. False: nothing has
+  // happened.
+  bool send_now(const P2pOut& message);
 
   bool wants_stream() const { return !stream_ && !broken_ && !queue_.empty(); }
   void open(std::unique_ptr<ByteStream> stream);
@@ -41,6 +44,7 @@ class P2pSender {
   bool idle() const;
 
  private:
+  P2pEnvelope eager(DType dtype, int tag, uint64_t bytes) const;
   bool push_some();
   bool short_of_credit() const;
   void compose();

@@ -36,7 +36,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   bool wait(const Operation& operation, Clock::time_point until);
 
   // Takes the lease, for an operation that begins at once; false if another has it or something is pending.
-  bool hold() { return nothing_pending() && try_acquire(); }
+  bool hold() { return pending_.load(std::memory_order_relaxed) == 0 && try_acquire(); }
   // Drives the operation to its end, under the lease from hold(), and gives that back. It was not counted by added().
   void run_held(const Operation& operation);
 
@@ -77,7 +77,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
 
   // Operations not yet done; kept by the derived class. Counted before an operation can be seen by step().
   void added() { pending_.fetch_add(1); }
-  bool nothing_pending() const { return pending_.load(std::memory_order_relaxed) == 0; }
+
   // After complete() or fail(): wakes those who wait without the lease.
   void ended();
 
@@ -93,6 +93,19 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
         if (!guarded_step(Pass::kPolling)) pause_core();
       }
       end();
+      count_polled();
+    }
+    ask_pool();
+    return true;
+  }
+
+  // Runs `action` under the lease, if that is free and nothing is pending. False: nothing has happened.
+  template <typename Action>
+  bool alone(Action action) {
+    if (!hold()) return false;
+    {
+      const Lease lease(*this);
+      action();
       count_polled();
     }
     ask_pool();
