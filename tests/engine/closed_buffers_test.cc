@@ -28,6 +28,10 @@ constexpr uint64_t kSlice = 16;  // elements
 // Passes in a row without progress after which nothing will come: every rank has had several.
 constexpr int kIdle = 40;
 
+struct alignas(128) Lines {
+  std::byte bytes[128] = {};
+};
+
 struct NoBell final : PeerBell {
   void ring() override {}
 };
@@ -47,7 +51,8 @@ class OneMemory final : public SharedMemory {
     std::memcpy(to, reinterpret_cast<const std::byte*>(address), bytes);
     return true;
   }
-  bool ended(int) const override { return false; }
+  int gone = -1;
+  bool ended(int rank) const override { return rank == gone; }
   bool stops_alone() const override { return true; }
 };
 
@@ -123,9 +128,6 @@ class Island {
   }
 
  private:
-  struct alignas(128) Lines {
-    std::byte bytes[128] = {};
-  };
   struct Rank {
     IslandChannel board;
     WindowBinding windows;
@@ -233,6 +235,35 @@ std::vector<CollectiveCase> cases() {
 }
 
 }  // namespace
+
+TEST_CASE("a failed rank waits for those who are in its buffers: until they leave, have ended, or are late") {
+  // Proves: destroy() does not give registered memory back while another rank still writes to it.
+  const std::vector<int> world{0, 1, 2};
+  for (const std::string end : {"leaves", "enters again", "ends", "is late"}) {
+    CAPTURE(end);
+    std::vector<std::unique_ptr<Lines[]>> memory;
+    std::vector<std::byte*> places;
+    for (size_t r = 0; r < world.size(); ++r) {
+      memory.push_back(std::make_unique<Lines[]>(PostBoard::kBytes / sizeof(Lines)));
+      places.push_back(memory.back()[0].bytes);
+    }
+    PostBoard own(places, 0), writer(places, 1), idle(places, 2);
+    OneMemory island;
+    GracePeriod grace;
+    writer.enter();
+    Clock::time_point now{};
+    CHECK_FALSE(grace.over(own, island, world, now));
+    CHECK(writer.closed(0));
+    CHECK_FALSE(grace.over(own, island, world, now + GracePeriod::kLongest - std::chrono::milliseconds(1)));
+    idle.enter();  // after the closing: it sees that and touches nothing
+    if (end == "leaves" || end == "enters again") writer.leave();
+    if (end == "enters again") writer.enter();
+    if (end == "ends") island.gone = 1;
+    if (end == "is late") now += GracePeriod::kLongest;
+    CHECK(grace.over(own, island, world, now));
+    CHECK(grace.stopped() == (end == "is late" ? std::vector<int>{1} : std::vector<int>{}));
+  }
+}
 
 TEST_CASE("a pass ends long before a large call over shared memory does") {
   // Proves: a failure or a deadline is seen in the middle of such a call.
