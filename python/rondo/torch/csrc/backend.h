@@ -66,6 +66,9 @@ class RondoBackend : public c10d::Backend {
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  // A blocking allreduce(), without the objects of a Work. False, and nothing is done: the tensor is no dense block of
+  // CPU memory, or a group of calls or a profiler is there; allreduce() serves those.
+  bool allreduce_as_it_lies(at::Tensor& tensor, const c10d::ReduceOp& op, std::chrono::milliseconds timeout);
   WorkPointer allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPointer allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
   WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;

@@ -8,6 +8,7 @@ using c10d::OpType;
 
 WorkPointer RondoBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   at::Tensor& tensor = only(tensors, "all_reduce");
+  if (!wants_work(options) && allreduce_as_it_lies(tensor, options.reduceOp, options.timeout)) return nullptr;
   if (tensor.layout() == at::kSparse) return allreduce_sparse(tensors, options);
   check_tensor(tensor, "all_reduce");
   const Reduction how = reduction(options.reduceOp, tensor.scalar_type());
@@ -22,6 +23,21 @@ WorkPointer RondoBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   };
   return run({OpType::ALLREDUCE, "rondo:all_reduce", {tensor}, [flat] { flat.write_back(); }}, tensors,
              wants_work(options), start);
+}
+
+bool RondoBackend::allreduce_as_it_lies(at::Tensor& tensor, const c10d::ReduceOp& op,
+                                        std::chrono::milliseconds timeout) {
+  const bool lies_well = tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided &&
+                         tensor.is_non_overlapping_and_dense();
+  if (!lies_well || groups_here() || profiled()) return false;
+  const Reduction how = reduction(op, tensor.scalar_type());
+  const rondo_options_t limits = call_options(timeout, how.scalar);
+  const uint64_t count = static_cast<uint64_t>(tensor.numel()) * how.elements.per_item;
+  void* data = tensor.data_ptr();
+  Use use(*this);
+  sequence_number_.fetch_add(1, std::memory_order_relaxed);
+  check(rondo_all_reduce(comm_, data, data, count, how.elements.dtype, how.op, &limits));
+  return true;
 }
 
 WorkPointer RondoBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {

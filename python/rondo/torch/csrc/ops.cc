@@ -17,8 +17,8 @@ namespace {
 
 using Name = c10::string_view;
 
-c10d::ReduceOp reduce_op_named(Name name) {
-  static const std::map<std::string, c10d::ReduceOp::RedOpType, std::less<>> ops = {
+const c10d::ReduceOp& reduce_op_named(Name name) {
+  static const std::map<std::string, c10d::ReduceOp, std::less<>> ops = {
       {"sum", c10d::ReduceOp::SUM}, {"avg", c10d::ReduceOp::AVG},   {"product", c10d::ReduceOp::PRODUCT},
       {"min", c10d::ReduceOp::MIN}, {"max", c10d::ReduceOp::MAX},   {"band", c10d::ReduceOp::BAND},
       {"bor", c10d::ReduceOp::BOR}, {"bxor", c10d::ReduceOp::BXOR},
@@ -49,10 +49,13 @@ void finish(const WorkPointer& work) {
 }
 
 void all_reduce_(at::Tensor& tensor, Name op, Name group) {
+  const c10d::ReduceOp& how = reduce_op_named(op);
+  const c10::intrusive_ptr<RondoBackend> backend = backend_for(group, "all_reduce_");
+  if (backend->allreduce_as_it_lies(tensor, how, c10d::kUnsetTimeout)) return;
   auto options = blocking<c10d::AllreduceOptions>();
-  options.reduceOp = reduce_op_named(op);
+  options.reduceOp = how;
   Tensors tensors{tensor};
-  finish(backend_for(group, "all_reduce_")->allreduce(tensors, options));
+  finish(backend->allreduce(tensors, options));
 }
 
 std::vector<c10::SymInt> gathered_shape(const at::Tensor& input, Name group) {
