@@ -9,8 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/host_device/mirror.h"
-#include "tests/support/rank_group.h"
+#include "tests/device/island_cases.h"
 
 namespace rondo::testing {
 namespace {
@@ -22,28 +21,6 @@ RankGroup group_of(int world) {
   group.world = world;
   group.config.device_library = device_library();
   return group;
-}
-
-// The error that `function` throws.
-template <class Function>
-Error error_of(Function function) {
-  try {
-    function();
-  } catch (const Exception& e) {
-    return e.error();
-  }
-  return {};
-}
-
-bool says(const Error& error, ErrorCode code, const std::string& text) {
-  return error.code == code && error.message.find(text) != std::string::npos;
-}
-
-void expect_error(const Error& error, ErrorCode code, const std::string& text) {
-  expect(says(error, code, text), [&] {
-    return "expected " + std::string(error_code_name(code)) + " with \"" + text + "\"; it is " +
-           error_code_name(error.code) + ": " + error.message;
-  });
 }
 
 void expect_sum_on_host(Communicator& group) {

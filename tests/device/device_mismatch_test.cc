@@ -151,16 +151,7 @@ TEST_CASE("uneven counts that only a pair knows are compared by the pair") {
     Job job;
     job.start(
         3, [&](Here& here) { run_uneven(here, sends, expects); }, device_config(Config().device_window_bytes));
-    job.expect_all("ready");
-    job.tell_all("go");
-    for (int rank = 0; rank < 3; ++rank) {
-      CAPTURE(rank);
-      const Timed said = timed_line(job[rank].hear());
-      CAPTURE(said.outcome);
-      CHECK(said.begins("MISMATCH ["));
-      CHECK(said.elapsed_ms < kSoonMs);
-      CHECK(job[rank].hear() == "intact");
-    }
+    expect_pair_mismatch(job);
   }
 }
 
@@ -192,17 +183,7 @@ TEST_CASE("a rank that sleeps in send or recv on a stream where the others are i
           mirror.synchronize();
         },
         device_config(Config().device_window_bytes));
-    job.expect_all("ready");
-    job.tell_all("go");
-    for (int rank = 0; rank < 3; ++rank) {
-      const Timed said = timed_line(job[rank].hear());
-      CAPTURE(said.outcome);
-      CHECK(said.begins("MISMATCH ["));
-      CHECK(said.elapsed_ms < kSoonMs);
-      CHECK(said.has("called all_reduce(count=1048576, float32, sum, "));
-      CHECK(said.has(sends ? "waits in send(4194304 bytes to rank 2, tag 5)"
-                           : "waits in recv(4194304 bytes from rank 2, tag 5)"));
-    }
+    expect_sleeper_mismatch(job, sends);
   }
 }
 

@@ -84,4 +84,31 @@ void check_message(const Timed& said, const Mismatch& mismatch) {
   CHECK(said.has(fmt::format("rank {} (host ", mismatch.odd_rank)));
 }
 
+void expect_pair_mismatch(Job& job) {
+  job.expect_all("ready");
+  job.tell_all("go");
+  for (int rank = 0; rank < job.world(); ++rank) {
+    CAPTURE(rank);
+    const Timed said = timed_line(job[rank].hear());
+    CAPTURE(said.outcome);
+    CHECK(said.begins("MISMATCH ["));
+    check_within(39, said.elapsed_ms, kSoonMs);
+    CHECK(job[rank].hear() == "intact");
+  }
+}
+
+void expect_sleeper_mismatch(Job& job, bool sends) {
+  job.expect_all("ready");
+  job.tell_all("go");
+  for (int rank = 0; rank < job.world(); ++rank) {
+    const Timed said = timed_line(job[rank].hear());
+    CAPTURE(said.outcome);
+    CHECK(said.begins("MISMATCH ["));
+    CHECK(said.elapsed_ms < kSoonMs);
+    CHECK(said.has("called all_reduce(count=1048576, float32, sum, "));
+    CHECK(said.has(sends ? "waits in send(4194304 bytes to rank 2, tag 5)"
+                         : "waits in recv(4194304 bytes from rank 2, tag 5)"));
+  }
+}
+
 }  // namespace rondo::testing

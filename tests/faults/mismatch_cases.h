@@ -40,4 +40,10 @@ std::vector<Mismatch> mismatches();
 // MISMATCH in time, with both calls, each beside a rank that made it.
 void check_message(const Timed& said, const Mismatch& mismatch);
 
+// The job's ranks are told to go, and say how an all_to_all_v ended whose counts only two of them know, and whether
+// their memory is intact.
+void expect_pair_mismatch(Job& job);
+// The same, of an all_reduce that one rank does not make, which sleeps in a message to or from rank 2.
+void expect_sleeper_mismatch(Job& job, bool sends);
+
 }  // namespace rondo::testing

@@ -83,17 +83,7 @@ TEST_CASE("a rank that sleeps in send or recv where the others are in a collecti
         group.recv(values.data(), values.size(), DType::kFloat32, 2, 5);
       }));
     });
-    job.expect_all("ready");
-    job.tell_all("go");
-    for (int rank = 0; rank < 3; ++rank) {
-      const Timed said = timed_line(job[rank].hear());
-      CAPTURE(said.outcome);
-      CHECK(said.begins("MISMATCH ["));
-      CHECK(said.elapsed_ms < kSoonMs);
-      CHECK(said.has("called all_reduce(count=1048576, float32, sum, "));
-      CHECK(said.has(sends ? "waits in send(4194304 bytes to rank 2, tag 5)"
-                           : "waits in recv(4194304 bytes from rank 2, tag 5)"));
-    }
+    expect_sleeper_mismatch(job, sends);
   }
 }
 
@@ -150,16 +140,7 @@ TEST_CASE("fault 39: uneven counts that only a pair knows are compared by the pa
       }));
       here.say(input.untouched() && output.intact() ? "intact" : "overrun");
     });
-    job.expect_all("ready");
-    job.tell_all("go");
-    for (int rank = 0; rank < 3; ++rank) {
-      CAPTURE(rank);
-      const Timed said = timed_line(job[rank].hear());
-      CAPTURE(said.outcome);
-      CHECK(said.begins("MISMATCH ["));
-      check_within(39, said.elapsed_ms, kSoonMs);
-      CHECK(job[rank].hear() == "intact");
-    }
+    expect_pair_mismatch(job);
   }
 }
 
