@@ -220,10 +220,23 @@ RONDO_INLINE void copy_thread(const PassOf<Copy>& pass, ThreadPlace place) {
 
 // --- pointers
 
-// Volatile: another processor has written it.
+// What another processor has written, and what another one reads. Volatile is what GPUs have for it in all C++
+// versions.
 template <class T>
 RONDO_INLINE T fresh(const T* word) {
+#ifdef __CUDA_ARCH__
   return *static_cast<const volatile T*>(global(word));
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+template <class T>
+RONDO_INLINE void set_fresh(T* word, T value) {
+#ifdef __CUDA_ARCH__
+  *static_cast<volatile T*>(global(word)) = value;
+#else
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#endif
 }
 
 // The address of a source or target of `bytes` bytes. False: the rank's card is of another call, or no place in a
@@ -255,7 +268,7 @@ RONDO_INLINE bool find_places(const PeerPlaces& places, DeviceFold& fold, uint64
     const PlaceRef ref = source ? places.sources[at] : places.targets[at];
     uintptr_t address = reinterpret_cast<uintptr_t>(source ? fold.sources[at] : fold.targets[at]);
     if (!find_place(places, ref, bytes, address)) {
-      *static_cast<volatile uint32_t*>(global(places.refused)) = uint32_t(ref.rank) + 1;
+      set_fresh(places.refused, uint32_t(ref.rank) + 1);
       found = false;
     }
     if (source) fold.sources[at] = reinterpret_cast<const void*>(address);
