@@ -193,7 +193,7 @@ TEST_CASE("a dialer compares version and rank of the answer") {
   CHECK(wrong_rank.error.message == "rank 3 answers instead of rank 8");
   std::string newer = acceptor.answer(welcome());
   newer[8] = 9;
-  CHECK(dialer.judge(newer).error.message == "it speaks version 9 of the wire format, this process version 4");
+  CHECK(dialer.judge(newer).error.message == "it speaks version 9 of the wire format, this process version 5");
 }
 
 }  // namespace
