@@ -2,19 +2,18 @@
 
 import ctypes
 import os
+import re
+from pathlib import Path
 
 import numpy as np
 
 LIBRARY = os.path.join(
     os.environ.get("RONDO_TREE", "."), "bazel-bin/tests/support/host_device/libhost_device.so"
 )
-_VERSION = 1  # kDeviceTableVersion
 # kernels/device.h's table, in its order.
-_FUNCTIONS = (
-    "error_text", "count", "facts", "current", "use", "allocate", "release", "lock_host", "unlock_host",
-    "pointer_facts", "make_stream", "destroy_stream", "synchronize", "stream_facts", "make_event", "destroy_event",
-    "record", "wait", "synchronize_event", "copy", "fold", "call_host", "wait_for_word",
-)  # fmt: skip
+_HEADER = Path(os.environ.get("RONDO_TREE", "."), "kernels/device.h").read_text()
+_VERSION = int(re.search(r"kDeviceTableVersion = (\d+);", _HEADER)[1])
+_FUNCTIONS = re.findall(r"\(\*(\w+)\)\(", re.search(r"^struct DeviceTable \{.*?^\};", _HEADER, re.M | re.S)[0])
 
 
 class _Table(ctypes.Structure):
