@@ -164,8 +164,8 @@ TEST_CASE("two threads: what is seen is whole") {
       size_t bytes = 0;
       if (in_place) {
         const auto there = pair.sides[1]->view();
-        bytes = there.size();
-        std::memcpy(data.data(), there.data(), bytes = std::min(bytes, data.size()));
+        bytes = std::min(there.size(), data.size());
+        std::copy_n(there.data(), bytes, data.data());
         if (bytes > 0) pair.sides[1]->consume(bytes);
       } else {
         const iovec part{data.data(), data.size()};
