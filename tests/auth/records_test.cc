@@ -39,6 +39,20 @@ TEST_CASE("records of every size come back, by both ciphers, also where the key 
   }
 }
 
+TEST_CASE("the key of one record opens none behind a change of the key") {
+  for (const Cipher cipher : {Cipher::kAes256Gcm, Cipher::kChaCha20Poly1305}) {
+    RecordSealer changes(cipher, kKey, 100);
+    RecordOpener stays(cipher, kKey);
+    std::string bytes, back;
+    changes.seal(std::string(99, 'a'), bytes);
+    changes.seal("b", bytes);
+    CHECK(stays.open(bytes, back));  // both by the first key: it changes behind 100 bytes
+    CHECK(back == std::string(99, 'a') + "b");
+    bytes = sealed(changes, "c");
+    CHECK_FALSE(stays.open(bytes, back));
+  }
+}
+
 TEST_CASE("a bit changed anywhere, a record left out, repeated, swapped, or sealed with another key is refused") {
   for (const Cipher cipher : {Cipher::kAes256Gcm, Cipher::kChaCha20Poly1305}) {
     const auto opens = [cipher](std::string bytes) {

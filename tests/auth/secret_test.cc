@@ -35,7 +35,7 @@ std::string refusal(const std::function<void()>& call) {
     call();
   } catch (const Exception& e) {
     CHECK(e.code() == ErrorCode::kInvalid);
-    CHECK(std::string(e.what()).find("SECRET\"") == std::string::npos);
+    CHECK(std::string(e.what()).find(kContent) == std::string::npos);
     return e.what();
   }
   FAIL("accepted");
@@ -56,7 +56,6 @@ TEST_CASE("a secret file needs mode 600, this user, 16 bytes at least, and to be
     const std::string message = refusal([&] { read_secret_file(path); });
     CHECK(message.find("chmod 600") != std::string::npos);
     CHECK(message.find(path) != std::string::npos);
-    CHECK(message.find(kContent) == std::string::npos);
   }
   CHECK(read_secret_file(make_file(folder, "read-only", kContent, 0400)).bytes == kContent);
   CHECK(refusal([&] { read_secret_file(make_file(folder, "short", std::string(15, 'x'))); }).find("15 bytes") !=
