@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "rondo/log.h"
+
 namespace rondo {
 
 TEST_CASE("a thread of the library's own has its name and no signals, and its maker keeps the mask that it had") {
@@ -29,8 +31,13 @@ TEST_CASE("a thread of the library's own has its name and no signals, and its ma
   }
 }
 
-TEST_CASE("an exception ends its thread, not the process") {
-  start_own_thread("rondo-test", [] { throw std::runtime_error("of a test: this line is expected"); }).join();
+TEST_CASE("an exception ends its thread, not the process, and the log says why") {
+  std::string said;
+  set_log_function([](void* context, int, int, const char* text) { *static_cast<std::string*>(context) += text; },
+                   &said);
+  start_own_thread("rondo-test", [] { throw std::runtime_error("out of luck"); }).join();
+  set_log_function(nullptr, nullptr);
+  CHECK(said == "the thread rondo-test has ended: an unexpected exception: out of luck");
 }
 
 }  // namespace rondo
