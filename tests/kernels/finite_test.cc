@@ -37,7 +37,9 @@ TEST_CASE(
         for (const uint64_t at : {uint64_t{0}, count / 2, count - 1}) {
           std::memcpy(data + at * size, &bad, size);
           CHECK(first_not_finite(data, count, of.dtype) == at);
-          std::memcpy(data + at * size, &of.largest, size);
+          std::memcpy(data + (count - 1) * size, &bad, size);  // a later one changes nothing
+          CHECK(first_not_finite(data, count, of.dtype) == at);
+          for (const uint64_t mend : {at, count - 1}) std::memcpy(data + mend * size, &of.largest, size);
         }
       }
     }
