@@ -11,16 +11,14 @@ TEST_CASE("every collective on threads: registered, and both") {
     const auto cases = all_shapes({world, {1237}, {world / 2}});
     for (const BufferKind kind : {BufferKind::kRegistered, BufferKind::kOddRegistered}) {
       CAPTURE(world);
-      CHECK(run_threads(device_group(world, "auto"), [&](Communicator& group) { run_on_device(group, cases, kind); }) ==
-            "");
+      CHECK(run_threads(device_group(world, "auto"), [&](Communicator& group) { run_all(group, cases, kind); }) == "");
     }
   }
 }
 
 TEST_CASE("calls of many pieces on threads") {
   const auto cases = large_shapes(3);
-  CHECK(run_threads(small_windows(3),
-                    [&](Communicator& group) { run_on_device(group, cases, BufferKind::kOddRegistered); }) == "");
+  CHECK(run_threads(small_windows(3), [&](Communicator& group) { run_all(group, cases); }) == "");
 }
 
 TEST_CASE("the ring on threads: every collective, many pieces, and beside other calls") {

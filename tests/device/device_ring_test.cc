@@ -26,9 +26,10 @@ RankGroup devices_group(int world, const char* setting, const std::string& pairs
 
 bool on_a_gpu() { return std::getenv("RONDO_TEST_DEVICE") != nullptr; }  // which is what it is
 
-int slow_writes() {
+// What the host device has counted in this process.
+int counted(const char* what) {
   void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<int (*)()>(dlsym(library, "host_device_slow"))();
+  return reinterpret_cast<int (*)()>(dlsym(library, what))();
 }
 
 }  // namespace
@@ -77,12 +78,12 @@ TEST_CASE("slow pairs: large calls go around them") {
   if (on_a_gpu()) return;
   CHECK(run_processes(devices_group(4, "HOST_DEVICE_SLOW", "01 10 23 32"), [](Communicator& group) {
           void* const memory = group.allocate(1u << 20, Memory::kDevice);
-          const int before = slow_writes();
+          const int before = counted("host_device_slow");
           Sum sum(group, memory, 200'000);
           sum.start().wait();
           expect(sum.value() == 4, "the wrong sum");
           expect(before > 0, "the pairs were not measured");
-          expect(slow_writes() == before, "the call went over a slow pair");
+          expect(counted("host_device_slow") == before, "the call went over a slow pair");
           const auto cases = all_shapes({4, {1237}, {1}});
           run_all(group, cases);
         }) == "");
@@ -96,7 +97,12 @@ TEST_CASE("blocks that are only passed on go by copies where those are faster") 
   for (CollectiveCase what : all_shapes({3, {2'000'001}, {1}})) {
     if (what.counts.empty() && what.misalign == 0) cases.push_back(what);
   }
-  CHECK(run_processes(group, [&](Communicator& comm) { run_all(comm, cases); }) == "");
+  CHECK(run_processes(group, [&](Communicator& comm) {
+          comm.attach_device();  // measures copies, too
+          const int before = counted("host_device_copied");
+          run_all(comm, cases);
+          expect(counted("host_device_copied") > before, "nothing was copied to another device");
+        }) == "");
 }
 
 TEST_CASE("calls by the ring, over all memory and staged in turn, many of them under way: places and windows are one") {

@@ -72,12 +72,14 @@ struct Device {
   std::mutex mutex;
   std::map<void*, std::unique_ptr<Stream>> streams;
   std::atomic<int> placed{0};  // passes that have found their pointers
+  std::atomic<int> copied{0};  // copies to memory of another device
   std::atomic<int> slow{0};    // writes between devices of HOST_DEVICE_SLOW
   // What writing to memory of another device takes.
   void cross(int from, const void* to, size_t bytes, bool by_pass) {
     const int home = memory.home_of(to);
     if (home < 0 || home == from) return;
     if (by_pass) std::this_thread::sleep_for(std::chrono::microseconds(setting("HOST_DEVICE_PASS_US", 0)));
+    if (!by_pass) copied.fetch_add(1);
     if (!lists_pair("HOST_DEVICE_SLOW", from, home, false)) return;
     slow.fetch_add(1);
     std::this_thread::sleep_for(kSlowByte * bytes);
@@ -380,6 +382,9 @@ __attribute__((visibility("default"))) void host_device_capture(void* stream, in
 
 // Writes between devices of HOST_DEVICE_SLOW that this process has done.
 __attribute__((visibility("default"))) int host_device_slow() { return rondo::testing::device().slow.load(); }
+
+// Copies to memory of another device that this process has done.
+__attribute__((visibility("default"))) int host_device_copied() { return rondo::testing::device().copied.load(); }
 
 // Passes of calls that this process has run.
 __attribute__((visibility("default"))) int host_device_placed() { return rondo::testing::device().placed.load(); }
