@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include "tests/rendezvous/test_jobs.h"
 #include "transport/rendezvous/listener.h"
+#include "transport/rendezvous/roster.h"
 #include "transport/rendezvous/store_server.h"
 #include "transport/rendezvous/stream_store.h"
 
@@ -27,6 +28,7 @@ class Served {
     options.auth = auth;
     options.handshake_ms = handshake_ms;
     options.world = world;
+    options.world_key = kRosterWorldKey;
     options.log = Logger("off");
     server_ = std::make_unique<StoreServer>(std::move(options));
   }

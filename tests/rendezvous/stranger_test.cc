@@ -411,7 +411,7 @@ TEST_CASE("secret: the replay of a client's hello and confirmation is refused, a
   CHECK(store.get("key", soon()) == "value");
 }
 
-TEST_CASE("encryption: requests and answers of any size travel sealed, and nobody else can read or change them") {
+TEST_CASE("encryption: requests and answers of any size travel sealed, and a plain request ends its connection") {
   StoreServer::Options options;
   Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
   options.listener = std::move(listener.socket);
@@ -435,6 +435,15 @@ TEST_CASE("encryption: requests and answers of any size travel sealed, and nobod
   for (int i = 0; i < 100; ++i) CHECK(store.add("sum", 1, soon()) == i + 1);
   store.put("later", "here", soon());
   waiter.join();
+
+  StoreHello hello;
+  hello.ciphers = own_ciphers();
+  hello.job_id = "j";
+  prove(hello, client.auth);
+  const Descriptor plainly = connect_socket(listener.address, soon());
+  say(plainly, encode_hello(hello));
+  say(plainly, confirmation(plainly, hello, client.auth) + request());
+  CHECK(closes(plainly, 1'000));
 }
 
 // --- budgets
@@ -455,21 +464,25 @@ TEST_CASE("strangers: a flood from one address pushes out its own connections, n
 }
 
 TEST_CASE("clients: twice the world and 16, no more, and the world may become known later") {
-  Served served(5'000, "j", 0, Authenticator(), 2);
-  std::vector<Descriptor> clients;
-  for (int i = 0; i < 20; ++i) {
-    clients.push_back(admitted(served));
-    say(clients.back(), request());
-    CHECK(read_exactly(clients.back(), kFrameHeadBytes).size() == kFrameHeadBytes);
+  for (const bool later : {false, true}) {
+    CAPTURE(later);
+    Served served(5'000, "j", 0, Authenticator(), later ? 0 : 2);
+    if (later) StreamStore(served.client()).put(kRosterWorldKey, "2 a host", soon());
+    std::vector<Descriptor> clients;
+    for (int i = 0; i < 20; ++i) {
+      clients.push_back(admitted(served));
+      say(clients.back(), request());
+      CHECK(read_exactly(clients.back(), kFrameHeadBytes).size() == kFrameHeadBytes);
+    }
+    Descriptor surplus = admitted(served);
+    CHECK(closes(surplus, 1'000));
+    clients.pop_back();
+    StreamStore store(served.client());
+    store.put("k", "v", soon());
   }
-  Descriptor surplus = admitted(served);
-  CHECK(closes(surplus, 1'000));
-  clients.pop_back();
-  StreamStore store(served.client());
-  store.put("k", "v", soon());
 }
 
-TEST_CASE("clients: one that is silent after its request, or takes no answer, is dropped, and the others stay") {
+TEST_CASE("clients: one that is silent after its request, or takes no answer, is dropped; one that waits stays") {
   StoreServer::Options options;
   Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
   const SocketAddress address = listener.address;
@@ -486,6 +499,8 @@ TEST_CASE("clients: one that is silent after its request, or takes no answer, is
     say(socket, confirmation(socket, said));
     return socket;
   };
+  Descriptor waits = client();
+  say(waits, encode_request({StoreOperation::kGet, "later", "", "", 0}));
   Descriptor idle = client();
   say(idle, request());
   CHECK(closes(idle, 5'000));
@@ -509,6 +524,9 @@ TEST_CASE("clients: one that is silent after its request, or takes no answer, is
     wait_ready(-1, 0, in_ms(20));
   }
   CHECK(over);
+  const Descriptor puts = client();
+  say(puts, encode_request({StoreOperation::kPut, "later", "here", "", 0}));
+  CHECK(read_exactly(waits, kFrameHeadBytes).size() == kFrameHeadBytes);
 }
 
 TEST_CASE("clients: unfinished requests share a bound; the one that goes beyond it is dropped") {
