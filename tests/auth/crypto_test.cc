@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "transport/auth/authenticator.h"
+#include "tests/support/secrets.h"
 
 namespace rondo {
 namespace {
@@ -55,10 +55,7 @@ TEST_CASE("nonces differ, and equality in constant time is equality") {
 }
 
 TEST_CASE("an authenticator's proofs and keys depend on the secret, the label and every part") {
-  const auto knowing = [](const std::string& secret) {
-    return Authenticator(Secret{Secret::Source::kFile, secret, "f"});
-  };
-  const Authenticator a = knowing(std::string(16, 'a')), b = knowing(std::string(16, 'b')), none;
+  const Authenticator a = testing::knowing(std::string(16, 'a')), b = testing::knowing(std::string(16, 'b')), none;
   CHECK(a.holds(a.prove("l", {"x"}), "l", {"x"}));
   CHECK_FALSE(a.holds(b.prove("l", {"x"}), "l", {"x"}));
   CHECK_FALSE(a.holds(none.prove("l", {"x"}), "l", {"x"}));

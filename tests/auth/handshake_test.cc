@@ -8,14 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/secrets.h"
 #include "tests/support/sim_stream.h"
 
 namespace rondo {
 namespace {
 
-Authenticator knowing(const std::string& secret) {
-  return Authenticator(Secret{Secret::Source::kFile, secret, "RONDO_SECRET_FILE=\"/a\""});
-}
+using testing::knowing;
 
 const Authenticator kAuth = knowing("sixteen bytes or more");
 

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -15,20 +14,15 @@
 
 #include "ring/base/descriptor.h"
 #include "rondo/error.h"
+#include "tests/support/secrets.h"
 #include "tests/support/temp_folder.h"
 
 namespace rondo {
 namespace {
 
-constexpr const char* kContent = "0123456789abcdefSECRET";
+using testing::make_secret;
 
-std::string make_file(const testing::TempFolder& folder, const std::string& name, const std::string& content,
-                      mode_t mode = 0600) {
-  const std::string path = folder.path(name);
-  std::ofstream(path) << content;
-  REQUIRE(::chmod(path.c_str(), mode) == 0);
-  return path;
-}
+constexpr const char* kContent = "0123456789abcdefSECRET";
 
 std::string refusal(const std::function<void()>& call) {
   try {
@@ -48,27 +42,27 @@ Environment environment_of(const std::string& runtime_folder) {
 
 TEST_CASE("a secret file needs mode 600, this user, 16 bytes at least, and to be a file") {
   const testing::TempFolder folder;
-  const Secret secret = read_secret_file(make_file(folder, "good", kContent));
+  const Secret secret = read_secret_file(make_secret(folder, "good", kContent));
   CHECK(secret.bytes == kContent);
   CHECK(secret.spans_hosts());
   for (const mode_t mode : {0644, 0640, 0604, 0620, 0601}) {
-    const std::string path = make_file(folder, "open", kContent, mode);
+    const std::string path = make_secret(folder, "open", kContent, mode);
     const std::string message = refusal([&] { read_secret_file(path); });
     CHECK(message.find("chmod 600") != std::string::npos);
     CHECK(message.find(path) != std::string::npos);
   }
-  CHECK(read_secret_file(make_file(folder, "read-only", kContent, 0400)).bytes == kContent);
-  CHECK(refusal([&] { read_secret_file(make_file(folder, "short", std::string(15, 'x'))); }).find("15 bytes") !=
+  CHECK(read_secret_file(make_secret(folder, "read-only", kContent, 0400)).bytes == kContent);
+  CHECK(refusal([&] { read_secret_file(make_secret(folder, "short", std::string(15, 'x'))); }).find("15 bytes") !=
         std::string::npos);
-  CHECK(read_secret_file(make_file(folder, "least", std::string(16, 'x'))).bytes.size() == 16);
-  CHECK(read_secret_file(make_file(folder, "most", std::string(4096, 'x'))).bytes.size() == 4096);
-  refusal([&] { read_secret_file(make_file(folder, "long", std::string(4097, 'x'))); });
-  refusal([&] { read_secret_file(make_file(folder, "empty", "")); });
+  CHECK(read_secret_file(make_secret(folder, "least", std::string(16, 'x'))).bytes.size() == 16);
+  CHECK(read_secret_file(make_secret(folder, "most", std::string(4096, 'x'))).bytes.size() == 4096);
+  refusal([&] { read_secret_file(make_secret(folder, "long", std::string(4097, 'x'))); });
+  refusal([&] { read_secret_file(make_secret(folder, "empty", "")); });
   CHECK(refusal([&] { read_secret_file(folder.path("none")); }).find("not there") != std::string::npos);
   refusal([&] { read_secret_file("/tmp"); });
   refusal([&] { read_secret_file("/dev/zero"); });
   if (::geteuid() == 0) {
-    const std::string path = make_file(folder, "another's", kContent);
+    const std::string path = make_secret(folder, "another's", kContent);
     REQUIRE(::chown(path.c_str(), 65'534, 65'534) == 0);  // not in a sandbox, which has one user: the test is local
     CHECK(refusal([&] { read_secret_file(path); }).find("belongs to user 65534") != std::string::npos);
   }
@@ -132,7 +126,7 @@ TEST_CASE("which secret counts: the unique id's, none with insecure, the file's,
   CHECK(find_secret(config, unique, environment).source == Secret::Source::kUniqueId);
   config.secret_fd = memory.get();
   CHECK(find_secret(config, plain, environment).source == Secret::Source::kDescriptor);
-  config.secret_file = make_file(folder, "file", kContent);
+  config.secret_file = make_secret(folder, "file", kContent);
   CHECK(find_secret(config, plain, environment).source == Secret::Source::kFile);
   config.insecure = true;
   CHECK(refusal([&] { find_secret(config, plain, environment); }).find("RONDO_INSECURE=1") != std::string::npos);

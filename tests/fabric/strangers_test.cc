@@ -16,6 +16,7 @@
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
 #include "tests/support/resources.h"
+#include "tests/support/secrets.h"
 #include "transport/control_plane.h"
 #include "transport/descriptor_budget.h"
 #include "transport/handshake.h"
@@ -347,10 +348,6 @@ TEST_CASE("strangers of all kinds disturb no running group, and another rank's d
 }
 
 // --- authentication
-
-Authenticator knowing(const std::string& secret) {
-  return Authenticator(Secret{Secret::Source::kFile, secret, "RONDO_SECRET_FILE=\"/a\""});
-}
 
 ControlPlane::Settings secret_settings(const std::string& secret) {
   ControlPlane::Settings settings = settings_of(0, kNeverMs);

@@ -252,23 +252,28 @@ RankProcess serve_id(std::string& id) {
   return server;
 }
 
+// Ranks 0 and 1 of a world, which meet at `id`.
+void start_two(Job& job, const std::string& id, int world, const RankProcess::Body& body) {
+  for (const int rank : {0, 1}) {
+    JoinOptions options = job.options(rank, world);
+    options.rendezvous = id;
+    job.ranks.emplace_back(options, body);
+  }
+}
+
 TEST_CASE("fault 9: the process that serves the rendezvous is killed: the group at work goes on, and can be split") {
   std::string id;
   RankProcess server = serve_id(id);
   Job job;
-  for (const int rank : {0, 1}) {
-    JoinOptions options = job.options(rank, 2);
-    options.rendezvous = id;
-    job.ranks.emplace_back(options, [](Here& here) {
-      Communicator group = Communicator::join(here.options);
-      here.say(sums_until(group, 0));
-      here.await();
-      here.say(sums_until(group, 300));
-      Communicator again = group.split(0);
-      here.say(sums_until(again, 0));
-      here.say(outcome([&] { group.destroy(); }));
-    });
-  }
+  start_two(job, id, 2, [](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    here.say(sums_until(group, 0));
+    here.await();
+    here.say(sums_until(group, 300));
+    Communicator again = group.split(0);
+    here.say(sums_until(again, 0));
+    here.say(outcome([&] { group.destroy(); }));
+  });
   job.expect_all("ok");
   server.signal(SIGKILL);
   CHECK(server.wait() == -SIGKILL);
@@ -280,11 +285,7 @@ TEST_CASE("fault 9: the process that serves the rendezvous is killed while a ran
   std::string id;
   RankProcess server = serve_id(id);
   Job job;
-  for (const int rank : {0, 1}) {
-    JoinOptions options = job.options(rank, 3);
-    options.rendezvous = id;
-    job.ranks.emplace_back(options, [](Here& here) { here.say(outcome([&] { Communicator::join(here.options); })); });
-  }
+  start_two(job, id, 3, [](Here& here) { here.say(outcome([&] { Communicator::join(here.options); })); });
   for (RankProcess& rank : job.ranks) CHECK(rank.hear(500) == "");  // it waits
   server.signal(SIGKILL);
   const auto killed = std::chrono::steady_clock::now();

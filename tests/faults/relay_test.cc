@@ -3,13 +3,12 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "tests/faults/ranks.h"
+#include "tests/support/secrets.h"
 
 namespace rondo::testing {
 namespace {
@@ -37,13 +36,6 @@ struct Network {
   Hosts hosts{3};
   Relay relay{hosts, kRelayHost, ports()};
 };
-
-std::string make_secret(const TempFolder& folder) {
-  const std::string path = folder.path("secret");
-  std::ofstream(path) << "a secret of the two hosts' ranks";
-  REQUIRE(::chmod(path.c_str(), 0600) == 0);
-  return path;
-}
 
 // Both ranks sum until the relay flips a bit: what they end with.
 void expect_corrupt(const Config& config, const char* what) {
@@ -79,7 +71,7 @@ TEST_CASE("fault 20: a relay between two hosts flips one bit: CORRUPT on both, w
 TEST_CASE("fault 20: the same where records are sealed") {
   TempFolder folder;
   Config config = fault_config();
-  config.secret_file = make_secret(folder);
+  config.secret_file = make_secret(folder, "secret", "a secret of the two hosts' ranks");
   config.encrypt = true;
   expect_corrupt(config, "bytes were changed on their way");
 }

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <utility>
@@ -18,19 +17,13 @@
 #include "ring/base/descriptor.h"
 #include "tests/faults/copier.h"
 #include "tests/faults/ranks.h"
+#include "tests/support/secrets.h"
 
 namespace rondo::testing {
 namespace {
 
 constexpr const char* kRight = "the right secret: 0123456789abcdef";
 constexpr const char* kWrong = "another secret: fedcba9876543210";
-
-std::string make_secret(const TempFolder& folder, const std::string& name, const std::string& content) {
-  const std::string path = folder.path(name);
-  std::ofstream(path) << content;
-  REQUIRE(::chmod(path.c_str(), 0600) == 0);
-  return path;
-}
 
 std::string at_loopback(uint16_t port) { return fmt::format("tcp://127.0.0.1:{}", port); }
 

@@ -10,6 +10,7 @@
 #include "rondo/error.h"
 #include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/secrets.h"
 #include "transport/rendezvous/bytes.h"
 #include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/store_server.h"
@@ -23,6 +24,7 @@ using test::check_serving;
 using test::in_ms;
 using test::Served;
 using test::soon;
+using testing::knowing;
 using Clock = std::chrono::steady_clock;
 
 void say(const Descriptor& socket, std::string_view bytes) {
@@ -335,10 +337,6 @@ TEST_CASE("port: listening beyond loopback needs a secret or the word insecure")
 }
 
 // --- authentication
-
-Authenticator knowing(const std::string& secret) {
-  return Authenticator(Secret{Secret::Source::kFile, secret, "RONDO_SECRET_FILE=\"/a\""});
-}
 
 TEST_CASE("secret: a client with another secret, or none, is refused in time, and learns nothing of the job") {
   const std::string right = "the right secret, 16 bytes or more";
