@@ -97,8 +97,9 @@ TEST_CASE("a ring's transfers add up, and each operation has its begin, route an
   CHECK(failed == "");
 }
 
-// Of each operation that has ended: its steps and waits lie between its begin and its end.
-void expect_spans_inside(const Trace& trace) {
+// Of each operation that has ended: its steps and waits lie between its begin and its end. How many those are.
+std::map<TraceKind, int> expect_spans_inside(const Trace& trace) {
+  std::map<TraceKind, int> seen;
   std::map<uint64_t, TraceRecord> ends;
   for (const TraceRecord& record : trace.records) {
     if (record.kind == TraceKind::kEnd) ends[record.number] = record;
@@ -111,7 +112,9 @@ void expect_spans_inside(const Trace& trace) {
       return fmt::format("call {}: {} to {} is not inside {} to {}", record.number, record.begin, record.end,
                          operation.begin, operation.end);
     });
+    ++seen[record.kind];
   }
+  return seen;
 }
 
 TEST_CASE("steps and waits lie inside their operation: posts, windows, links, lists, digests") {
@@ -139,8 +142,10 @@ TEST_CASE("steps and waits lie inside their operation: posts, windows, links, li
           group.barrier();
         }
         const Trace trace = read_trace(folder.path(), group.rank());
-        expect(trace.count(TraceKind::kEnd) >= 120 && trace.count(TraceKind::kStep) >= 80, "too few records");
-        expect_spans_inside(trace);
+        std::map<TraceKind, int> seen = expect_spans_inside(trace);
+        expect(trace.count(TraceKind::kEnd) >= 120, "too few records");
+        expect(seen[TraceKind::kStep] >= 80 && seen[TraceKind::kWait] > 0,
+               [&] { return fmt::format("{} steps and {} waits", seen[TraceKind::kStep], seen[TraceKind::kWait]); });
         group.deallocate(registered);
       });
       CHECK(failed == "");
