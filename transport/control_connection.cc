@@ -1,7 +1,6 @@
 #include "transport/control_connection.h"
 
 #include <asio/post.hpp>
-#include <optional>
 #include <utility>
 
 #include "transport/asio_socket.h"
@@ -19,9 +18,7 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
  public:
   State(asio::io_context& io, SecuredSocket socket, OnFrame on_frame, OnEnd on_end)
       : io_(io), socket_(io, std::move(socket.socket)), on_frame_(std::move(on_frame)), on_end_(std::move(on_end)) {
-    if (socket.keys.cipher == Cipher::kNone) return;
-    sealer_.emplace(socket.keys.cipher, socket.keys.send);
-    opener_.emplace(socket.keys.cipher, socket.keys.receive);
+    seal_.use(socket.keys);
   }
 
   void start() { wait_readable(); }
@@ -34,7 +31,7 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
 
   void send(const ControlFrame& frame) {
     if (!on_end_ || finishing_) return;
-    sealer_ ? sealer_->seal(encode(frame), queue_) : static_cast<void>(queue_ += encode(frame));
+    seal_.seal(encode(frame), queue_);
     if (queue_.size() > kMaxQueuedBytes) return end_soon("it has stopped reading");
     if (!writing_) write();
   }
@@ -58,19 +55,11 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
     // A few frames at a time, so that one peer cannot keep the thread from the others.
     const long moved = receive_some(socket_.get(), buffer, sizeof buffer, why);
     if (moved < 0) return end(why);
-    if (!take({buffer, static_cast<size_t>(moved)})) return end("its control messages were changed on their way");
+    if (!seal_.open({buffer, static_cast<size_t>(moved)}, input_)) {
+      return end("its control messages were changed on their way");
+    }
     if (!parse()) return end("it sent a malformed control message");
     if (on_end_) wait_readable();
-  }
-
-  // False: a record is not what the peer has sealed.
-  bool take(std::string_view bytes) {
-    if (!opener_) {
-      input_.append(bytes);
-      return true;
-    }
-    sealed_.append(bytes);
-    return opener_->open(sealed_, input_);
   }
 
   // False: what came is no frame.
@@ -135,7 +124,7 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
       const long moved = receive_some(socket_.get(), buffer, sizeof buffer, ignored);
       if (moved <= 0) break;
       total += static_cast<size_t>(moved);
-      if (!take({buffer, static_cast<size_t>(moved)}) || !parse() || !on_end_) break;
+      if (!seal_.open({buffer, static_cast<size_t>(moved)}, input_) || !parse() || !on_end_) break;
     }
     end(why);
   }
@@ -146,9 +135,7 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
   OnEnd on_end_;
   std::string input_;  // at most one incomplete frame between reads
   std::string queue_;
-  std::optional<RecordSealer> sealer_;  // both or neither
-  std::optional<RecordOpener> opener_;
-  std::string sealed_;  // at most one incomplete record between reads
+  TextSeal seal_;
   bool writing_ = false;
   bool finishing_ = false;
 };

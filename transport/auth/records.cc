@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "ring/base/check.h"
 #include "rondo/error.h"
@@ -182,6 +183,34 @@ bool RecordOpener::open(std::string& sealed, std::string& plain) {
   }
   sealed.erase(0, used);
   return sound;
+}
+
+void TextSeal::use(const ConnectionKeys& keys) {
+  sealer_.reset();
+  opener_.reset();
+  sealed_.clear();
+  if (keys.cipher == Cipher::kNone) return;
+  sealer_.emplace(keys.cipher, keys.send);
+  opener_.emplace(keys.cipher, keys.receive);
+}
+
+void TextSeal::seal(std::string plain, std::string& out) {
+  if (sealer_) {
+    sealer_->seal(plain, out);
+  } else if (out.empty()) {
+    out = std::move(plain);
+  } else {
+    out.append(plain);
+  }
+}
+
+bool TextSeal::open(std::string_view arrived, std::string& plain) {
+  if (!opener_) {
+    plain.append(arrived);
+    return true;
+  }
+  sealed_.append(arrived);
+  return opener_->open(sealed_, plain);
 }
 
 }  // namespace rondo

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,8 +33,8 @@ inline constexpr size_t kMostRecordBytes = 64 * 1024;  // of plaintext
 inline constexpr size_t kRecordHeaderBytes = 4;
 inline constexpr size_t kRecordTagBytes = 16;
 inline constexpr size_t kRecordOverhead = kRecordHeaderBytes + kRecordTagBytes;
-// A key seals so many bytes; the next follows from it by HKDF. Far below what either cipher allows (2^36 bytes and
-// more).
+// Both sides replace a direction's key, by HKDF, once it has sealed this many bytes of plaintext. Either cipher allows
+// 2^36 and more.
 inline constexpr uint64_t kRekeyBytes = uint64_t{1} << 32;
 
 class RecordCipher;
@@ -67,6 +68,23 @@ class RecordOpener {
 
  private:
   std::unique_ptr<RecordCipher> cipher_;
+};
+
+// The bytes of a connection that is read and written as text: as they are, and sealed once it has keys.
+class TextSeal {
+ public:
+  // From here on, with a new connection's keys; Cipher::kNone: as they are.
+  void use(const ConnectionKeys& keys);
+  // Appends to `out` what travels for `plain`.
+  void seal(std::string plain, std::string& out);
+  // Appends to `plain` what is complete with `arrived`. False: the peer has not sealed this, and the connection is
+  // over.
+  bool open(std::string_view arrived, std::string& plain);
+
+ private:
+  std::optional<RecordSealer> sealer_;  // both or neither
+  std::optional<RecordOpener> opener_;
+  std::string sealed_;  // at most one incomplete record between calls
 };
 
 }  // namespace rondo

@@ -75,11 +75,9 @@ struct Connection {
   std::string input;   // at most one request and kReadBytes
   std::string output;  // one reply
   size_t written = 0;
-  std::string wanted;  // kWaiting: the key
-  ConnectionKeys keys;
-  std::optional<RecordSealer> sealer;  // both or neither
-  std::optional<RecordOpener> opener;
-  std::string sealed;  // at most one incomplete record
+  std::string wanted;   // kWaiting: the key
+  ConnectionKeys keys;  // used once it has confirmed
+  TextSeal seal;
   Mac confirmation{};  // kConfirm: what a process that knows the secret says next
 };
 
@@ -289,12 +287,7 @@ class StoreServer::Loop {
 
   // False: a record is not what the client has sealed, and it was dropped.
   bool take(const ConnectionPtr& connection, std::string_view bytes) {
-    if (!connection->opener) {
-      connection->input.append(bytes);
-      return true;
-    }
-    connection->sealed.append(bytes);
-    if (connection->opener->open(connection->sealed, connection->input)) return true;
+    if (connection->seal.open(bytes, connection->input)) return true;
     log_stranger("a client's bytes were changed on their way, and it was dropped");
     drop(connection);
     return false;
@@ -396,11 +389,8 @@ class StoreServer::Loop {
     strangers_.remove(connection);
     clients_.push_back(connection);
     start_deadline(connection, options_.idle_ms);
-    if (connection->keys.cipher != Cipher::kNone) {
-      connection->sealer.emplace(connection->keys.cipher, connection->keys.send);
-      connection->opener.emplace(connection->keys.cipher, connection->keys.receive);
-      if (!take(connection, std::exchange(connection->input, {}))) return;
-    }
+    connection->seal.use(connection->keys);
+    if (!take(connection, std::exchange(connection->input, {}))) return;
     if (!connection->input.empty()) consume_request(connection);
   }
 
@@ -518,8 +508,7 @@ class StoreServer::Loop {
 
   void send(const ConnectionPtr& connection, std::string bytes) {
     connection->output.clear();
-    connection->sealer ? connection->sealer->seal(bytes, connection->output)
-                       : static_cast<void>(connection->output = std::move(bytes));
+    connection->seal.seal(std::move(bytes), connection->output);
     connection->written = 0;
     if (connection->phase == Phase::kIdle) start_deadline(connection, options_.handshake_ms);
     write_some(connection);

@@ -54,28 +54,22 @@ Transfer receive_all(int fd, size_t size, Store::Deadline deadline, std::string*
   return Transfer::kDone;
 }
 
-struct Opening {
-  RecordOpener& opener;
-  std::string& sealed;
-  std::string& plain;
-};
-
-// Exactly `size` bytes of what records hold; what is behind them stays for the next call.
-Transfer receive_opened(int fd, size_t size, Store::Deadline deadline, Opening opening, std::string* bytes) {
-  while (opening.plain.size() < size) {
+// Exactly `size` bytes, from the front of `plain`, to which all that has come is added.
+Transfer receive_opened(int fd, size_t size, Store::Deadline deadline, TextSeal& seal, std::string& plain,
+                        std::string* bytes) {
+  while (plain.size() < size) {
     char buffer[16 * 1024];
     const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
     if (n > 0) {
-      opening.sealed.append(buffer, static_cast<size_t>(n));
-      if (!opening.opener.open(opening.sealed, opening.plain)) return Transfer::kForged;
+      if (!seal.open({buffer, static_cast<size_t>(n)}, plain)) return Transfer::kForged;
     } else if (n < 0 && errno == EAGAIN) {
       if (!wait_ready(fd, POLLIN, deadline)) return Transfer::kTimeout;
     } else if (n == 0 || errno != EINTR) {
       return Transfer::kClosed;
     }
   }
-  *bytes = opening.plain.substr(0, size);
-  opening.plain.erase(0, size);
+  *bytes = plain.substr(0, size);
+  plain.erase(0, size);
   return Transfer::kDone;
 }
 
@@ -175,7 +169,8 @@ bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, D
   const Mac confirmation = store_confirmation(hello, *welcome, options_.auth);
   if (send_all(socket.get(), as_text(confirmation), deadline) != Transfer::kDone) return false;
   socket_ = std::move(socket);
-  use_keys(store_keys(hello, *welcome, options_.auth, false));
+  seal_.use(store_keys(hello, *welcome, options_.auth, false));
+  plain_.clear();
   reached_ = true;
   owner_ = ::getpid();
   return true;
@@ -186,16 +181,6 @@ void StreamStore::check_proof(const StoreWelcome& welcome, const StoreHello& hel
   if (!refused && holds(welcome, hello, options_.auth)) return;
   const char* what = refused ? "did not accept this process's secret" : "did not prove that it knows this secret";
   throw Exception(ErrorCode::kAuthFailed, fmt::format("the store at {} {}: {}", where, what, options_.auth.advice()));
-}
-
-void StreamStore::use_keys(const ConnectionKeys& keys) {
-  sealer_.reset();
-  opener_.reset();
-  sealed_.clear();
-  plain_.clear();
-  if (keys.cipher == Cipher::kNone) return;
-  sealer_.emplace(keys.cipher, keys.send);
-  opener_.emplace(keys.cipher, keys.receive);
 }
 
 void StreamStore::lost(const std::string& why) {
@@ -224,15 +209,10 @@ StoreReply StreamStore::transact(const StoreRequest& request, Deadline deadline)
       lost(why);
     }
   }
-  std::string bytes = encode_request(request);
-  if (sealer_) {
-    std::string sealed;
-    sealer_->seal(bytes, sealed);
-    bytes = std::move(sealed);
-  }
+  std::string bytes;
+  seal_.seal(encode_request(request), bytes);
   const auto receive = [&](size_t size) {
-    return opener_ ? receive_opened(socket_.get(), size, deadline, {*opener_, sealed_, plain_}, &bytes)
-                   : receive_all(socket_.get(), size, deadline, &bytes);
+    return receive_opened(socket_.get(), size, deadline, seal_, plain_, &bytes);
   };
   Transfer result = send_all(socket_.get(), bytes, deadline);
   if (result == Transfer::kDone) result = receive(kFrameHeadBytes);

@@ -50,18 +50,16 @@ class StreamStore : public Store {
   // Throws Exception(kAuthFailed).
   void check_proof(const StoreWelcome& welcome, const StoreHello& hello, const std::string& where) const;
   bool shake_hands(Descriptor socket, const SocketAddress& address, Deadline deadline, std::string* why);
-  void use_keys(const ConnectionKeys& keys);
   StoreReply transact(const StoreRequest& request, Deadline deadline);
   [[noreturn]] void lost(const std::string& why);
   [[noreturn]] void late(const std::string& key) const;
 
   Options options_;
   Descriptor socket_;
-  std::optional<RecordSealer> sealer_;  // both or neither, of this connection
-  std::optional<RecordOpener> opener_;
-  std::string sealed_, plain_;  // what has come and was not opened, or not taken
-  bool reached_ = false;        // the server was there once: from then on its absence means that it is gone
-  int owner_ = 0;               // the process that connected
+  TextSeal seal_;         // of this connection
+  std::string plain_;     // what has come and was not taken
+  bool reached_ = false;  // the server was there once: from then on its absence means that it is gone
+  int owner_ = 0;         // the process that connected
 };
 
 }  // namespace rondo
