@@ -29,10 +29,6 @@ size_t asked_at_once(size_t world) {
   return world <= kAllAsked ? world : std::max<size_t>(1, kQuestions / world);
 }
 
-void add_unique(std::vector<int>& ranks, int rank) {
-  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
-}
-
 // The entries of the list in brackets at the end of a call's text; empty if there is none.
 std::vector<std::string_view> entries(std::string_view text) {
   std::vector<std::string_view> found;
@@ -237,7 +233,7 @@ void ControlLogic::tick(Time now) {
     if (group.failure) continue;
     if (group.stall && group.stall->blame_due >= 0 && group.stall->blame_due <= now) say_blame(now, id, group);
     if (!group.losses.empty() && group.losses_due <= now) {
-      fail(id, group, loss_error(group), Audience::kMembers, -1);
+      fail(id, group, loss_error(group.losses, &group, "died or was cut off"), Audience::kMembers, -1);
       continue;
     }
     for (const Suspicion& suspicion : group.suspicions) {
@@ -421,16 +417,7 @@ void ControlLogic::excuse(Time now, uint64_t communicator, Group& group, int pee
 
 std::optional<Error> ControlLogic::death() const {
   if (lost_.empty()) return std::nullopt;
-  Error error{ErrorCode::kUnresponsive, "", {}};
-  for (const auto& [peer, loss] : lost_) {
-    const bool died = loss.code == ErrorCode::kPeerLost;
-    if (died) error.code = ErrorCode::kPeerLost;
-    if (!error.message.empty()) error.message += "; ";
-    error.message += died ? fmt::format("{} died while the group was starting ({})", name(peer), loss.why)
-                          : fmt::format("{} {}", name(peer), loss.why);
-    error.ranks.push_back(peer);
-  }
-  return error;
+  return loss_error(lost_, nullptr, "died while the group was starting");
 }
 
 void ControlLogic::lose(Time now, uint64_t communicator, Group& group, int peer, const Loss& loss) {
@@ -547,15 +534,18 @@ void ControlLogic::mismatch(uint64_t communicator, Group& group, int peer, const
   fail(communicator, group, std::move(error), Audience::kMembers, -1);
 }
 
-Error ControlLogic::loss_error(const Group& group) const {
+Error ControlLogic::loss_error(const std::map<int, Loss>& losses, const Group* group, const char* died) const {
   Error error{ErrorCode::kUnresponsive, "", {}};
-  for (const auto& [peer, loss] : group.losses) {
-    const bool died = loss.code == ErrorCode::kPeerLost;
-    if (died) error.code = ErrorCode::kPeerLost;
+  for (const auto& [peer, loss] : losses) {
+    const std::string who = group != nullptr ? name_in(*group, peer) : name(peer);
     if (!error.message.empty()) error.message += "; ";
-    error.message += died ? fmt::format("{} died or was cut off ({})", name_in(group, peer), loss.why)
-                          : fmt::format("{} {}", name_in(group, peer), loss.why);
-    add_unique(error.ranks, peer);
+    if (loss.code == ErrorCode::kPeerLost) {
+      error.code = ErrorCode::kPeerLost;
+      error.message += fmt::format("{} {} ({})", who, died, loss.why);
+    } else {
+      error.message += fmt::format("{} {}", who, loss.why);
+    }
+    error.ranks.push_back(peer);
   }
   return error;
 }

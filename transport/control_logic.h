@@ -199,7 +199,8 @@ class ControlLogic {
   void compare(Time now, uint64_t communicator, Group& group, int peer);
   bool stuck_in_p2p(const Group& group, int peer) const;
   void mismatch(uint64_t communicator, Group& group, int peer, const std::string& theirs);
-  Error loss_error(const Group& group) const;
+  // died: what is said of a death, "died".
+  Error loss_error(const std::map<int, Loss>& losses, const Group* group, const char* died) const;
   enum class Audience { kMembers, kNeighbors };
   void fail(uint64_t communicator, Group& group, Error error, Audience audience, int except);
 
