@@ -20,7 +20,7 @@ namespace {
 // Events taken by one epoll_wait; more stay for the next. They carry no information: the sleeper looks at
 // everything it drives when it wakes.
 constexpr int kEventsAtOnce = 16;
-// Of a shared doorbell's bytes, of which a ring is one: a process that floods it keeps the sleeper no longer.
+// Reads of a shared doorbell's socket at one wake, so that a process that floods it cannot keep the sleeper.
 constexpr int kReadsAtOnce = 16;
 
 [[noreturn]] void throw_system(const char* what) {
@@ -134,8 +134,8 @@ void Doorbell::share(std::atomic<uint32_t>* flag, std::shared_ptr<void> memory) 
   memory_ = std::move(memory);
 }
 
-// Takes the bytes of a shared doorbell away, of which a socket holds a few hundred: a full one rings no more.
-void Doorbell::hang_up(const epoll_event* events, int count) const {
+// Reads the bytes that rang a shared doorbell. A socket holds a few hundred: a full one would ring no more.
+void Doorbell::take_rings(const epoll_event* events, int count) const {
   if (!bell_.valid()) return;
   for (int i = 0; i < count; ++i) {
     if (events[i].data.fd != event_.get()) continue;
@@ -151,13 +151,13 @@ void Doorbell::hang_up(const epoll_event* events, int count) const {
 void Doorbell::wait(std::chrono::steady_clock::time_point deadline) {
   epoll_event events[kEventsAtOnce];
   // EINTR is a spurious wake: the caller looks again.
-  hang_up(events, epoll_wait(epoll_.get(), events, kEventsAtOnce, milliseconds_until(deadline)));
+  take_rings(events, epoll_wait(epoll_.get(), events, kEventsAtOnce, milliseconds_until(deadline)));
   disarm();
 }
 
 void Doorbell::drain() {
   epoll_event events[kEventsAtOnce];
-  hang_up(events, epoll_wait(epoll_.get(), events, kEventsAtOnce, 0));
+  take_rings(events, epoll_wait(epoll_.get(), events, kEventsAtOnce, 0));
   disarm();
 }
 

@@ -49,7 +49,7 @@ class Doorbell final : public PeerBell {
   // make it block its writers. Once, before the first use; `memory` keeps it mapped. Throws Exception(kSystem).
   void share(std::atomic<uint32_t>* flag, std::shared_ptr<void> memory);
   // After share(): what the others send to.
-  int event() const { return bell_.get(); }
+  int bell() const { return bell_.get(); }
 
   // The epoll descriptor, so that one sleeper can wait for several doorbells: readable when this one would wake.
   int descriptor() const { return epoll_.get(); }
@@ -57,7 +57,7 @@ class Doorbell final : public PeerBell {
   void drain();
 
  private:
-  void hang_up(const epoll_event* events, int count) const;
+  void take_rings(const epoll_event* events, int count) const;
 
   Descriptor epoll_;
   Descriptor event_;  // the eventfd, or the reading end of the socket, of which a forked child has none

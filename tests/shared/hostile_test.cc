@@ -468,10 +468,10 @@ TEST_CASE("a doorbell whose owner fills it and lets it wait keeps nobody who rin
   Doorbell owner;
   owner.share(flag, page);
   RemoteBell ringer;
-  ringer.connect(page, 0, Descriptor(::fcntl(owner.event(), F_DUPFD_CLOEXEC, 0)));
-  REQUIRE(::fcntl(owner.event(), F_SETFL, ::fcntl(owner.event(), F_GETFL) & ~O_NONBLOCK) == 0);
+  ringer.connect(page, 0, Descriptor(::fcntl(owner.bell(), F_DUPFD_CLOEXEC, 0)));
+  REQUIRE(::fcntl(owner.bell(), F_SETFL, ::fcntl(owner.bell(), F_GETFL) & ~O_NONBLOCK) == 0);
   const std::vector<char> flood(1 << 16, 1);
-  while (::send(owner.event(), flood.data(), flood.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+  while (::send(owner.bell(), flood.data(), flood.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
   }
   std::atomic<bool> rung{false};
   std::thread thread([&] {

@@ -225,7 +225,7 @@ void Island::open(uint64_t communicator, const std::vector<int>& members, const 
   for (const int member : members) {
     const auto found = peers_.find(member);
     if (found == peers_.end()) continue;
-    found->second.connection->send(frame, {file->get(), doorbell->event(), p2p_doorbell->event()}, kept);
+    found->second.connection->send(frame, {file->get(), doorbell->bell(), p2p_doorbell->bell()}, kept);
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -20,9 +19,9 @@ namespace rondo {
 class RemoteBell final : public PeerBell {
  public:
   // On the I/O thread, once.
-  void connect(std::shared_ptr<Mapping> memory, size_t offset, Descriptor event) {
+  void connect(std::shared_ptr<Mapping> memory, size_t offset, Descriptor socket) {
     memory_ = std::move(memory);
-    event_ = std::move(event);
+    socket_ = std::move(socket);
     flag_.store(reinterpret_cast<std::atomic<uint32_t>*>(memory_->data() + offset), std::memory_order_seq_cst);
     ring();
   }
@@ -35,13 +34,13 @@ class RemoteBell final : public PeerBell {
     if (flag->exchange(0, std::memory_order_seq_cst) == 0) return;
     const char byte = 1;
     // The flag, and not what the peer has set its socket to, keeps this from blocking. A full socket wakes, too.
-    [[maybe_unused]] const ssize_t sent = ::send(event_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    [[maybe_unused]] const ssize_t sent = ::send(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 
  private:
   std::atomic<std::atomic<uint32_t>*> flag_{nullptr};
   std::shared_ptr<Mapping> memory_;  // shared by the two bells of a communicator
-  Descriptor event_;
+  Descriptor socket_;
 };
 
 // Whether the process at the other end of an island connection is there; shared by the links to it.
