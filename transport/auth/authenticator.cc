@@ -10,8 +10,7 @@ constexpr std::string_view kSalt = "rondo secret 1";
 }  // namespace
 
 Authenticator::Authenticator(const Secret& secret)
-    : has_secret_(secret.exists()),
-      secret_name_(secret.exists() ? secret.name : "none (RONDO_INSECURE=1)"),
+    : secret_name_(secret.exists() ? secret.name : "none (RONDO_INSECURE=1)"),
       proof_key_(hkdf_sha256(secret.bytes, kSalt, "proofs")),
       root_key_(hkdf_sha256(secret.bytes, kSalt, "connections")) {}
 

@@ -26,14 +26,12 @@ class Authenticator {
   // A key for one direction of one connection, from everything that was said to make it.
   Key connection_key(std::string_view direction, std::string_view hello, std::string_view answer) const;
 
-  bool has_secret() const { return has_secret_; }
   // For messages: where the secret came from.
   const std::string& secret_name() const { return secret_name_; }
   // For errors: what to compare where the other process has another secret.
   std::string advice() const;
 
  private:
-  bool has_secret_ = false;
   std::string secret_name_;
   Key proof_key_{};
   Key root_key_{};  // of connection keys
