@@ -97,7 +97,7 @@ Island::Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings s
     const int rank = neighbor.rank;
     Peer& peer = peers_[rank];
     peer.pid = neighbor.pid;
-    peer.process = neighbor.process.valid() ? std::move(neighbor.process) : open_process(neighbor.pid);
+    peer.process = std::move(neighbor.process);
     peer.name = std::move(neighbor.name);
     peer.connection = std::make_unique<IslandConnection>(
         io, std::move(neighbor.socket),

@@ -41,7 +41,7 @@ class Island final : public SharedMemory {
     pid_t pid = 0;
     std::string name;         // "rank 3 (host b, pid 17)"
     Descriptor socket;        // of the meeting
-    Descriptor process = {};  // open_process(); none: opened here
+    Descriptor process = {};  // open_process(), by the probe; pull() needs it
   };
   struct Settings {
     int rank = 0;
