@@ -17,6 +17,7 @@
 #include "transport/asio_socket.h"
 #include "transport/handshake.h"
 #include "transport/rendezvous/descriptor_reserve.h"
+#include "transport/rendezvous/socket.h"
 
 namespace rondo {
 namespace {
@@ -42,13 +43,6 @@ uint16_t bound_port(int socket) {
   socklen_t size = static_cast<socklen_t>(endpoint.capacity());
   if (::getsockname(socket, endpoint.data(), &size) != 0) return 0;
   return endpoint.port();
-}
-
-std::string peer_address(int socket) {
-  asio::ip::tcp::endpoint endpoint;
-  socklen_t size = static_cast<socklen_t>(endpoint.capacity());
-  if (::getpeername(socket, endpoint.data(), &size) != 0) return "an unknown address";
-  return endpoint.address().to_string();
 }
 
 // The first free port of the range.
@@ -117,7 +111,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   struct Guest {
     Guest(asio::io_context& io, Descriptor connected, const Settings& settings)
         : socket(io, std::move(connected)),
-          address(peer_address(socket.get())),
+          address(peer_host(socket.get())),
           deadline(io),
           handshake(settings.auth, settings.ciphers) {}
     AsioSocket socket;

@@ -138,6 +138,13 @@ bool wait_ready(int fd, short events, Store::Deadline deadline) {
   }
 }
 
+std::string peer_host(int socket) {
+  SocketAddress address;
+  address.size = sizeof(sockaddr_storage);
+  if (::getpeername(socket, address.get(), &address.size) != 0) return "an unknown address";
+  return address.family() == AF_UNIX ? "a local process" : address.host();
+}
+
 Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline) {
   Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return socket;

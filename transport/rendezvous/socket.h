@@ -40,6 +40,10 @@ SocketAddress unix_address(const std::string& path);
 // Waits until the descriptor is ready for `events`; false at the deadline.
 bool wait_ready(int fd, short events, Store::Deadline deadline);
 
+// Where the other end of a connection is, as SocketAddress::host(); "a local process" of a unix socket, "an unknown
+// address" once the connection is gone.
+std::string peer_host(int socket);
+
 // Connects, non-blocking and close-on-exec; invalid at failure or deadline, errno then says why.
 Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline);
 

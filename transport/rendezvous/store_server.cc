@@ -40,13 +40,6 @@ constexpr auto kStrangerLogInterval = std::chrono::seconds(10);
 constexpr size_t kBaseBytes = 16u << 20;
 constexpr size_t kBytesPerRank = 256u << 10;
 
-std::string address_of(int fd) {
-  SocketAddress address;
-  address.size = sizeof(sockaddr_storage);
-  if (::getpeername(fd, address.get(), &address.size) != 0 || address.family() == AF_UNIX) return "a local process";
-  return address.host();
-}
-
 enum class Phase {
   kHello,    // has not said who it is
   kConfirm,  // has said so, and may only repeat what another has said
@@ -57,7 +50,7 @@ enum class Phase {
 
 struct Connection {
   Connection(asio::io_context& io, Descriptor fd)
-      : descriptor(std::move(fd)), address(address_of(descriptor.get())), readiness(io), deadline(io) {
+      : descriptor(std::move(fd)), address(peer_host(descriptor.get())), readiness(io), deadline(io) {
     readiness.assign(descriptor.get());
   }
   ~Connection() { readiness.release(); }  // the Descriptor closes it
