@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "transport/rendezvous/bytes.h"
+
 namespace rondo {
 namespace {
 
@@ -115,10 +117,9 @@ std::string AcceptorHandshake::answer(Answer verdict) {
 }
 
 bool AcceptorHandshake::confirmed(std::string_view confirm) const {
-  Mac proof{};
-  if (confirm.size() != proof.size()) return false;
-  std::copy(confirm.begin(), confirm.end(), proof.begin());
-  return auth_->holds(proof, kConfirmLabel, {hello_, answer_});
+  ByteReader reader(confirm);
+  const Mac proof = reader.array<sizeof(Mac)>();
+  return reader.done() && auth_->holds(proof, kConfirmLabel, {hello_, answer_});
 }
 
 }  // namespace rondo

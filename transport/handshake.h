@@ -16,7 +16,7 @@ namespace rondo {
 // and with it both nonces, so that nothing that was said on another connection, or by the other side, fits.
 // docs/wire.md has the bytes.
 
-inline constexpr size_t kConfirmBytes = 32;
+inline constexpr size_t kConfirmBytes = sizeof(Mac);
 
 class DialerHandshake {
  public:

@@ -120,11 +120,9 @@ Roster::Roster(const std::vector<std::string>& sealed, const Authenticator& auth
   for (size_t index = 0; index < sealed.size(); ++index) {
     const int rank = static_cast<int>(index);
     std::string_view bytes = sealed[index];
-    Mac proof{};
-    if (bytes.size() < proof.size()) reject(rank, "what it published is no card of Rondo");
-    const std::string_view end = bytes.substr(bytes.size() - proof.size());
-    std::copy(end.begin(), end.end(), proof.begin());
-    bytes.remove_suffix(proof.size());
+    if (bytes.size() < sizeof(Mac)) reject(rank, "what it published is no card of Rondo");
+    const Mac proof = ByteReader(bytes.substr(bytes.size() - sizeof(Mac))).array<sizeof(Mac)>();
+    bytes.remove_suffix(sizeof(Mac));
     cards_.push_back(decode_card(bytes, rank));
     if (!auth.holds(proof, kCardLabel, {bytes})) {
       throw Exception(

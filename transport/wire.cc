@@ -6,19 +6,11 @@
 
 #include "ring/base/check.h"
 #include "ring/base/hash.h"
+#include "transport/auth/records.h"
 #include "transport/rendezvous/bytes.h"
 
 namespace rondo {
 namespace {
-
-std::string_view as_text(const std::array<uint8_t, 32>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-void read_array(ByteReader& reader, std::array<uint8_t, 32>& target) {
-  const std::string_view bytes = reader.raw(target.size());
-  if (bytes.size() == target.size()) std::copy(bytes.begin(), bytes.end(), target.begin());
-}
 
 // A field of `size` bytes: u8 length, the text, zeros.
 std::string read_padded(ByteReader& reader, size_t size, bool& valid) {
@@ -59,7 +51,7 @@ std::optional<Hello> parse_hello(std::string_view bytes) {
   bool valid = role >= static_cast<uint8_t>(Role::kControl) && role <= static_cast<uint8_t>(Role::kStream);
   hello.role = static_cast<Role>(role);
   hello.ciphers = reader.u8();
-  valid &= hello.ciphers <= 3;
+  valid &= (hello.ciphers & ~kAllCiphers) == 0;
   hello.lane = reader.u16();
   hello.connection = reader.u16();
   hello.connections = reader.u16();
@@ -72,8 +64,8 @@ std::optional<Hello> parse_hello(std::string_view bytes) {
   hello.shared_hash = reader.u64();
   hello.session = reader.u64();
   hello.job_id = read_padded(reader, 64, valid);
-  read_array(reader, hello.nonce);
-  read_array(reader, hello.mac);
+  hello.nonce = reader.array<sizeof(Nonce)>();
+  hello.mac = reader.array<sizeof(Mac)>();
   valid &= all_zero(reader.raw(kHelloBytes - 192));
   if (!valid || !reader.done()) return std::nullopt;
   return hello;
@@ -97,8 +89,8 @@ std::optional<Answer> parse_answer(std::string_view bytes) {
   answer.code = verdict > static_cast<uint16_t>(AnswerCode::kAuthFailed) ? AnswerCode::kForbidden
                                                                          : static_cast<AnswerCode>(verdict);
   answer.rank = reader.u32();
-  read_array(reader, answer.nonce);
-  read_array(reader, answer.mac);
+  answer.nonce = reader.array<sizeof(Nonce)>();
+  answer.mac = reader.array<sizeof(Mac)>();
   answer.cipher = reader.u8();
   reader.u8();
   answer.text = reader.short_text(kMaxAnswerTextBytes);

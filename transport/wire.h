@@ -1,17 +1,17 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "transport/auth/crypto.h"
+
 namespace rondo {
 
-// The first 256 bytes of every connection, in both directions: the dialer's Hello, then the acceptor's Answer; what
-// they prove is in handshake.h.
-// docs/wire.md has the byte tables; all numbers are little-endian.
+// The first 256 bytes of every connection, in both directions: the dialer's Hello, then the acceptor's Answer.
+// handshake.h says what they prove. docs/wire.md has the byte tables; all numbers are little-endian.
 
 inline constexpr uint16_t kWireVersion = 5;
 inline constexpr size_t kHelloBytes = 256;
@@ -47,8 +47,8 @@ struct Hello {
   uint64_t shared_hash = 0;  // Config::shared_hash()
   uint64_t session = 0;      // hash of the roster: two processes with the same one were started together
   std::string job_id;        // bounded_job_id()
-  std::array<uint8_t, 32> nonce{};
-  std::array<uint8_t, 32> mac{};
+  Nonce nonce{};
+  Mac mac{};
 
   bool operator==(const Hello&) const = default;
 };
@@ -71,9 +71,9 @@ struct Answer {
   uint16_t version = kWireVersion;
   AnswerCode code = AnswerCode::kWelcome;
   uint32_t rank = 0;   // of the acceptor
-  uint8_t cipher = 0;  // Cipher of what follows
-  std::array<uint8_t, 32> nonce{};
-  std::array<uint8_t, 32> mac{};
+  uint8_t cipher = 0;  // a Cipher, of what follows; the dialer checks it
+  Nonce nonce{};
+  Mac mac{};
   std::string text;  // the reason in words; at most kMaxAnswerTextBytes, cut when encoded
 
   bool operator==(const Answer&) const = default;

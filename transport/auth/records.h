@@ -18,6 +18,7 @@ namespace rondo {
 
 enum class Cipher : uint8_t { kNone = 0, kAes256Gcm = 1, kChaCha20Poly1305 = 2 };
 
+inline constexpr uint8_t kAllCiphers = 3;  // as bits: see own_ciphers()
 // Bits 1 << (cipher - 1) of the ciphers that this process offers: AES only where the processor has instructions for it.
 uint8_t own_ciphers();
 // The best of both, equal on both sides: AES if both have it. kNone if either offers nothing.

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace rondo {
 
@@ -63,6 +66,14 @@ class ByteReader {
     }
     std::string_view taken = rest_.substr(0, size);
     rest_.remove_prefix(size);
+    return taken;
+  }
+  // Zeros past the end.
+  template <size_t N>
+  std::array<uint8_t, N> array() {
+    std::array<uint8_t, N> taken{};
+    const std::string_view bytes = raw(N);
+    std::copy(bytes.begin(), bytes.end(), taken.begin());
     return taken;
   }
   bool ok() const { return ok_; }

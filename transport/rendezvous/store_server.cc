@@ -22,6 +22,7 @@
 
 #include "ring/base/own_thread.h"
 #include "rondo/error.h"
+#include "transport/rendezvous/bytes.h"
 #include "transport/rendezvous/descriptor_reserve.h"
 #include "transport/rendezvous/socket.h"
 #include "transport/rendezvous/store_map.h"
@@ -355,7 +356,7 @@ class StoreServer::Loop {
       return;
     }
     prove(welcome, hello, options_.auth);
-    connection->keys = store_keys(hello, welcome, options_.auth, true);
+    connection->keys = store_keys(hello, welcome, options_.auth, StoreSide::kServer);
     connection->confirmation = store_confirmation(hello, welcome, options_.auth);
     connection->input.clear();
     connection->phase = Phase::kConfirm;
@@ -364,8 +365,7 @@ class StoreServer::Loop {
 
   void consume_confirmation(const ConnectionPtr& connection) {
     if (connection->input.size() < kStoreConfirmBytes) return;
-    Mac said{};
-    std::copy_n(connection->input.begin(), said.size(), said.begin());
+    const Mac said = ByteReader(connection->input).array<sizeof(Mac)>();
     if (!equal_in_constant_time(said, connection->confirmation)) {
       log_stranger("a connection that repeated another process's hello was dropped");
       drop(connection);

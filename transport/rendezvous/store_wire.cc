@@ -1,6 +1,5 @@
 #include "transport/rendezvous/store_wire.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "ring/base/check.h"
@@ -21,12 +20,6 @@ std::string with_frame(std::string body) {
 constexpr std::string_view kHelloLabel = "rondo store hello";
 constexpr std::string_view kWelcomeLabel = "rondo store welcome";
 constexpr std::string_view kConfirmLabel = "rondo store confirm";
-
-template <size_t N>
-void read_array(ByteReader& in, std::array<uint8_t, N>& target) {
-  const std::string_view bytes = in.raw(target.size());
-  std::copy(bytes.begin(), bytes.end(), target.begin());
-}
 
 std::string without_proof(StoreHello hello) {
   hello.proof = {};
@@ -49,9 +42,9 @@ std::optional<StoreHello> decode_hello(std::string_view body) {
   ByteReader in(body);
   StoreHello hello;
   hello.ciphers = in.u8();
-  read_array(in, hello.nonce);
+  hello.nonce = in.array<sizeof(Nonce)>();
   hello.job_id = in.text(kMaxJobIdBytes);
-  read_array(in, hello.proof);
+  hello.proof = in.array<sizeof(Mac)>();
   return in.done() ? std::optional(hello) : std::nullopt;
 }
 
@@ -70,9 +63,9 @@ std::optional<StoreWelcome> decode_welcome(std::string_view body) {
   StoreWelcome welcome;
   uint8_t verdict = in.u8();
   const uint8_t cipher = in.u8();
-  read_array(in, welcome.nonce);
+  welcome.nonce = in.array<sizeof(Nonce)>();
   welcome.text = in.text(kMaxHelloBodyBytes);
-  read_array(in, welcome.proof);
+  welcome.proof = in.array<sizeof(Mac)>();
   if (!in.done() || verdict > static_cast<uint8_t>(StoreVerdict::kEncryption)) return std::nullopt;
   if (cipher > static_cast<uint8_t>(Cipher::kChaCha20Poly1305)) return std::nullopt;
   welcome.cipher = static_cast<Cipher>(cipher);
@@ -99,12 +92,12 @@ bool holds(const StoreWelcome& welcome, const StoreHello& hello, const Authentic
 }
 
 ConnectionKeys store_keys(const StoreHello& hello, const StoreWelcome& welcome, const Authenticator& auth,
-                          bool server) {
+                          StoreSide side) {
   if (welcome.cipher == Cipher::kNone) return {};
   const std::string said = encode_hello(hello), answered = encode_welcome(welcome);
   ConnectionKeys keys{welcome.cipher, auth.connection_key("from the store's client", said, answered),
                       auth.connection_key("from the store", said, answered)};
-  if (server) std::swap(keys.send, keys.receive);
+  if (side == StoreSide::kServer) std::swap(keys.send, keys.receive);
   return keys;
 }
 

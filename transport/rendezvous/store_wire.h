@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -50,13 +49,14 @@ std::optional<StoreWelcome> decode_welcome(std::string_view body);
 
 // Both sides prove that they know the secret, each over all that was said: hello and welcome are those of this
 // connection, with their nonces. kOtherVersion and kAuthFailed are said without a proof.
-inline constexpr size_t kStoreConfirmBytes = 32;
+inline constexpr size_t kStoreConfirmBytes = sizeof(Mac);
 void prove(StoreHello& hello, const Authenticator& auth);
 bool holds(const StoreHello& hello, const Authenticator& auth);
 void prove(StoreWelcome& welcome, const StoreHello& hello, const Authenticator& auth);
 bool holds(const StoreWelcome& welcome, const StoreHello& hello, const Authenticator& auth);
-// As the server's if `server`.
-ConnectionKeys store_keys(const StoreHello& hello, const StoreWelcome& welcome, const Authenticator& auth, bool server);
+enum class StoreSide { kClient, kServer };
+ConnectionKeys store_keys(const StoreHello& hello, const StoreWelcome& welcome, const Authenticator& auth,
+                          StoreSide side);
 Mac store_confirmation(const StoreHello& hello, const StoreWelcome& welcome, const Authenticator& auth);
 
 // False as soon as the bytes cannot be the beginning of a head.

@@ -169,7 +169,7 @@ bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, D
   const Mac confirmation = store_confirmation(hello, *welcome, options_.auth);
   if (send_all(socket.get(), as_text(confirmation), deadline) != Transfer::kDone) return false;
   socket_ = std::move(socket);
-  seal_.use(store_keys(hello, *welcome, options_.auth, false));
+  seal_.use(store_keys(hello, *welcome, options_.auth, StoreSide::kClient));
   plain_.clear();
   reached_ = true;
   owner_ = ::getpid();
