@@ -31,6 +31,14 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+// In a catch block. What fails here, for want of memory, is not reported: it would end the process.
+void report_end(const char* name) noexcept {
+  try {
+    Logger().warn(std::string("the thread ") + name + " has ended: " + caught().message);
+  } catch (...) {
+  }
+}
+
 }  // namespace
 
 std::thread start_own_thread(const char* name, std::function<void()> run) {
@@ -40,7 +48,7 @@ std::thread start_own_thread(const char* name, std::function<void()> run) {
       try {
         run();
       } catch (...) {
-        Logger().warn(std::string("the thread ") + name + " has ended: " + caught().message);
+        report_end(name);
       }
     });
     pthread_setname_np(thread.native_handle(), name);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -38,6 +39,12 @@ TEST_CASE("an exception ends its thread, not the process, and the log says why")
   start_own_thread("rondo-test", [] { throw std::runtime_error("out of luck"); }).join();
   set_log_function(nullptr, nullptr);
   CHECK(said == "the thread rondo-test has ended: an unexpected exception: out of luck");
+}
+
+TEST_CASE("an exception ends its thread, not the process, also where its line cannot be logged") {
+  set_log_function([](void*, int, int, const char*) { throw std::bad_alloc(); }, nullptr);
+  start_own_thread("rondo-test", [] { throw std::runtime_error("of a test"); }).join();
+  set_log_function(nullptr, nullptr);
 }
 
 }  // namespace rondo
