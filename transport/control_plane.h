@@ -161,7 +161,7 @@ class ControlPlane {
   Error broken_;  // what a handler has thrown: the end of every communicator, also of later ones
   std::optional<Farewell> wanted_farewell_;  // for which there was no memory to post
 
-  std::vector<std::string> names_;  // constant once connect() has returned
+  std::vector<std::string> names_;  // constant once know() has returned
   // Of the I/O thread.
   const Admission admission_;
   ControlMesh mesh_;

@@ -6,9 +6,8 @@
 #include <memory>
 #include <span>
 
-#include "ring/base/descriptor.h"
-
 #include "kernels/cross_copy.h"
+#include "ring/base/descriptor.h"
 
 namespace rondo {
 

@@ -10,8 +10,8 @@
 namespace rondo {
 
 // The header before every slice on a byte stream: 32 bytes, little-endian (docs/wire.md).
-//   0 u32 payload bytes   4 u16 flags (1: checked)   6 u16 check of the header   8 u32 slice index on its link, mod
-//   2^32 12 u32 checksum   16 u64 operation sequence   24 u64 fingerprint
+//   0 u32 payload bytes   4 u16 flags (1: checked)   6 u16 check of the header   8 u32 slice index on its link (mod
+//   2^32) 12 u32 checksum   16 u64 operation sequence   24 u64 fingerprint
 // Not checked: check and checksum are 0.
 inline constexpr size_t kSliceHeaderBytes = 32;
 static_assert(std::endian::native == std::endian::little, "headers are written as they lie in memory");

@@ -171,7 +171,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
   }
 
   asio::io_context& io_;
-  AsioSocket socket_;  // the I/O thread's; its number also the lock holder's, unless over_
+  AsioSocket socket_;  // of the I/O thread. Under the lock, any thread may send on its number until over_
   asio::steady_timer retry_;
   OnFrame on_frame_;
   OnEnd on_end_;

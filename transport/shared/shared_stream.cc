@@ -21,8 +21,9 @@ namespace {
 // A long write goes in such pieces, so that the reader copies one while the next is written.
 constexpr size_t kPieceBytes = 16 * 1024;
 constexpr size_t kPieces = kStreamPieces;
-// What is taken is shown to the writer after so many bytes or pieces: each look of its costs a cache line that the
-// other core holds. A writer that waits for room has some again before the ring is empty.
+// The reader stores `taken` once in this many bytes or pieces: after each store the writer's next load fetches the
+// cache line from the reader's core. Both limits are small parts of the ring, so a writer that waits for room gets some
+// before the ring is empty.
 constexpr size_t kShownBytes = 16 * 1024;
 constexpr uint64_t kShownPieces = kPieces / 4;
 // A piece needs its own bytes and, at the end of the ring, as many that are left out.
@@ -196,7 +197,7 @@ class SharedStream final : public ByteStream {
   size_t place_of(uint64_t position) const { return position & (end_.ring_bytes - 1); }
 
   // --- reading
-  // Something of a piece is there. Cost while nothing is: one load.
+  // True: piece_ has bytes to read. Costs one load while there are none.
   bool look() {
     if (piece_left_ > 0) return true;
     if (corrupt_) return false;
@@ -227,7 +228,7 @@ class SharedStream final : public ByteStream {
   }
 
   // --- writing
-  // The size of the next piece of so many bytes; 0: there is no room for one (or no byte).
+  // Bytes of the next piece where `left` are still to be written. 0: the ring has no room for it, or `left` is 0.
   size_t next_piece(size_t left) {
     const size_t bytes = std::min(left, kPieceBytes);
     if (bytes == 0 || fits(bytes)) return bytes;

@@ -16,10 +16,10 @@ namespace rondo {
 // reader's by then, and is had in a third of the time (docs/tuning.md, "Messages inside a host"). Pages are touched as
 // bytes reach them. A power of two.
 inline constexpr size_t kByteRingBytes = 2 << 20;
-// Of that, in an island of many ranks, where pairs are many.
+// The part of it that is used in an island of many ranks, where a rank has many streams.
 inline constexpr size_t kSmallByteRingBytes = 256 * 1024;
-// Writes under way in each direction, where each is short: so many messages may be sent before the peer looks. Cells of
-// more would leave a core's first cache.
+// Pieces under way in each direction. A short message is one piece, so a rank may send this many before its peer looks.
+// More cells would not stay in a core's first cache.
 inline constexpr size_t kStreamPieces = 64;
 // A stream's memory: two rings, the first from the side that made it.
 size_t shared_stream_bytes();
