@@ -111,12 +111,9 @@ Blame ControlLogic::find_blame(Time now, const Group& group) const {
   std::erase_if(links, [&](const auto& link) {
     return link.second.peer != settings_.rank && group.members.count(link.second.peer) == 0;
   });
-  const auto share = [](const auto& link) {
-    return static_cast<double>(link.second.bytes_per_second) /
-           static_cast<double>(std::max<uint64_t>(link.second.best, 1));
-  };
-  const auto slowest = std::min_element(links.begin(), links.end(),
-                                        [&](const auto& one, const auto& other) { return share(one) < share(other); });
+  const auto slowest = std::min_element(links.begin(), links.end(), [](const auto& one, const auto& other) {
+    return one.second.share() < other.second.share();
+  });
   if (slowest == links.end()) return blame;
   blame.links.push_back({name_in(group, slowest->first), name_in(group, slowest->second.peer), slowest->second});
   return blame;

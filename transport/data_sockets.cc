@@ -8,13 +8,7 @@
 #include <algorithm>
 
 namespace rondo {
-namespace {
-
-double share(const LinkRate& rate) {
-  return static_cast<double>(rate.bytes_per_second) / static_cast<double>(std::max<uint64_t>(rate.best, 1));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 struct DataSockets::Facts : tcp_info {};
 
@@ -74,7 +68,7 @@ bool DataSockets::stuck(Socket& socket, const Facts& facts, int64_t now_ms) cons
 LinkRate DataSockets::slowest() const {
   LinkRate slowest;
   for (const auto& [peer, rate] : rates_) {
-    if (rate.busy && (slowest.peer < 0 || share(rate.rate) < share(slowest))) slowest = rate.rate;
+    if (rate.busy && (slowest.peer < 0 || rate.rate.share() < slowest.share())) slowest = rate.rate;
   }
   return slowest;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -26,8 +27,13 @@ inline constexpr uint64_t kMeetingSequence = 1;
 // What a link to a peer moves.
 struct LinkRate {
   int peer = -1;                  // world rank; -1: none is known
-  uint64_t bytes_per_second = 0;  // in the last second
-  uint64_t best = 0;              // likewise, the most that it has moved
+  uint64_t bytes_per_second = 0;  // over the last heartbeat
+  uint64_t best = 0;              // the most that it has moved, in bytes per second
+
+  // Of its best rate: 0 where that is not known.
+  double share() const {
+    return static_cast<double>(bytes_per_second) / static_cast<double>(std::max<uint64_t>(best, 1));
+  }
 };
 
 // What a rank is doing, for the question "why does this operation not move?".
