@@ -18,8 +18,10 @@ class ByteStream {
   ByteStream& operator=(const ByteStream&) = delete;
   virtual ~ByteStream() = default;
 
+  static constexpr int kMostParts = 8;  // four slices, each a header and a payload
+
   // Bytes moved, from the front of the vector on; 0 if none can be moved now. -1: the stream is over, and error() says
-  // why (the peer closed, or a failure). At most 8 entries; entries of length 0 are allowed.
+  // why (the peer closed, or a failure). At most kMostParts entries; entries of length 0 are allowed.
   virtual long read(const iovec* parts, int count) = 0;
   // Streams over memory lend what read() would copy next: bytes that lie together, none of them if nothing is there or
   // the stream is over (ask read()). A peer may still write to them: who interprets a byte copies it first. They stay
@@ -27,15 +29,20 @@ class ByteStream {
   virtual std::span<const std::byte> view() { return {}; }
   // Takes the first of them. Requires that view() has lent as many.
   virtual void consume(size_t) {}
+  // A stream may keep what it has not counted as written (a record that is sealed already). The next write() must begin
+  // with the same bytes.
   virtual long write(const iovec* parts, int count) = 0;
   // Writes all of it, if that costs no system call and there is room now. False: nothing has happened; write() it.
   virtual bool write_whole(const iovec*, int) { return false; }
 
-  // Bytes that were not written are offered again, first of all, by the next write(): what a stream has taken of them
-  // in between (a record that is sealed, and not on its way yet) it knows to be the same.
-
   // Valid after a -1.
   virtual const Error& error() const = 0;
 };
+
+inline size_t bytes_of(const iovec* parts, int count) {
+  size_t bytes = 0;
+  for (int i = 0; i < count; ++i) bytes += parts[i].iov_len;
+  return bytes;
+}
 
 }  // namespace rondo

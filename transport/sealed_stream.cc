@@ -15,11 +15,10 @@ namespace {
 // Written by one system call, and read by one: several records.
 constexpr size_t kRecords = 4;
 constexpr size_t kBufferBytes = kRecords * (kMostRecordBytes + kRecordOverhead);
-constexpr int kMostParts = 8;  // of ByteStream's calls
 
 // The first bytes of a list of parts, `limit` at most.
 struct Front {
-  iovec parts[kMostParts];
+  iovec parts[ByteStream::kMostParts];
   int count = 0;
   size_t bytes = 0;
 };
@@ -37,12 +36,6 @@ Front front_of(const iovec* parts, int count, size_t skip, size_t limit) {
   return front;
 }
 
-size_t bytes_of(const iovec* parts, int count) {
-  size_t bytes = 0;
-  for (int i = 0; i < count; ++i) bytes += parts[i].iov_len;
-  return bytes;
-}
-
 class SealedStream final : public ByteStream {
  public:
   SealedStream(std::unique_ptr<ByteStream> inner, const ConnectionKeys& keys, std::string peer)
@@ -57,6 +50,7 @@ class SealedStream final : public ByteStream {
   // Bytes count as written once the inner stream has their whole record: so nothing is left here that nobody would
   // write. Until then they are offered again, as of every stream, and only what comes behind them is new.
   long write(const iovec* parts, int count) override {
+    RONDO_CHECK(count <= kMostParts, "a stream takes a few parts at once");
     if (!error_.ok()) return -1;
     size_t written = 0;
     while (true) {

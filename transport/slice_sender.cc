@@ -10,6 +10,7 @@ namespace {
 // Slices written by one call, on a link of one stream; each is a header and a payload. With several streams a slice
 // goes alone, so that a fast stream can take the next one.
 constexpr uint64_t kBatch = 4;
+static_assert(2 * kBatch <= ByteStream::kMostParts);
 
 }  // namespace
 
@@ -47,8 +48,7 @@ StreamProgress SliceSender::pump(size_t stream, ByteStream& sink) {
     if (writer.first == writer.last) break;
     iovec parts[2 * kBatch];
     const int count = gather(writer, parts);
-    size_t wanted = 0;
-    for (int i = 0; i < count; ++i) wanted += parts[i].iov_len;
+    const size_t wanted = bytes_of(parts, count);
     const long wrote = sink.write(parts, count);
     if (wrote < 0) return StreamProgress::kStreamOver;
     moved |= wrote > 0;

@@ -79,12 +79,6 @@ class Parts {
   size_t used_ = 0;
 };
 
-size_t bytes_of(const iovec* parts, int count) {
-  size_t bytes = 0;
-  for (int i = 0; i < count; ++i) bytes += parts[i].iov_len;
-  return bytes;
-}
-
 class SharedStream final : public ByteStream {
  public:
   explicit SharedStream(SharedStreamEnd end)

@@ -30,7 +30,7 @@ class P2pBatch {
   bool refers() const { return refers_; }
 
  private:
-  static constexpr int kParts = 8;  // what a ByteStream takes
+  static constexpr int kParts = ByteStream::kMostParts;
   // Payloads up to here are copied: 512 bytes cost some 15 ns, an entry of the vector in the kernel about as much.
   static constexpr size_t kCopyBytes = 512;
   static constexpr size_t kStageBytes = 16 * 1024;  // 200 messages of 8 bytes
