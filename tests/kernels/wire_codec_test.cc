@@ -65,7 +65,7 @@ float largest_of_block(const std::vector<float>& values, size_t i) {
   return largest;
 }
 
-// docs/compression.md, "Errors".
+// docs/compression.md, "Wire formats".
 double bound(WireFormat format, double value, double largest) {
   constexpr double kSlack = 1 + 1e-6;  // the scale and its inverse are rounded
   switch (format) {
