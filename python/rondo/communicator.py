@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rondo import _arrays, _library, objects
+from rondo._arguments import (
+    elements_of,
+    milliseconds,
+    new_like,
+    options_of,
+    part_shape,
+    parts_of,
+    rows_of,
+    shape_of,
+    whole_number,
+)
 from rondo._arrays import Array, Buffer, buffer_of
 from rondo._dtypes import code_of, dtype_name, op_code
 from rondo.errors import Closed, Error, check, last_error
@@ -25,7 +35,6 @@ ANY_TAG = -1
 _INVALID = 1
 
 _byref = ctypes.byref
-_Options = _library.Options
 
 
 def _both(name: str):
@@ -219,7 +228,7 @@ class Communicator:
         return self._run(
             _REDUCE,
             (source.address, target.address if is_root else None, source.count, source.code, op_code(op),
-             _whole(root, "root")),
+             whole_number(root, "root")),
             (source, target), out if is_root else None, async_op, timeout, algorithm, scalar, stream=stream,
         )  # fmt: skip
 
@@ -235,7 +244,7 @@ class Communicator:
         buffer = buffer_of(array, root != self.rank)
         return self._run(
             _BROADCAST,
-            (buffer.address, buffer.count, buffer.code, _whole(root, "root")),
+            (buffer.address, buffer.count, buffer.code, whole_number(root, "root")),
             buffer, array, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -253,7 +262,7 @@ class Communicator:
         """
         source = buffer_of(array, False)
         if out is None:
-            out = _new_like(array, (self.size, *_shape(array)))
+            out = new_like(array, (self.size, *shape_of(array)))
         target = self._like(out, source, source.count * self.size)
         return self._run(
             _ALL_GATHER,
@@ -275,7 +284,7 @@ class Communicator:
         source = buffer_of(array, False)
         count = self._part(array, source)
         if out is None:
-            out = _new_like(array, _part_shape(array, self.size))
+            out = new_like(array, part_shape(array, self.size))
         target = self._like(out, source, count)
         return self._run(
             _REDUCE_SCATTER,
@@ -297,11 +306,11 @@ class Communicator:
         target = None
         if root == self.rank:
             if out is None:
-                out = _new_like(array, (self.size, *_shape(array)))
+                out = new_like(array, (self.size, *shape_of(array)))
             target = self._like(out, source, source.count * self.size)
         return self._run(
             _GATHER,
-            (source.address, target and target.address, source.count, source.code, _whole(root, "root")),
+            (source.address, target and target.address, source.count, source.code, whole_number(root, "root")),
             (source, target), out if target else None, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -325,8 +334,8 @@ class Communicator:
             source = buffer_of(array, False)
             count = self._part(array, source)
             if out is None:
-                shape = _part_shape(array, self.size)
-                out = _new_like(array, shape[1:] if shape[:1] == (1,) else shape)
+                shape = part_shape(array, self.size)
+                out = new_like(array, shape[1:] if shape[:1] == (1,) else shape)
             target = self._like(out, source, count)
         elif out is None:
             raise ValueError(f"scatter on rank {self.rank}: pass out, an array of the shape and dtype of its part")
@@ -334,7 +343,7 @@ class Communicator:
             target = buffer_of(out, True, "out")
         return self._run(
             _SCATTER,
-            (source and source.address, target.address, target.count, target.code, _whole(root, "root")),
+            (source and source.address, target.address, target.count, target.code, whole_number(root, "root")),
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -351,7 +360,7 @@ class Communicator:
         source = buffer_of(array, False)
         count = self._part(array, source)
         if out is None:
-            out = _new_like(array, _shape(array))
+            out = new_like(array, shape_of(array))
         target = self._like(out, source, source.count)
         return self._run(
             _ALL_TO_ALL,
@@ -380,19 +389,19 @@ class Communicator:
         [array([0]), array([0, 1])]
         """
         source = buffer_of(array, False)
-        rows, row = _rows(array, source)
+        rows, row = rows_of(array, source)
         if counts is None:
             counts = self.all_gather(np.array([rows], np.uint64)).ravel().tolist()
         counts = self._counts(counts)
         if counts[self.rank] != rows:
             raise ValueError(f"counts[{self.rank}] is {counts[self.rank]}, and array has {rows} rows")
         if out is None:
-            out = _new_like(array, (sum(counts), *_shape(array)[1:]))
+            out = new_like(array, (sum(counts), *shape_of(array)[1:]))
         target = self._like(out, source, sum(counts) * row)
         return self._run(
             _ALL_GATHER_V,
-            (source.address, target.address, _elements(counts, row), None, source.code),
-            (source, target), _split(out, counts), async_op, timeout, algorithm, stream=stream,
+            (source.address, target.address, elements_of(counts, row), None, source.code),
+            (source, target), parts_of(out, counts), async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
     def reduce_scatter_v(
@@ -405,16 +414,16 @@ class Communicator:
         array([2])                                                   #          array([4, 6])
         """
         source = buffer_of(array, False)
-        rows, row = _rows(array, source)
+        rows, row = rows_of(array, source)
         counts = self._counts(counts)
         if sum(counts) != rows:
             raise ValueError(f"counts add up to {sum(counts)}, and array has {rows} rows")
         if out is None:
-            out = _new_like(array, (counts[self.rank], *_shape(array)[1:]))
+            out = new_like(array, (counts[self.rank], *shape_of(array)[1:]))
         target = self._like(out, source, counts[self.rank] * row)
         return self._run(
             _REDUCE_SCATTER_V,
-            (source.address, target.address, _elements(counts, row), source.code, op_code(op)),
+            (source.address, target.address, elements_of(counts, row), source.code, op_code(op)),
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -430,19 +439,19 @@ class Communicator:
         [array([0]), array([0, 1])]
         """
         source = buffer_of(array, False)
-        rows, row = _rows(array, source)
+        rows, row = rows_of(array, source)
         if counts is None:
             counts = self.gather(np.array([rows], np.uint64), root)
             counts = None if counts is None else counts.ravel().tolist()
         target, parts, elements = None, None, None
         if root == self.rank:
             counts = self._counts(counts)
-            out = _new_like(array, (sum(counts), *_shape(array)[1:]))
-            target, parts, elements = buffer_of(out, True), _split(out, counts), _elements(counts, row)
+            out = new_like(array, (sum(counts), *shape_of(array)[1:]))
+            target, parts, elements = buffer_of(out, True), parts_of(out, counts), elements_of(counts, row)
         return self._run(
             _GATHER_V,
             (source.address, source.count, target and target.address, elements, None, source.code,
-             _whole(root, "root")),
+             whole_number(root, "root")),
             (source, target), parts, async_op, timeout, algorithm,
         )  # fmt: skip
 
@@ -462,13 +471,13 @@ class Communicator:
             if array is None or counts is None:
                 raise ValueError(f"scatter_v on rank {self.rank}, which is root: array or counts is None")
             source = buffer_of(array, False)
-            rows, row = _rows(array, source)
+            rows, row = rows_of(array, source)
             counts = self._counts(counts)
             if sum(counts) != rows:
                 raise ValueError(f"counts add up to {sum(counts)}, and array has {rows} rows")
-            elements = _elements(counts, row)
+            elements = elements_of(counts, row)
             if out is None:
-                out = _new_like(array, (counts[root], *_shape(array)[1:]))
+                out = new_like(array, (counts[root], *shape_of(array)[1:]))
             target = self._like(out, source, counts[root] * row)
         elif out is None:
             raise ValueError(f"scatter_v on rank {self.rank}: pass out, an array of the shape and dtype of its part")
@@ -477,7 +486,7 @@ class Communicator:
         return self._run(
             _SCATTER_V,
             (source and source.address, elements, None, target.address, target.count, target.code,
-             _whole(root, "root")),
+             whole_number(root, "root")),
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -495,7 +504,7 @@ class Communicator:
         [array([0, 0]), array([1, 1])]
         """
         source = buffer_of(array, False)
-        rows, row = _rows(array, source)
+        rows, row = rows_of(array, source)
         send_counts = self._counts(send_counts)
         if sum(send_counts) != rows:
             raise ValueError(f"send_counts add up to {sum(send_counts)}, and array has {rows} rows")
@@ -503,13 +512,13 @@ class Communicator:
             recv_counts = self.all_to_all(np.array(send_counts, np.uint64)).tolist()
         recv_counts = self._counts(recv_counts)
         if out is None:
-            out = _new_like(array, (sum(recv_counts), *_shape(array)[1:]))
+            out = new_like(array, (sum(recv_counts), *shape_of(array)[1:]))
         target = self._like(out, source, sum(recv_counts) * row)
         return self._run(
             _ALL_TO_ALL_V,
-            (source.address, _elements(send_counts, row), None,
-             target.address, _elements(recv_counts, row), None, source.code),
-            (source, target), _split(out, recv_counts), async_op, timeout, algorithm, stream=stream,
+            (source.address, elements_of(send_counts, row), None,
+             target.address, elements_of(recv_counts, row), None, source.code),
+            (source, target), parts_of(out, recv_counts), async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
     # --- many arrays
@@ -559,7 +568,7 @@ class Communicator:
         kept = None if residual is None else self._like(residual, source, source.count)
         options = _library.SparseOptions(
             ctypes.sizeof(_library.SparseOptions),
-            _milliseconds(timeout),
+            milliseconds(timeout),
             spars,
             None if kept is None else kept.address,
             _SELECTIONS.index(select),
@@ -630,7 +639,7 @@ class Communicator:
         buffer = buffer_of(array, False)
         self._run(
             _SEND,
-            (buffer.address, buffer.count, buffer.code, _whole(dest, "dest"), _whole(tag, "tag")),
+            (buffer.address, buffer.count, buffer.code, whole_number(dest, "dest"), whole_number(tag, "tag")),
             buffer, None, False, timeout, stream=stream,
         )  # fmt: skip
 
@@ -648,8 +657,8 @@ class Communicator:
         message = _library.MessageInfo()
         check(
             _library.lib.rondo_recv(
-                self._open(), buffer.address, buffer.count, buffer.code, _whole(source, "source"), _whole(tag, "tag"),
-                _options(timeout, None, None, stream=stream), _byref(message),
+                self._open(), buffer.address, buffer.count, buffer.code, whole_number(source, "source"), whole_number(tag, "tag"),
+                options_of(timeout, None, None, stream=stream), _byref(message),
             )  # fmt: skip
         )
         self._keep_in_batch(buffer)
@@ -664,7 +673,7 @@ class Communicator:
         buffer = buffer_of(array, False)
         return self._run(
             _SEND,
-            (buffer.address, buffer.count, buffer.code, _whole(dest, "dest"), _whole(tag, "tag")),
+            (buffer.address, buffer.count, buffer.code, whole_number(dest, "dest"), whole_number(tag, "tag")),
             buffer, None, True, timeout,
         )  # fmt: skip
 
@@ -680,8 +689,8 @@ class Communicator:
         work = ctypes.c_void_p()
         check(
             _library.lib.rondo_recv_async(
-                self._open(), buffer.address, buffer.count, buffer.code, _whole(source, "source"), _whole(tag, "tag"),
-                _options(timeout, None, None),
+                self._open(), buffer.address, buffer.count, buffer.code, whole_number(source, "source"), whole_number(tag, "tag"),
+                options_of(timeout, None, None),
                 _byref(work),
             )  # fmt: skip
         )
@@ -702,9 +711,9 @@ class Communicator:
         message = _library.MessageInfo()
         check(
             _library.lib.rondo_sendrecv(
-                self._open(), sent.address, sent.count, _whole(dest, "dest"), received.address, received.count,
-                _whole(source, "source"), sent.code, _whole(tag, "tag"),
-                _options(timeout, None, None, stream=stream), _byref(message),
+                self._open(), sent.address, sent.count, whole_number(dest, "dest"), received.address, received.count,
+                whole_number(source, "source"), sent.code, whole_number(tag, "tag"),
+                options_of(timeout, None, None, stream=stream), _byref(message),
             )  # fmt: skip
         )
         self._keep_in_batch((sent, received))
@@ -758,7 +767,7 @@ class Communicator:
         >>> pairs = group.split(color=group.rank // 2)
         """
         made = ctypes.c_void_p()
-        check(_library.lib.rondo_split(self._open(), _whole(color, "color"), _whole(key, "key"), _byref(made)))
+        check(_library.lib.rondo_split(self._open(), whole_number(color, "color"), whole_number(key, "key"), _byref(made)))
         return Communicator(made.value) if made.value else None
 
     def new_group(self, ranks: Sequence[int]) -> Communicator | None:
@@ -767,7 +776,7 @@ class Communicator:
 
         >>> first_two = group.new_group([0, 1])
         """
-        ranks = [_whole(rank, "a rank") for rank in ranks]
+        ranks = [whole_number(rank, "a rank") for rank in ranks]
         if self.rank not in ranks:
             self._open()
             return None
@@ -841,10 +850,10 @@ class Communicator:
             _arrays.check_device(keep, stream)
         if wire is not None:
             fields, residual = wire_of(wire).fields(keep[0].count)
-            options = _options(timeout, algorithm, scalar, fields, stream)
+            options = options_of(timeout, algorithm, scalar, fields, stream)
             keep = (keep, residual)
         elif timeout is not None or algorithm is not None or scalar is not None or stream is not None:
-            options = _options(timeout, algorithm, scalar, stream=stream)
+            options = options_of(timeout, algorithm, scalar, stream=stream)
         if async_op:
             work = ctypes.c_void_p()
             code = call[1](handle, *arguments, options, _byref(work))
@@ -871,7 +880,7 @@ class Communicator:
         return target
 
     def _part(self, array, source: Buffer) -> int:
-        first = _shape(array)[0] if _shape(array) else 1
+        first = shape_of(array)[0] if shape_of(array) else 1
         if first % self.size != 0:
             raise ValueError(
                 f"the first dimension of array, {first}, is not divisible by {self.size} ranks: use the _v form"
@@ -879,7 +888,7 @@ class Communicator:
         return source.count // self.size
 
     def _counts(self, counts) -> list[int]:
-        counts = [_whole(count, "a count") for count in counts]
+        counts = [whole_number(count, "a count") for count in counts]
         if len(counts) != self.size or min(counts) < 0:
             raise ValueError(f"counts {counts}: {self.size} are needed, one a rank, none negative")
         return counts
@@ -928,72 +937,3 @@ class Batch:
 # Those that are closed, and those that are only destroyed, at the end of the process.
 _open_ones: list[Communicator] = []
 _closed_ones: list[Communicator] = []
-
-
-def _options(timeout, algorithm, scalar, wire=(0, 0, 0, None), stream=None):
-    if timeout is None and algorithm is None and scalar is None and wire[0] == 0 and wire[3] is None and stream is None:
-        return None
-    return _byref(
-        _Options(
-            ctypes.sizeof(_Options),
-            _milliseconds(timeout),
-            1.0 if scalar is None else scalar,
-            None if algorithm is None else algorithm.encode(),
-            *wire,
-            0 if stream is None else 1,
-            None if stream is None else _arrays.stream_handle(stream),
-        )
-    )
-
-
-def _whole(value: Any, what: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{what} is {value!r}: it is a whole number") from None
-
-
-def _milliseconds(timeout) -> int:
-    if timeout is None:
-        return 0
-    if not timeout > 0:
-        raise ValueError(f"timeout is {timeout}: it is a positive number of seconds, or None")
-    return max(1, math.ceil(timeout * 1000))
-
-
-def _shape(array) -> tuple[int, ...]:
-    shape = getattr(array, "shape", None)
-    return tuple(shape) if shape is not None else (len(array),)
-
-
-def _part_shape(array, size: int) -> tuple[int, ...]:
-    shape = _shape(array)
-    return (shape[0] // size, *shape[1:]) if shape else (1,)
-
-
-def _rows(array, buffer: Buffer) -> tuple[int, int]:
-    """Entries of the first dimension, and elements of each."""
-    shape = _shape(array)
-    if not shape:
-        raise ValueError("array has no dimension, so it has no rows")
-    return shape[0], math.prod(shape[1:])
-
-
-def _elements(counts: list[int], row: int):
-    return (ctypes.c_uint64 * len(counts))(*(count * row for count in counts))
-
-
-def _split(out, counts: list[int]) -> list:
-    parts, begin = [], 0
-    for count in counts:
-        parts.append(out[begin : begin + count])
-        begin += count
-    return parts
-
-
-def _new_like(array, shape: tuple[int, ...]):
-    if isinstance(array, np.ndarray):
-        return np.empty(shape, array.dtype)
-    if hasattr(array, "new_empty"):  # a torch tensor
-        return array.new_empty(shape)
-    raise TypeError(f"pass out: no array like {type(array).__name__} can be made")
