@@ -69,7 +69,8 @@ def build_native(target: Path, scratch: Path) -> None:
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         objects = dict(zip(units, pool.map(compile_one, units.items())))
     # The C++ runtime and OpenSSL are linked in and hidden: the library meets others in one process.
-    link = ["-Wl,-Bstatic", "-lcrypto", "-Wl,-Bdynamic", "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
+    link = ["-Wl,-Bstatic", "-lcrypto", "-Wl,-Bdynamic", "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl"]
+    link += ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
     for name in wanted:
         own = [str(objects[key]) for key, _ in enumerate_units(name)]
         shared = ["-shared", f"-Wl,--version-script={TREE / 'tools/bazel/librondo_c.map'}"] if name == "library" else []

@@ -29,7 +29,7 @@ constexpr double kBlockUs = 2000;
 constexpr uint32_t kFirstCalls = 200;
 // A way that takes so much longer than what is chosen is no candidate: it is left out, to save time.
 constexpr double kHopeless = 4;
-constexpr double kMostRatio = 1.10, kMostRatioElsewhere = 1.25, kMostFirst = 1.5;
+constexpr double kMostRatio = 1.10, kMostRatioNoisy = 1.25, kMostFirst = 1.5;
 
 // One case: a collective and a size.
 class ChoiceCase {
@@ -151,7 +151,7 @@ void print_row(Benchmark benchmark, uint64_t bytes, const ChoiceCase::Result& re
 
 int run_choice_check(Communicator& communicator, const Options& options) {
   const bool speaks = communicator.rank() == 0;
-  const double most = is_noisy(communicator) ? kMostRatioElsewhere : kMostRatio;
+  const double most = is_noisy(communicator) ? kMostRatioNoisy : kMostRatio;
   if (speaks) {
     fmt::print("# {} ranks; a cache line travels in {:.0f} ns; auto / best at most {:.2f}, first {} calls {:.1f}\n",
                communicator.size(), line_transfer_ns(), most, kFirstCalls, kMostFirst);

@@ -127,9 +127,8 @@ std::string check_network(const Options& options) {
                        options.hosts[0].name);
   }
   if (!value_of(own_environment(), "RONDO_SECRET_FD").empty()) {
-    return "RONDO_SECRET_FD is a descriptor of this host only: unset it, since rondo-run makes a secret for its ranks, "
-           "or "
-           "set RONDO_SECRET_FILE";
+    return "RONDO_SECRET_FD is a descriptor of this host only: unset it, since rondo-run makes a secret for its "
+           "ranks, or set RONDO_SECRET_FILE";
   }
   return "";
 }
