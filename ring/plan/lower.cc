@@ -1,6 +1,8 @@
 #include "ring/plan/lower.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "ring/plan/describe.h"
 #include "rondo/error.h"
