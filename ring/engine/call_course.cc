@@ -15,13 +15,6 @@ namespace rondo {
 
 using Next = Route::Next;
 
-namespace {
-
-// CLOCK_MONOTONIC, which the processes of a host share.
-uint64_t now_ns() { return static_cast<uint64_t>(Clock::now().time_since_epoch().count()); }
-
-}  // namespace
-
 CallCourse::CallCourse(CommunicatorContext& context, const Router& router)
     : context_(context),
       router_(router),
@@ -87,7 +80,7 @@ bool CallCourse::start_own_run() {
 
 void CallCourse::decide(const BufferFacts* buffers) {
   const RouteQuestion& question = operation_->call->question;
-  if (buffers == nullptr && question.tuned()) began_ns_ = now_ns();
+  if (buffers == nullptr && question.tuned()) began_ns_ = Observer::now();
   route_ = router_.decide(question, table_, buffers);
   if (route_->next == Next::kRefuse) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", describe_call(operation_->call->call),
@@ -313,7 +306,7 @@ void CallCourse::end() {
   if (running_ != nullptr) std::exchange(running_, nullptr)->end();
   if (route_ && route_->timed && done_) {
     const bool counts = !operation_->waited_behind;
-    record_[table_.tuner().pending() - 1] = counts ? TimedCall{began_ns_, now_ns()} : TimedCall{};
+    record_[table_.tuner().pending() - 1] = counts ? TimedCall{began_ns_, Observer::now()} : TimedCall{};
   }
   operation_ = nullptr;
 }

@@ -70,14 +70,10 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // Something was thrown that nobody expects (no memory, say): fails the communicator. With the lease or without.
   virtual void broke(const Error& error) = 0;
 
-  const WaitPolicy& policy() const { return policy_; }
-  std::shared_ptr<Doorbell> shared_bell() const { return bell_; }
-
   int passes_without_clock() const { return policy_.crowded ? 1 : 64; }  // some 2 us
 
   // Operations not yet done; kept by the derived class. Counted before an operation can be seen by step().
   void added() { pending_.fetch_add(1); }
-
   // After complete() or fail(): wakes those who wait without the lease.
   void ended();
 

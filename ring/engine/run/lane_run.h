@@ -12,8 +12,7 @@
 namespace rondo {
 
 // Runs one lane of a plan: round by round, step by step, slice by slice. Where it is says a Walk (ring/plan/walk.h);
-// what a slice does, a SliceMover. Never blocks, allocates, locks, logs or throws per slice. One thread at a time; the
-// lanes of an operation may be moved by one each.
+// what a slice does, a SliceMover. Never blocks, allocates, locks, logs or throws per slice. One thread at a time.
 class LaneRun {
  public:
   // links[i] is the link to plan->peers[i]; none where the plan is over windows, whose ranks meet by the channel.
