@@ -93,7 +93,7 @@ void CallCourse::decide(const BufferFacts* buffers) {
     std::lock_guard lock(table_mutex_);
     table_.began(question, router_.terms(), *route_);
   }
-  island_.set_streams(route_->streamed);
+  island_.set_stores(route_->streamed ? Stores::kStreamed : Stores::kCached);
   if (context_.rank == 0 && log_.shows(LogLevel::kInfo)) show();
 }
 

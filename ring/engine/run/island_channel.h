@@ -17,9 +17,8 @@ struct IslandChannel {
   PostBoard board;
   std::vector<std::shared_ptr<PeerBell>> bells;        // by rank; nullptr for this one
   std::array<uint64_t, PostBoard::kLanes> barriers{};  // of each lane, so far
-  bool streams = false;                                // what the others read is written past the caches
+  Stores stores = Stores::kCached;                     // how what the others read is written
 
-  Stores stores() const { return streams ? Stores::kStreamed : Stores::kCached; }
   void ring(int rank) const { bells[static_cast<size_t>(rank)]->ring(); }
 };
 

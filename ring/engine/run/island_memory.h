@@ -24,10 +24,10 @@ class IslandMemory {
   // Requires attached().
   IslandChannel& channel() { return channel_; }
   std::byte* staging(int rank) const { return windows_[static_cast<size_t>(rank)]->data() + PostBoard::kBytes; }
-  // How posts, staging memory and, from now on, slots of links are written: past the caches, or through them.
-  void set_streams(bool streams) {
-    channel_.streams = streams;
-    if (shared_ != nullptr) shared_->set_stores(channel_.stores());
+  // How posts, staging memory and, from now on, slots of links are written.
+  void set_stores(Stores stores) {
+    channel_.stores = stores;
+    if (shared_ != nullptr) shared_->set_stores(stores);
   }
   const Observed& observed() const { return context_.observed; }
   // Where windows are made and found; not null in an island.

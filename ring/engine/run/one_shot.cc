@@ -148,7 +148,7 @@ void OneShotRun::put(const Move& move, std::byte* place, uint64_t at, uint64_t c
   if (move.posts) {
     std::byte* to = place + (move.place * count_ + at) * binding_.element_bytes;
     if (move.copies) {
-      cross_copy(to, from, bytes, channel_->stores());
+      cross_copy(to, from, bytes, channel_->stores);
     } else {
       const void* source = from;
       fold(move, &source, to, count);

@@ -188,7 +188,7 @@ const std::byte* SliceMover::copy(const BoundStep& step, const Slice& slice, con
     if (is_mailbox(ref)) continue;
     std::byte* to = address(ref, slice);
     if (is_staging(ref)) {
-      cross_copy(to, from, slice.bytes, binding_.windows->channel->stores());
+      cross_copy(to, from, slice.bytes, binding_.windows->channel->stores);
     } else if (binding_.streams && is_window(source) && to != from) {
       stream_copy(to, from, slice.bytes);
     } else if (to != from) {
@@ -212,7 +212,7 @@ const std::byte* SliceMover::fold(const BoundStep& step, const Slice& slice, con
   for (const Ref& ref : step.targets) {
     if (is_mailbox(ref)) continue;
     std::byte* to = address(ref, slice);
-    if (is_staging(ref) && streams(binding_.windows->channel->stores(), slice.bytes)) {
+    if (is_staging(ref) && streams(binding_.windows->channel->stores, slice.bytes)) {
       staged = to;
     } else {
       targets[move.target_count++] = kept = to;
