@@ -137,17 +137,20 @@ bool CallCourse::start_exchange() {
   return true;
 }
 
+// Around a ring, of blocks of the library's own.
+std::shared_ptr<const Plan> CallCourse::gather_plan() {
+  RouteQuestion gather;
+  gather.collective = Collective::kAllGather;
+  return plans_.get(gather, Algorithm::kRing, -1);
+}
+
 // By posts in an island, else around the ring.
 bool CallCourse::start_telling_times() {
-  if (!times_) times_.emplace(context_);
-  if (!times_->has_run()) {
-    if (context_.topology.one_island()) {
-      times_->set_run(std::make_unique<BoardRun>(times_->call(), card_plan(context_.rank, context_.topology), island_));
-    } else {
-      RouteQuestion gather;
-      gather.collective = Collective::kAllGather;
-      times_->set_run(make_link_run(times_->call(), plans_.get(gather, Algorithm::kRing, -1)));
-    }
+  if (!times_) {
+    times_.emplace(context_, [this](const CheckedCall& call) -> std::unique_ptr<Run> {
+      if (!context_.topology.one_island()) return make_link_run(call, gather_plan());
+      return std::make_unique<BoardRun>(call, card_plan(context_.rank, context_.topology), island_);
+    });
   }
   if (!times_->run().ready()) return false;
   times_->start(record_, operation_->start());
@@ -252,11 +255,7 @@ void CallCourse::begin_digest() {
   note_ = running_->not_finite();
   std::exchange(running_, nullptr)->end();
   digesting_ = true;
-  if (!digest_) {
-    RouteQuestion gather;
-    gather.collective = Collective::kAllGather;
-    digest_.emplace(context_, plans_.get(gather, Algorithm::kRing, -1), links_);
-  }
+  if (!digest_) digest_.emplace(context_, gather_plan(), links_);
   const CheckedCall& call = operation_->call->call;
   const size_t element_bytes = dtype_bytes(call.dtype);
   const RunStart start = operation_->start();

@@ -71,6 +71,7 @@ class CallCourse {
   std::optional<Error> not_finite_of_wire();
   void observe_route();
   bool start_exchange();
+  std::shared_ptr<const Plan> gather_plan();
   bool start_telling_times();
   void end_exchange();
   void end_telling_times();

@@ -4,10 +4,11 @@
 
 namespace rondo {
 
-TimeExchange::TimeExchange(const CommunicatorContext& context)
+TimeExchange::TimeExchange(const CommunicatorContext& context, const MakeRun& make_run)
     : rank_(static_cast<size_t>(context.rank)),
       call_(gather_of_bytes(context, sizeof(TimeRecord))),
-      records_(context.members.size()) {}
+      records_(context.members.size()),
+      run_(make_run(call_)) {}
 
 void TimeExchange::start(const TimeRecord& own, const RunStart& start) {
   records_[rank_] = own;

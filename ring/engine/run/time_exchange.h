@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,14 +16,14 @@ namespace rondo {
 // call's fingerprint. Under the lease.
 class TimeExchange {
  public:
-  explicit TimeExchange(const CommunicatorContext& context);
+  // make_run: what moves the call, which stays where it is as long as this object.
+  using MakeRun = std::function<std::unique_ptr<Run>(const CheckedCall& call)>;
+  TimeExchange(const CommunicatorContext& context, const MakeRun& make_run);
+  TimeExchange(const TimeExchange&) = delete;
+  TimeExchange& operator=(const TimeExchange&) = delete;
 
-  // What run() must run, in a ring or by posts.
-  const CheckedCall& call() const { return call_; }
-  void set_run(std::unique_ptr<Run> run) { run_ = std::move(run); }
-  // Requires set_run(); start() when it is ready().
   Run& run() { return *run_; }
-  bool has_run() const { return run_ != nullptr; }
+  // Once run() is ready.
   void start(const TimeRecord& own, const RunStart& start);
 
   // By rank, once it is done.
@@ -32,7 +33,7 @@ class TimeExchange {
   const size_t rank_;
   const CheckedCall call_;
   std::vector<TimeRecord> records_;
-  std::unique_ptr<Run> run_;
+  const std::unique_ptr<Run> run_;
 };
 
 }  // namespace rondo
