@@ -24,7 +24,16 @@ constexpr size_t kPageBytes = 4096;
 constexpr uint32_t kFarAhead = 1u << 30;
 // A rank whose process is stopped in a pass is waited for so long, as on the host (GracePeriod).
 constexpr std::chrono::seconds kLongestPass{1};
+// What other ranks offer, or let go of, comes without a sign. By the thread that attaches, allocates or destroys.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
+
+// Looks until it is there, the deadline has passed, or the communicator has failed.
+template <class There>
+void look_for(const CommunicatorContext& context, Clock::time_point deadline, const There& there) {
+  while (!there() && Clock::now() < deadline && context.failure.get() == nullptr) {
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
 
 }  // namespace
 
@@ -87,10 +96,10 @@ void DeviceIsland::share_inboxes(Clock::time_point deadline) {
   inbox_windows_[static_cast<size_t>(rank_)] = shared.make(sizeof(Inbox), name);
   for (int rank = 0; rank < world_; ++rank) {
     std::shared_ptr<Window>& window = inbox_windows_[static_cast<size_t>(rank)];
-    while (!window && Clock::now() < deadline && context_.failure.get() == nullptr) {
-      window = shared.find(context_.world_rank(rank), SharedMemory::id_of(name));
-      if (!window) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    look_for(context_, deadline, [&] {
+      if (!window) window = shared.find(context_.world_rank(rank), SharedMemory::id_of(name));
+      return window != nullptr;
+    });
     if (!window || window->bytes() < sizeof(Inbox)) {
       throw Exception(ErrorCode::kSystem, "the host memory of " + context_.name(rank) + " did not come");
     }
@@ -167,10 +176,10 @@ std::string DeviceIsland::map_peers(DeviceMemory& memory, const std::vector<uint
     const bool known = !rates_.mib_per_s.empty();
     if (rank == rank_) continue;
     Descriptor descriptor;
-    while (!descriptor.valid() && Clock::now() < deadline && context_.failure.get() == nullptr) {
+    look_for(context_, deadline, [&] {
       descriptor = context_.fabric->shared_memory()->take_offer(context_.world_rank(rank), name);
-      if (!descriptor.valid()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+      return descriptor.valid();
+    });
     if (!descriptor.valid()) return "the device memory of " + context_.name(rank) + " did not come";
     if (known && rates_.of(rank_, rank) == 0) continue;
     const auto peer = static_cast<size_t>(rank);
