@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/device/island_cases.h"
@@ -26,11 +27,12 @@ RankGroup devices_group(int world, const char* setting, const std::string& pairs
 
 bool on_a_gpu() { return std::getenv("RONDO_TEST_DEVICE") != nullptr; }  // which is what it is
 
-// What the host device has counted in this process.
+// What the host device, which has been opened, has counted in this process.
 int counted(const char* what) {
   void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
   return reinterpret_cast<int (*)()>(dlsym(library, what))();
 }
+int locked_pieces() { return counted("host_device_locked"); }
 
 }  // namespace
 
@@ -86,6 +88,21 @@ TEST_CASE("slow pairs: large calls go around them") {
           expect(counted("host_device_slow") == before, "the call went over a slow pair");
           const auto cases = all_shapes({4, {1237}, {1}});
           run_all(group, cases);
+        }) == "");
+}
+
+// Freed memory that stayed locked would be taken for locked memory when it is allocated again.
+TEST_CASE("a communicator that fails while its devices are measured gives all locked memory back") {
+  if (on_a_gpu()) return;
+  CHECK(run_processes(devices_group(2, "HOST_DEVICE_PASS_US", "500000"), [](Communicator& group) {
+          std::thread aborts([&] {
+            while (group.rank() == 1 && locked_pieces() == 0) std::this_thread::yield();
+            if (group.rank() == 1) group.abort("enough");
+          });
+          const Error error = error_of([&] { group.attach_device(); });
+          aborts.join();
+          expect_error(error, ErrorCode::kAborted, "enough");
+          expect(locked_pieces() == 0, "host memory is still locked");
         }) == "");
 }
 

@@ -123,7 +123,13 @@ std::shared_ptr<const DeviceLibrary> DeviceSide::exchange(std::chrono::milliseco
 // Device memory that all ranks map, if that works between all of them.
 void DeviceSide::connect(const std::shared_ptr<const DeviceLibrary>& library, std::chrono::milliseconds timeout) {
   auto island = std::make_shared<DeviceIsland>(group_.context(), library, device_);
-  const std::string wrong = island->connect(sharings_, all_say(timeout), deadline(timeout));
+  std::string wrong;
+  try {
+    wrong = island->connect(sharings_, all_say(timeout), deadline(timeout));
+  } catch (...) {
+    island->close(Clock::now());  // the communicator has failed: nobody is waited for
+    throw;
+  }
   const Logger log(group_.context().config.debug, group_.context().world_rank(group_.rank()));
   if (!wrong.empty()) {
     island->close(deadline(timeout));

@@ -15,14 +15,33 @@ constexpr uint64_t kMeasuredBytes = 16u << 20;
 constexpr int kMeasuredTimes = 3;
 constexpr uint64_t kTrialNonce = 0x726f6e646f000000;  // "rondo", and the rank
 
+// A stream of the current device for as long as it lives; get() nullptr: it could not be made.
+class OwnStream {
+ public:
+  explicit OwnStream(const DeviceTable& table) : table_(table) {
+    if (table_.make_stream(&stream_) != 0) stream_ = nullptr;
+  }
+  ~OwnStream() {
+    if (stream_ != nullptr) table_.destroy_stream(stream_);
+  }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  DeviceStream get() const { return stream_; }
+
+ private:
+  const DeviceTable& table_;
+  DeviceStream stream_ = nullptr;
+};
+
 }  // namespace
 
 // Each rank's stream writes a number into the device memory of every other that it maps, and then a word into its
 // inbox. False: something failed, or a word did not come.
 bool DeviceIsland::try_transfers(const AllSay& all_say) {
   const OnDevice on(*library_, device_);
-  DeviceStream stream = nullptr;
-  bool ok = table().make_stream(&stream) == 0;
+  const OwnStream made(table());
+  const DeviceStream stream = made.get();
+  bool ok = stream != nullptr;
   Inbox& inbox = own();
   std::vector<WordOp> ops;
   const auto me = static_cast<uint64_t>(rank_);
@@ -52,7 +71,6 @@ bool DeviceIsland::try_transfers(const AllSay& all_say) {
     if (inbox.trial[peer] == kTrialNonce + peer) heard |= uint64_t{1} << peer;
     ok = rank == rank_ || load_word(inbox.words[0][peer]) == 1;
   }
-  if (stream != nullptr) table().destroy_stream(stream);
   return set_reach(all_say(ok ? heard : 0));
 }
 
@@ -79,23 +97,21 @@ bool DeviceIsland::on_one_device(const AllSay& all_say) const {
 // All ranks write at once, each to the rank so far behind it: what they get then is what they get in a call.
 void DeviceIsland::measure(const AllSay& all_say) {
   const OnDevice on(*library_, device_);
-  DeviceStream stream = nullptr;
-  const bool ok = table().make_stream(&stream) == 0;
+  const OwnStream stream(table());
   for (int distance = 1; distance < world_; ++distance) {
-    const std::vector<uint64_t> measured = all_say(ok ? measure_to((rank_ + distance) % world_, stream) : 0);
+    const std::vector<uint64_t> measured = all_say(measure_to((rank_ + distance) % world_, stream.get()));
     for (int from = 0; from < world_; ++from) {
       const auto pair = static_cast<size_t>(from * world_ + (from + distance) % world_);
       if (rates_.mib_per_s[pair] != 0)
         rates_.mib_per_s[pair] = std::max<uint64_t>(1, measured[static_cast<size_t>(from)]);
     }
   }
-  if (ok) table().destroy_stream(stream);
   order_ = ring_order(rates_);
 }
 
-// In MiB a second, by the faster of copy() and passes.
+// In MiB a second, by the faster of copy() and passes. stream nullptr: there is none.
 uint64_t DeviceIsland::measure_to(int rank, DeviceStream stream) {
-  if (rates_.of(rank_, rank) == 0) return 0;
+  if (stream == nullptr || rates_.of(rank_, rank) == 0) return 0;
   const uint64_t bytes = std::min(kMeasuredBytes, place_bytes());
   const DeviceCopy copy{places(rank), bounce(), bytes, bytes, bytes, 1};
   const BoundPass pass = copy_pass(places(rank), bounce(), bytes);

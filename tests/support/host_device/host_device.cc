@@ -386,6 +386,9 @@ __attribute__((visibility("default"))) int host_device_slow() { return rondo::te
 // Copies to memory of another device that this process has done.
 __attribute__((visibility("default"))) int host_device_copied() { return rondo::testing::device().copied.load(); }
 
+// Pieces of host memory that are locked.
+__attribute__((visibility("default"))) int host_device_locked() { return rondo::testing::device().memory.locked(); }
+
 // Passes of calls that this process has run.
 __attribute__((visibility("default"))) int host_device_placed() { return rondo::testing::device().placed.load(); }
 

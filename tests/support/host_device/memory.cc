@@ -117,6 +117,11 @@ bool HostDeviceMemory::unlock_host(void* memory) {
   return true;
 }
 
+int HostDeviceMemory::locked() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<int>(locked_.size());
+}
+
 std::byte* HostDeviceMemory::reach(const void* address, size_t bytes) const {
   std::lock_guard lock(mutex_);
   const auto run = holding(device_, address, bytes, [](const Run& one) { return one.bytes; });

@@ -30,6 +30,7 @@ class HostDeviceMemory {
   // As often as it is unlocked.
   void lock_host(void* memory, size_t bytes);
   bool unlock_host(void* memory);
+  int locked() const;  // pieces
 
   // Where a copy or a kernel reaches [address, address + bytes). Ends the process if it is neither memory of a device
   // nor locked host memory.
