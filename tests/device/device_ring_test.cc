@@ -2,7 +2,9 @@
 // All collectives give the reference result, in places for messages that calls and pieces use in turn.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -103,6 +105,26 @@ TEST_CASE("a communicator that fails while its devices are measured gives all lo
           aborts.join();
           expect_error(error, ErrorCode::kAborted, "enough");
           expect(locked_pieces() == 0, "host memory is still locked");
+        }) == "");
+}
+
+// As on a GPU whose context is broken: what is in the stream neither goes on nor ends.
+TEST_CASE("a pass that never ends holds up neither the end of its call nor destroy") {
+  if (on_a_gpu()) return;
+  RankGroup group = devices_group(2, "HOST_DEVICE_PASS_US", "0");
+  group.config.destroy_timeout_ms = 1'000;
+  CHECK(run_processes(group, [](Communicator& comm) {
+          Sum sum(comm, comm.allocate(1u << 20, Memory::kDevice), 1000);
+          const int before = passes_over_ranks();
+          if (comm.rank() == 0) setenv("HOST_DEVICE_PASS_US", "600000000", 1);
+          Work work = sum.start();
+          while (comm.rank() == 0 && passes_over_ranks() == before) std::this_thread::yield();
+          if (comm.rank() == 0) comm.abort("enough");
+          const auto since = std::chrono::steady_clock::now();
+          expect_error(error_of([&] { work.wait(); }), ErrorCode::kAborted, "enough");
+          comm.destroy();
+          expect(std::chrono::steady_clock::now() - since < std::chrono::seconds(30), "the wait was too long");
+          if (comm.rank() == 0) _exit(0);  // its stream is never empty
         }) == "");
 }
 

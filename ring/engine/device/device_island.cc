@@ -22,7 +22,8 @@ constexpr uint64_t kSlackBytes = 64 * 1024;
 constexpr size_t kPageBytes = 4096;
 // Streams that are let go wait for no number that a program reaches.
 constexpr uint32_t kFarAhead = 1u << 30;
-// A rank whose process is stopped in a pass is waited for so long, as on the host (GracePeriod).
+// A rank whose process is stopped in a pass, or whose device is broken, is waited for so long, as on the host
+// (GracePeriod). What begins later finds the stop and touches nothing.
 constexpr std::chrono::seconds kLongestPass{1};
 // What other ranks offer, or let go of, comes without a sign. By the thread that attaches, allocates or destroys.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
@@ -346,8 +347,7 @@ bool DeviceIsland::let_go(Clock::time_point now) {
       if (rank != rank_ && !at_least(load_word(of(rank).passed), started)) at_end_[static_cast<size_t>(rank)] = started;
     }
   }
-  if (!at_least(load_word(inbox.passed), load_word(inbox.started))) return false;
-  bool any = false;
+  bool any = !at_least(load_word(inbox.passed), load_word(inbox.started));
   for (int rank = 0; rank < world_; ++rank) any |= peer_at_work(rank);
   return !any || now >= *end_until_;
 }

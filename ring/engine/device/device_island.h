@@ -83,8 +83,8 @@ class DeviceIsland {
   bool has_card(uint32_t number) const { return number - ended_.load() < Inbox::kAhead; }
 
   // The communicator has failed: streams of this rank wait no longer, their passes touch nothing more, and those of
-  // other ranks no memory of this one. False: one is at work, here or, for at most a second, on another rank; ask
-  // again. Any thread.
+  // other ranks no memory of this one. False, for at most a second: one is at work, here or on another rank; ask again.
+  // Any thread.
   bool let_go(Clock::time_point now);
   // Unmaps and frees all of it; nothing of this rank is in a stream any more. Waits until then for other ranks that
   // still map memory which they must let go of first; what they keep is freed with the process.

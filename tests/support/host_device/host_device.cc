@@ -301,8 +301,8 @@ DeviceStatus fold_at(const DeviceFold* given, const PeerPlaces* places, DeviceSt
   const auto kept = std::make_shared<const PeerPlaces>(*places);
   return put(stream, [&device = device(), fold = *given, kept](int number) mutable {
     if (!host_find_places(*kept, fold)) return;
-    run_fold(device, number, fold);
     device.placed.fetch_add(1);
+    run_fold(device, number, fold);
   });
 }
 
@@ -389,7 +389,7 @@ __attribute__((visibility("default"))) int host_device_copied() { return rondo::
 // Pieces of host memory that are locked.
 __attribute__((visibility("default"))) int host_device_locked() { return rondo::testing::device().memory.locked(); }
 
-// Passes of calls that this process has run.
+// Passes of calls that this process has begun.
 __attribute__((visibility("default"))) int host_device_placed() { return rondo::testing::device().placed.load(); }
 
 }  // extern "C"
