@@ -37,6 +37,7 @@ struct StreamProgram {
   uint32_t messages = 0;   // that this rank sends or receives, whichever is more
   int from = -1, to = -1;  // ranks that messages come from and go to; -1: none
   std::vector<StreamEntry> entries;
+  bool operator==(const StreamProgram&) const = default;
 };
 
 // What the stream of plan.rank gets: first all ranks meet (word 0), since no host has heard from the others; then the

@@ -29,15 +29,18 @@ std::vector<Plan> StreamPlans::build(Collective collective, Algorithm algorithm,
 }
 
 const StreamPlans::Entry& StreamPlans::get(Collective collective, Algorithm algorithm, int root) {
-  const auto [found, missing] = entries_.try_emplace({collective, algorithm, root});
-  Entry& entry = found->second;
-  if (!missing) return entry;
+  const Key key{collective, algorithm, root};
+  if (const auto found = entries_.find(key); found != entries_.end()) return found->second;
   const std::vector<Plan> plans = build(collective, algorithm, root);
+  Entry entry;
   entry.touched = touched_by_others(plans, rank_);
+  for (const Plan& plan : plans) {
+    StreamProgram program = lower(plan);
+    entry.most_messages = std::max(entry.most_messages, program.messages);
+    if (plan.rank == rank_) entry.program = std::move(program);
+  }
   entry.plan = plans[static_cast<size_t>(rank_)];
-  entry.program = lower(entry.plan);
-  for (const Plan& plan : plans) entry.most_messages = std::max(entry.most_messages, lower(plan).messages);
-  return entry;
+  return entries_.emplace(key, std::move(entry)).first->second;
 }
 
 }  // namespace rondo

@@ -23,16 +23,18 @@ class StreamPlans {
   StreamPlans(int rank, Topology topology, std::vector<int> order)
       : rank_(rank), topology_(std::move(topology)), order_(std::move(order)) {}
 
-  // algorithm: kRegistered or kRing. root: -1 where there is none.
+  // algorithm: kRegistered or kRing. root: -1 where there is none. Throws Exception(kInternal) as lower() does, and
+  // keeps nothing then.
   const Entry& get(Collective collective, Algorithm algorithm, int root);
 
  private:
+  using Key = std::tuple<Collective, Algorithm, int>;
   std::vector<Plan> build(Collective collective, Algorithm algorithm, int root) const;
 
   int rank_;
   Topology topology_;
   std::vector<int> order_;
-  std::map<std::tuple<Collective, Algorithm, int>, Entry> entries_;
+  std::map<Key, Entry> entries_;
 };
 
 }  // namespace rondo
