@@ -132,8 +132,6 @@ bool Collectives::step(Pass pass) {
       watch_.report(*current_, course_.failure());
     }
     return moved;
-  } catch (const Exception& e) {
-    return refuse(e.error());
   } catch (...) {  // nothing may pass a blocking call whose operation lies on its stack
     return refuse(caught());
   }

@@ -161,7 +161,7 @@ void* DeviceSide::allocate(size_t bytes) {
   void* data = nullptr;
   calls_->library->check(table().allocate(bytes, &data), "allocating device memory");
   std::lock_guard lock(order_mutex_);
-  plain_[data] = bytes;
+  plain_.insert(data);
   return data;
 }
 

@@ -218,7 +218,7 @@ void DeviceSide::close(Clock::time_point until) {
   if (!over) return;
   calls_->free_all();
   if (island_) island_->close(until);
-  for (const auto& [data, bytes] : std::exchange(plain_, {})) table().release(data);
+  for (void* const data : std::exchange(plain_, {})) table().release(data);
 }
 
 }  // namespace rondo

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -116,7 +116,7 @@ class DeviceSide {
   int device_ = 0;
   int32_t sharings_ = 0;                  // kSharesBy... that the devices of all ranks have
   std::shared_ptr<DeviceIsland> island_;  // shared with the calls under way; null: all calls are staged
-  std::map<void*, size_t> plain_;         // of allocate(), where there is no island
+  std::set<void*> plain_;                 // of allocate(), where there is no island
   std::mutex order_mutex_;  // operations are numbered in the order in which their calls come into a stream
   std::optional<StreamPlans> plans_;
   std::weak_ptr<Operation> last_;  // the last call

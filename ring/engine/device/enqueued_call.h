@@ -18,8 +18,8 @@ namespace rondo {
 // inboxes of the other ranks, waits for theirs, and runs passes: one over the memory of all ranks, after which it meets
 // the others again; or those of a ring, each of which reads what has come from the rank before and writes into the
 // memory of the rank behind. A buffer that others touch and that is not from allocate() goes through the own window 0.
-// For each piece the
-// communicator has an operation, which sees to mismatches, stalls, deadlines and failures; it moves nothing.
+// For each piece the communicator has an operation, which sees to mismatches, stalls, deadlines and failures; it moves
+// nothing.
 //
 // Either all of it is put into the stream at once; or (waits == kHost) the calling thread waits for the words in the
 // stream's place.
