@@ -47,7 +47,10 @@ TEST_CASE("a message arrives whole, with its sender, tag and length, at every si
 
 // A world whose streams move all that is there, with two ranks that know each other.
 struct CalmPair {
-  CalmPair() : world({.shape = {.refuse_percent = 0, .crumb_percent = 0, .part_percent = 0}, .connect_ticks = 0}) {
+  explicit CalmPair(bool checked = false)
+      : world({.shape = {.refuse_percent = 0, .crumb_percent = 0, .part_percent = 0},
+               .connect_ticks = 0,
+               .checked = checked}) {
     world.send(0, 1, 0, 8);
     world.recv(1, 0, 0, 8);
     world.settle();
@@ -193,6 +196,18 @@ TEST_CASE("send_now sends a message that none waits before, and else does nothin
   pair.world.settle();
   pair.world.at(0).fail({ErrorCode::kAborted, "enough", {}});
   CHECK_FALSE(send_now(0, 8));
+}
+
+TEST_CASE("messages with checksums take the longer way, by which they are made and looked at") {
+  CalmPair pair(true);
+  const std::byte byte{};
+  CHECK_FALSE(pair.world.at(0).send_now({&byte, 1, DType::kUint8, 1, 1}));
+  pair.send(1, 10);
+  CHECK_EQ(pair.recv_now(0, 1, 10), P2pFound::kOther);
+  TestRecv& receive = pair.world.recv(1, 0, 1, 10);
+  pair.world.settle();
+  REQUIRE(receive.complete_called);
+  CHECK(SimWorld::intact(receive, 1));
 }
 
 TEST_CASE("send_now overtakes no message that waits") {
