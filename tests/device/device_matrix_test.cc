@@ -3,7 +3,7 @@
 // memory, in plain and in both, and by the ring.
 #include <doctest/doctest.h>
 
-#include "tests/device/device_cases.h"
+#include "tests/device/island_cases.h"
 
 namespace rondo::testing {
 namespace {
@@ -26,7 +26,7 @@ void run_matrix(Run run, BufferKind kind, Algorithm algorithm = Algorithm::kAuto
     RankGroup group = device_group(world, "auto");
     group.config.algorithm = algorithm;
     group.deadline = std::chrono::minutes(30);
-    CHECK(run(group, [&](Communicator& comm) { run_on_device(comm, cases, kind); }) == "");
+    CHECK(run(group, [&](Communicator& comm) { run_all(comm, cases, kind); }) == "");
     MESSAGE(world, " ranks: ", cases.size(), " calls");
   }
 }
