@@ -75,7 +75,7 @@ Children::Children() {
 
 Children::~Children() {
   kill_all(SIGKILL);
-  for (pid_t pid : running_) waitpid(pid, nullptr, 0);
+  for (const Child& child : running_) waitpid(child.pid, nullptr, 0);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
@@ -88,7 +88,7 @@ void Children::start(const Program& program) {
   const pid_t pid = fork();
   if (pid < 0) fail("fork");
   if (pid > 0) {
-    running_.push_back(pid);
+    running_.push_back({pid, started_++});
     return;
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -101,15 +101,17 @@ void Children::start(const Program& program) {
 }
 
 void Children::kill_all(int signal) {
-  for (pid_t pid : running_) kill(pid, signal);
+  for (const Child& child : running_) kill(child.pid, signal);
 }
 
 // Takes those that have ended off the list; keeps the first failure in `code`.
 void Children::reap(int& code) {
-  const auto ended = [&](pid_t pid) {
+  const auto ended = [&](const Child& child) {
     int status = 0;
-    if (waitpid(pid, &status, WNOHANG) != pid) return false;
-    if (code == 0) code = exit_code(status);
+    if (waitpid(child.pid, &status, WNOHANG) != child.pid) return false;
+    if (code != 0) return true;
+    code = exit_code(status);
+    if (code != 0) failed_ = child.number;
     return true;
   };
   running_.erase(std::remove_if(running_.begin(), running_.end(), ended), running_.end());

@@ -35,12 +35,20 @@ class Children {
   int wait(double seconds);
   // Whether a signal that came here ended the wait: this process is meant, too.
   bool interrupted() const { return interrupted_; }
+  // The one that failed first, counted from 0 in the order of start(); -1: none.
+  int failed() const { return failed_; }
 
  private:
+  struct Child {
+    pid_t pid;
+    int number;
+  };
   void reap(int& code);
   void kill_all(int signal);
 
-  std::vector<pid_t> running_;
+  std::vector<Child> running_;
+  int started_ = 0;
+  int failed_ = -1;
   sigset_t held_, before_;
   bool interrupted_ = false;
 };

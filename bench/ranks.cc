@@ -185,8 +185,8 @@ int start_ranks(const Options& options, const Machine& machine, const std::vecto
   }
   const int code = children.wait(kForever);
   if (code > 128 && !children.interrupted()) {
-    fmt::print(stderr, "rondo-bench: a rank was ended by signal {} ({}); the others were stopped\n", code - 128,
-               strsignal(code - 128));
+    fmt::print(stderr, "rondo-bench: rank {} was ended by signal {} ({}); the others were stopped\n", children.failed(),
+               code - 128, strsignal(code - 128));
   }
   return code;
 }

@@ -69,6 +69,7 @@ TEST_CASE("one fails: the others end at once, and its code is the result") {
   children.start(shell("exit 7"));
   children.start(shell("exec sleep 60"));
   CHECK(children.wait(30) == 7);
+  CHECK(children.failed() == 1);
   CHECK(seconds_since(start) < 5);
 }
 
@@ -77,12 +78,14 @@ TEST_CASE("a child that ignores SIGTERM is killed after the grace time; a signal
   children.start(shell("trap '' TERM; while :; do :; done"));
   children.start(shell("kill -9 $$"));
   CHECK(children.wait(30) == 137);
+  CHECK(children.failed() == 1);
 }
 
 TEST_CASE("time runs out: 124") {
   Children children;
   children.start(shell("exec sleep 60"));
   CHECK(children.wait(0.2) == 124);
+  CHECK(children.failed() == -1);
 }
 
 TEST_CASE("a program that is not there: 127") {
