@@ -119,15 +119,17 @@ def test_settings_that_are_refused():
             rondo.init(rank=0, world_size=1, settings=settings)
 
 
-def asked(group):
+def asked(group, rank_0_has_asked):
     assert group.topology == rondo.Topology([0, 0], [0, 0], group.topology.cores) and min(group.topology.cores) >= 0
     assert group.algorithm_for("all_reduce", 2) == "one_shot"
     assert group.algorithm_for("all_reduce", 1 << 20, "bfloat16", registered=True) == "registered"
     with pytest.raises(ValueError, match="collective 'all_reduces' is none of all_reduce"):
         group.algorithm_for("all_reduces", 2)
     assert group.error is None
-    group.barrier()  # or the abort may come before the line above
-    if group.rank == 1:
+    if group.rank == 0:
+        rank_0_has_asked.set()
+    else:
+        assert rank_0_has_asked.wait(60)
         group.abort("enough")
     with pytest.raises(rondo.Aborted):
         group.recv(np.zeros(1), 1 - group.rank)
@@ -136,7 +138,8 @@ def asked(group):
 
 
 def test_what_a_group_says_of_itself():
-    assert run(2, asked) == [("Aborted", (1,), True)] * 2
+    rank_0_has_asked = multiprocessing.get_context("fork").Event()
+    assert run(2, asked, rank_0_has_asked) == [("Aborted", (1,), True)] * 2
 
 
 def closed_with_arrays(group):
