@@ -191,13 +191,16 @@ const std::byte* SliceMover::copy(const BoundStep& step, const Slice& slice, con
       cross_copy(to, from, slice.bytes, binding_.windows->channel->stores);
     } else if (binding_.streams && is_window(source) && to != from) {
       stream_copy(to, from, slice.bytes);
-    } else if (to != from) {
+    } else if (to != from && slice.bytes > 0) {  // an empty block's memory may be null
       std::memcpy(to, from, slice.bytes);
     }
     kept = to;
   }
   if (kept != nullptr) return kept;
-  for (const Ref& ref : step.targets) std::memcpy(link(ref).reserve(slice.tag.bytes), from, slice.bytes);
+  for (const Ref& ref : step.targets) {
+    std::byte* slot = link(ref).reserve(slice.tag.bytes);
+    if (slice.bytes > 0) std::memcpy(slot, from, slice.bytes);
+  }
   return nullptr;
 }
 
