@@ -53,7 +53,7 @@ struct Buffers {
       const auto address = reinterpret_cast<uintptr_t>(memory.back().data());
       const size_t at = kMargin + (16 - address % 16) % 16 + (shape.offset + static_cast<size_t>(b) * shape.skew) % 16;
       places.push_back(memory.back().data() + at);
-      if (b < shape.sources) std::memcpy(places.back(), contents[static_cast<size_t>(b)].data(), bytes);
+      if (b < shape.sources) std::ranges::copy(contents[static_cast<size_t>(b)], places.back());
     }
     for (int s = 0; s < shape.sources; ++s) sources.push_back(places[static_cast<size_t>(s)]);
     for (int t = 0; t < shape.targets; ++t) targets.push_back(places[static_cast<size_t>(shape.sources + t)]);
