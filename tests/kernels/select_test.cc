@@ -58,7 +58,7 @@ void check(InstructionSet set, Random& random, size_t count, bool has_residual, 
   CHECK_EQ(values.back(), 7.0f);
   indices.resize(wanted.size());
   CHECK(indices == wanted);
-  CHECK_EQ(std::memcmp(values.data(), wanted_values.data(), 4 * wanted.size()), 0);
+  if (!wanted.empty()) CHECK_EQ(std::memcmp(values.data(), wanted_values.data(), 4 * wanted.size()), 0);
 }
 
 }  // namespace

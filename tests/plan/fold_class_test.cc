@@ -53,7 +53,7 @@ std::set<std::string> results_of(Collective collective, Algorithm algorithm, con
   request.lanes = 2;
   const std::vector<Plan> plans = plans_of_all_ranks(request);
   std::set<std::string> texts;
-  for (uint32_t lane = 0; lane < 2; ++lane) {
+  for (uint32_t lane = 0; lane < plans.front().lanes.size(); ++lane) {
     const ValueTrace trace = trace_values(plans, lane);
     const FoldText text(trace);
     for (const ValueTrace::Executed& step : trace.steps) {
