@@ -42,6 +42,7 @@ void SliceMover::start_again(const Binding& binding) {
   for (Port& port : ports_) port.start(port.link());
   failed_pull_ = closed_owner_ = -1;
   not_finite_ = {};
+  kept_notes_.clear();
   if (binding.wire.format != WireFormat::kNone) {
     wire_.bind(binding.wire, binding.combine, binding.plan->rank, most_sources(*binding.plan));
   }
@@ -114,16 +115,21 @@ void SliceMover::move_coded(const BoundStep& step, const Slice& slice) {
   std::byte* memory[kMaxCombineTargets];
   std::byte* slots[kMaxCombineTargets];
   size_t stored = 0, sent = 0;
+  bool results = false;  // partial sums in library memory are not this rank's to report
   for (size_t i = 0; i < step.sources.size(); ++i) {
     const Ref& ref = step.sources[i];
     const bool coded = is_mailbox(ref);
-    sources[i] = {coded ? link(ref).arrived() : address(ref, slice), coded, ref.space == Space::kInput};
+    sources[i].data = coded ? link(ref).arrived() : address(ref, slice);
+    sources[i].coded = coded;
+    sources[i].own = ref.space == Space::kInput;
+    if (!coded && !sources[i].own) sources[i].note = note_of(sources[i].data);
   }
   for (const Ref& ref : step.targets) {
     if (is_mailbox(ref)) {
       slots[sent++] = link(ref).reserve(slice.tag.bytes);
     } else {
       memory[stored++] = address(ref, slice);
+      results |= ref.space == Space::kOutput;
     }
   }
   WireMove move;
@@ -136,8 +142,23 @@ void SliceMover::move_coded(const BoundStep& step, const Slice& slice) {
   move.element = binding_.blocks->input[block_of(step)].offset + slice.elements.offset;
   move.residual = binding_.wire.residual == nullptr ? nullptr : binding_.wire.residual + move.element;
   const WireNote found = wire_.run(move);
-  if (stored > 0 && found.found()) note(found, step, slice);
+  for (size_t i = 0; i < stored; ++i) keep_note(found, memory[i]);
+  if (results && found.found()) note(found, step, slice);
   send(step, slice, nullptr);
+}
+
+WireNote SliceMover::note_of(const std::byte* memory) const {
+  const auto kept = kept_notes_.find(memory);
+  return kept == kept_notes_.end() ? WireNote{} : kept->second;
+}
+
+// Allocates only where something is not finite.
+void SliceMover::keep_note(const WireNote& found, const std::byte* memory) {
+  if (found.found()) {
+    kept_notes_[memory] = found;
+  } else if (!kept_notes_.empty()) {
+    kept_notes_.erase(memory);
+  }
 }
 
 // Elements are counted as the caller does: in the buffer of an all_reduce, in the block of others.

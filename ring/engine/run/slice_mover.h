@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "ring/engine/run/binding.h"
@@ -64,6 +65,8 @@ class SliceMover {
   bool move_open(const BoundStep& step, const Slice& slice);
   void move_coded(const BoundStep& step, const Slice& slice);
   void note(const WireNote& found, const BoundStep& step, const Slice& slice);
+  WireNote note_of(const std::byte* memory) const;
+  void keep_note(const WireNote& found, const std::byte* memory);
   bool buffers_open(const BoundStep& step);
   PeerPlace peer_place(const Ref& ref, const Slice& slice) const;
   const std::byte* source(const BoundStep& step, size_t index, const Slice& slice);
@@ -82,6 +85,8 @@ class SliceMover {
   std::vector<std::byte> pulled_;  // a slice of each source that is pulled
   WireFold wire_;
   WireNote not_finite_;
+  // Of slices in memory with an element that is not finite, which a later step may send on; by where a slice begins.
+  std::unordered_map<const std::byte*, WireNote> kept_notes_;
   int failed_pull_ = -1;
   int closed_owner_ = -1;
 };

@@ -61,7 +61,7 @@ WireNote WireFold::pass_on(const WireMove& move) const {
 WireNote WireFold::fold(const WireMove& move) {
   WireNote note;
   for (const WireSource& source : move.sources) {
-    if (source.coded) note = earlier(note, read_note(source.data, binding_.format, move.count));
+    note = earlier(note, source.coded ? read_note(source.data, binding_.format, move.count) : source.note);
   }
   WireNote own;
   for (uint64_t at = 0; at < move.count; at += kPiece) {

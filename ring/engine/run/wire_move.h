@@ -41,6 +41,7 @@ struct WireSource {
   const std::byte* data = nullptr;
   bool coded = false;  // as it travels; else float32
   bool own = false;    // this rank's contribution, to which the residual is added
+  WireNote note;       // of float32: what run() returned when it was stored here
 };
 
 // One slice of a step whose ranks exchange coded slices.
