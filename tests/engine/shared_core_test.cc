@@ -45,15 +45,20 @@ Window run_window(Communicator& group) {
   return {us, used > 0.9f};
 }
 
-// The fastest of ten windows in which nobody else worked on the core; of fewer, if the machine is too busy for ten.
+// After somebody else had the core, ranks poll for a while instead of yielding (YieldBackoff::kLongest): in windows.
+constexpr int kLongestPoll = 25;
+
+// The fastest of ten windows in which, and for a while before which, nobody else worked on the core; of fewer, if the
+// machine is too busy for ten.
 float fastest_window_us(Communicator& group) {
   const auto deadline = Clock::now() + std::chrono::seconds(10);
   float least = kMostUs;
-  int own = 0;
+  int own = 0;  // in a row
   for (float over = 0; over == 0;) {
     const Window window = run_window(group);
-    if (window.own) least = own++ == 0 ? window.us : std::min(least, window.us);
-    over = own == 10 || Clock::now() > deadline ? 1.0f : 0.0f;
+    own = window.own ? own + 1 : 0;
+    if (own > kLongestPoll) least = std::min(own == kLongestPoll + 1 ? window.us : least, window.us);
+    over = own == kLongestPoll + 10 || Clock::now() > deadline ? 1.0f : 0.0f;
     group.all_reduce(&over, &over, 1, DType::kFloat32, Op::kMax);
   }
   return least;
