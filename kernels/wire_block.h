@@ -38,25 +38,34 @@ constexpr RONDO_INLINE size_t paired_element(size_t p) { return p / 16 * 16 + p 
 RONDO_INLINE uint32_t block_seed(uint64_t seed, uint64_t first) {
   return uint32_t(seed) ^ uint32_t(seed >> 32) * 0x85ebca77u ^ uint32_t(first >> 32);
 }
-// A number that looks random, for each element: the seed mixed with the element's number (the finalizer of
-// MurmurHash3), as 0 .. 1 in steps of 2^-24.
-RONDO_INLINE float chance(uint32_t seed, uint32_t number) {
-  uint32_t h = number * 0x9e3779b9u + seed;
-  h = (h ^ (h >> 16)) * 0x85ebca6bu;
-  h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-  return times(float(int32_t((h ^ (h >> 16)) >> 8)), 0x1p-24f);
+// A word that looks random, by its number: a Weyl sequence through the finalizer of MurmurHash3. One word serves the
+// elements i and 64 + i of a block; its number is the block's first plus i. Each takes 15 bits of it: a code times 2^15
+// is what nearest() can still round.
+constexpr uint32_t kWeyl = 0x9e3779b9u, kMixFirst = 0x85ebca6bu, kMixSecond = 0xc2b2ae35u;
+constexpr int kChanceBits = 15;
+constexpr int32_t kChances = 1 << kChanceBits;
+RONDO_INLINE uint32_t random_word(uint32_t seed, uint32_t number) {
+  uint32_t h = number * kWeyl + seed;
+  h = (h ^ (h >> 16)) * kMixFirst;
+  h = (h ^ (h >> 13)) * kMixSecond;
+  return h ^ (h >> 16);
 }
+RONDO_INLINE int32_t lower_chance(uint32_t word) { return int32_t(word & uint32_t(kChances - 1)); }
+RONDO_INLINE int32_t upper_chance(uint32_t word) { return int32_t(word >> (32 - kChanceBits)); }
 
 // Adding 1.5 * 2^23 rounds to an integer, to nearest, ties to even, and leaves it in the low bits.
 RONDO_INLINE int32_t nearest(float value) {
   return int32_t(float_bits(plus(value, 12582912.0f))) - int32_t(float_bits(12582912.0f));
 }
 
-// `value` is within kLargest of zero; 128 makes it positive, so that truncation goes down.
+// value: kChances times what is rounded, which is within kLargest of zero but for a rounding. Of kChances chances,
+// 0 .. kChances - 1, as many round up as the fraction has parts: the mean of the codes is value / kChances, rounded to
+// a whole number of chances.
 template <int32_t kLargest>
-RONDO_INLINE int32_t at_random(float value, float random) {
-  const int32_t code = int32_t(plus(plus(value, 128.0f), random)) - 128;
-  return code < kLargest ? code : kLargest;
+RONDO_INLINE int32_t at_random(float value, int32_t chance) {
+  const int32_t code = (nearest(value) + chance) >> kChanceBits;
+  const int32_t limited = code < kLargest ? code : kLargest;
+  return limited > -kLargest ? limited : -kLargest;
 }
 
 }  // namespace

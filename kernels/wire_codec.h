@@ -29,7 +29,7 @@ constexpr size_t wire_bytes(WireFormat format, uint64_t count) { return wire_blo
 struct WireRounding {
   bool stochastic = false;
   uint64_t seed = 0;
-  uint64_t first = 0;  // number of the first element: the same seed and number give the same choice
+  uint64_t first = 0;  // number of the first element: blocks of the same seed and number are rounded alike
 };
 
 // Codes count elements of float32 at `values` into wire_bytes() at `to`. Returns the first element that is not finite

@@ -54,8 +54,10 @@ struct IntegerLane {
     int32_t code = nearest(value);
     if (wire.stochastic) {
       const uint64_t first = wire.first + index / kElements * kElements;
-      const uint32_t number = uint32_t(first) + uint32_t(index % kElements);
-      code = at_random<kLargestCode>(value, chance(block_seed(wire.seed, first), number));
+      const uint32_t place = uint32_t(index % kElements), half = uint32_t(kElements / 2);
+      const uint32_t word = random_word(block_seed(wire.seed, first), uint32_t(first) + place % half);
+      code = at_random<kLargestCode>(times(value, float(kChances)),
+                                     place < half ? lower_chance(word) : upper_chance(word));
     }
     return uint32_t(code + kZero) & ((1u << kBits) - 1);
   }

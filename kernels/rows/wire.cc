@@ -1,20 +1,14 @@
 #include "kernels/rows/rows.h"
 #include "kernels/wire_block.h"
+#ifdef __F16C__
+#include "kernels/wire_avx2.h"
+#else
+#include "kernels/wire_plain.h"
+#endif
 
 // Wire formats (wire_codec.h): blocks of 128 float32 elements coded and decoded. See element.h on namespaces.
 namespace rondo {
 namespace {
-
-// The bits of the largest magnitude; from kInfinityBits on, an element is not finite.
-RONDO_INLINE uint32_t largest_magnitude(const Byte* values) {
-  int32_t largest = 0;
-  RONDO_VECTOR_LOOP
-  for (size_t i = 0; i < kElements; ++i) {
-    const int32_t bits = load_unaligned<int32_t>(values + 4 * i) & 0x7fffffff;
-    largest = largest > bits ? largest : bits;
-  }
-  return uint32_t(largest);
-}
 
 // --- Formats without scales. Format::kWidth elements at a time, as vectors hold them.
 
@@ -92,76 +86,52 @@ void decode_plain(const WireDecodeCall& call) {
 
 // --- Formats with a scale a block: Code::kLargest is the largest magnitude that Code stores.
 
-// Elements of a block as integers of -kLargest .. kLargest.
-template <int32_t kLargest>
-RONDO_INLINE void quantize(const WireEncodeCall& call, size_t block, const Byte* values, float inverse,
-                           int32_t* codes) {
-  if (inverse == 0.0f) {
-    for (size_t i = 0; i < kElements; ++i) codes[i] = 0;
-  } else if (call.stochastic) {
-    const uint64_t first = call.first + block * kElements;
-    const uint32_t seed = block_seed(call.seed, first);
-    RONDO_VECTOR_LOOP
-    for (size_t i = 0; i < kElements; ++i) {
-      const float value = load_unaligned<float>(values + 4 * i) * inverse;
-      codes[i] = at_random<kLargest>(value, chance(seed, uint32_t(first) + uint32_t(i)));
-    }
-  } else {
-    RONDO_VECTOR_LOOP
-    for (size_t i = 0; i < kElements; ++i) codes[i] = nearest(load_unaligned<float>(values + 4 * i) * inverse);
-  }
-}
+// A block that is coded, but for its scale.
+struct BlockCall {
+  const Byte* values;
+  float inverse;  // of the scale; not 0
+  bool stochastic;
+  uint32_t seed;    // of the block's random words
+  uint32_t number;  // of the first of them
+  Byte* to;
+};
 
 struct Int8Code {
   static constexpr float kLargest = 127.0f;
   static constexpr size_t kBytes = kElements;
-  static RONDO_INLINE void encode(const WireEncodeCall& call, size_t block, const Byte* values, float inverse,
-                                  Byte* to) {
-    int32_t codes[kElements];
-    quantize<127>(call, block, values, inverse, codes);
-    RONDO_VECTOR_LOOP
-    for (size_t i = 0; i < kElements; ++i) to[i] = Byte(codes[i]);
-  }
-  static RONDO_INLINE void decode(const Byte* from, float scale, Byte* values) {
-    RONDO_VECTOR_LOOP
-    for (size_t i = 0; i < kElements; ++i) {
-      store_unaligned<float>(values + 4 * i, float(int32_t(int8_t(from[i]))) * scale);
+  static constexpr Byte kZeros = 0;  // the code of elements that are zero
+  static RONDO_INLINE void encode(const BlockCall& block) {
+    if (block.stochastic) {
+      encode_int8_at_random(block.values, block.inverse, block.seed, block.number, block.to);
+    } else {
+      encode_int8(block.values, block.inverse, block.to);
     }
   }
+  static RONDO_INLINE void decode(const Byte* from, float scale, Byte* values) { decode_int8(from, scale, values); }
 };
 
 struct Int4Code {
   static constexpr float kLargest = 7.0f;
   static constexpr size_t kBytes = kElements / 2;
-  static RONDO_INLINE void encode(const WireEncodeCall& call, size_t block, const Byte* values, float inverse,
-                                  Byte* to) {
-    int32_t codes[kElements];
-    quantize<7>(call, block, values, inverse, codes);
-    RONDO_VECTOR_LOOP
-    for (size_t i = 0; i < kBytes; ++i) to[i] = Byte((codes[i] + 8) | ((codes[kBytes + i] + 8) << 4));
-  }
-  static RONDO_INLINE void decode(const Byte* from, float scale, Byte* values) {
-    RONDO_VECTOR_LOOP
-    for (size_t i = 0; i < kBytes; ++i) {
-      store_unaligned<float>(values + 4 * i, float(int32_t(from[i] & 15) - 8) * scale);
-    }
-    RONDO_VECTOR_LOOP
-    for (size_t i = 0; i < kBytes; ++i) {
-      store_unaligned<float>(values + 4 * (kBytes + i), float(int32_t(from[i] >> 4) - 8) * scale);
+  static constexpr Byte kZeros = 0x88;
+  static RONDO_INLINE void encode(const BlockCall& block) {
+    if (block.stochastic) {
+      encode_int4_at_random(block.values, block.inverse, block.seed, block.number, block.to);
+    } else {
+      encode_int4(block.values, block.inverse, block.to);
     }
   }
+  static RONDO_INLINE void decode(const Byte* from, float scale, Byte* values) { decode_int4(from, scale, values); }
 };
 
-template <class Format, int kLargestCode>
+// Scaled: Format, for values that are finite and within its range.
+template <class Format, class Scaled, int kLargestCode>
 struct FloatCode {
   static constexpr float kLargest = kLargestCode;
   static constexpr size_t kBytes = kElements;
-  static RONDO_INLINE void encode(const WireEncodeCall&, size_t, const Byte* values, float inverse, Byte* to) {
-    if (inverse == 0.0f) {
-      __builtin_memset(to, 0, kBytes);
-    } else {
-      encode_elements<Format, true>(values, to, inverse);
-    }
+  static constexpr Byte kZeros = 0;
+  static RONDO_INLINE void encode(const BlockCall& block) {
+    encode_elements<Scaled, true>(block.values, block.to, block.inverse);
   }
   static RONDO_INLINE void decode(const Byte* from, float scale, Byte* values) {
     decode_elements<Format, true>(from, values, scale);
@@ -178,7 +148,13 @@ size_t encode_scaled(const WireEncodeCall& call) {
     if (bad == call.blocks && magnitude >= kInfinityBits) bad = block;
     const Scale scale = scale_of(magnitude, Code::kLargest);
     store_unaligned<float>(to, scale.stored);
-    Code::encode(call, block, values, scale.inverse, to + kScaleBytes);
+    if (scale.inverse == 0.0f) {
+      __builtin_memset(to + kScaleBytes, Code::kZeros, Code::kBytes);
+    } else {
+      const uint64_t first = call.first + block * kElements;
+      Code::encode(
+          {values, scale.inverse, call.stochastic, block_seed(call.seed, first), uint32_t(first), to + kScaleBytes});
+    }
     values += 4 * kElements;
     to += kScaleBytes + Code::kBytes;
   }
@@ -208,8 +184,8 @@ namespace RONDO_KERNEL_SET {
 constexpr WireRow kWire = {{{},
                             {encode_plain<Float16, false, kFloat16Limit>, decode_plain<Float16, false>},
                             {encode_plain<Bfloat16, true, kBfloat16Limit>, decode_plain<Bfloat16, true>},
-                            scaled<FloatCode<Float8E4M3, 448>>(),
-                            scaled<FloatCode<Float8E5M2, 57344>>(),
+                            scaled<FloatCode<Float8E4M3, ScaledFloat8E4M3, 448>>(),
+                            scaled<FloatCode<Float8E5M2, ScaledFloat8E5M2, 57344>>(),
                             scaled<Int8Code>(),
                             scaled<Int4Code>()}};
 

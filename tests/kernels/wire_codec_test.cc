@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/instruction_sets.h"
@@ -184,6 +185,72 @@ TEST_CASE("wire formats: rounding at random depends on seed and number alone, an
     const double wanted = 0.3 * kMany + 0.7 * kMany / kWireBlock;
     const double step = 1.0 / (format == WireFormat::kInt8 ? 127 : 7);
     CHECK(std::abs(sum - wanted) < 5 * step / 2 * std::sqrt(double{kMany}));  // five standard deviations
+  }
+}
+
+namespace {
+
+// 1 where int8 at random rounds up an element that lies `fraction` of a step above a code; by element of `blocks`
+// blocks, whose first elements set the scale and are exact.
+std::vector<double> rounded_up(double fraction, size_t blocks, uint64_t seed, uint64_t first) {
+  const auto value = static_cast<float>((10 + fraction) / 127);
+  std::vector<float> values(blocks * kWireBlock, value);
+  for (size_t i = 0; i < values.size(); i += kWireBlock) values[i] = 1.0f;
+  const InstructionSet set = active_instruction_set();
+  const auto decoded =
+      decode(set, WireFormat::kInt8, encode(set, WireFormat::kInt8, values, {true, seed, first}), values.size());
+  std::vector<double> up(values.size());
+  for (size_t i = 0; i < up.size(); ++i) up[i] = decoded[i] > 10.5f / 127 ? 1 : 0;
+  return up;
+}
+
+// Of the choices of pairs (a, b), without a block's first element; each is up in half of the cases.
+template <class Pair>
+double correlation(size_t blocks, Pair pair) {
+  double sum = 0;
+  size_t count = 0;
+  for (size_t block = 0; block < blocks; ++block) {
+    for (size_t i = 1; i + 1 < kWireBlock / 2; ++i, ++count) {
+      const auto [a, b] = pair(block * kWireBlock + i);
+      sum += (2 * a - 1) * (2 * b - 1);
+    }
+  }
+  return sum / std::sqrt(static_cast<double>(count));  // in standard deviations
+}
+
+}  // namespace
+
+TEST_CASE("wire formats: rounding at random takes each neighbor as often as it is near, in both halves of blocks") {
+  constexpr size_t kBlocks = 4096;
+  for (const double fraction : {0.001, 0.1, 0.25, 0.5, 0.7, 0.999}) {
+    for (const uint64_t seed : {0u, 1u, 77u}) {
+      const std::vector<double> up = rounded_up(fraction, kBlocks, seed, 12345);
+      for (const size_t half : {0u, 1u}) {
+        double sum = 0, count = 0;
+        for (size_t i = 0; i < up.size(); ++i) {
+          if (i % kWireBlock == 0 || i % kWireBlock / (kWireBlock / 2) != half) continue;
+          sum += up[i];
+          ++count;
+        }
+        CAPTURE(fraction);
+        CAPTURE(seed);
+        CHECK(std::abs(sum - fraction * count) < 5 * std::sqrt(count * fraction * (1 - fraction)) + count * 1e-4);
+      }
+    }
+  }
+}
+
+TEST_CASE("wire formats: choices at random of neighbors, halves, blocks and seeds do not go together") {
+  constexpr size_t kBlocks = 4096;
+  for (const uint64_t seed : {0u, 1u, 1000u}) {
+    const std::vector<double> up = rounded_up(0.5, kBlocks, seed, 0), next = rounded_up(0.5, kBlocks, seed + 1, 0);
+    const auto with = [&](size_t apart) {
+      return correlation(kBlocks - 1, [&](size_t i) { return std::pair{up[i], up[i + apart]}; });
+    };
+    CHECK(std::abs(with(1)) < 5);
+    CHECK(std::abs(with(kWireBlock / 2)) < 5);
+    CHECK(std::abs(with(kWireBlock)) < 5);
+    CHECK(std::abs(correlation(kBlocks, [&](size_t i) { return std::pair{up[i], next[i]}; })) < 5);
   }
 }
 
