@@ -17,10 +17,10 @@ RONDO_INLINE void load_values(const Byte* values, Float8& to) { to = load_unalig
 RONDO_INLINE void load_values(const Byte* values, FloatPair8& to) {
   to = {load_unaligned<Float8>(values), load_unaligned<Float8>(values + sizeof(Float8))};
 }
-RONDO_INLINE void store_values(Byte* values, Float8 from) { store_unaligned(values, from); }
+RONDO_INLINE void store_values(Byte* values, Float8 from) { store_vector(values, __m256(from)); }
 RONDO_INLINE void store_values(Byte* values, FloatPair8 from) {
-  store_unaligned(values, from.even);
-  store_unaligned(values + sizeof(Float8), from.odd);
+  store_vector(values, __m256(from.even));
+  store_vector(values + sizeof(Float8), __m256(from.odd));
 }
 #endif
 
