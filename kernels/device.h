@@ -70,13 +70,31 @@ inline constexpr int kMaxWordOps = 128;
 using HostFunction = void (*)(void* argument);
 
 // Raised whenever the table or a struct in it changes: the library that fills it is built from the same tree.
-inline constexpr uint32_t kDeviceTableVersion = 3;
+inline constexpr uint32_t kDeviceTableVersion = 4;
+
+// What both sides must have been built with alike, beside the version: the layout of all that crosses the seam, and the
+// numbers of dtypes and of folds. FNV-1a.
+constexpr uint64_t device_build() {
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&hash](uint64_t number) { hash = (hash ^ number) * 0x100000001b3; };
+  for (const uint64_t number :
+       {uint64_t{kDeviceTableVersion}, uint64_t{sizeof(DeviceFacts)}, uint64_t{sizeof(PointerFacts)},
+        uint64_t{sizeof(StreamFacts)}, uint64_t{sizeof(DeviceCopy)}, uint64_t{sizeof(WordOp)},
+        uint64_t{sizeof(DeviceFold)}, uint64_t{offsetof(DeviceFold, arguments)}, uint64_t{offsetof(DeviceFold, fold)},
+        uint64_t{sizeof(PeerPlaces)}, uint64_t{offsetof(PeerPlaces, length)}, uint64_t{offsetof(PeerPlaces, world)},
+        uint64_t{sizeof(DeviceCard)}, uint64_t{sizeof(DeviceWindow)}, uint64_t{kMaxWordOps}, uint64_t{kMaxPlaceRanks},
+        uint64_t{kDTypes}, uint64_t{kFolds}}) {
+    add(number);
+  }
+  return hash;
+}
 
 // All functions may be called by any thread. "In the stream": returns at once, or when the runtime has room for it;
 // done when what was put into the stream before is done. A thread's current device is left as it was, but by use().
 struct DeviceTable {
   uint32_t version;  // kDeviceTableVersion
   uint32_t bytes;    // sizeof(DeviceTable)
+  uint64_t build;    // device_build()
 
   // --- devices
   const char* (*error_text)(DeviceStatus status);
@@ -117,7 +135,7 @@ struct DeviceTable {
   // --- in the stream
   DeviceStatus (*copy)(const DeviceCopy* copy, DeviceStream stream);
   DeviceStatus (*fold)(const DeviceFold* fold, DeviceStream stream);
-  // The same, with pointers that it finds when it runs.
+  // The same, with pointers, and the length of a message, that it finds when it runs.
   DeviceStatus (*fold_at)(const DeviceFold* fold, const PeerPlaces* places, DeviceStream stream);
   DeviceStatus (*call_host)(HostFunction function, void* argument, DeviceStream stream);
   // In this order; 1 to kMaxWordOps.

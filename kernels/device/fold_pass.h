@@ -277,6 +277,14 @@ RONDO_INLINE bool find_places(const PeerPlaces& places, DeviceFold& fold, uint64
   return found;
 }
 
+// What is left of a pass of `count` elements where it is of a message that may be shorter.
+RONDO_INLINE uint64_t count_in_message(const PeerPlaces& places, uint64_t count, uint64_t element_bytes) {
+  if (places.world == 0 || places.length == nullptr) return count;
+  const uint64_t length = fresh(places.length);
+  const uint64_t left = length > places.before ? (length - places.before) / element_bytes : 0;
+  return left < count ? left : count;
+}
+
 // A copy's elements are bytes.
 inline DeviceFold bytes_of(const DeviceFold& copy) {
   DeviceFold bytes = copy;

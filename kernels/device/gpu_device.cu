@@ -193,6 +193,7 @@ DeviceStatus words(const WordOp* ops, int count, DeviceStream stream) {
 constexpr DeviceTable kTable = {
     .version = kDeviceTableVersion,
     .bytes = sizeof(DeviceTable),
+    .build = device_build(),
     .error_text = error_text,
     .count = count,
     .facts = facts,

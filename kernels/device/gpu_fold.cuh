@@ -25,7 +25,7 @@ __device__ __forceinline__ bool find_pass(const PassOf<K>& given, const PeerPlac
   for (uint32_t i = thread; i < given.fold.source_count; i += threads) pass.fold.sources[i] = given.fold.sources[i];
   for (uint32_t i = thread; i < given.fold.target_count; i += threads) pass.fold.targets[i] = given.fold.targets[i];
   if (thread == 0) {
-    pass.fold.count = given.fold.count;
+    pass.fold.count = count_in_message(places, given.fold.count, K::Format::kBytes);
     pass.fold.scaled = given.fold.scaled;
     pass.fold.source_count = given.fold.source_count;
     pass.fold.target_count = given.fold.target_count;

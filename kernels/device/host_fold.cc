@@ -41,7 +41,9 @@ void host_fold(const DeviceFold& fold, uint64_t threads) {
 }
 
 bool host_find_places(const PeerPlaces& places, DeviceFold& fold) {
-  return find_places(places, fold, fold.count * dtype_bytes(DType(fold.dtype)), {0, 1});
+  const uint64_t element_bytes = dtype_bytes(DType(fold.dtype)), bytes = fold.count * element_bytes;
+  fold.count = count_in_message(places, fold.count, element_bytes);
+  return find_places(places, fold, bytes, {0, 1});
 }
 
 }  // namespace rondo

@@ -38,15 +38,17 @@ struct PlaceRef {
 };
 inline constexpr uint8_t kOwnPlace = 0xff;
 
-// Passed to kernels by value, beside DeviceFold: 1,080 + 1,096 bytes of the 4,096 that a kernel takes. All pointers are
+// Passed to kernels by value, beside DeviceFold: 1,080 + 1,112 bytes of the 4,096 that a kernel takes. All pointers are
 // of locked host memory, as kernels reach it.
 struct PeerPlaces {
   const DeviceCard* cards[kMaxPlaceRanks];  // of the call, by rank
   const DeviceWindow* windows;              // [window * world + rank]
   const uint32_t* stop;                     // not 0: the pass touches nothing. nullptr: there is no such word
   uint32_t* refused;                        // 1 + rank: its card is of another call, or no place in its window
+  const uint64_t* length;                   // of a message in bytes; nullptr: the pass is of none
+  uint64_t before;                          // bytes of the message before the pass, which ends where the message does
   uint64_t fingerprint;                     // of the call
-  uint32_t world;
+  uint32_t world;                           // 0: the pass is as it is given
   uint32_t window_count;
   PlaceRef sources[kMaxDeviceSources];
   PlaceRef targets[kMaxDeviceTargets];

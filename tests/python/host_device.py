@@ -17,7 +17,9 @@ _FUNCTIONS = re.findall(r"\(\*(\w+)\)\(", re.search(r"^struct DeviceTable \{.*?^
 
 
 class _Table(ctypes.Structure):
-    _fields_ = [("version", ctypes.c_uint32), ("bytes", ctypes.c_uint32)] + [(n, ctypes.c_void_p) for n in _FUNCTIONS]
+    _fields_ = [("version", ctypes.c_uint32), ("bytes", ctypes.c_uint32), ("build", ctypes.c_uint64)] + [
+        (n, ctypes.c_void_p) for n in _FUNCTIONS
+    ]
 
 
 class _Copy(ctypes.Structure):

@@ -41,6 +41,10 @@ std::shared_ptr<const DeviceLibrary> DeviceLibrary::open(const std::string& path
   if (table == nullptr || table->version != kDeviceTableVersion || table->bytes != sizeof(DeviceTable)) {
     refuse(fmt::format("{} is of another version than this library; install both from one build", file));
   }
+  if (table->build != device_build()) {
+    refuse(fmt::format("{} is of another build ({:016x}) than this library ({:016x}); install both from one build",
+                       file, table->build, device_build()));
+  }
   int devices = 0;
   if (const DeviceStatus status = table->count(&devices)) {
     refuse(fmt::format("{} (error {}); the driver must be 580 or newer", table->error_text(status), status));

@@ -1,14 +1,17 @@
 // librondo_cuda.so's twin without a GPU: the table of kernels/device.h over threads and memory of this host. It is as
 // difficult as a GPU may be: one queue for all streams of the process, of a bounded length; memory that the host cannot
-// touch; copies from and to locked memory only; no use of the device by functions in a stream.
+// touch; copies from and to locked memory only; no use of the device by functions in a stream. What is put into the
+// legacy stream (nullptr) waits for what all blocking streams had before, and they wait for it.
 //
 // Settings, of the environment:
 //   HOST_DEVICE_COUNT        devices, 2 unless set (0: a machine without one)
+//   HOST_DEVICE_QUEUES       queues, 1; with more of them streams run beside each other
+//   HOST_DEVICE_BUILD        another build than this one, if set
 //   HOST_DEVICE_WAITS=0      streams cannot wait for words
 //   HOST_DEVICE_SHARES       how memory can be shared, kSharesBy... (0: not at all)
 //   HOST_DEVICE_IMPORTS=0    descriptors are refused when they are mapped
 //   HOST_DEVICE_PEERS        "01 12": device 0 maps memory of device 1, and 1 that of 2, and no others do; unset: all
-//   do HOST_DEVICE_SLOW         "01 12": what 0 writes into memory of 1, and 1 into that of 2, takes 200 ns a byte
+//   HOST_DEVICE_SLOW         "01 12": what 0 writes into memory of 1, and 1 into that of 2, takes 200 ns a byte
 //   HOST_DEVICE_PASS_US      what a pass that writes to another device takes besides
 //   HOST_DEVICE_LATE_US      what a stream takes to write a word
 //   HOST_DEVICE_SLICES       a file: one process at a time runs what is in its streams; one that waits lets others run
@@ -53,6 +56,8 @@ constexpr auto kSlowByte = std::chrono::nanoseconds(200);
 struct Stream {
   int device = 0;
   bool capturing = false;
+  bool blocks = false;  // waits for the legacy stream, and that for it
+  size_t queue = 0;
 };
 
 struct Event {
@@ -84,7 +89,16 @@ struct Device {
     slow.fetch_add(1);
     std::this_thread::sleep_for(kSlowByte * bytes);
   }
-  HostDeviceQueue queue;  // last: its thread ends first
+  HostDeviceQueue& queue_of(const Stream& stream) { return *queues[stream.queue]; }
+  const std::vector<std::unique_ptr<HostDeviceQueue>> queues = make_queues();
+  std::atomic<size_t> made{0};  // streams
+
+ private:
+  static std::vector<std::unique_ptr<HostDeviceQueue>> make_queues() {
+    std::vector<std::unique_ptr<HostDeviceQueue>> all;
+    for (int i = 0; i < setting("HOST_DEVICE_QUEUES", 1); ++i) all.push_back(std::make_unique<HostDeviceQueue>());
+    return all;
+  }
 };
 
 // One of this library, which stays in the process.
@@ -104,7 +118,7 @@ bool can_share(MemorySharing sharing) {
 
 // nullptr: the legacy stream, of the current device.
 bool find_stream(DeviceStream stream, Stream& found) {
-  found = {current_device, false};
+  found = {current_device, false, true, 0};
   if (stream == nullptr) return true;
   std::lock_guard lock(device().mutex);
   const auto at = device().streams.find(stream);
@@ -113,17 +127,50 @@ bool find_stream(DeviceStream stream, Stream& found) {
   return true;
 }
 
+// What a stream has got so far.
+struct Mark {
+  HostDeviceQueue* queue;
+  const void* stream;
+  uint64_t count;
+  void wait() const {
+    while (!queue->has_run(stream, count)) HostDeviceQueue::let_others_run(std::chrono::microseconds(50));
+  }
+};
+
+// What the next entry of the stream waits for by the rules of the legacy stream.
+std::vector<Mark> marks_before(DeviceStream stream, const Stream& found) {
+  std::vector<Mark> marks;
+  const auto add = [&marks](const void* other, const Stream& of) {
+    HostDeviceQueue& queue = device().queue_of(of);
+    marks.push_back({&queue, other, queue.added(other)});
+  };
+  if (device().queues.size() == 1 || !found.blocks) return marks;
+  if (stream != nullptr) {
+    add(nullptr, Stream{});
+    return marks;
+  }
+  std::lock_guard lock(device().mutex);
+  for (const auto& [other, known] : device().streams) {
+    if (known->blocks && known->device == found.device) add(other, *known);
+  }
+  return marks;
+}
+
 // function: takes nothing, or the device of the stream.
 template <class Function>
 DeviceStatus put(DeviceStream stream, Function function) {
   Stream found;
   if (!find_stream(stream, found)) return kInvalidStream;
   RONDO_CHECK(!found.capturing, "work is put into a stream that is captured");
-  if constexpr (std::is_invocable_v<Function, int>) {
-    device().queue.add(stream, [function, number = found.device]() mutable { function(number); });
-  } else {
-    device().queue.add(stream, function);
-  }
+  const auto entry = [function, number = found.device, marks = marks_before(stream, found)]() mutable {
+    for (const Mark& mark : marks) mark.wait();
+    if constexpr (std::is_invocable_v<Function, int>) {
+      function(number);
+    } else {
+      function();
+    }
+  };
+  device().queue_of(found).add(stream, entry);
   return kSuccess;
 }
 
@@ -165,7 +212,7 @@ DeviceStatus allocate(size_t bytes, void** memory) {
 }
 // As cudaFree: after everything that has been put into streams.
 DeviceStatus release(void* memory) {
-  device().queue.synchronize_all();
+  for (const auto& queue : device().queues) queue->synchronize_all();
   return device().memory.release(memory) ? kSuccess : kInvalidValue;
 }
 DeviceStatus allocate_shared(size_t bytes, MemorySharing sharing, void** memory, int* descriptor) {
@@ -200,17 +247,21 @@ DeviceStatus pointer_facts(const void* pointer, PointerFacts* facts) {
   return kSuccess;
 }
 
-DeviceStatus make_stream(DeviceStream* stream) {
-  auto made = std::make_unique<Stream>(Stream{current_device, false});
+void add_stream(bool blocks, DeviceStream* stream) {
+  const size_t queue = device().made.fetch_add(1) % device().queues.size();
+  auto made = std::make_unique<Stream>(Stream{current_device, false, blocks, queue});
   *stream = made.get();
   std::lock_guard lock(device().mutex);
   device().streams[*stream] = std::move(made);
+}
+DeviceStatus make_stream(DeviceStream* stream) {
+  add_stream(false, stream);
   return kSuccess;
 }
 DeviceStatus synchronize(DeviceStream stream) {
   Stream found;
   if (!find_stream(stream, found)) return kInvalidStream;
-  device().queue.synchronize(stream);
+  device().queue_of(found).synchronize(stream);
   return kSuccess;
 }
 DeviceStatus destroy_stream(DeviceStream stream) {
@@ -335,6 +386,7 @@ DeviceStatus words(const WordOp* ops, int number, DeviceStream stream) {
 constexpr DeviceTable kTable = {
     .version = kDeviceTableVersion,
     .bytes = sizeof(DeviceTable),
+    .build = device_build(),
     .error_text = error_text,
     .count = count,
     .facts = facts,
@@ -371,7 +423,20 @@ constexpr DeviceTable kTable = {
 extern "C" {
 
 __attribute__((visibility("default"))) const rondo::DeviceTable* rondo_device_table(uint32_t version) {
-  return version == rondo::kDeviceTableVersion ? &rondo::testing::kTable : nullptr;
+  if (version != rondo::kDeviceTableVersion) return nullptr;
+  static const rondo::DeviceTable table = [] {
+    rondo::DeviceTable made = rondo::testing::kTable;
+    if (std::getenv("HOST_DEVICE_BUILD") != nullptr) ++made.build;
+    return made;
+  }();
+  return &table;
+}
+
+// For tests: a stream that waits for the legacy stream.
+__attribute__((visibility("default"))) void* host_device_blocking_stream() {
+  rondo::DeviceStream stream = nullptr;
+  rondo::testing::add_stream(true, &stream);
+  return stream;
 }
 
 // For tests: the stream is captured from now on, or not.

@@ -69,6 +69,16 @@ void HostDeviceQueue::add(const void* stream, std::function<void()> entry) {
   changed_.notify_all();
 }
 
+uint64_t HostDeviceQueue::added(const void* stream) {
+  std::lock_guard lock(mutex_);
+  return streams_[stream].added;
+}
+
+bool HostDeviceQueue::has_run(const void* stream, uint64_t count) {
+  std::lock_guard lock(mutex_);
+  return streams_[stream].done >= count;
+}
+
 void HostDeviceQueue::synchronize(const void* stream) {
   std::unique_lock lock(mutex_);
   const uint64_t until = streams_[stream].added;

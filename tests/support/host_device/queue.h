@@ -25,6 +25,9 @@ class HostDeviceQueue {
   HostDeviceQueue(const HostDeviceQueue&) = delete;
 
   void add(const void* stream, std::function<void()> entry);
+  // How much the stream has got so far, and whether so much has run.
+  uint64_t added(const void* stream);
+  bool has_run(const void* stream, uint64_t count);
   // Until what the stream has got so far has run.
   void synchronize(const void* stream);
   // Until what all streams have got so far has run.
