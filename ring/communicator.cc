@@ -265,7 +265,7 @@ Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count,
                                      uint64_t recv_count, int from, DType dtype, int tag, const CallOptions& options) {
   CommunicatorState& group = blocking(state_);
   if (state_->batch().collecting()) {
-    group.make_recv(recv_data, recv_count, dtype, from, tag);
+    group.recv_bytes({recv_data, recv_count, from}, dtype, tag);
     state_->batch().add_send(send_data, send_count, dtype, to, tag, options);
     state_->batch().add_recv(recv_data, recv_count, dtype, from, tag, options);
     return {};

@@ -125,17 +125,6 @@ void Batch::check_open(bool on_stream) const {
   }
 }
 
-namespace {
-
-void refuse_stream(const CallOptions& options, const char* call, int rank) {
-  if (!options.stream) return;
-  throw Exception(
-      ErrorCode::kUnsupported,
-      fmt::format("{} on rank {}: a batch takes no messages with a stream; make the call by itself", call, rank));
-}
-
-}  // namespace
-
 std::shared_ptr<Operation> Batch::add(const CollectiveCall& call) {
   if (call.options.stream) group_.device().check(call);
   std::lock_guard lock(mutex_);
@@ -147,6 +136,7 @@ std::shared_ptr<Operation> Batch::add(const CollectiveCall& call) {
   // Factors are each rank's own, so they cannot say which calls run together.
   const bool fusable = call.op != Op::kPremulSum;
   refuse_wire(call.options);
+  group_.check_on_host(call);
   calls_.items.push_back({check_call(call, group_.rank(), group_.size()), call.options.algorithm, fusable});
   return calls_.operation;
 }
@@ -192,6 +182,7 @@ void Batch::append(std::vector<Item>& items, std::span<const TensorRef> tensors,
     call.dtype = tensors[i].dtype;
     try {
       items.push_back({check_call(call, group_.rank(), group_.size()), options.algorithm, fusable});
+      if (!options.stream) group_.check_on_host(call);
     } catch (const Exception& e) {
       throw Exception(e.code(), fmt::format("tensor {} of {}: {}", i, tensors.size(), e.what()));
     }
@@ -200,7 +191,13 @@ void Batch::append(std::vector<Item>& items, std::span<const TensorRef> tensors,
 
 std::shared_ptr<Operation> Batch::add_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
                                            const CallOptions& options) {
-  refuse_stream(options, "send", group_.rank());
+  if (options.stream) {
+    auto message = group_.device().make_send({data, count, peer}, dtype, tag, options);
+    std::lock_guard lock(mutex_);
+    check_open(true);
+    calls_.streamed.add(message);
+    return message;
+  }
   std::lock_guard lock(mutex_);
   check_open(false);
   group_.check_timeout("send", options);
@@ -210,7 +207,13 @@ std::shared_ptr<Operation> Batch::add_send(const void* data, uint64_t count, DTy
 
 std::shared_ptr<Operation> Batch::add_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
                                            const CallOptions& options) {
-  refuse_stream(options, "recv", group_.rank());
+  if (options.stream) {
+    auto message = group_.device().make_recv({data, count, peer}, dtype, tag, options);
+    std::lock_guard lock(mutex_);
+    check_open(true);
+    calls_.streamed.add(message);
+    return message;
+  }
   std::lock_guard lock(mutex_);
   check_open(false);
   group_.check_timeout("recv", options);
@@ -249,6 +252,7 @@ void Batch::abandon(const Error& error) {
 
 void Batch::end(const Calls& calls, const Error& error) {
   calls.operation->end(&error);
+  calls.streamed.abandon(error);
   for (const Message& message : calls.messages) group_.end_unsubmitted(*message.operation, error);
 }
 
@@ -280,7 +284,7 @@ void Batch::enqueue(Calls calls) {
   bool checked = false;
   try {
     group_.check_usable();
-    calls.streamed.check(list_parts());
+    calls.streamed.check(group_.device(), list_parts());
     checked = true;
     calls.operation->streamed_ = calls.streamed.enqueue(group_.device(), list_parts());
   } catch (const Exception& e) {

@@ -31,12 +31,12 @@ void CommunicatorState::check_peer(const char* call, int peer, int tag, bool rec
   }
 }
 
-void CommunicatorState::refuse_stream(const char* call, const CallOptions& options) const {
-  if (!options.stream) return;
-  throw Exception(ErrorCode::kUnsupported,
-                  fmt::format("{} on rank {}: messages on a stream have no asynchronous form; send(), recv() and "
-                              "sendrecv() take one",
-                              call, rank()));
+void CommunicatorState::check_on_host(const char* call, const void* data) const {
+  if (DeviceSide* const device = attached()) device->check_host(call, data);
+}
+
+void CommunicatorState::check_on_host(const CollectiveCall& call) const {
+  if (DeviceSide* const device = attached()) device->check_host(call);
 }
 
 void CommunicatorState::submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options,
@@ -68,13 +68,14 @@ uint64_t CommunicatorState::send_bytes(const Outgoing& out, DType dtype, int tag
 std::shared_ptr<MessageOperation> CommunicatorState::make_send(const void* data, uint64_t count, DType dtype, int peer,
                                                                int tag) const {
   const uint64_t bytes = send_bytes({data, count, peer}, dtype, tag);
+  check_on_host("send", data);
   return std::make_shared<SendOperation>(static_cast<const std::byte*>(data), bytes, dtype, peer, tag);
 }
 
-std::shared_ptr<MessageOperation> CommunicatorState::start_send(const void* data, uint64_t count, DType dtype, int peer,
-                                                                int tag, const CallOptions& options) {
+std::shared_ptr<Operation> CommunicatorState::start_send(const void* data, uint64_t count, DType dtype, int peer,
+                                                         int tag, const CallOptions& options) {
+  if (options.stream) return device().start_send({data, count, peer}, dtype, tag, options);
   check_timeout("send", options);
-  refuse_stream("send_async", options);
   auto operation = make_send(data, count, dtype, peer, tag);
   submit_message(operation, options, Waited::kInBackground);
   return operation;
@@ -94,13 +95,14 @@ uint64_t CommunicatorState::recv_bytes(const Incoming& in, DType dtype, int tag)
 std::shared_ptr<MessageOperation> CommunicatorState::make_recv(void* data, uint64_t count, DType dtype, int peer,
                                                                int tag) const {
   const uint64_t bytes = recv_bytes({data, count, peer}, dtype, tag);
+  check_on_host("recv", data);
   return std::make_shared<RecvOperation>(static_cast<std::byte*>(data), bytes, dtype, peer, tag);
 }
 
-std::shared_ptr<MessageOperation> CommunicatorState::start_recv(void* data, uint64_t count, DType dtype, int peer,
-                                                                int tag, const CallOptions& options) {
+std::shared_ptr<Operation> CommunicatorState::start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                                         const CallOptions& options) {
+  if (options.stream) return device().start_recv({data, count, peer}, dtype, tag, options);
   check_timeout("recv", options);
-  refuse_stream("recv_async", options);
   auto operation = make_recv(data, count, dtype, peer, tag);
   submit_message(operation, options, Waited::kInBackground);
   return operation;
@@ -127,29 +129,31 @@ Work::Message CommunicatorState::run_recv(const P2pIn& in, const CallOptions& op
 }
 
 void CommunicatorState::send(const Outgoing& out, DType dtype, int tag, const CallOptions& options) {
-  if (options.stream) return void(device().run_messages(&out, nullptr, dtype, tag, options));
+  if (options.stream) return void(device().start_send(out, dtype, tag, options));
   check_timeout("send", options);
   const P2pOut sends{static_cast<const std::byte*>(out.data), send_bytes(out, dtype, tag), dtype, out.peer, tag};
-  if (DeviceSide* const device = attached()) device->check_host("send", out.data);
+  check_on_host("send", out.data);
   context_->log.note_thread();
   if (!messages_->run_at_once(&sends, nullptr).sent) run_send(sends, options);
 }
 
 Work::Message CommunicatorState::recv(const Incoming& in, DType dtype, int tag, const CallOptions& options) {
-  if (options.stream) return device().run_messages(nullptr, &in, dtype, tag, options);
+  if (options.stream) return device().recv(in, dtype, tag, options);
   check_timeout("recv", options);
   P2pIn receives{static_cast<std::byte*>(in.data), recv_bytes(in, dtype, tag), dtype, in.peer, tag};
-  if (DeviceSide* const device = attached()) device->check_host("recv", in.data);
+  check_on_host("recv", in.data);
   context_->log.note_thread();
   return messages_->run_at_once(nullptr, &receives).received ? message_of(receives) : run_recv(receives, options);
 }
 
 Work::Message CommunicatorState::sendrecv(const Outgoing& out, const Incoming& in, DType dtype, int tag,
                                           const CallOptions& options) {
-  if (options.stream) return device().run_messages(&out, &in, dtype, tag, options);
+  if (options.stream) return device().sendrecv(out, in, dtype, tag, options);
   P2pIn receives{static_cast<std::byte*>(in.data), recv_bytes(in, dtype, tag), dtype, in.peer, tag};
   check_timeout("send", options);
   const P2pOut sends{static_cast<const std::byte*>(out.data), send_bytes(out, dtype, tag), dtype, out.peer, tag};
+  check_on_host("send", out.data);
+  check_on_host("recv", in.data);
   context_->log.note_thread();
   const Messages::AtOnce over = messages_->run_at_once(&sends, &receives);
   if (over.received) return message_of(receives);

@@ -190,7 +190,7 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const CheckedCall& call
 void CommunicatorState::run(const CollectiveCall& call) try {
   check_usable();
   if (call.options.stream) return device().run(call);
-  if (DeviceSide* const device = attached()) device->check_host(call);
+  check_on_host(call);
   context_->log.note_thread();
   std::unique_lock lock(submit_mutex_);
   const std::shared_ptr<PreparedCall>& prepared = prepare(call);
@@ -232,7 +232,7 @@ void CommunicatorState::ready_progress_thread() {
 std::shared_ptr<Operation> CommunicatorState::start(const CollectiveCall& call) try {
   ready_progress_thread();
   if (call.options.stream) return device().start(call);
-  if (DeviceSide* const device = attached()) device->check_host(call);
+  check_on_host(call);
   context_->log.note_thread();
   std::shared_ptr<Operation> operation;
   {

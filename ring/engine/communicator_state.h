@@ -65,10 +65,10 @@ class CommunicatorState final : public CommunicatorEvents {
   // Whether the calling thread does nothing else until the message has gone.
   enum class Waited { kByCaller, kInBackground };
   // In the background.
-  std::shared_ptr<MessageOperation> start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                                               const CallOptions& options);
-  std::shared_ptr<MessageOperation> start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                               const CallOptions& options);
+  std::shared_ptr<Operation> start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                                        const CallOptions& options);
+  std::shared_ptr<Operation> start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                        const CallOptions& options);
   // Blocking, on the calling thread. sendrecv(): the receive's arguments are checked before the send is under way, so
   // that nothing of the caller's is left behind.
   struct Outgoing {
@@ -97,8 +97,13 @@ class CommunicatorState final : public CommunicatorEvents {
   // In bytes; the arguments of a message are checked.
   uint64_t send_bytes(const Outgoing& out, DType dtype, int tag) const;
   uint64_t recv_bytes(const Incoming& in, DType dtype, int tag) const;
+  // Throw Exception(kInvalid) for device memory in a call without a stream, once the communicator is attached.
+  void check_on_host(const char* call, const void* data) const;
+  void check_on_host(const CollectiveCall& call) const;
   // The algorithm for the library's own calls.
   Algorithm for_plain_buffers() const { return collectives_->router().for_plain_buffers(); }
+  // The configured one for 0.
+  std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const;
   // kInvalid if it is negative.
   void check_timeout(const char* call, const CallOptions& options) const;
   // Waits for it; the others are told if that takes long.
@@ -108,6 +113,7 @@ class CommunicatorState final : public CommunicatorEvents {
   // it throws (kSystem).
   void ready_progress_thread();
   void leave_to_progress_thread(ProgressEngine& engine) { engine.notify(); }
+  const std::shared_ptr<Messages>& messages() const { return messages_; }
   const std::shared_ptr<ProgressThread>& progress_thread() const { return progress_thread_; }
   // As CommunicatorContext::fail(); afterwards check_usable() throws.
   void fail(const Error& error) { context_->fail(error); }
@@ -148,11 +154,9 @@ class CommunicatorState final : public CommunicatorEvents {
   [[noreturn]] void refuse_use() const;
   [[noreturn]] void fail_for_memory();
   void check_peer(const char* call, int peer, int tag, bool receives) const;
-  void refuse_stream(const char* call, const CallOptions& options) const;
   void run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options);
   void run_send(const P2pOut& out, const CallOptions& options);
   Work::Message run_recv(const P2pIn& in, const CallOptions& options);
-  std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   std::shared_ptr<CommunicatorState> subgroup(uint64_t id, std::vector<int> members);
 

@@ -34,6 +34,7 @@ void MessageOperation::end(const Error* error) {
   const auto keep = std::move(self_);
   const bool on_stack = on_stack_;
   const bool counted = counted_;
+  const std::shared_ptr<MessageStage> told = std::move(stage);
   if (listed_) messages.active_.remove(*this);
   listed_ = false;
   if (background) messages.background_.fetch_sub(1);
@@ -43,6 +44,7 @@ void MessageOperation::end(const Error* error) {
   } else {
     Operation::complete();
   }
+  if (told) told->ended(*this);
   if (!on_stack) announce_end();  // else it may be gone
   if (counted) messages.ended();
 }
@@ -99,6 +101,17 @@ void Messages::submit(std::shared_ptr<MessageOperation> operation) {
   std::lock_guard lock(submitted_mutex_);
   submitted_.push_back(std::move(operation));
   news_.store(true);
+}
+
+void Messages::submit_from_stream(std::shared_ptr<MessageOperation> operation) {
+  if (const Error* error = context_->failure.get()) {
+    operation->messages_ = this;
+    operation->background = false;
+    operation->end(error);
+  } else {
+    submit(std::move(operation));
+  }
+  notify();
 }
 
 Messages::AtOnce Messages::run_at_once(const P2pOut* out, P2pIn* in) {

@@ -16,6 +16,18 @@ namespace rondo {
 
 class Messages;
 
+class MessageOperation;
+
+// Of a message that is staged (device/stream_message.h): hears how far it is. Under the lease.
+class MessageStage {
+ public:
+  virtual ~MessageStage() = default;
+  // So many bytes of a receive have come; not of its last part.
+  virtual void came(uint64_t bytes) = 0;
+  // The operation has ended.
+  virtual void ended(const MessageOperation& operation) = 0;
+};
+
 // A send or a receive as an operation. Fields of the request are set before it is submitted.
 class MessageOperation : public Operation {
  public:
@@ -26,6 +38,7 @@ class MessageOperation : public Operation {
   std::chrono::milliseconds limit{0};  // from the call to the deadline, which the first tick sets
   uint64_t began_at = 0;               // for the observer; 0: it was not on
   bool background = false;  // no blocking call waits for it alone: it goes on while its rank does other things
+  std::shared_ptr<MessageStage> stage;  // until it ends, which the stage waits for; null: it is not staged
 
   // Of the list of what is under way.
   MessageOperation* next = nullptr;
@@ -47,6 +60,8 @@ class SendOperation final : public MessageOperation, private SendRequest {
   P2pRequest& request() override { return *this; }
   std::string text() const override;
   void start(P2p& p2p) override { p2p.send(*this); }
+  // As SendRequest::ready, which outlives it.
+  void fill_by(const std::atomic<uint64_t>& ready_bytes) { ready = &ready_bytes; }
 
  private:
   void complete(const Error* error) override;
@@ -61,6 +76,9 @@ class RecvOperation final : public MessageOperation, private RecvRequest {
   RecvRequest& recv() { return *this; }
 
  private:
+  void progressed() override {
+    if (stage) stage->came(RecvRequest::moved);
+  }
   void complete(const Error* error) override;
 };
 
@@ -72,6 +90,9 @@ class Messages final : public ProgressEngine, private P2pStreams {
 
   // Does not drive. Any thread; matched in the order of these calls.
   void submit(std::shared_ptr<MessageOperation> operation);
+  // The same from a function in a stream, when nobody may drive any more: where the communicator is over, it ends at
+  // once. Wakes whoever drives.
+  void submit_from_stream(std::shared_ptr<MessageOperation> operation);
   // Waits for the operation; the others are told if that takes long (a collective against a send).
   void wait_blocking(const MessageOperation& operation);
   // The short way of a blocking call: what of the two (nullptr: none) ends within some 2 us, while nothing else is
@@ -85,6 +106,8 @@ class Messages final : public ProgressEngine, private P2pStreams {
   // beside a send that fails is taken back.
   void run(SendOperation* send, RecvOperation* recv);
 
+  // Why the communicator is over; nullptr: it is not. Any thread.
+  const Error* failure() const { return context_->failure.get(); }
   // Messages are under way that a thread of the caller's, or the progress thread, may move on while the rank waits
   // elsewhere.
   bool in_background() const { return background_.load() > 0; }

@@ -1,5 +1,6 @@
 // Every collective on device memory gives the reference result, in the order of its stream: over a device that is made
 // of threads and memory that the host cannot touch, with one queue for all streams.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -63,6 +64,39 @@ TEST_CASE("buffers of several pieces") {
   for (const char* transport : {"shm", "tcp"}) {
     CAPTURE(transport);
     CHECK(run_processes(device_group(2, transport), [&](Communicator& group) { run_on_device(group, cases); }) == "");
+  }
+}
+
+TEST_CASE("uneven calls and lists of several pieces, staged") {
+  for (const char* transport : {"shm", "tcp"}) {
+    CAPTURE(transport);
+    RankGroup ranks = device_group(3, transport);
+    ranks.config.device_window_bytes = 0;
+    std::vector<CollectiveCase> cases;
+    for (CollectiveCase what : all_shapes({3, {1'100'003}, {1}})) {
+      if (what.counts.empty() || what.misalign != 0) continue;
+      what.dtype = DType::kFloat32;
+      cases.push_back(what);
+    }
+    CHECK(!cases.empty());
+    CHECK(run_processes(ranks, [&](Communicator& group) { run_on_device(group, cases); }) == "");
+    CHECK(run_processes(ranks, [](Communicator& group) {
+            Mirror mirror;
+            std::pmr::vector<float> large(2'500'001, 1.0f, &mirror), small(7, 1.0f, &mirror);
+            std::pmr::vector<int64_t> whole(300'000, 2, &mirror);
+            mirror.to_device();
+            const auto ref = [&](auto& values, DType dtype) {
+              return TensorRef{mirror.image(values.data()), mirror.image(values.data()), values.size(), dtype};
+            };
+            const std::vector<TensorRef> refs{ref(small, DType::kFloat32), ref(whole, DType::kInt64),
+                                              ref(large, DType::kFloat32)};
+            for (int i = 0; i < 2; ++i) group.all_reduce_many(refs, Op::kSum, {.stream = mirror.stream()});
+            mirror.to_host();
+            mirror.synchronize();
+            for (const float value : large) expect(value == 9.0f, "the wrong sum in a list");
+            for (const float value : small) expect(value == 9.0f, "the wrong sum in a list");
+            for (const int64_t value : whole) expect(value == 18, "the wrong sum in a list");
+          }) == "");
   }
 }
 
@@ -235,6 +269,67 @@ TEST_CASE("a stream of another device than the thread's current one") {
           mirror->synchronize();
           expect(values[99] == 2, "the wrong sum");
         }) == "");
+}
+
+TEST_CASE("the legacy stream waits for blocking streams, and they for it; queues for one stream and for several") {
+  for (const char* queues : {"1", "8"}) {
+    for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
+      CAPTURE(queues);
+      CAPTURE(window);
+      RankGroup ranks = device_group(2, "shm");
+      ranks.config.device_window_bytes = window;
+      ranks.before = [queues](int) { setenv("HOST_DEVICE_QUEUES", queues, 1); };
+      CHECK(run_processes(ranks, [](Communicator& group) {
+              Mirror mirror;
+              std::pmr::vector<int32_t> values(30'000, 1, &mirror);
+              mirror.to_device();
+              mirror.synchronize();
+              int32_t* const data = mirror.image_of(values.data());
+              void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
+              const auto make = reinterpret_cast<void* (*)()>(dlsym(library, "host_device_blocking_stream"));
+              if (make == nullptr) return;  // a GPU: no such function
+              void* const blocking = make();
+              for (int i = 0; i < 5; ++i) {
+                group.all_reduce(data, data, 30'000, DType::kInt32, Op::kSum, {.stream = nullptr});
+                group.all_reduce(data, data, 30'000, DType::kInt32, Op::kSum, {.stream = blocking});
+              }
+              const DeviceCopy copy{values.data(), data, 120'000, 120'000, 120'000, 1};
+              mirror.table().copy(&copy, nullptr);
+              mirror.table().synchronize(nullptr);
+              expect(values.front() == 1024 && values.back() == 1024, "the wrong sum");
+              mirror.table().destroy_stream(blocking);
+            }) == "");
+    }
+  }
+}
+
+TEST_CASE("a queue for each stream: calls keep their order by events alone") {
+  RankGroup ranks = device_group(3, "shm");
+  ranks.before = [](int) { setenv("HOST_DEVICE_QUEUES", "32", 1); };
+  for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
+    CAPTURE(window);
+    ranks.config.device_window_bytes = window;
+    CHECK(run_processes(ranks, [](Communicator& group) {
+            Mirror mirror;
+            DeviceStream streams[3] = {};
+            for (DeviceStream& stream : streams) mirror.table().make_stream(&stream);
+            std::pmr::vector<int64_t> values(40'000, 1, &mirror);
+            mirror.to_device();
+            mirror.synchronize();
+            int64_t* const data = mirror.image_of(values.data());
+            Work last;
+            for (int i = 0; i < 12; ++i) {
+              DeviceStream const stream = streams[i % 3];
+              if (i > 0) last.wait_on(stream);
+              last = group.all_reduce_async(data, data, 40'000, DType::kInt64, Op::kSum, {.stream = stream});
+            }
+            last.wait_on(mirror.stream());
+            mirror.to_host();
+            mirror.synchronize();
+            expect(values.front() == 531'441 && values.back() == 531'441, "the wrong sum");
+            for (DeviceStream stream : streams) mirror.table().destroy_stream(stream);
+          }) == "");
+  }
 }
 
 TEST_CASE("barriers, and groups beside each other") {

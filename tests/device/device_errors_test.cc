@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -76,8 +77,22 @@ TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") 
                          "memory of device 0, and the stream is of device 1");
             buffer.mirror.table().destroy_stream(elsewhere);
           }
-          expect_error(error_of([&] { group.send_async(data, 1, DType::kInt32, 0, 0, {.stream = stream}); }),
-                       ErrorCode::kUnsupported, "no asynchronous form");
+          for (const auto& host_call : std::vector<std::function<void()>>{
+                   [&] { group.send_async(data, 1, DType::kInt32, 0); },
+                   [&] { group.recv_async(data, 1, DType::kInt32, 0); },
+                   [&] { group.sendrecv(data, 1, 0, host.data(), 1, 0, DType::kInt32); },
+                   [&] {
+                     group.all_reduce_many(std::vector<TensorRef>{{data, data, 1, DType::kInt32}});
+                   }}) {
+            expect_error(error_of(host_call), ErrorCode::kInvalid, "give CallOptions::stream");
+            group.batch_begin();
+            expect_error(error_of(host_call), ErrorCode::kInvalid, "give CallOptions::stream");
+            group.batch_abandon();
+          }
+          expect_error(error_of([&] { group.send_async(host.data(), 1, DType::kInt32, 0, 0, {.stream = stream}); }),
+                       ErrorCode::kInvalid, "is host memory");
+          expect_error(error_of([&] { group.recv_async(host.data(), 1, DType::kInt32, 0, 0, {.stream = stream}); }),
+                       ErrorCode::kInvalid, "is host memory");
           expect_error(error_of([&] {
                          group.all_reduce(data, data, 100, DType::kFloat32, Op::kSum,
                                           {.wire = {.format = WireFormat::kBfloat16}, .stream = stream});
@@ -91,8 +106,8 @@ TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") 
           expect_error(call(host.data(), host.data(), stream), ErrorCode::kInvalid, "is host memory");
           expect_error(call(data, data, stream), ErrorCode::kOk, "");
           expect_error(error_of([&] { group.barrier(); }), ErrorCode::kInvalid, "calls with a stream and calls");
-          expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0, 0, {.stream = stream}); }),
-                       ErrorCode::kUnsupported, "a batch takes no messages with a stream");
+          expect_error(error_of([&] { group.send(host.data(), 1, DType::kInt32, 0); }), ErrorCode::kInvalid,
+                       "calls with a stream and calls");
           expect_error(call(data, data, stream), ErrorCode::kOk, "");
           expect_error(error_of([&] { group.batch_end(); }), ErrorCode::kInvalid, "overlap");
           Work on_host = group.barrier_async();
@@ -136,6 +151,20 @@ TEST_CASE("no library, no device: all ranks hear of it, and calls on host memory
   CHECK(run_processes(none, [](Communicator& group) {
           const Error error = error_of([&] { group.attach_device(); });
           expect_error(error, ErrorCode::kUnsupported, group.rank() == 1 ? "sees no device" : "rank 1");
+          expect_sum_on_host(group);
+        }) == "");
+}
+
+TEST_CASE("a library of another build: refused on that rank, and all hear of it") {
+  RankGroup other = group_of(2);
+  other.before = [](int rank) {
+    if (rank == 1) setenv("HOST_DEVICE_BUILD", "other", 1);
+  };
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;
+  CHECK(run_processes(other, [](Communicator& group) {
+          const Error error = error_of([&] { group.attach_device(); });
+          expect_error(error, ErrorCode::kUnsupported, group.rank() == 1 ? "of another build" : "rank 1");
+          if (group.rank() == 1) expect_error(error, ErrorCode::kUnsupported, "install both from one build");
           expect_sum_on_host(group);
         }) == "");
 }

@@ -2,7 +2,7 @@
 // before the copies of the others: every collective on device memory gives the reference result.
 #include <doctest/doctest.h>
 
-#include "tests/device/device_cases.h"
+#include "tests/device/message_cases.h"
 
 namespace rondo::testing {
 
@@ -19,6 +19,14 @@ TEST_CASE("buffers of several pieces on threads") {
   what.world = 3;
   what.count = 3'000'001;
   CHECK(run_threads(device_group(3, "auto"), [&](Communicator& group) { run_on_device(group, {what}); }) == "");
+}
+
+TEST_CASE("messages on threads") {
+  for (const int world : {1, 2, 3}) {
+    CAPTURE(world);
+    CHECK(run_threads(device_group(world, "auto"), ring_of_messages) == "");
+    CHECK(run_threads(device_group(world, "auto"), messages_beside_collectives) == "");
+  }
 }
 
 }  // namespace rondo::testing

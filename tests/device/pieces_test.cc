@@ -70,6 +70,41 @@ TEST_CASE("every even collective, root and count: each element once, cut alike o
   }
 }
 
+TEST_CASE("uneven calls: every element once, and both ranks of a block cut it alike") {
+  // counts[r][p]: what rank r sends to p.
+  const std::vector<std::vector<uint64_t>> counts{{3, 0, 1000}, {70, 1, 5}, {0, 4000, 2}};
+  for (const uint64_t piece_bytes : {uint64_t{24}, uint64_t{1000}, uint64_t{1} << 20}) {
+    CAPTURE(piece_bytes);
+    std::vector<std::vector<Piece>> of_rank;
+    std::vector<uint32_t> calls;
+    for (int rank = 0; rank < 3; ++rank) {
+      std::vector<uint64_t> from;
+      for (int peer = 0; peer < 3; ++peer) from.push_back(counts[static_cast<size_t>(peer)][static_cast<size_t>(rank)]);
+      std::vector<std::byte> in(8 * 5000), out(8 * 5000);
+      const CollectiveCall call =
+          uneven_call({.collective = Collective::kAllToAll, .dtype = DType::kInt64},
+                      {in.data(), counts[static_cast<size_t>(rank)], {}}, {out.data(), from, {}});
+      std::vector<Piece> pieces = cut_pieces(check_call(call, rank, 3), rank, 3, piece_bytes);
+      uint64_t sent = 0, received = 0;
+      for (const uint64_t count : counts[static_cast<size_t>(rank)]) sent += count;
+      for (const uint64_t count : from) received += count;
+      for (const int times : covered(pieces, true, in.data(), 8 * sent)) CHECK(times == 1);
+      for (const int times : covered(pieces, false, out.data(), 8 * received)) CHECK(times == 1);
+      for (size_t i = 0; i + 1 < pieces.size(); ++i) CHECK(pieces[i].empty_calls == 0);
+      calls.push_back(static_cast<uint32_t>(pieces.size()) + pieces.back().empty_calls);
+      of_rank.push_back(std::move(pieces));
+    }
+    CHECK(calls == std::vector<uint32_t>(3, static_cast<uint32_t>(kPairPieces)));
+    for (size_t from = 0; from < 3; ++from) {
+      for (size_t to = 0; to < 3; ++to) {
+        for (size_t i = 0; i < std::min(of_rank[from].size(), of_rank[to].size()); ++i) {
+          CHECK(of_rank[from][i].input_counts[to] == of_rank[to][i].output_counts[from]);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("large calls take at most so many pieces, however large") {
   CheckedCall call;
   call.collective = Collective::kAllReduce;

@@ -87,13 +87,7 @@ std::shared_ptr<Operation> DeviceSide::start_enqueued_list(std::span<const Tenso
   }
   if (what.calls.empty() || algorithm_of(what.calls.front(), call.options) != Algorithm::kRegistered) return nullptr;
   check_own_device("all_reduce_many", arguments.stream);
-  for (size_t i = 0; i < what.calls.size() && arguments.list; ++i) {
-    CheckedCall& part = what.calls[i];
-    part.list = arguments.list;
-    part.shared_counts = arguments.list->hash;
-    part.part = static_cast<uint32_t>(i + 1);
-    part.parts = static_cast<uint32_t>(what.calls.size());
-  }
+  what.list = arguments.list;
   return enqueue(std::move(what));
 }
 
@@ -109,13 +103,14 @@ std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
   std::vector<CommunicatorState::Part> parts;
   const Algorithm shown = what.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
   for (size_t i = 0; i < what.calls.size(); ++i) {
-    CommunicatorState::Part part{std::move(what.calls[i]), shown, {}};
-    part.call.piece = static_cast<uint32_t>(i + 1);
-    part.call.pieces = static_cast<uint32_t>(what.calls.size());
+    parts.push_back({std::move(what.calls[i]), shown, {}});
+  }
+  number_pieces(parts);
+  for (CommunicatorState::Part& part : parts) {
+    note_list(part.call, what.list);
     EnqueuedCall::Part moved = made->add_part(part.call);
     part.gate = std::move(moved.gate);
     part.run = std::move(moved.run);
-    parts.push_back(std::move(part));
   }
   follow_last(what.stream);
   for (auto& operation : group_.submit_all(std::move(parts))) {

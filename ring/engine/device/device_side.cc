@@ -10,6 +10,17 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLettingGo{5};
 
+CollectiveCall all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& options) {
+  CollectiveCall call;
+  call.input = tensor.input;
+  call.output = tensor.output;
+  call.count = tensor.count;
+  call.dtype = tensor.dtype;
+  call.op = op;
+  call.options = options;
+  return call;
+}
+
 }  // namespace
 
 StreamFacts DeviceSide::check_stream(const std::string& call, void* stream) const {
@@ -55,23 +66,40 @@ void DeviceSide::check_host(const CollectiveCall& call) const {
   check_host(collective_name(call.collective), call.output);
 }
 
-// The operations of an even or uneven call, a piece each, with their gates.
+// The operations of an even or uneven call, a piece each and those of no element, with their gates.
 std::vector<CommunicatorState::Part> DeviceSide::parts_of(const CollectiveCall& call, StreamCall& stream_call) const {
   const std::vector<Piece>& pieces = stream_call.pieces();
   std::vector<CommunicatorState::Part> parts;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    CollectiveCall piece = call;
-    if (!call.uneven) piece.count = pieces[i].count;
-    piece.options.stream.reset();
-    piece.input = stream_call.region(i) + pieces[i].input;
-    piece.output = stream_call.region(i) + pieces[i].output;
-    CommunicatorState::Part part{check_call(piece, group_.rank(), group_.size()), call.options.algorithm, {}};
-    part.call.piece = static_cast<uint32_t>(i + 1);
-    part.call.pieces = static_cast<uint32_t>(pieces.size());
-    part.gate = stream_call.add_gate(i, 1);
+  const auto add = [&](const Piece& piece, std::byte* region, const std::shared_ptr<Gate>& gate) {
+    CollectiveCall one = call;
+    one.options.stream.reset();
+    one.count = piece.count;
+    one.input_counts = piece.input_counts;
+    one.output_counts = piece.output_counts;
+    one.input_displacements = one.output_displacements = {};
+    one.input = region + piece.input;
+    one.output = region + piece.output;
+    CommunicatorState::Part part{check_call(one, group_.rank(), group_.size()), call.options.algorithm, {}};
+    part.gate = gate;
     parts.push_back(std::move(part));
+  };
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto gate = stream_call.add_gate(i, static_cast<int>(1 + pieces[i].empty_calls));
+    add(pieces[i], stream_call.region(i), gate);
+    Piece none;
+    none.input_counts.resize(pieces[i].input_counts.size());
+    none.output_counts.resize(pieces[i].output_counts.size());
+    for (uint32_t empty = 0; empty < pieces[i].empty_calls; ++empty) add(none, stream_call.region(i), gate);
   }
+  number_pieces(parts);
   return parts;
+}
+
+void DeviceSide::number_pieces(std::vector<CommunicatorState::Part>& parts) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].call.piece = static_cast<uint32_t>(i + 1);
+    parts[i].call.pieces = static_cast<uint32_t>(parts.size());
+  }
 }
 
 std::shared_ptr<StreamCall> DeviceSide::make(std::vector<Piece> pieces, void* stream, int device) {
@@ -140,72 +168,47 @@ DeviceSide::ListArguments DeviceSide::check_list(std::span<const TensorRef> tens
 std::shared_ptr<Operation> DeviceSide::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                   const ListParts& list_parts) {
   const ListArguments arguments = check_list(tensors, op, options, list_parts);
+  // Alone it is the same call as outside.
+  if (tensors.size() == 1) return start(all_reduce_of(tensors.front(), op, options));
   if (auto enqueued = start_enqueued_list(tensors, op, options, arguments)) return enqueued;
-  Piece piece;
-  std::vector<uint64_t> places;
-  for (const TensorRef& tensor : tensors) {
-    const uint64_t bytes = tensor.count * dtype_bytes(tensor.dtype);
-    places.push_back(piece.region_bytes);
-    if (bytes == 0) continue;
-    auto* const input = static_cast<std::byte*>(const_cast<void*>(tensor.input));
-    piece.in.push_back({input, bytes, piece.region_bytes, bytes, bytes, 1});
-    piece.out.push_back({static_cast<std::byte*>(tensor.output), bytes, piece.region_bytes, bytes, bytes, 1});
-    piece.region_bytes += (bytes + 63) / 64 * 64;
+  return start_staged_list(tensors, op, options, arguments);
+}
+
+// Types by turns, so that pieces are full.
+std::shared_ptr<Operation> DeviceSide::start_staged_list(std::span<const TensorRef> tensors, Op op,
+                                                         const CallOptions& options, const ListArguments& arguments) {
+  std::vector<TensorRef> ordered(tensors.begin(), tensors.end());
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const TensorRef& a, const TensorRef& b) { return a.dtype < b.dtype; });
+  uint64_t bytes = 0;
+  for (const TensorRef& tensor : tensors) bytes += tensor.count * dtype_bytes(tensor.dtype);
+  std::vector<ListPiece> cut = cut_list(ordered, piece_bytes_of(bytes));
+  if (cut.empty()) cut.emplace_back();  // all of them are empty: the ranks compare the list
+  std::vector<Piece> pieces;
+  for (ListPiece& piece : cut) pieces.push_back(std::move(piece.piece));
+  const std::shared_ptr<StreamCall> made = make(std::move(pieces), *options.stream, arguments.stream.device);
+  std::vector<CommunicatorState::Part> parts;
+  for (size_t i = 0; i < cut.size(); ++i) {
+    std::byte* const region = made->region(i);
+    CollectiveCall call = all_reduce_of({region, region, made->pieces()[i].count, cut[i].dtype}, op, options);
+    call.options.stream.reset();
+    parts.push_back({check_call(call, group_.rank(), group_.size()), options.algorithm, {}});
+    parts.back().gate = made->add_gate(i, 1);
   }
-  std::shared_ptr<StreamCall> made = make({piece}, *options.stream, arguments.stream.device);
-  std::vector<TensorRef> staged(tensors.begin(), tensors.end());
-  for (size_t i = 0; i < staged.size(); ++i) staged[i].input = staged[i].output = made->region(0) + places[i];
-  CallOptions on_host = options;
-  on_host.stream.reset();
+  number_pieces(parts);
+  for (CommunicatorState::Part& part : parts) note_list(part.call, arguments.list);
   std::lock_guard order(order_mutex_);
-  std::vector<CommunicatorState::Part> parts = list_parts(staged, op, on_host);
-  const auto gate = made->add_gate(0, static_cast<int>(parts.size()));
-  for (CommunicatorState::Part& part : parts) {
-    part.call.piece = part.call.pieces = 1;
-    part.gate = gate;
-  }
   submit(*made, std::move(parts));
   return made;
 }
 
-void DeviceSide::copy(void* to, const void* from, uint64_t bytes, void* stream) const {
-  const DeviceCopy rows{to, from, bytes, bytes, bytes, 1};
-  if (bytes > 0) calls_->library->check(table().copy(&rows, stream), "putting a copy into the stream");
-}
-
-Work::Message DeviceSide::run_messages(const CommunicatorState::Outgoing* out, const CommunicatorState::Incoming* in,
-                                       DType dtype, int tag, const CallOptions& options) {
-  const uint64_t going = out != nullptr ? group_.send_bytes(*out, dtype, tag) : 0;
-  const uint64_t coming = in != nullptr ? group_.recv_bytes(*in, dtype, tag) : 0;
-  group_.check_timeout(out != nullptr ? "send" : "recv", options);
-  attach(options.timeout, &*options.stream);
-  void* const stream = *options.stream;
-  const StreamFacts facts = check_stream(out != nullptr ? "send" : "recv", stream);
-  if (going > 0) check_device("send", facts, {"data", out->data});
-  if (coming > 0) check_device("recv", facts, {"data", in->data});
-  const uint64_t at = (going + 63) / 64 * 64;  // of what comes, in the region
-  const StagingPool::Region region = calls_->pool.take(at + coming);
-  // The stream has passed its copies when the memory is given back, however this ends.
-  const std::shared_ptr<void> guard(nullptr, [&](void*) {
-    table().synchronize(stream);
-    calls_->pool.give_back(region);
-  });
-  copy(region.data, going > 0 ? out->data : nullptr, going, stream);
-  calls_->library->check(table().synchronize(stream), "waiting for the stream");
-  CallOptions on_host = options;
-  on_host.stream.reset();
-  CommunicatorState::Outgoing sent = out != nullptr ? *out : CommunicatorState::Outgoing{};
-  CommunicatorState::Incoming received = in != nullptr ? *in : CommunicatorState::Incoming{};
-  sent.data = region.data;
-  received.data = region.data + at;
-  if (in == nullptr) {
-    group_.send(sent, dtype, tag, on_host);
-    return {};
-  }
-  const Work::Message message = out != nullptr ? group_.sendrecv(sent, received, dtype, tag, on_host)
-                                               : group_.recv(received, dtype, tag, on_host);
-  copy(in->data, received.data, message.bytes, stream);
-  return message;
+// Of an operation that is a piece of a list.
+void DeviceSide::note_list(CheckedCall& call, const std::shared_ptr<const TensorList>& list) {
+  if (!list) return;
+  call.list = list;
+  call.shared_counts = list->hash;
+  call.part = call.piece;
+  call.parts = call.pieces;
 }
 
 void DeviceSide::close(Clock::time_point until) {

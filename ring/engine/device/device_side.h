@@ -13,6 +13,7 @@
 #include "ring/engine/communicator_state.h"
 #include "ring/engine/device/enqueued_call.h"
 #include "ring/engine/device/stream_call.h"
+#include "ring/engine/device/stream_message.h"
 
 namespace rondo {
 
@@ -34,6 +35,8 @@ class DeviceSide {
 
   // Attaches; throws Exception where start() would for its arguments.
   void check(const CollectiveCall& call) { check_arguments(call); }
+  // The same of a message that has been made.
+  void check(const StreamMessage& message) const;
   // Of a call with a stream: it is in the stream when they return. Throw Exception.
   void run(const CollectiveCall& call) { start(call); }
   std::shared_ptr<Operation> start(const CollectiveCall& call);
@@ -50,10 +53,21 @@ class DeviceSide {
   ListArguments check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                            const ListParts& list_parts);
 
-  // A send, a receive or both (nullptr: none). The calling thread waits until the stream has come to them and the
-  // message has gone and come; what has come is copied in the order of the stream.
-  Work::Message run_messages(const CommunicatorState::Outgoing* out, const CommunicatorState::Incoming* in, DType dtype,
-                             int tag, const CallOptions& options);
+  // Messages. make_...(): attaches, checks the arguments and takes memory; StreamMessage::begin() starts it.
+  enum class Blocking : bool { kNo, kYes };
+  std::shared_ptr<StreamMessage> make_send(const CommunicatorState::Outgoing& out, DType dtype, int tag,
+                                           const CallOptions& options, Blocking blocking = Blocking::kNo);
+  std::shared_ptr<StreamMessage> make_recv(const CommunicatorState::Incoming& in, DType dtype, int tag,
+                                           const CallOptions& options, Blocking blocking = Blocking::kNo);
+  // In the stream when they return.
+  std::shared_ptr<Operation> start_send(const CommunicatorState::Outgoing& out, DType dtype, int tag,
+                                        const CallOptions& options);
+  std::shared_ptr<Operation> start_recv(const CommunicatorState::Incoming& in, DType dtype, int tag,
+                                        const CallOptions& options);
+  // Return when the message has come, and the own one has gone; it is copied in the order of the stream.
+  Work::Message recv(const CommunicatorState::Incoming& in, DType dtype, int tag, const CallOptions& options);
+  Work::Message sendrecv(const CommunicatorState::Outgoing& out, const CommunicatorState::Incoming& in, DType dtype,
+                         int tag, const CallOptions& options);
 
   // Throws Exception(kInvalid) where a call without a stream has device memory; nothing before attach().
   void check_host(const CollectiveCall& call) const;
@@ -86,6 +100,10 @@ class DeviceSide {
   std::shared_ptr<Operation> start_enqueued(const CollectiveCall& call, const CheckedCall& checked,
                                             const StreamFacts& stream, Algorithm algorithm);
   std::vector<Piece> pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const;
+  std::shared_ptr<Operation> start_staged_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+                                               const ListArguments& arguments);
+  static void number_pieces(std::vector<CommunicatorState::Part>& parts);
+  static void note_list(CheckedCall& call, const std::shared_ptr<const TensorList>& list);
   // Null: the list is staged.
   std::shared_ptr<Operation> start_enqueued_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                  const ListArguments& arguments);
@@ -95,6 +113,7 @@ class DeviceSide {
     std::vector<Piece> pieces;
     std::vector<CheckedCall> calls;  // one a piece
     void* stream = nullptr;
+    std::shared_ptr<const TensorList> list = nullptr;  // that they are of, shared with the operations; null: of none
   };
   std::shared_ptr<Operation> enqueue(Enqueued what);
   CheckedCall call_of(CollectiveCall call, const Piece& piece) const;
@@ -105,7 +124,8 @@ class DeviceSide {
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
   std::shared_ptr<StreamCall> make(std::vector<Piece> pieces, void* stream, int device);
   void submit(StreamCall& call, std::vector<CommunicatorState::Part> parts);
-  void copy(void* to, const void* from, uint64_t bytes, void* stream) const;
+  std::shared_ptr<StreamMessage> make_message(StreamMessage::Options options, const char* call,
+                                              const CallOptions& given);
   std::vector<CommunicatorState::Part> parts_of(const CollectiveCall& call, StreamCall& stream_call) const;
 
   CommunicatorState& group_;

@@ -10,6 +10,14 @@ constexpr uint64_t kLineBytes = 64;
 
 uint64_t lines(uint64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
 
+// Copies of single blocks that the pieces of an uneven call are at most, each way; but of so many pieces at least.
+constexpr uint64_t kMostBlockCopies = 256, kLeastPieces = 4;
+
+struct UnevenCut {
+  uint64_t pieces = 1;
+  uint64_t pair_elements = 1;  // of a block that only its two ranks know, at least, while there are any
+};
+
 struct Cutter {
   const CheckedCall& call;
   const uint64_t rank, world, element;
@@ -67,29 +75,84 @@ struct Cutter {
     return piece;
   }
 
-  static uint64_t end_of(const std::vector<Extent>& blocks) {
-    uint64_t end = 0;
-    for (const Extent& block : blocks) {
-      if (block.count > 0) end = std::max(end, block.offset + block.count);
-    }
-    return end;
+  // --- uneven
+  bool pairs_know() const {
+    return call.collective != Collective::kAllGather && call.collective != Collective::kReduceScatter;
   }
-  void add_blocks(std::byte* device, const std::vector<Extent>& blocks, uint64_t region,
-                  std::vector<Piece::Rows>& rows) const {
-    for (const Extent& block : blocks) {
-      const uint64_t bytes = block.count * element, offset = block.offset * element;
-      if (bytes > 0) rows.push_back({device + offset, bytes, region + offset, bytes, bytes, 1});
+  // The part of a block that is in the piece.
+  Extent part_of(const Extent& block, uint64_t index, const UnevenCut& cut) const {
+    if (!pairs_know()) {  // balanced
+      const uint64_t each = block.count / cut.pieces, more = block.count % cut.pieces;
+      return {block.offset + index * each + std::min(index, more), each + (index < more ? 1 : 0)};
     }
+    const uint64_t each = std::max(cut.pair_elements, (block.count + cut.pieces - 1) / cut.pieces);
+    const uint64_t first = std::min(block.count, index * each);
+    return {block.offset + first, std::min(each, block.count - first)};
   }
-  // All blocks, where they lie in the caller's buffers.
-  Piece uneven() const {
+  // Copies of the parts of all blocks, one after the other from `region` on; their end.
+  uint64_t add_blocks(std::byte* device, const std::vector<Extent>& parts, uint64_t region,
+                      std::vector<Piece::Rows>* rows) const {
+    for (const Extent& part : parts) {
+      const uint64_t bytes = part.count * element;
+      if (bytes > 0 && rows != nullptr) {
+        rows->push_back({device + part.offset * element, bytes, region, bytes, bytes, 1});
+      }
+      region += bytes;
+    }
+    return region;
+  }
+  std::vector<Extent> parts_of(const std::vector<Extent>& blocks, uint64_t index, const UnevenCut& cut) const {
+    std::vector<Extent> parts;
+    for (const Extent& block : blocks) parts.push_back(part_of(block, index, cut));
+    return parts;
+  }
+  uint64_t before_own(const std::vector<Extent>& parts) const {
+    uint64_t bytes = 0;
+    for (size_t r = 0; r < rank; ++r) bytes += parts[r].count * element;
+    return bytes;
+  }
+  // In place, as even pieces are: a single block is the own one of the others' buffer.
+  Piece uneven(uint64_t index, const UnevenCut& cut) const {
+    const std::vector<Extent> in = parts_of(call.input_blocks, index, cut);
+    const std::vector<Extent> out = parts_of(call.output_blocks, index, cut);
     Piece piece;
-    piece.count = call.count;
-    piece.output = lines(end_of(call.input_blocks) * element);
-    piece.region_bytes = piece.output + end_of(call.output_blocks) * element;
-    if (reads()) add_blocks(input(), call.input_blocks, piece.input, piece.in);
-    if (writes()) add_blocks(call.output, call.output_blocks, piece.output, piece.out);
+    piece.count = (blocks_in() ? in : out)[rank].count;
+    if (!blocks_in() && !blocks_out()) piece.count = std::max(in[rank].count, out[rank].count);
+    if (blocks_out() && !blocks_in()) piece.input = before_own(out);
+    if (blocks_in() && !blocks_out()) piece.output = before_own(in);
+    if (blocks_in() && blocks_out()) piece.output = lines(add_blocks(nullptr, in, 0, nullptr));
+    const uint64_t in_end = add_blocks(input(), in, piece.input, reads() ? &piece.in : nullptr);
+    const uint64_t out_end = add_blocks(call.output, out, piece.output, writes() ? &piece.out : nullptr);
+    piece.region_bytes = std::max(in_end, out_end);
+    for (const Extent& part : in) {
+      if (blocks_in()) piece.input_counts.push_back(part.count);
+    }
+    for (const Extent& part : out) {
+      if (blocks_out()) piece.output_counts.push_back(part.count);
+    }
     return piece;
+  }
+  std::vector<Piece> all_uneven(uint64_t piece_bytes, uint64_t most_pieces) const {
+    // Each block is a copy of its own.
+    const uint64_t most = std::clamp(kMostBlockCopies / world, kLeastPieces, most_pieces);
+    UnevenCut cut;
+    cut.pieces = pairs_know() ? std::min(most, kPairPieces)
+                              : std::clamp((call.total_bytes(static_cast<int>(world)) + piece_bytes - 1) / piece_bytes,
+                                           uint64_t{1}, most);
+    cut.pair_elements = std::max(uint64_t{1}, piece_bytes / element / world);
+    std::vector<Piece> pieces;
+    uint32_t empty = 0;
+    for (uint64_t index = 0; index < cut.pieces; ++index) {
+      Piece piece = uneven(index, cut);
+      const bool is_empty = piece.in.empty() && piece.out.empty();
+      if (is_empty && index > 0) {
+        ++empty;
+      } else {
+        pieces.push_back(std::move(piece));
+      }
+    }
+    pieces.back().empty_calls = empty;
+    return pieces;
   }
 };
 
@@ -98,7 +161,7 @@ struct Cutter {
 std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes,
                               uint64_t most_pieces) {
   const Cutter cutter{call, static_cast<uint64_t>(rank), static_cast<uint64_t>(world), dtype_bytes(call.dtype)};
-  if (call.uneven) return {cutter.uneven()};
+  if (call.uneven) return cutter.all_uneven(piece_bytes, most_pieces);
   if (call.collective == Collective::kBarrier || call.count == 0) return {Piece{}};
   const uint64_t bytes = call.count * cutter.widest();
   const uint64_t pieces = std::min(most_pieces, (bytes + piece_bytes - 1) / piece_bytes);

@@ -28,9 +28,13 @@ struct Piece {
   uint64_t region_bytes = 0;
   // Of the call's buffers in the region. They may be the same memory.
   uint64_t input = 0, output = 0;
-  // The call: of the elements [first, first + count) of each block where blocks are even, else the whole.
+  // The call: of the elements [first, first + count) of each block where blocks are even; else of the own block, and
+  // where this rank has a block for each rank, of these, one after the other.
   uint64_t first = 0;
   uint64_t count = 0;
+  std::vector<uint64_t> input_counts = {}, output_counts = {};
+  // The last piece: calls of no element behind it, which other ranks may have elements in.
+  uint32_t empty_calls = 0;
 };
 
 // Bytes of a piece, of its larger buffer: small enough that copying the first and the last piece, beside which nothing
@@ -39,8 +43,17 @@ inline constexpr uint64_t kPieceBytes = 4u << 20;
 // Of one call: entries of a stream are bounded.
 inline constexpr uint64_t kMostPieces = 64;
 
-// The pieces of a call, in order. Even calls are cut alike on all ranks: by what all ranks know. Uneven calls are one
-// piece, since ranks know their own counts only. Pure.
+// Of gather_v, scatter_v and all_to_all_v, of which a rank knows its own counts only: so many always, of which those
+// behind a rank's last element are empty. Copying the first and the last one is at most an eighth of the copies.
+inline constexpr uint64_t kPairPieces = 16;
+// Whole pieces, larger than kPieceBytes only where there would be more than most_pieces of them.
+constexpr uint64_t piece_bytes_of(uint64_t bytes, uint64_t most_pieces = kMostPieces) {
+  const uint64_t least = (bytes + most_pieces - 1) / most_pieces;
+  const uint64_t pieces = (least + kPieceBytes - 1) / kPieceBytes;
+  return kPieceBytes * (pieces > 1 ? pieces : 1);
+}
+
+// The pieces of a call, in order, cut alike on all ranks: by what all of them know, or both ranks of a block. Pure.
 std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes = kPieceBytes,
                               uint64_t most_pieces = kMostPieces);
 

@@ -8,8 +8,10 @@ namespace {
 
 // Sizes are powers of two, so that calls of different sizes find each other's memory again.
 constexpr size_t kLeastBytes = 64 * 1024;
-// Before a region's data: its word, on a page of its own, so that the data is aligned as all registered memory is.
+// Before a region's data: its word and its length, on a page of its own, so that the data is aligned as all registered
+// memory is.
 constexpr size_t kHeaderBytes = 4096;
+constexpr size_t kLengthOffset = 64;
 
 }  // namespace
 
@@ -24,7 +26,8 @@ StagingPool::Region StagingPool::take(size_t bytes) {
   try {
     auto* memory = static_cast<std::byte*>(allocations_.allocate(kHeaderBytes + rounded));
     library_->check(library_->table().lock_host(memory, kHeaderBytes + rounded), "locking host memory");
-    region = {memory + kHeaderBytes, rounded, reinterpret_cast<uint32_t*>(memory)};
+    region = {memory + kHeaderBytes, rounded, reinterpret_cast<uint32_t*>(memory),
+              reinterpret_cast<uint64_t*>(memory + kLengthOffset)};
   } catch (...) {
     std::lock_guard lock(mutex_);
     --taken_;

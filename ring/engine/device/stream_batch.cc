@@ -56,22 +56,53 @@ std::vector<TensorRef> StreamBatch::tensors_of(Run run) {
   return tensors;
 }
 
-void StreamBatch::check(const DeviceSide::ListParts& list_parts) const {
+void StreamBatch::check(DeviceSide& device, const DeviceSide::ListParts& list_parts) const {
+  for (const Item& item : items_) device.check(item.call);
+  for (const auto& message : messages_) device.check(*message);
   for (const Run run : runs()) {
     if (run.size() > 1) list_parts(tensors_of(run), run.front().call.op, run.front().call.options);
   }
 }
 
-std::vector<std::shared_ptr<Operation>> StreamBatch::enqueue(DeviceSide& device,
-                                                             const DeviceSide::ListParts& list_parts) const {
-  std::vector<std::shared_ptr<Operation>> operations;
+void StreamBatch::enqueue_collectives(DeviceSide& device, const DeviceSide::ListParts& list_parts,
+                                      std::vector<std::shared_ptr<Operation>>& operations) const {
   for (const Run run : runs()) {
     const CollectiveCall& call = run.front().call;
     // Alone it is the same call as outside, so that ranks need not group it alike.
     operations.push_back(run.size() == 1 ? device.start(call)
                                          : device.start_list(tensors_of(run), call.op, call.options, list_parts));
   }
+}
+
+void StreamBatch::begin_messages() const {
+  for (const auto& message : messages_) {
+    if (!message->sends()) continue;
+    message->begin();
+    message->finish();
+  }
+  for (const auto& message : messages_) {
+    if (!message->sends()) message->begin();
+  }
+}
+
+std::vector<std::shared_ptr<Operation>> StreamBatch::enqueue(DeviceSide& device,
+                                                             const DeviceSide::ListParts& list_parts) const {
+  std::vector<std::shared_ptr<Operation>> operations(messages_.begin(), messages_.end());
+  try {
+    begin_messages();
+    enqueue_collectives(device, list_parts, operations);
+    for (const auto& message : messages_) {
+      if (!message->sends()) message->finish();
+    }
+  } catch (const Exception&) {
+    for (const auto& message : messages_) message->leave();
+    throw;
+  }
   return operations;
+}
+
+void StreamBatch::abandon(const Error& error) const {
+  for (const auto& message : messages_) message->abandon(error);
 }
 
 }  // namespace rondo

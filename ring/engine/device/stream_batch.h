@@ -15,13 +15,18 @@ class StreamBatch {
   void add(const CollectiveCall& call);
   // The all_reduces of a list.
   void add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  size_t size() const { return items_.size(); }
+  void add(std::shared_ptr<StreamMessage> message) { messages_.push_back(std::move(message)); }
+  size_t size() const { return items_.size() + messages_.size(); }
 
-  // Throws Exception(kInvalid) where all_reduces that run together overlap: nothing is in a stream then.
-  void check(const DeviceSide::ListParts& list_parts) const;
-  // In the order of the calls. Consecutive all_reduces of one stream, operation, algorithm and timeout are one list
+  // Throws Exception(kInvalid) where all_reduces that run together overlap, and where memory has been given back since
+  // its call: nothing is in a stream then.
+  void check(DeviceSide& device, const DeviceSide::ListParts& list_parts) const;
+  // Sends first, receives last, and in between collectives in their order; so no stream waits for a message before this
+  // rank has sent its own. Consecutive all_reduces of one stream, operation, algorithm and timeout are one list
   // (kPremulSum: each by itself). Throws Exception: some of them may be in their streams.
   std::vector<std::shared_ptr<Operation>> enqueue(DeviceSide& device, const DeviceSide::ListParts& list_parts) const;
+  // Ends messages that have not begun.
+  void abandon(const Error& error) const;
 
  private:
   struct Item {
@@ -32,9 +37,13 @@ class StreamBatch {
   using Run = std::span<const Item>;
 
   std::vector<Run> runs() const;
+  void begin_messages() const;
+  void enqueue_collectives(DeviceSide& device, const DeviceSide::ListParts& list_parts,
+                           std::vector<std::shared_ptr<Operation>>& operations) const;
   static std::vector<TensorRef> tensors_of(Run run);
 
   std::vector<Item> items_;
+  std::vector<std::shared_ptr<StreamMessage>> messages_;
 };
 
 }  // namespace rondo

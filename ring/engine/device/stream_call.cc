@@ -147,9 +147,11 @@ void StreamCall::finish(size_t piece) {
     const WordOp wait{gate.word(), gate.value(), WordAction::kAwait};
     options_.calls->library->check(table_.words(&wait, 1, options_.stream), "putting a wait into the stream");
   } else {
-    Operation& operation = *operations_[piece];
-    operation.wait(Clock::time_point::max());
-    if (operation.failed()) throw Exception(operation.error());
+    const bool last = piece + 1 == options_.pieces.size();
+    for (size_t i = piece; i < (last ? operations_.size() : piece + 1); ++i) {
+      operations_[i]->wait(Clock::time_point::max());
+      if (operations_[i]->failed()) throw Exception(operations_[i]->error());
+    }
   }
   for (const Piece::Rows& rows : options_.pieces[piece].out) copy(rows, region(piece), false);
 }

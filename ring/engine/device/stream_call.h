@@ -73,7 +73,7 @@ class StreamCall final : public Operation, public std::enable_shared_from_this<S
   std::byte* region(size_t piece) { return slots_[piece % slots_.size()].data; }
   // That the operations of the piece begin at and end at. operations: of the piece.
   std::shared_ptr<CopyGate> add_gate(size_t piece, int operations);
-  // The operations have been submitted, one of them or (a list) one for several a piece, in the order of the pieces.
+  // The operations have been submitted, one a piece in the order of the pieces, then those of no element.
   void add_operation(std::shared_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }
 
   // Puts it into the stream, which ends the call. Throws Exception: what failed; the call is ended then.

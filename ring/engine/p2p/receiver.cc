@@ -257,6 +257,8 @@ void P2pReceiver::payload_done() {
     if (receive_->moved == receive_->message.bytes) {
       filling_.remove(*receive_);
       context_.done(*receive_);
+    } else {
+      receive_->progressed();
     }
   } else if (into_ == Into::kMessage) {
     message_->arriving = false;  // owed when it is taken

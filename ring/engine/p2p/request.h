@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -67,6 +68,10 @@ enum class P2pFound : uint8_t {
 class SendRequest : public P2pRequest {
  public:
   const std::byte* data = nullptr;
+  // Bytes of data that are there, where it is filled meanwhile; nullptr: all. It grows, and then the driver is woken.
+  // Acquire pairs with the release of the thread that fills it.
+  const std::atomic<uint64_t>* ready = nullptr;
+  uint64_t ready_bytes() const { return ready != nullptr ? ready->load(std::memory_order_acquire) : bytes; }
 
   SendRequest* next = nullptr;
   SendRequest* previous = nullptr;
@@ -75,6 +80,9 @@ class SendRequest : public P2pRequest {
 class RecvRequest : public P2pRequest {
  public:
   std::byte* data = nullptr;
+
+  // `moved` bytes of a message have come that comes in several parts. Under the same rules as complete().
+  virtual void progressed() {}
 
   // Valid in complete(nullptr): what has come.
   struct Message {

@@ -94,7 +94,8 @@ void P2pSender::start(SendRequest& request) {
   P2pEnvelope envelope = eager(request.dtype, request.tag, request.bytes);
   request.sequence = sequence_++;
   --slots_;
-  if (request.bytes <= context_.options.eager_bytes && p2p_charge(request.bytes) <= credit_) {
+  const bool whole = request.ready_bytes() == request.bytes;
+  if (whole && request.bytes <= context_.options.eager_bytes && p2p_charge(request.bytes) <= credit_) {
     credit_ -= p2p_charge(request.bytes);
     envelope.kind = P2pKind::kEager;
     batch_.add(envelope, request.data, request.bytes);
@@ -106,12 +107,17 @@ void P2pSender::start(SendRequest& request) {
   }
 }
 
+// Of the first message that has something to send: one whose memory is being filled lets others pass.
 void P2pSender::add_chunk() {
-  SendRequest& request = *cleared_.pop_front();
+  SendRequest* found = cleared_.front();
+  while (found != nullptr && found->ready_bytes() == found->moved) found = found->next;
+  if (found == nullptr) return;
+  SendRequest& request = *found;
+  cleared_.remove(request);
   P2pEnvelope envelope;
   envelope.kind = P2pKind::kData;
   envelope.communicator = context_.options.communicator;
-  envelope.bytes = std::min(kChunkBytes, request.bytes - request.moved);
+  envelope.bytes = std::min(kChunkBytes, request.ready_bytes() - request.moved);
   envelope.sequence = request.sequence;
   envelope.offset = request.moved;
   batch_.add(envelope, request.data + request.moved, envelope.bytes);

@@ -206,9 +206,9 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   // In a batch, the _async forms return the Work of the whole batch (send_async, recv_async: their own), and recv() and
   // sendrecv() an empty Message. These Works are for this thread until the end; waiting for them before is kInvalid.
   // Calls of other threads are not collected and run at once. A call that throws is not collected; the rest is.
-  // All calls of a batch have a stream, or none has (kInvalid), and a batch takes no messages with a stream
-  // (kUnsupported). Calls on streams are in their streams when batch_end() returns; the all_reduces that run together
-  // are consecutive ones of one stream and operation.
+  // All calls of a batch have a stream, or none has (kInvalid). Calls on streams are in their streams when batch_end()
+  // returns: its sends, its collectives, its receives; the all_reduces that run together are consecutive ones of one
+  // stream and operation.
   // kInvalid: a second batch_begin() by any thread, an end without a begin or by another thread, split() and
   // new_group(), more than 65,536 calls.
   void batch_begin();
@@ -251,7 +251,8 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
 
   // --- GPU memory (docs/gpu.md). A call with CallOptions::stream works on memory of that stream's device, in the order
   // of the stream: it returns when it has been put there, and what comes after it in the stream finds the result. Any
-  // failure ends the stream's wait, and the communicator; the next call throws it.
+  // failure ends the stream's wait, and the communicator; the next call throws it. recv() and sendrecv() return when
+  // the message has come.
   //
   // Collective. Opens the library for GPUs; all ranks do, or none, and then all throw kUnsupported, and calls on host
   // memory go on. Implied by the first call with a stream. A second call does nothing.

@@ -1,0 +1,106 @@
+// DeviceSide: messages in the order of streams.
+#include <utility>
+
+#include "ring/engine/device/device_side.h"
+
+namespace rondo {
+
+std::shared_ptr<StreamMessage> DeviceSide::make_message(StreamMessage::Options options, const char* call,
+                                                        const CallOptions& given) {
+  group_.check_timeout(call, given);
+  attach(given.timeout, &*given.stream);
+  group_.ready_progress_thread();
+  const StreamFacts facts = check_stream(call, *given.stream);
+  if (options.bytes > 0) check_device(call, facts, {"data", options.data});
+  options.calls = calls_;
+  options.messages = group_.messages();
+  options.stream = *given.stream;
+  options.device = facts.device;
+  options.waits = waits_;
+  options.limit = group_.limit_of(given.timeout);
+  options.give_up = [this](const Error& error) { group_.fail(error); };
+  return std::make_shared<StreamMessage>(std::move(options));
+}
+
+void DeviceSide::check(const StreamMessage& message) const {
+  const char* const call = message.sends() ? "send" : "recv";
+  const StreamFacts facts = check_stream(call, message.stream());
+  if (message.bytes() > 0) check_device(call, facts, {"data", message.data()});
+}
+
+std::shared_ptr<StreamMessage> DeviceSide::make_send(const CommunicatorState::Outgoing& out, DType dtype, int tag,
+                                                     const CallOptions& options, Blocking blocking) {
+  StreamMessage::Options made;
+  made.direction = StreamMessage::Direction::kSend;
+  made.data = static_cast<std::byte*>(const_cast<void*>(out.data));
+  made.bytes = group_.send_bytes(out, dtype, tag);
+  made.dtype = dtype;
+  made.peer = out.peer;
+  made.tag = tag;
+  made.to_itself = out.peer == group_.rank();
+  made.blocking = blocking == Blocking::kYes;
+  return make_message(std::move(made), "send", options);
+}
+
+std::shared_ptr<StreamMessage> DeviceSide::make_recv(const CommunicatorState::Incoming& in, DType dtype, int tag,
+                                                     const CallOptions& options, Blocking blocking) {
+  StreamMessage::Options made;
+  made.direction = StreamMessage::Direction::kReceive;
+  made.data = static_cast<std::byte*>(in.data);
+  made.bytes = group_.recv_bytes(in, dtype, tag);
+  made.dtype = dtype;
+  made.peer = in.peer;
+  made.tag = tag;
+  made.blocking = blocking == Blocking::kYes;
+  return make_message(std::move(made), "recv", options);
+}
+
+std::shared_ptr<Operation> DeviceSide::start_send(const CommunicatorState::Outgoing& out, DType dtype, int tag,
+                                                  const CallOptions& options) {
+  auto send = make_send(out, dtype, tag, options);
+  send->begin();
+  send->finish();
+  return send;
+}
+
+std::shared_ptr<Operation> DeviceSide::start_recv(const CommunicatorState::Incoming& in, DType dtype, int tag,
+                                                  const CallOptions& options) {
+  auto receive = make_recv(in, dtype, tag, options);
+  receive->begin();
+  receive->finish();
+  return receive;
+}
+
+namespace {
+
+Work::Message message_of(StreamMessage& message) {
+  const MessageOperation& operation = message.await_message();
+  if (operation.failed()) throw Exception(operation.error());
+  return {operation.peer, operation.tag, operation.message_bytes};
+}
+
+}  // namespace
+
+Work::Message DeviceSide::recv(const CommunicatorState::Incoming& in, DType dtype, int tag,
+                               const CallOptions& options) {
+  const auto receive = make_recv(in, dtype, tag, options, Blocking::kYes);
+  receive->begin();
+  receive->finish();
+  return message_of(*receive);
+}
+
+// The receive's arguments are checked before the send is under way.
+Work::Message DeviceSide::sendrecv(const CommunicatorState::Outgoing& out, const CommunicatorState::Incoming& in,
+                                   DType dtype, int tag, const CallOptions& options) {
+  const auto receive = make_recv(in, dtype, tag, options, Blocking::kYes);
+  const auto send = make_send(out, dtype, tag, options, Blocking::kYes);
+  send->begin();
+  send->finish();
+  receive->begin();
+  receive->finish();
+  const Work::Message message = message_of(*receive);
+  message_of(*send);
+  return message;
+}
+
+}  // namespace rondo

@@ -1,0 +1,247 @@
+// Messages of device memory in the order of streams: send_async and recv_async return when they are in the stream,
+// large ones go in pieces, a short one leaves the rest of its buffer alone, and every failure ends the stream's wait.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "tests/device/message_cases.h"
+
+namespace rondo::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A buffer of the device that the host cannot touch, and that no mirror gives back.
+void* device_memory(const Mirror& mirror, size_t bytes) {
+  void* data = nullptr;
+  expect(mirror.table().allocate(bytes, &data) == 0, "no device memory");
+  return data;
+}
+
+}  // namespace
+
+TEST_CASE("a ring of messages, batched and by sendrecv, over shared memory and TCP") {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const int world : {1, 2, 3}) {
+      CAPTURE(transport);
+      CAPTURE(world);
+      CHECK(run_processes(device_group(world, transport), ring_of_messages) == "");
+    }
+  }
+}
+
+TEST_CASE("the same where streams cannot wait for words, and with a queue for each stream") {
+  for (const char* setting : {"HOST_DEVICE_WAITS=0", "HOST_DEVICE_QUEUES=4"}) {
+    CAPTURE(setting);
+    RankGroup group = device_group(2, "tcp");
+    group.before = [setting](int) { putenv(const_cast<char*>(setting)); };
+    CHECK(run_processes(group, ring_of_messages) == "");
+  }
+}
+
+TEST_CASE("a batch of messages and collectives") {
+  for (const int world : {2, 3}) {
+    CHECK(run_processes(device_group(world, "shm"), messages_beside_collectives) == "");
+    CHECK(run_processes(device_group(world, "tcp"), messages_beside_collectives) == "");
+  }
+}
+
+TEST_CASE("send and receive return at once; what the stream had before is sent, what comes later finds the message") {
+  CHECK(run_processes(device_group(2, "tcp"), [](Communicator& group) {
+          Mirror mirror;
+          DeviceStream other = nullptr;
+          mirror.table().make_stream(&other);
+          DeviceBuffer data(mirror, 1'000'000, group.rank()), copy(mirror, 1'000'000, -1);
+          mirror.to_device();
+          const CallOptions options{.stream = mirror.stream()};
+          group.attach_device();
+          if (group.rank() == 0) {
+            // The receiver answers when it has returned from its call, whose message is not sent before.
+            Work receive = group.recv_async(copy.device, 1'000'000, DType::kInt64, 1, 7, options);
+            group.send(data.values.data(), 0, DType::kInt64, 1, 1);
+            receive.wait_on(other);
+            // On the other stream: the message goes back.
+            group.send_async(copy.device, 1'000'000, DType::kInt64, 1, 8, {.stream = other});
+            receive.wait();
+          } else {
+            group.recv(data.values.data(), 0, DType::kInt64, 0, 1);
+            Work sent = group.send_async(data.device, 1'000'000, DType::kInt64, 0, 7, options);
+            group.recv_async(copy.device, 1'000'000, DType::kInt64, 0, 8, options);
+            sent.wait();
+          }
+          mirror.to_host();
+          mirror.synchronize();
+          copy.expect_message(1, 1'000'000);
+          mirror.table().synchronize(other);
+          mirror.table().destroy_stream(other);
+          group.barrier();
+        }) == "");
+}
+
+TEST_CASE("host memory on the other side, any source, and many messages of one pair in order") {
+  CHECK(run_processes(device_group(2, "tcp"), [](Communicator& group) {
+          Mirror mirror;
+          DeviceBuffer out(mirror, 1'000'000, 0), in(mirror, 1'000'000, -1);
+          std::vector<int64_t> host(1'000'000);
+          mirror.to_device();
+          const CallOptions options{.stream = mirror.stream()};
+          group.attach_device();
+          if (group.rank() == 0) {
+            group.send(out.device, 1'000'000, DType::kInt64, 1, 1, options);
+            for (uint64_t i = 0; i < 200; ++i) {
+              auto* const at = static_cast<int64_t*>(out.device) + i;
+              group.send(at, 1, DType::kInt64, 1, 2, options);
+            }
+            mirror.synchronize();
+            group.send(out.values.data(), 1'000'000, DType::kInt64, 1, 3);
+          } else {
+            group.recv(host.data(), 1'000'000, DType::kInt64, 0, 1);
+            expect(host[999'999] == value_of(0, 999'999), "the wrong message in host memory");
+            for (uint64_t i = 0; i < 200; ++i) {
+              auto* const at = static_cast<int64_t*>(in.device) + i;
+              group.recv_async(at, 1, DType::kInt64, kAnySource, 2, options);
+            }
+            mirror.to_host();
+            mirror.synchronize();
+            in.expect_message(0, 200);
+            group.recv(in.device, 1'000'000, DType::kInt64, kAnySource, kAnyTag, options);
+            mirror.to_host();
+            mirror.synchronize();
+            in.expect_message(0, 1'000'000);
+          }
+          group.barrier();
+        }) == "");
+}
+
+TEST_CASE("a message that never comes: deadline, abort, death and leaving end the stream's wait") {
+  for (const std::string how : {"timeout", "abort", "death", "destroy"}) {
+    CAPTURE(how);
+    const std::string wrong = run_processes(device_group(2, "tcp"), [&](Communicator& group) {
+      Mirror mirror;
+      DeviceBuffer in(mirror, 2'000'000, -1);
+      mirror.to_device();
+      mirror.synchronize();
+      group.attach_device();
+      if (group.rank() == 1) {
+        if (how == "death") _exit(0);
+        if (how == "abort") group.abort("enough");
+        if (how == "destroy") group.destroy();
+        while (how == "timeout" && !group.error()) std::this_thread::yield();
+        return;
+      }
+      const std::chrono::milliseconds timeout(how == "timeout" ? 300 : 60'000);
+      const auto since = Clock::now();
+      const Error error = error_of([&] {
+        group.recv_async(in.device, 2'000'000, DType::kInt64, 1, 0, {.timeout = timeout, .stream = mirror.stream()})
+            .wait();
+      });
+      expect(Clock::now() - since < std::chrono::seconds(10), "the wait has not ended in time");
+      expect_error(error,
+                   how == "abort"     ? ErrorCode::kAborted
+                   : how == "timeout" ? ErrorCode::kTimeout
+                   : how == "death"   ? ErrorCode::kPeerLost
+                                      : ErrorCode::kPeerLeft,
+                   "");
+      mirror.to_host();  // the device goes on
+      mirror.synchronize();
+      in.expect_message(1, 0);
+    });
+    CHECK(wrong == "");
+  }
+}
+
+TEST_CASE("a message that is too long fails both sides, and touches nothing") {
+  CHECK(run_processes(device_group(2, "tcp"), [](Communicator& group) {
+          Mirror mirror;
+          DeviceBuffer data(mirror, 1000, group.rank() == 0 ? 0 : -1);
+          mirror.to_device();
+          const CallOptions options{.stream = mirror.stream()};
+          const Error error = error_of([&] {
+            Work work = group.rank() == 0 ? group.send_async(data.device, 1000, DType::kInt64, 1, 0, options)
+                                          : group.recv_async(data.device, 999, DType::kInt64, 0, 0, options);
+            work.wait();
+            group.barrier();
+          });
+          expect_error(error, ErrorCode::kMismatch, "8000 bytes");
+          mirror.to_host();
+          mirror.synchronize();
+          if (group.rank() == 1) data.expect_message(0, 0);
+        }) == "");
+}
+
+TEST_CASE("destroy with messages in flight: they end, and their memory is the program's") {
+  CHECK(run_processes(device_group(2, "tcp"), [](Communicator& group) {
+          Mirror mirror;
+          DeviceBuffer data(mirror, 2'000'000, -1);
+          mirror.to_device();
+          group.attach_device();
+          std::vector<Work> works;
+          if (group.rank() == 0) {
+            for (int i = 0; i < 5; ++i) {
+              works.push_back(
+                  group.recv_async(data.device, 2'000'000, DType::kInt64, 1, i, {.stream = mirror.stream()}));
+            }
+          }
+          group.destroy();
+          for (Work& work : works) expect(work.done() && work.error().has_value(), "a message goes on after destroy()");
+          mirror.synchronize();
+        }) == "");
+}
+
+TEST_CASE("a buffer that is freed while it is in flight") {
+  // cudaFree waits for what is in the streams: a call that all make ends well, another one by its deadline.
+  for (const bool comes : {true, false}) {
+    for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
+      CAPTURE(comes);
+      CAPTURE(window);
+      RankGroup ranks = device_group(2, "shm");
+      ranks.config.device_window_bytes = window;
+      CHECK(run_processes(ranks, [&](Communicator& group) {
+              Mirror mirror;
+              group.attach_device();
+              void* const data = device_memory(mirror, 4000);
+              const CallOptions options{.timeout = std::chrono::milliseconds(comes ? 60'000 : 300),
+                                        .stream = mirror.stream()};
+              Work work;
+              if (group.rank() == 0) {
+                work = group.all_reduce_async(data, data, 1000, DType::kInt32, Op::kSum, options);
+                if (comes) group.send(&work, 0, DType::kInt8, 1);
+                expect(mirror.table().release(data) == 0, "the buffer cannot be freed");
+              } else if (comes) {
+                group.recv(&work, 0, DType::kInt8, 0);
+                work = group.all_reduce_async(data, data, 1000, DType::kInt32, Op::kSum, options);
+              } else {
+                while (!group.error()) std::this_thread::yield();
+                return;
+              }
+              const Error error = error_of([&] { work.wait(); });
+              expect_error(error, comes ? ErrorCode::kOk : ErrorCode::kTimeout, "");
+            }) == "");
+    }
+  }
+  // What is not in a stream yet is seen.
+  CHECK(run_processes(device_group(2, "shm"), [](Communicator& group) {
+          Mirror mirror;
+          const CallOptions options{.stream = mirror.stream()};
+          group.attach_device();
+          for (const bool message : {false, true}) {
+            void* const data = device_memory(mirror, 4000);
+            group.batch_begin();
+            if (message) {
+              group.send_async(data, 1000, DType::kInt32, 1 - group.rank(), 0, options);
+            } else {
+              group.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);
+            }
+            mirror.table().release(data);
+            expect_error(error_of([&] { group.batch_end(); }), ErrorCode::kInvalid, "is host memory");
+            expect(!group.error(), "the communicator has failed");
+          }
+          group.barrier();
+        }) == "");
+}
+
+}  // namespace rondo::testing
