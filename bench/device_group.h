@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,6 +35,13 @@ class DeviceGroup final : public RondoGroup {
   uint64_t most_device_bytes() const { return most_bytes_; }
   // Bytes read and written a second by copies of `bytes` from device memory to device memory, the fastest of several.
   double copy_gbps(uint64_t bytes) const;
+  // A call of so many bytes that is staged through host memory, beside what it cannot be faster than: its copies there
+  // and back at once, and the same call on host memory. Medians of the slowest ranks. Collective.
+  struct Staging {
+    double staged_seconds = 0, copies_seconds = 0, host_seconds = 0;
+    double of_slower() const { return std::max(copies_seconds, host_seconds) / staged_seconds; }
+  };
+  Staging measure_staging(Benchmark benchmark, uint64_t bytes);
 
  private:
   struct Image {
@@ -42,6 +51,7 @@ class DeviceGroup final : public RondoGroup {
   const DeviceTable& table() const { return library_->table(); }
   std::byte* image(const std::byte* host) const;
   void copy_images(bool to_device);
+  double median_seconds(const std::function<void()>& run);
 
   Communicator& communicator_;
   const bool registered_, fused_;

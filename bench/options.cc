@@ -155,10 +155,6 @@ void check_device(Options& options) {
   if (!options.on_device) return;
   options.limit = false;
   if (!options.calibrate.empty()) reject("--device: not together with --calibrate");
-  const auto messages = std::find(options.benchmarks.begin(), options.benchmarks.end(), Benchmark::kSendRecv);
-  if (!options.blocking && messages != options.benchmarks.end()) {
-    reject("--device: messages on a stream have no asynchronous form (-z 0)");
-  }
 }
 
 void check_calibrate(Options& options) {

@@ -62,6 +62,11 @@ void RondoGroup::run_async(const Call& c) {
       return comm.barrier_async(options_).wait();
     case Benchmark::kSendRecv: {
       const int next = (rank() + 1) % size(), before = (rank() + size() - 1) % size();
+      if (options_.stream) {  // in its order: what is sent goes first
+        Work sent = comm.send_async(c.input, c.count, c.dtype, next, 0, options_);
+        comm.recv_async(c.output, c.count, c.dtype, before, 0, options_).wait();
+        return sent.wait();
+      }
       Work received = comm.recv_async(c.output, c.count, c.dtype, before, 0, options_);
       comm.send_async(c.input, c.count, c.dtype, next, 0, options_).wait();
       return received.wait();

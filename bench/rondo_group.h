@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "bench/loop/group.h"
@@ -34,7 +35,7 @@ class RondoGroup : public Group {
 
  protected:
   // Calls that are timed take a stream from now on.
-  void set_stream(void* stream) { options_.stream = stream; }
+  void set_stream(std::optional<void*> stream) { options_.stream = stream; }
   // run_parts() on buffers that are already where calls find them.
   void run_parts_at(const Call& call, std::span<const uint64_t> counts);
 
