@@ -5,7 +5,7 @@ set -euo pipefail
 source tools/lib/build.sh
 
 out=${1:?usage: tools/gpu.sh OUT.tar.gz}
-tests=(device_folds_test device_calls_test device_threads_test device_errors_test device_islands_test
+tests=(device_folds_test device_calls_test device_messages_test device_threads_test device_errors_test device_islands_test
   device_island_threads_test device_ring_test)
 targets=(//kernels/device:librondo_cuda.so //tests/device:device_bench //bench:rondo-bench)
 for test in "${tests[@]}"; do targets+=("//tests/device:$test"); done

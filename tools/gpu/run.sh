@@ -49,6 +49,7 @@ step 40 "order of streams" ./device_calls_test -tc="calls wait*,more calls*"
 step 90 "every collective, 1 to 4 processes" ./device_calls_test -tc="every collective*"
 step 60 "every collective, threads" ./device_threads_test
 step 60 "8 processes, pieces, lists, messages" ./device_calls_test -tc="8 processes,buffers*,lists,messages,calls on host*"
+step 40 "messages on streams" ./device_messages_test -tc="a ring of*,a batch*,send and*,a message that is*"
 step 60 "errors, mismatch, abort, death, destroy" ./device_errors_test
 step 60 "memory that all ranks map: processes" ./device_islands_test -tc="every collective on proc*,every dtype*"
 step 40 "memory that all ranks map: pieces, order" ./device_islands_test -tc="calls of many*,many calls*,staged and*"
