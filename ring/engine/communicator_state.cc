@@ -351,6 +351,10 @@ void CommunicatorState::destroy() {
   attempt([&] { on_wake(); });  // an abort that the others have not heard of goes before the goodbye
   const uint64_t last = context_->log.last_finished();
   const auto until = Clock::now() + std::chrono::milliseconds(context_->config.destroy_timeout_ms);
+  // A send in a stream has returned before it has gone. The progress thread moves it, so its functions cannot wait.
+  if (DeviceSide* const device = attached(); device != nullptr && !in_end_function()) {
+    attempt([&] { device->wait_for_sends(until); });
+  }
   context_->failure.close(rank());
   attempt([&] { collectives_->notify(); });
   attempt([&] { messages_->finish(until); });

@@ -50,6 +50,26 @@ TEST_CASE("a batch of messages and collectives") {
   }
 }
 
+TEST_CASE("destroy() waits for a send that has returned and not gone") {
+  CHECK(run_processes(device_group(2, "tcp"), [](Communicator& group) {
+          constexpr uint64_t kCount = 1'000'000;
+          Mirror mirror;
+          DeviceBuffer data(mirror, kCount, group.rank()), copy(mirror, kCount, -1);
+          mirror.to_device();
+          const CallOptions options{.stream = mirror.stream()};
+          if (group.rank() == 0) {
+            group.send(data.device, kCount, DType::kInt64, 1, 1, options);
+            return group.destroy();
+          }
+          std::this_thread::sleep_for(
+              std::chrono::milliseconds(100));  // the send cannot have gone before it is received
+          group.recv(copy.device, kCount, DType::kInt64, 0, 1, options);
+          mirror.to_host();
+          mirror.synchronize();
+          copy.expect_message(0, kCount);
+        }) == "");
+}
+
 TEST_CASE("send and receive return at once; what the stream had before is sent, what comes later finds the message") {
   CHECK(run_processes(device_group(2, "tcp"), [](Communicator& group) {
           Mirror mirror;

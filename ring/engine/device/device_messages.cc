@@ -71,6 +71,11 @@ std::shared_ptr<Operation> DeviceSide::start_recv(const CommunicatorState::Incom
   return receive;
 }
 
+void DeviceSide::wait_for_sends(Clock::time_point until) {
+  if (!attached_.load(std::memory_order_acquire)) return;
+  calls_->wait_for_sends(until, [this] { return group_.context().failure.get() != nullptr; });
+}
+
 namespace {
 
 Work::Message message_of(StreamMessage& message) {

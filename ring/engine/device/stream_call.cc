@@ -59,6 +59,24 @@ bool StreamCalls::wait_for_all(Clock::time_point until) {
   return changed_.wait_until(lock, until, [this] { return entries_ == 0; });
 }
 
+void StreamCalls::begin_send() {
+  std::lock_guard lock(mutex_);
+  ++sends_;
+}
+
+void StreamCalls::end_send() {
+  std::lock_guard lock(mutex_);
+  --sends_;
+  changed_.notify_all();
+}
+
+void StreamCalls::wait_for_sends(Clock::time_point until, const std::function<bool()>& stop) {
+  std::unique_lock lock(mutex_);
+  while (sends_ > 0 && Clock::now() < until && !stop()) {
+    changed_.wait_until(lock, std::min(until, Clock::now() + kBetweenLooks));
+  }
+}
+
 void StreamCalls::free_all() {
   if (!pool.free_all()) return;
   std::lock_guard lock(mutex_);

@@ -35,6 +35,11 @@ class StreamCalls {
   void end(uint32_t entries);
   // Waits until no call is under way; false: not by then.
   bool wait_for_all(Clock::time_point until);
+  // Sends that have begun. They outlast their call: the stream does not wait until they have gone.
+  void begin_send();
+  void end_send();
+  // Waits until all of them have gone, or `stop()`, which is asked every 20 ms.
+  void wait_for_sends(Clock::time_point until, const std::function<bool()>& stop);
   // Gives everything back to the device's runtime, if no call is under way.
   void free_all();
 
@@ -42,6 +47,7 @@ class StreamCalls {
   std::mutex mutex_;
   std::condition_variable changed_;
   uint32_t entries_ = 0;
+  uint32_t sends_ = 0;
   std::multimap<int, DeviceEvent> events_;  // by device
 };
 

@@ -69,6 +69,7 @@ void StreamMessage::begin() {
   uint32_t room = 0;
   engine = options_.messages;
   operation_->stage = self_ = shared_from_this();
+  if (sends()) options_.calls->begin_send();
   try {
     take_room(entries);
     room = entries;
@@ -240,6 +241,7 @@ void StreamMessage::ended(const MessageOperation& operation) {
 
 void StreamMessage::half_ended() {
   if (left_.fetch_sub(1) != 1) return;
+  if (sends()) options_.calls->end_send();
   give_back_memory();
   if (operation_->failed()) {
     fail(operation_->error());
