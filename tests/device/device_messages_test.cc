@@ -146,7 +146,9 @@ TEST_CASE("a message that never comes: deadline, abort, death and leaving end th
       mirror.to_device();
       mirror.synchronize();
       group.attach_device();
+      char begun = 0;
       if (group.rank() == 1) {
+        group.recv(&begun, 1, DType::kInt8, 0, 1);
         if (how == "death") _exit(0);
         if (how == "abort") group.abort("enough");
         if (how == "destroy") group.destroy();
@@ -156,8 +158,10 @@ TEST_CASE("a message that never comes: deadline, abort, death and leaving end th
       const std::chrono::milliseconds timeout(how == "timeout" ? 300 : 60'000);
       const auto since = Clock::now();
       const Error error = error_of([&] {
-        group.recv_async(in.device, 2'000'000, DType::kInt64, 1, 0, {.timeout = timeout, .stream = mirror.stream()})
-            .wait();
+        const CallOptions options{.timeout = timeout, .stream = mirror.stream()};
+        Work receive = group.recv_async(in.device, 2'000'000, DType::kInt64, 1, 0, options);
+        group.send(&begun, 1, DType::kInt8, 1, 1);
+        receive.wait();
       });
       expect(Clock::now() - since < std::chrono::seconds(10), "the wait has not ended in time");
       expect_error(error,
