@@ -35,8 +35,9 @@ class DeviceGroup final : public RondoGroup {
   uint64_t most_device_bytes() const { return most_bytes_; }
   // Bytes read and written a second by copies of `bytes` from device memory to device memory, the fastest of several.
   double copy_gbps(uint64_t bytes) const;
-  // A call of so many bytes that is staged through host memory, beside what it cannot be faster than: its copies there
-  // and back at once, and the same call on host memory. Medians of the slowest ranks. Collective.
+  // What a call of `bytes` takes that is staged through host memory; its two copies alone, to the host and back at the
+  // same time; and the same call on host memory. A staged call is no faster than the slower of these two. Medians of
+  // the slowest rank. Collective.
   struct Staging {
     double staged_seconds = 0, copies_seconds = 0, host_seconds = 0;
     double of_slower() const { return std::max(copies_seconds, host_seconds) / staged_seconds; }

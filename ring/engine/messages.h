@@ -22,7 +22,7 @@ class MessageOperation;
 class MessageStage {
  public:
   virtual ~MessageStage() = default;
-  // So many bytes of a receive have come; not of its last part.
+  // The first `bytes` of a receive are there. Not called for the last part, whose end ended() tells.
   virtual void came(uint64_t bytes) = 0;
   // The operation has ended.
   virtual void ended(const MessageOperation& operation) = 0;
@@ -90,8 +90,8 @@ class Messages final : public ProgressEngine, private P2pStreams {
 
   // Does not drive. Any thread; matched in the order of these calls.
   void submit(std::shared_ptr<MessageOperation> operation);
-  // The same from a function in a stream, when nobody may drive any more: where the communicator is over, it ends at
-  // once. Wakes whoever drives.
+  // The same from a function in a stream. If the communicator has failed, the operation ends at once, since no thread
+  // may make progress on it any more; else the thread that makes progress is woken.
   void submit_from_stream(std::shared_ptr<MessageOperation> operation);
   // Waits for the operation; the others are told if that takes long (a collective against a send).
   void wait_blocking(const MessageOperation& operation);

@@ -87,8 +87,8 @@ TEST_CASE("equal calls, slow ranks and unknown old calls are no mismatch") {
   CHECK(simulation.logic(0).absent(kId, 5) == std::vector<int>{2});
 }
 
-// Rank 0 is in a collective, rank 1 in `state`; asked every 100 ms for 600 ms, between which so many bytes of its
-// messages move.
+// How the group fails, as rank 2 hears it; nothing: it does not. Rank 0 is in a collective, rank 1 in `state`. Rank 0
+// asks every 100 ms, six times; after each question rank 1's messages move by `bytes_moved` bytes.
 std::optional<Error> ask_about(const CallState& state, bool threads_here = false, uint64_t bytes_moved = 0) {
   Simulation simulation(3, 11);
   simulation.open_everywhere(all_ranks(3));
