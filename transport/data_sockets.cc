@@ -8,15 +8,19 @@
 #include <algorithm>
 
 namespace rondo {
-namespace {}  // namespace
 
 struct DataSockets::Facts : tcp_info {};
 
 std::shared_ptr<void> DataSockets::add(const Key& key, int socket) {
-  std::lock_guard lock(shared_->mutex);
-  const uint64_t number = shared_->next++;
-  shared_->sockets[number].key = key;
-  shared_->sockets[number].descriptor = socket;
+  uint64_t number = 0;
+  {
+    std::lock_guard lock(shared_->mutex);
+    number = shared_->next++;
+    Socket& added = shared_->sockets[number];
+    added.key = key;
+    added.descriptor = socket;
+  }
+  // Without the lock: where there is no memory for it, it forgets the socket at once.
   return {nullptr, [shared = shared_, number](void*) {
             std::lock_guard hold(shared->mutex);
             shared->sockets.erase(number);

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,12 +17,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
 
 #include "tests/engine/arguments.h"
 #include "tests/faults/ranks.h"
+#include "transport/data_sockets.h"
 
 namespace {
 
@@ -224,6 +227,25 @@ void refuse_each(Refuse what, const char* transport, long stride) {
 }
 
 }  // namespace
+
+// Within a rank's life the same comes at another k each time.
+TEST_CASE("fault 60: a data socket for which there is no memory leaves no lock held") {
+  DataSockets sockets(0);
+  std::shared_ptr<void> added;
+  for (long k = 1; added.use_count() == 0; ++k) {
+    REQUIRE(k < 10);
+    ::alarm(10);  // a lock that is held ends the test
+    left.store(k);
+    refuse.store(Refuse::kMemory);
+    try {
+      added = sockets.add({1, 1}, -1);
+    } catch (const std::bad_alloc&) {
+    }
+    refuse.store(Refuse::kNothing);
+    CHECK(sockets.look(k).empty());
+    ::alarm(0);
+  }
+}
 
 TEST_CASE("fault 60: the k-th allocation of a rank's life is refused") {
   const long stride = static_cast<long>(seed_range(211).second);
