@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,6 +83,22 @@ TEST_CASE("a descriptor gives its secret again and again; a closed one, or a pip
   CHECK(read_secret_descriptor(in.get()).bytes == kContent);
   CHECK(refusal([&] { read_secret_descriptor(in.get()); }).find("0 bytes") != std::string::npos);
   CHECK(refusal([&] { read_secret_descriptor(1 << 19); }).find("RONDO_SECRET_FD=524288") != std::string::npos);
+}
+
+TEST_CASE("the user's secret is made without a file of another name, which a kill would leave behind") {
+  const testing::TempFolder folder;
+  const Descriptor news(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  REQUIRE(::inotify_add_watch(news.get(), folder.path().c_str(), IN_CREATE) >= 0);
+  user_secret(environment_of(folder.path()));
+  alignas(inotify_event) char bytes[4096];
+  const ssize_t have = ::read(news.get(), bytes, sizeof bytes);
+  std::vector<std::string> made;
+  for (ssize_t at = 0; at < have;) {
+    const auto* event = reinterpret_cast<const inotify_event*>(bytes + at);
+    made.push_back(event->name);
+    at += static_cast<ssize_t>(sizeof *event + event->len);
+  }
+  CHECK(made == std::vector<std::string>{"rondo-secret"});
 }
 
 TEST_CASE("the user's own secret is made once, by the first process, in a private folder, with mode 600") {

@@ -81,28 +81,46 @@ std::string secret_folder(const Environment& environment) {
   return private_directory();
 }
 
-// Writes a new secret to a file of another name, and gives it the name unless another process was faster.
-void make_user_secret(const std::string& path) {
-  std::array<uint8_t, kUserSecretBytes> bytes;
-  fill_random(bytes);
+using NewSecret = std::array<uint8_t, kUserSecretBytes>;
+
+bool write_whole(const Descriptor& file, const NewSecret& bytes) {
+  return file.valid() && ::write(file.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+}
+
+// The file has its name when it is whole, and none before, so that a process that is killed leaves nothing. True: there
+// is a file of this name now, this one or another process's. False, with errno: also where the file system has no files
+// without a name, or /proc is not there.
+bool keep_without_trace(const std::string& path, const NewSecret& bytes) {
+  const std::string folder = path.substr(0, path.rfind('/'));
+  const Descriptor file(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!write_whole(file, bytes)) return false;
+  const std::string unnamed = fmt::format("/proc/self/fd/{}", file.get());
+  return ::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0 || errno == EEXIST;
+}
+
+// The same by a file of another name.
+bool keep_by_other_name(const std::string& path, const NewSecret& bytes) {
   std::array<uint8_t, 8> suffix;
   fill_random(suffix);
   std::string temporary = path + ".";
   for (const uint8_t byte : suffix) temporary += fmt::format("{:02x}", byte);
   const Descriptor file(
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  const bool written =
-      file.valid() && ::write(file.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
-  const bool named = written && (::link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const bool kept = write_whole(file, bytes) && (::link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int reason = errno;
   if (file.valid()) ::unlink(temporary.c_str());
-  if (!named) {
-    throw Exception(
-        ErrorCode::kBootstrap,
-        fmt::format("cannot keep this user's secret in {}: {}; set RONDO_SECRET_FILE to a file that only you "
-                    "can read",
-                    path, std::strerror(reason)));
-  }
+  errno = reason;
+  return kept;
+}
+
+void make_user_secret(const std::string& path) {
+  NewSecret bytes;
+  fill_random(bytes);
+  if (keep_without_trace(path, bytes) || keep_by_other_name(path, bytes)) return;
+  throw Exception(ErrorCode::kBootstrap,
+                  fmt::format("cannot keep this user's secret in {}: {}; set RONDO_SECRET_FILE to a file that only you "
+                              "can read",
+                              path, std::strerror(errno)));
 }
 
 // nullopt: there is no such file.
