@@ -93,7 +93,7 @@ bool plan_available(Collective collective, Algorithm algorithm, const Topology& 
     case Algorithm::kRegistered:
       return collective != Collective::kBarrier && topology.one_island() && topology.world() <= kDirectWorlds;
     case Algorithm::kOneShot:
-      return !collective_has_root(collective) && topology.one_island() && topology.world() <= kDirectWorlds;
+      return topology.one_island() && topology.world() <= kDirectWorlds;
     case Algorithm::kAuto:
       return false;
   }

@@ -17,7 +17,7 @@ Plan build_double_tree(const PlanRequest& request);       // all_reduce, broadca
 Plan build_pat(const PlanRequest& request);               // reduce_scatter, all_gather
 Plan build_window(const PlanRequest& request);            // staged, pull, registered: all but barrier
 
-Plan build_one_shot(const PlanRequest& request);  // all_reduce, reduce_scatter, all_gather, all_to_all, barrier
+Plan build_one_shot(const PlanRequest& request);  // every collective
 
 // A fold of all contributions and a send to all others are one step each: its refs are at most
 // kMaxStepSources and kMaxStepTargets.

@@ -105,8 +105,7 @@ std::vector<Algorithm> Chooser::alternatives(Collective collective, uint64_t byt
     if (alike && std::isfinite(us) && us <= most) found.emplace_back(us, algorithm);
   };
   const double window = estimated_us(collective, Algorithm::kWindow, bytes);
-  const bool posts = bytes <= kPostBytes && !collective_has_root(collective);
-  if (posts) consider(Algorithm::kOneShot, window);
+  if (bytes <= kPostBytes) consider(Algorithm::kOneShot, window);
   consider(Algorithm::kStaged, window);
   if (bytes > kPostBytes) consider(Algorithm::kPull, window);
   for (int i = 1; i < kAlgorithms; ++i) {

@@ -29,8 +29,7 @@ constexpr bool kSanitized = false;
 // What no plan inside an island takes, or none that reads contributions where they lie.
 bool possible(const CollectiveCase& what, Algorithm algorithm) {
   if (!what.counts.empty()) return false;
-  if (algorithm == Algorithm::kOneShot) return !collective_has_root(what.collective);
-  if (what.collective == Collective::kBarrier) return false;
+  if (what.collective == Collective::kBarrier) return algorithm == Algorithm::kOneShot;
   const bool raw = algorithm == Algorithm::kPull || algorithm == Algorithm::kRegistered;
   return !(raw && what.op == Op::kPremulSum && collective_reduces(what.collective));
 }

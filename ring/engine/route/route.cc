@@ -67,14 +67,13 @@ Route share_plain(const RouteQuestion& question, const RouteTerms& terms, const 
                   const BufferFacts* buffers) {
   const Buffers known = buffers != nullptr ? Buffers::kPlain : Buffers::kKnownPlain;
   const bool pulls = may_pull(terms, table);
-  const bool posts = question.bytes <= kPostBytes && !collective_has_root(question.collective);
+  const bool posts = question.bytes <= kPostBytes;
   const bool always = pulls && terms.single_copy == SingleCopy::kOn;
   if (!always && question.tuned()) return tried(question, terms, table, buffers);
   // One exchange more than that of cards, where staging takes two.
   if (!always && posts) return run(Algorithm::kOneShot, RouteReason::kSmall, known);
   if (buffers == nullptr) return ask(Next::kExchangeCards, question.algorithm, RouteReason::kCardsUnknown);
   if (always) return pull(RouteReason::kConfigured, *buffers);
-  if (question.bytes <= kPostBytes) return run(Algorithm::kStaged, RouteReason::kRooted, known);
   const bool off = terms.single_copy == SingleCopy::kOff;
   return run(Algorithm::kStaged, off ? RouteReason::kConfigured : RouteReason::kUnreadable, known);
 }
@@ -136,8 +135,6 @@ const char* reason_text(RouteReason reason) {
       return "some buffers were not registered in the last such call that asked";
     case RouteReason::kSmall:
       return "a post holds it";
-    case RouteReason::kRooted:
-      return "small, with a root";
     case RouteReason::kScaled:
       return "each rank scales its own contribution";
     case RouteReason::kUnreadable:

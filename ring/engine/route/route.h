@@ -26,7 +26,6 @@ enum class RouteReason : uint8_t {
   kNotRegistered,  // the buffers of some rank
   kKnownPlain,     // as kNotRegistered, at the last exchange of cards for such a call
   kSmall,          // one post a rank holds it
-  kRooted,         // one post a rank would hold it, but for the root
   kScaled,         // each rank scales its own contribution before others read it
   kUnreadable,     // the kernel does not let ranks read each other's memory
   kTrial,          // its ways are being timed

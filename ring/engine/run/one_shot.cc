@@ -1,9 +1,8 @@
 #include "ring/engine/run/one_shot.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
-
-#include "ring/base/check.h"
 
 namespace rondo {
 namespace {
@@ -14,20 +13,41 @@ constexpr size_t kPieceBytes = 16 * 1024;
 
 bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
 
-uint32_t places_posted(const Plan& plan) {
-  uint32_t places = 0;
-  for (const Step& step : plan.steps) {
-    const Ref* targets = plan.refs.data() + step.first + step.sources;
-    places += static_cast<uint32_t>(std::count_if(targets, targets + step.targets, is_post));
+// Blocks that a rank posts.
+uint32_t places_posted(const Plan& plan, int rank) {
+  const auto others = static_cast<uint32_t>(plan.world - 1);
+  switch (plan.collective) {
+    case Collective::kAllReduce:
+    case Collective::kAllGather:
+      return 1;
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return others;
+    case Collective::kBroadcast:
+      return rank == plan.root ? 1 : 0;
+    case Collective::kScatter:
+      return rank == plan.root ? others : 0;
+    case Collective::kReduce:
+    case Collective::kGather:
+      return rank == plan.root ? 0 : 1;
+    case Collective::kBarrier:
+      break;
   }
-  return places;
+  return 0;
+}
+
+// Of the rank that posts the most.
+uint32_t most_places_posted(const Plan& plan) {
+  uint32_t most = 1;
+  for (int rank = 0; rank < plan.world; ++rank) most = std::max(most, places_posted(plan, rank));
+  return most;
 }
 
 }  // namespace
 
 Slicing OneShotRun::slicing(const Plan& plan, uint64_t block, size_t element_bytes) {
   const uint64_t granule = std::max<uint64_t>(1, 64 / element_bytes);
-  const uint64_t places = std::max<uint32_t>(1, places_posted(plan));
+  const uint64_t places = most_places_posted(plan);
   const uint64_t room = std::max(granule, PostBoard::kPostBytes / places / element_bytes / granule * granule);
   Slicing slicing;
   slicing.granule = granule;
@@ -43,7 +63,8 @@ void OneShotRun::start(const Binding& binding, IslandChannel& channel) {
   takes_.clear();
   places_.clear();
   posts_read_.clear();
-  posts_ = places_posted(plan);
+  places_of_.clear();
+  for (int rank = 0; rank < plan.world; ++rank) places_of_.push_back(places_posted(plan, rank));
   block_ = 0;
   for (const Step& step : plan.steps) bind(step);
   rounds_ = puts_.empty() && takes_.empty() ? 1 : binding.slicing.rounds(block_);
@@ -108,34 +129,50 @@ void OneShotRun::bind_scales(const Step& step, Move& move) const {
 
 // Who posts one block posts it alone; who posts one for each other rank, in the order of ranks.
 uint32_t OneShotRun::place_of(const Ref& ref) const {
-  if (posts_ <= 1) return 0;
+  if (places_of_[ref.peer] <= 1) return 0;
   return ref.chunk < ref.peer ? ref.chunk : ref.chunk - 1;
 }
 
 void OneShotRun::begin_round() {
   begin_ = round_ * binding_.slicing.slice;
   count_ = std::min(binding_.slicing.slice, block_ - std::min(block_, begin_));
-  post_bytes_ = posts_ * count_ * binding_.element_bytes;
   posted_ = false;
   next_take_ = 0;
   taken_ = 0;
   std::fill(seen_.begin(), seen_.end(), 0);
 }
 
+// Those who have not come to the last round may still be reading the one before, whose place the next post takes.
+bool OneShotRun::heard_of_last() {
+  uint64_t& unheard = channel_->unheard;
+  while (unheard != 0) {
+    const int rank = std::countr_zero(unheard);
+    const PostBoard::Look look = channel_->board.look(rank);
+    if (look.sight == PostBoard::Sight::kCorrupt) refused_ = rank;
+    if (look.sight != PostBoard::Sight::kPost) {
+      observer_.awaits(rank);
+      return false;
+    }
+    unheard &= unheard - 1;
+  }
+  return true;
+}
+
 // Cost: one copy of what is posted, into memory that the others have in their caches.
 void OneShotRun::post() {
   PostBoard& board = channel_->board;
-  std::byte* place = board.begin(binding_.fingerprint, post_bytes_);
+  const size_t own_bytes = post_bytes(binding_.plan->rank);
+  std::byte* place = board.begin(binding_.fingerprint, own_bytes);
   for (const Move& move : puts_) {
     for (uint64_t at = 0; at < count_; at += piece_) {
       const uint64_t count = std::min(piece_, count_ - at);
       put(move, place, at, count);
-      if (!move.posts || post_bytes_ <= kPieceBytes) continue;
+      if (!move.posts || own_bytes <= kPieceBytes) continue;
       const uint64_t ready = (move.place * count_ + at + count) * binding_.element_bytes;
-      if (ready < post_bytes_) board.publish(static_cast<uint32_t>(ready), false);
+      if (ready < own_bytes) board.publish(static_cast<uint32_t>(ready), false);
     }
   }
-  board.publish(static_cast<uint32_t>(post_bytes_), true);
+  board.publish(static_cast<uint32_t>(own_bytes), true);
   for (int rank = 0; rank < binding_.plan->world; ++rank) {
     if (rank != binding_.plan->rank) channel_->ring(rank);
   }
@@ -163,6 +200,10 @@ bool OneShotRun::progress() {
   bool moved = false;
   while (round_ < rounds_ && refused_ < 0) {
     if (!posted_) {
+      if (!heard_of_last()) {
+        if (observer_.on()) observer_.idle();
+        return moved;
+      }
       post();
       observer_.worked();
       moved = true;
@@ -173,9 +214,11 @@ bool OneShotRun::progress() {
       taken_ = 0;
     }
     moved |= moved_ != before;
-    const bool over = next_take_ == takes_.size() && all_have_come();
+    const bool waits = binding_.plan->collective == Collective::kBarrier;
+    const bool over = next_take_ == takes_.size() && (!waits || all_have_come());
+    if (over && !waits) go_on_unheard();
     if (observer_.on()) observe(over, moved_ != before);
-    if (!over) return moved;
+    if (!over || refused_ >= 0) return moved;
     ++moved_;
     moved = true;
     if (++round_ < rounds_) begin_round();
@@ -211,7 +254,7 @@ bool OneShotRun::take_piece(const Move& move, uint64_t count) {
     }
     const uint64_t at = places_[move.first + i] * count_ + taken_;
     if (!there(ref.peer, (at + count) * element)) return false;
-    from[i] = channel_->board.payload_of(ref.peer, post_bytes_) + at * element;
+    from[i] = channel_->board.payload_of(ref.peer, post_bytes(ref.peer)) + at * element;
   }
   std::byte* to = output(move, taken_);
   if (move.copies) {
@@ -243,7 +286,7 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
   if (look.sight == PostBoard::Sight::kNothing || look.ready < bytes) observer_.awaits(rank);
   if (look.sight == PostBoard::Sight::kNothing) return false;
   mismatched_ = look.sight == PostBoard::Sight::kPost && look.fingerprint != binding_.fingerprint;
-  if (look.sight == PostBoard::Sight::kCorrupt || mismatched_ || look.ready > post_bytes_) {
+  if (look.sight == PostBoard::Sight::kCorrupt || mismatched_ || look.ready > post_bytes(rank)) {
     refused_ = rank;
     fingerprint_seen_ = look.fingerprint;
     return false;
@@ -252,7 +295,13 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
   return seen > bytes;
 }
 
-// Who has begun this round has read all of the last but one, so that the place can be used again.
+// Looks once at each rank of which nothing was taken.
+void OneShotRun::go_on_unheard() {
+  for (int rank = 0; rank < binding_.plan->world && refused_ < 0; ++rank) {
+    if (rank != binding_.plan->rank && !there(rank, 0)) channel_->unheard |= uint64_t{1} << rank;
+  }
+}
+
 bool OneShotRun::all_have_come() {
   for (int rank = 0; rank < binding_.plan->world; ++rank) {
     if (rank != binding_.plan->rank && !there(rank, 0)) return false;

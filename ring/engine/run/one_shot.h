@@ -12,6 +12,11 @@ namespace rondo {
 
 // Runs a plan of Algorithm::kOneShot over a board: round by round, what this rank posts, then what it takes. As
 // LaneRun: never blocks, allocates, locks, logs or throws in progress(). One thread at a time.
+//
+// A rank that has taken all it needs is done, though it may not have heard from all others: of those it hears before
+// its next post on this board, whatever call that is. So the root of a broadcast may be one call ahead. Of two ranks
+// whose calls differ the one that posts later sees the other's post: every rank looks once at those it has not heard
+// from before it goes on.
 class OneShotRun {
  public:
   // `binding` and `channel` must stay until the run is done or abandoned.
@@ -51,7 +56,9 @@ class OneShotRun {
   void bind(const Step& step);
   void bind_scales(const Step& step, Move& move) const;
   uint32_t place_of(const Ref& ref) const;
+  size_t post_bytes(int rank) const { return places_of_[static_cast<size_t>(rank)] * count_ * binding_.element_bytes; }
   void begin_round();
+  bool heard_of_last();
   void post();
   void observe(bool over, bool taken);
   void put(const Move& move, std::byte* place, uint64_t at, uint64_t count);
@@ -59,6 +66,7 @@ class OneShotRun {
   bool take_piece(const Move& move, uint64_t count);
   bool there(int rank, uint64_t bytes);
   bool all_have_come();
+  void go_on_unheard();
   void fold(const Move& move, const void* const* from, void* to, uint64_t count) const;
   std::byte* input(const Move& move, uint64_t at) const {
     return const_cast<std::byte*>(binding_.input) + (move.input + begin_ + at) * binding_.element_bytes;  // only read
@@ -73,14 +81,13 @@ class OneShotRun {
   std::vector<uint32_t> places_;  // of takes' sources in their ranks' posts
   std::vector<Ref> posts_read_;   // likewise; those of other ranks
   std::vector<uint32_t> seen_;    // by rank: 1 + bytes of its post that are there; 0: not yet
-  uint32_t posts_ = 0;            // places in a rank's post that are used; the same on every rank
+  std::vector<uint32_t> places_of_;  // by rank: places in its post that are used
   uint64_t block_ = 0;            // elements of every block
   uint64_t piece_ = 1;            // elements that are posted, or taken, at a time
   uint64_t rounds_ = 0;
   // Of this round.
   uint64_t round_ = 0;
   uint64_t begin_ = 0, count_ = 0;  // elements of every block
-  size_t post_bytes_ = 0;           // of every rank
   bool posted_ = false;
   size_t next_take_ = 0;
   uint64_t taken_ = 0;  // elements of that move

@@ -11,11 +11,12 @@ namespace rondo {
 // the thread sanitizer objects, or (kEnter, kClose) both sides miss each other.
 //   publish pairs with observe: a rank that sees a post's flag sees the post whole; and what its writer had read before
 //   (posts of the round before) is read when the flag is seen, so that those may be written over.
-// The last flag of a post is stored sequentially consistent, because a doorbell's flag is read behind it.
+// The last flag of a post and the look at another's are sequentially consistent: a doorbell's flag is read behind the
+// one, and of two ranks that post and then look, one at least sees the other's post.
 struct BoardOrders {
   static constexpr std::memory_order kPublish = std::memory_order_release;
   static constexpr std::memory_order kPublishLast = std::memory_order_seq_cst;
-  static constexpr std::memory_order kObserve = std::memory_order_acquire;
+  static constexpr std::memory_order kObserve = std::memory_order_seq_cst;
   // The same for barriers: a rank that sees an arrival sees what was done before it.
   static constexpr std::memory_order kArrive = std::memory_order_seq_cst;
   static constexpr std::memory_order kSeeArrival = std::memory_order_acquire;
