@@ -25,6 +25,10 @@ constexpr uint64_t kWholeBufferBytes = 1024 * 1024;
 // than it costs; there the window plans come to one shot as well, up to what a rank can post (board.h).
 constexpr uint64_t kOneShotBytes = 8 * 1024;
 
+// Up to here, in posts one after the other, one shot may be faster than what folds only its share
+// (docs/tuning.md, "One shot").
+constexpr uint64_t kTriedPostBytes = 1024 * 1024;
+
 // Partial folds are kept in scratch, a chunk a rank: 256 ranks' are 64 MiB with chunks of 256 KiB.
 constexpr int kScratchWorlds = 256;
 
@@ -105,7 +109,7 @@ std::vector<Algorithm> Chooser::alternatives(Collective collective, uint64_t byt
     if (alike && std::isfinite(us) && us <= most) found.emplace_back(us, algorithm);
   };
   const double window = estimated_us(collective, Algorithm::kWindow, bytes);
-  if (bytes <= kPostBytes) consider(Algorithm::kOneShot, window);
+  if (bytes <= kTriedPostBytes) consider(Algorithm::kOneShot, window);
   consider(Algorithm::kStaged, window);
   if (bytes > kPostBytes) consider(Algorithm::kPull, window);
   for (int i = 1; i < kAlgorithms; ++i) {

@@ -24,9 +24,9 @@ class Chooser {
   enum class Folds : uint8_t { kAlike, kAny };
   // What choose() chooses for an even call, and what may be faster than the model thinks: at most kMostAlternatives
   // algorithms within its limits that fold alike (fold_class.h) and are estimated at three times the least at most, the
-  // cheapest first. kWindow stands in it as what runs for buffers of which some are not registered: kOneShot up to
-  // kPostBytes, kStaged, and above kPull. Of algorithms that are the same exchange between two ranks there is one.
-  static constexpr size_t kMostAlternatives = 4;
+  // cheapest first. kWindow stands in it as what runs for buffers of which some are not registered: kOneShot up to 1
+  // MiB, kStaged, and above kPostBytes kPull. Of algorithms that are the same exchange between two ranks there is one.
+  static constexpr size_t kMostAlternatives = 5;
   std::vector<Algorithm> alternatives(Collective collective, uint64_t bytes, Folds folds) const;
 
   // What choose() compares, in microseconds; infinite where there is no plan, or no estimate.

@@ -91,8 +91,7 @@ TEST_CASE("two ranks that each take themselves for the root both learn it, thoug
     CHECK(run_threads(shape, [&](Communicator& group) {
             share_memory(group);
             int value = group.rank();
-            const std::string error =
-                error_of(group, [&] { group.broadcast(&value, 1, DType::kInt32, group.rank()); });
+            const std::string error = error_of(group, [&] { group.broadcast(&value, 1, DType::kInt32, group.rank()); });
             if (error.find("root=0") == std::string::npos || error.find("root=1") == std::string::npos) {
               throw Exception(ErrorCode::kInternal, fmt::format("rank {}: {}", group.rank(), error));
             }

@@ -12,6 +12,7 @@ namespace rondo::testing {
 namespace {
 
 constexpr size_t kBoardAlignment = 128;
+constexpr size_t kBoardBytes = PostBoard::bytes(PostBoard::kFewestRingBytes);
 // Of a rank's buffer; the slices are cut smaller here.
 constexpr uint64_t kRoundBytes = 64 * 1024;
 // Passes of all ranks without any progress after which they hang: nothing is delayed here but by sleeping ranks.
@@ -99,17 +100,17 @@ Slicing WindowCluster::slicing_of(const CollectiveCase& what, const std::vector<
 }
 
 WindowCluster::WindowCluster(int world, uint64_t seed)
-    : random_(seed), memory_(static_cast<size_t>(world) * PostBoard::kBytes + kBoardAlignment) {
+    : random_(seed), memory_(static_cast<size_t>(world) * kBoardBytes + kBoardAlignment) {
   void* aligned = memory_.data();
   size_t room = memory_.size();
   std::align(kBoardAlignment, room - kBoardAlignment, aligned, room);
   std::vector<std::byte*> places;
   for (int r = 0; r < world; ++r) {
-    places.push_back(static_cast<std::byte*>(aligned) + static_cast<size_t>(r) * PostBoard::kBytes);
+    places.push_back(static_cast<std::byte*>(aligned) + static_cast<size_t>(r) * kBoardBytes);
   }
   for (int r = 0; r < world; ++r) {
     IslandChannel channel;
-    channel.board = PostBoard(places, r);
+    channel.board = PostBoard(places, r, PostBoard::kFewestRingBytes);
     channel.bells.assign(static_cast<size_t>(world), std::make_shared<NoBell>());
     noticeboards_.push_back(std::move(channel));
   }

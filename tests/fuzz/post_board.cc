@@ -19,6 +19,7 @@ constexpr int kWorld = 3;
 constexpr uint64_t kCount = 9000;  // floats: three rounds of 4,096
 constexpr uint64_t kRoundElements = 4096;
 constexpr uint64_t kFingerprint = 42;
+constexpr size_t kBoardBytes = PostBoard::bytes(PostBoard::kFewestRingBytes);
 
 enum Step : uint8_t { kWrite, kShow, kProgress, kSteps };
 
@@ -44,8 +45,8 @@ class Victim {
   Victim() : input_(kCount), output_(kCount), blocks_{{{0, kCount}}, {{0, kCount}}} {
     std::vector<std::byte*> places;
     for (SharedPages& board : boards()) places.push_back(board.data());
-    for (SharedPages& board : boards()) std::memset(board.data(), 0, PostBoard::kBytes);
-    channel_.board = PostBoard(places, 0);
+    for (SharedPages& board : boards()) std::memset(board.data(), 0, kBoardBytes);
+    channel_.board = PostBoard(places, 0, PostBoard::kFewestRingBytes);
     channel_.bells.assign(kWorld, std::make_shared<NoBell>());
     Binding binding;
     binding.plan = &plan();
@@ -88,11 +89,11 @@ class Victim {
     board.write(place + sizeof(uint64_t), kFingerprint + wrong % 2);
     board.write(place, uint64_t{number} << 32 | ready);
   }
-  // Made once: each is 130 KiB.
+  // Made once: each is 268 KiB.
   static std::vector<SharedPages>& boards() {
     static std::vector<SharedPages> made = [] {
       std::vector<SharedPages> list;
-      for (int r = 0; r < kWorld; ++r) list.emplace_back(PostBoard::kBytes);
+      for (int r = 0; r < kWorld; ++r) list.emplace_back(kBoardBytes);
       return list;
     }();
     return made;

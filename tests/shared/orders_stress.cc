@@ -156,9 +156,11 @@ template <typename Orders>
 class Posts {
  public:
   using PostBoard = BasicPostBoard<Orders>;
+  static constexpr size_t kRingBytes = PostBoard::kFewestRingBytes;  // so that it comes round
+  static constexpr uint32_t kMostPosted = 3 * 4099;                  // some beside the flag, some in the ring
 
   Posts(int world, uint32_t rounds) : world_(world), rounds_(rounds) {
-    const size_t bytes = whole_pages(PostBoard::kBytes + kNotesBytes);
+    const size_t bytes = whole_pages(PostBoard::bytes(kRingBytes) + kNotesBytes);
     const Descriptor file = make_memory_file(bytes * static_cast<size_t>(world), Pages::kSparse);
     memory_ = std::make_shared<Mapping>(file.get(), bytes * static_cast<size_t>(world), Mapping::Touch::kLater);
     for (int rank = 0; rank < world; ++rank) places_.push_back(memory_->data() + bytes * static_cast<size_t>(rank));
@@ -171,9 +173,9 @@ class Posts {
 
  private:
   bool drive(int rank) const {
-    PostBoard board(places_, rank);
+    PostBoard board(places_, rank, kRingBytes);
     for (uint32_t round = 0; round < rounds_; ++round) {
-      const uint32_t bytes = size_of(round, 4099);
+      const uint32_t bytes = size_of(round, kMostPosted);
       post(board, rank, round, bytes);
       for (int other = 0; other < world_; ++other) {
         if (other != rank && !reads(board, other, round, bytes)) return false;
@@ -247,10 +249,10 @@ class Posts {
     return true;
   }
 
-  std::byte* notes(int rank) const { return places_[static_cast<size_t>(rank)] + PostBoard::kBytes; }
+  std::byte* notes(int rank) const { return places_[static_cast<size_t>(rank)] + PostBoard::bytes(kRingBytes); }
 
-  static void post(PostBoard& board, int rank, uint32_t round, uint32_t bytes) {
-    std::byte* place = board.begin(round, bytes);
+  void post(PostBoard& board, int rank, uint32_t round, uint32_t bytes) const {
+    std::byte* place = board.begin(round, std::vector<size_t>(static_cast<size_t>(world_), bytes));
     const uint32_t half = bytes / 2;
     for (uint32_t i = 0; i < half; ++i) place[i] = content(rank, round, i);
     board.publish(half, false);

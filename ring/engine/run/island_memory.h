@@ -23,7 +23,9 @@ class IslandMemory {
   bool attached() const { return channel_.board.attached(); }
   // Requires attached().
   IslandChannel& channel() { return channel_; }
-  std::byte* staging(int rank) const { return windows_[static_cast<size_t>(rank)]->data() + PostBoard::kBytes; }
+  std::byte* staging(int rank) const {
+    return windows_[static_cast<size_t>(rank)]->data() + PostBoard::bytes(ring_bytes());
+  }
   // How posts, staging memory and, from now on, slots of links are written.
   void set_stores(Stores stores) {
     channel_.stores = stores;
@@ -39,9 +41,14 @@ class IslandMemory {
   void release();
 
  private:
-  size_t window_bytes() const { return PostBoard::kBytes + context_.config.staging_bytes; }
+  // Of posts, a rank; in large islands less (docs/shared-memory.md).
+  size_t ring_bytes() const {
+    return context_.world() <= kRanksOfLargeRings ? PostBoard::kRingBytes : PostBoard::kFewestRingBytes;
+  }
+  size_t window_bytes() const { return PostBoard::bytes(ring_bytes()) + context_.config.staging_bytes; }
   void offer();
   bool map(int rank);
+  static constexpr int kRanksOfLargeRings = 8;
 
   const CommunicatorContext& context_;
   SharedMemory* shared_;

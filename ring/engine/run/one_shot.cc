@@ -70,6 +70,7 @@ void OneShotRun::start(const Binding& binding, IslandChannel& channel) {
   rounds_ = puts_.empty() && takes_.empty() ? 1 : binding.slicing.rounds(block_);
   piece_ = kPieceBytes / binding.element_bytes;
   seen_.resize(static_cast<size_t>(plan.world));
+  post_bytes_.resize(static_cast<size_t>(plan.world));
   start_again(binding.input, binding.output, binding.sequence, binding.fingerprint);
 }
 
@@ -136,6 +137,9 @@ uint32_t OneShotRun::place_of(const Ref& ref) const {
 void OneShotRun::begin_round() {
   begin_ = round_ * binding_.slicing.slice;
   count_ = std::min(binding_.slicing.slice, block_ - std::min(block_, begin_));
+  for (size_t rank = 0; rank < places_of_.size(); ++rank) {
+    post_bytes_[rank] = places_of_[rank] * count_ * binding_.element_bytes;
+  }
   posted_ = false;
   next_take_ = 0;
   taken_ = 0;
@@ -162,7 +166,7 @@ bool OneShotRun::heard_of_last() {
 void OneShotRun::post() {
   PostBoard& board = channel_->board;
   const size_t own_bytes = post_bytes(binding_.plan->rank);
-  std::byte* place = board.begin(binding_.fingerprint, own_bytes);
+  std::byte* place = board.begin(binding_.fingerprint, post_bytes_);
   for (const Move& move : puts_) {
     for (uint64_t at = 0; at < count_; at += piece_) {
       const uint64_t count = std::min(piece_, count_ - at);

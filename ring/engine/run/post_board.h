@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace rondo {
@@ -30,7 +31,9 @@ struct BoardOrders {
 
 // Memory in which every rank of an island posts what all others may read: two posts a rank, used in turn. A post is a
 // flag, a fingerprint and up to kPostBytes of payload; a small payload lies beside the flag, so that one or two cache
-// lines move. A rank posts round k once it has seen all others' posts of round k - 1 and read what it needs of them.
+// lines move. A large one lies in a ring of memory, behind the last: all ranks know the lengths of all posts. A ring
+// beyond a core's cache is faster than two places, whose lines the reader's cache holds (docs/tuning.md, "One shot").
+// A rank posts round k once it has seen all others' posts of round k - 1 and read what it needs of them.
 //
 // Beside the posts every rank has a number for each lane, which says in which barrier of a plan over windows it is; and
 // two words by which it takes its own buffers out of the others' reach after a failure (GracePeriod).
@@ -42,24 +45,37 @@ class BasicPostBoard {
  public:
   static constexpr size_t kPostBytes = 64 * 1024;
   static constexpr size_t kBesideFlag = 112;
-  static constexpr size_t kHeadBytes = 128;  // two lines: processors fetch them in pairs
-  static constexpr size_t kSlotBytes = kHeadBytes + kPostBytes;
+  static constexpr size_t kHeadBytes = 128;        // two lines: processors fetch them in pairs
+  static constexpr size_t kSmallBytes = 4 * 1024;  // larger payloads lie in the ring
+  static constexpr size_t kSlotBytes = kHeadBytes + kSmallBytes;
   static constexpr size_t kLanes = 16;
   static constexpr size_t kLines = kLanes + 2;  // a line each: the lanes' barriers, the accesses, the end
-  static constexpr size_t kBytes = 2 * kSlotBytes + kLines * kHeadBytes;  // of a rank: zeroed, aligned to 128 bytes
+  static constexpr size_t kRingOffset = 12 * 1024;
+  static_assert(kRingOffset >= 2 * kSlotBytes + kLines * kHeadBytes);
+  static constexpr size_t kRingBytes = 2 * 1024 * 1024;
+  // Two posts in a row never overlap. For many ranks: the memory of a rank grows with their number.
+  static constexpr size_t kFewestRingBytes = 4 * kPostBytes;
+  // Of a rank: zeroed, aligned to 128 bytes.
+  static constexpr size_t bytes(size_t ring_bytes) { return kRingOffset + ring_bytes; }
+  static constexpr size_t kBytes = bytes(kRingBytes);
 
   BasicPostBoard() = default;
-  // memory[r]: rank r's, mapped here.
-  BasicPostBoard(std::vector<std::byte*> memory, int rank) : memory_(std::move(memory)), rank_(rank) {}
+  // memory[r]: rank r's, mapped here. ring_bytes: equal on all ranks.
+  BasicPostBoard(std::vector<std::byte*> memory, int rank, size_t ring_bytes = kRingBytes)
+      : memory_(std::move(memory)), rings_(memory_.size()), ring_bytes_(ring_bytes), rank_(rank) {}
 
   bool attached() const { return !memory_.empty(); }
 
   // --- posting: begin(), fill, publish() as often as more is filled, the last time with last = true.
-  // The place for a payload of this size.
-  std::byte* begin(uint64_t fingerprint, size_t bytes) {
+  // bytes: of the payload of each rank in this round, at most kPostBytes; the same on all ranks. Returns the place for
+  // the own one.
+  std::byte* begin(uint64_t fingerprint, std::span<const size_t> bytes) {
     ++number_;
+    for (size_t rank = 0; rank < bytes.size(); ++rank) {
+      if (bytes[rank] > kSmallBytes) take_room(rings_[rank], bytes[rank]);
+    }
     head_of(rank_).fingerprint = fingerprint;
-    return place(rank_) + payload_offset(bytes);
+    return payload(rank_, bytes[static_cast<size_t>(rank_)]);
   }
   void publish(uint32_t ready, bool last) {
     const uint64_t flag = (number_ << 32) | ready;
@@ -83,7 +99,8 @@ class BasicPostBoard {
     const bool before = number == static_cast<uint32_t>(number_ < 2 ? 0 : number_ - 2);
     return {before ? Sight::kNothing : Sight::kCorrupt, 0, 0};
   }
-  const std::byte* payload_of(int rank, size_t bytes) const { return place(rank) + payload_offset(bytes); }
+  // bytes: as in begin().
+  const std::byte* payload_of(int rank, size_t bytes) const { return payload(rank, bytes); }
 
   // --- barriers of a lane. Numbers only grow; 0 at first.
   void arrive(uint32_t lane, uint64_t number) { arrival(rank_, lane).store(number, Orders::kArrive); }
@@ -108,7 +125,19 @@ class BasicPostBoard {
   };
   static_assert(sizeof(Head) + kBesideFlag == kHeadBytes);
 
-  static size_t payload_offset(size_t bytes) { return bytes <= kBesideFlag ? sizeof(Head) : kHeadBytes; }
+  // Where a rank's payload of this round begins, and the next may begin.
+  struct RingPlace {
+    size_t begin = 0, next = 0;
+  };
+  void take_room(RingPlace& ring, size_t bytes) const {
+    ring.begin = ring.next + bytes <= ring_bytes_ ? ring.next : 0;
+    ring.next = ring.begin + (bytes + 63) / 64 * 64;
+  }
+  std::byte* payload(int rank, size_t bytes) const {
+    const auto index = static_cast<size_t>(rank);
+    if (bytes > kSmallBytes) return memory_[index] + kRingOffset + rings_[index].begin;
+    return place(rank) + (bytes <= kBesideFlag ? sizeof(Head) : kHeadBytes);
+  }
   std::byte* place(int rank) const { return memory_[static_cast<size_t>(rank)] + (number_ & 1) * kSlotBytes; }
   std::atomic<uint64_t>& arrival(int rank, uint32_t lane) const { return line(rank, lane); }
   std::atomic<uint64_t>& line(int rank, size_t index) const {
@@ -118,6 +147,8 @@ class BasicPostBoard {
   Head& head_of(int rank) const { return *reinterpret_cast<Head*>(place(rank)); }
 
   std::vector<std::byte*> memory_;
+  std::vector<RingPlace> rings_;  // by rank
+  size_t ring_bytes_ = 0;
   int rank_ = 0;
   uint64_t number_ = 0;    // of the round
   uint64_t accesses_ = 0;  // entered and left
