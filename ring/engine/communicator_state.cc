@@ -349,12 +349,13 @@ void CommunicatorState::destroy() {
   std::lock_guard lock(destroy_mutex_);
   if (destroyed_.exchange(true)) return;
   attempt([&] { on_wake(); });  // an abort that the others have not heard of goes before the goodbye
-  const uint64_t last = context_->log.last_finished();
   const auto until = Clock::now() + std::chrono::milliseconds(context_->config.destroy_timeout_ms);
-  // A send in a stream has returned before it has gone. The progress thread moves it, so its functions cannot wait.
+  // A send in a stream has returned before it has gone, and a stream passes a call before its operation has ended. The
+  // progress thread moves both, so its functions cannot wait.
   if (DeviceSide* const device = attached(); device != nullptr && !in_end_function()) {
-    attempt([&] { device->wait_for_sends(until); });
+    attempt([&] { device->wait_for_streams(until); });
   }
+  const uint64_t last = context_->log.last_finished();
   context_->failure.close(rank());
   attempt([&] { collectives_->notify(); });
   attempt([&] { messages_->finish(until); });

@@ -3,13 +3,16 @@
 // share its memory, all ranks stage.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <limits>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/device/island_cases.h"
@@ -256,6 +259,55 @@ TEST_CASE("after a call has failed no stream of another rank touches its memory"
 
 TEST_CASE("a failure between passes ends all calls, and the device goes on") {
   for (int i = 0; i < 5; ++i) CHECK(run_processes(device_group(3, "shm"), fail_between_passes) == "");
+}
+
+// Nobody sees the stream pass at once: progress threads are held up, and the function behind the call is late.
+TEST_CASE("destroy() as soon as the stream has passed the last call: the others' call ends well") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU's functions are not late
+  struct Shared {
+    std::atomic<int> leaves, waited;
+  };
+  auto* const shared =
+      static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(shared != MAP_FAILED);
+  RankGroup ranks = device_group(2, "shm");
+  ranks.before = [](int) { setenv("HOST_DEVICE_QUEUES", "4", 1); };
+  CHECK(run_processes(ranks, [&](Communicator& group) {
+          Sum sum(group, group.allocate(1u << 20, Memory::kDevice), 1000);
+          const Mirror other;
+          std::atomic<int> held{0};
+          std::atomic<bool> go_on{false};
+          group.barrier_async().on_end([&](const Error&) {
+            held = 1;
+            while (!go_on) std::this_thread::yield();
+            held = 2;
+          });
+          while (held == 0) std::this_thread::yield();
+          setenv("HOST_DEVICE_FUNCTION_US", "1000000", 1);
+          Work work = sum.start();
+          work.wait_on(other.stream());
+          other.synchronize();  // the stream has passed it
+          if (group.rank() == 0) {
+            std::thread releases([&] {
+              while (shared->waited == 0) std::this_thread::yield();
+              go_on = true;
+            });
+            shared->leaves = 1;
+            group.destroy();
+            releases.join();
+            return;
+          }
+          while (shared->leaves == 0) std::this_thread::yield();
+          // A goodbye would be here by then.
+          const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+          while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+          const Error error = error_of([&] { work.wait(); });
+          shared->waited = 1;
+          go_on = true;
+          while (held != 2) std::this_thread::yield();
+          expect_error(error, ErrorCode::kOk, "");
+        }) == "");
+  munmap(shared, sizeof(Shared));
 }
 
 TEST_CASE("memory of a call in flight is not given back") {

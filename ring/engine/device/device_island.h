@@ -80,6 +80,8 @@ class DeviceIsland {
     if (well) done_.store(number);
     ended_.store(number);
   }
+  // All that the stream has passed has ended.
+  bool has_ended_passed() const { return at_least(ended_.load(), load_word(own().passed)); }
   bool has_card(uint32_t number) const { return number - ended_.load() < Inbox::kAhead; }
 
   // The communicator has failed: streams of this rank wait no longer, their passes touch nothing more, and those of

@@ -1,9 +1,17 @@
 // DeviceSide: messages in the order of streams.
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "ring/engine/device/device_side.h"
 
 namespace rondo {
+namespace {
+
+// The progress thread sees within some microseconds what a stream has passed.
+constexpr std::chrono::microseconds kBetweenLooks{50};
+
+}  // namespace
 
 std::shared_ptr<StreamMessage> DeviceSide::make_message(StreamMessage::Options options, const char* call,
                                                         const CallOptions& given) {
@@ -71,9 +79,13 @@ std::shared_ptr<Operation> DeviceSide::start_recv(const CommunicatorState::Incom
   return receive;
 }
 
-void DeviceSide::wait_for_sends(Clock::time_point until) {
+void DeviceSide::wait_for_streams(Clock::time_point until) {
   if (!attached_.load(std::memory_order_acquire)) return;
-  calls_->wait_for_sends(until, [this] { return group_.context().failure.get() != nullptr; });
+  const auto failed = [this] { return group_.context().failure.get() != nullptr; };
+  calls_->wait_for_sends(until, failed);
+  while (island_ && !island_->has_ended_passed() && Clock::now() < until && !failed()) {
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 namespace {

@@ -68,8 +68,8 @@ class DeviceSide {
   Work::Message recv(const CommunicatorState::Incoming& in, DType dtype, int tag, const CallOptions& options);
   Work::Message sendrecv(const CommunicatorState::Outgoing& out, const CommunicatorState::Incoming& in, DType dtype,
                          int tag, const CallOptions& options);
-  // Until all sends have gone or the communicator has failed.
-  void wait_for_sends(Clock::time_point until);
+  // Until all sends have gone and what streams have passed has ended, or the communicator has failed.
+  void wait_for_streams(Clock::time_point until);
 
   // Throws Exception(kInvalid) where a call without a stream has device memory; nothing before attach().
   void check_host(const CollectiveCall& call) const;

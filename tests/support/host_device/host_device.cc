@@ -14,6 +14,7 @@
 //   HOST_DEVICE_SLOW         "01 12": what 0 writes into memory of 1, and 1 into that of 2, takes 200 ns a byte
 //   HOST_DEVICE_PASS_US      what a pass that writes to another device takes besides
 //   HOST_DEVICE_LATE_US      what a stream takes to write a word
+//   HOST_DEVICE_FUNCTION_US  what a stream takes before it calls a function of the host
 //   HOST_DEVICE_SLICES       a file: one process at a time runs what is in its streams; one that waits lets others run
 //   HOST_DEVICE_MAJOR        of the compute capability, 9
 #include <atomic>
@@ -358,7 +359,10 @@ DeviceStatus fold_at(const DeviceFold* given, const PeerPlaces* places, DeviceSt
 }
 
 DeviceStatus call_host(HostFunction function, void* argument, DeviceStream stream) {
-  return put(stream, [function, argument] { function(argument); });
+  return put(stream, [function, argument] {
+    std::this_thread::sleep_for(std::chrono::microseconds(setting("HOST_DEVICE_FUNCTION_US", 0)));
+    function(argument);
+  });
 }
 
 void run_word(uint32_t* word, const WordOp& op) {
