@@ -70,7 +70,7 @@ inline constexpr int kMaxWordOps = 128;
 using HostFunction = void (*)(void* argument);
 
 // Raised whenever the table or a struct in it changes: the library that fills it is built from the same tree.
-inline constexpr uint32_t kDeviceTableVersion = 4;
+inline constexpr uint32_t kDeviceTableVersion = 5;
 
 // What both sides must have been built with alike, beside the version: the layout of all that crosses the seam, and the
 // numbers of dtypes and of folds. FNV-1a.
@@ -102,6 +102,9 @@ struct DeviceTable {
   DeviceStatus (*facts)(int device, DeviceFacts* facts);
   DeviceStatus (*current)(int* device);  // of this thread
   DeviceStatus (*use)(int device);
+  // Before passes are put into streams beside which others wait: a kernel that is loaded at its first launch may wait
+  // for all streams of the device. Cheap the second time.
+  DeviceStatus (*load_kernels)(int device);
 
   // --- memory
   DeviceStatus (*allocate)(size_t bytes, void** memory);  // of the current device

@@ -69,6 +69,11 @@ DeviceStatus facts(int device, DeviceFacts* facts) {
 
 DeviceStatus current(int* device) { return cudaGetDevice(device); }
 DeviceStatus use(int device) { return cudaSetDevice(device); }
+DeviceStatus load_kernels(int device) {
+  const OnDevice on(device);
+  if (const cudaError_t status = cudaFree(nullptr)) return status;  // makes the context, if there is none
+  return gpu_load_folds();
+}
 
 DeviceStatus allocate(size_t bytes, void** memory) { return cudaMalloc(memory, bytes); }
 DeviceStatus release(void* memory) { return cudaFree(memory); }
@@ -199,6 +204,7 @@ constexpr DeviceTable kTable = {
     .facts = facts,
     .current = current,
     .use = use,
+    .load_kernels = load_kernels,
     .allocate = allocate,
     .release = release,
     .allocate_shared = gpu_allocate_shared,

@@ -5,12 +5,13 @@ namespace {
 
 // Of the driver's stream waits that need no setting of the kernel module, and of all else that is asked for.
 constexpr int kDriverVersion = 11070;
+constexpr int kLoadVersion = 12040;  // of cuFuncLoad
 
 template <class Function>
-void find(const char* name, Function& function) {
+void find(const char* name, Function& function, int version = kDriverVersion) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &found, kDriverVersion, cudaEnableDefault, &result);
+  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result);
   const bool there = status == cudaSuccess && result == cudaDriverEntryPointSuccess;
   function = there ? reinterpret_cast<Function>(found) : nullptr;
 }
@@ -29,6 +30,7 @@ GpuDriver find_all() {
   find("cuMemMap", driver.map);
   find("cuMemUnmap", driver.unmap);
   find("cuMemSetAccess", driver.set_access);
+  find("cuFuncLoad", driver.load, kLoadVersion);
   return driver;
 }
 

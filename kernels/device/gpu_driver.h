@@ -19,6 +19,7 @@ struct GpuDriver {
   decltype(&cuMemMap) map;
   decltype(&cuMemUnmap) unmap;
   decltype(&cuMemSetAccess) set_access;
+  decltype(&cuFuncLoad) load;
 
   // Memory can be made, handed out and mapped piece by piece.
   bool maps() const {

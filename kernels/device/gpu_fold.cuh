@@ -55,8 +55,10 @@ __global__ void __launch_bounds__(kThreadsABlock, kBlocksAMultiprocessor)
   if (find_pass(given, places, pass)) fold_thread(pass, thread_place());
 }
 
+// A pass of no element loads the kernel.
 template <class K>
 int launch_pass(void (*kernel)(PassOf<K>, PeerPlaces), PassOf<K> pass, const PeerPlaces& places, void* stream) {
+  if (pass.fold.count == 0) return gpu_load(reinterpret_cast<const void*>(kernel));
   // Where pointers are found later, as many as if all lay well.
   const uint64_t found = threads_of(pass), all = pass.fold.count * K::Format::kBytes / kPacketBytes + 1;
   const uint64_t wanted = ((places.world != 0 ? all : found) + kThreadsABlock - 1) / kThreadsABlock;

@@ -16,4 +16,9 @@ const FoldRow& other_fold_row(int dtype);
 // fold.count 0 does nothing.
 int gpu_fold(const DeviceFold& fold, const PeerPlaces& places, void* stream);
 
+// Loads all kernels of passes for the current device. 0, or a cudaError_t.
+int gpu_load_folds();
+// One of them; kernel: of the runtime.
+int gpu_load(const void* kernel);
+
 }  // namespace rondo

@@ -43,6 +43,23 @@ TEST_CASE("the same where streams cannot wait for words, and with a queue for ea
   }
 }
 
+TEST_CASE("a receive in one stream does not hold up a send in another: no kernel is loaded at its first launch") {
+  RankGroup ranks = device_group(2, "tcp");
+  ranks.before = [](int) { setenv("HOST_DEVICE_QUEUES", "4", 1); };
+  CHECK(run_processes(ranks, [](Communicator& group) {
+          Mirror mirror, other;
+          DeviceBuffer data(other, 1000, group.rank()), in(mirror, 1000, -1);
+          mirror.to_device();
+          other.to_device();
+          const int peer = 1 - group.rank();
+          group.recv_async(in.device, 1000, DType::kInt64, peer, 1, {.stream = mirror.stream()});
+          group.send(data.device, 1000, DType::kInt64, peer, 1, {.stream = other.stream()});
+          mirror.to_host();
+          mirror.synchronize();
+          in.expect_message(peer, 1000);
+        }) == "");
+}
+
 TEST_CASE("a batch of messages and collectives") {
   for (const int world : {2, 3}) {
     CHECK(run_processes(device_group(world, "shm"), messages_beside_collectives) == "");

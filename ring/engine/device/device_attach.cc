@@ -27,14 +27,13 @@ void DeviceSide::attach(std::chrono::milliseconds timeout, const void* const* st
   if (attached_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(attach_mutex_);
   if (attached_.load()) return;
-  const auto library = exchange(timeout, stream);
-  calls_ = std::make_shared<StreamCalls>(library, group_.context().fabric->shared_memory(), group_.rank());
-  if (sharings_ != 0) connect(library, timeout);
+  calls_ = exchange(timeout, stream);
+  if (sharings_ != 0) connect(calls_->library, timeout);
   attached_.store(true, std::memory_order_release);
 }
 
-// The library, on a device that it is made for.
-std::shared_ptr<const DeviceLibrary> DeviceSide::open(const void* const* stream, DeviceFacts& facts) {
+// The library is there, on a device that it is made for, which is ready for calls.
+std::shared_ptr<StreamCalls> DeviceSide::open(const void* const* stream, DeviceFacts& facts) {
   auto library = DeviceLibrary::open(group_.context().config.device_library);
   library->check(library->table().current(&device_), "asking for the current device");
   StreamFacts where{};
@@ -50,7 +49,9 @@ std::shared_ptr<const DeviceLibrary> DeviceSide::open(const void* const* stream,
                     facts.name, facts.major, facts.minor, kOldestMajor));
   }
   if (facts.waits_on_words == 0) waits_ = StreamCall::Waits::kHost;
-  return library;
+  auto calls = std::make_shared<StreamCalls>(library, group_.context().fabric->shared_memory(), group_.rank());
+  calls->prepare(device_);
+  return calls;
 }
 
 template <class Card>
@@ -83,13 +84,12 @@ Clock::time_point DeviceSide::deadline(std::chrono::milliseconds timeout) const 
 }
 
 // All ranks open the library, and hear of the others whether it was there.
-std::shared_ptr<const DeviceLibrary> DeviceSide::exchange(std::chrono::milliseconds timeout,
-                                                          const void* const* stream) {
-  std::shared_ptr<const DeviceLibrary> library;
+std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds timeout, const void* const* stream) {
+  std::shared_ptr<StreamCalls> calls;
   DeviceFacts facts{};
   Error error;
   try {
-    library = open(stream, facts);
+    calls = open(stream, facts);
   } catch (const Exception& e) {
     error = e.error();
   }
@@ -106,6 +106,7 @@ std::shared_ptr<const DeviceLibrary> DeviceSide::exchange(std::chrono::milliseco
   for (int r = 0; r < group_.size(); ++r) {
     const AttachCard& card = cards[static_cast<size_t>(r)];
     if (card.works == 0) {
+      calls->free_all();
       throw Exception(Error{ErrorCode::kUnsupported,
                             fmt::format("attach_device on rank {}: {} can use no GPU; its own error says why",
                                         group_.rank(), context.name(r)),
@@ -117,7 +118,7 @@ std::shared_ptr<const DeviceLibrary> DeviceSide::exchange(std::chrono::milliseco
     const bool here = host[static_cast<size_t>(r)] == host[static_cast<size_t>(group_.rank())] && card.pid == own.pid;
     if (r != group_.rank() && here) waits_ = StreamCall::Waits::kHost;
   }
-  return library;
+  return calls;
 }
 
 // Device memory that all ranks map, if that works between all of them.

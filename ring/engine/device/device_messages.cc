@@ -20,6 +20,7 @@ std::shared_ptr<StreamMessage> DeviceSide::make_message(StreamMessage::Options o
   group_.ready_progress_thread();
   const StreamFacts facts = check_stream(call, *given.stream);
   if (options.bytes > 0) check_device(call, facts, {"data", options.data});
+  calls_->prepare(facts.device);
   options.calls = calls_;
   options.messages = group_.messages();
   options.stream = *given.stream;

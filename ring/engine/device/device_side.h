@@ -84,8 +84,8 @@ class DeviceSide {
     const void* data;
   };
   const DeviceTable& table() const { return calls_->library->table(); }
-  std::shared_ptr<const DeviceLibrary> open(const void* const* stream, DeviceFacts& facts);
-  std::shared_ptr<const DeviceLibrary> exchange(std::chrono::milliseconds timeout, const void* const* stream);
+  std::shared_ptr<StreamCalls> open(const void* const* stream, DeviceFacts& facts);
+  std::shared_ptr<StreamCalls> exchange(std::chrono::milliseconds timeout, const void* const* stream);
   template <class Card>
   std::vector<Card> gather(const Card& own, std::chrono::milliseconds timeout);
   void connect(const std::shared_ptr<const DeviceLibrary>& library, std::chrono::milliseconds timeout);

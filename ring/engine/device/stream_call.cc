@@ -37,6 +37,16 @@ void StreamCalls::give_back(int device, DeviceEvent event) {
   events_.emplace(device, event);
 }
 
+void StreamCalls::prepare(int device) {
+  {
+    std::lock_guard lock(mutex_);
+    if (prepared_.count(device) != 0) return;
+  }
+  library->check(library->table().load_kernels(device), "loading kernels");
+  std::lock_guard lock(mutex_);
+  prepared_.insert(device);
+}
+
 bool StreamCalls::begin(uint32_t entries, const std::function<bool()>& stop) {
   std::unique_lock lock(mutex_);
   // One that is larger than all room waits for the others only.

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "ring/engine/device/device_library.h"
@@ -29,6 +30,8 @@ class StreamCalls {
   // Events, made once and used again. take_event() calls the runtime.
   DeviceEvent take_event(int device);
   void give_back(int device, DeviceEvent event);
+  // Before the first call on the device: kernels are loaded while no stream waits. Throws Exception.
+  void prepare(int device);
   // Of calls under way, so that streams hold a bounded number of entries; waits while there are too many, until
   // `stop()`, which is asked every 20 ms. True: there is room, and the call counts.
   bool begin(uint32_t entries, const std::function<bool()>& stop);
@@ -48,6 +51,7 @@ class StreamCalls {
   std::condition_variable changed_;
   uint32_t entries_ = 0;
   uint32_t sends_ = 0;
+  std::set<int> prepared_;                  // devices
   std::multimap<int, DeviceEvent> events_;  // by device
 };
 

@@ -1,7 +1,8 @@
 // librondo_cuda.so's twin without a GPU: the table of kernels/device.h over threads and memory of this host. It is as
 // difficult as a GPU may be: one queue for all streams of the process, of a bounded length; memory that the host cannot
-// touch; copies from and to locked memory only; no use of the device by functions in a stream. What is put into the
-// legacy stream (nullptr) waits for what all blocking streams had before, and they wait for it.
+// touch; copies from and to locked memory only; no use of the device by functions in a stream; a pass before
+// load_kernels() that waits for all streams. What is put into the legacy stream (nullptr) waits for what all blocking
+// streams had before, and they wait for it.
 //
 // Settings, of the environment:
 //   HOST_DEVICE_COUNT        devices, 2 unless set (0: a machine without one)
@@ -77,7 +78,8 @@ struct Device {
   HostDeviceMemory memory;
   std::mutex mutex;
   std::map<void*, std::unique_ptr<Stream>> streams;
-  std::atomic<int> placed{0};  // passes that have found their pointers
+  std::atomic<uint32_t> loaded{0};  // a bit for each device whose kernels are loaded
+  std::atomic<int> placed{0};       // passes that have found their pointers
   std::atomic<int> copied{0};  // copies to memory of another device
   std::atomic<int> slow{0};    // writes between devices of HOST_DEVICE_SLOW
   // What writing to memory of another device takes.
@@ -205,6 +207,19 @@ DeviceStatus use(int number) {
   if (number < 0 || number >= devices()) return kInvalidValue;
   current_device = number;
   return kSuccess;
+}
+
+DeviceStatus load_kernels(int number) {
+  if (number < 0 || number >= devices()) return kInvalidValue;
+  device().loaded.fetch_or(1u << number);
+  return kSuccess;
+}
+
+// As a kernel's first launch may: after everything that has been put into streams.
+void load_at_launch(DeviceStream stream) {
+  Stream found;
+  if (!find_stream(stream, found) || (device().loaded.load() >> found.device & 1) != 0) return;
+  for (const auto& queue : device().queues) queue->synchronize_all();
 }
 
 DeviceStatus allocate(size_t bytes, void** memory) {
@@ -346,10 +361,12 @@ void run_fold(Device& device, int number, DeviceFold fold) {
 }
 
 DeviceStatus fold(const DeviceFold* given, DeviceStream stream) {
+  load_at_launch(stream);
   return put(stream, [&device = device(), fold = *given](int number) { run_fold(device, number, fold); });
 }
 
 DeviceStatus fold_at(const DeviceFold* given, const PeerPlaces* places, DeviceStream stream) {
+  load_at_launch(stream);
   const auto kept = std::make_shared<const PeerPlaces>(*places);
   return put(stream, [&device = device(), fold = *given, kept](int number) mutable {
     if (!host_find_places(*kept, fold)) return;
@@ -396,6 +413,7 @@ constexpr DeviceTable kTable = {
     .facts = facts,
     .current = current,
     .use = use,
+    .load_kernels = load_kernels,
     .allocate = allocate,
     .release = release,
     .allocate_shared = allocate_shared,
