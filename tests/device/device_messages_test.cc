@@ -1,10 +1,12 @@
 // Messages of device memory in the order of streams: send_async and recv_async return when they are in the stream,
 // large ones go in pieces, a short one leaves the rest of its buffer alone, and every failure ends the stream's wait.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -41,6 +43,46 @@ TEST_CASE("the same where streams cannot wait for words, and with a queue for ea
     group.before = [setting](int) { putenv(const_cast<char*>(setting)); };
     CHECK(run_processes(group, ring_of_messages) == "");
   }
+}
+
+TEST_CASE("pieces are copied to the host while others are copied back: collectives and sendrecv") {
+  RankGroup ranks = device_group(2, "tcp");
+  ranks.before = [](int) {
+    setenv("HOST_DEVICE_QUEUES", "4", 1);
+    setenv("HOST_DEVICE_COPY_MBPS", "400", 1);  // 10 ms a piece
+  };
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU does not count
+  CHECK(run_processes(ranks, [](Communicator& group) {
+          constexpr uint64_t kCount = 3 << 20;  // 6 pieces of 4 MiB
+          Mirror mirror;
+          DeviceBuffer data(mirror, kCount, group.rank()), in(mirror, kCount, -1);
+          mirror.to_device();
+          mirror.synchronize();
+          const CallOptions options{.stream = mirror.stream()};
+          const int peer = 1 - group.rank();
+          void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
+          const auto both_ways = reinterpret_cast<int (*)()>(dlsym(library, "host_device_both_ways"));
+          // On a loaded machine the other rank's pieces may come after the own ones have been copied: a few times.
+          const auto copies_both_ways = [&](const std::function<void()>& call) {
+            const int before = both_ways();
+            for (int i = 0; i < 5; ++i) {
+              call();
+              mirror.synchronize();
+            }
+            return both_ways() > before;
+          };
+          expect(copies_both_ways([&] {
+                   group.sendrecv(data.device, kCount, peer, in.device, kCount, peer, DType::kInt64, 1, options);
+                 }),
+                 "sendrecv copies one way at a time");
+          expect(copies_both_ways(
+                     [&] { group.all_reduce(data.device, data.device, kCount, DType::kInt64, Op::kMax, options); }),
+                 "all_reduce copies one way at a time");
+          mirror.to_host();
+          mirror.synchronize();
+          in.expect_message(peer, kCount);
+          data.expect_message(1, kCount);
+        }) == "");
 }
 
 TEST_CASE("a receive in one stream does not hold up a send in another: no kernel is loaded at its first launch") {

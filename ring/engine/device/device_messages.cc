@@ -1,5 +1,6 @@
 // DeviceSide: messages in the order of streams.
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -97,6 +98,21 @@ Work::Message message_of(StreamMessage& message) {
   return {operation.peer, operation.tag, operation.message_bytes};
 }
 
+// A stream of the pool for as long as it lives.
+class TakenStream {
+ public:
+  TakenStream(StreamCalls& calls, int device) : calls_(calls), device_(device), stream_(calls.take_stream(device)) {}
+  ~TakenStream() { calls_.give_back_stream(device_, stream_); }
+  TakenStream(const TakenStream&) = delete;
+  TakenStream& operator=(const TakenStream&) = delete;
+  DeviceStream get() const { return stream_; }
+
+ private:
+  StreamCalls& calls_;
+  const int device_;
+  const DeviceStream stream_;
+};
+
 }  // namespace
 
 Work::Message DeviceSide::recv(const CommunicatorState::Incoming& in, DType dtype, int tag,
@@ -107,15 +123,25 @@ Work::Message DeviceSide::recv(const CommunicatorState::Incoming& in, DType dtyp
   return message_of(*receive);
 }
 
-// The receive's arguments are checked before the send is under way.
+// The receive's arguments are checked before the send is under way. What is sent is copied beside what comes.
 Work::Message DeviceSide::sendrecv(const CommunicatorState::Outgoing& out, const CommunicatorState::Incoming& in,
                                    DType dtype, int tag, const CallOptions& options) {
   const auto receive = make_recv(in, dtype, tag, options, Blocking::kYes);
-  const auto send = make_send(out, dtype, tag, options, Blocking::kYes);
+  const bool beside = group_.send_bytes(out, dtype, tag) > kPieceBytes;
+  std::optional<TakenStream> taken;
+  std::optional<CopyStream> copies;
+  CallOptions send_options = options;
+  if (beside) {
+    send_options.stream = taken.emplace(*calls_, receive->device()).get();
+    copies.emplace(*calls_, receive->stream(), taken->get(), receive->device());
+  }
+  const auto send = make_send(out, dtype, tag, send_options, Blocking::kYes);
+  if (copies) copies->begin();
   send->begin();
   send->finish();
   receive->begin();
   receive->finish();
+  if (copies) copies->join();
   const Work::Message message = message_of(*receive);
   message_of(*send);
   return message;

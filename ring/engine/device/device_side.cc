@@ -133,7 +133,8 @@ DeviceSide::Arguments DeviceSide::check_arguments(const CollectiveCall& call) {
   attach(call.options.timeout, &*call.options.stream);
   group_.ready_progress_thread();
   arguments.stream = check_stream(name, *call.options.stream);
-  arguments.pieces = cut_pieces(arguments.checked, group_.rank(), group_.size());
+  arguments.pieces =
+      cut_pieces(arguments.checked, group_.rank(), group_.size(), kPieceBytes, kMostPieces, Edges::kShort);
   const Piece& first = arguments.pieces.front();
   if (!first.in.empty()) check_device(name, arguments.stream, {"input", call.input});
   if (!first.out.empty()) check_device(name, arguments.stream, {"output", call.output});

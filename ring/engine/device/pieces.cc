@@ -13,6 +13,9 @@ uint64_t lines(uint64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * 
 // Copies of single blocks that the pieces of an uneven call are at most, each way; but of so many pieces at least.
 constexpr uint64_t kMostBlockCopies = 256, kLeastPieces = 4;
 
+// Of a piece at an edge that is cut once more: its short part is one of so many.
+constexpr uint64_t kEdgeParts = 4;
+
 struct UnevenCut {
   uint64_t pieces = 1;
   uint64_t pair_elements = 1;  // of a block that only its two ranks know, at least, while there are any
@@ -158,8 +161,8 @@ struct Cutter {
 
 }  // namespace
 
-std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes,
-                              uint64_t most_pieces) {
+std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes, uint64_t most_pieces,
+                              Edges edges) {
   const Cutter cutter{call, static_cast<uint64_t>(rank), static_cast<uint64_t>(world), dtype_bytes(call.dtype)};
   if (call.uneven) return cutter.all_uneven(piece_bytes, most_pieces);
   if (call.collective == Collective::kBarrier || call.count == 0) return {Piece{}};
@@ -167,8 +170,18 @@ std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint
   const uint64_t pieces = std::min(most_pieces, (bytes + piece_bytes - 1) / piece_bytes);
   const uint64_t each = (call.count + pieces - 1) / pieces;
   std::vector<Piece> cut;
+  const auto add = [&](uint64_t first, uint64_t end) {
+    if (end > first) cut.push_back(cutter.even(first, end - first));
+  };
+  const bool has_short = edges == Edges::kShort && pieces > 2;
+  const uint64_t edge = each / kEdgeParts;
   for (uint64_t first = 0; first < call.count; first += each) {
-    cut.push_back(cutter.even(first, std::min(each, call.count - first)));
+    const uint64_t end = std::min(first + each, call.count);
+    const uint64_t short_end = has_short && first == 0 ? edge : first;
+    const uint64_t short_begin = has_short && end == call.count ? std::max(short_end, end - std::min(end, edge)) : end;
+    add(first, short_end);
+    add(short_end, short_begin);
+    add(short_begin, end);
   }
   return cut;
 }

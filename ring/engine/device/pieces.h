@@ -37,8 +37,8 @@ struct Piece {
   uint32_t empty_calls = 0;
 };
 
-// Bytes of a piece, of its larger buffer: small enough that copying the first and the last piece, beside which nothing
-// else moves, is little of a large call; large enough that a piece's own latency is.
+// Bytes of a piece, of its larger buffer: small enough that few of a call are copied beside nothing else; large enough
+// that a piece's own latency is little.
 inline constexpr uint64_t kPieceBytes = 4u << 20;
 // Of one call: entries of a stream are bounded.
 inline constexpr uint64_t kMostPieces = 64;
@@ -53,9 +53,14 @@ constexpr uint64_t piece_bytes_of(uint64_t bytes, uint64_t most_pieces = kMostPi
   return kPieceBytes * (pieces > 1 ? pieces : 1);
 }
 
-// The pieces of a call, in order, cut alike on all ranks: by what all of them know, or both ranks of a block. Pure.
+// kShort: the first and the last of three pieces or more are cut once more, so that little is copied while nothing else
+// moves.
+enum class Edges : bool { kWhole, kShort };
+
+// The pieces of a call, in order, cut alike on all ranks: by what all of them know, or both ranks of a block. Of an
+// uneven one the edges are whole. Pure.
 std::vector<Piece> cut_pieces(const CheckedCall& call, int rank, int world, uint64_t piece_bytes = kPieceBytes,
-                              uint64_t most_pieces = kMostPieces);
+                              uint64_t most_pieces = kMostPieces, Edges edges = Edges::kWhole);
 
 // A part of a list of all_reduces: tensors of one type, or runs of elements of them, one after the other in the region.
 // Piece::count: elements of all of them.

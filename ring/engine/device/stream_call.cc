@@ -4,15 +4,21 @@
 #include <chrono>
 #include <utility>
 
+#include "ring/engine/device/on_device.h"
 #include "ring/engine/progress/progress_engine.h"
 
 namespace rondo {
 namespace {
 
-// Pieces whose memory is there at once: one on its way to the host, one at work, one on its way back.
-constexpr size_t kSlots = 3;
+// Pieces whose memory is there at once: one on its way to the host, one at work, one on its way back, and one so that a
+// late one holds up no other.
+constexpr size_t kSlots = 4;
 // A piece is finished after the copies of so many later ones.
 constexpr size_t kAhead = kSlots - 1;
+// From so many pieces on there are copies of both directions at once.
+constexpr size_t kLeastBothWays = 3;
+// Of the copy stream: for its begin and its end, and for a piece whose memory is used again.
+constexpr uint32_t kStreamEntries = 4, kAgainEntries = 2;
 
 // Some 1,000 launches that are pending block the thread that launches; several communicators share a stream.
 constexpr uint32_t kMostEntries = 512;
@@ -43,8 +49,38 @@ void StreamCalls::prepare(int device) {
     if (prepared_.count(device) != 0) return;
   }
   library->check(library->table().load_kernels(device), "loading kernels");
+  copy_stream(device);
+  give_back_stream(device, take_stream(device));
   std::lock_guard lock(mutex_);
   prepared_.insert(device);
+}
+
+DeviceStream StreamCalls::take_stream(int device) {
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = streams_.find(device); found != streams_.end()) return streams_.extract(found).mapped();
+  }
+  const OnDevice on(*library, device);
+  DeviceStream stream = nullptr;
+  library->check(library->table().make_stream(&stream), "making a stream");
+  return stream;
+}
+
+void StreamCalls::give_back_stream(int device, DeviceStream stream) {
+  std::lock_guard lock(mutex_);
+  streams_.emplace(device, stream);
+}
+
+DeviceStream StreamCalls::copy_stream(int device) {
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = copy_streams_.find(device); found != copy_streams_.end()) return found->second;
+  }
+  const DeviceStream made = take_stream(device);
+  std::lock_guard lock(mutex_);
+  const auto [found, is_new] = copy_streams_.emplace(device, made);
+  if (!is_new) streams_.emplace(device, made);
+  return found->second;
 }
 
 bool StreamCalls::begin(uint32_t entries, const std::function<bool()>& stop) {
@@ -91,6 +127,34 @@ void StreamCalls::free_all() {
   if (!pool.free_all()) return;
   std::lock_guard lock(mutex_);
   for (const auto& [device, event] : std::exchange(events_, {})) library->table().destroy_event(event);
+  for (const auto& [device, stream] : std::exchange(copy_streams_, {})) library->table().destroy_stream(stream);
+  for (const auto& [device, stream] : std::exchange(streams_, {})) library->table().destroy_stream(stream);
+}
+
+// --- CopyStream
+
+CopyStream::CopyStream(StreamCalls& calls, DeviceStream caller, DeviceStream copies, int device)
+    : calls_(calls),
+      table_(calls.library->table()),
+      caller_(caller),
+      copies_(copies),
+      device_(device),
+      event_(calls.take_event(device)) {}
+
+void CopyStream::begin() {
+  note();
+  await();
+}
+
+void CopyStream::note() { calls_.library->check(table_.record(event_, caller_), "putting an event into the stream"); }
+
+void CopyStream::await() { calls_.library->check(table_.wait(copies_, event_), "putting a wait into the stream"); }
+
+// Where a device fails, its streams run nothing more.
+void CopyStream::join() {
+  if (event_ == nullptr) return;
+  if (table_.record(event_, copies_) == 0) table_.wait(caller_, event_);
+  calls_.give_back(device_, std::exchange(event_, nullptr));
 }
 
 // --- StreamCall
@@ -124,6 +188,8 @@ void StreamCall::give_back_memory() {
 uint32_t StreamCall::entries_of(const std::vector<Piece>& pieces) {
   uint32_t entries = 2;  // the end: event and function
   for (const Piece& piece : pieces) entries += static_cast<uint32_t>(piece.in.size() + piece.out.size() + 2);
+  if (pieces.size() >= kLeastBothWays) entries += kStreamEntries;
+  if (pieces.size() > kSlots) entries += kAgainEntries * static_cast<uint32_t>(pieces.size() - kSlots);
   return entries;
 }
 
@@ -133,15 +199,24 @@ std::shared_ptr<CopyGate> StreamCall::add_gate(size_t piece, int operations) {
   return turns_.back().gate;
 }
 
+void StreamCall::put_pieces() {
+  const size_t pieces = options_.pieces.size();
+  if (pieces >= kLeastBothWays) {
+    StreamCalls& calls = *options_.calls;
+    copies_.emplace(calls, options_.stream, calls.copy_stream(options_.device), options_.device);
+    copies_->begin();
+  }
+  for (size_t i = 0; i < pieces; ++i) {
+    copy_in(i);
+    if (i >= kAhead) finish(i - kAhead);
+  }
+  for (size_t i = pieces > kAhead ? pieces - kAhead : 0; i < pieces; ++i) finish(i);
+}
+
 void StreamCall::enqueue() {
   self_ = shared_from_this();
   try {
-    const size_t pieces = options_.pieces.size();
-    for (size_t i = 0; i < pieces; ++i) {
-      if (i >= kAhead) finish(i - kAhead);
-      copy_in(i);
-    }
-    for (size_t i = pieces > kAhead ? pieces - kAhead : 0; i < pieces; ++i) finish(i);
+    put_pieces();
   } catch (const Exception& e) {
     error_ = e.error();
     options_.give_up(error_);
@@ -157,6 +232,7 @@ void StreamCall::enqueue() {
 
 // If even this cannot be put into the stream, nothing more runs there.
 void StreamCall::put_end() {
+  copies_.reset();  // a call that fails may end before they are done
   table_.record(event_, options_.stream);
   if (table_.call_host(&end_of_stream, this, options_.stream) == 0) return;
   table_.synchronize(options_.stream);
@@ -164,9 +240,11 @@ void StreamCall::put_end() {
 }
 
 void StreamCall::copy_in(size_t piece) {
+  if (piece >= kSlots) copies_->await();  // until the piece that had this memory is back
   for (const Piece::Rows& rows : options_.pieces[piece].in) copy(rows, region(piece), true);
-  options_.calls->library->check(table_.call_host(&open_gate, &turns_[piece], options_.stream),
-                                 "putting a function into the stream");
+  options_.calls->library->check(
+      table_.call_host(&open_gate, &turns_[piece], copies_ ? copies_->get() : options_.stream),
+      "putting a function into the stream");
 }
 
 void StreamCall::finish(size_t piece) {
@@ -182,6 +260,7 @@ void StreamCall::finish(size_t piece) {
     }
   }
   for (const Piece::Rows& rows : options_.pieces[piece].out) copy(rows, region(piece), false);
+  if (piece + kSlots < options_.pieces.size()) copies_->note();
 }
 
 void StreamCall::copy(const Piece::Rows& rows, std::byte* region, bool in) {
@@ -193,7 +272,8 @@ void StreamCall::copy(const Piece::Rows& rows, std::byte* region, bool in) {
   copy.from = in ? rows.device : host;
   copy.to_pitch = in ? rows.region_pitch : rows.device_pitch;
   copy.from_pitch = in ? rows.device_pitch : rows.region_pitch;
-  options_.calls->library->check(table_.copy(&copy, options_.stream), "putting a copy into the stream");
+  const DeviceStream stream = in && copies_ ? copies_->get() : options_.stream;
+  options_.calls->library->check(table_.copy(&copy, stream), "putting a copy into the stream");
 }
 
 // In the stream: no calls of the device's runtime.

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -30,8 +31,15 @@ class StreamCalls {
   // Events, made once and used again. take_event() calls the runtime.
   DeviceEvent take_event(int device);
   void give_back(int device, DeviceEvent event);
-  // Before the first call on the device: kernels are loaded while no stream waits. Throws Exception.
+  // Before the first call on the device: kernels are loaded, and streams made, while none waits. Throws Exception.
   void prepare(int device);
+  // Streams for copies to the host beside what callers' streams do: a device has a copy engine for each direction, and
+  // a stream uses one at a time. copy_stream(): of collectives, whose copies come in the order of the calls.
+  // take_stream(): of a message, which may overtake them; it is given back when nothing is under way in it. Call the
+  // runtime. Throw Exception.
+  DeviceStream copy_stream(int device);
+  DeviceStream take_stream(int device);
+  void give_back_stream(int device, DeviceStream stream);
   // Of calls under way, so that streams hold a bounded number of entries; waits while there are too many, until
   // `stop()`, which is asked every 20 ms. True: there is room, and the call counts.
   bool begin(uint32_t entries, const std::function<bool()>& stop);
@@ -51,12 +59,43 @@ class StreamCalls {
   std::condition_variable changed_;
   uint32_t entries_ = 0;
   uint32_t sends_ = 0;
-  std::set<int> prepared_;                  // devices
-  std::multimap<int, DeviceEvent> events_;  // by device
+  std::set<int> prepared_;  // devices
+  // By device.
+  std::multimap<int, DeviceEvent> events_;
+  std::map<int, DeviceStream> copy_streams_;
+  std::multimap<int, DeviceStream> streams_;
+};
+
+// Copies to the host in a stream beside the caller's. What comes into it after begin() comes after what the caller's
+// stream has had until then; what comes into the caller's stream after join() comes after what this one has had.
+class CopyStream {
+ public:
+  // calls outlives it. Throws Exception.
+  CopyStream(StreamCalls& calls, DeviceStream caller, DeviceStream copies, int device);
+  ~CopyStream() { join(); }
+  CopyStream(const CopyStream&) = delete;
+  CopyStream& operator=(const CopyStream&) = delete;
+
+  DeviceStream get() const { return copies_; }
+  // Throw Exception.
+  void begin();
+  // What comes after await() waits for what the caller's stream had at the last note().
+  void note();
+  void await();
+  // The second time it does nothing.
+  void join();
+
+ private:
+  StreamCalls& calls_;
+  const DeviceTable& table_;
+  const DeviceStream caller_, copies_;
+  const int device_;
+  DeviceEvent event_;
 };
 
 // One call on device memory, in the order of a stream: its pieces are copied to host memory, done there as operations
-// of the communicator, and copied back. While one is done, the next one is copied there and the one before it back.
+// of the communicator, and copied back. While one is done, the next ones are copied there and the one before it back,
+// in two streams where there are more than two pieces.
 //
 // Either all of it is put into the stream at once, and the stream waits for the operations; or (waits == kHost) the
 // calling thread waits for each operation before it puts its copy back into the stream.
@@ -100,6 +139,7 @@ class StreamCall final : public Operation, public std::enable_shared_from_this<S
   void copy_in(size_t piece);
   void finish(size_t piece);
   void copy(const Piece::Rows& rows, std::byte* region, bool in);
+  void put_pieces();
   void put_end();
   void passed();
   void give_back_memory();
@@ -115,6 +155,7 @@ class StreamCall final : public Operation, public std::enable_shared_from_this<S
   std::deque<Turn> turns_;        // by piece; a place that stays
   std::vector<std::shared_ptr<Operation>> operations_;
   DeviceEvent event_ = nullptr;
+  std::optional<CopyStream> copies_;  // there, while the call is put into the stream; none: in the caller's stream
   Error error_;
   std::shared_ptr<StreamCall> self_;  // while the stream refers to it
 };

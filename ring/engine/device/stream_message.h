@@ -45,6 +45,7 @@ class StreamMessage final : public Operation, public MessageStage, public std::e
 
   bool sends() const { return options_.direction == Direction::kSend; }
   DeviceStream stream() const { return options_.stream; }
+  int device() const { return options_.device; }
   const std::byte* data() const { return options_.data; }
   uint64_t bytes() const { return options_.bytes; }
 

@@ -13,6 +13,8 @@
 //   HOST_DEVICE_IMPORTS=0    descriptors are refused when they are mapped
 //   HOST_DEVICE_PEERS        "01 12": device 0 maps memory of device 1, and 1 that of 2, and no others do; unset: all
 //   HOST_DEVICE_SLOW         "01 12": what 0 writes into memory of 1, and 1 into that of 2, takes 200 ns a byte
+//   HOST_DEVICE_COPY_MBPS    megabytes a second that move between host and device, at most: an engine each way moves
+//                            them, a copy after the other; unset: as fast as a core copies
 //   HOST_DEVICE_PASS_US      what a pass that writes to another device takes besides
 //   HOST_DEVICE_LATE_US      what a stream takes to write a word
 //   HOST_DEVICE_FUNCTION_US  what a stream takes before it calls a function of the host
@@ -55,6 +57,29 @@ bool lists_pair(const char* name, int from, int to, bool otherwise) {
 
 constexpr auto kSlowByte = std::chrono::nanoseconds(200);
 
+// What moves bytes between host and device one way. `busy` counts those at work, of both ways.
+class CopyEngine {
+ public:
+  CopyEngine(std::atomic<int>& busy, std::atomic<int>& both) : busy_(busy), both_(both) {}
+  // Runs `move`, and returns when an engine of the setting's rate has moved the bytes.
+  template <class Move>
+  void run(size_t bytes, Move move) {
+    const int rate = setting("HOST_DEVICE_COPY_MBPS", 0);
+    if (rate == 0) return move();
+    const std::lock_guard lock(mutex_);
+    if (busy_.fetch_add(1) > 0) both_.fetch_add(1);
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::nanoseconds(bytes * 1000 / static_cast<size_t>(rate));
+    move();
+    std::this_thread::sleep_until(end);
+    busy_.fetch_sub(1);
+  }
+
+ private:
+  std::atomic<int>&busy_, &both_;
+  std::mutex mutex_;
+};
+
 struct Stream {
   int device = 0;
   bool capturing = false;
@@ -80,8 +105,8 @@ struct Device {
   std::map<void*, std::unique_ptr<Stream>> streams;
   std::atomic<uint32_t> loaded{0};  // a bit for each device whose kernels are loaded
   std::atomic<int> placed{0};       // passes that have found their pointers
-  std::atomic<int> copied{0};  // copies to memory of another device
-  std::atomic<int> slow{0};    // writes between devices of HOST_DEVICE_SLOW
+  std::atomic<int> copied{0};       // copies to memory of another device
+  std::atomic<int> slow{0};         // writes between devices of HOST_DEVICE_SLOW
   // What writing to memory of another device takes.
   void cross(int from, const void* to, size_t bytes, bool by_pass) {
     const int home = memory.home_of(to);
@@ -92,6 +117,8 @@ struct Device {
     slow.fetch_add(1);
     std::this_thread::sleep_for(kSlowByte * bytes);
   }
+  std::atomic<int> busy{0}, both_ways{0};  // copy engines at work; times that one began beside the other
+  CopyEngine to_host{busy, both_ways}, to_device{busy, both_ways};
   HostDeviceQueue& queue_of(const Stream& stream) { return *queues[stream.queue]; }
   const std::vector<std::unique_ptr<HostDeviceQueue>> queues = make_queues();
   std::atomic<size_t> made{0};  // streams
@@ -340,24 +367,35 @@ DeviceStatus synchronize_event(DeviceEvent event) {
   return kSuccess;
 }
 
+// Between host and device, or inside devices.
+template <class Move>
+void move_bytes(Device& device, const void* to, const void* from, size_t bytes, Move move) {
+  const bool from_device = device.memory.device_of(from) >= 0, to_device = device.memory.device_of(to) >= 0;
+  if (from_device == to_device) return move();
+  (to_device ? device.to_device : device.to_host).run(bytes, move);
+}
+
 DeviceStatus copy(const DeviceCopy* given, DeviceStream stream) {
   return put(stream, [&device = device(), copy = *given](int number) {
     const HostDeviceMemory& memory = device.memory;
     device.cross(number, copy.to, copy.row_bytes * copy.rows, false);
-    for (uint64_t row = 0; row < copy.rows; ++row) {
-      const void* from = static_cast<const std::byte*>(copy.from) + row * copy.from_pitch;
-      void* to = static_cast<std::byte*>(copy.to) + row * copy.to_pitch;
-      std::memcpy(memory.reach(to, copy.row_bytes), memory.reach(from, copy.row_bytes), copy.row_bytes);
-    }
+    move_bytes(device, copy.to, copy.from, copy.row_bytes * copy.rows, [&] {
+      for (uint64_t row = 0; row < copy.rows; ++row) {
+        const void* from = static_cast<const std::byte*>(copy.from) + row * copy.from_pitch;
+        void* to = static_cast<std::byte*>(copy.to) + row * copy.to_pitch;
+        std::memcpy(memory.reach(to, copy.row_bytes), memory.reach(from, copy.row_bytes), copy.row_bytes);
+      }
+    });
   });
 }
 
 void run_fold(Device& device, int number, DeviceFold fold) {
   const size_t bytes = fold.count * dtype_bytes(DType(fold.dtype));
+  const void *const to = fold.targets[0], *const from = fold.sources[0];
   for (int i = 0; i < fold.target_count; ++i) device.cross(number, fold.targets[i], bytes, true);
   for (int i = 0; i < fold.source_count; ++i) fold.sources[i] = device.memory.reach(fold.sources[i], bytes);
   for (int i = 0; i < fold.target_count; ++i) fold.targets[i] = device.memory.reach(fold.targets[i], bytes);
-  host_fold(fold, 4);
+  move_bytes(device, to, from, bytes, [&] { host_fold(fold, 4); });
 }
 
 DeviceStatus fold(const DeviceFold* given, DeviceStream stream) {
@@ -472,6 +510,9 @@ __attribute__((visibility("default"))) int host_device_slow() { return rondo::te
 
 // Copies to memory of another device that this process has done.
 __attribute__((visibility("default"))) int host_device_copied() { return rondo::testing::device().copied.load(); }
+
+// Copies that began while another one went the other way, with HOST_DEVICE_COPY_MBPS.
+__attribute__((visibility("default"))) int host_device_both_ways() { return rondo::testing::device().both_ways.load(); }
 
 // Pieces of host memory that are locked.
 __attribute__((visibility("default"))) int host_device_locked() { return rondo::testing::device().memory.locked(); }
