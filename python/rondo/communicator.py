@@ -92,7 +92,7 @@ class Communicator:
       algorithm  a name of RONDO_ALGORITHM such as "ring", equal on all ranks; None: the library chooses
       stream     of a GPU, for arrays in its memory (`__dlpack__`), `out` among them: a cudaStream_t as a number, or a
                  stream of PyTorch or CuPy. The call takes its place in the stream and returns when it is there
-                 (docs/gpu.md). Keep the arrays until the stream has passed it. barrier() and gather_v() have none
+                 (docs/gpu.md). Keep the arrays until the stream has passed it. Messages take it, too
     all_reduce(), reduce_scatter() and all_gather() of float32 also take
       wire       how the elements travel: a Wire, or the name of its format such as "bfloat16"
 
@@ -368,12 +368,12 @@ class Communicator:
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
-    def barrier(self, *, async_op: bool = False, timeout: float | None = None) -> Any:
-        """Returns when every rank has called it.
+    def barrier(self, *, async_op: bool = False, timeout: float | None = None, stream: Any = None) -> Any:
+        """Returns when every rank has called it; with `stream`, the stream goes on when all streams have come to it.
 
         >>> group.barrier()
         """
-        return self._run(_BARRIER, (), None, None, async_op, timeout)
+        return self._run(_BARRIER, (), None, None, async_op, timeout, stream=stream)
 
     # --- uneven parts. Counts are rows: entries of the first dimension, one count a rank.
 
@@ -428,12 +428,14 @@ class Communicator:
         )  # fmt: skip
 
     def gather_v(
-        self, array: Array, counts: Sequence[int] | None = None, root: int = 0, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None,
+        self, array: Array, counts: Sequence[int] | None = None, root: int = 0, out: Array | None = None, *,
+        async_op: bool = False, timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
     ) -> Any:  # fmt: skip
-        """gather() of arrays whose first dimensions differ. Returns a list of `size` arrays on root, else None.
+        """gather() of arrays whose first dimensions differ. Returns a list of `size` arrays, parts of `out`, on root, else
+        None.
 
-        counts: rows of each rank, read on root; None on all ranks: they are gathered first.
+        counts: rows of each rank, read on root; None on all ranks: they are gathered first. out: on root, all rows, by
+        rank.
 
         >>> group.gather_v(np.arange(group.rank + 1), root=0)        # 2 ranks: on rank 0
         [array([0]), array([0, 1])]
@@ -446,13 +448,15 @@ class Communicator:
         target, parts, elements = None, None, None
         if root == self.rank:
             counts = self._counts(counts)
-            out = new_like(array, (sum(counts), *shape_of(array)[1:]))
-            target, parts, elements = buffer_of(out, True), parts_of(out, counts), elements_of(counts, row)
+            if out is None:
+                out = new_like(array, (sum(counts), *shape_of(array)[1:]))
+            target = self._like(out, source, sum(counts) * row)
+            parts, elements = parts_of(out, counts), elements_of(counts, row)
         return self._run(
             _GATHER_V,
             (source.address, source.count, target and target.address, elements, None, source.code,
              whole_number(root, "root")),
-            (source, target), parts, async_op, timeout, algorithm,
+            (source, target), parts, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
     def scatter_v(
@@ -584,7 +588,9 @@ class Communicator:
         )
         return SparseReport(report.selected, report.total, report.bytes_sent, _ROUTES[report.route])
 
-    def broadcast_parameters(self, parameters: Iterable[Array] | Mapping[str, Array], root: int = 0) -> None:
+    def broadcast_parameters(
+        self, parameters: Iterable[Array] | Mapping[str, Array], root: int = 0, *, stream: Any = None
+    ) -> None:
         """Copies root's arrays into every rank's: a model at the start. parameters: a list or a dict of arrays, with
         the same shapes in the same order on all ranks.
 
@@ -593,7 +599,7 @@ class Communicator:
         values = list(parameters.values() if hasattr(parameters, "values") else parameters)
         with self.batch():
             for value in values:
-                self.broadcast(value, root)
+                self.broadcast(value, root, stream=stream)
 
     def batch(self) -> Batch:
         """A context in which this thread's calls are collected, to be submitted together at its end; see Batch."""
@@ -664,8 +670,11 @@ class Communicator:
         self._keep_in_batch(buffer)
         return Message(message.peer, message.tag, message.bytes)
 
-    def isend(self, array: Array, dest: int, tag: int = 0, *, timeout: float | None = None) -> Work:
-        """send() that returns a Work at once; leave `array` alone until it is done.
+    def isend(
+        self, array: Array, dest: int, tag: int = 0, *, timeout: float | None = None, stream: Any = None
+    ) -> Work:
+        """send() that returns a Work at once; leave `array` alone until it is done. With `stream`, work that comes later
+        in the stream may change it.
 
         >>> work = group.isend(np.array([1.0]), dest=1)
         >>> work.wait()
@@ -674,23 +683,25 @@ class Communicator:
         return self._run(
             _SEND,
             (buffer.address, buffer.count, buffer.code, whole_number(dest, "dest"), whole_number(tag, "tag")),
-            buffer, None, True, timeout,
+            buffer, None, True, timeout, stream=stream,
         )  # fmt: skip
 
     def irecv(
-        self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None
-    ) -> Work:
-        """recv() that returns a Work at once; its wait() returns the Message.
+        self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
+        stream: Any = None,
+    ) -> Work:  # fmt: skip
+        """recv() that returns a Work at once; its wait() returns the Message. With `stream`, work that comes later in
+        the stream finds the message in `array`.
 
         >>> source, tag, nbytes = group.irecv(x).wait()
         """
         buffer = buffer_of(array, True)
-        _arrays.check_device([buffer], None)
+        _arrays.check_device([buffer], stream)
         work = ctypes.c_void_p()
         check(
             _library.lib.rondo_recv_async(
                 self._open(), buffer.address, buffer.count, buffer.code, whole_number(source, "source"), whole_number(tag, "tag"),
-                options_of(timeout, None, None),
+                options_of(timeout, None, None, stream=stream),
                 _byref(work),
             )  # fmt: skip
         )

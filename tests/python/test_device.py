@@ -47,6 +47,13 @@ def every_call(group):
     rows = new(sum(counts))
     group.all_gather_v(device.array(np.full(r + 1, r)), counts, rows, **on)
     out["all_gather_v"] = rows.numpy().tolist() == [i for i in range(n) for _ in range(i + 1)]
+    rows = new(sum(counts)) if r == 1 else None
+    group.gather_v(device.array(np.full(r + 1, r)), counts if r == 1 else [0] * n, 1, rows, **on)
+    out["gather_v"] = r != 1 or rows.numpy().tolist() == [i for i in range(n) for _ in range(i + 1)]
+    group.barrier(**on)
+    models = {"weights": device.array(np.array([r, 7.5])), "bias": device.array(np.array([r]))}
+    group.broadcast_parameters(models, root=1, **on)
+    out["broadcast_parameters"] = [m.numpy()[0] for m in models.values()] == [1, 1]
     arrays = [device.array(np.full(k, r, np.float32)) for k in (1, 1000, 3)]
     work = group.all_reduce_many(arrays, "avg", async_op=True, **on)
     out["all_reduce_many"] = work.wait() is not None and all(a.numpy()[-1] == (n - 1) / 2 for a in arrays)
@@ -56,7 +63,29 @@ def every_call(group):
     incoming = new(3)
     got = group.sendrecv(device.array(np.array([r])), (r + 1) % n, incoming, (r - 1) % n, **on)
     out["sendrecv"] = got.bytes == 8 and incoming.numpy().tolist() == [(r - 1) % n, -1, -1]
+    out["isend, irecv"] = messages_in_the_background(group, device)
     return out
+
+
+def messages_in_the_background(group, device):
+    """A ring of messages of several pieces; what is put into the streams later finds them, and may change what is sent."""
+    r, n, count = group.rank, group.size, 3 << 20
+    on = {"stream": device.stream}
+    sent, received = device.array(np.full(count, r, np.int32)), device.array(np.full(count + 1, -1, np.int32))
+    first = group.irecv(received, (r - 1) % n, 7, **on) if r != 0 else None
+    sending = group.isend(sent, (r + 1) % n, tag=7, **on)
+    group.all_reduce(sent, **on)
+    receiving = first or group.irecv(received, (r - 1) % n, 7, **on)
+    group.all_reduce(received, "max", **on)  # the first elements have come by now
+    found = received.numpy()
+    message = receiving.wait(30)
+    sending.wait(30)
+    return (
+        message == ((r - 1) % n, 7, 4 * count)
+        and (found[:count] == n - 1).all()
+        and found[count] == -1
+        and (sent.numpy() == n * (n - 1) // 2).all()
+    )
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -78,6 +107,11 @@ def mistakes(group):
         group.all_gather(x, np.empty((2, 4), np.int64), stream=device.stream)
     with pytest.raises(TypeError, match="cudaStream_t"):
         group.all_reduce(x, stream="legacy")
+    for message in (group.isend, group.irecv):
+        with pytest.raises(TypeError, match="pass the stream"):
+            message(x, 1 - group.rank)
+        with pytest.raises(TypeError, match="in host memory"):
+            message(np.arange(4), 1 - group.rank, stream=device.stream)
     group.attach_device()
     with pytest.raises(rondo.Invalid, match="no stream of this process"):
         group.all_reduce(x, stream=12345)
