@@ -215,13 +215,15 @@ TEST_CASE("one rank calls with host memory: a mismatch") {
 }
 
 TEST_CASE("abort, a deadline and a rank that dies end the streams' waits") {
-  // Rank 1 does not make the call.
+  // Rank 1 does not make the call, and does what it does when rank 0 has made it: both have attached.
   for (const std::string how : {"abort", "timeout", "death", "destroy"}) {
     CAPTURE(how);
     const std::string wrong = run_processes(group_of(2), [&](Communicator& group) {
       Buffer buffer(1000);
+      char made = 0;
+      group.attach_device();
       if (group.rank() == 1) {
-        group.attach_device();
+        group.recv(&made, 1, DType::kInt8, 0);
         if (how == "death") _exit(0);
         if (how == "abort") group.abort("enough");
         if (how == "destroy") group.destroy();
@@ -230,10 +232,10 @@ TEST_CASE("abort, a deadline and a rank that dies end the streams' waits") {
       }
       const std::chrono::milliseconds timeout(how == "timeout" ? 300 : 60'000);
       const Error error = error_of([&] {
-        group
-            .all_reduce_async(buffer.data(), buffer.data(), 1000, DType::kInt32, Op::kSum,
-                              {.timeout = timeout, .stream = buffer.mirror.stream()})
-            .wait();
+        Work work = group.all_reduce_async(buffer.data(), buffer.data(), 1000, DType::kInt32, Op::kSum,
+                                           {.timeout = timeout, .stream = buffer.mirror.stream()});
+        group.send(&made, 1, DType::kInt8, 1);
+        work.wait();
       });
       const ErrorCode expected = how == "abort"     ? ErrorCode::kAborted
                                  : how == "timeout" ? ErrorCode::kTimeout
