@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # tools/gpu.sh OUT.tar.gz: the tests and the bench of GPU buffers as a bundle that runs on a machine with a GPU, with
-# nothing installed but the driver: unpack it, and run ./run.sh there. Needs nvcc here, and no GPU.
+# nothing installed but the driver and a C library of 2.34 or newer: unpack it, and run ./run.sh there. Needs nvcc here,
+# and no GPU.
 set -euo pipefail
 source tools/lib/build.sh
 
 out=${1:?usage: tools/gpu.sh OUT.tar.gz}
-tests=(device_folds_test device_calls_test device_messages_test device_threads_test device_errors_test device_islands_test
+tests=(device_probe_test device_folds_test device_calls_test device_messages_test device_threads_test device_errors_test device_islands_test
   device_island_threads_test device_ring_test)
-targets=(//kernels/device:librondo_cuda.so //tests/device:device_bench //bench:rondo-bench)
+targets=(//kernels/device:librondo_cuda.so //tests/support/host_device:libhost_device.so //tests/device:device_bench //bench:rondo-bench)
 for test in "${tests[@]}"; do targets+=("//tests/device:$test"); done
 run_bazel build "${targets[@]}"
 bin=$(bazel_bin)
@@ -16,10 +17,13 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 bundle=$folder/rondo-gpu
 mkdir "$bundle"
-cp "$bin/kernels/device/librondo_cuda.so" "$bin/tests/device/device_bench" "$bin/bench/rondo-bench" tools/gpu/*.sh "$bundle/"
+cp "$bin/kernels/device/librondo_cuda.so" "$bin/tests/support/host_device/libhost_device.so" "$bin/tests/device/device_bench" "$bin/bench/rondo-bench" tools/gpu/*.sh "$bundle/"
 for test in "${tests[@]}"; do cp "$bin/tests/device/$test" "$bundle/"; done
-# The C++ runtime of the machine that built it.
-for library in libstdc++.so.6 libgcc_s.so.1; do cp -L "$("${CXX:-g++}" -print-file-name="$library")" "$bundle/"; done
+# The C++ runtime and libcrypto of the machine that built it, which run.sh takes where the other machine has none.
+mkdir "$bundle/cxx" "$bundle/crypto"
+library_file() { "${CXX:-g++}" -print-file-name="$1"; }
+for library in libstdc++.so.6 libgcc_s.so.1; do cp -L "$(library_file "$library")" "$bundle/cxx/"; done
+cp -L "$(library_file libcrypto.so.3)" "$bundle/crypto/"
 chmod -R u+w "$bundle"
 strip --strip-debug "$bundle"/device_* "$bundle/rondo-bench"
 git rev-parse HEAD >"$bundle/version"

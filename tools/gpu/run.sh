@@ -1,79 +1,162 @@
 #!/usr/bin/env bash
-# run.sh: checks and measures Rondo on the first GPU of this machine: each step a process of its own with a limit, in
-# the order in which a failure says most; 9 minutes at most. results.txt has all of it. Exit code 1 if a step failed, 2
-# without a GPU.
+# run.sh [PART...]: checks and measures Rondo on the first GPU of this machine, with nothing but its driver: each step a
+# process of its own with a limit, in the order in which a failure says most. The parts: host (the same machine without its
+# GPU), probes (what the library takes for granted of a GPU), kernels, calls, failures, bars, peers, memcheck; none: all of
+# them. A run takes 9 minutes at most.
+# results.txt (RESULTS: another file) has all output; a line for each step is printed, and why it failed.
+# Exit code 1 if a step failed, 2 if nothing could be run.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 2
-# RONDO_TEST_DEVICE: another library of devices, to try this script without a GPU.
-export LD_LIBRARY_PATH=$PWD RONDO_TEST_DEVICE=${RONDO_TEST_DEVICE:-$PWD/librondo_cuda.so}
-export RONDO_DEVICE_LIBRARY=$RONDO_TEST_DEVICE
-results=$PWD/results.txt
-failed=0
-: >"$results"
+results=${RESULTS:-$PWD/results.txt}
+parts=" ${*:-host probes kernels calls failures bars peers memcheck} "
+whole=540
+failed=0 gone=0
+: >"$results" || exit 2
 say() { echo "$*" | tee -a "$results"; }
 
-say "Rondo $(cat version), $(date -u +%Y-%m-%dT%H:%MZ)"
-if [ "$RONDO_TEST_DEVICE" != "$PWD/librondo_cuda.so" ]; then
-  say "on $RONDO_TEST_DEVICE: no figure below is of a GPU"
-elif ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >>"$results" 2>&1; then
-  say "no GPU, or no driver: nothing was run"
-  exit 2
-else
-  nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total --format=csv,noheader | tee -a "$results"
-fi
+say "Rondo $(cat version), $(date -u +%Y-%m-%dT%H:%MZ), parts:$parts"
+uname -a >>"$results"
 
-# step SECONDS NAME COMMAND...: runs it, for so long at most; its output is in results.txt.
-whole=540
+# The C++ runtime and libcrypto: this machine's where they will do, since those of the bundle may want a newer C library.
+starts() { LD_LIBRARY_PATH=$1 ./rondo-bench --help && LD_LIBRARY_PATH=$1 ./device_probe_test --version; }
+found=""
+for libraries in "$PWD" "$PWD:$PWD/crypto" "$PWD:$PWD/cxx" "$PWD:$PWD/crypto:$PWD/cxx"; do
+  if starts "$libraries" >/dev/null 2>&1; then
+    found=$libraries
+    break
+  fi
+done
+if [ -z "$found" ]; then
+  say "the programs do not start on this machine:"
+  say "$(LD_LIBRARY_PATH=$PWD:$PWD/crypto:$PWD/cxx ./rondo-bench --help 2>&1 | head -5)"
+  exit 2
+fi
+# RONDO_TEST_DEVICE: another library of devices, to try this script without a GPU.
+export LD_LIBRARY_PATH=$found RONDO_TEST_DEVICE=${RONDO_TEST_DEVICE:-$PWD/librondo_cuda.so}
+export RONDO_DEVICE_LIBRARY=$RONDO_TEST_DEVICE PROBE_MIB=${PROBE_MIB:-5120}
+if [ "$RONDO_TEST_DEVICE" != "$PWD/librondo_cuda.so" ]; then say "on $RONDO_TEST_DEVICE: no figure below is of a GPU"; fi
+
+# limited SECONDS COMMAND...: as timeout does it; but a process that hangs in the driver, which no signal ends, is left
+# behind after 15 s more.
+limited() {
+  local limit=$1 pid until
+  shift
+  timeout --kill-after=5 "$limit" "$@" &
+  pid=$!
+  until=$((SECONDS + limit + 15))
+  while kill -0 "$pid" 2>/dev/null; do
+    if [ "$SECONDS" -ge "$until" ]; then return 137; fi
+    sleep 0.1
+  done
+  wait "$pid"
+}
+answers() { limited 60 ./device_probe_test -tc="01*"; }
+
+# step SECONDS NAME COMMAND...: runs it, for so long at most; its output is in the results.
 step() {
-  local limit=$1 name=$2 code=0 start=$SECONDS left=$((whole - SECONDS))
+  local limit=$1 name=$2 code=0 start=$SECONDS left=$((whole - SECONDS)) begin
   shift 2
-  if [ "$left" -lt 5 ]; then
-    say "FAILED: $name was not run, $whole s are over"
+  if [ "$gone" = 1 ] || [ "$left" -lt 5 ]; then
+    say "FAILED: $name was not run: $([ "$gone" = 1 ] && echo "the GPU does not answer" || echo "$whole s are over")"
     failed=1
     return
   fi
   [ "$limit" -le "$left" ] || limit=$left
   echo "--- $name: $*" >>"$results"
-  timeout --kill-after=5 "$limit" "$@" >>"$results" 2>&1 || code=$?
+  begin=$(wc -l <"$results")
+  limited "$limit" "$@" >>"$results" 2>&1 || code=$?
   case $code in
     0) say "passed: $name ($((SECONDS - start)) s)" ;;
     124 | 137) say "FAILED: $name did not end within $limit s" ;;
     *) say "FAILED: $name, exit code $code" ;;
   esac
-  [ "$code" = 0 ] || failed=1
+  # What it has found, and why it failed.
+  tail -n "+$((begin + 1))" "$results" | grep -E '^probe |^# (device|staged|all_reduce of [0-9])|^#.* reach |^copy:|sources.*GB/s' |
+    sed 's/^/    /' | head -20
+  [ "$code" != 0 ] || return 0
+  failed=1
+  tail -n "+$((begin + 1))" "$results" | grep -vE '^(passed|FAILED):|ERROR: CHECK' | grep -E 'TEST CASE:|values: |rank [0-9]+:|rror|below|CRASH|terminate' |
+    cut -c1-400 | head -12 | sed 's/^/    /'
+  if [ "$code" -ge 124 ] && ! answers >>"$results" 2>&1; then
+    gone=1
+    say "FAILED: the GPU does not answer any more"
+  fi
 }
+has() { [[ $parts == *" $1 "* ]]; }
 
-step 60 "the passes of every dtype and op, bit for bit" ./device_folds_test
-step 60 "two processes, every dtype and op" ./device_calls_test -tc="every dtype*"
-step 40 "order of streams" ./device_calls_test -tc="calls wait*,more calls*"
-step 90 "every collective, 1 to 4 processes" ./device_calls_test -tc="every collective*"
-step 60 "every collective, threads" ./device_threads_test
-step 60 "8 processes, pieces, lists, messages" ./device_calls_test -tc="8 processes,buffers*,lists,messages,calls on host*"
-step 40 "messages on streams" ./device_messages_test -tc="a ring of*,a batch*,send and*,a message that is*"
-step 60 "errors, mismatch, abort, death, destroy" ./device_errors_test
-step 60 "memory that all ranks map: processes" ./device_islands_test -tc="every collective on proc*,every dtype*"
-step 40 "memory that all ranks map: pieces, order" ./device_islands_test -tc="calls of many*,many calls*,staged and*"
-step 40 "memory that all ranks map: threads" ./device_island_threads_test
-step 60 "a ring" ./device_ring_test -tc="every *,many pieces*,calls by*"
-step 40 "memory that all ranks map: failures" ./device_islands_test -tc="a failure*,calls that differ*,device memory*"
-for ranks in 4 8; do
-  step 30 "all_reduce of 256 MiB, $ranks threads on one GPU: 0.80 of copies" \
-    ./bar.sh 0.80 ./rondo-bench --device cuda --inproc --ranks "$ranks" --sizes "${BAR_SIZE:-256M}" --placement in \
-    --buffers registered
-done
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c .)
-if [ "$gpus" -gt 1 ]; then
-  for algorithm in auto ring; do
-    step 60 "all_reduce of $gpus GPUs, $algorithm" ./rondo-bench --device cuda --ranks "$gpus" --sizes "${BAR_SIZE:-256M}" \
-      --placement in --buffers registered --algorithm "$algorithm"
-  done
-else
-  say "not run: peers, there is one GPU"
+if ! answers >"$results.first" 2>&1; then
+  cat "$results.first" >>"$results"
+  say "no GPU can be used, nothing was run: $(grep -m1 -oE 'no GPU can be used.*|rank 0.*|.*not found.*' "$results.first" | cut -c1-300)"
+  if command -v nvidia-smi >/dev/null; then say "$(timeout 20 nvidia-smi -L 2>&1 | head -3)"; else say "nvidia-smi is not here"; fi
+  exit 2
 fi
-step 60 "GB/s of the passes against copies" ./device_bench "${BENCH_MIB:-256}"
-if command -v compute-sanitizer >/dev/null; then
-  step 50 "memcheck" compute-sanitizer --error-exitcode 1 ./device_folds_test
-else
-  say "not run: memcheck, there is no compute-sanitizer here"
+rm -f "$results.first"
+if command -v nvidia-smi >/dev/null; then
+  timeout 20 nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total --format=csv,noheader 2>&1 | tee -a "$results"
+fi
+# A driver that no process uses starts anew for each. It ends with this script, whose end its input is.
+# shellcheck disable=SC2034 # its name is that of Bash's variable
+coproc holder { exec ./device_probe_test --no-skip -tc="hold*" >/dev/null 2>&1; }
+
+if has host; then
+  for transport in shm tcp; do
+    step 30 "calls on host memory, $transport" ./rondo-bench --transport "$transport" --sizes 8,16M
+  done
+  step 60 "messages over a simulated device" env RONDO_TEST_DEVICE="$PWD/libhost_device.so" ./device_messages_test -tc="a ring of*"
+fi
+if has probes; then
+  for probe in 01 02 03 04 05 06 08 09 10 11 12; do
+    step 40 "probe $(./device_probe_test -ltc -tc="$probe*" | grep "^$probe")" ./device_probe_test -tc="$probe*"
+  done
+  for queues in 1 8 32; do
+    step 20 "probe 07, $queues queues" env CUDA_DEVICE_MAX_CONNECTIONS="$queues" ./device_probe_test -tc="07*"
+  done
+fi
+if has kernels; then
+  step 60 "the passes of every dtype and op, bit for bit" ./device_folds_test
+  step 60 "GB/s of the passes against copies: 0.90 for 2 sources, 0.85 for 8" ./device_bench "${BENCH_MIB:-256}"
+fi
+if has calls; then
+  step 60 "two processes, every dtype and op" ./device_calls_test -tc="every dtype*"
+  step 40 "order of streams" ./device_calls_test -tc="calls wait*,more calls*"
+  step 90 "every collective, 1 to 4 processes" ./device_calls_test -tc="every collective*"
+  step 60 "every collective, threads" ./device_threads_test
+  step 60 "8 processes, pieces, lists, messages" ./device_calls_test -tc="8 processes,buffers*,lists,messages,calls on host*"
+  step 40 "messages on streams" ./device_messages_test -tc="a ring of*,a batch*,send and*,a message that is*,a receive in*"
+  step 60 "memory that all ranks map: processes" ./device_islands_test -tc="every collective on proc*,every dtype*"
+  step 40 "memory that all ranks map: pieces, order" ./device_islands_test -tc="calls of many*,many calls*,staged and*"
+  step 40 "memory that all ranks map: threads" ./device_island_threads_test
+  step 60 "a ring" ./device_ring_test -tc="every *,many pieces*,calls by*"
+fi
+if has failures; then
+  step 60 "errors, mismatch, abort, death, destroy" ./device_errors_test
+  step 40 "memory that all ranks map: failures" ./device_islands_test -tc="a failure*,calls that differ*,device memory*"
+fi
+if has bars; then
+  for ranks in 4 8; do
+    step 30 "all_reduce of 256 MiB, $ranks threads on one GPU: 0.80 of copies" \
+      ./bar.sh 0.80 ./rondo-bench --device cuda --inproc --ranks "$ranks" --sizes "${BAR_SIZE:-256M}" --placement in \
+      --buffers registered
+  done
+  step 40 "staged calls over TCP" ./rondo-bench --device cuda --transport tcp --sizes "${BAR_SIZE:-256M}"
+fi
+if has peers; then
+  gpus=$(timeout 20 nvidia-smi -L 2>/dev/null | grep -c .)
+  if [ "$gpus" -gt 1 ]; then
+    for algorithm in auto ring; do
+      step 60 "all_reduce of $gpus GPUs, $algorithm" ./rondo-bench --device cuda --ranks "$gpus" \
+        --sizes "${BAR_SIZE:-256M}" --placement in --buffers registered --algorithm "$algorithm"
+    done
+  else
+    say "not run: peers, there is one GPU"
+  fi
+fi
+if has memcheck; then
+  sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
+  if [ -n "$sanitizer" ]; then
+    step 50 "memcheck" "$sanitizer" --error-exitcode 1 ./device_folds_test
+  else
+    say "not run: memcheck, there is no compute-sanitizer here"
+  fi
 fi
 exit "$failed"

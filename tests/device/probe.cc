@@ -1,0 +1,109 @@
+#include "tests/device/probe.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <thread>
+
+namespace rondo::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+bool within(std::chrono::nanoseconds limit, const std::function<bool()>& so) {
+  const auto until = Clock::now() + limit;
+  while (!so()) {
+    if (Clock::now() >= until) return so();
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+SharedWords::SharedWords() {
+  const int file = memfd_create("rondo_probe", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, kBytes) != 0) throw std::runtime_error("memfd_create failed");
+  void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (memory == MAP_FAILED) throw std::runtime_error("mmap failed");
+  memory_ = static_cast<uint32_t*>(memory);
+}
+
+SharedWords::~SharedWords() { munmap(memory_, kBytes); }
+
+Probe::Probe(const SharedWords& shared) : library_(DeviceLibrary::open(device_library())), words_(shared) {
+  int device = 0;
+  check(table().current(&device), "asking for the current device");
+  const auto begin = Clock::now();
+  check(table().load_kernels(device), "loading kernels");
+  load_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  check(table().lock_host(words_.memory(), SharedWords::kBytes), "locking memory of memfd_create");
+}
+
+DeviceStream Probe::stream() const {
+  DeviceStream made = nullptr;
+  check(table().make_stream(&made), "making a stream");
+  return made;
+}
+
+void* Probe::allocate(size_t bytes) const {
+  void* memory = nullptr;
+  check(table().allocate(bytes, &memory), "allocating device memory");
+  return memory;
+}
+
+void Probe::put(DeviceStream stream, size_t word, uint32_t value, WordAction action) const {
+  const WordOp op{words_.at(word), value, action};
+  check(table().words(&op, 1, stream), action == WordAction::kWrite ? "a stream's write" : "a stream's wait");
+}
+
+void Probe::copy(void* to, const void* from, size_t bytes, DeviceStream stream) const {
+  const DeviceCopy rows{to, from, bytes, bytes, bytes, 1};
+  check(table().copy(&rows, stream), "a copy");
+}
+
+void Probe::fold(DType dtype, Fold fold, std::vector<const void*> sources, void* target, size_t count,
+                 DeviceStream stream) const {
+  DeviceFold pass = {};
+  std::copy(sources.begin(), sources.end(), pass.sources);
+  pass.targets[0] = target;
+  pass.count = count;
+  pass.source_count = static_cast<uint8_t>(sources.size());
+  pass.target_count = 1;
+  pass.arguments = {1, 1};
+  pass.dtype = static_cast<uint8_t>(dtype);
+  pass.fold = sources.size() == 1 ? kCopies : static_cast<uint8_t>(fold);
+  check(table().fold(&pass, stream), "a kernel");
+}
+
+// A stream that never passes still refers to the flag.
+bool Probe::passes(DeviceStream stream, std::chrono::nanoseconds limit) const {
+  auto* const done = new std::atomic<bool>(false);
+  check(table().call_host([](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }, done, stream),
+        "a function in a stream");
+  return within(limit, [&] { return done->load(); });
+}
+
+bool returns_within(std::chrono::nanoseconds limit, std::function<void()> function) {
+  const auto done = std::make_shared<std::atomic<bool>>(false);  // shared with a thread that may outlive this
+  std::thread([done, function = std::move(function)] {
+    function();
+    done->store(true);
+  }).detach();
+  return within(limit, [&] { return done->load(); });
+}
+
+std::string run_probe(int processes, const std::function<void(const Probe& probe, int rank)>& body) {
+  const SharedWords words;
+  return run_bare_processes(processes, std::chrono::seconds(60), [&](int rank) {
+    const Probe probe(words);
+    body(probe, rank);
+    std::fflush(stdout);
+    _exit(0);  // what a stream still waits for ends with the process
+  });
+}
+
+}  // namespace rondo::testing

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ring/engine/device/device_library.h"
+#include "tests/support/host_device/mirror.h"
+#include "tests/support/rank_group.h"
+
+// For the probes of a device (tools/gpu.sh): one process or two, which look at one point through the table of
+// kernels/device.h. Every wait of the host has an end, so that what a device lacks is a line and no hang.
+namespace rondo::testing {
+
+constexpr std::chrono::seconds kPatience{10};
+// For what must not happen, or may take a while.
+constexpr std::chrono::milliseconds kGlance{200};
+
+// Until it is so; false: not by then.
+bool within(std::chrono::nanoseconds limit, const std::function<bool()>& so);
+
+// A line of the report, at once.
+template <class... Arguments>
+void report(const char* format, Arguments... arguments) {
+  std::printf("probe ");
+  std::printf(format, arguments...);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+// Words that forked processes share, in memory of memfd_create as the engine's.
+class SharedWords {
+ public:
+  static constexpr size_t kBytes = 64 * 1024;
+  SharedWords();
+  ~SharedWords();
+  SharedWords(const SharedWords&) = delete;
+  uint32_t* at(size_t index) const { return memory_ + index * 16; }  // a cache line each
+  uint32_t load(size_t index) const { return std::atomic_ref<uint32_t>(*at(index)).load(); }
+  void store(size_t index, uint32_t value) const { std::atomic_ref<uint32_t>(*at(index)).store(value); }
+  void* memory() const { return memory_; }
+
+ private:
+  uint32_t* memory_ = nullptr;
+};
+
+// The current device of this process, opened, with the words locked.
+class Probe {
+ public:
+  explicit Probe(const SharedWords& shared);
+  const DeviceTable& table() const { return library_->table(); }
+  const SharedWords& words() const { return words_; }
+  double load_ms() const { return load_ms_; }  // what loading the kernels took
+  void check(DeviceStatus status, const char* what) const { library_->check(status, what); }
+  DeviceStream stream() const;
+  void* allocate(size_t bytes) const;
+
+  // In the stream: stores the word, or waits until it is at least the value.
+  void write(DeviceStream stream, size_t word, uint32_t value) const { put(stream, word, value, WordAction::kWrite); }
+  void await(DeviceStream stream, size_t word, uint32_t value) const { put(stream, word, value, WordAction::kAwait); }
+  void copy(void* to, const void* from, size_t bytes, DeviceStream stream) const;
+  void fold(DType dtype, Fold fold, std::vector<const void*> sources, void* target, size_t count,
+            DeviceStream stream) const;
+  // Whether all that the stream has now is done within the time.
+  bool passes(DeviceStream stream, std::chrono::nanoseconds limit = kPatience) const;
+
+ private:
+  void put(DeviceStream stream, size_t word, uint32_t value, WordAction action) const;
+  std::shared_ptr<const DeviceLibrary> library_;
+  const SharedWords& words_;
+  double load_ms_ = 0;
+};
+
+// Runs the function on a thread; whether it has returned by then. A thread that hangs is left behind.
+bool returns_within(std::chrono::nanoseconds limit, std::function<void()> function);
+
+// body(probe, rank) on forked processes: "" or what was wrong. They are killed after a minute.
+std::string run_probe(int processes, const std::function<void(const Probe& probe, int rank)>& body);
+
+}  // namespace rondo::testing
