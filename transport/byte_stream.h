@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "kernels/cross_copy.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -34,6 +35,8 @@ class ByteStream {
   virtual long write(const iovec* parts, int count) = 0;
   // Writes all of it, if that costs no system call and there is room now. False: nothing has happened; write() it.
   virtual bool write_whole(const iovec*, int) { return false; }
+  // How writes store what the peer reads, from now on. False: this stream has no choice.
+  virtual bool set_stores(Stores) { return false; }
 
   // Valid after a -1.
   virtual const Error& error() const = 0;

@@ -13,11 +13,17 @@ namespace {
 // A deadline is counted from the first look at the clock: a message that is there at once costs none.
 constexpr Clock::time_point kNoDeadlineYet{};
 
+uint64_t steady_ns() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
+}
+
 P2pOptions p2p_options(const CommunicatorContext& context) {
   P2pOptions options;
   options.communicator = context.id;
   options.eager_bytes = context.config.eager_bytes;
   options.checked = [&context](int peer) { return context.fabric->checksums(context.world_rank(peer)); };
+  if (context.config.shared_stores == "auto") options.now_ns = steady_ns;
   options.peer_name = [&context](int peer) { return context.fabric->peer_name(context.world_rank(peer)); };
   return options;
 }

@@ -100,6 +100,19 @@ TEST_CASE("a stream carries every byte in order, in parts of any size, full and 
   }
 }
 
+TEST_CASE("set_stores: a stream that changes between the kinds of stores carries every byte in order") {
+  Random random(5);
+  Pair pair;
+  uint64_t written = 0, taken = 0;
+  for (int i = 0; i < 2000; ++i) {
+    REQUIRE(pair.sides[0]->set_stores(random.chance(50) ? Stores::kStreamed : Stores::kCached));
+    written += write_some(*pair.sides[0], written, random.below(70'000), random);
+    REQUIRE(take_some(*pair.sides[1], &taken, 1 + random.below(70'000), random));
+  }
+  while (taken < written) REQUIRE(take_some(*pair.sides[1], &taken, 70'000, random));
+  CHECK_GT(written, 8 * kSmallByteRingBytes);
+}
+
 TEST_CASE("a writer of a full ring goes on once enough is taken, and at the latest when all is") {
   Random random(3);
   Pair pair;

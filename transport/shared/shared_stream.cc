@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -165,10 +166,18 @@ class SharedStream final : public ByteStream {
     return true;
   }
 
+  bool set_stores(Stores stores) override {
+    stores_ = stores;
+    return true;
+  }
+
   const Error& error() const override { return error_; }
 
  private:
-  Stores stores() const { return end_.stores ? end_.stores->load(std::memory_order_relaxed) : Stores::kCached; }
+  Stores stores() const {
+    if (stores_) return *stores_;
+    return end_.stores ? end_.stores->load(std::memory_order_relaxed) : Stores::kCached;
+  }
   bool peer_gone() const {
     return memory_.closed[end_.maker ? 1 : 0].load(std::memory_order_acquire) != 0 ||
            end_.life->over.load(std::memory_order_acquire);
@@ -277,6 +286,7 @@ class SharedStream final : public ByteStream {
   uint64_t taken_seen_ = 0;             // pieces that the peer had taken at the last look
   uint64_t freed_to_ = 0;               // the end of the last of them
   std::array<uint64_t, kPieces> ends_;  // of the pieces under way
+  std::optional<Stores> stores_;        // of set_stores(): before the end's
   bool corrupt_ = false;
   Error error_;
 };

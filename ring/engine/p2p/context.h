@@ -10,6 +10,7 @@
 #include "ring/engine/p2p/matcher.h"
 #include "ring/engine/p2p/pool.h"
 #include "ring/engine/p2p/request.h"
+#include "ring/engine/p2p/store_trials.h"
 #include "ring/engine/p2p/wire.h"
 #include "rondo/error.h"
 
@@ -24,6 +25,8 @@ struct P2pOptions {
   std::function<std::string(int)> peer_name = {};
   // Whether frames to and from a peer carry checksums; empty: none do. Asked once, by P2pContext().
   std::function<bool(int)> checked = {};
+  // Nanoseconds, growing: kinds of stores are tried where streams have a choice. Empty: none are.
+  StoreTrials::Clock now_ns = {};
 
   // Messages of a peer, eager or not, that wait for their receives: as many as the smallest charge would fit.
   uint32_t slots() const;

@@ -22,6 +22,7 @@ P2pSender::P2pSender(P2pContext& context, int peer)
 void P2pSender::open(std::unique_ptr<ByteStream> stream) {
   stream_ = std::move(stream);
   batch_.prepare(context_.checked(peer_));
+  if (context_.options.now_ns && stream_->set_stores(Stores::kCached)) stores_ = std::make_unique<PeerStoreTrials>();
 }
 
 void P2pSender::add(SendRequest& request) {
@@ -39,8 +40,10 @@ bool P2pSender::send_now(const P2pOut& message) {
   const P2pEnvelope envelope = eager(message.dtype, message.tag, message.bytes);
   std::array<std::byte, kP2pEnvelopeBytes> head;
   p2p_encode(envelope, head.data());
+  use_stores(message.bytes);
   const iovec parts[] = {{head.data(), head.size()}, {const_cast<std::byte*>(message.data), message.bytes}};
   if (!stream_->write_whole(parts, 2)) return false;
+  count_stores(message.bytes);
   ++sequence_;
   --slots_;
   credit_ -= charge;
@@ -94,9 +97,11 @@ void P2pSender::start(SendRequest& request) {
   P2pEnvelope envelope = eager(request.dtype, request.tag, request.bytes);
   request.sequence = sequence_++;
   --slots_;
+  count_stores(request.bytes);
   const bool whole = request.ready_bytes() == request.bytes;
   if (whole && request.bytes <= context_.options.eager_bytes && p2p_charge(request.bytes) <= credit_) {
     credit_ -= p2p_charge(request.bytes);
+    use_stores(request.bytes);
     envelope.kind = P2pKind::kEager;
     batch_.add(envelope, request.data, request.bytes);
     writing_.push_back(request);
@@ -120,6 +125,7 @@ void P2pSender::add_chunk() {
   envelope.bytes = std::min(kChunkBytes, request.ready_bytes() - request.moved);
   envelope.sequence = request.sequence;
   envelope.offset = request.moved;
+  use_stores(request.bytes);
   batch_.add(envelope, request.data + request.moved, envelope.bytes);
   request.moved += envelope.bytes;
   (request.moved == request.bytes ? writing_ : cleared_).push_back(request);

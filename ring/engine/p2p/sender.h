@@ -50,6 +50,15 @@ class P2pSender {
   void compose();
   void start(SendRequest& request);
   void add_chunk();
+  // Of a message of so many bytes.
+  bool tries_stores(uint64_t bytes) const { return stores_ && bytes >= kFewestStreamed; }
+  void use_stores(uint64_t bytes) {
+    if (tries_stores(bytes)) stream_->set_stores(stores_->of(bytes).current());
+  }
+  // A message has begun.
+  void count_stores(uint64_t bytes) {
+    if (tries_stores(bytes)) stores_->of(bytes).count(context_.options.now_ns);
+  }
   void parse();
   const char* take(const P2pEnvelope& envelope);  // nullptr, or what is wrong with it
   const char* clear(uint64_t sequence);
@@ -60,6 +69,7 @@ class P2pSender {
   P2pContext& context_;
   const int peer_;
   std::unique_ptr<ByteStream> stream_;
+  std::unique_ptr<PeerStoreTrials> stores_;  // null: the stream has no choice, or none are tried
   bool broken_ = false;
   bool reported_ = false;
   bool finished_ = false;

@@ -1,0 +1,222 @@
+// Messages take the kind of stores by which their exchange is shorter, find out when that changes, and cost little
+// where there is nothing to gain. Time is simulated.
+#include "ring/engine/p2p/store_trials.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ring/engine/p2p/p2p.h"
+#include "tests/support/random.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// Exchanges of messages of one size, each of which takes a time by its kind of stores.
+struct Exchange {
+  explicit Exchange(uint64_t size) : bytes(size), trials(size) {}
+
+  void run(uint64_t messages) {
+    for (uint64_t i = 0; i < messages; ++i) {
+      trials.count([this] { return ++looks, now_ns; });
+      const bool streamed = trials.current() == Stores::kStreamed;
+      const uint64_t took = streamed ? streamed_ns : cached_ns;
+      now_ns += took + random.below(1 + took / 10);
+      if (random.chance(1)) now_ns += 100 * took;  // another process runs
+      streamed_messages += streamed ? 1 : 0;
+    }
+  }
+  // Share of the next messages that are streamed.
+  double streamed_share(uint64_t messages) {
+    const uint64_t before = streamed_messages;
+    run(messages);
+    return static_cast<double>(streamed_messages - before) / static_cast<double>(messages);
+  }
+
+  const uint64_t bytes;
+  StoreTrials trials;
+  uint64_t cached_ns = 1000, streamed_ns = 1000;
+  uint64_t now_ns = 12345, looks = 0, streamed_messages = 0;
+  Random random{7};
+};
+
+// Messages until trials have surely ended: eight blocks and a look, and what comes before.
+uint64_t of_trials(uint64_t bytes) {
+  const uint64_t settling = (StoreTrials::kSettlingBytes + bytes - 1) / bytes;
+  return StoreTrials::kFew + 10 * (settling + std::max<uint64_t>(settling, StoreTrials::kFewestTimed));
+}
+// Messages between two looks, at most, and the look.
+uint64_t of_patience(uint64_t bytes) {
+  return std::max(StoreTrials::kLastPatienceBytes / bytes, StoreTrials::kFewestPatience) + of_trials(bytes);
+}
+
+TEST_CASE("the kind of stores with the shorter exchange wins, at every size") {
+  for (uint64_t bytes = kFewestStreamed; bytes <= 64 * kMiB; bytes *= 2) {
+    CAPTURE(bytes);
+    Exchange far(bytes);
+    far.cached_ns = 4000;
+    far.run(of_trials(bytes));
+    CHECK_EQ(far.trials.current(), Stores::kStreamed);
+    Exchange near(bytes);
+    near.streamed_ns = 2000;
+    near.run(of_trials(bytes));
+    CHECK_EQ(near.trials.current(), Stores::kCached);
+  }
+}
+
+TEST_CASE("a program that sends a few messages is left alone") {
+  Exchange exchange(kMiB);
+  exchange.cached_ns = 10'000;
+  exchange.run(StoreTrials::kFew);
+  CHECK_EQ(exchange.streamed_messages, 0);
+  CHECK_EQ(exchange.looks, 0);
+}
+
+TEST_CASE("where one kind is always better, the other one carries at most a fiftieth of the messages") {
+  for (const uint64_t bytes : {uint64_t{kFewestStreamed}, uint64_t{64 * 1024}, kMiB, 16 * kMiB}) {
+    CAPTURE(bytes);
+    Exchange exchange(bytes);
+    exchange.streamed_ns = 3000;
+    exchange.run(of_trials(bytes) + 8 * of_patience(bytes));
+    const uint64_t looks = exchange.looks;
+    CHECK_LT(exchange.streamed_share(8 * of_patience(bytes)), 0.02);
+    CHECK_LE(exchange.looks - looks, 8 * 4 + 60);  // of the clock: four a look, but where noise began trials
+  }
+}
+
+TEST_CASE("cores that part and come near again are noticed at the next look") {
+  Exchange exchange(64 * 1024);
+  exchange.streamed_ns = 2000;
+  exchange.run(of_trials(64 * 1024) + 10 * of_patience(64 * 1024));
+  REQUIRE_EQ(exchange.trials.current(), Stores::kCached);
+  exchange.cached_ns = 8000;
+  exchange.run(of_patience(64 * 1024) + of_trials(64 * 1024));
+  CHECK_GT(exchange.streamed_share(100'000), 0.9);
+  exchange.cached_ns = 1000;
+  exchange.run(of_patience(64 * 1024) + of_trials(64 * 1024));
+  CHECK_LT(exchange.streamed_share(100'000), 0.1);
+}
+
+// One direction of bytes in memory, whose writer takes a time by its kind of stores.
+struct Pipe {
+  std::vector<std::byte> bytes;
+  size_t taken = 0;
+};
+
+struct TimedStream final : ByteStream {
+  TimedStream(Pipe& from, Pipe& to, uint64_t& clock, uint64_t& by_streamed, uint64_t& all)
+      : in(from), out(to), now_ns(clock), streamed(by_streamed), written(all) {}
+
+  long read(const iovec* parts, int count) override {
+    long moved = 0;
+    for (int i = 0; i < count; ++i) {
+      const size_t run = std::min(parts[i].iov_len, in.bytes.size() - in.taken);
+      if (run > 0) std::memcpy(parts[i].iov_base, in.bytes.data() + in.taken, run);
+      in.taken += run;
+      moved += static_cast<long>(run);
+    }
+    if (in.taken == in.bytes.size()) in.bytes.clear(), in.taken = 0;
+    return moved;
+  }
+  long write(const iovec* parts, int count) override {
+    const size_t moved = bytes_of(parts, count);
+    for (int i = 0; i < count; ++i) {
+      const auto* memory = static_cast<const std::byte*>(parts[i].iov_base);
+      out.bytes.insert(out.bytes.end(), memory, memory + parts[i].iov_len);
+    }
+    now_ns += moved * (stores == Stores::kStreamed ? 1 : 4);
+    written += moved;
+    if (stores == Stores::kStreamed) streamed += moved;
+    return static_cast<long>(moved);
+  }
+  bool set_stores(Stores chosen) override {
+    stores = chosen;
+    return true;
+  }
+  const Error& error() const override { return no_error; }
+
+  Pipe& in;
+  Pipe& out;
+  uint64_t& now_ns;
+  uint64_t& streamed;
+  uint64_t& written;
+  Stores stores = Stores::kCached;
+  Error no_error;
+};
+
+struct Side : P2pStreams {
+  std::unique_ptr<ByteStream> to, from;
+  int peer = 0;
+  std::unique_ptr<ByteStream> take_stream_to(int) override { return std::move(to); }
+  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from() override {
+    if (!from) return std::nullopt;
+    return std::pair(peer, std::move(from));
+  }
+};
+
+struct Send : SendRequest {
+  bool finished = false;
+  void complete(const Error* why) override { finished = why == nullptr; }
+};
+struct Recv : RecvRequest {
+  bool finished = false;
+  void complete(const Error* why) override { finished = why == nullptr; }
+};
+
+// Streamed share of the bytes of messages of this size from rank 0 to rank 1.
+double share_of_messages(size_t bytes, uint64_t messages, bool with_clock) {
+  Pipe pipes[4];
+  uint64_t now_ns = 1, streamed = 0, written = 0;
+  Side sides[2];
+  for (const int rank : {0, 1}) {
+    sides[rank].peer = 1 - rank;
+    auto stream = [&](int in, int out) {
+      return std::make_unique<TimedStream>(pipes[in], pipes[out], now_ns, streamed, written);
+    };
+    sides[rank].to = stream(2 * rank + 1, 2 * rank);
+    sides[1 - rank].from = stream(2 * rank, 2 * rank + 1);
+  }
+  P2pOptions options;
+  if (with_clock) options.now_ns = [&now_ns] { return now_ns; };
+  P2p first(0, 2, options, sides[0]), second(1, 2, options, sides[1]);
+  std::vector<std::byte> out(bytes), in(bytes);
+  Random random(3);
+  for (uint64_t i = 0; i < messages; ++i) {
+    for (int k = 0; k < 8; ++k) out[random.below(bytes)] = static_cast<std::byte>(random.next());
+    Send send;
+    Recv recv;
+    send.peer = 1;
+    send.data = out.data();
+    recv.data = in.data();
+    send.bytes = recv.bytes = bytes;
+    second.recv(recv);
+    first.send(send);
+    for (int pass = 0; pass < 100 && !(send.finished && recv.finished); ++pass) {
+      first.progress();
+      second.progress();
+    }
+    REQUIRE(send.finished);
+    REQUIRE(recv.finished);
+    REQUIRE(in == out);
+  }
+  return static_cast<double>(streamed) / static_cast<double>(written);
+}
+
+TEST_CASE("messages go by the better kind of stores, eager or asked for, and arrive whole") {
+  for (const size_t bytes : {size_t{16 * 1024}, size_t{64 * 1024}, size_t{80'000}, size_t{kMiB}}) {
+    CAPTURE(bytes);
+    const uint64_t messages = of_trials(bytes) + 2000 * 16 * 1024 / bytes + 100;
+    CHECK_GT(share_of_messages(bytes, messages, true), 0.4);
+    CHECK_EQ(share_of_messages(bytes, 100, false), 0);
+  }
+  CHECK_EQ(share_of_messages(2048, 3000, true), 0);
+}
+
+}  // namespace
+}  // namespace rondo::testing
