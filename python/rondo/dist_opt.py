@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from rondo.communicator import Communicator
+from rondo.errors import NotFinite
 from rondo.start import UniqueId, init, unique_id
 from rondo.wire import Wire
 
@@ -87,6 +89,17 @@ class _Bucket:
         return self.flat[self.slices[name]].reshape(shape)
 
 
+def in_gradient(error: NotFinite, places: Iterable[tuple[str, slice]]) -> NotFinite:
+    """The error of a bucket's exchange, with its element counted in the gradient. places: of the gradients. An error that
+    names no element of the bucket, as the one of an earlier call, stays as it is."""
+    found = re.search(r"element (\d+)", str(error))
+    for name, place in places if found else ():
+        if place.start <= int(found[1]) < place.stop:
+            text = str(error).replace(found[0], f'element {int(found[1]) - place.start} of "{name}"', 1)
+            return NotFinite(text, error.ranks)
+    return error
+
+
 def _group_by_bytes(arrays: Mapping[str, np.ndarray], limit: int) -> list[list[str]]:
     groups: list[list[str]] = []
     room = 0
@@ -121,8 +134,9 @@ class DistOpt:
                      SGD with momentum, Nesterov's or not; 1 and 0: plain averaging. DiLoCo: 0.7, 0.9, True
     names            torch: {name: parameter} as dict(model.named_parameters()), for residuals in checkpoints
 
-    All ranks pass the same but for gradients. The parameters of rank 0 are broadcast at the start. Gradients that are
-    NaN, infinite or too large for the option raise rondo.NotFinite with element and rank; no parameter is changed.
+    All ranks pass the same but for gradients. The parameters of rank 0 are broadcast at the start. With fp16, bf16, int8
+    and the sparse options gradients that are NaN, infinite or too large raise rondo.NotFinite, which names gradient,
+    element and rank; no parameter is changed. The others pass them on (RONDO_CHECK=finite finds them).
 
     >>> optimizer = rondo.DistOpt(torch.optim.SGD(model.parameters(), lr=0.01), option="int8")
     >>> loss.backward(); optimizer.step(); optimizer.zero_grad()
@@ -311,6 +325,8 @@ class DistOpt:
         for bucket in self._buckets:
             try:
                 bucket.work.wait()
+            except NotFinite as error:
+                failure = failure or in_gradient(error, bucket.slices.items())
             except Exception as error:
                 failure = failure or error
         if failure is not None:
@@ -329,8 +345,8 @@ class DistOpt:
                 )
                 self.bytes_sent += report.bytes_sent
                 bucket.flat /= self.world_size
-            except ArithmeticError as error:  # NotFinite, on all ranks alike
-                failure = failure or error
+            except NotFinite as error:  # on all ranks alike
+                failure = failure or in_gradient(error, bucket.slices.items())
         if failure is not None:
             raise failure
 

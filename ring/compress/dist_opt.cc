@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "ring/compress/dist_opt_options.h"
@@ -130,6 +133,25 @@ void DistOpt::reduce_sparse(Bucket& bucket, Exchange exchange, double spars) {
   for (float& value : bucket.values) value *= share;
 }
 
+// The error of a bucket's exchange, with its element counted in the gradient. One that names no element of the bucket,
+// as the error of an earlier call, stays as it is.
+Error DistOpt::in_gradient(Error error, const Bucket& bucket) const {
+  static constexpr std::string_view kBefore = "element ";
+  const size_t found = error.message.find(kBefore);
+  if (found == std::string::npos) return error;
+  const char* first = error.message.data() + found + kBefore.size();
+  uint64_t element = 0;
+  const auto [end, code] = std::from_chars(first, error.message.data() + error.message.size(), element);
+  if (code != std::errc()) return error;
+  for (const size_t i : bucket.members) {
+    if (element < places_[i].offset || element - places_[i].offset >= gradients_[i].count) continue;
+    const std::string named = fmt::format("{} of \"{}\"", element - places_[i].offset, gradients_[i].name);
+    error.message.replace(found + kBefore.size(), static_cast<size_t>(end - first), named);
+    break;
+  }
+  return error;
+}
+
 // All buckets, though one is not finite: the ranks make the same calls.
 void DistOpt::exchange_gradients(Exchange exchange, double spars) {
   for (size_t i = 0; i < gradients_.size(); ++i) {
@@ -146,7 +168,7 @@ void DistOpt::exchange_gradients(Exchange exchange, double spars) {
       }
     } catch (const Exception& e) {
       if (e.code() != ErrorCode::kNotFinite) throw;
-      if (!failure) failure = e.error();
+      if (!failure) failure = in_gradient(e.error(), bucket);
     }
     bucket.missing = bucket.members.size();
   }

@@ -1,4 +1,5 @@
-// DistOpt in C++: updates and residuals add up to what the exact averages give; ranks stay equal; NaN updates nothing.
+// DistOpt in C++: updates and residuals add up to what the exact averages give; ranks stay equal; NaN updates nothing,
+// and the error names its gradient.
 #include "rondo/dist_opt.h"
 
 #include <doctest/doctest.h>
@@ -236,21 +237,26 @@ TEST_CASE("DistOpt: a state resumes to the same bits, and other worlds take the 
   CHECK_EQ(run_threads(RankGroup{4}, resumed), "");
 }
 
-TEST_CASE("DistOpt: NaN updates nothing, and what cannot be is refused") {
+TEST_CASE("DistOpt: NaN updates nothing and is named by gradient and rank; what cannot be is refused") {
   const auto body = [](Communicator& group) {
-    Model model;
     DistOptOptions options;
-    options.exchange = Exchange::kInt8;
-    DistOpt optimizer(group, model.list(), options);
-    model.compute(group.rank(), 0);
-    if (group.rank() == 1) model.gradients[1][3] = std::numeric_limits<float>::quiet_NaN();
-    ErrorCode code = ErrorCode::kOk;
-    try {
-      optimizer.step(descend);
-    } catch (const Exception& e) {
-      code = e.code();
+    for (const Exchange exchange : {Exchange::kFloat16, Exchange::kInt8, Exchange::kSparseTopK}) {
+      Model model;
+      options.exchange = exchange;
+      DistOpt optimizer(group, model.list(), options);
+      model.compute(group.rank(), 0);
+      if (group.rank() == 1) model.gradients[1][3] = std::numeric_limits<float>::quiet_NaN();
+      Error error;
+      try {
+        optimizer.step(descend);
+      } catch (const Exception& e) {
+        error = e.error();
+      }
+      expect(error.code == ErrorCode::kNotFinite && model.parameters[0] == std::vector<float>(3000, 1.0f), "updated");
+      expect(error.ranks == std::vector<int>{1}, "it names another rank");
+      expect(error.message.find("element 3 of \"t1\"") != std::string::npos, error.message);
     }
-    expect(code == ErrorCode::kNotFinite && model.parameters[0] == std::vector<float>(3000, 1.0f), "updated");
+    Model model;
     options.exchange = Exchange::kSparseTopK;
     options.spars = 0;
     try {

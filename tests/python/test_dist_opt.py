@@ -5,7 +5,7 @@ import pytest
 from ranks import run
 
 import rondo
-from rondo.dist_opt import OPTIONS, NumpyUpdate
+from rondo.dist_opt import OPTIONS, NumpyUpdate, in_gradient
 
 SIZE = 3000
 
@@ -182,21 +182,35 @@ def test_two_ranks_resumed_by_four_keep_what_is_left():
             np.testing.assert_allclose(left[name], rows.mean(axis=0), rtol=1e-6)
 
 
-def _not_finite(group):
+def _not_finite(group, option, words):
     parameters = _parameters()
-    optimizer = rondo.DistOpt(NumpyUpdate(parameters, _sgd), group=group, option="int8")
+    optimizer = rondo.DistOpt(NumpyUpdate(parameters, _sgd), group=group, option=option)
     gradients = _gradients(group.rank, 0)
     if group.rank == 1:
-        gradients["b"][4] = np.nan
-    with pytest.raises(rondo.NotFinite, match="is NaN on rank 1") as caught:
+        gradients["w"][7, 1] = np.nan  # behind the 7 elements of "b" in the bucket
+    with pytest.raises(rondo.NotFinite, match=words) as caught:
         optimizer.step(gradients)
     unchanged = (parameters["w"] == 1).all() and (parameters["b"] == 0).all()
     optimizer.step(_gradients(group.rank, 1))  # the group goes on
     return bool(unchanged), caught.value.ranks
 
 
-def test_nan_changes_no_parameter_and_names_the_rank():
-    assert run(2, _not_finite) == [(True, (1,))] * 2
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("fp16", 'element 15 of "w" is NaN on rank 1'),
+        ("int8", 'element 15 of "w" is NaN on rank 1'),
+        ("sparseTopK", 'element 15 of "w" of the input and residual of rank 1 is NaN'),
+    ],
+)
+def test_nan_changes_no_parameter_and_names_gradient_and_rank(option, words):
+    assert run(2, _not_finite, option, words) == [(True, (1,))] * 2
+
+
+def test_an_error_of_another_call_stays_as_it_is():
+    for text in ("all_reduce on rank 0: element 9 is NaN on rank 1", "all_reduce on rank 0: NaN"):
+        error = rondo.NotFinite(text, (1,))
+        assert in_gradient(error, [("b", slice(0, 7)), ("w", slice(7, 9))]) is error
 
 
 @pytest.mark.parametrize(
@@ -217,7 +231,6 @@ def test_what_cannot_be_is_refused(options, words):
 
 def test_every_option_is_listed():
     assert set(BOUNDS) | {"partialUpdate", "localSGD"} == set(OPTIONS)
-
 
 
 def _singa_process(rank, world, nccl_id, results):

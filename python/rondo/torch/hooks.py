@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 import rondo
 from rondo.communicator import Communicator
+from rondo.dist_opt import in_gradient
 from rondo.wire import Wire
 
 _WIRES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
@@ -59,10 +60,11 @@ class Compression:
         if buffer.device.type != "cpu" or buffer.dtype != torch.float32:
             raise TypeError(f"a bucket of {buffer.dtype} on {buffer.device}; the hook takes float32 on the CPU")
         flat = buffer.numpy()
-        places = self._places(bucket, buffer) if self._keeps else []
+        places = self._places(bucket, buffer)
         residual = np.zeros_like(flat) if self._keeps else None
-        for name, place in places:
-            residual[place] = self.residuals[name]
+        if self._keeps:
+            for name, place in places:
+                residual[place] = self.residuals[name]
         try:
             if self.option in _WIRES:
                 self.group.all_reduce(flat, "avg", wire=Wire(_WIRES[self.option], residual=residual))
@@ -72,9 +74,12 @@ class Compression:
                 tensors = [gradient.numel() for gradient in bucket.gradients()]
                 self.group.sparse_all_reduce(flat, select=select, spars=spars, residual=residual, tensors=tensors)
                 flat /= self.group.size
+        except rondo.NotFinite as error:
+            raise in_gradient(error, places) from None
         finally:
-            for name, place in places:
-                self.residuals[name][:] = residual[place]
+            if self._keeps:
+                for name, place in places:
+                    self.residuals[name][:] = residual[place]
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         future.set_result(buffer)
         return future

@@ -87,8 +87,9 @@ class RONDO_EXPORT DistOpt {
   void ready(const std::string& name);
 
   // Averages the gradients over all ranks in place, then calls update() for each; kPartialUpdate and kLocalSgd: the
-  // other way round, with parameters. kNotFinite: a gradient is NaN, infinite or too large; nothing is updated, and
-  // the communicator goes on. kInvalid: another exchange than the one that ready() began.
+  // other way round, with parameters. kNotFinite (wire formats and sparse): a gradient is NaN, infinite or too large;
+  // the message names gradient, element and rank; nothing is updated, and the communicator goes on. kInvalid: another
+  // exchange than the one that ready() began.
   using Update = std::function<void(const NamedGradient&)>;
   void step(const Update& update, const StepOptions& step = {});
 
@@ -118,6 +119,7 @@ class RONDO_EXPORT DistOpt {
   void begin(Bucket& bucket, Exchange exchange);
   void reduce_sparse(Bucket& bucket, Exchange exchange, double spars);
   void exchange_gradients(Exchange exchange, double spars);
+  Error in_gradient(Error error, const Bucket& bucket) const;
   void copy_back();
   void average_parameters(Exchange exchange);
   void outer_step(size_t gradient);
