@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tools/checks finds what it should: each violation is planted in a small tree of its own, and must be reported."""
+"""tools/checks finds what it should: each violation is planted in a small tree of its own, and must be reported. A package
+that need_packages does not know ends its script."""
 
 import pathlib
 import subprocess
@@ -124,6 +125,14 @@ class Faults(unittest.TestCase):
         for text, expected in [("void try_input(std::string_view input) {}\n", 0), ("// try_input(\n", 1)]:
             code, output = run("faults", {"docs/faults.md": table, "tests/fuzz/hello.cc": text})
             self.assertEqual(code, expected, output)
+
+
+class Packages(unittest.TestCase):
+    def test_one_that_has_no_probe_ends_the_script(self):
+        script = f"source {CHECKS.parent}/lib/packages.sh; check_packages git no-such-package; echo it went on"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("no probe for 'no-such-package'", done.stderr)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ _package_present() {
     libcli11-dev) [[ -e /usr/include/CLI/CLI.hpp ]] ;;
     libfmt-dev) [[ -e /usr/include/fmt/format.h ]] ;;
     libgloo-dev) [[ -e /usr/include/gloo/allreduce.h ]] ;;
+    libmpich-dev) command -v mpicxx.mpich >/dev/null ;;
+    libopenmpi-dev) command -v mpicxx.openmpi >/dev/null ;;
     libpmix-dev) [[ -n $(find /usr/include /usr/lib -path '*/include/pmix.h' 2>/dev/null) ]] ;;
     libssl-dev) [[ -e /usr/include/openssl/evp.h ]] ;;
     make) command -v make >/dev/null ;;
@@ -42,18 +44,19 @@ _package_present() {
   esac
 }
 
-# Prints the missing ones, one a line.
-_missing_packages() {
+# Sets `missing`, a variable of the caller.
+_find_missing() {
   local package
+  missing=()
   for package in "$@"; do
-    _package_present "$package" || echo "$package"
+    _package_present "$package" || missing+=("$package")
   done
 }
 
 # check_packages PACKAGE...: installs nothing; says what is missing, and fails if anything is.
 check_packages() {
   local missing
-  mapfile -t missing < <(_missing_packages "$@")
+  _find_missing "$@"
   ((${#missing[@]})) || return 0
   echo "This needs what Debian 12 has in the packages: ${missing[*]}" >&2
   echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
@@ -62,7 +65,7 @@ check_packages() {
 
 need_packages() {
   local missing
-  mapfile -t missing < <(_missing_packages "$@")
+  _find_missing "$@"
   ((${#missing[@]})) || return 0
 
   if ! command -v apt-get >/dev/null; then
@@ -86,7 +89,7 @@ need_packages() {
     return 1
   fi
   rm -f "$log"
-  mapfile -t missing < <(_missing_packages "${missing[@]}")
+  _find_missing "${missing[@]}"
   if ((${#missing[@]})); then
     echo "Installed, but what they should bring is not there: ${missing[*]}" >&2
     return 1
