@@ -37,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 import idx  # noqa: E402
 
 RATE, MOMENTUM, DECAY = 0.005, 0.9, 1e-5
+PARTITION_BYTES = 2**19  # partialUpdate: three partitions; the network has 1.7 MB
 OWN_PARAMETERS = ("partialUpdate", "localSGD")  # options after whose steps the ranks' parameters differ
 
 
@@ -196,7 +197,7 @@ def make_trainer(arguments, nccl_id, local_rank) -> Trainer:
         updated = rule = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
     optimizer = rondo.DistOpt(
         updated, nccl_id=nccl_id, local_rank=local_rank, world_size=arguments.processes, option=arguments.option,
-        spars=arguments.spars, names=parameters,
+        spars=arguments.spars, names=parameters, partition_bytes=PARTITION_BYTES,
     )  # fmt: skip
     group = optimizer.group
     if arguments.pin:
