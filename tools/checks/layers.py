@@ -25,7 +25,7 @@ LAYERS = {
     "ring/engine/": ("rondo/", "ring/base/", "kernels/", "ring/plan/", "ring/engine/", "transport/byte_stream.h",
                      "transport/doorbell.h", "transport/fabric.h", "transport/link.h", "transport/peer_bell.h",
                      "transport/shared_memory.h"),
-    "ring/engine/p2p/": ("rondo/", "ring/base/", "kernels/crc32c.h", "ring/engine/p2p/", "transport/byte_stream.h"),
+    "ring/engine/p2p/": ("rondo/", "ring/base/", "kernels/crc32c.h", "kernels/cross_copy.h", "ring/engine/p2p/", "transport/byte_stream.h"),
     "ring/": ("rondo/", "ring/", "kernels/", "transport/"),
     # And the reference arithmetic of the tests, so that a type is added once.
     "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tests/support/element.h", "tests/support/fold.h"),
