@@ -23,7 +23,8 @@ P2pOptions p2p_options(const CommunicatorContext& context) {
   options.communicator = context.id;
   options.eager_bytes = context.config.eager_bytes;
   options.checked = [&context](int peer) { return context.fabric->checksums(context.world_rank(peer)); };
-  if (context.config.shared_stores == "auto") options.now_ns = steady_ns;
+  // A lambda: of a pointer to a function librondo.a would show the type.
+  if (context.config.shared_stores == "auto") options.now_ns = [] { return steady_ns(); };
   options.peer_name = [&context](int peer) { return context.fabric->peer_name(context.world_rank(peer)); };
   return options;
 }
