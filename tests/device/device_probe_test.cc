@@ -108,7 +108,7 @@ void share_memory(const Probe& probe, int rank, MemorySharing sharing, Descripto
     expect(probe.passes(stream), "kernels on the other process's memory do not end");
     expect(within(kPatience, [&] { return probe.words().load(kRead) == 1; }), "the other process does not go on");
     probe.copy(values.data.data(), memory, kBytes, stream);  // a descriptor's memory lives on
-    if (sharing == MemorySharing::kDescriptor) expect(probe.passes(stream), "memory is gone that is still mapped");
+    expect(probe.passes(stream), "memory is gone that is still mapped");
     probe.check(probe.table().release_shared(memory), "unmapping the other process's memory");
     probe.words().store(kRead, 2);
     return;
