@@ -75,6 +75,7 @@ class Session {
     row.bytes = extent.bytes;
     row.in_place = placement == Placement::kInPlace;
     row.buffers = buffer_kind_name(options_.buffers);
+    row.calls = options_.blocking ? "blocking" : "async";
     row.list = options_.list.empty() ? "none" : options_.list + (options_.fused ? "-fused" : "");
     const double bus = bus_factor(c.benchmark, world);
     fill_times(row, measured.batch_us, bus);

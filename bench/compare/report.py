@@ -4,7 +4,8 @@
     python3 bench/compare/report.py [--picture results.svg] FILE.json ... > tables.md
     tools/report.sh                 the same, with matplotlib installed for the picture
 
-Of several rows of one library, collective, transport, kind of buffers, world and size the fastest right one counts.
+Of several rows of one library, collective, kind of calls, transport, kind of buffers, world and size the fastest right
+one counts.
 """
 
 import argparse
@@ -28,8 +29,13 @@ STYLES = {
 OTHER = ("#000000", ".", "-.")
 
 
+def what_of(one):
+    """Of a row: "sendrecv, async calls"; files that name no calls are about blocking ones."""
+    return one["collective"] + (", async calls" if one.get("calls") == "async" else "")
+
+
 def read_files(paths):
-    """{(collective, transport, world, list): {label: {bytes: row}}}, and all bars."""
+    """{(what_of(), transport, world, list): {label: {bytes: row}}}, and all bars."""
     groups, bars = {}, []
     for path in paths:
         with open(path, encoding="utf-8") as file:
@@ -38,7 +44,7 @@ def read_files(paths):
         for row in content["rows"]:
             if row["wrong"] or row["time_us"] <= 0:
                 continue
-            key = (row["collective"], row["transport"], row["world"], row["list"])
+            key = (what_of(row), row["transport"], row["world"], row["list"])
             label = row["library"] + (", registered" if row["buffers"] == "registered" else "")
             line = groups.setdefault(key, {}).setdefault(label, {})
             best = line.get(row["bytes"])
@@ -58,9 +64,9 @@ def sizes_of(group):
 
 
 def title_of(key):
-    collective, transport, world, gradients = key
+    what, transport, world, gradients = key
     kind = "" if gradients == "none" else f", all gradients of {gradients}"
-    return f"{collective}, {transport}, {world} ranks{kind}"
+    return f"{what}, {transport}, {world} ranks{kind}"
 
 
 def time_text(microseconds):

@@ -46,6 +46,7 @@ Json to_json(const Row& row) {
           {"bytes", row.bytes},
           {"in_place", row.in_place},
           {"buffers", row.buffers},
+          {"calls", row.calls},
           {"list", row.list},
           {"time_us", row.time_us},
           {"p50_us", row.p50_us},

@@ -20,10 +20,11 @@ struct Row {
   int world = 1;
   uint64_t bytes = 0;
   bool in_place = false;
-  std::string buffers = "plain";  // or registered: memory that the library gave
-  std::string list = "none";      // or the name of a list of sizes (tensors.h): an operation is one call for each; with
-                                  // "-fused" behind it: one for all of them
-  double time_us = 0;             // the median batch
+  std::string buffers = "plain";   // or registered: memory that the library gave
+  std::string calls = "blocking";  // or async: started, then waited for
+  std::string list = "none";  // or the name of a list of sizes (tensors.h): an operation is one call for each; with
+                              // "-fused" behind it: one for all of them
+  double time_us = 0;         // the median batch
   double p50_us = 0;
   double p99_us = 0;
   double min_us = 0;

@@ -320,6 +320,11 @@ class Files(Folder):
             bad["rows"][0][name] = value
             self.assertIsNotNone(violation(SCHEMA, bad))
 
+    def test_rows_say_whether_calls_are_blocking(self):
+        for blocking, calls in [("1", "blocking"), ("0", "async")]:
+            content = self.rows("--inproc", "--collective", "sendrecv", "--sizes", "8", "-n", "1", "-z", blocking)
+            self.assertEqual([row["calls"] for row in content["rows"]], [calls])
+
     def test_limits_are_in_the_file_and_shares_never_above_1_05(self):
         content = self.rows("--transport", "tcp", "--sizes", "1M", "-n", "5")
         self.assertIsNone(violation(SCHEMA, content))
@@ -527,12 +532,17 @@ class Reports(Folder):
                "bytes": 8}
         rows = [{**row, "library": library, "time_us": time, "wrong": wrong} for library, time, wrong in
                 [("mpich", 4, 0), ("rondo", 3, 0), ("rondo", 2, 0), ("openmpi", 8, 0), ("openmpi", 1, 5)]]
+        rows += [{**row, "collective": "sendrecv", "library": "rondo", "time_us": time, "wrong": 0, **calls}
+                 for time, calls in [(7, {}), (6, {"calls": "blocking"}), (5, {"calls": "async"})]]
         path = self.root / "rows.json"
         path.write_text(json.dumps({"rows": rows, "bars": [bars.Judged(bar("CPU"), [0.5]).json()]}))
         groups, judged = report.read_files([path])
         lines = [line for key in groups for line in report.table_of(key, groups[key])]
         self.assertEqual(lines[4:8], ["| rondo | 2 µs |", "| openmpi | 8 µs |", "| mpich | 4 µs |",
                                       "| rondo / the best other | 0.50 |"])
+        other = {report.title_of(key): group["rondo"][8]["time_us"] for key, group in groups.items()}
+        self.assertEqual(other, {"all_reduce, shm, 2 ranks": 2, "sendrecv, shm, 2 ranks": 6,
+                                 "sendrecv, async calls, shm, 2 ranks": 5})
         self.assertEqual(report.table_of_bars(judged)[2],
                          "| all_reduce, shm, 2 ranks, 64 MiB: CPU s/GB / fastest peer | 0.500 | 0.500 | at most 1.00 | HOLDS |")
 

@@ -88,6 +88,13 @@ TEST_CASE("wrong results are counted in the row; without checking there is no co
   CHECK_FALSE(unchecked.rows.at(0).wrong.has_value());
 }
 
+TEST_CASE("a row says how the calls were made") {
+  Options options = quick();
+  CHECK(run(options, 2).rows.at(0).calls == "blocking");
+  options.blocking = false;
+  CHECK(run(options, 2).rows.at(0).calls == "async");
+}
+
 TEST_CASE("-m: so many operations in one list, checked, and the time is of one of them") {
   Options options = quick();
   options.aggregate = 3;
