@@ -31,6 +31,12 @@ std::vector<uint64_t> sizes_of(const Options& options, DType dtype) {
   return {std::accumulate(tensors.begin(), tensors.end(), uint64_t{0}) * dtype_bytes(dtype)};
 }
 
+[[noreturn]] void refuse_world(Benchmark benchmark, int world) {
+  throw Exception(ErrorCode::kInvalid,
+                  fmt::format("--collective {}: needs 2 ranks or more, not {}; start {} (--ranks {})",
+                              benchmark_name(benchmark), world, world + 1, world + 1));
+}
+
 }  // namespace
 
 std::vector<Case> cases_of(const Options& options, int world) {
@@ -43,7 +49,10 @@ std::vector<Case> cases_of(const Options& options, int world) {
       cases.push_back({benchmark, DType::kUint8, Op::kSum, -1, 0});
       continue;
     }
-    if (benchmark == Benchmark::kSendRecv && world == 1) continue;
+    if (!benchmark_fits(benchmark, world)) {
+      if (options.all_benchmarks) continue;
+      refuse_world(benchmark, world);
+    }
     for (DType dtype : options.dtypes) {
       for (Op op : ops_of(options, benchmark)) {
         if (benchmark_reduces(benchmark) && !op_supports(op, dtype)) continue;

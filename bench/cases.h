@@ -17,8 +17,8 @@ struct Case {
 };
 
 // What the options ask for in this world, in the order of the table. Combinations that are not defined are left out,
-// so are operations of collectives that reduce nothing, and sendrecv of a rank with itself. Throws Exception(kInvalid)
-// if the root does not exist or nothing is left.
+// so are operations of collectives that reduce nothing, and of all benchmarks those that this world cannot run. Throws
+// Exception(kInvalid) if the root does not exist, a benchmark is named that this world cannot run, or nothing is left.
 std::vector<Case> cases_of(const Options& options, int world);
 
 // The sizes whose rows have a bandwidth limit: ranks of one host over TCP, all sending and receiving at once.

@@ -188,6 +188,7 @@ void resolve(Typed typed, Options& options) {
   options.on_device = resolve_device(typed.device);
   options.benchmarks =
       resolve_names<Benchmark>("--collective", typed.collectives, kBenchmarks, benchmark_name, benchmark_named);
+  options.all_benchmarks = typed.collectives == "all";
   options.dtypes = resolve_names<DType>("-d", typed.dtypes, kDTypes, dtype_text, dtype_by_name);
   options.ops = resolve_names<Op>("-o", typed.ops, kOps, op_text, op_by_name);
   check_list(options);

@@ -14,6 +14,7 @@ namespace rondo::bench {
 // What the command line asks for, checked and resolved (docs/bench.md lists the options).
 struct Options {
   std::vector<Benchmark> benchmarks{Benchmark::kAllReduce};
+  bool all_benchmarks = false;  // "all": those of them that the world can run
   std::vector<uint64_t> sizes;  // bytes
   std::string list;             // "" or a list of tensors (tensors.h) in the place of sizes
   bool fused = false;           // the list is one call

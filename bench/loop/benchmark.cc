@@ -61,6 +61,8 @@ bool benchmark_has(Benchmark benchmark, Placement placement) {
   }
 }
 
+bool benchmark_fits(Benchmark benchmark, int world) { return benchmark != Benchmark::kSendRecv || world > 1; }
+
 std::optional<DType> dtype_by_name(std::string_view name) {
   if (name == "half") return DType::kFloat16;
   if (name == "float") return DType::kFloat32;

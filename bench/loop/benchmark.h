@@ -38,6 +38,9 @@ bool benchmark_has_root(Benchmark benchmark);
 enum class Placement : uint8_t { kOutOfPlace, kInPlace };
 bool benchmark_has(Benchmark benchmark, Placement placement);
 
+// Whether a world of this size can run it: sendrecv is between different ranks.
+bool benchmark_fits(Benchmark benchmark, int world);
+
 // Whose memory the buffers are: any, or what the library gives so that other ranks can reach it.
 enum class BufferKind : uint8_t { kPlain, kRegistered };
 constexpr const char* buffer_kind_name(BufferKind kind) { return kind == BufferKind::kPlain ? "plain" : "registered"; }

@@ -49,7 +49,8 @@ TEST_CASE("a correct library shows 0 wrong: every benchmark, dtype, op, placemen
                              world,
                              world - 1};
             const bool reduces = benchmark_reduces(e.benchmark);
-            if (!benchmark_has(e.benchmark, e.placement) || !op_supports(e.op, e.dtype)) continue;
+            if (!benchmark_has(e.benchmark, e.placement) || !benchmark_fits(e.benchmark, world)) continue;
+            if (!op_supports(e.op, e.dtype)) continue;
             if (!reduces && e.op != Op::kSum) continue;
             const Measurement m = measure_with(e, 96, Fault::kNone, kShort);
             INFO(std::string(benchmark_name(e.benchmark)), std::string(dtype_name(e.dtype)), std::string(op_name(e.op)),

@@ -84,6 +84,8 @@ TEST_CASE("a model in the place of sizes, and where buffers lie") {
 
 TEST_CASE("lists and all") {
   CHECK(accepted("--collective all").benchmarks.size() == kBenchmarks);
+  CHECK(accepted("--collective all").all_benchmarks);
+  CHECK_FALSE(accepted("--collective sendrecv,barrier").all_benchmarks);
   CHECK(accepted("--collective sendrecv,barrier").benchmarks == std::vector{Benchmark::kSendRecv, Benchmark::kBarrier});
   CHECK(accepted("-d all -o all").dtypes.size() == kDTypes);
 }

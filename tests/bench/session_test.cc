@@ -120,9 +120,16 @@ TEST_CASE("cases: undefined pairs are left out, operations belong to reductions 
   CHECK(cases_of(options, 4).size() == 8);
   options.root = 4;
   CHECK_THROWS_AS(cases_of(options, 4), Exception);
-  options.root = 0;
-  options.benchmarks = {Benchmark::kSendRecv};
-  CHECK_THROWS_AS(cases_of(options, 1), Exception);
+}
+
+TEST_CASE("what this world cannot run is an error where it is named, and left out of all") {
+  Options options = quick();
+  options.benchmarks = {Benchmark::kBarrier, Benchmark::kSendRecv};
+  CHECK(cases_of(options, 2).size() == 2);
+  CHECK_THROWS_WITH_AS(cases_of(options, 1), "--collective sendrecv: needs 2 ranks or more, not 1; start 2 (--ranks 2)",
+                       Exception);
+  options.all_benchmarks = true;
+  CHECK(cases_of(options, 1).size() == 1);
 }
 
 TEST_CASE("only large rows of TCP between ranks that all send and receive have a bandwidth limit") {
