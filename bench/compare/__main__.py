@@ -31,6 +31,8 @@ def parse(arguments):
     parser.add_argument("--sizes", type=words, help="8,64K,1M,64M; of --beside 8; of --bars those of all bars")
     parser.add_argument("--collective", help="all_reduce; of --compare a list; of --bars all")
     parser.add_argument("--buffers", default="plain", choices=["plain", "registered"])
+    parser.add_argument("--calls", choices=["blocking", "async"], help="async: operations are started, then waited "
+                        "for (blocking; of --bars both)")
     parser.add_argument("--seconds", type=float, default=0.25,
                         help="of timed operations a size and program, or a run with all its turns (0.25)")
     parser.add_argument("--rounds", type=int, default=9, help="of --beside (9)")
@@ -54,6 +56,7 @@ def parse(arguments):
     if not options.bars:
         options.sizes = options.sizes or (["8"] if options.beside else ["8", "64K", "1M", "64M"])
         options.collective = options.collective or "all_reduce"
+        options.calls = options.calls or "blocking"
     for peer in options.compare or []:
         if peer not in read_peers():
             parser.error(f"--compare: '{peer}' is none of: {', '.join(read_peers())}")

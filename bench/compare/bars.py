@@ -32,14 +32,16 @@ class Bar:
     kind: str  # "at most", "at least"
     bound: float
     collective: str = "all_reduce"
+    calls: str = "blocking"
 
     def name(self):
         congestion = f"@{self.congestion}" if self.congestion else ""
-        return (f"{self.collective}, {self.transport}{congestion} {self.buffers}, {self.world} ranks, "
+        return (f"{self.question().what()}, {self.transport}{congestion} {self.buffers}, {self.world} ranks, "
                 f"{size_text(self.size)}, {NAMES[self.against]}")
 
     def question(self, sizes=(), seconds=0):
-        return Question(self.world, self.transport, self.congestion, self.buffers, self.collective, sizes, seconds)
+        return Question(self.world, self.transport, self.congestion, self.buffers, self.collective, self.calls, sizes,
+                        seconds)
 
     def about(self, question):
         """Whether answers to the question, at whatever sizes, are about this bar."""
@@ -93,9 +95,10 @@ class Judged:
 
     def json(self):
         bar = self.bar
-        return {"collective": bar.collective, "transport": bar.question().row_transport(), "buffers": bar.buffers,
-                "world": bar.world, "bytes": bar.size, "ratio": NAMES[bar.against], "kind": bar.kind, "bound": bar.bound,
-                "runs": self.ratios, "median": self.median(), "verdict": self.verdict(), "why_not": self.missing}
+        return {"collective": bar.collective, "calls": bar.calls, "transport": bar.question().row_transport(),
+                "buffers": bar.buffers, "world": bar.world, "bytes": bar.size, "ratio": NAMES[bar.against],
+                "kind": bar.kind, "bound": bar.bound, "runs": self.ratios, "median": self.median(),
+                "verdict": self.verdict(), "why_not": self.missing}
 
 
 def read_bars(path=FILE):
@@ -106,18 +109,19 @@ def read_bars(path=FILE):
         kind = "at_most" if "at_most" in table else "at_least"
         bars += [Bar(table["transport"], table.get("congestion", ""), table.get("buffers", "plain"), world,
                      parse_size(size), table["against"], kind.replace("_", " "), bound,
-                     table.get("collective", "all_reduce"))
+                     table.get("collective", "all_reduce"), table.get("calls", "blocking"))
                  for world in table["worlds"] for size, bound in table[kind].items()]
     return bars
 
 
 def pieces_of(bars, cores):
-    """{name: bars} that are measured one after another: of each world, transport and collective. With more ranks than
-    cores every program is asked one size only, and each size is a piece."""
+    """{name: bars} that are measured one after another: of each world, transport, collective and kind of calls. With
+    more ranks than cores every program is asked one size only, and each size is a piece."""
     pieces = {}
-    for bar in sorted(bars, key=lambda bar: (bar.world, bar.transport, bar.collective, bar.size)):
+    for bar in sorted(bars, key=lambda bar: (bar.world, bar.transport, bar.collective, bar.calls, bar.size)):
+        calls = "-async" if bar.calls == "async" else ""
         size = f"-{size_word(bar.size)}" if bar.world > cores else ""
-        pieces.setdefault(f"{bar.world}-{bar.transport}-{bar.collective}{size}", []).append(bar)
+        pieces.setdefault(f"{bar.world}-{bar.transport}-{bar.collective}{calls}{size}", []).append(bar)
     return pieces
 
 

@@ -2,16 +2,16 @@
 
 import statistics
 
+from peers import Question
 from programs import Program, ask, size_text
 
 PROGRAM_SECONDS = 120
 
 
 def program_of(binary, transport, options):
-    placement = "in" if options.collective in ("all_reduce", "broadcast", "reduce") else "out"
-    return Program([binary, "--ranks", str(options.ranks[0]), "--transport", transport, "--collective",
-                    options.collective, "--buffers", options.buffers, "--placement", placement, "--seconds",
-                    str(options.seconds), "--no-limit"])
+    question = Question(collective=options.collective, calls=options.calls, seconds=options.seconds)
+    return Program([binary, "--ranks", str(options.ranks[0]), "--transport", transport, "--buffers", options.buffers,
+                    "--no-limit", *question.words()])
 
 
 def measure(binaries, transport, options):
@@ -33,7 +33,8 @@ def span(times):
 
 def run(options):
     """Prints a line for each transport and size. Returns 1 if a ratio of medians is above the bound."""
-    print(f"# {options.collective}, {options.ranks[0]} ranks, {options.buffers} buffers, {options.rounds} rounds; "
+    calls = "" if options.calls == "blocking" else f", {options.calls} calls"
+    print(f"# {options.collective}{calls}, {options.ranks[0]} ranks, {options.buffers} buffers, {options.rounds} rounds; "
           "median, min and max in us")
     print(f"# this:  {options.binary}\n# other: {options.beside}")
     print(f"# {'':>15} {'this':>9} {'min':>8} {'max':>8}   {'other':>9} {'min':>8} {'max':>8}   {'ratio':>6}")

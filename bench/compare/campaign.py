@@ -132,8 +132,8 @@ def questions_of(options, campaign):
         for collective in options.collective.split(","):
             for transport in options.transports:
                 for congestion in ["", UNPACED] if transport == "tcp" and paced else [""]:
-                    yield Question(world, transport, congestion, options.buffers, collective, tuple(options.sizes),
-                                   campaign.seconds())
+                    yield Question(world, transport, congestion, options.buffers, collective, options.calls,
+                                   tuple(options.sizes), campaign.seconds())
 
 
 def print_contest(contest):

@@ -20,6 +20,7 @@ class Question:
     congestion: str = ""
     buffers: str = "plain"
     collective: str = "all_reduce"
+    calls: str = "blocking"  # or async: started, then waited for
     sizes: tuple = ("8", "64K", "1M", "64M")
     seconds: float = 0.25  # of timed operations a size and turn
 
@@ -28,7 +29,16 @@ class Question:
 
     def text(self):
         congestion = f" @{self.congestion}" if self.congestion else ""
-        return f"{self.collective}, {self.transport}{congestion}, {self.buffers} buffers, {self.world} ranks"
+        return f"{self.what()}, {self.transport}{congestion}, {self.buffers} buffers, {self.world} ranks"
+
+    def what(self):
+        return self.collective + (", async calls" if self.calls == "async" else "")
+
+    def words(self):
+        """Options of rondo-bench, which the peers' drivers take as well."""
+        placement = "in" if self.collective in IN_PLACE else "out"
+        calls = ["--blocking", "0"] if self.calls == "async" else []
+        return ["--collective", self.collective, "--placement", placement, *calls, "--seconds", str(self.seconds)]
 
 
 @dataclass
@@ -114,9 +124,7 @@ def setting_of(library, peer, question, places, chosen, crowded):
             options += [word.format(**words) for word in part["axis"].get("forced_options", [])]
             environment |= {key: value.format(**words)
                             for key, value in part["axis"].get("forced_environment", {}).items()}
-    placement = "in" if question.collective in IN_PLACE else "out"
-    lists = {"{options}": options, "{question}": ["--collective", question.collective, "--placement", placement,
-                                                  "--seconds", str(question.seconds)]}
+    lists = {"{options}": options, "{question}": question.words()}
     command = [word for part in peer["launch"]
                for word in (lists[part] if part in lists else [part.format(**words)])]
     if library != "rondo":

@@ -13,9 +13,10 @@ UNFINISHED = 3  # exit code where the minutes are over
 def wanted_bars(options):
     wanted = [bar for bar in bars.read_bars() if bar.world in options.ranks and bar.transport in options.transports
               and (not options.collective or bar.collective in options.collective.split(","))
+              and (not options.calls or bar.calls == options.calls)
               and (not options.sizes or size_word(bar.size) in options.sizes)]
     if not wanted:
-        raise Failed("bars.toml has no bar of these --ranks, --transport, --collective and --sizes")
+        raise Failed("bars.toml has no bar of these --ranks, --transport, --collective, --calls and --sizes")
     return wanted
 
 

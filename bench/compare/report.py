@@ -30,7 +30,7 @@ OTHER = ("#000000", ".", "-.")
 
 
 def what_of(one):
-    """Of a row: "sendrecv, async calls"; files that name no calls are about blocking ones."""
+    """Of a row or a bar: "sendrecv, async calls"; files that name no calls are about blocking ones."""
     return one["collective"] + (", async calls" if one.get("calls") == "async" else "")
 
 
@@ -98,7 +98,7 @@ def table_of_bars(bars):
         kind = ", registered" if bar["buffers"] == "registered" else ""
         runs = " ".join(f"{run:.3f}" for run in bar["runs"]) or bar["why_not"]
         median = "-" if bar["median"] is None else f"{bar['median']:.3f}"
-        lines.append(f"| {bar['collective']}, {bar['transport']}{kind}, {bar['world']} ranks, {size_text(bar['bytes'])}: {bar['ratio']} "
+        lines.append(f"| {what_of(bar)}, {bar['transport']}{kind}, {bar['world']} ranks, {size_text(bar['bytes'])}: {bar['ratio']} "
                      f"| {runs} | {median} | {bar['kind']} {bar['bound']:.2f} | {bar['verdict']} |")
     return lines
 

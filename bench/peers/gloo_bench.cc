@@ -135,6 +135,7 @@ std::shared_ptr<gloo::Context> connect(int rank, int world, const std::string& m
 
 int run(const std::vector<std::string>& args) {
   const Options options = options_of(args);
+  check_async(options, {});
   const bool known = options.benchmarks == std::vector{Benchmark::kAllReduce} &&
                      options.placements == std::vector{Placement::kInPlace} &&
                      options.dtypes == std::vector{DType::kFloat32} && options.ops == std::vector{Op::kSum};

@@ -72,7 +72,7 @@ int count_of(uint64_t count) {
 
 class MpiGroup : public Group {
  public:
-  MpiGroup() {
+  explicit MpiGroup(bool blocking) : blocking_(blocking) {
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
     check(MPI_Comm_size(MPI_COMM_WORLD, &size_));
   }
@@ -94,7 +94,9 @@ class MpiGroup : public Group {
 
  private:
   void run_rooted(const Call& call, int count, MPI_Datatype type);
+  void sendrecv(const Call& call, int count, MPI_Datatype type);
 
+  const bool blocking_;
   int rank_ = 0, size_ = 1;
 };
 
@@ -115,8 +117,7 @@ void MpiGroup::run(const Call& call) {
     case Benchmark::kBarrier:
       return check(MPI_Barrier(MPI_COMM_WORLD));
     case Benchmark::kSendRecv:
-      return check(MPI_Sendrecv(call.input, count, type, (rank_ + 1) % size_, 0, call.output, count, type,
-                                (rank_ + size_ - 1) % size_, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      return sendrecv(call, count, type);
     default:
       return run_rooted(call, count, type);
   }
@@ -137,6 +138,18 @@ void MpiGroup::run_rooted(const Call& call, int count, MPI_Datatype type) {
   }
 }
 
+void MpiGroup::sendrecv(const Call& call, int count, MPI_Datatype type) {
+  const int next = (rank_ + 1) % size_, before = (rank_ + size_ - 1) % size_;
+  if (blocking_) {
+    return check(MPI_Sendrecv(call.input, count, type, next, 0, call.output, count, type, before, 0, MPI_COMM_WORLD,
+                              MPI_STATUS_IGNORE));
+  }
+  MPI_Request requests[2];
+  check(MPI_Irecv(call.output, count, type, before, 0, MPI_COMM_WORLD, &requests[0]));
+  check(MPI_Isend(call.input, count, type, next, 0, MPI_COMM_WORLD, &requests[1]));
+  check(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+}
+
 // In place, MPI's reduce_scatter wants its output elsewhere, and gather and all_gather a mark in place of an input:
 // only what is the same in both libraries is compared.
 void check_placement(const Options& options) {
@@ -154,7 +167,8 @@ void check_placement(const Options& options) {
 int run(const std::vector<std::string>& args) {
   const Options options = options_of(args);
   check_placement(options);
-  MpiGroup group;
+  check_async(options, {Benchmark::kSendRecv});
+  MpiGroup group(options.blocking);
   return run_peer(group, options);
 }
 

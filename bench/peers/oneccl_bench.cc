@@ -135,6 +135,7 @@ void CclGroup::run(const Call& call) {
 
 int run(const std::vector<std::string>& args) {
   const Options options = options_of(args);
+  check_async(options, {});
   CclGroup group(place_in_world());
   return run_peer(group, options);
 }

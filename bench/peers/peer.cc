@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <variant>
 
@@ -21,6 +22,13 @@ Options options_of(const std::vector<std::string>& args) {
   const std::variant<Options, Stop> parsed = parse_options(args);
   if (const Stop* stop = std::get_if<Stop>(&parsed)) throw Exception(ErrorCode::kInvalid, stop->text);
   return std::get<Options>(parsed);
+}
+
+void check_async(const Options& options, const std::vector<Benchmark>& known) {
+  for (Benchmark benchmark : options.benchmarks) {
+    if (options.blocking || std::find(known.begin(), known.end(), benchmark) != known.end()) continue;
+    throw Exception(ErrorCode::kInvalid, fmt::format("{}: blocking calls only (-z 1)", benchmark_name(benchmark)));
+  }
 }
 
 int run_peer(Group& group, const Options& options) {

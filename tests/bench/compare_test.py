@@ -13,6 +13,7 @@ import tempfile
 import time
 import types
 import unittest
+from dataclasses import replace
 from unittest import mock
 
 sys.path.insert(0, "bench/compare")
@@ -129,6 +130,19 @@ class Settings(Folder):
         self.assertIn("--placement out", command)
         self.assertNotIn("mpi_yield_when_idle", command)
         self.assertIn("mpi_yield_when_idle 1", self.settings("openmpi", world=4)[0].program.text(["8"]))
+
+    def test_asynchronous_calls_are_asked_of_the_mpis_only(self):
+        self.add_mpi("mpich", ANSWER)
+        command = lambda calls: self.settings("mpich", collective="sendrecv", calls=calls)[0].program.text(["8"])
+        self.assertIn("--collective sendrecv --placement out --blocking 0", command("async"))
+        self.assertNotIn("--blocking", command("blocking"))
+        ours = self.settings("rondo", collective="sendrecv", calls="async")[0].program.text(["8"])
+        self.assertIn("--blocking 0", ours)
+        self.write("gloo_bench", "")
+        self.write("peers/oneccl/bench", "")
+        for library, transport in [("gloo", "tcp"), ("gloo-busy", "tcp"), ("oneccl", "shm")]:
+            with self.assertRaisesRegex(Unable, "only calls blocking"):
+                self.settings(library, transport=transport, calls="async")
 
     def test_gloo_is_swept_by_algorithm_and_congestion_control_and_blocking_pairs_get_no_large_sizes(self):
         self.write("gloo_bench", "")
@@ -251,7 +265,7 @@ def bar(against, kind="at most", bound=1.0, transport="shm", buffers="plain", co
 
 
 def key_of(judged):
-    return tuple(judged[name] for name in ("collective", "transport", "buffers", "world", "bytes", "ratio"))
+    return tuple(judged[name] for name in ("collective", "calls", "transport", "buffers", "world", "bytes", "ratio"))
 
 
 def answers_of(one, runs, missing=()):
@@ -358,8 +372,10 @@ class Bars(unittest.TestCase):
         questions = bars.questions_of(bars.read_bars(), 1)
         gloos, mpis, peers = bars.GLOOS, bars.MPIS, bars.MPIS + bars.ONECCL
         of = {(q.collective, q.transport, q.congestion, q.buffers, q.world): (q.sizes, *asked)
-              for q, asked in questions.items()}
-        self.assertEqual(len(of), len(questions))
+              for q, asked in questions.items() if q.calls == "blocking"}
+        asynchronous = {(q.collective, q.transport, q.world): (q.sizes, *asked)
+                        for q, asked in questions.items() if q.calls == "async"}
+        self.assertEqual(len(of) + len(asynchronous), len(questions))
         four = ("8", "64K", "1M", "64M")
         self.assertEqual(of["all_reduce", "shm", "", "plain", 8], (four, ["rondo", *peers], 1))
         self.assertEqual(of["all_reduce", "shm", "", "plain", 2],
@@ -370,6 +386,8 @@ class Bars(unittest.TestCase):
         self.assertEqual(of["all_reduce", "tcp", "", "plain", 4], (("64M",), ["rondo"], 3))
         self.assertEqual(of["sendrecv", "shm", "", "plain", 2],
                          (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1))
+        self.assertEqual(asynchronous,
+                         {("sendrecv", "shm", 2): (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1)})
         self.assertEqual(of["broadcast", "shm", "", "plain", 2], (("8",), ["rondo", *mpis], 1))
         only_registered = [one for one in bars.read_bars() if one.buffers == "registered" and one.size == 8]
         self.assertEqual({q.buffers for q in bars.questions_of(only_registered, 1)}, {"plain", "registered"})
@@ -380,6 +398,17 @@ class Bars(unittest.TestCase):
                          sorted(one.name() for one in bars.read_bars()))
         self.assertEqual({one.size for one in pieces["4-shm-all_reduce"]}, {8, 64 << 10, 1 << 20, 64 << 20})
         self.assertEqual({one.size for one in pieces["8-tcp-all_reduce-64K"]}, {64 << 10})
+        for name, calls in [("2-shm-sendrecv", "blocking"), ("2-shm-sendrecv-async", "async")]:
+            self.assertEqual({one.calls for one in pieces[name]}, {calls})
+        self.assertIn("sendrecv, async calls, shm plain, 2 ranks, 8 B, time / best MPI",
+                      [one.name() for one in pieces["2-shm-sendrecv-async"]])
+
+    def test_answers_to_blocking_calls_are_none_to_asynchronous_ones(self):
+        one = bar("best MPI")
+        answers = answers_of(one, [{"rondo": (6, None), "mpich": (4, None)}], {"openmpi": "did not finish in 40 s",
+                                                                              "intelmpi": "did not finish in 40 s"})
+        self.assertEqual(bars.judge(one, [answers], [{}]).ratios, [1.5])
+        self.assertEqual(bars.judge(replace(one, calls="async"), [answers], [{}]).missing, "not asked")
 
     def test_the_median_of_the_runs_decides(self):
         share = bar("raw TCP", "at least", 0.85)
@@ -434,7 +463,7 @@ class Beside(Folder):
         return types.SimpleNamespace(
             binary=self.write("this", f"TIME={ours}" + ANSWER), beside=self.write("other", f"TIME={theirs}" + ANSWER),
             rounds=3, bound=1.05, ranks=[2], transports=["shm", "tcp"], sizes=["8"], collective="all_reduce",
-            buffers="plain", seconds=0.1)
+            calls="blocking", buffers="plain", seconds=0.1)
 
     def test_a_slower_build_is_a_failure_and_a_wrong_one_too(self):
         with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -445,13 +474,19 @@ class Beside(Folder):
         self.assertIn("1.100  above 1.05", out.getvalue())
         self.assertLessEqual(max(map(len, out.getvalue().splitlines())), 100 + len(str(self.root)))
 
+    def test_calls_are_those_asked_for(self):
+        options = self.options("1", "1")
+        self.assertNotIn("--blocking", beside.program_of("x", "shm", options).command)
+        options.calls = "async"
+        self.assertIn("--blocking 0", " ".join(beside.program_of("x", "shm", options).command))
+
 
 class Campaigns(Folder):
     maxDiff = None
     def options(self, **more):
         return types.SimpleNamespace(**{
             "binary": self.bench, "ranks": [2], "transports": ["shm"], "sizes": ["8", "64"], "buffers": "plain",
-            "collective": "all_reduce", "compare": ["mpich"], "seconds": 0.1, "runs": 2, "turns": 1,
+            "collective": "all_reduce", "calls": "blocking", "compare": ["mpich"], "seconds": 0.1, "runs": 2, "turns": 1,
             "json": str(self.root / "out.json"), "baseline": "", "write_baseline": "", **more})
 
     def setUp(self):
@@ -475,12 +510,13 @@ TIME=6""" + ANSWER)
         content = json.loads((self.root / "out.json").read_text())
         self.assertEqual([(row["library"], row["bytes"]) for row in content["rows"]],
                          [("rondo", 8), ("mpich", 8), ("rondo", 64), ("mpich", 64)])
+        self.assertEqual([contest["question"]["calls"] for contest in content["contests"]], ["blocking"])
         self.assertIsNone(violation(SCHEMA, {**content, "rows": [], "bars": [
             bars.Judged(bar("CPU"), []).json(), bars.Judged(bar("CPU"), [0.5]).json()]}))
 
     def judge_bars(self, **more):
         """Its exit code and what it printed."""
-        options = self.options(**{"sizes": None, "collective": "all_reduce", "keep": "", "minutes": None, **more})
+        options = self.options(**{"sizes": None, "calls": None, "keep": "", "minutes": None, **more})
         with contextlib.redirect_stdout(io.StringIO()) as out:
             return promises.judge_bars(options), out.getvalue()
 
@@ -492,6 +528,14 @@ TIME=6""" + ANSWER)
         figures = lambda name: json.loads((self.root / "kept" / name).read_text())["figures"]
         self.assertEqual(figures("2-shm-all_reduce.json"), [{"fused pass, 2": 3}] * 2)
         self.assertEqual(figures("2-tcp-all_reduce.json")[1], {"exchange, 2": 3, "raw walk, 2": 2, "raw TCP, 2": 2})
+
+    def test_bars_of_one_collective_and_kind_of_calls_are_measured_alone(self):
+        kept = self.root / "kept"
+        pieces = lambda: {path.name for path in kept.iterdir()}
+        self.judge_bars(collective="sendrecv", calls="async", keep=str(kept))
+        self.assertEqual(pieces(), {"2-shm-sendrecv-async.json"})
+        self.judge_bars(collective="sendrecv", keep=str(kept))
+        self.assertEqual(pieces(), {"2-shm-sendrecv-async.json", "2-shm-sendrecv.json"})
 
     def test_bars_whose_minutes_are_over_go_on_where_they_were_and_measure_nothing_twice(self):
         asked = self.root / "asked"
@@ -545,6 +589,8 @@ class Reports(Folder):
                                  "sendrecv, async calls, shm, 2 ranks": 5})
         self.assertEqual(report.table_of_bars(judged)[2],
                          "| all_reduce, shm, 2 ranks, 64 MiB: CPU s/GB / fastest peer | 0.500 | 0.500 | at most 1.00 | HOLDS |")
+        asynchronous = bars.Judged(replace(bar("CPU"), collective="sendrecv", calls="async"), []).json()
+        self.assertIn("| sendrecv, async calls, shm, 2 ranks", report.table_of_bars([asynchronous])[2])
 
 
 class Programs(Folder):
