@@ -32,9 +32,9 @@ std::vector<uint64_t> sizes_of(const Options& options, DType dtype) {
 }
 
 [[noreturn]] void refuse_world(Benchmark benchmark, int world) {
-  throw Exception(ErrorCode::kInvalid,
-                  fmt::format("--collective {}: needs 2 ranks or more, not {}; start {} (--ranks {})",
-                              benchmark_name(benchmark), world, world + 1, world + 1));
+  const char* wanted = benchmark == Benchmark::kPingPong ? "an even number of ranks" : "2 ranks or more";
+  throw Exception(ErrorCode::kInvalid, fmt::format("--collective {}: needs {}, not {}; start {} (--ranks {})",
+                                                   benchmark_name(benchmark), wanted, world, world + 1, world + 1));
 }
 
 }  // namespace

@@ -220,7 +220,7 @@ void add_what(CLI::App& app, Typed& typed, Options& options) {
   app.add_flag("--fused", options.fused, "of those: one call for all of them (without: one for each)");
   app.add_option("--collective", typed.collectives,
                  "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier, "
-                 "sendrecv; a list, or all (all_reduce)");
+                 "sendrecv, pingpong; a list, or all (all_reduce)");
   app.add_option("-o,--op", typed.ops, "sum, product, min, max, avg, mulsum, ...; a list, or all (sum)");
   app.add_option("-d,--datatype", typed.dtypes, "float, double, half, bfloat16, int32, ...; a list, or all (float)");
   app.add_option("--placement", typed.placement, "in, out or both: where input and output lie (both)");

@@ -36,6 +36,8 @@ void RondoGroup::run(const Call& c) {
       comm.sendrecv(c.input, c.count, next, c.output, c.count, before, c.dtype, 0, options_);
       return;
     }
+    case Benchmark::kPingPong:
+      return run_ping_pong(c);
   }
 }
 
@@ -71,7 +73,25 @@ void RondoGroup::run_async(const Call& c) {
       comm.send_async(c.input, c.count, c.dtype, next, 0, options_).wait();
       return received.wait();
     }
+    case Benchmark::kPingPong:
+      return run_ping_pong(c);
   }
+}
+
+void RondoGroup::run_ping_pong(const Call& c) {
+  Communicator& comm = communicator_;
+  const int partner = partner_of(rank());
+  const auto send = [&] {
+    if (calls_.blocking) return comm.send(c.input, c.count, c.dtype, partner, 0, options_);
+    comm.send_async(c.input, c.count, c.dtype, partner, 0, options_).wait();
+  };
+  const auto receive = [&] {
+    if (!calls_.blocking) return comm.recv_async(c.output, c.count, c.dtype, partner, 0, options_).wait();
+    comm.recv(c.output, c.count, c.dtype, partner, 0, options_);
+  };
+  if (sends_first(rank())) send();
+  receive();
+  if (!sends_first(rank())) send();
 }
 
 void RondoGroup::run_parts(const Call& call, std::span<const uint64_t> counts) {

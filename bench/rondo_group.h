@@ -41,6 +41,7 @@ class RondoGroup : public Group {
 
  private:
   void run_async(const Call& call);
+  void run_ping_pong(const Call& call);
 
   Communicator& communicator_;
   RondoCalls calls_;

@@ -26,7 +26,8 @@ const char* op_name_of(Op op) { return op_name(op); }
 
 const char* benchmark_name(Benchmark benchmark) {
   const std::optional<Collective> collective = benchmark_collective(benchmark);
-  return collective ? collective_name(*collective) : "sendrecv";
+  if (collective) return collective_name(*collective);
+  return benchmark == Benchmark::kSendRecv ? "sendrecv" : "pingpong";
 }
 
 std::optional<Benchmark> benchmark_by_name(std::string_view name) {
@@ -55,13 +56,19 @@ bool benchmark_has(Benchmark benchmark, Placement placement) {
     case Benchmark::kAllToAll:
     case Benchmark::kBarrier:
     case Benchmark::kSendRecv:
+    case Benchmark::kPingPong:
       return placement == Placement::kOutOfPlace;
     default:
       return true;
   }
 }
 
-bool benchmark_fits(Benchmark benchmark, int world) { return benchmark != Benchmark::kSendRecv || world > 1; }
+bool benchmark_fits(Benchmark benchmark, int world) {
+  if (benchmark == Benchmark::kPingPong) return world % 2 == 0;
+  return benchmark != Benchmark::kSendRecv || world > 1;
+}
+
+int benchmark_messages_in_turn(Benchmark benchmark) { return benchmark == Benchmark::kPingPong ? 2 : 1; }
 
 std::optional<DType> dtype_by_name(std::string_view name) {
   if (name == "half") return DType::kFloat16;

@@ -10,8 +10,9 @@
 
 namespace rondo::bench {
 
-// What can be timed: the collectives, and every rank sending to the next one while it receives from the one before.
-// The first values are those of rondo::Collective.
+// What can be timed: the collectives; every rank sending to the next one while it receives from the one before; ranks
+// 2i and 2i + 1 sending one another a message in turn, the even one first. The first values are those of
+// rondo::Collective.
 enum class Benchmark : uint8_t {
   kAllReduce = 0,
   kReduceScatter = 1,
@@ -23,23 +24,30 @@ enum class Benchmark : uint8_t {
   kAllToAll = 7,
   kBarrier = 8,
   kSendRecv = 9,
+  kPingPong = 10,
 };
-inline constexpr int kBenchmarks = 10;
+inline constexpr int kBenchmarks = 11;
 
 const char* benchmark_name(Benchmark benchmark);
 std::optional<Benchmark> benchmark_by_name(std::string_view name);
-// nullopt for kSendRecv.
+// nullopt for kSendRecv and kPingPong.
 std::optional<Collective> benchmark_collective(Benchmark benchmark);
 bool benchmark_reduces(Benchmark benchmark);
 bool benchmark_has_root(Benchmark benchmark);
 
 // Where input and output lie. Not every benchmark has both: the library's broadcast has one buffer, its all_to_all and
-// sendrecv two.
+// messages two.
 enum class Placement : uint8_t { kOutOfPlace, kInPlace };
 bool benchmark_has(Benchmark benchmark, Placement placement);
 
-// Whether a world of this size can run it: sendrecv is between different ranks.
+// Whether a world of this size can run it: sendrecv is between different ranks, pingpong between the two of a pair.
 bool benchmark_fits(Benchmark benchmark, int world);
+
+// Messages that an operation sends one after the other; times are of one of them. A ping-pong's are there and back.
+int benchmark_messages_in_turn(Benchmark benchmark);
+// In a ping-pong.
+constexpr int partner_of(int rank) { return rank ^ 1; }
+constexpr bool sends_first(int rank) { return rank % 2 == 0; }
 
 // Whose memory the buffers are: any, or what the library gives so that other ranks can reach it.
 enum class BufferKind : uint8_t { kPlain, kRegistered };

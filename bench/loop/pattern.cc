@@ -231,6 +231,8 @@ std::vector<Region> expected_output(const Exercise& exercise, const Extent& exte
       return regions;
     case Benchmark::kSendRecv:
       return {{0, count, 0, contribution(exercise, (rank + world - 1) % world)}};
+    case Benchmark::kPingPong:
+      return {{0, count, 0, contribution(exercise, partner_of(rank))}};
     case Benchmark::kBarrier:
       return {};
   }

@@ -319,7 +319,7 @@ class Files(Folder):
     def test_what_rondo_bench_writes_fits_the_schema_and_the_schema_is_strict(self):
         good = self.rows("--inproc", "--ranks", "2", "--collective", "all", "--sizes", "8", "-n", "1")
         self.assertIsNone(violation(SCHEMA, good))
-        self.assertEqual(len(good["rows"]), 16)
+        self.assertEqual(len(good["rows"]), 17)
         for name in good:
             self.assertEqual(violation(SCHEMA, {key: one for key, one in good.items() if key != name}),
                              f"file: lacks {name}")
@@ -334,10 +334,20 @@ class Files(Folder):
             bad["rows"][0][name] = value
             self.assertIsNotNone(violation(SCHEMA, bad))
 
-    def test_rows_say_whether_calls_are_blocking(self):
+    def test_rows_say_whether_calls_are_blocking_and_messages_are_right_either_way(self):
         for blocking, calls in [("1", "blocking"), ("0", "async")]:
-            content = self.rows("--inproc", "--collective", "sendrecv", "--sizes", "8", "-n", "1", "-z", blocking)
-            self.assertEqual([row["calls"] for row in content["rows"]], [calls])
+            content = self.rows("--inproc", "--ranks", "4", "--collective", "sendrecv,pingpong", "--sizes", "8,1M",
+                                "-n", "20", "-z", blocking)
+            self.assertEqual([(row["collective"], row["bytes"], row["calls"], row["wrong"]) for row in content["rows"]],
+                             [(name, size, calls, 0) for name in ("sendrecv", "pingpong") for size in (8, 1 << 20)])
+
+    def test_a_ping_pong_of_an_odd_number_of_ranks_is_refused_and_left_out_of_all(self):
+        refused = subprocess.run([os.environ["RONDO_BENCH"], "--ranks", "3", "--collective", "pingpong"],
+                                 capture_output=True, text=True)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--collective pingpong: needs an even number of ranks, not 3; start 4 (--ranks 4)", refused.stderr)
+        content = self.rows("--inproc", "--ranks", "3", "--collective", "all", "--sizes", "8", "-n", "1")
+        self.assertNotIn("pingpong", [row["collective"] for row in content["rows"]])
 
     def test_limits_are_in_the_file_and_shares_never_above_1_05(self):
         content = self.rows("--transport", "tcp", "--sizes", "1M", "-n", "5")

@@ -86,6 +86,7 @@ TEST_CASE("lists and all") {
   CHECK(accepted("--collective all").benchmarks.size() == kBenchmarks);
   CHECK(accepted("--collective all").all_benchmarks);
   CHECK_FALSE(accepted("--collective sendrecv,barrier").all_benchmarks);
+  CHECK(accepted("--collective pingpong").benchmarks == std::vector{Benchmark::kPingPong});
   CHECK(accepted("--collective sendrecv,barrier").benchmarks == std::vector{Benchmark::kSendRecv, Benchmark::kBarrier});
   CHECK(accepted("-d all -o all").dtypes.size() == kDTypes);
 }
@@ -94,6 +95,8 @@ TEST_CASE("every bad option is named and ends in code 2") {
   CHECK(contains(rejected("--colective all"), "--colective"));
   CHECK(contains(rejected("--sizes 8 --fused"), "--fused: needs a list"));
   CHECK(contains(rejected("--collective all_reduc"), "'all_reduc' is none of: all_reduce"));
+  CHECK(contains(rejected("--collective ping"), "sendrecv, pingpong, all"));
+  CHECK(contains(rejected("-m 4 --collective pingpong"), "-m: for all_reduce only"));
   CHECK(contains(rejected("-d float8"), "-d: 'float8'"));
   CHECK(contains(rejected("-o plus"), "-o: 'plus'"));
   CHECK(contains(rejected("-o band"), "band is not defined for float32"));
@@ -125,8 +128,9 @@ TEST_CASE("help is no failure and names every public option") {
   REQUIRE(std::holds_alternative<Stop>(parsed));
   const Stop& stop = std::get<Stop>(parsed);
   CHECK(stop.code == 0);
-  for (const char* name : {"-b", "--sizes", "--collective", "--ranks", "--inproc", "--cold", "--json", "--no-limit",
-                           "--timeout", "--run_cycles", "--agg_iters", "--average", "--blocking"}) {
+  for (const char* name :
+       {"-b", "--sizes", "--collective", "--ranks", "--inproc", "--cold", "--json", "--no-limit", "--timeout",
+        "--run_cycles", "--agg_iters", "--average", "--blocking", "sendrecv, pingpong"}) {
     INFO(name);
     CHECK(contains(stop.text, name));
   }

@@ -42,18 +42,53 @@ Heard run(const Options& options, int world, const Limits& limits = {},
   return heard;
 }
 
+// Every batch takes 1000 us, and 400 us of each rank's processor.
+class FixedTimes : public Group {
+ public:
+  explicit FixedTimes(Group& group) : group_(group) {}
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  void run(const Call& call) override { group_.run(call); }
+  std::string algorithm(const Call& call) const override { return group_.algorithm(call); }
+  void barrier() override { group_.barrier(); }
+  double max(double) override { return 1000; }
+  uint64_t sum(uint64_t) override { return 400'000 * static_cast<uint64_t>(group_.size()); }
+
+ private:
+  Group& group_;
+};
+
+TEST_CASE("a ping-pong's time is of one way; its processor time is of all that the ranks sent") {
+  Options options = quick();
+  options.benchmarks = {Benchmark::kSendRecv, Benchmark::kPingPong};
+  options.effort.check = false;
+  std::vector<Row> rows;
+  ThreadWorld threads(2);
+  threads.run([&](Group& group) {
+    FixedTimes fixed(group);
+    std::vector<Row> own = run_session(fixed, options, {"memory", {}}, {});
+    if (group.rank() == 0) rows = std::move(own);
+  });
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].time_us == 1000);
+  CHECK(rows[1].time_us == 500);
+  CHECK(rows[1].max_us == 500);
+  CHECK(rows[1].busbw_gbps == rows[1].algbw_gbps);
+  CHECK(rows[1].cpu_s_per_gb.value() == rows[0].cpu_s_per_gb.value());
+}
+
 TEST_CASE("every benchmark gives its rows, 0 wrong, and one line a size") {
   Options options = quick();
   options.benchmarks.clear();
   for (int i = 0; i < kBenchmarks; ++i) options.benchmarks.push_back(static_cast<Benchmark>(i));
-  const Heard heard = run(options, 3);
+  const Heard heard = run(options, 4);
   CHECK(heard.lines.size() == kBenchmarks);
-  CHECK(heard.rows.size() == 6 * 2 + 4);  // broadcast, all_to_all, barrier and sendrecv have one placement
+  CHECK(heard.rows.size() == 6 * 2 + 5);  // broadcast, all_to_all, barrier, sendrecv and pingpong have one placement
   std::set<std::string> names;
   for (const Row& row : heard.rows) {
     names.insert(row.collective);
     CHECK(row.wrong == 0);
-    CHECK(row.world == 3);
+    CHECK(row.world == 4);
     CHECK(row.transport == "memory");
     CHECK(row.algorithm == "definition");
     CHECK(row.time_us > 0);
@@ -130,6 +165,15 @@ TEST_CASE("what this world cannot run is an error where it is named, and left ou
                        Exception);
   options.all_benchmarks = true;
   CHECK(cases_of(options, 1).size() == 1);
+  options.benchmarks = {Benchmark::kSendRecv, Benchmark::kPingPong};
+  CHECK(cases_of(options, 3).size() == 1);
+  options.all_benchmarks = false;
+  CHECK(cases_of(options, 4).size() == 2);
+  CHECK_THROWS_WITH_AS(cases_of(options, 3),
+                       "--collective pingpong: needs an even number of ranks, not 3; start 4 (--ranks 4)", Exception);
+  options.benchmarks = {Benchmark::kPingPong};
+  CHECK_THROWS_WITH_AS(cases_of(options, 1),
+                       "--collective pingpong: needs an even number of ranks, not 1; start 2 (--ranks 2)", Exception);
 }
 
 TEST_CASE("only large rows of TCP between ranks that all send and receive have a bandwidth limit") {

@@ -145,6 +145,9 @@ std::vector<std::byte> ThreadWorld::wanted(int rank) const {
     case Benchmark::kSendRecv:
       append((me + ranks - 1) % ranks, 0);
       break;
+    case Benchmark::kPingPong:
+      append(static_cast<uint64_t>(partner_of(rank)), 0);
+      break;
     case Benchmark::kBarrier:
       break;
   }

@@ -21,6 +21,9 @@ beside_raw_tcp() {
 check "over TCP, beside raw TCP" beside_raw_tcp
 check "every collective, 3 ranks" timeout 300 "$bench" --ranks 3 --collective all --sizes 8,64K,1M -n 5
 check "the same, asynchronous" timeout 300 "$bench" --ranks 3 --collective all --sizes 8,64K -n 5 -z 0
+for blocking in 1 0; do
+  check "ping-pong, 4 ranks, -z $blocking" timeout 300 "$bench" --ranks 4 --collective pingpong --sizes 8,64K,1M -n 5 -z $blocking
+done
 calibrates() {
   local transport
   rm -f "$model"
