@@ -95,6 +95,7 @@ class MpiGroup : public Group {
  private:
   void run_rooted(const Call& call, int count, MPI_Datatype type);
   void sendrecv(const Call& call, int count, MPI_Datatype type);
+  void ping_pong(const Call& call, int count, MPI_Datatype type);
 
   const bool blocking_;
   int rank_ = 0, size_ = 1;
@@ -118,6 +119,8 @@ void MpiGroup::run(const Call& call) {
       return check(MPI_Barrier(MPI_COMM_WORLD));
     case Benchmark::kSendRecv:
       return sendrecv(call, count, type);
+    case Benchmark::kPingPong:
+      return ping_pong(call, count, type);
     default:
       return run_rooted(call, count, type);
   }
@@ -150,6 +153,25 @@ void MpiGroup::sendrecv(const Call& call, int count, MPI_Datatype type) {
   check(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
 }
 
+void MpiGroup::ping_pong(const Call& call, int count, MPI_Datatype type) {
+  const int partner = partner_of(rank_);
+  const auto send = [&] {
+    if (blocking_) return check(MPI_Send(call.input, count, type, partner, 0, MPI_COMM_WORLD));
+    MPI_Request request;
+    check(MPI_Isend(call.input, count, type, partner, 0, MPI_COMM_WORLD, &request));
+    check(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  };
+  const auto receive = [&] {
+    if (blocking_) return check(MPI_Recv(call.output, count, type, partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    MPI_Request request;
+    check(MPI_Irecv(call.output, count, type, partner, 0, MPI_COMM_WORLD, &request));
+    check(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  };
+  if (sends_first(rank_)) send();
+  receive();
+  if (!sends_first(rank_)) send();
+}
+
 // In place, MPI's reduce_scatter wants its output elsewhere, and gather and all_gather a mark in place of an input:
 // only what is the same in both libraries is compared.
 void check_placement(const Options& options) {
@@ -167,7 +189,7 @@ void check_placement(const Options& options) {
 int run(const std::vector<std::string>& args) {
   const Options options = options_of(args);
   check_placement(options);
-  check_async(options, {Benchmark::kSendRecv});
+  check_async(options, {Benchmark::kSendRecv, Benchmark::kPingPong});
   MpiGroup group(options.blocking);
   return run_peer(group, options);
 }

@@ -396,6 +396,9 @@ class Bars(unittest.TestCase):
         self.assertEqual(of["all_reduce", "tcp", "", "plain", 4], (("64M",), ["rondo"], 3))
         self.assertEqual(of["sendrecv", "shm", "", "plain", 2],
                          (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1))
+        self.assertEqual(of["pingpong", "shm", "", "plain", 2],
+                         (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1))
+        self.assertEqual(of["pingpong", "tcp", "reno", "plain", 2], (("8", "4K", "64K", "1M"), ["rondo", *mpis], 1))
         self.assertEqual(asynchronous,
                          {("sendrecv", "shm", 2): (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1)})
         self.assertEqual(of["broadcast", "shm", "", "plain", 2], (("8",), ["rondo", *mpis], 1))
@@ -546,6 +549,13 @@ TIME=6""" + ANSWER)
         self.assertEqual(pieces(), {"2-shm-sendrecv-async.json"})
         self.judge_bars(collective="sendrecv", keep=str(kept))
         self.assertEqual(pieces(), {"2-shm-sendrecv-async.json", "2-shm-sendrecv.json"})
+        self.judge_bars(collective="pingpong", transports=["shm", "tcp"], keep=str(kept))
+        self.assertEqual(pieces(), {"2-shm-sendrecv-async.json", "2-shm-sendrecv.json", "2-shm-pingpong.json",
+                                    "2-tcp-pingpong.json"})
+        content = json.loads((kept / "2-shm-pingpong.json").read_text())
+        self.assertEqual([(one["collective"], one["bytes"], one["bound"]) for one in content["bars"]],
+                         [("pingpong", size, 1.1) for size in (8, 4 << 10, 64 << 10, 1 << 20, 16 << 20)])
+        self.assertIn("--collective pingpong --placement out", content["contests"][0]["tried"][0]["command"])
 
     def test_bars_whose_minutes_are_over_go_on_where_they_were_and_measure_nothing_twice(self):
         asked = self.root / "asked"
