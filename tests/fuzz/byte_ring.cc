@@ -18,7 +18,7 @@ enum Step : uint8_t { kWrite, kNumber, kRead, kView, kSend, kClose, kSteps };
 constexpr size_t kLine = 128;
 constexpr size_t kCells = kStreamPieces;
 constexpr size_t kRing = kLine + kCells * kLine + kByteRingBytes;
-constexpr size_t kMostLent = 16 * 1024;
+constexpr size_t kMostLent = kStreamPieceBytes;
 // which: the ring in the lowest bit; above it 0 for `taken`, else the cell, from 1 on.
 constexpr size_t number_at(size_t which) { return kLine + which % 2 * kRing + which / 2 % (kCells + 1) * kLine; }
 

@@ -119,7 +119,7 @@ TEST_CASE("a writer of a full ring goes on once enough is taken, and at the late
   constexpr size_t kRing = kSmallByteRingBytes;
   uint64_t written = 0, taken = 0;
   while (const size_t moved = write_some(*pair.sides[0], written, 100'000, random)) written += moved;
-  REQUIRE_GE(written, kRing - 2 * 16 * 1024);
+  REQUIRE_GE(written, kRing - 2 * kStreamPieceBytes);
   REQUIRE_LE(written, kRing);
   while (taken < written) REQUIRE(take_some(*pair.sides[1], &taken, 1000, random));
   CHECK_GE(write_some(*pair.sides[0], written, kRing, random), kRing / 2);
@@ -206,13 +206,13 @@ TEST_CASE("write_whole writes all or nothing") {
     return true;
   };
   for (int round = 0; round < 200; ++round) {
-    while (write_whole(1 + random.below(16 * 1024))) continue;
+    while (write_whole(1 + random.below(kStreamPieceBytes))) continue;
     REQUIRE_GT(written, taken);
     for (int i = 0; i < 20 && taken < written; ++i) REQUIRE(take_some(*pair.sides[1], &taken, 9000, random));
   }
   while (taken < written) REQUIRE(take_some(*pair.sides[1], &taken, 9000, random));
   CHECK(pair.sides[1]->view().empty());
-  CHECK_FALSE(write_whole(16 * 1024 + 1));
+  CHECK_FALSE(write_whole(kStreamPieceBytes + 1));
   CHECK_FALSE(write_whole(0));
   CHECK(pair.sides[1]->view().empty());
   pair.sides[1].reset();
@@ -229,7 +229,7 @@ void spoil(std::byte* memory, size_t at, uint64_t value) { std::memcpy(memory + 
 TEST_CASE("a flag that cannot be ends the stream, and nothing of it is lent or read") {
   const uint64_t rubbish[] = {flag(2, 100),
                               flag(1, 0),
-                              flag(1, 16 * 1024 + 1),
+                              flag(1, kStreamPieceBytes + 1),
                               flag(1, 0xffffffff),
                               flag(64, 1),
                               flag(~uint64_t{0}, 8),

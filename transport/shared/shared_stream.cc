@@ -19,8 +19,7 @@
 namespace rondo {
 namespace {
 
-// A long write goes in such pieces, so that the reader copies one while the next is written.
-constexpr size_t kPieceBytes = 16 * 1024;
+constexpr size_t kPieceBytes = kStreamPieceBytes;
 constexpr size_t kPieces = kStreamPieces;
 // The reader stores `taken` once in this many bytes or pieces: after each store the writer's next load fetches the
 // cache line from the reader's core. Both limits are small parts of the ring, so a writer that waits for room gets some

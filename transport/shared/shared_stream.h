@@ -21,6 +21,9 @@ inline constexpr size_t kSmallByteRingBytes = 256 * 1024;
 // Pieces under way in each direction. A short message is one piece, so a rank may send this many before its peer looks.
 // More cells would not stay in a core's first cache.
 inline constexpr size_t kStreamPieces = 64;
+// A long write goes in such pieces, so that the reader copies one while the next is written. A message of 16 KiB is
+// one, with its envelope (docs/wire-p2p.md).
+inline constexpr size_t kStreamPieceBytes = 16 * 1024 + 64;
 // A stream's memory: two rings, the first from the side that made it.
 size_t shared_stream_bytes();
 

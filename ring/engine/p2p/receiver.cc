@@ -16,8 +16,9 @@ namespace {
 constexpr size_t kBufferBytes = 64 * 1024;
 // The first mismatch ends the communicator: the answers to others that were under way are not worth a queue.
 constexpr size_t kMaxRefusals = 16;
-// Of a payload that the stream lends: the sender may write again what is taken, while more is copied.
-constexpr uint64_t kCopiedAtOnce = 16 * 1024;
+// Of a payload that the stream lends: the sender may write again what is taken, while more is copied. A piece of a
+// stream through shared memory is taken at once.
+constexpr uint64_t kCopiedAtOnce = 16 * 1024 + kP2pEnvelopeBytes;
 // A stream whose peer is as fast as we are does not keep the others waiting for longer than some MiB.
 constexpr int kReadsATurn = 16;
 
