@@ -121,18 +121,29 @@ TEST_CASE("a caller's mistakes: nothing happens, and the communicator goes on") 
         }) == "");
 }
 
-TEST_CASE("a stream that is captured") {
+// Before the communicator is attached, too: the device ends the process if that is tried during a capture.
+TEST_CASE("a stream that is captured: nothing happens, and the capture goes on") {
   CHECK(run_processes(group_of(2), [](Communicator& group) {
           Buffer buffer(100);
           void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
           const auto capture = reinterpret_cast<void (*)(void*, int)>(dlsym(library, "host_device_capture"));
-          all_reduce(group, buffer);
           if (capture == nullptr) return;  // a GPU: no such function
-          capture(buffer.mirror.stream(), 1);
-          expect_error(error_of([&] { all_reduce(group, buffer); }), ErrorCode::kUnsupported, "captured");
-          capture(buffer.mirror.stream(), 0);
-          all_reduce(group, buffer);
-          buffer.mirror.synchronize();
+          void* const data = buffer.data();
+          const TensorRef tensor{data, data, 100, DType::kInt32};
+          const CallOptions options{.stream = buffer.mirror.stream()};
+          for (int round = 0; round < 2; ++round) {
+            capture(buffer.mirror.stream(), 1);
+            expect_error(error_of([&] { all_reduce(group, buffer); }), ErrorCode::kUnsupported,
+                         "all_reduce on rank " + std::to_string(group.rank()) + ": the stream is being captured");
+            expect_error(error_of([&] { group.all_reduce_many(std::vector{tensor}, Op::kSum, options); }),
+                         ErrorCode::kUnsupported, "all_reduce_many on rank");
+            expect_error(error_of([&] { group.send(data, 1, DType::kInt32, 0, 0, options); }), ErrorCode::kUnsupported,
+                         "send on rank");
+            capture(buffer.mirror.stream(), 0);
+            all_reduce(group, buffer);
+            buffer.mirror.synchronize();
+          }
+          expect(!group.error(), "the communicator has failed");
         }) == "");
 }
 

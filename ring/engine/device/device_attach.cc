@@ -23,22 +23,33 @@ struct AttachCard {
 
 }  // namespace
 
-void DeviceSide::attach(std::chrono::milliseconds timeout, const void* const* stream) {
+void DeviceSide::attach_for(const char* call, std::chrono::milliseconds timeout, void* const* stream) {
   if (attached_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(attach_mutex_);
   if (attached_.load()) return;
+  if (stream != nullptr) check_first_stream(call, *stream);
   calls_ = exchange(timeout, stream);
   if (sharings_ != 0) connect(calls_->library, timeout);
   attached_.store(true, std::memory_order_release);
 }
 
+// To attach would end a capture: it makes memory, and waits for the device.
+void DeviceSide::check_first_stream(const char* call, void* stream) const {
+  std::shared_ptr<const DeviceLibrary> library;
+  try {
+    library = DeviceLibrary::open(group_.context().config.device_library);
+  } catch (const Exception&) {
+    return;  // exchange() says so to all ranks
+  }
+  check_stream(*library, call, stream);
+}
+
 // The library is there, on a device that it is made for, which is ready for calls.
-std::shared_ptr<StreamCalls> DeviceSide::open(const void* const* stream, DeviceFacts& facts) {
+std::shared_ptr<StreamCalls> DeviceSide::open(void* const* stream, DeviceFacts& facts) {
   auto library = DeviceLibrary::open(group_.context().config.device_library);
   library->check(library->table().current(&device_), "asking for the current device");
   StreamFacts where{};
-  if (stream != nullptr && library->table().stream_facts(const_cast<void*>(*stream), &where) == 0 &&
-      where.device >= 0) {
+  if (stream != nullptr && library->table().stream_facts(*stream, &where) == 0 && where.device >= 0) {
     device_ = where.device;
   }
   library->check(library->table().facts(device_, &facts), "asking for the device's properties");
@@ -84,7 +95,7 @@ Clock::time_point DeviceSide::deadline(std::chrono::milliseconds timeout) const 
 }
 
 // All ranks open the library, and hear of the others whether it was there.
-std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds timeout, const void* const* stream) {
+std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds timeout, void* const* stream) {
   std::shared_ptr<StreamCalls> calls;
   DeviceFacts facts{};
   Error error;

@@ -17,7 +17,7 @@ constexpr std::chrono::microseconds kBetweenLooks{50};
 std::shared_ptr<StreamMessage> DeviceSide::make_message(StreamMessage::Options options, const char* call,
                                                         const CallOptions& given) {
   group_.check_timeout(call, given);
-  attach(given.timeout, &*given.stream);
+  attach_for(call, given.timeout, &*given.stream);
   group_.ready_progress_thread();
   const StreamFacts facts = check_stream(call, *given.stream);
   if (options.bytes > 0) check_device(call, facts, {"data", options.data});

@@ -23,11 +23,11 @@ CollectiveCall all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& 
 
 }  // namespace
 
-StreamFacts DeviceSide::check_stream(const std::string& call, void* stream) const {
+StreamFacts DeviceSide::check_stream(const DeviceLibrary& library, const std::string& call, void* stream) const {
   StreamFacts facts{};
-  if (const DeviceStatus status = table().stream_facts(stream, &facts)) {
+  if (const DeviceStatus status = library.table().stream_facts(stream, &facts)) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {} is no stream of this process: {}", call,
-                                                     group_.rank(), stream, table().error_text(status)));
+                                                     group_.rank(), stream, library.table().error_text(status)));
   }
   if (facts.capturing != 0) {
     throw Exception(
@@ -130,7 +130,7 @@ DeviceSide::Arguments DeviceSide::check_arguments(const CollectiveCall& call) {
                     fmt::format("{} on rank {}: calls on a stream have no wire format ({} was asked for)", name,
                                 group_.rank(), wire_format_name(call.options.wire.format)));
   }
-  attach(call.options.timeout, &*call.options.stream);
+  attach_for(name.c_str(), call.options.timeout, &*call.options.stream);
   group_.ready_progress_thread();
   arguments.stream = check_stream(name, *call.options.stream);
   arguments.pieces =
@@ -155,7 +155,7 @@ std::shared_ptr<Operation> DeviceSide::start(const CollectiveCall& call) {
 DeviceSide::ListArguments DeviceSide::check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                  const ListParts& list_parts) {
   const std::vector<CommunicatorState::Part> parts = list_parts(tensors, op, options);
-  attach(options.timeout, &*options.stream);
+  attach_for("all_reduce_many", options.timeout, &*options.stream);
   group_.ready_progress_thread();
   const StreamFacts stream = check_stream("all_reduce_many", *options.stream);
   for (const TensorRef& tensor : tensors) {

@@ -26,8 +26,8 @@ class DeviceSide {
 
   // Collective: opens the library on all ranks, or throws Exception(kUnsupported) on all of them; finds out whether
   // their devices share memory. timeout: for the others to come; 0: the configured one. The rank's device is that of
-  // the thread, or of `stream`.
-  void attach(std::chrono::milliseconds timeout, const void* const* stream = nullptr);
+  // the thread.
+  void attach(std::chrono::milliseconds timeout) { attach_for(nullptr, timeout, nullptr); }
   // Collective: device memory, which all ranks map where their devices share memory. Throws Exception.
   void* allocate(size_t bytes);
   // False: not of allocate(). Throws Exception(kInvalid) while calls are under way.
@@ -84,8 +84,8 @@ class DeviceSide {
     const void* data;
   };
   const DeviceTable& table() const { return calls_->library->table(); }
-  std::shared_ptr<StreamCalls> open(const void* const* stream, DeviceFacts& facts);
-  std::shared_ptr<StreamCalls> exchange(std::chrono::milliseconds timeout, const void* const* stream);
+  std::shared_ptr<StreamCalls> open(void* const* stream, DeviceFacts& facts);
+  std::shared_ptr<StreamCalls> exchange(std::chrono::milliseconds timeout, void* const* stream);
   template <class Card>
   std::vector<Card> gather(const Card& own, std::chrono::milliseconds timeout);
   void connect(const std::shared_ptr<const DeviceLibrary>& library, std::chrono::milliseconds timeout);
@@ -122,7 +122,14 @@ class DeviceSide {
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
   void check_own_device(const char* call, const StreamFacts& stream) const;
   void follow_last(void* stream);
-  StreamFacts check_stream(const std::string& call, void* stream) const;
+  // The first call with a stream: its device is the rank's. A stream that it cannot use is refused before anything else
+  // happens. call: its name; nullptr: attach().
+  void attach_for(const char* call, std::chrono::milliseconds timeout, void* const* stream);
+  void check_first_stream(const char* call, void* stream) const;
+  StreamFacts check_stream(const std::string& call, void* stream) const {
+    return check_stream(*calls_->library, call, stream);
+  }
+  StreamFacts check_stream(const DeviceLibrary& library, const std::string& call, void* stream) const;
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
   std::shared_ptr<StreamCall> make(std::vector<Piece> pieces, void* stream, int device);
   void submit(StreamCall& call, std::vector<CommunicatorState::Part> parts);

@@ -1,8 +1,8 @@
 // librondo_cuda.so's twin without a GPU: the table of kernels/device.h over threads and memory of this host. It is as
 // difficult as a GPU may be: one queue for all streams of the process, of a bounded length; memory that the host cannot
 // touch; copies from and to locked memory only; no use of the device by functions in a stream; a pass before
-// load_kernels() that waits for all streams. What is put into the legacy stream (nullptr) waits for what all blocking
-// streams had before, and they wait for it.
+// load_kernels() that waits for all streams; no new memory while a stream is captured. What is put into the legacy
+// stream (nullptr) waits for what all blocking streams had before, and they wait for it.
 //
 // Settings, of the environment:
 //   HOST_DEVICE_COUNT        devices, 2 unless set (0: a machine without one)
@@ -107,6 +107,7 @@ struct Device {
   std::atomic<int> placed{0};       // passes that have found their pointers
   std::atomic<int> copied{0};       // copies to memory of another device
   std::atomic<int> slow{0};         // writes between devices of HOST_DEVICE_SLOW
+  std::atomic<int> captures{0};     // streams that are captured
   // What writing to memory of another device takes.
   void cross(int from, const void* to, size_t bytes, bool by_pass) {
     const int home = memory.home_of(to);
@@ -236,7 +237,11 @@ DeviceStatus use(int number) {
   return kSuccess;
 }
 
+// What CUDA forbids to all threads in a capture of its usual kind.
+void expect_no_capture() { RONDO_CHECK(device().captures.load() == 0, "a call that ends the capture of a stream"); }
+
 DeviceStatus load_kernels(int number) {
+  expect_no_capture();
   if (number < 0 || number >= devices()) return kInvalidValue;
   device().loaded.fetch_or(1u << number);
   return kSuccess;
@@ -250,6 +255,7 @@ void load_at_launch(DeviceStream stream) {
 }
 
 DeviceStatus allocate(size_t bytes, void** memory) {
+  expect_no_capture();
   *memory = device().memory.allocate(bytes, current_device);
   return *memory != nullptr ? kSuccess : kNoMemory;
 }
@@ -259,6 +265,7 @@ DeviceStatus release(void* memory) {
   return device().memory.release(memory) ? kSuccess : kInvalidValue;
 }
 DeviceStatus allocate_shared(size_t bytes, MemorySharing sharing, void** memory, int* descriptor) {
+  expect_no_capture();
   if (!can_share(sharing)) return kNotSupported;
   *memory = device().memory.allocate_shared(bytes, current_device, sharing, descriptor);
   return *memory != nullptr ? kSuccess : kNoMemory;
@@ -501,8 +508,10 @@ __attribute__((visibility("default"))) void* host_device_blocking_stream() {
 
 // For tests: the stream is captured from now on, or not.
 __attribute__((visibility("default"))) void host_device_capture(void* stream, int captures) {
-  std::lock_guard lock(rondo::testing::device().mutex);
-  rondo::testing::device().streams.at(stream)->capturing = captures != 0;
+  rondo::testing::Device& device = rondo::testing::device();
+  std::lock_guard lock(device.mutex);
+  device.streams.at(stream)->capturing = captures != 0;
+  device.captures.fetch_add(captures != 0 ? 1 : -1);
 }
 
 // Writes between devices of HOST_DEVICE_SLOW that this process has done.
