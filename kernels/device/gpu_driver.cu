@@ -41,21 +41,4 @@ const GpuDriver& gpu_driver() {
   return driver;
 }
 
-cudaError_t of_driver(CUresult result) {
-  switch (result) {
-    case CUDA_SUCCESS:
-      return cudaSuccess;
-    case CUDA_ERROR_INVALID_VALUE:
-      return cudaErrorInvalidValue;
-    case CUDA_ERROR_OUT_OF_MEMORY:
-      return cudaErrorMemoryAllocation;
-    case CUDA_ERROR_NOT_SUPPORTED:
-      return cudaErrorNotSupported;
-    case CUDA_ERROR_NOT_PERMITTED:
-      return cudaErrorNotPermitted;
-    default:
-      return cudaErrorUnknown;
-  }
-}
-
 }  // namespace rondo

@@ -29,7 +29,13 @@ struct GpuDriver {
 };
 const GpuDriver& gpu_driver();
 
-// An error of the driver as one of the runtime, which has those that are met here.
-cudaError_t of_driver(CUresult result);
+// An error of the driver as one of the runtime, whose numbers are the same.
+constexpr cudaError_t of_driver(CUresult result) { return static_cast<cudaError_t>(result); }
+static_assert(of_driver(CUDA_ERROR_OUT_OF_MEMORY) == cudaErrorMemoryAllocation &&
+              of_driver(CUDA_ERROR_INVALID_DEVICE) == cudaErrorInvalidDevice &&
+              of_driver(CUDA_ERROR_INVALID_HANDLE) == cudaErrorInvalidResourceHandle &&
+              of_driver(CUDA_ERROR_ILLEGAL_ADDRESS) == cudaErrorIllegalAddress &&
+              of_driver(CUDA_ERROR_NOT_SUPPORTED) == cudaErrorNotSupported &&
+              of_driver(CUDA_ERROR_UNKNOWN) == cudaErrorUnknown);
 
 }  // namespace rondo
