@@ -24,6 +24,12 @@ std::vector<int> roots_of(const Options& options, Benchmark benchmark, int world
   return all;
 }
 
+// Whether the benchmark has one of the placements that were asked for.
+bool has_a_placement(const Options& options, Benchmark benchmark) {
+  return std::any_of(options.placements.begin(), options.placements.end(),
+                     [&](Placement placement) { return benchmark_has(benchmark, placement); });
+}
+
 // A list of tensors is one line: the sum of them.
 std::vector<uint64_t> sizes_of(const Options& options, DType dtype) {
   if (options.list.empty()) return options.sizes;
@@ -45,6 +51,7 @@ std::vector<Case> cases_of(const Options& options, int world) {
   }
   std::vector<Case> cases;
   for (Benchmark benchmark : options.benchmarks) {
+    if (!has_a_placement(options, benchmark)) continue;
     if (benchmark == Benchmark::kBarrier) {
       cases.push_back({benchmark, DType::kUint8, Op::kSum, -1, 0});
       continue;
@@ -63,7 +70,7 @@ std::vector<Case> cases_of(const Options& options, int world) {
     }
   }
   if (cases.empty())
-    throw Exception(ErrorCode::kInvalid, "nothing to measure: no such operation on this type or world");
+    throw Exception(ErrorCode::kInvalid, "nothing to measure: no such operation on this type, world or placement");
   return cases;
 }
 

@@ -155,6 +155,12 @@ TEST_CASE("cases: undefined pairs are left out, operations belong to reductions 
   CHECK(cases_of(options, 4).size() == 8);
   options.root = 4;
   CHECK_THROWS_AS(cases_of(options, 4), Exception);
+  options.root = 0;
+  options.placements = {Placement::kInPlace};
+  options.benchmarks = {Benchmark::kAllGather, Benchmark::kAllToAll, Benchmark::kBarrier};
+  CHECK(cases_of(options, 2).size() == 2);  // all_to_all and barrier have nothing in place
+  options.benchmarks = {Benchmark::kAllToAll};
+  CHECK_THROWS_AS(cases_of(options, 2), Exception);
 }
 
 TEST_CASE("what this world cannot run is an error where it is named, and left out of all") {
