@@ -29,11 +29,13 @@ class DeviceGroup final : public RondoGroup {
   void complete() override;
   void end_batch() override { copy_images(false); }
 
-  // "NVIDIA H100, device 0 of 1"
+  // "NVIDIA H100, 1 device"
   std::string device_text() const;
-  // Bytes of device memory that the library and the buffers take on this rank, at most so far.
-  uint64_t most_device_bytes() const { return most_bytes_; }
-  // Bytes read and written a second by copies of `bytes` from device memory to device memory, the fastest of several.
+  // Device memory that the library and the buffers take on a rank, at most so far: "192 MiB", or where ranks differ the
+  // least and the most. Collective.
+  std::string memory_text();
+  // Bytes read and written a second by copies of `bytes` from device memory to device memory: by the runtime, or by a
+  // pass of one source, whichever is faster; the fastest of several runs.
   double copy_gbps(uint64_t bytes) const;
   // What a call of `bytes` takes that is staged through host memory; its two copies alone, to the host and back at the
   // same time; and the same call on host memory. A staged call is no faster than the slower of these two. Medians of
@@ -53,6 +55,8 @@ class DeviceGroup final : public RondoGroup {
   std::byte* image(const std::byte* host) const;
   void copy_images(bool to_device);
   double median_seconds(const std::function<void()>& run);
+  // put: one copy of `bytes`, into the stream; its turn.
+  double gbps_of(uint64_t bytes, const std::function<DeviceStatus(int turn)>& put) const;
 
   Communicator& communicator_;
   const bool registered_, fused_;

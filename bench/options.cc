@@ -155,6 +155,7 @@ void check_device(Options& options) {
   if (!options.on_device) return;
   options.limit = false;
   if (!options.calibrate.empty()) reject("--device: not together with --calibrate");
+  if (options.check_choice) reject("--device: not together with --check-choice");
 }
 
 void check_calibrate(Options& options) {

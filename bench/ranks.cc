@@ -132,16 +132,18 @@ std::unique_ptr<RondoGroup> group_of(Communicator& communicator, const Options& 
   return std::make_unique<RondoGroup>(communicator, calls);
 }
 
-// Rank 0's: the device, what it copies in this run, and how near all_reduces come to that: N ranks on one device read
-// and write 2 N buffers.
+// Collective; rank 0 shows the device, what it copies in this run, and how near all_reduces come to that: N ranks on
+// one device read and write 2 N buffers.
 void show_device(RondoGroup& group, const std::vector<Row>& rows) {
   auto* const device = dynamic_cast<DeviceGroup*>(&group);
-  if (device == nullptr || rows.empty()) return;
+  if (device == nullptr) return;
+  const std::string memory = device->memory_text();
+  if (group.rank() != 0 || rows.empty()) return;
   const auto largest =
       std::max_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.bytes < b.bytes; });
   const double copy = device->copy_gbps(largest->bytes);
-  fmt::print("# device: {}; {:.0f} MiB of its memory a rank; copies of {} B: {:.1f} GB/s read and written\n",
-             device->device_text(), static_cast<double>(device->most_device_bytes()) / (1 << 20), largest->bytes, copy);
+  fmt::print("# device: {}; {} of its memory a rank; copies of {} B: {:.1f} GB/s read and written\n",
+             device->device_text(), memory, largest->bytes, copy);
   for (const Row& row : rows) {
     if (row.collective != "all_reduce" || row.bytes != largest->bytes || row.time_us <= 0) continue;
     const double moved = 2e-3 * row.world * static_cast<double>(row.bytes) / row.time_us;
@@ -229,7 +231,7 @@ int run_inproc(const Options& options, const Machine& machine) {
         std::vector<Row> own =
             run_cycles(*group, options, setup, rank == 0 ? reporter.events(false) : SessionEvents{}, finish);
         group->barrier();  // the device is idle
-        if (rank == 0) show_device(*group, own);
+        show_device(*group, own);
         if (rank == 0) rows = std::move(own);
         group->barrier();
       } catch (...) {
@@ -277,7 +279,7 @@ int run_rank(const Options& options, const Machine& machine) {
   std::vector<Row> rows =
       run_cycles(*group, options, setup, speaks ? reporter.events(shares) : SessionEvents{}, finish);
   group->barrier();  // the device is idle
-  if (speaks) show_device(*group, rows);
+  show_device(*group, rows);
   show_staging(*group, communicator, rows);
   group->barrier();
   group.reset();

@@ -80,6 +80,9 @@ TEST_CASE("a model in the place of sizes, and where buffers lie") {
   CHECK_FALSE(accepted("--sizes gpt2").fused);
   CHECK(accepted("--placement in").placements == std::vector{Placement::kInPlace});
   CHECK(accepted("--buffers registered").buffers == BufferKind::kRegistered);
+  CHECK(accepted("--device cuda").on_device);
+  CHECK_FALSE(accepted("--device cuda").limit);
+  CHECK_FALSE(accepted("--device none").on_device);
 }
 
 TEST_CASE("lists and all") {
@@ -119,6 +122,9 @@ TEST_CASE("every bad option is named and ends in code 2") {
   CHECK(contains(rejected("-n"), "--iters"));
   CHECK(contains(rejected("--placement inside"), "--placement: 'inside'"));
   CHECK(contains(rejected("--buffers none"), "--buffers: 'none'"));
+  CHECK(contains(rejected("--device gpu"), "--device: 'gpu' is none of: none, cuda"));
+  CHECK(contains(rejected("--device cuda --check-choice"), "--device: not together with --check-choice"));
+  CHECK(contains(rejected("--device cuda --calibrate /tmp/model"), "--device: not together with --calibrate"));
   CHECK(contains(rejected("--sizes gpt2 --collective all"), "--sizes gpt2"));
   CHECK(contains(rejected("extra"), "extra"));
 }
