@@ -65,6 +65,11 @@ step() {
   echo "--- $name: $*" >>"$results"
   begin=$(wc -l <"$results")
   limited "$limit" "$@" >>"$results" 2>&1 || code=$?
+  # A name that no test case has is no failure to doctest.
+  if tail -n "+$((begin + 1))" "$results" | grep -qE '^\[doctest\] test cases: +0 \|'; then
+    say "no test case has the name that $name asks for"
+    code=3
+  fi
   case $code in
     0) say "passed: $name ($((SECONDS - start)) s)" ;;
     124 | 137) say "FAILED: $name did not end within $limit s" ;;
