@@ -36,10 +36,10 @@ void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases
   if (registered != nullptr) group.deallocate(registered);
 }
 
-int passes_over_ranks() {
+int counted(const char* what) {
   void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-  const auto placed = library == nullptr ? nullptr : reinterpret_cast<int (*)()>(dlsym(library, "host_device_placed"));
-  return placed == nullptr ? -1 : placed();
+  const auto count = library == nullptr ? nullptr : reinterpret_cast<int (*)()>(dlsym(library, what));
+  return count == nullptr ? -1 : count();
 }
 
 }  // namespace rondo::testing

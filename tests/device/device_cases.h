@@ -26,7 +26,9 @@ enum class BufferKind : uint8_t { kPlain, kRegistered, kOddRegistered };
 void run_on_device(Communicator& group, const std::vector<CollectiveCase>& cases,
                    BufferKind buffers = BufferKind::kPlain);
 
-// Passes over the memory of several ranks that the host device has run in this process; -1: a GPU does not tell.
-int passes_over_ranks();
+// What the device, which has been opened, has counted in this process: "host_device_..."; -1: a GPU does not tell.
+int counted(const char* what);
+// Passes over the memory of several ranks; -1: a GPU does not tell.
+inline int passes_over_ranks() { return counted("host_device_placed"); }
 
 }  // namespace rondo::testing

@@ -260,6 +260,32 @@ TEST_CASE("abort, a deadline and a rank that dies end the streams' waits") {
   }
 }
 
+TEST_CASE("a deadline begins when the stream comes to the call") {
+  for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
+    CAPTURE(window);
+    RankGroup ranks = group_of(2);
+    ranks.config.device_window_bytes = window;
+    CHECK(run_processes(ranks, [](Communicator& group) {
+            Mirror mirror;
+            std::pmr::vector<int32_t> values(1000, 1, &mirror), in(1000, 0, &mirror);
+            mirror.to_device();
+            int32_t *const data = mirror.image_of(values.data()), *const to = mirror.image_of(in.data());
+            const int peer = 1 - group.rank();
+            const CallOptions options{.timeout = std::chrono::seconds(2), .stream = mirror.stream()};
+            group.attach_device();
+            mirror.table().call_host([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(2500)); },
+                                     nullptr, mirror.stream());
+            group.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);
+            group.send_async(data, 1000, DType::kInt32, peer, 0, options);
+            Work received = group.recv_async(to, 1000, DType::kInt32, peer, 0, options);
+            mirror.to_host();
+            mirror.synchronize();
+            received.wait();
+            expect(values[999] == 2 && in[999] == 2, "the wrong values");
+          }) == "");
+  }
+}
+
 TEST_CASE("destroy with calls in flight: they end, and their memory is the program's") {
   CHECK(run_processes(group_of(2), [](Communicator& group) {
           Buffer buffer(100);

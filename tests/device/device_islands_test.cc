@@ -1,7 +1,6 @@
 // Ranks whose devices share memory: every even collective runs as passes over the memory of all ranks, in the order of
 // streams, from registered and from plain buffers and from both, and gives the reference result. Where a rank cannot
 // share its memory, all ranks stage.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -308,6 +307,33 @@ TEST_CASE("destroy() as soon as the stream has passed the last call: the others'
           expect_error(error, ErrorCode::kOk, "");
         }) == "");
   munmap(shared, sizeof(Shared));
+}
+
+TEST_CASE("destroy() gives back what calls and messages have used, and what allocate() has given") {
+  if (std::getenv("RONDO_TEST_DEVICE") != nullptr) return;  // a GPU does not count
+  for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
+    CAPTURE(window);
+    RankGroup ranks = device_group(2, "shm");
+    ranks.config.device_window_bytes = window;
+    CHECK(run_processes(ranks, [](Communicator& group) {
+            const Mirror opens;
+            const int held = counted("host_device_held"), locked = counted("host_device_locked");
+            void* const memory = group.allocate(1u << 20, Memory::kDevice);
+            expect(counted("host_device_held") > held, "the device does not count");
+            {
+              Sum sum(group, nullptr, 100'000);
+              sum.start().wait();
+              void* const data = sum.mirror.image(sum.values.data());
+              const int peer = 1 - group.rank();
+              const CallOptions options{.stream = sum.mirror.stream()};
+              group.sendrecv(data, 1000, peer, memory, 1000, peer, DType::kInt32, 0, options);
+              sum.mirror.synchronize();
+            }
+            group.destroy();
+            expect(counted("host_device_held") == held, "device memory is left");
+            expect(counted("host_device_locked") == locked, "locked memory is left");
+          }) == "");
+  }
 }
 
 TEST_CASE("memory of a call in flight is not given back") {

@@ -109,6 +109,30 @@ TEST_CASE("a batch of messages and collectives") {
   }
 }
 
+TEST_CASE("a batch sends what the stream had before it, whatever its collectives write") {
+  for (const char* transport : {"shm", "tcp"}) {
+    CHECK(run_processes(device_group(2, transport), [](Communicator& group) {
+            constexpr uint64_t kCount = 700'000;  // two pieces
+            Mirror mirror;
+            DeviceBuffer data(mirror, kCount, group.rank()), in(mirror, kCount, -1);
+            mirror.to_device();
+            const CallOptions options{.stream = mirror.stream()};
+            const int peer = 1 - group.rank();
+            group.batch_begin();
+            group.all_reduce(data.device, data.device, kCount, DType::kInt64, Op::kSum, options);
+            group.send(data.device, kCount, DType::kInt64, peer, 0, options);
+            group.recv(in.device, kCount, DType::kInt64, peer, 0, options);
+            group.batch_end();
+            mirror.to_host();
+            mirror.synchronize();
+            in.expect_message(peer, kCount);
+            for (const uint64_t i : {uint64_t{0}, kCount - 1}) {
+              expect(data.values[i] == value_of(0, i) + value_of(1, i), "the wrong sum beside messages");
+            }
+          }) == "");
+  }
+}
+
 TEST_CASE("destroy() waits for a send that has returned and not gone") {
   CHECK(run_processes(device_group(2, "tcp"), [](Communicator& group) {
           constexpr uint64_t kCount = 1'000'000;
@@ -268,6 +292,9 @@ TEST_CASE("destroy with messages in flight: they end, and their memory is the pr
               works.push_back(
                   group.recv_async(data.device, 2'000'000, DType::kInt64, 1, i, {.stream = mirror.stream()}));
             }
+            group.send(&works, 0, DType::kInt8, 1, 7);
+          } else {
+            group.recv(&works, 0, DType::kInt8, 0, 7);
           }
           group.destroy();
           for (Work& work : works) expect(work.done() && work.error().has_value(), "a message goes on after destroy()");

@@ -1,6 +1,5 @@
 // The ring over devices: where not all map each other's memory, where some pairs are slow, and where it is asked for.
 // All collectives give the reference result, in places for messages that calls and pieces use in turn.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -29,11 +28,6 @@ RankGroup devices_group(int world, const char* setting, const std::string& pairs
 
 bool on_a_gpu() { return std::getenv("RONDO_TEST_DEVICE") != nullptr; }  // which is what it is
 
-// What the host device, which has been opened, has counted in this process.
-int counted(const char* what) {
-  void* const library = dlopen(device_library(), RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<int (*)()>(dlsym(library, what))();
-}
 int locked_pieces() { return counted("host_device_locked"); }
 
 }  // namespace

@@ -526,6 +526,9 @@ __attribute__((visibility("default"))) int host_device_both_ways() { return rond
 // Pieces of host memory that are locked.
 __attribute__((visibility("default"))) int host_device_locked() { return rondo::testing::device().memory.locked(); }
 
+// Pieces of device memory that this process has made or mapped.
+__attribute__((visibility("default"))) int host_device_held() { return rondo::testing::device().memory.held(); }
+
 // Passes of calls that this process has begun.
 __attribute__((visibility("default"))) int host_device_placed() { return rondo::testing::device().placed.load(); }
 

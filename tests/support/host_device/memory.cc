@@ -122,6 +122,11 @@ int HostDeviceMemory::locked() const {
   return static_cast<int>(locked_.size());
 }
 
+int HostDeviceMemory::held() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<int>(device_.size());
+}
+
 std::byte* HostDeviceMemory::reach(const void* address, size_t bytes) const {
   std::lock_guard lock(mutex_);
   const auto run = holding(device_, address, bytes, [](const Run& one) { return one.bytes; });

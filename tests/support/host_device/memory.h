@@ -31,6 +31,7 @@ class HostDeviceMemory {
   void lock_host(void* memory, size_t bytes);
   bool unlock_host(void* memory);
   int locked() const;  // pieces
+  int held() const;    // pieces of device memory, made or mapped here
 
   // Where a copy or a kernel reaches [address, address + bytes). Ends the process if it is neither memory of a device
   // nor locked host memory.
