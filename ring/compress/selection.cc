@@ -27,19 +27,26 @@ uint64_t first_not_finite(const Contribution& u) {
   return i;
 }
 
-// One pass: the elements of magnitude `least` and above.
-Selection collect(const Contribution& u, uint32_t least) {
+// One pass: the elements of magnitude `least` and above, those that are not finite among them.
+Selection collect_all(const Contribution& u, uint32_t least, uint32_t& largest) {
   Selection found;
   // Only what is written becomes memory.
   found.index_memory = std::make_unique_for_overwrite<uint32_t[]>(u.count);
   found.value_memory = std::make_unique_for_overwrite<float[]>(u.count);
   const Selected selected =
       select_magnitudes({u.input, u.residual, u.count, least, 0, found.index_memory.get(), found.value_memory.get()});
-  if (selected.largest < kInfinityBits) {
-    found.count = selected.count;
-  } else {
-    found.not_finite = first_not_finite(u) + 1;
-  }
+  found.count = selected.count;
+  largest = selected.largest;
+  return found;
+}
+
+// The same, or nothing where an element is not finite.
+Selection collect(const Contribution& u, uint32_t least) {
+  uint32_t largest = 0;
+  Selection found = collect_all(u, least, largest);
+  if (largest < kInfinityBits) return found;
+  found.count = 0;
+  found.not_finite = first_not_finite(u) + 1;
   return found;
 }
 
@@ -137,6 +144,9 @@ Selection select(const Contribution& u, const SparseOptions& options) {
   return all;
 }
 
-Selection select_nonzero(const float* values, uint64_t count) { return collect({values, nullptr, count}, 1); }
+Selection select_nonzero(const float* values, uint64_t count) {
+  uint32_t largest = 0;
+  return collect_all({values, nullptr, count}, 1, largest);
+}
 
 }  // namespace rondo

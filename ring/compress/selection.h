@@ -28,7 +28,7 @@ struct Selection {
 
 // u is read, once as a rule, and nothing is written. options: valid.
 Selection select(const Contribution& u, const SparseOptions& options);
-// Those that are not zero.
+// Those that are not zero; infinities and NaN are selected, too.
 Selection select_nonzero(const float* values, uint64_t count);
 
 // Top-k guesses the magnitude of the kth largest element from a sample of u, where u has more than twice as many

@@ -221,6 +221,28 @@ TEST_CASE("sparse all_reduce: selections are gathered, merged or dense by how ma
   CHECK_EQ(run_threads(RankGroup{6}, body), "");
 }
 
+TEST_CASE("sparse all_reduce: a sum that overflows is infinite on all ranks, and troubles no other element") {
+  constexpr size_t kCount = 200'000;
+  const auto body = [&](Communicator& group) {
+    for (const double spars : {0.001, 0.2, 1.0}) {
+      Floats x = values_of(3, group.rank(), kCount, false), y(kCount), all(kCount * static_cast<size_t>(group.size()));
+      for (size_t i = 0; i < kCount; i += 20'001) x[i] = 2e38f;  // all ranks select it
+      SparseOptions options;
+      options.spars = spars;
+      const SparseReport report = sparse_all_reduce(group, x.data(), y.data(), kCount, options);
+      const std::string text = fmt::format("spars {} by route {}", spars, static_cast<int>(report.route));
+      for (size_t i = 0; i < kCount; ++i) {
+        expect(std::isfinite(y[i]) == (i % 20'001 != 0), [&] { return fmt::format("{}: element {}", text, i); });
+      }
+      group.all_gather(y.data(), all.data(), kCount, DType::kFloat32);
+      for (size_t r = 0; r < static_cast<size_t>(group.size()); ++r) {
+        expect(std::memcmp(all.data() + r * kCount, y.data(), kCount * sizeof(float)) == 0, text + ": other bits");
+      }
+    }
+  };
+  CHECK_EQ(run_threads(RankGroup{6}, body), "");
+}
+
 TEST_CASE("sparse all_reduce: what is not finite at random places, worlds 1..8") {
   for (int world = 1; world <= 8; ++world) {
     const auto body = [&](Communicator& group) {

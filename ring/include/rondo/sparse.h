@@ -48,7 +48,7 @@ struct SparseReport {
 
 // output[i] = sum over all ranks of their selected u[i]. input, output: count float32 (below 2^32), equal or apart. All
 // ranks end with the same bits; kGathered and kMerged add in rank order, and so give the same ones.
-// residual + selected = u, exactly.
+// residual + selected = u, exactly. A sum beyond the range of float32 is infinite, on all ranks.
 //
 // Selections travel as indices and values, or, where that is shorter, as a bitmap and values, or as all elements. Of
 // the three routes the ranks take the one that sends least: few selections are gathered; many of several ranks are
