@@ -97,12 +97,12 @@ uint64_t run(SparseRoute route, const SparseCall& call) {
 SparseReport sparse_all_reduce(Communicator& group, const float* input, float* output, uint64_t count,
                                const SparseOptions& options) {
   check(group, input, output, count, options);
-  if (count == 0) return {};
   CallOptions exchanges;
   exchanges.timeout = options.timeout;
   const Contribution u{input, options.residual, count};
   const Selection own = select(u, options);
   const std::vector<uint64_t> selected = exchange(group, {own.count, own.not_finite, count}, exchanges);
+  if (count == 0) return {};  // on all ranks
 
   SparseReport report;
   report.selected = own.count;

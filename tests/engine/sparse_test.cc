@@ -337,9 +337,13 @@ TEST_CASE("sparse all_reduce: what cannot be is refused, and ranks with other co
     options.select = Select::kThreshold;
     expect(refused(-1, nullptr) && refused(std::numeric_limits<double>::quiet_NaN(), nullptr), "threshold");
     options = {};
-    const uint64_t count = group.rank() == 1 ? 499 : 500;
-    const auto other = [&] { sparse_all_reduce(group, x.data(), y.data(), count, options); };
-    expect(code_of(other) == ErrorCode::kMismatch, "other counts");
+    for (const uint64_t count : {499u, 0u}) {
+      const auto other = [&] {
+        sparse_all_reduce(group, x.data(), y.data(), group.rank() == 1 ? count : 500, options);
+      };
+      expect(code_of(other) == ErrorCode::kMismatch, fmt::format("{} and 500 elements", count));
+    }
+    expect(code_of([&] { sparse_all_reduce(group, nullptr, nullptr, 0, options); }) == ErrorCode::kOk, "no elements");
   };
   CHECK_EQ(run_threads(RankGroup{2}, body), "");
 }
