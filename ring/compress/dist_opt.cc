@@ -152,6 +152,13 @@ Error DistOpt::in_gradient(Error error, const Bucket& bucket) const {
   return error;
 }
 
+// No gradient is ready, and no exchange has begun.
+void DistOpt::begin_again() {
+  begun_ = 0;
+  for (Bucket& bucket : buckets_) bucket.missing = bucket.members.size();
+  for (Place& place : places_) place.ready = false;
+}
+
 // All buckets, though one is not finite: the ranks make the same calls.
 void DistOpt::exchange_gradients(Exchange exchange, double spars) {
   for (size_t i = 0; i < gradients_.size(); ++i) {
@@ -170,10 +177,8 @@ void DistOpt::exchange_gradients(Exchange exchange, double spars) {
       if (e.code() != ErrorCode::kNotFinite) throw;
       if (!failure) failure = in_gradient(e.error(), bucket);
     }
-    bucket.missing = bucket.members.size();
   }
-  begun_ = 0;
-  for (Place& place : places_) place.ready = false;
+  begin_again();
   if (failure) throw Exception(*failure);
 }
 
@@ -191,6 +196,7 @@ void DistOpt::step(const Update& update, const StepOptions& step) {
     refuse(group_, "another exchange for this step comes too late: ready() has begun the one of DistOptOptions");
   }
   if (after_update(exchange)) {
+    begin_again();  // gradients that are ready are not sent
     for (const NamedGradient& g : gradients_) {
       if (options_.clip > 0) clip(g.gradient, g.count, options_.clip);
       update(g);

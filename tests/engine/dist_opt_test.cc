@@ -92,7 +92,7 @@ void check_training(Communicator& group, Exchange exchange, double bound, bool e
 }  // namespace
 
 TEST_CASE("DistOpt: every exchange trains what the exact averages train, residuals counted") {
-  for (const int world : {1, 2, 3}) {
+  for (int world = 1; world <= 8; ++world) {
     const auto body = [](Communicator& group) {
       check_training(group, Exchange::kFloat32, 1e-5);
       check_training(group, Exchange::kFloat16, 2e-3);
@@ -175,8 +175,17 @@ TEST_CASE("DistOpt: the outer step of local SGD, and exchanges of single steps")
     expect(refused([&] { optimizer.ready("t9"); }), "an unknown gradient");
     optimizer.ready("t1");
     optimizer.ready("t0");
-    expect(refused([&] { optimizer.step(descend, {.exchange = Exchange::kInt8}); }), "too late");
+    for (const Exchange other : {Exchange::kInt8, Exchange::kSparseTopK, Exchange::kPartialUpdate}) {
+      expect(refused([&] { optimizer.step(descend, {.exchange = other}); }), "too late");
+    }
     optimizer.step(descend);
+    // A gradient that is ready, though its bucket is not, is none of the next step's.
+    optimizer.ready("t0");
+    optimizer.step(descend, {.exchange = Exchange::kPartialUpdate});
+    const float before = model.parameters[0][9];
+    for (std::vector<float>& gradient : model.gradients) gradient.assign(gradient.size(), 4.0f);
+    optimizer.step(descend);
+    expect(model.parameters[0][9] == before - kRate * 4.0f, "an earlier step's gradient");
     expect(refused([&] { optimizer.step(descend, {.exchange = Exchange::kSparseTopK, .spars = 0.0}); }), "spars 0");
   };
   CHECK_EQ(run_threads(RankGroup{2}, body), "");

@@ -117,6 +117,7 @@ class RONDO_EXPORT DistOpt {
   };
   void fill(size_t gradient);
   void begin(Bucket& bucket, Exchange exchange);
+  void begin_again();
   void reduce_sparse(Bucket& bucket, Exchange exchange, double spars);
   void exchange_gradients(Exchange exchange, double spars);
   Error in_gradient(Error error, const Bucket& bucket) const;
