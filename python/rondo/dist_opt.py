@@ -397,7 +397,8 @@ class DistOpt:
 
     def load_state_dict(self, state: Mapping) -> None:
         """With as many ranks as saved it, each takes its own residuals; else all take the mean, so that the averaged
-        gradient gets what is left."""
+        gradient gets what is left. localSGD: load the parameters first; with a state of another option they count as
+        the last average."""
         if set(state["residuals"]) != set(self._parameters):
             raise ValueError("the checkpoint is of other parameters: " + ", ".join(sorted(state["residuals"])))
         for name, everyone in state["residuals"].items():
@@ -406,8 +407,8 @@ class DistOpt:
             bucket.residual[bucket.slices[name]] = own
         self.steps = state["steps"]
         for name in self._outer:
-            self._outer[name][...] = state["outer"][name]
-            self._velocity[name][...] = state["velocity"][name]
+            self._outer[name][...] = state["outer"].get(name, self._parameters[name])
+            self._velocity[name][...] = state["velocity"].get(name, 0)
 
 
 def _join(meeting, rank: int | None, world_size: int | None) -> Communicator:

@@ -52,9 +52,14 @@ void DistOpt::load(const DistOptState& state) {
       const bool same = state.world == group_.size();
       own[e] = same ? tensor.residuals[rank * count + e] : static_cast<float>(sum / static_cast<double>(saved));
     }
-    if (i >= outer_.size() || tensor.outer.size() != count || tensor.momentum.size() != count) continue;
-    outer_[i] = tensor.outer;
-    momentum_[i] = tensor.momentum;
+    if (i >= outer_.size()) continue;
+    if (tensor.outer.size() == count && tensor.momentum.size() == count) {
+      outer_[i] = tensor.outer;
+      momentum_[i] = tensor.momentum;
+    } else {  // another exchange has saved it
+      outer_[i].assign(gradients_[i].parameter, gradients_[i].parameter + count);
+      momentum_[i].assign(count, 0.0f);
+    }
   }
   steps_ = state.steps;
 }

@@ -246,6 +246,24 @@ TEST_CASE("DistOpt: a state resumes to the same bits, and other worlds take the 
   CHECK_EQ(run_threads(RankGroup{4}, resumed), "");
 }
 
+TEST_CASE("DistOpt: local SGD goes on from a state of another exchange at the parameters that were loaded") {
+  const auto body = [](Communicator& group) {
+    Model model;
+    const DistOptState state = DistOpt(group, model.list()).save();
+    DistOptOptions options;
+    options.exchange = Exchange::kLocalSgd;
+    options.every = 1;
+    options.outer_rate = 0.5f;
+    DistOpt optimizer(group, model.list(), options);
+    for (std::vector<float>& parameters : model.parameters) parameters.assign(parameters.size(), 3.0f);
+    optimizer.load(state);
+    for (std::vector<float>& gradient : model.gradients) gradient.assign(gradient.size(), 2.0f);
+    optimizer.step(descend);
+    expect(model.parameters[1] == std::vector<float>(7, 3.0f - 0.5f * kRate * 2.0f), "the last average is another");
+  };
+  CHECK_EQ(run_threads(RankGroup{2}, body), "");
+}
+
 TEST_CASE("DistOpt: NaN updates nothing and is named by gradient and rank; what cannot be is refused") {
   const auto body = [](Communicator& group) {
     DistOptOptions options;

@@ -182,6 +182,22 @@ def test_two_ranks_resumed_by_four_keep_what_is_left():
             np.testing.assert_allclose(left[name], rows.mean(axis=0), rtol=1e-6)
 
 
+def _local_from_plain(group):
+    state = rondo.DistOpt(NumpyUpdate(_parameters(), _sgd), group=group).state_dict()
+    parameters = _parameters()
+    optimizer = rondo.DistOpt(
+        NumpyUpdate(parameters, _sgd), group=group, option="localSGD", every=1, outer_lr=0.5
+    )
+    parameters["b"] += 3
+    optimizer.load_state_dict(state)
+    optimizer.step({"w": np.zeros((SIZE, 2), np.float32), "b": np.full(7, 10, np.float32)})
+    return parameters["b"].tolist()
+
+
+def test_local_sgd_goes_on_from_a_state_of_another_option_at_the_parameters_that_were_loaded():
+    assert run(2, _local_from_plain) == [[2.5] * 7] * 2
+
+
 def _not_finite(group, option, words):
     parameters = _parameters()
     optimizer = rondo.DistOpt(NumpyUpdate(parameters, _sgd), group=group, option=option)

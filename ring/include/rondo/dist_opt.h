@@ -100,7 +100,8 @@ class RONDO_EXPORT DistOpt {
   // For a checkpoint, between two steps. Collective.
   DistOptState save();
   // With as many ranks as saved it, each takes its own residuals; else all take the mean, so that the averaged gradient
-  // gets what is left. Throws kInvalid for a state of other tensors. Not collective.
+  // gets what is left. kLocalSgd: load the parameters first; with a state of another exchange they count as the last
+  // average. Throws kInvalid for a state of other tensors. Not collective.
   void load(const DistOptState& state);
 
  private:
