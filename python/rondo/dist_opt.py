@@ -27,6 +27,16 @@ def NcclIdHolder(host: str = "127.0.0.1") -> UniqueId:
     return unique_id(host)
 
 
+def check_option(option: str, spars: float | None, options: Iterable[str] = OPTIONS) -> None:
+    """ValueError: an option that is none of `options`, or spars out of its range."""
+    if option not in options:
+        raise ValueError(f"option {option!r} is none of {', '.join(options)}")
+    if option == "sparseTopK" and spars is not None and not 0 < spars <= 1:
+        raise ValueError(f"spars is {spars}: sparseTopK sends a fraction above 0, at most 1 (0 would send nothing)")
+    if option == "sparseThreshold" and spars is not None and not 0 <= spars < math.inf:
+        raise ValueError(f"spars is {spars}: the threshold is a finite number, 0 or above")
+
+
 class NumpyUpdate:
     """An optimizer of NumPy arrays: update(name, parameter, gradient) changes `parameter` in place.
 
@@ -147,7 +157,7 @@ class DistOpt:
         option="fp32", spars=None, residual=True, clip=None, bucket_bytes=2**21, partition_bytes=2**21, overlap=True,
         every=8, outer_lr=1.0, outer_momentum=0.0, outer_nesterov=False, sampled=False, names=None,
     ):  # fmt: skip
-        self._check(option, spars)
+        check_option(option, spars)
         if clip is not None and not clip > 0:
             raise ValueError(f"clip is {clip}: it is a positive number, or None")
         for what, value in (("bucket_bytes", bucket_bytes), ("partition_bytes", partition_bytes), ("every", every)):
@@ -203,7 +213,7 @@ class DistOpt:
         same on all ranks."""
         option = self.option if option is None else option
         spars = self.spars if spars is None else spars
-        self._check(option, spars)
+        check_option(option, spars)
         if gradients is None:
             if not self._is_torch:
                 raise ValueError("step() of a NumpyUpdate needs the gradients, by name")
@@ -247,14 +257,6 @@ class DistOpt:
         for bucket in self._buckets:
             if bucket.work is not None:
                 bucket.work.wait()
-
-    def _check(self, option, spars) -> None:
-        if option not in OPTIONS:
-            raise ValueError(f"option {option!r} is none of {', '.join(OPTIONS)}")
-        if option == "sparseTopK" and spars is not None and not 0 < spars <= 1:
-            raise ValueError(f"spars is {spars}: sparseTopK sends a fraction above 0, at most 1 (0 would send nothing)")
-        if option == "sparseThreshold" and spars is not None and not spars >= 0:
-            raise ValueError(f"spars is {spars}: the threshold is 0 or above")
 
     def _clip(self, gradients: Mapping[str, np.ndarray]) -> None:
         if self.clip is not None:

@@ -78,7 +78,15 @@ def test_nan_names_gradient_and_rank():
     assert ranks.run(2, _nan) == [True, True]
 
 
-def test_a_misspelt_option_is_refused():
-    with pytest.raises(ValueError, match="option 'fp61' is none of fp16, bf16, int8"):
-        Compression(None, "fp61")
+@pytest.mark.parametrize(
+    ("option", "spars", "words"),
+    [
+        ("fp61", None, "option 'fp61' is none of fp16, bf16, int8"),
+        ("sparseTopK", 0, "0 would send nothing"),
+        ("sparseThreshold", float("nan"), "0 or above"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(option, spars, words):
+    with pytest.raises(ValueError, match=words):
+        Compression(None, option, spars=spars)
     assert len(OPTIONS) == 5

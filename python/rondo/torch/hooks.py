@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import rondo
 from rondo.communicator import Communicator
-from rondo.dist_opt import in_gradient
+from rondo.dist_opt import check_option, in_gradient
 from rondo.wire import Wire
 
 _WIRES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
@@ -36,8 +36,7 @@ class Compression:
     """
 
     def __init__(self, model, option: str, *, spars: float | None = None, residual: bool = True, group=None):
-        if option not in OPTIONS:
-            raise ValueError(f"option {option!r} is none of {', '.join(OPTIONS)}")
+        check_option(option, spars, OPTIONS)
         self.option, self.spars = option, spars
         named = list(model.module.named_parameters())
         self._names = {id(parameter): name for name, parameter in named}
