@@ -65,13 +65,18 @@ class _TorchUpdate:
     def __init__(self, optimizer, names: Mapping[str, object] | None):
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         known = {id(p): name for name, p in (names or {}).items()}
+        named = {known.get(id(p), f"parameter{i}"): p for i, p in enumerate(parameters)}
         self.optimizer = optimizer
-        self.tensors = {known.get(id(p), f"parameter{i}"): p for i, p in enumerate(parameters)}
+        self.tensors = {name: p for name, p in named.items() if p.requires_grad}
+        self.frozen = {name: p for name, p in named.items() if not p.requires_grad}
 
     def named(self) -> dict[str, np.ndarray]:
         return {name: tensor.detach().numpy() for name, tensor in self.tensors.items()}
 
     def gradients(self) -> dict[str, np.ndarray]:
+        for name, tensor in self.frozen.items():
+            if tensor.grad is not None:
+                raise ValueError(f"{name} needed no gradient when DistOpt was made: make another one to train it")
         return {name: t.grad.numpy() for name, t in self.tensors.items() if t.grad is not None}
 
     def step(self, gradients: Mapping[str, np.ndarray]) -> None:
@@ -144,7 +149,8 @@ class DistOpt:
                      SGD with momentum, Nesterov's or not; 1 and 0: plain averaging. DiLoCo: 0.7, 0.9, True
     names            torch: {name: parameter} as dict(model.named_parameters()), for residuals in checkpoints
 
-    All ranks pass the same but for gradients. The parameters of rank 0 are broadcast at the start. With fp16, bf16, int8
+    All ranks pass the same but for gradients. The parameters of rank 0 are broadcast at the start; those of torch that
+    need no gradient then are left alone from there on. With fp16, bf16, int8
     and the sparse options gradients that are NaN, infinite or too large raise rondo.NotFinite, which names gradient,
     element and rank; no parameter is changed. The others pass them on (RONDO_CHECK=finite finds them).
 
@@ -187,7 +193,8 @@ class DistOpt:
         self.bytes_sent = 0  # by this rank, estimated from what was exchanged
         self.seconds = 0.0  # in exchanges that this rank waited for
         self._launched = 0  # buckets whose exchange has begun
-        self.group.broadcast_parameters(self._parameters)
+        frozen = [tensor.detach() for tensor in self._update.frozen.values()] if self._is_torch else []
+        self.group.broadcast_parameters([*self._parameters.values(), *frozen])
         self._outer = {name: p.copy() for name, p in self._parameters.items()} if option == "localSGD" else {}
         self._velocity = {name: np.zeros_like(p) for name, p in self._outer.items()}
         if self._is_torch and overlap and option in ("fp32", *_WIRES):

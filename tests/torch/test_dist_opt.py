@@ -84,3 +84,35 @@ def _twice(rank, nccl_id):
 def test_a_second_backward_pass_says_what_to_do():
     nccl_id = rondo.NcclIdHolder()
     assert ranks.run(2, _twice, str(nccl_id)) == [True, True]
+
+
+def _frozen(rank, nccl_id, option):
+    model = _model()
+    with torch.no_grad():
+        model[0].weight += rank  # until the broadcast
+    for parameter in model[0].parameters():
+        parameter.requires_grad = False
+    optimizer = rondo.DistOpt(
+        torch.optim.SGD(model.parameters(), lr=0.05, weight_decay=0.5), nccl_id=nccl_id, local_rank=rank, world_size=2,
+        option=option, names=dict(model.named_parameters()),
+    )  # fmt: skip
+    _loss(model, *_batch(rank)).backward()
+    optimizer.step()
+    own = _model()
+    assert torch.equal(model[0].weight, own[0].weight)
+    assert not torch.equal(model[2].weight, own[2].weight)
+    assert "0.weight" not in optimizer.state_dict()["residuals"]
+    model[0].weight.requires_grad = True
+    optimizer.zero_grad()
+    _loss(model, *_batch(rank)).backward()
+    with pytest.raises(ValueError, match=r"0.weight needed no gradient when DistOpt was made"):
+        optimizer.step()
+    optimizer.wait()
+    return _flat(model).tolist()
+
+
+@pytest.mark.parametrize("option", ["fp32", "sparseTopK"])
+def test_parameters_that_need_no_gradient_stay_as_rank_0_has_them(option):
+    nccl_id = rondo.NcclIdHolder()
+    first, second = ranks.run(2, _frozen, str(nccl_id), option)
+    assert first == second
