@@ -197,7 +197,8 @@ class DistOpt:
         self.group.broadcast_parameters([*self._parameters.values(), *frozen])
         self._outer = {name: p.copy() for name, p in self._parameters.items()} if option == "localSGD" else {}
         self._velocity = {name: np.zeros_like(p) for name, p in self._outer.items()}
-        if self._is_torch and overlap and option in ("fp32", *_WIRES):
+        self._arriving = option  # by which gradients of the backward pass under way are exchanged
+        if self._is_torch and overlap:
             for name, tensor in self._update.tensors.items():
                 tensor.register_post_accumulate_grad_hook(lambda t, name=name: self._arrived(name, t.grad.numpy()))
 
@@ -217,10 +218,15 @@ class DistOpt:
 
     def step(self, gradients: Mapping[str, np.ndarray] | None = None, *, option=None, spars=None) -> None:
         """Exchanges the gradients and updates. gradients: of a NumpyUpdate, by name. option, spars: for this step, the
-        same on all ranks."""
+        same on all ranks; torch, where buckets overlap: by backward_and_update() only."""
         option = self.option if option is None else option
         spars = self.spars if spars is None else spars
         check_option(option, spars)
+        if self._launched and option != self._arriving:
+            raise ValueError(
+                f"option {option!r} comes too late: the exchange as {self._arriving!r} began in the backward pass; use "
+                "backward_and_update(), or pass overlap=False to DistOpt"
+            )
         if gradients is None:
             if not self._is_torch:
                 raise ValueError("step() of a NumpyUpdate needs the gradients, by name")
@@ -229,6 +235,7 @@ class DistOpt:
             if name not in self._parameters:
                 raise ValueError(f"there is no parameter {name!r}, of which a gradient is given")
         if option in _AFTER_UPDATE:
+            self._begin_again()  # gradients that have come are not sent
             self._clip(gradients)
             self._update.step(gradients)
             self._average_parameters(option)
@@ -250,10 +257,16 @@ class DistOpt:
         self.optimizer.zero_grad()
 
     def backward_and_update(self, loss, option=None, spars=None) -> None:
-        """torch: backward pass, step and zero_grad in one."""
-        loss.backward()
-        self.step(option=option, spars=spars)
-        self.zero_grad()
+        """torch: backward pass, step and zero_grad in one, the last also after an error."""
+        option = self.option if option is None else option
+        check_option(option, self.spars if spars is None else spars)
+        self._arriving = option
+        try:
+            loss.backward()
+            self.step(option=option, spars=spars)
+        finally:
+            self._arriving = self.option
+            self.zero_grad()
 
     def synch(self, array) -> None:
         """Replaces `array` by its sum over all ranks."""
@@ -274,6 +287,8 @@ class DistOpt:
 
     def _arrived(self, name: str, gradient: np.ndarray) -> None:
         """A gradient of the backward pass that is under way."""
+        if self._arriving != "fp32" and self._arriving not in _WIRES:
+            return
         bucket = self._bucket_of[name]
         if name not in bucket.missing:
             raise RuntimeError(
@@ -282,7 +297,7 @@ class DistOpt:
             )
         self._fill(bucket, name, gradient)
         while self._launched < len(self._buckets) and not self._buckets[self._launched].missing:
-            self._launch(self._buckets[self._launched], self.option)
+            self._launch(self._buckets[self._launched], self._arriving)
 
     def _fill(self, bucket: _Bucket, name: str, gradient: np.ndarray | None) -> None:
         part = bucket.flat[bucket.slices[name]]
@@ -305,11 +320,6 @@ class DistOpt:
         self.bytes_sent += round(2 * (self.world_size - 1) / self.world_size * bucket.flat.size * width)
 
     def _exchange(self, gradients, option: str, spars) -> None:
-        if self._launched and option != self.option:
-            raise ValueError(
-                f"option {option!r} comes too late: the exchange as {self.option!r} began in the backward pass; pass "
-                "overlap=False to DistOpt"
-            )
         begin = time.perf_counter()
         try:
             for bucket in self._buckets:
@@ -322,11 +332,15 @@ class DistOpt:
                     self._launch(bucket, option)
                 self._wait_for_all()
         finally:
-            self._launched = 0
-            for bucket in self._buckets:
-                bucket.missing = set(bucket.names)
-                bucket.work = None
+            self._begin_again()
         self.seconds += time.perf_counter() - begin
+
+    def _begin_again(self) -> None:
+        """No gradient has come, and no exchange has begun."""
+        self._launched = 0
+        for bucket in self._buckets:
+            bucket.missing = set(bucket.names)
+            bucket.work = None
 
     def _wait_for_all(self) -> None:
         """Every exchange ends before a failure is raised."""

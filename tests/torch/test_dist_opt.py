@@ -86,6 +86,51 @@ def test_a_second_backward_pass_says_what_to_do():
     assert ranks.run(2, _twice, str(nccl_id)) == [True, True]
 
 
+def _options_of_steps(rank, nccl_id, option, overlap):
+    model = _model()
+    optimizer = rondo.DistOpt(
+        torch.optim.SGD(model.parameters(), lr=0.05), nccl_id=nccl_id, local_rank=rank, world_size=2, option=option,
+        overlap=overlap, bucket_bytes=2048,
+    )  # fmt: skip
+    for step, other in enumerate((None, "int8", "sparseTopK", "fp32", "partialUpdate", "fp16")):
+        optimizer.backward_and_update(_loss(model, *_batch(2 * step + rank)), option=other, spars=0.5)
+    _loss(model, *_batch(rank)).backward()
+    for other in ("sparseTopK", "localSGD") if overlap and option == "fp32" else ():
+        with pytest.raises(ValueError, match="comes too late: the exchange as 'fp32' began"):
+            optimizer.step(option=other)
+    optimizer.step()
+    return _flat(model).tolist()
+
+
+@pytest.mark.parametrize("option", ["fp32", "sparseTopK"])
+def test_each_step_may_have_an_option_of_its_own(option):
+    both = []
+    for overlap in (True, False):
+        nccl_id = rondo.NcclIdHolder()
+        first, second = ranks.run(2, _options_of_steps, str(nccl_id), option, overlap)
+        both.append((first, second))
+    assert both[0] == both[1]  # in a partial update the ranks' parameters part
+
+
+def _nan_and_on(rank, nccl_id):
+    model = _model()
+    optimizer = rondo.DistOpt(
+        torch.optim.SGD(model.parameters(), lr=0.05), nccl_id=nccl_id, local_rank=rank, world_size=2, option="int8"
+    )
+    inputs, targets = _batch(rank)
+    if rank == 1:
+        targets[3] = float("nan")
+    with pytest.raises(rondo.NotFinite) as caught:
+        optimizer.backward_and_update(_loss(model, inputs, targets))
+    optimizer.backward_and_update(_loss(model, *_batch(rank)))
+    return caught.value.ranks, torch.isfinite(_flat(model)).all().item()
+
+
+def test_training_goes_on_after_a_gradient_that_is_not_finite():
+    nccl_id = rondo.NcclIdHolder()
+    assert ranks.run(2, _nan_and_on, str(nccl_id)) == [((1,), True)] * 2
+
+
 def _frozen(rank, nccl_id, option):
     model = _model()
     with torch.no_grad():
