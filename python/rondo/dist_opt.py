@@ -231,9 +231,13 @@ class DistOpt:
             if not self._is_torch:
                 raise ValueError("step() of a NumpyUpdate needs the gradients, by name")
             gradients = self._update.gradients()
-        for name in gradients:
+        for name, gradient in gradients.items():
             if name not in self._parameters:
                 raise ValueError(f"there is no parameter {name!r}, of which a gradient is given")
+            if gradient.shape != self._parameters[name].shape:
+                raise ValueError(
+                    f"the gradient of {name!r} has shape {gradient.shape}; the parameter has {self._parameters[name].shape}"
+                )
         if option in _AFTER_UPDATE:
             self._begin_again()  # gradients that have come are not sent
             self._clip(gradients)

@@ -244,6 +244,23 @@ def test_what_cannot_be_is_refused(options, words):
         rondo.DistOpt(NumpyUpdate(_parameters(), _sgd), **options)
 
 
+def _wrong_gradients(group):
+    parameters = _parameters()
+    optimizer = rondo.DistOpt(NumpyUpdate(parameters, _sgd), group=group)
+    with pytest.raises(ValueError, match="step\\(\\) of a NumpyUpdate needs the gradients"):
+        optimizer.step()
+    with pytest.raises(ValueError, match="there is no parameter 'c'"):
+        optimizer.step({"c": np.ones(7, np.float32)})
+    with pytest.raises(ValueError, match=r"the gradient of 'w' has shape \(6000,\); the parameter has \(3000, 2\)"):
+        optimizer.step({"w": np.ones(2 * SIZE, np.float32)})
+    optimizer.step({"w": np.ones((SIZE, 2), np.float32)})
+    return bool((parameters["w"] == np.float32(0.9)).all()), optimizer.steps
+
+
+def test_wrong_gradients_are_refused_before_anything_happens():
+    assert run(2, _wrong_gradients) == [(True, 1)] * 2
+
+
 def test_every_option_is_listed():
     assert set(BOUNDS) | {"partialUpdate", "localSGD"} == set(OPTIONS)
 
