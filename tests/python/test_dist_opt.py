@@ -184,9 +184,7 @@ def test_two_ranks_resumed_by_four_keep_what_is_left():
 def _local_from_plain(group):
     state = rondo.DistOpt(NumpyUpdate(_parameters(), _sgd), group=group).state_dict()
     parameters = _parameters()
-    optimizer = rondo.DistOpt(
-        NumpyUpdate(parameters, _sgd), group=group, option="localSGD", every=1, outer_lr=0.5
-    )
+    optimizer = rondo.DistOpt(NumpyUpdate(parameters, _sgd), group=group, option="localSGD", every=1, outer_lr=0.5)
     parameters["b"] += 3
     optimizer.load_state_dict(state)
     optimizer.step({"w": np.zeros((SIZE, 2), np.float32), "b": np.full(7, 10, np.float32)})
