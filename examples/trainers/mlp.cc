@@ -5,6 +5,7 @@
 // when Ctrl-C or SIGTERM ends the training after the step under way; read at the start if it is there. Training goes on
 // with the same bits, or with other ranks near the same image, by the mean residuals.
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -41,6 +42,15 @@ struct Arguments {
   std::string checkpoint;
 };
 
+template <class Number>
+Number number(const std::string& name, const std::string& value) {
+  Number read{};
+  const char* const end = value.data() + value.size();
+  const auto [stop, code] = std::from_chars(value.data(), end, read);
+  if (code != std::errc() || stop != end) throw std::invalid_argument(name + " " + value + " is no such number");
+  return read;
+}
+
 Arguments read_arguments(int argc, char** argv) {
   Arguments read;
   for (int i = 1; i < argc; i += 2) {
@@ -52,11 +62,11 @@ Arguments read_arguments(int argc, char** argv) {
       if (found == kOptions.end()) throw std::invalid_argument("--option " + value + " is no option of DistOpt");
       read.options.exchange = found->second;
     } else if (name == "--spars") {
-      read.options.spars = std::stod(value);
+      read.options.spars = number<double>(name, value);
     } else if (name == "--epochs") {
-      read.epochs = std::stoul(value);
+      read.epochs = number<uint64_t>(name, value);
     } else if (name == "--images") {
-      read.images = std::stoul(value);
+      read.images = number<size_t>(name, value);
     } else if (name == "--folder") {
       read.folder = value;
     } else if (name == "--checkpoint") {

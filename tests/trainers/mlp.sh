@@ -74,6 +74,7 @@ refused() {
 }
 check "spars 0" refused "spars is 0; top-k needs a fraction above 0" --option sparseTopK --spars 0
 check "a misspelt option" refused "option int88 is no option of DistOpt" --option int88
+check "no number" refused "--spars 0,1 is no such number" --option sparseTopK --spars 0,1
 head -c 1000 "$folder/c.int8" >"$folder/short"
 check "a checkpoint that is cut off" refused "is cut off" --checkpoint "$folder/short"
 finish_checks
