@@ -129,6 +129,7 @@ class Trainer:
             new = path.with_name(path.name + ".new")
             torch.save(state, new)
             os.replace(new, path)  # a checkpoint is whole, or the one before
+        group.barrier()  # a launcher ends the other ranks when one has ended
 
     def load(self, path: Path) -> None:
         group = self.optimizer.group

@@ -225,7 +225,9 @@ int run(const Arguments& arguments) {
   if (resumes) progress = load(arguments.checkpoint, group, optimizer, network, sgd, steps);
   network.score = progress.score;
   const auto save_at = [&](const Progress& next) {
-    if (keeps) save(arguments.checkpoint, next, group, optimizer, network.parameters, sgd.velocity);
+    if (!keeps) return;
+    save(arguments.checkpoint, next, group, optimizer, network.parameters, sgd.velocity);
+    group.barrier();  // a rank that ends makes its launcher end the one that writes
   };
   std::signal(SIGINT, ask_to_stop);
   std::signal(SIGTERM, ask_to_stop);
