@@ -1,0 +1,114 @@
+"""Calls with `wire=`: every format and call arrives within its error, with the same bits; what cannot be is refused."""
+
+import numpy as np
+import pytest
+from ranks import run
+
+import rondo
+from rondo.wire import FORMATS
+
+COUNT = 1000
+# docs/compression.md: the error of one encoding where the largest magnitude is 1.
+ERRORS = {
+    "none": 0, "float16": 2**-11, "bfloat16": 2**-8, "float8_e4m3": 2**-4, "float8_e5m2": 2**-3, "int8": 1 / 254,
+    "int4": 1 / 14,
+}  # fmt: skip
+
+
+def _values(rank, count=COUNT):
+    return np.random.default_rng(rank).uniform(-1, 1, count).astype(np.float32)
+
+
+def _same_on_all(group, array):
+    everyone = group.all_gather(array.view(np.uint32))
+    assert (everyone == everyone[0]).all()
+
+
+def _calls(group, name):
+    size, rank = group.size, group.rank
+    wire = rondo.Wire(name)
+    exact = sum(_values(r).astype(np.float64) for r in range(size))
+    bound = 1.2 * size * size * ERRORS[name] + 1e-5  # `size` encodings of sums of at most `size`
+
+    out = np.empty(COUNT, np.float32)
+    array = _values(rank)
+    assert group.all_reduce(array, out=out, wire=name) is out
+    assert (array == _values(rank)).all()
+    _same_on_all(group, out)
+    assert np.abs(out - exact).max() <= bound
+    group.all_reduce(array, op="avg", wire=wire, async_op=True).wait()
+    assert np.abs(array * size - exact).max() <= bound
+
+    parts = np.stack([_values(10 * rank + part) for part in range(size)])
+    mine = group.reduce_scatter(parts, wire=wire)
+    assert np.abs(mine - sum(_values(10 * r + rank).astype(np.float64) for r in range(size))).max() <= bound
+
+    gathered = group.all_gather(_values(rank), wire=wire)
+    _same_on_all(group, gathered)
+    assert np.abs(gathered - np.stack([_values(r) for r in range(size)])).max() <= ERRORS[name] * 1.01
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_and_call(name):
+    run(3, _calls, name)
+
+
+def _rounded(group):
+    def reduced(seed):
+        return group.all_reduce(_values(group.rank), wire=rondo.Wire("int4", seed=seed)).tolist()
+
+    return reduced(1) == reduced(1), reduced(1) == reduced(2), reduced(-1) == reduced(None)
+
+
+def test_equal_seeds_round_alike():
+    assert run(2, _rounded) == [(True, False, False)] * 2
+
+
+def _residuals(group):
+    residual, sums = np.zeros(COUNT, np.float32), np.zeros(COUNT)
+    for _ in range(4):
+        sums += group.all_reduce(_values(group.rank), wire=rondo.Wire("int4", residual=residual))
+    left = group.all_reduce(residual.astype(np.float64))
+    exact = 4 * sum(_values(r).astype(np.float64) for r in range(group.size))
+    return float(np.abs(left).max()), float(np.abs(sums + left - exact).max())
+
+
+def test_results_and_residuals_add_up():
+    for left, gap in run(2, _residuals):
+        assert left > 0.01
+        assert gap < 1e-5
+
+
+def _not_finite(group):
+    array = _values(group.rank)
+    if group.rank == 1:
+        array[371] = np.inf
+    with pytest.raises(rondo.NotFinite, match="element 371 is infinite on rank 1") as caught:
+        group.all_reduce(array.copy(), wire="int8")
+    allowed = group.all_reduce(array, wire=rondo.Wire("int8", allow_not_finite=True))
+    return caught.value.ranks, np.flatnonzero(np.isnan(allowed)).tolist()
+
+
+def test_infinity_is_named_or_makes_a_block_nan():
+    assert run(2, _not_finite) == [((1,), list(range(256, 384)))] * 2
+
+
+def _refused(group):
+    array = _values(group.rank)
+    with pytest.raises(TypeError, match="residual has dtype float64; it must be float32"):
+        group.all_reduce(array, wire=rondo.Wire("int8", residual=np.zeros(COUNT)))
+    with pytest.raises(ValueError, match="residual has 7 elements, and the array 1000"):
+        group.all_reduce(array, wire=rondo.Wire("int8", residual=np.zeros(7, np.float32)))
+    with pytest.raises(rondo.Invalid, match="for calls of float32, not of float64"):
+        group.all_reduce(array.astype(np.float64), wire="int8")
+    with pytest.raises(rondo.Invalid, match="for sum and avg, not for max"):
+        group.all_reduce(array, op="max", wire="int8")
+    with pytest.raises(rondo.Invalid, match="stochastic rounding is for the wire formats int8 and int4, not for float16"):
+        group.all_reduce(array, wire=rondo.Wire("float16", seed=1))
+    return bool((array == _values(group.rank)).all())
+
+
+def test_what_cannot_be_is_refused_before_anything_happens():
+    with pytest.raises(ValueError, match="wire format 'int9' is none of none, float16"):
+        rondo.Wire("int9")
+    assert run(2, _refused) == [True, True]
