@@ -139,7 +139,7 @@ class Trainer:
         if len(saved) == 1:
             own = saved[0]
         else:
-            own = saved[group.rank] if same else mean_of(saved)
+            own = saved[group.rank] if same and self.arguments.option in OWN_PARAMETERS else mean_of(saved)
         self.model.load_state_dict(own["model"])
         self.rule.load_state_dict(own["rule"])
         self.optimizer.load_state_dict(state["exchange"])

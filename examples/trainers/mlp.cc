@@ -4,21 +4,22 @@
 // Every rank trains on its contiguous part, 64 images a step. --checkpoint: written by rank 0 after each epoch, and
 // when Ctrl-C or SIGTERM ends the training after the step under way; read at the start if it is there. Training goes on
 // with the same bits, or with other ranks near the same image, by the mean residuals.
-#include <algorithm>
 #include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <rondo/dist_opt.h>
 
+#include "checkpoint.h"
 #include "mlp.h"
 
 namespace {
@@ -53,6 +54,7 @@ Number number(const std::string& name, const std::string& value) {
 
 Arguments read_arguments(int argc, char** argv) {
   Arguments read;
+  read.options.partition_bytes = 1 << 18;  // partialUpdate: two partitions; the network has 636 kB
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
     if (i + 1 == argc) throw std::invalid_argument(name + " needs a value");
@@ -93,114 +95,6 @@ bool some_rank_stops(rondo::Communicator& group) {
   return stops != 0;
 }
 
-// --- A checkpoint: how far training has come, DistOpt's state, and parameters and momentum of every rank, which differ
-// between ranks after partialUpdate and localSGD. Numbers as they are in memory.
-
-struct Progress {
-  uint64_t epoch = 0, step = 0;  // the next ones
-  mlp::Score score;              // of this rank in the epoch
-};
-
-template <class Value>
-void write(std::ofstream& file, const std::vector<Value>& values) {
-  const uint64_t count = values.size();
-  file.write(reinterpret_cast<const char*>(&count), sizeof count);
-  file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(count * sizeof(Value)));
-}
-
-template <class Value>
-std::vector<Value> read(std::ifstream& file) {
-  uint64_t count = 0;
-  file.read(reinterpret_cast<char*>(&count), sizeof count);
-  if (!file || count > (uint64_t{1} << 32)) throw std::runtime_error("the checkpoint is cut off, or is none");
-  std::vector<Value> values(count);
-  file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(count * sizeof(Value)));
-  if (!file) throw std::runtime_error("the checkpoint is cut off");
-  return values;
-}
-
-// Of all ranks, one after the other.
-template <class Value>
-std::vector<Value> gathered(rondo::Communicator& group, const std::vector<Value>& own) {
-  std::vector<Value> everyone(own.size() * static_cast<size_t>(group.size()));
-  group.all_gather(own, everyone);
-  return everyone;
-}
-
-void save(const std::string& path, const Progress& progress, rondo::Communicator& group, rondo::DistOpt& optimizer,
-          const std::vector<float>& own_parameters, const std::vector<float>& own_velocity) {
-  const rondo::DistOptState state = optimizer.save();
-  const auto scores = gathered<double>(group, {progress.score.loss, progress.score.right, progress.score.seen});
-  const std::vector<float> parameters = gathered(group, own_parameters), velocity = gathered(group, own_velocity);
-  if (group.rank() > 0) return;
-  std::ofstream file(path + ".new", std::ios::binary);
-  write(file, std::vector<uint64_t>{progress.epoch, progress.step, state.steps, static_cast<uint64_t>(state.world)});
-  write(file, scores);
-  write(file, parameters);
-  write(file, velocity);
-  for (const rondo::DistOptState::Tensor& tensor : state.tensors) {
-    write(file, tensor.residuals);
-    write(file, tensor.outer);
-    write(file, tensor.momentum);
-  }
-  file.close();
-  if (!file) throw std::runtime_error(path + ".new could not be written");
-  std::filesystem::rename(path + ".new", path);  // a checkpoint is whole, or the one before
-}
-
-// With another number of ranks: near the same image; rank 0 takes the score of all.
-Progress progress_of(const std::vector<uint64_t>& numbers, const std::vector<double>& scores,
-                     const rondo::Communicator& group, uint64_t steps) {
-  const uint64_t saved = scores.size() / 3, world = static_cast<uint64_t>(group.size());
-  const bool same = saved == world;
-  Progress progress{numbers[0], same ? numbers[1] : std::min(numbers[1] * saved / world, steps), {}};
-  for (uint64_t r = 0; r < saved; ++r) {
-    if (static_cast<uint64_t>(group.rank()) != (same ? r : 0)) continue;
-    progress.score.loss += scores[3 * r];
-    progress.score.right += scores[3 * r + 1];
-    progress.score.seen += scores[3 * r + 2];
-  }
-  return progress;
-}
-
-// This rank's of what `saved` ranks had; the mean, for another number of ranks.
-std::vector<float> own_of(const std::vector<float>& everyone, size_t saved, const rondo::Communicator& group) {
-  const size_t count = everyone.size() / saved, rank = static_cast<size_t>(group.rank());
-  std::vector<float> own(count);
-  for (size_t i = 0; i < count; ++i) {
-    double sum = 0;
-    for (size_t r = 0; r < saved; ++r) sum += double{everyone[r * count + i]};
-    const bool same = saved == static_cast<size_t>(group.size());
-    own[i] = same ? everyone[rank * count + i] : static_cast<float>(sum / static_cast<double>(saved));
-  }
-  return own;
-}
-
-// steps: of an epoch.
-Progress load(const std::string& path, rondo::Communicator& group, rondo::DistOpt& optimizer, mlp::Network& network,
-              mlp::MomentumSgd& sgd, uint64_t steps) {
-  std::ifstream file(path, std::ios::binary);
-  const auto numbers = read<uint64_t>(file);
-  const auto scores = read<double>(file);
-  const size_t saved = numbers.size() == 4 ? static_cast<size_t>(numbers[3]) : 0;
-  if (saved == 0 || scores.size() != 3 * saved) throw std::runtime_error(path + " is no checkpoint");
-  const std::vector<float> parameters = own_of(read<float>(file), saved, group);
-  const std::vector<float> velocity = own_of(read<float>(file), saved, group);
-  if (parameters.size() != network.parameters.size() || velocity.size() != sgd.velocity.size()) {
-    throw std::runtime_error(path + " is of another network");
-  }
-  std::copy(parameters.begin(), parameters.end(), network.parameters.begin());
-  std::copy(velocity.begin(), velocity.end(), sgd.velocity.begin());
-  rondo::DistOptState state;
-  state.steps = numbers[2];
-  state.world = static_cast<int>(saved);
-  for (const mlp::Tensor& tensor : mlp::Network::kTensors) {
-    state.tensors.push_back({tensor.name, read<float>(file), read<float>(file), read<float>(file)});
-  }
-  optimizer.load(state);
-  return progress_of(numbers, scores, group, steps);
-}
-
 // The exit status: 130 where a signal has ended the training.
 int run(const Arguments& arguments) {
   rondo::Communicator group = rondo::Communicator::join();
@@ -221,13 +115,16 @@ int run(const Arguments& arguments) {
 
   const uint64_t steps = train.count() / mlp::kBatch;
   const bool keeps = !arguments.checkpoint.empty(), resumes = keeps && std::filesystem::exists(arguments.checkpoint);
-  Progress progress;
-  if (resumes) progress = load(arguments.checkpoint, group, optimizer, network, sgd, steps);
+  mlp::checkpoint::Progress progress;
+  if (resumes) {
+    progress =
+        mlp::checkpoint::load(arguments.checkpoint, group, optimizer, arguments.options.exchange, network, sgd, steps);
+  }
   network.score = progress.score;
-  const auto save_at = [&](const Progress& next) {
-    if (!keeps) return;
-    save(arguments.checkpoint, next, group, optimizer, network.parameters, sgd.velocity);
-    group.barrier();  // a rank that ends makes its launcher end the one that writes
+  const auto save_at = [&](const mlp::checkpoint::Progress& next) {
+    if (keeps) {
+      mlp::checkpoint::save(arguments.checkpoint, next, group, optimizer, network.parameters, sgd.velocity);
+    }
   };
   std::signal(SIGINT, ask_to_stop);
   std::signal(SIGTERM, ask_to_stop);

@@ -14,6 +14,8 @@ import torch
 TREE = Path(__file__).parents[2]
 TRAINER = TREE / "examples/trainers/cnn.py"
 sys.path.insert(0, str(TREE / "tests/support"))
+sys.path.insert(0, str(TRAINER.parent))
+import cnn  # noqa: E402
 import made_images  # noqa: E402
 
 FORMAT = r"Starting Epoch \d+:\nTraining loss = \d+\.\d{6}, training accuracy = \d\.\d{6}\nEvaluation accuracy = \d\.\d{6}\n"
@@ -96,6 +98,19 @@ def test_two_ranks_resumed_by_four(images, tmp_path, straight):
     assert more.startswith("Starting Epoch 2:")
     losses = [float(loss) for loss in re.findall(r"Training loss = ([\d.]+)", first + more)]
     assert losses[3] < losses[0]
+
+
+def test_another_option_goes_on_from_the_mean_of_ranks_that_differ(images, tmp_path):
+    own, mean = tmp_path / "own.pt", tmp_path / "mean.pt"
+    train(2, images, "--option", "partialUpdate", "--epochs", 1, "--checkpoint", own)
+    state = torch.load(own, weights_only=False)
+    first, second = (rank["model"]["0.weight"] for rank in state["ranks"])
+    assert not torch.equal(first, second)
+    state["ranks"] = [cnn.mean_of(state["ranks"])]
+    torch.save(state, mean)
+    lines = [train(2, images, "--option", "bf16", "--epochs", 2, "--checkpoint", file) for file in (own, mean)]
+    assert re.fullmatch(FORMAT, lines[0])
+    assert lines[0] == lines[1]
 
 
 @pytest.mark.parametrize("ranks", [2, None])

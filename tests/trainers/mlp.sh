@@ -37,6 +37,24 @@ resumes() {
 for option in fp32 int8 sparseTopK partialUpdate localSGD; do
   check "mlp, $option: a checkpoint resumes to the same lines" resumes "$option"
 done
+# Ranks that differ after partialUpdate are equal when another option goes on.
+made_equal() {
+  cp "$folder/c.partialUpdate" "$folder/c.equal"
+  mlp 2 --option bf16 --epochs 3 --checkpoint "$folder/c.equal" >"$folder/out" || return 1
+  python3 - "$folder/c.partialUpdate" "$folder/c.equal" <<'END'
+import struct, sys
+
+def equal(file):  # of the three first arrays of 8, 8 and 4 bytes an element the last: parameters, of both ranks
+    data, at = open(file, "rb").read(), 0
+    for width in (8, 8, 4):
+        (count,) = struct.unpack_from("<Q", data, at)
+        part, at = data[at + 8 : at + 8 + width * count], at + 8 + width * count
+    return part[: len(part) // 2] == part[len(part) // 2 :]
+
+sys.exit([equal(file) for file in sys.argv[1:]] != [False, True])
+END
+}
+check "mlp: another option after partialUpdate" made_equal
 by_four() {
   mlp 4 --option int8 --epochs 4 --checkpoint "$folder/c.int8" >"$folder/four" &&
     [[ $(grep -c "Starting Epoch [23]:" "$folder/four") == 2 && $(wc -l <"$folder/four") == 6 ]]

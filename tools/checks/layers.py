@@ -35,7 +35,7 @@ LAYERS = {
                       "transport/socket_options.h", "transport/shared/available_memory.h", "transport/shared/memory_file.h",
                       "tools/"),
     "examples/": ("rondo/",),
-    "examples/trainers/": ("rondo/", "idx.h", "mlp.h", "steps.h"),  # beside the programs, also where those are copied to
+    "examples/trainers/": ("rondo/", "checkpoint.h", "idx.h", "mlp.h", "steps.h"),  # beside the programs
     "python/rondo/torch/csrc/": ("rondo/", "csrc/"),
     "docs/": ("rondo/",),
     "tests/": ("",),
