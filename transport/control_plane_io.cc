@@ -94,7 +94,7 @@ void ControlPlane::look_at_sockets() {
     look_at_sockets();
     for (const DataSockets::Failure& failed : sockets_.look(now())) {
       const auto& [communicator, peer] = failed.key;
-      tell_logic([&](ControlLogic& logic) {
+      tell_logic([&, communicator = communicator, peer = peer](ControlLogic& logic) {  // clang 14 captures no bindings
         logic.link_failed(now(), communicator, peer, {ErrorCode::kPeerLost, failed.what, {peer}});
       });
     }
