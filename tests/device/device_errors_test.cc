@@ -2,7 +2,9 @@
 // every rank; the device goes on.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -258,6 +260,39 @@ TEST_CASE("abort, a deadline and a rank that dies end the streams' waits") {
     });
     CHECK(wrong == "");
   }
+}
+
+TEST_CASE("an abort ends a call that waits for room in its stream") {
+  // Calls that rank 0 has put into its stream; rank 1 makes none.
+  auto* const calls = static_cast<std::atomic<int>*>(
+      mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(calls != MAP_FAILED);
+  for (const uint64_t window : {Config().device_window_bytes, uint64_t{0}}) {
+    CAPTURE(window);
+    RankGroup ranks = group_of(2);
+    ranks.config.device_window_bytes = window;
+    calls->store(0);
+    CHECK(run_processes(ranks, [&](Communicator& group) {
+            Buffer buffer(100);
+            group.attach_device();
+            if (group.rank() == 1) {
+              for (int seen = -1; seen <= 0 || seen != calls->load();) {
+                seen = calls->load();
+                std::this_thread::sleep_for(std::chrono::milliseconds(300));
+              }
+              return group.abort("enough");
+            }
+            const Error error = error_of([&] {
+              for (int i = 0; i < 1000; ++i) {
+                all_reduce(group, buffer);
+                calls->fetch_add(1);
+              }
+            });
+            expect_error(error, ErrorCode::kAborted, "enough");
+            buffer.mirror.synchronize();  // the stream's waits have ended
+          }) == "");
+  }
+  munmap(calls, sizeof(std::atomic<int>));
 }
 
 TEST_CASE("a deadline begins when the stream comes to the call") {
