@@ -80,8 +80,9 @@ bool CallCourse::start_own_run() {
 
 void CallCourse::decide(const BufferFacts* buffers) {
   const RouteQuestion& question = operation_->call->question;
-  if (buffers == nullptr && question.tuned()) began_ns_ = Observer::now();
   route_ = router_.decide(question, table_, buffers);
+  const bool timed = route_->timed || route_->next != Next::kRun;  // or may be, after the exchange
+  if (buffers == nullptr && question.tuned() && timed) began_ns_ = Observer::now();
   if (route_->next == Next::kRefuse) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", describe_call(operation_->call->call),
                                                      context_.rank, refusal_text(*route_, *buffers)));

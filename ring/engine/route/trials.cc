@@ -8,7 +8,6 @@ namespace rondo {
 namespace {
 
 constexpr double kDropped = 1.5, kHysteresis = 0.95, kOff = 1.3;
-constexpr int kOffInARow = 8;
 // Where most calls do not count, so many are timed at most.
 constexpr int kMostTimed = 4 * Trials::kBlock * Trials::kBlocks;
 constexpr size_t kFewestCosts = 3;
@@ -78,7 +77,7 @@ std::string Trials::decide() {
     case Stage::kStores:
       return decide_stores();
     case Stage::kSettled:
-      if (off_ < kOffInARow || !may_try_again()) return {};
+      if (!doubts() || !may_try_again()) return {};
       stores_tried_ = false;
       try_all(settled_.streamed);
       return {};
@@ -181,7 +180,7 @@ std::string Trials::decide_all() {
   const Entry best = winner();
   settle(best.way, best.quarter_ns());
   if (stores_ == Stores::kBoth && !stores_tried_) try_stores(best);
-  return stage_ == Stage::kSettled ? choice_text() : std::string();
+  return stage_ == Stage::kSettled ? conclude() : std::string();
 }
 
 // The winner, and the best way that stores what others read, with the other kind of stores.
@@ -202,7 +201,7 @@ std::string Trials::decide_stores() {
   if (!drop_slow()) return {};
   if (least() == nullptr) {
     settle(settled_, settled_ns_);
-    return choice_text();
+    return conclude();
   }
   const std::string before = compared_;
   pay();
@@ -211,13 +210,16 @@ std::string Trials::decide_stores() {
   const bool other = !(best.way == entries_.front().way);
   streamed_known_ = other ? best.way.streamed : !entries_.back().way.streamed;
   settle(best.way, best.quarter_ns());
-  if (!other || ways_.size() == 1) return choice_text();
+  if (!other || ways_.size() == 1) return conclude();
   try_all(best.way.streamed);
   return {};
 }
 
-std::string Trials::choice_text() {
-  if (told_ == settled_) return {};
+// Trials are over.
+std::string Trials::conclude() {
+  const bool confirmed = told_ == settled_;
+  patience_ = confirmed ? std::min(8 * patience_, kLastPatience) : kFirstPatience;
+  if (confirmed) return {};
   told_ = settled_;
   return fmt::format("{} from now on ({})", way_text(settled_), compared_);
 }

@@ -18,11 +18,15 @@ namespace rondo {
 // quarter of its timed calls stay below. A way that never cost below 1.5 times the least is dropped. After three blocks
 // of each the least wins, if it is 5 % below the way that the calls had before. Then the winner is tried with the other
 // kind of stores; if that is better, all ways are tried with them. Afterwards every 64th call is timed. Eight in a row
-// that cost 1.3 times more or less than expected start the trials again, unless trials have cost more than 2 % of all.
+// that cost 1.3 times more or less than expected start the trials again, and so do 512 calls, then eight times as many
+// each time that trials confirm the choice: the first trials find memory that no call has touched before. No trials
+// begin while they have cost more than 2 % of all.
 class Trials {
  public:
-  static constexpr int kBlock = 4, kBlocks = 3;
+  static constexpr int kBlock = 4, kBlocks = 3, kOffInARow = 8;
   static constexpr uint64_t kBetweenLooks = 64;
+  // Settled calls until all ways are tried again, at first and at most.
+  static constexpr uint64_t kFirstPatience = 512, kLastPatience = uint64_t{1} << 18;
 
   // ways: at least one, what the model prefers first. stores: whether ways may be tried with either kind of stores.
   enum class Stores : uint8_t { kOne, kBoth };
@@ -70,8 +74,9 @@ class Trials {
   const Entry* least() const;
   const Entry& winner() const;
   void pay();
+  bool doubts() const { return off_ >= kOffInARow || stage_calls_ >= patience_; }
   bool may_try_again() const { return spent_ns_ * 50 <= calls_ * settled_ns_; }
-  std::string choice_text();
+  std::string conclude();
 
   const std::vector<Algorithm> ways_;
   const Stores stores_;
@@ -84,9 +89,10 @@ class Trials {
   uint64_t settled_ns_ = 0;    // expected
   bool stores_tried_ = false;  // in these trials
   std::optional<bool> streamed_known_;
-  int off_ = 0;              // costs in a row far from what was expected
+  int off_ = 0;  // costs in a row far from what was expected
+  uint64_t patience_ = kFirstPatience;
   uint64_t spent_ns_ = 0;    // by trials, beyond what the winner costs
-  std::optional<Way> told_;  // by decide()
+  std::optional<Way> told_;  // by decide(): what the last trials chose
   std::string compared_;     // what the last trials found
 };
 
