@@ -144,8 +144,8 @@ TEST_CASE("staged calls end in it, too") {
 }
 
 TEST_CASE("uneven counts that only a pair knows are compared by the pair") {
-  for (const auto& [sends, expects] :
-       std::vector<std::pair<uint64_t, uint64_t>>{{10, 12}, {300'000, 100'000}, {5, 0}}) {
+  for (const auto& counts : std::vector<std::pair<uint64_t, uint64_t>>{{10, 12}, {300'000, 100'000}, {5, 0}}) {
+    const uint64_t sends = counts.first, expects = counts.second;
     CAPTURE(sends);
     CAPTURE(expects);
     Job job;

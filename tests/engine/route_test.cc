@@ -276,16 +276,17 @@ TEST_CASE("more kinds of plain calls than a table keeps: those that would ask fi
 
 TEST_CASE("a plain call asks again after 31 that did not, and an exchange follows: over links, and by posts") {
   const Router router(0, island_of(3), Config{}, true);
-  const struct {
+  struct Kind {
     Collective collective;
     uint64_t bytes;
     Medium medium;
-  } kinds[] = {{Collective::kAllToAll, 12 * 1024, Medium::kBoard}, {Collective::kAllReduce, 10 * 1024, Medium::kBoard}};
-  for (const auto& [collective, bytes, medium] : kinds) {
-    CAPTURE(collective_name(collective));
+  };
+  for (const Kind& tried : {Kind{Collective::kAllToAll, 12 * 1024, Medium::kBoard},
+                            Kind{Collective::kAllReduce, 10 * 1024, Medium::kBoard}}) {
+    CAPTURE(collective_name(tried.collective));
     RouteQuestion question;
-    question.collective = collective;
-    question.bytes = bytes;
+    question.collective = tried.collective;
+    question.bytes = tried.bytes;
     question = router.ask(question, Algorithm::kWindow);
     REQUIRE(!question.tuned());
     RouteTable table;
@@ -293,7 +294,7 @@ TEST_CASE("a plain call asks again after 31 that did not, and an exchange follow
     plain.plain = 2;
     CHECK(router.decide(question, table, nullptr).next == Next::kExchangeCards);
     const Route first = router.decide(question, table, &plain);
-    CHECK(first.medium() == medium);
+    CHECK(first.medium() == tried.medium);
     table.began(question, router.terms(), first);
     for (int call = 0; call < 31; ++call) {
       const Route route = router.decide(question, table, nullptr);

@@ -128,7 +128,7 @@ TEST_CASE("beyond 64 ranks, over real connections, a death and an abort reach ev
     Job job;
     start(
         job, kWorld,
-        [death](Here& here) {
+        [](Here& here) {
           Communicator group = Communicator::join(here.options);
           group.barrier();
           here.say("ready");

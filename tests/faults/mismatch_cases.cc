@@ -6,7 +6,6 @@
 namespace rondo::testing {
 namespace {
 
-constexpr uint64_t kSmall = 40;
 constexpr uint64_t kLarge = 3 << 20;
 
 const OneCall kSmallSum{.text = "all_reduce(count=40, float32, sum, "};

@@ -198,6 +198,7 @@ DeviceStatus put(DeviceStream stream, Function function) {
     if constexpr (std::is_invocable_v<Function, int>) {
       function(number);
     } else {
+      static_cast<void>(number);
       function();
     }
   };
