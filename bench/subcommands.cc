@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <variant>
 
 #include "bench/limit/fused_pass.h"
@@ -25,10 +26,12 @@ struct Wanted {
 
 Wanted parse(std::vector<std::string> args) {
   Wanted wanted;
-  if (args.size() >= 2 && args[args.size() - 2] == "--memory") {
-    if (args.back() != memory_name(Memory::kWalk)) reject(fmt::format("--memory: '{}' is not walk", args.back()));
+  const auto memory = std::find(args.begin(), args.end(), "--memory");
+  if (memory != args.end()) {
+    const std::string name = memory + 1 == args.end() ? "" : memory[1];
+    if (name != memory_name(Memory::kWalk)) reject(fmt::format("--memory: '{}' is not walk", name));
     wanted.memory = Memory::kWalk;
-    args.resize(args.size() - 2);
+    args.erase(memory, memory + 2);
   }
   const std::variant<Options, Stop> parsed = parse_options(args);
   if (const Stop* stop = std::get_if<Stop>(&parsed)) reject(stop->text);

@@ -26,7 +26,7 @@ import promises
 import report
 from contest import Answers, Contest
 from peers import Places, Question, Unable, read_peers, settings_of
-from programs import Failed, Program, ask, parse_size, size_text
+from programs import Failed, Program, ask, ask_bench, parse_size, size_text
 
 MACHINE = {"cores": 2, "congestion_controls": ["reno", "bbr"], "congestion_control": "bbr", "steal_share": 0}
 DATA = pathlib.Path("tests/bench/data")
@@ -348,6 +348,12 @@ class Files(Folder):
         self.assertIn("--collective pingpong: needs an even number of ranks, not 3; start 4 (--ranks 4)", refused.stderr)
         content = self.rows("--inproc", "--ranks", "3", "--collective", "all", "--sizes", "8", "-n", "1")
         self.assertNotIn("pingpong", [row["collective"] for row in content["rows"]])
+
+    def test_it_answers_what_bars_ask_of_the_machine(self):
+        for against, words in campaign.SUBCOMMANDS.items():
+            with self.subTest(against):
+                answer = ask_bench(os.environ["RONDO_BENCH"], *words, "--ranks", "2", "--sizes", str(1 << 20))
+                self.assertGreater(answer.get("gbps") or answer["us"], 0)
 
     def test_limits_are_in_the_file_and_shares_never_above_1_05(self):
         content = self.rows("--transport", "tcp", "--sizes", "1M", "-n", "5")
