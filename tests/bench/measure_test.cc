@@ -26,8 +26,10 @@ Measurement measure_with(const Exercise& exercise, uint64_t bytes, Fault fault, 
 constexpr Effort kShort{.warmup = 1, .iterations = 20};
 
 TEST_CASE("-a: whose time of a batch counts") {
-  for (const auto& [which, wanted] :
+  for (const auto& each :
        {std::pair{OfRanks::kFirst, 2.0}, {OfRanks::kMean, 3.0}, {OfRanks::kLeast, 1.5}, {OfRanks::kMost, 5.5}}) {
+    const OfRanks which = each.first;
+    const double wanted = each.second;
     ThreadWorld world(3);
     world.run([&](Group& group) {
       const double own[] = {2.0, 5.5, 1.5};

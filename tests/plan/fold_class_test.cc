@@ -86,15 +86,16 @@ TEST_CASE("algorithms that are said to fold alike give the same bits") {
           if (!plan_available(collective, algorithm, topology)) continue;
           results[algorithm] = results_of(collective, algorithm, topology, root);
         }
-        for (const auto& [a, of_a] : results) {
-          for (const auto& [b, of_b] : results) {
+        for (const auto& one : results) {
+          for (const auto& other : results) {
+            const Algorithm a = one.first, b = other.first;
             if (a == b || !fold_alike(collective, a, b, world)) continue;
             CAPTURE(world);
             CAPTURE(collective_name(collective));
             CAPTURE(algorithm_name(a));
             CAPTURE(algorithm_name(b));
-            CHECK(of_a.size() == 1);
-            CHECK(of_a == of_b);
+            CHECK(one.second.size() == 1);
+            CHECK(one.second == other.second);
             ++pairs;
           }
         }

@@ -23,7 +23,8 @@ TEST_CASE("the examples succeed in worlds 1, 2 and 4") {
       {"ring_sgd", " ranks: the models are the same"},
       {"split", " in its half, sum"},
   };
-  for (const auto& [example, told] : examples) {
+  for (const auto& each : examples) {
+    const std::string &example = each.first, &told = each.second;
     for (const int world : {1, 2, 4}) {
       CAPTURE(example);
       CAPTURE(world);
