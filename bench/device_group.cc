@@ -10,10 +10,11 @@ namespace {
 
 constexpr int kCopiesARun = 10;  // one after the other
 constexpr int kCopyRuns = 7;     // the fastest of
-// Copies take buffers in turns, of so many bytes together: an H100 caches 50 MiB.
+// The pairs of buffers that copies use in turn hold these bytes together, so that none is found in a cache: an H100 has
+// 50 MiB of it. Not more pairs than are copied in a run: kCopyRuns * kCopiesARun.
 constexpr uint64_t kBeyondCacheBytes = 256u << 20;
 constexpr uint64_t kMostTurns = 64;
-constexpr uint64_t kAlignment = 256;
+constexpr uint64_t kAlignment = 256;  // of each buffer, as cudaMalloc's
 constexpr int kStagingRuns = 9;
 
 }  // namespace

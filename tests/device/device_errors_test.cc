@@ -276,6 +276,7 @@ TEST_CASE("an abort ends a call that waits for room in its stream") {
             Buffer buffer(100);
             group.attach_device();
             if (group.rank() == 1) {
+              // Until rank 0 has made no call for a while: nothing says that it waits for room.
               for (int seen = -1; seen <= 0 || seen != calls->load();) {
                 seen = calls->load();
                 std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -308,6 +309,7 @@ TEST_CASE("a deadline begins when the stream comes to the call") {
             const int peer = 1 - group.rank();
             const CallOptions options{.timeout = std::chrono::seconds(2), .stream = mirror.stream()};
             group.attach_device();
+            // The stream is busy for longer than the deadline.
             mirror.table().call_host([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(2500)); },
                                      nullptr, mirror.stream());
             group.all_reduce(data, data, 1000, DType::kInt32, Op::kSum, options);

@@ -50,7 +50,7 @@ class P2pSender {
   void compose();
   void start(SendRequest& request);
   void add_chunk();
-  // Of a message of so many bytes.
+  // bytes, here and below: of the message.
   bool tries_stores(uint64_t bytes) const { return stores_ && bytes >= kFewestStreamed; }
   void use_stores(uint64_t bytes) {
     if (tries_stores(bytes)) stream_->set_stores(stores_->of(bytes).current());

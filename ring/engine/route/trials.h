@@ -17,15 +17,16 @@ namespace rondo {
 // Trials: the calls run the ways in turn, in blocks of four, and each is timed. Of a way that cost counts which a
 // quarter of its timed calls stay below. A way that never cost below 1.5 times the least is dropped. After three blocks
 // of each the least wins, if it is 5 % below the way that the calls had before. Then the winner is tried with the other
-// kind of stores; if that is better, all ways are tried with them. Afterwards every 64th call is timed. Eight in a row
-// that cost 1.3 times more or less than expected start the trials again, and so do 512 calls, then eight times as many
-// each time that trials confirm the choice: the first trials find memory that no call has touched before. No trials
-// begin while they have cost more than 2 % of all.
+// kind of stores; if that is better, all ways are tried with them. Afterwards every 64th call is timed. Trials begin
+// again when eight timed calls in a row cost 1.3 times more or less than expected, or when patience ends: after 512
+// calls, since the first trials find memory that no call has touched before, and then after eight times as many for
+// each time that trials confirmed the choice. None begin while trials have cost more than 2 % of all.
 class Trials {
  public:
   static constexpr int kBlock = 4, kBlocks = 3, kOffInARow = 8;
   static constexpr uint64_t kBetweenLooks = 64;
-  // Settled calls until all ways are tried again, at first and at most.
+  // Settled calls until all ways are tried again, at first and at most. At most: a machine may change unnoticed where
+  // the chosen way stays as fast and another becomes faster.
   static constexpr uint64_t kFirstPatience = 512, kLastPatience = uint64_t{1} << 18;
 
   // ways: at least one, what the model prefers first. stores: whether ways may be tried with either kind of stores.
