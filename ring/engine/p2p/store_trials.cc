@@ -53,7 +53,8 @@ void StoreTrials::end_block(uint64_t took_ns) {
   decide();
 }
 
-// One block of each is a look: a lead of the other kind begins trials. These end early where one kind is far ahead.
+// One block of each is a look: a lead of the other kind by an eighth, more than blocks differ by themselves, begins
+// trials. These end early where one kind is ahead by half. A twentieth decides, as in ring/engine/route/trials.cc.
 void StoreTrials::decide() {
   const uint64_t best = least_ns_[static_cast<size_t>(best_)], rival = least_ns_[static_cast<size_t>(other(best_))];
   if (rounds_ == 1) return leads(rival, best, 8) ? begin(kRounds) : settle(best_);
