@@ -1,7 +1,6 @@
-"""Builds librondo_c.so and rondo-run with g++ alone: what Bazel compiles and with which flags is in native.json
-(tools/native_manifest.py writes it). RONDO_LIBRARY and RONDO_RUN, if set, are taken instead of being built."""
+"""Builds librondo_c.so and rondo-run with g++ alone, with the flags that matter of Bazel's (tools/bazel/rondo.bzl).
+RONDO_LIBRARY and RONDO_RUN, if set, are taken instead of being built."""
 
-import json
 import os
 import platform
 import re
@@ -18,7 +17,18 @@ from setuptools.command.sdist import sdist
 HERE = Path(__file__).resolve().parent
 # In a source distribution the C++ sources lie beside this file, in the tree one folder up.
 TREE = HERE / "native" if (HERE / "native").is_dir() else HERE.parent
-MANIFEST = json.loads((HERE / "native.json").read_text())
+
+# Of each file the linker keeps what is called (--gc-sections), so that files which only tests call may be among these.
+# *_generic.cc are for other processors than x86-64.
+SOURCES = {
+    "library": ["ring/**/*.cc", "transport/**/*.cc", "kernels/*.cc", "kernels/rows/*.cc", "tools/bazel/packages/*.cc"],
+    "launcher": ["ring/base/*.cc", "tools/launcher/*.cc", "tools/rondo_run.cc", "tools/bazel/packages/fmt.cc"],
+}
+FLAGS = [
+    *("-std=c++20", "-iquote", ".", "-Iring/include", "-O2", "-g0", "-DNDEBUG", "-fPIC", "-ffp-contract=off"),
+    *("-fvisibility=hidden", "-fvisibility-inlines-hidden", "-ffunction-sections", "-fdata-sections"),
+    *("-fno-omit-frame-pointer", "-fstack-protector", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=1"),
+]
 
 
 def version() -> str:
@@ -56,39 +66,56 @@ def build_native(target: Path, scratch: Path) -> None:
         return
     cxx = compiler()
     scratch.mkdir(parents=True, exist_ok=True)
-    units = {key: unit for name in wanted for key, unit in enumerate_units(name)}
+    units = {name: list(enumerate_units(name)) for name in wanted}
+    common = [*FLAGS, *asio_defines()]
 
-    def compile_one(unit) -> Path:
-        key, (source, flags) = unit
-        output = scratch / f"{key}.o"
-        # The flags of this unit name each include path relative to the tree.
-        command = [cxx, *MANIFEST["flags"], *flags, "-c", source, "-o", str(output)]
-        subprocess.run(command, cwd=TREE, check=True)
-        return output
+    def compile_one(unit) -> None:
+        source, flags, output = unit
+        subprocess.run([cxx, *common, *flags, "-c", source, "-o", str(scratch / output)], cwd=TREE, check=True)
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        objects = dict(zip(units, pool.map(compile_one, units.items())))
+        list(pool.map(compile_one, {unit[2]: unit for name in wanted for unit in units[name]}.values()))
     # The C++ runtime and OpenSSL are linked in and hidden: the library meets others in one process.
     link = ["-Wl,-Bstatic", "-lcrypto", "-Wl,-Bdynamic", "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl"]
     link += ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
     for name in wanted:
-        own = [str(objects[key]) for key, _ in enumerate_units(name)]
+        own = [str(scratch / output) for _, _, output in units[name]]
         shared = ["-shared", f"-Wl,--version-script={TREE / 'tools/bazel/librondo_c.map'}"] if name == "library" else []
         subprocess.run([cxx, *shared, *own, *link, "-o", str(built[name])], check=True)
 
 
 def enumerate_units(name: str):
-    for source, flags in MANIFEST[name]:
-        text = "_".join([source, *(flag for flag in flags if flag.startswith("-DRONDO_KERNEL"))])
-        yield re.sub(r"\W", "_", text), (source, flags)
+    """(source, flags of its own, object file) of each compilation; those of kernels/rows are one an instruction set."""
+    copts = read_values("kernels/copts.bzl")
+    for source in sorted(str(path.relative_to(TREE)) for pattern in SOURCES[name] for path in TREE.glob(pattern)):
+        output = source.replace("/", "_") + ".o"
+        if source.startswith("kernels/rows/"):
+            for instruction_set, flags in copts["INSTRUCTION_SETS"].items():
+                own = [f"-DRONDO_KERNEL_SET={instruction_set}", *copts["GCC_COPTS"], *copts["KERNEL_COPTS"], *flags]
+                yield source, own, f"{instruction_set}_{output}"
+        elif not source.endswith("_generic.cc"):
+            yield source, ["-O3"] if source == "kernels/finite.cc" else [], output
+
+
+def asio_defines() -> list[str]:
+    """One list for all files: those that do not include Asio ignore it."""
+    text = (TREE / "WORKSPACE").read_text()
+    return ["-D" + name for name in re.findall(r'"(ASIO_\w+)"', text)]
+
+
+def read_values(path: str) -> dict:
+    """The values of a .bzl file that has nothing but values, which Python reads, too."""
+    values: dict = {}
+    exec((TREE / path).read_text(), values)  # noqa: S102
+    return values
 
 
 def native_files():
     """What build_native() reads, relative to the tree."""
-    yield from ("tools/bazel/librondo_c.map", "LICENSE")
-    yield from sorted({source for name in ("library", "launcher") for source, _ in MANIFEST[name]})
-    for folder in ("ring", "transport", "kernels", "tools/launcher"):
-        yield from (str(path.relative_to(TREE)) for path in sorted((TREE / folder).rglob("*.h")))
+    yield from ("kernels/copts.bzl", "tools/bazel/librondo_c.map", "WORKSPACE", "LICENSE")
+    headers = ["ring/**/*.h", "transport/**/*.h", "kernels/**/*.h", "tools/launcher/*.h"]
+    for pattern in (*SOURCES["library"], *SOURCES["launcher"], *headers):
+        yield from (str(path.relative_to(TREE)) for path in TREE.glob(pattern))
 
 
 class BuildPy(build_py):
@@ -109,7 +136,6 @@ class Sdist(sdist):
             copy = Path(base_dir) / "native" / path
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(TREE / path, copy)
-        shutil.copy(HERE / "native.json", base_dir)
 
 
 class NativeDistribution(Distribution):
