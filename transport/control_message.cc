@@ -53,7 +53,7 @@ bool get(ByteReader& reader, AbortMessage& message) {
   const uint16_t code = reader.u16();
   message.error.code = static_cast<ErrorCode>(code);
   const size_t ranks = reader.u16();
-  if (!reader.ok() || code == 0 || code > static_cast<uint16_t>(ErrorCode::kNotFinite)) return false;
+  if (!reader.ok() || code == 0 || code >= kErrorCodes) return false;
   if (ranks > kMaxErrorRanks) return false;
   for (size_t i = 0; i < ranks; ++i) message.error.ranks.push_back(static_cast<int>(reader.u32()));
   message.error.message = reader.short_text(kMaxErrorTextBytes);

@@ -5,16 +5,12 @@
 namespace rondo::c {
 namespace {
 
-// The values of the C API are those of the C++ enumerations.
-static_assert(RONDO_FLOAT8_E5M2 == static_cast<int>(DType::kFloat8E5M2) &&
-              RONDO_FLOAT16 == static_cast<int>(DType::kFloat16));
-static_assert(RONDO_PREMULSUM == static_cast<int>(Op::kPremulSum) && RONDO_AVG == static_cast<int>(Op::kAverage));
-static_assert(RONDO_NOT_FINITE == static_cast<int>(ErrorCode::kNotFinite) &&
-              RONDO_INTERNAL == static_cast<int>(ErrorCode::kInternal));
-static_assert(RONDO_WIRE_INT4 == static_cast<int>(WireFormat::kInt4) &&
-              RONDO_WIRE_FLOAT16 == static_cast<int>(WireFormat::kFloat16));
-static_assert(RONDO_BARRIER == static_cast<int>(Collective::kBarrier) &&
-              RONDO_ALL_GATHER == static_cast<int>(Collective::kAllGather));
+// The values of the C API are those of the C++ enumerations, and the last one is there.
+static_assert(RONDO_FLOAT8_E5M2 == kDTypes - 1 && RONDO_FLOAT16 == static_cast<int>(DType::kFloat16));
+static_assert(RONDO_PREMULSUM == kOps - 1 && RONDO_AVG == static_cast<int>(Op::kAverage));
+static_assert(RONDO_NOT_FINITE == kErrorCodes - 1 && RONDO_INTERNAL == static_cast<int>(ErrorCode::kInternal));
+static_assert(RONDO_WIRE_INT4 == kWireFormats - 1 && RONDO_WIRE_FLOAT16 == static_cast<int>(WireFormat::kFloat16));
+static_assert(RONDO_BARRIER == kCollectives - 1 && RONDO_ALL_GATHER == static_cast<int>(Collective::kAllGather));
 
 Algorithm algorithm_named(const char* name) {
   if (name == nullptr) return Algorithm::kAuto;

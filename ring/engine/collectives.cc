@@ -185,7 +185,9 @@ void Collectives::observe_end(const Error* error) {
   observed.observer->ended(observed.communicator, current_->sequence, {began_at_, looked_at_},
                            observed_call(*current_->call, context_->world(), course_.algorithm()),
                            error != nullptr ? error->code : ErrorCode::kOk);
-  if (error != nullptr) observed.observer->failed(observed.communicator, *error);
+  // A call that ended by itself with an error (kNotFinite, kInvalid) is no failure of the communicator.
+  const Error* failure = error != nullptr ? context_->failure.get() : nullptr;
+  if (failure != nullptr) observed.observer->failed(observed.communicator, *failure);
   began_at_ = 0;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -57,6 +58,12 @@ Trace read_trace(const std::string& folder, int rank) {
     if (place.index == i + 1) trace.records.push_back(place.record);
   }
   return trace;
+}
+
+uint64_t value_of(const std::string& text, const std::string& series) {
+  const size_t at = text.find("\n" + series + " ");
+  expect(at != std::string::npos, "no " + series + " in\n" + text);
+  return std::stoull(text.substr(at + series.size() + 2));
 }
 
 std::vector<float> ones(uint64_t count) { return std::vector<float>(count, 1.0f); }
@@ -202,6 +209,53 @@ TEST_CASE("messages are in the trace with peer, bytes and tag; a failure with it
   CHECK(failed == "");
 }
 
+TEST_CASE("a call that ends by itself with an error has its end in the trace and is no failure; a later one is") {
+  const TempFolder folder;
+  const std::string failed = run_threads({.world = 2}, [&](Communicator& group) {
+    group.start_trace(folder.path());
+    static_cast<void>(group.metrics());
+    auto values = ones(100);
+    values[7] = NAN;
+    CallOptions coded, registered;
+    coded.wire.format = WireFormat::kInt8;
+    registered.algorithm = Algorithm::kRegistered;
+    const auto code_of = [&](auto call) {
+      try {
+        call();
+      } catch (const Exception& e) {
+        return e.code();
+      }
+      return ErrorCode::kOk;
+    };
+    const auto reduce = [&](const CallOptions& options) {
+      group.all_reduce(values.data(), values.data(), 100, DType::kFloat32, Op::kSum, options);
+    };
+    expect(code_of([&] { reduce(coded); }) == ErrorCode::kNotFinite, "the NaN went unseen");
+    expect(code_of([&] { reduce(registered); }) == ErrorCode::kInvalid, "plain buffers are registered ones");
+    const std::string before = group.metrics();
+    expect(before.find("rondo_errors_total{") == std::string::npos, before);
+    code_of([&] {
+      group.barrier();
+      if (group.rank() == 0) group.abort("enough");
+      while (true) group.barrier();
+    });
+    const Trace trace = read_trace(folder.path(), group.rank());
+    std::vector<uint8_t> codes;
+    for (const TraceRecord& record : trace.records) {
+      if (record.kind == TraceKind::kEnd) codes.push_back(record.a);
+    }
+    codes.resize(2);
+    expect(codes == std::vector<uint8_t>{static_cast<uint8_t>(ErrorCode::kNotFinite),
+                                         static_cast<uint8_t>(ErrorCode::kInvalid)},
+           "the ends have other codes");
+    expect(trace.says(R"("NOT_FINITE"])") && trace.says(R"("code":"ABORTED")"), trace.text);
+    expect(!trace.says(R"("code":"NOT_FINITE")") && !trace.says(R"("code":"INVALID")"), trace.text);
+    const std::string text = group.metrics();
+    expect(value_of(text, fmt::format(R"(rondo_errors_total{{code="ABORTED",rank="{}"}})", group.rank())) == 1, text);
+  });
+  CHECK(failed == "");
+}
+
 TEST_CASE("a rank that is killed leaves its trace, with the operation that it was in") {
   const TempFolder folder;
   RankGroup ranks{.world = 3};
@@ -226,12 +280,6 @@ TEST_CASE("a folder that cannot be made is an error that names it") {
   config.trace_folder = "";
   config.metrics = "/proc/none/";
   CHECK_THROWS_WITH(Communicator::inproc(1, config), doctest::Contains("RONDO_METRICS: /proc/none/"));
-}
-
-uint64_t value_of(const std::string& text, const std::string& series) {
-  const size_t at = text.find("\n" + series + " ");
-  expect(at != std::string::npos, "no " + series + " in\n" + text);
-  return std::stoull(text.substr(at + series.size() + 2));
 }
 
 TEST_CASE("metrics count operations, bytes and durations") {

@@ -17,7 +17,6 @@ class Metrics {
   using Counter = std::atomic<uint64_t>;
   // Upper bounds of a histogram's buckets: 1 us times powers of 4, up to 16.8 s; one more for what is longer.
   static constexpr size_t kBounds = 13;
-  static constexpr size_t kErrorCodes = 19;  // rondo/error.h
 
   // By collective.
   struct Operations {

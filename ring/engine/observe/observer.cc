@@ -73,8 +73,7 @@ std::string Observer::about_line() const {
       names(kAlgorithms, [](int i) { return algorithm_name(static_cast<Algorithm>(i)); }),
       names(kDTypes, [](int i) { return dtype_name(static_cast<DType>(i)); }),
       names(kOps, [](int i) { return op_name(static_cast<Op>(i)); }),
-      names(Metrics::kErrorCodes, [](int i) { return error_code_name(static_cast<ErrorCode>(i)); }),
-      quoted(about_.settings));
+      names(kErrorCodes, [](int i) { return error_code_name(static_cast<ErrorCode>(i)); }), quoted(about_.settings));
 }
 
 void Observer::start_trace(const std::string& folder) {
@@ -128,10 +127,7 @@ int Observer::world_rank(uint32_t communicator, int peer) const {
 void Observer::failed(uint32_t communicator, const Error& error) {
   std::lock_guard lock(mutex_);
   if (std::exchange(failed_[communicator], char{1}) != 0) return;
-  const auto code = static_cast<size_t>(error.code);
-  if (Metrics* metrics = metrics_.load(); metrics != nullptr && code < Metrics::kErrorCodes) {
-    count(metrics->errors[code]);
-  }
+  if (Metrics* metrics = metrics_.load()) count(metrics->errors[static_cast<size_t>(error.code)]);
   say(fmt::format(R"({{"what":"failure","communicator":{},"at":{},"code":{},"message":{},"ranks":[{}]}})", communicator,
                   now(), quoted(error_code_name(error.code)), quoted(error.message), fmt::join(error.ranks, ",")));
 }

@@ -33,6 +33,7 @@ enum class ErrorCode : int {
   // The call is over, and the communicator goes on.
   kNotFinite = 19,  // WireOptions: an element of the result is not finite; `ranks` names where it was first met
 };
+inline constexpr int kErrorCodes = 20;  // kOk among them
 
 RONDO_EXPORT const char* error_code_name(ErrorCode code);
 
