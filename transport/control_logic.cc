@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ring/base/check.h"
+#include "transport/blame.h"
 #include "transport/start_logic.h"
 
 namespace rondo {
@@ -69,6 +70,7 @@ std::optional<ControlLogic::Time> ControlLogic::next_time() const {
     if (!group.losses.empty()) consider(group.losses_due);
     for (const Suspicion& suspicion : group.suspicions) consider(suspicion.due);
     if (group.stall && group.stall->blame_due >= 0) consider(group.stall->blame_due);
+    for (const auto& [peer, due] : group.streams_due) consider(due);
   }
   if (const auto silence = liveness_.next_time()) consider(*silence);
   return next;
@@ -96,18 +98,20 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
   }
   for (const auto& [peer, resigned] : resigned_) excuse(now, communicator, group, peer, resigned);
   if (before.abort) on(now, before.abort->first, before.abort->second);
-  for (const auto& [peer, last] : before.goodbyes) member_left(communicator, group, peer, last);
-  for (const int peer : left_) member_left(communicator, group, peer, 0);
+  for (const auto& [peer, goodbye] : before.goodbyes) member_left(now, group, peer, goodbye);
+  for (const int peer : left_) member_left(now, group, peer, {communicator});
 }
 
-void ControlLogic::close(Time, uint64_t communicator, uint64_t last_sequence) {
+void ControlLogic::close(uint64_t communicator, uint64_t last_sequence, const std::set<int>& streams) {
   Group* group = find(communicator);
   if (group == nullptr || group->closing) return;
   group->closing = true;
   group->losses.clear();
   group->suspicions.clear();
+  group->streams_due.clear();
   for (const auto& [peer, member] : group->members) {
-    if (!gone(peer)) actions_.push_back(Send{peer, ByeMessage{communicator, last_sequence}});
+    const bool streamed = streams.count(peer) != 0;
+    if (!gone(peer)) actions_.push_back(Send{peer, ByeMessage{communicator, last_sequence, streamed}});
   }
 }
 
@@ -191,6 +195,14 @@ void ControlLogic::leave() {
 
 // --- from outside
 
+void ControlLogic::streamed(uint64_t communicator, int peer) {
+  Group* group = find(communicator);
+  if (group == nullptr || group->members.count(peer) == 0) return;
+  group->streamed.insert(peer);
+  if (group->streams_due.erase(peer) == 0) return;
+  actions_.push_back(PeerLeft{communicator, peer, group->members[peer].last_sequence});
+}
+
 void ControlLogic::receive(Time now, int from, const ControlBody& body) {
   // What a rank says that was given up, and goes on, is of no use to those who did.
   if (const auto lost = lost_.find(from); lost != lost_.end() && lost->second.code == ErrorCode::kUnresponsive) return;
@@ -236,6 +248,17 @@ void ControlLogic::tick(Time now) {
       fail(id, group, loss_error(group.losses, &group, "died or was cut off"), Audience::kMembers, -1);
       continue;
     }
+    const auto missing = std::find_if(group.streams_due.begin(), group.streams_due.end(),
+                                      [now](const auto& stream) { return stream.second <= now; });
+    if (missing != group.streams_due.end()) {
+      fail(id, group,
+           {ErrorCode::kNetwork,
+            fmt::format("{} left after it had sent messages to {}, and their connection has not come within {}",
+                        name_in(group, missing->first), name_in(group, settings_.rank), time_text(settings_.stream_ms)),
+            {missing->first}},
+           Audience::kMembers, -1);
+      continue;
+    }
     for (const Suspicion& suspicion : group.suspicions) {
       if (suspicion.due > now) continue;
       const ErrorCode code = suspicion.error.code;
@@ -279,18 +302,18 @@ void ControlLogic::on(Time now, int from, const AnswerMessage& message) {
   if (group->stall && group->stall->sequence == message.sequence) compare(now, message.communicator, *group, from);
 }
 
-void ControlLogic::on(Time, int from, const ByeMessage& message) {
+void ControlLogic::on(Time now, int from, const ByeMessage& message) {
   Group* group = find(message.communicator);
   if (group == nullptr) {
-    if (Early* before = early(message.communicator)) before->goodbyes.emplace(from, message.last_sequence);
+    if (Early* before = early(message.communicator)) before->goodbyes.emplace(from, message);
     return;
   }
-  member_left(message.communicator, *group, from, message.last_sequence);
+  member_left(now, *group, from, message);
 }
 
-void ControlLogic::on(Time, int from, const LeaveMessage&) {
+void ControlLogic::on(Time now, int from, const LeaveMessage&) {
   if (gone(from)) return;
-  peer_left(from);
+  peer_left(now, from);
   tell_neighbors(from, LostMessage{static_cast<uint32_t>(from), LostMessage::Fate::kLeft, ""});
 }
 
@@ -302,7 +325,7 @@ void ControlLogic::on(Time now, int from, const LostMessage& message) {
   if (peer == settings_.rank || direct || peer < 0 || peer >= static_cast<int>(settings_.names.size())) return;
   if (gone(peer)) return;
   if (message.fate == LostMessage::Fate::kLeft) {
-    peer_left(peer);
+    peer_left(now, peer);
   } else {
     const bool died = message.fate == LostMessage::Fate::kDied;
     peer_lost(now, peer, {message.why, died ? ErrorCode::kPeerLost : ErrorCode::kUnresponsive});
@@ -383,10 +406,10 @@ void ControlLogic::peer_lost(Time now, int peer, const Loss& loss) {
   for (auto& [id, group] : groups_) lose(now, id, group, peer, loss);
 }
 
-void ControlLogic::peer_left(int peer) {
+void ControlLogic::peer_left(Time now, int peer) {
   liveness_.forget(peer);
   left_.insert(peer);
-  for (auto& [id, group] : groups_) member_left(id, group, peer, 0);
+  for (auto& [id, group] : groups_) member_left(now, group, peer, {id});
 }
 
 // The start of `from` failed after this rank's own was done: those that it blames are lost, not the messenger.
@@ -422,7 +445,8 @@ std::optional<Error> ControlLogic::death() const {
 
 void ControlLogic::lose(Time now, uint64_t communicator, Group& group, int peer, const Loss& loss) {
   const auto found = group.members.find(peer);
-  if (found == group.members.end() || found->second.left || found->second.lost) return;
+  if (found == group.members.end() || found->second.lost) return;
+  if (found->second.left && group.streams_due.erase(peer) == 0) return;
   found->second.lost = true;
   if (group.closing) return;
   if (group.failure) {
@@ -457,13 +481,18 @@ void ControlLogic::name_too(const Group& group, int peer, const Loss& loss, Erro
   error.message += "; " + too_text(group, peer, loss);
 }
 
-void ControlLogic::member_left(uint64_t communicator, Group& group, int peer, uint64_t last_sequence) {
+// What it has sent may come by another way, and later: a stream that has come is read to its end.
+void ControlLogic::member_left(Time now, Group& group, int peer, const ByeMessage& goodbye) {
   const auto found = group.members.find(peer);
   if (found == group.members.end() || found->second.left || found->second.lost) return;
   found->second.left = true;
-  found->second.last_sequence = last_sequence;
+  found->second.last_sequence = goodbye.last_sequence;
   std::erase_if(group.suspicions, [&](const Suspicion& suspicion) { return suspicion.peer == peer; });
-  actions_.push_back(PeerLeft{communicator, peer, last_sequence});
+  if (goodbye.streams && !group.streamed.count(peer) && !group.failure && !group.closing) {
+    group.streams_due[peer] = now + settings_.stream_ms;
+  } else {
+    actions_.push_back(PeerLeft{goodbye.communicator, peer, goodbye.last_sequence});
+  }
 }
 
 // Only needed where not every pair is connected.
@@ -555,6 +584,7 @@ void ControlLogic::fail(uint64_t communicator, Group& group, Error error, Audien
   group.failure = error;
   group.losses.clear();
   group.suspicions.clear();
+  group.streams_due.clear();
   group.stall.reset();
   for (const auto& [peer, member] : group.members) {
     if (peer == except || member.left || gone(peer)) continue;

@@ -45,6 +45,8 @@ class ControlLogic {
     Time answer_ms = 100;
     // A link is said to be slow below this percentage of its best rate.
     uint64_t slow_percent = 25;
+    // A stream whose opener has said goodbye comes within this time, or not at all.
+    Time stream_ms = 5'000;
   };
 
   // --- actions
@@ -80,7 +82,8 @@ class ControlLogic {
   // --- events from this rank
   void open(Time now, uint64_t communicator, std::vector<int> members);
   void decline(Time now, uint64_t communicator, const std::vector<int>& members, const Error& error);
-  void close(Time now, uint64_t communicator, uint64_t last_sequence);
+  // streams: the members to whom this rank has opened a stream.
+  void close(uint64_t communicator, uint64_t last_sequence, const std::set<int>& streams);
   // Every other member said goodbye or is lost, or the communicator has failed.
   bool all_left(uint64_t communicator) const;
   // The end of close(): nothing more happens to this communicator.
@@ -92,6 +95,8 @@ class ControlLogic {
 
   // --- events from outside
   void connected(Time now, int peer) { liveness_.watch(now, peer); }
+  // The stream that it opened for this communicator, which is open here, has come.
+  void streamed(uint64_t communicator, int peer);
   // Something has come on the connection to it, of any sender.
   void heard(Time now, int peer) { liveness_.heard(now, peer); }
   void receive(Time now, int from, const ControlBody& body);  // all but queries
@@ -152,7 +157,9 @@ class ControlLogic {
     Time losses_due = 0;
     std::vector<Suspicion> suspicions;
     std::optional<Stall> stall;
-    size_t questions = 0;  // so far
+    std::set<int> streamed;           // members whose stream has come
+    std::map<int, Time> streams_due;  // members that have left, but for PeerLeft: their stream has not come
+    size_t questions = 0;             // so far
   };
   // A rank whose start failed because of others.
   struct Resigned {
@@ -161,7 +168,7 @@ class ControlLogic {
   };
   // What came for a communicator that is not open here yet.
   struct Early {
-    std::map<int, uint64_t> goodbyes;
+    std::map<int, ByeMessage> goodbyes;
     std::optional<std::pair<int, AbortMessage>> abort;
   };
 
@@ -187,14 +194,14 @@ class ControlLogic {
   void say_blame(Time now, uint64_t communicator, Group& group);
 
   void peer_lost(Time now, int peer, const Loss& loss);
-  void peer_left(int peer);
+  void peer_left(Time now, int peer);
   void resign(Time now, int from, const Error& error);
   void excuse(Time now, uint64_t communicator, Group& group, int peer, const Resigned& resigned);
   void lose(Time now, uint64_t communicator, Group& group, int peer, const Loss& loss);
   void lose_too(uint64_t communicator, Group& group, int peer, const Loss& loss);
   std::string too_text(const Group& group, int peer, const Loss& loss) const;
   void name_too(const Group& group, int peer, const Loss& loss, Error& error) const;
-  void member_left(uint64_t communicator, Group& group, int peer, uint64_t last_sequence);
+  void member_left(Time now, Group& group, int peer, const ByeMessage& goodbye);
   void tell_neighbors(int except, const LostMessage& message);
   void compare(Time now, uint64_t communicator, Group& group, int peer);
   bool stuck_in_p2p(const Group& group, int peer) const;

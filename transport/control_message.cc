@@ -31,7 +31,9 @@ void put(ByteWriter& writer, const AnswerMessage& message) {
   writer.short_text(state.text, kMaxCallTextBytes).short_text(state.p2p_text, kMaxCallTextBytes);
 }
 
-void put(ByteWriter& writer, const ByeMessage& message) { writer.u64(message.communicator).u64(message.last_sequence); }
+void put(ByteWriter& writer, const ByeMessage& message) {
+  writer.u64(message.communicator).u64(message.last_sequence).u8(message.streams ? 1 : 0);
+}
 
 void put(ByteWriter& writer, const ConnectMessage& message) { writer.u64(message.communicator).u16(message.lane); }
 
@@ -90,7 +92,9 @@ bool get(ByteReader& reader, AnswerMessage& message) {
 bool get(ByteReader& reader, ByeMessage& message) {
   message.communicator = reader.u64();
   message.last_sequence = reader.u64();
-  return true;
+  const uint8_t streams = reader.u8();
+  message.streams = streams != 0;
+  return streams <= 1;
 }
 
 bool get(ByteReader& reader, ConnectMessage& message) {

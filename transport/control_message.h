@@ -35,6 +35,7 @@ struct AnswerMessage {
 struct ByeMessage {
   uint64_t communicator = 0;
   uint64_t last_sequence = 0;
+  bool streams = false;  // the sender has opened a stream to the receiver: what it sent there may come later than this
 };
 // "Dial me: I want the link of this lane", from the lower rank to the higher.
 struct ConnectMessage {

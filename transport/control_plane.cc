@@ -79,6 +79,7 @@ void ControlPlane::know(const Roster& roster) {
   logic.names = names_;
   logic.neighbors = control_neighbors(settings_.rank, settings_.world);
   logic.liveness = {settings_.config.heartbeat_ms, settings_.config.suspicion_ms};
+  logic.stream_ms = settings_.config.handshake_timeout_ms;
   logic.blame_after_ms = Liveness::kWarnHeartbeats * settings_.config.heartbeat_ms;
   std::lock_guard lock(mutex_);
   start_.emplace(StartLogic::Settings{settings_.rank, logic.names, logic.neighbors});
@@ -164,6 +165,7 @@ void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvent
     try {
       table_.open(id);
       logic_->open(now(), id, std::move(members));
+      for (const int peer : table_.streams(id, LinkKind::kStreamFrom)) logic_->streamed(id, peer);
       if (!broken_.ok()) logic_->abort(now(), id, broken_);
     } catch (...) {
       ears_.erase(id);  // the caller ends with its events
@@ -189,7 +191,7 @@ bool ControlPlane::close(uint64_t id, uint64_t last_sequence, Clock::time_point 
     {
       std::lock_guard lock(mutex_);
       if (ears_.count(id) == 0) return true;
-      logic_->close(now(), id, last_sequence);
+      logic_->close(id, last_sequence, table_.streams(id, LinkKind::kStreamTo));
     }
     request_flush();
     std::unique_lock lock(mutex_);

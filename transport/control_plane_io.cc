@@ -281,13 +281,15 @@ void ControlPlane::add_link(const LinkName& name, uint32_t index, SecuredSocket 
   std::shared_ptr<Doorbell> bell;
   {
     std::lock_guard lock(mutex_);
-    if (table_.fits(name, index) != PendingLinks::Fit::kYes) return;  // closed meanwhile
+    if (table_.fits(name, index) == PendingLinks::Fit::kNo) return;  // closed meanwhile
     complete = table_.add(name, index, std::move(socket));
     if (const auto found = ears_.find(name.communicator); found != ears_.end()) {
       bell = name.kind == LinkKind::kData ? found->second.doorbell : found->second.p2p_doorbell;
     }
   }
   if (complete && bell) bell->ring();
+  if (name.kind != LinkKind::kStreamFrom) return;
+  tell_logic([&](ControlLogic& logic) { logic.streamed(name.communicator, name.peer); });
 }
 
 // --- the start

@@ -124,7 +124,7 @@ class InprocHub {
   bool close(int rank, uint64_t id, uint64_t last_sequence) {
     std::unique_lock lock(mutex_);
     RankState& own = state(rank);
-    own.logic.close(now_ms(), id, last_sequence);
+    own.logic.close(id, last_sequence, {});  // streams come at once
     collect(rank);
     const bool all = own.logic.all_left(id);
     own.logic.forget(id);

@@ -34,7 +34,7 @@ PendingLinks::Fit PendingLinks::fits(const LinkName& name, uint32_t index) const
 }
 
 bool PendingLinks::add(const LinkName& name, uint32_t index, SecuredSocket socket) {
-  RONDO_CHECK(fits(name, index) == Fit::kYes, "a connection is judged before it is added");
+  RONDO_CHECK(fits(name, index) != Fit::kNo, "a connection is judged before it is added");
   Entry& entry = entries_[name];
   if (entry.sockets.empty()) entry.sockets.resize(needed(name.kind));
   entry.sockets[index] = std::move(socket);
@@ -57,6 +57,15 @@ std::optional<std::pair<int, SecuredSocket>> PendingLinks::take_stream_from(uint
     return std::pair(it->first.peer, std::move(it->second.sockets[0]));
   }
   return std::nullopt;
+}
+
+std::set<int> PendingLinks::streams(uint64_t communicator, LinkKind kind) const {
+  std::set<int> peers;
+  auto it = entries_.lower_bound(LinkName{communicator, kind, -1, 0});
+  for (; it != entries_.end() && it->first.communicator == communicator && it->first.kind == kind; ++it) {
+    if (it->second.arrived == needed(kind)) peers.insert(it->first.peer);
+  }
+  return peers;
 }
 
 void PendingLinks::open(uint64_t communicator) {

@@ -39,13 +39,16 @@ class PendingLinks {
 
   enum class Fit { kYes, kNo, kLater };  // kLater: too many wait for communicators to be opened
   Fit fits(const LinkName& name, uint32_t index) const;
-  // Requires fits() == kYes. True if this completed the link.
+  // Requires that fits() is not kNo; what was kYes when it was asked is added even if others have come since. True if
+  // this completed the link.
   bool add(const LinkName& name, uint32_t index, SecuredSocket socket);
 
   // The sockets of a complete link, once; empty before and after.
   std::vector<SecuredSocket> take(const LinkName& name);
   // Some complete stream from a peer: its rank and socket.
   std::optional<std::pair<int, SecuredSocket>> take_stream_from(uint64_t communicator);
+  // The peers whose streams of this kind are complete, taken or not.
+  std::set<int> streams(uint64_t communicator, LinkKind kind) const;
 
   void open(uint64_t communicator);
   // Closes what was not taken, and what comes later.

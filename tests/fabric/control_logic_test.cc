@@ -135,7 +135,7 @@ TEST_CASE("goodbyes at any moment, in any order, are never a failure, and nobody
       for (int rank = 0; rank < world; ++rank) {
         const auto time = static_cast<int64_t>(kMaxDelay + random() % 100);
         simulation.at(time, rank, [&simulation, rank](ControlLogic& logic) {
-          logic.close(simulation.now(), kId, static_cast<uint64_t>(rank) + 5);
+          logic.close(kId, static_cast<uint64_t>(rank) + 5, {});
         });
         simulation.leave_when_all_left(rank, time);
       }
@@ -152,6 +152,92 @@ TEST_CASE("goodbyes at any moment, in any order, are never a failure, and nobody
   }
 }
 
+// A rank whose streams come by another way than its goodbye, some of them, or none.
+struct Streams {
+  // `from` opens streams to others, some of which come, and says goodbye at `time`.
+  void leave(int from, int64_t time, int64_t longest_way, int percent_lost) {
+    simulation.at(time, from, [=, this](ControlLogic& logic) {
+      std::set<int> opened;
+      for (int peer = 0; peer < simulation.world(); ++peer) {
+        if (peer == from || random() % 2 == 0) continue;
+        opened.insert(peer);
+        const bool lost = random() % 100 < static_cast<uint32_t>(percent_lost);
+        arrives[{from, peer}] = lost ? -1 : time + static_cast<int64_t>(random() % static_cast<uint32_t>(longest_way));
+      }
+      for (const int peer : opened) {
+        if (arrives[{from, peer}] < 0) continue;
+        simulation.at(arrives[{from, peer}], peer, [=](ControlLogic& other) { other.streamed(kId, from); });
+      }
+      logic.close(kId, static_cast<uint64_t>(from) + 5, opened);
+    });
+  }
+
+  Simulation& simulation;
+  std::mt19937& random;
+  std::map<std::pair<int, int>, int64_t> arrives = {};  // when; -1: never
+};
+
+TEST_CASE("a goodbye is told once the stream that its sender had opened is there, however late that comes") {
+  int late = 0;
+  for (int world = 2; world <= 8; ++world) {
+    for (uint32_t seed = 0; seed < 20; ++seed) {
+      CAPTURE(world);
+      CAPTURE(seed);
+      std::mt19937 random(seed);
+      ControlLogic::Settings settings;
+      settings.stream_ms = 1'000;
+      Simulation simulation(world, seed, {}, settings);
+      Streams streams{simulation, random};
+      simulation.open_everywhere(all_ranks(world));
+      streams.leave(0, kMaxDelay + 1, 500, 0);
+      std::set<int> told;
+      simulation.run([&](int) {
+        for (int rank = 1; rank < world; ++rank) {
+          if (simulation.left[static_cast<size_t>(rank)].empty() || !told.insert(rank).second) continue;
+          const auto stream = streams.arrives.find({0, rank});
+          if (stream == streams.arrives.end()) continue;
+          CHECK(simulation.now() >= stream->second);
+          late += simulation.now() > kMaxDelay + 1 + kMaxDelay;
+        }
+      });
+      for (int rank = 1; rank < world; ++rank) {
+        CHECK(!simulation.failures[static_cast<size_t>(rank)]);
+        CHECK(simulation.left[static_cast<size_t>(rank)] == std::map<int, uint64_t>{{0, 5}});
+      }
+    }
+  }
+  CHECK(late > 100);
+}
+
+TEST_CASE("a stream that a goodbye speaks of and that never comes is an error in time, by the deadline or the death") {
+  for (const bool dies : {false, true}) {
+    for (uint32_t seed = 0; seed < 20; ++seed) {
+      CAPTURE(dies);
+      CAPTURE(seed);
+      std::mt19937 random(seed);
+      ControlLogic::Settings settings;
+      settings.stream_ms = 1'000;
+      Simulation simulation(4, seed, {}, settings);
+      Streams streams{simulation, random};
+      simulation.open_everywhere(all_ranks(4));
+      simulation.run();
+      streams.leave(0, 100, 1, 100);
+      if (dies) simulation.at(200, 1, [&](ControlLogic&) { simulation.crash(0); });
+      simulation.run();
+      if (streams.arrives.empty()) continue;
+      for (int rank = 1; rank < 4; ++rank) {
+        CAPTURE(rank);
+        const auto& failure = simulation.failures[static_cast<size_t>(rank)];
+        REQUIRE(failure);  // all members hear of it
+        CHECK(failure->code == (dies ? ErrorCode::kPeerLost : ErrorCode::kNetwork));
+        CHECK(failure->ranks == std::vector<int>{0});
+        const int64_t limit = (dies ? 200 : 100 + 1'000) + 4 * kMaxDelay;
+        CHECK(simulation.failed_at[static_cast<size_t>(rank)] <= limit);
+      }
+    }
+  }
+}
+
 TEST_CASE("a crash while others close leaves no close waiting, and blames nobody alive") {
   for (int world = 2; world <= 8; ++world) {
     for (int index = 0; index < 4 * world; ++index) {
@@ -160,8 +246,7 @@ TEST_CASE("a crash while others close leaves no close waiting, and blames nobody
       Simulation simulation(world, static_cast<uint32_t>(index));
       simulation.open_everywhere(all_ranks(world));
       for (int rank = 0; rank < world; ++rank) {
-        simulation.at(50 + rank * 5, rank,
-                      [&simulation](ControlLogic& logic) { logic.close(simulation.now(), kId, 1); });
+        simulation.at(50 + rank * 5, rank, [&simulation](ControlLogic& logic) { logic.close(kId, 1, {}); });
       }
       const int victim = index % world;
       simulation.run([&](int event) {
@@ -191,7 +276,7 @@ TEST_CASE("a failed data link waits for the better reason: the death of the peer
   orderly.open_everywhere(all_ranks(2));
   orderly.run();
   orderly.logic(0).link_failed(orderly.now(), kId, 1, {ErrorCode::kPeerLost, "closed", {}});
-  orderly.at(orderly.now() + 50, 1, [&](ControlLogic& logic) { logic.close(orderly.now(), kId, 3); });
+  orderly.at(orderly.now() + 50, 1, [&](ControlLogic& logic) { logic.close(kId, 3, {}); });
   orderly.run();
   CHECK(!orderly.failures[0]);
   CHECK(orderly.left[0] == std::map<int, uint64_t>{{1, 3}});
@@ -263,7 +348,7 @@ TEST_CASE(
     logic.open(0, kId, {0, 1, 2});
     logic.abort(0, kId, {ErrorCode::kAborted, "rank 0 gave up", {0}});
     if (closed) {
-      logic.close(0, kId, 0);
+      logic.close(kId, 0, {});
       logic.forget(kId);
     }
     logic.take_actions();  // lost with rank 1
@@ -290,7 +375,7 @@ TEST_CASE("what comes for a communicator before it is opened is kept, within a b
   CHECK(logic.all_left(5'000));
   logic.open(0, 1, {0, 1});  // its goodbye was pushed out
   CHECK(!logic.all_left(1));
-  logic.close(0, 1, 0);
+  logic.close(1, 0, {});
   logic.forget(1);
   logic.take_actions();
   logic.receive(0, 1, AbortMessage{1, 0, {ErrorCode::kAborted, "late", {}}});

@@ -56,6 +56,20 @@ TEST_CASE("one peer's connections for communicators that are not open have a bou
   CHECK(table.fits({9, LinkKind::kData, 2, 0}, 0) == PendingLinks::Fit::kYes);
 }
 
+TEST_CASE("a connection that was welcomed is kept though others have taken the room since") {
+  PendingLinks table(1, 1);
+  const LinkName one{7, LinkKind::kStreamFrom, 2, 0}, other{7, LinkKind::kStreamFrom, 3, 0};
+  REQUIRE(table.fits(one, 0) == PendingLinks::Fit::kYes);
+  REQUIRE(table.fits(other, 0) == PendingLinks::Fit::kYes);
+  table.add(one, 0, some_descriptor());
+  table.add(other, 0, some_descriptor());
+  table.open(7);
+  CHECK(table.streams(7, LinkKind::kStreamFrom) == std::set<int>{2, 3});
+  CHECK(table.streams(7, LinkKind::kStreamTo).empty());
+  CHECK(table.take_stream_from(7)->first == 2);
+  CHECK(table.streams(7, LinkKind::kStreamFrom) == std::set<int>{2, 3});  // taken or not
+}
+
 TEST_CASE("a link that was wished for before its communicator is open has its places, however many others come") {
   PendingLinks table(2, 3);
   REQUIRE(table.want(kLink));

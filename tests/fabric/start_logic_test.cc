@@ -184,7 +184,7 @@ class Simulation {
     if (outcome(index) == nullptr || rank.leaves || !rank.start->untold().empty()) return;
     rank.leaves = true;
     if (rank.failure) {
-      rank.control->close(now_, kId, 1);
+      rank.control->close(kId, 1, {});
       rank.control->leave();
     }
     post(delay(), [this, index] { close(index); });

@@ -55,7 +55,7 @@ std::vector<ControlBody> sample_bodies() {
   return {AbortMessage{1, 2, {ErrorCode::kPeerLost, "rank 3 died", {3, 4}}},
           QueryMessage{1, 9},
           AnswerMessage{1, 9, state},
-          ByeMessage{1, 12},
+          ByeMessage{1, 12, true},
           ConnectMessage{1, 3},
           LeaveMessage{},
           LostMessage{70, LostMessage::Fate::kUnresponsive, "why"},
@@ -67,7 +67,7 @@ TEST_CASE("a hello has the bytes that docs/wire.md says, and comes back as it wa
   const std::string bytes = encode(sample_hello());
   REQUIRE(bytes.size() == kHelloBytes);
   CHECK(bytes.substr(0, 8) == std::string("RONDO\n\x1a\xff", 8));
-  CHECK(bytes.substr(8, 6) == std::string("\x05\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
+  CHECK(bytes.substr(8, 6) == std::string("\x06\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
   CHECK(bytes.substr(20, 4) == std::string("\x06\x00\x00\x00", 4));         // rank
   CHECK(bytes.substr(24, 8) == std::string("\x88\x77\x66\x55\x44\x33\x22\x11", 8));
   CHECK(bytes.substr(64, 4) == std::string("\x03job", 4));
@@ -216,9 +216,9 @@ TEST_CASE("a card comes back as it was, and a cut or mutated one is refused or h
     CHECK_THROWS_AS(decode_card(std::string_view(bytes).substr(0, size), 1), Exception);
   }
   std::string newer = bytes;
-  newer[9] = 6;
+  newer[9] = kWireVersion + 1;
   CHECK_THROWS_WITH(decode_card(newer, 1),
-                    "rank 1 cannot join: it speaks version 6 of the wire format, this process version 5");
+                    "rank 1 cannot join: it speaks version 7 of the wire format, this process version 6");
 }
 
 TEST_CASE("ranks of one host whose control group has fewer cores than ranks: the topology says so") {

@@ -16,7 +16,7 @@ std::vector<std::string> seeds() {
   return {frame(AbortMessage{7, 0, {ErrorCode::kPeerLost, "rank 3 died", {3, 4}}}),
           frame(QueryMessage{7, 3}),
           frame(answer),
-          frame(ByeMessage{7, 12}),
+          frame(ByeMessage{7, 12, true}),
           frame(ConnectMessage{7, 1}),
           frame(LeaveMessage{}),
           frame(LostMessage{5, LostMessage::Fate::kLeft, "it left"}),

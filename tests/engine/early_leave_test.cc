@@ -1,0 +1,103 @@
+// What has ended well arrives, whoever leaves afterwards: a rank that is done sends its last and destroys its
+// communicator.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rondo/communicator.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+// On a communicator that every rank has just made, and destroys when this returns.
+using Course = std::function<void(Communicator& group, float value)>;
+
+void expect_all(const std::vector<float>& values, float value) {
+  expect(std::all_of(values.begin(), values.end(), [value](float one) { return one == value; }), "a wrong value");
+}
+
+void send_to_all(Communicator& group, float value, uint64_t count) {
+  std::vector<float> values(count, value);
+  if (group.rank() == 0) {
+    for (int peer = 1; peer < group.size(); ++peer) group.send(values.data(), count, DType::kFloat32, peer, 3);
+  } else {
+    std::fill(values.begin(), values.end(), 0.0f);
+    group.recv(values.data(), count, DType::kFloat32, 0, 3);
+    expect_all(values, value);
+  }
+}
+
+void broadcast(Communicator& group, float value, uint64_t count) {
+  std::vector<float> values(count, group.rank() == 0 ? value : 0);
+  group.broadcast(values.data(), count, DType::kFloat32, 0);
+  expect_all(values, value);
+}
+
+void gather(Communicator& group, float value, uint64_t count) {
+  const std::vector<float> own(count, value);
+  std::vector<float> all(group.rank() == group.size() - 1 ? count * static_cast<uint64_t>(group.size()) : 0);
+  group.gather(own.data(), all.data(), count, DType::kFloat32, group.size() - 1);
+  expect_all(all, value);
+}
+
+// On four threads at once, so that goodbyes, handshakes and data cross. "" or what failed.
+std::string leave_early(const Config& config, int rounds, const Course& course) {
+  RankGroup shape;
+  shape.world = 3;
+  shape.config = config;
+  return run_processes(shape, [&](Communicator& world) {
+    constexpr int kThreads = 4;
+    std::vector<Communicator> bases;
+    for (int i = 0; i < kThreads; ++i) bases.push_back(world.split(0));
+    std::vector<std::string> failures(kThreads);
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        for (int round = 0; round < rounds && failures[i].empty(); ++round) try {
+            Communicator group = bases[i].split(0);
+            course(group, static_cast<float>(round + 1));
+            group.destroy();
+          } catch (const Exception& failure) {
+            failures[i] = fmt::format("round {}: {}", round, failure.what());
+          }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& failure : failures) expect(failure.empty(), failure);
+    for (Communicator& base : bases) base.destroy();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("messages, broadcasts and gathers of ranks that leave at once arrive, over TCP, sealed, in shared memory") {
+  struct Way {
+    const char* transport;
+    bool encrypt;
+    int rounds;
+  };
+  for (const Way& way : {Way{"tcp", false, 150}, Way{"tcp", true, 50}, Way{"auto", false, 50}}) {
+    for (const uint64_t count : {100u, 50'000u}) {
+      CAPTURE(way.transport);
+      CAPTURE(way.encrypt);
+      CAPTURE(count);
+      Config config = RankGroup::quiet_config();
+      config.transport = way.transport;
+      config.encrypt = way.encrypt;
+      const int rounds = count == 100 ? way.rounds : way.rounds / 5;
+      for (const auto& course : {send_to_all, broadcast, gather}) {
+        CHECK(leave_early(config, rounds, [&](Communicator& group, float value) { course(group, value, count); }) ==
+              "");
+      }
+    }
+  }
+}
+
+}  // namespace rondo::testing
