@@ -100,4 +100,29 @@ TEST_CASE("messages, broadcasts and gathers of ranks that leave at once arrive, 
   }
 }
 
+TEST_CASE("messages that fill the connection arrive whole at a rank that looks when their sender's process is gone") {
+  // Proves: a sender that may not wait for its receiver (RONDO_DESTROY_TIMEOUT_MS) takes nothing back that was sent,
+  // and the receiver's answers to it do not end what is still on its way.
+  constexpr int kMessages = 15;
+  constexpr uint64_t kCount = 16'000;  // 64,000 bytes: below the eager limit, all of them within the credit
+  RankGroup shape;
+  shape.config.transport = "tcp";
+  shape.config.destroy_timeout_ms = 200;
+  CHECK(run_processes(shape, [&](Communicator& group) {
+          std::vector<float> values(kCount, 0);
+          if (group.rank() == 0) {
+            for (int i = 1; i <= kMessages; ++i) {
+              std::fill(values.begin(), values.end(), static_cast<float>(i));
+              group.send(values.data(), kCount, DType::kFloat32, 1);
+            }
+            return;  // the process ends
+          }
+          std::this_thread::sleep_for(std::chrono::seconds(2));  // it computes, and does not look meanwhile
+          for (int i = 1; i <= kMessages; ++i) {
+            group.recv(values.data(), kCount, DType::kFloat32, 0);
+            expect_all(values, static_cast<float>(i));
+          }
+        }) == "");
+}
+
 }  // namespace rondo::testing

@@ -163,6 +163,7 @@ void P2p::peer_left(int peer) {
   if (presence_[peer] != Presence::kHere) return;
   presence_[peer] = Presence::kLeft;
   senders_[peer]->end(left_error(peer));
+  receivers_[peer]->stop_answering();
   if (!failed_) {
     take_streams_from();
     look_for_ends();

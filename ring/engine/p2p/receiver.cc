@@ -404,6 +404,11 @@ void P2pReceiver::report() {
   context_.link_failed(peer_, link_error_);
 }
 
+void P2pReceiver::stop_answering() {
+  batch_.clear();
+  write_over_ = true;
+}
+
 void P2pReceiver::report_if_named() {
   if (over_ && !stream_ && context_.matcher.named(peer_)) report();
 }
@@ -434,7 +439,7 @@ void P2pReceiver::fail_all(const Error& error) {
 }
 
 bool P2pReceiver::idle() const {
-  return (batch_.empty() || write_over_) && refusals_.empty() && clearing_.empty() && filling_.empty() &&
+  return (write_over_ || (batch_.empty() && refusals_.empty())) && clearing_.empty() && filling_.empty() &&
          into_ != Into::kReceive && !(stream_ && !write_over_ && !draining_ && credit_due());
 }
 

@@ -41,6 +41,8 @@ class P2pReceiver {
   // A message of this peer, just taken out of the matcher, has met its receive. Gives the message back to the pool.
   void accept(P2pMessage& message, RecvRequest& receive);
 
+  // The peer reads nothing any more. An answer would make its kernel throw away what it has not sent yet.
+  void stop_answering();
   // No message will come any more.
   bool over() const { return over_; }
   // The stream is over and receives wait that name the peer: reports the link as failed, once. Not for peers that left.

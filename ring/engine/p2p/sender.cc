@@ -229,9 +229,18 @@ void P2pSender::fail_all(const Error& error) {
   }
 }
 
+// A socket that is closed with unread bytes is reset, and loses what the peer's kernel has not taken yet.
+void P2pSender::discard_answers() {
+  constexpr int kMostReads = 1024;  // of a peer that goes on writing
+  const iovec part{buffer_.data(), buffer_.size()};
+  for (int i = 0; i < kMostReads && stream_ && stream_->read(&part, 1) > 0; ++i) {
+  }
+}
+
 void P2pSender::end(const Error& error) {
   fail_all(error);
   batch_.clear();
+  discard_answers();
   stream_.reset();
   broken_ = true;
   if (end_error_.ok()) end_error_ = error;

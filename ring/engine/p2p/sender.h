@@ -64,6 +64,7 @@ class P2pSender {
   const char* clear(uint64_t sequence);
   void refuse(const P2pEnvelope& envelope);
   void broke(const Error& error);
+  void discard_answers();
   void fail_all(const Error& error);
 
   P2pContext& context_;
