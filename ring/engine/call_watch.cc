@@ -10,8 +10,8 @@ namespace rondo {
 namespace {
 
 // A slice of another operation arrived: the members are asked what they called, so that the error can show both calls.
-// If that brings nothing for so long, the link's own words must do.
-constexpr std::chrono::milliseconds kMismatchPatience{500};
+// A link broke: the fabric looks for a better reason. If that brings nothing for so long, the link's own words must do.
+constexpr std::chrono::milliseconds kReasonPatience{500};
 
 // How long a rank's I/O thread may take to say what its rank does.
 constexpr std::chrono::milliseconds kAnswerPatience{100};
@@ -36,7 +36,7 @@ void CallWatch::report(const CollectiveOperation& current, const RunFailure& fai
   switch (failure.kind) {
     case Kind::kLink:
       if (failure.link->code == ErrorCode::kMismatch) return refused(current, failure.peer, *failure.link);
-      return context_.fabric->link_failed(context_.id, context_.world_rank(failure.peer), *failure.link);
+      return broke(current, failure.peer, *failure.link);
     case Kind::kOtherCall:
       return refused(current, failure.peer,
                      {ErrorCode::kMismatch,
@@ -78,8 +78,18 @@ void CallWatch::refused(const CollectiveOperation& current, int peer, const Erro
   ask_others(refused_at_, current.sequence);
 }
 
+// The fabric makes nothing of it where the peer has left: it may have sent all before, but this call has not got it.
+void CallWatch::broke(const CollectiveOperation& current, int peer, const Error& error) {
+  refusal_ = {error.code,
+              fmt::format("{} on rank {}: the connection to {} ended before all of its data had come: {}",
+                          describe_call(current.call->call), context_.rank, context_.name(peer), error.message),
+              {context_.world_rank(peer)}};
+  refused_at_ = Clock::now();
+  context_.fabric->link_failed(context_.id, context_.world_rank(peer), error);
+}
+
 void CallWatch::tick(Clock::time_point now, const CollectiveOperation& current, uint64_t moved) {
-  if (refused_at_ != Clock::time_point{} && now - refused_at_ > kMismatchPatience) {
+  if (refused_at_ != Clock::time_point{} && now - refused_at_ > kReasonPatience) {
     refused_at_ = {};
     return context_.fabric->abort(context_.id, refusal_);
   }

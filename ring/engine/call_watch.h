@@ -32,6 +32,7 @@ class CallWatch {
 
  private:
   void refused(const CollectiveOperation& current, int peer, const Error& error);
+  void broke(const CollectiveOperation& current, int peer, const Error& error);
   void failed(int peer, ErrorCode code, const std::string& message);
   void ask_others(Clock::time_point now, uint64_t sequence, Ask ask = Ask::kInTurn);
   bool lasts(Clock::time_point now, uint64_t sequence);
@@ -45,7 +46,7 @@ class CallWatch {
   uint64_t asked_sequence_ = 0;     // the operation that they were asked about
   uint64_t overdue_sequence_ = 0;   // the operation that they were asked about after a deadline
   Clock::time_point overdue_at_{};  // and when
-  Clock::time_point refused_at_{};  // a run saw another operation than this rank's
+  Clock::time_point refused_at_{};  // a run saw another operation than this rank's, or a link that broke
   Error refusal_;
   bool reported_ = false;  // of the current call
 };

@@ -2,6 +2,7 @@
 // communicator.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -75,6 +76,14 @@ std::string leave_early(const Config& config, int rounds, const Course& course) 
   });
 }
 
+// What the connections of this process have not delivered when they are closed is lost.
+void reset_on_close() {
+  for (int socket = 0; socket < 1024; ++socket) {
+    const linger at_once{1, 0};
+    ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("messages, broadcasts and gathers of ranks that leave at once arrive, over TCP, sealed, in shared memory") {
@@ -122,6 +131,33 @@ TEST_CASE("messages that fill the connection arrive whole at a rank that looks w
             group.recv(values.data(), kCount, DType::kFloat32, 0);
             expect_all(values, static_cast<float>(i));
           }
+        }) == "");
+}
+
+TEST_CASE("a call whose data was lost behind its sender's goodbye fails soon, and names the sender") {
+  constexpr uint64_t kCount = 1 << 17;  // 512 KiB: more than the root's kernel takes unread
+  RankGroup shape;
+  shape.config.transport = "tcp";
+  shape.config.destroy_timeout_ms = 200;
+  CHECK(run_processes(shape, [&](Communicator& group) {
+          const std::vector<float> own(kCount, 1);
+          std::vector<float> all(2 * kCount);
+          if (group.rank() == 1) {
+            group.gather(own.data(), nullptr, kCount, DType::kFloat32, 0);
+            reset_on_close();
+            return;  // the process ends
+          }
+          std::this_thread::sleep_for(std::chrono::seconds(2));
+          const auto start = std::chrono::steady_clock::now();
+          Error error;
+          try {
+            group.gather(own.data(), all.data(), kCount, DType::kFloat32, 0);
+          } catch (const Exception& failure) {
+            error = failure.error();
+          }
+          expect(error.code == ErrorCode::kPeerLost && error.ranks == std::vector<int>{1}, error.message);
+          expect(error.message.find("ended before all of its data had come") != std::string::npos, error.message);
+          expect(std::chrono::steady_clock::now() - start < std::chrono::seconds(5), "it took too long");
         }) == "");
 }
 
