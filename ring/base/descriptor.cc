@@ -1,5 +1,6 @@
 #include "ring/base/descriptor.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -46,9 +47,18 @@ class OpenDescriptors {
   uint64_t last_ = 0;
 };
 
+int above_standard(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const bool closes = (::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
+  const int moved = ::fcntl(fd, closes ? F_DUPFD_CLOEXEC : F_DUPFD, STDERR_FILENO + 1);
+  ::close(fd);
+  return moved;
+}
+
 }  // namespace
 
-Descriptor::Descriptor(int fd, InChild in_child) : fd_(fd) {
+Descriptor::Descriptor(int number, InChild in_child) : fd_(above_standard(number)) {
+  const int fd = fd_;
   if (fd < 0 || in_child == InChild::kInherited) return;
   try {
     entry_ = OpenDescriptors::instance().add(fd);

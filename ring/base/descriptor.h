@@ -6,7 +6,8 @@
 
 namespace rondo {
 
-// Owns a file descriptor, opened with the CLOEXEC flag of its call.
+// Owns a file descriptor, opened with the CLOEXEC flag of its call. It is none of 0 to 2, even in a process that was
+// started with these closed: whatever prints there would write to it.
 class Descriptor {
  public:
   // What a forked child has of it. kClosed: a child that kept a listener would hold its port, and one that kept a
@@ -15,8 +16,9 @@ class Descriptor {
   enum class InChild { kClosed, kInherited };
 
   Descriptor() = default;
-  // Closes it where there is no memory, and throws std::bad_alloc.
-  explicit Descriptor(int fd, InChild in_child = InChild::kClosed);
+  // Moves a number below 3, which leaves none (errno) where the process has no other. Closes it where there is no
+  // memory, and throws std::bad_alloc.
+  explicit Descriptor(int number, InChild in_child = InChild::kClosed);
   Descriptor(Descriptor&& other) noexcept;
   Descriptor& operator=(Descriptor&& other) noexcept;
   Descriptor(const Descriptor&) = delete;
