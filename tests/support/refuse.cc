@@ -12,14 +12,15 @@
 
 namespace rondo::testing {
 
-void refuse(int call, int first) {
-  const bool any = first == -1;
+void refuse(const Refusal& refusal) {
+  const bool any = refusal.value == -1;
+  const auto argument = offsetof(seccomp_data, args) + sizeof(uint64_t) * static_cast<size_t>(refusal.argument);
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(call), 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(first), 0, static_cast<uint8_t>(any ? 0 : 1)),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(refusal.call), 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(argument)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(refusal.value), 0, static_cast<uint8_t>(any ? 0 : 1)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(refusal.error)),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog filter{std::size(program), program};
