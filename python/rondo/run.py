@@ -18,15 +18,8 @@ def find_rondo_run() -> str:
 
 def main() -> None:
     program = find_rondo_run()
-    arguments = sys.argv[1:]
-    # A script is run by this Python, unless one was named before it.
-    for i, argument in enumerate(arguments):
-        if os.path.basename(argument).startswith("python"):
-            break
-        if argument.endswith(".py"):
-            arguments[i:i] = [sys.executable]
-            break
-    os.execv(program, [program, *arguments])
+    # A program that is a script is run by this Python.
+    os.execv(program, [program, "--python", sys.executable, *sys.argv[1:]])
 
 
 if __name__ == "__main__":

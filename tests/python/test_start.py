@@ -118,6 +118,12 @@ def test_python_m_rondo_run(tmp_path, python):
     assert done.stdout.count("[0, 1]") == 2
 
 
+def test_python_m_rondo_run_leaves_a_programs_arguments_alone():
+    for words in (["printf", "%s;", "test_x.py"], ["sh", "-c", "printf '%s;' $1", "sh", "test_x.py"]):
+        command = [sys.executable, "-m", "rondo.run", "-n", "2", "--no-prefix", *words]
+        assert subprocess.check_output(command, text=True, timeout=60) == "test_x.py;test_x.py;"
+
+
 FORGETS = """
 import time, rondo
 def main():

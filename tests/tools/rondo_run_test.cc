@@ -396,6 +396,47 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("standard input, output and error may be closed: the job runs, and the others carry what they should") {
+  for (const char* closed : {"<&-", ">&-", "2>&-", "<&- >&- 2>&-"}) {
+    CAPTURE(closed);
+    const std::string run = std::string("exec ") + kRondoRun;
+    Program program({"sh", "-c", run + " -n 2 sh -c 'echo out; echo err >&2; exit 3' " + closed});
+    CHECK(program.wait() == 3);
+    const auto says = [&](const std::string& text, const std::string& word) { return text.find(word) != text.npos; };
+    const std::string spaced = std::string(" ") + closed;
+    CHECK(says(program.output(), "] out") == !says(spaced, " >&-"));
+    CHECK(says(program.errors(), "] err") == !says(spaced, "2>&-"));
+  }
+}
+
+TEST_CASE("a program that is a script of Python is run by the one that is given; its arguments are its own") {
+  const auto said = [](const Strings& words) {
+    Strings command{kRondoRun, "-n", "1", "--no-prefix", "--python", "echo"};
+    command.insert(command.end(), words.begin(), words.end());
+    Program program(command);
+    CHECK(program.wait() == 0);
+    return program.output();
+  };
+  CHECK(said({"train.py", "--model", "model.py"}) == "train.py --model model.py\n");
+  CHECK(said({"--", "train.py"}) == "train.py\n");
+  CHECK(said({"printf", "%s", "test_x.py"}) == "test_x.py");
+}
+
+TEST_CASE("a machine whose loopback has an IPv6 address only, or none at all (needs root and iproute2)") {
+  const auto run = [](const std::string& setup) {
+    return Strings{"unshare", "-n", "sh", "-c",
+                   "PATH=$PATH:/usr/sbin:/sbin; " + setup + "exec " + kRondoRun +
+                       " -n 2 --no-prefix sh -c 'echo $MASTER_ADDR $MASTER_PORT'"};
+  };
+  Program v6(run("ip link set lo up; ip addr del 127.0.0.1/8 dev lo; "));
+  CHECK(v6.wait() == 0);
+  CHECK(count_of(v6.output(), "::1 ") == 2);
+  Program none(
+      run("echo 1 >/proc/sys/net/ipv6/conf/lo/disable_ipv6; ip link set lo up; ip addr del 127.0.0.1/8 dev lo; "));
+  CHECK(none.wait() == 1);
+  CHECK(none.errors().find("the loopback interface is down or has no address") != std::string::npos);
+}
+
 TEST_CASE("mistakes on the command line are explained, with a code of their own and no rank started") {
   struct Mistake {
     Strings arguments;

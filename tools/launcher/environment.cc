@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <stdexcept>
 #include <system_error>
 
 #include "ring/base/cores.h"
@@ -17,6 +18,20 @@
 #include "tools/launcher/check_call.h"
 
 namespace rondo::launcher {
+namespace {
+
+// port: of the address. 0: this machine has no such address.
+template <typename Address>
+uint16_t any_port(Address& address, const in_port_t& port) {
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  socklen_t bytes = sizeof(address);
+  const Descriptor socket(::socket(generic->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid() || ::bind(socket.get(), generic, bytes) != 0) return 0;
+  check_call("getsockname", ::getsockname(socket.get(), generic, &bytes));
+  return ntohs(port);
+}
+
+}  // namespace
 
 void set_variable(Environment& environment, const std::string& assignment) {
   const std::string name = assignment.substr(0, assignment.find('=') + 1);
@@ -65,15 +80,16 @@ void limit_threads(Environment& environment, int local_world) {
   set_variable(environment, fmt::format("OMP_NUM_THREADS={}", std::max(1, CPU_COUNT(&cores) / local_world)));
 }
 
-uint16_t free_port() {
-  const Descriptor socket(check_call("socket", ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof(address);
-  check_call("bind", ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), bytes));
-  check_call("getsockname", ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &bytes));
-  return ntohs(address.sin_port);
+LoopbackPort free_port() {
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (const uint16_t port = any_port(v4, v4.sin_port)) return {"127.0.0.1", port};
+  sockaddr_in6 v6{};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_addr = in6addr_loopback;
+  if (const uint16_t port = any_port(v6, v6.sin6_port)) return {"::1", port};
+  throw std::runtime_error("no port of 127.0.0.1 or ::1 can be had: the loopback interface is down or has no address");
 }
 
 std::string random_id() {

@@ -38,8 +38,12 @@ void set_place(Environment& environment, const Meeting& meeting, const RankPlace
 // OMP_NUM_THREADS, where it is not set: this process's cores divided among the ranks of the host, at least 1.
 void limit_threads(Environment& environment, int local_world);
 
-// A TCP port of 127.0.0.1 that nobody listens on at the moment.
-uint16_t free_port();
+// This machine's loopback address, over IPv4 if it has one, and a TCP port of it that nobody listens on at the moment.
+struct LoopbackPort {
+  std::string host;
+  uint16_t port = 0;
+};
+LoopbackPort free_port();
 // 128 random bits in hexadecimal digits.
 std::string random_id();
 

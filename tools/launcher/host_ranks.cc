@@ -19,7 +19,10 @@ namespace rondo::launcher {
 namespace {
 
 Meeting meeting_of(const Assignment& a, const JobFolder& folder) {
-  if (a.nodes == 1) return Meeting{fmt::format("unix://{}/store", folder.path()), a.job_id, "127.0.0.1", free_port()};
+  if (a.nodes == 1) {
+    const LoopbackPort loopback = free_port();
+    return Meeting{fmt::format("unix://{}/store", folder.path()), a.job_id, loopback.host, loopback.port};
+  }
   const bool ipv6 = a.master_host.find(':') != std::string::npos;
   const std::string host = ipv6 ? fmt::format("[{}]", a.master_host) : a.master_host;
   return Meeting{fmt::format("tcp://{}:{}", host, a.master_port), a.job_id, a.master_host, a.master_port};

@@ -68,6 +68,7 @@ void declare(CLI::App& app, Options& options, Words& words) {
       ->allow_extra_args(false)
       ->check(CLI::Validator(check_assignment, ""))
       ->type_name("NAME=value");
+  app.add_option("--python", options.python)->group("");        // python -m rondo.run: what runs it
   app.add_flag("--host-ranks", options.host_ranks)->group("");  // what the launch agent starts
   app.formatter(std::make_shared<Help>());
   app.footer(
@@ -157,6 +158,9 @@ Parsed parse_options(int argc, char** argv) {
     return usage_error(fmt::format("unknown option '{}'", options.command.front()));
   }
   if (options.command.empty()) return usage_error("which program?");
+  if (!options.python.empty() && options.command.front().ends_with(".py")) {
+    options.command.insert(options.command.begin(), options.python);
+  }
   for (const auto& problem : {complete_hosts(options, words), check_network(options)}) {
     if (!problem.empty()) return usage_error(problem);
   }

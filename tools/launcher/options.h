@@ -14,6 +14,7 @@ struct Options {
   int ranks = 0;
   std::vector<Host> hosts;   // those that ranks start on, in the order of their ranks; never empty
   std::string launch_agent;  // words; a host and a command for its shell are appended
+  std::string python;        // runs a program that is a script of it; "": the script runs itself
   std::string remote_path;   // of rondo-run on the other hosts; "": as here
   uint16_t master_port = 0;  // 0: one is chosen
   bool host_ranks = false;   // started by another host's rondo-run; nothing else counts
