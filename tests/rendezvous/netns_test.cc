@@ -19,10 +19,12 @@
 
 #include "rondo/communicator.h"
 #include "rondo/error.h"
+#include "rondo/unique_id.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/rank_group.h"
 #include "tests/support/temp_folder.h"
 #include "transport/rendezvous/address.h"
+#include "transport/rendezvous/launch_environment.h"
 
 namespace rondo {
 namespace {
@@ -197,6 +199,37 @@ TEST_CASE("netns: ranks of two hosts are refused without a permission, and told 
         [](Communicator&) {});
     return expect_part(found, "rank 1: INVALID: rank 1 is not on the host of tcp://10.1.2.3:21234");
   });
+}
+
+std::string unique_id_at(const std::string& host) {
+  try {
+    return UniqueIdServer(host).id();
+  } catch (const Exception& e) {
+    return std::string(error_code_name(e.code())) + ": " + e.what();
+  }
+}
+
+TEST_CASE("netns: a unique id on loopback has the address that is there, and none at once where loopback is down") {
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    CAPTURE(host);
+    in_namespace("", [host] { return expect_part(unique_id_at(host), "unique:127.0.0.1:"); });
+    in_namespace("ip addr del 127.0.0.1/8 dev lo; ",
+                 [host] { return expect_part(unique_id_at(host), "unique:[::1]:"); });
+    in_namespace("ip link set lo down; ", [host] {
+      return expect_part(unique_id_at(host), "BOOTSTRAP: the loopback interface is down or has no address");
+    });
+  }
+}
+
+TEST_CASE("netns: ranks of one host whose loopback has an IPv6 address only, with MASTER_ADDR of any kind") {
+  const Environment plain({{"RANK", "1"},
+                           {"WORLD_SIZE", "2"},
+                           {"LOCAL_RANK", "1"},
+                           {"LOCAL_WORLD_SIZE", "2"},
+                           {"MASTER_ADDR", "localhost"},
+                           {"MASTER_PORT", "29500"}});
+  in_namespace("ip addr del 127.0.0.1/8 dev lo; ",
+               [&plain] { return expect(find_launch_in({}, plain).rendezvous, "tcp://[::1]:29500"); });
 }
 
 TEST_CASE("netns: two namespaces are two hosts") {

@@ -6,6 +6,7 @@
 
 #include "ring/base/hash.h"
 #include "rondo/error.h"
+#include "transport/rendezvous/address.h"
 #include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/slurm.h"
@@ -88,7 +89,7 @@ std::string master_rendezvous(const Environment& env, const Launch& launch) {
   const char* port_name = env.has("RONDO_MASTER_PORT") ? "RONDO_MASTER_PORT" : "MASTER_PORT";
   if (!env.has(port_name)) invalid("MASTER_ADDR is set, but neither RONDO_MASTER_PORT nor MASTER_PORT is");
   uint16_t port = port_of(env, port_name, 0);
-  return tcp_rendezvous(env, all_local(launch.place) ? "127.0.0.1" : host, port);
+  return tcp_rendezvous(env, all_local(launch.place) ? loopback_address() : std::string(host), port);
 }
 
 // --- one function a launcher: nullopt if it did not start us

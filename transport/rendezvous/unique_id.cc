@@ -18,6 +18,8 @@ namespace {
 
 SocketAddress own_address(const std::string& host, const Config& config) {
   SocketAddress address = resolve(host.empty() ? reachable_address(config) : host, 0).front();
+  // Whichever of the two this machine has; an error where loopback is down, since no rank would come.
+  if (address.host() == "127.0.0.1" || address.host() == "::1") address = resolve(loopback_address(), 0).front();
   if (address.is_any()) {
     throw Exception(
         ErrorCode::kInvalid,
