@@ -1,0 +1,220 @@
+#include "tests/life/player.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tests/support/temp_folder.h"
+
+namespace rondo::life {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A process of a life: a rank, or all of them as threads.
+struct Child {
+  pid_t pid = -1;
+  int rank = 0;
+  bool ended = false;
+  int status = 0;
+};
+
+class Play {
+ public:
+  Play(const Life& life, const PlayerOptions& options) : life_(life), options_(options) {
+    std::ofstream(folder_.path("life")) << print(life);
+    for (int r = 0; r < life.world; ++r) {
+      std::ofstream(folder_.path("at-" + std::to_string(r))) << std::string(4096, '\0');
+    }
+  }
+  ~Play() { end_all(); }
+
+  Verdict run() {
+    const int processes = life_.ranks == Ranks::kThreads ? 1 : life_.world;
+    for (int r = 0; r < processes; ++r) children_.push_back({start(r), r, false, 0});
+    std::string before;
+    for (Clock::time_point moved = Clock::now(); !all_ended();) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::string now = positions();
+      if (now != before) {
+        before = std::move(now);
+        moved = Clock::now();
+      } else if (Clock::now() - moved > options_.patience) {
+        std::string text = where() + stacks();
+        end_all();
+        return {Outcome::kHang, text + said()};
+      }
+    }
+    return judge();
+  }
+
+ private:
+  std::vector<std::string> command(int rank) const {
+    const std::string& door = life_.door(rank);
+    const auto other = options_.doors.find(door);
+    std::vector<std::string> words =
+        other == options_.doors.end() ? std::vector<std::string>{"/proc/self/exe"} : split_words(other->second, ' ');
+    words.push_back("--life=" + folder_.path("life"));
+    words.push_back("--rank=" + std::to_string(rank));
+    words.push_back("--meeting=file://" + folder_.path("meeting"));
+    words.push_back("--folder=" + folder_.path());
+    return words;
+  }
+
+  pid_t start(int rank) const {
+    std::vector<std::string> words = command(rank);
+    const std::string output = folder_.path("output-" + std::to_string(rank));
+    const pid_t parent = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid != 0) return pid;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(9);
+    const int file = ::open(output.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+    ::dup2(file, 1);
+    ::dup2(file, 2);
+    ::close(file);
+    for (const std::string& setting : life_.settings) {
+      const size_t equals = setting.find('=');
+      ::setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);
+    }
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    ::execvp(arguments[0], arguments.data());
+    ::_exit(9);
+  }
+
+  bool all_ended() {
+    bool all = true;
+    for (Child& child : children_) {
+      if (!child.ended && ::waitpid(child.pid, &child.status, WNOHANG) == child.pid) child.ended = true;
+      all = all && child.ended;
+    }
+    return all;
+  }
+
+  void end_all() {
+    for (Child& child : children_) {
+      if (child.ended) continue;
+      ::kill(child.pid, SIGKILL);
+      ::waitpid(child.pid, &child.status, 0);
+      child.ended = true;
+    }
+  }
+
+  std::string positions() const {
+    std::string all;
+    for (int r = 0; r < life_.world; ++r) {
+      const std::string page = read_file(folder_.path("at-" + std::to_string(r)));
+      all += page.substr(0, 16 * life_.threads.size());
+    }
+    return all;
+  }
+
+  std::string where() const {
+    const std::vector<std::string> lines = split_words(print(life_), '\n');
+    const std::string all = positions();
+    std::string text;
+    for (size_t i = 0; i + 16 <= all.size(); i += 16) {
+      uint64_t at[2];
+      std::memcpy(at, all.data() + i, sizeof at);
+      const size_t threads = life_.threads.size(), number = i / 16;
+      text += "rank " + std::to_string(number / threads) + " thread " + std::to_string(number % threads) + ": step " +
+              std::to_string(at[1]) + ", line " + std::to_string(at[0]) +
+              (at[0] > 0 && at[0] <= lines.size() ? ": " + lines[at[0] - 1] : "") + "\n";
+    }
+    return text;
+  }
+
+  std::string stacks() const {
+    if (std::system("command -v gdb >/dev/null 2>&1") != 0) return "";
+    std::string text;
+    for (const Child& child : children_) {
+      if (child.ended) continue;
+      const std::string file = folder_.path("stacks");
+      const std::string line = "timeout 30 gdb -p " + std::to_string(child.pid) +
+                               " -batch -ex 'thread apply all bt 12' >" + file + " 2>/dev/null";
+      if (std::system(line.c_str()) == 0)
+        text += "stacks of rank " + std::to_string(child.rank) + "\n" + read_file(file);
+    }
+    return text;
+  }
+
+  std::string said() const {
+    std::string text;
+    for (const Child& child : children_) {
+      const std::string output = read_file(folder_.path("output-" + std::to_string(child.rank)));
+      if (!output.empty()) text += "output of rank " + std::to_string(child.rank) + ":\n" + output.substr(0, 20'000);
+    }
+    return text;
+  }
+
+  // A rank that the life kills.
+  int killed() const {
+    for (const Step& step : life_.threads.empty() ? std::vector<Step>{} : life_.threads[0]) {
+      if (step.verb == "kill") return static_cast<int>(step.number("by")) % life_.world;
+    }
+    return -1;
+  }
+
+  Verdict judge() {
+    std::string faults, crashes;
+    std::map<std::string, std::pair<std::string, int>> bits;
+    for (int r = 0; r < life_.world; ++r) {
+      std::istringstream lines(read_file(folder_.path("report-" + std::to_string(r))));
+      for (std::string line; std::getline(lines, line);) {
+        if (line.compare(0, 6, "fault ") == 0) faults += line.substr(6) + "\n";
+        const std::vector<std::string> words = split_words(line, ' ');
+        if (words.size() != 3 || words[0] != "bits") continue;
+        const auto& [place, is_new] = bits.emplace(words[1], std::pair(words[2], r));
+        if (!is_new && place->second.first != words[2]) {
+          faults += "rank " + std::to_string(r) + " has other bits than rank " + std::to_string(place->second.second) +
+                    " at line " + words[1] + "\n";
+        }
+      }
+    }
+    for (const Child& child : children_) {
+      const bool killed_here = WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGKILL && child.rank == killed();
+      if (killed_here || (WIFEXITED(child.status) && WEXITSTATUS(child.status) <= 1)) continue;
+      crashes += "rank " + std::to_string(child.rank) +
+                 (WIFSIGNALED(child.status) ? " was ended by signal " + std::to_string(WTERMSIG(child.status))
+                                            : " exited with " + std::to_string(WEXITSTATUS(child.status))) +
+                 "\n";
+    }
+    if (!crashes.empty()) return {Outcome::kCrash, crashes + where() + faults + said()};
+    if (!faults.empty()) return {Outcome::kFault, faults + said()};
+    for (const Child& child : children_) {
+      if (WIFEXITED(child.status) && WEXITSTATUS(child.status) == 1) return {Outcome::kFault, "no report\n" + said()};
+    }
+    return {};
+  }
+
+  const Life& life_;
+  const PlayerOptions& options_;
+  testing::TempFolder folder_;
+  std::vector<Child> children_;
+};
+
+}  // namespace
+
+const char* outcome_name(Outcome outcome) {
+  constexpr const char* kNames[] = {"right", "fault", "crash", "hang"};
+  return kNames[static_cast<int>(outcome)];
+}
+
+Verdict play(const Life& life, const PlayerOptions& options) { return Play(life, options).run(); }
+
+}  // namespace rondo::life
