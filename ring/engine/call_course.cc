@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/finite.h"
+#include "ring/base/check.h"
 #include "ring/engine/call/slicing.h"
 #include "ring/engine/run/board_run.h"
 #include "ring/engine/run/window_run.h"
@@ -54,7 +55,7 @@ bool CallCourse::advance(Pass pass) {
 bool CallCourse::go_on() {
   if (digesting_) return go_on_digest();
   if (operation_->run) return start_own_run();
-  if (!route_) decide(nullptr);
+  if (!route_) decide();
   if (route_->next == Next::kExchangeTimes) return start_telling_times();
   if (route_->next != Next::kRun) return start_exchange();
   PreparedCall::Body& body = operation_->call->body;
@@ -78,14 +79,14 @@ bool CallCourse::start_own_run() {
   return true;
 }
 
-void CallCourse::decide(const BufferFacts* buffers) {
+void CallCourse::decide() {
   const RouteQuestion& question = operation_->call->question;
-  route_ = router_.decide(question, table_, buffers);
+  route_ = router_.decide(question, table_, answers_);
   const bool timed = route_->timed || route_->next != Next::kRun;  // or may be, after the exchange
-  if (buffers == nullptr && question.tuned() && timed) began_ns_ = Observer::now();
+  if (!answers_.buffers && question.tuned() && timed) began_ns_ = Observer::now();
   if (route_->next == Next::kRefuse) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", describe_call(operation_->call->call),
-                                                     context_.rank, refusal_text(*route_, *buffers)));
+                                                     context_.rank, refusal_text(*route_, *answers_.buffers)));
   }
   if (route_->next != Next::kRun) return;
   context_.log.took(operation_->sequence, route_->algorithm, table_.version());
@@ -170,19 +171,42 @@ void CallCourse::end_telling_times() {
   if (context_.rank == 0 && log_.shows(LogLevel::kInfo)) {
     for (const std::string& choice : choices) log_.info(choice);
   }
-  decide(nullptr);
+  answers_.times = true;
 }
 
-// All have told where their buffers lie, or whether they could read the others'; or what they have timed.
 void CallCourse::end_exchange() {
-  if (route_->next == Next::kExchangeTimes) return end_telling_times();
+  switch (route_->next) {
+    case Next::kExchangeTimes:
+      end_telling_times();
+      break;
+    case Next::kExchangeCards:
+      end_telling_cards();
+      break;
+    case Next::kTryPull:
+      end_trying_pull();
+      break;
+    case Next::kRun:
+    case Next::kRefuse:
+      break;
+  }
+  RONDO_CHECK(answers_.has(route_->next), "an exchange gives an answer");
+  decide();
+}
+
+void CallCourse::end_telling_cards() {
+  running_ = nullptr;
+  answers_.buffers = cards_->facts(operation_->call->call);
+}
+
+void CallCourse::end_trying_pull() {
   running_ = nullptr;
   const PreparedCall& prepared = *operation_->call;
-  const BufferFacts facts = cards_->facts(prepared.call);
+  const bool pulled = cards_->pulled(prepared.call);
+  answers_.pulled = pulled;
   bool refused = false;
-  if (route_->next == Next::kTryPull) {
+  {
     std::lock_guard lock(table_mutex_);
-    refused = table_.tried_pull(prepared.question, facts);
+    refused = table_.tried_pull(prepared.question, pulled);
   }
   if (context_.rank == 0 && refused) {
     log_.warn(
@@ -190,7 +214,6 @@ void CallCourse::end_exchange() {
                     "more, unless it asks for that",
                     describe_call(prepared.call), context_.name(cards_->unreadable_by())));
   }
-  decide(&facts);
 }
 
 void CallCourse::pack() {
@@ -320,11 +343,11 @@ void CallCourse::close() {
 }
 
 Route CallCourse::route_of(const RouteQuestion& question, bool registered) const {
-  BufferFacts buffers;
-  buffers.plain = registered ? -1 : 0;
-  buffers.readable = true;
+  Answers answers;
+  answers.times = true;
+  answers.buffers = BufferFacts{registered ? -1 : 0, true};
   std::lock_guard lock(table_mutex_);
-  return router_.decide(question, table_, &buffers);
+  return router_.decide(question, table_, answers);
 }
 
 }  // namespace rondo

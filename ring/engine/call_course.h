@@ -33,6 +33,7 @@ class CallCourse {
   void begin(CollectiveOperation& operation) {
     operation_ = &operation;
     route_.reset();
+    answers_ = {};
     running_ = nullptr;
     packed_ = done_ = digesting_ = false;
   }
@@ -66,7 +67,7 @@ class CallCourse {
  private:
   bool go_on();
   bool start_own_run();
-  void decide(const BufferFacts* buffers);
+  void decide();
   void show();
   std::optional<Error> not_finite_of_wire();
   void observe_route();
@@ -75,6 +76,8 @@ class CallCourse {
   bool start_telling_times();
   void end_exchange();
   void end_telling_times();
+  void end_telling_cards();
+  void end_trying_pull();
   void pack();
   void prepare_body();
   void check_input() const;
@@ -104,6 +107,7 @@ class CallCourse {
   // Of the operation.
   CollectiveOperation* operation_ = nullptr;
   std::optional<Route> route_;
+  Answers answers_;
   Run* running_ = nullptr;  // nullptr: waits for links or windows
   uint64_t began_ns_ = 0;   // of a call whose ways are tried
   bool packed_ = false;

@@ -59,7 +59,7 @@ class SimulatedRank {
   bool step(const PlannedCall& call, std::vector<std::vector<Told>>& exchanges, int world, const TimedCall& timed) {
     const RouteQuestion question = router_.ask(call.question, call.asked);
     if (!told_) {
-      if (!asked_) route_ = router_.decide(question, table_, nullptr);
+      route_ = router_.decide(question, table_, answers_);
       if (route_.next == Next::kRun || route_.next == Next::kRefuse) return end(question, timed);
       tell(call, exchanges);
     }
@@ -98,15 +98,13 @@ class SimulatedRank {
     ++exchange_;
     if (route_.next == Next::kExchangeTimes) {
       choices += table_.told_times(times, router_.clocks()).size();
-      return;
+      answers_.times = true;
+    } else if (route_.next == Next::kTryPull) {
+      table_.tried_pull(question, reads);
+      answers_.pulled = reads;
+    } else {
+      answers_.buffers = BufferFacts{all ? -1 : 0, all};  // which rank it is decides nothing
     }
-    facts_.plain = all ? -1 : 0;  // which rank it is decides nothing
-    if (route_.next == Next::kTryPull) {
-      facts_.readable = reads;
-      table_.tried_pull(question, facts_);
-    }
-    route_ = router_.decide(question, table_, &facts_);
-    asked_ = true;
   }
 
   bool end(const RouteQuestion& question, const TimedCall& timed) {
@@ -114,16 +112,14 @@ class SimulatedRank {
     if (route_.next == Next::kRun) table_.began(question, router_.terms(), route_);
     if (route_.timed) record_[table_.tuner().pending() - 1] = timed;
     routes.push_back(route_);
-    facts_ = {};
-    asked_ = false;
+    answers_ = {};
     return true;
   }
 
   int rank_;
   const Router& router_;
   Route route_;
-  BufferFacts facts_;
-  bool asked_ = false;  // facts_ are those of the current call
+  Answers answers_;  // of the current call
   bool told_ = false;
   size_t exchange_ = 0;
   TimeRecord record_{};
@@ -290,19 +286,19 @@ TEST_CASE("a plain call asks again after 31 that did not, and an exchange follow
     question = router.ask(question, Algorithm::kWindow);
     REQUIRE(!question.tuned());
     RouteTable table;
-    BufferFacts plain;
-    plain.plain = 2;
-    CHECK(router.decide(question, table, nullptr).next == Next::kExchangeCards);
-    const Route first = router.decide(question, table, &plain);
+    Answers plain;
+    plain.buffers = BufferFacts{2, false};
+    CHECK(router.decide(question, table, {}).next == Next::kExchangeCards);
+    const Route first = router.decide(question, table, plain);
     CHECK(first.medium() == tried.medium);
     table.began(question, router.terms(), first);
     for (int call = 0; call < 31; ++call) {
-      const Route route = router.decide(question, table, nullptr);
+      const Route route = router.decide(question, table, {});
       REQUIRE(route.next == Next::kRun);
       REQUIRE(route.buffers == Route::Buffers::kKnownPlain);
       table.began(question, router.terms(), route);
     }
-    CHECK(router.decide(question, table, nullptr).next == Next::kExchangeCards);
+    CHECK(router.decide(question, table, {}).next == Next::kExchangeCards);
   }
 }
 
@@ -312,27 +308,28 @@ TEST_CASE("memory that the kernel will not read: auto does not pull from then on
   RouteQuestion question;
   question.bytes = 1 << 20;
   question = router.ask(question, Algorithm::kAuto);
-  BufferFacts plain;
-  plain.plain = 0;
-  Route route = router.decide(question, table, &plain);
+  Answers plain;
+  plain.buffers = BufferFacts{0, false};
+  Route route = router.decide(question, table, plain);
   while (route.algorithm != Algorithm::kPull) {
     table.began(question, router.terms(), route);
-    route = router.decide(question, table, &plain);
+    route = router.decide(question, table, plain);
   }
   CHECK(route.next == Next::kTryPull);
-  BufferFacts unreadable = plain;
-  unreadable.readable = false;
+  Answers unreadable = plain;
+  unreadable.pulled = false;
 
   const RouteQuestion by_name = router.ask(question, Algorithm::kPull);
-  CHECK(!table.tried_pull(by_name, unreadable));
-  const Route refused = router.decide(by_name, table, &unreadable);
+  CHECK(!table.tried_pull(by_name, false));
+  const Route refused = router.decide(by_name, table, unreadable);
   CHECK(refused.next == Next::kRefuse);
-  CHECK(refusal_text(refused, unreadable).find("does not let one process read another's memory") != std::string::npos);
+  CHECK(refusal_text(refused, *unreadable.buffers).find("does not let one process read another's memory") !=
+        std::string::npos);
 
-  CHECK(table.tried_pull(question, unreadable));
-  CHECK(!table.tried_pull(question, unreadable));  // told once
+  CHECK(table.tried_pull(question, false));
+  CHECK(!table.tried_pull(question, false));  // told once
   for (int call = 0; call < 16; ++call) {
-    route = router.decide(question, table, &plain);
+    route = router.decide(question, table, plain);
     CHECK(route.next == Next::kRun);
     CHECK(route.algorithm != Algorithm::kPull);
     table.began(question, router.terms(), route);

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ring/engine/route/route_table.h"
+#include "ring/base/check.h"
 #include "ring/plan/estimate.h"
 
 namespace rondo {
@@ -23,38 +23,45 @@ Route run(Algorithm algorithm, RouteReason reason, Buffers buffers = Buffers::kA
   return route;
 }
 
-Route ask(Next next, Algorithm algorithm, RouteReason reason) {
+Route ask(Next next, Algorithm algorithm, RouteReason reason, const Answers& answers) {
+  RONDO_CHECK(!answers.has(next), "no question is asked twice");
   Route route = run(algorithm, reason);
   route.next = next;
   return route;
 }
 
+Route ask_for_cards(Algorithm algorithm, const Answers& answers) {
+  return ask(Next::kExchangeCards, algorithm, RouteReason::kCardsUnknown, answers);
+}
+
+Route refuse(Algorithm algorithm, RouteReason reason) {
+  Route route = run(algorithm, reason);
+  route.next = Next::kRefuse;
+  return route;
+}
+
 // The kernel moves the bytes, once all ranks have seen that it does.
-Route pull(RouteReason reason, const BufferFacts& buffers) {
-  if (!buffers.readable) return ask(Next::kTryPull, Algorithm::kPull, reason);
-  if (!*buffers.readable) return ask(Next::kRefuse, Algorithm::kPull, RouteReason::kUnreadable);
-  return run(Algorithm::kPull, reason, Buffers::kPlain);
+Route pull(RouteReason reason, const Answers& answers) {
+  if (answers.buffers->readable || answers.pulled == true) return run(Algorithm::kPull, reason, Buffers::kPlain);
+  if (!answers.pulled) return ask(Next::kTryPull, Algorithm::kPull, reason, answers);
+  return refuse(Algorithm::kPull, RouteReason::kUnreadable);
 }
 
-bool may_pull(const RouteTerms& terms, const RouteTable& table) {
-  return terms.can_pull && terms.single_copy != SingleCopy::kOff && !table.pull_refused();
+bool may_pull(const RouteTerms& terms, bool pull_refused) {
+  return terms.can_pull && terms.single_copy != SingleCopy::kOff && !pull_refused;
 }
 
-// What the trials of such calls want. buffers: nullptr: known to be plain without cards.
-Route tried(const RouteQuestion& question, const RouteTerms& terms, const RouteTable& table,
-            const BufferFacts* buffers) {
-  const Trials::Next next =
-      table.tuner().next(tuner_key(question), usable_ways(question, terms, table).all(), stores_to_try(terms));
+// What the trials of such calls want. Buffers of which there are no cards are known to be plain.
+Route tried(const RouteQuestion& question, const TableFacts& table, const Answers& answers) {
+  const Trials::Next& next = table.next;
   const RouteReason reason = next.stage == Trials::Stage::kSettled   ? RouteReason::kFaster
                              : next.stage == Trials::Stage::kResting ? question.why
                                                                      : RouteReason::kTrial;
   // Buffers that are read where they lie, and staging memory that the last call may still use.
-  if (over_windows(next.way.algorithm) && buffers == nullptr) {
-    return ask(Next::kExchangeCards, next.way.algorithm, RouteReason::kCardsUnknown);
-  }
+  if (over_windows(next.way.algorithm) && !answers.buffers) return ask_for_cards(next.way.algorithm, answers);
   Route route = next.way.algorithm == Algorithm::kPull
-                    ? pull(reason, *buffers)
-                    : run(next.way.algorithm, reason, buffers != nullptr ? Buffers::kPlain : Buffers::kKnownPlain);
+                    ? pull(reason, answers)
+                    : run(next.way.algorithm, reason, answers.buffers ? Buffers::kPlain : Buffers::kKnownPlain);
   if (route.next != Next::kRun) return route;
   route.tuned = true;
   route.timed = next.timed;
@@ -63,58 +70,59 @@ Route tried(const RouteQuestion& question, const RouteTerms& terms, const RouteT
 }
 
 // Buffers of an island, of which some are not registered, and no algorithm was asked for.
-Route share_plain(const RouteQuestion& question, const RouteTerms& terms, const RouteTable& table,
-                  const BufferFacts* buffers) {
-  const Buffers known = buffers != nullptr ? Buffers::kPlain : Buffers::kKnownPlain;
-  const bool pulls = may_pull(terms, table);
-  const bool posts = question.bytes <= kPostBytes;
-  const bool always = pulls && terms.single_copy == SingleCopy::kOn;
-  if (!always && question.tuned()) return tried(question, terms, table, buffers);
+Route share_plain(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table,
+                  const Answers& answers) {
+  const Buffers known = answers.buffers ? Buffers::kPlain : Buffers::kKnownPlain;
+  const bool always = terms.single_copy == SingleCopy::kOn && may_pull(terms, table.pull_refused);
+  if (!always && question.tuned()) return tried(question, table, answers);
   // One exchange more than that of cards, where staging takes two.
-  if (!always && posts) return run(Algorithm::kOneShot, RouteReason::kSmall, known);
-  if (buffers == nullptr) return ask(Next::kExchangeCards, question.algorithm, RouteReason::kCardsUnknown);
-  if (always) return pull(RouteReason::kConfigured, *buffers);
+  if (!always && question.bytes <= kPostBytes) return run(Algorithm::kOneShot, RouteReason::kSmall, known);
+  if (!answers.buffers) return ask_for_cards(question.algorithm, answers);
+  if (always) return pull(RouteReason::kConfigured, answers);
   const bool off = terms.single_copy == SingleCopy::kOff;
   return run(Algorithm::kStaged, off ? RouteReason::kConfigured : RouteReason::kUnreadable, known);
 }
 
 // The kind of stores of calls that are not tried.
-bool streams(const RouteTerms& terms, const RouteTable& table) {
-  return terms.stores == RouteTerms::Stores::kTried ? table.tuner().streamed()
-                                                    : terms.stores == RouteTerms::Stores::kStreamed;
+bool streams(const RouteTerms& terms, const TableFacts& table) {
+  return terms.stores == RouteTerms::Stores::kTried ? table.streamed : terms.stores == RouteTerms::Stores::kStreamed;
 }
 
-Route decide_way(const RouteQuestion& question, const RouteTerms& terms, const RouteTable& table,
-                 const BufferFacts* buffers) {
+// Of calls that registered buffers may take over windows, before the ranks have told each other of theirs.
+Route decide_unasked(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table,
+                     const Answers& answers) {
+  const Algorithm asked = question.algorithm;
+  const bool windows = over_windows(asked);
+  const bool either = !windows || asked == Algorithm::kWindow;
+  if (!either || !table.known_plain) return ask_for_cards(asked, answers);
+  if (windows) return share_plain(question, terms, table, answers);
+  if (question.tuned()) return tried(question, table, answers);
+  return run(asked, RouteReason::kKnownPlain, Buffers::kKnownPlain);
+}
+
+Route decide_way(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table,
+                 const Answers& answers) {
   const Algorithm asked = question.algorithm;
   const bool windows = over_windows(asked);
   if (!windows && !question.registered_first) {
     if (!question.tuned()) return run(asked, question.why);
-    Route route = tried(question, terms, table, buffers);
+    Route route = tried(question, table, answers);
     route.buffers = Buffers::kAny;
     return route;
   }
-  if (buffers == nullptr) {
-    const bool either = !windows || asked == Algorithm::kWindow;
-    if (!either || !table.known_plain(question)) {
-      return ask(Next::kExchangeCards, asked, RouteReason::kCardsUnknown);
-    }
-    if (windows) return share_plain(question, terms, table, nullptr);
-    if (question.tuned()) return tried(question, terms, table, nullptr);
-    return run(asked, RouteReason::kKnownPlain, Buffers::kKnownPlain);
-  }
+  if (!answers.buffers) return decide_unasked(question, terms, table, answers);
   if (asked == Algorithm::kStaged) return run(asked, question.why);
   if (question.scales_at_source) return run(Algorithm::kStaged, RouteReason::kScaled);
-  if (buffers->plain < 0) {
+  if (answers.buffers->plain < 0) {
     return run(asked == Algorithm::kPull ? asked : Algorithm::kRegistered, RouteReason::kAllRegistered);
   }
   if (!windows) {
-    return question.tuned() ? tried(question, terms, table, buffers)
+    return question.tuned() ? tried(question, table, answers)
                             : run(asked, RouteReason::kNotRegistered, Buffers::kPlain);
   }
-  if (asked == Algorithm::kRegistered) return ask(Next::kRefuse, asked, RouteReason::kNotRegistered);
-  if (asked == Algorithm::kWindow) return share_plain(question, terms, table, buffers);
-  return terms.can_pull ? pull(question.why, *buffers) : ask(Next::kRefuse, asked, RouteReason::kUnreadable);
+  if (asked == Algorithm::kRegistered) return refuse(asked, RouteReason::kNotRegistered);
+  if (asked == Algorithm::kWindow) return share_plain(question, terms, table, answers);
+  return terms.can_pull ? pull(question.why, answers) : refuse(asked, RouteReason::kUnreadable);
 }
 
 }  // namespace
@@ -156,8 +164,23 @@ Medium Route::medium() const {
   return over_windows(algorithm) ? Medium::kWindows : Medium::kLinks;
 }
 
-Alternatives usable_ways(const RouteQuestion& question, const RouteTerms& terms, const RouteTable& table) {
-  if (may_pull(terms, table)) return question.ways;
+bool Answers::has(Next exchange) const {
+  switch (exchange) {
+    case Next::kExchangeTimes:
+      return times;
+    case Next::kExchangeCards:
+      return buffers.has_value();
+    case Next::kTryPull:
+      return pulled.has_value();
+    case Next::kRun:
+    case Next::kRefuse:
+      break;
+  }
+  return true;  // these ask for nothing
+}
+
+Alternatives usable_ways(const RouteQuestion& question, const RouteTerms& terms, bool pull_refused) {
+  if (may_pull(terms, pull_refused)) return question.ways;
   Alternatives ways;
   for (const Algorithm algorithm : question.ways.all()) {
     if (algorithm != Algorithm::kPull) ways.algorithms[ways.count++] = algorithm;
@@ -169,12 +192,11 @@ Trials::Stores stores_to_try(const RouteTerms& terms) {
   return terms.stores == RouteTerms::Stores::kTried ? Trials::Stores::kBoth : Trials::Stores::kOne;
 }
 
-Route decide(const RouteQuestion& question, const RouteTerms& terms, const RouteTable& table,
-             const BufferFacts* buffers) {
-  if (buffers == nullptr && question.tuned() && table.tuner().due()) {
-    return ask(Next::kExchangeTimes, question.algorithm, RouteReason::kTimesUnknown);
+Route decide(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table, const Answers& answers) {
+  if (question.tuned() && table.times_due && !answers.times && !answers.buffers) {
+    return ask(Next::kExchangeTimes, question.algorithm, RouteReason::kTimesUnknown, answers);
   }
-  Route route = decide_way(question, terms, table, buffers);
+  Route route = decide_way(question, terms, table, answers);
   if (!route.tuned) route.streamed = streams(terms, table);
   return route;
 }

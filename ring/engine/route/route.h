@@ -12,8 +12,6 @@
 
 namespace rondo {
 
-class RouteTable;
-
 // What moves the bytes of a route.
 enum class Medium : uint8_t { kLinks, kBoard, kWindows };
 
@@ -71,10 +69,19 @@ struct RouteTerms {
   Stores stores = Stores::kCached;
 };
 
+// What the table of routes (route_table.h) says about one question. Equal on all ranks.
+struct TableFacts {
+  bool times_due = false;     // the ranks have times to tell each other
+  bool known_plain = false;   // such a call runs as for plain buffers without an exchange of cards
+  bool pull_refused = false;  // a rank could not read another's memory
+  bool streamed = false;      // the kind of stores that proved better
+  Trials::Next next;          // of a question that is tuned
+};
+
 // What the cards of all ranks say about the buffers of one call.
 struct BufferFacts {
-  int plain = -1;                // the first rank whose buffers are not registered; -1: all are
-  std::optional<bool> readable;  // every rank could read the others' buffers; nullopt: none has tried
+  int plain = -1;        // the first rank whose buffers are not registered; -1: all are
+  bool readable = true;  // every rank can read the others' buffers; false: nobody has tried yet
 };
 
 // How one call goes on.
@@ -104,14 +111,23 @@ struct Route {
   bool operator==(const Route&) const = default;
 };
 
+// What the ranks have told each other of one call: one answer for each exchange that decide() may ask for. It asks for
+// an answer only while there is none, and an exchange always gives one, so kMostExchanges decide every call.
+struct Answers {
+  static constexpr int kMostExchanges = 3;
+  bool times = false;                  // kExchangeTimes: the table has learned them
+  std::optional<BufferFacts> buffers;  // kExchangeCards
+  std::optional<bool> pulled;          // kTryPull: every rank could read a byte of the others' buffers
+
+  bool has(Route::Next exchange) const;
+};
+
 // The route of a call. A pure function of what all ranks agree on, so that all ranks decide alike: the ranks call it
 // when the operation begins (operations begin in call order), and again after each exchange that it asks for.
-// buffers: nullptr before an exchange of cards.
-Route decide(const RouteQuestion& question, const RouteTerms& terms, const RouteTable& table,
-             const BufferFacts* buffers);
+Route decide(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table, const Answers& answers);
 
 // The ways of the question without those that cannot be used here.
-Alternatives usable_ways(const RouteQuestion& question, const RouteTerms& terms, const RouteTable& table);
+Alternatives usable_ways(const RouteQuestion& question, const RouteTerms& terms, bool pull_refused);
 Trials::Stores stores_to_try(const RouteTerms& terms);
 
 // Bytes of a rank's buffer that a plan over windows takes in one round.

@@ -20,9 +20,21 @@ std::vector<std::string> RouteTable::told_times(std::span<const TimeRecord> reco
   return tuner_.learn(records, clocks);
 }
 
-bool RouteTable::tried_pull(const RouteQuestion& question, const BufferFacts& buffers) {
+TableFacts RouteTable::facts(const RouteQuestion& question, const RouteTerms& terms) const {
+  TableFacts facts;
+  facts.pull_refused = pull_refused_;
+  facts.streamed = tuner_.streamed();
+  facts.known_plain = (over_windows(question.algorithm) || question.registered_first) && known_plain(question);
+  if (!question.tuned()) return facts;
+  facts.times_due = tuner_.due();
+  facts.next =
+      tuner_.next(tuner_key(question), usable_ways(question, terms, pull_refused_).all(), stores_to_try(terms));
+  return facts;
+}
+
+bool RouteTable::tried_pull(const RouteQuestion& question, bool readable) {
   const bool by_name = question.algorithm == Algorithm::kPull;
-  if (buffers.readable != false || by_name || pull_refused_) return false;
+  if (readable || by_name || pull_refused_) return false;
   pull_refused_ = true;
   tuner_.begin_again();
   note_change(3, 0);
@@ -31,7 +43,7 @@ bool RouteTable::tried_pull(const RouteQuestion& question, const BufferFacts& bu
 
 void RouteTable::began(const RouteQuestion& question, const RouteTerms& terms, const Route& route) {
   if (route.tuned) {
-    tuner_.began(tuner_key(question), usable_ways(question, terms, *this).all(), stores_to_try(terms));
+    tuner_.began(tuner_key(question), usable_ways(question, terms, pull_refused_).all(), stores_to_try(terms));
     note_change(2, (static_cast<uint64_t>(route.algorithm) << 2) + (route.streamed ? 2 : 0) + (route.timed ? 1 : 0));
   }
   if (route.buffers == Route::Buffers::kPlain) note_plain(key(question));

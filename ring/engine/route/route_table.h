@@ -20,7 +20,8 @@ TunerKey tuner_key(const RouteQuestion& question);
 // puts in what it alone knows.
 class RouteTable {
  public:
-  // --- for decide()
+  // For decide(). What it does not look at is not looked up.
+  TableFacts facts(const RouteQuestion& question, const RouteTerms& terms) const;
   // Such a call runs as for plain buffers without an exchange of cards, since the last one that asked did.
   bool known_plain(const RouteQuestion& question) const { return plain_.count(key(question)) != 0; }
   const Tuner& tuner() const { return tuner_; }
@@ -33,7 +34,7 @@ class RouteTable {
   std::vector<std::string> told_times(std::span<const TimeRecord> records, Clocks clocks);
   // All ranks have tried to read the others' buffers (Route::Next::kTryPull). True: this call falls back, and no later
   // one tries, unless it asks for pull by name.
-  bool tried_pull(const RouteQuestion& question, const BufferFacts& buffers);
+  bool tried_pull(const RouteQuestion& question, bool readable);
   // A call has begun by this route. Nothing changes unless learns_from(route). If it is timed, its time is recorded as
   // the last of tuner().pending().
   void began(const RouteQuestion& question, const RouteTerms& terms, const Route& route);

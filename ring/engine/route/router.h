@@ -3,6 +3,7 @@
 #include <string>
 
 #include "ring/engine/route/route.h"
+#include "ring/engine/route/route_table.h"
 #include "ring/engine/route/tuner.h"
 #include "ring/plan/choose.h"
 #include "rondo/config.h"
@@ -19,8 +20,8 @@ class Router {
   // without a plan for it this throws Exception(kInvalid). The configured algorithm is a wish for the calls that have
   // it.
   RouteQuestion ask(RouteQuestion call, Algorithm asked) const;
-  Route decide(const RouteQuestion& question, const RouteTable& table, const BufferFacts* buffers) const {
-    return rondo::decide(question, terms_, table, buffers);
+  Route decide(const RouteQuestion& question, const RouteTable& table, const Answers& answers) const {
+    return rondo::decide(question, terms_, table.facts(question, terms_), answers);
   }
   // "all_reduce of 8 bytes among 2 ranks: one_shot (cheapest, 1 us by the cost model)"
   std::string describe(const RouteQuestion& question, const Route& route) const;

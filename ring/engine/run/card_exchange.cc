@@ -45,7 +45,6 @@ void CardExchange::start(const CheckedCall& call, const RunStart& start) {
     places.output = island_.shared().locate(start.output, bytes.output);
     places.output_address = address_of(start.output);
   }
-  tries_ = false;
   exchange(start);
 }
 
@@ -67,7 +66,6 @@ void CardExchange::start_trial(const CheckedCall& call, const RunStart& start) {
   }
   board.leave();
   own().unreadable = readable ? 0 : 1;
-  tries_ = true;
   exchange(start);
 }
 
@@ -93,24 +91,22 @@ bool CardExchange::registered(const CheckedCall& call, int rank) const {
   return !written || !takes(call, rank) || places.output.id != 0;
 }
 
-BufferFacts CardExchange::facts(const CheckedCall& call) {
+BufferFacts CardExchange::facts(const CheckedCall& call) const {
   BufferFacts facts;
   for (int rank = 0; rank < context_.world() && facts.plain < 0; ++rank) {
     if (!registered(call, rank)) facts.plain = rank;
   }
   if (facts.plain < 0) return facts;
   const uint64_t digest = digest_of_places(buffer_bytes(call, context_.world()));
-  const bool tried = std::find(tried_.begin(), tried_.end(), digest) != tried_.end();
-  if (!tries_) {
-    if (tried) facts.readable = true;
-    return facts;
-  }
-  facts.readable = unreadable_by() < 0;
-  if (*facts.readable && !tried) {
-    tried_.push_back(digest);
-    if (tried_.size() > kTried) tried_.pop_front();
-  }
+  facts.readable = std::find(tried_.begin(), tried_.end(), digest) != tried_.end();
   return facts;
+}
+
+bool CardExchange::pulled(const CheckedCall& call) {
+  if (unreadable_by() >= 0) return false;
+  tried_.push_back(digest_of_places(buffer_bytes(call, context_.world())));
+  if (tried_.size() > kTried) tried_.pop_front();
+  return true;
 }
 
 uint64_t CardExchange::digest_of_places(const BufferBytes& bytes) const {

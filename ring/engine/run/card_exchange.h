@@ -27,10 +27,12 @@ class CardExchange {
   Run& run() { return run_; }
 
   // --- once it is done
-  // What all have told. readable: if the ranks have tried with such cards, in this call or not long ago.
-  BufferFacts facts(const CheckedCall& call);
+  // What all have told. readable: there is nothing to be read, or they have read it for such a call not long ago.
+  BufferFacts facts(const CheckedCall& call) const;
   const std::vector<Card>& cards() const { return cards_; }
-  // After a trial: the first rank that could not read the others' buffers; -1 if all could.
+  // After a trial: whether all ranks could read the others' buffers.
+  bool pulled(const CheckedCall& call);
+  // The first rank that could not; -1: there is none.
   int unreadable_by() const;
 
  private:
@@ -48,7 +50,6 @@ class CardExchange {
   CheckedCall call_;         // the exchange itself
   std::vector<Card> cards_;  // by rank
   BoardRun run_;
-  bool tries_ = false;          // this exchange tells what a trial came to
   std::deque<uint64_t> tried_;  // digests of places that all ranks could read
 };
 
