@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "csrc/ddp_logger.h"
 #include "csrc/errors.h"
@@ -17,59 +19,75 @@ namespace rondo_torch {
 
 namespace {
 
-// The groups of this process in the order of their making. Never destroyed: groups may end after static objects.
-struct Groups {
-  using Weak = c10::weak_intrusive_ptr<RondoBackend>;
+// The groups of this process in the order of their making. The last weak pointer to a group that nobody has any more
+// destroys it, which waits for the other ranks: these pointers end without the lock.
+class Groups {
+ public:
+  using Pointer = c10::intrusive_ptr<RondoBackend>;
 
-  std::mutex mutex;
-  std::vector<Weak> alive;
-  std::optional<Weak> default_group;  // other groups are made from it
-
+  // Never destroyed: groups may end after static objects.
   static Groups& get() {
     static auto* groups = new Groups;
     return *groups;
   }
 
-  void add(const c10::intrusive_ptr<RondoBackend>& backend, bool is_default) {
-    std::lock_guard lock(mutex);
-    std::erase_if(alive, [](const Weak& weak) { return weak.expired(); });
-    alive.emplace_back(backend);
-    if (is_default) default_group.emplace(backend);
+  void add(const Pointer& backend, bool is_default) {
+    state_.with([&](State& state) {
+      std::vector<Weak> gone;
+      const auto live =
+          std::stable_partition(state.alive.begin(), state.alive.end(), [](const Weak& w) { return !w.expired(); });
+      std::move(live, state.alive.end(), std::back_inserter(gone));
+      state.alive.erase(live, state.alive.end());
+      state.alive.emplace_back(backend);
+      if (is_default && state.default_group) gone.push_back(std::move(*state.default_group));
+      if (is_default) state.default_group.emplace(backend);
+      return gone;
+    });
   }
 
-  c10::intrusive_ptr<RondoBackend> get_default() {
-    std::lock_guard lock(mutex);
-    return default_group ? default_group->lock() : nullptr;
+  Pointer get_default() {
+    const auto weak = state_.with([](const State& state) { return state.default_group; });
+    return weak ? weak->lock() : nullptr;
   }
 
   // "": the default group. The last of a name counts: the others have been destroyed.
-  c10::intrusive_ptr<RondoBackend> find(std::string_view name) {
+  Pointer find(std::string_view name) {
     if (name.empty()) return get_default();
-    std::lock_guard lock(mutex);
-    for (auto weak = alive.rbegin(); weak != alive.rend(); ++weak) {
-      auto backend = weak->lock();
+    for (const Weak& weak : newest_first()) {
+      Pointer backend = weak.lock();
       if (backend && backend->name() == name) return backend;
     }
     return nullptr;
   }
 
   // The last that was made comes first.
-  std::vector<c10::intrusive_ptr<RondoBackend>> all() {
-    std::lock_guard lock(mutex);
-    std::vector<c10::intrusive_ptr<RondoBackend>> found;
-    for (auto weak = alive.rbegin(); weak != alive.rend(); ++weak) {
-      if (auto backend = weak->lock()) found.push_back(std::move(backend));
+  std::vector<Pointer> all() {
+    std::vector<Pointer> found;
+    for (const Weak& weak : newest_first()) {
+      if (Pointer backend = weak.lock()) found.push_back(std::move(backend));
     }
     return found;
   }
+
+ private:
+  using Weak = c10::weak_intrusive_ptr<RondoBackend>;
+  struct State {
+    std::vector<Weak> alive;
+    std::optional<Weak> default_group;  // other groups are made from it
+  };
+
+  std::vector<Weak> newest_first() {
+    return state_.with([](const State& state) { return std::vector<Weak>(state.alive.rbegin(), state.alive.rend()); });
+  }
+
+  Locked<State> state_;
 };
 
 // Groups of one name follow each other in one store, and torch removes no keys: the n-th of each rank meet.
 int next_number(const std::string& name) {
-  static std::mutex mutex;
-  static auto* numbers = new std::map<std::string, int>;
-  std::lock_guard lock(mutex);
-  return (*numbers)[name]++;
+  using Numbers = std::map<std::string, int>;
+  static auto* numbers = new Locked<Numbers>;
+  return numbers->with([&name](Numbers& next) { return next[name]++; });
 }
 
 // torch's timeout of a group is also that of its start, unless the environment says another.
@@ -98,12 +116,13 @@ rondo_comm_t join(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescr
 
 }  // namespace
 
-RondoBackend::RondoBackend(const GroupDescription& group, rondo_comm_t comm, MonitoredBarriers monitored_barriers)
+RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescription& group,
+                           const std::string& job, rondo_comm_t comm)
     : c10d::Backend(group.rank, group.size),
       options_(c10::make_intrusive<Options>("rondo", group.timeout)),
       comm_(comm),
       memory_(std::make_shared<Memory>(comm)),
-      monitored_barriers_(std::move(monitored_barriers)),
+      monitored_barriers_(store, job + "/monitored/", group.rank, group.size),
       forks_(forks_so_far()) {
   options_->group_name = group.name;
   if constexpr (requires { options_->global_ranks_in_group; }) {
@@ -123,8 +142,7 @@ c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c
   } else {
     comm = join(store, group, job);
   }
-  auto backend = c10::make_intrusive<RondoBackend>(
-      group, comm, MonitoredBarriers(store, job + "/monitored/", group.rank, group.size));
+  auto backend = c10::make_intrusive<RondoBackend>(store, group, job, comm);
   Groups::get().add(backend, group.global_ranks.empty());
   name_backend_in_ddp_logs();
   return backend;
@@ -139,9 +157,15 @@ c10::intrusive_ptr<RondoBackend> RondoBackend::named(std::string_view name) {
 
 std::shared_ptr<Arena> RondoBackend::arena(size_t bytes) {
   Use use(*this);
-  std::lock_guard lock(arena_mutex_);
-  if (!arena_ || arena_->bytes() < bytes) arena_ = std::make_shared<Arena>(memory_, bytes);
-  return arena_;
+  using Kept = std::shared_ptr<Arena>;
+  const auto serves = [bytes](const Kept& arena) { return arena && arena->bytes() >= bytes; };
+  Kept arena = arena_.with([](const Kept& kept) { return kept; });
+  if (serves(arena)) return arena;
+  arena = std::make_shared<Arena>(memory_, bytes);
+  return arena_.with([&](Kept& kept) {
+    if (!serves(kept)) std::swap(kept, arena);  // else another thread has made one
+    return kept;
+  });
 }
 
 RondoBackend::~RondoBackend() {
@@ -178,10 +202,7 @@ void RondoBackend::shutdown() {
   if (forks_so_far() != forks_ || closed_.exchange(true, std::memory_order_seq_cst)) return;
   if (uses_.load(std::memory_order_seq_cst) > 0) rondo_abort(comm_, "the process group was destroyed during a call");
   while (uses_.load(std::memory_order_seq_cst) > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  {
-    std::lock_guard lock(arena_mutex_);
-    arena_.reset();
-  }
+  arena_.with([](std::shared_ptr<Arena>& kept) { return std::exchange(kept, nullptr); });
   memory_->end();
 }
 
@@ -267,9 +288,10 @@ WorkPointer RondoBackend::end_group(c10d::OpType type, const char* title, const 
     for (rondo_work_t message : group->works) rondo_work_free(message);
     throw;
   }
+  WorkPointer made = work_of(type, profiled() ? title : nullptr, inputs, group->operation);
   group->works.push_back(work);
   group->operation->start(std::move(group->works));
-  return work_of(type, profiled() ? title : nullptr, inputs, group->operation);
+  return made;
 }
 
 }  // namespace rondo_torch

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "csrc/locked.h"
 #include "csrc/memory.h"
 #include "csrc/monitored.h"
 #include "csrc/operation.h"
@@ -48,8 +48,9 @@ class RondoBackend : public c10d::Backend {
   static void leave_all(const std::string& exception);
   // The group of this process that torch calls by this name; "": the default group. ValueError where there is none.
   static c10::intrusive_ptr<RondoBackend> named(std::string_view name);
-  // Takes the communicator. Public for make_intrusive.
-  RondoBackend(const GroupDescription& group, rondo_comm_t comm, MonitoredBarriers monitored_barriers);
+  // Takes the communicator. job: a prefix of keys, equal on the group's ranks. Public for make_intrusive.
+  RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const GroupDescription& group, const std::string& job,
+               rondo_comm_t comm);
   ~RondoBackend() override;
 
   const std::string& name() const { return options_->group_name; }
@@ -152,11 +153,9 @@ class RondoBackend : public c10d::Backend {
   c10::intrusive_ptr<Options> options_;
   rondo_comm_t comm_;
   const std::shared_ptr<Memory> memory_;  // shared with the tensors in it; frees comm_
-  std::mutex monitored_mutex_;
   MonitoredBarriers monitored_barriers_;
-  std::mutex arena_mutex_;
-  std::shared_ptr<Arena> arena_;  // shared with scopes and tensors; null: none was asked for
-  const int forks_;               // this process's when it was made: a forked child must not touch the communicator
+  Locked<std::shared_ptr<Arena>> arena_;  // shared with scopes and tensors; null: none was asked for
+  const int forks_;  // this process's when it was made: a forked child must not touch the communicator
   std::atomic<uint64_t> sequence_number_{0};
   std::atomic<int> uses_{0};
   std::atomic<bool> closed_{false};

@@ -1,52 +1,59 @@
 #include "csrc/background.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <utility>
+
+#include "csrc/locked.h"
 
 namespace rondo_torch {
 
 namespace {
 
+using Task = std::function<void()>;
+
 class Background {
  public:
-  void run(std::function<void()> task) {
-    std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
-    if (idle_ >= tasks_.size()) {
-      wake_.notify_one();
+  void run(Task task) {
+    const bool served = state_.with([&](State& state) {
+      state.tasks.push_back(std::move(task));
+      return state.idle >= state.tasks.size();
+    });
+    if (served) {
+      state_.notify_one();
     } else {
       std::thread([this] { serve(); }).detach();
     }
   }
 
  private:
+  struct State {
+    std::deque<Task> tasks;
+    size_t idle = 0;  // threads that wait for a task; one that was woken counts until it has the lock
+  };
+
   void serve() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      ++idle_;
-      const bool found = wake_.wait_for(lock, kIdle, [this] { return !tasks_.empty(); });
-      --idle_;
-      if (!found) return;
-      std::function<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      task();
-      task = nullptr;  // what it holds is freed without the lock
-      lock.lock();
-    }
+    while (Task task = next()) task();
+  }
+
+  // Empty: none came.
+  Task next() {
+    state_.with([](State& state) { ++state.idle; });
+    return state_.when([](const State& state) { return !state.tasks.empty(); }, kIdle,
+                       [](State& state) {
+                         --state.idle;
+                         if (state.tasks.empty()) return Task();
+                         Task task = std::move(state.tasks.front());
+                         state.tasks.pop_front();
+                         return task;
+                       });
   }
 
   // Longer than a training step, so that the threads of one step serve the next.
   static constexpr std::chrono::seconds kIdle{5};
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::function<void()>> tasks_;
-  size_t idle_ = 0;  // threads that wait for a task; one that was woken counts until it has the lock
+  Locked<State> state_;
 };
 
 }  // namespace

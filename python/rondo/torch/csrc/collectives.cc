@@ -134,7 +134,6 @@ WorkPointer RondoBackend::barrier(const c10d::BarrierOptions& options) {
 }
 
 void RondoBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  std::lock_guard lock(monitored_mutex_);
   monitored_barriers_.pass(options.timeout.count() < 0 ? options_->timeout : options.timeout, wait_all_ranks);
 }
 

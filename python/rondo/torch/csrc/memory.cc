@@ -2,84 +2,116 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "csrc/errors.h"
 
 namespace rondo_torch {
 
-std::shared_ptr<void> Memory::allocate(size_t bytes) {
-  std::lock_guard lock(mutex_);
-  if (ended_) fail("registered memory: this process group has been destroyed");
+class Memory::Allocation {
+ public:
+  explicit Allocation(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {
+    const bool counted = memory_->state_.with([](State& state) {
+      if (!state.ended) ++state.blocks;
+      return !state.ended;
+    });
+    if (!counted) fail("registered memory: this process group has been destroyed");
+  }
+  // The destructor of a tensor cannot throw: what the library says here was said by the calls before.
+  ~Allocation() {
+    if (forks_ != forks_so_far()) return;  // a forked child has the memory, not the communicator
+    if (data != nullptr) rondo_deallocate(memory_->comm_, data);
+    const bool last = memory_->state_.with([](State& state) { return --state.blocks == 0 && state.closed; });
+    if (last) rondo_destroy(memory_->comm_);
+  }
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
+
   void* data = nullptr;
-  check(rondo_allocate(comm_, bytes, &data));
-  ++blocks_;
-  return {data, [self = shared_from_this(), forks = forks_so_far()](void* block) {
-            // A forked child has the memory, not the communicator.
-            if (forks == forks_so_far()) self->give_back(block);
-          }};
+
+ private:
+  const std::shared_ptr<Memory> memory_;
+  const int forks_ = forks_so_far();
+};
+
+std::shared_ptr<void> Memory::allocate(size_t bytes) {
+  const auto allocation = std::make_shared<Allocation>(shared_from_this());
+  check(rondo_allocate(comm_, bytes, &allocation->data));
+  return {allocation, allocation->data};
 }
 
-// The destructor of a tensor cannot throw: what the library says here was said by the calls before.
-void Memory::give_back(void* data) {
-  {
-    std::lock_guard lock(mutex_);
-    rondo_deallocate(comm_, data);
-    --blocks_;
-    if (!closed_ || blocks_ > 0) return;
-  }
-  rondo_destroy(comm_);
-}
-
-// Without the lock where the library waits for other ranks: a thread that frees a tensor may hold Python's lock, which
-// the interrupt check of this wait needs.
 void Memory::end() {
-  bool used = false;
-  {
-    std::lock_guard lock(mutex_);
-    ended_ = true;
-    used = blocks_ > 0;
-  }
+  const bool used = state_.with([](State& state) {
+    state.ended = true;
+    return state.blocks > 0;
+  });
   if (!used) return check(rondo_destroy(comm_));
   const rondo_result_t code = rondo_close(comm_);
   const std::exception_ptr failed = code == RONDO_OK ? nullptr : failure(code);
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-    used = blocks_ > 0;
-  }
-  if (!used) rondo_destroy(comm_);
+  const bool still_used = state_.with([](State& state) {
+    state.closed = true;
+    return state.blocks > 0;
+  });
+  if (!still_used) rondo_destroy(comm_);
   if (failed) std::rethrow_exception(failed);
 }
 
-Arena::Arena(const std::shared_ptr<Memory>& memory, size_t bytes)
-    : block_(memory->allocate(bytes)), bytes_(bytes), gaps_{{0, bytes}} {}
+class Arena::Piece {
+ public:
+  // Of no bytes yet.
+  explicit Piece(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {
+    Gaps one{{0, 0}};
+    node = one.extract(one.begin());
+  }
+  ~Piece() {
+    if (node.mapped() > 0) arena_->gaps_.with([this](Gaps& gaps) { join(gaps, std::move(node)); });
+  }
+  Piece(const Piece&) = delete;
+  Piece& operator=(const Piece&) = delete;
 
-// The first gap that is large enough: tensors of a forward pass come and go in the same order, so that each gets the
-// same memory every time.
+  Gaps::node_type node;
+
+ private:
+  const std::shared_ptr<Arena> arena_;
+};
+
+Arena::Arena(const std::shared_ptr<Memory>& memory, size_t bytes) : block_(memory->allocate(bytes)), bytes_(bytes) {
+  gaps_.with([bytes](Gaps& gaps) { gaps.emplace(0, bytes); });
+}
+
 std::shared_ptr<void> Arena::allocate(size_t bytes) {
   constexpr size_t kAlignment = 64;  // torch's gAlignment
   const size_t taken = std::max<size_t>((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
-  std::lock_guard lock(mutex_);
-  const auto gap = std::find_if(gaps_.begin(), gaps_.end(), [&](const auto& entry) { return entry.second >= taken; });
-  if (gap == gaps_.end()) return nullptr;
-  const auto [begin, length] = *gap;
-  gaps_.erase(gap);
-  if (length > taken) gaps_.emplace(begin + taken, length - taken);
-  return {static_cast<char*>(block_.get()) + begin,
-          [self = shared_from_this(), begin = begin, taken](void*) { self->give_back(begin, taken); }};
+  const auto piece = std::make_shared<Piece>(shared_from_this());
+  if (!gaps_.with([&](Gaps& gaps) { return cut(gaps, taken, piece->node); })) return nullptr;
+  return {piece, static_cast<char*>(block_.get()) + piece->node.key()};
 }
 
-void Arena::give_back(size_t begin, size_t bytes) {
-  std::lock_guard lock(mutex_);
-  auto gap = gaps_.emplace(begin, bytes).first;
-  if (const auto next = std::next(gap); next != gaps_.end() && begin + bytes == next->first) {
+// The first gap that is large enough: tensors of a forward pass come and go in the same order, so that each gets the
+// same memory every time. False: there is none.
+bool Arena::cut(Gaps& gaps, size_t bytes, Gaps::node_type& piece) {
+  const auto found = std::find_if(gaps.begin(), gaps.end(), [&](const auto& gap) { return gap.second >= bytes; });
+  if (found == gaps.end()) return false;
+  Gaps::node_type gap = gaps.extract(found);
+  piece.key() = gap.key();
+  piece.mapped() = bytes;
+  gap.key() += bytes;
+  gap.mapped() -= bytes;
+  if (gap.mapped() > 0) gaps.insert(std::move(gap));
+  return true;
+}
+
+void Arena::join(Gaps& gaps, Gaps::node_type piece) {
+  const auto gap = gaps.insert(std::move(piece)).position;
+  const auto adjoin = [](const auto& left, const auto& right) { return left->first + left->second == right->first; };
+  if (const auto next = std::next(gap); next != gaps.end() && adjoin(gap, next)) {
     gap->second += next->second;
-    gaps_.erase(next);
+    gaps.erase(next);
   }
-  if (gap == gaps_.begin()) return;
-  if (const auto before = std::prev(gap); before->first + before->second == begin) {
+  if (gap == gaps.begin()) return;
+  if (const auto before = std::prev(gap); adjoin(before, gap)) {
     before->second += gap->second;
-    gaps_.erase(gap);
+    gaps.erase(gap);
   }
 }
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "csrc/forks.h"
+#include "csrc/locked.h"
 
 namespace rondo_torch {
 
@@ -27,13 +27,16 @@ class Memory : public std::enable_shared_from_this<Memory> {
   void end();
 
  private:
-  void give_back(void* data);
+  struct State {
+    size_t blocks = 0;
+    bool ended = false;   // nothing is allocated any more
+    bool closed = false;  // the last block destroys the communicator
+  };
+  // One of State::blocks, from before its memory is there.
+  class Allocation;
 
   const rondo_comm_t comm_;
-  std::mutex mutex_;  // for what follows
-  size_t blocks_ = 0;
-  bool ended_ = false;   // nothing is allocated any more
-  bool closed_ = false;  // the last block destroys the communicator
+  Locked<State> state_;
 };
 
 // A block of registered memory, cut into pieces. Freed when the last piece is given back. Any thread.
@@ -49,13 +52,17 @@ class Arena : public std::enable_shared_from_this<Arena> {
   bool usable() const { return forks_ == forks_so_far(); }
 
  private:
-  void give_back(size_t begin, size_t bytes);
+  // begin -> bytes; no two adjoin. Its nodes move between here and the pieces, so that giving back needs no memory.
+  using Gaps = std::map<size_t, size_t>;
+  class Piece;
+
+  static bool cut(Gaps& gaps, size_t bytes, Gaps::node_type& piece);
+  static void join(Gaps& gaps, Gaps::node_type piece);
 
   const std::shared_ptr<void> block_;
   const size_t bytes_;
   const int forks_ = forks_so_far();
-  std::mutex mutex_;               // for what follows
-  std::map<size_t, size_t> gaps_;  // begin -> bytes; no two adjoin
+  Locked<Gaps> gaps_;
 };
 
 }  // namespace rondo_torch

@@ -1,6 +1,7 @@
 #include "csrc/monitored.h"
 
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "csrc/errors.h"
@@ -32,6 +33,16 @@ MonitoredBarriers::MonitoredBarriers(c10::intrusive_ptr<c10d::Store> store, std:
     : store_(std::move(store)), prefix_(std::move(prefix)), rank_(rank), size_(size) {}
 
 void MonitoredBarriers::pass(std::chrono::milliseconds timeout, bool every_rank) {
+  const auto free = [](bool taken) { return !taken; };
+  if (taken_.when(free, timeout, [](bool& taken) { return std::exchange(taken, true); })) {
+    fail("monitoredBarrier on rank " + std::to_string(rank_) + ": another thread's has not ended after " +
+         std::to_string(timeout.count()) + " ms");
+  }
+  const auto give_back = [](Locked<bool>* turn) {
+    turn->with([](bool& taken) { taken = false; });
+    turn->notify_one();
+  };
+  const std::unique_ptr<Locked<bool>, decltype(give_back)> turn(&taken_, give_back);
   ++number_;
   if (rank_ == 0) {
     collect(timeout, every_rank);

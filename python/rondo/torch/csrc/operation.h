@@ -8,9 +8,10 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
+
+#include "csrc/locked.h"
 
 namespace rondo_torch {
 
@@ -24,7 +25,8 @@ struct Call {
 
 // An operation of torch under way: one or several works of the library. Shared by the Work objects that refer to it,
 // the future's completion and, while it has not ended, by nobody else: abandon() keeps it until its end. Any thread may
-// use it.
+// use it. One thread, the first that finds all works ended, settles it: it brings copies home, frees the memory in use
+// and completes the future. No lock is held meanwhile, and only wait() waits for that thread.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
   Operation() = default;
@@ -32,45 +34,49 @@ class Operation : public std::enable_shared_from_this<Operation> {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  // Before start(): adds a call. `works` become this object's.
+  // Before start(): adds a call, and what is called once when the operation has ended.
   void add(Call call);
+  void set_end_callback(std::function<void()> callback) { end_callback_ = std::move(callback); }
   // From now on it can be waited for. `works`: those of the library, owned by this object from now on.
   void start(std::vector<rondo_work_t> works);
   // Instead of start(): it has failed already.
   void start_failed(std::exception_ptr error);
 
   // Waits; throws the failure. timeout 0: without limit; else it throws after that time, and the operation goes on.
+  // Without Python's lock.
   void wait(std::chrono::milliseconds timeout);
-  // Whether it has succeeded or failed: nothing touches the tensors any more.
+  // Whether it has succeeded or failed: nothing touches the tensors any more. Settles it if it is time, and never
+  // waits.
   bool ended();
   // Null while it has not ended or has succeeded.
-  std::exception_ptr error();
+  std::exception_ptr error() const;
   // The sender of work `index`, a receive that has ended; -1 if unknown.
-  int source(size_t index);
+  int source(size_t index) const;
   std::vector<at::Tensor> outputs();
   c10::intrusive_ptr<c10::ivalue::Future> future();
   // Keeps the operation until it has ended.
   void abandon();
-  // Called once when it has ended.
-  void set_end_callback(std::function<void()> callback);
 
  private:
+  using Future = c10::intrusive_ptr<c10::ivalue::Future>;
+  enum class State : uint8_t { kCollecting, kUnderWay, kSettling, kEnded };
+
+  bool started() const { return state_.load(std::memory_order_acquire) != State::kCollecting; }
+  bool has_ended() const { return state_.load(std::memory_order_acquire) == State::kEnded; }
+  void wait_for_works(std::chrono::milliseconds timeout);
   void settle();
+  void take_results();
   void settle_in_background();
   void complete_future();
 
-  std::atomic<bool> started_{false};
-  std::atomic<bool> ended_{false};
+  std::atomic<State> state_{State::kCollecting};
   std::vector<rondo_work_t> works_;  // constant from start() on
-  std::vector<Call> calls_;          // constant from start() on; `after` is cleared at the end
-  std::atomic<size_t> pending_works_{0};
-
-  std::mutex mutex_;  // for what follows
-  std::exception_ptr error_;
-  std::vector<int> sources_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::vector<Call> calls_;          // constant from start() on; `after` is cleared by who settles
   std::function<void()> end_callback_;
-  bool settles_itself_ = false;
+  std::exception_ptr error_;  // this and the next: of who settles, constant once it has ended
+  std::vector<int> sources_;
+  Locked<Future> future_;  // null: nobody asked, or it has been completed
+  std::atomic<bool> settles_in_background_{false};
 };
 
 // torch's handle of an operation.

@@ -3,11 +3,11 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 
 #include "csrc/backend.h"
+#include "csrc/locked.h"
 
 namespace rondo_torch {
 
@@ -26,24 +26,24 @@ class Pieces {
   }
 
   void add(std::shared_ptr<void> piece) {
-    std::lock_guard lock(mutex_);
-    void* data = piece.get();
-    held_.emplace(data, std::move(piece));
+    held_.with([&piece](Held& held) { std::swap(held[piece.get()], piece); });
   }
 
   // Null: not of an arena.
   std::shared_ptr<void> take(void* data) {
-    std::lock_guard lock(mutex_);
-    const auto found = held_.find(data);
-    if (found == held_.end()) return nullptr;
-    std::shared_ptr<void> piece = std::move(found->second);
-    held_.erase(found);
-    return piece;
+    return held_.with([data](Held& held) {
+      const auto found = held.find(data);
+      if (found == held.end()) return std::shared_ptr<void>();
+      std::shared_ptr<void> piece = std::move(found->second);
+      held.erase(found);
+      return piece;
+    });
   }
 
  private:
-  std::mutex mutex_;
-  std::unordered_map<void*, std::shared_ptr<void>> held_;
+  using Held = std::unordered_map<void*, std::shared_ptr<void>>;
+
+  Locked<Held> held_;
 };
 
 // What torch had before; set once, before the first piece.

@@ -26,10 +26,11 @@ WorkPointer RondoBackend::run(Call call, const Tensors& inputs, bool async, Star
   const char* title = recorded ? call.title : nullptr;
   auto operation = std::make_shared<Operation>();
   WorkPointer made = work_of(type, title, inputs, operation);
-  rondo_work_t work = nullptr;
-  check(start(&work));
+  // Nothing that needs memory comes after the start.
   operation->add(std::move(call));
-  operation->start({work});
+  std::vector<rondo_work_t> works(1);
+  check(start(&works[0]));
+  operation->start(std::move(works));
   if (async) return made;
   made->wait();
   return nullptr;
