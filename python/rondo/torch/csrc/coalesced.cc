@@ -21,15 +21,15 @@ constexpr Type reduce_scatter_coalesced_type() {
 }  // namespace
 
 WorkPointer RondoBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  std::vector<Flat> flats;
+  std::vector<Block> blocks;
   std::vector<rondo_tensor_t> list;
   double scalar = 1;
   rondo_op_t op = RONDO_SUM;
   for (const at::Tensor& tensor : tensors) {
     check_tensor(tensor, "all_reduce_coalesced");
     const Reduction how = reduction(options.reduceOp, tensor.scalar_type());
-    const Flat& flat = flats.emplace_back(tensor, Flat::Order::kMemory);
-    list.push_back({flat.data(), flat.data(), flat.items() * how.elements.per_item, how.elements.dtype});
+    const Block& block = blocks.emplace_back(tensor, Access::kUpdate, "all_reduce_coalesced");
+    list.push_back({block.data(), block.data(), block.items() * how.elements.per_item, how.elements.dtype});
     scalar = how.scalar;
     op = how.op;
   }
@@ -38,8 +38,8 @@ WorkPointer RondoBackend::allreduce_coalesced(Tensors& tensors, const c10d::Allr
     if (work == nullptr) return rondo_all_reduce_many(comm_, list.data(), list.size(), op, &limits);
     return rondo_all_reduce_many_async(comm_, list.data(), list.size(), op, &limits, work);
   };
-  auto after = [flats] {
-    for (const Flat& flat : flats) flat.write_back();
+  auto after = [blocks] {
+    for (const Block& block : blocks) block.write_back();
   };
   return run({OpType::ALLREDUCE_COALESCED, "rondo:all_reduce", tensors, after}, tensors, wants_work(options), start);
 }

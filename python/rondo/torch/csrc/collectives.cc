@@ -12,23 +12,23 @@ WorkPointer RondoBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   if (tensor.layout() == at::kSparse) return allreduce_sparse(tensors, options);
   check_tensor(tensor, "all_reduce");
   const Reduction how = reduction(options.reduceOp, tensor.scalar_type());
-  const Flat flat(tensor, Flat::Order::kMemory);
+  const Block block(tensor, Access::kUpdate, "all_reduce");
   const rondo_options_t limits = call_options(options.timeout, how.scalar);
   auto start = [&](rondo_work_t* work) {
-    const uint64_t count = flat.items() * how.elements.per_item;
+    const uint64_t count = block.items() * how.elements.per_item;
     if (work == nullptr) {
-      return rondo_all_reduce(comm_, flat.data(), flat.data(), count, how.elements.dtype, how.op, &limits);
+      return rondo_all_reduce(comm_, block.data(), block.data(), count, how.elements.dtype, how.op, &limits);
     }
-    return rondo_all_reduce_async(comm_, flat.data(), flat.data(), count, how.elements.dtype, how.op, &limits, work);
+    return rondo_all_reduce_async(comm_, block.data(), block.data(), count, how.elements.dtype, how.op, &limits, work);
   };
-  return run({OpType::ALLREDUCE, "rondo:all_reduce", {tensor}, [flat] { flat.write_back(); }}, tensors,
+  return run({OpType::ALLREDUCE, "rondo:all_reduce", {tensor}, [block] { block.write_back(); }}, tensors,
              wants_work(options), start);
 }
 
 bool RondoBackend::allreduce_as_it_lies(at::Tensor& tensor, const c10d::ReduceOp& op,
                                         std::chrono::milliseconds timeout) {
-  const bool lies_well = tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided &&
-                         tensor.is_non_overlapping_and_dense();
+  const bool lies_well =
+      tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided && lies_in_order(tensor);
   if (!lies_well || groups_here() || profiled()) return false;
   const Reduction how = reduction(op, tensor.scalar_type());
   const rondo_options_t limits = call_options(timeout, how.scalar);
@@ -45,21 +45,19 @@ WorkPointer RondoBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   check_tensor(tensor, "reduce");
   check_root(options.rootRank, "reduce");
   const Reduction how = reduction(options.reduceOp, tensor.scalar_type());
-  const Flat flat(tensor, Flat::Order::kMemory);
-  const rondo_options_t limits = call_options(options.timeout, how.scalar);
   const int root = static_cast<int>(options.rootRank);
-  void* output = root == rank_ ? flat.data() : nullptr;
+  const Block block(tensor, root == rank_ ? Access::kUpdate : Access::kRead, "reduce");
+  const rondo_options_t limits = call_options(options.timeout, how.scalar);
+  void* output = root == rank_ ? block.data() : nullptr;
   auto start = [&](rondo_work_t* work) {
-    const uint64_t count = flat.items() * how.elements.per_item;
+    const uint64_t count = block.items() * how.elements.per_item;
     if (work == nullptr) {
-      return rondo_reduce(comm_, flat.data(), output, count, how.elements.dtype, how.op, root, &limits);
+      return rondo_reduce(comm_, block.data(), output, count, how.elements.dtype, how.op, root, &limits);
     }
-    return rondo_reduce_async(comm_, flat.data(), output, count, how.elements.dtype, how.op, root, &limits, work);
+    return rondo_reduce_async(comm_, block.data(), output, count, how.elements.dtype, how.op, root, &limits, work);
   };
-  auto after = [flat, mine = root == rank_] {
-    if (mine) flat.write_back();
-  };
-  return run({OpType::REDUCE, "rondo:reduce", {tensor}, after}, tensors, wants_work(options), start);
+  return run({OpType::REDUCE, "rondo:reduce", {tensor}, [block] { block.write_back(); }}, tensors, wants_work(options),
+             start);
 }
 
 WorkPointer RondoBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -67,15 +65,15 @@ WorkPointer RondoBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptio
   check_tensor(tensor, "broadcast");
   check_root(options.rootRank, "broadcast");
   const Elements elements = elements_moved(tensor.scalar_type());
-  const Flat flat(tensor, Flat::Order::kMemory);
-  const rondo_options_t limits = call_options(options.timeout);
   const int root = static_cast<int>(options.rootRank);
+  const Block block(tensor, root == rank_ ? Access::kRead : Access::kWrite, "broadcast");
+  const rondo_options_t limits = call_options(options.timeout);
   auto start = [&](rondo_work_t* work) {
-    const uint64_t count = flat.items() * elements.per_item;
-    if (work == nullptr) return rondo_broadcast(comm_, flat.data(), count, elements.dtype, root, &limits);
-    return rondo_broadcast_async(comm_, flat.data(), count, elements.dtype, root, &limits, work);
+    const uint64_t count = block.items() * elements.per_item;
+    if (work == nullptr) return rondo_broadcast(comm_, block.data(), count, elements.dtype, root, &limits);
+    return rondo_broadcast_async(comm_, block.data(), count, elements.dtype, root, &limits, work);
   };
-  return run({OpType::BROADCAST, "rondo:broadcast", {tensor}, [flat] { flat.write_back(); }}, tensors,
+  return run({OpType::BROADCAST, "rondo:broadcast", {tensor}, [block] { block.write_back(); }}, tensors,
              wants_work(options), start);
 }
 
@@ -87,8 +85,8 @@ WorkPointer RondoBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
   TORCH_CHECK_VALUE(output.numel() == input.numel() * size_, "rondo all_gather_into_tensor: the output has ",
                     output.numel(), " elements; it needs the input's ", input.numel(), " times ", size_, " ranks");
   const Elements elements = elements_moved(input.scalar_type());
-  const Flat source(input, Flat::Order::kIndices);
-  const Flat target(output, Flat::Order::kIndices);
+  const Block source(input, Access::kRead, "all_gather_into_tensor");
+  const Block target(output, Access::kWrite, "all_gather_into_tensor");
   const rondo_options_t limits = call_options(options.timeout);
   auto start = [&](rondo_work_t* work) {
     const uint64_t count = source.items() * elements.per_item;
@@ -109,8 +107,8 @@ WorkPointer RondoBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& i
   TORCH_CHECK_VALUE(input.numel() == output.numel() * size_, "rondo reduce_scatter_tensor: the input has ",
                     input.numel(), " elements; it needs the output's ", output.numel(), " times ", size_, " ranks");
   const Reduction how = reduction(options.reduceOp, input.scalar_type());
-  const Flat source(input, Flat::Order::kIndices);
-  const Flat target(output, Flat::Order::kIndices);
+  const Block source(input, Access::kRead, "reduce_scatter_tensor");
+  const Block target(output, Access::kWrite, "reduce_scatter_tensor");
   const rondo_options_t limits = call_options(options.timeout, how.scalar);
   auto start = [&](rondo_work_t* work) {
     const uint64_t count = target.items() * how.elements.per_item;

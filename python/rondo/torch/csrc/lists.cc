@@ -58,8 +58,8 @@ WorkPointer RondoBackend::allgather(TensorLists& outputs, Tensors& inputs, const
   check_list(list, input, "all_gather");
   check_items(list[rank_].numel(), input.numel(), "all_gather", rank_);
   const Elements elements = elements_moved(input.scalar_type());
-  const Flat source(input, Flat::Order::kIndices);
-  const Block target(list);
+  const Block source(input, Access::kRead, "all_gather");
+  const Block target(list, Access::kWrite, "all_gather");
   const std::vector<uint64_t> counts = target.counts(elements);
   const bool even = target.even();
   const rondo_options_t limits = call_options(options.timeout);
@@ -93,8 +93,8 @@ WorkPointer RondoBackend::gather(TensorLists& outputs, Tensors& inputs, const c1
     check_items(list[i].numel(), input.numel(), "gather", static_cast<int>(i));
   }
   const Elements elements = elements_moved(input.scalar_type());
-  const Flat source(input, Flat::Order::kIndices);
-  const Block target(list);
+  const Block source(input, Access::kRead, "gather");
+  const Block target(list, Access::kWrite, "gather");
   const rondo_options_t limits = call_options(options.timeout);
   auto start = [&](rondo_work_t* work) {
     const uint64_t count = source.items() * elements.per_item;
@@ -120,10 +120,9 @@ WorkPointer RondoBackend::scatter(Tensors& outputs, TensorLists& inputs, const c
     check_items(list[i].numel(), output.numel(), "scatter", static_cast<int>(i));
   }
   const Elements elements = elements_moved(output.scalar_type());
-  const Block source(list);
-  const Flat target(output, Flat::Order::kIndices);
+  const Block source(list, Access::kRead, "scatter");
+  const Block target(output, Access::kWrite, "scatter");
   const rondo_options_t limits = call_options(options.timeout);
-  source.read();
   auto start = [&](rondo_work_t* work) {
     const uint64_t count = target.items() * elements.per_item;
     if (work == nullptr) {
@@ -143,12 +142,11 @@ WorkPointer RondoBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   check_list(list, output, "reduce_scatter");
   check_items(list[rank_].numel(), output.numel(), "reduce_scatter", rank_);
   const Reduction how = reduction(options.reduceOp, output.scalar_type());
-  const Block source(list);
-  const Flat target(output, Flat::Order::kIndices);
+  const Block source(list, Access::kRead, "reduce_scatter");
+  const Block target(output, Access::kWrite, "reduce_scatter");
   const std::vector<uint64_t> counts = source.counts(how.elements);
   const bool even = source.even();
   const rondo_options_t limits = call_options(options.timeout, how.scalar);
-  source.read();
   auto start = [&](rondo_work_t* work) {
     const rondo_dtype_t dtype = how.elements.dtype;
     if (even && work == nullptr) {
@@ -172,12 +170,11 @@ WorkPointer RondoBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d
   check_list(inputs, inputs[0], "all_to_all");
   check_list(outputs, inputs[0], "all_to_all");
   const Elements elements = elements_moved(inputs[0].scalar_type());
-  const Block source(inputs);
-  const Block target(outputs);
+  const Block source(inputs, Access::kRead, "all_to_all");
+  const Block target(outputs, Access::kWrite, "all_to_all");
   const std::vector<uint64_t> sends = source.counts(elements);
   const std::vector<uint64_t> receives = target.counts(elements);
   const rondo_options_t limits = call_options(options.timeout);
-  source.read();
   auto start = [&](rondo_work_t* work) {
     if (work == nullptr) {
       return rondo_all_to_all_v(comm_, source.data(), sends.data(), nullptr, target.data(), receives.data(), nullptr,
@@ -201,8 +198,8 @@ WorkPointer RondoBackend::alltoall_base(at::Tensor& output, at::Tensor& input, s
   check_rows(input, send_rows, size_, "input_split_sizes");
   check_rows(output, receive_rows, size_, "output_split_sizes");
   const Elements elements = elements_moved(input.scalar_type());
-  const Flat source(input, Flat::Order::kIndices);
-  const Flat target(output, Flat::Order::kIndices);
+  const Block source(input, Access::kRead, "all_to_all_single");
+  const Block target(output, Access::kWrite, "all_to_all_single");
   const std::vector<uint64_t> sends = scaled(send_rows, row_items(input), elements);
   const std::vector<uint64_t> receives = scaled(receive_rows, row_items(output), elements);
   const rondo_options_t limits = call_options(options.timeout);

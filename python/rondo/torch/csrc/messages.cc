@@ -14,13 +14,13 @@ WorkPointer RondoBackend::send(Tensors& tensors, int to, int tag) {
   check_tensor(tensor, "send");
   check_root(to, "send");
   const Elements elements = elements_moved(tensor.scalar_type());
-  const Flat flat(tensor, Flat::Order::kMemory);
+  const Block block(tensor, Access::kRead, "send");
   const rondo_options_t limits = call_options(kGroupTimeout);
   auto start = [&](rondo_work_t* work) {
-    return rondo_send_async(comm_, flat.data(), flat.items() * elements.per_item, elements.dtype, to, tag, &limits,
+    return rondo_send_async(comm_, block.data(), block.items() * elements.per_item, elements.dtype, to, tag, &limits,
                             work);
   };
-  return run({OpType::SEND, "rondo:send", {}, [flat] {}}, tensors, true, start, Kind::kMessage);
+  return run({OpType::SEND, "rondo:send", {}, [block] {}}, tensors, true, start, Kind::kMessage);
 }
 
 WorkPointer RondoBackend::recv(Tensors& tensors, int from, int tag) {
@@ -38,13 +38,14 @@ WorkPointer RondoBackend::recvAnysource(Tensors& tensors, int tag) {
 
 WorkPointer RondoBackend::receive(at::Tensor& tensor, int from, int tag, OpType type, const char* title) {
   const Elements elements = elements_moved(tensor.scalar_type());
-  const Flat flat(tensor, Flat::Order::kMemory);
+  // What a shorter message leaves stays as it was.
+  const Block block(tensor, Access::kUpdate, "recv");
   const rondo_options_t limits = call_options(kGroupTimeout);
   auto start = [&](rondo_work_t* work) {
-    return rondo_recv_async(comm_, flat.data(), flat.items() * elements.per_item, elements.dtype, from, tag, &limits,
+    return rondo_recv_async(comm_, block.data(), block.items() * elements.per_item, elements.dtype, from, tag, &limits,
                             work);
   };
-  return run({type, title, {tensor}, [flat] { flat.write_back(); }}, {tensor}, true, start, Kind::kMessage);
+  return run({type, title, {tensor}, [block] { block.write_back(); }}, {tensor}, true, start, Kind::kMessage);
 }
 
 }  // namespace rondo_torch

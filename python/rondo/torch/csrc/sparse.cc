@@ -1,5 +1,7 @@
 // all_reduce of sparse (COO) tensors: every rank gathers all indices and values and adds them up.
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include "csrc/run.h"
 
 namespace rondo_torch {
@@ -61,6 +63,7 @@ WorkPointer RondoBackend::allreduce_sparse(Tensors& tensors, const c10d::Allredu
   const at::Tensor values = at::empty(shape, own.values().options());
   const Tensors sources{own.indices().contiguous(), own.values().contiguous()};
   auto after = [tensor, counts, indices, values, sources]() mutable {
+    const at::AutoDispatchBelowADInplaceOrView guard;
     tensor.copy_(added_up(tensor, counts, indices, values));
   };
   startCoalescing();

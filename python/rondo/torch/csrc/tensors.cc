@@ -1,8 +1,11 @@
 #include "csrc/tensors.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 namespace rondo_torch {
 
@@ -81,10 +84,10 @@ double premul_factor(const c10d::ReduceOp& op) {
 }
 
 // Whether the tensors lie one after the other in memory.
-bool adjacent(const std::vector<at::Tensor>& tensors) {
+bool adjacent(at::TensorList tensors) {
   const char* next = nullptr;
   for (const at::Tensor& tensor : tensors) {
-    if (!tensor.is_contiguous()) return false;
+    if (!lies_in_order(tensor)) return false;
     if (tensor.numel() == 0) continue;
     const auto* begin = static_cast<const char*>(tensor.data_ptr());
     if (next != nullptr && begin != next) return false;
@@ -93,9 +96,67 @@ bool adjacent(const std::vector<at::Tensor>& tensors) {
   return true;
 }
 
+// The values are not those in memory.
+bool is_lazy(const at::Tensor& tensor) { return tensor.is_conj() || tensor.is_neg() || tensor._is_zerotensor(); }
+
+// Several elements lie at one place, as in what expand() makes.
+bool overlaps_itself(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return false;
+  std::vector<std::pair<int64_t, int64_t>> dimensions;  // stride, size
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) > 1) dimensions.emplace_back(tensor.stride(d), tensor.size(d));
+  }
+  std::sort(dimensions.begin(), dimensions.end());
+  int64_t reach = 0;  // of the dimensions so far
+  const bool nested = std::all_of(dimensions.begin(), dimensions.end(), [&](const auto& dimension) {
+    const bool beyond = dimension.first > reach;
+    reach += dimension.first * (dimension.second - 1);
+    return beyond;
+  });
+  if (nested) return false;
+  at::Tensor places = at::zeros({}, at::kLong);
+  for (const auto& [stride, size] : dimensions) places = places.unsqueeze(-1) + at::arange(size) * stride;
+  return std::get<0>(at::_unique(places)).numel() < tensor.numel();
+}
+
+void check_written(const at::Tensor& tensor, const char* call) {
+  TORCH_CHECK_VALUE(!tensor._is_zerotensor() && !overlaps_itself(tensor), "rondo ", call,
+                    ": the result cannot be written to a tensor of the sizes ", tensor.sizes(), " and strides ",
+                    tensor.strides(), ", of which several elements lie at one place: pass a .clone() of it");
+}
+
+at::ScalarType integer_of_bytes(size_t bytes) {
+  switch (bytes) {
+    case 1:
+      return at::kByte;
+    case 2:
+      return at::kShort;
+    case 4:
+      return at::kInt;
+    case 8:
+      return at::kLong;
+    default:
+      return at::kComplexDouble;
+  }
+}
+
+// What is copied from or to for the tensor: its bits, which every type has, without history. Only lazy values go by
+// their type.
+at::Tensor copyable(const at::Tensor& tensor) {
+  if (is_lazy(tensor)) return tensor;
+  return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), integer_of_bytes(tensor.element_size()));
+}
+
+// One tensor's part of a copy.
+at::Tensor part_at(void* data, const at::Tensor& copied) {
+  return at::from_blob(data, copied.sizes(), at::TensorOptions(copied.scalar_type()));
+}
+
 }  // namespace
 
 Elements elements_moved(at::ScalarType type) {
+  TORCH_CHECK_VALUE(type != at::kQUInt4x2 && type != at::kQUInt2x4, "rondo: ", type,
+                    " has several elements in a byte, which cannot be moved: pass its int_repr()");
   const rondo_dtype_t dtype = same_dtype(type);
   if (dtype != kNone) return {dtype, 1};
   if (c10::isComplexType(type)) return {same_dtype(c10::toRealValueType(type)), 2};
@@ -130,22 +191,45 @@ void check_same_type(const at::Tensor& tensor, const at::Tensor& other, const ch
                     tensor.scalar_type(), " and ", other.scalar_type(), "; they must be equal");
 }
 
-Flat::Flat(const at::Tensor& tensor, Order order) : tensor_(tensor) {
-  const bool usable = order == Order::kMemory ? tensor.is_non_overlapping_and_dense() : tensor.is_contiguous();
-  memory_ = usable ? tensor : at::empty_like(tensor, at::MemoryFormat::Contiguous).copy_(tensor);
-}
+bool lies_in_order(const at::Tensor& tensor) { return tensor.is_contiguous() && !is_lazy(tensor); }
 
-Block::Block(const std::vector<at::Tensor>& tensors) : tensors_(tensors) {
+Block::Block(at::TensorList tensors, Access access, const char* call)
+    : tensors_(tensors.begin(), tensors.end()), written_(access != Access::kRead) {
   if (tensors.empty()) return;
-  copied_ = !adjacent(tensors);
-  if (copied_) {
-    int64_t items = 0;
-    for (const at::Tensor& tensor : tensors) items += tensor.numel();
-    memory_ = at::empty({items}, tensors[0].options());
+  if (adjacent(tensors)) {
+    const auto filled = std::find_if(tensors.begin(), tensors.end(), [](const at::Tensor& t) { return t.numel() > 0; });
+    data_ = (filled == tensors.end() ? tensors[0] : *filled).data_ptr();
     return;
   }
-  const auto filled = std::find_if(tensors.begin(), tensors.end(), [](const at::Tensor& t) { return t.numel() > 0; });
-  memory_ = filled == tensors.end() ? tensors[0] : *filled;
+  if (written_) {
+    for (const at::Tensor& tensor : tensors) check_written(tensor, call);
+  }
+  packed_ = at::empty({static_cast<int64_t>(items() * tensors[0].element_size())}, at::kByte);
+  data_ = packed_.data_ptr();
+  if (access != Access::kWrite) copy(Direction::kIn);
+}
+
+void Block::write_back() const {
+  if (packed_.defined() && written_) copy(Direction::kOut);
+}
+
+// Below autograd: a leaf that requires a gradient may be written to, as memory is that the library writes.
+void Block::copy(Direction direction) const {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  char* data = static_cast<char*>(data_);
+  for (const at::Tensor& tensor : tensors_) {
+    if (tensor.numel() == 0) continue;
+    const at::Tensor own = copyable(tensor);
+    const at::Tensor part = part_at(data, own);
+    direction == Direction::kIn ? part.copy_(own) : own.copy_(part);
+    data += tensor.nbytes();
+  }
+}
+
+uint64_t Block::items() const {
+  uint64_t sum = 0;
+  for (const at::Tensor& tensor : tensors_) sum += static_cast<uint64_t>(tensor.numel());
+  return sum;
 }
 
 std::vector<uint64_t> Block::counts(Elements elements) const {
@@ -158,24 +242,6 @@ std::vector<uint64_t> Block::counts(Elements elements) const {
 bool Block::even() const {
   return std::all_of(tensors_.begin(), tensors_.end(),
                      [this](const at::Tensor& tensor) { return tensor.numel() == tensors_[0].numel(); });
-}
-
-void Block::read() const {
-  if (!copied_) return;
-  int64_t begin = 0;
-  for (const at::Tensor& tensor : tensors_) {
-    memory_.narrow(0, begin, tensor.numel()).view(tensor.sizes()).copy_(tensor);
-    begin += tensor.numel();
-  }
-}
-
-void Block::write_back() const {
-  if (!copied_) return;
-  int64_t begin = 0;
-  for (const at::Tensor& tensor : tensors_) {
-    tensor.copy_(memory_.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
-    begin += tensor.numel();
-  }
 }
 
 }  // namespace rondo_torch

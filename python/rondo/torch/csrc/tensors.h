@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/util/SmallVector.h>
 #include <rondo/rondo.h>
 
 #include <cstdint>
@@ -33,49 +34,38 @@ void check_tensor(const at::Tensor& tensor, const char* call);
 at::Tensor& only(std::vector<at::Tensor>& tensors, const char* call);
 void check_same_type(const at::Tensor& tensor, const at::Tensor& other, const char* call);
 
-// One tensor of a call, as memory that the library can use. Dense tensors are used as they lie, in the order of their
-// memory; others through a copy in the order of their indices, which write_back() brings home.
-class Flat {
- public:
-  enum class Order { kMemory, kIndices };
+enum class Access : uint8_t { kRead, kWrite, kUpdate };
 
-  // kIndices: a dense tensor whose memory is in another order than its indices is copied, too.
-  Flat(const at::Tensor& tensor, Order order);
-
-  void* data() const { return memory_.data_ptr(); }
-  uint64_t items() const { return static_cast<uint64_t>(memory_.numel()); }
-  const at::Tensor& memory() const { return memory_; }
-  bool copied() const { return !memory_.is_same(tensor_); }
-  void write_back() const {
-    if (copied()) tensor_.copy_(memory_);
-  }
-
- private:
-  at::Tensor tensor_;
-  at::Tensor memory_;
-};
-
-// Several tensors as one block of memory, one after the other. They are used as they lie where they follow each other,
-// else through a block of their own.
+// The tensors of one side of a call as one block of memory: one after the other, each in the order of its indices. What
+// ranks send each other is in this order always, since none knows how the others' tensors lie. Tensors that lie so are
+// used where they are; others, lazy conjugates and negatives among them, through a copy, whose results write_back()
+// brings home. Neither touches autograd's history of the tensors.
 class Block {
  public:
-  explicit Block(const std::vector<at::Tensor>& tensors);
+  // Makes the copy of what is read. ValueError, which names the call: elements that would be written share memory.
+  Block(at::TensorList tensors, Access access, const char* call);
 
-  void* data() const { return memory_.defined() ? memory_.data_ptr() : nullptr; }
-  const at::Tensor& memory() const { return memory_; }
-  bool copied() const { return copied_; }
+  void* data() const { return data_; }
+  // Of all tensors together, as torch counts them.
+  uint64_t items() const;
   // Elements of each tensor, as the library counts them.
   std::vector<uint64_t> counts(Elements elements) const;
   // All tensors have as many elements.
   bool even() const;
-
-  void read() const;        // tensors -> block
-  void write_back() const;  // block -> tensors
+  void write_back() const;
 
  private:
-  std::vector<at::Tensor> tensors_;
-  at::Tensor memory_;
-  bool copied_ = false;
+  enum class Direction : uint8_t { kIn, kOut };
+
+  void copy(Direction direction) const;
+
+  c10::SmallVector<at::Tensor, 1> tensors_;
+  at::Tensor packed_;  // the copy, in bytes; undefined: there is none
+  bool written_;
+  void* data_ = nullptr;
 };
+
+// Whether the tensor's memory has its elements in the order of their indices, with the values that they have.
+bool lies_in_order(const at::Tensor& tensor);
 
 }  // namespace rondo_torch
