@@ -1,6 +1,7 @@
 """Works, futures, groups, deadlines and failures: what waits, what ends, what is said and to whom."""
 
 import datetime
+import fcntl
 import os
 import signal
 import threading
@@ -348,6 +349,70 @@ def _one_store(rank, path):
         sums.append(tensor.item())
         dist.destroy_process_group()
     return sums
+
+
+class FolderStore(dist.Store):
+    """A file a key; the methods that torch's documentation asks for."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def _path(self, key):
+        return os.path.join(self.folder, key.replace("/", "%"))
+
+    def set(self, key, value):
+        scratch = f"{self._path(key)}.{os.getpid()}"
+        with open(scratch, "wb") as file:
+            file.write(value if isinstance(value, bytes) else value.encode())
+        os.rename(scratch, self._path(key))
+
+    def get(self, key):
+        self.wait([key])
+        with open(self._path(key), "rb") as file:
+            return file.read()
+
+    def add(self, key, amount):
+        with open(os.path.join(self.folder, "lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            total = (int(self.get(key)) if self.check([key]) else 0) + amount
+            self.set(key, str(total))
+        return total
+
+    def check(self, keys):
+        return all(os.path.exists(self._path(key)) for key in keys)
+
+    def wait(self, keys, timeout=datetime.timedelta(seconds=30)):
+        deadline = time.monotonic() + timeout.total_seconds()
+        while not self.check(keys):
+            assert time.monotonic() < deadline, keys
+            time.sleep(0.01)
+
+
+def test_a_store_of_five_methods(tmp_path):
+    results, errors = ranks.start(3, _with_five_methods, (str(tmp_path),), 60)
+    assert not errors, errors
+    assert results[0] == 6.0 and sorted(results[1:], key=str) == [6.0, "taken"]
+
+
+def _with_five_methods(rank, folder):
+    """Two processes say that they are rank 1: one of them is refused."""
+    torch.set_num_threads(1)
+    store, limit = FolderStore(folder), datetime.timedelta(seconds=20)  # torch does not keep the store's Python half
+    try:
+        dist.init_process_group("rondo", store=store, rank=min(rank, 1), world_size=2, timeout=limit)
+    except dist.DistBackendError as error:
+        assert "rank 1 is already taken" in str(error), error
+        return "taken"
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    dist.all_reduce(tensor, group=dist.new_group([0, 1]))
+    rondo.torch.monitored_barrier()
+    objects = [None, None]
+    dist.all_gather_object(objects, dist.get_rank())
+    assert objects == [0, 1]
+    dist.destroy_process_group()
+    return tensor.item() + 2
 
 
 def test_a_late_rank_is_no_warning(capfd):

@@ -90,6 +90,8 @@ rondo_result_t StoreAdapter::add(void* self, const char* key, int64_t amount, in
   return answer(timeout_ms, reply, [&] { *sum = self_of(self).store_->add(self_of(self).named(key), amount); });
 }
 
+// A start claims absent keys only. That goes by add(), since stores that are written in Python need no compareSet: the
+// first that counts sets the value, the others wait for it.
 rondo_result_t StoreAdapter::compare_set(void* self, const char* key, const void* expected, size_t expected_bytes,
                                          const void* desired, size_t desired_bytes, int64_t timeout_ms,
                                          rondo_reply_t reply) {
@@ -97,10 +99,12 @@ rondo_result_t StoreAdapter::compare_set(void* self, const char* key, const void
     c10d::Store& store = *self_of(self).store_;
     const std::string name = self_of(self).named(key);
     const std::vector<uint8_t> wanted = bytes_of(expected, expected_bytes);
-    std::vector<uint8_t> value = store.compareSet(name, wanted, bytes_of(desired, desired_bytes));
-    // For an absent key torch's stores answer with what was expected.
-    if (!wanted.empty() && value == wanted && !store.check({name})) value.clear();
-    reply_with(reply, value);
+    const std::vector<uint8_t> value = bytes_of(desired, desired_bytes);
+    if (!wanted.empty()) return reply_with(reply, store.compareSet(name, wanted, value));
+    const bool first = store.add(name + "/claims", 1) == 1;
+    if (first) store.set(name, value);
+    await(store, name, std::chrono::milliseconds(timeout_ms));
+    reply_with(reply, store.get(name));
   });
 }
 
