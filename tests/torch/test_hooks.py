@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import rondo
+from rondo.torch import hooks
 from rondo.torch.hooks import OPTIONS, Compression
 
 STEPS = 8
@@ -76,6 +77,27 @@ def _nan(rank):
 
 def test_nan_names_gradient_and_rank():
     assert ranks.run(2, _nan) == [True, True]
+
+
+def _of_a_subgroup(rank):
+    group = dist.new_group([1, 2])
+    return hooks._communicator(group).size if rank > 0 else None
+
+
+def test_a_subgroup_meets_at_its_first_rank(monkeypatch):
+    """Where MASTER_ADDR is another host's address."""
+    monkeypatch.setenv("MASTER_ADDR", "192.0.2.1")  # of no host (RFC 5737)
+    assert ranks.run(3, _of_a_subgroup, backend="gloo", limit=60) == [None, 2, 2]
+
+
+def _without_an_address(rank):
+    hooks._own_address = lambda: "192.0.2.1"
+    with pytest.raises(rondo.Bootstrap, match="cannot meet at rank 0 of the group: .*192.0.2.1"):
+        hooks._communicator(None)
+
+
+def test_a_first_rank_that_cannot_be_met_says_so_to_all():
+    ranks.run(2, _without_an_address, limit=60)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
 """
 
 import os
+import socket
 from collections.abc import Mapping
 
 import numpy as np
@@ -93,11 +94,30 @@ class Compression:
 
 
 def _communicator(group) -> Communicator:
-    """Of the ranks of torch's group, which meet at rank 0's."""
+    """Of the ranks of torch's group, which meet at its first rank."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    meeting = None
+    meeting, said = None, [None, None]
     if rank == 0:
-        meeting = rondo.unique_id(os.environ.get("MASTER_ADDR", "127.0.0.1"))
-    text = [str(meeting) if meeting is not None else None]
-    dist.broadcast_object_list(text, group=group, group_src=0)
-    return rondo.init(rank=rank, world_size=world, rendezvous=text[0])
+        try:
+            meeting = rondo.unique_id(_own_address())
+            said = [str(meeting), None]
+        except rondo.Error as error:
+            said = [None, str(error)]
+    dist.broadcast_object_list(said, group=group, group_src=0)
+    if said[1] is not None:
+        raise rondo.Bootstrap(f"the hook's ranks cannot meet at rank 0 of the group: {said[1]}", (0,))
+    return rondo.init(rank=rank, world_size=world, rendezvous=said[0])
+
+
+def _own_address() -> str:
+    """This host's on the way to MASTER_ADDR, which the job's ranks reach; "": one that other hosts reach."""
+    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as way:
+            way.connect(place)  # of a datagram socket: nothing is sent
+            own = way.getsockname()[0]
+    except OSError:
+        return ""
+    # Debian names a host 127.0.1.1 in its own /etc/hosts: others do not reach it there.
+    return own if master in ("localhost", own) or not own.startswith("127.") else ""
