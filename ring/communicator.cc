@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ring/base/log.h"
+#include "ring/communicator_access.h"
 #include "ring/engine/batch.h"
 #include "ring/engine/communicator_state.h"
 #include "ring/engine/device/device_side.h"
@@ -94,6 +95,13 @@ template <typename State>
 Batch& batch(const std::shared_ptr<State>& state) {
   engine(state);
   return state->batch();
+}
+
+// For a call that is made of several ones.
+template <typename State>
+OutsideBatch outside_batch(const std::shared_ptr<State>& state, const char* call) {
+  blocking(state);
+  return state->batch().outside(call);
 }
 
 }  // namespace
@@ -275,21 +283,30 @@ Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count,
 
 void* Communicator::allocate(size_t bytes) { return engine(state_).allocations().allocate(bytes); }
 void* Communicator::allocate(size_t bytes, Memory memory) {
-  return memory == Memory::kHost ? allocate(bytes) : blocking(state_).device().allocate(bytes);
+  if (memory == Memory::kHost) return allocate(bytes);
+  return engine(state_).allocate_on_device(outside_batch(state_, "allocate"), bytes);
 }
 void Communicator::deallocate(void* data) { engine(state_).deallocate(data); }
 
-void Communicator::attach_device() { blocking(state_).attach_device(); }
+void Communicator::attach_device() { engine(state_).attach_device(outside_batch(state_, "attach_device")); }
 
 Communicator Communicator::split(int color, int key) {
-  batch(state_).refuse("split");
-  auto group = blocking(state_).split(color, key);
+  auto group = engine(state_).split(outside_batch(state_, "split"), color, key);
   return group ? Communicator(std::make_shared<State>(std::move(group))) : Communicator();
 }
 
 Communicator Communicator::new_group(std::span<const int> ranks) {
-  batch(state_).refuse("new_group");
-  return Communicator(std::make_shared<State>(blocking(state_).new_group(ranks)));
+  const OutsideBatch outside = outside_batch(state_, "new_group");
+  return Communicator(std::make_shared<State>(engine(state_).new_group(outside, ranks)));
+}
+
+void CommunicatorAccess::check_outside_batch(const Communicator& communicator, const char* call) {
+  engine(communicator.state_).check_usable();
+  outside_batch(communicator.state_, call);
+}
+
+void CommunicatorAccess::fail(const Communicator& communicator, const Error& error) {
+  engine(communicator.state_).fail(error);
 }
 
 std::optional<Error> Communicator::error() const {

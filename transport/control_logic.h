@@ -81,6 +81,8 @@ class ControlLogic {
 
   // --- events from this rank
   void open(Time now, uint64_t communicator, std::vector<int> members);
+  // Without a word to the others, also after an open() that has thrown: no event of it comes any more.
+  void undo_open(uint64_t communicator) noexcept { groups_.erase(communicator); }
   void decline(Time now, uint64_t communicator, const std::vector<int>& members, const Error& error);
   // streams: the members to whom this rank has opened a stream.
   void close(uint64_t communicator, uint64_t last_sequence, const std::set<int>& streams);

@@ -168,6 +168,7 @@ void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvent
       for (const int peer : table_.streams(id, LinkKind::kStreamFrom)) logic_->streamed(id, peer);
       if (!broken_.ok()) logic_->abort(now(), id, broken_);
     } catch (...) {
+      logic_->undo_open(id);
       ears_.erase(id);  // the caller ends with its events
       throw;
     }

@@ -107,9 +107,15 @@ class InprocHub {
 
   void open(int rank, uint64_t id, const std::vector<int>& members, OpenGroup group) {
     std::lock_guard lock(mutex_);
-    state(rank).groups[id] = std::move(group);
-    state(rank).logic.open(now_ms(), id, members);
-    collect(rank);
+    try {
+      state(rank).groups[id] = std::move(group);
+      state(rank).logic.open(now_ms(), id, members);
+      collect(rank);
+    } catch (...) {  // the caller ends with its events
+      state(rank).logic.undo_open(id);
+      state(rank).groups.erase(id);
+      throw;
+    }
     // Links and streams wait until both ends have opened.
     for (const int member : members) {
       const auto found = state(member).groups.find(id);
@@ -124,10 +130,15 @@ class InprocHub {
   bool close(int rank, uint64_t id, uint64_t last_sequence) {
     std::unique_lock lock(mutex_);
     RankState& own = state(rank);
-    own.logic.close(id, last_sequence, {});  // streams come at once
-    collect(rank);
-    const bool all = own.logic.all_left(id);
-    own.logic.forget(id);
+    bool all = false;
+    try {
+      own.logic.close(id, last_sequence, {});  // streams come at once
+      collect(rank);
+      all = own.logic.all_left(id);
+      own.logic.forget(id);
+    } catch (const std::bad_alloc&) {
+      own.logic.undo_open(id);  // what was not said is left out
+    }
     own.groups.erase(id);
     std::erase_if(links_, [&](const auto& entry) {
       const auto& [communicator, low, high, lane, owner] = entry.first;

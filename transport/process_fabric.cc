@@ -152,8 +152,13 @@ class ProcessFabric : public Fabric {
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
     ControlPlane& open_board = board();
-    if (island_) island_->open(id, members, doorbell, p2p_doorbell);
-    open_board.open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
+    try {
+      if (island_) island_->open(id, members, doorbell, p2p_doorbell);
+      open_board.open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
+    } catch (...) {
+      if (island_) island_->close(id);
+      throw;
+    }
   }
 
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {

@@ -1,4 +1,5 @@
 #include "ring/engine/batch.h"
+#include "ring/base/caught.h"
 #include "ring/engine/call/collective_call.h"
 
 #include <fmt/format.h>
@@ -97,14 +98,16 @@ void Batch::open() {
                                 group_.rank(), collecting() ? "" : ", on another thread"));
   }
   calls_ = {};
-  calls_.operation = std::make_shared<BatchOperation>(group_);
+  group_.with_memory([&] { calls_.operation = std::make_shared<BatchOperation>(group_); });
   owner_.store(std::this_thread::get_id());
 }
 
-void Batch::refuse(const char* what) const {
-  if (!collecting()) return;
+OutsideBatch Batch::outside(const char* call) const {
+  if (!collecting()) return {};
   throw Exception(ErrorCode::kInvalid,
-                  fmt::format("{} on rank {}: not in a batch; end that first", what, group_.rank()));
+                  fmt::format("{} on rank {}: not in a batch, which keeps the exchanges that it is made of; end the "
+                              "batch first",
+                              call, group_.rank()));
 }
 
 // Under mutex_: another thread may have abandoned it in between.
@@ -126,6 +129,21 @@ void Batch::check_open(bool on_stream) const {
 }
 
 std::shared_ptr<Operation> Batch::add(const CollectiveCall& call) {
+  return group_.with_memory([&] { return keep(call); });
+}
+std::shared_ptr<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+  return group_.with_memory([&] { return keep(tensors, op, options); });
+}
+std::shared_ptr<Operation> Batch::add_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                                           const CallOptions& options) {
+  return group_.with_memory([&] { return keep_send(data, count, dtype, peer, tag, options); });
+}
+std::shared_ptr<Operation> Batch::add_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                           const CallOptions& options) {
+  return group_.with_memory([&] { return keep_recv(data, count, dtype, peer, tag, options); });
+}
+
+std::shared_ptr<Operation> Batch::keep(const CollectiveCall& call) {
   if (call.options.stream) group_.device().check(call);
   std::lock_guard lock(mutex_);
   check_open(call.options.stream.has_value());
@@ -141,7 +159,7 @@ std::shared_ptr<Operation> Batch::add(const CollectiveCall& call) {
   return calls_.operation;
 }
 
-std::shared_ptr<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
+std::shared_ptr<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   if (options.stream) group_.device().check_list(tensors, op, options, list_parts());
   std::lock_guard lock(mutex_);
   check_open(options.stream.has_value());
@@ -189,8 +207,8 @@ void Batch::append(std::vector<Item>& items, std::span<const TensorRef> tensors,
   }
 }
 
-std::shared_ptr<Operation> Batch::add_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                                           const CallOptions& options) {
+std::shared_ptr<Operation> Batch::keep_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                                            const CallOptions& options) {
   if (options.stream) {
     auto message = group_.device().make_send({data, count, peer}, dtype, tag, options);
     std::lock_guard lock(mutex_);
@@ -205,8 +223,8 @@ std::shared_ptr<Operation> Batch::add_send(const void* data, uint64_t count, DTy
   return calls_.messages.back().operation;
 }
 
-std::shared_ptr<Operation> Batch::add_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                           const CallOptions& options) {
+std::shared_ptr<Operation> Batch::keep_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                            const CallOptions& options) {
   if (options.stream) {
     auto message = group_.device().make_recv({data, count, peer}, dtype, tag, options);
     std::lock_guard lock(mutex_);
@@ -253,15 +271,19 @@ void Batch::abandon(const Error& error) {
 void Batch::end(const Calls& calls, const Error& error) {
   calls.operation->end(&error);
   calls.streamed.abandon(error);
-  for (const Message& message : calls.messages) group_.end_unsubmitted(*message.operation, error);
+  for (const Message& message : calls.messages) {
+    if (message.operation) group_.end_unsubmitted(*message.operation, error);
+  }
 }
 
 std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                   Left left) {
   group_.check_usable();
   Calls calls;
-  calls.operation = std::make_shared<BatchOperation>(group_);
-  append(calls.items, tensors, op, options, true);
+  group_.with_memory([&] {
+    calls.operation = std::make_shared<BatchOperation>(group_);
+    append(calls.items, tensors, op, options, true);
+  });
   auto operation = calls.operation;
   submit(std::move(calls), left);
   return operation;
@@ -284,13 +306,14 @@ void Batch::enqueue(Calls calls) {
   bool checked = false;
   try {
     group_.check_usable();
-    calls.streamed.check(group_.device(), list_parts());
+    group_.with_memory([&] { calls.streamed.check(group_.device(), list_parts()); });
     checked = true;
     calls.operation->streamed_ = calls.streamed.enqueue(group_.device(), list_parts());
-  } catch (const Exception& e) {
-    if (checked) group_.fail(e.error());  // the others wait for this rank
-    end(calls, e.error());
-    throw;
+  } catch (...) {
+    const Error error = caught();
+    if (checked) group_.fail(error);  // the others wait for this rank
+    end(calls, error);
+    throw Exception(error);
   }
   calls.operation->submitted_ = true;
   calls.operation->poll();
@@ -301,25 +324,35 @@ void Batch::submit(Calls calls, Left left) {
   BatchOperation& operation = *calls.operation;
   // While the caller drives the collectives, the progress thread drives the messages (finish).
   const bool by_pool = left == Left::kToPool || (!calls.items.empty() && !calls.messages.empty());
+  const auto waited = by_pool ? CommunicatorState::Waited::kInBackground : CommunicatorState::Waited::kByCaller;
   try {
     group_.check_usable();
     if (by_pool) group_.ready_progress_thread();
     std::vector<CommunicatorState::Part> parts = parts_of(calls.items);
+    operation.messages_.reserve(calls.messages.size());
     if (!parts.empty()) operation.collectives_ = group_.submit_all(std::move(parts));
-  } catch (const Exception& e) {
-    const bool invalid = e.code() == ErrorCode::kInvalid;
-    if (!invalid) group_.fail(e.error());  // the others wait for this rank
-    const Error error = invalid ? e.error() : *group_.context().failure.get();
-    end(calls, error);
-    throw Exception(error);
-  }
-  const auto waited = by_pool ? CommunicatorState::Waited::kInBackground : CommunicatorState::Waited::kByCaller;
-  for (Message& message : calls.messages) {
-    operation.messages_.push_back(message.operation);
-    group_.submit_message(std::move(message.operation), message.options, waited);
+    for (Message& message : calls.messages) {
+      group_.submit_message(message.operation, message.options, waited);
+      operation.messages_.push_back(std::move(message.operation));
+    }
+  } catch (...) {
+    refuse_all(calls);
   }
   operation.submitted_ = true;
   operation.poll();
+}
+
+// In a catch block. What is under way has ended when it throws: until then it uses the caller's memory.
+void Batch::refuse_all(const Calls& calls) {
+  Error error = caught();
+  if (error.code != ErrorCode::kInvalid) {
+    group_.fail(error);  // the others wait for this rank
+    error = *group_.context().failure.get();
+  }
+  for (const auto& collective : calls.operation->collectives_) collective->wait(Clock::time_point::max());
+  for (const auto& message : calls.operation->messages_) group_.await(*message);
+  end(calls, error);
+  throw Exception(error);
 }
 
 std::vector<CommunicatorState::Part> Batch::parts_of(std::span<Item> items) {

@@ -59,10 +59,11 @@ class Batch {
     const auto owner = owner_.load(std::memory_order_relaxed);
     return owner != std::thread::id() && owner == std::this_thread::get_id();
   }
-  // Throws Exception(kInvalid) if a batch of this thread is open: `what` cannot be collected.
-  void refuse(const char* what) const;
+  // Throws Exception(kInvalid) if a batch of this thread is open: `call` cannot be collected.
+  OutsideBatch outside(const char* call) const;
 
-  // Checks the call, and keeps it. Throws Exception; then it is not kept, and the batch stays open.
+  // Checks the call, and keeps it. Throws Exception; then it is not kept, and the batch stays open. Without memory the
+  // communicator fails, since the other ranks keep theirs.
   // What it gives back is the whole batch's: done when all of that is.
   std::shared_ptr<Operation> add(const CollectiveCall& call);
   std::shared_ptr<Operation> add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
@@ -110,6 +111,12 @@ class Batch {
     size_t size() const { return items.size() + messages.size() + streamed.size(); }
   };
 
+  std::shared_ptr<Operation> keep(const CollectiveCall& call);
+  std::shared_ptr<Operation> keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
+  std::shared_ptr<Operation> keep_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                                       const CallOptions& options);
+  std::shared_ptr<Operation> keep_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
+                                       const CallOptions& options);
   // on_stream: of the call that is added.
   void check_open(bool on_stream) const;
   void refuse_wire(const CallOptions& options) const;
@@ -118,7 +125,8 @@ class Batch {
   void submit(Calls calls, Left left);
   void enqueue(Calls calls);
   DeviceSide::ListParts list_parts();
-  void end(const Calls& calls, const Error& error);  // none of them was submitted
+  void end(const Calls& calls, const Error& error);  // of what was not submitted
+  [[noreturn]] void refuse_all(const Calls& calls);
   std::vector<CommunicatorState::Part> parts_of(std::span<Item> items);
   void add_run(std::span<Item> run, std::vector<CommunicatorState::Part>& parts);
   CommunicatorState::Part part_of(std::span<Item> run, const Bucket& bucket);

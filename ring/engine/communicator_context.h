@@ -45,10 +45,14 @@ struct CommunicatorContext {
   }
   // The program has ended a wait: the communicator fails with kInterrupted here and kAborted on the other members. Any
   // thread.
-  void interrupt() {
-    const std::string text = name(rank) + " was interrupted while it waited";
-    failure.set({ErrorCode::kInterrupted, text, {rank}});
-    fabric->abort(id, {ErrorCode::kAborted, text, {world_rank(rank)}});
+  void interrupt() noexcept {
+    try {
+      const std::string text = name(rank) + " was interrupted while it waited";
+      failure.set({ErrorCode::kInterrupted, text, {rank}});
+      fabric->abort(id, {ErrorCode::kAborted, text, {world_rank(rank)}});
+    } catch (...) {
+      fail_without_memory();
+    }
   }
   // The communicator fails on all members, with an error that this rank has met; one that names no culprit (ranks of
   // the group) is this rank's own. Nothing if it has failed before. Any thread.

@@ -4,31 +4,37 @@
 #include <algorithm>
 #include <utility>
 
+#include "ring/base/caught.h"
 #include "ring/base/hash.h"
 #include "ring/engine/communicator_state.h"
 
 namespace rondo {
 
-std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(uint64_t id, std::vector<int> members) {
-  Options options;
-  options.fabric = context_->fabric;
-  options.id = id;
-  options.members = members;
-  options.config = context_->config;
-  options.progress_thread = progress_thread_;
-  options.observer = context_->observed.observer;
+// All members throw the error, which would else wait for this rank until their deadline.
+void CommunicatorState::decline(const Members& made, const Error& why) {
+  const int world_rank = context_->world_rank(rank());
+  const Error error{why.code, context_->fabric->peer_name(world_rank) + ": " + why.message, {world_rank}};
+  context_->fabric->decline(made.id, made.world_ranks, error);
+  const auto own = std::find(made.world_ranks.begin(), made.world_ranks.end(), world_rank);
+  throw Exception(Error{error.code, error.message, {static_cast<int>(own - made.world_ranks.begin())}});
+}
+
+std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(Members made) {
   std::shared_ptr<CommunicatorState> group;
   try {
+    Options options;
+    options.fabric = context_->fabric;
+    options.id = made.id;
+    options.members = made.world_ranks;
+    options.config = context_->config;
+    options.progress_thread = progress_thread_;
+    options.observer = context_->observed.observer;
     group = std::make_shared<CommunicatorState>(std::move(options));
-  } catch (const Exception& e) {
-    // The others would wait for this rank until their deadline.
-    const int world_rank = context_->world_rank(rank());
-    const Error error{e.code(), context_->fabric->peer_name(world_rank) + ": " + e.what(), {world_rank}};
-    context_->fabric->decline(id, members, error);
-    const auto own = std::find(members.begin(), members.end(), world_rank);
-    throw Exception(Error{error.code, error.message, {static_cast<int>(own - members.begin())}});
+  } catch (...) {
+    decline(made, caught());
   }
-  group->meet_neighbors(deadline(std::chrono::milliseconds(context_->config.start_timeout_ms)));
+  const auto until = deadline(std::chrono::milliseconds(context_->config.start_timeout_ms));
+  group->with_memory([&] { group->meet_neighbors(until); });
   return group;
 }
 
@@ -37,12 +43,17 @@ uint64_t CommunicatorState::next_split() {
   return ++splits_;
 }
 
-std::shared_ptr<CommunicatorState> CommunicatorState::split(int color, int key) {
+std::shared_ptr<CommunicatorState> CommunicatorState::split(OutsideBatch, int color, int key) {
   struct Choice {
     int32_t color, key;
   };
   const Choice own{color, key};
-  std::vector<Choice> all(static_cast<size_t>(size()));
+  std::vector<Choice> all;
+  Members made;
+  with_memory([&] {  // all of it before the exchange, after which the other members count on this rank
+    all.resize(static_cast<size_t>(size()));
+    made.world_ranks.reserve(all.size());
+  });
   CollectiveCall call;
   call.collective = Collective::kAllGather;
   call.input = &own;
@@ -53,39 +64,47 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(int color, int key) 
   run(call);
   const uint64_t number = next_split();
   if (color < 0) return nullptr;
-  std::vector<int> ranks;
+  std::vector<int>& ranks = made.world_ranks;
   for (int r = 0; r < size(); ++r) {
     if (all[static_cast<size_t>(r)].color == color) ranks.push_back(r);
   }
-  std::stable_sort(ranks.begin(), ranks.end(),
-                   [&](int a, int b) { return all[static_cast<size_t>(a)].key < all[static_cast<size_t>(b)].key; });
+  std::sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return std::pair(all[static_cast<size_t>(a)].key, a) < std::pair(all[static_cast<size_t>(b)].key, b);
+  });
   for (int& r : ranks) r = context_->world_rank(r);
-  const uint64_t id = Hash64().add("split").add(context_->id).add(number).add(static_cast<uint64_t>(color)).value();
-  return subgroup(id, std::move(ranks));
+  made.id = Hash64().add("split").add(context_->id).add(number).add(static_cast<uint64_t>(color)).value();
+  return subgroup(std::move(made));
 }
 
-std::shared_ptr<CommunicatorState> CommunicatorState::new_group(std::span<const int> ranks) {
+// Counts how often this list was made. Nothing has happened if it throws.
+CommunicatorState::Members CommunicatorState::numbered(std::span<const int> ranks) {
+  Members made;
+  for (const int r : ranks) made.world_ranks.push_back(context_->world_rank(r));
+  std::lock_guard lock(submit_mutex_);
+  const uint64_t number = ++groups_made_[made.world_ranks];
+  made.id = Hash64().add("group").add(context_->id).add_all(std::span<const int>(made.world_ranks)).add(number).value();
+  return made;
+}
+
+std::shared_ptr<CommunicatorState> CommunicatorState::new_group(OutsideBatch, std::span<const int> ranks) {
   check_usable();
   const auto refuse = [this](const std::string& why) {
     throw Exception(ErrorCode::kInvalid, fmt::format("new_group on rank {}: {}", rank(), why));
   };
-  std::vector<int> members;
   for (const int r : ranks) {
     if (r < 0 || r >= size()) refuse(fmt::format("{} is not a rank of this group of {}", r, size()));
     if (std::count(ranks.begin(), ranks.end(), r) > 1) refuse(fmt::format("rank {} is given twice", r));
-    members.push_back(context_->world_rank(r));
   }
   if (std::find(ranks.begin(), ranks.end(), rank()) == ranks.end()) {
     refuse("this rank is not among those given; only members make the call");
   }
-  uint64_t number = 0;
-  {
-    std::lock_guard lock(submit_mutex_);
-    number = ++groups_made_[members];
+  Members made;
+  try {
+    made = numbered(ranks);
+  } catch (const std::bad_alloc&) {
+    decline(numbered(ranks), caught());  // the members know it by its id
   }
-  const uint64_t id =
-      Hash64().add("group").add(context_->id).add_all(std::span<const int>(members)).add(number).value();
-  return subgroup(id, std::move(members));
+  return subgroup(std::move(made));
 }
 
 }  // namespace rondo

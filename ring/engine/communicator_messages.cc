@@ -1,6 +1,7 @@
 // The messages of a communicator: their arguments, then the queue of messages.
 #include <fmt/format.h>
 
+#include <new>
 #include <utility>
 
 #include "ring/engine/communicator_state.h"
@@ -73,12 +74,14 @@ std::shared_ptr<MessageOperation> CommunicatorState::make_send(const void* data,
 }
 
 std::shared_ptr<Operation> CommunicatorState::start_send(const void* data, uint64_t count, DType dtype, int peer,
-                                                         int tag, const CallOptions& options) {
+                                                         int tag, const CallOptions& options) try {
   if (options.stream) return device().start_send({data, count, peer}, dtype, tag, options);
   check_timeout("send", options);
   auto operation = make_send(data, count, dtype, peer, tag);
   submit_message(operation, options, Waited::kInBackground);
   return operation;
+} catch (const std::bad_alloc&) {
+  fail_for_memory();
 }
 
 uint64_t CommunicatorState::recv_bytes(const Incoming& in, DType dtype, int tag) const {
@@ -100,12 +103,14 @@ std::shared_ptr<MessageOperation> CommunicatorState::make_recv(void* data, uint6
 }
 
 std::shared_ptr<Operation> CommunicatorState::start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                                         const CallOptions& options) {
+                                                         const CallOptions& options) try {
   if (options.stream) return device().start_recv({data, count, peer}, dtype, tag, options);
   check_timeout("recv", options);
   auto operation = make_recv(data, count, dtype, peer, tag);
   submit_message(operation, options, Waited::kInBackground);
   return operation;
+} catch (const std::bad_alloc&) {
+  fail_for_memory();
 }
 
 // What run_at_once() leaves.
@@ -128,26 +133,30 @@ Work::Message CommunicatorState::run_recv(const P2pIn& in, const CallOptions& op
   return message_of(recv);
 }
 
-void CommunicatorState::send(const Outgoing& out, DType dtype, int tag, const CallOptions& options) {
+void CommunicatorState::send(const Outgoing& out, DType dtype, int tag, const CallOptions& options) try {
   if (options.stream) return void(device().start_send(out, dtype, tag, options));
   check_timeout("send", options);
   const P2pOut sends{static_cast<const std::byte*>(out.data), send_bytes(out, dtype, tag), dtype, out.peer, tag};
   check_on_host("send", out.data);
   context_->log.note_thread();
   if (!messages_->run_at_once(&sends, nullptr).sent) run_send(sends, options);
+} catch (const std::bad_alloc&) {
+  fail_for_memory();
 }
 
-Work::Message CommunicatorState::recv(const Incoming& in, DType dtype, int tag, const CallOptions& options) {
+Work::Message CommunicatorState::recv(const Incoming& in, DType dtype, int tag, const CallOptions& options) try {
   if (options.stream) return device().recv(in, dtype, tag, options);
   check_timeout("recv", options);
   P2pIn receives{static_cast<std::byte*>(in.data), recv_bytes(in, dtype, tag), dtype, in.peer, tag};
   check_on_host("recv", in.data);
   context_->log.note_thread();
   return messages_->run_at_once(nullptr, &receives).received ? message_of(receives) : run_recv(receives, options);
+} catch (const std::bad_alloc&) {
+  fail_for_memory();
 }
 
 Work::Message CommunicatorState::sendrecv(const Outgoing& out, const Incoming& in, DType dtype, int tag,
-                                          const CallOptions& options) {
+                                          const CallOptions& options) try {
   if (options.stream) return device().sendrecv(out, in, dtype, tag, options);
   P2pIn receives{static_cast<std::byte*>(in.data), recv_bytes(in, dtype, tag), dtype, in.peer, tag};
   check_timeout("send", options);
@@ -162,6 +171,8 @@ Work::Message CommunicatorState::sendrecv(const Outgoing& out, const Incoming& i
   RecvOperation recv(receives.data, receives.bytes, dtype, receives.peer, tag);
   run_messages(&send, &recv, options);
   return message_of(recv);
+} catch (const std::bad_alloc&) {
+  fail_for_memory();
 }
 
 }  // namespace rondo

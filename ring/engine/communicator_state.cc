@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "ring/base/caught.h"
 #include "ring/engine/call/collective_call.h"
 #include "ring/engine/device/device_side.h"
 
@@ -163,7 +164,7 @@ std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(
   context_->log.note_thread();
   std::vector<std::shared_ptr<CollectiveOperation>> operations;
   operations.reserve(parts.size());
-  std::lock_guard lock(submit_mutex_);
+  std::unique_lock lock(submit_mutex_);
   for (Part& part : parts) {
     const CheckedCall& call = part.call;
     auto operation = std::make_shared<CollectiveOperation>(prepare(call, part.asked), call.input, call.output);
@@ -175,7 +176,16 @@ std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(
     operation->packing = std::move(part.packing);
     operations.push_back(std::move(operation));
   }
-  for (const auto& operation : operations) collectives_->submit(operation);
+  size_t submitted = 0;
+  try {
+    for (; submitted < operations.size(); ++submitted) collectives_->submit(operations[submitted]);
+  } catch (...) {
+    fail(caught());
+    lock.unlock();
+    // They use the caller's memory until they end.
+    for (size_t i = 0; i < submitted; ++i) collectives_->wait(*operations[i], Clock::time_point::max());
+    throw;
+  }
   return operations;
 }
 
@@ -223,8 +233,8 @@ void CommunicatorState::ready_progress_thread() {
   check_usable();
   try {
     progress_thread_->start();
-  } catch (const Exception& e) {
-    fail(e.error());
+  } catch (...) {
+    fail(caught());
     check_usable();
   }
 }
@@ -281,7 +291,8 @@ DeviceSide& CommunicatorState::device() {
   return *device_owner_;
 }
 
-void CommunicatorState::attach_device() { device().attach({}); }
+void CommunicatorState::attach_device(OutsideBatch) { device().attach({}); }
+void* CommunicatorState::allocate_on_device(OutsideBatch, size_t bytes) { return device().allocate(bytes); }
 
 Allocations& CommunicatorState::allocations() {
   if (!context_->mark.same_process()) check_usable();

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,13 @@
 namespace rondo {
 
 class DeviceSide;
+
+// Shows that the calling thread has no batch open. Calls that are made of several ones need it: they read what their
+// exchanges bring, and a batch would keep these. Batch alone makes it.
+class OutsideBatch {
+  friend class Batch;
+  OutsideBatch() = default;
+};
 
 // One communicator: checks the arguments, picks the plan, submits, hands back operations; and hears from the fabric.
 class CommunicatorState final : public CommunicatorEvents {
@@ -59,7 +67,7 @@ class CommunicatorState final : public CommunicatorEvents {
     std::shared_ptr<Gate> gate = nullptr;  // of a call on a stream
     std::shared_ptr<Run> run = nullptr;    // likewise: CollectiveOperation::run
   };
-  // Submits all of them, with no other call between; nothing if it throws. Does not drive.
+  // Submits all of them, with no other call between; if it throws, nothing is under way. Does not drive.
   std::vector<std::shared_ptr<CollectiveOperation>> submit_all(std::vector<Part> parts);
 
   // Whether the calling thread does nothing else until the message has gone.
@@ -117,6 +125,15 @@ class CommunicatorState final : public CommunicatorEvents {
   const std::shared_ptr<ProgressThread>& progress_thread() const { return progress_thread_; }
   // As CommunicatorContext::fail(); afterwards check_usable() throws.
   void fail(const Error& error) { context_->fail(error); }
+  // Runs a part of a call that the other ranks make, too: where it throws std::bad_alloc, the communicator fails.
+  template <typename Action>
+  auto with_memory(Action action) {
+    try {
+      return action();
+    } catch (const std::bad_alloc&) {
+      fail_for_memory();
+    }
+  }
 
   Allocations& allocations();
   // Memory of allocate(), host or device.
@@ -126,10 +143,11 @@ class CommunicatorState final : public CommunicatorEvents {
 
   // The side of it that knows GPUs; made at the first call of this.
   DeviceSide& device();
-  void attach_device();
+  void attach_device(OutsideBatch);
+  void* allocate_on_device(OutsideBatch, size_t bytes);
 
-  std::shared_ptr<CommunicatorState> split(int color, int key);  // nullptr: this rank is in no group
-  std::shared_ptr<CommunicatorState> new_group(std::span<const int> ranks);
+  std::shared_ptr<CommunicatorState> split(OutsideBatch, int color, int key);  // nullptr: this rank is in no group
+  std::shared_ptr<CommunicatorState> new_group(OutsideBatch, std::span<const int> ranks);
 
   void abort(const std::string& reason);
   // abort() for signal handlers: one atomic store and a write to an eventfd, by which the fabric's thread does the
@@ -158,7 +176,13 @@ class CommunicatorState final : public CommunicatorEvents {
   void run_send(const P2pOut& out, const CallOptions& options);
   Work::Message run_recv(const P2pIn& in, const CallOptions& options);
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
-  std::shared_ptr<CommunicatorState> subgroup(uint64_t id, std::vector<int> members);
+  struct Members {
+    uint64_t id = 0;  // of their communicator
+    std::vector<int> world_ranks;
+  };
+  Members numbered(std::span<const int> ranks);
+  std::shared_ptr<CommunicatorState> subgroup(Members made);
+  [[noreturn]] void decline(const Members& made, const Error& why);
 
   std::shared_ptr<CommunicatorContext> context_;     // shared with the two engines
   std::shared_ptr<ProgressThread> progress_thread_;  // shared by all groups of the process

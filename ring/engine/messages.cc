@@ -34,6 +34,15 @@ std::string describe(const char* verb, uint64_t bytes, const char* preposition, 
                      peer < 0 ? "any rank" : fmt::format("rank {}", peer), tag < 0 ? "any" : fmt::format("{}", tag));
 }
 
+// Without memory for it none: nothing passes a wait for what uses the caller's memory.
+std::string text_of(const MessageOperation& operation) {
+  try {
+    return operation.text();
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 void MessageOperation::end(const Error* error) {
@@ -98,6 +107,8 @@ Messages::Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr
 }
 
 void Messages::submit(std::shared_ptr<MessageOperation> operation) {
+  std::lock_guard lock(submitted_mutex_);
+  submitted_.push_back(operation);  // first: without memory nothing has happened. Nobody sees it under the lock
   operation->messages_ = this;
   operation->self_ = operation;
   if (context_->observed.on()) operation->began_at = Observer::now();
@@ -105,8 +116,6 @@ void Messages::submit(std::shared_ptr<MessageOperation> operation) {
   operation->counted_ = true;
   if (operation->background) background_.fetch_add(1);
   added();
-  std::lock_guard lock(submitted_mutex_);
-  submitted_.push_back(std::move(operation));
   news_.store(true);
 }
 
@@ -156,10 +165,7 @@ void Messages::run(SendOperation* send, RecvOperation* recv) {
         count_if_pending(send);
         count_if_pending(recv);
       });
-  if (!held) {
-    submit_on_stack(send);
-    submit_on_stack(recv);
-  }
+  if (!held) submit_on_stack(send, recv);
   if (send) {
     wait_blocking(*send);
     if (send->failed() && recv && !recv->done()) take_back(*recv);
@@ -184,10 +190,19 @@ void Messages::count_if_pending(MessageOperation* operation) {
   added();
 }
 
-void Messages::submit_on_stack(MessageOperation* operation) {
-  if (operation == nullptr) return;
-  operation->on_stack_ = true;
-  submit({std::shared_ptr<void>(), operation});
+// Nothing passes it: the first may be under way on the caller's stack when there is no memory for the second.
+void Messages::submit_on_stack(SendOperation* send, RecvOperation* recv) {
+  for (MessageOperation* operation : std::initializer_list<MessageOperation*>{send, recv}) {
+    if (operation == nullptr) continue;
+    operation->on_stack_ = true;
+    try {
+      submit({std::shared_ptr<void>(), operation});
+    } catch (...) {
+      context_->fail(caught());
+      operation->messages_ = this;
+      operation->end(context_->failure.get());
+    }
+  }
 }
 
 void Messages::observe_end(const MessageOperation& operation, const Error* error, bool sends) {
@@ -207,7 +222,7 @@ void Messages::wait_blocking(const MessageOperation& operation) {
   if (wait(operation, Clock::now() + policy)) return;
   const P2pRequest& request = const_cast<MessageOperation&>(operation).request();
   const int peer = request.peer < 0 ? -1 : context_->world_rank(request.peer);
-  context_->log.sleeps_in_p2p(peer, operation.text());
+  context_->log.sleeps_in_p2p(peer, text_of(operation));
   wait(operation, Clock::time_point::max());
   context_->log.woke_from_p2p();
 }
@@ -293,7 +308,11 @@ bool Messages::take_submitted() {
 void Messages::begin(MessageOperation& operation) {
   active_.push_back(operation);
   operation.listed_ = true;
-  operation.start(*p2p_);
+  try {
+    operation.start(*p2p_);
+  } catch (...) {  // those that begin with it go on
+    context_->fail(caught());
+  }
 }
 
 void Messages::report() {

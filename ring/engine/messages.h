@@ -139,7 +139,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool take_now(P2pIn& in);
   void begin_now(MessageOperation* operation);
   void count_if_pending(MessageOperation* operation);
-  void submit_on_stack(MessageOperation* operation);
+  void submit_on_stack(SendOperation* send, RecvOperation* recv);
   void end_pending(const Error& error);
   void observe_end(const MessageOperation& operation, const Error* error, bool sends);
   void report();

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ring/base/caught.h"
 #include "ring/base/log.h"
 #include "ring/engine/device/device_side.h"
 #include "ring/engine/device/on_device.h"
@@ -101,8 +102,8 @@ std::shared_ptr<StreamCalls> DeviceSide::exchange(std::chrono::milliseconds time
   Error error;
   try {
     calls = open(stream, facts);
-  } catch (const Exception& e) {
-    error = e.error();
+  } catch (...) {  // the others wait for what this rank says
+    error = caught();
   }
   const CommunicatorContext& context = group_.context();
   const bool shares = facts.waits_on_words != 0 && context.topology.one_island() &&

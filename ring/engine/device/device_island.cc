@@ -8,6 +8,7 @@
 #include <new>
 #include <thread>
 
+#include "ring/base/caught.h"
 #include "ring/base/hash.h"
 #include "ring/engine/device/on_device.h"
 
@@ -57,8 +58,8 @@ std::string DeviceIsland::connect(int32_t sharings, const AllSay& all_say, Clock
   std::string wrong;
   try {
     share_inboxes(deadline);
-  } catch (const Exception& e) {
-    wrong = e.what();
+  } catch (...) {
+    wrong = caught().message;
   }
   const std::string without = first_without(all_say(wrong.empty() ? 1 : 0));
   if (!without.empty()) return wrong.empty() ? without + " cannot share host memory with devices" : wrong;

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "ring/base/caught.h"
 #include "ring/engine/progress/progress_engine.h"
 
 namespace rondo {
@@ -150,8 +151,8 @@ void EnqueuedCall::enqueue() {
   enqueued_ = true;
   try {
     for (size_t piece = 0; piece < turns_.size(); ++piece) put_piece(piece);
-  } catch (const Exception& e) {
-    options_.give_up(e.error());
+  } catch (...) {
+    options_.give_up(caught());
     engine->notify();
     // Its passes touch nothing from now on, and the stream's words say that it has passed.
     store_word(options_.island->own().started, turns_.back().number);

@@ -94,7 +94,7 @@ std::vector<std::shared_ptr<Operation>> StreamBatch::enqueue(DeviceSide& device,
     for (const auto& message : messages_) {
       if (!message->sends()) message->finish();
     }
-  } catch (const Exception&) {
+  } catch (...) {
     for (const auto& message : messages_) message->leave();
     throw;
   }

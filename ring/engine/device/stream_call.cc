@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "ring/base/caught.h"
 #include "ring/engine/device/on_device.h"
 #include "ring/engine/progress/progress_engine.h"
 
@@ -217,8 +218,8 @@ void StreamCall::enqueue() {
   self_ = shared_from_this();
   try {
     put_pieces();
-  } catch (const Exception& e) {
-    error_ = e.error();
+  } catch (...) {
+    error_ = caught();
     options_.give_up(error_);
     for (Turn& turn : turns_) turn.gate->open();
     engine->notify();

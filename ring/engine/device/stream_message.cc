@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/device/peer_places.h"
+#include "ring/base/caught.h"
 #include "ring/engine/device/inbox.h"
 #include "ring/engine/device/passes.h"
 
@@ -81,9 +82,9 @@ void StreamMessage::begin() {
       put_turn({this, end_of(turn), passed, submits});
       room -= passed;
     }
-  } catch (const Exception& e) {
+  } catch (...) {
     options_.calls->end(room);
-    stream_failed(e.error());
+    stream_failed(caught());
     throw;
   }
 }
@@ -99,9 +100,9 @@ void StreamMessage::finish() {
       await_piece(piece);
       copy_out(piece);
     }
-  } catch (const Exception& e) {
+  } catch (...) {
     options_.calls->end(room);
-    stream_failed(e.error());
+    stream_failed(caught());
     throw;
   }
   put_end(entries);

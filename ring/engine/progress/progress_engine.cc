@@ -170,7 +170,13 @@ void ProgressEngine::notify() {
 
 void ProgressEngine::ask_pool() {
   if (!wants_thread()) return;
-  if (const auto progress_thread = progress_thread_.lock()) progress_thread->poke(shared_from_this());
+  const auto progress_thread = progress_thread_.lock();
+  if (!progress_thread) return;
+  try {
+    progress_thread->poke(shared_from_this());
+  } catch (...) {  // no memory: nothing passes it, since operations are under way; the failure pokes again
+    broke(caught());
+  }
 }
 
 void ProgressEngine::drain_bell() {

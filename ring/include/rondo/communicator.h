@@ -209,8 +209,9 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   // All calls of a batch have a stream, or none has (kInvalid). Calls on streams are in their streams when batch_end()
   // returns: its sends, its collectives, its receives; the all_reduces that run together are consecutive ones of one
   // stream and operation.
-  // kInvalid: a second batch_begin() by any thread, an end without a begin or by another thread, split() and
-  // new_group(), more than 65,536 calls.
+  // kInvalid: a second batch_begin() by any thread, an end without a begin or by another thread, more than 65,536
+  // calls, and calls that are made of others: split(), new_group(), attach_device(), device memory,
+  // sparse_all_reduce(), DistOpt.
   void batch_begin();
   // Starts the calls, waits until all of them are done, and throws the first failure. kInvalid (overlapping
   // all_reduces, an algorithm that does not exist for a call): nothing was started. The batch is closed, whatever it
