@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "ring/compress/compound_call.h"
 #include "ring/compress/dist_opt_options.h"
 
 namespace rondo {
@@ -41,17 +43,29 @@ void clip(float* values, uint64_t count, float limit) {
 
 DistOpt::DistOpt(Communicator& group, std::vector<NamedGradient> gradients, const DistOptOptions& options)
     : group_(group), gradients_(std::move(gradients)), options_(options), places_(gradients_.size()) {
-  check(group, gradients_, options);
+  CompoundCall::run(group, "DistOpt", [this](const CompoundCall& call) {
+    check(group_, gradients_, options_);
+    make_buckets();
+    for (const NamedGradient& g : gradients_) call->broadcast(g.parameter, g.count, DType::kFloat32, 0);
+    if (options_.exchange != Exchange::kLocalSgd) return;
+    for (const NamedGradient& g : gradients_) {
+      outer_.emplace_back(g.parameter, g.parameter + g.count);
+      momentum_.emplace_back(g.count);
+    }
+  });
+}
+
+void DistOpt::make_buckets() {
   std::vector<size_t> order;
   for (size_t i = 0; i < gradients_.size(); ++i) {
     order.push_back(i);
     if (!index_by_name_.emplace(gradients_[i].name, i).second) {
-      refuse(group, fmt::format("there are two gradients \"{}\"", gradients_[i].name));
+      refuse(group_, fmt::format("there are two gradients \"{}\"", gradients_[i].name));
     }
   }
-  partitions_ = grouped(gradients_, order, options.partition_bytes);
+  partitions_ = grouped(gradients_, order, options_.partition_bytes);
   std::reverse(order.begin(), order.end());
-  for (std::vector<size_t>& members : grouped(gradients_, order, options.bucket_bytes)) {
+  for (std::vector<size_t>& members : grouped(gradients_, order, options_.bucket_bytes)) {
     Bucket& bucket = buckets_.emplace_back();
     uint64_t elements = 0;
     for (const size_t i : members) {
@@ -63,22 +77,9 @@ DistOpt::DistOpt(Communicator& group, std::vector<NamedGradient> gradients, cons
     bucket.values.resize(elements);
     bucket.residual.resize(elements);
   }
-  for (const NamedGradient& g : gradients_) {
-    group_.broadcast(g.parameter, g.count, DType::kFloat32, 0);
-    if (options.exchange != Exchange::kLocalSgd) continue;
-    outer_.emplace_back(g.parameter, g.parameter + g.count);
-    momentum_.emplace_back(g.count);
-  }
 }
 
-DistOpt::~DistOpt() {
-  for (size_t b = 0; b < begun_; ++b) {
-    try {
-      if (buckets_[b].work.valid()) buckets_[b].work.wait();
-    } catch (const Exception&) {  // the communicator keeps it
-    }
-  }
-}
+DistOpt::~DistOpt() { begin_again(); }
 
 size_t DistOpt::index_of(const std::string& name) const {
   const auto found = index_by_name_.find(name);
@@ -89,11 +90,13 @@ size_t DistOpt::index_of(const std::string& name) const {
 // --- gradients
 
 void DistOpt::ready(const std::string& name) {
-  const size_t i = index_of(name);
-  if (after_update(options_.exchange) || sparse(options_.exchange)) return;
-  if (places_[i].ready) refuse(group_, fmt::format("the gradient \"{}\" is ready a second time before step()", name));
-  fill(i);
-  while (begun_ < buckets_.size() && buckets_[begun_].missing == 0) begin(buckets_[begun_], options_.exchange);
+  CompoundCall::run(group_, "DistOpt::ready", [&](const CompoundCall& call) {
+    const size_t i = index_of(name);
+    if (after_update(options_.exchange) || sparse(options_.exchange)) return;
+    if (places_[i].ready) refuse(group_, fmt::format("the gradient \"{}\" is ready a second time before step()", name));
+    fill(i);
+    while (begun_ < buckets_.size() && buckets_[begun_].missing == 0) begin(call, buckets_[begun_], options_.exchange);
+  });
 }
 
 void DistOpt::fill(size_t gradient) {
@@ -108,14 +111,14 @@ void DistOpt::fill(size_t gradient) {
 }
 
 // In the order of the buckets, which all ranks have.
-void DistOpt::begin(Bucket& bucket, Exchange exchange) {
-  ++begun_;
+void DistOpt::begin(const CompoundCall& call, Bucket& bucket, Exchange exchange) {
   CallOptions options;
   options.wire.format = format_of(exchange);
   const bool keeps = exchange == Exchange::kInt8 && options_.residual;
   options.wire.residual = keeps ? bucket.residual.data() : nullptr;
   float* values = bucket.values.data();
-  bucket.work = group_.all_reduce_async(values, values, bucket.values.size(), DType::kFloat32, Op::kAverage, options);
+  bucket.work = call->all_reduce_async(values, values, bucket.values.size(), DType::kFloat32, Op::kAverage, options);
+  ++begun_;
 }
 
 void DistOpt::reduce_sparse(Bucket& bucket, Exchange exchange, double spars) {
@@ -152,19 +155,27 @@ Error DistOpt::in_gradient(Error error, const Bucket& bucket) const {
   return error;
 }
 
-// No gradient is ready, and no exchange has begun.
-void DistOpt::begin_again() {
+// No gradient is ready, and no exchange is under way.
+void DistOpt::begin_again() noexcept {
+  for (size_t b = 0; b < begun_; ++b) {
+    try {
+      buckets_[b].work.wait();
+    } catch (const std::exception&) {  // the communicator keeps it
+    }
+  }
   begun_ = 0;
   for (Bucket& bucket : buckets_) bucket.missing = bucket.members.size();
   for (Place& place : places_) place.ready = false;
 }
 
 // All buckets, though one is not finite: the ranks make the same calls.
-void DistOpt::exchange_gradients(Exchange exchange, double spars) {
+void DistOpt::exchange_gradients(const CompoundCall& call, Exchange exchange, double spars) {
+  const auto at_the_end = [](DistOpt* optimizer) { optimizer->begin_again(); };
+  const std::unique_ptr<DistOpt, decltype(at_the_end)> again(this, at_the_end);
   for (size_t i = 0; i < gradients_.size(); ++i) {
     if (!places_[i].ready) fill(i);
   }
-  while (!sparse(exchange) && begun_ < buckets_.size()) begin(buckets_[begun_], exchange);
+  while (!sparse(exchange) && begun_ < buckets_.size()) begin(call, buckets_[begun_], exchange);
   std::optional<Error> failure;
   for (Bucket& bucket : buckets_) {
     try {
@@ -178,7 +189,6 @@ void DistOpt::exchange_gradients(Exchange exchange, double spars) {
       if (!failure) failure = in_gradient(e.error(), bucket);
     }
   }
-  begin_again();
   if (failure) throw Exception(*failure);
 }
 
@@ -191,28 +201,28 @@ void DistOpt::copy_back() {
 
 void DistOpt::step(const Update& update, const StepOptions& step) {
   const Exchange exchange = step.exchange.value_or(options_.exchange);
-  const double spars = spars_of(group_, exchange, step.spars.has_value() ? step.spars : options_.spars);
-  if (begun_ > 0 && exchange != options_.exchange) {
-    refuse(group_, "another exchange for this step comes too late: ready() has begun the one of DistOptOptions");
+  CompoundCall::run(group_, "DistOpt::step", [&](const CompoundCall& call) {
+    const double spars = spars_of(group_, exchange, step.spars.has_value() ? step.spars : options_.spars);
+    if (begun_ > 0 && exchange != options_.exchange) {
+      refuse(group_, "another exchange for this step comes too late: ready() has begun the one of DistOptOptions");
+    }
+    if (after_update(exchange)) return begin_again();  // gradients that are ready are not sent
+    exchange_gradients(call, exchange, spars);
+    copy_back();
+  });
+  for (const NamedGradient& g : gradients_) {
+    if (after_update(exchange) && options_.clip > 0) clip(g.gradient, g.count, options_.clip);
+    update(g);
   }
   if (after_update(exchange)) {
-    begin_again();  // gradients that are ready are not sent
-    for (const NamedGradient& g : gradients_) {
-      if (options_.clip > 0) clip(g.gradient, g.count, options_.clip);
-      update(g);
-    }
-    average_parameters(exchange);
-  } else {
-    exchange_gradients(exchange, spars);
-    copy_back();
-    for (const NamedGradient& g : gradients_) update(g);
+    CompoundCall::run(group_, "DistOpt::step", [&](const CompoundCall& call) { average_parameters(call, exchange); });
   }
   ++steps_;
 }
 
 // --- parameters
 
-void DistOpt::average_parameters(Exchange exchange) {
+void DistOpt::average_parameters(const CompoundCall& call, Exchange exchange) {
   const bool partial = exchange == Exchange::kPartialUpdate;
   if (!partial && (steps_ + 1) % options_.every != 0) return;
   std::vector<TensorRef> tensors;
@@ -225,7 +235,7 @@ void DistOpt::average_parameters(Exchange exchange) {
   } else {
     for (size_t i = 0; i < gradients_.size(); ++i) add(i);
   }
-  group_.all_reduce_many(tensors, Op::kAverage);
+  call->all_reduce_many(tensors, Op::kAverage);
   for (size_t i = 0; !partial && i < outer_.size(); ++i) outer_step(i);
 }
 

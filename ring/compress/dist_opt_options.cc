@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdint>
+
+#include "ring/base/given_numbers.h"
 
 namespace rondo::dist_opt {
 
@@ -28,6 +31,9 @@ void check(const Communicator& group, const std::vector<NamedGradient>& gradient
       refuse(group, fmt::format("a pointer of \"{}\" is null", g.name));
     }
   }
+  std::vector<uint64_t> counts;
+  for (const NamedGradient& g : gradients) counts.push_back(g.count);
+  GivenNumbers::of_caller("DistOpt", group.rank()).sum(INT64_MAX / sizeof(float), counts, "the gradients' counts");
   spars_of(group, options.exchange, options.spars);
   if (!(options.clip >= 0)) refuse(group, fmt::format("clip is {}; it is positive, or 0 for none", options.clip));
   if (options.bucket_bytes == 0 || options.partition_bytes == 0 || options.every == 0) {

@@ -1,6 +1,10 @@
 // Residuals, and checkpoints of them.
 #include <fmt/format.h>
 
+#include <set>
+#include <string_view>
+
+#include "ring/compress/compound_call.h"
 #include "ring/compress/dist_opt_options.h"
 #include "rondo/dist_opt.h"
 
@@ -14,33 +18,37 @@ std::span<float> DistOpt::residual(const std::string& name) {
 }
 
 DistOptState DistOpt::save() {
-  DistOptState state;
-  state.steps = steps_;
-  state.world = group_.size();
-  for (size_t i = 0; i < gradients_.size(); ++i) {
-    DistOptState::Tensor& tensor = state.tensors.emplace_back();
-    tensor.name = gradients_[i].name;
-    const std::span<float> own = residual(tensor.name);
-    tensor.residuals.resize(own.size() * static_cast<size_t>(group_.size()));
-    group_.all_gather(own.data(), tensor.residuals.data(), own.size(), DType::kFloat32);
-    if (i >= outer_.size()) continue;
-    tensor.outer = outer_[i];
-    tensor.momentum = momentum_[i];
-  }
-  return state;
+  return CompoundCall::run(group_, "DistOpt::save", [this](const CompoundCall& call) {
+    DistOptState state;
+    state.steps = steps_;
+    state.world = call.size();
+    for (size_t i = 0; i < gradients_.size(); ++i) {
+      DistOptState::Tensor& tensor = state.tensors.emplace_back();
+      tensor.name = gradients_[i].name;
+      const std::span<float> own = residual(tensor.name);
+      tensor.residuals.resize(own.size() * static_cast<size_t>(call.size()));
+      call->all_gather(own.data(), tensor.residuals.data(), own.size(), DType::kFloat32);
+      if (i >= outer_.size()) continue;
+      tensor.outer = outer_[i];
+      tensor.momentum = momentum_[i];
+    }
+    return state;
+  });
 }
 
 void DistOpt::load(const DistOptState& state) {
   const auto saved = static_cast<size_t>(state.world), rank = static_cast<size_t>(group_.rank());
-  if (saved == 0 || state.tensors.size() != gradients_.size()) {
+  if (state.world < 1 || state.tensors.size() != gradients_.size()) {
     refuse(group_, fmt::format("the state is of {} tensors and {} ranks; there are {} gradients", state.tensors.size(),
                                state.world, gradients_.size()));
   }
+  std::set<std::string_view> names;
   for (const DistOptState::Tensor& tensor : state.tensors) {
-    const uint64_t count = gradients_[index_of(tensor.name)].count;
-    if (tensor.residuals.size() != count * saved) {
-      refuse(group_, fmt::format("the state's residuals of \"{}\" are {} numbers; {} ranks of {} have {}", tensor.name,
-                                 tensor.residuals.size(), saved, count, count * saved));
+    const uint64_t count = gradients_[index_of(tensor.name)].count, numbers = tensor.residuals.size();
+    if (!names.insert(tensor.name).second) refuse(group_, fmt::format("the state has \"{}\" twice", tensor.name));
+    if (numbers % saved != 0 || numbers / saved != count) {
+      refuse(group_, fmt::format("the state's residuals of \"{}\" are {} numbers; {} ranks have {} each", tensor.name,
+                                 numbers, saved, count));
     }
   }
   for (const DistOptState::Tensor& tensor : state.tensors) {

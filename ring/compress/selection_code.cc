@@ -23,22 +23,40 @@ Coding coding_of(uint64_t selected, uint64_t count) {
   return best;
 }
 
-void add_coordinates(const uint32_t* words, uint64_t selected, uint64_t count, float* output) {
+uint64_t add_coordinates(const uint32_t* words, uint64_t selected, uint64_t count, float* output) {
   const uint32_t* values = words + selected;
+  uint64_t named = 0;
   for (uint64_t k = 0; k < selected; ++k) {
-    if (words[k] < count) output[words[k]] += std::bit_cast<float>(values[k]);
+    if (words[k] >= count) continue;
+    output[words[k]] += std::bit_cast<float>(values[k]);
+    ++named;
   }
+  return named;
 }
 
-void add_bitmap(const uint32_t* words, uint64_t selected, uint64_t count, float* output) {
+uint64_t add_bitmap(const uint32_t* words, uint64_t selected, uint64_t count, float* output) {
   const uint32_t* value = words + bitmap_words(count);
-  const uint32_t* const end = value + selected;
+  uint64_t named = 0;
+  for (uint64_t w = 0; w < bitmap_words(count); ++w) named += static_cast<uint64_t>(std::popcount(words[w]));
+  if (named != selected) return named;
   for (uint64_t w = 0; w < bitmap_words(count); ++w) {
-    for (uint32_t bits = words[w]; bits != 0 && value != end; bits &= bits - 1) {
+    for (uint32_t bits = words[w]; bits != 0; bits &= bits - 1) {
       const uint64_t i = w * 32 + static_cast<uint64_t>(std::countr_zero(bits));
-      if (i < count) output[i] += std::bit_cast<float>(*value++);
+      if (i >= count) return named - static_cast<uint64_t>(std::popcount(bits));
+      output[i] += std::bit_cast<float>(*value++);
     }
   }
+  return named;
+}
+
+// A selected element may be zero: there are no more than `selected` others.
+uint64_t add_dense(const uint32_t* words, uint64_t selected, uint64_t count, float* output) {
+  uint64_t named = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    output[i] += std::bit_cast<float>(words[i]);
+    named += words[i] != 0;
+  }
+  return std::max(named, selected);
 }
 
 }  // namespace
@@ -67,15 +85,16 @@ void encode_selection(std::span<const uint32_t> indices, const float* values, ui
   if (!indices.empty()) std::memcpy(words, values, indices.size() * sizeof(float));
 }
 
-void add_selection(const uint32_t* words, uint64_t selected, uint64_t count, float* output) {
+uint64_t add_selection(const uint32_t* words, uint64_t selected, uint64_t count, float* output) {
   switch (coding_of(selected, count).form) {
     case Form::kCoordinates:
       return add_coordinates(words, selected, count, output);
     case Form::kBitmap:
       return add_bitmap(words, selected, count, output);
     case Form::kDense:
-      for (uint64_t i = 0; i < count; ++i) output[i] += std::bit_cast<float>(words[i]);
+      break;
   }
+  return add_dense(words, selected, count, output);
 }
 
 }  // namespace rondo

@@ -17,8 +17,8 @@ uint64_t selection_words(uint64_t selected, uint64_t count);
 void encode_selection(std::span<const uint32_t> indices, const float* values, uint32_t base, uint64_t count,
                       uint32_t* words);
 
-// output[i] += the selected value, for each of them. Words that another rank has spoilt write nothing outside of
-// output's count elements.
-void add_selection(const uint32_t* words, uint64_t selected, uint64_t count, float* output);
+// output[i] += the selected value, for each of them. Returns how many elements the words name, which another rank may
+// have spoilt: nothing is written outside of output's count elements. selected: at most count.
+uint64_t add_selection(const uint32_t* words, uint64_t selected, uint64_t count, float* output);
 
 }  // namespace rondo

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <numeric>
 #include <vector>
 
+#include "ring/base/given_numbers.h"
+#include "ring/compress/compound_call.h"
 #include "ring/compress/selection.h"
 #include "ring/compress/sparse_routes.h"
 
@@ -18,10 +19,11 @@ struct Header {
   uint64_t not_finite = 0;  // index plus 1 of the first such element
   uint64_t count = 0;       // elements of the call
 };
+constexpr char kName[] = "sparse_all_reduce";
 constexpr uint64_t kHeaderWords = sizeof(Header) / sizeof(uint64_t);
 
-[[noreturn]] void refuse(const Communicator& group, const std::string& why) {
-  throw Exception(ErrorCode::kInvalid, fmt::format("sparse_all_reduce on rank {}: {}", group.rank(), why));
+[[noreturn]] void refuse(const CompoundCall& group, const std::string& why) {
+  throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", kName, group.rank(), why));
 }
 
 bool overlap(const float* a, const float* b, uint64_t count) {
@@ -30,7 +32,7 @@ bool overlap(const float* a, const float* b, uint64_t count) {
   return first < second + bytes && second < first + bytes;
 }
 
-void check_selection(const Communicator& group, const SparseOptions& options) {
+void check_selection(const CompoundCall& group, const SparseOptions& options) {
   const double spars = options.spars;
   switch (options.select) {
     case Select::kTopK:
@@ -45,14 +47,14 @@ void check_selection(const Communicator& group, const SparseOptions& options) {
   refuse(group, fmt::format("select is {}, which is no selection", static_cast<int>(options.select)));
 }
 
-void check(const Communicator& group, const float* input, const float* output, uint64_t count,
+void check(const CompoundCall& group, const float* input, const float* output, uint64_t count,
            const SparseOptions& options) {
-  if (count > UINT32_MAX) refuse(group, fmt::format("{} elements; there may be 2^32 - 1", count));
+  const auto given = GivenNumbers::of_caller(kName, group.rank());
+  given.at_most(UINT32_MAX, count, "the number of elements");
   if (count > 0 && (input == nullptr || output == nullptr)) refuse(group, "a buffer is null");
   check_selection(group, options);
-  const uint64_t together = std::accumulate(options.tensors.begin(), options.tensors.end(), uint64_t{0});
-  if (!options.tensors.empty() && together != count) {
-    refuse(group, fmt::format("the tensors have {} elements together, and the buffer has {}", together, count));
+  if (!options.tensors.empty()) {
+    given.equal(count, given.sum(count, options.tensors, "the tensors' lengths"), "the sum of the tensors' lengths");
   }
   if (count == 0) return;
   if (input != output && overlap(input, output, count)) refuse(group, "input and output overlap, and are not equal");
@@ -63,26 +65,26 @@ void check(const Communicator& group, const float* input, const float* output, u
 }
 
 // How many elements each rank has selected.
-std::vector<uint64_t> exchange(Communicator& group, const Header& own, const CallOptions& options) {
+std::vector<uint64_t> exchange(const CompoundCall& group, const Header& own, const CallOptions& options) {
   std::vector<Header> all(static_cast<size_t>(group.size()));
-  group.all_gather(&own, all.data(), kHeaderWords, DType::kUint64, options);
+  group->all_gather(&own, all.data(), kHeaderWords, DType::kUint64, options);
   for (size_t r = 0; r < all.size(); ++r) {
     if (all[r].count == all[0].count) continue;
     throw Exception(Error{ErrorCode::kMismatch,
-                          fmt::format("sparse_all_reduce on rank {}: rank {} has {} elements, and rank 0 has {}",
-                                      group.rank(), r, all[r].count, all[0].count),
+                          fmt::format("{} on rank {}: rank {} has {} elements, and rank 0 has {}", kName, group.rank(),
+                                      r, all[r].count, all[0].count),
                           {static_cast<int>(r)}});
   }
   std::vector<uint64_t> selected;
   for (size_t r = 0; r < all.size(); ++r) {
-    selected.push_back(all[r].selected);
-    if (all[r].not_finite == 0) continue;
-    throw Exception(
-        Error{ErrorCode::kNotFinite,
-              fmt::format("sparse_all_reduce on rank {}: element {} of the input and residual of rank {} is "
-                          "NaN or infinite; nothing was sent, and the residuals are as before",
-                          group.rank(), all[r].not_finite - 1, r),
-              {static_cast<int>(r)}});
+    const auto given = GivenNumbers::of_peer(kName, group.rank(), static_cast<int>(r));
+    selected.push_back(given.at_most(own.count, all[r].selected, "the number of its selected elements"));
+    if (given.at_most(own.count, all[r].not_finite, "the place of an element that is not finite") == 0) continue;
+    throw Exception(Error{ErrorCode::kNotFinite,
+                          fmt::format("{} on rank {}: element {} of the input and residual of rank {} is NaN or "
+                                      "infinite; nothing was sent, and the residuals are as before",
+                                      kName, group.rank(), all[r].not_finite - 1, r),
+                          {static_cast<int>(r)}});
   }
   return selected;
 }
@@ -96,20 +98,22 @@ uint64_t run(SparseRoute route, const SparseCall& call) {
 
 SparseReport sparse_all_reduce(Communicator& group, const float* input, float* output, uint64_t count,
                                const SparseOptions& options) {
-  check(group, input, output, count, options);
-  CallOptions exchanges;
-  exchanges.timeout = options.timeout;
-  const Contribution u{input, options.residual, count};
-  const Selection own = select(u, options);
-  const std::vector<uint64_t> selected = exchange(group, {own.count, own.not_finite, count}, exchanges);
-  if (count == 0) return {};  // on all ranks
+  return CompoundCall::run(group, kName, [&](const CompoundCall& call) -> SparseReport {
+    check(call, input, output, count, options);
+    CallOptions exchanges;
+    exchanges.timeout = options.timeout;
+    const Contribution u{input, options.residual, count};
+    const Selection own = select(u, options);
+    const std::vector<uint64_t> selected = exchange(call, {own.count, own.not_finite, count}, exchanges);
+    if (count == 0) return {};  // on all ranks
 
-  SparseReport report;
-  report.selected = own.count;
-  for (const uint64_t one : selected) report.total += one;
-  report.route = cheapest_route(selected, count);
-  report.bytes_sent = run(report.route, {group, u, own, selected, output, options.residual, exchanges});
-  return report;
+    SparseReport report;
+    report.selected = own.count;
+    for (const uint64_t one : selected) report.total += one;
+    report.route = cheapest_route(selected, count);
+    report.bytes_sent = run(report.route, {call, u, own, selected, output, options.residual, exchanges});
+    return report;
+  });
 }
 
 }  // namespace rondo

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/combine.h"
+#include "ring/base/given_numbers.h"
 #include "ring/compress/selection_code.h"
 
 namespace rondo {
@@ -28,7 +29,8 @@ Range range_of(uint64_t count, int world, int rank) {
 }
 
 // u into the residual, and zeros into the output, which may be u's input: a pass over each.
-void move_to_residual(const SparseCall& call) {
+// Throws nothing: the selections travel meanwhile.
+void move_to_residual(const SparseCall& call) noexcept {
   for (uint64_t at = 0; at < call.u.count; at += kPiece) {
     const uint64_t count = std::min(kPiece, call.u.count - at);
     if (call.residual != nullptr) {
@@ -57,6 +59,16 @@ std::vector<uint64_t> words_of(const std::vector<uint64_t>& selected, uint64_t c
 
 uint64_t sum_of(const std::vector<uint64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});
+}
+
+GivenNumbers given_by(const SparseCall& call, size_t rank) {
+  return GivenNumbers::of_peer(call.group.name(), call.group.rank(), static_cast<int>(rank));
+}
+
+// What a rank has sent of `range`, into the output.
+void add(const SparseCall& call, size_t rank, const uint32_t* words, uint64_t selected, const Range& range) {
+  const uint64_t named = add_selection(words, selected, range.count, call.output + range.begin);
+  given_by(call, rank).equal(selected, named, "the number of elements that its selection names");
 }
 
 // What ranks send each other for the ranges of others: their selections there.
@@ -89,15 +101,19 @@ void add_to_own_range(const SparseCall& call, const Pieces& pieces) {
   const auto world = static_cast<size_t>(call.group.size()), rank = static_cast<size_t>(call.group.rank());
   const Range own = range_of(call.u.count, call.group.size(), call.group.rank());
   std::vector<uint64_t> selected(world * world);  // by sender, then by range
-  call.group.all_gather(pieces.selected.data(), selected.data(), world, DType::kUint64, call.options);
+  call.group->all_gather(pieces.selected.data(), selected.data(), world, DType::kUint64, call.options);
+  for (size_t i = 0; i < selected.size(); ++i) {
+    const Range range = range_of(call.u.count, call.group.size(), static_cast<int>(i % world));
+    given_by(call, i / world).at_most(range.count, selected[i], "the number of its selected elements in a range");
+  }
   std::vector<uint64_t> arriving;
   for (size_t r = 0; r < world; ++r) arriving.push_back(selection_words(selected[r * world + rank], own.count));
   std::vector<uint32_t> arrived(sum_of(arriving));
-  call.group.all_to_all_v(pieces.coded.data(), pieces.words, {}, arrived.data(), arriving, {}, DType::kUint32,
-                          call.options);
+  call.group->all_to_all_v(pieces.coded.data(), pieces.words, {}, arrived.data(), arriving, {}, DType::kUint32,
+                           call.options);
   const uint32_t* from = arrived.data();
   for (size_t r = 0; r < world; ++r) {
-    add_selection(from, selected[r * world + rank], own.count, call.output + own.begin);
+    add(call, r, from, selected[r * world + rank], own);
     from += arriving[r];
   }
 }
@@ -128,12 +144,13 @@ uint64_t run_gathered(const SparseCall& call) {
   const std::vector<uint64_t> words = words_of(call.selected, call.u.count);
   std::vector<uint32_t> gathered(sum_of(words));
   // The passes over all elements are made while the selections travel.
-  Work travelling = call.group.all_gather_v_async(own.data(), gathered.data(), words, {}, DType::kUint32, call.options);
+  Work travelling =
+      call.group->all_gather_v_async(own.data(), gathered.data(), words, {}, DType::kUint32, call.options);
   move_to_residual(call);
   travelling.wait();
   const uint32_t* from = gathered.data();
   for (size_t r = 0; r < call.selected.size(); ++r) {
-    add_selection(from, call.selected[r], call.u.count, call.output);
+    add(call, r, from, call.selected[r], {0, call.u.count});
     from += words[r];
   }
   return own.size() * sizeof(uint32_t) * (call.selected.size() - 1);
@@ -148,17 +165,19 @@ uint64_t run_merged(const SparseCall& call) {
   const Range own = range_of(call.u.count, call.group.size(), call.group.rank());
   const Selection merged = select_nonzero(call.output + own.begin, own.count);
   std::vector<uint64_t> selected(world), words(world);
-  call.group.all_gather(&merged.count, selected.data(), 1, DType::kUint64, call.options);
+  call.group->all_gather(&merged.count, selected.data(), 1, DType::kUint64, call.options);
   for (size_t r = 0; r < world; ++r) {
-    words[r] = selection_words(selected[r], range_of(call.u.count, call.group.size(), static_cast<int>(r)).count);
+    const Range range = range_of(call.u.count, call.group.size(), static_cast<int>(r));
+    given_by(call, r).at_most(range.count, selected[r], "the number of elements in its range that are not zero");
+    words[r] = selection_words(selected[r], range.count);
   }
   std::vector<uint32_t> coded(words[rank]), gathered(sum_of(words));
   encode_selection(merged.indices(), merged.value_memory.get(), 0, own.count, coded.data());
-  call.group.all_gather_v(coded.data(), gathered.data(), words, {}, DType::kUint32, call.options);
+  call.group->all_gather_v(coded.data(), gathered.data(), words, {}, DType::kUint32, call.options);
   const uint32_t* from = gathered.data();
   for (size_t r = 0; r < world; ++r) {
     const Range range = range_of(call.u.count, call.group.size(), static_cast<int>(r));
-    if (r != rank) add_selection(from, selected[r], range.count, call.output + range.begin);
+    if (r != rank) add(call, r, from, selected[r], range);
     from += words[r];
   }
   return (pieces.coded.size() - pieces.words[rank] + coded.size() * (world - 1)) * sizeof(uint32_t);
@@ -168,7 +187,7 @@ uint64_t run_dense(const SparseCall& call) {
   move_to_residual(call);
   const std::span<const uint32_t> indices = call.own.indices();
   for (size_t k = 0; k < indices.size(); ++k) call.output[indices[k]] = call.own.value_memory[k];
-  call.group.all_reduce(call.output, call.output, call.u.count, DType::kFloat32, Op::kSum, call.options);
+  call.group->all_reduce(call.output, call.output, call.u.count, DType::kFloat32, Op::kSum, call.options);
   const uint64_t world = call.selected.size();
   return 2 * call.u.count * sizeof(float) * (world - 1) / world;
 }

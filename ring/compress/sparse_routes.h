@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ring/compress/compound_call.h"
 #include "ring/compress/selection.h"
 #include "rondo/sparse.h"
 
@@ -15,7 +16,7 @@ SparseRoute cheapest_route(const std::vector<uint64_t>& selected, uint64_t count
 
 // One call, after the ranks have exchanged how many elements each has selected.
 struct SparseCall {
-  Communicator& group;
+  const CompoundCall& group;
   const Contribution& u;
   const Selection& own;
   const std::vector<uint64_t>& selected;  // by rank

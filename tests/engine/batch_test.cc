@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "rondo/dist_opt.h"
+#include "rondo/sparse.h"
 #include "tests/engine/batch_cases.h"
 #include "tests/support/collective_call.h"
 #include "tests/support/random.h"
@@ -205,6 +207,43 @@ TEST_CASE("mistakes of a batch leave it, or the communicator, usable") {
           expect_numbers(b, 2, "the bad list");
           sum(group, b);
           expect_numbers(b, 4, "afterwards");
+        }) == "");
+}
+
+TEST_CASE("calls that are made of others are refused in a batch before anything happens; it goes on") {
+  CHECK(run_threads(threads_of(2), [](Communicator& group) {
+          Floats gradient(100, 2.0f), parameter(100, 1.0f), residual(100, 0.5f);
+          const std::vector<NamedGradient> gradients{{"w", parameter.data(), gradient.data(), 100}};
+          const int ranks[] = {0, 1};
+          DistOpt optimizer(group, gradients);
+          SparseOptions sparse;
+          sparse.residual = residual.data();
+          int updates = 0;
+          const std::pair<const char*, std::function<void()>> calls[] = {
+              {"split", [&] { group.split(0); }},
+              {"new_group", [&] { group.new_group(ranks); }},
+              {"attach_device", [&] { group.attach_device(); }},
+              {"allocate", [&] { group.allocate(64, Memory::kDevice); }},
+              {"sparse_all_reduce", [&] { sparse_all_reduce(group, gradient.data(), gradient.data(), 100, sparse); }},
+              {"DistOpt", [&] { DistOpt(group, gradients); }},
+              {"DistOpt::ready", [&] { optimizer.ready("w"); }},
+              {"DistOpt::step", [&] { optimizer.step([&](const NamedGradient&) { ++updates; }); }},
+              {"DistOpt::save", [&] { optimizer.save(); }},
+          };
+          Numbers a(10, 1);
+          group.batch_begin();
+          sum(group, a);
+          for (const auto& [name, call] : calls) {
+            expect_outcome(call, "INVALID", fmt::format("{} on rank {}: not in a batch", name, group.rank()));
+          }
+          group.batch_end();
+          expect_numbers(a, 2, "the good call");
+          expect(gradient == Floats(100, 2.0f) && parameter == Floats(100, 1.0f) && residual == Floats(100, 0.5f) &&
+                     updates == 0,
+                 "a buffer has changed");
+          optimizer.ready("w");
+          optimizer.step([&](const NamedGradient&) { ++updates; });
+          expect(updates == 1 && optimizer.steps() == 1, "no step afterwards");
         }) == "");
 }
 

@@ -191,6 +191,52 @@ TEST_CASE("DistOpt: the outer step of local SGD, and exchanges of single steps")
   CHECK_EQ(run_threads(RankGroup{2}, body), "");
 }
 
+TEST_CASE("DistOpt: after an error no gradient is ready, and no exchange is under way") {
+  const auto body = [](Communicator& group) {
+    for (const Exchange exchange : {Exchange::kFloat16, Exchange::kInt8}) {
+      Model model;
+      DistOptOptions options;
+      options.exchange = exchange;
+      options.bucket_bytes = 4096;  // three buckets
+      DistOpt optimizer(group, model.list(), options);
+      for (std::vector<float>& gradient : model.gradients) gradient.assign(gradient.size(), 1.0f);
+      model.gradients[2][3] = std::numeric_limits<float>::infinity();
+      optimizer.ready("t2");
+      ErrorCode code = ErrorCode::kOk;
+      try {
+        optimizer.step(descend);
+      } catch (const Exception& e) {
+        code = e.code();
+      }
+      expect(code == ErrorCode::kNotFinite, "the infinity went unseen");
+      for (std::vector<float>& gradient : model.gradients) gradient.assign(gradient.size(), 2.0f);
+      optimizer.ready("t2");
+      optimizer.step(descend);
+      expect(std::abs(model.parameters[2][3] - (1.0f - kRate * 2.0f)) < 0.02f, "a gradient of the step before");
+    }
+    Model model;
+    DistOptOptions options;
+    options.bucket_bytes = 4096;
+    DistOpt optimizer(group, model.list(), options);
+    optimizer.ready("t2");
+    group.barrier();
+    group.abort("enough");
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      for (const std::function<void()>& call : {std::function<void()>([&] { optimizer.step(descend); }),
+                                                std::function<void()>([&] { optimizer.ready("t2"); })}) {
+        ErrorCode code = ErrorCode::kOk;
+        try {
+          call();
+        } catch (const Exception& e) {
+          code = e.code();
+        }
+        expect(code == ErrorCode::kAborted, error_code_name(code));
+      }
+    }
+  };
+  CHECK_EQ(run_threads(RankGroup{2}, body), "");
+}
+
 TEST_CASE("DistOpt: a state resumes to the same bits, and other worlds take the mean residual") {
   DistOptState state;
   const auto first = [&](Communicator& group) {
@@ -242,6 +288,14 @@ TEST_CASE("DistOpt: a state resumes to the same bits, and other worlds take the 
       code = e.code();
     }
     expect(code == ErrorCode::kInvalid, "a state of other tensors was taken");
+    for (const int world : {0, -1, 3}) {
+      other = state;
+      other.world = world;
+      CHECK_THROWS_AS(optimizer.load(other), Exception);
+    }
+    other = state;
+    other.tensors[1] = other.tensors[0];
+    CHECK_THROWS_WITH(optimizer.load(other), doctest::Contains("has \"t0\" twice"));
   };
   CHECK_EQ(run_threads(RankGroup{4}, resumed), "");
 }
@@ -283,6 +337,9 @@ TEST_CASE("DistOpt: NaN updates nothing and is named by gradient and rank; what 
       expect(error.ranks == std::vector<int>{1}, "it names another rank");
       expect(error.message.find("element 3 of \"t1\"") != std::string::npos, error.message);
     }
+    std::vector<NamedGradient> wrapping = Model().list();
+    wrapping[0].count = uint64_t{1} << 62;  // 2^64 bytes
+    CHECK_THROWS_WITH(DistOpt(group, wrapping), doctest::Contains("entry 0 of the gradients' counts"));
     Model model;
     options.exchange = Exchange::kSparseTopK;
     options.spars = 0;

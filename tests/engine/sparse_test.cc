@@ -10,7 +10,9 @@
 #include <numeric>
 #include <vector>
 
+#include "ring/compress/compound_call.h"
 #include "ring/compress/selection.h"
+#include "ring/compress/selection_code.h"
 #include "rondo/sparse.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
@@ -98,7 +100,95 @@ ErrorCode code_of(const std::function<void()>& call, std::string* message = null
   return ErrorCode::kOk;
 }
 
+// What rank 1 of 2 sends instead of a selection of 1000 elements.
+struct Hostile {
+  uint64_t header[3] = {1, 0, 1000};  // selected, not finite, count
+  std::vector<uint32_t> words = {7, 0};
+};
+void send_hostile(Communicator& group, const Hostile& sent) {
+  CompoundCall::run(group, "sparse_all_reduce", [&](const CompoundCall& call) {
+    uint64_t all[6];
+    call->all_gather(sent.header, all, 3, DType::kUint64);
+    const uint64_t words[2] = {2, sent.words.size()};
+    std::vector<uint32_t> out(2 + sent.words.size());
+    call->all_gather_v(sent.words.data(), out.data(), words, {}, DType::kUint32);
+    call->barrier();  // until rank 0 has ended it
+  });
+}
+
 }  // namespace
+
+TEST_CASE("sparse all_reduce: what no selection is ends in CORRUPT that names rank and number, on all ranks") {
+  const std::vector<uint32_t> nothing(32), bitmap(32 + 999, 0xffffffffu);
+  std::vector<uint32_t> beyond(32 + 40, 0);
+  for (size_t i = 0; i < 40; ++i) beyond[31] |= i < 24 ? 1u << (8 + i) : 0;  // elements 1000 to 1023
+  beyond[0] = 0xffff;
+  const std::pair<Hostile, const char*> cases[] = {
+      {{{uint64_t{1} << 63, 0, 1000}, {}}, "the number of its selected elements is 9223372036854775808"},
+      {{{1001, 0, 1000}, {}}, "is 1001; it is at most 1000"},
+      {{{1, 1001, 1000}, {}}, "the place of an element that is not finite is 1001"},
+      {{{1, 0, 1000}, {1000, 0}}, "its selection names is 0; it must be 1"},
+      {{{1, 0, 1000}, {0xffffffffu, 0}}, "its selection names is 0; it must be 1"},
+      {{{40, 0, 1000}, std::vector<uint32_t>(32 + 40)}, "its selection names is 0; it must be 40"},
+      {{{40, 0, 1000}, std::vector<uint32_t>(32 + 40, 0xffffffffu)}, "its selection names is 1024; it must be 40"},
+      {{{40, 0, 1000}, beyond}, "its selection names is 16; it must be 40"},
+  };
+  for (const auto& [sent, words] : cases) {
+    CAPTURE(words);
+    CHECK_EQ(run_threads(RankGroup{2},
+                         [&](Communicator& group) {
+                           Floats x(1000, 1.0f);
+                           x[5] = 2.0f;
+                           SparseOptions options;
+                           options.spars = 0.001;
+                           std::string message;
+                           const ErrorCode code = code_of(
+                               [&] {
+                                 if (group.rank() == 1) return send_hostile(group, sent);
+                                 sparse_all_reduce(group, x.data(), x.data(), x.size(), options);
+                               },
+                               &message);
+                           expect(code == ErrorCode::kCorrupt, fmt::format("{}: {}", error_code_name(code), message));
+                           expect(message.find(words) != std::string::npos, message);
+                           expect(message.find("on rank 0: rank 1 says") != std::string::npos, message);
+                         }),
+             "");
+  }
+}
+
+TEST_CASE("sparse all_reduce: counts that no merge has end in CORRUPT, on all ranks") {
+  constexpr uint64_t kCount = 300'000;
+  for (const bool in_range : {true, false}) {
+    CAPTURE(in_range);
+    const auto hostile = [&](const CompoundCall& call) {
+      const auto world = static_cast<size_t>(call.size());
+      const uint64_t range = kCount / world, header[3] = {kCount / 20, 0, kCount};
+      std::vector<uint64_t> all(3 * world * world), counts(world, in_range ? range + 1 : 0), arriving, none(world);
+      call->all_gather(header, all.data(), 3, DType::kUint64);
+      call->all_gather(counts.data(), all.data(), world, DType::kUint64);
+      if (in_range) return call->barrier();
+      for (size_t r = 0; r < world; ++r) arriving.push_back(selection_words(all[r * world + 1], range));
+      std::vector<uint32_t> words(std::accumulate(arriving.begin(), arriving.end(), uint64_t{0}));
+      call->all_to_all_v(nullptr, none, {}, words.data(), arriving, {}, DType::kUint32);
+      counts[0] = UINT64_MAX / 2;
+      call->all_gather(counts.data(), all.data(), 1, DType::kUint64);
+      call->barrier();
+    };
+    const auto body = [&](Communicator& group) {
+      Floats x = values_of(1, group.rank(), kCount, false);
+      std::string message;
+      const ErrorCode code = code_of(
+          [&] {
+            if (group.rank() == 1) return CompoundCall::run(group, "sparse_all_reduce", hostile);
+            sparse_all_reduce(group, x.data(), x.data(), kCount);
+          },
+          &message);
+      const std::string words = in_range ? "in a range is 50001; it is at most 50000" : "is 9223372036854775807";
+      expect(code == ErrorCode::kCorrupt && message.find(words) != std::string::npos, message);
+    };
+    CHECK_EQ(run_threads(RankGroup{6}, body), "");
+  }
+}
 
 TEST_CASE("sparse all_reduce: random calls, worlds 1..8") {
   for (int world = 1; world <= 8; ++world) {
@@ -190,6 +280,10 @@ TEST_CASE("sparse all_reduce: in a buffer of several tensors each sends its own 
       expect(message.find("element 100050 of") != std::string::npos, message);
       options.tensors = options.tensors.first(2);
       expect(code_of(call) == ErrorCode::kInvalid, "tensors that are too short");
+      const uint64_t wrapping[] = {UINT64_MAX - 9, x.size() + 10};
+      options.tensors = wrapping;
+      expect(code_of(call, &message) == ErrorCode::kInvalid, "tensors whose sum wraps");
+      expect(message.find("entry 0 of the tensors' lengths is 18446744073709551606") != std::string::npos, message);
     }
   };
   CHECK_EQ(run_threads(RankGroup{2}, body), "");

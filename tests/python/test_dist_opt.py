@@ -120,7 +120,7 @@ def _selections(group):
     each = group.sparse_all_reduce(parts, spars=0.01, tensors=[100, 200])
     with pytest.raises(ValueError, match="select 'topp' is none of topk, threshold, sampled_topk"):
         group.sparse_all_reduce(array, select="topp")
-    with pytest.raises(rondo.Error, match="the tensors have 100 elements together"):
+    with pytest.raises(rondo.Error, match="lengths is 100; it must be"):
         group.sparse_all_reduce(array, tensors=[100])
     large = np.random.default_rng(group.rank).standard_normal(200_000).astype(np.float32)
     about = group.sparse_all_reduce(large, select="sampled_topk", spars=0.05)

@@ -14,6 +14,8 @@
 
 namespace rondo {
 
+class CompoundCall;  // internal
+
 // How the gradients of all ranks become one (docs/compression.md, "DistOpt").
 enum class Exchange : uint8_t {
   kFloat32 = 0,
@@ -70,8 +72,8 @@ struct DistOptState {
   std::vector<Tensor> tensors;
 };
 
-// Data-parallel training over a list of gradients, the same list on all ranks. Collective; one thread at a time. The
-// communicator must outlive it.
+// Data-parallel training over a list of gradients, the same list on all ranks. Collective; one thread at a time, and
+// not in a batch. The communicator must outlive it.
 class RONDO_EXPORT DistOpt {
  public:
   // Broadcasts the parameters of rank 0. Throws kInvalid: an empty list, a null pointer, two equal names, spars or
@@ -89,7 +91,7 @@ class RONDO_EXPORT DistOpt {
   // Averages the gradients over all ranks in place, then calls update() for each; kPartialUpdate and kLocalSgd: the
   // other way round, with parameters. kNotFinite (wire formats and sparse): a gradient is NaN, infinite or too large;
   // the message names gradient, element and rank; nothing is updated, and the communicator goes on. kInvalid: another
-  // exchange than the one that ready() began.
+  // exchange than the one that ready() began. After any error no gradient is ready and no exchange under way.
   using Update = std::function<void(const NamedGradient&)>;
   void step(const Update& update, const StepOptions& step = {});
 
@@ -116,18 +118,19 @@ class RONDO_EXPORT DistOpt {
     uint64_t offset = 0;
     bool ready = false;
   };
+  void make_buckets();
   void fill(size_t gradient);
-  void begin(Bucket& bucket, Exchange exchange);
-  void begin_again();
+  void begin(const CompoundCall& call, Bucket& bucket, Exchange exchange);
+  void begin_again() noexcept;
   void reduce_sparse(Bucket& bucket, Exchange exchange, double spars);
-  void exchange_gradients(Exchange exchange, double spars);
+  void exchange_gradients(const CompoundCall& call, Exchange exchange, double spars);
   Error in_gradient(Error error, const Bucket& bucket) const;
   void copy_back();
-  void average_parameters(Exchange exchange);
+  void average_parameters(const CompoundCall& call, Exchange exchange);
   void outer_step(size_t gradient);
   size_t index_of(const std::string& name) const;
 
-  Communicator& group_;
+  Communicator& group_;  // CompoundCall alone makes exchanges of it
   std::vector<NamedGradient> gradients_;
   DistOptOptions options_;
   std::vector<Bucket> buckets_;

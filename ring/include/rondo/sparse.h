@@ -55,9 +55,9 @@ struct SparseReport {
 // merged; where that fills up, all elements are reduced.
 //
 // Collective, as the calls of Communicator; blocking. kInvalid (before anything happens): spars out of range, a null or
-// overlapping buffer, tensors of other lengths together. kMismatch: ranks have other counts; the communicator goes on.
-// kNotFinite: some u of some rank is NaN or infinite, on all ranks alike; input, output and residual are unchanged, and
-// the communicator goes on.
+// overlapping buffer, tensors of other lengths together, a batch of this thread. kMismatch: ranks have other counts;
+// the communicator goes on. kCorrupt: a rank sends what no selection is. kNotFinite: some u of some rank is NaN or
+// infinite, on all ranks alike; input, output and residual are unchanged, and the communicator goes on.
 RONDO_EXPORT SparseReport sparse_all_reduce(Communicator& group, const float* input, float* output, uint64_t count,
                                             const SparseOptions& options = {});
 

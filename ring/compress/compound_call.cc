@@ -1,0 +1,21 @@
+#include "ring/compress/compound_call.h"
+
+#include "ring/base/caught.h"
+#include "ring/communicator_access.h"
+
+namespace rondo {
+
+CompoundCall::CompoundCall(Communicator& group, const char* name) : group_(group), name_(name) {
+  CommunicatorAccess::check_outside_batch(group, name);
+}
+
+// In a catch block.
+void CompoundCall::end_by_exception() const {
+  const Error error = caught();
+  const bool known_to_all = error.code == ErrorCode::kNotFinite || error.code == ErrorCode::kMismatch;
+  if (known_to_all || (error.code == ErrorCode::kInvalid && !begun_)) throw;
+  CommunicatorAccess::fail(group_, error);
+  throw Exception(group_.error().value());
+}
+
+}  // namespace rondo

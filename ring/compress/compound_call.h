@@ -1,0 +1,43 @@
+#pragma once
+
+#include "rondo/communicator.h"
+
+namespace rondo {
+
+// A call that is made of calls, as sparse_all_reduce() is: it reads what its exchanges bring, and all ranks make all of
+// them. Its parts take this, not the Communicator. So it is refused in a batch, which would keep the exchanges, and no
+// rank waits for one that has gone: where a rank ends it alone, by an exception, the communicator fails.
+class CompoundCall {
+ public:
+  // body(call), whose result is returned. Throws kInvalid, or the communicator's failure, before it begins. What all
+  // ranks know (kNotFinite, kMismatch) and kInvalid before the first exchange pass as they are; anything else that body
+  // throws fails the communicator, whose failure is thrown. name: a literal.
+  template <typename Body>
+  static auto run(Communicator& group, const char* name, Body body) {
+    CompoundCall call(group, name);
+    try {
+      return body(call);
+    } catch (...) {
+      call.end_by_exception();
+    }
+  }
+
+  const char* name() const { return name_; }
+  int rank() const { return group_.rank(); }
+  int size() const { return group_.size(); }
+  // For an exchange.
+  Communicator* operator->() const {
+    begun_ = true;
+    return &group_;
+  }
+
+ private:
+  CompoundCall(Communicator& group, const char* name);
+  [[noreturn]] void end_by_exception() const;
+
+  Communicator& group_;
+  const char* const name_;
+  mutable bool begun_ = false;
+};
+
+}  // namespace rondo
