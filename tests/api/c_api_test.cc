@@ -656,7 +656,8 @@ TEST_CASE("wire formats and sparse all_reduce in C") {
           want(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, &report));
           expect(report.selected == 3 && y[99] == 198.0f && y[298] == 596.0f && y[297] == 0.0f, "tensors");
           sparse.tensor_count = 1;
-          want_invalid(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, nullptr), "lengths is 100; it must be 300");
+          want_invalid(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, nullptr),
+                       "lengths is 100; it must be 300");
           sparse.tensors = nullptr;
           want(rondo_batch_begin(comm));
           want_invalid(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, nullptr), "not in a batch");

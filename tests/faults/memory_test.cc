@@ -1,0 +1,276 @@
+// The k-th allocation of one rank's thread is refused inside a call, for every k: the call ends on all ranks, soon and
+// alike, with success or an error; nothing is used after its end, and nothing is left. This binary has its own operator
+// new, which counts.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <new>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rondo/dist_opt.h"
+#include "rondo/sparse.h"
+#include "tests/support/eventually.h"
+#include "tests/support/resources.h"
+
+namespace {
+
+thread_local long left = 0;  // until the one that is refused; 0: none is
+thread_local bool was_refused = false;
+std::atomic<long> alive{0};
+
+void* take(size_t bytes) {
+  if (left > 0 && --left == 0) {
+    was_refused = true;
+    return nullptr;
+  }
+  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory != nullptr) alive.fetch_add(1, std::memory_order_relaxed);
+  return memory;
+}
+
+void* take_or_throw(size_t bytes) {
+  if (void* memory = take(bytes)) return memory;
+  throw std::bad_alloc();
+}
+
+void give(void* memory) {
+  if (memory != nullptr) alive.fetch_sub(1, std::memory_order_relaxed);
+  std::free(memory);
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return take_or_throw(bytes); }
+void* operator new[](size_t bytes) { return take_or_throw(bytes); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return take(bytes); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return take(bytes); }
+void operator delete(void* memory) noexcept { give(memory); }
+void operator delete[](void* memory) noexcept { give(memory); }
+void operator delete(void* memory, size_t) noexcept { give(memory); }
+void operator delete[](void* memory, size_t) noexcept { give(memory); }
+
+namespace rondo::testing {
+namespace {
+
+using Floats = std::vector<float>;
+// The memory of a call, which is given back as soon as the call has thrown.
+struct Memory {
+  Floats short_one = Floats(100, 1), other_short_one = Floats(100, 1), middle = Floats(30'000, 1);
+  Floats sent = Floats(300'000, 1), got = Floats(300'000);
+};
+using Call = std::function<void(Communicator&, Memory&)>;
+
+// Far below the deadlines of calls and of starts, which no rank may wait for.
+constexpr std::chrono::seconds kSoon{10};
+
+struct Outcome {
+  std::string call, barrier;  // "ok", or the error's name
+  bool refused = false;
+};
+
+template <typename Action>
+std::string outcome_of(const Action& call) {
+  try {
+    call();
+  } catch (const Exception& e) {
+    left = 0;
+    return error_code_name(e.code());
+  } catch (const std::bad_alloc&) {
+    left = 0;
+    return "no memory";
+  }
+  return "ok";
+}
+
+Outcome live(Communicator& group, const Call& call, long k) {
+  Outcome outcome;
+  std::optional<Memory> memory(std::in_place);
+  was_refused = false;
+  left = k;
+  outcome.call = outcome_of([&] { call(group, *memory); });
+  left = 0;
+  outcome.refused = was_refused;
+  memory.reset();
+  outcome.barrier = outcome_of([&] { group.barrier(); });
+  group.destroy();
+  return outcome;
+}
+
+// What is wrong; "": nothing. `k`: of rank 0; 0: nothing is refused.
+std::string check_life(const Call& call, long k, bool& refused) {
+  constexpr size_t kWorld = 2;
+  Config config;
+  config.timeout_ms = config.start_timeout_ms = 60'000;
+  config.debug = "off";
+  Outcome outcomes[kWorld];
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    auto groups = Communicator::inproc(kWorld, config);
+    std::vector<std::thread> threads;
+    for (size_t r = 0; r < kWorld; ++r) {
+      threads.emplace_back([&, r] { outcomes[r] = live(groups[r], call, r == 0 ? k : 0); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  refused = outcomes[0].refused;
+  std::string text;
+  for (const Outcome& one : outcomes) text += fmt::format(" {}, then {};", one.call, one.barrier);
+  if (std::chrono::steady_clock::now() - begin > kSoon) return "too late:" + text;
+  if ((outcomes[0].barrier == "ok") != (outcomes[1].barrier == "ok")) return "ranks differ:" + text;
+  if (k == 0 && (outcomes[0].call != "ok" || outcomes[1].call != "ok")) return "no success:" + text;
+  return "";
+}
+
+struct Named {
+  std::string name;
+  Call call;
+};
+
+int other(const Communicator& group) { return 1 - group.rank(); }
+
+void sum(Communicator& group, Floats& values) {
+  group.all_reduce(values.data(), values.data(), values.size(), DType::kFloat32);
+}
+
+void run_batch(Communicator& group, Memory& memory, bool waits) {
+  BatchScope calls(group);
+  sum(group, memory.short_one);
+  sum(group, memory.other_short_one);
+  sum(group, memory.middle);
+  group.send(memory.sent.data(), 300, DType::kFloat32, other(group));
+  group.recv(memory.got.data(), 300, DType::kFloat32, other(group));
+  if (waits) return calls.end();
+  calls.end_async().wait();
+}
+
+void run_list(Communicator& group, Memory& memory, bool waits) {
+  TensorRef list[3];
+  Floats* const tensors[] = {&memory.short_one, &memory.other_short_one, &memory.middle};
+  for (size_t i = 0; i < 3; ++i)
+    list[i] = {tensors[i]->data(), tensors[i]->data(), tensors[i]->size(), DType::kFloat32};
+  if (waits) return group.all_reduce_many(list);
+  group.all_reduce_many_async(list).wait();
+}
+
+void run_sparse(Communicator& group, Memory& memory, double spars) {
+  const uint64_t tensors[] = {10'000, 20'000};
+  SparseOptions options;
+  options.spars = spars;
+  options.residual = memory.got.data();
+  options.tensors = tensors;
+  sparse_all_reduce(group, memory.middle.data(), memory.middle.data(), memory.middle.size(), options);
+}
+
+void run_dist_opt(Communicator& group, Memory& memory, Exchange exchange) {
+  const std::vector<NamedGradient> list{{"first", memory.sent.data(), memory.middle.data(), 3'000},
+                                        {"second", memory.got.data(), memory.short_one.data(), 7}};
+  DistOptOptions options;
+  options.exchange = exchange;
+  options.bucket_bytes = 4096;
+  DistOpt optimizer(group, list, options);
+  optimizer.ready("second");
+  optimizer.step([](const NamedGradient&) {});
+  static_cast<void>(optimizer.save());
+}
+
+// Where the second call throws, the first one still has its memory until it has ended, as every asynchronous call has.
+void run_messages(Communicator& group, Memory& memory, size_t count, int source) {
+  Work in = group.recv_async(memory.got.data(), count, DType::kFloat32, source);
+  std::exception_ptr thrown;
+  try {
+    group.send_async(memory.sent.data(), count, DType::kFloat32, other(group)).wait();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  in.wait();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+void run_pair(Communicator& group, Memory& memory, size_t count) {
+  for (int sender = 0; sender < 2; ++sender) {
+    if (group.rank() == sender) {
+      group.send(memory.sent.data(), count, DType::kFloat32, 1 - sender);
+    } else {
+      group.recv(memory.got.data(), count, DType::kFloat32, kAnySource);
+    }
+  }
+}
+
+void run_group(Communicator& made, Memory& memory) {
+  sum(made, memory.short_one);
+  left = 0;  // leaving is no part of it
+}
+
+}  // namespace
+
+TEST_CASE("the k-th allocation inside a call is refused") {
+  using C = Communicator;
+  using M = Memory;
+  const Named calls[] = {
+      {"split",
+       [](C& g, M& m) {
+         Communicator made = g.split(0, other(g));
+         run_group(made, m);
+       }},
+      {"new_group",
+       [](C& g, M& m) {
+         const int ranks[] = {1, 0};
+         Communicator made = g.new_group(ranks);
+         run_group(made, m);
+       }},
+      {"a batch", [](C& g, M& m) { run_batch(g, m, true); }},
+      {"a batch, asynchronous", [](C& g, M& m) { run_batch(g, m, false); }},
+      {"a list", [](C& g, M& m) { run_list(g, m, true); }},
+      {"a list, asynchronous", [](C& g, M& m) { run_list(g, m, false); }},
+      {"sparse, gathered", [](C& g, M& m) { run_sparse(g, m, 0.01); }},
+      {"sparse, dense", [](C& g, M& m) { run_sparse(g, m, 1.0); }},
+      {"DistOpt, int8", [](C& g, M& m) { run_dist_opt(g, m, Exchange::kInt8); }},
+      {"DistOpt, sparse", [](C& g, M& m) { run_dist_opt(g, m, Exchange::kSparseTopK); }},
+      {"DistOpt, parameters", [](C& g, M& m) { run_dist_opt(g, m, Exchange::kLocalSgd); }},
+      {"short messages", [](C& g, M& m) { run_messages(g, m, 10, other(g)); }},
+      {"long messages", [](C& g, M& m) { run_messages(g, m, 300'000, other(g)); }},
+      {"messages of any rank", [](C& g, M& m) { run_messages(g, m, 300'000, kAnySource); }},
+      {"send and recv", [](C& g, M& m) { run_pair(g, m, 300'000); }},
+      {"short send and recv", [](C& g, M& m) { run_pair(g, m, 10); }},
+      {"sendrecv",
+       [](C& g, M& m) {
+         g.sendrecv(m.sent.data(), m.sent.size(), other(g), m.got.data(), m.got.size(), other(g), DType::kFloat32);
+       }},
+      {"all_reduce", [](C& g, M& m) { sum(g, m.middle); }},
+      {"all_reduce_async",
+       [](C& g, M& m) {
+         g.all_reduce_async(m.middle.data(), m.middle.data(), m.middle.size(), DType::kFloat32).wait();
+       }},
+  };
+  for (const auto& [name, call] : calls) {
+    CAPTURE(name);
+    bool refused = false;
+    REQUIRE_EQ(check_life(call, 0, refused), "");  // what is made once, is made
+    long k = 0;
+    do {
+      ++k;
+      CAPTURE(k);
+      ::alarm(60);  // a rank that never ends ends the test
+      const long before = alive.load();
+      const size_t descriptors = open_descriptors();
+      const std::string wrong = check_life(call, k, refused);
+      CHECK_EQ(wrong, "");
+      CHECK(eventually([&] { return alive.load() <= before && open_descriptors() == descriptors; }, 2'000));
+      ::alarm(0);
+    } while (refused && k < 3'000);
+    MESSAGE(name, ": ", k - 1, " allocations");
+    CHECK(k > 2);
+    CHECK_FALSE(refused);
+  }
+}
+
+}  // namespace rondo::testing
