@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
+import sys
 from typing import Any
 
 import numpy as np
 
 from rondo import _arrays, _library
 from rondo._arrays import Buffer
+from rondo.errors import Corrupt
 
 
 def options_of(timeout, algorithm, scalar, wire=(0, 0, 0, None), stream=None):
@@ -64,6 +66,22 @@ def rows_of(array, buffer: Buffer) -> tuple[int, int]:
 
 def elements_of(counts: list[int], row: int):
     return (ctypes.c_uint64 * len(counts))(*(count * row for count in counts))
+
+
+def counts_of_peers(counts: np.ndarray, row: int, rank: int, first: int = 0) -> list[int]:
+    """Rows of `row` elements that the peers, from rank `first` on, say they send. None is used before it was compared
+    here: together they fit an array of the widest elements."""
+    rows = counts.ravel().tolist()
+    room = sys.maxsize // (8 * max(row, 1))
+    for peer, count in enumerate(rows, first):
+        if count > room:
+            raise Corrupt(
+                f"rank {rank}: rank {peer} says that it sends {count} rows; with those before them they fit no array. Its "
+                "memory or its program is damaged: check that host, and that all ranks run the same version",
+                (peer,),
+            )
+        room -= count
+    return rows
 
 
 def parts_of(out, counts: list[int]) -> list:

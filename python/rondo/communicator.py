@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rondo import _arrays, _library, objects
 from rondo._arguments import (
+    counts_of_peers,
     elements_of,
     milliseconds,
     new_like,
@@ -25,7 +27,7 @@ from rondo._arguments import (
 )
 from rondo._arrays import Array, Buffer, buffer_of
 from rondo._dtypes import code_of, dtype_name, op_code
-from rondo.errors import Closed, Error, check, last_error
+from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite, check, last_error
 from rondo.wire import Wire, wire_of
 from rondo.work import Message, Work
 
@@ -391,7 +393,11 @@ class Communicator:
         source = buffer_of(array, False)
         rows, row = rows_of(array, source)
         if counts is None:
-            counts = self.all_gather(np.array([rows], np.uint64)).ravel().tolist()
+            with self._compound("all_gather_v"):
+                counts = counts_of_peers(self.all_gather(np.array([rows], np.uint64)), row, self.rank)
+                return self.all_gather_v(
+                    array, counts, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
+                )
         counts = self._counts(counts)
         if counts[self.rank] != rows:
             raise ValueError(f"counts[{self.rank}] is {counts[self.rank]}, and array has {rows} rows")
@@ -443,8 +449,13 @@ class Communicator:
         source = buffer_of(array, False)
         rows, row = rows_of(array, source)
         if counts is None:
-            counts = self.gather(np.array([rows], np.uint64), root)
-            counts = None if counts is None else counts.ravel().tolist()
+            root = whole_number(root, "root")
+            with self._compound("gather_v"):
+                said = self.gather(np.array([rows], np.uint64), root)
+                counts = [] if said is None else counts_of_peers(said, row, self.rank)
+                return self.gather_v(
+                    array, counts, root, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
+                )
         target, parts, elements = None, None, None
         if root == self.rank:
             counts = self._counts(counts)
@@ -513,7 +524,12 @@ class Communicator:
         if sum(send_counts) != rows:
             raise ValueError(f"send_counts add up to {sum(send_counts)}, and array has {rows} rows")
         if recv_counts is None:
-            recv_counts = self.all_to_all(np.array(send_counts, np.uint64)).tolist()
+            with self._compound("all_to_all_v"):
+                recv_counts = counts_of_peers(self.all_to_all(np.array(send_counts, np.uint64)), row, self.rank)
+                return self.all_to_all_v(
+                    array, send_counts, recv_counts, out,
+                    async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream,
+                )  # fmt: skip
         recv_counts = self._counts(recv_counts)
         if out is None:
             out = new_like(array, (sum(recv_counts), *shape_of(array)[1:]))
@@ -877,6 +893,28 @@ class Communicator:
         if self._batch is not None:
             self._keep_in_batch(keep)
         return result
+
+    def _refuse_in_batch(self, call: str) -> None:
+        self._open()
+        if self._batch is not None and self._batch.thread == threading.get_ident():
+            raise Invalid(
+                f"{call} on rank {self.rank}: not in a batch, which keeps the exchanges that it is made of; end the "
+                "batch first"
+            )
+
+    @contextlib.contextmanager
+    def _compound(self, call: str) -> Iterator[None]:
+        """For a call that goes on with what its own exchanges bring. It is refused in a batch, and no rank waits for one
+        that cannot go on: whatever this rank alone raises fails the communicator."""
+        self._refuse_in_batch(call)
+        try:
+            yield
+        except (Invalid, Mismatch, NotFinite):  # before the first exchange, or on all ranks
+            raise
+        except BaseException as error:
+            if self.error is None:
+                self.abort(f"{type(error).__name__}: {error}")
+            raise
 
     def _keep_in_batch(self, keep) -> None:
         if self._batch is not None and self._batch.thread == threading.get_ident():

@@ -183,6 +183,7 @@ class DistOpt:
         if not self._parameters:
             raise ValueError("the optimizer has no parameters")
         self.group = group if group is not None else _join(id if id is not None else nccl_id, local_rank, world_size)
+        self.group._refuse_in_batch("DistOpt")
         # Gradients come in about the reverse order of the parameters.
         shapes = {name: parameter.shape for name, parameter in reversed(self._parameters.items())}
         backwards = {name: self._parameters[name] for name in shapes}
@@ -219,6 +220,7 @@ class DistOpt:
     def step(self, gradients: Mapping[str, np.ndarray] | None = None, *, option=None, spars=None) -> None:
         """Exchanges the gradients and updates. gradients: of a NumpyUpdate, by name. option, spars: for this step, the
         same on all ranks; torch, where buckets overlap: by backward_and_update() only."""
+        self.group._refuse_in_batch("DistOpt.step")
         option = self.option if option is None else option
         spars = self.spars if spars is None else spars
         check_option(option, spars)
@@ -293,6 +295,7 @@ class DistOpt:
         """A gradient of the backward pass that is under way."""
         if self._arriving != "fp32" and self._arriving not in _WIRES:
             return
+        self.group._refuse_in_batch("DistOpt, a gradient of the backward pass")
         bucket = self._bucket_of[name]
         if name not in bucket.missing:
             raise RuntimeError(
@@ -410,6 +413,7 @@ class DistOpt:
     def state_dict(self) -> dict:
         """What DistOpt adds to a checkpoint, the same on all ranks: the residuals of all ranks by parameter, the number
         of steps, the state of localSGD. Collective."""
+        self.group._refuse_in_batch("DistOpt.state_dict")
         residuals = {}
         for bucket in self._buckets:
             everyone = self.group.all_gather(bucket.residual)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rondo._arguments import counts_of_peers, whole_number
+
 if TYPE_CHECKING:
     from rondo.communicator import Communicator
 
@@ -47,26 +49,22 @@ def decode(data: bytes, trusted: bool) -> Any:
     raise ValueError(f"an object of kind {kind!r} came from another rank")
 
 
-def _encode_or_abort(group: Communicator, value: Any, trusted: bool) -> bytes:
-    try:
-        return encode(value, trusted)
-    except Exception as error:
-        # The others wait for it.
-        group.abort(f"{type(error).__name__}: {error}")
-        raise
-
-
 def broadcast(group: Communicator, value: Any, root: int) -> Any:
-    trusted = group.authenticated
-    data = _encode_or_abort(group, value, trusted) if group.rank == root else b""
-    length = np.array([len(data)], np.uint64)
-    group.broadcast(length, root)
-    body = np.frombuffer(data, np.uint8).copy() if group.rank == root else np.empty(int(length[0]), np.uint8)
-    group.broadcast(body, root)
+    trusted, root = group.authenticated, whole_number(root, "root")
+    with group._compound("broadcast_object"):
+        data = encode(value, trusted) if group.rank == root else b""
+        length = np.array([len(data)], np.uint64)
+        group.broadcast(length, root)
+        if group.rank == root:
+            body = np.frombuffer(data, np.uint8).copy()
+        else:
+            body = np.empty(counts_of_peers(length, 1, group.rank, root)[0], np.uint8)
+        group.broadcast(body, root)
     return value if group.rank == root else decode(body.tobytes(), trusted)
 
 
 def all_gather(group: Communicator, value: Any) -> list:
     trusted = group.authenticated
-    data = np.frombuffer(_encode_or_abort(group, value, trusted), np.uint8)
-    return [decode(part.tobytes(), trusted) for part in group.all_gather_v(data)]
+    with group._compound("all_gather_object"):
+        parts = group.all_gather_v(np.frombuffer(encode(value, trusted), np.uint8))
+    return [decode(part.tobytes(), trusted) for part in parts]
