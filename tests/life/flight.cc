@@ -303,8 +303,9 @@ std::vector<float>& Memory::residual(int line, uint64_t count) {
   return values;
 }
 
-void Memory::free_registered() {
+void Memory::free_registered(int below) {
   for (auto& [use, region] : regions_) {
+    if (std::get<0>(use.first) >= below) continue;
     if (region.registered != nullptr) job_->deallocate(region.registered);
     region.registered = nullptr;
     if (use.second) region.size = 0;

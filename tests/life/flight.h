@@ -52,7 +52,8 @@ class Memory {
                std::vector<std::unique_ptr<std::byte[]>>& fresh);
   // Floats of a line: zero at first.
   std::vector<float>& residual(int line, uint64_t count);
-  void free_registered();
+  // That of uses whose slot is below this.
+  void free_registered(int below = 1'000'000'000);
 
  private:
   struct Region {

@@ -270,6 +270,7 @@ class Generator {
         step.inner.back().values.erase("name");
       } else {
         step.inner.push_back(collective(group));
+        for (const char* key : {"wire", "stochastic", "residual"}) step.inner.back().values.erase(key);
       }
     }
     if (random_.chance(40)) step.with("slot", static_cast<int64_t>(random_.between(1, 3)));
@@ -350,6 +351,35 @@ class Generator {
     if (!same()) steps.push_back(step);
   }
 
+  void mistake(std::vector<Step>& steps, const Known& group) {
+    constexpr const char* kWhat[] = {"sparse_in_batch",
+                                     "split_in_batch",
+                                     "new_group_in_batch",
+                                     "begin_in_batch",
+                                     "end",
+                                     "spars",
+                                     "tensors",
+                                     "null",
+                                     "op",
+                                     "timeout",
+                                     "overlap",
+                                     "root",
+                                     "peer",
+                                     "tag",
+                                     "counts",
+                                     "length"};
+    Step step = named("bad", "group", group.number);
+    steps.push_back(step.with("what", one_of(random_, kWhat)));
+    steps.push_back(collective(group));
+  }
+
+  void hostile(std::vector<Step>& steps) {
+    constexpr const char* kWhat[] = {"sparse", "memory", "sockets"};
+    Step step = named("hostile", "by", static_cast<int64_t>(random_.below(static_cast<uint64_t>(life_.world))));
+    step.with("group", 0).with("what", one_of(random_, kWhat)).with("salt", static_cast<int64_t>(random_.below(10000)));
+    steps.push_back(step.with("times", static_cast<int64_t>(random_.between(1, 2000))));
+  }
+
   void departure(std::vector<Step>& steps, const Known& parent) {
     const Known group = make_group(steps, parent);
     Step step = named(random_.chance(50) ? "abort" : "leave", "group", group.number);
@@ -377,6 +407,8 @@ class Generator {
         disagree(steps, group);
       } else if (draw < 88) {
         departure(steps, group);
+      } else if (draw < 90) {
+        mistake(steps, group);
       } else if (draw < 92) {
         Step step;
         step.verb = "free";
@@ -391,7 +423,8 @@ class Generator {
     }
     if (threads == 1 && life_.ranks == Ranks::kProcesses && r.chance(6)) {
       steps.push_back(named("kill", "by", static_cast<int64_t>(r.below(static_cast<uint64_t>(life_.world)))));
-    }
+    } else if (threads == 1 && life_.ranks == Ranks::kProcesses && r.chance(5))
+      hostile(steps);
     return steps;
   }
 

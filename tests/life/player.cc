@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -53,9 +54,14 @@ class Play {
         before = std::move(now);
         moved = Clock::now();
       } else if (Clock::now() - moved > options_.patience) {
-        std::string text = where() + stacks();
+        std::string text = where() + (options_.stacks ? stacks() : "");
+        // A rank that has ended with a fault is why the others wait.
+        const bool ended_badly = std::any_of(children_.begin(), children_.end(),
+                                             [](const Child& child) { return child.ended && child.status != 0; });
         end_all();
-        return {Outcome::kHang, text + said()};
+        const Verdict verdict = judge();
+        if (ended_badly && verdict.outcome == Outcome::kFault) return {Outcome::kFault, verdict.text + text};
+        return {Outcome::kHang, text + verdict.text};
       }
     }
     return judge();
@@ -162,10 +168,10 @@ class Play {
     return text;
   }
 
-  // A rank that the life kills.
-  int killed() const {
+  // A rank that the life kills, or that may harm itself.
+  int doomed() const {
     for (const Step& step : life_.threads.empty() ? std::vector<Step>{} : life_.threads[0]) {
-      if (step.verb == "kill") return static_cast<int>(step.number("by")) % life_.world;
+      if (step.verb == "kill" || step.verb == "hostile") return static_cast<int>(step.number("by")) % life_.world;
     }
     return -1;
   }
@@ -187,8 +193,9 @@ class Play {
       }
     }
     for (const Child& child : children_) {
-      const bool killed_here = WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGKILL && child.rank == killed();
-      if (killed_here || (WIFEXITED(child.status) && WEXITSTATUS(child.status) <= 1)) continue;
+      const bool expected = child.rank == doomed() && life_.ranks == Ranks::kProcesses;
+      if (expected || (WIFEXITED(child.status) && WEXITSTATUS(child.status) <= 1)) continue;
+      if (WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGKILL) continue;  // by end_all()
       crashes += "rank " + std::to_string(child.rank) +
                  (WIFSIGNALED(child.status) ? " was ended by signal " + std::to_string(WTERMSIG(child.status))
                                             : " exited with " + std::to_string(WEXITSTATUS(child.status))) +

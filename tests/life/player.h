@@ -10,6 +10,7 @@ namespace rondo::life {
 
 struct PlayerOptions {
   std::chrono::seconds patience{10};         // without a step of any thread: a hang
+  bool stacks = true;                        // of a hang, where there is gdb
   std::map<std::string, std::string> doors;  // command of a door that is not of this program
 };
 

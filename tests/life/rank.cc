@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +13,8 @@
 #include <fstream>
 #include <stdexcept>
 #include <thread>
+
+#include "tests/support/random.h"
 
 namespace rondo::life {
 namespace {
@@ -145,7 +148,10 @@ void Thread::play(const Step& step) {
   if (step.verb == "wait") return finish(slot);
   if (step.verb == "poll") return finish(slot, true);
   if (step.verb == "drop_work") return finish(slot, false, true);
-  if (step.verb == "free") return memory_.free_registered();
+  if (step.verb == "free") {
+    for (int used = 1; used < kSlots; ++used) finish(used);
+    return memory_.free_registered(kDeferredSlot);
+  }
   const auto number = static_cast<int>(step.number("group"));
   const auto found = groups_.find(number);
   if (found == groups_.end()) return;
@@ -305,7 +311,6 @@ void Thread::batch(const Step& step, Member& member) {
   const auto slot = static_cast<int>(step.number("slot"));
   if (slot != 0) finish(slot);
   finish_messages();
-  while (!member.deferred.empty()) collect(member.deferred.begin()->first, member);
   std::vector<Flight> flights;
   must(member.group->batch_begin(), "batch_begin: ");
   int index = 0;
@@ -365,6 +370,8 @@ std::vector<Thread::Message> Thread::messages(const Step& step, const Member& me
       throw Over("a message is SRC>DST:TAG:COUNT, not " + text);
     }
     message.count = count;
+    // Until they are received, no other message has their tags.
+    if (step.word("mode") == "defer") message.tag += 1000 * (1 + std::stoi("0" + step.word("name").substr(1)));
     message.src %= member.size();
     message.dst %= member.size();
     if (message.src != message.dst) list.push_back(message);
@@ -458,7 +465,7 @@ void Thread::receive_all(const Step& step, Member& member, uint64_t, const std::
 
 void Thread::exchange(const Step& step, Member& member) {
   finish_messages();
-  const std::string mode = step.word("mode", "async"), name = step.word("name", "d");
+  const std::string mode = step.word("mode", "async"), name = step.word("name");
   std::string how = step.word("recv", "exact");
   if (mode == "blocking" || !member.deferred.empty()) how = how == "reverse" ? how : "exact";
   if (mode == "defer" && member.deferred.count(name) != 0) collect(name, member);
@@ -499,7 +506,7 @@ void Thread::exchange(const Step& step, Member& member) {
   };
   if (mode == "defer") {
     // Memory of its own for each name.
-    send_all(kDeferredSlot + static_cast<int>(std::hash<std::string>()(name) % 1000));
+    send_all(kDeferredSlot + std::stoi("0" + name.substr(1)));
     member.deferred[name] = {&step, salt, std::move(sends), std::move(sending)};
     return;
   }
@@ -544,7 +551,6 @@ void Thread::shift(const Step& step, Member& member) {
   finish_messages();
   const int n = member.size(), by = static_cast<int>(step.number("by", 1)) % n;
   if (by == 0) return;
-  while (!member.deferred.empty()) collect(member.deferred.begin()->first, member);
   const uint64_t salt = seat(step, member).salt;
   const Message to{member.me, (member.me + by) % n, static_cast<int>(step.number("tag")),
                    static_cast<uint64_t>(step.number("count"))};
@@ -628,7 +634,10 @@ Error Thread::attempt(const Step& step, Member& member, bool* got) {
   }
   Flight flight = make_flight(step, seat(step, member), 0, 0, memory_);
   const Error error = member.group->run(flight.call);
-  *got = error.ok() && flight.gets_data;
+  // What a root gives to those that made its call is right.
+  const std::string root_gives[] = {"broadcast", "scatter", "scatter_v"};
+  const bool given = std::find(std::begin(root_gives), std::end(root_gives), step.verb) != std::end(root_gives);
+  *got = error.ok() && flight.gets_data && !(given && flight.check().empty());
   return error;
 }
 
@@ -684,9 +693,155 @@ void Thread::departure(const Step& step, int number, Member& member) {
   drop(number);
 }
 
-void Thread::bad(const Step&, Member&) {}
+// Runs what must be INVALID; "" or what is wrong.
+void Thread::bad(const Step& step, Member& member) {
+  if (step.of_member("by", member.me, "1") != "1") return;
+  const std::string what = step.word("what");
+  Group& group = *member.group;
+  constexpr size_t kCount = 1000;
+  std::vector<float> values(kCount, 1.5f), other(kCount, 2.5f), residual(kCount, 0.5f);
+  const std::vector<float> before = values, residual_before = residual;
+  SparseOptions options;
+  options.residual = residual.data();
+  Call call;
+  call.verb = Verb::kAllReduce;
+  call.in = call.out = values.data();
+  call.count = 4;
+  Error error;
+  const auto in_batch = [&](const auto& function) {
+    must(group.batch_begin(), "batch_begin: ");
+    error = function();
+    must(group.batch_end(nullptr), "batch_end after " + what + ": ");
+  };
+  std::unique_ptr<Group> made;
+  if (what == "sparse_in_batch") {
+    in_batch([&] { return group.sparse(values.data(), values.data(), kCount, options); });
+  } else if (what == "split_in_batch") {
+    in_batch([&] { return group.split(0, 0, &made); });
+  } else if (what == "new_group_in_batch") {
+    in_batch([&] { return group.new_group({member.me}, &made); });
+  } else if (what == "begin_in_batch") {
+    in_batch([&] { return group.batch_begin(); });
+  } else if (what == "end") {
+    error = group.batch_end(nullptr);
+  } else if (what == "spars") {
+    options.spars = 0;
+    error = group.sparse(values.data(), values.data(), kCount, options);
+  } else if (what == "tensors") {
+    const std::vector<uint64_t> tensors = {UINT64_MAX - 9, kCount + 10};
+    options.tensors = tensors;
+    error = group.sparse(values.data(), values.data(), kCount, options);
+  } else {
+    if (what == "null") call.in = call.out = nullptr;
+    if (what == "op") call.op = Op::kBitAnd;
+    if (what == "timeout") call.options.timeout = std::chrono::milliseconds(-1);
+    if (what == "overlap") call.out = values.data() + 1;
+    if (what == "root") call.verb = Verb::kBroadcast;
+    if (what == "root") call.root = member.size();
+    if (what == "peer" || what == "tag") call.verb = Verb::kSend;
+    if (what == "peer") call.root = member.size();
+    if (what == "tag") call.tag = -5;
+    if (what == "counts") call.verb = Verb::kAllGatherV;
+    if (what == "counts") call.counts.assign(static_cast<size_t>(member.size()) + 1, 1);
+    if (what == "length") call.count = UINT64_MAX / 2;
+    error = group.run(call);
+  }
+  if (error.code != ErrorCode::kInvalid) fail("must be INVALID, is " + said(error));
+  if (values != before || residual != residual_before) fail("INVALID changed memory");
+  if (!group.error().ok()) fail("the group has failed: " + said(group.error()));
+}
 
-void Thread::hostile(const Step&, Member&) {}
+namespace {
+
+// Writes random bytes into what this process shares with others, until told to stop.
+void scribble(uint64_t seed, const std::atomic<bool>& stop) {
+  std::vector<std::pair<uintptr_t, uintptr_t>> shared;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin = 0, end = 0;
+    char rights[5] = {};
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, rights) != 3 || std::string(rights) != "rw-s") continue;
+    if (line.find("memfd") != std::string::npos || line.find("/dev/shm") != std::string::npos)
+      shared.push_back({begin, end});
+  }
+  testing::Random random(seed);
+  while (!stop.load() && !shared.empty()) {
+    const auto [begin, end] = shared[random.below(shared.size())];
+    // Most of what steers lies at the beginning.
+    const uint64_t size = random.chance(50) ? std::min<uint64_t>(end - begin, 4096) : end - begin;
+    auto* at = reinterpret_cast<volatile unsigned char*>(begin + random.below(size - 64));
+    const uint64_t bytes = random.between(1, 16);
+    for (uint64_t i = 0; i < bytes; ++i) at[i] = static_cast<unsigned char>(random.chance(30) ? 0xff : random.next());
+    std::this_thread::yield();
+  }
+}
+
+// Random bytes into every socket.
+void babble(uint64_t seed) {
+  testing::Random random(seed);
+  for (int file = 3; file < 200; ++file) {
+    unsigned char bytes[64];
+    for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(random.next());
+    [[maybe_unused]] const ssize_t sent =
+        ::send(file, bytes, random.between(1, sizeof bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+}  // namespace
+
+void Thread::hostile(const Step& step, Member& member) {
+  if (member.size() < 2) return;
+  for (int slot = 1; slot < kSlots; ++slot) finish(slot);
+  const std::string what = step.word("what");
+  const auto salt = static_cast<uint64_t>(step.number("salt"));
+  const auto calls = static_cast<int>(step.number("times", 20));
+  testing::Random random(salt);
+  std::vector<float> values(4000, 1);
+  const bool is_hostile = member.me == static_cast<int>(step.number("by")) % member.size();
+  std::atomic<bool> stop{false};
+  std::thread scribbler;
+  if (is_hostile && what == "memory") scribbler = std::thread([&] { scribble(salt, stop); });
+  Error error;
+  for (int i = 0; i < calls && error.ok(); ++i) {
+    Call call;
+    call.verb = Verb::kAllReduce;
+    call.in = call.out = values.data();
+    call.count = values.size();
+    if (is_hostile && what == "sockets" && i == calls / 2) babble(salt);
+    if (what != "sparse") {
+      error = member.group->run(call);
+    } else if (!is_hostile) {
+      SparseOptions options;
+      options.spars = 0.01;
+      error = member.group->sparse(values.data(), values.data(), values.size(), options);
+    } else {
+      // What a rank says of its selection: (selected, flags, count) and so on, of numbers that wrap.
+      const uint64_t numbers[] = {uint64_t{1} << 63, UINT64_MAX,       0, 1, 4000, 4001,
+                                  uint64_t{1} << 62, uint64_t{1} << 32};
+      const uint64_t header[3] = {numbers[random.below(8)], random.below(3), 4000};
+      std::vector<uint64_t> all(3 * static_cast<size_t>(member.size()));
+      call.verb = Verb::kAllGather;
+      call.in = header;
+      call.out = all.data();
+      call.count = 3;
+      call.dtype = DType::kUint64;
+      error = member.group->run(call);
+      std::vector<uint32_t> words(100), output(10000);
+      call.verb = Verb::kAllGatherV;
+      call.in = words.data();
+      call.out = output.data();
+      call.dtype = DType::kUint32;
+      call.counts.assign(static_cast<size_t>(member.size()), 2 * 40);
+      call.counts[static_cast<size_t>(member.me)] = 2 * (header[0] & 15);
+      if (error.ok()) error = member.group->run(call);
+    }
+  }
+  stop.store(true);
+  if (scribbler.joinable()) scribbler.join();
+  // It is gone now, as far as the others can see; they need not be right, but must end.
+  if (is_hostile && life_.ranks == Ranks::kProcesses) ::_exit(0);
+  throw Over("");
+}
 
 // --- The process
 

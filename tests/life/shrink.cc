@@ -24,6 +24,7 @@ class Shrinker {
  public:
   Shrinker(const Life& life, const Verdict& verdict, const PlayerOptions& options, int seconds)
       : life_(life), options_(options), kind_(kind_of(verdict)), end_(Clock::now() + std::chrono::seconds(seconds)) {
+    options_.stacks = false;
     options_.patience = std::max(std::chrono::seconds(3), options.patience / 2);
   }
 
