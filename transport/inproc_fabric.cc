@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <tuple>
 
@@ -68,6 +69,14 @@ class InprocHub {
     std::deque<std::pair<int, std::unique_ptr<ByteStream>>> incoming;
   };
 
+  // What the ranks of a communicator leave to those that have not closed it yet: one that has posted its data and gone
+  // may have done so before another has mapped the window.
+  struct Legacy {
+    std::set<int> heirs;  // ranks that have neither closed nor declined it
+    std::vector<std::shared_ptr<Window>> windows;
+    std::map<int, std::shared_ptr<Doorbell>> bells;
+  };
+
   // Changes one rank's control logic and leaves the rest to the thread.
   template <typename Change>
   void change(int rank, Change apply) {
@@ -107,6 +116,7 @@ class InprocHub {
 
   void open(int rank, uint64_t id, const std::vector<int>& members, OpenGroup group) {
     std::lock_guard lock(mutex_);
+    legacies_[id].heirs.insert(members.begin(), members.end());
     try {
       state(rank).groups[id] = std::move(group);
       state(rank).logic.open(now_ms(), id, members);
@@ -128,6 +138,7 @@ class InprocHub {
   // Waits for no goodbye: what was sent lies in memory that outlives its sender, so leaving is no crash to anybody; and
   // one thread may destroy all ranks, one after the other.
   bool close(int rank, uint64_t id, uint64_t last_sequence) {
+    Legacy done;  // let go without the lock
     std::unique_lock lock(mutex_);
     RankState& own = state(rank);
     bool all = false;
@@ -136,10 +147,12 @@ class InprocHub {
       collect(rank);
       all = own.logic.all_left(id);
       own.logic.forget(id);
+      if (const OpenGroup* here = group(rank, id)) legacies_[id].bells[rank] = here->bell;
     } catch (const std::bad_alloc&) {
       own.logic.undo_open(id);  // what was not said is left out
     }
     own.groups.erase(id);
+    done = renounce(rank, id);
     std::erase_if(links_, [&](const auto& entry) {
       const auto& [communicator, low, high, lane, owner] = entry.first;
       return communicator == id && owner == rank;
@@ -170,8 +183,27 @@ class InprocHub {
 
   std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer) {
     std::lock_guard lock(mutex_);
-    const OpenGroup* other = group(peer, communicator);
-    return other == nullptr ? nullptr : other->bell;
+    if (const OpenGroup* other = group(peer, communicator)) return other->bell;
+    const auto legacy = legacies_.find(communicator);
+    if (legacy == legacies_.end()) return nullptr;
+    const auto bell = legacy->second.bells.find(peer);
+    return bell == legacy->second.bells.end() ? nullptr : bell->second;
+  }
+
+  // The window of a communicator that is open.
+  void keep(uint64_t communicator, const std::shared_ptr<Window>& window) {
+    std::lock_guard lock(mutex_);
+    const auto legacy = legacies_.find(communicator);
+    if (legacy != legacies_.end()) legacy->second.windows.push_back(window);
+  }
+
+  void decline(int rank, uint64_t id, const std::vector<int>& members, const Error& error) {
+    Legacy done;  // let go without the lock
+    std::lock_guard lock(mutex_);
+    legacies_[id].heirs.insert(members.begin(), members.end());
+    done = renounce(rank, id);
+    state(rank).logic.decline(now_ms(), id, members, error);
+    collect(rank);
   }
 
   std::unique_ptr<ByteStream> take_stream_to(int rank, uint64_t communicator, int peer) {
@@ -210,6 +242,14 @@ class InprocHub {
     ControlLogic logic;
     std::map<uint64_t, OpenGroup> groups;
   };
+
+  // What nobody inherits any more.
+  Legacy renounce(int rank, uint64_t id) {
+    const auto found = legacies_.find(id);
+    if (found == legacies_.end()) return {};
+    found->second.heirs.erase(rank);
+    return found->second.heirs.empty() ? std::move(legacies_.extract(found).mapped()) : Legacy{};
+  }
 
   RankState& state(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
   OpenGroup* group(int rank, uint64_t communicator) {
@@ -325,7 +365,8 @@ class InprocHub {
   std::condition_variable changed_;
   std::vector<std::unique_ptr<RankState>> ranks_;
   std::map<std::tuple<uint64_t, int, int, int, int>, std::unique_ptr<Link>>
-      links_;  // communicator, low, high, lane, owner
+      links_;                            // communicator, low, high, lane, owner
+  std::map<uint64_t, Legacy> legacies_;  // by communicator
   std::deque<std::pair<int, ControlLogic::Action>> actions_;
   std::pair<int, uint64_t> delivering_{-1, 0};
   bool stopping_ = false;
@@ -336,7 +377,10 @@ class InprocHub {
 class InprocFabric final : public Fabric {
  public:
   InprocFabric(std::shared_ptr<InprocHub> hub, std::shared_ptr<InprocWindows> windows, int rank)
-      : hub_(std::move(hub)), memory_(make_inproc_memory(std::move(windows), rank)) {
+      : hub_(std::move(hub)),
+        memory_(make_inproc_memory(std::move(windows), rank, [hub = hub_.get()](uint64_t name, const auto& window) {
+          hub->keep(name, window);
+        })) {
     const int world = hub_->world();
     place_ = {rank, world, rank, world, 0, 1};
     topology_.host.assign(static_cast<size_t>(world), 0);
@@ -358,7 +402,7 @@ class InprocFabric final : public Fabric {
     hub_->open(place_.rank, id, members, {events, std::move(doorbell), std::move(p2p_doorbell), {}});
   }
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
-    hub_->change(place_.rank, [&](ControlLogic& logic, int64_t now) { logic.decline(now, id, members, error); });
+    hub_->decline(place_.rank, id, members, error);
   }
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point) override {
     return hub_->close(place_.rank, id, last_sequence);

@@ -99,4 +99,20 @@ TEST_CASE("two ranks that each take themselves for the root both learn it, thoug
   }
 }
 
+TEST_CASE("what a root has posted arrives, although it leaves at once") {
+  // Proves: among threads, the post and its window stay for those that have not mapped them yet.
+  RankGroup shape;
+  shape.world = 3;
+  CHECK(run_threads(shape, [&](Communicator& group) {
+          for (int call = 1; call <= kCalls; ++call) {
+            Communicator part = group.split(0, group.rank());
+            const std::vector<int> parts(3, call);
+            int value = 0;
+            part.scatter(parts.data(), &value, 1, DType::kInt32, call % 3);
+            part.destroy();
+            expect_value(value, call, call);
+          }
+        }) == "");
+}
+
 }  // namespace rondo::testing
