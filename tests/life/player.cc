@@ -61,7 +61,7 @@ class Play {
         end_all();
         const Verdict verdict = judge();
         if (ended_badly && verdict.outcome == Outcome::kFault) return {Outcome::kFault, verdict.text + text};
-        return {Outcome::kHang, text + verdict.text};
+        return {Outcome::kHang, text + (verdict.text.empty() ? said() : verdict.text)};
       }
     }
     return judge();

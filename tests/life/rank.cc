@@ -634,10 +634,8 @@ Error Thread::attempt(const Step& step, Member& member, bool* got) {
   }
   Flight flight = make_flight(step, seat(step, member), 0, 0, memory_);
   const Error error = member.group->run(flight.call);
-  // What a root gives to those that made its call is right.
-  const std::string root_gives[] = {"broadcast", "scatter", "scatter_v"};
-  const bool given = std::find(std::begin(root_gives), std::end(root_gives), step.verb) != std::end(root_gives);
-  *got = error.ok() && flight.gets_data && !(given && flight.check().empty());
+  // What those give that made this call, a root for example, is right; data of another call is not.
+  *got = error.ok() && flight.gets_data && !flight.check().empty();
   return error;
 }
 
@@ -697,6 +695,7 @@ void Thread::departure(const Step& step, int number, Member& member) {
 void Thread::bad(const Step& step, Member& member) {
   if (step.of_member("by", member.me, "1") != "1") return;
   const std::string what = step.word("what");
+  if (what == "counts" && member.group->communicator() == nullptr) return;  // C passes no length
   Group& group = *member.group;
   constexpr size_t kCount = 1000;
   std::vector<float> values(kCount, 1.5f), other(kCount, 2.5f), residual(kCount, 0.5f);
