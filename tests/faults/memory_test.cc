@@ -66,6 +66,7 @@ using Floats = std::vector<float>;
 struct Memory {
   Floats short_one = Floats(100, 1), other_short_one = Floats(100, 1), middle = Floats(30'000, 1);
   Floats sent = Floats(300'000, 1), got = Floats(300'000);
+  std::atomic<int> calls{0};  // of a function of on_end()
 };
 using Call = std::function<void(Communicator&, Memory&)>;
 
@@ -124,6 +125,7 @@ std::string check_life(const Call& call, long k, bool& refused) {
   refused = outcomes[0].refused;
   std::string text;
   for (const Outcome& one : outcomes) text += fmt::format(" {}, then {};", one.call, one.barrier);
+  if (text.find("INTERNAL") != std::string::npos) return "a bug:" + text;
   if (std::chrono::steady_clock::now() - begin > kSoon) return "too late:" + text;
   if ((outcomes[0].barrier == "ok") != (outcomes[1].barrier == "ok")) return "ranks differ:" + text;
   if (k == 0 && (outcomes[0].call != "ok" || outcomes[1].call != "ok")) return "no success:" + text;
@@ -205,6 +207,28 @@ void run_pair(Communicator& group, Memory& memory, size_t count) {
   }
 }
 
+// What on_end() has taken is called, once: of a message to itself, which ends on this thread.
+void run_end_function(Communicator& group, Memory& memory) {
+  Work in = group.recv_async(memory.got.data(), 10, DType::kFloat32, group.rank());
+  std::exception_ptr thrown;
+  int awaited = 0;
+  try {
+    in.on_end([&calls = memory.calls](const Error&) { calls.fetch_add(1); });
+    awaited = 1;
+  } catch (...) {  // the receive goes on
+    thrown = std::current_exception();
+  }
+  try {
+    group.send_async(memory.sent.data(), 10, DType::kFloat32, group.rank()).wait();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  left = 0;
+  const bool called = eventually([&] { return in.done() && memory.calls.load() == awaited; }, 5'000);
+  if (!called) throw Exception(ErrorCode::kInternal, "the function was not called");
+  if (thrown) std::rethrow_exception(thrown);
+}
+
 void run_group(Communicator& made, Memory& memory) {
   sum(made, memory.short_one);
   left = 0;  // leaving is no part of it
@@ -245,6 +269,7 @@ TEST_CASE("the k-th allocation inside a call is refused") {
        [](C& g, M& m) {
          g.sendrecv(m.sent.data(), m.sent.size(), other(g), m.got.data(), m.got.size(), other(g), DType::kFloat32);
        }},
+      {"on_end", [](C& g, M& m) { run_end_function(g, m); }},
       {"all_reduce", [](C& g, M& m) { sum(g, m.middle); }},
       {"all_reduce_async",
        [](C& g, M& m) {

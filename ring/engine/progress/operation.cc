@@ -9,12 +9,21 @@
 
 namespace rondo {
 
-Operation::EndEntry Operation::kAnnounced;
+void EndCall::run() {
+  try {
+    function(error);
+  } catch (...) {
+    if (!engine) throw;
+    engine->failed_on_thread(caught());
+  }
+}
+
+EndCall Operation::kAnnounced;
 
 Operation::~Operation() {
-  EndEntry* entry = end_entries_.load(std::memory_order_relaxed);
-  if (entry == &kAnnounced) return;
-  while (entry != nullptr) delete std::exchange(entry, entry->next);
+  EndCall* call = end_calls_.load(std::memory_order_relaxed);
+  if (call == &kAnnounced) return;
+  while (call != nullptr) delete std::exchange(call, call->next);
 }
 
 bool Operation::wait(Clock::time_point until) {
@@ -44,43 +53,31 @@ void Operation::wait_on(void*) {
 
 void Operation::add_end_function(EndFunction function) {
   if (const auto caller = progress_thread()) caller->start();
-  auto entry = std::make_unique<EndEntry>(EndEntry{std::move(function)});
-  EndEntry* newest = end_entries_.load(std::memory_order_acquire);
+  auto call = std::make_unique<EndCall>(EndCall{std::move(function)});
+  EndCall* newest = end_calls_.load(std::memory_order_acquire);
   do {
-    if (newest == &kAnnounced) return call_by_progress_thread(std::move(entry->function));
-    entry->next = newest;
-  } while (
-      !end_entries_.compare_exchange_weak(newest, entry.get(), std::memory_order_acq_rel, std::memory_order_acquire));
-  static_cast<void>(entry.release());
+    if (newest == &kAnnounced) return call_by_progress_thread(std::move(call));
+    call->next = newest;
+  } while (!end_calls_.compare_exchange_weak(newest, call.get(), std::memory_order_acq_rel, std::memory_order_acquire));
+  static_cast<void>(call.release());
 }
 
 void Operation::announce_end() {
-  EndEntry* newest = end_entries_.exchange(&kAnnounced, std::memory_order_acq_rel);
-  EndEntry* oldest = nullptr;
+  EndCall* newest = end_calls_.exchange(&kAnnounced, std::memory_order_acq_rel);
+  EndCall* oldest = nullptr;
   while (newest != nullptr) {
-    EndEntry* const entry = std::exchange(newest, newest->next);
-    entry->next = std::exchange(oldest, entry);
+    EndCall* const call = std::exchange(newest, newest->next);
+    call->next = std::exchange(oldest, call);
   }
-  while (oldest != nullptr) {
-    const std::unique_ptr<EndEntry> entry(std::exchange(oldest, oldest->next));
-    call_by_progress_thread(std::move(entry->function));
-  }
+  while (oldest != nullptr) call_by_progress_thread(std::unique_ptr<EndCall>(std::exchange(oldest, oldest->next)));
 }
 
-void Operation::call_by_progress_thread(EndFunction function) {
-  const Error error = failed() ? error_ : Error{};
-  if (const auto caller = progress_thread()) {
-    caller->call([function = std::move(function), error, engine = engine] {
-      try {
-        function(error);
-      } catch (...) {
-        if (!engine) throw;
-        engine->failed_on_thread(caught());
-      }
-    });
-  } else {
-    function(error);
-  }
+void Operation::call_by_progress_thread(std::unique_ptr<EndCall> call) {
+  if (failed()) keep(error_, call->error);
+  const auto caller = progress_thread();
+  if (!caller) return call->run();
+  call->engine = engine;
+  caller->call(std::move(call));
 }
 
 }  // namespace rondo

@@ -21,6 +21,18 @@ inline Clock::time_point deadline_after(Clock::time_point now, std::chrono::mill
   return limit < longest ? now + limit : Clock::time_point::max();
 }
 
+// A function of on_end() that is to be called. It has all memory that this needs: an operation may end for lack of it.
+struct EndCall {
+  EndFunction function;
+  Error error = {};  // of the operation that has ended
+  std::shared_ptr<ProgressEngine> engine =
+      nullptr;  // the operation's: fails if the function throws. Null: there is none
+  EndCall* next = nullptr;
+
+  // Throws what the function throws, if there is no engine.
+  void run();
+};
+
 // One call under way: what a Work refers to. It ends once, by complete() or fail(), called by the holder of the lease
 // of its engine; from then on nothing touches the caller's memory. The rest may be called by any thread.
 class Operation {
@@ -47,14 +59,8 @@ class Operation {
   virtual void wait_on(void* stream);
 
   void complete() { state_.store(State::kComplete, std::memory_order_release); }
-  // Without memory for the text its code is kept.
   void fail(const Error& error) noexcept {
-    try {
-      error_ = error;
-    } catch (...) {
-      error_ = {};
-      error_.code = error.code;
-    }
+    keep(error, error_);
     state_.store(State::kFailed, std::memory_order_release);
   }
 
@@ -80,17 +86,22 @@ class Operation {
 
  private:
   enum class State : uint8_t { kPending, kComplete, kFailed };
-  struct EndEntry {
-    EndFunction function;
-    EndEntry* next = nullptr;
-  };
-  static EndEntry kAnnounced;  // its address says so
+  static EndCall kAnnounced;  // its address says so
 
-  void call_by_progress_thread(EndFunction function);
+  // Without memory for the text the code is kept.
+  static void keep(const Error& error, Error& kept) noexcept {
+    try {
+      kept = error;
+    } catch (...) {
+      kept = {};
+      kept.code = error.code;
+    }
+  }
+  void call_by_progress_thread(std::unique_ptr<EndCall> call);
 
   std::atomic<State> state_{State::kPending};
   Error error_;
-  std::atomic<EndEntry*> end_entries_{nullptr};  // newest first; &kAnnounced once the end has been announced
+  std::atomic<EndCall*> end_calls_{nullptr};  // newest first; &kAnnounced once the end has been announced
 };
 
 }  // namespace rondo

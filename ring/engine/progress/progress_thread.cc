@@ -52,10 +52,12 @@ void ProgressThread::poke(std::shared_ptr<ProgressEngine> engine) {
   bell_.ring();
 }
 
-void ProgressThread::call(std::function<void()> function) {
+void ProgressThread::call(std::unique_ptr<EndCall> call) noexcept {
   {
     std::lock_guard lock(mutex_);
-    functions_.push_back(std::move(function));
+    call->next = nullptr;
+    (last_call_ != nullptr ? last_call_->next : first_call_) = call.get();
+    last_call_ = call.release();
     ++calls_asked_;
   }
   bell_.ring();
@@ -68,21 +70,24 @@ void ProgressThread::finish_calls() {
 
 bool ProgressThread::has_functions() {
   std::lock_guard lock(mutex_);
-  return !functions_.empty();
+  return first_call_ != nullptr;
 }
 
 void ProgressThread::call_functions() {
-  std::vector<std::function<void()>> functions;
+  EndCall* calls = nullptr;
   {
     std::lock_guard lock(mutex_);
-    if (functions_.empty()) return;
-    std::swap(functions, functions_);
+    if (first_call_ == nullptr) return;
+    std::swap(calls, first_call_);
+    last_call_ = nullptr;
   }
   calling_functions = true;
   threads_in_end_functions.fetch_add(1);
-  for (std::function<void()>& function : functions) {
+  uint64_t done = 0;
+  for (; calls != nullptr; ++done) {
+    const std::unique_ptr<EndCall> call(std::exchange(calls, calls->next));
     try {
-      std::exchange(function, nullptr)();
+      call->run();
     } catch (...) {
       // Of an operation without an engine: there is no communicator that could fail.
       Logger().warn("a function of on_end() has thrown: " + caught().message);
@@ -92,7 +97,7 @@ void ProgressThread::call_functions() {
   calling_functions = false;
   {
     std::lock_guard lock(mutex_);
-    calls_done_ += functions.size();
+    calls_done_ += done;
   }
   called_.notify_all();
 }

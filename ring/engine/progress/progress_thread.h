@@ -39,9 +39,9 @@ class ProgressThread {
   // The engine may want the progress thread now. Any thread; never blocks.
   void poke(std::shared_ptr<ProgressEngine> engine);
 
-  // Calls `function` soon, on the thread, with no lock held; in the order of these calls. Requires start(). Any thread;
-  // never blocks for long.
-  void call(std::function<void()> function);
+  // Runs it soon, on the thread, with no lock held; in the order of these calls. Requires start(). Any thread; never
+  // blocks for long.
+  void call(std::unique_ptr<EndCall> call) noexcept;
   // Waits until what call() got before has been called. Not in such a function.
   void finish_calls();
 
@@ -59,7 +59,7 @@ class ProgressThread {
   std::mutex mutex_;  // of the fields up to thread_, and of its start
   std::vector<std::shared_ptr<ProgressEngine>>
       engines_;  // shared: an operation under way outlives its communicator's handle
-  std::vector<std::function<void()>> functions_;
+  EndCall *first_call_ = nullptr, *last_call_ = nullptr;  // owned
   uint64_t calls_asked_ = 0, calls_done_ = 0;
   std::condition_variable called_;
   std::thread thread_;
