@@ -1,4 +1,4 @@
-// What the system refuses: the k-th allocation, or the k-th system call, of joining, a call and leaving, for each
+// What the system refuses: the k-th allocation, or the k-th system call, of joining, calls and leaving, for each
 // --seeds-th k (all of them with --seeds=1; Bazel's shards divide them). This binary has its own operator new and its
 // own system calls. Rank 0 of 2 is refused; both must end with success or an error, soon, and with nothing left open.
 #include <dlfcn.h>
@@ -22,6 +22,7 @@
 #include <optional>
 #include <string>
 
+#include "rondo/sparse.h"
 #include "tests/engine/arguments.h"
 #include "tests/faults/ranks.h"
 #include "transport/data_sockets.h"
@@ -146,6 +147,19 @@ std::string open_files() {
   return text;
 }
 
+// Calls that are made of parts.
+void run_parts(Communicator& group, std::vector<float>& values) {
+  Communicator made = group.split(0, -group.rank());
+  std::vector<float> sent(20'000), got(20'000);
+  BatchScope calls(made);
+  made.all_reduce(values.data(), values.data(), 100, DType::kFloat32);
+  made.all_reduce(values.data() + 100, values.data() + 100, 100, DType::kFloat32);
+  made.send(sent.data(), sent.size(), DType::kFloat32, 1 - made.rank());
+  made.recv(got.data(), got.size(), DType::kFloat32, 1 - made.rank());
+  calls.end();
+  sparse_all_reduce(made, values.data(), values.data(), values.size());
+}
+
 // One whole life of a rank. `k`: what is refused of it; 0: nothing.
 void live(Here& here, const std::string& meeting, Refuse what, long k) {
   JoinOptions options = here.options;
@@ -159,6 +173,7 @@ void live(Here& here, const std::string& meeting, Refuse what, long k) {
     Communicator group = Communicator::join(options);
     std::vector<float> values(1000, 1);
     group.all_reduce(values.data(), values.data(), values.size(), DType::kFloat32);
+    run_parts(group, values);
     group.destroy();
   } catch (const Exception& failure) {
     refuse.store(Refuse::kNothing);
