@@ -421,10 +421,13 @@ class Generator {
         steps.push_back(named("collect", "group", group.number).with("name", "d" + std::to_string(r.below(3))));
       }
     }
-    if (threads == 1 && life_.ranks == Ranks::kProcesses && r.chance(6)) {
-      steps.push_back(named("kill", "by", static_cast<int64_t>(r.below(static_cast<uint64_t>(life_.world)))));
-    } else if (threads == 1 && life_.ranks == Ranks::kProcesses && r.chance(5))
+    if (threads > 1 || life_.ranks != Ranks::kProcesses || !r.chance(10)) return steps;
+    life_.rounds = 1;  // the last step of a life
+    if (r.chance(50)) {
       hostile(steps);
+    } else {
+      steps.push_back(named("kill", "by", static_cast<int64_t>(r.below(static_cast<uint64_t>(life_.world)))));
+    }
     return steps;
   }
 

@@ -1,4 +1,4 @@
-// Plays lives (README.md): life --seed=N | --seeds=A-B | --seconds=S | --play=FILE | --print=N
+// Plays lives (README.md): life --seed=N | --seeds=A-B | --seconds=S | --play=FILE | --print=N | --program=FILE
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -8,6 +8,7 @@
 
 #include "tests/life/generate.h"
 #include "tests/life/player.h"
+#include "tests/life/program.h"
 #include "tests/life/rank.h"
 #include "tests/life/shrink.h"
 
@@ -59,6 +60,10 @@ int run(const Arguments& arguments) {
   if (arguments.count("rank") != 0) {
     return play_life(parse(read_file(value_of(arguments, "life"))), std::stoi(value_of(arguments, "rank")),
                      value_of(arguments, "meeting"), value_of(arguments, "folder"));
+  }
+  if (arguments.count("program") != 0) {
+    std::cout << program_of(parse(read_file(value_of(arguments, "program"))));
+    return 0;
   }
   if (arguments.count("print") != 0) {
     std::cout << print(generate(std::stoull(value_of(arguments, "print"))));

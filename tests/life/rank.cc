@@ -674,6 +674,8 @@ void Thread::departure(const Step& step, int number, Member& member) {
   ErrorCode code = ErrorCode::kAborted;
   if (step.verb == "leave") code = ErrorCode::kPeerLeft;
   if (step.verb == "kill") code = ErrorCode::kPeerLost;
+  // Nobody dies while others are in the lines before.
+  if (step.verb == "kill") must(member.group->run(Call{}), "barrier: ");
   if (member.me == by) {
     if (step.verb == "kill") ::kill(::getpid(), SIGKILL);
     if (step.verb == "abort") {
