@@ -48,9 +48,9 @@ Liveness::Findings Liveness::tick(Time now) {
 Liveness::Time Liveness::beat(Time now) {
   const Time late = now - next_beat_;
   next_beat_ = now + settings_.heartbeat_ms;
-  if (late <= settings_.heartbeat_ms) return 0;
-  for (auto& [rank, peer] : watched_) peer.heard_at = now;
-  return late;
+  const bool stopped = late > settings_.heartbeat_ms;
+  for (auto& [rank, peer] : watched_) peer.heard_at = stopped ? now : std::min(now, peer.heard_at + late);
+  return stopped ? late : 0;
 }
 
 std::optional<Liveness::Time> Liveness::next_time() const {

@@ -11,7 +11,8 @@ namespace rondo {
 // ControlLogic. Not thread safe.
 //
 // A rank that was stopped itself finds its own beat late by more than a heartbeat. It has not heard the others because
-// it did not listen: all its clocks start anew, and it accuses nobody.
+// it did not listen: all its clocks start anew, and it accuses nobody. Beats that are less late stretch the silence of
+// the others by as much: on a host with more ranks than it can run all are as late as this one.
 class Liveness {
  public:
   using Time = int64_t;  // milliseconds of a clock that never goes back

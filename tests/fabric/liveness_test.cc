@@ -61,6 +61,26 @@ TEST_CASE("liveness: a rank that stood still itself, for however long, starts it
   }
 }
 
+TEST_CASE("liveness: a rank whose own beats are late blames the others for that much less") {
+  // Proves: on a host where every thread waits its turn all are late alike, and none is dead. A rank that is in time
+  // gives up the others by the suspicion.
+  for (const Liveness::Time late : {0, 300, 900}) {
+    CAPTURE(late);
+    Liveness liveness(kSettings);
+    liveness.watch(0, 1);
+    Liveness::Time now = 0, given_up = 0;
+    while (given_up == 0) {
+      const Liveness::Findings found = liveness.tick(now);
+      CHECK(found.stopped_ms == 0);
+      if (!found.unresponsive.empty()) given_up = now;
+      now += 1'000 + late;
+    }
+    // Of each beat the part that was in time counts.
+    CHECK(given_up >= 10'000 / 1'000 * (1'000 + late));
+    CHECK(given_up <= 11'000 / 1'000 * (1'000 + late));
+  }
+}
+
 TEST_CASE("liveness: without a heartbeat nobody is watched; without a suspicion nobody is given up") {
   Liveness off({0, 0});
   off.watch(0, 1);
