@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <random>
 #include <set>
@@ -39,6 +40,8 @@ constexpr size_t kMostEarly = 1024;
 // takes to be found out (dial.cc).
 constexpr std::chrono::seconds kFarewell{2};
 
+// For the I/O thread to say goodbye to those that listen, where a rank that does not has used up the time.
+constexpr std::chrono::milliseconds kLastWords{100};
 uint64_t random_number() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
@@ -138,8 +141,10 @@ class ProcessFabric : public Fabric {
       static_cast<void>(board_.release());
       return;
     }
-    board_->leave(ControlPlane::Farewell::kGoodbye,
-                  Clock::now() + std::chrono::milliseconds(config_.destroy_timeout_ms));
+    if (leave_by_.load() == Clock::time_point{}) {
+      leave_by_.store(Clock::now() + std::chrono::milliseconds(config_.destroy_timeout_ms));
+    }
+    board_->leave(ControlPlane::Farewell::kGoodbye, std::max(leave_by_.load(), Clock::now() + kLastWords));
     board_->stop();
     island_.reset();
   }
@@ -173,6 +178,7 @@ class ProcessFabric : public Fabric {
 
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
     if (neighbor(key.peer)) return island_->take_link(key, shape);
+    leave_by_.store(deadline);
     const LinkName name{key.communicator, LinkKind::kData, key.peer, key.lane};
     std::vector<SecuredSocket> sockets = board().take(name);
     if (sockets.empty()) return nullptr;
@@ -374,6 +380,8 @@ class ProcessFabric : public Fabric {
 }  // namespace
 
 std::shared_ptr<Fabric> join_processes(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
+  // Of the last communicator's destroy(), of which leaving is a part; none yet.
+  std::atomic<Clock::time_point> leave_by_{};
                                        Store::Deadline deadline) {
   config.check();
   check_tuning(tuning_of(config));

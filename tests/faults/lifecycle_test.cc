@@ -295,6 +295,42 @@ TEST_CASE("a message whose send has returned arrives, though its sender has left
   CHECK(job[1].hear() == "ok 42");
 }
 
+TEST_CASE("leaving beside a stopped rank takes the time of RONDO_DESTROY_TIMEOUT_MS once, whatever is left by it") {
+  constexpr int64_t kLimitMs = 1'000;
+  Config config = fault_config();
+  config.destroy_timeout_ms = kLimitMs;
+  for (const char* transport : {"tcp", "auto"}) {
+    for (const bool closed : {false, true}) {
+      CAPTURE(transport);
+      CAPTURE(closed);
+      config.transport = transport;
+      Job job;
+      job.start(
+          3,
+          [&](Here& here) {
+            Communicator group = Communicator::join(here.options);
+            group.barrier();
+            here.say("ready");
+            here.await();
+            here.say(here.timed([&] {
+              if (closed) group.destroy();
+              group = Communicator();  // and the process's connections with it
+            }));
+          },
+          config);
+      job.expect_all("ready");
+      job[1].signal(SIGSTOP);
+      for (const int rank : {0, 2}) job[rank].tell("go");
+      for (const int rank : {0, 2}) {
+        const Timed left = timed_line(job[rank].hear());
+        CHECK(left.outcome == "ok");
+        CHECK(left.elapsed_ms >= kLimitMs);
+        CHECK(left.elapsed_ms < kLimitMs + 700);
+      }
+    }
+  }
+}
+
 TEST_CASE("a group that fails leaves its sibling and its parent at work") {
   Job job;
   job.start(4, [&](Here& here) {
