@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "ring/base/descriptor.h"
+#include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/endpoint.h"
 
@@ -61,7 +62,7 @@ inline asio::ip::tcp::endpoint asio_endpoint(const Endpoint& endpoint) {
 // A non-blocking stream socket of the endpoint's family. Throws Exception(kSystem).
 inline Descriptor make_socket(const asio::ip::tcp::endpoint& endpoint) {
   Descriptor socket(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) throw Exception(ErrorCode::kSystem, std::string("making a socket: ") + std::strerror(errno));
+  if (!socket.valid()) throw Exception(system_error("making a socket", errno));
   return socket;
 }
 

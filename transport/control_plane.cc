@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ring/base/check.h"
+#include "ring/base/system_error.h"
 #include "transport/control_plane_timers.h"
 
 namespace rondo {
@@ -27,7 +28,7 @@ size_t early_share(const ControlPlane::Settings& settings) {
 
 Descriptor make_event() {
   Descriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event.valid()) throw Exception(ErrorCode::kSystem, "eventfd: no descriptor is left (ulimit -n)");
+  if (!event.valid()) throw Exception(system_error("eventfd", errno));
   return event;
 }
 
@@ -36,6 +37,7 @@ Descriptor make_event() {
 ControlPlane::ControlPlane(Settings settings)
     : settings_(std::move(settings)),
       wake_(make_event()),
+      wake_identity_(wake_.get()),
       thread_([this](const Error& error) { on_exception(error); }),
       table_(settings_.config.connections, settings_.max_early, early_share(settings_)),
       admission_{settings_.rank, settings_.world, settings_.job_id, settings_.config.shared_hash()},
@@ -138,7 +140,8 @@ void ControlPlane::leave(Farewell farewell, Clock::time_point deadline) {
     ring_io_thread();
   }
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline, [this] { return live_controls_ == 0 && start_->untold().empty(); });
+  changed_.wait_until(lock, deadline,
+                      [this] { return descriptors_closed_ || (live_controls_ == 0 && start_->untold().empty()); });
 }
 
 bool ControlPlane::anyone_lost() const {

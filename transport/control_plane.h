@@ -119,6 +119,7 @@ class ControlPlane {
   void await_wake();
   void wake();
   void look_at_sockets();
+  void look_at_own_descriptor();
   void flush();
   void carry_out(const ControlLogic::Action& action);
   void arm_timer();
@@ -149,6 +150,7 @@ class ControlPlane {
 
   const Settings settings_;
   const Descriptor wake_;  // an eventfd
+  const FileIdentity wake_identity_;
   IoThread thread_;
 
   mutable std::mutex mutex_;
@@ -158,7 +160,8 @@ class ControlPlane {
   std::map<uint64_t, Ear> ears_;
   std::optional<StartLogic> start_;
   size_t live_controls_ = 0;
-  Error broken_;  // what a handler has thrown: the end of every communicator, also of later ones
+  Error broken_;                     // what a handler has thrown: the end of every communicator, also of later ones
+  bool descriptors_closed_ = false;  // by another part of the process
   std::optional<Farewell> wanted_farewell_;  // for which there was no memory to post
 
   std::vector<std::string> names_;  // constant once know() has returned

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ring/base/check.h"
+#include "ring/base/system_error.h"
 #include "transport/control_plane.h"
 #include "transport/control_plane_timers.h"
 #include "transport/socket_options.h"
@@ -92,6 +93,7 @@ void ControlPlane::look_at_sockets() {
   timers_->look.async_wait([this](asio::error_code failure) {
     if (failure) return;
     look_at_sockets();
+    look_at_own_descriptor();
     for (const DataSockets::Failure& failed : sockets_.look(now())) {
       const auto& [communicator, peer] = failed.key;
       tell_logic([&, communicator = communicator, peer = peer](ControlLogic& logic) {  // clang 14 captures no bindings
@@ -99,6 +101,17 @@ void ControlPlane::look_at_sockets() {
       });
     }
   });
+}
+
+// Of all, the one that nothing else looks at stands for the others. Without them nothing comes and nothing goes.
+void ControlPlane::look_at_own_descriptor() {
+  if (descriptors_closed_ || wake_identity_.is_of(wake_.get())) return;
+  {
+    std::lock_guard lock(mutex_);
+    descriptors_closed_ = true;
+  }
+  thread_.poll_from_now_on();
+  fail_everything(system_error("its descriptors", EBADF));
 }
 
 // --- the logic's actions
@@ -331,7 +344,8 @@ void ControlPlane::control_failed(int peer, const Error& error) {
   if (error.code == ErrorCode::kPeerLost) {
     tell_start([&](StartLogic& start) { start.lost(now(), peer, error.message); });
   } else if (error.code != ErrorCode::kTimeout) {  // connect() has the same deadline, and names all that are missing
-    const ErrorCode code = error.code == ErrorCode::kAuthFailed ? error.code : ErrorCode::kBootstrap;
+    const bool specific = error.code == ErrorCode::kAuthFailed || error.code == ErrorCode::kSystem;
+    const ErrorCode code = specific ? error.code : ErrorCode::kBootstrap;
     tell_start([&](StartLogic& start) { start.fail({code, error.message, {peer}}); });
   }
 }
@@ -424,7 +438,8 @@ void ControlPlane::dial_link(const LinkName& name) {
 void ControlPlane::link_dial_failed(const LinkName& name, const Error& error) {
   // The rest of the link is of no use.
   dialer_.forget_link(name);
-  const Error network{ErrorCode::kNetwork, error.message, {name.peer}};
+  const ErrorCode code = error.code == ErrorCode::kSystem ? error.code : ErrorCode::kNetwork;
+  const Error network{code, error.message, {name.peer}};
   bool open = false;
   {
     std::lock_guard lock(mutex_);
@@ -437,7 +452,7 @@ void ControlPlane::link_dial_failed(const LinkName& name, const Error& error) {
   // it is opened.
   const AbortMessage message{name.communicator,
                              0,
-                             {ErrorCode::kNetwork,
+                             {code,
                               fmt::format("the data connection between {} and {} failed: {}", peer_name(settings_.rank),
                                           peer_name(name.peer), error.message),
                               {name.peer}}};

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/control_plane.h"
 #include "transport/rendezvous/descriptor_reserve.h"
@@ -37,7 +38,7 @@ DescriptorNeed descriptors_of_rank(const Place& place, const Config& config) {
 size_t ensure_descriptors(const DescriptorNeed& need) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-    throw Exception(ErrorCode::kSystem, fmt::format("reading the limit of open files: {}", std::strerror(errno)));
+    throw Exception(system_error("reading the limit of open files", errno));
   }
   const size_t open = count_descriptors();
   if (limit.rlim_cur < open + need.most && limit.rlim_cur < limit.rlim_max) {

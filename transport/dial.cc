@@ -8,6 +8,7 @@
 #include <asio/steady_timer.hpp>
 #include <utility>
 
+#include "ring/base/system_error.h"
 #include "transport/asio_socket.h"
 #include "transport/handshake.h"
 
@@ -58,7 +59,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
       set_buffers(socket_->get(), order_.tuning);
       if (::connect(socket_->get(), target.data(), static_cast<socklen_t>(target.size())) != 0 &&
           errno != EINPROGRESS && errno != EINTR) {
-        return retry(std::strerror(errno), errno == ECONNREFUSED ? Refused::kYes : Refused::kNo);
+        return failed(errno);
       }
     } catch (const Exception& failure) {
       return retry(failure.what(), Refused::kNo);
@@ -70,9 +71,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   }
 
   void connected() {
-    if (const int number = socket_error(socket_->get()); number != 0) {
-      return retry(std::strerror(number), number == ECONNREFUSED ? Refused::kYes : Refused::kNo);
-    }
+    if (const int number = socket_error(socket_->get()); number != 0) return failed(number);
     if (!order_.hello) return finish({{socket_->detach()}, {}});
     handshake_.emplace(*order_.hello, order_.auth);
     std::string why;
@@ -113,6 +112,14 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
       return retry(why, Refused::kNo);
     }
     finish({{socket_->detach(), handshake_->keys()}, {}});
+  }
+
+  void failed(int number) {
+    if (cause_of(number) != Cause::kRefused) {
+      return retry(std::strerror(number), number == ECONNREFUSED ? Refused::kYes : Refused::kNo);
+    }
+    // This process may not connect, or cannot: another try would end alike.
+    finish({{}, system_error(fmt::format("connecting to {} at {}", order_.peer, where()), number)});
   }
 
   enum class Refused { kNo, kYes };

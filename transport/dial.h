@@ -35,7 +35,7 @@ struct DialOrder {
 struct DialResult {
   SecuredSocket socket;  // welcomed; or invalid, and
   // kPeerLost: nothing listens at an endpoint that the peer published; kTimeout; kAuthFailed; kNetwork: refused, with
-  // the peer's words.
+  // the peer's words; kSystem: this process may not connect.
   Error error;
 };
 

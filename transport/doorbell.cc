@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "ring/base/system_error.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -23,10 +24,7 @@ constexpr int kEventsAtOnce = 16;
 // Reads of a shared doorbell's socket at one wake, so that a process that floods it cannot keep the sleeper.
 constexpr int kReadsAtOnce = 16;
 
-[[noreturn]] void throw_system(const char* what) {
-  throw Exception(ErrorCode::kSystem, std::string(what) + " failed: " + std::strerror(errno) +
-                                          (errno == EMFILE ? " (raise the limit on open files: ulimit -n)" : ""));
-}
+[[noreturn]] void throw_system(const char* what) { throw Exception(system_error(what, errno)); }
 
 bool watch_edges(int epoll, int descriptor) {
   epoll_event event{};
@@ -34,12 +32,12 @@ bool watch_edges(int epoll, int descriptor) {
   return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 
-// Edge triggered: every write is an event of its own, so an eventfd's counter need never be read back.
-void watch_bell(int epoll, int descriptor) {
+// Edge triggered: every write is an event of its own, so an eventfd's counter need never be read back. False: errno.
+bool watch_bell(int epoll, int descriptor) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.fd = descriptor;
-  epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
+  return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 
 int milliseconds_until(std::chrono::steady_clock::time_point deadline) {
@@ -75,7 +73,7 @@ Doorbell::Doorbell()
   if (!epoll_.valid()) throw_system("epoll_create1");
   event_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), Descriptor::InChild::kInherited);
   if (!event_.valid()) throw_system("eventfd");
-  watch_bell(epoll_.get(), event_.get());
+  if (!watch_bell(epoll_.get(), event_.get())) throw_system("epoll_ctl");
   watches_->epoll = epoll_.get();
 }
 
@@ -129,7 +127,7 @@ void Doorbell::share(std::atomic<uint32_t>* flag, std::shared_ptr<void> memory) 
   std::vector<Descriptor> owned = own_all(ends);
   event_ = std::move(owned[0]);  // the eventfd is closed, and with it its place in the epoll set
   bell_ = std::move(owned[1]);
-  watch_bell(epoll_.get(), event_.get());
+  if (!watch_bell(epoll_.get(), event_.get())) throw_system("epoll_ctl");
   armed_ = flag;
   memory_ = std::move(memory);
 }
@@ -144,15 +142,18 @@ void Doorbell::take_rings(const epoll_event* events, int count) const {
     while (reads < kReadsAtOnce && recv(event_.get(), bytes, sizeof bytes, MSG_DONTWAIT) == sizeof bytes) ++reads;
     if (reads < kReadsAtOnce) continue;
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, event_.get(), nullptr);  // what is left is an event again
-    watch_bell(epoll_.get(), event_.get());
+    static_cast<void>(watch_bell(epoll_.get(), event_.get()));
   }
 }
 
-void Doorbell::wait(std::chrono::steady_clock::time_point deadline) {
+Error Doorbell::wait(std::chrono::steady_clock::time_point deadline) {
   epoll_event events[kEventsAtOnce];
-  // EINTR is a spurious wake: the caller looks again.
-  take_rings(events, epoll_wait(epoll_.get(), events, kEventsAtOnce, milliseconds_until(deadline)));
+  const int count = epoll_wait(epoll_.get(), events, kEventsAtOnce, milliseconds_until(deadline));
+  const int number = errno;
   disarm();
+  if (count < 0 && number != EINTR) return system_error("epoll_wait", number);
+  take_rings(events, count);
+  return {};
 }
 
 void Doorbell::drain() {

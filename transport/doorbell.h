@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ring/base/descriptor.h"
+#include "rondo/error.h"
 #include "transport/peer_bell.h"
 
 struct epoll_event;
@@ -41,8 +42,9 @@ class Doorbell final : public PeerBell {
   void arm();
   // The progress engine found work after arm().
   void disarm();
-  // Sleeps until rung, a watched descriptor changes, or the deadline. Disarms.
-  void wait(std::chrono::steady_clock::time_point deadline);
+  // Sleeps until rung, a watched descriptor changes, the deadline, or for no reason. Disarms. An error: it cannot sleep
+  // any more, since somebody has closed its descriptors.
+  [[nodiscard]] Error wait(std::chrono::steady_clock::time_point deadline);
 
   // Moves the flag that arm() sets into memory that other processes map too, and makes the socket that they send a byte
   // to when they find it set (and then clear it, as ring() does). A socket, since a process that holds an eventfd could

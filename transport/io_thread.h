@@ -25,7 +25,9 @@ class IoThread {
 
   asio::io_context& context();
   void post(std::function<void()> work);  // any thread
-  void stop();                            // not from the thread itself; joins it
+  // Its descriptors are closed, so nothing wakes it: it looks for work now and then instead. Any thread.
+  void poll_from_now_on();
+  void stop();  // not from the thread itself; joins it
 
  private:
   class State;

@@ -15,6 +15,7 @@
 #include "ring/base/core_quota.h"
 #include "ring/base/cores.h"
 #include "ring/base/log.h"
+#include "ring/base/system_error.h"
 #include "transport/control_plane.h"
 #include "transport/descriptor_budget.h"
 #include "transport/peer_card.h"
@@ -39,9 +40,9 @@ constexpr size_t kMostEarly = 1024;
 // After a failed start: for others to ask why. One that lives asks within a fraction of it; more than a dead listener
 // takes to be found out (dial.cc).
 constexpr std::chrono::seconds kFarewell{2};
-
 // For the I/O thread to say goodbye to those that listen, where a rank that does not has used up the time.
 constexpr std::chrono::milliseconds kLastWords{100};
+
 uint64_t random_number() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
@@ -110,15 +111,21 @@ class ProcessFabric : public Fabric {
                 Store::Deadline deadline)
       : config_(config), authenticated_(launch.place.world == 1 || launch.secret.exists()) {
     const Authenticator auth(launch.secret);
-    const size_t descriptors = ensure_descriptors(descriptors_of_rank(launch.place, config));
-    board_ = std::make_unique<ControlPlane>(settings_of(launch, config, auth, descriptors));
+    const Logger log(config.debug, launch.place.rank);
     std::optional<ProbeListener> probe_listener;
-    if (config.transport != "tcp" && launch.place.world > 1) probe_listener.emplace(launch.place.world);
-    const std::string card = seal_card(
-        encode(card_of(launch, config, board_->endpoints(), probe_listener ? &*probe_listener : nullptr)), auth);
-    Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline,
-                                  Logger(config.debug, launch.place.rank)),
-                  auth);
+    std::string card;
+    try {
+      const size_t descriptors = ensure_descriptors(descriptors_of_rank(launch.place, config));
+      board_ = std::make_unique<ControlPlane>(settings_of(launch, config, auth, descriptors));
+      if (config.transport != "tcp" && launch.place.world > 1) probe_listener.emplace(launch.place.world);
+      const PeerCard own = card_of(launch, config, board_->endpoints(), probe_listener ? &*probe_listener : nullptr);
+      card = seal_card(encode(own), auth);
+    } catch (...) {
+      const Error why = caught();
+      decline_roster(*store, launch.place.rank, launch.place.world, why, log);
+      throw Exception(why);
+    }
+    Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline, log), auth);
     topology_ = roster.topology();
     place_ = complete_place(launch.place, topology_.host);
     board_->know(roster);  // from here on this rank can say why it fails
@@ -171,6 +178,7 @@ class ProcessFabric : public Fabric {
   }
 
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
+    leave_by_.store(deadline);
     const bool all = board().close(id, last_sequence, deadline);
     if (island_) island_->close(id);
     return all;
@@ -178,7 +186,6 @@ class ProcessFabric : public Fabric {
 
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
     if (neighbor(key.peer)) return island_->take_link(key, shape);
-    leave_by_.store(deadline);
     const LinkName name{key.communicator, LinkKind::kData, key.peer, key.lane};
     std::vector<SecuredSocket> sockets = board().take(name);
     if (sockets.empty()) return nullptr;
@@ -373,6 +380,8 @@ class ProcessFabric : public Fabric {
   const bool authenticated_;
   Place place_;
   Topology topology_;
+  // Of the last communicator's destroy(), of which leaving is a part; none yet.
+  std::atomic<Clock::time_point> leave_by_{};
   std::unique_ptr<ControlPlane> board_;
   std::unique_ptr<Island> island_;  // null: this rank shares memory with no other. Served by the board's I/O thread.
 };
@@ -380,15 +389,13 @@ class ProcessFabric : public Fabric {
 }  // namespace
 
 std::shared_ptr<Fabric> join_processes(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
-  // Of the last communicator's destroy(), of which leaving is a part; none yet.
-  std::atomic<Clock::time_point> leave_by_{};
                                        Store::Deadline deadline) {
   config.check();
   check_tuning(tuning_of(config));
   try {
     return std::make_shared<ProcessFabric>(with_hosts(launch, *store, config, deadline), store, config, deadline);
   } catch (const std::system_error& failure) {  // Asio's
-    throw Exception(ErrorCode::kSystem, failure.what());
+    throw Exception(system_error("joining", failure.code().value()));
   }
 }
 

@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "ring/base/system_error.h"
 #include "transport/asio_socket.h"
 #include "transport/handshake.h"
 #include "transport/rendezvous/descriptor_reserve.h"
@@ -26,6 +27,8 @@ using std::chrono::milliseconds;
 
 // Out of descriptors: wait so long before trying to accept again.
 constexpr milliseconds kAcceptPause{50};
+// Refusals in a row, a pause apart: longer than a dialer takes to find a dead listener out, which it says better.
+constexpr int kMostRefused = 30;
 // Connections accepted before those that wait are read.
 constexpr int kAcceptAtOnce = 16;
 // One line about strangers in so long.
@@ -47,7 +50,7 @@ uint16_t bound_port(int socket) {
 
 // The first free port of the range.
 Descriptor listen_on(const std::string& address, PortRange ports, const SocketTuning& tuning, uint16_t& port) {
-  int number = 0;
+  int number = EADDRINUSE;
   for (uint32_t candidate = ports.first; candidate <= ports.last; ++candidate) {
     const auto endpoint = asio_endpoint({address, static_cast<uint16_t>(candidate)});
     Descriptor socket = make_socket(endpoint);
@@ -62,11 +65,11 @@ Descriptor listen_on(const std::string& address, PortRange ports, const SocketTu
     }
     number = errno;
   }
-  throw Exception(ErrorCode::kNetwork,
-                  fmt::format("cannot listen on {} port {}{}: {}; RONDO_PORT_RANGE and RONDO_SOCKET_IFNAME change "
-                              "where",
-                              address, ports.first, ports.last == ports.first ? "" : fmt::format("-{}", ports.last),
-                              std::strerror(number)));
+  Error error = system_error(fmt::format("cannot listen on {} port {}{}", address, ports.first,
+                                         ports.last == ports.first ? "" : fmt::format("-{}", ports.last)),
+                             number);
+  if (error.code == ErrorCode::kNetwork) error.message += "; RONDO_PORT_RANGE and RONDO_SOCKET_IFNAME change where";
+  throw Exception(std::move(error));
 }
 
 }  // namespace
@@ -137,6 +140,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     for (int i = 0; i < kAcceptAtOnce; ++i) {
       Descriptor socket(::accept4(acceptor.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket.valid()) {
+        refused_ = 0;
         admit(std::move(socket));
         continue;
       }
@@ -150,6 +154,10 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   // Out of descriptors or memory: a stranger makes room, if there is one; else who waits first is turned away, so that
   // those behind come nearer.
   void rest(Acceptor& acceptor, int number) {
+    // One may be a firewall's word about one stranger; no connection ever comes where all are refused.
+    if (cause_of(number) == Cause::kRefused && ++refused_ >= kMostRefused) {
+      throw Exception(system_error("accepting a connection", number));
+    }
     complain(fmt::format("cannot accept a connection: {}", std::strerror(number)));
     if (guests_.empty()) {
       reserve_.turn_away(acceptor.socket.get());
@@ -289,10 +297,14 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   }
 
   void refuse(Guest& guest, const Answer& answer) {
-    const bool stranger = answer.code == AnswerCode::kAuthFailed;
-    complain(stranger ? fmt::format("refused a connection that does not know this job's secret ({})",
-                                    settings_.auth.secret_name())
-                      : fmt::format("refused a connection: {}", answer.text));
+    if (answer.code == AnswerCode::kAuthFailed) {
+      complain(
+          fmt::format("refused a connection that does not know this job's secret ({})", settings_.auth.secret_name()));
+    } else if (answer.code == AnswerCode::kForbidden) {  // a rank of this job, which reports it if it matters there
+      settings_.logger.info(fmt::format("refused a connection of rank {}: {}", guest.hello->rank, answer.text));
+    } else {
+      complain(fmt::format("refused a connection: {}", answer.text));
+    }
     send(guest, guest.handshake.answer(answer));
     ::shutdown(guest.socket.get(), SHUT_WR);
     drop(guest);
@@ -323,6 +335,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   Guests guests_;
   DescriptorReserve reserve_;
   RateLimit strangers_{kStrangerLogInterval};
+  int refused_ = 0;  // by the system, in a row
   bool stopped_ = false;
 };
 

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "ring/base/system_error.h"
+
 namespace rondo {
 namespace {
 
@@ -33,12 +35,6 @@ ssize_t send_all(int socket, const iovec* parts, int count) {
   message.msg_iov = const_cast<iovec*>(parts);
   message.msg_iovlen = static_cast<size_t>(count);
   return ::sendmsg(socket, &message, kFlags);
-}
-
-// The peer's process or its host is gone, rather than something on this side.
-bool means_peer_gone(int number) {
-  return number == ECONNRESET || number == EPIPE || number == ETIMEDOUT || number == EHOSTUNREACH ||
-         number == ENETUNREACH || number == ECONNABORTED;
 }
 
 }  // namespace
@@ -72,9 +68,7 @@ long SocketStream::write(const iovec* parts, int count) {
 }
 
 long SocketStream::fail(const char* action, int number) {
-  error_ = {means_peer_gone(number) ? ErrorCode::kPeerLost : ErrorCode::kNetwork,
-            fmt::format("{} {}: {}", action, peer_, std::strerror(number)),
-            {}};
+  error_ = system_error(fmt::format("{} {}", action, peer_), number);
   return -1;
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "ring/base/descriptor.h"
+#include "ring/base/system_error.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -23,7 +24,7 @@ constexpr int kKeepProbes = 3;
 
 void set_option(int socket, int level, int option, int value, const char* name) {
   if (::setsockopt(socket, level, option, &value, sizeof value) == 0) return;
-  throw Exception(ErrorCode::kSystem, fmt::format("setting {} to {}: {}", name, value, std::strerror(errno)));
+  throw Exception(system_error(fmt::format("setting {} to {}", name, value), errno));
 }
 
 bool set_congestion(int socket, std::string_view name) {
@@ -58,7 +59,7 @@ SocketTuning tuning_of(const Config& config) { return {config.congestion_control
 void check_tuning(const SocketTuning& tuning) {
   if (tuning.congestion_control.empty() || tuning.congestion_control == "auto") return;
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) throw Exception(ErrorCode::kSystem, fmt::format("socket(): {}", std::strerror(errno)));
+  if (!socket.valid()) throw Exception(system_error("making a socket", errno));
   if (set_congestion(socket.get(), tuning.congestion_control)) return;
   throw Exception(ErrorCode::kInvalid,
                   fmt::format("RONDO_TCP_CONGESTION={}: {}; /proc/sys/net/ipv4/tcp_allowed_congestion_control lists "

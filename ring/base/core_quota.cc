@@ -78,7 +78,7 @@ CoreQuota core_quota(const std::string& groups, const std::string& root) {
 }
 
 CoreQuota core_quota() {
-  std::ifstream file("/proc/self/cgroup");
+  std::ifstream file("/proc/thread-self/cgroup");
   return core_quota(std::string(std::istreambuf_iterator<char>(file), {}), "/sys/fs/cgroup");
 }
 

@@ -17,7 +17,7 @@ struct CoreQuota {
 
 // Of this process. No limit where the system does not say.
 CoreQuota core_quota();
-// The same by its files, elsewhere: `groups` is the text of /proc/self/cgroup, `root` the folder /sys/fs/cgroup.
+// The same by its files, elsewhere: `groups` is the text of /proc/thread-self/cgroup, `root` the folder /sys/fs/cgroup.
 CoreQuota core_quota(const std::string& groups, const std::string& root);
 
 // Cores that the ranks of one host have between them (cores.h), `cores` of them without quotas, if ranks[i] is the

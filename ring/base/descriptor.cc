@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <map>
@@ -83,6 +84,19 @@ void Descriptor::reset() {
   if (fd_ >= 0 && (entry_ == 0 || OpenDescriptors::instance().remove(entry_))) ::close(fd_);
   fd_ = -1;
   entry_ = 0;
+}
+
+FileIdentity::FileIdentity(int fd) {
+  struct stat facts {};
+  if (::fstat(fd, &facts) != 0) return;
+  device_ = facts.st_dev;
+  inode_ = facts.st_ino;
+  kind_ = facts.st_mode;
+}
+
+bool FileIdentity::is_of(int fd) const {
+  struct stat facts {};
+  return ::fstat(fd, &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_ && facts.st_mode == kind_;
 }
 
 std::vector<Descriptor> own_all(std::span<const int> numbers) {

@@ -34,6 +34,18 @@ class Descriptor {
   uint64_t entry_ = 0;  // in the list of descriptors that a forked child closes; 0: inherited
 };
 
+// Which file a descriptor was of when this was made.
+class FileIdentity {
+ public:
+  explicit FileIdentity(int fd);
+  // The number may be closed now, or that of another file.
+  bool is_of(int fd) const;
+
+ private:
+  uint64_t device_ = 0, inode_ = 0;
+  uint32_t kind_ = 0;
+};
+
 // Each of them, closed in a forked child. Where there is no memory all are closed, and std::bad_alloc is thrown.
 std::vector<Descriptor> own_all(std::span<const int> numbers);
 

@@ -371,7 +371,9 @@ void Messages::finish(Clock::time_point deadline) {
     end_pending(*context_->failure.get());
     while (!p2p_->idle() && Clock::now() < deadline) {
       bell().arm();
-      if (!p2p_->progress()) bell().wait(std::min(deadline, Clock::now() + std::chrono::milliseconds(20)));
+      if (!p2p_->progress() && !bell().wait(std::min(deadline, Clock::now() + std::chrono::milliseconds(20))).ok()) {
+        break;
+      }
       bell().disarm();
     }
   });

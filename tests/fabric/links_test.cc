@@ -23,7 +23,7 @@ std::unique_ptr<Link> take(Member& member, int peer, int lane, const LinkShape& 
       member.doorbell->disarm();
       return link;
     }
-    member.doorbell->wait(deadline);
+    CHECK(member.doorbell->wait(deadline).ok());
   }
   return nullptr;
 }

@@ -50,6 +50,32 @@ std::vector<Outcome> exchange_all(Store& store, const std::vector<int>& ranks, i
   return outcomes;
 }
 
+TEST_CASE("roster: a rank that cannot start says why, and all others fail at once with its words") {
+  for (const int world : {1, 2, 5}) {
+    for (int decliner = 0; decliner < world; decliner += 2) {
+      CAPTURE(world);
+      CAPTURE(decliner);
+      MemoryStore store;
+      std::vector<int> others;
+      for (int rank = 0; rank < world; ++rank) {
+        if (rank != decliner) others.push_back(rank);
+      }
+      const auto start = std::chrono::steady_clock::now();
+      std::thread declines([&] {
+        decline_roster(store, decliner, world, {ErrorCode::kSystem, "no descriptor is left", {}}, kQuiet);
+      });
+      for (const Outcome& outcome : exchange_all(store, others, world, 20'000)) {
+        CHECK(outcome.error.code == ErrorCode::kBootstrap);
+        CHECK(outcome.error.ranks == std::vector<int>{decliner});
+        CHECK(outcome.error.message.find("rank " + std::to_string(decliner) + " cannot start: host ") == 0);
+        CHECK(outcome.error.message.find(": SYSTEM: no descriptor is left") != std::string::npos);
+      }
+      declines.join();
+      CHECK(std::chrono::steady_clock::now() - start < 5s);
+    }
+  }
+}
+
 TEST_CASE("hosts: ranks of this host know that all are on it; a rank that does not come is named") {
   const auto hosts_of = [](int world, const std::vector<int>& ranks, int64_t deadline_ms) {
     MemoryStore store;

@@ -59,7 +59,7 @@ std::unique_ptr<Link> take(Member& member, int peer, const LinkShape& shape = {3
       member.doorbell->disarm();
       return link;
     }
-    member.doorbell->wait(deadline);
+    CHECK(member.doorbell->wait(deadline).ok());
   }
   return nullptr;
 }
@@ -257,7 +257,7 @@ TEST_CASE("a sleeper on its doorbell is woken by a slice, by a freed slot, by by
         bell.disarm();
         return Clock::now() - begin < std::chrono::seconds(5);
       }
-      bell.wait(in(10'000));
+      CHECK(bell.wait(in(10'000)).ok());
     }
     return false;
   };

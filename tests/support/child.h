@@ -18,6 +18,7 @@ class Parent {
   std::string await();
   // Readable when the test has said something, or has ended.
   int descriptor() const { return from_test_; }
+  bool talks_by(int number) const { return number == to_test_ || number == from_test_; }
 
  private:
   int to_test_;

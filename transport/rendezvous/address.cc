@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/rendezvous_url.h"
@@ -31,7 +32,7 @@ struct Interface {
 std::vector<Interface> list_interfaces() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
-    throw Exception(ErrorCode::kBootstrap, fmt::format("cannot list the network interfaces: {}", std::strerror(errno)));
+    throw Exception(system_error("cannot list the network interfaces", errno));
   }
   std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
   std::vector<Interface> interfaces;
@@ -235,10 +236,12 @@ PortRange data_port_range(const Config& config) {
 
 std::string host_identity() {
   std::string boot_id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
   struct stat network {};
-  if (boot_id.empty() || ::stat("/proc/self/ns/net", &network) != 0) {
-    throw Exception(ErrorCode::kSystem, "/proc is needed to tell this machine from others, and it is not mounted");
+  errno = 0;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+  // Of the thread: what /proc/self shows is the main thread's, which may have ended.
+  if (boot_id.empty() || ::stat("/proc/thread-self/ns/net", &network) != 0) {
+    throw Exception(system_error("/proc, which is needed to tell this machine from others, cannot be read", errno));
   }
   return fmt::format("{}/{}", boot_id, network.st_ino);
 }

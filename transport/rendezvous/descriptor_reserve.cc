@@ -8,7 +8,7 @@
 namespace rondo {
 
 size_t count_descriptors() {
-  DIR* folder = ::opendir("/proc/self/fd");
+  DIR* folder = ::opendir("/proc/thread-self/fd");
   if (folder == nullptr) return 16;  // no /proc: a guess that standard streams and a program's few files stay below
   size_t entries = 0;
   while (::readdir(folder) != nullptr) ++entries;

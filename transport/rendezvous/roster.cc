@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "ring/base/check.h"
@@ -20,6 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxCardBytes = 64 * 1024;
+constexpr size_t kMaxReasonBytes = 4096;
 constexpr auto kLogInterval = std::chrono::seconds(10);
 // How often rank 0 tells the others who is missing, for those whose deadline comes before its own.
 constexpr auto kPublishInterval = std::chrono::seconds(1);
@@ -40,7 +43,7 @@ struct Keys {
   std::string missing() const { return prefix + "/missing"; }
   // The last process that was refused, and why, in words.
   std::string refused() const { return prefix + "/refused"; }
-  // "complete <parts>" or "failed <missing>": what everybody waits for.
+  // "complete <parts>", "failed <missing>" or "declined <rank> <ranks that have come> <why>": what everybody waits for.
   std::string verdict() const { return prefix + "/verdict"; }
   std::string told() const { return prefix + "/told"; }
   std::string all_told() const { return prefix + "/all_told"; }
@@ -73,10 +76,11 @@ struct Card {
   uint32_t pid = 0;
   uint64_t nonce = 0;  // tells two processes apart that are alike in everything else
   std::string content;
+  std::string declines;  // not empty: why this rank cannot take part
 };
 
 std::string encode(const Card& card) {
-  return ByteWriter().text(card.host).u32(card.pid).u64(card.nonce).text(card.content).take();
+  return ByteWriter().text(card.host).u32(card.pid).u64(card.nonce).text(card.content).text(card.declines).take();
 }
 
 Card decode(std::string_view bytes, int rank) {
@@ -86,6 +90,7 @@ Card decode(std::string_view bytes, int rank) {
   card.pid = in.u32();
   card.nonce = in.u64();
   card.content = in.text(kMaxCardBytes);
+  card.declines = in.text(kMaxReasonBytes);
   if (!in.done()) throw Exception(ErrorCode::kProtocol, fmt::format("the card of rank {} is malformed", rank));
   return card;
 }
@@ -120,11 +125,22 @@ class Roster {
     return fetch();
   }
 
+  void decline(const std::string& why) {
+    claim("", why.substr(0, kMaxReasonBytes));
+    if (rank_ != 0) return;
+    store_.put(keys_.world(), fmt::format("{} {}", world_, host_name()), deadline_);
+    cards_.assign(static_cast<size_t>(world_), "");
+    std::vector<int> missing;
+    for (int r = 0; r < world_; ++r) missing.push_back(r);
+    look(&missing);
+    tell(fmt::format("declined 0 {} {}", present(missing), *declined_), present(missing));
+  }
+
  private:
   // --- entering
 
-  void claim(std::string_view content) {
-    Card card{host_name(), static_cast<uint32_t>(::getpid()), 0, std::string(content)};
+  void claim(std::string_view content, const std::string& declines = "") {
+    Card card{host_name(), static_cast<uint32_t>(::getpid()), 0, std::string(content), declines};
     card.host.resize(std::min<size_t>(card.host.size(), 256));
     if (::getrandom(&card.nonce, sizeof card.nonce, 0) != sizeof card.nonce) {
       throw Exception(ErrorCode::kSystem, "the system gave no random bytes");
@@ -180,6 +196,10 @@ class Roster {
     Clock::time_point next_publish = Clock::now();
     while (true) {
       look(&missing);
+      if (declined_) {
+        tell(fmt::format("declined {} {} {}", declined_by_, present(missing), *declined_), present(missing));
+        throw_declined(declined_by_, *declined_);
+      }
       if (missing.empty()) break;
       Clock::time_point now = Clock::now();
       if (now >= next_publish || now >= deadline_) {
@@ -199,9 +219,20 @@ class Roster {
     Store::Deadline grace = std::max<Store::Deadline>(deadline_, Clock::now() + kGrace);
     std::erase_if(*missing, [&](int r) {
       std::optional<std::string> card = store_.try_get(keys_.card(r), grace);
-      if (card) cards_[static_cast<size_t>(r)] = decode(*card, r).content;
-      return card.has_value();
+      if (!card) return false;
+      Card decoded = decode(*card, r);
+      if (!decoded.declines.empty()) {
+        declined_by_ = r;
+        declined_ = fmt::format("host {} pid {}: {}", decoded.host, decoded.pid, decoded.declines);
+      }
+      cards_[static_cast<size_t>(r)] = std::move(decoded.content);
+      return true;
     });
+  }
+
+  // Ranks that are to acknowledge a bad end: those that have come, but for rank 0 and the one that declined.
+  size_t present(const std::vector<int>& missing) const {
+    return cards_.size() - missing.size() - 1 - (declined_ && declined_by_ != 0 ? 1 : 0);
   }
 
   // Each once, within kPublishInterval.
@@ -220,27 +251,29 @@ class Roster {
     }
   }
 
-  // The store may end with this process: the ranks that have come hear the verdict first.
   void fail(const std::vector<int>& missing) {
     const std::string refused = refusal();
+    tell("failed " + text_of(missing), present(missing));
+    throw_missing(missing, refused);
+  }
+
+  // The store may end with this process: the ranks that have come hear the verdict first.
+  void tell(const std::string& verdict, size_t others) {
     const Store::Deadline grace = Clock::now() + kGrace;
     try {
-      store_.put(keys_.verdict(), "failed " + text_of(missing), grace);
-      const size_t others = cards_.size() - missing.size() - 1;
+      store_.put(keys_.verdict(), verdict, grace);
       if (others > 0 && store_.add(keys_.told(), 0, grace) != static_cast<int64_t>(others))
         store_.get(keys_.all_told(), grace);
     } catch (const Exception&) {
       // One of them died, or does not listen: it is not waited for any longer.
     }
-    throw_missing(missing, refused);
   }
 
-  // Tells rank 0 that this rank knows who is missing.
-  void acknowledge(size_t missing) {
+  // Tells rank 0 that this rank, one of so many, knows how it ended.
+  void acknowledge(int64_t others) {
     const Store::Deadline grace = Clock::now() + kGrace;
     try {
-      const int64_t told = store_.add(keys_.told(), 1, grace);
-      if (told == world_ - static_cast<int64_t>(missing) - 1) store_.put(keys_.all_told(), "1", grace);
+      if (store_.add(keys_.told(), 1, grace) == others) store_.put(keys_.all_told(), "1", grace);
     } catch (const Exception&) {
       // Rank 0 has gone.
     }
@@ -262,10 +295,11 @@ class Roster {
 
   std::vector<std::string> fetch() {
     std::string verdict = wait_for(keys_.verdict());
+    if (verdict.rfind("declined ", 0) == 0) heed(verdict);
     if (verdict.rfind("complete ", 0) != 0) {
       const auto missing = parse_ranks(std::string_view(verdict).substr(std::min<size_t>(verdict.size(), 7)), world_);
       const std::string refused = refusal();  // rank 0, who may serve it, goes when all have acknowledged
-      acknowledge(missing.size());
+      acknowledge(world_ - static_cast<int64_t>(missing.size()) - 1);
       throw_missing(missing, refused);
     }
     if (rank_ == 0) return cards_;
@@ -279,6 +313,15 @@ class Roster {
     return cards;
   }
 
+  [[noreturn]] void heed(const std::string& verdict) {
+    int rank = -1, others = 0, read = 0;
+    if (std::sscanf(verdict.c_str(), "declined %d %d %n", &rank, &others, &read) < 2 || rank < 0 || rank >= world_) {
+      throw Exception(ErrorCode::kProtocol, "rank 0's verdict on the start is malformed");
+    }
+    acknowledge(others);
+    throw_declined(rank, verdict.substr(static_cast<size_t>(read)));
+  }
+
   // Waits for what rank 0 puts, naming who is missing every 10 s and at the deadline.
   std::string wait_for(std::string_view key) {
     while (true) {
@@ -290,7 +333,7 @@ class Roster {
       std::vector<int> missing = ask_missing();
       if (Clock::now() >= deadline_) {
         const std::string refused = refusal();
-        if (!missing.empty() && missing.front() != 0) acknowledge(missing.size());
+        if (!missing.empty() && missing.front() != 0) acknowledge(world_ - static_cast<int64_t>(missing.size()) - 1);
         throw_missing(missing, refused);
       }
       log_missing(missing);
@@ -319,6 +362,10 @@ class Roster {
                           duration_cast<seconds>(deadline_ - now).count()));
   }
 
+  [[noreturn]] void throw_declined(int rank, const std::string& why) const {
+    throw Exception(Error{ErrorCode::kBootstrap, fmt::format("rank {} cannot start: {}", rank, why), {rank}});
+  }
+
   [[noreturn]] void throw_missing(const std::vector<int>& missing, const std::string& refused) {
     std::string who = missing.empty() ? "rank 0 did not complete the table of ranks"
                                       : fmt::format("of {} ranks these have not come: {}", world_, short_text(missing));
@@ -339,8 +386,10 @@ class Roster {
   const Logger& log_;
   const Clock::time_point start_;
   Clock::time_point next_log_ = Clock::now() + kLogInterval;
-  std::vector<std::string> cards_;  // rank 0
-  std::string logged_refusal_;      // rank 0
+  std::vector<std::string> cards_;       // rank 0
+  std::string logged_refusal_;           // rank 0
+  std::optional<std::string> declined_;  // rank 0: why one of them cannot start
+  int declined_by_ = -1;
 };
 
 }  // namespace
@@ -355,11 +404,35 @@ std::vector<std::string> exchange_roster(Store& store, int rank, int world, std:
   return Roster(store, {"roster", rank, world, deadline, log}).exchange(card);
 }
 
+namespace {
+
+void decline(std::string_view name, Store& store, int rank, int world, const Error& why, const Logger& log) {
+  try {
+    Roster(store, {name, rank, world, Clock::now() + kGrace, log})
+        .decline(fmt::format("{}: {}", error_code_name(why.code), why.message));
+  } catch (const std::exception&) {
+    // The others wait for this rank until their deadline.
+  }
+}
+
+}  // namespace
+
+void decline_roster(Store& store, int rank, int world, const Error& why, const Logger& log) {
+  decline("roster", store, rank, world, why, log);
+}
+
 std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadline deadline, const Logger& log) {
   RONDO_CHECK(rank >= 0 && rank < world, "the launch has been checked");
+  std::string own;
+  try {
+    own = host_identity();
+  } catch (const Exception& e) {
+    decline("hosts", store, rank, world, e.error(), log);
+    throw;
+  }
   std::map<std::string, int> seen;
   std::vector<int> host;
-  for (const std::string& identity : Roster(store, {"hosts", rank, world, deadline, log}).exchange(host_identity())) {
+  for (const std::string& identity : Roster(store, {"hosts", rank, world, deadline, log}).exchange(own)) {
     host.push_back(seen.emplace(identity, static_cast<int>(seen.size())).first->second);
   }
   return host;

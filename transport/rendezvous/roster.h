@@ -7,6 +7,7 @@
 
 #include "ring/base/log.h"
 #include "ring/base/types.h"
+#include "rondo/error.h"
 #include "rondo/store.h"
 
 namespace rondo {
@@ -19,6 +20,10 @@ namespace rondo {
 // logged every 10 s meanwhile. A card: at most 64 KiB.
 std::vector<std::string> exchange_roster(Store& store, int rank, int world, std::string_view card,
                                          Store::Deadline deadline, const Logger& log);
+
+// Instead of exchange_roster(): this rank cannot take part, and says why. The others fail at once with kBootstrap,
+// naming it, instead of waiting for it. Never throws; takes a second at most.
+void decline_roster(Store& store, int rank, int world, const Error& why, const Logger& log);
 
 // Which ranks are on one host, found out before any of them listens: host[r] is the index of rank r's host, in order of
 // first appearance, equal on all ranks. To be followed by exchange_roster(), and throws what that does.

@@ -94,7 +94,7 @@ bool keep_without_trace(const std::string& path, const NewSecret& bytes) {
   const std::string folder = path.substr(0, path.rfind('/'));
   const Descriptor file(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!write_whole(file, bytes)) return false;
-  const std::string unnamed = fmt::format("/proc/self/fd/{}", file.get());
+  const std::string unnamed = fmt::format("/proc/thread-self/fd/{}", file.get());
   return ::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0 || errno == EEXIST;
 }
 

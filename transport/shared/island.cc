@@ -238,15 +238,17 @@ void Island::close(uint64_t communicator) {
   book_.close(communicator);
 }
 
-void Island::report(uint64_t communicator, int peer, const std::string& why) const {
+// With the code of its cause: what this rank lacks (kSystem) is no fault of the peer's.
+void Island::report(uint64_t communicator, int peer, const Error& why) const {
+  const ErrorCode code = why.code == ErrorCode::kSystem ? why.code : ErrorCode::kNetwork;
   settings_.link_failed(
       communicator, peer,
-      {ErrorCode::kNetwork, fmt::format("sharing memory with {} failed: {}", peers_.at(peer).name, why), {peer}});
+      {code, fmt::format("sharing memory with {} failed: {}", peers_.at(peer).name, why.message), {peer}});
 }
 
 std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& shape) {
   RONDO_CHECK(sane_shape(shape), "a link holds 2 to 65 slices of at most 16 MiB");
-  std::string trouble;
+  Error trouble;
   {
     std::lock_guard lock(mutex_);
     IslandBook::Group* group = book_.opened(key.communicator);
@@ -257,19 +259,19 @@ std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& sha
       LinkMemory memory = std::move(found->second);
       group->links.erase(found);
       if (memory.shape.depth != shape.depth || memory.shape.slice_bytes != shape.slice_bytes) {
-        trouble = "its links have another shape";
+        trouble = {ErrorCode::kNetwork, "its links have another shape", {}};
       } else {
         return link_over(key, std::move(memory), *group);
       }
     } else if (peer.life->over.load()) {
-      trouble = peer.end;
+      trouble = {ErrorCode::kNetwork, peer.end, {}};
     } else if (!group->made.insert(name).second) {
       return nullptr;  // under way, or taken already
     } else if (settings_.rank < key.peer) {
       try {
         return link_over(key, make_link_memory(key.peer, key, shape), *group);
       } catch (const Exception& failure) {
-        trouble = failure.what();
+        trouble = failure.error();
       }
     } else {
       IslandFrame wish;
@@ -325,7 +327,7 @@ std::shared_ptr<PeerBell> Island::bell_of(uint64_t communicator, int peer) {
 }
 
 std::unique_ptr<ByteStream> Island::take_stream_to(uint64_t communicator, int peer) {
-  std::string trouble;
+  Error trouble;
   {
     std::lock_guard lock(mutex_);
     IslandBook::Group* group = book_.opened(communicator);
@@ -334,7 +336,7 @@ std::unique_ptr<ByteStream> Island::take_stream_to(uint64_t communicator, int pe
     try {
       return make_stream(communicator, peer, *group);
     } catch (const Exception& failure) {
-      trouble = failure.what();
+      trouble = failure.error();
     }
   }
   report(communicator, peer, trouble);
@@ -538,7 +540,7 @@ void Island::on_end(int peer, IslandConnection::End end, const std::string& why)
   if (settings_.logger.shows(LogLevel::kTrace)) {
     settings_.logger.trace(fmt::format("the local connection to {} ended: {}", peers_.at(peer).name, why));
   }
-  for (const uint64_t id : waiting) report(id, peer, why);
+  for (const uint64_t id : waiting) report(id, peer, {ErrorCode::kNetwork, why, {}});
   for (const auto& bell : bells) bell->ring();
 }
 

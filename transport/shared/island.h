@@ -111,7 +111,7 @@ class Island final : public SharedMemory {
   std::unique_ptr<ByteStream> make_stream(uint64_t communicator, int peer, IslandBook::Group& group);
   std::unique_ptr<ByteStream> stream_over(std::shared_ptr<Mapping> memory, bool maker, const Peer& peer,
                                           std::shared_ptr<RemoteBell> bell) const;
-  void report(uint64_t communicator, int peer, const std::string& why) const;
+  void report(uint64_t communicator, int peer, const Error& why) const;
 
   const Settings settings_;
   std::map<int, Peer> peers_;              // the keys never change

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <string>
 
+#include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/shared/available_memory.h"
 
@@ -20,9 +22,16 @@ namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 [[noreturn]] void throw_system(const char* what, size_t bytes) {
-  throw Exception(ErrorCode::kSystem,
-                  fmt::format("shared memory of {} bytes: {} failed: {}{}", bytes, what, std::strerror(errno),
-                              errno == EMFILE ? " (raise the limit on open files: ulimit -n)" : ""));
+  throw Exception(system_error(fmt::format("shared memory of {} bytes: {}", bytes, what), errno));
+}
+
+// The limit counts for memory files too, and what goes beyond it ends the process by a signal.
+void refuse_beyond_file_limit(size_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur) return;
+  throw Exception(ErrorCode::kSystem, fmt::format("shared memory of {} bytes: this process may make files of {} bytes "
+                                                  "only (raise RLIMIT_FSIZE: ulimit -f)",
+                                                  bytes, static_cast<uint64_t>(limit.rlim_cur)));
 }
 
 // The kernel reserves pages of a memfd until it kills some process to get more: so what is plainly too much is refused
@@ -62,6 +71,7 @@ Mapping::~Mapping() { ::munmap(data_, bytes_); }
 
 Descriptor make_memory_file(size_t bytes, Pages pages) {
   const size_t size = whole_pages(bytes);
+  refuse_beyond_file_limit(size);
   if (pages == Pages::kReserved && size > kAlwaysThere) refuse_too_much(size);
   Descriptor file(::memfd_create("rondo", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.valid()) throw_system("memfd_create", size);

@@ -48,7 +48,7 @@ std::string clock_name() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   char zone[64] = "";
-  const ssize_t length = readlink("/proc/self/ns/time", zone, sizeof(zone) - 1);
+  const ssize_t length = readlink("/proc/thread-self/ns/time", zone, sizeof(zone) - 1);
   return boot + "/" + std::string(zone, length > 0 ? static_cast<size_t>(length) : 0);
 }
 

@@ -152,7 +152,7 @@ bool ProgressEngine::rest(Clock::time_point until) {
   }
   polled_ = 0;
   const auto asleep = Clock::now();
-  bell_->wait(std::min(until, asleep + kLongestSleep));
+  if (const Error error = bell_->wait(std::min(until, asleep + kLongestSleep)); !error.ok()) broke(error);
   polls_.slept();
   if (Clock::now() - asleep < kShortSleep) leave_shared_core();
   return false;

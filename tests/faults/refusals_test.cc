@@ -1,0 +1,176 @@
+// What the system refuses to a rank: it says so at once, with the cause, and the others do not wait for it.
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/faults/ranks.h"
+#include "tests/support/refuse.h"
+
+namespace rondo::testing {
+namespace {
+
+// Far below the start's deadline. A rank that dies without a word is found out by its listener, which takes 1.7 s.
+constexpr int64_t kAtOnceMs = 7'000;
+
+Config patient_config(const char* transport) {
+  Config config = fault_config();
+  config.start_timeout_ms = 30'000;
+  config.transport = transport;
+  return config;
+}
+
+void join_and_use(Here& here) {
+  here.say(here.timed([&] {
+    Communicator group = Communicator::join(here.options);
+    std::vector<float> values(50'000, 1);
+    group.all_reduce(values.data(), values.data(), values.size(), DType::kFloat32);
+    if (here.rank() == 0) group.send(values.data(), 1, DType::kFloat32, 1);
+    if (here.rank() == 1) group.recv(values.data(), 1, DType::kFloat32, 0);
+  }));
+  here.await();
+}
+
+struct Outcomes {
+  Timed refused, other;
+};
+
+// Two ranks, one of which is restricted before it joins.
+Outcomes run(int rank, const char* transport, const std::function<void()>& restrict_it) {
+  Job job;
+  job.start(
+      2,
+      [&](Here& here) {
+        if (here.rank() == rank) restrict_it();
+        join_and_use(here);
+      },
+      patient_config(transport));
+  return {timed_line(job[rank].hear()), timed_line(job[1 - rank].hear())};
+}
+
+void limit(decltype(RLIMIT_NOFILE) resource, rlim_t value) {
+  const rlimit both{value, value};
+  ::setrlimit(resource, &both);
+}
+
+}  // namespace
+
+TEST_CASE("a system call that is refused to a rank is SYSTEM there at once, and known to the other") {
+  struct Case {
+    const char* name;
+    int call;
+    int rank;
+    const char* others;  // what the other rank's outcome begins with
+  };
+  const char* const told = "BOOTSTRAP [1] rank 1 cannot start: ";
+  const std::vector<Case> cases{
+      {"epoll_create1", SYS_epoll_create1, 1, told},
+      {"epoll_ctl", SYS_epoll_ctl, 1, told},
+      {"eventfd", SYS_eventfd2, 1, told},
+      {"bind", SYS_bind, 1, told},
+      {"listen", SYS_listen, 1, told},
+      {"eventfd of rank 0", SYS_eventfd2, 0, "BOOTSTRAP [0] rank 0 cannot start: "},
+      {"connect", SYS_connect, 1, "PEER_LOST [1]"},
+      {"getsockopt", SYS_getsockopt, 1, "PEER_LOST [1]"},
+      {"accept4", SYS_accept4, 0, "PEER_LOST [0]"},
+      {"accept4 of data", SYS_accept4, 1, "SYSTEM [1]"},
+  };
+  for (const Case& one : cases) {
+    CAPTURE(one.name);
+    const Outcomes found = run(one.rank, "tcp", [&] { refuse(one.call); });
+    CAPTURE(found.refused.outcome);
+    CAPTURE(found.other.outcome);
+    CHECK(found.refused.begins("SYSTEM"));
+    CHECK(found.refused.has("Operation not permitted"));
+    CHECK(found.refused.has("seccomp"));
+    CHECK(found.other.begins(one.others));
+    CHECK(found.refused.elapsed_ms < kAtOnceMs);
+    CHECK(found.other.elapsed_ms < kAtOnceMs);
+  }
+}
+
+TEST_CASE("a rank with 8 descriptors says so at once, and to the other") {
+  for (const int rank : {0, 1}) {
+    CAPTURE(rank);
+    const Outcomes found = run(rank, "auto", [] { limit(RLIMIT_NOFILE, 8); });
+    CAPTURE(found.refused.outcome);
+    CAPTURE(found.other.outcome);
+    CHECK(found.refused.begins("SYSTEM"));
+    CHECK(found.refused.has("ulimit -n"));
+    CHECK(found.other.has(" cannot start: "));
+    CHECK(found.other.has("ulimit -n"));
+    CHECK(found.other.elapsed_ms < kAtOnceMs);
+  }
+}
+
+TEST_CASE("a limit on the size of files is an error or a way by TCP, and no signal") {
+  for (const rlim_t bytes : {rlim_t{16'384}, rlim_t{65'536}}) {
+    CAPTURE(bytes);
+    const Outcomes found = run(1, "auto", [bytes] { limit(RLIMIT_FSIZE, bytes); });
+    CAPTURE(found.other.outcome);
+    if (found.refused.outcome != "ok") {
+      CHECK(found.refused.begins("SYSTEM"));
+      CHECK(found.refused.has("ulimit -f"));
+    }
+    CHECK((found.other.outcome == "ok") == (found.refused.outcome == "ok"));
+    CHECK(found.other.elapsed_ms < kAtOnceMs);
+  }
+}
+
+TEST_CASE("a rank whose descriptors are closed under it fails, and can leave") {
+  for (const char* transport : {"tcp", "auto"}) {
+    CAPTURE(transport);
+    Job job;
+    job.start(
+        2,
+        [](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          std::vector<float> values(50'000, 1);
+          const auto sum = [&] { group.all_reduce(values.data(), values.data(), values.size(), DType::kFloat32); };
+          sum();
+          if (here.rank() == 1) {
+            // As daemons do, and test harnesses; the program keeps what it talks to the test by.
+            for (int number = 3; number < 1024; ++number) {
+              if (!here.talks_by(number)) ::close(number);
+            }
+          }
+          here.say(here.timed([&] {
+            while (true) sum();
+          }));
+          here.say(here.timed([&] { group = Communicator(); }));
+        },
+        patient_config(transport));
+    const Timed closed = timed_line(job[1].hear()), other = timed_line(job[0].hear());
+    CAPTURE(closed.outcome);
+    CHECK(closed.begins("SYSTEM [1]"));
+    CHECK(closed.has("another part of this process has closed the descriptor"));
+    CHECK(closed.elapsed_ms < kAtOnceMs);
+    CHECK(other.elapsed_ms < kAtOnceMs);
+    for (const int rank : {0, 1}) {
+      const Timed left = timed_line(job[rank].hear());
+      CHECK(left.outcome == "ok");
+      CHECK(left.elapsed_ms < kAtOnceMs);
+      CHECK(job[rank].wait() == 0);
+    }
+  }
+}
+
+TEST_CASE("a process whose main thread has ended can be a rank") {
+  Job job;
+  job.start(2, [](Here& here) {
+    if (here.rank() == 0) return join_and_use(here);
+    std::thread([&here] {
+      join_and_use(here);
+      ::_exit(0);
+    }).detach();
+    ::syscall(SYS_exit, 0);  // of this thread alone
+  });
+  for (const int rank : {0, 1}) CHECK(timed_line(job[rank].hear()).outcome == "ok");
+}
+
+}  // namespace rondo::testing
