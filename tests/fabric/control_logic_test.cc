@@ -134,9 +134,8 @@ TEST_CASE("goodbyes at any moment, in any order, are never a failure, and nobody
       simulation.open_everywhere(all_ranks(world));
       for (int rank = 0; rank < world; ++rank) {
         const auto time = static_cast<int64_t>(kMaxDelay + random() % 100);
-        simulation.at(time, rank, [&simulation, rank](ControlLogic& logic) {
-          logic.close(kId, static_cast<uint64_t>(rank) + 5, {});
-        });
+        simulation.at(time, rank,
+                      [rank](ControlLogic& logic) { logic.close(kId, static_cast<uint64_t>(rank) + 5, {}); });
         simulation.leave_when_all_left(rank, time);
       }
       simulation.run();
@@ -246,7 +245,7 @@ TEST_CASE("a crash while others close leaves no close waiting, and blames nobody
       Simulation simulation(world, static_cast<uint32_t>(index));
       simulation.open_everywhere(all_ranks(world));
       for (int rank = 0; rank < world; ++rank) {
-        simulation.at(50 + rank * 5, rank, [&simulation](ControlLogic& logic) { logic.close(kId, 1, {}); });
+        simulation.at(50 + rank * 5, rank, [](ControlLogic& logic) { logic.close(kId, 1, {}); });
       }
       const int victim = index % world;
       simulation.run([&](int event) {
