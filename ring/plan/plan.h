@@ -33,7 +33,7 @@ enum RefFlags : uint8_t {
   kScale = 1,       // a source: this is a raw contribution, loaded into a fold for the first time (CombineMove::scaled)
   kPeerOutput = 2,  // kWindow: the peer's output
   kStaging = 4,     // kWindow: the peer's staging memory
-  kTurns = 8,       // with kStaging: one of two places, which rounds and calls use in turn
+  kTurns = 8,       // with kStaging: one of some places, which rounds and calls use in turn; two are enough
 };
 
 struct Ref {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <string>
@@ -43,23 +44,30 @@ std::string error_of(Communicator& group, const std::function<void()>& call) {
 
 }  // namespace
 
-TEST_CASE("the root of a broadcast returns before the others have called, and is one call ahead at most") {
-  // Proves: its second call needs the others in the first; no post is overwritten that somebody has yet to read.
+TEST_CASE(
+    "the root of broadcasts returns before the others have called, and is as many calls ahead as a board has posts") {
+  // Proves: its next call needs the others in the first; no post is overwritten that somebody has yet to read, be it
+  // beside its flag, in a slot or in the ring.
+  constexpr int kAhead = 7;  // PostBoard::kDepth - 1
   for (const int world : {2, 3}) {
-    CAPTURE(world);
-    RankGroup shape;
-    shape.world = world;
-    std::atomic<int> root_calls{0};
-    CHECK(run_threads(shape, [&](Communicator& group) {
-            share_memory(group);
-            for (int call = 1; call <= kCalls; ++call) {
-              int value = group.rank() == 0 ? call : 0;
-              if (group.rank() != 0) wait_for(root_calls, call);
-              group.broadcast(&value, 1, DType::kInt32, 0);
-              if (group.rank() == 0) ++root_calls;
-              expect_value(value, call, call);
-            }
-          }) == "");
+    for (const size_t count : {1, 200, 1500}) {
+      CAPTURE(world);
+      CAPTURE(count);
+      RankGroup shape;
+      shape.world = world;
+      std::atomic<int> root_calls{0};
+      CHECK(run_threads(shape, [&](Communicator& group) {
+              share_memory(group);
+              for (int call = 1; call <= kCalls; ++call) {
+                std::vector<int> values(count, group.rank() == 0 ? call : 0);
+                if (group.rank() != 0) wait_for(root_calls, std::min(kCalls, call + kAhead - 1));
+                group.broadcast(values.data(), count, DType::kInt32, 0);
+                if (group.rank() == 0) ++root_calls;
+                expect_value(values.front(), call, call);
+                expect_value(values.back(), call, call);
+              }
+            }) == "");
+    }
   }
 }
 

@@ -6,34 +6,21 @@
 #include "tests/fuzz/shared_pages.h"
 #include "tests/fuzz/target.h"
 #include "transport/rendezvous/bytes.h"
-#include "transport/shared/shared_stream.h"
+#include "transport/shared/shared_stream_body.h"
 
 namespace rondo::fuzz {
 namespace {
 
 enum Step : uint8_t { kWrite, kNumber, kRead, kView, kSend, kClose, kSteps };
 
-// Where numbers are, as in shared_stream.cc: two words of ends; of each ring `taken`, the cells, each of which begins
-// with its flag, and the bytes, on lines of 128 bytes.
-constexpr size_t kLine = 128;
-constexpr size_t kCells = kStreamPieces;
-constexpr size_t kRing = kLine + kCells * kLine + kByteRingBytes;
 constexpr size_t kMostLent = kStreamPieceBytes;
-// which: the ring in the lowest bit; above it 0 for `taken`, else the cell, from 1 on.
-constexpr size_t number_at(size_t which) { return kLine + which % 2 * kRing + which / 2 % (kCells + 1) * kLine; }
 
 class Victim {
  public:
-  explicit Victim(bool maker) : pages_(shared_stream_bytes()), maker_(maker) {
-    RONDO_CHECK(shared_stream_bytes() == kLine + 2 * kRing, "the layout is the one above");
-    SharedStreamEnd end;
-    end.memory = pages_.owner();
-    end.data = pages_.data();
-    end.maker = maker;
-    end.bell = std::make_shared<RemoteBell>();
-    end.life = std::make_shared<PeerLife>();
-    end.peer_name = "the peer";
-    stream_ = make_shared_stream(std::move(end));
+  explicit Victim(bool maker) : pages_(shared_stream_bytes(kRingBytes)), maker_(maker) {
+    stream_ = make_shared_stream({pages_.owner(), pages_.data(), maker, std::make_shared<RemoteBell>(),
+                                  std::make_shared<PeerLife>(), "the peer"},
+                                 kRingBytes);
   }
 
   void step(ByteReader& in) {
@@ -44,7 +31,7 @@ class Victim {
       }
       case kNumber: {
         const uint8_t which = in.u8();
-        return pages_.write(number_at(which), in.u64());
+        return write_number(which, in.u64());
       }
       case kRead:
         return read(in.u32());
@@ -63,6 +50,12 @@ class Victim {
   }
 
  private:
+  // which: the ring in the lowest bit; above it 0 for `taken`, else the number of the piece.
+  void write_number(uint8_t which, uint64_t value) {
+    const size_t begin = ChannelLayout<StreamCells>({kRingBytes}).begin(which % 2 == 0);
+    const CellRing<StreamCells, CellOrders> ring(pages_.data() + begin, {kRingBytes}, begin);
+    (which < 2 ? ring.taken() : ring.flag(which / 2)).store(value);
+  }
   void read(uint32_t bytes) {
     std::vector<std::byte> memory(1 + bytes % kMost);
     const size_t split = bytes % memory.size();
@@ -80,6 +73,7 @@ class Victim {
   }
 
   static constexpr size_t kMost = 100'000;
+  static constexpr size_t kRingBytes = kSmallByteRingBytes;
   SharedPages pages_;
   const bool maker_;
   std::unique_ptr<ByteStream> stream_;
@@ -87,7 +81,7 @@ class Victim {
 
 std::string number(uint8_t which, uint64_t value) { return ByteWriter().u8(kNumber).u8(which).u64(value).take(); }
 std::string flag(uint8_t ring, uint8_t piece, uint64_t bytes) {
-  return number(static_cast<uint8_t>(2 * (piece % kCells + 1) + ring), ((piece + uint64_t{1}) << 32) | bytes);
+  return number(static_cast<uint8_t>(2 * (piece % kStreamPieces + 1) + ring), ((piece + uint64_t{1}) << 32) | bytes);
 }
 std::string taken(uint8_t ring, uint64_t pieces) { return number(ring, pieces); }
 std::string bytes(Step step, uint32_t count) { return ByteWriter().u8(step).u32(count).take(); }

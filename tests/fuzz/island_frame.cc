@@ -14,8 +14,8 @@
 #include "tests/support/resources.h"
 #include "transport/shared/island.h"
 #include "transport/shared/island_socket.h"
-#include "transport/shared/mailbox.h"
 #include "transport/shared/memory_file.h"
+#include "transport/shared/shared_link.h"
 #include "transport/shared/shared_stream.h"
 
 namespace rondo::fuzz {
@@ -127,10 +127,10 @@ std::vector<std::string> seeds() {
   constexpr unsigned char kNone = 0, kOne = 1 << 1, kThree = 3 << 1, kFromAbove = 1;
   IslandFrame window = frame_of(IslandTopic::kWindow, 5000), drop = frame_of(IslandTopic::kDrop, 0);
   window.id = drop.id = 1;
-  IslandFrame link = frame_of(IslandTopic::kLink, MailboxLayout(kShape).bytes), wish = frame_of(IslandTopic::kWish, 0);
+  IslandFrame link = frame_of(IslandTopic::kLink, shared_link_bytes(kShape)), wish = frame_of(IslandTopic::kWish, 0);
   link.depth = wish.depth = kShape.depth;
   link.slice_bytes = wish.slice_bytes = kShape.slice_bytes;
-  const IslandFrame stream = frame_of(IslandTopic::kStream, shared_stream_bytes());
+  const IslandFrame stream = frame_of(IslandTopic::kStream, shared_stream_bytes(kByteRingBytes));
   const IslandFrame bells = frame_of(IslandTopic::kBells, kBellBytes);
   return {text_of(kOne, window) + text_of(kNone, drop), text_of(kOne, link) + text_of(kThree, bells),
           text_of(kNone | kFromAbove, wish) + text_of(kOne | kFromAbove, stream),

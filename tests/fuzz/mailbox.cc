@@ -1,14 +1,12 @@
 // A link over shared memory into which the peer writes what it likes between any two calls. No access out of bounds;
 // nothing arrives that was not announced in full; counters give no more room than there is.
 //   input: which end, then steps: one byte, and its operands
-#include "transport/shared/mailbox.h"
-
 #include <vector>
 
 #include "tests/fuzz/shared_pages.h"
 #include "tests/fuzz/target.h"
 #include "transport/rendezvous/bytes.h"
-#include "transport/shared/shared_link.h"
+#include "transport/shared/shared_link_body.h"
 
 namespace rondo::fuzz {
 namespace {
@@ -20,15 +18,10 @@ enum Step : uint8_t { kWrite, kShow, kFree, kPost, kPump, kTake, kSend, kCommit,
 
 class Victim {
  public:
-  explicit Victim(bool lower) : layout_(kShape), pages_(layout_.bytes), lower_(lower) {
-    SharedLinkEnd end;
-    end.memory = pages_.owner();
-    end.data = pages_.data();
-    end.lower = lower;
-    end.bell = std::make_shared<RemoteBell>();
-    end.life = std::make_shared<PeerLife>();
-    end.peer_name = "the peer";
-    link_ = make_shared_link(std::move(end), kShape);
+  explicit Victim(bool lower) : pages_(layout().bytes), lower_(lower) {
+    link_ = make_shared_link({pages_.owner(), pages_.data(), lower, std::make_shared<RemoteBell>(),
+                              std::make_shared<PeerLife>(), "the peer"},
+                             kShape);
   }
 
   void step(ByteReader& in) {
@@ -43,7 +36,7 @@ class Victim {
         return show(slice, bytes, in.u8());
       }
       case kFree:
-        return from_victim().freed().store(in.u8());
+        return ring(lower_).taken().store(in.u8());
       case kPost:
         return post(in.u8());
       case kPump:
@@ -56,21 +49,21 @@ class Victim {
       case kCommit:
         return commit(in.u8());
       case kClose:
-        reinterpret_cast<MailboxEnd*>(pages_.data())[lower_ ? 1 : 0].closed.store(in.u32());
-        return;
+        return pages_.write(lower_ ? sizeof(uint32_t) : 0, in.u32());
     }
   }
 
  private:
-  Mailbox to_victim() { return {pages_.data() + (lower_ ? layout_.second : layout_.first), layout_}; }
-  Mailbox from_victim() { return {pages_.data() + (lower_ ? layout_.first : layout_.second), layout_}; }
+  static ChannelLayout<LinkCells> layout() { return ChannelLayout<LinkCells>({kShape.depth, kShape.slice_bytes}); }
+  CellRing<LinkCells, CellOrders> ring(bool of_lower) {
+    const size_t begin = layout().begin(of_lower);
+    return {pages_.data() + begin, {kShape.depth, kShape.slice_bytes}, begin};
+  }
 
   // As an honest peer does for slice `number`; of any length.
   void show(uint8_t number, uint32_t bytes, uint8_t wrong) {
-    SlotHead& head = to_victim().head(number);
-    head.sequence = kSequence + wrong % 2;
-    head.fingerprint = kFingerprint;
-    head.flag.store(slot_flag(uint64_t{number} + 1, bytes));
+    ring(!lower_).tag(number + 1u) = {kSequence + wrong % 2, kFingerprint};
+    ring(!lower_).publish(number + 1u, bytes, true);
   }
   void post(uint8_t bytes) {
     if (!link_->can_post()) return;
@@ -94,7 +87,6 @@ class Victim {
     RONDO_CHECK(link_->sent() > 0, "what is committed counts");
   }
 
-  const MailboxLayout layout_;
   SharedPages pages_;
   const bool lower_;
   std::unique_ptr<Link> link_;

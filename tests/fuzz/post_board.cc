@@ -82,12 +82,12 @@ class Victim {
   }
 
  private:
-  // As an honest rank posts in that round: flag and fingerprint at the beginning of one of its two places.
+  // As an honest rank posts in that round.
   void show(size_t rank, uint8_t number, uint32_t ready, uint8_t wrong) {
-    SharedPages& board = boards()[rank];
-    const size_t place = (number & 1) * PostBoard::kSlotBytes;
-    board.write(place + sizeof(uint64_t), kFingerprint + wrong % 2);
-    board.write(place, uint64_t{number} << 32 | ready);
+    const CellRing<PostBoard::Cells, BoardOrders> ring(boards()[rank].data() + PostBoard::kCellsOffset,
+                                                       {PostBoard::kFewestRingBytes}, PostBoard::kCellsOffset);
+    ring.tag(number) = kFingerprint + wrong % 2;
+    ring.publish(number, ready, true);
   }
   // Made once: each is 268 KiB.
   static std::vector<SharedPages>& boards() {

@@ -28,10 +28,10 @@
 #include "transport/shared/island_connection.h"
 #include "transport/shared/island_frame.h"
 #include "transport/shared/island_socket.h"
-#include "transport/shared/mailbox.h"
 #include "transport/shared/memory_file.h"
 #include "transport/shared/process_handle.h"
 #include "transport/shared/remote_bell.h"
+#include "transport/shared/shared_link.h"
 #include "transport/shared/shared_stream.h"
 
 namespace rondo::testing {
@@ -151,7 +151,7 @@ IslandFrame link_frame(IslandTopic topic, uint32_t lane = 0, const LinkShape& sh
   frame.lane = lane;
   frame.depth = shape.depth;
   frame.slice_bytes = shape.slice_bytes;
-  frame.bytes = MailboxLayout(shape).bytes;
+  frame.bytes = shared_link_bytes(shape);
   return frame;
 }
 
@@ -334,14 +334,14 @@ TEST_CASE("missing or surplus descriptors end the connection, and are closed") {
       return files;
     };
   };
-  const size_t link_bytes = MailboxLayout(kShape).bytes;
+  const size_t link_bytes = shared_link_bytes(kShape);
   run_attacks({
       framed("a window without one", kAbove, window_frame(1, 100), none, kNoSense),
       framed("a window with two", kAbove, window_frame(1, 100), some(2), kNoSense),
       framed("a link without one", kBelow, link_frame(IslandTopic::kLink), none, kNoSense),
       framed("a link with three", kBelow, sized(link_frame(IslandTopic::kLink), link_bytes), some(3), kNoSense),
-      framed("a stream without one", kAbove, sized(frame_of(IslandTopic::kStream), shared_stream_bytes()), none,
-             kNoSense),
+      framed("a stream without one", kAbove, sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kByteRingBytes)),
+             none, kNoSense),
       framed("doorbells without any", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes), none, kNoSense),
       framed("doorbells with two", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes), some(2), kNoSense),
       framed("doorbells with four", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes), some(4), kNoSense),
@@ -375,10 +375,11 @@ TEST_CASE("memory that is not sealed, too small, too large or no memory at all i
           "it is no memory file"),
       framed(
           "a link's", kBelow, link_frame(IslandTopic::kLink),
-          [] { return with_seals(MailboxLayout(kShape).bytes, MFD_ALLOW_SEALING, 0); }, "it is not sealed"),
+          [] { return with_seals(shared_link_bytes(kShape), MFD_ALLOW_SEALING, 0); }, "it is not sealed"),
       framed("a link's, too small", kBelow, link_frame(IslandTopic::kLink), sealed_of(4096), "it holds 4096 bytes"),
-      framed("a stream's, too small", kAbove, sized(frame_of(IslandTopic::kStream), shared_stream_bytes()),
-             sealed_of(4096), "it holds 4096 bytes"),
+      framed("a stream's, too small", kAbove,
+             sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kByteRingBytes)), sealed_of(4096),
+             "it holds 4096 bytes"),
       framed(
           "the doorbells', not sealed", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes),
           [] {
@@ -394,7 +395,7 @@ TEST_CASE("memory that is not sealed, too small, too large or no memory at all i
 TEST_CASE("numbers that no honest rank says end the connection") {
   const auto wish = [](uint32_t lane, const LinkShape& shape) { return link_frame(IslandTopic::kWish, lane, shape); };
   const auto link = [](uint32_t lane, const LinkShape& shape) { return link_frame(IslandTopic::kLink, lane, shape); };
-  const auto fitting = [](const LinkShape& shape) { return sealed_of(MailboxLayout(shape).bytes); };
+  const auto fitting = [](const LinkShape& shape) { return sealed_of(shared_link_bytes(shape)); };
   constexpr const char* kMade = "this is not how a link is made";
   constexpr const char* kAsked = "this is not how a link is asked for";
   run_attacks({
@@ -427,10 +428,11 @@ TEST_CASE("what is said twice ends the connection") {
   };
   run_attacks({
       {"a window", kAbove, twice(window_frame(9, 100), [] { return reserved(100); }), "it offered a window twice"},
-      {"a link", kBelow, twice(link_frame(IslandTopic::kLink), sealed_of(MailboxLayout(kShape).bytes)),
+      {"a link", kBelow, twice(link_frame(IslandTopic::kLink), sealed_of(shared_link_bytes(kShape))),
        "it made a link twice"},
       {"a stream", kAbove,
-       twice(sized(frame_of(IslandTopic::kStream), shared_stream_bytes()), sealed_of(shared_stream_bytes())),
+       twice(sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kByteRingBytes)),
+             sealed_of(shared_stream_bytes(kByteRingBytes))),
        "it made a stream twice"},
       {"a descriptor", kAbove, twice(frame_of(IslandTopic::kOffer), sealed_of(100)), "it offered a descriptor twice"},
       {"doorbells", kAbove,
@@ -468,7 +470,7 @@ TEST_CASE("a doorbell whose owner fills it and lets it wait keeps nobody who rin
   Doorbell owner;
   owner.share(flag, page);
   RemoteBell ringer;
-  ringer.connect(page, 0, Descriptor(::fcntl(owner.bell(), F_DUPFD_CLOEXEC, 0)));
+  ringer.connect(flag, owner.bell(), page);
   REQUIRE(::fcntl(owner.bell(), F_SETFL, ::fcntl(owner.bell(), F_GETFL) & ~O_NONBLOCK) == 0);
   const std::vector<char> flood(1 << 16, 1);
   while (::send(owner.bell(), flood.data(), flood.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
@@ -497,10 +499,10 @@ TEST_CASE("a doorbell whose owner fills it and lets it wait keeps nobody who rin
 
 TEST_CASE("a peer makes one stream to this rank, also after the first was taken") {
   Scene scene;
-  const IslandFrame stream = sized(frame_of(IslandTopic::kStream), shared_stream_bytes());
-  REQUIRE(send_frame(scene.villain(kAbove), stream, sealed(shared_stream_bytes())));
+  const IslandFrame stream = sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kByteRingBytes));
+  REQUIRE(send_frame(scene.villain(kAbove), stream, sealed(shared_stream_bytes(kByteRingBytes))));
   REQUIRE(eventually([&] { return scene.self().take_stream_from(kId).has_value(); }));
-  send_frame(scene.villain(kAbove), stream, sealed(shared_stream_bytes()));
+  send_frame(scene.villain(kAbove), stream, sealed(shared_stream_bytes(kByteRingBytes)));
   CHECK(scene.reason(kAbove).find("it made a stream twice") != std::string::npos);
   scene.check_friendship();
 }
@@ -537,8 +539,8 @@ TEST_CASE("a process that has ended is not read by its number, though another ma
 }
 
 TEST_CASE("a rank speaks of communicators that it is a member of, and of no others") {
-  const IslandFrame stream = sized(frame_of(IslandTopic::kStream, kPrivate), shared_stream_bytes());
-  const auto memory = sealed_of(shared_stream_bytes());
+  const IslandFrame stream = sized(frame_of(IslandTopic::kStream, kPrivate), shared_stream_bytes(kByteRingBytes));
+  const auto memory = sealed_of(shared_stream_bytes(kByteRingBytes));
   run_attacks({framed("a stream", kAbove, stream, memory, "it is no member of the communicator"),
                framed(
                    "a link", kAbove,
@@ -552,8 +554,8 @@ TEST_CASE("a rank speaks of communicators that it is a member of, and of no othe
   Scene scene;
   constexpr uint64_t kLater = 77;
   for (const int peer : {kBelow, kAbove}) {
-    REQUIRE(send_frame(scene.villain(peer), sized(frame_of(IslandTopic::kStream, kLater), shared_stream_bytes()),
-                       memory()));
+    REQUIRE(send_frame(scene.villain(peer),
+                       sized(frame_of(IslandTopic::kStream, kLater), shared_stream_bytes(kByteRingBytes)), memory()));
     REQUIRE(send_frame(scene.villain(peer), window_frame(3, 100), reserved(100)));
     REQUIRE(eventually([&] { return scene.self().find(peer, 3) != nullptr; }));  // the frame before was used
   }

@@ -1,9 +1,7 @@
-// Ranks as threads in a ring over one mapping, each with a link to the next: slices of odd sizes go round, folded into
-// what is received. Under the thread sanitizer this proves the orderings of SharedLink sufficient; run with
-// --weaken=publish|observe|free|reuse it proves that the sanitizer finds each of them missing (exit code 66). Then the
-// same ranks over one board (ring/engine/run/post_board.h):
-// --weaken=board_publish|board_observe|board_arrive|board_see_arrival, and one after the other they close their notes
-// to the rest: --weaken=board_leave|board_see_access.
+// Proves that each ordering of a ring of cells is needed by every face that uses it, and that all of them suffice.
+// Ranks are threads over one mapping: in a ring of links, slices of odd sizes go round; two ranks send each other bytes
+// over a stream; all post to a board, meet, and close their notes one after the other. Under the thread sanitizer
+// --weaken=none is clean, and each --weaken=FACE_ORDERING of run() below makes it report a race (exit code 66).
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -14,30 +12,38 @@
 #include <vector>
 
 #include "ring/engine/run/post_board.h"
-#include "transport/shared/mailbox.h"
 #include "transport/shared/memory_file.h"
 #include "transport/shared/shared_link_body.h"
+#include "transport/shared/shared_stream_body.h"
 
 namespace rondo {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
-struct WeakPublish : SharedLinkOrders {
+template <typename Orders>
+struct WeakPublish : Orders {
   static constexpr std::memory_order kPublish = kRelaxed;
 };
-struct WeakObserve : SharedLinkOrders {
+template <typename Orders>
+struct WeakPublishLast : Orders {
+  static constexpr std::memory_order kPublishLast = kRelaxed;
+};
+template <typename Orders>
+struct WeakObserve : Orders {
   static constexpr std::memory_order kObserve = kRelaxed;
 };
-struct WeakFree : SharedLinkOrders {
+template <typename Orders>
+struct WeakFree : Orders {
   static constexpr std::memory_order kFree = kRelaxed;
 };
-struct WeakReuse : SharedLinkOrders {
+template <typename Orders>
+struct WeakReuse : Orders {
   static constexpr std::memory_order kReuse = kRelaxed;
 };
 
-// Odd sizes on both sides of kInlineBytes, and whole slices.
+// Odd sizes on both sides of what a cell holds, and whole slices.
 uint32_t size_of(uint32_t slice, uint32_t largest) {
-  const uint32_t sizes[] = {1, 7, 39, 40, 41, 63, 129, 0, 1021, largest - 1, largest};
+  const uint32_t sizes[] = {1, 7, 63, 103, 104, 105, 129, 0, 1021, largest - 1, largest};
   return sizes[slice % std::size(sizes)];
 }
 
@@ -61,18 +67,17 @@ template <typename Orders>
 class Ring {
  public:
   Ring(int world, const LinkShape& shape, uint32_t slices) : world_(world), shape_(shape), slices_(slices) {
-    const size_t bytes = whole_pages(MailboxLayout(shape).bytes);
+    const size_t bytes = whole_pages(shared_link_bytes(shape));
     const Descriptor file = make_memory_file(bytes * static_cast<size_t>(world), Pages::kSparse);
     memory_ = std::make_shared<Mapping>(file.get(), bytes * static_cast<size_t>(world), Mapping::Touch::kLater);
     for (int pair = 0; pair < world; ++pair) {
       for (const bool lower : {true, false}) {
-        SharedLinkEnd end{memory_,
-                          memory_->data() + bytes * static_cast<size_t>(pair),
-                          lower,
-                          std::make_shared<RemoteBell>(),
-                          std::make_shared<PeerLife>(),
-                          "the peer",
-                          nullptr};
+        ChannelEnd end{memory_,
+                       memory_->data() + bytes * static_cast<size_t>(pair),
+                       lower,
+                       std::make_shared<RemoteBell>(),
+                       std::make_shared<PeerLife>(),
+                       "the peer"};
         auto link = std::make_unique<SharedLink<Orders>>(std::move(end), shape);
         (lower ? to_next_ : from_previous_).push_back(std::move(link));
       }
@@ -128,13 +133,52 @@ class Ring {
   std::vector<std::unique_ptr<Link>> to_next_, from_previous_;  // by the lower end of the pair
 };
 
-struct WeakPost : BoardOrders {
-  static constexpr std::memory_order kPublish = kRelaxed;
-  static constexpr std::memory_order kPublishLast = kRelaxed;
+// Two ranks that send each other bytes, many pieces in one write and single ones.
+template <typename Orders>
+class Bytes {
+ public:
+  Bytes() {
+    const size_t bytes = shared_stream_bytes(kSmallByteRingBytes);
+    const Descriptor file = make_memory_file(bytes, Pages::kSparse);
+    const auto memory = std::make_shared<Mapping>(file.get(), bytes, Mapping::Touch::kLater);
+    for (const int rank : {0, 1}) {
+      ChannelEnd end{memory,    memory->data(), rank == 0, std::make_shared<RemoteBell>(), std::make_shared<PeerLife>(),
+                     "the peer"};
+      sides_[rank] = std::make_unique<SharedStream<Orders>>(std::move(end), kSmallByteRingBytes);
+    }
+  }
+  // False if any byte was wrong, or it hangs.
+  bool run() {
+    return all_ranks(2, [this](int rank) { return drive(rank); });
+  }
+
+ private:
+  static constexpr uint32_t kAll = 3'000'000;  // many times around the ring
+  static constexpr uint32_t kMost = 50'000;
+
+  bool drive(int rank) {
+    ByteStream& stream = *sides_[rank];
+    std::vector<std::byte> out(kMost), in(kMost);
+    uint32_t written = 0, read = 0, turn = 0;
+    for (uint64_t idle = 0; written < kAll || read < kAll; ++idle) {
+      const uint32_t bytes = std::min(kAll - written, size_of(turn++, kMost));
+      for (uint32_t i = 0; i < bytes; ++i) out[i] = content(rank, 0, written + i);
+      const iovec from{out.data(), bytes}, to{in.data(), in.size()};
+      const long sent = stream.write(&from, 1), got = stream.read(&to, 1);
+      if (sent < 0 || got < 0 || idle > 100'000'000) return false;
+      for (uint32_t i = 0; i < got; ++i) {
+        if (in[i] != content(1 - rank, 0, read + i)) return false;
+      }
+      written += static_cast<uint32_t>(sent);
+      read += static_cast<uint32_t>(got);
+      if (sent + got == 0) std::this_thread::yield();
+    }
+    return true;
+  }
+
+  std::unique_ptr<ByteStream> sides_[2];
 };
-struct WeakLook : BoardOrders {
-  static constexpr std::memory_order kObserve = kRelaxed;
-};
+
 struct WeakArrive : BoardOrders {
   static constexpr std::memory_order kArrive = kRelaxed;
 };
@@ -176,7 +220,7 @@ class Posts {
     PostBoard board(places_, rank, kRingBytes);
     for (uint32_t round = 0; round < rounds_; ++round) {
       const uint32_t bytes = size_of(round, kMostPosted);
-      post(board, rank, round, bytes);
+      if (!post(board, rank, round, bytes)) return false;
       for (int other = 0; other < world_; ++other) {
         if (other != rank && !reads(board, other, round, bytes)) return false;
       }
@@ -251,21 +295,26 @@ class Posts {
 
   std::byte* notes(int rank) const { return places_[static_cast<size_t>(rank)] + PostBoard::bytes(kRingBytes); }
 
-  void post(PostBoard& board, int rank, uint32_t round, uint32_t bytes) const {
+  bool post(PostBoard& board, int rank, uint32_t round, uint32_t bytes) const {
+    for (uint64_t idle = 0; board.make_room(bytes).sight != Sight::kThere; ++idle) {
+      if (idle > 100'000'000) return false;
+      std::this_thread::yield();
+    }
     std::byte* place = board.begin(round, std::vector<size_t>(static_cast<size_t>(world_), bytes));
     const uint32_t half = bytes / 2;
     for (uint32_t i = 0; i < half; ++i) place[i] = content(rank, round, i);
     board.publish(half, false);
     for (uint32_t i = half; i < bytes; ++i) place[i] = content(rank, round, i);
     board.publish(bytes, true);
+    return true;
   }
 
   static bool reads(const PostBoard& board, int other, uint32_t round, uint32_t bytes) {
     uint32_t read = 0;
     for (uint64_t idle = 0; idle < 100'000'000; ++idle) {
       const typename PostBoard::Look look = board.look(other);
-      if (look.sight == PostBoard::Sight::kCorrupt) return false;
-      if (look.sight == PostBoard::Sight::kPost) {
+      if (look.sight == Sight::kCorrupt) return false;
+      if (look.sight == Sight::kThere) {
         if (look.fingerprint != round || look.ready > bytes) return false;
         const std::byte* payload = board.payload_of(other, bytes);
         for (; read < look.ready; ++read) {
@@ -296,7 +345,7 @@ bool stress_board() {
 }
 
 template <typename Orders>
-bool stress() {
+bool stress_link() {
   for (int world = 2; world <= 8; ++world) {
     for (const LinkShape& shape : {LinkShape{2, 1023}, LinkShape{3, 4099}}) {
       if (!Ring<Orders>(world, shape, 300).run()) {
@@ -309,18 +358,33 @@ bool stress() {
   return true;
 }
 
+template <typename Orders>
+bool stress_stream() {
+  if (Bytes<Orders>().run()) return true;
+  std::fprintf(stderr, "streams: wrong bytes, an error or no end\n");
+  return false;
+}
+
 bool run(const std::string& weakened) {
-  if (weakened == "none") return stress<SharedLinkOrders>() && stress_board<BoardOrders>();
-  if (weakened == "board_publish") return stress_board<WeakPost>();
-  if (weakened == "board_observe") return stress_board<WeakLook>();
+  using Cells = CellOrders;
+  using Board = BoardOrders;
+  if (weakened == "none") return stress_link<Cells>() && stress_stream<Cells>() && stress_board<Board>();
+  if (weakened == "link_publish_last") return stress_link<WeakPublishLast<Cells>>();
+  if (weakened == "link_observe") return stress_link<WeakObserve<Cells>>();
+  if (weakened == "link_free") return stress_link<WeakFree<Cells>>();
+  if (weakened == "link_reuse") return stress_link<WeakReuse<Cells>>();
+  if (weakened == "stream_publish") return stress_stream<WeakPublish<Cells>>();
+  if (weakened == "stream_publish_last") return stress_stream<WeakPublishLast<Cells>>();
+  if (weakened == "stream_observe") return stress_stream<WeakObserve<Cells>>();
+  if (weakened == "stream_free") return stress_stream<WeakFree<Cells>>();
+  if (weakened == "stream_reuse") return stress_stream<WeakReuse<Cells>>();
+  if (weakened == "board_publish") return stress_board<WeakPublish<Board>>();
+  if (weakened == "board_publish_last") return stress_board<WeakPublishLast<Board>>();
+  if (weakened == "board_observe") return stress_board<WeakObserve<Board>>();
   if (weakened == "board_arrive") return stress_board<WeakArrive>();
   if (weakened == "board_see_arrival") return stress_board<WeakSeeArrival>();
   if (weakened == "board_leave") return stress_board<WeakLeave>();
   if (weakened == "board_see_access") return stress_board<WeakSeeAccess>();
-  if (weakened == "publish") return stress<WeakPublish>();
-  if (weakened == "observe") return stress<WeakObserve>();
-  if (weakened == "free") return stress<WeakFree>();
-  if (weakened == "reuse") return stress<WeakReuse>();
   std::fprintf(stderr, "no ordering is called %s\n", weakened.c_str());
   std::exit(2);
 }

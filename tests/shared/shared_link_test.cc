@@ -9,28 +9,27 @@
 #include "tests/engine/arguments.h"
 #include "tests/support/link_contract.h"
 #include "tests/support/random.h"
-#include "transport/shared/mailbox.h"
 #include "transport/shared/memory_file.h"
-#include "transport/shared/shared_link.h"
-#include "transport/shared/shared_stream.h"
+#include "transport/shared/shared_link_body.h"
 
 namespace rondo::testing {
 namespace {
 
-SharedLinkEnd end_over(std::shared_ptr<Mapping> memory, bool lower) {
-  SharedLinkEnd end;
-  end.data = memory->data();
-  end.memory = std::move(memory);
-  end.lower = lower;
-  end.bell = std::make_shared<RemoteBell>();
-  end.life = std::make_shared<PeerLife>();
-  end.peer_name = lower ? "second peer" : "first peer";
-  return end;
+using Ring = CellRing<LinkCells, CellOrders>;
+
+ChannelEnd end_over(std::shared_ptr<Mapping> memory, bool lower) {
+  std::byte* data = memory->data();
+  return {std::move(memory),
+          data,
+          lower,
+          std::make_shared<RemoteBell>(),
+          std::make_shared<PeerLife>(),
+          lower ? "second peer" : "first peer"};
 }
 
 // As between two processes: each end has its own mapping of one file.
 LinkEnds two_mappings(const LinkShape& shape, uint64_t) {
-  const size_t bytes = MailboxLayout(shape).bytes;
+  const size_t bytes = shared_link_bytes(shape);
   const Descriptor file = make_memory_file(bytes, Pages::kSparse);
   LinkEnds ends;
   for (const bool lower : {true, false}) {
@@ -41,7 +40,7 @@ LinkEnds two_mappings(const LinkShape& shape, uint64_t) {
 }
 
 LinkEnds one_mapping(const LinkShape& shape, uint64_t) {
-  const size_t bytes = MailboxLayout(shape).bytes;
+  const size_t bytes = shared_link_bytes(shape);
   const Descriptor file = make_memory_file(bytes, Pages::kSparse);
   auto memory = std::make_shared<Mapping>(file.get(), bytes, Mapping::Touch::kLater);
   LinkEnds ends;
@@ -52,7 +51,8 @@ LinkEnds one_mapping(const LinkShape& shape, uint64_t) {
 // One end, and the memory as its peer may write it.
 struct Victim {
   LinkShape shape{4, 2000};
-  MailboxLayout layout{shape};
+  LinkCells cells{shape.depth, shape.slice_bytes};
+  ChannelLayout<LinkCells> layout{cells};
   std::shared_ptr<Mapping> memory;
   std::unique_ptr<Link> link;
   std::vector<std::byte> landing = std::vector<std::byte>(2000, std::byte{0xee});
@@ -62,15 +62,16 @@ struct Victim {
     memory = std::make_shared<Mapping>(file.get(), layout.bytes, Mapping::Touch::kLater);
     link = make_shared_link(end_over(memory, true), shape);
   }
-  Mailbox to_victim() { return Mailbox(memory->data() + layout.second, layout); }
-  Mailbox from_victim() { return Mailbox(memory->data() + layout.first, layout); }
+  Ring to_victim() { return ring(false); }
+  Ring from_victim() { return ring(true); }
   bool untouched() const { return std::count(landing.begin(), landing.end(), std::byte{0xee}) == 2000; }
   void show(uint64_t flag, uint64_t sequence, uint64_t fingerprint) {
-    SlotHead& head = to_victim().head(0);
-    head.sequence = sequence;
-    head.fingerprint = fingerprint;
-    head.flag.store(flag);
+    to_victim().tag(1) = {sequence, fingerprint};
+    to_victim().flag(1).store(flag);
   }
+
+ private:
+  Ring ring(bool first) { return {memory->data() + layout.begin(first), cells, layout.begin(first)}; }
 };
 
 }  // namespace
@@ -93,15 +94,15 @@ TEST_CASE("a flag, length or tag that is wrong is refused by name, and nothing l
     ErrorCode code;
   };
   const std::vector<Wrong> wrongs{
-      {"the number of a later slice", slot_flag(2, 1000), 5, 6, ErrorCode::kProtocol},
-      {"a number far ahead", slot_flag(0x80000000u, 1000), 5, 6, ErrorCode::kProtocol},
+      {"the number of a later slice", cell_flag(2, 1000), 5, 6, ErrorCode::kProtocol},
+      {"a number far ahead", cell_flag(0x80000000u, 1000), 5, 6, ErrorCode::kProtocol},
       {"all ones", ~uint64_t{0}, 5, 6, ErrorCode::kProtocol},
-      {"longer than a slice", slot_flag(1, 2001), 5, 6, ErrorCode::kProtocol},
-      {"2^32-1 bytes", slot_flag(1, ~uint32_t{0}), 5, 6, ErrorCode::kProtocol},
-      {"shorter", slot_flag(1, 999), 5, 6, ErrorCode::kMismatch},
-      {"longer", slot_flag(1, 1001), 5, 6, ErrorCode::kMismatch},
-      {"sequence", slot_flag(1, 1000), 4, 6, ErrorCode::kMismatch},
-      {"fingerprint", slot_flag(1, 1000), 5, 7, ErrorCode::kMismatch},
+      {"longer than a slice", cell_flag(1, 2001), 5, 6, ErrorCode::kProtocol},
+      {"2^32-1 bytes", cell_flag(1, ~uint32_t{0}), 5, 6, ErrorCode::kProtocol},
+      {"shorter", cell_flag(1, 999), 5, 6, ErrorCode::kMismatch},
+      {"longer", cell_flag(1, 1001), 5, 6, ErrorCode::kMismatch},
+      {"sequence", cell_flag(1, 1000), 4, 6, ErrorCode::kMismatch},
+      {"fingerprint", cell_flag(1, 1000), 5, 7, ErrorCode::kMismatch},
   };
   for (const Wrong& wrong : wrongs) {
     const std::string what = wrong.what;
@@ -124,9 +125,9 @@ TEST_CASE("fault 55: a counter of freed slots that goes back, or beyond what was
     CAPTURE(freed);
     Victim victim;
     for (int i = 0; i < 3; ++i) victim.link->send({5, 6, 100}, payload.data());
-    victim.from_victim().freed().store(2);
+    victim.from_victim().taken().store(2);
     CHECK(victim.link->pump());
-    victim.from_victim().freed().store(freed);
+    victim.from_victim().taken().store(freed);
     victim.link->pump();
     REQUIRE(victim.link->error() != nullptr);
     CHECK(victim.link->error()->code == ErrorCode::kProtocol);

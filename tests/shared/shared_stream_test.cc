@@ -1,16 +1,15 @@
-// Streams over shared memory carry every byte once and in order, by read() and by view(), and survive rubbish in their
-// flags and counters.
-#include "transport/shared/shared_stream.h"
-
+// Streams over shared memory keep the contract of byte streams, and survive rubbish in their flags and counters.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 #include <vector>
 
+#include "tests/engine/arguments.h"
 #include "tests/support/random.h"
+#include "tests/support/stream_contract.h"
 #include "transport/shared/memory_file.h"
+#include "transport/shared/shared_stream_body.h"
 
 namespace rondo::testing {
 namespace {
@@ -20,22 +19,18 @@ namespace {
 struct Pair {
   enum class Mappings { kTwo, kOne };
   explicit Pair(Mappings mappings = Mappings::kTwo, size_t ring_bytes = kSmallByteRingBytes) {
-    const Descriptor file = make_memory_file(shared_stream_bytes(), Pages::kSparse);
+    const size_t bytes = shared_stream_bytes(ring_bytes);
+    const Descriptor file = make_memory_file(bytes, Pages::kSparse);
     std::shared_ptr<Mapping> memory;
     for (const int side : {0, 1}) {
       if (!memory || mappings == Mappings::kTwo) {
-        memory = std::make_shared<Mapping>(file.get(), shared_stream_bytes(), Mapping::Touch::kLater);
+        memory = std::make_shared<Mapping>(file.get(), bytes, Mapping::Touch::kLater);
       }
       memories[side] = memory->data();
-      SharedStreamEnd end;
-      end.data = memory->data();
-      end.memory = memory;
-      end.maker = side == 0;
-      end.bell = std::make_shared<RemoteBell>();
-      end.life = lives[side];
-      end.peer_name = "the other side";
-      end.ring_bytes = ring_bytes;
-      sides[side] = make_shared_stream(std::move(end));
+      ChannelEnd end{memory,      memory->data(),
+                     side == 0,   std::make_shared<RemoteBell>(),
+                     lives[side], side == 0 ? "second peer" : "first peer"};
+      sides[side] = make_shared_stream(std::move(end), ring_bytes);
     }
   }
   std::byte* memories[2] = {};
@@ -78,25 +73,25 @@ bool take_some(ByteStream& stream, uint64_t* at, size_t most, Random& random) {
   return true;
 }
 
-TEST_CASE("a stream carries every byte in order, in parts of any size, full and empty in turn") {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    CAPTURE(seed);
-    Random random(seed);
-    Pair pair;
-    for (const int from : {0, 1}) {
-      uint64_t written = 0, taken = 0;
-      const size_t largest = seed % 3 == 0 ? kSmallByteRingBytes + 1000 : seed % 3 == 1 ? 200 : 70'000;
-      for (int i = 0; i < 300; ++i) {
-        if (random.chance(60)) written += write_some(*pair.sides[from], written, random.below(largest), random);
-        if (random.chance(50)) REQUIRE(take_some(*pair.sides[1 - from], &taken, 1 + random.below(largest), random));
-        REQUIRE_LE(written - taken, kSmallByteRingBytes);
-      }
-      for (int i = 0; i < 10'000 && taken < written; ++i) {
-        REQUIRE(take_some(*pair.sides[1 - from], &taken, largest, random));
-      }
-      REQUIRE_EQ(taken, written);
-      REQUIRE_GT(written, 1000);
-    }
+StreamEnds ends_of(Pair::Mappings mappings, size_t ring_bytes) {
+  Pair pair(mappings, ring_bytes);
+  StreamEnds ends;
+  for (const int side : {0, 1}) ends.side[side] = std::move(pair.sides[side]);
+  return ends;
+}
+
+TEST_CASE("the contract, over two mappings of one file") {
+  const auto make = [](uint64_t seed) {
+    return ends_of(Pair::Mappings::kTwo, seed % 2 == 0 ? kByteRingBytes : kSmallByteRingBytes);
+  };
+  const auto [first, seeds] = seed_range(20);
+  check_stream_contract(make, first, seeds);
+}
+
+TEST_CASE("both ends by threads of their own, over one mapping and over two") {
+  const auto [first, seeds] = seed_range(3);
+  for (const auto mappings : {Pair::Mappings::kOne, Pair::Mappings::kTwo}) {
+    check_stream_between_threads([&](uint64_t) { return ends_of(mappings, kSmallByteRingBytes); }, first, seeds);
   }
 }
 
@@ -157,84 +152,16 @@ TEST_CASE("a piece is lent whole, beside its flag or in the ring, and what is ta
   }
 }
 
-TEST_CASE("two threads: what is seen is whole") {
-  for (const bool in_place : {true, false}) {
-    CAPTURE(in_place);
-    Pair pair(Pair::Mappings::kOne, in_place ? kByteRingBytes : kSmallByteRingBytes);
-    constexpr uint64_t kAll = 8 << 20;
-    std::thread writer([&] {
-      Random random(7);
-      for (uint64_t at = 0; at < kAll;) {
-        const size_t want = std::min<uint64_t>(kAll - at, 1 + random.below(60'000));
-        const size_t moved = write_some(*pair.sides[0], at, want, random);
-        if (moved == 0) std::this_thread::yield();
-        at += moved;
-      }
-    });
-    std::vector<std::byte> data(50'000);
-    uint64_t taken = 0, wrong = 0;
-    while (taken < kAll) {
-      size_t bytes = 0;
-      if (in_place) {
-        const auto there = pair.sides[1]->view();
-        bytes = std::min(there.size(), data.size());
-        std::copy_n(there.data(), bytes, data.data());
-        if (bytes > 0) pair.sides[1]->consume(bytes);
-      } else {
-        const iovec part{data.data(), data.size()};
-        bytes = static_cast<size_t>(std::max(0l, pair.sides[1]->read(&part, 1)));
-      }
-      for (size_t i = 0; i < bytes; ++i) wrong += data[i] != byte_at(taken + i);
-      if (bytes == 0) std::this_thread::yield();
-      taken += bytes;
-    }
-    writer.join();
-    CHECK_EQ(wrong, 0);
-  }
+// The first side's ring, as that side or a hostile one may write it.
+CellRing<StreamCells, CellOrders> ring_of(std::byte* memory) {
+  const size_t begin = ChannelLayout<StreamCells>::kFirst;
+  return {memory + begin, {kSmallByteRingBytes}, begin};
 }
-
-TEST_CASE("write_whole writes all or nothing") {
-  Random random(12);
-  Pair pair;
-  uint64_t written = 0, taken = 0;
-  const auto write_whole = [&](size_t bytes) {
-    std::vector<std::byte> data(bytes);
-    for (size_t i = 0; i < bytes; ++i) data[i] = byte_at(written + i);
-    const iovec parts[] = {{data.data(), bytes / 3}, {data.data() + bytes / 3, bytes - bytes / 3}};
-    if (!pair.sides[0]->write_whole(parts, 2)) return false;
-    written += bytes;
-    return true;
-  };
-  for (int round = 0; round < 200; ++round) {
-    while (write_whole(1 + random.below(kStreamPieceBytes))) continue;
-    REQUIRE_GT(written, taken);
-    for (int i = 0; i < 20 && taken < written; ++i) REQUIRE(take_some(*pair.sides[1], &taken, 9000, random));
-  }
-  while (taken < written) REQUIRE(take_some(*pair.sides[1], &taken, 9000, random));
-  CHECK(pair.sides[1]->view().empty());
-  CHECK_FALSE(write_whole(kStreamPieceBytes + 1));
-  CHECK_FALSE(write_whole(0));
-  CHECK(pair.sides[1]->view().empty());
-  pair.sides[1].reset();
-  CHECK_FALSE(write_whole(8));
-}
-
-// Where `taken` and the flag of a cell of the first ring are.
-constexpr size_t kTakenAt = 128;
-constexpr size_t flag_at(size_t cell) { return 256 + cell * 128; }
-constexpr uint64_t flag(uint64_t number, uint64_t bytes) { return (number << 32) | bytes; }
-
-void spoil(std::byte* memory, size_t at, uint64_t value) { std::memcpy(memory + at, &value, sizeof value); }
 
 TEST_CASE("a flag that cannot be ends the stream, and nothing of it is lent or read") {
-  const uint64_t rubbish[] = {flag(2, 100),
-                              flag(1, 0),
-                              flag(1, kStreamPieceBytes + 1),
-                              flag(1, 0xffffffff),
-                              flag(64, 1),
-                              flag(~uint64_t{0}, 8),
-                              1ull << 32 | 1ull << 31,
-                              ~uint64_t{0}};
+  const uint64_t rubbish[] = {cell_flag(2, 100),        cell_flag(1, 0),  cell_flag(1, kStreamPieceBytes + 1),
+                              cell_flag(1, 0xffffffff), cell_flag(64, 1), cell_flag(~uint64_t{0}, 8),
+                              1ull << 32 | 1ull << 31,  ~uint64_t{0}};
   for (const bool later : {false, true}) {
     for (const uint64_t value : rubbish) {
       CAPTURE(value);
@@ -248,7 +175,7 @@ TEST_CASE("a flag that cannot be ends the stream, and nothing of it is lent or r
         while (taken < written) REQUIRE(take_some(*pair.sides[1], &taken, 10, random));
       }
       CHECK(pair.sides[1]->view().empty());
-      spoil(pair.memories[0], flag_at(0), later ? value + flag(kStreamPieces, 0) : value);
+      ring_of(pair.memories[0]).flag(1).store(later ? value + cell_flag(kStreamPieces, 0) : value);
       CHECK(pair.sides[1]->view().empty());
       std::byte data[64];
       const iovec part{data, sizeof data};
@@ -271,27 +198,12 @@ TEST_CASE("a count of taken pieces that cannot be ends the stream") {
       while (taken < written) REQUIRE(take_some(*pair.sides[1], &taken, 10, random));
       while (const size_t moved = write_some(*pair.sides[0], written, 10, random)) written += moved;
     }
-    spoil(pair.memories[1], kTakenAt, value);
+    ring_of(pair.memories[1]).taken().store(value);
     std::byte data[64] = {};
     const iovec part{data, sizeof data};
     REQUIRE_EQ(pair.sides[0]->write(&part, 1), -1);
     CHECK_EQ(pair.sides[0]->error().code, ErrorCode::kProtocol);
   }
-}
-
-TEST_CASE("what was written before the end is read before it") {
-  Random random(9);
-  Pair pair;
-  REQUIRE_EQ(write_some(*pair.sides[0], 0, 5000, random), 5000);
-  pair.sides[0].reset();
-  uint64_t taken = 0;
-  while (taken < 5000) REQUIRE(take_some(*pair.sides[1], &taken, 700, random));
-  std::byte data[8];
-  const iovec part{data, sizeof data};
-  CHECK(pair.sides[1]->view().empty());
-  CHECK_EQ(pair.sides[1]->read(&part, 1), -1);
-  CHECK_EQ(pair.sides[1]->error().code, ErrorCode::kPeerLost);
-  CHECK_EQ(pair.sides[1]->write(&part, 1), -1);
 }
 
 }  // namespace

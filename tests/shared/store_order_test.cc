@@ -64,8 +64,7 @@ class Race {
   }
 
  private:
-  static constexpr size_t kLine =
-      (2 * PostBoard::kSlotBytes + PostBoard::kLanes * PostBoard::kHeadBytes) / sizeof(Line);
+  static constexpr size_t kLine = PostBoard::kLanes * kCellBytes / sizeof(Line);
 
   std::vector<std::byte*> places() const { return {memory_[0][0].bytes, memory_[1][0].bytes}; }
 

@@ -45,6 +45,7 @@ class Pair {
     for (uint64_t round = 1; round <= kRounds; ++round) {
       std::fill(data.begin(), data.end(), word(rank, round));
       const size_t bytes[] = {kBytes, kBytes};
+      while (board.make_room(kBytes).sight != Sight::kThere) std::this_thread::yield();
       std::byte* place = board.begin(round, bytes);
       for (size_t at = 0; at < kBytes; at += kPiece) {
         cross_copy(place + at, reinterpret_cast<const std::byte*>(data.data()) + at, kPiece, Stores::kStreamed);
@@ -61,7 +62,7 @@ class Pair {
     size_t seen = 0;
     for (uint32_t spins = 1; seen < kBytes; ++spins) {
       const PostBoard::Look look = board.look(other);
-      if (look.sight == PostBoard::Sight::kPost && look.ready > seen) {
+      if (look.sight == Sight::kThere && look.ready > seen) {
         for (size_t at = look.ready; at > seen; at -= sizeof(uint64_t)) {
           uint64_t value = 0;
           std::memcpy(&value, board.payload_of(other, kBytes) + at - sizeof value, sizeof value);

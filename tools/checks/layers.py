@@ -24,7 +24,7 @@ LAYERS = {
     # Of the transport the interfaces only.
     "ring/engine/": ("rondo/", "ring/base/", "kernels/", "ring/plan/", "ring/engine/", "transport/byte_stream.h",
                      "transport/doorbell.h", "transport/fabric.h", "transport/link.h", "transport/peer_bell.h",
-                     "transport/shared_memory.h"),
+                     "transport/shared/cell_ring.h", "transport/shared_memory.h"),
     "ring/engine/p2p/": ("rondo/", "ring/base/", "kernels/crc32c.h", "kernels/cross_copy.h", "ring/engine/p2p/", "transport/byte_stream.h"),
     "ring/": ("rondo/", "ring/", "kernels/", "transport/"),
     # And the reference arithmetic of the tests, so that a type is added once.

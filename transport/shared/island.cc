@@ -9,7 +9,6 @@
 #include <cerrno>
 
 #include "ring/base/check.h"
-#include "transport/shared/mailbox.h"
 #include "transport/shared/process_handle.h"
 #include "transport/shared/shared_link.h"
 #include "transport/shared/shared_stream.h"
@@ -291,7 +290,7 @@ std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& sha
 
 // Requires the lock. Throws Exception(kSystem).
 LinkMemory Island::make_link_memory(int peer, const LinkKey& key, const LinkShape& shape) {
-  const size_t bytes = MailboxLayout(shape).bytes;
+  const size_t bytes = shared_link_bytes(shape);
   auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kSparse));
   LinkMemory memory{std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kLater), shape};
   IslandFrame frame;
@@ -307,16 +306,15 @@ LinkMemory Island::make_link_memory(int peer, const LinkKey& key, const LinkShap
 
 // Requires the lock.
 std::unique_ptr<Link> Island::link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group) {
-  const Peer& peer = peers_.at(key.peer);
-  SharedLinkEnd end;
-  end.data = memory.memory->data();
-  end.memory = std::move(memory.memory);
-  end.lower = settings_.rank < key.peer;
-  end.bell = group.bells[key.peer].data;
-  end.life = peer.life;
-  end.peer_name = peer.name;
-  end.stores = stores();
-  return make_shared_link(std::move(end), memory.shape);
+  const bool first = settings_.rank < key.peer;
+  return make_shared_link(end_of(std::move(memory.memory), first, peers_.at(key.peer), group.bells[key.peer].data),
+                          memory.shape);
+}
+
+ChannelEnd Island::end_of(std::shared_ptr<Mapping> memory, bool first, const Peer& peer,
+                          std::shared_ptr<RemoteBell> bell) const {
+  std::byte* data = memory->data();
+  return {std::move(memory), data, first, std::move(bell), peer.life, peer.name, stores()};
 }
 
 std::shared_ptr<PeerBell> Island::bell_of(uint64_t communicator, int peer) {
@@ -347,7 +345,7 @@ std::unique_ptr<ByteStream> Island::take_stream_to(uint64_t communicator, int pe
 std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer, IslandBook::Group& group) {
   const Peer& state = peers_.at(peer);
   if (state.life->over.load()) throw Exception(ErrorCode::kPeerLost, state.end);
-  const size_t bytes = shared_stream_bytes();
+  const size_t bytes = shared_stream_bytes(stream_ring_bytes());
   auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kSparse));
   auto memory = std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kLater);
   IslandFrame frame;
@@ -355,22 +353,10 @@ std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer,
   frame.communicator = communicator;
   frame.bytes = bytes;
   state.connection->send(frame, {file->get()}, file);
-  return stream_over(std::move(memory), true, state, group.bells[peer].p2p);
+  return make_shared_stream(end_of(std::move(memory), true, state, group.bells[peer].p2p), stream_ring_bytes());
 }
 
-std::unique_ptr<ByteStream> Island::stream_over(std::shared_ptr<Mapping> memory, bool maker, const Peer& peer,
-                                                std::shared_ptr<RemoteBell> bell) const {
-  SharedStreamEnd end;
-  end.data = memory->data();
-  end.memory = std::move(memory);
-  end.maker = maker;
-  end.bell = std::move(bell);
-  end.life = peer.life;
-  end.peer_name = peer.name;
-  end.ring_bytes = peers_.size() < kManyPeers ? kByteRingBytes : kSmallByteRingBytes;
-  end.stores = stores();
-  return make_shared_stream(std::move(end));
-}
+size_t Island::stream_ring_bytes() const { return peers_.size() < kManyPeers ? kByteRingBytes : kSmallByteRingBytes; }
 
 std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_from(uint64_t communicator) {
   std::lock_guard lock(mutex_);
@@ -378,7 +364,8 @@ std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_f
   if (group == nullptr || group->streams_from.empty()) return std::nullopt;
   auto [peer, offered] = std::move(group->streams_from.front());
   group->streams_from.pop_front();
-  return std::pair(peer, stream_over(std::move(offered.memory), false, peers_.at(peer), group->bells[peer].p2p));
+  ChannelEnd end = end_of(std::move(offered.memory), false, peers_.at(peer), group->bells[peer].p2p);
+  return std::pair(peer, make_shared_stream(std::move(end), stream_ring_bytes()));
 }
 
 // --- what the peers say, on the I/O thread
@@ -452,7 +439,7 @@ void Island::add_offer(Peer& state, const IslandFrame& frame, Descriptor file) {
 
 void Island::add_link(int peer, const IslandFrame& frame, const Descriptor& file) {
   const LinkShape shape{frame.depth, frame.slice_bytes};
-  if (peer > settings_.rank || frame.lane >= 16 || !sane_shape(shape) || frame.bytes != MailboxLayout(shape).bytes) {
+  if (peer > settings_.rank || frame.lane >= 16 || !sane_shape(shape) || frame.bytes != shared_link_bytes(shape)) {
     throw Exception(ErrorCode::kProtocol, "this is not how a link is made");
   }
   LinkMemory memory{map_offered(file, frame.bytes, Mapping::Touch::kLater), shape};
@@ -485,7 +472,9 @@ void Island::make_wished(int peer, const IslandFrame& frame) {
 }
 
 void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& file) {
-  if (frame.bytes != shared_stream_bytes()) throw Exception(ErrorCode::kProtocol, "this is not how a stream is made");
+  if (frame.bytes != shared_stream_bytes(stream_ring_bytes())) {
+    throw Exception(ErrorCode::kProtocol, "this is not how a stream is made");
+  }
   LinkMemory memory{map_offered(file, frame.bytes, Mapping::Touch::kLater), {}};
   std::shared_ptr<Doorbell> bell;
   {
@@ -502,6 +491,7 @@ void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& fi
 void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {
   if (frame.bytes != kBellBytes) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
   auto page = map_offered(files[0], frame.bytes, Mapping::Touch::kNow);
+  files[0] = {};
   for (size_t i = 1; i < files.size(); ++i) {
     if (!is_bell(files[i])) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
   }
@@ -511,8 +501,13 @@ void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {
   IslandBook::Bells& bells = group->bells[peer];
   if (bells.announced) throw Exception(ErrorCode::kProtocol, "it announced its doorbells twice");
   bells.announced = true;
-  bells.data->connect(page, kDataFlag, std::move(files[1]));
-  bells.p2p->connect(page, kP2pFlag, std::move(files[2]));
+  struct Owner {
+    std::shared_ptr<Mapping> page;
+    Files files;
+  };
+  const auto owner = std::make_shared<Owner>(Owner{std::move(page), std::move(files)});
+  bells.data->connect(flag_at(*owner->page, kDataFlag), owner->files[1].get(), owner);
+  bells.p2p->connect(flag_at(*owner->page, kP2pFlag), owner->files[2].get(), owner);
 }
 
 // What has come stays readable; a thread that waits for more looks again, and finds the end. Where the peer lives and

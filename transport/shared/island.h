@@ -22,6 +22,7 @@
 #include "transport/link.h"
 #include "transport/shared/island_book.h"
 #include "transport/shared/island_connection.h"
+#include "transport/shared/shared_channel.h"
 #include "transport/shared_memory.h"
 
 namespace asio {
@@ -109,8 +110,9 @@ class Island final : public SharedMemory {
   LinkMemory make_link_memory(int peer, const LinkKey& key, const LinkShape& shape);
   std::unique_ptr<Link> link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group);
   std::unique_ptr<ByteStream> make_stream(uint64_t communicator, int peer, IslandBook::Group& group);
-  std::unique_ptr<ByteStream> stream_over(std::shared_ptr<Mapping> memory, bool maker, const Peer& peer,
-                                          std::shared_ptr<RemoteBell> bell) const;
+  ChannelEnd end_of(std::shared_ptr<Mapping> memory, bool first, const Peer& peer,
+                    std::shared_ptr<RemoteBell> bell) const;
+  size_t stream_ring_bytes() const;
   void report(uint64_t communicator, int peer, const Error& why) const;
 
   const Settings settings_;

@@ -7,22 +7,19 @@
 #include <memory>
 #include <utility>
 
-#include "ring/base/descriptor.h"
 #include "transport/peer_bell.h"
-#include "transport/shared/memory_file.h"
 
 namespace rondo {
 
-// The doorbell of another process (Doorbell::share): its flag in shared memory, and a socket that it reads. The peer
-// may announce it after its links are in use; what was changed before is caught up by the ring that connect() ends
-// with.
+// The doorbell of another rank (Doorbell::share): its flag in shared memory, and a socket that it reads. The peer may
+// announce it after its links are in use; what was changed before is caught up by the ring that connect() ends with.
 class RemoteBell final : public PeerBell {
  public:
-  // On the I/O thread, once.
-  void connect(std::shared_ptr<Mapping> memory, size_t offset, Descriptor socket) {
-    memory_ = std::move(memory);
-    socket_ = std::move(socket);
-    flag_.store(reinterpret_cast<std::atomic<uint32_t>*>(memory_->data() + offset), std::memory_order_seq_cst);
+  // Once. owner: keeps the flag's memory and the socket.
+  void connect(std::atomic<uint32_t>* flag, int socket, std::shared_ptr<void> owner) {
+    owner_ = std::move(owner);
+    socket_ = socket;
+    flag_.store(flag, std::memory_order_seq_cst);
     ring();
   }
 
@@ -34,13 +31,13 @@ class RemoteBell final : public PeerBell {
     if (flag->exchange(0, std::memory_order_seq_cst) == 0) return;
     const char byte = 1;
     // The flag, and not what the peer has set its socket to, keeps this from blocking. A full socket wakes, too.
-    [[maybe_unused]] const ssize_t sent = ::send(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    [[maybe_unused]] const ssize_t sent = ::send(socket_, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 
  private:
   std::atomic<std::atomic<uint32_t>*> flag_{nullptr};
-  std::shared_ptr<Mapping> memory_;  // shared by the two bells of a communicator
-  Descriptor socket_;
+  std::shared_ptr<void> owner_;  // shared with the peer's other bell, or with the peer's thread
+  int socket_ = -1;
 };
 
 // Whether the process at the other end of an island connection is there; shared by the links to it.

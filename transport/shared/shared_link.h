@@ -1,29 +1,25 @@
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <memory>
-#include <string>
 
-#include "kernels/cross_copy.h"
 #include "transport/fabric.h"
 #include "transport/link.h"
-#include "transport/shared/memory_file.h"
-#include "transport/shared/remote_bell.h"
+#include "transport/shared/shared_channel.h"
 
 namespace rondo {
 
-struct SharedLinkEnd {
-  std::shared_ptr<void> memory;      // keeps it mapped; shared by nobody else but where both ends are in one process
-  std::byte* data = nullptr;         // MailboxLayout(shape).bytes, zeroed before the first end was made
-  bool lower = true;                 // this end is that of the lower rank
-  std::shared_ptr<RemoteBell> bell;  // the peer's; shared with the I/O thread, which connects it
-  std::shared_ptr<PeerLife> life;    // likewise
-  std::string peer_name;
-  std::shared_ptr<const std::atomic<Stores>> stores;  // as SharedMemory::set_stores(); null: kCached
-};
+// What a link may ask of memory: a frame of a peer is no reason to map more.
+constexpr bool sane_shape(const LinkShape& shape) {
+  return shape.depth >= 2 && shape.depth <= 65 && shape.slice_bytes <= (16u << 20);
+}
 
-// A Link over memory that both ends map (mailbox.h). A slice costs its sender one copy into the slot, or none if it is
-// written there (reserve); the receiver one copy if it gave a landing, else none: slots are lent.
-std::unique_ptr<Link> make_shared_link(SharedLinkEnd end, const LinkShape& shape);
+// A link's memory.
+size_t shared_link_bytes(const LinkShape& shape);
+
+// A Link over memory that both ends reach. A slice costs its sender one copy into its place, or none if it is written
+// there (reserve); the receiver one copy if it gave a landing, else none: places are lent. Numbers and tags of the peer
+// are compared before a byte is used; rubbish ends the link with kProtocol.
+std::unique_ptr<Link> make_shared_link(ChannelEnd end, const LinkShape& shape);
 
 }  // namespace rondo

@@ -11,11 +11,10 @@
 
 namespace rondo {
 
-// The board of one communicator, of whom this rank has still to hear in the last round of posts, how the others are
-// woken, how many barriers there have been, and how what the others read is written. Under the lease.
+// The board of one communicator, how the others are woken, how many barriers there have been, and how what the others
+// read is written. Under the lease.
 struct IslandChannel {
   PostBoard board;
-  uint64_t unheard = 0;                                // a bit a rank: to be heard from before the next post
   std::vector<std::shared_ptr<PeerBell>> bells;        // by rank; nullptr for this one
   std::array<uint64_t, PostBoard::kLanes> barriers{};  // of each lane, so far
   Stores stores = Stores::kCached;                     // how what the others read is written

@@ -16,7 +16,7 @@ void IslandMemory::offer() {
   std::shared_ptr<Window>& own = windows_[static_cast<size_t>(context_.rank)];
   own = shared_->make(window_bytes(), context_.id);
   // Into the caches, or the first calls would be slower than those that follow, and be timed so.
-  if (context_.world() <= kRanksOfLargeRings) std::memset(own->data() + PostBoard::kRingOffset, 0, ring_bytes());
+  if (context_.world() <= kRanksOfLargeRings) std::memset(own->data() + PostBoard::kPostsOffset, 0, ring_bytes());
   for (int rank = 0; rank < context_.world(); ++rank) {
     if (rank == context_.rank) continue;
     if (const auto bell = context_.fabric->bell_of(context_.id, context_.world_rank(rank))) bell->ring();

@@ -1,7 +1,6 @@
 #include "ring/engine/run/one_shot.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace rondo {
@@ -146,20 +145,13 @@ void OneShotRun::begin_round() {
   std::fill(seen_.begin(), seen_.end(), 0);
 }
 
-// Those who have not come to the last round may still be reading the one before, whose place the next post takes.
-bool OneShotRun::heard_of_last() {
-  uint64_t& unheard = channel_->unheard;
-  while (unheard != 0) {
-    const int rank = std::countr_zero(unheard);
-    const PostBoard::Look look = channel_->board.look(rank);
-    if (look.sight == PostBoard::Sight::kCorrupt) refused_ = rank;
-    if (look.sight != PostBoard::Sight::kPost) {
-      observer_.awaits(rank);
-      return false;
-    }
-    unheard &= unheard - 1;
-  }
-  return true;
+// Those who are behind may still be reading an earlier post, whose place the next takes.
+bool OneShotRun::finds_room() {
+  const PostBoard::Room room = channel_->board.make_room(post_bytes(binding_.plan->rank));
+  if (room.sight == Sight::kThere) return true;
+  if (room.sight == Sight::kCorrupt) refused_ = room.rank;
+  observer_.awaits(room.rank);
+  return false;
 }
 
 // Cost: one copy of what is posted, into memory that the others have in their caches.
@@ -204,7 +196,7 @@ bool OneShotRun::progress() {
   bool moved = false;
   while (round_ < rounds_ && refused_ < 0) {
     if (!posted_) {
-      if (!heard_of_last()) {
+      if (!channel_->board.has_room(post_bytes(binding_.plan->rank)) && !finds_room()) {
         if (observer_.on()) observer_.idle();
         return moved;
       }
@@ -219,8 +211,8 @@ bool OneShotRun::progress() {
     }
     moved |= moved_ != before;
     const bool waits = binding_.plan->collective == Collective::kBarrier;
-    const bool over = next_take_ == takes_.size() && (!waits || all_have_come());
-    if (over && !waits) go_on_unheard();
+    bool over = next_take_ == takes_.size();
+    if (over && !look_at_all(waits)) over = !waits;
     if (observer_.on()) observe(over, moved_ != before);
     if (!over || refused_ >= 0) return moved;
     ++moved_;
@@ -287,10 +279,10 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
   uint32_t& seen = seen_[static_cast<size_t>(rank)];
   if (seen > bytes) return true;
   const PostBoard::Look look = channel_->board.look(rank);
-  if (look.sight == PostBoard::Sight::kNothing || look.ready < bytes) observer_.awaits(rank);
-  if (look.sight == PostBoard::Sight::kNothing) return false;
-  mismatched_ = look.sight == PostBoard::Sight::kPost && look.fingerprint != binding_.fingerprint;
-  if (look.sight == PostBoard::Sight::kCorrupt || mismatched_ || look.ready > post_bytes(rank)) {
+  if (look.sight == Sight::kNothing || look.ready < bytes) observer_.awaits(rank);
+  if (look.sight == Sight::kNothing) return false;
+  mismatched_ = look.sight == Sight::kThere && look.fingerprint != binding_.fingerprint;
+  if (look.sight == Sight::kCorrupt || mismatched_ || look.ready > post_bytes(rank)) {
     refused_ = rank;
     fingerprint_seen_ = look.fingerprint;
     return false;
@@ -299,18 +291,16 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
   return seen > bytes;
 }
 
-// Looks once at each rank of which nothing was taken.
-void OneShotRun::go_on_unheard() {
+// Looks once at each rank of which nothing was taken. False: one has not come, at which a rank that waits stops.
+bool OneShotRun::look_at_all(bool waits) {
+  bool all = true;
   for (int rank = 0; rank < binding_.plan->world && refused_ < 0; ++rank) {
-    if (rank != binding_.plan->rank && !there(rank, 0)) channel_->unheard |= uint64_t{1} << rank;
+    if (rank == binding_.plan->rank || there(rank, 0)) continue;
+    all = false;
+    if (waits) break;
   }
-}
-
-bool OneShotRun::all_have_come() {
-  for (int rank = 0; rank < binding_.plan->world; ++rank) {
-    if (rank != binding_.plan->rank && !there(rank, 0)) return false;
-  }
-  return true;
+  if (all) channel_->board.all_seen();
+  return all;
 }
 
 }  // namespace rondo

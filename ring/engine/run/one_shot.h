@@ -13,10 +13,9 @@ namespace rondo {
 // Runs a plan of Algorithm::kOneShot over a board: round by round, what this rank posts, then what it takes. As
 // LaneRun: never blocks, allocates, locks, logs or throws in progress(). One thread at a time.
 //
-// A rank that has taken all it needs is done, though it may not have heard from all others: of those it hears before
-// its next post on this board, whatever call that is. So the root of a broadcast may be one call ahead. Of two ranks
-// whose calls differ the one that posts later sees the other's post: every rank looks once at those it has not heard
-// from before it goes on.
+// A rank that has taken all it needs is done, though it may not have heard from all others: so the root of broadcasts
+// may be as many calls ahead as a board holds posts. Of two ranks whose calls differ the one that posts later sees the
+// other's post: every rank looks once at those it has not heard from before it goes on.
 class OneShotRun {
  public:
   // `binding` and `channel` must stay until the run is done or abandoned.
@@ -58,15 +57,14 @@ class OneShotRun {
   uint32_t place_of(const Ref& ref) const;
   size_t post_bytes(int rank) const { return post_bytes_[static_cast<size_t>(rank)]; }
   void begin_round();
-  bool heard_of_last();
+  bool finds_room();
   void post();
   void observe(bool over, bool taken);
   void put(const Move& move, std::byte* place, uint64_t at, uint64_t count);
   bool take(const Move& move);
   bool take_piece(const Move& move, uint64_t count);
   bool there(int rank, uint64_t bytes);
-  bool all_have_come();
-  void go_on_unheard();
+  bool look_at_all(bool waits);
   void fold(const Move& move, const void* const* from, void* to, uint64_t count) const;
   std::byte* input(const Move& move, uint64_t at) const {
     return const_cast<std::byte*>(binding_.input) + (move.input + begin_ + at) * binding_.element_bytes;  // only read

@@ -1,0 +1,242 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace rondo {
+
+// The one channel between ranks that share memory, be they processes or threads: a ring of numbered cells with one
+// writer and one reader (links, streams) or several (boards of posts).
+//
+//   [taken][cell 0 .. depth-1] [slot 0 .. depth-1] [ring of bytes]     slots and ring begin on a page
+//
+// A piece is announced by the flag of its cell: its number and how many of its bytes are there. A small payload lies
+// beside the flag, so that one or two cache lines move; one that a slot holds lies in the cell's slot; a larger one in
+// the ring of bytes, behind the last. Both sides know where from the lengths alone. Pages are touched as bytes reach
+// them.
+//
+// Everything in this memory may hold anything at any time: the peer can write there. So each number is read once, and
+// used only if it is the one expected.
+
+inline constexpr size_t kLineBytes = 64;
+inline constexpr size_t kCellBytes = 2 * kLineBytes;  // processors fetch lines in pairs
+
+constexpr size_t whole_lines(size_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
+
+// The orderings that all faces of the ring rest on. Tests weaken each in turn and expect the thread sanitizer to
+// object.
+//   publish pairs with observe: a rank that sees the flag sees the piece; and what its writer had read before is read
+//   when the flag is seen, so that it may be written over.
+//   free pairs with reuse: a piece was read before its place is written again.
+// A doorbell's flag is read behind kPublishLast and kFree; and of two ranks that publish and then observe, one at least
+// sees the other's piece. So these are sequentially consistent.
+struct CellOrders {
+  static constexpr std::memory_order kPublish = std::memory_order_release;
+  static constexpr std::memory_order kPublishLast = std::memory_order_seq_cst;
+  static constexpr std::memory_order kObserve = std::memory_order_seq_cst;
+  static constexpr std::memory_order kFree = std::memory_order_seq_cst;
+  static constexpr std::memory_order kReuse = std::memory_order_acquire;
+};
+
+// Two lines, beginning with the flag. Tag: what a face compares before it uses a byte of the piece.
+template <typename Tag>
+struct alignas(kCellBytes) Cell {
+  static constexpr size_t kSmallBytes = kCellBytes - sizeof(uint64_t) - (std::is_empty_v<Tag> ? 0 : sizeof(Tag));
+  std::atomic<uint64_t> flag;  // (number of the piece, from 1 on, modulo 2^32) << 32 | bytes that are there
+  [[no_unique_address]] Tag tag;
+  std::byte small[kSmallBytes];
+};
+
+constexpr uint64_t cell_flag(uint64_t number, uint32_t bytes) { return (number << 32) | bytes; }
+
+// What is seen of a number that the other side stores.
+enum class Sight : uint8_t { kNothing, kThere, kCorrupt };
+
+// Kind, of every ring below, says
+//   Tag;
+//   depth: pieces under way, at least 2;
+//   slot_bytes: of the largest payload in a slot, 0: no slots;
+//   ring_bytes: a power of two, 0: no ring of bytes;
+//   kSlots, kRing: whether there are any;
+//   kEnds: depth if there is a ring of bytes, else 0.
+
+// Offsets from the beginning of a ring that begins `before` bytes behind a page's beginning.
+template <typename Kind>
+struct CellLayout {
+  constexpr explicit CellLayout(const Kind& kind, size_t before) {
+    constexpr size_t kPage = 4096;
+    const auto on_page = [before](size_t size) { return (before + size + kPage - 1) / kPage * kPage - before; };
+    slots = on_page(kCells + kind.depth * kCellBytes);
+    ring = on_page(slots + kind.depth * whole_lines(kind.slot_bytes));
+    bytes = ring + kind.ring_bytes;
+  }
+  static constexpr size_t kCells = kCellBytes;  // before them lies `taken`
+  size_t slots = 0, ring = 0, bytes = 0;
+};
+
+// A ring in this process's memory. Numbers and positions are the caller's.
+template <typename Kind, typename Orders>
+class CellRing {
+ public:
+  using Tag = typename Kind::Tag;
+
+  // memory: zeroed before the first side was made; CellLayout(kind, before).bytes.
+  CellRing(std::byte* memory, const Kind& kind, size_t before) : memory_(memory), kind_(kind) {
+    const CellLayout<Kind> layout(kind, before);
+    slots_ = memory + layout.slots;
+    ring_ = memory + layout.ring;
+  }
+
+  const Kind& kind() const { return kind_; }
+  Tag& tag(uint64_t number) const { return cell(number).tag; }
+  std::atomic<uint64_t>& flag(uint64_t number) const { return cell(number).flag; }
+  // Pieces that the reader needs no more; only grows.
+  std::atomic<uint64_t>& taken() const { return *reinterpret_cast<std::atomic<uint64_t>*>(memory_); }
+
+  // Shows that `ready` bytes of the piece are there; last: no more of what the caller has to show follows at once.
+  void publish(uint64_t number, uint32_t ready, bool last) const {
+    flag(number).store(cell_flag(number, ready), last ? Orders::kPublishLast : Orders::kPublish);
+  }
+
+  struct Look {
+    Sight sight = Sight::kNothing;
+    uint64_t flag = 0;
+    uint32_t ready() const { return static_cast<uint32_t>(flag); }  // bytes, as the writer says
+  };
+  // Whether the piece is there, at least in part. Cost while it is not: one load.
+  Look look(uint64_t number) const {
+    const uint64_t seen = flag(number).load(Orders::kObserve);
+    if (shown(seen) == static_cast<uint32_t>(number)) return {Sight::kThere, seen};
+    return {shown(seen) == before(number) ? Sight::kNothing : Sight::kCorrupt, seen};
+  }
+  // As look(), where the writer may have gone on, at most once around.
+  Sight look_behind(uint64_t number) const {
+    const Look look_at = look(number);
+    return shown(look_at.flag) == static_cast<uint32_t>(number + kind_.depth) ? Sight::kThere : look_at.sight;
+  }
+
+  // Where the payload of a piece lies; position: take_room().
+  std::byte* payload(uint64_t number, size_t bytes, uint64_t position) const {
+    if (bytes <= Cell<Tag>::kSmallBytes) return cell(number).small;
+    if (Kind::kSlots && (!Kind::kRing || bytes <= kind_.slot_bytes)) {
+      return slots_ + number % kind_.depth * whole_lines(kind_.slot_bytes);
+    }
+    return ring_ + (position & (kind_.ring_bytes - 1));
+  }
+
+  // --- the ring of bytes. Positions only grow. Each piece begins at a line; one that reached beyond the end of the
+  // ring begins at its start instead.
+  bool in_ring(size_t bytes) const { return Kind::kRing && bytes > Cell<Tag>::kSmallBytes && bytes > kind_.slot_bytes; }
+  // Of a piece that follows what ends at `end`.
+  uint64_t begin_of(uint64_t end, size_t bytes) const {
+    const size_t to_end = kind_.ring_bytes - (end & (kind_.ring_bytes - 1));
+    return bytes <= to_end ? end : end + to_end;
+  }
+  // begin_of() a piece that is in_ring(), whose end becomes `end`.
+  uint64_t take_room(uint64_t& end, size_t bytes) const {
+    if (!in_ring(bytes)) return 0;
+    const uint64_t begin = begin_of(end, bytes);
+    end = begin + whole_lines(bytes);
+    return begin;
+  }
+
+ private:
+  Cell<Tag>& cell(uint64_t number) const {
+    return reinterpret_cast<Cell<Tag>*>(memory_ + CellLayout<Kind>::kCells)[number % kind_.depth];
+  }
+  static uint32_t shown(uint64_t flag) { return static_cast<uint32_t>(flag >> 32); }
+  // What the cell of a piece that is not there yet shows: the piece before it, or nothing.
+  uint32_t before(uint64_t number) const {
+    return number <= kind_.depth ? 0 : static_cast<uint32_t>(number - kind_.depth);
+  }
+
+  std::byte* memory_;
+  std::byte* slots_ = nullptr;
+  std::byte* ring_ = nullptr;
+  Kind kind_;
+};
+
+// The writer's side. One thread at a time.
+template <typename Kind, typename Orders>
+class CellWriter {
+ public:
+  explicit CellWriter(const CellRing<Kind, Orders>& ring) : ring_(ring) {}
+
+  uint64_t number() const { return number_; }  // of the last piece reserved
+  uint64_t taken() const { return taken_; }    // pieces that are needed no more, as far as is known
+
+  // Whether the next piece finds a cell and room.
+  bool fits(size_t bytes) const {
+    if (number_ - taken_ >= ring_.kind().depth) return false;
+    return !ring_.in_ring(bytes) ||
+           ring_.begin_of(end_, bytes) + whole_lines(bytes) - freed_to_ <= ring_.kind().ring_bytes;
+  }
+  // Where the next piece will lie.
+  std::byte* place(size_t bytes) const { return ring_.payload(number_ + 1, bytes, ring_.begin_of(end_, bytes)); }
+  // Takes that place, to be filled and published. Requires fits().
+  std::byte* reserve(size_t bytes) {
+    ++number_;
+    const uint64_t begin = ring_.take_room(end_, bytes);
+    if constexpr (Kind::kRing) ends_[number_ % Kind::kEnds] = end_;
+    return ring_.payload(number_, bytes, begin);
+  }
+  // Of the piece that was reserved last.
+  typename Kind::Tag& tag() const { return ring_.tag(number_); }
+  void publish(uint32_t ready, bool last) const { ring_.publish(number_, ready, last); }
+
+  // Pieces up to this one are needed no more. False: it cannot be.
+  bool free(uint64_t number) {
+    if (number < taken_ || number > number_) return false;
+    if (number == taken_) return true;
+    taken_ = number;
+    if constexpr (Kind::kRing) freed_to_ = ends_[number % Kind::kEnds];
+    return true;
+  }
+  struct Freed {
+    Sight sight = Sight::kNothing;
+    uint64_t number = 0;
+  };
+  // Looks for pieces that a single reader has freed.
+  Freed look_at_taken() {
+    const uint64_t number = ring_.taken().load(Orders::kReuse);
+    if (number == taken_) return {};
+    return {free(number) ? Sight::kThere : Sight::kCorrupt, number};
+  }
+
+ private:
+  CellRing<Kind, Orders> ring_;
+  uint64_t number_ = 0;
+  uint64_t taken_ = 0;
+  uint64_t end_ = 0;                          // of the last piece in the ring of bytes
+  uint64_t freed_to_ = 0;                     // the end of the last piece taken
+  std::array<uint64_t, Kind::kEnds> ends_{};  // of the pieces under way
+};
+
+// A single reader's side. One thread at a time.
+template <typename Kind, typename Orders>
+class CellReader {
+ public:
+  explicit CellReader(const CellRing<Kind, Orders>& ring) : ring_(ring) {}
+
+  uint64_t number() const { return number_; }  // pieces found
+  // Of the next piece.
+  typename CellRing<Kind, Orders>::Look look() const { return ring_.look(number_ + 1); }
+  const typename Kind::Tag& tag() const { return ring_.tag(number_ + 1); }
+  // Goes on behind it. Returns its payload, of so many bytes, which stays until release().
+  const std::byte* take(size_t bytes) {
+    ++number_;
+    return ring_.payload(number_, bytes, ring_.take_room(end_, bytes));
+  }
+  // Gives the memory of all pieces up to this one back.
+  void release(uint64_t number) const { ring_.taken().store(number, Orders::kFree); }
+
+ private:
+  CellRing<Kind, Orders> ring_;
+  uint64_t number_ = 0;
+  uint64_t end_ = 0;  // of the last piece in the ring of bytes
+};
+
+}  // namespace rondo
