@@ -19,9 +19,9 @@
 #include "ring/base/descriptor.h"
 #include "ring/base/own_thread.h"
 #include "transport/control_logic.h"
-#include "transport/inproc_link.h"
 #include "transport/inproc_memory.h"
-#include "transport/inproc_stream.h"
+#include "transport/shared/shared_link.h"
+#include "transport/shared/shared_stream.h"
 
 namespace rondo {
 namespace {
@@ -30,6 +30,15 @@ using Clock = std::chrono::steady_clock;
 
 int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
+}
+
+// As others reach a doorbell of another process. Throws Exception(kSystem).
+std::shared_ptr<RemoteBell> share(const std::shared_ptr<Doorbell>& doorbell) {
+  auto flag = std::make_shared<std::atomic<uint32_t>>(0);
+  doorbell->share(flag.get(), flag);
+  auto bell = std::make_shared<RemoteBell>();
+  bell->connect(flag.get(), doorbell->bell(), doorbell);
+  return bell;
 }
 
 // What the fabrics share: who has opened what, the links between them, and the thread that carries control messages.
@@ -64,8 +73,8 @@ class InprocHub {
 
   struct OpenGroup {
     CommunicatorEvents* events = nullptr;
-    std::shared_ptr<Doorbell> bell;      // shared with the engine
-    std::shared_ptr<Doorbell> p2p_bell;  // likewise
+    std::shared_ptr<RemoteBell> bell;      // shared with the engine, links and streams
+    std::shared_ptr<RemoteBell> p2p_bell;  // likewise
     std::deque<std::pair<int, std::unique_ptr<ByteStream>>> incoming;
   };
 
@@ -74,7 +83,7 @@ class InprocHub {
   struct Legacy {
     std::set<int> heirs;  // ranks that have neither closed nor declined it
     std::vector<std::shared_ptr<Window>> windows;
-    std::map<int, std::shared_ptr<Doorbell>> bells;
+    std::map<int, std::shared_ptr<RemoteBell>> bells;
   };
 
   // Changes one rank's control logic and leaves the rest to the thread.
@@ -174,11 +183,11 @@ class InprocHub {
       return link;
     }
     if (own == nullptr || other == nullptr) return nullptr;
-    auto [here, there] = make_inproc_link(shape, own->bell, other->bell, state(key.peer).logic.name(rank),
-                                          state(rank).logic.name(key.peer));
+    auto [near, far] = ends(rank, key.peer, shared_link_bytes(shape), own->bell, other->bell);
+    auto here = make_shared_link(std::move(near), shape), there = make_shared_link(std::move(far), shape);
     links_[{key.communicator, low, high, key.lane, key.peer}] = std::move(there);
     other->bell->ring();
-    return std::move(here);
+    return here;
   }
 
   std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer) {
@@ -211,11 +220,12 @@ class InprocHub {
     OpenGroup* own = group(rank, communicator);
     OpenGroup* other = group(peer, communicator);
     if (own == nullptr || other == nullptr) return nullptr;
-    auto [here, there] =
-        make_inproc_stream(own->p2p_bell, other->p2p_bell, state(peer).logic.name(rank), state(rank).logic.name(peer));
+    constexpr size_t kRing = kSmallByteRingBytes;
+    auto [near, far] = ends(rank, peer, shared_stream_bytes(kRing), own->p2p_bell, other->p2p_bell);
+    auto here = make_shared_stream(std::move(near), kRing), there = make_shared_stream(std::move(far), kRing);
     other->incoming.emplace_back(rank, std::move(there));
     other->p2p_bell->ring();
-    return std::move(here);
+    return here;
   }
 
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(int rank, uint64_t communicator) {
@@ -255,6 +265,15 @@ class InprocHub {
   OpenGroup* group(int rank, uint64_t communicator) {
     const auto found = state(rank).groups.find(communicator);
     return found == state(rank).groups.end() ? nullptr : &found->second;
+  }
+
+  // Of a link or stream, over memory of its own.
+  std::pair<ChannelEnd, ChannelEnd> ends(int rank, int peer, size_t bytes, const std::shared_ptr<RemoteBell>& own,
+                                         const std::shared_ptr<RemoteBell>& others) {
+    const auto memory = plain_memory(bytes);
+    const auto life = std::make_shared<PeerLife>();
+    return {{memory, memory.get(), true, others, life, state(rank).logic.name(peer)},
+            {memory, memory.get(), false, own, life, state(peer).logic.name(rank)}};
   }
 
   void collect(int rank) {
@@ -399,7 +418,7 @@ class InprocFabric final : public Fabric {
 
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
-    hub_->open(place_.rank, id, members, {events, std::move(doorbell), std::move(p2p_doorbell), {}});
+    hub_->open(place_.rank, id, members, {events, share(doorbell), share(p2p_doorbell), {}});
   }
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
     hub_->decline(place_.rank, id, members, error);

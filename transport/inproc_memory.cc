@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -78,14 +79,13 @@ namespace {
 
 class InprocWindow final : public Window {
  public:
-  InprocWindow(std::shared_ptr<InprocWindows> all, int rank, uint64_t id, std::byte* data, size_t bytes)
-      : Window(id, data, bytes), all_(std::move(all)), rank_(rank) {}
-  ~InprocWindow() override {
-    all_->remove({rank_, id()});
-    ::munmap(data(), bytes());
-  }
+  InprocWindow(std::shared_ptr<InprocWindows> all, int rank, uint64_t id, std::shared_ptr<std::byte> memory,
+               size_t bytes)
+      : Window(id, memory.get(), bytes), memory_(std::move(memory)), all_(std::move(all)), rank_(rank) {}
+  ~InprocWindow() override { all_->remove({rank_, id()}); }
 
  private:
+  std::shared_ptr<std::byte> memory_;   // this window's alone
   std::shared_ptr<InprocWindows> all_;  // shared with the ranks, which may end before the window's last user
   int rank_;
 };
@@ -97,12 +97,8 @@ class InprocMemory final : public SharedMemory {
 
   std::shared_ptr<Window> make(size_t bytes, uint64_t name) override {
     if (bytes == 0) throw Exception(ErrorCode::kInvalid, "a window of 0 bytes");
-    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-      throw Exception(ErrorCode::kSystem, "no memory for a window of " + std::to_string(bytes) + " bytes");
-    }
     const uint64_t id = name != 0 ? id_of(name) : windows_->next_id();
-    auto window = std::make_shared<InprocWindow>(windows_, rank_, id, static_cast<std::byte*>(memory), bytes);
+    auto window = std::make_shared<InprocWindow>(windows_, rank_, id, plain_memory(bytes), bytes);
     windows_->add({rank_, id}, window);
     if (name != 0) keep_(name, window);
     return window;
@@ -132,6 +128,14 @@ class InprocMemory final : public SharedMemory {
 };
 
 }  // namespace
+
+std::shared_ptr<std::byte> plain_memory(size_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Exception(ErrorCode::kSystem, "no memory for " + std::to_string(bytes) + " bytes between threads");
+  }
+  return {static_cast<std::byte*>(memory), [bytes](std::byte* data) { ::munmap(data, bytes); }};
+}
 
 std::shared_ptr<InprocWindows> make_inproc_windows() { return std::make_shared<InprocWindows>(); }
 

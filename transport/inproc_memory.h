@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -7,6 +8,9 @@
 #include "transport/shared_memory.h"
 
 namespace rondo {
+
+// Zeroed memory that begins on a page; pages come as they are touched. Throws Exception(kSystem).
+std::shared_ptr<std::byte> plain_memory(size_t bytes);
 
 // What the ranks of one process share: where their windows are.
 class InprocWindows;

@@ -13,7 +13,6 @@
 #include "tests/support/link_contract.h"
 #include "tests/support/random.h"
 #include "tests/support/sim_stream.h"
-#include "transport/inproc_link.h"
 #include "transport/sealed_stream.h"
 #include "transport/slice_header.h"
 #include "transport/socket.h"
@@ -75,15 +74,6 @@ MakeLink over_sockets(int connections) {
   };
 }
 
-LinkEnds in_memory(const LinkShape& shape, uint64_t) {
-  auto [first, second] =
-      make_inproc_link(shape, std::make_shared<Doorbell>(), std::make_shared<Doorbell>(), "first peer", "second peer");
-  LinkEnds ends;
-  ends.side[0] = std::move(first);
-  ends.side[1] = std::move(second);
-  return ends;
-}
-
 std::string bytes_of(const SliceHeader& header, size_t payload) {
   std::string bytes(sizeof header + payload, 'x');
   std::memcpy(bytes.data(), &header, sizeof header);
@@ -134,14 +124,8 @@ TEST_CASE("stream links over sockets") {
   check_link_contract(over_sockets(3), first, seeds);
 }
 
-TEST_CASE("a link in memory") {
-  const auto [first, seeds] = seed_range(70);
-  check_link_contract(in_memory, first, seeds);
-}
-
 TEST_CASE("both ends by threads of their own") {
   const auto [first, seeds] = seed_range(15);
-  check_link_between_threads(in_memory, first, seeds);
   check_link_between_threads(over_sockets(1), first, seeds);
   check_link_between_threads(over_sockets(3), first, seeds);
 }
