@@ -123,4 +123,21 @@ TEST_CASE("what a root has posted arrives, although it leaves at once") {
         }) == "");
 }
 
+TEST_CASE("a communicator that a faster rank has failed is made on the slower ones") {
+  // Proves: split and new_group do not throw the failure of a call that comes after them.
+  RankGroup shape;
+  shape.world = 3;
+  CHECK(run_threads(shape, [&](Communicator& group) {
+          for (int call = 0; call < kCalls; ++call) {
+            const std::vector<int> all = {0, 1, 2};
+            Communicator part = call % 2 == 0 ? group.split(0) : group.new_group(all);
+            if (group.rank() == call % 3) part.abort("at once");
+            const std::string error = error_of(part, [&] { part.barrier(); });
+            expect(error.find("at once") != std::string::npos, error);
+            expect(!group.error(), "the parent has failed");
+            group.barrier();
+          }
+        }) == "");
+}
+
 }  // namespace rondo::testing

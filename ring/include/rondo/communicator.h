@@ -267,7 +267,7 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   void* allocate(size_t bytes, Memory memory);
 
   // --- Sub-communicators. If a member cannot make it (kSystem: no descriptors), all members throw that error, which
-  // names the rank; this communicator goes on.
+  // names the rank; this communicator goes on. What a faster member does to the new one is thrown by its own calls.
   // Collective. Ranks with the same color form a communicator, ordered by (key, rank). color < 0: none, an empty
   // Communicator.
   Communicator split(int color, int key = 0);
