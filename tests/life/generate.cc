@@ -141,6 +141,7 @@ class Generator {
     if (step.verb == "all_reduce" || step.verb == "reduce" || step.verb.compare(0, 14, "reduce_scatter") == 0)
       fold(step);
     algorithm(step);
+    if (step.has("wire")) step.values.erase("algorithm");  // not all carry one
     return step;
   }
 
