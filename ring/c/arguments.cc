@@ -72,6 +72,10 @@ CallOptions options_of(const rondo_options_t* given) {
   made.algorithm = algorithm_named(options.algorithm);
   made.wire = wire_of(options);
   if (options.on_stream != 0) made.stream = options.stream;
+  if (options.purpose > UINT16_MAX) {
+    throw Exception(ErrorCode::kInvalid, "purpose " + std::to_string(options.purpose) + " is above 65535");
+  }
+  made.purpose = static_cast<Purpose>(options.purpose);
   return made;
 }
 

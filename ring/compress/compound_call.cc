@@ -5,7 +5,8 @@
 
 namespace rondo {
 
-CompoundCall::CompoundCall(Communicator& group, const char* name) : group_(group), name_(name) {
+CompoundCall::CompoundCall(Communicator& group, Purpose purpose, const char* name)
+    : group_(group), purpose_(purpose), name_(name) {
   CommunicatorAccess::check_outside_batch(group, name);
 }
 

@@ -13,8 +13,8 @@ class CompoundCall {
   // ranks know (kNotFinite, kMismatch) and kInvalid before the first exchange pass as they are; anything else that body
   // throws fails the communicator, whose failure is thrown. name: a literal.
   template <typename Body>
-  static auto run(Communicator& group, const char* name, Body body) {
-    CompoundCall call(group, name);
+  static auto run(Communicator& group, Purpose purpose, const char* name, Body body) {
+    CompoundCall call(group, purpose, name);
     try {
       return body(call);
     } catch (...) {
@@ -25,17 +25,20 @@ class CompoundCall {
   const char* name() const { return name_; }
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
-  // For an exchange.
+  // Of an exchange: it matches no call of the program.
+  CallOptions options() const { return {.purpose = purpose_}; }
+  // For an exchange, with options().
   Communicator* operator->() const {
     begun_ = true;
     return &group_;
   }
 
  private:
-  CompoundCall(Communicator& group, const char* name);
+  CompoundCall(Communicator& group, Purpose purpose, const char* name);
   [[noreturn]] void end_by_exception() const;
 
   Communicator& group_;
+  const Purpose purpose_;
   const char* const name_;
   mutable bool begun_ = false;
 };

@@ -43,10 +43,10 @@ void clip(float* values, uint64_t count, float limit) {
 
 DistOpt::DistOpt(Communicator& group, std::vector<NamedGradient> gradients, const DistOptOptions& options)
     : group_(group), gradients_(std::move(gradients)), options_(options), places_(gradients_.size()) {
-  CompoundCall::run(group, "DistOpt", [this](const CompoundCall& call) {
+  CompoundCall::run(group, Purpose::kDistOpt, "DistOpt", [this](const CompoundCall& call) {
     check(group_, gradients_, options_);
     make_buckets();
-    for (const NamedGradient& g : gradients_) call->broadcast(g.parameter, g.count, DType::kFloat32, 0);
+    for (const NamedGradient& g : gradients_) call->broadcast(g.parameter, g.count, DType::kFloat32, 0, call.options());
     if (options_.exchange != Exchange::kLocalSgd) return;
     for (const NamedGradient& g : gradients_) {
       outer_.emplace_back(g.parameter, g.parameter + g.count);
@@ -90,7 +90,7 @@ size_t DistOpt::index_of(const std::string& name) const {
 // --- gradients
 
 void DistOpt::ready(const std::string& name) {
-  CompoundCall::run(group_, "DistOpt::ready", [&](const CompoundCall& call) {
+  CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::ready", [&](const CompoundCall& call) {
     const size_t i = index_of(name);
     if (after_update(options_.exchange) || sparse(options_.exchange)) return;
     if (places_[i].ready) refuse(group_, fmt::format("the gradient \"{}\" is ready a second time before step()", name));
@@ -112,7 +112,7 @@ void DistOpt::fill(size_t gradient) {
 
 // In the order of the buckets, which all ranks have.
 void DistOpt::begin(const CompoundCall& call, Bucket& bucket, Exchange exchange) {
-  CallOptions options;
+  CallOptions options = call.options();
   options.wire.format = format_of(exchange);
   const bool keeps = exchange == Exchange::kInt8 && options_.residual;
   options.wire.residual = keeps ? bucket.residual.data() : nullptr;
@@ -201,7 +201,7 @@ void DistOpt::copy_back() {
 
 void DistOpt::step(const Update& update, const StepOptions& step) {
   const Exchange exchange = step.exchange.value_or(options_.exchange);
-  CompoundCall::run(group_, "DistOpt::step", [&](const CompoundCall& call) {
+  CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::step", [&](const CompoundCall& call) {
     const double spars = spars_of(group_, exchange, step.spars.has_value() ? step.spars : options_.spars);
     if (begun_ > 0 && exchange != options_.exchange) {
       refuse(group_, "another exchange for this step comes too late: ready() has begun the one of DistOptOptions");
@@ -215,7 +215,8 @@ void DistOpt::step(const Update& update, const StepOptions& step) {
     update(g);
   }
   if (after_update(exchange)) {
-    CompoundCall::run(group_, "DistOpt::step", [&](const CompoundCall& call) { average_parameters(call, exchange); });
+    CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::step",
+                      [&](const CompoundCall& call) { average_parameters(call, exchange); });
   }
   ++steps_;
 }
@@ -235,7 +236,7 @@ void DistOpt::average_parameters(const CompoundCall& call, Exchange exchange) {
   } else {
     for (size_t i = 0; i < gradients_.size(); ++i) add(i);
   }
-  call->all_reduce_many(tensors, Op::kAverage);
+  call->all_reduce_many(tensors, Op::kAverage, call.options());
   for (size_t i = 0; !partial && i < outer_.size(); ++i) outer_step(i);
 }
 

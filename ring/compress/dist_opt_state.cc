@@ -18,7 +18,7 @@ std::span<float> DistOpt::residual(const std::string& name) {
 }
 
 DistOptState DistOpt::save() {
-  return CompoundCall::run(group_, "DistOpt::save", [this](const CompoundCall& call) {
+  return CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::save", [this](const CompoundCall& call) {
     DistOptState state;
     state.steps = steps_;
     state.world = call.size();
@@ -27,7 +27,7 @@ DistOptState DistOpt::save() {
       tensor.name = gradients_[i].name;
       const std::span<float> own = residual(tensor.name);
       tensor.residuals.resize(own.size() * static_cast<size_t>(call.size()));
-      call->all_gather(own.data(), tensor.residuals.data(), own.size(), DType::kFloat32);
+      call->all_gather(own.data(), tensor.residuals.data(), own.size(), DType::kFloat32, call.options());
       if (i >= outer_.size()) continue;
       tensor.outer = outer_[i];
       tensor.momentum = momentum_[i];

@@ -98,9 +98,9 @@ uint64_t run(SparseRoute route, const SparseCall& call) {
 
 SparseReport sparse_all_reduce(Communicator& group, const float* input, float* output, uint64_t count,
                                const SparseOptions& options) {
-  return CompoundCall::run(group, kName, [&](const CompoundCall& call) -> SparseReport {
+  return CompoundCall::run(group, Purpose::kSparse, kName, [&](const CompoundCall& call) -> SparseReport {
     check(call, input, output, count, options);
-    CallOptions exchanges;
+    CallOptions exchanges = call.options();
     exchanges.timeout = options.timeout;
     const Contribution u{input, options.residual, count};
     const Selection own = select(u, options);

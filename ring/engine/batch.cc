@@ -155,7 +155,7 @@ std::shared_ptr<Operation> Batch::keep(const CollectiveCall& call) {
   const bool fusable = call.op != Op::kPremulSum;
   refuse_wire(call.options);
   group_.check_on_host(call);
-  calls_.items.push_back({check_call(call, group_.rank(), group_.size()), call.options.algorithm, fusable});
+  calls_.items.push_back({check_call(call, group_.rank(), group_.size()), fusable});
   return calls_.operation;
 }
 
@@ -199,7 +199,7 @@ void Batch::append(std::vector<Item>& items, std::span<const TensorRef> tensors,
     call.count = tensors[i].count;
     call.dtype = tensors[i].dtype;
     try {
-      items.push_back({check_call(call, group_.rank(), group_.size()), options.algorithm, fusable});
+      items.push_back({check_call(call, group_.rank(), group_.size()), fusable});
       if (!options.stream) group_.check_on_host(call);
     } catch (const Exception& e) {
       throw Exception(e.code(), fmt::format("tensor {} of {}: {}", i, tensors.size(), e.what()));
@@ -365,7 +365,7 @@ std::vector<CommunicatorState::Part> Batch::parts_of(std::span<Item> items) {
       i = end;
     } else {
       // Alone it is the same call as outside, so that ranks need not group it alike.
-      parts.push_back({std::move(items[i].call), items[i].asked, std::nullopt});
+      parts.push_back({std::move(items[i].call), std::nullopt});
       ++i;
     }
   }
@@ -377,7 +377,7 @@ void Batch::add_run(std::span<Item> run, std::vector<CommunicatorState::Part>& p
   std::vector<TensorShape> shapes;
   shapes.reserve(run.size());
   for (const Item& item : run) {
-    shapes.push_back({item.call.count, item.call.dtype, item.call.op, item.asked, item.fusable});
+    shapes.push_back({item.call.count, item.call.dtype, item.call.op, item.call.asked, item.fusable});
   }
   const auto list = std::make_shared<const TensorList>(std::move(shapes));
   // A rank by itself has no latency to save.
@@ -395,7 +395,7 @@ void Batch::add_run(std::span<Item> run, std::vector<CommunicatorState::Part>& p
 
 CommunicatorState::Part Batch::part_of(std::span<Item> run, const Bucket& bucket) {
   const Item& first = run[bucket.tensors.front()];
-  CommunicatorState::Part part{first.call, first.asked, std::nullopt};
+  CommunicatorState::Part part{first.call, std::nullopt};
   if (bucket.tensors.size() == 1) return part;
   const uint64_t element = dtype_bytes(part.call.dtype);
   Packing& packing = part.packing.emplace();

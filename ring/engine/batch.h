@@ -96,7 +96,6 @@ class Batch {
  private:
   struct Item {
     CheckedCall call;
-    Algorithm asked = Algorithm::kAuto;
     bool fusable = true;
   };
   struct Message {

@@ -33,7 +33,7 @@ Collectives::Collectives(std::shared_ptr<CommunicatorContext> context, std::shar
       course_(*context_, router_),
       watch_(*context_) {}
 
-RouteQuestion Collectives::question_of(const CheckedCall& call, Algorithm asked) const {
+RouteQuestion Collectives::question_of(const CheckedCall& call) const {
   RouteQuestion question;
   question.collective = call.collective;
   question.even = !call.uneven;
@@ -42,18 +42,18 @@ RouteQuestion Collectives::question_of(const CheckedCall& call, Algorithm asked)
   question.bytes = call.travelling_bytes(context_->world());
   question.root = call.root;
   question.element_bytes = static_cast<int>(dtype_bytes(call.dtype));
-  return router_.ask(question, asked);
+  return router_.ask(question, call.asked);
 }
 
-std::shared_ptr<PreparedCall> Collectives::prepare(CheckedCall call, Algorithm asked) const {
-  const RouteQuestion question = question_of(call, asked);
+std::shared_ptr<PreparedCall> Collectives::prepare(CheckedCall call) const {
+  const RouteQuestion question = question_of(call);
   call.algorithm = question.algorithm;
   call.registered_first = question.registered_first;
   return std::make_shared<PreparedCall>(std::move(call), question, context_->id);
 }
 
-Algorithm Collectives::algorithm_for(const CheckedCall& call, Algorithm asked, bool registered) const {
-  return course_.route_of(question_of(call, asked), registered).algorithm;
+Algorithm Collectives::algorithm_for(const CheckedCall& call, bool registered) const {
+  return course_.route_of(question_of(call), registered).algorithm;
 }
 
 void Collectives::submit(std::shared_ptr<CollectiveOperation> operation) {

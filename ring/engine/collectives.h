@@ -29,9 +29,9 @@ class Collectives final : public ProgressEngine {
               std::weak_ptr<ProgressThread> progress_thread, WaitPolicy policy);
 
   // Checks, resolves and keeps what equal calls have in common. Throws Exception(kInvalid). Any thread.
-  std::shared_ptr<PreparedCall> prepare(CheckedCall call, Algorithm asked) const;
+  std::shared_ptr<PreparedCall> prepare(CheckedCall call) const;
   // The route of such a call now, of buffers that are all registered, or not. Any thread.
-  Algorithm algorithm_for(const CheckedCall& call, Algorithm asked, bool registered) const;
+  Algorithm algorithm_for(const CheckedCall& call, bool registered) const;
   const Router& router() const { return router_; }
 
   // --- under the caller's submission lock, which gives calls their order
@@ -59,7 +59,7 @@ class Collectives final : public ProgressEngine {
   void broke(const Error& error) override { context_->fail(error); }
 
  private:
-  RouteQuestion question_of(const CheckedCall& call, Algorithm asked) const;
+  RouteQuestion question_of(const CheckedCall& call) const;
   void enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence);
   bool take_next();
   void begin(CollectiveOperation& operation) {

@@ -74,6 +74,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(OutsideBatch, int co
   call.count = 2;
   call.dtype = DType::kInt32;
   call.options.algorithm = for_plain_buffers();
+  call.options.purpose = Purpose::kSplit;
   run(call);
   const uint64_t number = next_split();
   if (color < 0) return nullptr;

@@ -124,17 +124,18 @@ Algorithm CommunicatorState::algorithm_for(const CollectiveCall& call, bool regi
   checked.count = call.count;
   checked.dtype = call.dtype;
   checked.op = call.op;
+  checked.asked = call.options.algorithm;
   if (collective_has_root(call.collective)) checked.root = std::max(call.root, 0);
-  return collectives_->algorithm_for(checked, call.options.algorithm, registered);
+  return collectives_->algorithm_for(checked, registered);
 }
 
 // Under the submission lock. The call's buffers have been checked, and nothing has happened if it throws. Until the
 // next call of this.
 const std::shared_ptr<PreparedCall>& CommunicatorState::prepare(const CollectiveCall& call) {
   if (call.uneven) {
-    return not_kept_ = collectives_->prepare(check_call(call, rank(), size()), call.options.algorithm);
+    return not_kept_ = collectives_->prepare(check_call(call, rank(), size()));
   }
-  const CallKey key = key_of(call);
+  const CallFields key = fields_of(call);
   if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) {
     PreparedCall& known = **kept;
     if (call.input != known.input || call.output != known.output || says_anything(call.options.wire)) {
@@ -144,7 +145,7 @@ const std::shared_ptr<PreparedCall>& CommunicatorState::prepare(const Collective
     }
     return *kept;
   }
-  return prepared_.keep(key, collectives_->prepare(check_call(call, rank(), size()), call.options.algorithm));
+  return prepared_.keep(key, collectives_->prepare(check_call(call, rank(), size())));
 }
 
 std::shared_ptr<CollectiveOperation> CommunicatorState::submit(std::shared_ptr<PreparedCall> prepared,
@@ -167,7 +168,7 @@ std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(
   std::unique_lock lock(submit_mutex_);
   for (Part& part : parts) {
     const CheckedCall& call = part.call;
-    auto operation = std::make_shared<CollectiveOperation>(prepare(call, part.asked), call.input, call.output);
+    auto operation = std::make_shared<CollectiveOperation>(prepare(call), call.input, call.output);
     operation->engine = collectives_;
     // Of a call on a stream it begins when the stream has come to it (Collectives::tick).
     operation->deadline = part.gate ? Clock::time_point::max() : deadline(call.timeout);
@@ -189,11 +190,10 @@ std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(
   return operations;
 }
 
-std::shared_ptr<PreparedCall> CommunicatorState::prepare(const CheckedCall& call, Algorithm asked) {
-  if (call.uneven) return collectives_->prepare(call, asked);
-  const CallKey key = key_of(call, asked);
-  if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) return *kept;
-  return prepared_.keep(key, collectives_->prepare(call, asked));
+std::shared_ptr<PreparedCall> CommunicatorState::prepare(const CheckedCall& call) {
+  if (call.uneven) return collectives_->prepare(call);
+  if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(call)) return *kept;
+  return prepared_.keep(call, collectives_->prepare(call));
 }
 
 // At once on this thread, while nothing else is under way.

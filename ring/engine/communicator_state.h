@@ -62,7 +62,6 @@ class CommunicatorState final : public CommunicatorEvents {
   // One operation of a batch (batch.h).
   struct Part {
     CheckedCall call;
-    Algorithm asked = Algorithm::kAuto;
     std::optional<Packing> packing;
     std::shared_ptr<Gate> gate = nullptr;  // of a call on a stream
     std::shared_ptr<Run> run = nullptr;    // likewise: CollectiveOperation::run
@@ -164,7 +163,7 @@ class CommunicatorState final : public CommunicatorEvents {
 
  private:
   const std::shared_ptr<PreparedCall>& prepare(const CollectiveCall& call);
-  std::shared_ptr<PreparedCall> prepare(const CheckedCall& call, Algorithm asked);
+  std::shared_ptr<PreparedCall> prepare(const CheckedCall& call);
   std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const CollectiveCall& call);
   uint64_t next_split();
   // The device side, if calls on host memory must ask it.

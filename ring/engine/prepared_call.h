@@ -51,52 +51,37 @@ inline Observer::Call observed_call(const PreparedCall& prepared, int world, Alg
   return {call.collective, call.dtype, call.op, algorithm, call.root, call.total_bytes(world)};
 }
 
-// Calls with equal keys are alike but for their buffers. Uneven calls have none.
-struct CallKey {
-  Collective collective = Collective::kBarrier;
-  DType dtype = DType::kFloat32;
-  Op op = Op::kSum;
-  WireFormat wire = WireFormat::kNone;
-  Algorithm asked = Algorithm::kAuto;
-  int root = -1;
-  uint64_t count = 0;
-  double scalar = 1;
-  int64_t timeout_ms = 0;
-  uint64_t list = 0;  // of an operation of a list: its hash
-  uint32_t part = 0;
-  uint32_t piece = 0, pieces = 0;  // of a call on device memory
-  bool operator==(const CallKey&) const = default;
-};
-inline CallKey key_of(const CollectiveCall& call) {
-  return {call.collective,
-          call.dtype,
-          call.op,
-          call.options.wire.format,
-          call.options.algorithm,
-          call.root,
-          call.count,
-          call.options.scalar,
-          call.options.timeout.count()};
+// Of a call that is not uneven, and not checked: calls with equal fields are alike but for their buffers.
+inline CallFields fields_of(const CollectiveCall& call) {
+  return {.purpose = call.options.purpose,
+          .collective = call.collective,
+          .dtype = call.dtype,
+          .op = call.op,
+          .wire = call.options.wire.format,
+          .asked = call.options.algorithm,
+          .root = call.root,
+          .count = call.count,
+          .scalar = call.options.scalar,
+          .timeout = call.options.timeout};
 }
-CallKey key_of(const CheckedCall& call, Algorithm asked);
 
 // The last calls of one communicator that were prepared. One thread at a time (the submission lock).
 class PreparedCalls {
  public:
   // nullptr: not kept. The one that was found or kept last is compared first.
-  const std::shared_ptr<PreparedCall>* find(const CallKey& key) {
+  const std::shared_ptr<PreparedCall>* find(const CallFields& key) {
     return last_ < kept_.size() && kept_[last_].key == key ? &kept_[last_].call : find_other(key);
   }
-  const std::shared_ptr<PreparedCall>& keep(const CallKey& key, std::shared_ptr<PreparedCall> call);
+  const std::shared_ptr<PreparedCall>& keep(const CallFields& key, std::shared_ptr<PreparedCall> call);
 
  private:
   // Some kilobytes each; the buckets of most models' training steps are fewer.
   static constexpr size_t kKept = 64;
   struct Kept {
-    CallKey key;
+    CallFields key;
     std::shared_ptr<PreparedCall> call;  // shared with the operations under way
   };
-  const std::shared_ptr<PreparedCall>* find_other(const CallKey& key);
+  const std::shared_ptr<PreparedCall>* find_other(const CallFields& key);
 
   std::vector<Kept> kept_;
   size_t last_ = 0;  // found or kept last

@@ -106,12 +106,12 @@ struct Hostile {
   std::vector<uint32_t> words = {7, 0};
 };
 void send_hostile(Communicator& group, const Hostile& sent) {
-  CompoundCall::run(group, "sparse_all_reduce", [&](const CompoundCall& call) {
+  CompoundCall::run(group, Purpose::kSparse, "sparse_all_reduce", [&](const CompoundCall& call) {
     uint64_t all[6];
-    call->all_gather(sent.header, all, 3, DType::kUint64);
+    call->all_gather(sent.header, all, 3, DType::kUint64, call.options());
     const uint64_t words[2] = {2, sent.words.size()};
     std::vector<uint32_t> out(2 + sent.words.size());
-    call->all_gather_v(sent.words.data(), out.data(), words, {}, DType::kUint32);
+    call->all_gather_v(sent.words.data(), out.data(), words, {}, DType::kUint32, call.options());
     call->barrier();  // until rank 0 has ended it
   });
 }
@@ -164,14 +164,14 @@ TEST_CASE("sparse all_reduce: counts that no merge has end in CORRUPT, on all ra
       const auto world = static_cast<size_t>(call.size());
       const uint64_t range = kCount / world, header[3] = {kCount / 20, 0, kCount};
       std::vector<uint64_t> all(3 * world * world), counts(world, in_range ? range + 1 : 0), arriving, none(world);
-      call->all_gather(header, all.data(), 3, DType::kUint64);
-      call->all_gather(counts.data(), all.data(), world, DType::kUint64);
+      call->all_gather(header, all.data(), 3, DType::kUint64, call.options());
+      call->all_gather(counts.data(), all.data(), world, DType::kUint64, call.options());
       if (in_range) return call->barrier();
       for (size_t r = 0; r < world; ++r) arriving.push_back(selection_words(all[r * world + 1], range));
       std::vector<uint32_t> words(std::accumulate(arriving.begin(), arriving.end(), uint64_t{0}));
-      call->all_to_all_v(nullptr, none, {}, words.data(), arriving, {}, DType::kUint32);
+      call->all_to_all_v(nullptr, none, {}, words.data(), arriving, {}, DType::kUint32, call.options());
       counts[0] = UINT64_MAX / 2;
-      call->all_gather(counts.data(), all.data(), 1, DType::kUint64);
+      call->all_gather(counts.data(), all.data(), 1, DType::kUint64, call.options());
       call->barrier();
     };
     const auto body = [&](Communicator& group) {
@@ -179,7 +179,7 @@ TEST_CASE("sparse all_reduce: counts that no merge has end in CORRUPT, on all ra
       std::string message;
       const ErrorCode code = code_of(
           [&] {
-            if (group.rank() == 1) return CompoundCall::run(group, "sparse_all_reduce", hostile);
+            if (group.rank() == 1) return CompoundCall::run(group, Purpose::kSparse, "sparse_all_reduce", hostile);
             sparse_all_reduce(group, x.data(), x.data(), kCount);
           },
           &message);

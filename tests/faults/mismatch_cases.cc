@@ -52,6 +52,18 @@ std::vector<Mismatch> mismatches() {
       {"gather against scatter",
        {.collective = kAllGather, .text = "all_gather(count=40, float32, "},
        {.collective = kReduceScatter, .text = "reduce_scatter(count=40, float32, sum, "}},
+      {"an algorithm that was asked for",
+       {.options = {.algorithm = Algorithm::kRing},
+        .text = "all_reduce(count=40, float32, sum, ring, algorithm=\"ring\")"},
+       {.options = {.algorithm = Algorithm::kOneShot},
+        .text = "all_reduce(count=40, float32, sum, one_shot, algorithm=\"one_shot\")"}},
+      {"an algorithm that one rank alone asked for",
+       kSmallSum,
+       {.options = {.algorithm = Algorithm::kOneShot},
+        .text = "all_reduce(count=40, float32, sum, one_shot, algorithm=\"one_shot\")"}},
+      {"the purpose of a library's call",
+       kSmallSum,
+       {.options = {.purpose = static_cast<Purpose>(300)}, .text = "purpose 300: all_reduce(count=40, float32, sum, "}},
       {"block size of an all_to_all",
        {.collective = kAllToAll, .count = 50'000, .text = "all_to_all(count=50000, float32, "},
        {.collective = kAllToAll, .count = 60'000, .text = "all_to_all(count=60000, float32, "}},
@@ -70,6 +82,7 @@ CollectiveCall OneCall::on(const void* input, void* output) const {
   call.dtype = dtype;
   call.op = op;
   call.root = root;
+  call.options = options;
   return call;
 }
 

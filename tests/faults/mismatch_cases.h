@@ -20,6 +20,7 @@ struct OneCall {
   DType dtype = DType::kFloat32;
   Op op = Op::kSum;
   int root = 0;
+  CallOptions options = {};
   std::string text;  // how the message shows it
 
   uint64_t input_bytes() const;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/wire_codec.h"
 #include "ring/base/hash.h"
@@ -22,6 +24,8 @@ class Checker {
   CheckedCall run() {
     if (static_cast<int>(call_.collective) >= kCollectives)
       fail(fmt::format("unknown collective {}", static_cast<int>(call_.collective)));
+    checked_.purpose = call_.options.purpose;
+    checked_.asked = call_.options.algorithm;
     checked_.collective = call_.collective;
     checked_.uneven = call_.uneven;
     checked_.input = static_cast<const std::byte*>(call_.input);
@@ -325,12 +329,56 @@ std::string describe_place(const CallSummary& call) {
   return fmt::format(" on device memory, piece {} of {}", call.piece, call.pieces);
 }
 
+// What the program has called, of an exchange that its call is made of; "" of the program's own.
+std::string describe_purpose(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::kProgram:
+      return "";
+    case Purpose::kSplit:
+      return "split(): ";
+    case Purpose::kAttach:
+      return "attach_device(): ";
+    case Purpose::kSparse:
+      return "sparse_all_reduce(): ";
+    case Purpose::kDistOpt:
+      return "DistOpt: ";
+    case Purpose::kObjects:
+      return "a call on objects: ";
+  }
+  return fmt::format("purpose {}: ", static_cast<int>(purpose));
+}
+
+// Of the call's own wish, which may be another algorithm's name than that of the plan it gets.
+std::string asked_for(const CallFields& call) {
+  if (call.asked == Algorithm::kAuto) return "";
+  return fmt::format("algorithm=\"{}\"", algorithm_name(call.asked));
+}
+
+template <typename Value>
+uint64_t word_of(Value value) {
+  if constexpr (std::is_same_v<Value, double>) {
+    return std::bit_cast<uint64_t>(value);
+  } else if constexpr (std::is_same_v<Value, std::chrono::milliseconds>) {
+    return static_cast<uint64_t>(value.count());
+  } else {
+    return static_cast<uint64_t>(value);
+  }
+}
+
 }  // namespace
 
+uint64_t kind_of(uint64_t communicator, const CallSummary& call) {
+  Hash64 hash;
+  hash.add(communicator);
+  visit_fields(call, [&](Mark mark, auto value) { hash.add(mark == Mark::kAgreed ? word_of(value) : 0); });
+  // They follow from what is agreed, and from settings.
+  return hash.add(word_of(call.algorithm)).add(word_of(call.registered_first)).value();
+}
+
 std::string describe_call(const CallSummary& call) {
-  if (call.attaches) return "attach_device()";
-  std::string text = collective_name(call.collective);
-  if (call.collective == Collective::kBarrier) return text + "()" + describe_place(call);
+  std::string text = describe_purpose(call.purpose) + collective_name(call.collective);
+  if (call.collective == Collective::kBarrier)
+    return text + fmt::format("({})", asked_for(call)) + describe_place(call);
   if (call.list) {
     return text +
            fmt::format(" of {} tensors {}, operation {} of {} (count={}, {})", call.list->tensors.size(),
@@ -344,6 +392,7 @@ std::string describe_call(const CallSummary& call) {
   if (call.wire != WireFormat::kNone) text += fmt::format(", wire {}", wire_format_name(call.wire));
   if (call.root >= 0) text += fmt::format(", root={}", call.root);
   if (call.algorithm != Algorithm::kAuto) text += fmt::format(", {}", algorithm_name(call.algorithm));
+  if (call.asked != Algorithm::kAuto) text += ", " + asked_for(call);
   if (call.registered_first) text += " unless registered";
   return text + ")" + describe_place(call);
 }

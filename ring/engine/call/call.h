@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ring/base/hash.h"
@@ -16,28 +17,63 @@
 
 namespace rondo {
 
-// What a call is, without its memory: what ranks compare, and what messages show.
-struct CallSummary {
+// A call without its buffers. Calls with equal fields are alike but for these; visit_fields() says on which fields
+// ranks must agree.
+struct CallFields {
+  Purpose purpose = Purpose::kProgram;
   Collective collective = Collective::kBarrier;
   bool uneven = false;
   DType dtype = DType::kFloat32;
   Op op = Op::kSum;
   WireFormat wire = WireFormat::kNone;
+  Algorithm asked = Algorithm::kAuto;  // by the call's options
   int root = -1;
-  uint64_t count = 0;          // elements of the call (of a block where there are blocks); own count where uneven
-  uint64_t shared_counts = 0;  // hash of the uneven counts that every rank must know; 0 if each pair knows its own.
-                               // An operation of a list: the list's
-  Algorithm algorithm = Algorithm::kAuto;  // resolved when the call is submitted
-  bool registered_first = false;           // by it only where the buffers of some rank are not registered
-  // An operation of a list of all_reduces (fusion.h): the `part`th of `parts`, from 1. Shared by the operations and
-  // those who remember them.
-  std::shared_ptr<const TensorList> list;
-  uint32_t part = 0, parts = 0;
-  // Of a call on device memory: the `piece`th of `pieces`, from 1; pieces 0: host memory. attaches: attach_device().
-  uint32_t piece = 0, pieces = 0;
-  bool attaches = false;
+  uint64_t count = 0;              // elements of the call (of a block where there are blocks); own count where uneven
+  uint64_t shared_counts = 0;      // hash of the uneven counts that every rank must know; 0 if each pair knows its own.
+                                   // An operation of a list: the list's
+  uint32_t part = 0, parts = 0;    // of an operation of a list (fusion.h): the `part`th of `parts`, from 1
+  uint32_t piece = 0, pieces = 0;  // of a call on device memory, likewise; pieces 0: host memory
+  double scalar = 1.0;
+  std::chrono::milliseconds timeout{0};  // 0: the configured one
+
+  bool operator==(const CallFields&) const = default;
 };
 
+// visit(mark, field) for each of them. kAgreed: equal on all ranks, else the call is a mismatch. A field that is not
+// among the names does not compile.
+enum class Mark : uint8_t { kAgreed, kLocal };
+template <typename Fields, typename Visit>
+void visit_fields(Fields& fields, const Visit& visit) {
+  std::conditional_t<std::is_const_v<Fields>, const CallFields, CallFields>& own = fields;
+  auto& [purpose, collective, uneven, dtype, op, wire, asked, root, count, shared_counts, part, parts, piece, pieces,
+         scalar, timeout] = own;
+  visit(Mark::kAgreed, purpose);
+  visit(Mark::kAgreed, collective);
+  visit(Mark::kAgreed, uneven);
+  visit(Mark::kAgreed, dtype);
+  visit(Mark::kAgreed, op);
+  visit(Mark::kAgreed, wire);
+  visit(Mark::kAgreed, asked);
+  visit(Mark::kAgreed, root);
+  visit(uneven ? Mark::kLocal : Mark::kAgreed, count);  // of uneven calls each pair compares its own, slice by slice
+  visit(Mark::kAgreed, shared_counts);
+  visit(Mark::kAgreed, part);
+  visit(Mark::kAgreed, parts);
+  visit(Mark::kAgreed, piece);
+  visit(Mark::kAgreed, pieces);
+  visit(Mark::kLocal, scalar);
+  visit(Mark::kLocal, timeout);
+}
+
+// The same, with what messages show besides.
+struct CallSummary : CallFields {
+  Algorithm algorithm = Algorithm::kAuto;  // resolved when the call is submitted
+  bool registered_first = false;           // by it only where the buffers of some rank are not registered
+  std::shared_ptr<const TensorList> list;  // of `part`; shared by the operations and those who remember them
+};
+
+// A hash of the communicator and of the fields on which ranks must agree.
+uint64_t kind_of(uint64_t communicator, const CallSummary& call);
 // What ranks compare: of one call among those of its communicator, from what all its likes have in common.
 constexpr uint64_t fingerprint_of(uint64_t kind, uint64_t sequence) { return mix64(kind ^ sequence); }
 
@@ -46,8 +82,6 @@ struct CheckedCall : CallSummary {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::vector<Extent> input_blocks, output_blocks;  // of collectives with a block a rank; else empty
-  double scalar = 1.0;
-  std::chrono::milliseconds timeout{0};  // 0: the configured one
 
   // Bytes of the whole operation. 0 where ranks know only their own counts.
   uint64_t total_bytes(int world) const;

@@ -76,10 +76,10 @@ std::vector<Card> DeviceSide::gather(const Card& own, std::chrono::milliseconds 
   gather.count = sizeof(Card);
   gather.dtype = DType::kUint8;
   gather.options.timeout = timeout;
-  CommunicatorState::Part part{check_call(gather, group_.rank(), group_.size()), group_.for_plain_buffers(), {}};
-  part.call.attaches = true;
+  gather.options.algorithm = group_.for_plain_buffers();
+  gather.options.purpose = Purpose::kAttach;
   std::vector<CommunicatorState::Part> parts;
-  parts.push_back(std::move(part));
+  parts.push_back({check_call(gather, group_.rank(), group_.size()), {}});
   const auto operation = group_.submit_all(std::move(parts)).front();
   operation->wait(Clock::time_point::max());
   if (operation->failed()) throw Exception(operation->error());

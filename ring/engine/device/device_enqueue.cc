@@ -103,7 +103,8 @@ std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
   std::vector<CommunicatorState::Part> parts;
   const Algorithm shown = what.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
   for (size_t i = 0; i < what.calls.size(); ++i) {
-    parts.push_back({std::move(what.calls[i]), shown, {}});
+    what.calls[i].asked = shown;
+    parts.push_back({std::move(what.calls[i]), {}});
   }
   number_pieces(parts);
   for (CommunicatorState::Part& part : parts) {

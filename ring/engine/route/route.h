@@ -38,6 +38,7 @@ struct Alternatives {
   std::array<Algorithm, Chooser::kMostAlternatives> algorithms{};
   uint8_t count = 0;
   std::span<const Algorithm> all() const { return {algorithms.data(), count}; }
+  auto operator<=>(const Alternatives&) const = default;
 };
 
 // What one call asks of its route. Equal on all ranks: all but `why` is part of the call's fingerprint, or follows from

@@ -8,7 +8,8 @@
 namespace rondo {
 
 TunerKey tuner_key(const RouteQuestion& question) {
-  return {question.collective, static_cast<int>(std::bit_width(question.bytes)), question.root, question.element_bytes};
+  return {question.collective, static_cast<int>(std::bit_width(question.bytes)), question.root, question.element_bytes,
+          question.ways};
 }
 
 void RouteTable::note_change(uint64_t what, uint64_t value) { digest_ = mix64(digest_ ^ mix64(value + what)); }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ring/engine/route/route.h"
 #include "ring/engine/route/trials.h"
 
 namespace rondo {
@@ -35,6 +36,7 @@ struct TunerKey {
   int log2_bytes = 0;
   int root = -1;
   int element_bytes = 0;
+  Alternatives ways = {};  // a call that asks for windows has others than one that asks for nothing
   auto operator<=>(const TunerKey&) const = default;
 };
 

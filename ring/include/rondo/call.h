@@ -16,6 +16,17 @@ namespace rondo {
 inline constexpr int kAnySource = -1;
 inline constexpr int kAnyTag = -1;
 
+// Why a call is made. Ranks must agree: an exchange that a call is made of never matches a call of the program.
+// Libraries that make calls out of others may take numbers from 256 on.
+enum class Purpose : uint16_t {
+  kProgram = 0,
+  kSplit = 1,    // Communicator::split()
+  kAttach = 2,   // attach_device(), allocate() of device memory
+  kSparse = 3,   // sparse_all_reduce()
+  kDistOpt = 4,  // DistOpt's steps and checkpoints
+  kObjects = 5,  // Python: broadcast_object() and the like
+};
+
 // Options of one call.
 struct CallOptions {
   Algorithm algorithm = Algorithm::kAuto;  // the same on all ranks
@@ -24,6 +35,7 @@ struct CallOptions {
   WireOptions wire = {};                   // all_reduce, reduce_scatter and all_gather of float32, sum and average
   // A cudaStream_t: the buffers are memory of its device, and the call takes its place in this stream (docs/gpu.md).
   std::optional<void*> stream = {};
+  Purpose purpose = Purpose::kProgram;
 };
 
 // One tensor of Communicator::all_reduce_many(); in place: input == output.

@@ -267,9 +267,13 @@ typedef struct {
    * stream); it returns when it has been put there. 0: host memory */
   int64_t on_stream;
   void* stream;
+  /* Why the call is made; the same on all ranks. Calls of one purpose never match those of another. 0: the program's
+   * own; libraries that make calls out of others take numbers from 256 to 65,535; RONDO_PURPOSE_OBJECTS is Python's */
+  uint64_t purpose;
 } rondo_options_t;
+enum { RONDO_PURPOSE_OBJECTS = 5 };
 #define RONDO_OPTIONS_INIT \
-  { sizeof(rondo_options_t), 0, 1.0, NULL, RONDO_WIRE_NONE, 0, 0, NULL, 0, NULL }
+  { sizeof(rondo_options_t), 0, 1.0, NULL, RONDO_WIRE_NONE, 0, 0, NULL, 0, NULL, 0 }
 
 typedef int32_t rondo_collective_t;
 enum {
