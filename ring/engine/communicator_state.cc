@@ -374,6 +374,7 @@ void CommunicatorState::destroy() {
   attempt([&] { collectives_->shut_down(); });
   attempt([&] { messages_->shut_down(); });
   if (DeviceSide* const device = attached()) attempt([&] { device->close(until); });
+  context_->failure.end(rank());
   if (!in_end_function()) progress_thread_->finish_calls();
 }
 

@@ -34,6 +34,20 @@ class Failure {
       set_constant(out_of_memory());
     }
   }
+  // destroy() is over: nothing is pending any more, and later calls end with kClosed, whatever has failed before.
+  void end(int rank) noexcept {
+    try {
+      std::lock_guard lock(mutex_);
+      const Error* known = newest_.load(std::memory_order_acquire);
+      if (known != nullptr && known->code == ErrorCode::kClosed) return;
+      std::string text = "the communicator was destroyed on rank " + std::to_string(rank);
+      if (known != nullptr) text += ", after it had failed: " + known->message;
+      all_.push_front({ErrorCode::kClosed, text, {rank}});
+      newest_.store(&all_.front(), std::memory_order_release);
+    } catch (const std::bad_alloc&) {
+      // The reason before stays.
+    }
+  }
   // `error` must live as long as this object. Neither locks nor allocates: one atomic store, for signal handlers.
   void set_constant(const Error& error) noexcept { store(nullptr, &error); }
   // nullptr while there is none. What it points at stays as it is for as long as this object.

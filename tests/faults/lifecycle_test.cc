@@ -185,6 +185,29 @@ TEST_CASE("fault 68: destroy: twice is fine, and what is used afterwards is clos
   }
 }
 
+TEST_CASE("fault 68: what had failed before destroy is closed afterwards, too, and says why") {
+  Job job;
+  job.start(2, [&](Here& here) {
+    Communicator group = Communicator::join(here.options);
+    group.abort("over");
+    here.say(outcome([&] { group.barrier(); }));
+    group.destroy();
+    here.say(outcome([&] { group.barrier(); }));
+    here.say(std::string(error_code_name(group.error()->code)));
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    CAPTURE(rank);
+    CHECK(job[rank].hear().find("ABORTED [") == 0);
+    const std::string closed = job[rank].hear();
+    CAPTURE(closed);
+    CHECK(closed.find(fmt::format("CLOSED [{0}] the communicator was destroyed on rank {0}, after it had failed: rank ",
+                                  rank)) == 0);
+    CHECK(closed.find("aborted the group: over") != std::string::npos);
+    CHECK(job[rank].hear() == "CLOSED");
+    CHECK(job[rank].wait() == 0);
+  }
+}
+
 TEST_CASE("fault 68: destroy in mid-operation: closed here, a rank that left to the others") {
   Job job;
   job.start(3, [&](Here& here) {
