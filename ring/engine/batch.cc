@@ -29,26 +29,28 @@ Operation& BatchOperation::part(size_t index) const {
 
 bool BatchOperation::poll() {
   if (done()) return true;
-  std::lock_guard lock(mutex_);
-  if (done()) return true;
-  if (!submitted_) return false;
-  while (ended_ < parts() && part(ended_).done()) ++ended_;
-  if (ended_ < parts()) return false;
-  const Error* failure = nullptr;
-  for (size_t i = 0; i < parts() && failure == nullptr; ++i) {
-    if (part(i).failed()) failure = &part(i).error();
+  {
+    std::lock_guard lock(mutex_);
+    if (done()) return true;
+    if (!submitted_) return false;
+    while (ended_ < parts() && part(ended_).done()) ++ended_;
+    if (ended_ < parts()) return false;
+    const Error* failure = nullptr;
+    for (size_t i = 0; i < parts() && failure == nullptr; ++i) {
+      if (part(i).failed()) failure = &part(i).error();
+    }
+    set_result(failure);
   }
-  end(failure);
+  announce_end();  // without the lock: it may call the functions
   return true;
 }
 
-void BatchOperation::end(const Error* error) {
+void BatchOperation::set_result(const Error* error) {
   if (error != nullptr) {
     fail(*error);
   } else {
     complete();
   }
-  announce_end();
 }
 
 void BatchOperation::on_end(EndFunction function) {
@@ -269,7 +271,8 @@ void Batch::abandon(const Error& error) {
 }
 
 void Batch::end(const Calls& calls, const Error& error) {
-  calls.operation->end(&error);
+  calls.operation->set_result(&error);
+  calls.operation->announce_end();
   calls.streamed.abandon(error);
   for (const Message& message : calls.messages) {
     if (message.operation) group_.end_unsubmitted(*message.operation, error);

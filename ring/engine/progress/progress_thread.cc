@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "ring/base/caught.h"
@@ -104,8 +105,12 @@ void ProgressThread::call_functions() {
 
 // Progress engines that want the progress thread; the others are dropped, and come back by poke().
 std::vector<std::shared_ptr<ProgressEngine>> ProgressThread::wanting() {
+  std::vector<std::shared_ptr<ProgressEngine>> dropped;  // ended without the lock: their end functions may be the last
   std::lock_guard lock(mutex_);
-  std::erase_if(engines_, [](const auto& engine) { return !engine->wants_thread(); });
+  const auto live = std::stable_partition(engines_.begin(), engines_.end(),
+                                          [](const auto& engine) { return engine->wants_thread(); });
+  dropped.assign(std::make_move_iterator(live), std::make_move_iterator(engines_.end()));
+  engines_.erase(live, engines_.end());
   return engines_;
 }
 
@@ -146,8 +151,16 @@ void ProgressThread::turn() {
 }
 
 void ProgressThread::fail_all(const Error& error) {
-  std::lock_guard lock(mutex_);
-  for (const auto& engine : engines_) engine->failed_on_thread(error);
+  // Without the lock: an engine that fails pokes this thread, and gives it functions. None leaves the list meanwhile.
+  for (size_t i = 0;; ++i) {
+    std::shared_ptr<ProgressEngine> engine;
+    {
+      std::lock_guard lock(mutex_);
+      if (i == engines_.size()) return;
+      engine = engines_[i];
+    }
+    engine->failed_on_thread(error);
+  }
 }
 
 void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& engines) {

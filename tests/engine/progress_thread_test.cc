@@ -1,0 +1,89 @@
+// What the progress thread drops, fails and calls, it does without its lock: the engines' ends come back to it.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+#include "ring/engine/progress/progress_engine.h"
+#include "ring/engine/progress/progress_thread.h"
+
+namespace rondo::testing {
+namespace {
+
+struct Seen {
+  std::atomic<bool> ended{false}, failed{false}, called{false};
+};
+
+// One operation is pending until finish(). Its end and its failure give the thread a function, as those of operations
+// do.
+class OneOperation final : public ProgressEngine {
+ public:
+  OneOperation(const std::shared_ptr<ProgressThread>& thread, Seen& seen, bool throws)
+      : ProgressEngine(std::make_shared<Doorbell>(), thread, {}, std::make_shared<ForkMark>()),
+        thread_(*thread),
+        seen_(seen),
+        throws_(throws) {
+    added();
+  }
+  ~OneOperation() override {
+    thread_.call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
+    seen_.ended = true;
+  }
+  void finish() { ended(); }
+
+ protected:
+  bool step(Pass) override {
+    if (throws_) throw std::runtime_error("a step");
+    return false;
+  }
+  void tick(Clock::time_point) override {}
+  void interrupted() override {}
+  // At first it fails itself, so that the thread's turn ends by an exception; then as engines do.
+  void broke(const Error&) override {
+    if (!broken_.exchange(true)) throw std::runtime_error("its failure");
+    if (seen_.failed.exchange(true)) return;
+    throws_ = false;
+    finish();
+    thread_.call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
+    thread_.poke(shared_from_this());
+  }
+
+ private:
+  ProgressThread& thread_;
+  Seen& seen_;
+  std::atomic<bool> throws_, broken_{false};
+};
+
+// Whether it is set within 10 s.
+bool comes(const std::atomic<bool>& flag) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!flag && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  return flag;
+}
+
+TEST_CASE("progress thread: an engine that it has last ends without its lock") {
+  const auto thread = std::make_shared<ProgressThread>(WaitPolicy{});
+  thread->start();
+  Seen seen;
+  auto engine = std::make_shared<OneOperation>(thread, seen, false);
+  OneOperation& operation = *engine;
+  thread->poke(std::move(engine));
+  operation.finish();
+  REQUIRE(comes(seen.ended));
+  REQUIRE(comes(seen.called));
+}
+
+TEST_CASE("progress thread: engines are failed without its lock") {
+  const auto thread = std::make_shared<ProgressThread>(WaitPolicy{});
+  thread->start();
+  Seen seen;
+  thread->poke(std::make_shared<OneOperation>(thread, seen, true));
+  REQUIRE(comes(seen.failed));
+  REQUIRE(comes(seen.called));
+}
+
+}  // namespace
+}  // namespace rondo::testing
