@@ -191,8 +191,10 @@ TEST_CASE("a dialer compares version and rank of the answer") {
   CHECK_FALSE(wrong_rank.welcome);
   CHECK(wrong_rank.error.message == "rank 3 answers instead of rank 8");
   std::string newer = acceptor.answer(welcome());
-  newer[8] = 9;
-  CHECK(dialer.judge(newer).error.message == "it speaks version 9 of the wire format, this process version 5");
+  newer[8] = kWireVersion + 3;
+  CHECK(dialer.judge(newer).error.message == "it speaks version " + std::to_string(kWireVersion + 3) +
+                                                 " of the wire format, this process version " +
+                                                 std::to_string(kWireVersion));
 }
 
 }  // namespace
