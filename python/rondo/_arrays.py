@@ -47,10 +47,8 @@ def check_device(buffers: Any, stream: Any) -> None:
 def stream_handle(stream: Any) -> int:
     """A cudaStream_t as a number: of a number, or of an object of PyTorch or CuPy."""
     for name in ("cuda_stream", "ptr"):
-        value = getattr(stream, name, None)
-        if isinstance(value, int):
-            return value
-    if isinstance(stream, int) and not isinstance(stream, bool):
+        stream = getattr(stream, name, stream)
+    if isinstance(stream, int) and not isinstance(stream, bool) and 0 <= stream < 2**64:
         return stream
     raise TypeError(f"stream is {stream!r}: it is a cudaStream_t as a number, or a stream of PyTorch or CuPy")
 

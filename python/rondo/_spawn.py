@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from rondo._arguments import whole_number
 from rondo.errors import BY_OTHERS
 from rondo.start import leave, unique_id
 
@@ -41,8 +42,7 @@ def spawn(fn: Callable[..., Any], nprocs: int, args: Sequence = (), *, start_met
     >>> rondo.spawn(train, nprocs=2, args=(100,))
     [0, 1]
     """
-    if nprocs < 1:
-        raise ValueError(f"spawn: nprocs is {nprocs}; at least 1 is needed")
+    whole_number(nprocs, "nprocs", least=1)
     if start_method != "fork" and _is_of_a_prompt(fn):
         raise ValueError(
             f"spawn: {fn.__name__} was typed in a notebook, at a prompt or behind -c, where new processes cannot import "

@@ -14,6 +14,8 @@ import numpy as np
 
 from rondo import _arrays, _library, objects
 from rondo._arguments import (
+    COUNT_MAX,
+    INT_MAX,
     counts_of_peers,
     elements_of,
     milliseconds,
@@ -21,9 +23,12 @@ from rondo._arguments import (
     options_of,
     part_shape,
     parts_of,
+    real_number,
     rows_of,
     shape_of,
+    text_of,
     whole_number,
+    whole_numbers,
 )
 from rondo._arrays import Array, Buffer, buffer_of
 from rondo._dtypes import code_of, dtype_name, op_code
@@ -159,7 +164,8 @@ class Communicator:
         if collective not in COLLECTIVES:
             raise ValueError(f"collective {collective!r} is none of {', '.join(COLLECTIVES)}")
         name = ctypes.c_char_p()
-        call = (COLLECTIVES.index(collective), count, code_of(dtype), op_code(op), int(registered))
+        count = whole_number(count, "count", self.rank, least=0, most=COUNT_MAX)
+        call = (COLLECTIVES.index(collective), count, code_of(dtype), op_code(op), int(bool(registered)))
         check(_library.lib.rondo_algorithm_for(self._open(), *call, _byref(name)))
         return name.value.decode()
 
@@ -220,6 +226,7 @@ class Communicator:
         >>> group.reduce(np.array([1, 2]) + 2 * group.rank, root=3)   # 4 ranks: on rank 3
         array([16, 20])
         """
+        root = whole_number(root, "root", self.rank)
         is_root = root == self.rank
         source = buffer_of(array, out is None and is_root)
         target = source
@@ -229,8 +236,7 @@ class Communicator:
             target = self._like(out, source, source.count)
         return self._run(
             _REDUCE,
-            (source.address, target.address if is_root else None, source.count, source.code, op_code(op),
-             whole_number(root, "root")),
+            (source.address, target.address if is_root else None, source.count, source.code, op_code(op), root),
             (source, target), out if is_root else None, async_op, timeout, algorithm, scalar, stream=stream,
         )  # fmt: skip
 
@@ -243,10 +249,11 @@ class Communicator:
         >>> group.broadcast(np.array([1, 2]) + 2 * group.rank, root=0)
         array([1, 2])
         """
+        root = whole_number(root, "root", self.rank)
         buffer = buffer_of(array, root != self.rank)
         return self._run(
             _BROADCAST,
-            (buffer.address, buffer.count, buffer.code, whole_number(root, "root")),
+            (buffer.address, buffer.count, buffer.code, root),
             buffer, array, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -304,6 +311,7 @@ class Communicator:
         array([[0],
                [1]])
         """
+        root = whole_number(root, "root", self.rank)
         source = buffer_of(array, False)
         target = None
         if root == self.rank:
@@ -312,7 +320,7 @@ class Communicator:
             target = self._like(out, source, source.count * self.size)
         return self._run(
             _GATHER,
-            (source.address, target and target.address, source.count, source.code, whole_number(root, "root")),
+            (source.address, target and target.address, source.count, source.code, root),
             (source, target), out if target else None, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -329,6 +337,7 @@ class Communicator:
         >>> group.scatter(rows, root=0, out=np.empty(2, np.int64))   # rank 1
         array([1, 1])
         """
+        root = whole_number(root, "root", self.rank)
         source = None
         if root == self.rank:
             if array is None:
@@ -345,7 +354,7 @@ class Communicator:
             target = buffer_of(out, True, "out")
         return self._run(
             _SCATTER,
-            (source and source.address, target.address, target.count, target.code, whole_number(root, "root")),
+            (source and source.address, target.address, target.count, target.code, root),
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -393,8 +402,9 @@ class Communicator:
         source = buffer_of(array, False)
         rows, row = rows_of(array, source)
         if counts is None:
-            with self._compound("all_gather_v"):
-                counts = counts_of_peers(self.all_gather(np.array([rows], np.uint64)), row, self.rank)
+            with self._compound("all_gather_v", timeout):
+                said = self.all_gather(np.array([rows], np.uint64), timeout=timeout)
+                counts = counts_of_peers(said, row, self.rank)
                 return self.all_gather_v(
                     array, counts, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
                 )
@@ -446,12 +456,12 @@ class Communicator:
         >>> group.gather_v(np.arange(group.rank + 1), root=0)        # 2 ranks: on rank 0
         [array([0]), array([0, 1])]
         """
+        root = whole_number(root, "root", self.rank)
         source = buffer_of(array, False)
         rows, row = rows_of(array, source)
         if counts is None:
-            root = whole_number(root, "root")
-            with self._compound("gather_v"):
-                said = self.gather(np.array([rows], np.uint64), root)
+            with self._compound("gather_v", timeout):
+                said = self.gather(np.array([rows], np.uint64), root, timeout=timeout)
                 counts = [] if said is None else counts_of_peers(said, row, self.rank)
                 return self.gather_v(
                     array, counts, root, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
@@ -465,8 +475,7 @@ class Communicator:
             parts, elements = parts_of(out, counts), elements_of(counts, row)
         return self._run(
             _GATHER_V,
-            (source.address, source.count, target and target.address, elements, None, source.code,
-             whole_number(root, "root")),
+            (source.address, source.count, target and target.address, elements, None, source.code, root),
             (source, target), parts, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -481,6 +490,7 @@ class Communicator:
         >>> group.scatter_v(rows, [1, 2], out=np.empty(1 + group.rank, np.int64))    # 2 ranks: on rank 1
         array([1, 2])
         """
+        root = whole_number(root, "root", self.rank)
         source, elements = None, None
         if root == self.rank:
             if array is None or counts is None:
@@ -500,8 +510,7 @@ class Communicator:
             target = buffer_of(out, True, "out")
         return self._run(
             _SCATTER_V,
-            (source and source.address, elements, None, target.address, target.count, target.code,
-             whole_number(root, "root")),
+            (source and source.address, elements, None, target.address, target.count, target.code, root),
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -520,17 +529,18 @@ class Communicator:
         """
         source = buffer_of(array, False)
         rows, row = rows_of(array, source)
-        send_counts = self._counts(send_counts)
+        send_counts = self._counts(send_counts, "send_counts")
         if sum(send_counts) != rows:
             raise ValueError(f"send_counts add up to {sum(send_counts)}, and array has {rows} rows")
         if recv_counts is None:
-            with self._compound("all_to_all_v"):
-                recv_counts = counts_of_peers(self.all_to_all(np.array(send_counts, np.uint64)), row, self.rank)
+            with self._compound("all_to_all_v", timeout):
+                said = self.all_to_all(np.array(send_counts, np.uint64), timeout=timeout)
+                recv_counts = counts_of_peers(said, row, self.rank)
                 return self.all_to_all_v(
                     array, send_counts, recv_counts, out,
                     async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream,
                 )  # fmt: skip
-        recv_counts = self._counts(recv_counts)
+        recv_counts = self._counts(recv_counts, "recv_counts")
         if out is None:
             out = new_like(array, (sum(recv_counts), *shape_of(array)[1:]))
         target = self._like(out, source, sum(recv_counts) * row)
@@ -586,15 +596,16 @@ class Communicator:
         if dtype_name(source.code) != "float32":
             raise TypeError(f"array has dtype {dtype_name(source.code)}; it must be float32")
         kept = None if residual is None else self._like(residual, source, source.count)
+        lengths = whole_numbers(tensors, "tensors", self.rank)
         options = _library.SparseOptions(
             ctypes.sizeof(_library.SparseOptions),
-            milliseconds(timeout),
-            spars,
+            milliseconds(timeout, self.rank),
+            real_number(spars, "spars", self.rank),
             None if kept is None else kept.address,
             _SELECTIONS.index(select),
             0,
-            (ctypes.c_uint64 * len(tensors))(*tensors) if len(tensors) > 0 else None,
-            len(tensors),
+            (ctypes.c_uint64 * len(lengths))(*lengths) if lengths else None,
+            len(lengths),
         )
         report = _library.SparseReport()
         check(
@@ -661,7 +672,8 @@ class Communicator:
         buffer = buffer_of(array, False)
         self._run(
             _SEND,
-            (buffer.address, buffer.count, buffer.code, whole_number(dest, "dest"), whole_number(tag, "tag")),
+            (buffer.address, buffer.count, buffer.code,
+             whole_number(dest, "dest", self.rank), whole_number(tag, "tag", self.rank)),
             buffer, None, False, timeout, stream=stream,
         )  # fmt: skip
 
@@ -679,8 +691,9 @@ class Communicator:
         message = _library.MessageInfo()
         check(
             _library.lib.rondo_recv(
-                self._open(), buffer.address, buffer.count, buffer.code, whole_number(source, "source"), whole_number(tag, "tag"),
-                options_of(timeout, None, None, stream=stream), _byref(message),
+                self._open(), buffer.address, buffer.count, buffer.code,
+                whole_number(source, "source", self.rank), whole_number(tag, "tag", self.rank),
+                options_of(self.rank, timeout, None, None, stream=stream), _byref(message),
             )  # fmt: skip
         )
         self._keep_in_batch(buffer)
@@ -698,7 +711,8 @@ class Communicator:
         buffer = buffer_of(array, False)
         return self._run(
             _SEND,
-            (buffer.address, buffer.count, buffer.code, whole_number(dest, "dest"), whole_number(tag, "tag")),
+            (buffer.address, buffer.count, buffer.code,
+             whole_number(dest, "dest", self.rank), whole_number(tag, "tag", self.rank)),
             buffer, None, True, timeout, stream=stream,
         )  # fmt: skip
 
@@ -716,8 +730,9 @@ class Communicator:
         work = ctypes.c_void_p()
         check(
             _library.lib.rondo_recv_async(
-                self._open(), buffer.address, buffer.count, buffer.code, whole_number(source, "source"), whole_number(tag, "tag"),
-                options_of(timeout, None, None, stream=stream),
+                self._open(), buffer.address, buffer.count, buffer.code,
+                whole_number(source, "source", self.rank), whole_number(tag, "tag", self.rank),
+                options_of(self.rank, timeout, None, None, stream=stream),
                 _byref(work),
             )  # fmt: skip
         )
@@ -738,9 +753,10 @@ class Communicator:
         message = _library.MessageInfo()
         check(
             _library.lib.rondo_sendrecv(
-                self._open(), sent.address, sent.count, whole_number(dest, "dest"), received.address, received.count,
-                whole_number(source, "source"), sent.code, whole_number(tag, "tag"),
-                options_of(timeout, None, None, stream=stream), _byref(message),
+                self._open(), sent.address, sent.count, whole_number(dest, "dest", self.rank),
+                received.address, received.count, whole_number(source, "source", self.rank),
+                sent.code, whole_number(tag, "tag", self.rank),
+                options_of(self.rank, timeout, None, None, stream=stream), _byref(message),
             )  # fmt: skip
         )
         self._keep_in_batch((sent, received))
@@ -754,7 +770,7 @@ class Communicator:
 
         >>> settings = group.broadcast_object({"lr": 0.01} if group.rank == 0 else None)
         """
-        return objects.broadcast(self, value, root)
+        return objects.broadcast(self, value, whole_number(root, "root", self.rank))
 
     def all_gather_object(self, value: Any) -> list:
         """The values of all ranks, by rank; what a value may be: see broadcast_object().
@@ -774,16 +790,18 @@ class Communicator:
         """
         dtype = np.dtype(dtype)
         code_of(dtype)
-        shape = tuple(np.atleast_1d(shape).tolist())
-        if min(shape, default=0) < 0:
-            raise ValueError(f"shape is {shape}: no extent may be negative")
-        count = math.prod(shape)
+        several = isinstance(shape, Sequence) and not isinstance(shape, str) or getattr(shape, "ndim", 0) > 0
+        extents = list(shape) if several else [shape]
+        extents = whole_numbers(extents, "shape", self.rank, most=2**63 - 1)
+        nbytes = math.prod(extents) * dtype.itemsize
+        if nbytes >= 2**63:
+            raise Invalid(f"shape is {tuple(extents)} on rank {self.rank}: that is {nbytes} bytes")
         data = ctypes.c_void_p()
-        check(_library.lib.rondo_allocate(self._open(), max(count * dtype.itemsize, 1), _byref(data)))
-        memory = (ctypes.c_char * max(count * dtype.itemsize, 1)).from_address(data.value)
+        check(_library.lib.rondo_allocate(self._open(), max(nbytes, 1), _byref(data)))
+        memory = (ctypes.c_char * max(nbytes, 1)).from_address(data.value)
         self._registered += 1
         weakref.finalize(memory, self._give_back, data.value).atexit = False
-        return np.frombuffer(memory, np.uint8, count * dtype.itemsize).view(dtype).reshape(shape)
+        return np.frombuffer(memory, np.uint8, nbytes).view(dtype).reshape(extents)
 
     # --- groups
 
@@ -793,8 +811,9 @@ class Communicator:
 
         >>> pairs = group.split(color=group.rank // 2)
         """
+        color, key = whole_number(color, "color", self.rank), whole_number(key, "key", self.rank)
         made = ctypes.c_void_p()
-        check(_library.lib.rondo_split(self._open(), whole_number(color, "color"), whole_number(key, "key"), _byref(made)))
+        check(_library.lib.rondo_split(self._open(), color, key, _byref(made)))
         return Communicator(made.value) if made.value else None
 
     def new_group(self, ranks: Sequence[int]) -> Communicator | None:
@@ -803,7 +822,7 @@ class Communicator:
 
         >>> first_two = group.new_group([0, 1])
         """
-        ranks = [whole_number(rank, "a rank") for rank in ranks]
+        ranks = whole_numbers(ranks, "ranks", self.rank, most=INT_MAX)
         if self.rank not in ranks:
             self._open()
             return None
@@ -818,7 +837,7 @@ class Communicator:
 
         >>> group.abort("the loss is NaN")
         """
-        check(_library.lib.rondo_abort(self._open(), reason.encode()))
+        check(_library.lib.rondo_abort(self._open(), text_of(reason, "reason", self.rank)))
 
     def close(self) -> None:
         """Says goodbye to the other ranks, so that leaving is no crash to them, and waits for theirs (5 s at most).
@@ -877,10 +896,10 @@ class Communicator:
             _arrays.check_device(keep, stream)
         if wire is not None:
             fields, residual = wire_of(wire).fields(keep[0].count)
-            options = options_of(timeout, algorithm, scalar, fields, stream)
+            options = options_of(self.rank, timeout, algorithm, scalar, fields, stream)
             keep = (keep, residual)
         elif timeout is not None or algorithm is not None or scalar is not None or stream is not None:
-            options = options_of(timeout, algorithm, scalar, stream=stream)
+            options = options_of(self.rank, timeout, algorithm, scalar, stream=stream)
         if async_op:
             work = ctypes.c_void_p()
             code = call[1](handle, *arguments, options, _byref(work))
@@ -903,10 +922,11 @@ class Communicator:
             )
 
     @contextlib.contextmanager
-    def _compound(self, call: str) -> Iterator[None]:
+    def _compound(self, call: str, timeout: float | None = None) -> Iterator[None]:
         """For a call that goes on with what its own exchanges bring. It is refused in a batch, and no rank waits for one
         that cannot go on: whatever this rank alone raises fails the communicator."""
         self._refuse_in_batch(call)
+        milliseconds(timeout, self.rank)  # refused before the first exchange
         try:
             yield
         except (Invalid, Mismatch, NotFinite):  # before the first exchange, or on all ranks
@@ -936,10 +956,10 @@ class Communicator:
             )
         return source.count // self.size
 
-    def _counts(self, counts) -> list[int]:
-        counts = [whole_number(count, "a count") for count in counts]
-        if len(counts) != self.size or min(counts) < 0:
-            raise ValueError(f"counts {counts}: {self.size} are needed, one a rank, none negative")
+    def _counts(self, counts, what: str = "counts") -> list[int]:
+        counts = whole_numbers(counts, what, self.rank)
+        if len(counts) != self.size:
+            raise Invalid(f"{what} is {counts} on rank {self.rank}: {self.size} are needed, one a rank")
         return counts
 
     def _give_back(self, address: int) -> None:

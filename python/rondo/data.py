@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rondo._arguments import COUNT_MAX, whole_number
+
 __all__ = ["partition", "shuffled_fractions"]
 
 
@@ -14,8 +16,10 @@ def partition(count: int, size: int, rank: int) -> range:
     >>> partition(60000, 4, 1)
     range(15000, 30000)
     """
-    if count < 0 or size < 1 or not 0 <= rank < size:
-        raise ValueError(f"partition({count}, {size}, {rank}): count >= 0, size >= 1 and 0 <= rank < size are needed")
+    count = whole_number(count, "count", least=0, most=COUNT_MAX)
+    size = whole_number(size, "size", least=1)
+    if not 0 <= whole_number(rank, "rank") < size:
+        raise ValueError(f"partition({count}, {size}, {rank}): 0 <= rank < size is needed")
     part = count // size
     return range(rank * part, (rank + 1) * part)
 
@@ -29,7 +33,9 @@ def shuffled_fractions(
     >>> [len(part) for part in shuffled_fractions(60000, [1 / 7] * 7)]
     [8571, 8571, 8571, 8571, 8571, 8571, 8571]
     """
-    if count < 0 or any(fraction < 0 for fraction in fractions) or sum(fractions) > 1 + 1e-9:
+    count = whole_number(count, "count", least=0, most=COUNT_MAX)
+    seed = whole_number(seed, "seed", least=-(2**63), most=COUNT_MAX)
+    if any(fraction < 0 for fraction in fractions) or sum(fractions) > 1 + 1e-9:
         raise ValueError(f"shuffled_fractions({count}, {list(fractions)}): none may be negative, nor the sum above 1")
     import random  # here, because few need it
 

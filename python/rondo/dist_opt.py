@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from rondo._arguments import COUNT_MAX, whole_number
 from rondo.communicator import Communicator
 from rondo.errors import NotFinite
 from rondo.start import UniqueId, init, unique_id
@@ -167,8 +168,7 @@ class DistOpt:
         if clip is not None and not clip > 0:
             raise ValueError(f"clip is {clip}: it is a positive number, or None")
         for what, value in (("bucket_bytes", bucket_bytes), ("partition_bytes", partition_bytes), ("every", every)):
-            if value < 1:
-                raise ValueError(f"{what} is {value}: it is at least 1")
+            whole_number(value, what, least=1, most=COUNT_MAX)
         self.optimizer = optimizer
         self.option, self.spars, self.residual, self.clip = option, spars, residual, clip
         self.sampled = sampled

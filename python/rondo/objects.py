@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rondo._arguments import counts_of_peers, whole_number
+from rondo._arguments import counts_of_peers
 
 if TYPE_CHECKING:
     from rondo.communicator import Communicator
@@ -50,7 +50,7 @@ def decode(data: bytes, trusted: bool) -> Any:
 
 
 def broadcast(group: Communicator, value: Any, root: int) -> Any:
-    trusted, root = group.authenticated, whole_number(root, "root")
+    trusted = group.authenticated
     with group._compound("broadcast_object"):
         data = encode(value, trusted) if group.rank == root else b""
         length = np.array([len(data)], np.uint64)

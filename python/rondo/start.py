@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rondo import _library, communicator
+from rondo._arguments import text_of, whole_number
 from rondo.communicator import Communicator
 from rondo.errors import BY_OTHERS, Error, check, last_error
 
@@ -49,8 +50,8 @@ def init(
     texts = [f"{name}={value}".encode() for name, value in (settings or {}).items()]
     options = _library.JoinOptions(
         struct_bytes=ctypes.sizeof(_library.JoinOptions),
-        rank=-1 if rank is None else rank,
-        world=-1 if world_size is None else world_size,
+        rank=-1 if rank is None else whole_number(rank, "rank", least=0),
+        world=-1 if world_size is None else whole_number(world_size, "world_size", rank, least=1),
         rendezvous=None if rendezvous is None else str(rendezvous).encode(),
         settings=(ctypes.c_char_p * len(texts))(*texts),
         setting_count=len(texts),
@@ -93,7 +94,7 @@ def unique_id(host: str = "") -> UniqueId:
     """Makes a UniqueId and serves it at `host`, an address of this machine that all ranks reach; by default one that
     other hosts reach. Its string holds the job's secret. Keep it until the ranks have started."""
     server, text = ctypes.c_void_p(), ctypes.c_char_p()
-    check(_library.lib.rondo_id_server_create(_byref(server), host.encode(), _byref(text)))
+    check(_library.lib.rondo_id_server_create(_byref(server), text_of(host, "host"), _byref(text)))
     return UniqueId(text.value.decode(), server.value)
 
 

@@ -7,6 +7,7 @@ from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_
 from typing import Any
 
 from rondo import _library
+from rondo._arguments import whole_number
 
 _TIMEOUT, _BOOTSTRAP = 3, 8
 
@@ -109,9 +110,12 @@ class StoreMethods:
         return self._answer(reply, self.store.try_get, key.decode(), timeout_ms / 1000)[0]
 
     def _add(self, _context, key, amount, timeout_ms, total, reply):
-        code, value = self._answer(reply, self.store.add, key.decode(), amount, timeout_ms / 1000)
-        total[0] = int(value or 0)
+        code, value = self._answer(reply, self._sum, key.decode(), amount, timeout_ms / 1000)
+        total[0] = value if code == 0 else 0
         return code
+
+    def _sum(self, key, amount, timeout):
+        return whole_number(self.store.add(key, amount, timeout), f"the sum of add({key!r})", least=-(2**63), most=2**63 - 1)
 
     def _compare_set(self, _context, key, expected, expected_size, desired, desired_size, timeout_ms, reply):
         return self._answer(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rondo._arguments import COUNT_MAX, whole_number
 from rondo._arrays import Buffer, buffer_of
 from rondo._dtypes import dtype_name
 
@@ -22,7 +23,8 @@ class Wire:
     format            one of FORMATS, the same on all ranks
     residual          error feedback: a float32 array as long as the call's, zero before the first call. What this
                       rank's encoding loses is kept there, and added to the array of the next call
-    seed              int8 and int4: round at random by this number; another one in each call. None: to nearest
+    seed              int8 and int4: round at random by this number, -2**63 to 2**64 - 1; another one in each call. None:
+                      to nearest
     allow_not_finite  False: NaN, infinity or overflow in the result raises rondo.NotFinite, which names element and
                       rank. True: it is given as it is
 
@@ -38,6 +40,8 @@ class Wire:
     def __post_init__(self):
         if self.format not in FORMATS:
             raise ValueError(f"wire format {self.format!r} is none of {', '.join(FORMATS)}")
+        if self.seed is not None:
+            whole_number(self.seed, "seed", least=-(2**63), most=COUNT_MAX)
 
     def fields(self, count: int) -> tuple[tuple[int, int, int, int | None], Buffer | None]:
         """(format, flags, seed, address of the residual) of rondo_options_t, for an input of count elements; and the

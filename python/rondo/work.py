@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rondo import _library
+from rondo._arguments import wait_milliseconds
 from rondo._arrays import stream_handle
 from rondo.errors import Error, check, last_error
 
@@ -52,7 +52,7 @@ class Work:
         """Waits until the operation is done and returns what the blocking call returns. Raises the operation's
         failure; TimeoutError if it is still under way after `timeout` seconds: then it goes on."""
         if not self._ended:
-            code = _library.lib.rondo_wait(self._handle, -1 if timeout is None else max(0, math.ceil(timeout * 1000)))
+            code = _library.lib.rondo_wait(self._handle, wait_milliseconds(timeout))
             if code == _IN_PROGRESS:
                 raise TimeoutError(f"the operation is still under way after {timeout} s; it goes on")
             self._end(code)

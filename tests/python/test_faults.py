@@ -26,7 +26,7 @@ def refused(group):
         group.reduce_scatter(np.zeros(3))
     with pytest.raises(ValueError, match="pass out"):
         group.scatter(root=1 - group.rank)
-    with pytest.raises(ValueError, match=r"counts \[1\]: 2 are needed"):
+    with pytest.raises(ValueError, match=r"counts is \[1\] on rank .: 2 are needed"):
         group.all_gather_v(x, [1])
     with pytest.raises(ValueError, match="timeout is 0"):
         group.barrier(timeout=0)
@@ -39,16 +39,8 @@ def refused(group):
         group.all_reduce(np.zeros(2), "band")
     with pytest.raises(TypeError):
         group.empty(3, complex)
-    with pytest.raises(ValueError, match=r"shape is \(2, -5\): no extent may be negative"):
+    with pytest.raises(ValueError, match=r"shape\[1\] is -5 on rank .: it is a whole number from 0"):
         group.empty((2, -5))
-    with pytest.raises(TypeError, match="root is '0': it is a whole number"):
-        group.broadcast(x, root="0")
-    with pytest.raises(TypeError, match="dest is None"):
-        group.send(x, None)
-    with pytest.raises(TypeError, match="source is 0.5"):
-        group.recv(x, 0.5)
-    with pytest.raises(TypeError, match="color is 'a'"):
-        group.split("a")
     group.broadcast(x, root=np.int64(1))
     group.all_reduce(x)  # and the communicator goes on
     return True
