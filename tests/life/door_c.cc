@@ -125,6 +125,7 @@ rondo_result_t CGroup::call_either(const Call& c, rondo_message_t* message, rond
   options.wire_flags = c.options.wire.stochastic ? RONDO_WIRE_STOCHASTIC : 0;
   options.wire_seed = c.options.wire.seed;
   options.residual = c.options.wire.residual;
+  options.purpose = static_cast<uint64_t>(c.options.purpose);
   const auto* o = &options;
   const auto dtype = static_cast<rondo_dtype_t>(c.dtype);
   const auto op = static_cast<rondo_op_t>(c.op);
