@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "ring/base/interrupt.h"
 #include "ring/base/log.h"
 #include "ring/communicator_access.h"
 #include "ring/engine/batch.h"
@@ -126,6 +127,7 @@ Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
 Communicator Communicator::join(const JoinOptions& options) {
+  take_interruption();  // of an earlier call
   options.config.check();
   const auto deadline = Clock::now() + Milliseconds(options.config.start_timeout_ms);
   const std::string rendezvous = options.store ? std::string(kProgramsStore) : options.rendezvous;

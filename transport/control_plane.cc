@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ring/base/check.h"
+#include "ring/base/interrupt.h"
 #include "ring/base/system_error.h"
 #include "transport/control_plane_timers.h"
 
@@ -96,7 +97,13 @@ void ControlPlane::connect(Roster roster, Clock::time_point deadline) {
   });
   std::unique_lock lock(mutex_);
   const auto ended = [this] { return start_->phase() != StartLogic::Phase::kRunning; };
-  while (!changed_.wait_until(lock, std::min(deadline, Clock::now() + kMissingLogInterval), ended)) {
+  auto next_log = Clock::now() + kMissingLogInterval;
+  while (!changed_.wait_until(lock, std::min(deadline, Clock::now() + kBetweenInterruptQuestions), ended)) {
+    lock.unlock();
+    end_wait_if_interrupted();
+    lock.lock();
+    if (Clock::now() < std::min(deadline, next_log)) continue;
+    next_log = Clock::now() + kMissingLogInterval;
     const std::string missing = missing_names();
     if (Clock::now() < deadline) {
       settings_.logger.warn(fmt::format("waiting for the control connections of {}", missing));

@@ -1,39 +1,87 @@
 #include "ring/base/interrupt.h"
 
-#include <atomic>
+#include <condition_variable>
 #include <mutex>
+#include <utility>
 
+#include "rondo/error.h"
 #include "rondo/interrupt.h"
 
 namespace rondo {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+// A function that does not return, and the copy of a count that fork() has made, delay the change of the function by
+// this much only.
+constexpr std::chrono::seconds kLongestLeaving{1};
+
 // Of the process: a signal reaches the process, not a communicator.
-struct {
+struct Program {
   std::mutex mutex;
+  std::condition_variable left;
   std::atomic<InterruptFunction> function{nullptr};
   void* context = nullptr;
-} program;
+  int inside = 0;  // calls of functions under way
+};
+
+// Never destroyed: threads may wait while the process ends.
+Program& program() {
+  static auto& the_program = *new Program;
+  return the_program;
+}
+
+thread_local int inside_here = 0;  // of this thread's waits, one in the function of the other
+thread_local bool untaken = false;
+thread_local Clock::time_point next_question{};
 
 }  // namespace
 
 void set_interrupt_function(InterruptFunction function, void* context) {
-  std::lock_guard lock(program.mutex);
-  program.context = context;
-  program.function.store(function, std::memory_order_relaxed);
+  std::unique_lock lock(program().mutex);
+  program().context = context;
+  program().function.store(function, std::memory_order_relaxed);
+  program().left.wait_for(lock, kLongestLeaving, [] { return program().inside == inside_here; });
 }
 
-bool has_interrupt_function() { return program.function.load(std::memory_order_relaxed) != nullptr; }
+bool has_interrupt_function() { return program().function.load(std::memory_order_relaxed) != nullptr; }
 
 bool interrupt_requested() {
   InterruptFunction function = nullptr;
   void* context = nullptr;
   {
-    std::lock_guard lock(program.mutex);
-    function = program.function.load(std::memory_order_relaxed);
-    context = program.context;
+    std::lock_guard lock(program().mutex);
+    function = program().function.load(std::memory_order_relaxed);
+    context = program().context;
+    if (function == nullptr) return false;
+    ++program().inside;
+    ++inside_here;
   }
-  return function != nullptr && function(context) != 0;
+  const bool wanted = function(context) != 0;
+  {
+    std::lock_guard lock(program().mutex);
+    --program().inside;
+    --inside_here;
+  }
+  program().left.notify_all();
+  if (wanted && !std::exchange(untaken, true)) interruptions_untaken.fetch_add(1);
+  return wanted;
+}
+
+void end_wait_if_interrupted() {
+  if (!untaken) {
+    const auto now = Clock::now();
+    if (now < next_question || !has_interrupt_function()) return;
+    next_question = now + kBetweenInterruptQuestions;
+    if (!interrupt_requested()) return;
+  }
+  throw Exception(ErrorCode::kInterrupted, "the start was interrupted while it waited for other ranks");
+}
+
+bool take_interruption_of_this_thread() {
+  if (!std::exchange(untaken, false)) return false;
+  interruptions_untaken.fetch_sub(1);
+  return true;
 }
 
 }  // namespace rondo

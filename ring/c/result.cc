@@ -14,6 +14,7 @@ thread_local std::vector<int> last_error_ranks;
 namespace rondo::c {
 
 rondo_result_t failed(ErrorCode code, const char* message, std::vector<int> ranks) noexcept {
+  take_interruption();  // this failure tells of it
   try {
     last_error = message;
     last_error_ranks = std::move(ranks);

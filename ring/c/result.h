@@ -4,6 +4,7 @@
 #include <new>
 #include <vector>
 
+#include "ring/base/interrupt.h"
 #include "rondo/error.h"
 #include "rondo/rondo.h"
 
@@ -12,11 +13,17 @@ namespace rondo::c {
 // Keeps the failure as this thread's last one, and gives its code.
 rondo_result_t failed(ErrorCode code, const char* message, std::vector<int> ranks = {}) noexcept;
 
+// Throws Exception(kInterrupted) where the program has ended a wait of this call: before a result is handed out.
+inline void refuse_interrupted() {
+  if (take_interruption()) throw Exception(ErrorCode::kInterrupted, "the program has ended this call");
+}
+
 // Runs `action` and turns what it throws into a code and the last error. No exception leaves it.
 template <typename Action>
 rondo_result_t guarded(Action action) noexcept {
   try {
     action();
+    refuse_interrupted();
     return RONDO_OK;
   } catch (const Exception& e) {
     return failed(e.code(), e.what(), e.error().ranks);

@@ -678,3 +678,38 @@ TEST_CASE("joining that cannot work is an error, not a crash") {
           want_invalid(join_at(&comm, 0, 1, "tcp://127.0.0.1:0"), "RONDO_LANES");
         }) == "");
 }
+
+TEST_CASE("the program's function ends rondo_join, which waits for a rank that does not come") {
+  for (const bool by_file : {true, false}) {
+    const rondo::testing::TempFolder folder;
+    const std::string meeting_point = (by_file ? "file://" : "unix://") + folder.path("meet");
+    CHECK(rondo::testing::run_bare_processes(1, std::chrono::seconds(60), [&](int) {
+            int times = 0;
+            want(rondo_set_interrupt([](void* context) { return ++*static_cast<int*>(context) == 3 ? 1 : 0; }, &times));
+            rondo_comm_t comm = reinterpret_cast<rondo_comm_t>(8);
+            want(join_at(&comm, 0, 2, meeting_point.c_str()), RONDO_INTERRUPTED);
+            expect(comm == nullptr && times == 3, "asked so many times: " + std::to_string(times));
+            want(join_at(&comm, 0, 1, ("file://" + folder.path("another")).c_str()));
+            want(rondo_destroy(comm));
+          }) == "");
+  }
+}
+
+TEST_CASE("a call ends as interrupted though what it waited for ended in the same moment") {
+  CHECK(on_threads(1, [](rondo_comm_t comm, int) {
+          // The function itself sends what the call waits for.
+          want(rondo_set_interrupt(
+              [](void* context) {
+                const char byte = 1;
+                rondo_work_t work = nullptr;
+                want(rondo_send_async(static_cast<rondo_comm_t>(context), &byte, 1, RONDO_INT8, 0, 3, nullptr, &work));
+                want(rondo_wait(work, -1));
+                want(rondo_work_free(work));
+                return 1;
+              },
+              comm));
+          char byte = 0;
+          want(rondo_recv(comm, &byte, 1, RONDO_INT8, 0, 3, nullptr, nullptr), RONDO_INTERRUPTED);
+          want(rondo_set_interrupt(nullptr, nullptr));
+        }) == "");
+}

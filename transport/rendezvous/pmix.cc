@@ -10,6 +10,7 @@
 #include <cstring>
 #include <thread>
 
+#include "ring/base/interrupt.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -74,6 +75,7 @@ std::string PmixClient::get(int rank, const std::string& key, Store::Deadline de
                                         symbol<pmix::ErrorString>("PMIx_Error_string")(status)),
                             {rank}});
     }
+    end_wait_if_interrupted();
     std::this_thread::sleep_for(kRetryEvery);
   }
 }

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 
+#include "ring/base/interrupt.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -128,13 +129,13 @@ SocketAddress unix_address(const std::string& path) {
 bool wait_ready(int fd, short events, Store::Deadline deadline) {
   using namespace std::chrono;
   while (true) {
-    auto left = ceil<milliseconds>(deadline - steady_clock::now()).count();
-    constexpr int64_t kMinute = 60'000;  // poll() counts in int
+    end_wait_if_interrupted();
+    const auto left = ceil<milliseconds>(deadline - steady_clock::now());
     pollfd entry{fd, events, 0};
-    int n = ::poll(&entry, 1, static_cast<int>(std::clamp<int64_t>(left, 0, kMinute)));
+    int n = ::poll(&entry, 1, static_cast<int>(std::clamp(left, 0ms, kBetweenInterruptQuestions).count()));
     if (n > 0) return true;
     if (n < 0 && errno != EINTR) return true;  // the following call reports what is wrong
-    if (n == 0 && left <= 0) return false;
+    if (n == 0 && left <= 0ms) return false;
   }
 }
 

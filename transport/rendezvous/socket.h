@@ -37,7 +37,8 @@ std::vector<SocketAddress> resolve(const std::string& host, uint16_t port);
 // Throws Exception(kInvalid) if the path does not fit a socket address (107 bytes).
 SocketAddress unix_address(const std::string& path);
 
-// Waits until the descriptor is ready for `events`; false at the deadline.
+// Waits until the descriptor is ready for `events`; false at the deadline. Throws Exception(kInterrupted) where the
+// program ends the wait.
 bool wait_ready(int fd, short events, Store::Deadline deadline);
 
 // Where the other end of a connection is, as SocketAddress::host(); "a local process" of a unix socket, "an unknown

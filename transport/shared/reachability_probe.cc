@@ -16,6 +16,7 @@
 #include <set>
 #include <utility>
 
+#include "ring/base/interrupt.h"
 #include "rondo/error.h"
 #include "transport/shared/island_socket.h"
 #include "transport/shared/memory_file.h"
@@ -218,6 +219,7 @@ class Probe {
   // Hears all that have something to say.
   void wait() {
     if (open_ == 0) return;
+    end_wait_if_interrupted();
     const bool dials_wait = !to_dial_.empty() && dials_ < kDialsAtOnce;
     std::array<epoll_event, 64> events;
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),

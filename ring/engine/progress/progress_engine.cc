@@ -16,9 +16,8 @@ constexpr uint32_t kBusyPassesPerLook = 256;
 // The longest sleep: deadlines and stalls are noticed within it. A wake-up costs some 5 us, so 50 a second are nothing.
 constexpr std::chrono::milliseconds kLongestSleep{20};
 
-// Between two questions to the program whether a wait is to end.
-constexpr std::chrono::milliseconds kBetweenQuestions{100};
-// The question is due 100 ms after a wait's first look at the clock, so that short waits cost nothing more.
+// The question whether a wait is to end is due 100 ms after a wait's first look at the clock, so that short waits cost
+// nothing more.
 constexpr Clock::time_point kNotYet = Clock::time_point::max();
 
 // After N waits without a sleep the sockets leave the epoll set, which costs a system call each, and another when
@@ -58,7 +57,7 @@ bool ProgressEngine::wait(const Operation& operation, Clock::time_point until) {
       std::unique_lock lock(mutex_);
       sleepers_.fetch_add(1);
       const auto now = Clock::now();
-      if (ask_at == kNotYet) ask_at = now + kBetweenQuestions;
+      if (ask_at == kNotYet) ask_at = now + kBetweenInterruptQuestions;
       const auto wake = std::min(until, now + kLongestSleep);
       changed_.wait_until(lock, wake, [&] { return operation.done() || !held_.load(); });
       sleepers_.fetch_sub(1);
@@ -121,7 +120,7 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
     const auto now = Clock::now();
     guarded_tick(now);
     if (operation.done() || now >= until || now >= ask_at) return;
-    if (ask_at == kNotYet && has_interrupt_function()) ask_at = now + kBetweenQuestions;
+    if (ask_at == kNotYet && has_interrupt_function()) ask_at = now + kBetweenInterruptQuestions;
     if (moved) continue;
     const Next next = polls_.next(now);
     if (next == Next::kPoll) continue;

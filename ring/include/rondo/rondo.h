@@ -140,9 +140,10 @@ typedef void (*rondo_log_function_t)(void* context, int level, int rank, const c
 RONDO_API rondo_result_t rondo_set_log(rondo_log_function_t function, void* context);
 
 /* Lets a program end waits, for example when a signal came. `function` is called on each thread that has waited for
- * 100 ms for an operation, and every 100 ms from then on, with no lock of the library held. If it returns another value
- * than 0, the communicator fails: this rank's calls return RONDO_INTERRUPTED, the other ranks' RONDO_ABORTED. For the
- * whole process. NULL: none. A thread that waits may call the function set before once more after this has returned. */
+ * 100 ms for an operation or in rondo_join, and every 100 ms from then on, with no lock of the library held. If it
+ * returns another value than 0, this call returns RONDO_INTERRUPTED, and the communicator fails: this rank's later
+ * calls return that, the other ranks' RONDO_ABORTED. For the whole process. NULL: none. When this returns, no other
+ * thread is in the function set before, unless it has been there for a second. */
 typedef int (*rondo_interrupt_function_t)(void* context);
 RONDO_API rondo_result_t rondo_set_interrupt(rondo_interrupt_function_t function, void* context);
 
