@@ -27,26 +27,26 @@ extern "C" {
 rondo_result_t rondo_all_reduce_many(rondo_comm_t comm, const rondo_tensor_t* tensors, size_t tensor_count,
                                      rondo_op_t op, const rondo_options_t* options) {
   return guarded(
-      [&] { communicator(comm).all_reduce_many(list_of(tensors, tensor_count), op_of(op), options_of(options)); });
+      [&] { communicator(comm)->all_reduce_many(list_of(tensors, tensor_count), op_of(op), options_of(options)); });
 }
 rondo_result_t rondo_all_reduce_many_async(rondo_comm_t comm, const rondo_tensor_t* tensors, size_t tensor_count,
                                            rondo_op_t op, const rondo_options_t* options, rondo_work_t* work) {
   return start(work, [&] {
-    return communicator(comm).all_reduce_many_async(list_of(tensors, tensor_count), op_of(op), options_of(options));
+    return communicator(comm)->all_reduce_many_async(list_of(tensors, tensor_count), op_of(op), options_of(options));
   });
 }
 
 rondo_result_t rondo_batch_begin(rondo_comm_t comm) {
-  return guarded([&] { communicator(comm).batch_begin(); });
+  return guarded([&] { communicator(comm)->batch_begin(); });
 }
 rondo_result_t rondo_batch_end(rondo_comm_t comm) {
-  return guarded([&] { communicator(comm).batch_end(); });
+  return guarded([&] { communicator(comm)->batch_end(); });
 }
 rondo_result_t rondo_batch_end_async(rondo_comm_t comm, rondo_work_t* work) {
-  return start(work, [&] { return communicator(comm).batch_end_async(); });
+  return start(work, [&] { return communicator(comm)->batch_end_async(); });
 }
 rondo_result_t rondo_batch_abandon(rondo_comm_t comm) {
-  return guarded([&] { communicator(comm).batch_abandon(); });
+  return guarded([&] { communicator(comm)->batch_abandon(); });
 }
 
 }  // extern "C"

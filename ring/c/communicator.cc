@@ -17,26 +17,28 @@ using rondo::Communicator;
 extern "C" {
 
 rondo_result_t rondo_rank(rondo_comm_t comm, int* rank) {
-  return guarded([&] { given(rank, "rank") = communicator(comm).rank(); });
+  return guarded([&] { given(rank, "rank") = communicator(comm)->rank(); });
 }
 rondo_result_t rondo_size(rondo_comm_t comm, int* size) {
-  return guarded([&] { given(size, "size") = communicator(comm).size(); });
+  return guarded([&] { given(size, "size") = communicator(comm)->size(); });
 }
 rondo_result_t rondo_authenticated(rondo_comm_t comm, int* authenticated) {
-  return guarded([&] { given(authenticated, "authenticated") = communicator(comm).authenticated() ? 1 : 0; });
+  return guarded([&] { given(authenticated, "authenticated") = communicator(comm)->authenticated() ? 1 : 0; });
 }
 rondo_result_t rondo_attach_device(rondo_comm_t comm) {
-  return guarded([&] { communicator(comm).attach_device(); });
+  return guarded([&] { communicator(comm)->attach_device(); });
 }
 rondo_result_t rondo_place(rondo_comm_t comm, rondo_place_t* place) {
   return guarded([&] {
-    const rondo::Place& from = communicator(comm).place();
+    const InUse use(comm);
+    const rondo::Place& from = use->place();
     given(place, "place") = {from.rank, from.world, from.local_rank, from.local_world, from.node, from.nodes};
   });
 }
 rondo_result_t rondo_topology(rondo_comm_t comm, int* host, int* island, int* cores) {
   return guarded([&] {
-    const rondo::Topology& from = communicator(comm).topology();
+    const InUse use(comm);
+    const rondo::Topology& from = use->topology();
     const auto size = static_cast<size_t>(from.world());
     // An empty list says the same of every rank.
     const auto fill = [size](const std::vector<int>& entries, int otherwise, int* out) {
@@ -51,25 +53,25 @@ rondo_result_t rondo_algorithm_for(rondo_comm_t comm, rondo_collective_t collect
                                    rondo_dtype_t dtype, rondo_op_t op, int registered, const char** name) {
   return guarded([&] {
     given(name, "name") = nullptr;
-    *name = rondo::algorithm_name(communicator(comm).algorithm_for(collective_of(collective), count, dtype_of(dtype),
-                                                                   op_of(op), registered != 0));
+    *name = rondo::algorithm_name(communicator(comm)->algorithm_for(collective_of(collective), count, dtype_of(dtype),
+                                                                    op_of(op), registered != 0));
   });
 }
 
 rondo_result_t rondo_trace_start(rondo_comm_t comm, const char* folder) {
   return guarded([&] {
     static_cast<void>(given(folder, "folder"));
-    communicator(comm).start_trace(folder);
+    communicator(comm)->start_trace(folder);
   });
 }
 rondo_result_t rondo_trace_stop(rondo_comm_t comm) {
-  return guarded([&] { communicator(comm).stop_trace(); });
+  return guarded([&] { communicator(comm)->stop_trace(); });
 }
 rondo_result_t rondo_metrics(rondo_comm_t comm, char* text, size_t room, size_t* length) {
   return guarded([&] {
     given(length, "length") = 0;
     if (room > 0) given(text, "text") = 0;
-    const std::string all = communicator(comm).metrics();
+    const std::string all = communicator(comm)->metrics();
     *length = all.size();
     if (room == 0) return;
     const size_t copied = std::min(all.size(), room - 1);
@@ -81,35 +83,35 @@ rondo_result_t rondo_metrics(rondo_comm_t comm, char* text, size_t room, size_t*
 rondo_result_t rondo_allocate(rondo_comm_t comm, size_t bytes, void** data) {
   return guarded([&] {
     given(data, "data") = nullptr;
-    *data = communicator(comm).allocate(bytes);
+    *data = communicator(comm)->allocate(bytes);
   });
 }
 rondo_result_t rondo_allocate_device(rondo_comm_t comm, size_t bytes, void** data) {
   return guarded([&] {
     given(data, "data") = nullptr;
-    *data = communicator(comm).allocate(bytes, rondo::Memory::kDevice);
+    *data = communicator(comm)->allocate(bytes, rondo::Memory::kDevice);
   });
 }
 rondo_result_t rondo_deallocate(rondo_comm_t comm, void* data) {
-  return guarded([&] { communicator(comm).deallocate(data); });
+  return guarded([&] { communicator(comm)->deallocate(data); });
 }
 
 rondo_result_t rondo_split(rondo_comm_t comm, int color, int key, rondo_comm_t* sub) {
   return guarded([&] {
     given(sub, "sub") = nullptr;
-    Communicator made = communicator(comm).split(color, key);
-    if (made.valid()) *sub = new rondo_comm{std::move(made)};
+    Communicator made = communicator(comm)->split(color, key);
+    if (made.valid()) *sub = hand_out(std::move(made));
   });
 }
 rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* sub) {
   return guarded([&] {
     given(sub, "sub") = nullptr;
-    *sub = new rondo_comm{communicator(comm).new_group(std::span(&given(ranks, "ranks"), count))};
+    *sub = hand_out(communicator(comm)->new_group(std::span(&given(ranks, "ranks"), count)));
   });
 }
 
 rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason) {
-  return guarded([&] { communicator(comm).abort(reason != nullptr ? reason : ""); });
+  return guarded([&] { communicator(comm)->abort(reason != nullptr ? reason : ""); });
 }
 void rondo_abort_from_signal(rondo_comm_t comm) {
   if (comm != nullptr) comm->communicator.abort_from_signal();
@@ -117,18 +119,17 @@ void rondo_abort_from_signal(rondo_comm_t comm) {
 rondo_result_t rondo_error(rondo_comm_t comm) {
   rondo_result_t result = RONDO_OK;
   const rondo_result_t asked = guarded([&] {
-    const auto error = communicator(comm).error();
+    const auto error = communicator(comm)->error();
     if (error) result = failed(error->code, error->message.c_str(), error->ranks);
   });
   return asked != RONDO_OK ? asked : result;
 }
 rondo_result_t rondo_close(rondo_comm_t comm) {
-  return guarded([&] { communicator(comm).destroy(); });
+  return guarded([&] { communicator(comm)->destroy(); });
 }
 rondo_result_t rondo_destroy(rondo_comm_t comm) {
   const rondo_result_t result = rondo_close(comm);
-  if (result == RONDO_INVALID) return result;
-  delete comm;
+  if (result != RONDO_INVALID) release(*comm);
   return result;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <utility>
 
 #include "ring/c/arguments.h"
 #include "ring/c/result.h"
@@ -12,6 +14,7 @@
 // Opaque to callers.
 struct rondo_comm {
   rondo::Communicator communicator;
+  std::atomic<int> uses{1};  // calls under way, and one for rondo_destroy, which has not been called
 };
 struct rondo_work {
   rondo::Work work;
@@ -19,7 +22,34 @@ struct rondo_work {
 
 namespace rondo::c {
 
-inline Communicator& communicator(rondo_comm_t comm) { return given(comm, "comm").communicator; }
+// One use fewer; the last one frees the handle.
+inline void release(rondo_comm& comm) {
+  if (comm.uses.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &comm;
+}
+
+// The communicator of a handle, which is not freed as long as this lives: rondo_destroy() beside a call that has begun
+// leaves that to the call.
+class InUse {
+ public:
+  explicit InUse(rondo_comm_t comm) : comm_(given(comm, "comm")) { comm_.uses.fetch_add(1, std::memory_order_relaxed); }
+  ~InUse() { release(comm_); }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+  Communicator& operator*() const { return comm_.communicator; }
+  Communicator* operator->() const { return &comm_.communicator; }
+
+ private:
+  rondo_comm& comm_;
+};
+// A new handle. An interrupted call hands none out.
+inline rondo_comm_t hand_out(Communicator made) {
+  refuse_interrupted();
+  return new rondo_comm{std::move(made)};
+}
+inline InUse communicator(rondo_comm_t comm) { return InUse(comm); }
+
+// The Work of a handle; a copy, so that rondo_work_free() beside a call does no harm.
+inline Work work_of(rondo_work_t work) { return given(work, "work").work; }
 
 inline void fill(rondo_message_t* message, const Work::Message& from) {
   if (message != nullptr) *message = {from.peer, from.tag, from.bytes};
@@ -39,11 +69,11 @@ rondo_result_t start(rondo_work_t* work, Action action) noexcept {
 // `call`: gives the CollectiveCall.
 template <typename Call>
 rondo_result_t run_call(rondo_comm_t comm, Call call) noexcept {
-  return guarded([&] { CommunicatorAccess::run(communicator(comm), call()); });
+  return guarded([&] { CommunicatorAccess::run(*communicator(comm), call()); });
 }
 template <typename Call>
 rondo_result_t start_call(rondo_comm_t comm, rondo_work_t* work, Call call) noexcept {
-  return start(work, [&] { return CommunicatorAccess::start(communicator(comm), call()); });
+  return start(work, [&] { return CommunicatorAccess::start(*communicator(comm), call()); });
 }
 
 }  // namespace rondo::c

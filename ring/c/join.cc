@@ -54,7 +54,7 @@ rondo_result_t rondo_init(rondo_comm_t* comm) { return rondo_join(comm, nullptr)
 rondo_result_t rondo_join(rondo_comm_t* comm, const rondo_join_options_t* options) {
   return guarded([&] {
     given(comm, "comm") = nullptr;
-    *comm = new rondo_comm{Communicator::join(join_options_of(options))};
+    *comm = hand_out(Communicator::join(join_options_of(options)));
   });
 }
 
@@ -62,7 +62,7 @@ rondo_result_t rondo_init_inproc(rondo_comm_t* comms, int world) {
   return guarded([&] {
     given(comms, "comms");
     auto made = Communicator::inproc(world, rondo::Config::from_environment());
-    for (size_t r = 0; r < made.size(); ++r) comms[r] = new rondo_comm{std::move(made[r])};
+    for (size_t r = 0; r < made.size(); ++r) comms[r] = hand_out(std::move(made[r]));
   });
 }
 

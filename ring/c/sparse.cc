@@ -46,7 +46,7 @@ rondo_result_t rondo_sparse_all_reduce(rondo_comm_t comm, const float* input, fl
                                        const rondo_sparse_options_t* options, rondo_sparse_report_t* report) {
   return guarded([&] {
     const rondo::SparseReport made =
-        rondo::sparse_all_reduce(communicator(comm), input, output, count, sparse_options_of(options));
+        rondo::sparse_all_reduce(*communicator(comm), input, output, count, sparse_options_of(options));
     if (report == nullptr) return;
     *report = {made.selected, made.total, made.bytes_sent, static_cast<rondo_sparse_route_t>(made.route), 0};
   });

@@ -18,7 +18,7 @@ namespace {
 // Arrays with an entry a rank; NULL: none.
 class Entries {
  public:
-  explicit Entries(rondo_comm_t comm) : size_(static_cast<size_t>(rondo::c::communicator(comm).size())) {}
+  explicit Entries(rondo_comm_t comm) : size_(static_cast<size_t>(rondo::c::communicator(comm)->size())) {}
   std::span<const uint64_t> operator()(const uint64_t* values) const {
     return values == nullptr ? std::span<const uint64_t>() : std::span(values, size_);
   }

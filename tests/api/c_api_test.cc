@@ -5,10 +5,12 @@
 #include <stdlib.h>
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "rondo/rondo.h"
@@ -676,6 +678,41 @@ TEST_CASE("joining that cannot work is an error, not a crash") {
           want(join_at(&comm, 0, 1, "smoke://signals"), RONDO_INVALID);
           ::setenv("RONDO_LANES", "many", 1);
           want_invalid(join_at(&comm, 0, 1, "tcp://127.0.0.1:0"), "RONDO_LANES");
+        }) == "");
+}
+
+TEST_CASE("rondo_destroy and rondo_work_free beside calls that have begun leave the end to these") {
+  constexpr int kWaiting = 8;
+  CHECK(on_threads(1, [](rondo_comm_t comm, int) {
+          // Of the same process: the communicator of on_threads() is destroyed there.
+          rondo_comm_t own = nullptr;
+          const int first[] = {0};
+          want(rondo_new_group(comm, first, 1, &own));
+          rondo_work_t work = nullptr;
+          char bytes[kWaiting + 1] = {};
+          want(rondo_recv_async(own, &bytes[kWaiting], 1, RONDO_INT8, 0, kWaiting, nullptr, &work));
+          std::vector<rondo_result_t> results(kWaiting + 1, RONDO_OK);
+          std::atomic<int> asked{0};
+          // Each waiting thread asks every 100 ms: all of them are inside.
+          want(rondo_set_interrupt(
+              [](void* context) {
+                static thread_local bool counted = false;
+                if (!std::exchange(counted, true)) static_cast<std::atomic<int>*>(context)->fetch_add(1);
+                return 0;
+              },
+              &asked));
+          std::vector<std::thread> threads;
+          for (int i = 0; i < kWaiting; ++i) {
+            threads.emplace_back(
+                [&, i] { results[i] = rondo_recv(own, &bytes[i], 1, RONDO_INT8, 0, i, nullptr, nullptr); });
+          }
+          threads.emplace_back([&] { results[kWaiting] = rondo_wait(work, -1); });
+          while (asked.load() <= kWaiting) std::this_thread::yield();
+          want(rondo_work_free(work));
+          want(rondo_destroy(own));
+          for (std::thread& thread : threads) thread.join();
+          want(rondo_set_interrupt(nullptr, nullptr));
+          for (const rondo_result_t result : results) want(result, RONDO_CLOSED);
         }) == "");
 }
 

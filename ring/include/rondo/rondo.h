@@ -9,8 +9,8 @@
  * operation the communicator is failed: every later call returns the same failure, and only rondo_abort, rondo_destroy
  * and the functions that ask (rank, size, ...) remain.
  *
- * Threads. Any thread may call any function. Calls on one communicator are serialized in call order. A handle must not
- * be freed while another call uses it.
+ * Threads. Any thread may call any function. Calls on one communicator are serialized in call order. A handle
+ * may be freed while calls that have begun use it: the last of them frees it. None may begin with it afterwards.
  *
  * Collectives. All ranks of the communicator make the same calls in the same order. The ranks compare the calls:
  * different ones end in RONDO_MISMATCH, not in a hang or in wrong data. Messages (send, recv) are independent of this
