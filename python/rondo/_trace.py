@@ -29,8 +29,9 @@ class trace:
     def stop(self) -> None:
         """Ends the trace; the file stays."""
         for group in self._joined:
-            if group._handle is not None:
-                check(_library.lib.rondo_trace_stop(group._handle))
+            handle = group._handle
+            if handle is not None:
+                check(_library.lib.rondo_trace_stop(handle))
 
     def __enter__(self) -> trace:
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,14 +33,13 @@ from rondo._arguments import (
 )
 from rondo._arrays import Array, Buffer, buffer_of
 from rondo._dtypes import code_of, dtype_name, op_code
+from rondo._handles import CommunicatorHandle, OfThisProcess
 from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite, check, last_error
 from rondo.wire import Wire, wire_of
 from rondo.work import Message, Work
 
 ANY_SOURCE = -1
 ANY_TAG = -1
-
-_INVALID = 1
 
 _byref = ctypes.byref
 
@@ -86,7 +86,7 @@ _SELECTIONS = ("topk", "threshold", "sampled_topk")
 _ROUTES = ("gathered", "merged", "dense")
 
 
-class Communicator:
+class Communicator(OfThisProcess):
     """Ranks 0 .. size-1 that work together; made by rondo.init(), split() and new_group().
 
     All ranks make the same collective calls in the same order. Arrays are NumPy arrays, objects with `__dlpack__` in
@@ -108,11 +108,12 @@ class Communicator:
     failed, on all ranks: every later call raises the same error, and only abort() and close() remain.
     """
 
-    def __init__(self, handle: int):
-        self._handle: int | None = handle
-        self._closed: int | None = None  # the handle after close(), where arrays of empty() live on
+    def __init__(self, handle: CommunicatorHandle):
+        if not isinstance(handle, CommunicatorHandle):
+            raise TypeError("a Communicator is made by rondo.init(), split() or new_group()")
+        # None after close(). Calls under way have their own reference, and arrays of empty() have: the last frees it.
+        self._handle: CommunicatorHandle | None = handle
         self._batch: Batch | None = None
-        self._registered = 0
         self._joined = False  # by rondo.init(), not made from another one
         number = ctypes.c_int()
 
@@ -136,9 +137,10 @@ class Communicator:
     def error(self) -> Error | None:
         """Why the communicator has failed, or None. It is there as soon as this rank hears of the failure, also while
         no call is under way."""
-        if self._handle is None:
+        handle = self._handle
+        if handle is None:
             return self._closed_error()
-        code = _library.lib.rondo_error(self._handle)
+        code = _library.lib.rondo_error(handle)
         return last_error(code) if code else None
 
     @property
@@ -649,15 +651,14 @@ class Communicator:
             "rondo_all_reduce",
             self._open(), source.address, target.address, source.count, source.code, op_code(op), None,
         )  # fmt: skip
+        arguments = arguments[1:]  # without the handle, which the function must not keep
 
         def call(self=self, function=function, arguments=arguments, result=result, keep=(source, target)):
-            if self._handle is None:
-                self._open()
-            code = function(*arguments)
-            if code:
-                raise last_error(code)
             if self._batch is not None:
                 self._keep_in_batch(keep)
+            code = function(self._handle or self._open(), *arguments)
+            if code:
+                raise last_error(code)
             return result
 
         return call
@@ -688,6 +689,7 @@ class Communicator:
         """
         buffer = buffer_of(array, True)
         _arrays.check_device([buffer], stream)
+        self._keep_in_batch(buffer)
         message = _library.MessageInfo()
         check(
             _library.lib.rondo_recv(
@@ -696,7 +698,6 @@ class Communicator:
                 options_of(self.rank, timeout, None, None, stream=stream), _byref(message),
             )  # fmt: skip
         )
-        self._keep_in_batch(buffer)
         return Message(message.peer, message.tag, message.bytes)
 
     def isend(
@@ -727,16 +728,14 @@ class Communicator:
         """
         buffer = buffer_of(array, True)
         _arrays.check_device([buffer], stream)
-        work = ctypes.c_void_p()
-        check(
+        work = Work(buffer, None, receives=True)
+        return work._started(
             _library.lib.rondo_recv_async(
                 self._open(), buffer.address, buffer.count, buffer.code,
                 whole_number(source, "source", self.rank), whole_number(tag, "tag", self.rank),
-                options_of(self.rank, timeout, None, None, stream=stream),
-                _byref(work),
+                options_of(self.rank, timeout, None, None, stream=stream), _byref(work._handle),
             )  # fmt: skip
         )
-        return Work(work.value, buffer, None, receives=True)
 
     def sendrecv(
         self, array: Array, dest: int, out: Array, source: int, tag: int = 0, *, timeout: float | None = None,
@@ -750,6 +749,7 @@ class Communicator:
         if sent.code != received.code:
             raise TypeError(f"array is {dtype_name(sent.code)}, and out is {dtype_name(received.code)}")
         _arrays.check_device([sent, received], stream)
+        self._keep_in_batch((sent, received))
         message = _library.MessageInfo()
         check(
             _library.lib.rondo_sendrecv(
@@ -759,7 +759,6 @@ class Communicator:
                 options_of(self.rank, timeout, None, None, stream=stream), _byref(message),
             )  # fmt: skip
         )
-        self._keep_in_batch((sent, received))
         return Message(message.peer, message.tag, message.bytes)
 
     # --- objects
@@ -797,10 +796,10 @@ class Communicator:
         if nbytes >= 2**63:
             raise Invalid(f"shape is {tuple(extents)} on rank {self.rank}: that is {nbytes} bytes")
         data = ctypes.c_void_p()
-        check(_library.lib.rondo_allocate(self._open(), max(nbytes, 1), _byref(data)))
+        handle = self._open()
+        check(_library.lib.rondo_allocate(handle, max(nbytes, 1), _byref(data)))
         memory = (ctypes.c_char * max(nbytes, 1)).from_address(data.value)
-        self._registered += 1
-        weakref.finalize(memory, self._give_back, data.value).atexit = False
+        weakref.finalize(memory, _library.lib.rondo_deallocate, handle, data.value).atexit = False
         return np.frombuffer(memory, np.uint8, nbytes).view(dtype).reshape(extents)
 
     # --- groups
@@ -812,9 +811,9 @@ class Communicator:
         >>> pairs = group.split(color=group.rank // 2)
         """
         color, key = whole_number(color, "color", self.rank), whole_number(key, "key", self.rank)
-        made = ctypes.c_void_p()
+        made = CommunicatorHandle()
         check(_library.lib.rondo_split(self._open(), color, key, _byref(made)))
-        return Communicator(made.value) if made.value else None
+        return Communicator(made) if made else None
 
     def new_group(self, ranks: Sequence[int]) -> Communicator | None:
         """A communicator of these ranks, which become 0, 1, ... in this order. Roots of its calls are its own ranks.
@@ -826,9 +825,9 @@ class Communicator:
         if self.rank not in ranks:
             self._open()
             return None
-        made = ctypes.c_void_p()
+        made = CommunicatorHandle()
         check(_library.lib.rondo_new_group(self._open(), (ctypes.c_int * len(ranks))(*ranks), len(ranks), _byref(made)))
-        return Communicator(made.value)
+        return Communicator(made)
 
     # --- the end
 
@@ -849,23 +848,11 @@ class Communicator:
         handle, self._handle = self._handle, None
         if handle is None:
             return
-        _open_ones.remove(self)
-        if self._registered == 0:
-            check(_library.lib.rondo_destroy(handle))
-        else:  # the last of the arrays ends it
-            self._closed = handle
-            _closed_ones.append(self)
+        try:
+            _open_ones.remove(self)
             check(_library.lib.rondo_close(handle))
-
-    def _destroy(self) -> None:
-        """After close(), without arrays of empty() or at the end of the process."""
-        if self._closed is None:
-            return
-        code = _library.lib.rondo_destroy(self._closed)
-        if code != _INVALID:  # refused: an array went in a callback of a Work; then the end of the process destroys it
-            self._closed = None
-            _closed_ones.remove(self)
-            check(code)
+        finally:
+            del handle  # not kept by a traceback
 
     def __enter__(self) -> Communicator:
         return self
@@ -878,7 +865,7 @@ class Communicator:
 
     # --- inside
 
-    def _open(self) -> int:
+    def _open(self) -> CommunicatorHandle:
         if self._handle is None:
             raise self._closed_error()
         return self._handle
@@ -888,9 +875,6 @@ class Communicator:
 
     def _run(self, call, arguments, keep, result, async_op, timeout=None, algorithm=None, scalar=None, wire=None,
              stream=None):  # fmt: skip
-        handle = self._handle
-        if handle is None:
-            self._open()
         options = None
         if stream is not None or _arrays.device_seen:
             _arrays.check_device(keep, stream)
@@ -901,16 +885,13 @@ class Communicator:
         elif timeout is not None or algorithm is not None or scalar is not None or stream is not None:
             options = options_of(self.rank, timeout, algorithm, scalar, stream=stream)
         if async_op:
-            work = ctypes.c_void_p()
-            code = call[1](handle, *arguments, options, _byref(work))
-            if code:
-                raise last_error(code)
-            return Work(work.value, keep, result)
-        code = call[0](handle, *arguments, options)
-        if code:
-            raise last_error(code)
+            work = Work(keep, result)
+            return work._started(call[1](self._handle or self._open(), *arguments, options, _byref(work._handle)))
         if self._batch is not None:
             self._keep_in_batch(keep)
+        code = call[0](self._handle or self._open(), *arguments, options)
+        if code:
+            raise last_error(code)
         return result
 
     def _refuse_in_batch(self, call: str) -> None:
@@ -962,16 +943,8 @@ class Communicator:
             raise Invalid(f"{what} is {counts} on rank {self.rank}: {self.size} are needed, one a rank")
         return counts
 
-    def _give_back(self, address: int) -> None:
-        self._registered -= 1
-        handle = self._handle or self._closed
-        if handle is not None:
-            _library.lib.rondo_deallocate(handle, address)
-        if self._registered == 0:
-            self._destroy()
 
-
-class Batch:
+class Batch(OfThisProcess):
     """Calls that are submitted together: `with group.batch(): ...`.
 
     Calls of this thread on this communicator inside the block check their arguments and return at once; the results
@@ -991,8 +964,12 @@ class Batch:
 
     def __enter__(self) -> None:
         check(_library.lib.rondo_batch_begin(self._communicator._open()))
-        self.thread = threading.get_ident()
-        self._communicator._batch = self
+        try:
+            self.thread = threading.get_ident()
+            self._communicator._batch = self
+        except BaseException:  # of the handler of a signal
+            self.__exit__(*sys.exc_info())
+            raise
 
     def __exit__(self, kind, error, trace) -> None:
         self._communicator._batch = None
@@ -1004,6 +981,5 @@ class Batch:
         self.kept.clear()
 
 
-# Those that are closed, and those that are only destroyed, at the end of the process.
+# Those that are closed at the end of the process.
 _open_ones: list[Communicator] = []
-_closed_ones: list[Communicator] = []

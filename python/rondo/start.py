@@ -6,14 +6,14 @@ import atexit
 import ctypes
 import sys
 import time
-import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rondo import _library, communicator
 from rondo._arguments import text_of, whole_number
+from rondo._handles import CommunicatorHandle, ServerHandle
 from rondo.communicator import Communicator
-from rondo.errors import BY_OTHERS, Error, check, last_error
+from rondo.errors import BY_OTHERS, Error, check, last_error, stop_asking
 
 if TYPE_CHECKING:
     from rondo.store import Store
@@ -57,14 +57,14 @@ def init(
         setting_count=len(texts),
         store=None if methods is None else ctypes.addressof(methods.structure),
     )
-    handle = ctypes.c_void_p()
+    handle = CommunicatorHandle()
     code = _library.lib.rondo_join(_byref(handle), _byref(options))
     if code:
         raised = methods and methods.error
         if raised is not None and not isinstance(raised, Exception):
             raise raised  # KeyboardInterrupt and the like
         raise last_error(code) from raised
-    group = Communicator(handle.value)
+    group = Communicator(handle)
     group._joined = True
     return group
 
@@ -75,10 +75,9 @@ class UniqueId:
     ranks have started. It pickles as its string. Any process that has it can join: treat it as a password.
     """
 
-    def __init__(self, text: str, server: int | None = None):
+    def __init__(self, text: str):
         self._text = text
-        if server is not None:
-            weakref.finalize(self, _library.lib.rondo_id_server_destroy, server)
+        self._server: ServerHandle | None = None  # where it was made
 
     def __str__(self) -> str:
         return self._text
@@ -93,9 +92,11 @@ class UniqueId:
 def unique_id(host: str = "") -> UniqueId:
     """Makes a UniqueId and serves it at `host`, an address of this machine that all ranks reach; by default one that
     other hosts reach. Its string holds the job's secret. Keep it until the ranks have started."""
-    server, text = ctypes.c_void_p(), ctypes.c_char_p()
+    server, text = ServerHandle(), ctypes.c_char_p()
     check(_library.lib.rondo_id_server_create(_byref(server), text_of(host, "host"), _byref(text)))
-    return UniqueId(text.value.decode(), server.value)
+    made = UniqueId(text.value.decode())
+    made._server = server
+    return made
 
 
 # --- the end of the process
@@ -120,18 +121,21 @@ def leave(exception: str | None) -> None:
     """Closes every communicator that is left. With an exception's text the others are told that, at once: they would
     wait for a rank that will not come."""
     for group in reversed(list(communicator._open_ones)):
-        try:
-            if exception is not None:
-                group.abort(exception)
-            group.close()
-        except Error:
-            pass  # it has failed before, and the caller knows
-    for group in list(communicator._closed_ones):  # of which arrays live; the others hear that the process leaves
-        group._destroy()
+        if exception is not None:
+            _attempt(group.abort, exception)
+        _attempt(group.close)
+
+
+def _attempt(step, *arguments) -> None:
+    try:
+        step(*arguments)
+    except Error:
+        pass  # it has failed before, and the caller knows
 
 
 def _end() -> None:
     leave(_exception)
+    stop_asking()
     if _failed_of_another:
         try:
             time.sleep(_AFTER_OTHERS_SECONDS)

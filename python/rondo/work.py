@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rondo import _library
 from rondo._arguments import wait_milliseconds
 from rondo._arrays import stream_handle
-from rondo.errors import Error, check, last_error
+from rondo._handles import OfThisProcess, WorkHandle
+from rondo.errors import Error, check, last_error, raised_by_handler
 
 _IN_PROGRESS = 100
 
@@ -26,7 +28,38 @@ class Message(NamedTuple):
     bytes: int
 
 
-class Work:
+class _UnderWay(weakref.ref):
+    """What an operation under way needs, also where its Work is gone: the handle and the arrays. It refers to the Work."""
+
+    __slots__ = ("handle", "keep")
+
+    def __init__(self, work: Work, function: Callable):
+        super().__init__(work, function)
+        self.handle = WorkHandle()
+        self.keep: Any = None
+
+    def over(self) -> bool:
+        if not self.handle:
+            return True  # it was not started
+        done = ctypes.c_int()
+        return _library.lib.rondo_test(self.handle, _byref(done)) != 0 or bool(done.value)
+
+
+# All of them; and those whose Work is gone. What puts them there are functions in C: a handler of a signal that raises
+# on the way in, Ctrl-C's, lets none be lost.
+_under_way: set[_UnderWay] = set()
+_dropped: set[_UnderWay] = set()
+
+
+def _sweep() -> None:
+    """Lets go of what has ended meanwhile."""
+    for dropped in tuple(_dropped):
+        if dropped.over():
+            _under_way.discard(dropped)
+            _dropped.discard(dropped)
+
+
+class Work(OfThisProcess):
     """An operation under way, from a call with async_op=True, isend() or irecv(). Any thread may use it.
 
     The arrays of the call are kept until the operation is done, also when nobody keeps the Work.
@@ -37,16 +70,31 @@ class Work:
     >>> work.wait()
     """
 
-    __slots__ = ("_handle", "_keep", "_result", "_receives", "_ended", "_error")
+    __slots__ = ("_state", "_handle", "_result", "_receives", "_ended", "_error", "__weakref__")
 
-    def __init__(self, handle: int, keep: Any, result: Any, receives: bool = False):
-        self._handle = handle
-        self._keep = keep
+    def __init__(self, keep: Any, result: Any, receives: bool = False):
+        """Before the call, which writes into _handle: when it returns, everything is in place."""
         self._result = result
         self._receives = receives
         self._ended = False
         self._error: Error | None = None
         _sweep()
+        self._state = _UnderWay(self, _dropped.add)
+        self._state.keep = (keep, result)
+        self._handle = self._state.handle
+        _under_way.add(self._state)
+
+    def _started(self, code: int) -> Work:
+        """code: of the call."""
+        if code:
+            if not self._handle:
+                self._let_go()
+            raise last_error(code)
+        return self
+
+    def _let_go(self) -> None:
+        _under_way.discard(self._state)
+        self._state = None
 
     def wait(self, timeout: float | None = None) -> Any:
         """Waits until the operation is done and returns what the blocking call returns. Raises the operation's
@@ -105,21 +153,16 @@ class Work:
 
     def _end(self, code: int) -> None:
         if code != 0:
+            raised = raised_by_handler()
+            if raised is not None:
+                raise raised  # in this wait; it is no result of the operation
             self._error = last_error(code)
         elif self._receives:
             message = _library.MessageInfo()
             check(_library.lib.rondo_work_message(self._handle, _byref(message)))
             self._result = Message(message.peer, message.tag, message.bytes)
         self._ended = True
-        self._keep = None
-
-    def __del__(self):  # only here the handle is freed: another thread may be in a call with it
-        if getattr(self, "_ended", None) is None:
-            return
-        if self._ended:
-            _library.lib.rondo_work_free(self._handle)
-        else:
-            _detached.append((self._handle, self._keep))
+        self._let_go()
 
 
 # What is to be called for works under way, by a number that rondo_work_on_end is given.
@@ -145,22 +188,3 @@ def _tell(loop, future) -> None:
         loop.call_soon_threadsafe(lambda: future.done() or future.set_result(None))
     except RuntimeError:
         pass  # the loop has been closed: nobody waits any more
-
-
-# Operations whose Work is gone, with their arrays.
-_detached: list[tuple[int, Any]] = []
-
-
-def _sweep() -> None:
-    """Lets go of what has been done meanwhile."""
-    if not _detached:
-        return
-    pending = []
-    while _detached:
-        handle, keep = _detached.pop()
-        done = ctypes.c_int()
-        if _library.lib.rondo_test(handle, _byref(done)) == 0 and not done.value:
-            pending.append((handle, keep))
-        else:
-            _library.lib.rondo_work_free(handle)
-    _detached.extend(pending)

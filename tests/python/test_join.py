@@ -4,6 +4,7 @@ import fcntl
 import gc
 import multiprocessing
 import time
+import weakref
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -146,18 +147,19 @@ def closed_with_arrays(group):
     x, y = group.empty(1000), group.empty(10)
     x[:] = group.rank + 1
     group.all_reduce(x)
+    handle = weakref.ref(group._handle)
     group.close()
     group.close()
-    assert x.sum() == 3000 and group._closed is not None and isinstance(group.error, rondo.Closed)
+    assert x.sum() == 3000 and handle() is not None and isinstance(group.error, rondo.Closed)
     x[0] = 5
     with pytest.raises(rondo.Closed):
         group.all_reduce(x)
     del x
     gc.collect()
-    assert group._closed is not None
+    assert handle() is not None
     del y
     gc.collect()
-    return group._closed
+    return handle()
 
 
 def test_arrays_outlive_close():

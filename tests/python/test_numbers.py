@@ -1,16 +1,19 @@
 """No number of a caller's is cut: every int and float in the signatures of the package is taken as it is, or refused with
 its name, its value and the rank before anything happens. New calls are found by their signatures."""
 
+import copy
 import datetime
 import inspect
 import math
+import pickle
 import re
 
 import numpy as np
 import pytest
 
 import rondo
-from rondo import data, dist_opt
+from rondo import _handles, data, dist_opt
+from rondo.communicator import Batch
 
 X = np.zeros(2)
 # What is passed for the parameters that have no default: a call of one rank, which works.
@@ -141,3 +144,22 @@ def test_numbers_of_numpy_are_taken(group):
     assert group.empty(np.array([2, 3])).shape == (2, 3) and group.empty(()).shape == ()
     with pytest.raises(rondo.Invalid, match=r"shape is \(4294967296, 4294967296\) on rank 0: that is"):
         group.empty((2**32, 2**32))
+
+
+def test_what_stands_for_a_handle_is_neither_copied_nor_pickled(group):
+    work, batch = group.barrier(async_op=True), group.batch()
+    for thing in (group, work, batch, group._handle, work._handle):
+        for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match=f"a {type(thing).__name__} stands for a handle of this process"):
+                attempt(thing)
+    work.wait()
+    with pytest.raises(TypeError, match="stands for a handle"):
+        group.all_gather_object(group)
+
+
+def test_handles_are_made_by_calls_alone():
+    for made in (rondo.Communicator, Batch, rondo.Work):
+        assert issubclass(made, _handles.OfThisProcess)
+    for handle in (5, None, _handles.WorkHandle()):
+        with pytest.raises(TypeError, match="a Communicator is made by"):
+            rondo.Communicator(handle)
