@@ -15,9 +15,9 @@ from rondo._arrays import Buffer
 from rondo.errors import Corrupt, Invalid
 
 
-def options_of(rank, timeout, algorithm, scalar, wire=(0, 0, 0, None), stream=None):
+def options_of(rank, timeout, algorithm, scalar, wire=(0, 0, 0, None), stream=None, purpose=0):
     none = timeout is None and algorithm is None and scalar is None and stream is None
-    if none and wire[0] == 0 and wire[3] is None:
+    if none and wire[0] == 0 and wire[3] is None and purpose == 0:
         return None
     return ctypes.byref(
         _library.Options(
@@ -28,6 +28,7 @@ def options_of(rank, timeout, algorithm, scalar, wire=(0, 0, 0, None), stream=No
             *wire,
             0 if stream is None else 1,
             None if stream is None else _arrays.stream_handle(stream),
+            purpose,
         )
     )
 

@@ -24,7 +24,11 @@ class Options(ctypes.Structure):
         ("residual", c_void_p),
         ("on_stream", c_int64),
         ("stream", c_void_p),
+        ("purpose", c_uint64),
     ]
+
+
+PURPOSE_OBJECTS = 5
 
 
 class JoinOptions(ctypes.Structure):

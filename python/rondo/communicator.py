@@ -108,6 +108,8 @@ class Communicator(OfThisProcess):
     failed, on all ranks: every later call raises the same error, and only abort() and close() remain.
     """
 
+    _purpose = 0  # the program's own calls
+
     def __init__(self, handle: CommunicatorHandle):
         if not isinstance(handle, CommunicatorHandle):
             raise TypeError("a Communicator is made by rondo.init(), split() or new_group()")
@@ -404,8 +406,8 @@ class Communicator(OfThisProcess):
         source = buffer_of(array, False)
         rows, row = rows_of(array, source)
         if counts is None:
-            with self._compound("all_gather_v", timeout):
-                said = self.all_gather(np.array([rows], np.uint64), timeout=timeout)
+            with self._compound("all_gather_v", timeout) as exchanges:
+                said = exchanges.all_gather(np.array([rows], np.uint64), timeout=timeout)
                 counts = counts_of_peers(said, row, self.rank)
                 return self.all_gather_v(
                     array, counts, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
@@ -462,8 +464,8 @@ class Communicator(OfThisProcess):
         source = buffer_of(array, False)
         rows, row = rows_of(array, source)
         if counts is None:
-            with self._compound("gather_v", timeout):
-                said = self.gather(np.array([rows], np.uint64), root, timeout=timeout)
+            with self._compound("gather_v", timeout) as exchanges:
+                said = exchanges.gather(np.array([rows], np.uint64), root, timeout=timeout)
                 counts = [] if said is None else counts_of_peers(said, row, self.rank)
                 return self.gather_v(
                     array, counts, root, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
@@ -535,8 +537,8 @@ class Communicator(OfThisProcess):
         if sum(send_counts) != rows:
             raise ValueError(f"send_counts add up to {sum(send_counts)}, and array has {rows} rows")
         if recv_counts is None:
-            with self._compound("all_to_all_v", timeout):
-                said = self.all_to_all(np.array(send_counts, np.uint64), timeout=timeout)
+            with self._compound("all_to_all_v", timeout) as exchanges:
+                said = exchanges.all_to_all(np.array(send_counts, np.uint64), timeout=timeout)
                 recv_counts = counts_of_peers(said, row, self.rank)
                 return self.all_to_all_v(
                     array, send_counts, recv_counts, out,
@@ -882,8 +884,8 @@ class Communicator(OfThisProcess):
             fields, residual = wire_of(wire).fields(keep[0].count)
             options = options_of(self.rank, timeout, algorithm, scalar, fields, stream)
             keep = (keep, residual)
-        elif timeout is not None or algorithm is not None or scalar is not None or stream is not None:
-            options = options_of(self.rank, timeout, algorithm, scalar, stream=stream)
+        elif timeout is not None or algorithm is not None or scalar is not None or stream is not None or self._purpose:
+            options = options_of(self.rank, timeout, algorithm, scalar, stream=stream, purpose=self._purpose)
         if async_op:
             work = Work(keep, result)
             return work._started(call[1](self._handle or self._open(), *arguments, options, _byref(work._handle)))
@@ -903,13 +905,13 @@ class Communicator(OfThisProcess):
             )
 
     @contextlib.contextmanager
-    def _compound(self, call: str, timeout: float | None = None) -> Iterator[None]:
+    def _compound(self, call: str, timeout: float | None = None) -> Iterator[Exchanges]:
         """For a call that goes on with what its own exchanges bring. It is refused in a batch, and no rank waits for one
         that cannot go on: whatever this rank alone raises fails the communicator."""
         self._refuse_in_batch(call)
         milliseconds(timeout, self.rank)  # refused before the first exchange
         try:
-            yield
+            yield Exchanges(self)
         except (Invalid, Mismatch, NotFinite):  # before the first exchange, or on all ranks
             raise
         except BaseException as error:
@@ -942,6 +944,15 @@ class Communicator(OfThisProcess):
         if len(counts) != self.size:
             raise Invalid(f"{what} is {counts} on rank {self.rank}: {self.size} are needed, one a rank")
         return counts
+
+
+class Exchanges(Communicator):
+    """The same ranks, for the exchanges that a call of Python's is made of: they match no call of the program's."""
+
+    _purpose = _library.PURPOSE_OBJECTS
+
+    def __init__(self, group: Communicator):
+        self.__dict__.update(group.__dict__)
 
 
 class Batch(OfThisProcess):

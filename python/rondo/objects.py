@@ -51,20 +51,20 @@ def decode(data: bytes, trusted: bool) -> Any:
 
 def broadcast(group: Communicator, value: Any, root: int) -> Any:
     trusted = group.authenticated
-    with group._compound("broadcast_object"):
+    with group._compound("broadcast_object") as exchanges:
         data = encode(value, trusted) if group.rank == root else b""
         length = np.array([len(data)], np.uint64)
-        group.broadcast(length, root)
+        exchanges.broadcast(length, root)
         if group.rank == root:
             body = np.frombuffer(data, np.uint8).copy()
         else:
             body = np.empty(counts_of_peers(length, 1, group.rank, root)[0], np.uint8)
-        group.broadcast(body, root)
+        exchanges.broadcast(body, root)
     return value if group.rank == root else decode(body.tobytes(), trusted)
 
 
 def all_gather(group: Communicator, value: Any) -> list:
     trusted = group.authenticated
-    with group._compound("all_gather_object"):
-        parts = group.all_gather_v(np.frombuffer(encode(value, trusted), np.uint8))
+    with group._compound("all_gather_object") as exchanges:
+        parts = exchanges.all_gather_v(np.frombuffer(encode(value, trusted), np.uint8))
     return [decode(part.tobytes(), trusted) for part in parts]

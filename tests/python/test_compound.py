@@ -8,6 +8,7 @@ import pytest
 from ranks import run
 
 import rondo
+from rondo.communicator import Exchanges
 from rondo.dist_opt import NumpyUpdate
 
 # Collected by a batch; or of this rank alone, or of the end.
@@ -73,13 +74,13 @@ def _says(group, kind):
             else:
                 getattr(group, kind)(x)
         else:
-            many = np.array([2**63], np.uint64)
+            exchanges, many = Exchanges(group), np.array([2**63], np.uint64)
             if kind == "all_to_all_v":
-                group.all_to_all(np.array([2**63, 1], np.uint64))
+                exchanges.all_to_all(np.array([2**63, 1], np.uint64))
             elif kind == "object":
-                group.broadcast(many, root=1)
+                exchanges.broadcast(many, root=1)
             else:
-                getattr(group, kind[:-2])(many)
+                getattr(exchanges, kind[:-2])(many)
             group.barrier()
     return str(caught.value), caught.value.ranks
 
@@ -99,3 +100,37 @@ def _cannot_go_on(group):
 
 def test_a_rank_that_cannot_go_on_lets_the_others_know():
     run(2, _cannot_go_on)
+
+
+# Of the program, with the shape of the exchange: rank 1 calls it where rank 0 calls the other.
+LOOKS_LIKE = {
+    "all_gather_v": lambda group, x: group.all_gather(x),
+    "gather_v": lambda group, x: group.gather(x),
+    "all_to_all_v": lambda group, x: group.all_to_all(np.repeat(x, 2)),
+    "broadcast_object": lambda group, x: group.broadcast(x, root=0),
+    "all_gather_object": lambda group, x: group.all_gather(x),
+}
+
+
+def _against_the_programs_own(group, name):
+    x = np.array([1], np.uint64)
+    before = x.copy()
+    with pytest.raises(rondo.Mismatch, match="purpose|object"):
+        compound(group)[name]() if group.rank == 0 else LOOKS_LIKE[name](group, x)
+        group.barrier()  # a root of a broadcast does not wait for the others
+    assert (x == before).all()
+
+
+@pytest.mark.parametrize("name", LOOKS_LIKE)
+def test_exchanges_match_no_call_of_the_program(name):
+    run(2, _against_the_programs_own, name)
+
+
+def _another_of_the_kind(group):
+    """all_gather_object() and all_gather_v() both exchange counts first: the values do not match."""
+    with pytest.raises(rondo.Mismatch):
+        group.all_gather_object(1) if group.rank == 0 else group.all_gather_v(np.zeros(1, np.uint8))
+
+
+def test_values_match_no_array():
+    run(2, _another_of_the_kind)

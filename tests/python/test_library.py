@@ -103,6 +103,7 @@ def test_codes_are_the_headers():
     assert {name.upper(): str(i) for i, name in enumerate(COLLECTIVES)} == enumeration("RONDO_ALL_REDUCE ")
     formats = {name.removeprefix("WIRE_"): code for name, code in enumeration("RONDO_WIRE_NONE ").items()}
     assert {name.upper(): str(i) for i, name in enumerate(wire.FORMATS)} == formats
+    assert enumeration("RONDO_PURPOSE_OBJECTS ") == {"PURPOSE_OBJECTS": str(_library.PURPOSE_OBJECTS)}
     for name, code in enumeration("RONDO_OK ").items():
         if name not in ("OK", "IN_PROGRESS"):
             assert errors._CLASSES[int(code)].__name__ == name.title().replace("_", "")

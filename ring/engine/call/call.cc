@@ -343,7 +343,7 @@ std::string describe_purpose(Purpose purpose) {
     case Purpose::kDistOpt:
       return "DistOpt: ";
     case Purpose::kObjects:
-      return "a call on objects: ";
+      return "a call on objects or of unknown counts: ";
   }
   return fmt::format("purpose {}: ", static_cast<int>(purpose));
 }
