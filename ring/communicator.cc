@@ -12,8 +12,8 @@
 #include "ring/engine/device/device_side.h"
 #include "ring/engine/observe/metrics_output.h"
 #include "ring/engine/observe/prometheus.h"
-#include "transport/inproc_fabric.h"
-#include "transport/process_fabric.h"
+#include "transport/fabrics/inproc_fabric.h"
+#include "transport/fabrics/process_fabric.h"
 #include "transport/rendezvous/launch.h"
 #include "transport/rendezvous/rendezvous_url.h"
 

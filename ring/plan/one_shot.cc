@@ -7,7 +7,7 @@
 // and then takes what it needs from all posts. Everybody hears from everybody once in each round, so that two places
 // for a rank's post, used in turn, are enough: a rank that writes round k has heard from all in round k - 1, and all
 // had read round k - 2 before they said so. No rank touches another's buffers, so a rank that has all that it takes may
-// return; what it posts then takes other places (transport/shared/cell_ring.h).
+// return; what it posts then takes other places (transport/island/cell_ring.h).
 namespace rondo {
 namespace {
 

@@ -1,6 +1,6 @@
 // Proves: two ends that know the secret agree, over a stream that delays and cuts as it likes; and one that changes,
 // replays or reflects anything is refused.
-#include "transport/handshake.h"
+#include "transport/hello/handshake.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // Proves: a sealed stream carries any bytes over a stream that moves what it likes when it likes, keeps nothing back
 // that counts as written, and gives out nothing that was changed on its way.
-#include "transport/sealed_stream.h"
+#include "transport/tcp/sealed_stream.h"
 
 #include <doctest/doctest.h>
 

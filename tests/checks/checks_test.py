@@ -81,9 +81,9 @@ class Layers(unittest.TestCase):
     def test_upwards(self):
         self.planted("ring/plan/ring.cc", '"transport/link.h"', "ring/plan/ may include")
         self.planted("ring/base/log.h", '"ring/plan/plan.h"', "ring/base/ may include")
-        self.planted("transport/wire.h", '"ring/engine/call/call.h"', "transport/ may include")
+        self.planted("transport/hello/wire.h", '"ring/engine/call/call.h"', "transport/hello/ may include")
         self.planted("kernels/combine.h", '"transport/link.h"', "kernels/ may include")
-        self.planted("ring/engine/communicator_state.h", '"transport/control_plane.h"', "ring/engine/ may include")
+        self.planted("ring/engine/communicator_state.h", '"transport/control/control_plane.h"', "ring/engine/ may include")
         self.planted("ring/include/rondo/work.h", '"ring/base/log.h"', "ring/include/rondo/ may include")
         self.planted("examples/ring.cc", '"ring/base/log.h"', "examples/ may include")
         self.planted("somewhere/new.cc", '"ring/base/log.h"', "no layer is known")
@@ -98,7 +98,7 @@ class Layers(unittest.TestCase):
     def test_downwards(self):
         self.fine("ring/engine/call/call.cc", '"ring/plan/plan.h"')
         self.fine("ring/engine/call/call.cc", "<fmt/format.h>")
-        self.fine("transport/dial.cc", "<asio/connect.hpp>")
+        self.fine("transport/hello/dial.cc", "<asio/connect.hpp>")
         self.fine("tests/engine/call_test.cc", '"ring/engine/call/call.h"')
         self.fine("ring/include/rondo/work.h", "<rondo/error.h>")
 

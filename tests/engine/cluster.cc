@@ -5,7 +5,7 @@
 #include "ring/engine/call/call.h"
 #include "ring/engine/call/slicing.h"
 #include "ring/plan/build.h"
-#include "transport/stream_link.h"
+#include "transport/tcp/stream_link.h"
 
 namespace rondo::testing {
 namespace {

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <thread>
 
-#include "transport/process_fabric.h"
-#include "transport/rendezvous/memory_store.h"
+#include "transport/fabrics/process_fabric.h"
+#include "transport/store/memory_store.h"
 
 namespace rondo::testing {
 void FakeEvents::on_failure(const Error& error) {

@@ -1,5 +1,5 @@
 // Deaths, goodbyes and aborts, at every moment: all ranks learn of them alike, and blame nobody alive.
-#include "transport/control_logic.h"
+#include "transport/control/control_logic.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // What ranks whose call does not end ask each other: different calls are a mismatch, and absent ranks are named.
-#include "transport/control_logic.h"
+#include "transport/control/control_logic.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // Ranks that are silent, and whom a call waits for: the same is said on every rank.
-#include "transport/control_logic.h"
+#include "transport/control/control_logic.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

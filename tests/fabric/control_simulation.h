@@ -17,7 +17,7 @@
 #include <variant>
 #include <vector>
 
-#include "transport/control_logic.h"
+#include "transport/control/control_logic.h"
 
 namespace rondo::testing {
 

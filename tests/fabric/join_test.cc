@@ -3,11 +3,11 @@
 
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
-#include "transport/control_plane.h"
-#include "transport/peer_card.h"
-#include "transport/rendezvous/memory_store.h"
+#include "transport/control/control_plane.h"
+#include "transport/hello/wire.h"
+#include "transport/rendezvous/peer_card.h"
 #include "transport/rendezvous/roster.h"
-#include "transport/wire.h"
+#include "transport/store/memory_store.h"
 
 namespace rondo::testing {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
-#include "transport/descriptor_budget.h"
-#include "transport/rendezvous/memory_store.h"
+#include "transport/fabrics/descriptor_budget.h"
+#include "transport/store/memory_store.h"
 
 namespace rondo::testing {
 namespace {

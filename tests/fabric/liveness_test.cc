@@ -1,4 +1,4 @@
-#include "transport/liveness.h"
+#include "transport/control/liveness.h"
 
 #include <doctest/doctest.h>
 

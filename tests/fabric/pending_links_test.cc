@@ -1,4 +1,4 @@
-#include "transport/pending_links.h"
+#include "transport/control/pending_links.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

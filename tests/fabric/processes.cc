@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "rondo/error.h"
-#include "transport/process_fabric.h"
-#include "transport/rendezvous/file_store.h"
+#include "transport/fabrics/process_fabric.h"
 #include "transport/rendezvous/roster.h"
+#include "transport/store/file_store.h"
 
 namespace rondo::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "transport/socket.h"
+#include "transport/tcp/socket_stream.h"
 
 #include <doctest/doctest.h>
 #include <netinet/in.h>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "tests/support/tcp_pair.h"
-#include "transport/socket_options.h"
+#include "transport/tcp/socket_options.h"
 
 namespace rondo {
 namespace {

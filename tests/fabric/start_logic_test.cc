@@ -1,4 +1,4 @@
-#include "transport/start_logic.h"
+#include "transport/control/start_logic.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-#include "transport/control_logic.h"
+#include "transport/control/control_logic.h"
 
 namespace rondo {
 namespace {

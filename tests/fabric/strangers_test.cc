@@ -17,14 +17,14 @@
 #include "tests/fabric/cluster.h"
 #include "tests/support/resources.h"
 #include "tests/support/secrets.h"
-#include "transport/control_plane.h"
-#include "transport/descriptor_budget.h"
-#include "transport/handshake.h"
-#include "transport/io_thread.h"
-#include "transport/reception.h"
-#include "transport/rendezvous/memory_store.h"
+#include "transport/control/control_plane.h"
+#include "transport/control/io_thread.h"
+#include "transport/fabrics/descriptor_budget.h"
+#include "transport/hello/handshake.h"
+#include "transport/hello/reception.h"
+#include "transport/hello/wire.h"
 #include "transport/rendezvous/roster.h"
-#include "transport/wire.h"
+#include "transport/store/memory_store.h"
 
 namespace rondo::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "transport/wire.h"
+#include "transport/hello/wire.h"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 
 #include "rondo/error.h"
-#include "transport/control_message.h"
-#include "transport/peer_card.h"
+#include "transport/control/control_message.h"
+#include "transport/rendezvous/peer_card.h"
 
 namespace rondo {
 namespace {

@@ -25,7 +25,7 @@
 #include "rondo/sparse.h"
 #include "tests/engine/arguments.h"
 #include "tests/faults/ranks.h"
-#include "transport/data_sockets.h"
+#include "transport/tcp/data_sockets.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Frames of control connections: refused, or decoded; a message has one encoding only, and a header promises no more
 // than the bound.
-#include "transport/control_message.h"
+#include "transport/control/control_message.h"
 
 #include "tests/fuzz/target.h"
 

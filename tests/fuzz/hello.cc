@@ -1,7 +1,7 @@
 // Hello and answer, the first bytes of every connection: refused, or decoded; what is decoded is the same when it is
 // encoded again.
 #include "tests/fuzz/target.h"
-#include "transport/wire.h"
+#include "transport/hello/wire.h"
 
 namespace rondo::fuzz {
 

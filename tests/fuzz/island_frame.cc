@@ -1,7 +1,7 @@
 // Frames with descriptors that a rank of the island sends: taken, or the connection ends with a reason. No frame ends
 // more than its sender's connection; no descriptor is lost.
 //   input: for each frame a byte (bit 0: from the higher rank; bits 1-3: what comes with it) and the frame
-#include "transport/shared/island_frame.h"
+#include "transport/island/island_frame.h"
 
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -12,11 +12,11 @@
 
 #include "tests/fuzz/target.h"
 #include "tests/support/resources.h"
-#include "transport/shared/island.h"
-#include "transport/shared/island_socket.h"
-#include "transport/shared/memory_file.h"
-#include "transport/shared/shared_link.h"
-#include "transport/shared/shared_stream.h"
+#include "transport/island/island.h"
+#include "transport/island/island_socket.h"
+#include "transport/island/memory_file.h"
+#include "transport/island/shared_link.h"
+#include "transport/island/shared_stream.h"
 
 namespace rondo::fuzz {
 namespace {

@@ -3,10 +3,10 @@
 //   input: which end, then steps: one byte, and its operands
 #include <vector>
 
+#include "ring/base/bytes.h"
 #include "tests/fuzz/shared_pages.h"
 #include "tests/fuzz/target.h"
-#include "transport/rendezvous/bytes.h"
-#include "transport/shared/shared_link_body.h"
+#include "transport/island/shared_link_body.h"
 
 namespace rondo::fuzz {
 namespace {

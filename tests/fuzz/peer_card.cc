@@ -1,10 +1,10 @@
 // The card that a rank publishes: refused as kBootstrap with the rank's number, or decoded; what is decoded is the same
 // when it is encoded again, and can be used for a roster.
-#include "transport/peer_card.h"
+#include "transport/rendezvous/peer_card.h"
 
 #include "rondo/error.h"
 #include "tests/fuzz/target.h"
-#include "transport/wire.h"
+#include "transport/hello/wire.h"
 
 namespace rondo::fuzz {
 namespace {

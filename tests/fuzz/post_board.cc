@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
+#include "ring/base/bytes.h"
 #include "ring/engine/run/one_shot.h"
 #include "ring/plan/build.h"
 #include "tests/fuzz/shared_pages.h"
 #include "tests/fuzz/target.h"
-#include "transport/rendezvous/bytes.h"
 
 namespace rondo::fuzz {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "tests/fuzz/fed_stream.h"
 #include "tests/fuzz/target.h"
-#include "transport/slice_header.h"
-#include "transport/stream_link.h"
+#include "transport/tcp/slice_header.h"
+#include "transport/tcp/stream_link.h"
 
 namespace rondo::fuzz {
 namespace {

@@ -1,7 +1,7 @@
 // The file of a store: its head, and records up to the first that is torn; what is read is the same when it is written
 // again.
 //   input: the file as it is; or, where it begins with 'r', a record's body, to which the checksum is added
-#include "transport/rendezvous/store_file.h"
+#include "transport/store/store_file.h"
 
 #include "tests/fuzz/target.h"
 

@@ -1,5 +1,5 @@
 // What the stream store and its clients say: refused, or decoded within the bounds; a message has one encoding only.
-#include "transport/rendezvous/store_wire.h"
+#include "transport/store/store_wire.h"
 
 #include "tests/fuzz/target.h"
 

@@ -1,4 +1,5 @@
 #include "transport/rendezvous/address.h"
+#include "transport/tcp/listener.h"
 
 #include <doctest/doctest.h>
 #include <sched.h>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/rendezvous/served.h"
-#include "transport/rendezvous/descriptor_reserve.h"
+#include "transport/tcp/descriptor_reserve.h"
 
 namespace rondo {
 namespace {

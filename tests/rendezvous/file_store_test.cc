@@ -1,4 +1,4 @@
-#include "transport/rendezvous/file_store.h"
+#include "transport/store/file_store.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

@@ -14,7 +14,7 @@
 
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
-#include "transport/rendezvous/socket.h"
+#include "transport/tcp/socket.h"
 
 namespace rondo {
 namespace {

@@ -21,7 +21,7 @@
 #include "tests/support/program.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
-#include "transport/rendezvous/socket.h"
+#include "transport/tcp/socket.h"
 
 namespace rondo {
 namespace {

@@ -11,7 +11,7 @@
 #include "rondo/callback_store.h"
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
-#include "transport/rendezvous/memory_store.h"
+#include "transport/store/memory_store.h"
 
 namespace rondo {
 namespace {

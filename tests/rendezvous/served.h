@@ -7,10 +7,10 @@
 
 #include <doctest/doctest.h>
 #include "tests/rendezvous/test_jobs.h"
-#include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/roster.h"
-#include "transport/rendezvous/store_server.h"
-#include "transport/rendezvous/stream_store.h"
+#include "transport/store/store_server.h"
+#include "transport/store/stream_store.h"
+#include "transport/tcp/listener.h"
 
 namespace rondo::test {
 

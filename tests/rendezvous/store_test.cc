@@ -8,7 +8,7 @@
 
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
-#include "transport/rendezvous/memory_store.h"
+#include "transport/store/memory_store.h"
 
 namespace rondo {
 namespace {

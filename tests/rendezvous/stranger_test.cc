@@ -7,14 +7,14 @@
 #include <thread>
 #include <vector>
 
+#include "ring/base/bytes.h"
 #include "rondo/error.h"
 #include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/secrets.h"
-#include "transport/rendezvous/bytes.h"
-#include "transport/rendezvous/listener.h"
-#include "transport/rendezvous/store_server.h"
-#include "transport/rendezvous/stream_store.h"
+#include "transport/store/store_server.h"
+#include "transport/store/stream_store.h"
+#include "transport/tcp/listener.h"
 
 namespace rondo {
 namespace {

@@ -1,5 +1,5 @@
 // Which ranks share memory follows from all reports alone, and needs both ends of every pair.
-#include "transport/shared/agreement.h"
+#include "transport/island/agreement.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
-#include "transport/rendezvous/memory_store.h"
+#include "transport/store/memory_store.h"
 
 namespace rondo::testing {
 namespace {

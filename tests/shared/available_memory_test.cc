@@ -1,4 +1,4 @@
-#include "transport/shared/available_memory.h"
+#include "transport/island/available_memory.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // The ring of cells: what is written is read, for every size around each limit of where a payload lies; room is given
 // as pieces are freed and no sooner; no two pieces under way overlap; and no number that the other side may write gives
 // room or a piece.
-#include "transport/shared/cell_ring.h"
+#include "transport/island/cell_ring.h"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@
 
 #include "ring/engine/run/post_board.h"
 #include "tests/support/random.h"
-#include "transport/shared/shared_link_body.h"
-#include "transport/shared/shared_stream_body.h"
+#include "transport/island/shared_link_body.h"
+#include "transport/island/shared_stream_body.h"
 
 namespace rondo::testing {
 namespace {

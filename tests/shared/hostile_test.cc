@@ -23,16 +23,16 @@
 
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
-#include "transport/io_thread.h"
-#include "transport/shared/island.h"
-#include "transport/shared/island_connection.h"
-#include "transport/shared/island_frame.h"
-#include "transport/shared/island_socket.h"
-#include "transport/shared/memory_file.h"
-#include "transport/shared/process_handle.h"
-#include "transport/shared/remote_bell.h"
-#include "transport/shared/shared_link.h"
-#include "transport/shared/shared_stream.h"
+#include "transport/control/io_thread.h"
+#include "transport/island/island.h"
+#include "transport/island/island_connection.h"
+#include "transport/island/island_frame.h"
+#include "transport/island/island_socket.h"
+#include "transport/island/memory_file.h"
+#include "transport/island/process_handle.h"
+#include "transport/island/remote_bell.h"
+#include "transport/island/shared_link.h"
+#include "transport/island/shared_stream.h"
 
 namespace rondo::testing {
 namespace {

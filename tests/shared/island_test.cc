@@ -12,8 +12,8 @@
 #include "ring/base/cores.h"
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
-#include "transport/inproc_fabric.h"
-#include "transport/rendezvous/memory_store.h"
+#include "transport/fabrics/inproc_fabric.h"
+#include "transport/store/memory_store.h"
 
 namespace rondo::testing {
 namespace {

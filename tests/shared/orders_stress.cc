@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "ring/engine/run/post_board.h"
-#include "transport/shared/memory_file.h"
-#include "transport/shared/shared_link_body.h"
-#include "transport/shared/shared_stream_body.h"
+#include "transport/island/memory_file.h"
+#include "transport/island/shared_link_body.h"
+#include "transport/island/shared_stream_body.h"
 
 namespace rondo {
 namespace {

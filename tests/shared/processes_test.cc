@@ -22,9 +22,9 @@
 #include "tests/fabric/cluster.h"
 #include "tests/fabric/processes.h"
 #include "tests/support/refuse.h"
-#include "transport/process_fabric.h"
-#include "transport/rendezvous/file_store.h"
+#include "transport/fabrics/process_fabric.h"
 #include "transport/rendezvous/roster.h"
+#include "transport/store/file_store.h"
 
 namespace rondo::testing {
 namespace {

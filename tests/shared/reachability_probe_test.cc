@@ -1,5 +1,5 @@
 // Whom a rank answers at its local socket, and what the two find out about each other.
-#include "transport/shared/reachability_probe.h"
+#include "transport/island/reachability_probe.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "tests/fabric/cluster.h"
-#include "transport/shared/island_socket.h"
-#include "transport/shared/memory_file.h"
+#include "transport/island/island_socket.h"
+#include "transport/island/memory_file.h"
 
 namespace rondo::testing {
 namespace {

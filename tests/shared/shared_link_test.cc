@@ -9,8 +9,8 @@
 #include "tests/engine/arguments.h"
 #include "tests/support/link_contract.h"
 #include "tests/support/random.h"
-#include "transport/shared/memory_file.h"
-#include "transport/shared/shared_link_body.h"
+#include "transport/island/memory_file.h"
+#include "transport/island/shared_link_body.h"
 
 namespace rondo::testing {
 namespace {

@@ -8,8 +8,8 @@
 #include "tests/engine/arguments.h"
 #include "tests/support/random.h"
 #include "tests/support/stream_contract.h"
-#include "transport/shared/memory_file.h"
-#include "transport/shared/shared_stream_body.h"
+#include "transport/island/memory_file.h"
+#include "transport/island/shared_stream_body.h"
 
 namespace rondo::testing {
 namespace {

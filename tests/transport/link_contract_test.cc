@@ -13,10 +13,10 @@
 #include "tests/support/link_contract.h"
 #include "tests/support/random.h"
 #include "tests/support/sim_stream.h"
-#include "transport/sealed_stream.h"
-#include "transport/slice_header.h"
-#include "transport/socket.h"
-#include "transport/stream_link.h"
+#include "transport/tcp/sealed_stream.h"
+#include "transport/tcp/slice_header.h"
+#include "transport/tcp/socket_stream.h"
+#include "transport/tcp/stream_link.h"
 
 namespace rondo::testing {
 namespace {

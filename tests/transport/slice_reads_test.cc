@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/slice_header.h"
-#include "transport/stream_link.h"
+#include "transport/tcp/slice_header.h"
+#include "transport/tcp/stream_link.h"
 
 namespace rondo {
 namespace {

@@ -10,8 +10,8 @@
 #include "tests/engine/arguments.h"
 #include "tests/support/random.h"
 #include "tests/support/sim_stream.h"
-#include "transport/sealed_stream.h"
-#include "transport/socket.h"
+#include "transport/tcp/sealed_stream.h"
+#include "transport/tcp/socket_stream.h"
 
 namespace rondo::testing {
 namespace {

@@ -11,6 +11,10 @@ import sys
 
 from sources import sources
 
+# What the engine sees of the transport.
+SEAMS = ("transport/byte_stream.h", "transport/doorbell.h", "transport/fabric.h", "transport/link.h",
+         "transport/peer_bell.h", "transport/shared_memory.h")
+
 # What the files of a folder may include, by the beginning of the path; the longest folder that matches a file counts.
 # "rondo/": the public headers.
 LAYERS = {
@@ -18,21 +22,30 @@ LAYERS = {
     "ring/base/": ("rondo/", "ring/base/"),
     "ring/plan/": ("rondo/", "ring/base/", "ring/plan/"),
     "kernels/": ("rondo/", "ring/base/", "kernels/"),
-    "transport/": ("rondo/", "ring/base/", "kernels/", "transport/"),
+    # Its seams, and its rooms from the lowest to the highest.
+    "transport/": ("rondo/", "ring/base/", "kernels/", *SEAMS),
     "transport/auth/": ("rondo/", "ring/base/", "transport/auth/"),
-    "transport/rendezvous/": ("rondo/", "ring/base/", "transport/auth/", "transport/rendezvous/"),
+    "transport/tcp/": ("rondo/", "ring/base/", "kernels/crc32c.h", *SEAMS, "transport/auth/", "transport/tcp/"),
+    "transport/hello/": ("rondo/", "ring/base/", *SEAMS, "transport/auth/", "transport/tcp/", "transport/hello/"),
+    "transport/store/": ("rondo/", "ring/base/", "transport/auth/", "transport/tcp/", "transport/store/"),
+    "transport/rendezvous/": ("rondo/", "ring/base/", "transport/auth/", "transport/tcp/", "transport/hello/wire.h",
+                              "transport/store/", "transport/rendezvous/"),
+    "transport/control/": ("rondo/", "ring/base/", *SEAMS, "transport/auth/", "transport/tcp/", "transport/hello/",
+                           "transport/rendezvous/peer_card.h", "transport/control/"),
+    "transport/island/": ("rondo/", "ring/base/", "kernels/cross_copy.h", *SEAMS, "transport/tcp/", "transport/island/"),
+    "transport/fabrics/": ("rondo/", "ring/base/", "transport/"),
     # Of the transport the interfaces only.
-    "ring/engine/": ("rondo/", "ring/base/", "kernels/", "ring/plan/", "ring/engine/", "transport/byte_stream.h",
-                     "transport/doorbell.h", "transport/fabric.h", "transport/link.h", "transport/peer_bell.h",
-                     "transport/shared/cell_ring.h", "transport/shared_memory.h"),
+    "ring/engine/": ("rondo/", "ring/base/", "kernels/", "ring/plan/", "ring/engine/", *SEAMS,
+                     "transport/island/cell_ring.h"),
     "ring/engine/p2p/": ("rondo/", "ring/base/", "kernels/crc32c.h", "kernels/cross_copy.h", "ring/engine/p2p/", "transport/byte_stream.h"),
     "ring/": ("rondo/", "ring/", "kernels/", "transport/"),
     # And the reference arithmetic of the tests, so that a type is added once.
     "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tests/support/element.h", "tests/support/fold.h"),
     "tools/": ("rondo/", "ring/base/", "ring/plan/", "transport/rendezvous/", "tools/"),
     # What a job would do first, asked without a job.
-    "tools/doctor/": ("rondo/", "ring/base/", "transport/rendezvous/", "transport/descriptor_budget.h",
-                      "transport/socket_options.h", "transport/shared/available_memory.h", "transport/shared/memory_file.h",
+    "tools/doctor/": ("rondo/", "ring/base/", "transport/rendezvous/", "transport/fabrics/descriptor_budget.h",
+                      "transport/tcp/", "transport/island/available_memory.h",
+                      "transport/island/memory_file.h",
                       "tools/"),
     "examples/": ("rondo/",),
     "examples/trainers/": ("rondo/", "checkpoint.h", "idx.h", "mlp.h", "steps.h"),  # beside the programs
@@ -44,7 +57,8 @@ LAYERS = {
 # Which files may include a package, or a part of the standard library: what the include's path begins with, and a pattern
 # of the files.
 PACKAGES = {
-    "asio": r"transport/.*\.cc|transport/(asio_socket|control_plane_timers)\.h|tools/bazel/packages/asio\.cc|tests/.*",
+    "asio": r"transport/(hello|store|control|island)/.*\.cc|transport/tcp/asio_socket\.h|"
+            r"transport/control/control_plane_timers\.h|tools/bazel/packages/asio\.cc|tests/.*",
     "openssl/": r"transport/auth/.*\.cc",
     "cuda": r"kernels/.*|examples/.*\.cu|tests/.*",
     "fmt/": r"(ring|kernels|transport|bench|tools)/.*(\.cc|_body\.h)|tests/.*",

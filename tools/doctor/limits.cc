@@ -9,7 +9,7 @@
 #include "ring/base/cores.h"
 #include "rondo/error.h"
 #include "tools/doctor/checks.h"
-#include "transport/descriptor_budget.h"
+#include "transport/fabrics/descriptor_budget.h"
 
 namespace rondo::doctor {
 namespace {

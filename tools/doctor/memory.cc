@@ -11,8 +11,8 @@
 
 #include "rondo/error.h"
 #include "tools/doctor/checks.h"
-#include "transport/shared/available_memory.h"
-#include "transport/shared/memory_file.h"
+#include "transport/island/available_memory.h"
+#include "transport/island/memory_file.h"
 
 namespace rondo::doctor {
 namespace {

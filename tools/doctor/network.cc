@@ -10,10 +10,10 @@
 #include "rondo/error.h"
 #include "tools/doctor/checks.h"
 #include "transport/rendezvous/address.h"
-#include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/secret.h"
-#include "transport/rendezvous/socket.h"
-#include "transport/socket_options.h"
+#include "transport/tcp/listener.h"
+#include "transport/tcp/socket.h"
+#include "transport/tcp/socket_options.h"
 
 namespace rondo::doctor {
 namespace {

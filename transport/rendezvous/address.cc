@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -16,9 +15,9 @@
 
 #include "ring/base/system_error.h"
 #include "rondo/error.h"
-#include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/rendezvous_url.h"
-#include "transport/rendezvous/socket.h"
+#include "transport/tcp/listener.h"
+#include "transport/tcp/socket.h"
 
 namespace rondo {
 namespace {
@@ -164,13 +163,6 @@ bool is_loopback_host(const std::string& host) {
   return true;
 }
 
-std::optional<uint16_t> parse_port(std::string_view text) {
-  uint16_t port = 0;
-  auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (failure != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return port;
-}
-
 }  // namespace
 
 std::vector<std::string> listen_addresses(const Launch& launch, const Config& config) {
@@ -218,20 +210,6 @@ bool names_this_machine(const std::string& host) {
     }
   }
   return false;
-}
-
-PortRange data_port_range(const Config& config) {
-  std::string_view text = config.data_ports;
-  size_t dash = text.find('-');
-  std::optional<uint16_t> first = parse_port(text.substr(0, dash));
-  std::optional<uint16_t> last = dash == std::string_view::npos ? first : parse_port(text.substr(dash + 1));
-  if (!first || !last || *last < *first || (*first == 0 && *last != 0)) {
-    throw Exception(ErrorCode::kInvalid,
-                    fmt::format("RONDO_PORT_RANGE=\"{}\" is not allowed: it must be 0 (any), a port such as 5000, or a "
-                                "range such as 5000-5099",
-                                config.data_ports));
-  }
-  return {*first, *last};
 }
 
 std::string host_identity() {

@@ -26,13 +26,6 @@ bool names_this_machine(const std::string& host);
 // "lo 127.0.0.1, eth0 10.0.0.5": the addresses of the interfaces that are up. Throws Exception(kBootstrap).
 std::string describe_interfaces();
 
-// First and last port of Config::data_ports ({0, 0}: any). Throws Exception(kInvalid).
-struct PortRange {
-  uint16_t first = 0;
-  uint16_t last = 0;
-};
-PortRange data_port_range(const Config& config);
-
 // This machine, the same for all processes on it and different between machines and network namespaces: boot id plus
 // the network namespace's inode.
 std::string host_identity();

@@ -7,10 +7,10 @@
 #include "ring/base/hash.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
-#include "transport/rendezvous/listener.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/slurm.h"
-#include "transport/rendezvous/store_wire.h"
+#include "transport/store/store_wire.h"
+#include "transport/tcp/listener.h"
 
 namespace rondo {
 namespace {

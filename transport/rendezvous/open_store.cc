@@ -12,18 +12,18 @@
 #include "ring/base/log.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
-#include "transport/rendezvous/file_store.h"
 #include "transport/rendezvous/launch.h"
 #include "transport/rendezvous/launch_environment.h"
-#include "transport/rendezvous/listener.h"
-#include "transport/rendezvous/memory_store.h"
 #include "transport/rendezvous/pmi.h"
 #include "transport/rendezvous/pmix.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/rendezvous/secret.h"
-#include "transport/rendezvous/store_server.h"
-#include "transport/rendezvous/stream_store.h"
+#include "transport/store/file_store.h"
+#include "transport/store/memory_store.h"
+#include "transport/store/store_server.h"
+#include "transport/store/stream_store.h"
+#include "transport/tcp/listener.h"
 
 namespace rondo {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "rondo/error.h"
-#include "transport/rendezvous/socket.h"
+#include "transport/tcp/socket.h"
 
 namespace rondo {
 namespace {

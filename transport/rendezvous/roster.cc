@@ -11,10 +11,10 @@
 #include <optional>
 #include <thread>
 
+#include "ring/base/bytes.h"
 #include "ring/base/check.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
-#include "transport/rendezvous/bytes.h"
 
 namespace rondo {
 namespace {

@@ -14,7 +14,7 @@
 #include "ring/base/descriptor.h"
 #include "rondo/error.h"
 #include "transport/auth/crypto.h"
-#include "transport/rendezvous/listener.h"
+#include "transport/tcp/listener.h"
 
 namespace rondo {
 namespace {

@@ -10,8 +10,9 @@
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/rendezvous/secret.h"
-#include "transport/rendezvous/socket.h"
-#include "transport/rendezvous/store_server.h"
+#include "transport/store/store_server.h"
+#include "transport/tcp/listener.h"
+#include "transport/tcp/socket.h"
 
 namespace rondo {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/shared/cell_ring.h"
+#include "transport/island/cell_ring.h"
 
 namespace rondo {
 
@@ -27,7 +27,7 @@ struct BoardOrders : CellOrders {
 };
 
 // Memory in which every rank of an island posts what all others may read: a ring of cells
-// (transport/shared/cell_ring.h) of each rank, with all others as readers. Every rank posts once a round, and all ranks
+// (transport/island/cell_ring.h) of each rank, with all others as readers. Every rank posts once a round, and all ranks
 // know the lengths of all posts, and thereby where they are. A rank posts round k once it has read what it needs of
 // round k - 1; so a post of round k says that its writer needs no earlier post any more, and no reader stores anything
 // else.

@@ -1,0 +1,51 @@
+#include "transport/control/blame.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace rondo {
+namespace {
+
+// Ranks that one sentence names; a job of a thousand has no longer one.
+constexpr size_t kMostNamed = 8;
+
+std::string why_text(const Blame::Rank& rank) {
+  if (rank.why == Blame::Why::kLate) {
+    return fmt::format("{}, which has not begun it {} after the first rank", rank.name, time_text(rank.ms));
+  }
+  return fmt::format("{}, which made no progress for {}: its process was stopped, or its core was taken", rank.name,
+                     time_text(rank.ms));
+}
+
+std::string rate_text(double bytes_per_second) {
+  if (bytes_per_second >= 1e9) return fmt::format("{:.3g} GB/s", bytes_per_second * 1e-9);
+  if (bytes_per_second >= 1e6) return fmt::format("{:.3g} MB/s", bytes_per_second * 1e-6);
+  return fmt::format("{:.3g} KB/s", bytes_per_second * 1e-3);
+}
+
+std::string link_text(const Blame::Link& link) {
+  const auto now = static_cast<double>(link.rate.bytes_per_second);
+  const double share = link.rate.best > 0 ? 100 * now / static_cast<double>(link.rate.best) : 100;
+  return fmt::format("the link from {} to {}, which moves {}, {:.2g} % of its best rate", link.from, link.to,
+                     rate_text(now), std::min(share, 100.0));
+}
+
+}  // namespace
+
+std::string Blame::text() const {
+  if (empty()) return "";
+  std::string whom;
+  const auto add = [&whom](const std::string& text) { whom += (whom.empty() ? "" : "; ") + text; };
+  for (size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) add(why_text(ranks[i]));
+  if (ranks.size() > kMostNamed) add(fmt::format("and {} more ranks", ranks.size() - kMostNamed));
+  for (const Link& link : links) add(link_text(link));
+  return fmt::format("the ranks waited {} in collective call {}, {}, for {}", time_text(waited_ms), number, call, whom);
+}
+
+std::string time_text(int64_t ms) {
+  if (ms < 1000) return fmt::format("{} ms", ms);
+  return fmt::format("{:.3g} s", static_cast<double>(ms) * 1e-3);
+}
+
+}  // namespace rondo

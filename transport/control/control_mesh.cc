@@ -1,0 +1,103 @@
+#include "transport/control/control_mesh.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+namespace rondo {
+namespace {
+
+int circle_distance(int one, int other, int world) {
+  const int forward = (other - one + world) % world;
+  return std::min(forward, world - forward);
+}
+
+}  // namespace
+
+std::vector<int> control_neighbors(int rank, int world) {
+  std::set<int> result;
+  if (world <= kMaxFullMesh) {
+    for (int peer = 0; peer < world; ++peer) result.insert(peer);
+  } else {
+    for (int distance = 1; distance < world; distance *= 2) {
+      result.insert((rank + distance) % world);
+      result.insert((rank + world - distance) % world);
+    }
+  }
+  result.erase(rank);
+  return {result.begin(), result.end()};
+}
+
+ControlMesh::ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end, OnSign on_sign)
+    : io_(io),
+      rank_(rank),
+      world_(world),
+      on_message_(std::move(on_message)),
+      on_end_(std::move(on_end)),
+      on_sign_(std::move(on_sign)) {}
+
+void ControlMesh::add(int peer, SecuredSocket socket) {
+  connections_[peer] = std::make_unique<ControlConnection>(
+      io_, std::move(socket), [this, peer](const ControlFrame& frame) { on_frame(peer, frame); },
+      [this, peer](const std::string& why) {
+        if (dropped_.erase(peer) == 0) on_end_(peer, why);
+      });
+}
+
+bool ControlMesh::remove(int peer) { return connections_.erase(peer) != 0; }
+
+void ControlMesh::finish(int peer) {
+  if (const auto found = connections_.find(peer); found != connections_.end()) found->second->finish();
+}
+
+void ControlMesh::finish_all() {
+  for (const auto& [peer, connection] : connections_) connection->finish();
+}
+
+bool ControlMesh::drop(int peer) {
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return false;
+  found->second->finish();
+  dropped_[peer] = std::move(found->second);
+  connections_.erase(found);
+  return true;
+}
+
+void ControlMesh::send(int destination, const ControlBody& body) {
+  forward({static_cast<uint32_t>(rank_), static_cast<uint32_t>(destination), body});
+}
+
+void ControlMesh::on_frame(int peer, const ControlFrame& frame) {
+  if (dropped_.count(peer)) return;
+  on_sign_(peer);
+  const auto world = static_cast<uint32_t>(world_);
+  const auto own = static_cast<uint32_t>(rank_);
+  const bool honest = frame.source < world && frame.destination < world && frame.source != own &&
+                      (world_ > kMaxFullMesh || frame.source == static_cast<uint32_t>(peer));
+  if (!honest) return on_end_(peer, "it sent a control message in another rank's name");
+  if (frame.destination != own) return forward(frame);
+  on_message_(static_cast<int>(frame.source), frame.body);
+}
+
+int ControlMesh::next_hop(int destination) const {
+  if (connections_.count(destination)) return destination;
+  if (world_ <= kMaxFullMesh) return -1;
+  // Greedy: every hop is nearer on the circle of ranks, so no frame can go round for ever.
+  int best = -1;
+  int nearest = circle_distance(rank_, destination, world_);
+  for (const auto& [peer, connection] : connections_) {
+    const int distance = circle_distance(peer, destination, world_);
+    if (distance >= nearest) continue;
+    nearest = distance;
+    best = peer;
+  }
+  return best;
+}
+
+void ControlMesh::forward(const ControlFrame& frame) {
+  const auto found = connections_.find(next_hop(static_cast<int>(frame.destination)));
+  if (found != connections_.end()) found->second->send(frame);
+}
+
+}  // namespace rondo

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/control/control_connection.h"
+
+namespace rondo {
+
+// Up to this world every pair has a control connection: 2016 in the job, 63 descriptors a rank.
+inline constexpr int kMaxFullMesh = 64;
+// Ranks with a control connection to `rank`, ascending: all, or in larger worlds those at distance 2^i.
+std::vector<int> control_neighbors(int rank, int world);
+
+// The control connections of one rank. In worlds beyond kMaxFullMesh frames go from rank to rank, each nearer to the
+// destination on the circle of ranks. On the I/O thread.
+class ControlMesh {
+ public:
+  // A message for this rank.
+  using OnMessage = std::function<void(int source, const ControlBody&)>;
+  // The connection has ended, or does not keep to the protocol: remove() it.
+  using OnEnd = std::function<void(int peer, const std::string& why)>;
+  // A neighbor has sent something.
+  using OnSign = std::function<void(int peer)>;
+
+  ControlMesh(asio::io_context& io, int rank, int world, OnMessage on_message, OnEnd on_end, OnSign on_sign);
+
+  void add(int peer, SecuredSocket socket);
+  bool remove(int peer);  // false: it was not there
+  // Nothing will be said to it any more: the end of our side lets it end without waiting.
+  void finish(int peer);
+  void finish_all();
+  // finish(), and nothing of it is heard any more: OnEnd will not be called. False: it was not there.
+  bool drop(int peer);
+  // Dropped where no connection leads nearer to the destination.
+  void send(int destination, const ControlBody& body);
+
+ private:
+  void on_frame(int peer, const ControlFrame& frame);
+  int next_hop(int destination) const;
+  void forward(const ControlFrame& frame);
+
+  asio::io_context& io_;
+  const int rank_, world_;
+  const OnMessage on_message_;
+  const OnEnd on_end_;
+  const OnSign on_sign_;
+  std::map<int, std::unique_ptr<ControlConnection>> connections_;
+  std::map<int, std::unique_ptr<ControlConnection>> dropped_;  // until they end
+};
+
+}  // namespace rondo

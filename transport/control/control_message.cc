@@ -1,0 +1,183 @@
+#include "transport/control/control_message.h"
+
+#include <algorithm>
+
+#include "ring/base/bytes.h"
+#include "ring/base/check.h"
+
+namespace rondo {
+namespace {
+
+enum StateFlags : uint8_t { kFinished = 1, kInP2p = 2, kThreads = 4, kAllStateFlags = 7 };
+
+void put(ByteWriter& writer, const AbortMessage& message) {
+  const size_t ranks = std::min(message.error.ranks.size(), kMaxErrorRanks);
+  writer.u64(message.communicator).u64(message.epoch).u16(static_cast<uint16_t>(message.error.code));
+  writer.u16(static_cast<uint16_t>(ranks));
+  for (size_t i = 0; i < ranks; ++i) writer.u32(static_cast<uint32_t>(message.error.ranks[i]));
+  writer.short_text(message.error.message, kMaxErrorTextBytes);
+}
+
+void put(ByteWriter& writer, const QueryMessage& message) { writer.u64(message.communicator).u64(message.sequence); }
+
+void put(ByteWriter& writer, const AnswerMessage& message) {
+  const CallState& state = message.state;
+  const int flags = (state.finished ? kFinished : 0) | (state.in_p2p ? kInP2p : 0) | (state.threads ? kThreads : 0);
+  writer.u64(message.communicator).u64(message.sequence).u64(state.current).u64(state.fingerprint);
+  writer.u64(state.route);
+  writer.u8(static_cast<uint8_t>(flags)).u32(static_cast<uint32_t>(state.p2p_peer));
+  writer.u64(state.p2p_moved).u64(state.since_ms);
+  writer.u32(static_cast<uint32_t>(state.slowest.peer)).u64(state.slowest.bytes_per_second).u64(state.slowest.best);
+  writer.short_text(state.text, kMaxCallTextBytes).short_text(state.p2p_text, kMaxCallTextBytes);
+}
+
+void put(ByteWriter& writer, const ByeMessage& message) {
+  writer.u64(message.communicator).u64(message.last_sequence).u8(message.streams ? 1 : 0);
+}
+
+void put(ByteWriter& writer, const ConnectMessage& message) { writer.u64(message.communicator).u16(message.lane); }
+
+void put(ByteWriter&, const LeaveMessage&) {}
+
+void put(ByteWriter& writer, const LostMessage& message) {
+  writer.u32(message.rank).u8(static_cast<uint8_t>(message.fate)).short_text(message.why, kMaxErrorTextBytes);
+}
+
+void put(ByteWriter&, const AliveMessage&) {}
+
+void put(ByteWriter& writer, const BlameMessage& message) {
+  writer.u64(message.communicator).short_text(message.text, kMaxErrorTextBytes);
+}
+
+bool get(ByteReader& reader, AbortMessage& message) {
+  message.communicator = reader.u64();
+  message.epoch = reader.u64();
+  const uint16_t code = reader.u16();
+  message.error.code = static_cast<ErrorCode>(code);
+  const size_t ranks = reader.u16();
+  if (!reader.ok() || code == 0 || code >= kErrorCodes) return false;
+  if (ranks > kMaxErrorRanks) return false;
+  for (size_t i = 0; i < ranks; ++i) message.error.ranks.push_back(static_cast<int>(reader.u32()));
+  message.error.message = reader.short_text(kMaxErrorTextBytes);
+  return true;
+}
+
+bool get(ByteReader& reader, QueryMessage& message) {
+  message.communicator = reader.u64();
+  message.sequence = reader.u64();
+  return true;
+}
+
+bool get(ByteReader& reader, AnswerMessage& message) {
+  message.communicator = reader.u64();
+  message.sequence = reader.u64();
+  message.state.current = reader.u64();
+  message.state.fingerprint = reader.u64();
+  message.state.route = reader.u64();
+  const uint8_t flags = reader.u8();
+  message.state.finished = flags & kFinished;
+  message.state.in_p2p = flags & kInP2p;
+  message.state.threads = flags & kThreads;
+  message.state.p2p_peer = static_cast<int>(reader.u32());
+  message.state.p2p_moved = reader.u64();
+  message.state.since_ms = reader.u64();
+  message.state.slowest.peer = static_cast<int>(reader.u32());
+  message.state.slowest.bytes_per_second = reader.u64();
+  message.state.slowest.best = reader.u64();
+  message.state.text = reader.short_text(kMaxCallTextBytes);
+  message.state.p2p_text = reader.short_text(kMaxCallTextBytes);
+  return flags <= kAllStateFlags;
+}
+
+bool get(ByteReader& reader, ByeMessage& message) {
+  message.communicator = reader.u64();
+  message.last_sequence = reader.u64();
+  const uint8_t streams = reader.u8();
+  message.streams = streams != 0;
+  return streams <= 1;
+}
+
+bool get(ByteReader& reader, ConnectMessage& message) {
+  message.communicator = reader.u64();
+  message.lane = reader.u16();
+  return true;
+}
+
+bool get(ByteReader&, LeaveMessage&) { return true; }
+
+bool get(ByteReader& reader, LostMessage& message) {
+  message.rank = reader.u32();
+  const uint8_t fate = reader.u8();
+  message.fate = static_cast<LostMessage::Fate>(fate);
+  message.why = reader.short_text(kMaxErrorTextBytes);
+  return fate <= static_cast<uint8_t>(LostMessage::Fate::kUnresponsive);
+}
+
+bool get(ByteReader&, AliveMessage&) { return true; }
+
+bool get(ByteReader& reader, BlameMessage& message) {
+  message.communicator = reader.u64();
+  message.text = reader.short_text(kMaxErrorTextBytes);
+  return true;
+}
+
+template <typename Message>
+std::optional<ControlBody> decode_as(std::string_view bytes) {
+  ByteReader reader(bytes);
+  Message message;
+  if (!get(reader, message) || !reader.done()) return std::nullopt;
+  return message;
+}
+
+}  // namespace
+
+std::string encode(const ControlFrame& frame) {
+  ByteWriter body;
+  std::visit([&](const auto& message) { put(body, message); }, frame.body);
+  const std::string bytes = body.take();
+  RONDO_CHECK(bytes.size() <= kMaxControlBodyBytes, "every field of a control message is cut to its bound");
+  ByteWriter writer;
+  writer.u32(static_cast<uint32_t>(bytes.size())).u16(static_cast<uint16_t>(frame.body.index() + 1)).u16(0);
+  writer.u32(frame.source).u32(frame.destination).raw(bytes);
+  return writer.take();
+}
+
+std::optional<ControlHeader> decode_control_header(std::string_view bytes) {
+  ByteReader reader(bytes);
+  ControlHeader header;
+  header.body_bytes = reader.u32();
+  header.type = reader.u16();
+  const uint16_t reserved = reader.u16();
+  header.source = reader.u32();
+  header.destination = reader.u32();
+  const bool known = header.type >= 1 && header.type <= std::variant_size_v<ControlBody>;
+  if (!reader.done() || reserved != 0 || !known || header.body_bytes > kMaxControlBodyBytes) return std::nullopt;
+  return header;
+}
+
+std::optional<ControlBody> decode_control_body(uint16_t type, std::string_view bytes) {
+  switch (type) {
+    case 1:
+      return decode_as<AbortMessage>(bytes);
+    case 2:
+      return decode_as<QueryMessage>(bytes);
+    case 3:
+      return decode_as<AnswerMessage>(bytes);
+    case 4:
+      return decode_as<ByeMessage>(bytes);
+    case 5:
+      return decode_as<ConnectMessage>(bytes);
+    case 6:
+      return decode_as<LeaveMessage>(bytes);
+    case 7:
+      return decode_as<LostMessage>(bytes);
+    case 8:
+      return decode_as<AliveMessage>(bytes);
+    case 9:
+      return decode_as<BlameMessage>(bytes);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace rondo

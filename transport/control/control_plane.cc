@@ -1,0 +1,318 @@
+#include "transport/control/control_plane.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include "ring/base/check.h"
+#include "ring/base/interrupt.h"
+#include "ring/base/system_error.h"
+#include "transport/control/control_plane_timers.h"
+
+namespace rondo {
+namespace {
+
+constexpr std::chrono::seconds kMissingLogInterval{10};
+
+// What one peer may have waiting for communicators that are not open here: its part of all of it, but at least the
+// links and streams of a few.
+size_t early_share(const ControlPlane::Settings& settings) {
+  constexpr size_t kCommunicators = 4;
+  const size_t least = kCommunicators * (size_t{settings.config.lanes} * settings.config.connections + 1);
+  return std::max(least, settings.max_early / static_cast<size_t>(std::max(1, settings.world - 1)));
+}
+
+Descriptor make_event() {
+  Descriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.valid()) throw Exception(system_error("eventfd", errno));
+  return event;
+}
+
+}  // namespace
+
+ControlPlane::ControlPlane(Settings settings)
+    : settings_(std::move(settings)),
+      wake_(make_event()),
+      wake_identity_(wake_.get()),
+      thread_([this](const Error& error) { on_exception(error); }),
+      table_(settings_.config.connections, settings_.max_early, early_share(settings_)),
+      admission_{settings_.rank, settings_.world, settings_.job_id, settings_.config.shared_hash()},
+      mesh_(
+          thread_.context(), settings_.rank, settings_.world,
+          [this](int source, const ControlBody& body) { on_message(source, body); },
+          [this](int peer, const std::string& why) { on_control_end(peer, why); },
+          [this](int peer) {
+            std::lock_guard lock(mutex_);
+            if (logic_) logic_->heard(now(), peer);
+          }),
+      dialer_(thread_.context(), {settings_.rank, settings_.world, settings_.job_id, settings_.config, settings_.auth}),
+      sockets_(silence_ms(settings_.config)),
+      timers_(std::make_unique<Timers>(thread_.context(), wake_.get())) {
+  Reception::Settings listening;
+  listening.addresses = settings_.addresses;
+  listening.ports = settings_.ports;
+  listening.tuning = tuning_of(settings_.config);
+  listening.handshake_timeout_ms = settings_.config.handshake_timeout_ms;
+  listening.max_pending = settings_.max_pending;
+  listening.max_known = settings_.max_known;
+  listening.logger = settings_.logger;
+  listening.auth = settings_.auth;
+  listening.ciphers = settings_.config.encrypt ? own_ciphers() : 0;
+  reception_ = std::make_unique<Reception>(
+      thread_.context(), listening, [this](const Hello& hello) { return judge(hello); },
+      [this](const Hello& hello, SecuredSocket socket) { welcome(hello, std::move(socket)); });
+  thread_.post([this] {
+    reception_->start();
+    await_wake();
+    look_at_sockets();
+  });
+}
+
+ControlPlane::~ControlPlane() { thread_.stop(); }
+
+void ControlPlane::know(const Roster& roster) {
+  names_ = roster.names();
+  ControlLogic::Settings logic;
+  logic.rank = settings_.rank;
+  logic.names = names_;
+  logic.neighbors = control_neighbors(settings_.rank, settings_.world);
+  logic.liveness = {settings_.config.heartbeat_ms, settings_.config.suspicion_ms};
+  logic.stream_ms = settings_.config.handshake_timeout_ms;
+  logic.blame_after_ms = Liveness::kWarnHeartbeats * settings_.config.heartbeat_ms;
+  std::lock_guard lock(mutex_);
+  start_.emplace(StartLogic::Settings{settings_.rank, logic.names, logic.neighbors});
+  logic_.emplace(std::move(logic));  // last: the I/O thread asks for it
+  if (!broken_.ok()) start_->fail(broken_);
+}
+
+void ControlPlane::connect(Roster roster, Clock::time_point deadline) {
+  thread_.post([this, deadline, shared = std::make_shared<Roster>(std::move(roster))] {
+    dialer_.know(std::move(*shared));
+    begin_start(deadline);
+  });
+  std::unique_lock lock(mutex_);
+  const auto ended = [this] { return start_->phase() != StartLogic::Phase::kRunning; };
+  auto next_log = Clock::now() + kMissingLogInterval;
+  while (!changed_.wait_until(lock, std::min(deadline, Clock::now() + kBetweenInterruptQuestions), ended)) {
+    lock.unlock();
+    end_wait_if_interrupted();
+    lock.lock();
+    if (Clock::now() < std::min(deadline, next_log)) continue;
+    next_log = Clock::now() + kMissingLogInterval;
+    const std::string missing = missing_names();
+    if (Clock::now() < deadline) {
+      settings_.logger.warn(fmt::format("waiting for the control connections of {}", missing));
+      continue;
+    }
+    start_->tick(std::numeric_limits<StartLogic::Time>::max());  // a death that still waits for a better reason
+    const std::set<int>& ranks = start_->missing();
+    start_->fail({ErrorCode::kBootstrap,
+                  fmt::format("no control connection between rank {} and {} within the start's deadline "
+                              "(RONDO_START_TIMEOUT_MS)",
+                              settings_.rank, missing),
+                  {ranks.begin(), ranks.end()}});
+    request_flush();
+  }
+  if (start_->phase() == StartLogic::Phase::kFailed) throw Exception(start_->error());
+}
+
+Error ControlPlane::cause_of(const Error& error) {
+  // What came of a death may be noticed before the death, by as much as a failed link may (fabric.h).
+  constexpr std::chrono::milliseconds kGrace{100};
+  std::unique_lock lock(mutex_);
+  if (start_->phase() == StartLogic::Phase::kFailed) return error;  // connect() has told
+  changed_.wait_for(lock, kGrace, [this] { return logic_->anyone_lost(); });
+  return logic_->death().value_or(error);
+}
+
+void ControlPlane::fail_start(const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    start_->fail_after(error);
+  }
+  request_flush();
+}
+
+void ControlPlane::leave(Farewell farewell, Clock::time_point deadline) {
+  try {
+    thread_.post([this, farewell] { begin_leave(farewell); });
+  } catch (const std::bad_alloc&) {
+    std::lock_guard lock(mutex_);
+    wanted_farewell_ = farewell;
+    ring_io_thread();
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline,
+                      [this] { return descriptors_closed_ || (live_controls_ == 0 && start_->untold().empty()); });
+}
+
+bool ControlPlane::anyone_lost() const {
+  std::lock_guard lock(mutex_);
+  return logic_->anyone_lost();
+}
+
+bool ControlPlane::gone(int peer) const {
+  std::lock_guard lock(mutex_);
+  return logic_->gone(peer);
+}
+
+std::string ControlPlane::peer_name(int peer) const {
+  if (peer < 0 || peer >= static_cast<int>(names_.size())) return fmt::format("rank {}", peer);
+  return fmt::format("rank {} ({})", peer, names_[static_cast<size_t>(peer)]);
+}
+
+void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
+                        std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) {
+  {
+    std::lock_guard lock(mutex_);
+    RONDO_CHECK(ears_.count(id) == 0, "a communicator is opened once");
+    ears_[id] = {events, doorbell, p2p_doorbell, false};
+    try {
+      table_.open(id);
+      logic_->open(now(), id, std::move(members));
+      for (const int peer : table_.streams(id, LinkKind::kStreamFrom)) logic_->streamed(id, peer);
+      if (!broken_.ok()) logic_->abort(now(), id, broken_);
+    } catch (...) {
+      logic_->undo_open(id);
+      ears_.erase(id);  // the caller ends with its events
+      throw;
+    }
+  }
+  request_flush();
+  doorbell->ring();  // links may have come before
+  p2p_doorbell->ring();
+}
+
+void ControlPlane::decline(uint64_t id, const std::vector<int>& members, const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    logic_->decline(now(), id, members, error);
+  }
+  request_flush();
+}
+
+bool ControlPlane::close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) {
+  bool all = true;
+  try {
+    {
+      std::lock_guard lock(mutex_);
+      if (ears_.count(id) == 0) return true;
+      logic_->close(id, last_sequence, table_.streams(id, LinkKind::kStreamTo));
+    }
+    request_flush();
+    std::unique_lock lock(mutex_);
+    all = changed_.wait_until(lock, deadline, [&] { return logic_->all_left(id); });
+  } catch (const std::bad_alloc&) {
+    all = false;  // the others hear of it when the process leaves
+  }
+  forget(id);
+  return all;
+}
+
+// Its events are not called any more when this returns.
+void ControlPlane::forget(uint64_t id) {
+  std::unique_lock lock(mutex_);
+  const auto ear = ears_.find(id);
+  if (ear == ears_.end()) return;  // closed by another thread meanwhile
+  ear->second.events = nullptr;
+  changed_.wait(lock, [&] { return ears_.count(id) == 0 || !ears_.at(id).delivering; });  // events do not block
+  ears_.erase(id);
+  table_.close(id);
+  try {
+    logic_->forget(id);
+    lock.unlock();
+    thread_.post([this, id] { dialer_.forget_communicator(id); });
+  } catch (const std::bad_alloc&) {
+    // What is kept of it answers late questions, and dials in vain.
+  }
+}
+
+std::vector<SecuredSocket> ControlPlane::take(const LinkName& name) {
+  {
+    std::lock_guard lock(mutex_);
+    std::vector<SecuredSocket> sockets = table_.take(name);
+    if (!sockets.empty()) return sockets;
+    if (!logic_->is_open(name.communicator) || logic_->failed(name.communicator) || logic_->gone(name.peer)) return {};
+    if (!table_.want(name)) return {};
+  }
+  thread_.post([this, name] { bring_about(name); });
+  return {};
+}
+
+std::optional<std::pair<int, SecuredSocket>> ControlPlane::take_stream_from(uint64_t communicator) {
+  std::lock_guard lock(mutex_);
+  return table_.take_stream_from(communicator);
+}
+
+std::shared_ptr<Doorbell> ControlPlane::doorbell(const LinkName& name) const {
+  std::lock_guard lock(mutex_);
+  const auto found = ears_.find(name.communicator);
+  if (found == ears_.end()) return nullptr;
+  return name.kind == LinkKind::kData ? found->second.doorbell : found->second.p2p_doorbell;
+}
+
+void ControlPlane::stalled(uint64_t id, uint64_t sequence, Ask how) {
+  // Asks the engine on the I/O thread: the caller may hold the engine's locks.
+  thread_.post([this, id, sequence, how] {
+    const CallState own = ask(id, sequence);
+    tell_logic([&](ControlLogic& logic) { logic.stalled(now(), id, sequence, own, how); });
+  });
+}
+
+std::vector<int> ControlPlane::absent(uint64_t id, uint64_t sequence) const {
+  std::lock_guard lock(mutex_);
+  return logic_->absent(id, sequence);
+}
+
+void ControlPlane::link_failed(uint64_t id, int peer, const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    logic_->link_failed(now(), id, peer, error);
+  }
+  request_flush();
+}
+
+void ControlPlane::abort(uint64_t id, const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    logic_->abort(now(), id, error);
+  }
+  request_flush();
+}
+
+std::string ControlPlane::blame(uint64_t id, uint64_t sequence) const {
+  std::lock_guard lock(mutex_);
+  return logic_->blame(now(), id, sequence);
+}
+
+ControlLogic::Time ControlPlane::now() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
+}
+
+void ControlPlane::request_flush() {
+  try {
+    thread_.post([this] { flush(); });
+  } catch (const std::bad_alloc&) {
+    ring_io_thread();
+  }
+}
+
+// Wakes the I/O thread without memory: wake() looks at all that there may be to do.
+void ControlPlane::ring_io_thread() {
+  const uint64_t one = 1;
+  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+}
+
+// Requires the lock.
+std::string ControlPlane::missing_names() const {
+  std::vector<std::string> names;
+  for (int peer : start_->missing()) names.push_back(logic_->name(peer));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace rondo

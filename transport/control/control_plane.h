@@ -1,0 +1,180 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ring/base/log.h"
+#include "rondo/config.h"
+#include "rondo/error.h"
+#include "transport/control/control_logic.h"
+#include "transport/control/control_mesh.h"
+#include "transport/control/io_thread.h"
+#include "transport/control/peer_dialer.h"
+#include "transport/control/pending_links.h"
+#include "transport/control/start_logic.h"
+#include "transport/fabric.h"
+#include "transport/hello/admission.h"
+#include "transport/hello/reception.h"
+#include "transport/rendezvous/peer_card.h"
+#include "transport/tcp/data_sockets.h"
+
+namespace rondo {
+
+// A rank's connections: the I/O thread with the listener (Reception), the control connections (ControlMesh) and the
+// dials (PeerDialer), driving StartLogic, ControlLogic and PendingLinks. Calls are for any thread; handlers
+// (control_plane_io.cc) run on the I/O thread only.
+//
+// mutex_ guards logic_, table_ and ears_. Nothing is called out with it held: actions of the logic are collected under
+// it and carried out by flush() on the I/O thread, so a communicator's events come from that thread alone, in order.
+class ControlPlane {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Settings {
+    int rank = 0;
+    int world = 1;
+    std::string job_id;  // bounded
+    Config config;
+    std::vector<std::string> addresses;
+    PortRange ports;
+    Logger logger;
+    Authenticator auth;
+    size_t max_pending = 128;  // connections that have not said who they are
+    size_t max_known = 1024;   // and those that have, and are not through yet
+    size_t max_early = 1024;   // data sockets of communicators that are not open here yet
+  };
+
+  // Binds, listens and accepts from here on. Throws Exception.
+  explicit ControlPlane(Settings settings);
+  ~ControlPlane();  // closes everything at once; leave() first
+
+  const std::vector<Endpoint>& endpoints() const { return reception_->endpoints(); }
+  // Who the ranks are. Once, first of all: what is below needs it.
+  void know(const Roster& roster);
+  // Makes the control connections. Throws Exception: kBootstrap, kPeerLost or kNetwork.
+  void connect(Roster roster, Clock::time_point deadline);
+  // What follows connect() failed with this error: a death, if there was one, rather than what came of it.
+  Error cause_of(const Error& error);
+  // Tells the others so.
+  void fail_start(const Error& error);
+  enum class Farewell { kGoodbye, kFailedStart };
+  // Says goodbye to every process, and reads to the end of what they send. A failed start is told to all instead, also
+  // to those that are not connected yet.
+  void leave(Farewell farewell, Clock::time_point deadline);
+
+  // Ends the I/O thread, so that what else it serves can be destroyed.
+  void stop() { thread_.stop(); }
+  asio::io_context& context() { return thread_.context(); }
+
+  // --- after connect()
+  // That process has died or left.
+  bool gone(int peer) const;
+  std::string peer_name(int peer) const;  // any thread, no lock
+  bool anyone_lost() const;
+  void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
+            std::shared_ptr<Doorbell> p2p_doorbell);
+  void decline(uint64_t id, const std::vector<int>& members, const Error& error);
+  bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline);
+  // The sockets of a link; empty: not there yet, and asked for.
+  std::vector<SecuredSocket> take(const LinkName& name);
+  std::optional<std::pair<int, SecuredSocket>> take_stream_from(uint64_t communicator);
+  std::shared_ptr<Doorbell> doorbell(const LinkName& name) const;
+  void stalled(uint64_t id, uint64_t sequence, Ask how);
+  std::vector<int> absent(uint64_t id, uint64_t sequence) const;
+  void link_failed(uint64_t id, int peer, const Error& error);
+  void abort(uint64_t id, const Error& error);
+  std::string blame(uint64_t id, uint64_t sequence) const;
+  // Of a data socket that was taken: kept until before it is closed (DataSockets).
+  std::shared_ptr<void> watch_data(const LinkName& name, int socket) {
+    return sockets_.add({name.communicator, name.peer}, socket);
+  }
+  int wake_event() const { return wake_.get(); }
+
+ private:
+  struct Ear {
+    CommunicatorEvents* events = nullptr;
+    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the progress engines
+    bool delivering = false;
+  };
+
+  // control_plane.cc
+  static ControlLogic::Time now();
+  void request_flush();
+  void ring_io_thread();
+  void forget(uint64_t id);
+  std::string missing_names() const;
+
+  // control_plane_io.cc
+  void on_exception(const Error& error) noexcept;
+  void fail_everything(const Error& error);
+  void drop(int peer);
+  void await_wake();
+  void wake();
+  void look_at_sockets();
+  void look_at_own_descriptor();
+  void flush();
+  void carry_out(const ControlLogic::Action& action);
+  void arm_timer();
+  void deliver(uint64_t communicator, const std::function<void(CommunicatorEvents&)>& call);
+  CallState ask(uint64_t communicator, uint64_t sequence);
+  void tell_logic(const std::function<void(ControlLogic&)>& event);
+
+  std::optional<Answer> judge(const Hello& hello);
+  Answer judge_link(const Hello& hello);
+  void welcome(const Hello& hello, SecuredSocket socket);
+  void add_control(int peer, SecuredSocket socket);
+  void add_link(const LinkName& name, uint32_t index, SecuredSocket socket);
+
+  void begin_start(Clock::time_point deadline);
+  void probe_missing(Clock::time_point deadline);
+  void control_failed(int peer, const Error& error);
+  void tell_start(const std::function<void(StartLogic&)>& event);
+  void tell_listeners();
+
+  void on_message(int source, const ControlBody& body);
+  void on_failed_start(int source, const AbortMessage& abort);
+  void on_control_end(int peer, const std::string& why);
+
+  void bring_about(const LinkName& name);
+  void dial_link(const LinkName& name);
+  void link_dial_failed(const LinkName& name, const Error& error);
+  void begin_leave(Farewell farewell);
+
+  const Settings settings_;
+  const Descriptor wake_;  // an eventfd
+  const FileIdentity wake_identity_;
+  IoThread thread_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<ControlLogic> logic_;
+  PendingLinks table_;
+  std::map<uint64_t, Ear> ears_;
+  std::optional<StartLogic> start_;
+  size_t live_controls_ = 0;
+  Error broken_;                     // what a handler has thrown: the end of every communicator, also of later ones
+  bool descriptors_closed_ = false;  // by another part of the process
+  std::optional<Farewell> wanted_farewell_;  // for which there was no memory to post
+
+  std::vector<std::string> names_;  // constant once know() has returned
+  // Of the I/O thread.
+  const Admission admission_;
+  ControlMesh mesh_;
+  PeerDialer dialer_;
+  DataSockets sockets_;
+  std::unique_ptr<Reception> reception_;
+  struct Timers;
+  std::unique_ptr<Timers> timers_;
+  std::optional<ControlLogic::Time> armed_for_;  // when the logic's timer fires
+  std::optional<Farewell> leaving_;
+};
+
+}  // namespace rondo

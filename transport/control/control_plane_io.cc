@@ -1,0 +1,478 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <type_traits>
+#include <utility>
+
+#include "ring/base/check.h"
+#include "ring/base/system_error.h"
+#include "transport/control/control_plane.h"
+#include "transport/control/control_plane_timers.h"
+#include "transport/tcp/socket_options.h"
+
+// The I/O thread's half of ControlPlane.
+
+namespace rondo {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A neighbor that should have dialed and has not is looked for this often while the start waits.
+constexpr milliseconds kProbeInterval{500};
+
+LinkName link_of(const Hello& hello) {
+  const LinkKind kind = hello.role == Role::kData ? LinkKind::kData : LinkKind::kStreamFrom;
+  return {hello.communicator, kind, static_cast<int>(hello.rank), hello.lane};
+}
+
+}  // namespace
+
+// --- what a handler has thrown
+
+// Of the rank's own making, and so the end of everything that it takes part in; the process lives. The communicators
+// are told by way of the logic, so that the others hear it, and, if memory does not even suffice for that, at once.
+void ControlPlane::on_exception(const Error& error) noexcept {
+  try {
+    fail_everything(error);
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, ear] : ears_) {
+      if (ear.events != nullptr) ear.events->on_broken();
+    }
+    changed_.notify_all();
+  }
+}
+
+void ControlPlane::fail_everything(const Error& error) {
+  const Error named{error.code,
+                    fmt::format("the I/O thread of rank {} failed: {}", settings_.rank,
+                                error.message.empty() ? "out of memory" : error.message),
+                    {settings_.rank}};
+  {
+    std::lock_guard lock(mutex_);
+    broken_ = named;
+    if (!logic_) return;
+    start_->fail(named);
+    for (const auto& [id, ear] : ears_) logic_->abort(now(), id, named);
+  }
+  flush();
+}
+
+// --- wishes that came without memory: of a signal handler, of ring_io_thread()
+
+void ControlPlane::await_wake() {
+  timers_->wake.async_wait(asio::posix::stream_descriptor::wait_read, [this](asio::error_code failure) {
+    if (failure) return;
+    uint64_t times = 0;
+    static_cast<void>(!::read(wake_.get(), &times, sizeof times));
+    await_wake();
+    wake();
+  });
+}
+
+void ControlPlane::wake() {
+  std::vector<uint64_t> ids;
+  std::optional<Farewell> farewell;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, ear] : ears_) ids.push_back(id);
+    farewell = std::exchange(wanted_farewell_, std::nullopt);
+  }
+  for (const uint64_t id : ids) deliver(id, [](CommunicatorEvents& events) { events.on_wake(); });
+  if (farewell) return begin_leave(*farewell);
+  flush();
+}
+
+// --- data sockets in use
+
+void ControlPlane::look_at_sockets() {
+  timers_->look.expires_after(milliseconds(settings_.config.heartbeat_ms));
+  timers_->look.async_wait([this](asio::error_code failure) {
+    if (failure) return;
+    look_at_sockets();
+    look_at_own_descriptor();
+    for (const DataSockets::Failure& failed : sockets_.look(now())) {
+      const auto& [communicator, peer] = failed.key;
+      tell_logic([&, communicator = communicator, peer = peer](ControlLogic& logic) {  // clang 14 captures no bindings
+        logic.link_failed(now(), communicator, peer, {ErrorCode::kPeerLost, failed.what, {peer}});
+      });
+    }
+  });
+}
+
+// Of all, the one that nothing else looks at stands for the others. Without them nothing comes and nothing goes.
+void ControlPlane::look_at_own_descriptor() {
+  if (descriptors_closed_ || wake_identity_.is_of(wake_.get())) return;
+  {
+    std::lock_guard lock(mutex_);
+    descriptors_closed_ = true;
+  }
+  thread_.poll_from_now_on();
+  fail_everything(system_error("its descriptors", EBADF));
+}
+
+// --- the logic's actions
+
+void ControlPlane::flush() {
+  if (!logic_) return;
+  tell_listeners();
+  while (true) {
+    std::vector<ControlLogic::Action> actions;
+    {
+      std::lock_guard lock(mutex_);
+      actions = logic_->take_actions();
+    }
+    if (actions.empty()) break;
+    for (const ControlLogic::Action& action : actions) carry_out(action);
+  }
+  arm_timer();
+  changed_.notify_all();
+}
+
+void ControlPlane::carry_out(const ControlLogic::Action& action) {
+  if (const auto* send = std::get_if<ControlLogic::Send>(&action)) {
+    mesh_.send(send->peer, send->body);
+  } else if (const auto* fail = std::get_if<ControlLogic::Fail>(&action)) {
+    deliver(fail->communicator, [&](CommunicatorEvents& events) { events.on_failure(fail->error); });
+  } else if (const auto* left = std::get_if<ControlLogic::PeerLeft>(&action)) {
+    deliver(left->communicator,
+            [&](CommunicatorEvents& events) { events.on_peer_left(left->peer, left->last_sequence); });
+  } else if (const auto* note = std::get_if<ControlLogic::Note>(&action)) {
+    settings_.logger.warn(note->text);
+  } else if (const auto* dropped = std::get_if<ControlLogic::Drop>(&action)) {
+    drop(dropped->peer);
+  }
+}
+
+void ControlPlane::drop(int peer) {
+  if (!mesh_.drop(peer)) return;
+  std::lock_guard lock(mutex_);
+  --live_controls_;
+  start_->lost(now(), peer, "it does not answer");
+}
+
+void ControlPlane::arm_timer() {
+  std::optional<ControlLogic::Time> next;
+  {
+    std::lock_guard lock(mutex_);
+    next = logic_->next_time();
+    if (const auto start = start_->next_time(); start) next = next ? std::min(*next, *start) : *start;
+  }
+  if (!next || (armed_for_ && *armed_for_ <= *next)) return;  // an early tick sets it anew
+  armed_for_ = next;
+  timers_->logic.expires_at(Clock::time_point(milliseconds(*next)));
+  timers_->logic.async_wait([this](asio::error_code failure) {
+    if (failure) return;
+    armed_for_.reset();
+    tell_start([](StartLogic& start) { start.tick(now()); });
+    tell_logic([](ControlLogic& logic) { logic.tick(now()); });
+  });
+}
+
+void ControlPlane::deliver(uint64_t communicator, const std::function<void(CommunicatorEvents&)>& call) {
+  CommunicatorEvents* events = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = ears_.find(communicator);
+    if (found == ears_.end() || found->second.events == nullptr) return;
+    events = found->second.events;
+    found->second.delivering = true;  // close() waits for the end of the call
+  }
+  struct Delivery {
+    ~Delivery() {
+      {
+        std::lock_guard lock(plane.mutex_);
+        plane.ears_[communicator].delivering = false;
+      }
+      plane.changed_.notify_all();
+    }
+    ControlPlane& plane;
+    const uint64_t communicator;
+  } delivery{*this, communicator};
+  call(*events);
+}
+
+CallState ControlPlane::ask(uint64_t communicator, uint64_t sequence) {
+  CallState state;
+  deliver(communicator, [&](CommunicatorEvents& events) { state = events.call_state(sequence); });
+  state.slowest = sockets_.slowest();
+  return state;
+}
+
+void ControlPlane::tell_logic(const std::function<void(ControlLogic&)>& event) {
+  {
+    std::lock_guard lock(mutex_);
+    event(*logic_);
+  }
+  flush();
+}
+
+// --- who may come in
+
+std::optional<Answer> ControlPlane::judge(const Hello& hello) {
+  if (auto refusal = admission_.judge(hello)) return refusal;
+  // After a failed start others may connect still, to hear why.
+  if (leaving_ && (leaving_ == Farewell::kGoodbye || hello.role != Role::kControl)) {
+    return admission_.refuse(AnswerCode::kForbidden, fmt::format("rank {} is leaving", settings_.rank));
+  }
+  if (!dialer_.roster()) return std::nullopt;
+  if (hello.session != dialer_.roster()->session()) {
+    return admission_.refuse(AnswerCode::kSession, fmt::format("you are not the rank {} that was started with rank {}",
+                                                               hello.rank, settings_.rank));
+  }
+  return judge_link(hello);
+}
+
+Answer ControlPlane::judge_link(const Hello& hello) {
+  const int rank = settings_.rank;
+  const int peer = static_cast<int>(hello.rank);
+  std::lock_guard lock(mutex_);
+  if (hello.role == Role::kControl) {
+    if (start_->missing().count(peer) && peer > rank) return admission_.welcome();
+    return admission_.refuse(AnswerCode::kRank, fmt::format("rank {} is connected to rank {} already", peer, rank));
+  }
+  if (logic_->gone(peer)) return admission_.refuse(AnswerCode::kForbidden, fmt::format("rank {} has left", peer));
+  const Config& config = settings_.config;
+  const bool data = hello.role == Role::kData;
+  if (data ? peer < rank || hello.connections != config.connections || hello.lane >= config.lanes
+           : hello.connections != 1 || hello.lane != 0) {
+    return admission_.refuse(AnswerCode::kForbidden, "this is not how a link is made");
+  }
+  if (!logic_->may_join(hello.communicator, peer)) {
+    return admission_.refuse(AnswerCode::kForbidden, "you are no member of this communicator");
+  }
+  switch (table_.fits(link_of(hello), hello.connection)) {
+    case PendingLinks::Fit::kYes:
+      return admission_.welcome();
+    case PendingLinks::Fit::kLater:
+      return admission_.refuse(AnswerCode::kBusy, "too many links wait to be opened");
+    case PendingLinks::Fit::kNo:
+      break;
+  }
+  return admission_.refuse(AnswerCode::kForbidden, "this link exists already, or its communicator is closed");
+}
+
+void ControlPlane::welcome(const Hello& hello, SecuredSocket socket) {
+  if (hello.role == Role::kControl) {
+    add_control(static_cast<int>(hello.rank), std::move(socket));
+  } else {
+    add_link(link_of(hello), hello.connection, std::move(socket));
+  }
+}
+
+void ControlPlane::add_control(int peer, SecuredSocket socket) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!start_->missing().count(peer)) return;  // welcomed twice: the first that confirmed counts
+  }
+  try {
+    tune_control_socket(socket.socket.get(), silence_ms(settings_.config));
+  } catch (const Exception& failure) {
+    return tell_start([&](StartLogic& start) { start.fail(failure.error()); });
+  }
+  mesh_.add(peer, std::move(socket));
+  {
+    std::lock_guard lock(mutex_);
+    ++live_controls_;
+    logic_->connected(now(), peer);
+  }
+  dialer_.forget_knock(peer);
+  tell_start([peer](StartLogic& start) { start.connected(peer); });
+  if (leaving_) mesh_.finish(peer);
+}
+
+void ControlPlane::add_link(const LinkName& name, uint32_t index, SecuredSocket socket) {
+  try {
+    tune_data_socket(socket.socket.get(), tuning_of(settings_.config));
+  } catch (const Exception& failure) {
+    return link_dial_failed(name, failure.error());
+  }
+  bool complete = false;
+  std::shared_ptr<Doorbell> bell;
+  {
+    std::lock_guard lock(mutex_);
+    if (table_.fits(name, index) == PendingLinks::Fit::kNo) return;  // closed meanwhile
+    complete = table_.add(name, index, std::move(socket));
+    if (const auto found = ears_.find(name.communicator); found != ears_.end()) {
+      bell = name.kind == LinkKind::kData ? found->second.doorbell : found->second.p2p_doorbell;
+    }
+  }
+  if (complete && bell) bell->ring();
+  if (name.kind != LinkKind::kStreamFrom) return;
+  tell_logic([&](ControlLogic& logic) { logic.streamed(name.communicator, name.peer); });
+}
+
+// --- the start
+
+void ControlPlane::begin_start(Clock::time_point deadline) {
+  reception_->reconsider();
+  for (int peer : control_neighbors(settings_.rank, settings_.world)) {
+    if (peer > settings_.rank) continue;
+    dialer_.dial_control(peer, deadline, [this, peer](DialResult result) {
+      if (!result.error.ok()) return control_failed(peer, result.error);
+      add_control(peer, std::move(result.socket));
+    });
+  }
+  probe_missing(deadline);
+}
+
+// Higher ranks dial this one. One that died after it was listed never will, and no other rank may notice: so their
+// listeners are knocked at; after a failure too, while this rank waits for them.
+void ControlPlane::probe_missing(Clock::time_point deadline) {
+  timers_->probe.expires_after(kProbeInterval);
+  timers_->probe.async_wait([this, deadline](asio::error_code failure) {
+    std::set<int> missing;
+    {
+      std::lock_guard lock(mutex_);
+      if (failure || start_->phase() == StartLogic::Phase::kDone) return;
+      missing = start_->missing();
+    }
+    for (int peer : missing) {
+      if (peer < settings_.rank) continue;
+      dialer_.knock(peer, deadline, [this, peer](const DialResult& result) {
+        if (result.error.code == ErrorCode::kPeerLost) control_failed(peer, result.error);
+      });
+    }
+    probe_missing(deadline);
+  });
+}
+
+void ControlPlane::control_failed(int peer, const Error& error) {
+  if (error.code == ErrorCode::kPeerLost) {
+    tell_start([&](StartLogic& start) { start.lost(now(), peer, error.message); });
+  } else if (error.code != ErrorCode::kTimeout) {  // connect() has the same deadline, and names all that are missing
+    const bool specific = error.code == ErrorCode::kAuthFailed || error.code == ErrorCode::kSystem;
+    const ErrorCode code = specific ? error.code : ErrorCode::kBootstrap;
+    tell_start([&](StartLogic& start) { start.fail({code, error.message, {peer}}); });
+  }
+}
+
+void ControlPlane::tell_start(const std::function<void(StartLogic&)>& event) {
+  {
+    std::lock_guard lock(mutex_);
+    event(*start_);
+  }
+  flush();
+}
+
+void ControlPlane::tell_listeners() {
+  std::vector<int> listeners;
+  Error error;
+  {
+    std::lock_guard lock(mutex_);
+    listeners = start_->take_listeners();
+    error = start_->error();
+  }
+  for (const int peer : listeners) mesh_.send(peer, AbortMessage{0, 0, error});
+}
+
+// --- control messages
+
+void ControlPlane::on_message(int source, const ControlBody& body) {
+  if (const auto* question = std::get_if<QueryMessage>(&body)) {
+    const CallState own = ask(question->communicator, question->sequence);
+    return tell_logic([&](ControlLogic& logic) { logic.query(source, *question, own); });
+  }
+  if (const auto* wish = std::get_if<ConnectMessage>(&body)) {
+    const LinkName name{wish->communicator, LinkKind::kData, source, wish->lane};
+    std::unique_lock lock(mutex_);
+    const bool sound = source < settings_.rank && name.lane < static_cast<int>(settings_.config.lanes) &&
+                       logic_->may_join(name.communicator, source);
+    const bool first = sound && !logic_->gone(source) && table_.want(name);
+    lock.unlock();
+    if (first) dial_link(name);
+    return;
+  }
+  if (const auto* abort = std::get_if<AbortMessage>(&body); abort && abort->communicator == 0) {
+    settings_.logger.info(fmt::format("{} failed to start: {}", peer_name(source), abort->error.message));
+    on_failed_start(source, *abort);
+    return mesh_.finish(source);
+  }
+  if (const auto* abort = std::get_if<AbortMessage>(&body)) {
+    tell_start([&](StartLogic& start) { start.failed_later(source, abort->error); });
+  }
+  tell_logic([&](ControlLogic& logic) { logic.receive(now(), source, body); });
+  if (std::holds_alternative<LeaveMessage>(body)) mesh_.finish(source);
+}
+
+void ControlPlane::on_failed_start(int source, const AbortMessage& abort) {
+  bool done = false;
+  {
+    std::lock_guard lock(mutex_);
+    done = start_->phase() == StartLogic::Phase::kDone;
+  }
+  if (done) return tell_logic([&](ControlLogic& logic) { logic.receive(now(), source, abort); });
+  tell_start([&](StartLogic& start) { start.gave_up(source, abort.error); });
+}
+
+void ControlPlane::on_control_end(int peer, const std::string& why) {
+  if (!mesh_.remove(peer)) return;
+  {
+    std::lock_guard lock(mutex_);
+    --live_controls_;
+  }
+  tell_logic([&](ControlLogic& logic) {
+    if (!leaving_) logic.connection_ended(now(), peer, why);
+  });
+  tell_start([&](StartLogic& start) { start.lost(now(), peer, why); });
+}
+
+// --- data links
+
+void ControlPlane::bring_about(const LinkName& name) {
+  if (name.kind == LinkKind::kStreamTo || name.peer < settings_.rank) return dial_link(name);
+  mesh_.send(name.peer, ConnectMessage{name.communicator, static_cast<uint16_t>(name.lane)});
+}
+
+void ControlPlane::dial_link(const LinkName& name) {
+  if (leaving_) return;
+  dialer_.dial_link(name, [this, name](uint32_t index, DialResult result) {
+    if (!result.error.ok()) return link_dial_failed(name, result.error);
+    add_link(name, index, std::move(result.socket));
+  });
+}
+
+void ControlPlane::link_dial_failed(const LinkName& name, const Error& error) {
+  // The rest of the link is of no use.
+  dialer_.forget_link(name);
+  const ErrorCode code = error.code == ErrorCode::kSystem ? error.code : ErrorCode::kNetwork;
+  const Error network{code, error.message, {name.peer}};
+  bool open = false;
+  {
+    std::lock_guard lock(mutex_);
+    open = logic_->is_open(name.communicator);
+  }
+  if (open) {
+    return tell_logic([&](ControlLogic& logic) { logic.link_failed(now(), name.communicator, name.peer, network); });
+  }
+  // Only the other side has opened the communicator yet: it asked for the link, so it is told; and here it fails when
+  // it is opened.
+  const AbortMessage message{name.communicator,
+                             0,
+                             {code,
+                              fmt::format("the data connection between {} and {} failed: {}", peer_name(settings_.rank),
+                                          peer_name(name.peer), error.message),
+                              {name.peer}}};
+  mesh_.send(name.peer, message);
+  tell_logic([&](ControlLogic& logic) { logic.receive(now(), name.peer, message); });
+}
+
+void ControlPlane::begin_leave(Farewell farewell) {
+  leaving_ = farewell;
+  dialer_.forget_links();
+  if (farewell == Farewell::kGoodbye) {
+    reception_->stop();
+    dialer_.forget_starts();
+    timers_->probe.cancel();
+    tell_logic([](ControlLogic& logic) { logic.leave(); });
+  } else {
+    flush();  // says why, before nothing more can be said
+  }
+  mesh_.finish_all();
+  changed_.notify_all();
+}
+
+}  // namespace rondo

@@ -1,0 +1,20 @@
+#pragma once
+
+// Private to control_plane*.cc.
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "transport/control/control_plane.h"
+
+namespace rondo {
+
+struct ControlPlane::Timers {
+  Timers(asio::io_context& io, int wake_event) : logic(io), probe(io), look(io), wake(io, wake_event) {}
+  ~Timers() { wake.release(); }
+  asio::steady_timer logic, probe, look;
+  asio::posix::stream_descriptor wake;  // the descriptor is ControlPlane's
+};
+
+}  // namespace rondo

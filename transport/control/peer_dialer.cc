@@ -1,0 +1,85 @@
+#include "transport/control/peer_dialer.h"
+
+#include <fmt/format.h>
+
+#include "transport/tcp/socket_options.h"
+
+namespace rondo {
+
+using std::chrono::milliseconds;
+
+void PeerDialer::dial_control(int peer, Deadline deadline, Done done) {
+  DialOrder order = order_to(peer, deadline);
+  order.hello = hello_to(peer, Role::kControl);
+  controls_[peer] = std::make_unique<Dial>(io_, std::move(order), [this, peer, done](DialResult result) {
+    controls_.erase(peer);
+    done(std::move(result));
+  });
+}
+
+void PeerDialer::knock(int peer, Deadline deadline, Done done) {
+  if (knocks_.count(peer)) return;
+  knocks_[peer] = std::make_unique<Dial>(io_, order_to(peer, deadline), [this, peer, done](DialResult result) {
+    knocks_.erase(peer);
+    done(std::move(result));
+  });
+}
+
+void PeerDialer::dial_link(const LinkName& name, const std::function<void(uint32_t, DialResult)>& done) {
+  const bool data = name.kind == LinkKind::kData;
+  const uint32_t connections = data ? settings_.config.connections : 1;
+  const auto deadline = std::chrono::steady_clock::now() + 2 * milliseconds(settings_.config.handshake_timeout_ms);
+  for (uint32_t index = 0; index < connections; ++index) {
+    DialOrder order = order_to(name.peer, deadline);
+    Hello hello = hello_to(name.peer, data ? Role::kData : Role::kStream);
+    hello.communicator = name.communicator;
+    hello.lane = static_cast<uint16_t>(name.lane);
+    hello.connection = static_cast<uint16_t>(index);
+    hello.connections = static_cast<uint16_t>(connections);
+    order.hello = std::move(hello);
+    const std::pair key(name, index);
+    links_[key] = std::make_unique<Dial>(io_, std::move(order), [this, key, done](DialResult result) {
+      links_.erase(key);
+      done(key.second, std::move(result));
+    });
+  }
+}
+
+void PeerDialer::forget_starts() {
+  controls_.clear();
+  knocks_.clear();
+}
+
+void PeerDialer::forget_link(const LinkName& name) {
+  std::erase_if(links_, [&](const auto& entry) { return entry.first.first == name; });
+}
+
+void PeerDialer::forget_communicator(uint64_t communicator) {
+  std::erase_if(links_, [&](const auto& entry) { return entry.first.first.communicator == communicator; });
+}
+
+Hello PeerDialer::hello_to(int peer, Role role) const {
+  Hello hello;
+  hello.role = role;
+  hello.rank = static_cast<uint32_t>(settings_.rank);
+  hello.destination = static_cast<uint32_t>(peer);
+  hello.world = static_cast<uint32_t>(settings_.world);
+  hello.shared_hash = settings_.config.shared_hash();
+  hello.session = roster_->session();
+  hello.ciphers = settings_.config.encrypt ? own_ciphers() : 0;
+  hello.job_id = settings_.job_id;
+  return hello;
+}
+
+DialOrder PeerDialer::order_to(int peer, Deadline deadline) const {
+  DialOrder order;
+  order.peer = fmt::format("rank {} ({})", peer, roster_->name(peer));
+  order.endpoints = roster_->card(peer).endpoints;
+  order.auth = settings_.auth;
+  order.tuning = tuning_of(settings_.config);
+  order.deadline = deadline;
+  order.attempt = milliseconds(settings_.config.handshake_timeout_ms);
+  return order;
+}
+
+}  // namespace rondo

@@ -1,0 +1,115 @@
+#include "transport/control/pending_links.h"
+
+#include "ring/base/check.h"
+
+namespace rondo {
+namespace {
+
+// Ids of closed communicators that are remembered, to refuse what comes late.
+constexpr size_t kMaxClosed = 4096;
+
+}  // namespace
+
+bool PendingLinks::want(const LinkName& name) {
+  if (closed_.count(name.communicator)) return false;
+  if (!open_.count(name.communicator) && !entries_.count(name)) {
+    if (!has_early_room(name.peer)) return false;
+    count_early(name.peer, needed(name.kind));
+  }
+  Entry& entry = entries_[name];
+  const bool first = !entry.wanted && entry.arrived == 0 && !entry.taken;
+  entry.wanted = true;
+  return first;
+}
+
+PendingLinks::Fit PendingLinks::fits(const LinkName& name, uint32_t index) const {
+  if (index >= needed(name.kind) || closed_.count(name.communicator)) return Fit::kNo;
+  const auto found = entries_.find(name);
+  if (found != entries_.end()) {
+    const Entry& entry = found->second;
+    if (entry.taken || (!entry.sockets.empty() && entry.sockets[index].valid())) return Fit::kNo;
+    if (entry.wanted) return Fit::kYes;  // its places were kept
+  }
+  return open_.count(name.communicator) || has_early_room(name.peer) ? Fit::kYes : Fit::kLater;
+}
+
+bool PendingLinks::add(const LinkName& name, uint32_t index, SecuredSocket socket) {
+  RONDO_CHECK(fits(name, index) != Fit::kNo, "a connection is judged before it is added");
+  Entry& entry = entries_[name];
+  if (entry.sockets.empty()) entry.sockets.resize(needed(name.kind));
+  entry.sockets[index] = std::move(socket);
+  if (!open_.count(name.communicator) && !entry.wanted) count_early(name.peer, 1);
+  return ++entry.arrived == needed(name.kind);
+}
+
+std::vector<SecuredSocket> PendingLinks::take(const LinkName& name) {
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || !complete(name, found->second)) return {};
+  found->second.taken = true;
+  return std::move(found->second.sockets);
+}
+
+std::optional<std::pair<int, SecuredSocket>> PendingLinks::take_stream_from(uint64_t communicator) {
+  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kStreamFrom, -1, 0});
+  for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
+    if (it->first.kind != LinkKind::kStreamFrom || !complete(it->first, it->second)) continue;
+    it->second.taken = true;
+    return std::pair(it->first.peer, std::move(it->second.sockets[0]));
+  }
+  return std::nullopt;
+}
+
+std::set<int> PendingLinks::streams(uint64_t communicator, LinkKind kind) const {
+  std::set<int> peers;
+  auto it = entries_.lower_bound(LinkName{communicator, kind, -1, 0});
+  for (; it != entries_.end() && it->first.communicator == communicator && it->first.kind == kind; ++it) {
+    if (it->second.arrived == needed(kind)) peers.insert(it->first.peer);
+  }
+  return peers;
+}
+
+void PendingLinks::open(uint64_t communicator) {
+  open_.insert(communicator);
+  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
+  for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
+    uncount_early(it->first.peer, it->second.wanted ? needed(it->first.kind) : it->second.arrived);
+  }
+}
+
+bool PendingLinks::has_early_room(int peer) const {
+  const auto found = early_of_.find(peer);
+  return early_ < max_early_ && (found == early_of_.end() || found->second < max_early_of_peer_);
+}
+
+void PendingLinks::count_early(int peer, size_t sockets) {
+  if (sockets == 0) return;
+  early_ += sockets;
+  early_of_[peer] += sockets;
+}
+
+void PendingLinks::uncount_early(int peer, size_t sockets) {
+  if (sockets == 0) return;
+  early_ -= sockets;
+  const auto found = early_of_.find(peer);
+  if ((found->second -= sockets) == 0) early_of_.erase(found);
+}
+
+void PendingLinks::close(uint64_t communicator) {
+  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
+  while (it != entries_.end() && it->first.communicator == communicator) it = entries_.erase(it);
+  open_.erase(communicator);
+  if (closed_.insert(communicator).second) closed_order_.push_back(communicator);
+  if (closed_order_.size() <= kMaxClosed) return;
+  closed_.erase(closed_order_.front());
+  closed_order_.pop_front();
+}
+
+bool PendingLinks::anything_ready(uint64_t communicator) const {
+  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
+  for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
+    if (complete(it->first, it->second)) return true;
+  }
+  return false;
+}
+
+}  // namespace rondo

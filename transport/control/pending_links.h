@@ -1,0 +1,85 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "transport/hello/secured_socket.h"
+
+namespace rondo {
+
+enum class LinkKind : uint8_t { kData, kStreamTo, kStreamFrom };
+
+struct LinkName {
+  uint64_t communicator = 0;
+  LinkKind kind = LinkKind::kData;
+  int peer = -1;
+  int lane = 0;
+  auto operator<=>(const LinkName&) const = default;
+};
+
+// Which data links and streams are wished for, under way, complete and taken, with the sockets that have come so far,
+// also for communicators that this rank has not opened yet. Pure bookkeeping; not thread safe.
+class PendingLinks {
+ public:
+  // connections: of a data link. max_early: sockets kept for communicators that are not open; of them,
+  // max_early_of_peer for one peer.
+  PendingLinks(uint32_t connections, size_t max_early, size_t max_early_of_peer = SIZE_MAX)
+      : connections_(connections), max_early_(max_early), max_early_of_peer_(max_early_of_peer) {}
+
+  // The first wish for this link gives true: the caller then brings it about. Of a communicator that is not open the
+  // wish keeps places for all its connections; false where there are none left.
+  bool want(const LinkName& name);
+
+  enum class Fit { kYes, kNo, kLater };  // kLater: too many wait for communicators to be opened
+  Fit fits(const LinkName& name, uint32_t index) const;
+  // Requires that fits() is not kNo; what was kYes when it was asked is added even if others have come since. True if
+  // this completed the link.
+  bool add(const LinkName& name, uint32_t index, SecuredSocket socket);
+
+  // The sockets of a complete link, once; empty before and after.
+  std::vector<SecuredSocket> take(const LinkName& name);
+  // Some complete stream from a peer: its rank and socket.
+  std::optional<std::pair<int, SecuredSocket>> take_stream_from(uint64_t communicator);
+  // The peers whose streams of this kind are complete, taken or not.
+  std::set<int> streams(uint64_t communicator, LinkKind kind) const;
+
+  void open(uint64_t communicator);
+  // Closes what was not taken, and what comes later.
+  void close(uint64_t communicator);
+  // Whether something that can be taken waits.
+  bool anything_ready(uint64_t communicator) const;
+
+ private:
+  struct Entry {
+    bool wanted = false;
+    bool taken = false;
+    uint32_t arrived = 0;
+    std::vector<SecuredSocket> sockets;
+  };
+  uint32_t needed(LinkKind kind) const { return kind == LinkKind::kData ? connections_ : 1; }
+  bool complete(const LinkName& name, const Entry& entry) const {
+    return !entry.taken && entry.arrived == needed(name.kind);
+  }
+
+  bool has_early_room(int peer) const;
+  void count_early(int peer, size_t sockets);
+  void uncount_early(int peer, size_t sockets);
+
+  uint32_t connections_;
+  size_t max_early_, max_early_of_peer_;
+  size_t early_ = 0;
+  std::map<int, size_t> early_of_;  // by peer; none is 0
+  std::map<LinkName, Entry> entries_;
+  std::set<uint64_t> open_;
+  std::set<uint64_t> closed_;
+  std::deque<uint64_t> closed_order_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,58 @@
+#include "transport/fabrics/descriptor_budget.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ring/base/system_error.h"
+#include "rondo/error.h"
+#include "transport/control/control_plane.h"
+#include "transport/tcp/descriptor_reserve.h"
+
+namespace rondo {
+namespace {
+
+// Asio's epoll, timer and event descriptors, listeners, two doorbells, the rendezvous, and some strangers at the door.
+constexpr size_t kFixed = 32;
+
+}  // namespace
+
+DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections) {
+  const size_t peers = static_cast<size_t>(world - 1);
+  const size_t base = kFixed + control_neighbors(0, world).size();
+  return {base + std::min<size_t>(peers, 2) * lanes * connections, base + peers * (lanes * connections + 2)};
+}
+
+// An island costs a connection and a handle for each rank of the host, and the two doorbells of each for each
+// communicator (counted once); what is under way besides is closed at once.
+DescriptorNeed descriptors_of_rank(const Place& place, const Config& config) {
+  DescriptorNeed need = descriptors_needed(place.world, config.lanes, config.connections);
+  if (config.transport == "tcp" || place.local_world < 2) return need;
+  const size_t island = 4 * static_cast<size_t>(place.local_world - 1);
+  return {need.least + island, need.most + island};
+}
+
+size_t ensure_descriptors(const DescriptorNeed& need) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    throw Exception(system_error("reading the limit of open files", errno));
+  }
+  const size_t open = count_descriptors();
+  if (limit.rlim_cur < open + need.most && limit.rlim_cur < limit.rlim_max) {
+    rlimit raised = limit;
+    raised.rlim_cur = std::min<rlim_t>(limit.rlim_max, open + need.most);
+    if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  if (limit.rlim_cur < open + need.least) {
+    throw Exception(ErrorCode::kSystem,
+                    fmt::format("too few file descriptors: this rank needs at least {} besides the {} open now (up to "
+                                "{} with every link), and the limit is {}; raise it with ulimit -n",
+                                need.least, open, need.most, static_cast<size_t>(limit.rlim_cur)));
+  }
+  return static_cast<size_t>(limit.rlim_cur) - open;
+}
+
+}  // namespace rondo

@@ -1,0 +1,146 @@
+#include "transport/fabrics/inproc_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rondo/error.h"
+
+namespace rondo {
+
+class InprocWindows {
+ public:
+  using Key = std::pair<int, uint64_t>;  // rank, id or name
+
+  uint64_t next_id() {
+    std::lock_guard lock(mutex_);
+    return ++last_id_;
+  }
+  void add(const Key& key, const std::shared_ptr<Window>& window) {
+    std::lock_guard lock(mutex_);
+    windows_[key] = window;
+  }
+  void remove(const Key& key) {
+    std::lock_guard lock(mutex_);
+    windows_.erase(key);
+  }
+  std::shared_ptr<Window> find(const Key& key) const {
+    std::lock_guard lock(mutex_);
+    const auto found = windows_.find(key);
+    return found == windows_.end() ? nullptr : found->second.lock();
+  }
+  void offer(const Key& key, Descriptor descriptor, std::span<const int> takers) {
+    std::lock_guard lock(mutex_);
+    if (!takers.empty()) offers_[key] = {std::move(descriptor), {takers.begin(), takers.end()}};
+  }
+  Descriptor take_offer(const Key& key, int taker) {
+    std::lock_guard lock(mutex_);
+    const auto found = offers_.find(key);
+    if (found == offers_.end() || found->second.takers.erase(taker) == 0) return {};
+    if (found->second.takers.empty()) return std::move(offers_.extract(found).mapped().descriptor);
+    const int copy = ::fcntl(found->second.descriptor.get(), F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) throw Exception(ErrorCode::kSystem, "no descriptor is left for shared memory");
+    return Descriptor(copy);
+  }
+  WindowPlace locate(int rank, const std::byte* data, size_t bytes) const {
+    // A window whose last user lets go of it meanwhile ends here, after the lock, which its destructor takes.
+    std::vector<std::shared_ptr<Window>> held;
+    std::lock_guard lock(mutex_);
+    for (auto it = windows_.lower_bound({rank, 0}); it != windows_.end() && it->first.first == rank; ++it) {
+      const auto window = it->second.lock();
+      if (!window) continue;
+      held.push_back(window);
+      if (data < window->data()) continue;
+      const auto offset = static_cast<size_t>(data - window->data());
+      if (offset <= window->bytes() && bytes <= window->bytes() - offset) return {window->id(), offset};
+    }
+    return {};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  uint64_t last_id_ = 0;
+  std::map<Key, std::weak_ptr<Window>> windows_;
+  struct Offer {
+    Descriptor descriptor;
+    std::set<int> takers;  // ranks that have not taken it
+  };
+  std::map<Key, Offer> offers_;
+};
+
+namespace {
+
+class InprocWindow final : public Window {
+ public:
+  InprocWindow(std::shared_ptr<InprocWindows> all, int rank, uint64_t id, std::shared_ptr<std::byte> memory,
+               size_t bytes)
+      : Window(id, memory.get(), bytes), memory_(std::move(memory)), all_(std::move(all)), rank_(rank) {}
+  ~InprocWindow() override { all_->remove({rank_, id()}); }
+
+ private:
+  std::shared_ptr<std::byte> memory_;   // this window's alone
+  std::shared_ptr<InprocWindows> all_;  // shared with the ranks, which may end before the window's last user
+  int rank_;
+};
+
+class InprocMemory final : public SharedMemory {
+ public:
+  InprocMemory(std::shared_ptr<InprocWindows> windows, int rank, KeepWindow keep)
+      : windows_(std::move(windows)), rank_(rank), keep_(std::move(keep)) {}
+
+  std::shared_ptr<Window> make(size_t bytes, uint64_t name) override {
+    if (bytes == 0) throw Exception(ErrorCode::kInvalid, "a window of 0 bytes");
+    const uint64_t id = name != 0 ? id_of(name) : windows_->next_id();
+    auto window = std::make_shared<InprocWindow>(windows_, rank_, id, plain_memory(bytes), bytes);
+    windows_->add({rank_, id}, window);
+    if (name != 0) keep_(name, window);
+    return window;
+  }
+  WindowPlace locate(const void* data, size_t bytes) const override {
+    return windows_->locate(rank_, static_cast<const std::byte*>(data), bytes);
+  }
+  std::shared_ptr<Window> find(int peer, uint64_t id) override { return windows_->find({peer, id}); }
+
+  void offer(std::span<const int> peers, uint64_t name, Descriptor descriptor) override {
+    windows_->offer({rank_, name}, std::move(descriptor), peers);
+  }
+  Descriptor take_offer(int peer, uint64_t name) override { return windows_->take_offer({peer, name}, rank_); }
+
+  bool can_pull() const override { return true; }
+  bool pull(int, uint64_t address, std::byte* to, size_t bytes) override {
+    std::memcpy(to, reinterpret_cast<const std::byte*>(address), bytes);
+    return true;
+  }
+  bool ended(int) const override { return false; }
+  bool stops_alone() const override { return false; }
+
+ private:
+  std::shared_ptr<InprocWindows> windows_;  // shared by the ranks
+  int rank_;
+  KeepWindow keep_;
+};
+
+}  // namespace
+
+std::shared_ptr<std::byte> plain_memory(size_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Exception(ErrorCode::kSystem, "no memory for " + std::to_string(bytes) + " bytes between threads");
+  }
+  return {static_cast<std::byte*>(memory), [bytes](std::byte* data) { ::munmap(data, bytes); }};
+}
+
+std::shared_ptr<InprocWindows> make_inproc_windows() { return std::make_shared<InprocWindows>(); }
+
+std::unique_ptr<SharedMemory> make_inproc_memory(std::shared_ptr<InprocWindows> windows, int rank, KeepWindow keep) {
+  return std::make_unique<InprocMemory>(std::move(windows), rank, std::move(keep));
+}
+
+}  // namespace rondo

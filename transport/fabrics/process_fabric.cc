@@ -1,0 +1,402 @@
+#include "transport/fabrics/process_fabric.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <random>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "ring/base/caught.h"
+#include "ring/base/core_quota.h"
+#include "ring/base/cores.h"
+#include "ring/base/log.h"
+#include "ring/base/system_error.h"
+#include "transport/control/control_plane.h"
+#include "transport/fabrics/descriptor_budget.h"
+#include "transport/hello/wire.h"
+#include "transport/island/agreement.h"
+#include "transport/island/island.h"
+#include "transport/island/reachability_probe.h"
+#include "transport/rendezvous/address.h"
+#include "transport/rendezvous/peer_card.h"
+#include "transport/rendezvous/roster.h"
+#include "transport/tcp/sealed_stream.h"
+#include "transport/tcp/socket_stream.h"
+#include "transport/tcp/stream_link.h"
+
+namespace rondo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Strangers may take this share of the descriptors that are left, up to the cap.
+constexpr size_t kMostPending = 128;
+constexpr size_t kMostEarly = 1024;
+// After a failed start: for others to ask why. One that lives asks within a fraction of it; more than a dead listener
+// takes to be found out (dial.cc).
+constexpr std::chrono::seconds kFarewell{2};
+// For the I/O thread to say goodbye to those that listen, where a rank that does not has used up the time.
+constexpr std::chrono::milliseconds kLastWords{100};
+
+uint64_t random_number() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+ControlPlane::Settings settings_of(const Launch& launch, const Config& config, const Authenticator& auth,
+                                   size_t descriptors) {
+  ControlPlane::Settings settings;
+  settings.rank = launch.place.rank;
+  settings.world = launch.place.world;
+  settings.job_id = bounded_job_id(launch.job_id);
+  settings.config = config;
+  settings.addresses = listen_addresses(launch, config);
+  settings.ports = data_port_range(config);
+  settings.logger = Logger(config.debug, launch.place.rank);
+  settings.auth = auth;
+  settings.max_known = std::clamp<size_t>(descriptors / 4, 8, kMostEarly);
+  settings.max_pending = std::clamp<size_t>(descriptors / 4, 8, kMostPending);
+  settings.max_early = std::clamp<size_t>(descriptors / 4, 8, kMostEarly);
+  return settings;
+}
+
+PeerCard card_of(const Launch& launch, const Config& config, const std::vector<Endpoint>& endpoints,
+                 const ProbeListener* listener) {
+  PeerCard card;
+  card.wire_version = kWireVersion;
+  card.rank = static_cast<uint32_t>(launch.place.rank);
+  card.world = static_cast<uint32_t>(launch.place.world);
+  card.pid = static_cast<uint32_t>(::getpid());
+  card.job_id = bounded_job_id(launch.job_id);
+  card.host_identity = host_identity();
+  card.host_name = host_name();
+  card.instance = random_number();
+  card.shared_hash = config.shared_hash();
+  card.config = config.describe();
+  card.endpoints = endpoints;
+  card.cores = pack_cores(allowed_cores());
+  card.quota = core_quota();
+  if (listener != nullptr) card.probe_listener = listener->name();
+  return card;
+}
+
+// Ranks that all turn out to be on one host need not listen beyond loopback.
+Launch with_hosts(const Launch& launch, Store& store, const Config& config, Store::Deadline deadline) {
+  if (!hosts_unknown(launch)) return launch;
+  const Place& place = launch.place;
+  const std::vector<int> host =
+      exchange_hosts(store, place.rank, place.world, deadline, Logger(config.debug, place.rank));
+  Launch known = launch;
+  known.place = complete_place(place, host);
+  known.one_host = known.place.local_world == place.world;
+  return known;
+}
+
+bool any_host_of_several(const Roster& roster) {
+  std::set<std::string> seen;
+  for (int rank = 0; rank < roster.world(); ++rank) {
+    if (!seen.insert(roster.card(rank).host_identity).second) return true;
+  }
+  return false;
+}
+
+class ProcessFabric : public Fabric {
+ public:
+  ProcessFabric(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
+                Store::Deadline deadline)
+      : config_(config), authenticated_(launch.place.world == 1 || launch.secret.exists()) {
+    const Authenticator auth(launch.secret);
+    const Logger log(config.debug, launch.place.rank);
+    std::optional<ProbeListener> probe_listener;
+    std::string card;
+    try {
+      const size_t descriptors = ensure_descriptors(descriptors_of_rank(launch.place, config));
+      board_ = std::make_unique<ControlPlane>(settings_of(launch, config, auth, descriptors));
+      if (config.transport != "tcp" && launch.place.world > 1) probe_listener.emplace(launch.place.world);
+      const PeerCard own = card_of(launch, config, board_->endpoints(), probe_listener ? &*probe_listener : nullptr);
+      card = seal_card(encode(own), auth);
+    } catch (...) {
+      const Error why = caught();
+      decline_roster(*store, launch.place.rank, launch.place.world, why, log);
+      throw Exception(why);
+    }
+    Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline, log), auth);
+    topology_ = roster.topology();
+    place_ = complete_place(launch.place, topology_.host);
+    board_->know(roster);  // from here on this rank can say why it fails
+    std::optional<Error> refusal;
+    try {
+      board_->connect(roster, deadline);
+      if (probe_listener) refusal = form_island(*probe_listener, roster, *store, deadline);
+      roster_goodbye(*store, place_.world, deadline, [this] { return board_->anyone_lost(); });
+    } catch (...) {
+      give_up(board_->cause_of(caught()));
+    }
+    if (refusal) give_up(*refusal);
+  }
+
+  ~ProcessFabric() override {
+    if (forked()) {
+      // The I/O thread is the parent's; so is what its connections say. The child's copies of the sockets were closed
+      // when it was forked.
+      static_cast<void>(island_.release());
+      static_cast<void>(board_.release());
+      return;
+    }
+    if (leave_by_.load() == Clock::time_point{}) {
+      leave_by_.store(Clock::now() + std::chrono::milliseconds(config_.destroy_timeout_ms));
+    }
+    board_->leave(ControlPlane::Farewell::kGoodbye, std::max(leave_by_.load(), Clock::now() + kLastWords));
+    board_->stop();
+    island_.reset();
+  }
+
+  const Place& place() const override { return place_; }
+  const Topology& topology() const override { return topology_; }
+  std::string peer_name(int peer) const override { return board_->peer_name(peer); }
+  bool authenticated() const override { return authenticated_; }
+
+  void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
+            std::shared_ptr<Doorbell> p2p_doorbell) override {
+    ControlPlane& open_board = board();
+    try {
+      if (island_) island_->open(id, members, doorbell, p2p_doorbell);
+      open_board.open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
+    } catch (...) {
+      if (island_) island_->close(id);
+      throw;
+    }
+  }
+
+  void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
+    board().decline(id, members, error);
+  }
+
+  bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
+    leave_by_.store(deadline);
+    const bool all = board().close(id, last_sequence, deadline);
+    if (island_) island_->close(id);
+    return all;
+  }
+
+  std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
+    if (neighbor(key.peer)) return island_->take_link(key, shape);
+    const LinkName name{key.communicator, LinkKind::kData, key.peer, key.lane};
+    std::vector<SecuredSocket> sockets = board().take(name);
+    if (sockets.empty()) return nullptr;
+    std::vector<std::unique_ptr<ByteStream>> streams;
+    for (SecuredSocket& socket : sockets) streams.push_back(make_stream(name, std::move(socket)));
+    LinkShape checked = shape;
+    checked.checked = checksums(key.peer);
+    return make_stream_link(std::move(streams), checked, peer_name(key.peer));
+  }
+
+  bool checksums(int peer) const override {
+    if (config_.checksum != "auto") return config_.checksum == "on" && !neighbor(peer);
+    if (config_.encrypt) return false;  // its records are verified
+    return topology_.host[static_cast<size_t>(peer)] != topology_.host[static_cast<size_t>(place_.rank)];
+  }
+
+  std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer) override {
+    return neighbor(peer) ? island_->bell_of(communicator, peer) : nullptr;
+  }
+
+  std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
+    if (neighbor(peer)) return island_->take_stream_to(communicator, peer);
+    const LinkName name{communicator, LinkKind::kStreamTo, peer, 0};
+    std::vector<SecuredSocket> sockets = board().take(name);
+    return sockets.empty() ? nullptr : make_stream(name, std::move(sockets.front()));
+  }
+
+  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) override {
+    auto found = board().take_stream_from(communicator);
+    if (!found && island_) return island_->take_stream_from(communicator);
+    if (!found) return std::nullopt;
+    const LinkName name{communicator, LinkKind::kStreamFrom, found->first, 0};
+    return std::pair(found->first, make_stream(name, std::move(found->second)));
+  }
+
+  SharedMemory* shared_memory() override { return island_.get(); }
+
+  void stalled(uint64_t communicator, uint64_t sequence, Ask ask) override {
+    board().stalled(communicator, sequence, ask);
+  }
+  std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
+    return board().absent(communicator, sequence);
+  }
+  void catch_up(int peer) override {
+    if (neighbor(peer)) island_->catch_up(peer);
+  }
+  void link_failed(uint64_t communicator, int peer, const Error& error) override {
+    board().link_failed(communicator, peer, error);
+  }
+  void abort(uint64_t communicator, const Error& error) override { board().abort(communicator, error); }
+  std::string blame(uint64_t communicator, uint64_t sequence) override { return board().blame(communicator, sequence); }
+  int wake_event() const override { return board_->wake_event(); }
+
+ private:
+  bool forked() const { return ::getpid() != pid_; }
+
+  ControlPlane& board() const {
+    if (forked()) {
+      throw Exception(ErrorCode::kInvalid,
+                      fmt::format("this group belongs to process {}, which forked this one; a child must join a group "
+                                  "of its own",
+                                  pid_));
+    }
+    return *board_;
+  }
+
+  // Whether data to that rank goes through shared memory. Throws in a forked child.
+  bool neighbor(int peer) const {
+    board();
+    return island_ && island_->holds(peer);
+  }
+
+  // The others hear why, before the end of the connections tells them less.
+  [[noreturn]] void give_up(const Error& why) {
+    board_->fail_start(why);
+    board_->leave(ControlPlane::Farewell::kFailedStart, Clock::now() + kFarewell);
+    board_->stop();  // before the island
+    throw Exception(why);
+  }
+
+  // Why the start must end all the same, where the settings ask for more than there is.
+  std::optional<Error> form_island(const ProbeListener& listener, const Roster& roster, Store& store,
+                                   Store::Deadline deadline) {
+    if (!any_host_of_several(roster)) return lack_of_island({});
+    const auto gone = [this](int rank) { return board_->gone(rank); };
+    std::vector<ProbeResult> results = probe_peers(listener, probe_order(roster, deadline, gone));
+    Report report(static_cast<size_t>(place_.world), static_cast<char>(Reach::kNone));
+    for (const ProbeResult& result : results) {
+      if (!result.why_not.empty()) continue;
+      report[static_cast<size_t>(result.rank)] = static_cast<char>(result.pulls ? Reach::kPulls : Reach::kShares);
+    }
+    const Islands islands = agree_islands(store, place_.rank, report, deadline, gone);
+    topology_.island = islands.island;
+    warn_of_fallback(results);
+    if (auto lack = lack_of_island(results)) return lack;
+    std::vector<Island::Neighbor> neighbors;
+    for (ProbeResult& result : results) {
+      if (!topology_.share_memory(place_.rank, result.rank)) continue;
+      neighbors.push_back({result.rank, static_cast<pid_t>(roster.card(result.rank).pid), peer_name(result.rank),
+                           std::move(result.socket), std::move(result.process)});
+    }
+    if (neighbors.empty()) return std::nullopt;
+    Island::Settings settings;
+    settings.rank = place_.rank;
+    settings.can_pull = islands.pulls[static_cast<size_t>(place_.rank)];
+    settings.logger = Logger(config_.debug, place_.rank);
+    if (!settings.can_pull) {
+      settings.logger.info(
+          "not all ranks of this host may read each other's memory (process_vm_readv; kernel.yama.ptrace_scope, or "
+          "containers): buffers that are not registered are copied through shared memory, by no single copy");
+    }
+    settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
+      board_->link_failed(communicator, peer, error);
+    };
+    island_ = std::make_unique<Island>(board_->context(), std::move(neighbors), std::move(settings));
+    if (config_.shared_stores == "streamed") island_->set_stores(Stores::kStreamed);
+    return std::nullopt;
+  }
+
+  ProbeOrder probe_order(const Roster& roster, Store::Deadline deadline, const std::function<bool(int)>& gone) const {
+    ProbeOrder order;
+    order.rank = place_.rank;
+    order.world = place_.world;
+    order.session = roster.session();
+    order.deadline = deadline;
+    order.patience = std::chrono::milliseconds(config_.handshake_timeout_ms);
+    order.gone = gone;
+    for (int rank = 0; rank < place_.world; ++rank) {
+      const PeerCard& card = roster.card(rank);
+      if (rank == place_.rank || card.host_identity != roster.card(place_.rank).host_identity) continue;
+      order.peers.push_back({rank, static_cast<pid_t>(card.pid), card.probe_listener});
+    }
+    return order;
+  }
+
+  // In one line, with the first reason: a host of many ranks has many pairs.
+  void warn_of_fallback(const std::vector<ProbeResult>& results) const {
+    int others = -1;
+    const ProbeResult* first = nullptr;
+    for (const ProbeResult& result : results) {
+      if (topology_.share_memory(place_.rank, result.rank)) continue;
+      ++others;
+      if (first == nullptr || (first->why_not.empty() && !result.why_not.empty())) first = &result;
+    }
+    if (first == nullptr) return;
+    const std::string reason = first->why_not.empty() ? "not all ranks of the host reach each other" : first->why_not;
+    Logger(config_.debug, place_.rank)
+        .warn(fmt::format("no shared memory with {}{}, which is on this host: {}; data goes over TCP",
+                          peer_name(first->rank), others > 0 ? fmt::format(" and {} more", others) : "", reason));
+  }
+
+  // RONDO_TRANSPORT=shm means every pair. The same verdict on all ranks, since they know the same islands.
+  std::optional<Error> lack_of_island(const std::vector<ProbeResult>& results) const {
+    if (config_.transport != "shm" || topology_.one_island()) return std::nullopt;
+    std::string why = "they are on different hosts, or cannot reach each other's memory";
+    int other = 0;
+    for (int rank = 0; rank < place_.world; ++rank) {
+      if (rank == place_.rank || topology_.share_memory(place_.rank, rank)) continue;
+      other = rank;
+      for (const ProbeResult& result : results) {
+        if (result.rank == rank && !result.why_not.empty()) why = result.why_not;
+      }
+      break;
+    }
+    return Error{ErrorCode::kBootstrap,
+                 fmt::format("RONDO_TRANSPORT=shm, but rank {} and {} do not share memory: {}; use auto or tcp",
+                             place_.rank, peer_name(other), why),
+                 {other}};
+  }
+
+  std::unique_ptr<ByteStream> make_stream(const LinkName& name, SecuredSocket secured) {
+    std::shared_ptr<void> watched = watch(name, secured.socket);
+    const std::string peer = peer_name(name.peer);
+    auto plain = std::make_unique<SocketStream>(std::move(secured.socket), peer, std::move(watched));
+    if (secured.keys.cipher == Cipher::kNone) return plain;
+    return make_sealed_stream(std::move(plain), secured.keys, peer);
+  }
+
+  // Closed meanwhile by another thread: no thread sleeps on the link, and it will not be used.
+  std::shared_ptr<void> watch(const LinkName& name, const Descriptor& socket) {
+    struct Watches {
+      std::shared_ptr<void> data, doorbell;
+    };
+    auto watches = std::make_shared<Watches>();
+    watches->data = board_->watch_data(name, socket.get());
+    if (const auto doorbell = board_->doorbell(name)) watches->doorbell = doorbell->watch(socket.get());
+    return watches;
+  }
+
+  const pid_t pid_ = ::getpid();
+  const Config config_;
+  const bool authenticated_;
+  Place place_;
+  Topology topology_;
+  // Of the last communicator's destroy(), of which leaving is a part; none yet.
+  std::atomic<Clock::time_point> leave_by_{};
+  std::unique_ptr<ControlPlane> board_;
+  std::unique_ptr<Island> island_;  // null: this rank shares memory with no other. Served by the board's I/O thread.
+};
+
+}  // namespace
+
+std::shared_ptr<Fabric> join_processes(const Launch& launch, const std::shared_ptr<Store>& store, const Config& config,
+                                       Store::Deadline deadline) {
+  config.check();
+  check_tuning(tuning_of(config));
+  try {
+    return std::make_shared<ProcessFabric>(with_hosts(launch, *store, config, deadline), store, config, deadline);
+  } catch (const std::system_error& failure) {  // Asio's
+    throw Exception(system_error("joining", failure.code().value()));
+  }
+}
+
+}  // namespace rondo

@@ -1,0 +1,185 @@
+#include "transport/hello/dial.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
+#include <utility>
+
+#include "ring/base/system_error.h"
+#include "transport/hello/handshake.h"
+#include "transport/tcp/asio_socket.h"
+
+namespace rondo {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kFirstPause{20};
+constexpr milliseconds kLongestPause{500};
+// A peer listens before it publishes its endpoints and until it is gone: "connection refused" at all of them for so
+// long means that it died. Longer than an overloaded host takes to let a dying listener's queue drain.
+constexpr milliseconds kRefusalPatience{800};
+
+int socket_error(int socket) {
+  int number = 0;
+  socklen_t size = sizeof number;
+  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &number, &size) != 0) return errno;
+  return number;
+}
+
+}  // namespace
+
+class Dial::State : public std::enable_shared_from_this<Dial::State> {
+ public:
+  State(asio::io_context& io, DialOrder order, std::function<void(DialResult)> done)
+      : io_(io), order_(std::move(order)), done_(std::move(done)), timer_(io) {}
+
+  void start() {
+    asio::post(io_, [self = shared_from_this()] { self->attempt(); });
+  }
+
+  void cancel() {
+    done_ = nullptr;
+    timer_.cancel();
+    socket_.reset();
+  }
+
+ private:
+  void attempt() {
+    if (!done_) return;
+    received_ = 0;
+    const Endpoint& endpoint = order_.endpoints[next_ % order_.endpoints.size()];
+    try {
+      const auto target = asio_endpoint(endpoint);
+      socket_ = std::make_unique<AsioSocket>(io_, make_socket(target));
+      set_buffers(socket_->get(), order_.tuning);
+      if (::connect(socket_->get(), target.data(), static_cast<socklen_t>(target.size())) != 0 &&
+          errno != EINPROGRESS && errno != EINTR) {
+        return failed(errno);
+      }
+    } catch (const Exception& failure) {
+      return retry(failure.what(), Refused::kNo);
+    }
+    limit(std::min(order_.deadline, Clock::now() + order_.attempt), "no answer to the connection attempt");
+    socket_->when_writable([self = shared_from_this()](asio::error_code failure) {
+      if (!failure && self->done_) self->connected();
+    });
+  }
+
+  void connected() {
+    if (const int number = socket_error(socket_->get()); number != 0) return failed(number);
+    if (!order_.hello) return finish({{socket_->detach()}, {}});
+    handshake_.emplace(*order_.hello, order_.auth);
+    std::string why;
+    // The socket's buffer is empty, so all of it fits at once.
+    if (send_some(socket_->get(), handshake_->hello(), why) != static_cast<long>(kHelloBytes)) {
+      return retry(why, Refused::kNo);
+    }
+    // The peer may be busy with its start: it answers once it knows all ranks.
+    limit(order_.deadline, "it accepts connections and does not answer");
+    wait();
+  }
+
+  void wait() {
+    socket_->when_readable([self = shared_from_this()](asio::error_code failure) {
+      if (!failure && self->done_) self->read();
+    });
+  }
+
+  void read() {
+    std::string why;
+    while (received_ < kAnswerBytes) {
+      const long moved = receive_some(socket_->get(), bytes_.data() + received_, kAnswerBytes - received_, why);
+      if (moved == 0) return wait();
+      if (moved < 0) return retry(why, Refused::kNo);
+      received_ += static_cast<size_t>(moved);
+    }
+    judge();
+  }
+
+  void judge() {
+    const auto [welcome, busy, error] = handshake_->judge({bytes_.data(), bytes_.size()});
+    if (busy || error.code == ErrorCode::kProtocol) return retry(error.message, Refused::kNo);
+    if (!welcome) {
+      return finish({{}, {error.code, fmt::format("{} at {}: {}", order_.peer, where(), error.message), {}}});
+    }
+    std::string why;
+    if (send_some(socket_->get(), handshake_->confirm(), why) != static_cast<long>(kConfirmBytes)) {
+      return retry(why, Refused::kNo);
+    }
+    finish({{socket_->detach(), handshake_->keys()}, {}});
+  }
+
+  void failed(int number) {
+    if (cause_of(number) != Cause::kRefused) {
+      return retry(std::strerror(number), number == ECONNREFUSED ? Refused::kYes : Refused::kNo);
+    }
+    // This process may not connect, or cannot: another try would end alike.
+    finish({{}, system_error(fmt::format("connecting to {} at {}", order_.peer, where()), number)});
+  }
+
+  enum class Refused { kNo, kYes };
+  void retry(const std::string& why, Refused refused) {
+    socket_.reset();
+    timer_.cancel();
+    ++stage_;
+    const auto now = Clock::now();
+    if (refused == Refused::kNo) {
+      refused_since_ = Clock::time_point::max();
+    } else {
+      refused_since_ = std::min(refused_since_, now);
+    }
+    const std::string message = fmt::format("connecting to {} at {}: {}", order_.peer, where(), why);
+    if (refused_since_ != Clock::time_point::max() && now - refused_since_ >= kRefusalPatience) {
+      return finish({{}, {ErrorCode::kPeerLost, message, {}}});
+    }
+    if (now + pause_ >= order_.deadline) return finish({{}, {ErrorCode::kTimeout, message, {}}});
+    ++next_;
+    timer_.expires_after(pause_);
+    pause_ = std::min(pause_ * 2, kLongestPause);
+    timer_.async_wait([self = shared_from_this()](asio::error_code failure) {
+      if (!failure) self->attempt();
+    });
+  }
+
+  void limit(Clock::time_point when, const char* why) {
+    timer_.expires_at(when);
+    // A timer that has run out just before it was set anew calls its handler without an error.
+    timer_.async_wait([self = shared_from_this(), why, stage = ++stage_](asio::error_code failure) {
+      if (!failure && self->done_ && self->stage_ == stage) self->retry(why, Refused::kNo);
+    });
+  }
+
+  void finish(DialResult result) {
+    timer_.cancel();
+    socket_.reset();
+    if (auto done = std::exchange(done_, nullptr)) done(std::move(result));
+  }
+
+  std::string where() const { return to_string(order_.endpoints[next_ % order_.endpoints.size()]); }
+
+  asio::io_context& io_;
+  DialOrder order_;
+  std::function<void(DialResult)> done_;
+  asio::steady_timer timer_;
+  std::unique_ptr<AsioSocket> socket_;
+  std::optional<DialerHandshake> handshake_;  // of this attempt
+  std::array<char, kAnswerBytes> bytes_{};
+  size_t received_ = 0;
+  size_t next_ = 0;     // endpoint
+  uint64_t stage_ = 0;  // counts what the timer limits
+  milliseconds pause_ = kFirstPause;
+  Clock::time_point refused_since_ = Clock::time_point::max();
+};
+
+Dial::Dial(asio::io_context& io, DialOrder order, std::function<void(DialResult)> done)
+    : state_(std::make_shared<State>(io, std::move(order), std::move(done))) {
+  state_->start();
+}
+Dial::~Dial() { state_->cancel(); }
+
+}  // namespace rondo

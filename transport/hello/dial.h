@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rondo/error.h"
+#include "transport/auth/authenticator.h"
+#include "transport/hello/secured_socket.h"
+#include "transport/hello/wire.h"
+#include "transport/tcp/endpoint.h"
+#include "transport/tcp/socket_options.h"
+
+namespace asio {
+class io_context;
+}
+
+namespace rondo {
+
+// Makes one connection: tries a peer's endpoints in turn, says hello, waits for the welcome, and tries again until the
+// deadline. On the I/O thread.
+struct DialOrder {
+  std::string peer;  // "rank 3 (host b, pid 17)"
+  std::vector<Endpoint> endpoints;
+  std::optional<Hello> hello;  // none: only find out whether anything listens there
+  Authenticator auth;
+  SocketTuning tuning;
+  std::chrono::steady_clock::time_point deadline;
+  std::chrono::milliseconds attempt{5'000};  // for one endpoint to accept
+};
+
+struct DialResult {
+  SecuredSocket socket;  // welcomed; or invalid, and
+  // kPeerLost: nothing listens at an endpoint that the peer published; kTimeout; kAuthFailed; kNetwork: refused, with
+  // the peer's words; kSystem: this process may not connect.
+  Error error;
+};
+
+class Dial {
+ public:
+  // `done` is called once, unless the Dial is destroyed before.
+  Dial(asio::io_context& io, DialOrder order, std::function<void(DialResult)> done);
+  ~Dial();
+  Dial(const Dial&) = delete;
+  Dial& operator=(const Dial&) = delete;
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;  // shared with the handlers that Asio still holds
+};
+
+}  // namespace rondo

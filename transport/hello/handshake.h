@@ -1,0 +1,70 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rondo/error.h"
+#include "transport/auth/authenticator.h"
+#include "transport/auth/records.h"
+#include "transport/hello/wire.h"
+
+namespace rondo {
+
+// How two ranks prove to each other that they know the job's secret, as two state machines without socket or clock:
+// hello from the dialer, answer from the acceptor, confirm from the dialer. Each proof covers every byte said so far,
+// and with it both nonces, so that nothing that was said on another connection, or by the other side, fits.
+// docs/wire.md has the bytes.
+
+inline constexpr size_t kConfirmBytes = sizeof(Mac);
+
+class DialerHandshake {
+ public:
+  // auth must live as long as this object. The hello's nonce and proof are made here, anew for each connection.
+  DialerHandshake(Hello hello, const Authenticator& auth);
+
+  const std::string& hello() const { return hello_; }
+
+  struct Verdict {
+    bool welcome = false;
+    bool busy = false;  // worth another try
+    Error error;        // kProtocol, kAuthFailed or kNetwork (refused); its text begins with what the peer did
+  };
+  Verdict judge(std::string_view answer);
+  // After a welcome.
+  std::string confirm() const;
+  ConnectionKeys keys() const;
+
+ private:
+  const Authenticator* auth_;
+  uint32_t destination_;
+  bool seals_;
+  Cipher cipher_ = Cipher::kNone;
+  std::string hello_, answer_;
+};
+
+class AcceptorHandshake {
+ public:
+  // ciphers: own_ciphers() where connections are to be sealed, else 0.
+  explicit AcceptorHandshake(const Authenticator& auth, uint8_t ciphers = 0) : auth_(&auth), ciphers_(ciphers) {}
+
+  // From kHelloBytes bytes. nullopt: malformed. Otherwise refusal() says what a stranger may hear: the version or
+  // kAuthFailed; only without a refusal the hello is that of a process which knows the secret.
+  std::optional<Hello> hear(std::string_view hello);
+  const std::optional<Answer>& refusal() const { return refusal_; }
+
+  // The answer's bytes, with nonce and proof.
+  std::string answer(Answer verdict);
+  // Behind a welcome: the dialer answers this nonce, so it is no replay.
+  bool confirmed(std::string_view confirm) const;
+  ConnectionKeys keys() const;
+
+ private:
+  const Authenticator* auth_;
+  uint8_t ciphers_;
+  Cipher cipher_ = Cipher::kNone;
+  std::optional<Answer> refusal_;
+  std::string hello_, answer_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,350 @@
+#include "transport/hello/reception.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <asio/steady_timer.hpp>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <list>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "ring/base/system_error.h"
+#include "transport/hello/handshake.h"
+#include "transport/tcp/asio_socket.h"
+#include "transport/tcp/descriptor_reserve.h"
+#include "transport/tcp/socket.h"
+
+namespace rondo {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Out of descriptors: wait so long before trying to accept again.
+constexpr milliseconds kAcceptPause{50};
+// Refusals in a row, a pause apart: longer than a dialer takes to find a dead listener out, which it says better.
+constexpr int kMostRefused = 30;
+// Connections accepted before those that wait are read.
+constexpr int kAcceptAtOnce = 16;
+// One line about strangers in so long.
+constexpr std::chrono::seconds kStrangerLogInterval{10};
+// Connections that the kernel completes before we accept them; it caps this at net.core.somaxconn.
+constexpr int kBacklog = 4096;
+
+int enable(int socket, int level, int option) {
+  const int on = 1;
+  return ::setsockopt(socket, level, option, &on, sizeof on);
+}
+
+uint16_t bound_port(int socket) {
+  asio::ip::tcp::endpoint endpoint;
+  socklen_t size = static_cast<socklen_t>(endpoint.capacity());
+  if (::getsockname(socket, endpoint.data(), &size) != 0) return 0;
+  return endpoint.port();
+}
+
+// The first free port of the range.
+Descriptor listen_on(const std::string& address, PortRange ports, const SocketTuning& tuning, uint16_t& port) {
+  int number = EADDRINUSE;
+  for (uint32_t candidate = ports.first; candidate <= ports.last; ++candidate) {
+    const auto endpoint = asio_endpoint({address, static_cast<uint16_t>(candidate)});
+    Descriptor socket = make_socket(endpoint);
+    // A port in TIME_WAIT after a restart can be taken at once.
+    enable(socket.get(), SOL_SOCKET, SO_REUSEADDR);
+    if (endpoint.address().is_v6()) enable(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY);
+    set_buffers(socket.get(), tuning);
+    if (::bind(socket.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
+        ::listen(socket.get(), kBacklog) == 0) {
+      port = bound_port(socket.get());
+      return socket;
+    }
+    number = errno;
+  }
+  Error error = system_error(fmt::format("cannot listen on {} port {}{}", address, ports.first,
+                                         ports.last == ports.first ? "" : fmt::format("-{}", ports.last)),
+                             number);
+  if (error.code == ErrorCode::kNetwork) error.message += "; RONDO_PORT_RANGE and RONDO_SOCKET_IFNAME change where";
+  throw Exception(std::move(error));
+}
+
+}  // namespace
+
+class Reception::State : public std::enable_shared_from_this<Reception::State> {
+ public:
+  State(asio::io_context& io, const Settings& settings, Judge judge, Welcome welcome)
+      : io_(io), settings_(settings), judge_(std::move(judge)), welcome_(std::move(welcome)) {
+    for (const std::string& address : settings.addresses) {
+      uint16_t port = 0;
+      Descriptor socket = listen_on(address, settings.ports, settings.tuning, port);
+      acceptors_.push_back(std::make_unique<Acceptor>(io, std::move(socket)));
+      endpoints_.push_back({address, port});
+    }
+  }
+
+  const std::vector<Endpoint>& endpoints() const { return endpoints_; }
+
+  void start() {
+    for (auto& acceptor : acceptors_) wait(*acceptor);
+  }
+
+  void reconsider() {
+    for (const auto& guest : std::vector(guests_.begin(), guests_.end())) {  // judging may remove some
+      if (guest->hello && !guest->welcomed && judge(*guest)) read(guest);
+    }
+  }
+
+  void stop() {
+    stopped_ = true;
+    acceptors_.clear();
+    guests_.clear();
+  }
+
+ private:
+  struct Acceptor {
+    Acceptor(asio::io_context& io, Descriptor listening) : socket(io, std::move(listening)), pause(io) {}
+    AsioSocket socket;
+    asio::steady_timer pause;
+  };
+  // A connection that has not been welcomed yet.
+  struct Guest {
+    Guest(asio::io_context& io, Descriptor connected, const Settings& settings)
+        : socket(io, std::move(connected)),
+          address(peer_host(socket.get())),
+          deadline(io),
+          handshake(settings.auth, settings.ciphers) {}
+    AsioSocket socket;
+    const std::string address;
+    asio::steady_timer deadline;
+    AcceptorHandshake handshake;
+    std::array<char, kHelloBytes> bytes{};  // the hello, then the confirmation
+    size_t received = 0;
+    std::optional<Hello> hello;  // of a process that knows the secret, or replays what one has said
+    bool welcomed = false;       // waits for its confirmation
+  };
+  using Guests = std::list<std::shared_ptr<Guest>>;  // oldest first; shared with Asio's handlers
+
+  void wait(Acceptor& acceptor) {
+    acceptor.socket.when_readable([self = shared_from_this(), &acceptor](asio::error_code failure) {
+      if (failure || self->stopped_) return;
+      self->accept_some(acceptor);
+    });
+  }
+
+  // A part of the queue at a time, so that the dialers that were accepted are heard in between.
+  void accept_some(Acceptor& acceptor) {
+    for (int i = 0; i < kAcceptAtOnce; ++i) {
+      Descriptor socket(::accept4(acceptor.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (socket.valid()) {
+        refused_ = 0;
+        admit(std::move(socket));
+        continue;
+      }
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return wait(acceptor);
+      return rest(acceptor, errno);
+    }
+    wait(acceptor);
+  }
+
+  // Out of descriptors or memory: a stranger makes room, if there is one; else who waits first is turned away, so that
+  // those behind come nearer.
+  void rest(Acceptor& acceptor, int number) {
+    // One may be a firewall's word about one stranger; no connection ever comes where all are refused.
+    if (cause_of(number) == Cause::kRefused && ++refused_ >= kMostRefused) {
+      throw Exception(system_error("accepting a connection", number));
+    }
+    complain(fmt::format("cannot accept a connection: {}", std::strerror(number)));
+    if (guests_.empty()) {
+      reserve_.turn_away(acceptor.socket.get());
+    } else {
+      make_room(Room::kOne);
+    }
+    acceptor.pause.expires_after(kAcceptPause);
+    acceptor.pause.async_wait([self = shared_from_this(), &acceptor](asio::error_code failure) {
+      if (failure || self->stopped_) return;
+      self->accept_some(acceptor);
+    });
+  }
+
+  void admit(Descriptor socket) {
+    if (guests_.size() >= std::min(settings_.max_pending, settings_.max_known)) make_room(Room::kIfFull);
+    auto guest = std::make_shared<Guest>(io_, std::move(socket), settings_);
+    guests_.push_back(guest);
+    guest->deadline.expires_after(milliseconds(settings_.handshake_timeout_ms));
+    guest->deadline.async_wait([self = shared_from_this(), weak = std::weak_ptr(guest)](asio::error_code failure) {
+      const auto late = weak.lock();
+      if (failure || !late) return;
+      self->complain(fmt::format("a connection said nothing of use for {} ms", self->settings_.handshake_timeout_ms));
+      self->drop(*late);
+    });
+    read(guest);  // what it says first is mostly there already
+  }
+
+  // What has come is heard before anybody is dropped: the oldest silent one of the address that has most of them.
+  enum class Room { kIfFull, kOne };  // kOne: drops one whatever the limits say
+  void make_room(Room room) {
+    for (const auto& guest : std::vector(guests_.begin(), guests_.end())) hear(guest);
+    std::map<std::string, size_t> silent;  // by address
+    for (const auto& guest : guests_) silent[guest->address] += !guest->hello;
+    size_t strangers = 0;
+    const std::string* crowd = nullptr;
+    for (const auto& [address, count] : silent) {
+      strangers += count;
+      if (crowd == nullptr || count > silent.at(*crowd)) crowd = &address;
+    }
+    const size_t known = guests_.size() - strangers;
+    if (strangers >= (room == Room::kOne ? 1 : settings_.max_pending)) {
+      complain(
+          fmt::format("too many connections that have not said who they are; dropping the oldest from {}", *crowd));
+      drop_first([&, address = *crowd](const Guest& guest) { return !guest.hello && guest.address == address; });
+    }
+    if (known >= settings_.max_known || (room == Room::kOne && strangers == 0)) {
+      complain("too many connections that have not finished their handshake; dropping the oldest");
+      drop_first([](const Guest& guest) { return guest.hello.has_value(); });
+    }
+  }
+
+  template <typename Match>
+  void drop_first(Match&& match) {
+    const auto found = std::find_if(guests_.begin(), guests_.end(), [&](const auto& guest) { return match(*guest); });
+    if (found != guests_.end()) guests_.erase(found);
+  }
+
+  void listen_to(const std::shared_ptr<Guest>& guest) {
+    guest->socket.when_readable([self = shared_from_this(), weak = std::weak_ptr(guest)](asio::error_code failure) {
+      const auto ready = weak.lock();
+      if (failure || !ready || self->stopped_) return;
+      self->read(ready);
+    });
+  }
+
+  void read(const std::shared_ptr<Guest>& guest) {
+    if (hear(guest) == Heard::kPart) listen_to(guest);
+  }
+
+  enum class Heard { kPart, kAll };  // kAll: it was handed over or dropped, or waits for reconsider()
+  Heard hear(const std::shared_ptr<Guest>& guest) {
+    while (true) {
+      if (guest->hello && !guest->welcomed) return Heard::kAll;
+      const size_t wanted = guest->welcomed ? kConfirmBytes : kHelloBytes;
+      std::string why;
+      char* target = guest->bytes.data() + guest->received;
+      const long moved = receive_some(guest->socket.get(), target, wanted - guest->received, why);
+      if (moved == 0) return Heard::kPart;
+      if (moved < 0) {  // a port scan, or a peer that changed its mind: nothing to say
+        drop(*guest);
+        return Heard::kAll;
+      }
+      guest->received += static_cast<size_t>(moved);
+      if (!guest->welcomed && !could_be_hello({guest->bytes.data(), guest->received})) {
+        complain("dropped a connection that does not speak Rondo");
+        drop(*guest);
+        return Heard::kAll;
+      }
+      if (guest->received < wanted) continue;
+      guest->received = 0;
+      if (!(guest->welcomed ? take_confirmation(*guest) : take_hello(*guest))) return Heard::kAll;
+    }
+  }
+
+  // False: it is over, or waits.
+  bool take_hello(Guest& guest) {
+    guest.hello = guest.handshake.hear({guest.bytes.data(), kHelloBytes});
+    if (!guest.hello) {
+      complain("dropped a connection with a malformed hello");
+      drop(guest);
+      return false;
+    }
+    if (guest.handshake.refusal()) {
+      refuse(guest, *guest.handshake.refusal());
+      return false;
+    }
+    return judge(guest);
+  }
+
+  // The same.
+  bool judge(Guest& guest) {
+    const std::optional<Answer> answer = judge_(*guest.hello);
+    if (!answer) return false;
+    if (answer->code != AnswerCode::kWelcome) {
+      refuse(guest, *answer);
+      return false;
+    }
+    if (!send(guest, guest.handshake.answer(*answer))) {
+      drop(guest);
+      return false;
+    }
+    guest.welcomed = true;
+    return true;
+  }
+
+  bool take_confirmation(Guest& guest) {
+    if (guest.handshake.confirmed({guest.bytes.data(), kConfirmBytes})) {
+      const Hello hello = *guest.hello;
+      SecuredSocket socket(guest.socket.detach(), guest.handshake.keys());
+      drop(guest);
+      welcome_(hello, std::move(socket));
+    } else {
+      complain("dropped a connection that replayed a rank's hello");
+      drop(guest);
+    }
+    return false;
+  }
+
+  void refuse(Guest& guest, const Answer& answer) {
+    if (answer.code == AnswerCode::kAuthFailed) {
+      complain(
+          fmt::format("refused a connection that does not know this job's secret ({})", settings_.auth.secret_name()));
+    } else if (answer.code == AnswerCode::kForbidden) {  // a rank of this job, which reports it if it matters there
+      settings_.logger.info(fmt::format("refused a connection of rank {}: {}", guest.hello->rank, answer.text));
+    } else {
+      complain(fmt::format("refused a connection: {}", answer.text));
+    }
+    send(guest, guest.handshake.answer(answer));
+    ::shutdown(guest.socket.get(), SHUT_WR);
+    drop(guest);
+  }
+
+  // Short, and into an empty buffer: all of it fits at once.
+  static bool send(Guest& guest, const std::string& bytes) {
+    std::string why;
+    return send_some(guest.socket.get(), bytes, why) == static_cast<long>(bytes.size());
+  }
+
+  void drop(Guest& guest) {
+    guests_.remove_if([&](const auto& entry) { return entry.get() == &guest; });
+  }
+
+  void complain(const std::string& text) {
+    uint64_t suppressed = 0;
+    if (!strangers_.allow(RateLimit::Clock::now(), &suppressed)) return;
+    settings_.logger.warn(suppressed == 0 ? text : fmt::format("{} ({} more like it)", text, suppressed));
+  }
+
+  asio::io_context& io_;
+  Settings settings_;
+  Judge judge_;
+  Welcome welcome_;
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;
+  std::vector<Endpoint> endpoints_;
+  Guests guests_;
+  DescriptorReserve reserve_;
+  RateLimit strangers_{kStrangerLogInterval};
+  int refused_ = 0;  // by the system, in a row
+  bool stopped_ = false;
+};
+
+Reception::Reception(asio::io_context& io, const Settings& settings, Judge judge, Welcome welcome)
+    : state_(std::make_shared<State>(io, settings, std::move(judge), std::move(welcome))) {}
+Reception::~Reception() = default;
+const std::vector<Endpoint>& Reception::endpoints() const { return state_->endpoints(); }
+void Reception::start() { state_->start(); }
+void Reception::reconsider() { state_->reconsider(); }
+void Reception::stop() { state_->stop(); }
+
+}  // namespace rondo

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ring/base/log.h"
+#include "transport/auth/authenticator.h"
+#include "transport/hello/secured_socket.h"
+#include "transport/hello/wire.h"
+#include "transport/tcp/endpoint.h"
+#include "transport/tcp/listener.h"
+#include "transport/tcp/socket_options.h"
+
+namespace asio {
+class io_context;
+}
+
+namespace rondo {
+
+// Accepts connections, has each prove who it is before a deadline, and hands the welcome ones over. Strangers (another
+// protocol, silence, a port scan, another secret) are dropped; more than `max_pending` of them at once push out the
+// oldest of the address that has the most. On the I/O thread, but for construction and endpoints().
+class Reception {
+ public:
+  struct Settings {
+    std::vector<std::string> addresses;
+    PortRange ports;
+    SocketTuning tuning;
+    int64_t handshake_timeout_ms = 5'000;
+    size_t max_pending = 128;
+    size_t max_known = 1024;  // whose hello was that of a process that knows the secret
+    Logger logger;
+    Authenticator auth;
+    uint8_t ciphers = 0;  // own_ciphers() where connections are to be sealed
+  };
+  // What to answer to a process that knows the secret; nullopt: not known yet, ask again after reconsider().
+  using Judge = std::function<std::optional<Answer>(const Hello&)>;
+  // The dialer has confirmed the welcome.
+  using Welcome = std::function<void(const Hello&, SecuredSocket)>;
+
+  // Binds and listens, so that the endpoints can be published. Throws Exception(kNetwork) naming address and port.
+  Reception(asio::io_context& io, const Settings& settings, Judge judge, Welcome welcome);
+  ~Reception();
+
+  const std::vector<Endpoint>& endpoints() const;
+  void start();
+  void reconsider();
+  void stop();
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;  // shared with the handlers that Asio still holds
+};
+
+}  // namespace rondo

@@ -1,0 +1,542 @@
+#include "transport/island/island.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "ring/base/check.h"
+#include "transport/island/process_handle.h"
+#include "transport/island/shared_link.h"
+#include "transport/island/shared_stream.h"
+
+namespace rondo {
+namespace {
+
+// Windows of one peer: each is a mapping, of which the kernel gives a process some 65,000.
+constexpr size_t kMaxWindows = 16 * 1024;
+// Descriptors of one peer that have not been taken; a rank takes each at once.
+constexpr size_t kMaxOffers = 256;
+// From this number of windows on a rank reads a small part of each peer's windows: their pages are mapped as they are
+// touched, since every page that is mapped counts as this rank's memory.
+constexpr size_t kManyPeers = 8;
+// Where the two flags of a communicator's doorbells are in their page: a cache line of its own each, and the pair that
+// a processor fetches with it.
+constexpr size_t kDataFlag = 0;
+constexpr size_t kP2pFlag = 128;
+constexpr size_t kBellBytes = 256;
+
+// Throws what is wrong with it.
+std::shared_ptr<Mapping> map_offered(const Descriptor& file, uint64_t bytes, Mapping::Touch touch,
+                                     Pages pages = Pages::kSparse) {
+  const std::string wrong = check_memory_file(file.get(), bytes, pages);
+  if (!wrong.empty()) throw Exception(ErrorCode::kProtocol, "the memory that it offered: " + wrong);
+  return std::make_shared<Mapping>(file.get(), bytes, touch);
+}
+
+// A peer rings by sending a byte, which a local socket refuses rather than to block, whatever its owner sets it to.
+bool is_bell(const Descriptor& file) {
+  int domain = 0, type = 0;
+  socklen_t size = sizeof domain;
+  return ::getsockopt(file.get(), SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX &&
+         ::getsockopt(file.get(), SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+}
+
+std::atomic<uint32_t>* flag_at(const Mapping& page, size_t offset) {
+  return reinterpret_cast<std::atomic<uint32_t>*>(page.data() + offset);
+}
+
+}  // namespace
+
+// What this rank has made, and how the others are told that it let go. Outlived by no window's destructor.
+struct Island::OwnWindows {
+  std::mutex mutex;  // taken before an IslandConnection's own
+  std::map<const std::byte*, std::weak_ptr<Window>> by_address;
+  uint64_t last_id = 0;
+  std::vector<IslandConnection*> connections;  // empty once the island is gone
+  const pid_t pid = ::getpid();
+
+  void tell(const IslandFrame& frame, const std::vector<int>& descriptors, const std::shared_ptr<void>& keep) {
+    for (IslandConnection* connection : connections) connection->send(frame, descriptors, keep);
+  }
+};
+
+class Island::MappedWindow final : public Window {
+ public:
+  MappedWindow(uint64_t window_id, size_t size, std::shared_ptr<Mapping> memory, std::shared_ptr<OwnWindows> own)
+      : Window(window_id, memory->data(), size), memory_(std::move(memory)), own_(std::move(own)) {}
+  ~MappedWindow() override {
+    if (own_ == nullptr || own_->pid != ::getpid()) return;  // a peer's; or the child's copy
+    std::lock_guard lock(own_->mutex);
+    own_->by_address.erase(data());
+    IslandFrame frame;
+    frame.topic = IslandTopic::kDrop;
+    frame.id = id();
+    own_->tell(frame, {}, nullptr);
+  }
+
+  // Maps its pages, unless that was done. Any thread.
+  void populate_once() {
+    if (populated_.load(std::memory_order_relaxed) || populated_.exchange(true)) return;
+    memory_->populate();
+  }
+
+ private:
+  std::shared_ptr<Mapping> memory_;
+  std::shared_ptr<OwnWindows> own_;  // null: a peer's window
+  std::atomic<bool> populated_{false};
+};
+
+Island::Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings settings)
+    : settings_(std::move(settings)), own_(std::make_shared<OwnWindows>()) {
+  for (Neighbor& neighbor : neighbors) {
+    const int rank = neighbor.rank;
+    Peer& peer = peers_[rank];
+    peer.pid = neighbor.pid;
+    peer.process = std::move(neighbor.process);
+    peer.name = std::move(neighbor.name);
+    peer.connection = std::make_unique<IslandConnection>(
+        io, std::move(neighbor.socket),
+        [this, rank](const IslandFrame& frame, Files files) { on_frame(rank, frame, std::move(files)); },
+        [this, rank](IslandConnection::End end, const std::string& why) { on_end(rank, end, why); });
+    own_->connections.push_back(peer.connection.get());
+  }
+  for (auto& [rank, peer] : peers_) peer.connection->start();
+}
+
+Island::~Island() {
+  std::lock_guard lock(own_->mutex);
+  own_->connections.clear();
+}
+
+// --- windows
+
+std::shared_ptr<Window> Island::make(size_t bytes, uint64_t name) {
+  if (bytes == 0) throw Exception(ErrorCode::kInvalid, "shared memory of 0 bytes was asked for");
+  auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kReserved));
+  auto memory = std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kNow);
+  std::shared_ptr<MappedWindow> window;  // if the map does not take it, it goes without the lock
+  std::lock_guard lock(own_->mutex);
+  if (own_->by_address.size() >= kMaxWindows) {
+    throw Exception(ErrorCode::kSystem,
+                    fmt::format("shared memory of {} bytes: this rank shares {} pieces of memory already, which is all "
+                                "that the others map; give some back, or allocate fewer and larger ones",
+                                bytes, kMaxWindows));
+  }
+  window = std::make_shared<MappedWindow>(name != 0 ? id_of(name) : ++own_->last_id, bytes, std::move(memory), own_);
+  own_->by_address[window->data()] = window;
+  IslandFrame frame;
+  frame.topic = IslandTopic::kWindow;
+  frame.id = window->id();
+  frame.bytes = bytes;
+  own_->tell(frame, {file->get()}, file);
+  return window;
+}
+
+WindowPlace Island::locate(const void* data, size_t bytes) const {
+  const auto* first = static_cast<const std::byte*>(data);
+  std::shared_ptr<Window> window;  // let go without the lock
+  std::lock_guard lock(own_->mutex);
+  auto found = own_->by_address.upper_bound(first);
+  if (found == own_->by_address.begin()) return {};
+  window = std::prev(found)->second.lock();
+  if (window == nullptr) return {};
+  const auto offset = static_cast<size_t>(first - window->data());
+  if (offset > window->bytes() || bytes > window->bytes() - offset) return {};
+  return {window->id(), offset};
+}
+
+std::shared_ptr<Window> Island::find(int peer, uint64_t id) {
+  std::shared_ptr<MappedWindow> window;
+  {
+    std::lock_guard lock(mutex_);
+    const auto state = peers_.find(peer);
+    if (state == peers_.end()) return nullptr;
+    const auto found = state->second.windows.find(id);
+    if (found == state->second.windows.end()) return nullptr;
+    window = found->second;
+  }
+  if (peers_.size() < kManyPeers) window->populate_once();
+  return window;
+}
+
+void Island::offer(std::span<const int> peers, uint64_t name, Descriptor descriptor) {
+  IslandFrame frame;
+  frame.topic = IslandTopic::kOffer;
+  frame.id = name;
+  const auto kept = std::make_shared<Descriptor>(std::move(descriptor));
+  for (const int peer : peers) peers_.at(peer).connection->send(frame, {kept->get()}, kept);
+}
+
+Descriptor Island::take_offer(int peer, uint64_t name) {
+  std::lock_guard lock(mutex_);
+  const auto state = peers_.find(peer);
+  if (state == peers_.end()) return {};
+  const auto found = state->second.offers.find(name);
+  if (found == state->second.offers.end()) return {};
+  return std::move(state->second.offers.extract(found).mapped());
+}
+
+bool Island::pull(int peer, uint64_t address, std::byte* to, size_t bytes) {
+  const auto state = peers_.find(peer);
+  if (state == peers_.end() || !settings_.can_pull) return false;
+  while (bytes > 0) {
+    const iovec here{to, bytes};
+    const iovec there{reinterpret_cast<void*>(address), bytes};
+    const ssize_t moved = ::process_vm_readv(state->second.pid, &here, 1, &there, 1, 0);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved <= 0) return false;
+    to += moved;
+    address += static_cast<uint64_t>(moved);
+    bytes -= static_cast<size_t>(moved);
+  }
+  // The number may have been given to another process before the copy, but not while the peer's process lives.
+  return is_running(state->second.process);
+}
+
+bool Island::ended(int peer) const {
+  const auto found = peers_.find(peer);
+  return found != peers_.end() && found->second.ended.load(std::memory_order_acquire);
+}
+
+// --- communicators
+
+void Island::open(uint64_t communicator, const std::vector<int>& members, const std::shared_ptr<Doorbell>& doorbell,
+                  const std::shared_ptr<Doorbell>& p2p_doorbell) {
+  auto file = std::make_shared<Descriptor>(make_memory_file(kBellBytes, Pages::kReserved));
+  auto page = std::make_shared<Mapping>(file->get(), kBellBytes, Mapping::Touch::kNow);
+  doorbell->share(flag_at(*page, kDataFlag), page);
+  p2p_doorbell->share(flag_at(*page, kP2pFlag), page);
+  IslandFrame frame;
+  frame.topic = IslandTopic::kBells;
+  frame.communicator = communicator;
+  frame.bytes = kBellBytes;
+  struct Kept {  // until every peer has the descriptors
+    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;
+    std::shared_ptr<Descriptor> file;
+  };
+  const auto kept = std::make_shared<Kept>(Kept{doorbell, p2p_doorbell, file});
+  std::lock_guard lock(mutex_);
+  book_.open(communicator, {members.begin(), members.end()}, doorbell, p2p_doorbell);
+  for (const int member : members) {
+    const auto found = peers_.find(member);
+    if (found == peers_.end()) continue;
+    found->second.connection->send(frame, {file->get(), doorbell->bell(), p2p_doorbell->bell()}, kept);
+  }
+}
+
+void Island::catch_up(int peer) {
+  if (const auto found = peers_.find(peer); found != peers_.end()) found->second.connection->catch_up();
+}
+
+void Island::close(uint64_t communicator) {
+  std::lock_guard lock(mutex_);
+  book_.close(communicator);
+}
+
+// With the code of its cause: what this rank lacks (kSystem) is no fault of the peer's.
+void Island::report(uint64_t communicator, int peer, const Error& why) const {
+  const ErrorCode code = why.code == ErrorCode::kSystem ? why.code : ErrorCode::kNetwork;
+  settings_.link_failed(
+      communicator, peer,
+      {code, fmt::format("sharing memory with {} failed: {}", peers_.at(peer).name, why.message), {peer}});
+}
+
+std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& shape) {
+  RONDO_CHECK(sane_shape(shape), "a link holds 2 to 65 slices of at most 16 MiB");
+  Error trouble;
+  {
+    std::lock_guard lock(mutex_);
+    IslandBook::Group* group = book_.opened(key.communicator);
+    if (group == nullptr) return nullptr;
+    Peer& peer = peers_.at(key.peer);
+    const std::pair name(key.peer, key.lane);
+    if (const auto found = group->links.find(name); found != group->links.end()) {
+      LinkMemory memory = std::move(found->second);
+      group->links.erase(found);
+      if (memory.shape.depth != shape.depth || memory.shape.slice_bytes != shape.slice_bytes) {
+        trouble = {ErrorCode::kNetwork, "its links have another shape", {}};
+      } else {
+        return link_over(key, std::move(memory), *group);
+      }
+    } else if (peer.life->over.load()) {
+      trouble = {ErrorCode::kNetwork, peer.end, {}};
+    } else if (!group->made.insert(name).second) {
+      return nullptr;  // under way, or taken already
+    } else if (settings_.rank < key.peer) {
+      try {
+        return link_over(key, make_link_memory(key.peer, key, shape), *group);
+      } catch (const Exception& failure) {
+        trouble = failure.error();
+      }
+    } else {
+      IslandFrame wish;
+      wish.topic = IslandTopic::kWish;
+      wish.communicator = key.communicator;
+      wish.lane = static_cast<uint32_t>(key.lane);
+      wish.depth = shape.depth;
+      wish.slice_bytes = shape.slice_bytes;
+      group->asked.insert(name);
+      peer.connection->send(wish);
+      return nullptr;
+    }
+  }
+  report(key.communicator, key.peer, trouble);
+  return nullptr;
+}
+
+// Requires the lock. Throws Exception(kSystem).
+LinkMemory Island::make_link_memory(int peer, const LinkKey& key, const LinkShape& shape) {
+  const size_t bytes = shared_link_bytes(shape);
+  auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kSparse));
+  LinkMemory memory{std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kLater), shape};
+  IslandFrame frame;
+  frame.topic = IslandTopic::kLink;
+  frame.communicator = key.communicator;
+  frame.lane = static_cast<uint32_t>(key.lane);
+  frame.bytes = bytes;
+  frame.depth = shape.depth;
+  frame.slice_bytes = shape.slice_bytes;
+  peers_.at(peer).connection->send(frame, {file->get()}, file);
+  return memory;
+}
+
+// Requires the lock.
+std::unique_ptr<Link> Island::link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group) {
+  const bool first = settings_.rank < key.peer;
+  return make_shared_link(end_of(std::move(memory.memory), first, peers_.at(key.peer), group.bells[key.peer].data),
+                          memory.shape);
+}
+
+ChannelEnd Island::end_of(std::shared_ptr<Mapping> memory, bool first, const Peer& peer,
+                          std::shared_ptr<RemoteBell> bell) const {
+  std::byte* data = memory->data();
+  return {std::move(memory), data, first, std::move(bell), peer.life, peer.name, stores()};
+}
+
+std::shared_ptr<PeerBell> Island::bell_of(uint64_t communicator, int peer) {
+  std::lock_guard lock(mutex_);
+  IslandBook::Group* group = book_.opened(communicator);
+  if (group == nullptr || peers_.count(peer) == 0) return nullptr;
+  return group->bells[peer].data;
+}
+
+std::unique_ptr<ByteStream> Island::take_stream_to(uint64_t communicator, int peer) {
+  Error trouble;
+  {
+    std::lock_guard lock(mutex_);
+    IslandBook::Group* group = book_.opened(communicator);
+    if (group == nullptr) return nullptr;
+    if (!group->streams_to.insert(peer).second) return nullptr;  // taken already
+    try {
+      return make_stream(communicator, peer, *group);
+    } catch (const Exception& failure) {
+      trouble = failure.error();
+    }
+  }
+  report(communicator, peer, trouble);
+  return nullptr;
+}
+
+// Requires the lock. Throws Exception.
+std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer, IslandBook::Group& group) {
+  const Peer& state = peers_.at(peer);
+  if (state.life->over.load()) throw Exception(ErrorCode::kPeerLost, state.end);
+  const size_t bytes = shared_stream_bytes(stream_ring_bytes());
+  auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kSparse));
+  auto memory = std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kLater);
+  IslandFrame frame;
+  frame.topic = IslandTopic::kStream;
+  frame.communicator = communicator;
+  frame.bytes = bytes;
+  state.connection->send(frame, {file->get()}, file);
+  return make_shared_stream(end_of(std::move(memory), true, state, group.bells[peer].p2p), stream_ring_bytes());
+}
+
+size_t Island::stream_ring_bytes() const { return peers_.size() < kManyPeers ? kByteRingBytes : kSmallByteRingBytes; }
+
+std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_from(uint64_t communicator) {
+  std::lock_guard lock(mutex_);
+  IslandBook::Group* group = book_.opened(communicator);
+  if (group == nullptr || group->streams_from.empty()) return std::nullopt;
+  auto [peer, offered] = std::move(group->streams_from.front());
+  group->streams_from.pop_front();
+  ChannelEnd end = end_of(std::move(offered.memory), false, peers_.at(peer), group->bells[peer].p2p);
+  return std::pair(peer, make_shared_stream(std::move(end), stream_ring_bytes()));
+}
+
+// --- what the peers say, on the I/O thread
+
+// Throws what is wrong with the frame, which ends the connection.
+void Island::on_frame(int peer, const IslandFrame& frame, Files files) {
+  Peer& state = peers_.at(peer);
+  switch (frame.topic) {
+    case IslandTopic::kWindow:
+      return add_window(state, frame, files[0]);
+    case IslandTopic::kDrop: {
+      std::shared_ptr<Window> dropped;  // unmapped without the lock
+      std::lock_guard lock(mutex_);
+      if (const auto found = state.windows.find(frame.id); found != state.windows.end()) {
+        dropped = std::move(found->second);
+        state.windows.erase(found);
+      }
+      return;
+    }
+    case IslandTopic::kLink:
+      return add_link(peer, frame, files[0]);
+    case IslandTopic::kWish:
+      return make_wished(peer, frame);
+    case IslandTopic::kStream:
+      return add_stream(peer, frame, files[0]);
+    case IslandTopic::kBells:
+      return add_bells(peer, frame, files);
+    case IslandTopic::kOffer: {
+      std::lock_guard lock(mutex_);
+      return add_offer(state, frame, std::move(files[0]));
+    }
+  }
+}
+
+// Requires the lock. nullptr as the book's; throws where the peer has no part in it.
+IslandBook::Group* Island::mentioned(int peer, uint64_t communicator) {
+  IslandBook::Group* group = book_.mentioned(communicator);
+  if (group != nullptr && group->open && group->members.count(peer) == 0) {
+    throw Exception(ErrorCode::kProtocol, "it is no member of the communicator that it speaks of");
+  }
+  return group;
+}
+
+void Island::add_window(Peer& state, const IslandFrame& frame, const Descriptor& file) {
+  // Its pages are mapped by the thread that first uses it (find): that takes a second for some gigabytes.
+  auto memory = map_offered(file, frame.bytes, Mapping::Touch::kLater, Pages::kReserved);
+  auto window = std::make_shared<MappedWindow>(frame.id, frame.bytes, std::move(memory), nullptr);
+  std::vector<std::shared_ptr<Doorbell>> bells;  // an operation may wait for it
+  {
+    std::lock_guard lock(mutex_);
+    if (frame.id == 0 || state.windows.size() == kMaxWindows) {
+      throw Exception(ErrorCode::kProtocol, "it offers more windows than can be mapped");
+    }
+    if (!state.windows.emplace(frame.id, std::move(window)).second) {
+      throw Exception(ErrorCode::kProtocol, "it offered a window twice");
+    }
+    book_.for_each_open([&](uint64_t, IslandBook::Group& group) { bells.push_back(group.doorbell); });
+  }
+  for (const auto& bell : bells) bell->ring();
+}
+
+// Requires the lock. What the descriptor is, only the one who takes it can say.
+void Island::add_offer(Peer& state, const IslandFrame& frame, Descriptor file) {
+  if (state.offers.size() == kMaxOffers) {
+    throw Exception(ErrorCode::kProtocol, "it offers more descriptors than can be kept");
+  }
+  if (!state.offers.emplace(frame.id, std::move(file)).second) {
+    throw Exception(ErrorCode::kProtocol, "it offered a descriptor twice");
+  }
+}
+
+void Island::add_link(int peer, const IslandFrame& frame, const Descriptor& file) {
+  const LinkShape shape{frame.depth, frame.slice_bytes};
+  if (peer > settings_.rank || frame.lane >= 16 || !sane_shape(shape) || frame.bytes != shared_link_bytes(shape)) {
+    throw Exception(ErrorCode::kProtocol, "this is not how a link is made");
+  }
+  LinkMemory memory{map_offered(file, frame.bytes, Mapping::Touch::kLater), shape};
+  std::shared_ptr<Doorbell> bell;
+  {
+    std::lock_guard lock(mutex_);
+    IslandBook::Group* group = mentioned(peer, frame.communicator);
+    if (group == nullptr) return;  // closed meanwhile
+    const std::pair name(peer, static_cast<int>(frame.lane));
+    group->made.insert(name);
+    group->asked.erase(name);
+    if (!group->links.emplace(name, std::move(memory)).second) {
+      throw Exception(ErrorCode::kProtocol, "it made a link twice");
+    }
+    bell = group->doorbell;
+  }
+  if (bell) bell->ring();
+}
+
+void Island::make_wished(int peer, const IslandFrame& frame) {
+  const LinkShape shape{frame.depth, frame.slice_bytes};
+  if (peer < settings_.rank || frame.lane >= 16 || !sane_shape(shape)) {
+    throw Exception(ErrorCode::kProtocol, "this is not how a link is asked for");
+  }
+  std::lock_guard lock(mutex_);
+  IslandBook::Group* group = mentioned(peer, frame.communicator);
+  const int lane = static_cast<int>(frame.lane);
+  if (group == nullptr || !group->made.insert({peer, lane}).second) return;  // closed, or made meanwhile
+  group->links.emplace(std::pair(peer, lane), make_link_memory(peer, {frame.communicator, peer, lane}, shape));
+}
+
+void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& file) {
+  if (frame.bytes != shared_stream_bytes(stream_ring_bytes())) {
+    throw Exception(ErrorCode::kProtocol, "this is not how a stream is made");
+  }
+  LinkMemory memory{map_offered(file, frame.bytes, Mapping::Touch::kLater), {}};
+  std::shared_ptr<Doorbell> bell;
+  {
+    std::lock_guard lock(mutex_);
+    IslandBook::Group* group = mentioned(peer, frame.communicator);
+    if (group == nullptr) return;
+    if (!group->streamed.insert(peer).second) throw Exception(ErrorCode::kProtocol, "it made a stream twice");
+    group->streams_from.emplace_back(peer, std::move(memory));
+    bell = group->p2p_doorbell;
+  }
+  if (bell) bell->ring();
+}
+
+void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {
+  if (frame.bytes != kBellBytes) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
+  auto page = map_offered(files[0], frame.bytes, Mapping::Touch::kNow);
+  files[0] = {};
+  for (size_t i = 1; i < files.size(); ++i) {
+    if (!is_bell(files[i])) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
+  }
+  std::lock_guard lock(mutex_);
+  IslandBook::Group* group = mentioned(peer, frame.communicator);
+  if (group == nullptr) return;
+  IslandBook::Bells& bells = group->bells[peer];
+  if (bells.announced) throw Exception(ErrorCode::kProtocol, "it announced its doorbells twice");
+  bells.announced = true;
+  struct Owner {
+    std::shared_ptr<Mapping> page;
+    Files files;
+  };
+  const auto owner = std::make_shared<Owner>(Owner{std::move(page), std::move(files)});
+  bells.data->connect(flag_at(*owner->page, kDataFlag), owner->files[1].get(), owner);
+  bells.p2p->connect(flag_at(*owner->page, kP2pFlag), owner->files[2].get(), owner);
+}
+
+// What has come stays readable; a thread that waits for more looks again, and finds the end. Where the peer lives and
+// has broken the protocol, no other part would say why, so every communicator with it is told.
+void Island::on_end(int peer, IslandConnection::End end, const std::string& why) {
+  std::vector<std::shared_ptr<Doorbell>> bells;
+  const bool broken = end == IslandConnection::End::kBroken;
+  std::vector<uint64_t> waiting;                              // communicators that were promised a link, or are to know
+  std::map<uint64_t, std::shared_ptr<MappedWindow>> dropped;  // unmapped without the lock; who works on one has it, too
+  {
+    std::lock_guard lock(mutex_);
+    Peer& state = peers_.at(peer);
+    state.end = why;
+    state.ended.store(!broken, std::memory_order_release);
+    std::swap(state.windows, dropped);
+    state.life->over.store(true, std::memory_order_seq_cst);
+    book_.for_each_open([&](uint64_t id, IslandBook::Group& group) {
+      bells.push_back(group.doorbell);
+      bells.push_back(group.p2p_doorbell);
+      const bool asked =
+          std::any_of(group.asked.begin(), group.asked.end(), [peer](const auto& name) { return name.first == peer; });
+      if (asked || (broken && group.members.count(peer) != 0)) waiting.push_back(id);
+    });
+  }
+  if (settings_.logger.shows(LogLevel::kTrace)) {
+    settings_.logger.trace(fmt::format("the local connection to {} ended: {}", peers_.at(peer).name, why));
+  }
+  for (const uint64_t id : waiting) report(id, peer, {ErrorCode::kNetwork, why, {}});
+  for (const auto& bell : bells) bell->ring();
+}
+
+}  // namespace rondo

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cross_copy.h"
+#include "ring/base/descriptor.h"
+#include "ring/base/log.h"
+#include "transport/byte_stream.h"
+#include "transport/fabric.h"
+#include "transport/island/island_book.h"
+#include "transport/island/island_connection.h"
+#include "transport/island/shared_channel.h"
+#include "transport/link.h"
+#include "transport/shared_memory.h"
+
+namespace asio {
+class io_context;
+}
+
+namespace rondo {
+
+// A rank's part of its island: windows, links, streams and doorbells in memory that it shares with the other ranks of
+// it. Calls are for any thread; frames of the peers are handled on the I/O thread.
+//
+// mutex_ guards the book and the windows. Nothing is called out with it held but IslandConnection::send.
+class Island final : public SharedMemory {
+ public:
+  struct Neighbor {
+    int rank = -1;
+    pid_t pid = 0;
+    std::string name;         // "rank 3 (host b, pid 17)"
+    Descriptor socket;        // of the meeting
+    Descriptor process = {};  // open_process(), by the probe; pull() needs it
+  };
+  struct Settings {
+    int rank = 0;
+    bool can_pull = false;
+    Logger logger;
+    // A link to `peer` that was asked for will not come, or nothing that is shared with it can be trusted any more. On
+    // any thread, without the lock.
+    std::function<void(uint64_t communicator, int peer, const Error&)> link_failed;
+  };
+
+  Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings settings);
+  // The I/O thread must have been stopped.
+  ~Island() override;
+
+  bool holds(int peer) const { return peers_.count(peer) != 0; }
+
+  // --- as in Fabric; peers are of this island
+  void open(uint64_t communicator, const std::vector<int>& members, const std::shared_ptr<Doorbell>& doorbell,
+            const std::shared_ptr<Doorbell>& p2p_doorbell);
+  void close(uint64_t communicator);
+  std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape);
+  std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer);
+  std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer);
+  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator);
+
+  // On the I/O thread: reads what the peer has sent.
+  void catch_up(int peer);
+
+  // --- SharedMemory
+  std::shared_ptr<Window> make(size_t bytes, uint64_t name = 0) override;
+  WindowPlace locate(const void* data, size_t bytes) const override;
+  std::shared_ptr<Window> find(int peer, uint64_t id) override;
+  void offer(std::span<const int> peers, uint64_t name, Descriptor descriptor) override;
+  Descriptor take_offer(int peer, uint64_t name) override;
+  bool can_pull() const override { return settings_.can_pull; }
+  bool pull(int peer, uint64_t address, std::byte* to, size_t bytes) override;
+  bool ended(int peer) const override;
+  bool stops_alone() const override { return true; }
+
+ private:
+  class MappedWindow;
+  struct OwnWindows;
+  struct Peer {
+    pid_t pid = 0;
+    Descriptor process;
+    std::string name;
+    std::shared_ptr<PeerLife> life = std::make_shared<PeerLife>();  // shared with the links
+    std::unique_ptr<IslandConnection> connection;
+    std::map<uint64_t, std::shared_ptr<MappedWindow>> windows;  // shared with those who work on them
+    std::map<uint64_t, Descriptor> offers;                      // by name; not taken yet
+    std::string end;                                            // why it is over
+    std::atomic<bool> ended{false};                             // its process has closed the connection, or died
+  };
+  using Files = std::vector<Descriptor>;
+
+  void on_frame(int peer, const IslandFrame& frame, Files files);
+  void on_end(int peer, IslandConnection::End end, const std::string& why);
+  IslandBook::Group* mentioned(int peer, uint64_t communicator);
+  void add_window(Peer& state, const IslandFrame& frame, const Descriptor& file);
+  static void add_offer(Peer& state, const IslandFrame& frame, Descriptor file);
+  void add_link(int peer, const IslandFrame& frame, const Descriptor& file);
+  void make_wished(int peer, const IslandFrame& frame);
+  void add_stream(int peer, const IslandFrame& frame, const Descriptor& file);
+  void add_bells(int peer, const IslandFrame& frame, Files& files);
+  LinkMemory make_link_memory(int peer, const LinkKey& key, const LinkShape& shape);
+  std::unique_ptr<Link> link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group);
+  std::unique_ptr<ByteStream> make_stream(uint64_t communicator, int peer, IslandBook::Group& group);
+  ChannelEnd end_of(std::shared_ptr<Mapping> memory, bool first, const Peer& peer,
+                    std::shared_ptr<RemoteBell> bell) const;
+  size_t stream_ring_bytes() const;
+  void report(uint64_t communicator, int peer, const Error& why) const;
+
+  const Settings settings_;
+  std::map<int, Peer> peers_;              // the keys never change
+  const std::shared_ptr<OwnWindows> own_;  // shared with the windows, which may outlive the island
+
+  mutable std::mutex mutex_;
+  IslandBook book_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,41 @@
+#include "transport/island/island_book.h"
+
+namespace rondo {
+
+IslandBook::Group* IslandBook::mentioned(uint64_t communicator) {
+  const auto found = groups_.find(communicator);
+  if (found != groups_.end()) return &found->second;
+  if (closed_.count(communicator) != 0 || early_ == kMaxEarly) return nullptr;
+  ++early_;
+  return &groups_[communicator];
+}
+
+IslandBook::Group* IslandBook::opened(uint64_t communicator) {
+  const auto found = groups_.find(communicator);
+  return found != groups_.end() && found->second.open ? &found->second : nullptr;
+}
+
+IslandBook::Group& IslandBook::open(uint64_t communicator, std::set<int> members, std::shared_ptr<Doorbell> doorbell,
+                                    std::shared_ptr<Doorbell> p2p_doorbell) {
+  if (groups_.count(communicator) != 0) --early_;
+  Group& group = groups_[communicator];
+  group.open = true;
+  group.members = std::move(members);
+  const auto foreign = [&group](int peer) { return group.members.count(peer) == 0; };
+  std::erase_if(group.bells, [&](const auto& entry) { return foreign(entry.first); });
+  std::erase_if(group.links, [&](const auto& entry) { return foreign(entry.first.first); });
+  std::erase_if(group.streams_from, [&](const auto& entry) { return foreign(entry.first); });
+  group.doorbell = std::move(doorbell);
+  group.p2p_doorbell = std::move(p2p_doorbell);
+  return group;
+}
+
+void IslandBook::close(uint64_t communicator) {
+  if (groups_.erase(communicator) == 0 || !closed_.insert(communicator).second) return;
+  closed_order_.push_back(communicator);
+  if (closed_order_.size() <= kMaxClosed) return;
+  closed_.erase(closed_order_.front());
+  closed_order_.pop_front();
+}
+
+}  // namespace rondo

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "transport/doorbell.h"
+#include "transport/fabric.h"
+#include "transport/island/memory_file.h"
+#include "transport/island/remote_bell.h"
+
+namespace rondo {
+
+// The memory of one link or stream, mapped here.
+struct LinkMemory {
+  std::shared_ptr<Mapping> memory;  // shared by both ends where they are in one process, else this end's alone
+  LinkShape shape;                  // of a link
+};
+
+// What the ranks of an island have said about their communicators: doorbells, links and streams made and not yet taken;
+// also about communicators that this rank has not opened yet. Pure bookkeeping; not thread safe.
+class IslandBook {
+ public:
+  struct Bells {                                                        // of a peer, for one communicator
+    std::shared_ptr<RemoteBell> data = std::make_shared<RemoteBell>();  // shared with the links
+    std::shared_ptr<RemoteBell> p2p = std::make_shared<RemoteBell>();
+    bool announced = false;
+  };
+  struct Group {
+    bool open = false;
+    std::set<int> members;                             // ranks of the world, once it is open
+    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // own; shared with the progress engines
+    std::map<int, Bells> bells;                        // by peer
+    std::map<std::pair<int, int>, LinkMemory> links;   // by peer and lane; made and not taken
+    std::set<std::pair<int, int>> made;                // links that were made, or that a peer was asked for
+    std::set<std::pair<int, int>> asked;               // those of them that have not come
+    std::set<int> streams_to;                          // peers
+    std::set<int> streamed;                            // peers that have made theirs to this rank
+    std::deque<std::pair<int, LinkMemory>> streams_from;
+  };
+
+  // nullptr: closed already, or one of too many that are not open here (kMaxEarly).
+  Group* mentioned(uint64_t communicator);
+  Group* opened(uint64_t communicator);  // nullptr: not open
+  // Forgets what ranks that are no members have said about it.
+  Group& open(uint64_t communicator, std::set<int> members, std::shared_ptr<Doorbell> doorbell,
+              std::shared_ptr<Doorbell> p2p_doorbell);
+  void close(uint64_t communicator);
+  template <typename Action>
+  void for_each_open(Action action) {
+    for (auto& [id, group] : groups_) {
+      if (group.open) action(id, group);
+    }
+  }
+
+ private:
+  // Communicators that peers have opened and this rank has not: a rank is rarely more than one behind.
+  static constexpr size_t kMaxEarly = 4096;
+  // Remembered, so that late words about them are not taken for early ones.
+  static constexpr size_t kMaxClosed = 1024;
+
+  std::map<uint64_t, Group> groups_;
+  size_t early_ = 0;
+  std::set<uint64_t> closed_;
+  std::deque<uint64_t> closed_order_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,192 @@
+#include "transport/island/island_connection.h"
+
+#include <fmt/format.h>
+
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "rondo/error.h"
+#include "transport/island/island_socket.h"
+#include "transport/tcp/asio_socket.h"
+
+namespace rondo {
+namespace {
+
+// Frames that a peer has not read: each communicator costs it a few, each registered buffer one.
+constexpr size_t kMaxQueued = 16 * 1024;
+// A queue that is full (some 200 frames fit the socket) is looked at again after so long: the peer's I/O thread reads
+// within microseconds, unless it is stopped.
+constexpr std::chrono::milliseconds kRetry{1};
+
+}  // namespace
+
+class IslandConnection::State : public std::enable_shared_from_this<IslandConnection::State> {
+  using End = IslandConnection::End;
+
+ public:
+  State(asio::io_context& io, Descriptor socket, OnFrame on_frame, OnEnd on_end)
+      : io_(io),
+        socket_(io, std::move(socket)),
+        retry_(io),
+        on_frame_(std::move(on_frame)),
+        on_end_(std::move(on_end)) {}
+
+  void start_soon() {
+    asio::post(io_, [self = shared_from_this()] {
+      if (self->on_frame_) self->wait_readable();
+    });
+  }
+
+  void cancel() {
+    std::lock_guard lock(mutex_);
+    over_ = true;
+    on_frame_ = nullptr;
+    on_end_ = nullptr;
+    retry_.cancel();
+    socket_.detach();
+  }
+
+  void catch_up() {
+    for (size_t i = 0; i < kMaxQueued && on_frame_ && read_one(); ++i) {
+    }
+  }
+
+  void send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
+    std::string why;
+    End kind = End::kGone;
+    {
+      std::lock_guard lock(mutex_);
+      if (over_) return;
+      queue_.push_back({frame, std::move(descriptors), std::move(keep)});
+      if (queue_.size() > 1) {
+        if (queue_.size() <= kMaxQueued) return;  // the timer is set
+        why = "it has stopped reading";
+        kind = End::kBroken;
+      } else {
+        switch (send_queue(why)) {
+          case Sent::kYes:
+            return;
+          case Sent::kLater:
+            asio::post(io_, [self = shared_from_this()] { self->retry_later(); });
+            return;
+          case Sent::kOver:
+            break;
+        }
+      }
+    }
+    asio::post(io_, [self = shared_from_this(), kind, why] { self->end(kind, why); });
+  }
+
+ private:
+  struct Queued {
+    IslandFrame frame;
+    std::vector<int> descriptors;
+    std::shared_ptr<void> keep;
+  };
+
+  // Requires the lock.
+  Sent send_queue(std::string& why) {
+    while (!queue_.empty()) {
+      const Queued& next = queue_.front();
+      const Sent sent = send_message(socket_.get(), &next.frame, sizeof next.frame, next.descriptors, why);
+      if (sent != Sent::kYes) return sent;
+      queue_.pop_front();
+    }
+    return Sent::kYes;
+  }
+
+  void retry_later() {
+    retry_.expires_after(kRetry);
+    retry_.async_wait([self = shared_from_this()](asio::error_code failure) {
+      if (failure) return;
+      std::string why;
+      Sent sent = Sent::kYes;
+      {
+        std::lock_guard lock(self->mutex_);
+        if (self->over_) return;
+        sent = self->send_queue(why);
+      }
+      if (sent == Sent::kLater) self->retry_later();
+      if (sent == Sent::kOver) self->end(End::kGone, why);
+    });
+  }
+
+  void wait_readable() {
+    socket_.when_readable([self = shared_from_this()](asio::error_code failure) {
+      if (!failure && self->on_frame_) self->read();
+    });
+  }
+
+  void read() {
+    // A few frames at a time, so that one peer cannot keep the thread from the others.
+    for (int i = 0; i < 16 && on_frame_ && read_one(); ++i) {
+    }
+    if (on_frame_) wait_readable();
+  }
+
+  // False: nothing more has come, or it has ended.
+  bool read_one() {
+    const auto ended = [this](End kind, const std::string& why) {
+      end(kind, why);
+      return false;
+    };
+    IslandFrame frame;
+    std::vector<Descriptor> descriptors;
+    std::string why;
+    const Received received = receive_message(socket_.get(), &frame, sizeof frame, descriptors, why);
+    if (received == Received::kNothing) return false;
+    if (received == Received::kOver) return ended(End::kGone, why);
+    if (received == Received::kBroken) return ended(End::kBroken, why);
+    const int expected = descriptors_of(frame.topic);
+    if (expected < 0 || descriptors.size() != static_cast<size_t>(expected)) {
+      return ended(End::kBroken, "it sent a message that makes no sense");
+    }
+    try {
+      const OnFrame on_frame = on_frame_;  // what it does may end the connection
+      on_frame(frame, std::move(descriptors));
+    } catch (const Exception& failure) {
+      return ended(End::kBroken, failure.what());
+    }
+    return true;
+  }
+
+  void end(End kind, const std::string& why) {
+    const auto self = shared_from_this();
+    OnEnd tell;
+    {
+      std::lock_guard lock(mutex_);
+      over_ = true;
+      queue_.clear();
+      tell = std::exchange(on_end_, nullptr);
+      on_frame_ = nullptr;
+      retry_.cancel();
+      socket_.detach();
+    }
+    if (tell) tell(kind, why);
+  }
+
+  asio::io_context& io_;
+  AsioSocket socket_;  // of the I/O thread. Under the lock, any thread may send on its number until over_
+  asio::steady_timer retry_;
+  OnFrame on_frame_;
+  OnEnd on_end_;
+  std::mutex mutex_;
+  std::deque<Queued> queue_;
+  bool over_ = false;
+};
+
+IslandConnection::IslandConnection(asio::io_context& io, Descriptor socket, OnFrame on_frame, OnEnd on_end)
+    : state_(std::make_shared<State>(io, std::move(socket), std::move(on_frame), std::move(on_end))) {}
+IslandConnection::~IslandConnection() { state_->cancel(); }
+void IslandConnection::catch_up() { state_->catch_up(); }
+void IslandConnection::start() { state_->start_soon(); }
+void IslandConnection::send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
+  state_->send(frame, std::move(descriptors), std::move(keep));
+}
+
+}  // namespace rondo

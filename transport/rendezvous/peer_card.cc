@@ -1,0 +1,170 @@
+#include "transport/rendezvous/peer_card.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ring/base/bytes.h"
+#include "ring/base/cores.h"
+#include "ring/base/hash.h"
+#include "rondo/config.h"
+#include "rondo/error.h"
+#include "transport/hello/wire.h"
+
+namespace rondo {
+namespace {
+
+constexpr std::string_view kCardMagic = "RONDOCARD";
+constexpr std::string_view kCardLabel = "rondo card";
+constexpr size_t kMaxNameBytes = 255;
+constexpr size_t kMaxListenerBytes = 64;
+constexpr size_t kMaxConfigBytes = 16'384;
+constexpr size_t kMaxEndpoints = 64;
+
+[[noreturn]] void reject(int rank, const std::string& what) {
+  throw Exception(Error{ErrorCode::kBootstrap, fmt::format("rank {} cannot join: {}", rank, what), {rank}});
+}
+
+// The line "name=value" of Config::describe().
+std::string_view line_of(std::string_view config, std::string_view name) {
+  while (!config.empty()) {
+    const std::string_view line = config.substr(0, config.find('\n'));
+    if (line.size() > name.size() && line.substr(0, name.size()) == name && line[name.size()] == '=') return line;
+    config.remove_prefix(std::min(config.size(), line.size() + 1));
+  }
+  return {};
+}
+
+// The first of the settings that must be equal and are not.
+std::string difference(const PeerCard& one, const PeerCard& other) {
+  for (std::string_view name : Config::shared_names()) {
+    const std::string_view theirs = line_of(one.config, name);
+    const std::string_view ours = line_of(other.config, name);
+    if (theirs != ours) return fmt::format("{}, but {} on rank {}", theirs, ours, other.rank);
+  }
+  return fmt::format("its shared settings differ from those of rank {}", other.rank);
+}
+
+void check(const PeerCard& card, int rank, const PeerCard& first, int world) {
+  if (card.rank != static_cast<uint32_t>(rank)) reject(rank, fmt::format("its card is that of rank {}", card.rank));
+  if (card.job_id != first.job_id) {
+    reject(rank, fmt::format("it belongs to job \"{}\", rank 0 to job \"{}\"", card.job_id, first.job_id));
+  }
+  if (card.world != static_cast<uint32_t>(world)) {
+    reject(rank, fmt::format("it was started in a world of {}, rank 0 in a world of {}", card.world, first.world));
+  }
+  if (card.shared_hash != first.shared_hash) {
+    reject(rank, fmt::format("settings that must be equal differ: {}", difference(card, first)));
+  }
+  if (card.endpoints.empty()) reject(rank, "it published no address");
+}
+
+}  // namespace
+
+std::string encode(const PeerCard& card) {
+  ByteWriter writer;
+  writer.raw(kCardMagic).u16(card.wire_version).u32(card.rank).u32(card.world).u32(card.pid);
+  writer.short_text(card.job_id, kMaxHelloJobIdBytes)
+      .short_text(card.host_identity, kMaxNameBytes)
+      .short_text(card.host_name, kMaxNameBytes);
+  writer.u64(card.instance).u64(card.shared_hash).short_text(card.config, kMaxConfigBytes);
+  const size_t endpoints = std::min(card.endpoints.size(), kMaxEndpoints);
+  writer.u16(static_cast<uint16_t>(endpoints));
+  for (size_t i = 0; i < endpoints; ++i) {
+    writer.short_text(card.endpoints[i].address, kMaxNameBytes).u16(card.endpoints[i].port);
+  }
+  writer.short_text(card.cores, kCoreSetBytes).u64(card.quota.group).u32(card.quota.cores);
+  writer.short_text(card.probe_listener, kMaxListenerBytes);
+  return writer.take();
+}
+
+PeerCard decode_card(std::string_view bytes, int rank) {
+  ByteReader reader(bytes);
+  PeerCard card;
+  if (reader.raw(kCardMagic.size()) != kCardMagic) reject(rank, "what it published is no card of Rondo");
+  card.wire_version = reader.u16();
+  if (card.wire_version != kWireVersion) {
+    reject(rank, fmt::format("it speaks version {} of the wire format, this process version {}", card.wire_version,
+                             kWireVersion));
+  }
+  card.rank = reader.u32();
+  card.world = reader.u32();
+  card.pid = reader.u32();
+  card.job_id = reader.short_text(kMaxHelloJobIdBytes);
+  card.host_identity = reader.short_text(kMaxNameBytes);
+  card.host_name = reader.short_text(kMaxNameBytes);
+  card.instance = reader.u64();
+  card.shared_hash = reader.u64();
+  card.config = reader.short_text(kMaxConfigBytes);
+  const size_t endpoints = reader.u16();
+  for (size_t i = 0; i < endpoints && i < kMaxEndpoints; ++i) {
+    std::string address(reader.short_text(kMaxNameBytes));
+    card.endpoints.push_back({std::move(address), reader.u16()});
+  }
+  card.cores = reader.short_text(kCoreSetBytes);
+  card.quota.group = reader.u64();
+  card.quota.cores = reader.u32();
+  card.probe_listener = reader.short_text(kMaxListenerBytes);
+  if (!reader.done()) reject(rank, "what it published is malformed");
+  return card;
+}
+
+std::string seal_card(std::string card, const Authenticator& auth) {
+  const Mac proof = auth.prove(kCardLabel, {card});
+  return card.append(as_text(proof));
+}
+
+Roster::Roster(const std::vector<std::string>& sealed, const Authenticator& auth) {
+  Hash64 session;
+  for (size_t index = 0; index < sealed.size(); ++index) {
+    const int rank = static_cast<int>(index);
+    std::string_view bytes = sealed[index];
+    if (bytes.size() < sizeof(Mac)) reject(rank, "what it published is no card of Rondo");
+    const Mac proof = ByteReader(bytes.substr(bytes.size() - sizeof(Mac))).array<sizeof(Mac)>();
+    bytes.remove_suffix(sizeof(Mac));
+    cards_.push_back(decode_card(bytes, rank));
+    if (!auth.holds(proof, kCardLabel, {bytes})) {
+      throw Exception(
+          Error{ErrorCode::kAuthFailed,
+                fmt::format("rank {} ({}) does not know this process's secret: {}", rank, name(rank), auth.advice()),
+                {rank}});
+    }
+    session.add(std::string_view(sealed[index]));
+  }
+  session_ = session.value();
+  for (int rank = 0; rank < world(); ++rank) check(card(rank), rank, cards_.front(), world());
+}
+
+std::string Roster::name(int rank) const {
+  return fmt::format("host {}, pid {}", card(rank).host_name, card(rank).pid);
+}
+
+std::vector<std::string> Roster::names() const {
+  std::vector<std::string> result;
+  for (int rank = 0; rank < world(); ++rank) result.push_back(name(rank));
+  return result;
+}
+
+Topology Roster::topology() const {
+  Topology topology;
+  std::map<std::string, int> hosts;
+  for (const PeerCard& card : cards_) {
+    topology.host.push_back(hosts.emplace(card.host_identity, static_cast<int>(hosts.size())).first->second);
+  }
+  std::vector<std::vector<cpu_set_t>> allowed(hosts.size());
+  std::vector<std::vector<CoreQuota>> quotas(hosts.size());
+  for (size_t r = 0; r < cards_.size(); ++r) {
+    const auto host = static_cast<size_t>(topology.host[r]);
+    allowed[host].push_back(unpack_cores(cards_[r].cores));
+    quotas[host].push_back(cards_[r].quota);
+  }
+  std::vector<int> between;
+  for (size_t host = 0; host < allowed.size(); ++host) {
+    between.push_back(cores_within(cores_between(allowed[host]), quotas[host]));
+  }
+  for (const int host : topology.host) topology.cores.push_back(between[static_cast<size_t>(host)]);
+  return topology;
+}
+
+}  // namespace rondo

@@ -1,0 +1,287 @@
+#include "transport/store/file_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "rondo/error.h"
+#include "transport/store/store_file.h"
+#include "transport/store/store_wire.h"
+#include "transport/tcp/socket.h"
+
+namespace rondo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The log keeps overwritten values, too; the bound is that of the map's content.
+constexpr uint64_t kMaxFileBytes = StoreMap::kMaxBytes;
+
+constexpr off_t kMutexByte = 0;
+constexpr off_t kPresenceByte = 1;
+
+// A shared file system tells nobody about changes, so waiting is looking: often at first, then as rarely as a start can
+// bear.
+constexpr auto kFirstPause = std::chrono::milliseconds(1);
+constexpr auto kLongestPause = std::chrono::milliseconds(50);
+
+// Open-file-description locks: a process may hold several stores, and a fork shares them without losing them.
+bool set_lock(int fd, short type, off_t byte) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = byte;
+  lock.l_len = 1;
+  return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+bool read_at(int fd, uint64_t offset, size_t size, std::string* bytes) {
+  bytes->resize(size);
+  size_t have = 0;
+  while (have < size) {
+    ssize_t n = ::pread(fd, bytes->data() + have, size - have, static_cast<off_t>(offset + have));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    have += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+bool write_at(int fd, uint64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    offset += static_cast<uint64_t>(n);
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+void pause_until(Store::Deadline deadline, std::chrono::milliseconds* pause) {
+  wait_ready(-1, 0, std::min<Store::Deadline>(deadline, Clock::now() + *pause));
+  *pause = std::min(2 * *pause, std::chrono::milliseconds(kLongestPause));
+}
+
+}  // namespace
+
+// Holds the file's mutex.
+class FileStore::Lock {
+ public:
+  Lock(const FileStore& store, Deadline deadline) : fd_(store.file_.get()) {
+    if (store.owner_ != ::getpid()) {
+      throw Exception(ErrorCode::kInvalid, "this store was opened before fork(): a child must open its own");
+    }
+    std::chrono::milliseconds pause = kFirstPause;
+    while (!set_lock(fd_, F_WRLCK, kMutexByte)) {
+      if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
+        store.fail(fmt::format("its file system has no locks: {}", std::strerror(errno)));
+      }
+      if (Clock::now() >= deadline) {
+        throw Exception(ErrorCode::kTimeout,
+                        fmt::format("the store file {} stayed locked until the deadline", store.path_));
+      }
+      pause_until(deadline, &pause);
+    }
+  }
+  ~Lock() { set_lock(fd_, F_UNLCK, kMutexByte); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  int fd_;
+};
+
+FileStore::FileStore(std::string path, std::string job_id, std::string last_key, Deadline deadline)
+    : path_(std::move(path)), job_id_(std::move(job_id)), last_key_(std::move(last_key)), owner_(::getpid()) {
+  while (true) {
+    open_file();
+    Lock lock(*this, deadline);
+    if (!is_current()) continue;  // its last user removed it meanwhile; the lock goes with the descriptor
+    if (set_lock(file_.get(), F_WRLCK, kPresenceByte)) {
+      begin_anew();
+    } else {
+      join();
+    }
+    if (!set_lock(file_.get(), F_RDLCK, kPresenceByte)) fail("its lock could not be taken");
+    return;
+  }
+}
+
+FileStore::~FileStore() {
+  if (!file_.valid() || owner_ != ::getpid()) return;
+  try {
+    Lock lock(*this, Clock::now() + std::chrono::seconds(1));
+    if (set_lock(file_.get(), F_WRLCK, kPresenceByte) && is_current()) ::unlink(path_.c_str());
+  } catch (const Exception&) {
+    // The file stays; the next run begins it anew.
+  }
+}
+
+void FileStore::fail(std::string_view what) const {
+  throw Exception(ErrorCode::kBootstrap, fmt::format("the store file {} cannot be used: {}", path_, what));
+}
+
+void FileStore::open_file() {
+  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!file_.valid()) fail(std::strerror(errno));
+  struct stat info {};
+  if (::fstat(file_.get(), &info) != 0 || !S_ISREG(info.st_mode)) fail("it is not a regular file");
+  if (info.st_uid != ::geteuid()) fail("it belongs to another user");
+}
+
+bool FileStore::is_current() const {
+  struct stat opened {
+  }, named{};
+  return ::fstat(file_.get(), &opened) == 0 && ::lstat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
+}
+
+void FileStore::begin_anew() {
+  struct stat info {};
+  std::string magic;
+  bool empty = ::fstat(file_.get(), &info) == 0 && info.st_size == 0;
+  // Whatever else the path names by mistake is not ours to overwrite.
+  if (!empty && !(read_at(file_.get(), 0, kStoreFileMagic.size(), &magic) && magic == kStoreFileMagic)) {
+    fail("it holds something else; Rondo leaves it alone");
+  }
+  uint64_t nonce = 0;
+  if (::getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) fail("the system gave no random bytes");
+  head_ = encode_file_head(nonce, job_id_);
+  if (::ftruncate(file_.get(), 0) != 0 || !write_at(file_.get(), 0, head_)) fail(std::strerror(errno));
+  offset_ = head_.size();
+}
+
+void FileStore::join() {
+  std::string fixed, job;
+  const bool there = read_at(file_.get(), 0, kFileHeadBytes, &fixed);
+  const std::optional<FileHead> head = decode_file_head(fixed);
+  if (!there || !head) fail("another program has locked it");
+  if (head->version != kStoreFileVersion) {
+    fail(fmt::format("it is written in version {} by a running process, this one writes version {}", head->version,
+                     kStoreFileVersion));
+  }
+  const bool whole =
+      head->job_id_bytes <= kMaxJobIdBytes && read_at(file_.get(), kFileHeadBytes, head->job_id_bytes, &job);
+  if (!whole) fail("its head is damaged");
+  if (job != job_id_) {
+    fail(
+        fmt::format("it is in use by job \"{}\", but this process belongs to job \"{}\": use another file, or the same "
+                    "RONDO_JOB_ID on all ranks",
+                    job, job_id_));
+  }
+  head_ = fixed + job;
+  offset_ = head_.size();
+}
+
+void FileStore::read_records() {
+  struct stat info {};
+  std::string head, body;
+  if (::fstat(file_.get(), &info) != 0 || !read_at(file_.get(), 0, head_.size(), &head) || head != head_) {
+    fail("another run has taken it over, so its locks do not work");
+  }
+  uint64_t size = static_cast<uint64_t>(info.st_size);
+  while (offset_ < size) {
+    if (!read_at(file_.get(), offset_, std::min<uint64_t>(kRecordHeadBytes, size - offset_), &head))
+      fail("reading failed");
+    const auto [body_bytes, expected] = decode_record_head(head);
+    const bool whole = head.size() == kRecordHeadBytes && body_bytes <= kMaxRecordBodyBytes &&
+                       body_bytes <= size - offset_ - kRecordHeadBytes &&
+                       read_at(file_.get(), offset_ + kRecordHeadBytes, body_bytes, &body) &&
+                       record_checksum(body) == expected;
+    if (!whole) {
+      // We hold the lock, so the writer of this is gone, and no process has acted on it.
+      if (::ftruncate(file_.get(), static_cast<off_t>(offset_)) != 0) fail(std::strerror(errno));
+      return;
+    }
+    const std::optional<StoreRecord> record = decode_record(body);
+    if (!record) fail("a record is malformed");
+    if (record->kind == RecordKind::kRemove) {
+      map_.remove(record->key);
+    } else {
+      map_.put(record->key, record->value);
+    }
+    offset_ += kRecordHeadBytes + body_bytes;
+  }
+}
+
+void FileStore::append(const StoreRecord& entry) {
+  const std::string record = encode_record(entry);
+  if (offset_ + record.size() > kMaxFileBytes) fail(fmt::format("it would grow beyond {} bytes", kMaxFileBytes));
+  if (!write_at(file_.get(), offset_, record)) {
+    int reason = errno;
+    (void)!::ftruncate(file_.get(), static_cast<off_t>(offset_));
+    fail(fmt::format("writing failed: {}", std::strerror(reason)));
+  }
+  offset_ += record.size();
+}
+
+void FileStore::put(std::string_view key, std::string_view value, Deadline deadline) {
+  check_store_entry(key, value);
+  Lock lock(*this, deadline);
+  read_records();
+  append({RecordKind::kPut, key, value});
+  map_.put(key, value);
+  if (key == last_key_ && is_current()) ::unlink(path_.c_str());
+}
+
+std::string FileStore::get(std::string_view key, Deadline deadline) {
+  std::chrono::milliseconds pause = kFirstPause;
+  while (true) {
+    if (std::optional<std::string> value = try_get(key, deadline)) return *value;
+    if (Clock::now() >= deadline) {
+      throw Exception(ErrorCode::kTimeout,
+                      fmt::format("nobody put \"{}\" into the store file {} before the deadline", key, path_));
+    }
+    pause_until(deadline, &pause);
+  }
+}
+
+std::optional<std::string> FileStore::try_get(std::string_view key, Deadline deadline) {
+  check_store_entry(key, "");
+  Lock lock(*this, deadline);
+  read_records();
+  const std::string* value = map_.find(key);
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
+int64_t FileStore::add(std::string_view key, int64_t amount, Deadline deadline) {
+  check_store_entry(key, "");
+  Lock lock(*this, deadline);
+  read_records();
+  int64_t sum = map_.sum(key, amount);
+  std::string value = fmt::format("{}", sum);
+  append({RecordKind::kPut, key, value});
+  map_.put(key, value);
+  return sum;
+}
+
+std::string FileStore::compare_set(std::string_view key, std::string_view expected, std::string_view desired,
+                                   Deadline deadline) {
+  check_store_entry(key, expected);
+  check_store_entry(key, desired);
+  Lock lock(*this, deadline);
+  read_records();
+  const std::string* before = map_.find(key);
+  if ((before == nullptr ? std::string_view() : std::string_view(*before)) == expected)
+    append({RecordKind::kPut, key, desired});
+  return map_.compare_set(key, expected, desired);
+}
+
+bool FileStore::remove(std::string_view key, Deadline deadline) {
+  check_store_entry(key, "");
+  Lock lock(*this, deadline);
+  read_records();
+  if (map_.find(key) == nullptr) return false;
+  append({RecordKind::kRemove, key, ""});
+  return map_.remove(key);
+}
+
+}  // namespace rondo

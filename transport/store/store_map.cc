@@ -1,0 +1,96 @@
+#include "transport/store/store_map.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "rondo/error.h"
+#include "rondo/store.h"
+
+namespace rondo {
+namespace {
+
+// What an entry costs besides its bytes: the tree's node and two strings' headers.
+constexpr size_t kEntryBytes = 128;
+
+std::optional<int64_t> parse_decimal(std::string_view text) {
+  int64_t value = 0;
+  auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+void check_store_entry(std::string_view key, std::string_view value) {
+  if (key.empty() || key.size() > Store::kMaxKeyBytes) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("a store key of {} bytes: 1 .. {} are allowed", key.size(),
+                                                     size_t{Store::kMaxKeyBytes}));
+  }
+  if (value.size() > Store::kMaxValueBytes) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("a store value of {} bytes under \"{}\": at most {} are allowed",
+                                                     value.size(), key, size_t{Store::kMaxValueBytes}));
+  }
+}
+
+const std::string* StoreMap::find(std::string_view key) const {
+  auto entry = entries_.find(key);
+  return entry == entries_.end() ? nullptr : &entry->second;
+}
+
+void StoreMap::put(std::string_view key, std::string_view value) {
+  auto entry = entries_.find(key);
+  size_t before = entry == entries_.end() ? 0 : kEntryBytes + key.size() + entry->second.size();
+  size_t after = kEntryBytes + key.size() + value.size();
+  if (after > before && bytes_ - before + after > limit_) {
+    throw Exception(ErrorCode::kBootstrap,
+                    fmt::format("the store is full: \"{}\" would take it beyond {} bytes", key, limit_));
+  }
+  if (entry == entries_.end()) {
+    entries_.emplace(key, value);
+  } else {
+    entry->second.assign(value);
+  }
+  bytes_ = bytes_ - before + after;
+}
+
+int64_t StoreMap::sum(std::string_view key, int64_t amount) const {
+  const std::string* value = find(key);
+  std::optional<int64_t> number = value == nullptr ? 0 : parse_decimal(*value);
+  int64_t result = 0;
+  if (!number || __builtin_add_overflow(*number, amount, &result)) {
+    throw Exception(ErrorCode::kBootstrap,
+                    fmt::format("cannot add {} to the store's \"{}\": its value is no number, or the sum is too large",
+                                amount, key));
+  }
+  return result;
+}
+
+int64_t StoreMap::add(std::string_view key, int64_t amount) {
+  int64_t value = sum(key, amount);
+  put(key, fmt::format("{}", value));
+  return value;
+}
+
+std::string StoreMap::compare_set(std::string_view key, std::string_view expected, std::string_view desired) {
+  const std::string* value = find(key);
+  std::string_view current = value == nullptr ? std::string_view() : std::string_view(*value);
+  if (current != expected) return std::string(current);
+  put(key, desired);
+  return std::string(desired);
+}
+
+bool StoreMap::remove(std::string_view key) {
+  auto entry = entries_.find(key);
+  if (entry == entries_.end()) return false;
+  bytes_ -= kEntryBytes + key.size() + entry->second.size();
+  entries_.erase(entry);
+  return true;
+}
+
+void StoreMap::clear() {
+  entries_.clear();
+  bytes_ = 0;
+}
+
+}  // namespace rondo

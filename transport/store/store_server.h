@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ring/base/descriptor.h"
+#include "ring/base/log.h"
+#include "transport/store/store_wire.h"
+
+namespace rondo {
+
+// Serves a StoreMap to stream clients from a thread of its own, from construction to destruction. A client that does
+// not prove within handshake_ms that it knows the secret is dropped; the others are not disturbed. What clients may use
+// (connections, unfinished requests, the map) grows with the world.
+class StoreServer {
+ public:
+  // Connections that have not said hello yet; one more and the oldest of them is dropped. A hello follows its
+  // connection within a round trip, so that an honest client is the oldest of 256 only under a flood, and it tries
+  // again.
+  static constexpr size_t kMaxStrangers = 256;
+  // Of a world that is not known yet; of a known one twice its ranks and 16.
+  static constexpr size_t kMaxClients = 16384;
+
+  struct Options {
+    Descriptor listener;      // listening, non-blocking; TCP or unix
+    bool same_user = false;   // unix: refuse other users' processes
+    std::string unlink_path;  // removed when the server stops listening; may be empty
+    std::string job_id;
+    Authenticator auth;
+    bool encrypt = false;  // refuses clients that do not ask for it; those that do have it anyway
+    int world = 0;         // 0: known once the number is put under world_key, at the beginning of the text
+    std::string world_key;
+    int64_t handshake_ms = 5'000;  // also for the rest of a request, and for a reply to be taken
+    int64_t idle_ms = 1'800'000;   // between two requests
+    std::string last_key;  // once this key exists the server stops listening, and ends when its clients have gone
+    Logger log;
+  };
+
+  explicit StoreServer(Options options);
+  // Stops at once; waiting clients see the connection end. In a child made by fork it does nothing.
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+
+  // True once last_key exists and every client has gone: nothing is open any more.
+  bool ended() const;
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace rondo

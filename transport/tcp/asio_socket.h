@@ -1,0 +1,97 @@
+#pragma once
+
+// Private to the .cc files of this folder: the only header with Asio in it.
+
+#include <sys/socket.h>
+
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "ring/base/descriptor.h"
+#include "ring/base/system_error.h"
+#include "rondo/error.h"
+#include "transport/tcp/endpoint.h"
+
+namespace rondo {
+
+// A socket whose readiness the I/O thread waits for. Asio watches it and does not own it, since a forked child must
+// close its copy (Descriptor does), and Asio 1.22 makes and accepts sockets without close-on-exec.
+class AsioSocket {
+ public:
+  AsioSocket(asio::io_context& io, Descriptor socket) : socket_(std::move(socket)), watch_(io, socket_.get()) {}
+  ~AsioSocket() { detach(); }
+
+  int get() const { return socket_.get(); }
+  bool valid() const { return socket_.valid(); }
+  // `handler(asio::error_code)` runs on the I/O thread; with an error after cancel(), detach() or destruction.
+  template <typename Handler>
+  void when_readable(Handler&& handler) {
+    watch_.async_wait(asio::posix::stream_descriptor::wait_read, std::forward<Handler>(handler));
+  }
+  template <typename Handler>
+  void when_writable(Handler&& handler) {
+    watch_.async_wait(asio::posix::stream_descriptor::wait_write, std::forward<Handler>(handler));
+  }
+  // Ends the watching and hands the socket over.
+  Descriptor detach() {
+    if (watch_.is_open()) watch_.release();
+    return std::move(socket_);
+  }
+
+ private:
+  Descriptor socket_;
+  asio::posix::stream_descriptor watch_;
+};
+
+inline asio::ip::tcp::endpoint asio_endpoint(const Endpoint& endpoint) {
+  asio::error_code failure;
+  const asio::ip::address address = asio::ip::make_address(endpoint.address, failure);
+  if (failure) {
+    throw Exception(ErrorCode::kNetwork, "\"" + endpoint.address + "\" is no numeric address");
+  }
+  return {address, endpoint.port};
+}
+
+// A non-blocking stream socket of the endpoint's family. Throws Exception(kSystem).
+inline Descriptor make_socket(const asio::ip::tcp::endpoint& endpoint) {
+  Descriptor socket(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) throw Exception(system_error("making a socket", errno));
+  return socket;
+}
+
+// Reads at most `size` bytes once. >0: that many; 0: none now; -1: the end, with `why` in words.
+inline long receive_some(int socket, char* target, size_t size, std::string& why) {
+  while (true) {
+    const ssize_t moved = ::recv(socket, target, size, MSG_DONTWAIT);
+    if (moved > 0) return moved;
+    if (moved == 0) {
+      why = "the connection was closed";
+      return -1;
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+    if (errno == EINTR) continue;
+    why = std::strerror(errno);
+    return -1;
+  }
+}
+
+// The same for writing.
+inline long send_some(int socket, std::string_view bytes, std::string& why) {
+  while (true) {
+    const ssize_t moved = ::send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (moved >= 0) return moved;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+    if (errno == EINTR) continue;
+    why = std::strerror(errno);
+    return -1;
+  }
+}
+
+}  // namespace rondo

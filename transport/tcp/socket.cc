@@ -1,0 +1,190 @@
+#include "transport/tcp/socket.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "ring/base/interrupt.h"
+#include "rondo/error.h"
+
+namespace rondo {
+namespace {
+
+const sockaddr_in& v4(const SocketAddress& a) { return reinterpret_cast<const sockaddr_in&>(a.storage); }
+const sockaddr_in6& v6(const SocketAddress& a) { return reinterpret_cast<const sockaddr_in6&>(a.storage); }
+const sockaddr_un& local(const SocketAddress& a) { return reinterpret_cast<const sockaddr_un&>(a.storage); }
+
+int close_keeping_errno(Descriptor* socket) {
+  int reason = errno;
+  socket->reset();
+  errno = reason;
+  return reason;
+}
+
+// A connection from a port to itself: TCP allows it when both ends happen to be the same ephemeral port, which a client
+// that retries before its server is up will meet sooner or later; it would also keep the server from its port.
+bool connected_to_itself(int fd) {
+  SocketAddress own, peer;
+  own.size = peer.size = sizeof(sockaddr_storage);
+  if (::getsockname(fd, own.get(), &own.size) != 0 || ::getpeername(fd, peer.get(), &peer.size) != 0) return false;
+  return own.family() != AF_UNIX && own.port() == peer.port() && own.host() == peer.host();
+}
+
+}  // namespace
+
+std::string SocketAddress::host() const {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (family() == AF_INET) return ::inet_ntop(AF_INET, &v4(*this).sin_addr, text, sizeof text);
+  if (family() == AF_UNIX) return local(*this).sun_path;
+  if (family() != AF_INET6) return "";
+  ::inet_ntop(AF_INET6, &v6(*this).sin6_addr, text, sizeof text);
+  std::string host = text;
+  char name[IF_NAMESIZE];
+  if (v6(*this).sin6_scope_id != 0 && ::if_indextoname(v6(*this).sin6_scope_id, name)) host += std::string("%") + name;
+  return host;
+}
+
+uint16_t SocketAddress::port() const {
+  if (family() == AF_INET) return ntohs(v4(*this).sin_port);
+  if (family() == AF_INET6) return ntohs(v6(*this).sin6_port);
+  return 0;
+}
+
+void SocketAddress::set_port(uint16_t port) {
+  if (family() == AF_INET) reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
+  if (family() == AF_INET6) reinterpret_cast<sockaddr_in6&>(storage).sin6_port = htons(port);
+}
+
+bool SocketAddress::is_loopback() const {
+  if (family() == AF_INET) return (ntohl(v4(*this).sin_addr.s_addr) >> 24) == 127;
+  if (family() == AF_INET6) {
+    const in6_addr& a = v6(*this).sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(&a) || (IN6_IS_ADDR_V4MAPPED(&a) && a.s6_addr[12] == 127);
+  }
+  return family() == AF_UNIX;
+}
+
+bool SocketAddress::is_link_local() const {
+  if (family() == AF_INET) return (ntohl(v4(*this).sin_addr.s_addr) >> 16) == 0xa9fe;
+  return family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6(*this).sin6_addr);
+}
+
+bool SocketAddress::is_any() const {
+  if (family() == AF_INET) return v4(*this).sin_addr.s_addr == htonl(INADDR_ANY);
+  return family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6(*this).sin6_addr);
+}
+
+std::string SocketAddress::text() const {
+  if (family() == AF_UNIX) return fmt::format("unix://{}", host());
+  if (family() == AF_INET6) return fmt::format("tcp://[{}]:{}", host(), port());
+  return fmt::format("tcp://{}:{}", host(), port());
+}
+
+std::vector<SocketAddress> resolve(const std::string& host, uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  int failure = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  if (failure != 0) {
+    throw Exception(ErrorCode::kNetwork,
+                    fmt::format("cannot resolve the host \"{}\": {}", host,
+                                failure == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(failure)));
+  }
+  std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    if (a->ai_family != AF_INET && a->ai_family != AF_INET6) continue;
+    SocketAddress address;
+    std::memcpy(&address.storage, a->ai_addr, a->ai_addrlen);
+    address.size = a->ai_addrlen;
+    address.set_port(port);
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
+SocketAddress unix_address(const std::string& path) {
+  SocketAddress address;
+  auto& local_address = reinterpret_cast<sockaddr_un&>(address.storage);
+  if (path.empty() || path[0] != '/' || path.size() >= sizeof local_address.sun_path) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("\"{}\" cannot be a unix socket: an absolute path of at most {} bytes is needed", path,
+                                sizeof local_address.sun_path - 1));
+  }
+  local_address.sun_family = AF_UNIX;
+  std::memcpy(local_address.sun_path, path.c_str(), path.size() + 1);
+  address.size = sizeof(sockaddr_un);
+  return address;
+}
+
+bool wait_ready(int fd, short events, Store::Deadline deadline) {
+  using namespace std::chrono;
+  while (true) {
+    end_wait_if_interrupted();
+    const auto left = ceil<milliseconds>(deadline - steady_clock::now());
+    pollfd entry{fd, events, 0};
+    int n = ::poll(&entry, 1, static_cast<int>(std::clamp(left, 0ms, kBetweenInterruptQuestions).count()));
+    if (n > 0) return true;
+    if (n < 0 && errno != EINTR) return true;  // the following call reports what is wrong
+    if (n == 0 && left <= 0ms) return false;
+  }
+}
+
+std::string peer_host(int socket) {
+  SocketAddress address;
+  address.size = sizeof(sockaddr_storage);
+  if (::getpeername(socket, address.get(), &address.size) != 0) return "an unknown address";
+  return address.family() == AF_UNIX ? "a local process" : address.host();
+}
+
+Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline) {
+  Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return socket;
+  int failure = ::connect(socket.get(), address.get(), address.size) == 0 ? 0 : errno;
+  if (failure == EINPROGRESS || failure == EINTR) {
+    if (!wait_ready(socket.get(), POLLOUT, deadline)) {
+      errno = ETIMEDOUT;
+      close_keeping_errno(&socket);
+      return socket;
+    }
+    socklen_t size = sizeof failure;
+    if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &failure, &size) != 0) failure = errno;
+  }
+  if (failure == 0 && connected_to_itself(socket.get())) failure = ECONNREFUSED;
+  if (failure != 0) {
+    errno = failure;
+    close_keeping_errno(&socket);
+    return socket;
+  }
+  int on = 1;
+  if (address.family() != AF_UNIX) ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return socket;
+}
+
+Descriptor listen_socket(const SocketAddress& address, SocketAddress* bound) {
+  Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return socket;
+  int on = 1, off = 0;
+  // Without it, connections of an earlier run in TIME_WAIT would keep the port for a minute.
+  if (address.family() != AF_UNIX) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.family() == AF_INET6) {
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, address.is_any() ? &off : &on, sizeof on);
+  }
+  bound->size = sizeof(sockaddr_storage);
+  if (::bind(socket.get(), address.get(), address.size) != 0 || ::listen(socket.get(), SOMAXCONN) != 0 ||
+      ::getsockname(socket.get(), bound->get(), &bound->size) != 0) {
+    close_keeping_errno(&socket);
+  }
+  return socket;
+}
+
+}  // namespace rondo
