@@ -9,16 +9,6 @@
 #include "ring/engine/communicator_state.h"
 
 namespace rondo {
-namespace {
-
-// Whether only a member that has made the communicator, and gone on with it, can have failed it so. It is made on a
-// slower rank, too, whose first call throws the failure.
-bool is_of_a_later_call(ErrorCode code) {
-  return code == ErrorCode::kAborted || code == ErrorCode::kMismatch || code == ErrorCode::kPeerLeft;
-}
-
-}  // namespace
-
 // All members throw the error, which would else wait for this rank until their deadline.
 void CommunicatorState::decline(const Members& made, const Error& why) {
   const int world_rank = context_->world_rank(rank());
@@ -43,11 +33,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(Members made) {
     decline(made, caught());
   }
   const auto until = deadline(std::chrono::milliseconds(context_->config.start_timeout_ms));
-  try {
-    group->with_memory([&] { group->meet_neighbors(until); });
-  } catch (const Exception& failure) {
-    if (!is_of_a_later_call(failure.code())) throw;
-  }
+  group->with_memory([&] { group->meet_neighbors(until); });
   return group;
 }
 

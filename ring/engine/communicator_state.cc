@@ -62,6 +62,12 @@ std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& op
   return context;
 }
 
+// Whether only a member that has made the communicator, and gone on with it, can have failed it so. It is made on a
+// slower rank, too, whose first call throws the failure.
+bool is_of_a_later_call(ErrorCode code) {
+  return code == ErrorCode::kAborted || code == ErrorCode::kMismatch || code == ErrorCode::kPeerLeft;
+}
+
 // Of one call: its residual, and what is wrong with it, are not among what prepared calls have in common.
 bool says_anything(const WireOptions& wire) {
   return wire.format != WireFormat::kNone || wire.stochastic || wire.residual != nullptr;
@@ -263,7 +269,7 @@ void CommunicatorState::meet_neighbors(Clock::time_point until) {
     operation = collectives_->submit_opening(until);
   }
   collectives_->wait(*operation, Clock::time_point::max());
-  if (operation->failed()) throw Exception(operation->error());
+  if (operation->failed() && !is_of_a_later_call(operation->error().code)) throw Exception(operation->error());
 }
 
 void CommunicatorState::check_timeout(const char* call, const CallOptions& options) const {

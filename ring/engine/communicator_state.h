@@ -48,7 +48,8 @@ class CommunicatorState final : public CommunicatorEvents {
   CommunicatorState(const CommunicatorState&) = delete;
   CommunicatorState& operator=(const CommunicatorState&) = delete;
 
-  // Exchanges a frame with both ring neighbors on every lane. Throws what went wrong.
+  // Exchanges a frame with both ring neighbors on every lane. Throws what went wrong, but for what a faster member has
+  // done to the communicator since: this rank's first call throws that.
   void meet_neighbors(Clock::time_point deadline);
 
   int rank() const { return context_->rank; }
