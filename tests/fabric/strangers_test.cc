@@ -18,13 +18,13 @@
 #include "tests/support/resources.h"
 #include "tests/support/secrets.h"
 #include "transport/control/control_plane.h"
-#include "transport/control/io_thread.h"
 #include "transport/fabrics/descriptor_budget.h"
 #include "transport/hello/handshake.h"
 #include "transport/hello/reception.h"
 #include "transport/hello/wire.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/store/memory_store.h"
+#include "transport/tcp/io_thread.h"
 
 namespace rondo::testing {
 namespace {
@@ -147,12 +147,12 @@ TEST_CASE("dialers that speak at once are all heard, however many come together 
   std::atomic<int> welcomed{0};
   IoThread thread([](const Error& error) { FAIL(error.message); });
   Reception::Settings listening;
-  listening.addresses = {"127.0.0.1"};
+  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
   listening.handshake_timeout_ms = kNeverMs;
   listening.max_pending = 8;
   listening.logger = Logger("off");
   Reception reception(
-      thread.context(), listening, [](const Hello&) { return Answer{}; },
+      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
       [&](const Hello&, SecuredSocket) { ++welcomed; });
   const Authenticator auth;
   std::vector<Descriptor> sockets;
@@ -180,12 +180,12 @@ TEST_CASE("a dialer whose hello has come is heard before it is dropped to make r
   std::atomic<int> welcomed{0};
   IoThread thread([](const Error& error) { FAIL(error.message); });
   Reception::Settings listening;
-  listening.addresses = {"127.0.0.1"};
+  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
   listening.handshake_timeout_ms = kNeverMs;
   listening.max_pending = kPending;
   listening.logger = Logger("off");
   Reception reception(
-      thread.context(), listening, [](const Hello&) { return Answer{}; },
+      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
       [&](const Hello&, SecuredSocket) { ++welcomed; });
   std::promise<void> started, stopped, goes_on;
   thread.post([&] {
@@ -384,12 +384,12 @@ TEST_CASE("a replayed hello with its confirmation is not let in, and the one tha
   std::atomic<int> welcomed{0};
   IoThread thread([](const Error& error) { FAIL(error.message); });
   Reception::Settings listening;
-  listening.addresses = {"127.0.0.1"};
+  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
   listening.handshake_timeout_ms = kNeverMs;
   listening.logger = Logger("off");
   listening.auth = settings.auth;
   Reception reception(
-      thread.context(), listening, [](const Hello&) { return Answer{}; },
+      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
       [&](const Hello&, SecuredSocket) { ++welcomed; });
   thread.post([&] { reception.start(); });
   DialerHandshake dialer(good_hello(settings), settings.auth);
@@ -411,13 +411,14 @@ TEST_CASE("a flood of connections that know the secret and never confirm pushes 
   const ControlPlane::Settings settings = secret_settings("the right secret of this job");
   IoThread thread([](const Error& error) { FAIL(error.message); });
   Reception::Settings listening;
-  listening.addresses = {"127.0.0.1"};
+  listening.listeners.push_back(listen_in_range("127.0.0.1", {}));
   listening.handshake_timeout_ms = kNeverMs;
   listening.max_known = 8;
   listening.logger = Logger("off");
   listening.auth = settings.auth;
   Reception reception(
-      thread.context(), listening, [](const Hello&) { return Answer{}; }, [&](const Hello&, SecuredSocket) {});
+      thread.context(), std::move(listening), [](const Hello&) { return Answer{}; },
+      [&](const Hello&, SecuredSocket) {});
   thread.post([&] { reception.start(); });
   std::vector<Descriptor> sockets;
   for (int i = 0; i < 12; ++i) {

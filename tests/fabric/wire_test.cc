@@ -67,7 +67,7 @@ TEST_CASE("a hello has the bytes that docs/wire.md says, and comes back as it wa
   const std::string bytes = encode(sample_hello());
   REQUIRE(bytes.size() == kHelloBytes);
   CHECK(bytes.substr(0, 8) == std::string("RONDO\n\x1a\xff", 8));
-  CHECK(bytes.substr(8, 6) == std::string("\x06\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
+  CHECK(bytes.substr(8, 6) == std::string("\x07\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
   CHECK(bytes.substr(20, 4) == std::string("\x06\x00\x00\x00", 4));         // rank
   CHECK(bytes.substr(24, 8) == std::string("\x88\x77\x66\x55\x44\x33\x22\x11", 8));
   CHECK(bytes.substr(64, 4) == std::string("\x03job", 4));
@@ -119,7 +119,7 @@ TEST_CASE("a hello with a byte set where zeros belong, or lengths beyond their f
   long_job[64] = 64;
   CHECK(!parse_hello(long_job));
   std::string role = good;
-  role[10] = 4;
+  role[10] = 5;
   CHECK(!parse_hello(role));
 }
 
@@ -218,7 +218,7 @@ TEST_CASE("a card comes back as it was, and a cut or mutated one is refused or h
   std::string newer = bytes;
   newer[9] = kWireVersion + 1;
   CHECK_THROWS_WITH(decode_card(newer, 1),
-                    "rank 1 cannot join: it speaks version 7 of the wire format, this process version 6");
+                    "rank 1 cannot join: it speaks version 8 of the wire format, this process version 7");
 }
 
 TEST_CASE("ranks of one host whose control group has fewer cores than ranks: the topology says so") {

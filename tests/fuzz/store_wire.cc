@@ -6,20 +6,6 @@
 namespace rondo::fuzz {
 namespace {
 
-// Hello and welcome: a head and a body.
-void try_greeting(std::string_view input) {
-  if (!plausible_head(input) || input.size() < kStoreHeadBytes) return;
-  const StoreHead head = decode_head(input);
-  const std::string_view body = input.substr(kStoreHeadBytes);
-  const bool whole =
-      head.version == kStoreVersion && head.body_bytes == body.size() && body.size() <= kMaxHelloBodyBytes;
-  if (!whole) return;
-  if (const auto hello = decode_hello(body)) RONDO_CHECK(encode_hello(*hello) == input, "a hello has one encoding");
-  if (const auto welcome = decode_welcome(body)) {
-    RONDO_CHECK(encode_welcome(*welcome) == input, "a welcome has one encoding");
-  }
-}
-
 // Request and reply: a frame.
 void try_frame(std::string_view input) {
   if (input.size() < kFrameHeadBytes) return;
@@ -38,19 +24,12 @@ void try_frame(std::string_view input) {
 }  // namespace
 
 std::vector<std::string> seeds() {
-  return {encode_hello({3, {1, 2, 3}, "job", {4, 5, 6}}),
-          encode_welcome({}),
-          encode_welcome({StoreVerdict::kOtherJob, Cipher::kAes256Gcm, {1, 2}, "another", {3, 4}}),
-          encode_request({StoreOperation::kPut, "key", "value", "", 0}),
+  return {encode_request({StoreOperation::kPut, "key", "value", "", 0}),
           encode_request({StoreOperation::kCompareSet, "key", "value", "other", 0}),
-          encode_request({StoreOperation::kAdd, "key", "", "", -5}),
-          encode_reply({StoreStatus::kOk, "value"}),
+          encode_request({StoreOperation::kAdd, "key", "", "", -5}), encode_reply({StoreStatus::kOk, "value"}),
           encode_reply({StoreStatus::kRefused, "the store is full"})};
 }
 
-void try_input(std::string_view input) {
-  try_greeting(input);
-  try_frame(input);
-}
+void try_input(std::string_view input) { try_frame(input); }
 
 }  // namespace rondo::fuzz

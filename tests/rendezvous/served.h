@@ -7,12 +7,22 @@
 
 #include <doctest/doctest.h>
 #include "tests/rendezvous/test_jobs.h"
+#include "transport/hello/wire.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/store/store_server.h"
 #include "transport/store/stream_store.h"
 #include "transport/tcp/listener.h"
 
 namespace rondo::test {
+
+// What a client of the store says first.
+inline Hello store_hello(const std::string& job_id, uint8_t ciphers = 0) {
+  Hello hello;
+  hello.role = Role::kStore;
+  hello.job_id = job_id;
+  hello.ciphers = ciphers;
+  return hello;
+}
 
 // A server on a free port of 127.0.0.1.
 class Served {
@@ -23,7 +33,7 @@ class Served {
     Listener listener = listen_tcp("127.0.0.1", port, "advice", Exposure::kLoopback, soon());
     address_ = listener.address;
     StoreServer::Options options;
-    options.listener = std::move(listener.socket);
+    options.listener = std::move(listener);
     options.job_id = job_id;
     options.auth = auth;
     options.handshake_ms = handshake_ms;

@@ -12,7 +12,9 @@
 #include "tests/rendezvous/served.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/secrets.h"
+#include "transport/hello/handshake.h"
 #include "transport/store/store_server.h"
+#include "transport/store/store_wire.h"
 #include "transport/store/stream_store.h"
 #include "transport/tcp/listener.h"
 
@@ -45,14 +47,6 @@ std::optional<std::string> read_to_end(const Descriptor& socket, Store::Deadline
 
 bool closes(const Descriptor& socket, int64_t ms) { return read_to_end(socket, in_ms(ms)).has_value(); }
 
-StoreHello fresh_hello(const std::string& job_id = "j", const Authenticator& auth = Authenticator()) {
-  StoreHello hello;
-  hello.job_id = job_id;
-  prove(hello, auth);
-  return hello;
-}
-std::string hello() { return encode_hello(fresh_hello()); }
-
 std::string read_exactly(const Descriptor& socket, size_t size) {
   std::string bytes(size, '\0');
   for (size_t have = 0; have < size;) {
@@ -64,27 +58,21 @@ std::string read_exactly(const Descriptor& socket, size_t size) {
   return bytes;
 }
 
-StoreWelcome read_welcome(const Descriptor& socket) {
-  const StoreHead head = decode_head(read_exactly(socket, kStoreHeadBytes));
-  const auto welcome = decode_welcome(read_exactly(socket, head.body_bytes));
-  REQUIRE(welcome);
-  return *welcome;
-}
-
-// What a client says behind the welcome to `said`, which has been sent.
-std::string confirmation(const Descriptor& socket, const StoreHello& said,
-                         const Authenticator& auth = Authenticator()) {
-  return std::string(as_text(store_confirmation(said, read_welcome(socket), auth)));
+// Says hello as a client of the store, and confirms the welcome.
+void shake_hands(const Descriptor& socket, uint8_t ciphers = 0, const Authenticator& auth = Authenticator()) {
+  DialerHandshake handshake(test::store_hello("j", ciphers), auth);
+  say(socket, handshake.hello());
+  REQUIRE(handshake.judge(read_exactly(socket, kAnswerBytes)).welcome);
+  say(socket, handshake.confirm());
 }
 
 // A connection that may send requests.
-Descriptor admitted(const Served& served) {
-  Descriptor socket = served.stranger();
-  const StoreHello said = fresh_hello();
-  say(socket, encode_hello(said));
-  say(socket, confirmation(socket, said));
+Descriptor admitted(const SocketAddress& address) {
+  Descriptor socket = connect_socket(address, soon());
+  shake_hands(socket);
   return socket;
 }
+Descriptor admitted(const Served& served) { return admitted(served.address()); }
 std::string request() { return encode_request({StoreOperation::kPut, "key", "value", "", 0}); }
 
 Error refusal(StreamStore::Options options) {
@@ -96,43 +84,12 @@ Error refusal(StreamStore::Options options) {
   return {};
 }
 
-TEST_CASE("fault 27: strangers: HTTP, TLS and random bytes are closed at once, silence by the handshake deadline") {
+TEST_CASE("a request cut at every byte ends that connection and nothing else") {
   Served served;
-  uint32_t seed = std::random_device{}();
-  CAPTURE(seed);
-  std::mt19937 random(seed);
-  std::string noise(4096, '\0');
-  for (char& c : noise) c = static_cast<char>(random());
-  noise[0] = '\0';  // never the beginning of the magic
-  for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
-                                   std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), noise}) {
-    Descriptor socket = served.stranger();
-    say(socket, bytes);
-    CHECK(closes(socket, 250));  // before the deadline of 300 ms
-    check_serving(served);
-  }
-  Descriptor silent = served.stranger();
-  auto before = Clock::now();
-  CHECK(closes(silent, 5000));
-  CHECK(Clock::now() - before >= 250ms);
-  check_serving(served);
-}
-
-TEST_CASE("strangers: a hello or a request cut at every byte ends that connection and nothing else") {
-  Served served;
-  for (size_t cut = 0; cut < hello().size(); ++cut) {
+  for (size_t cut = 0; cut < request().size(); ++cut) {
     CAPTURE(cut);
-    Descriptor socket = served.stranger();
-    say(socket, hello().substr(0, cut));
-    ::shutdown(socket.get(), SHUT_WR);
-    CHECK(closes(socket, 1000));
-  }
-  for (size_t cut = 0; cut < kStoreConfirmBytes + request().size(); ++cut) {
-    CAPTURE(cut);
-    Descriptor socket = served.stranger();
-    const StoreHello said = fresh_hello();
-    say(socket, encode_hello(said));
-    say(socket, (confirmation(socket, said) + request()).substr(0, cut));
+    Descriptor socket = admitted(served);
+    say(socket, request().substr(0, cut));
     ::shutdown(socket.get(), SHUT_WR);
     CHECK(closes(socket, 1000));
   }
@@ -140,32 +97,26 @@ TEST_CASE("strangers: a hello or a request cut at every byte ends that connectio
   CHECK_FALSE(store.try_get("key", soon()));  // no half request was served
 }
 
-TEST_CASE("strangers: half a request is dropped by the deadline; one that comes byte by byte works") {
+TEST_CASE("half a request is dropped by the deadline; one that comes byte by byte works") {
   Served served;
   Descriptor half = admitted(served);
   say(half, request().substr(0, 7));
   CHECK(closes(half, 5000));
 
-  Descriptor slow = served.stranger();
-  const StoreHello said = fresh_hello();
-  for (char c : encode_hello(said)) say(slow, std::string_view(&c, 1));
-  for (char c : confirmation(slow, said) + request()) say(slow, std::string_view(&c, 1));
+  Descriptor slow = admitted(served);
+  for (char c : request()) say(slow, std::string_view(&c, 1));
   CHECK(wait_ready(slow.get(), POLLIN, soon()));  // the answer
   StreamStore store(served.client());
   CHECK(store.get("key", soon()) == "value");
 }
 
-TEST_CASE("fault 30: strangers: impossible lengths are closed and nothing is allocated for them") {
+TEST_CASE("fault 30: impossible lengths are closed and nothing is allocated for them") {
   Served served;
   for (uint32_t length : {0u, 1u << 31, 0xffffffffu, static_cast<uint32_t>(kMaxRequestBodyBytes + 1)}) {
     CAPTURE(length);
     Descriptor socket = admitted(served);
     say(socket, ByteWriter().u32(length).take());
     CHECK(closes(socket, 250));
-
-    Descriptor at_hello = served.stranger();
-    say(at_hello, ByteWriter().raw(kStoreMagic).u32(kStoreVersion).u32(length).take());
-    CHECK(closes(at_hello, length == 0 ? 5000 : 250));
   }
   // A key's length beyond its frame, and a request with bytes left over.
   for (std::string body : {ByteWriter().u8(1).u32(400).raw("k").take(), request().substr(4) + "x"}) {
@@ -184,22 +135,15 @@ TEST_CASE("fault 31: hello: another version and another job are refused with bot
   CHECK(error.message.find("\"other job\"") != std::string::npos);
   CHECK(error.message.find("RONDO_JOB_ID") != std::string::npos);
 
-  // A newer client: our server tells its own version before it closes.
-  Descriptor newer = served.stranger();
-  say(newer, ByteWriter().raw(kStoreMagic).u32(7).u32(3).raw("abc").take());
-  ::shutdown(newer.get(), SHUT_WR);
-  std::optional<std::string> answer = read_to_end(newer, in_ms(5000));
-  REQUIRE(answer);
-  REQUIRE(answer->size() >= kStoreHeadBytes);
-  CHECK(decode_head(*answer).version == kStoreVersion);
-
   // A newer server, and a server that is something else, as our client sees them.
   for (bool is_rondo : {true, false}) {
     Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
     std::thread fake([&] {
       REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
       Descriptor client(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      say(client, is_rondo ? ByteWriter().raw(kStoreMagic).u32(9).u32(0).take() : "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
+      Answer answer;
+      answer.version = 9;
+      say(client, is_rondo ? encode(answer) : "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
       read_to_end(client, soon());
     });
     StreamStore::Options to_fake;
@@ -209,7 +153,7 @@ TEST_CASE("fault 31: hello: another version and another job are refused with bot
     CHECK(error.code == ErrorCode::kBootstrap);
     if (is_rondo) {
       CHECK(error.message.find("version 9") != std::string::npos);
-      CHECK(error.message.find("version 2") != std::string::npos);
+      CHECK(error.message.find(std::to_string(kWireVersion)) != std::string::npos);
     } else {
       CHECK(error.message.find("not Rondo's store") != std::string::npos);
     }
@@ -262,12 +206,10 @@ TEST_CASE("client: a server that is too busy to answer is late, not gone, also w
   std::thread busy([&] {  // welcomes one client and answers nothing
     REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
     first = Descriptor(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    const StoreHead head = decode_head(read_exactly(first, kStoreHeadBytes));
-    const auto said = decode_hello(read_exactly(first, head.body_bytes));
-    REQUIRE(said);
-    StoreWelcome welcome;
-    prove(welcome, *said, Authenticator());
-    say(first, encode_welcome(welcome));
+    const Authenticator none;
+    AcceptorHandshake handshake(none);
+    REQUIRE(handshake.hear(read_exactly(first, kHelloBytes)));
+    say(first, handshake.answer({}));
   });
   StreamStore::Options options;
   options.addresses = [&] { return std::vector{listener.address}; };
@@ -352,7 +294,7 @@ TEST_CASE("secret: a client with another secret, or none, is refused in time, an
     CHECK(error.message.find(served.address().text()) != std::string::npos);
     CHECK(error.message.find("RONDO_SECRET_FILE") != std::string::npos);
     Descriptor stranger = served.stranger();
-    say(stranger, encode_hello(fresh_hello("a guess", wrong)));
+    say(stranger, DialerHandshake(test::store_hello("a guess"), wrong).hello());
     ::shutdown(stranger.get(), SHUT_WR);
     const auto answer = read_to_end(stranger, soon());
     REQUIRE(answer);
@@ -365,18 +307,18 @@ TEST_CASE("secret: a client with another secret, or none, is refused in time, an
 }
 
 TEST_CASE("secret: a server that does not know it is not believed, whatever it says") {
-  for (const StoreVerdict verdict : {StoreVerdict::kWelcome, StoreVerdict::kOtherJob, StoreVerdict::kAuthFailed}) {
+  for (const AnswerCode verdict : {AnswerCode::kWelcome, AnswerCode::kJob, AnswerCode::kAuthFailed}) {
     Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
     std::thread impostor([&] {
       REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
       Descriptor client(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      const StoreHead head = decode_head(read_exactly(client, kStoreHeadBytes));
-      const auto said = decode_hello(read_exactly(client, head.body_bytes));
-      REQUIRE(said);
-      StoreWelcome welcome;
-      welcome.verdict = verdict;
-      prove(welcome, *said, knowing("what the impostor knows, no more"));
-      say(client, encode_welcome(welcome));
+      const std::string said = read_exactly(client, kHelloBytes);
+      const Authenticator known = knowing("what the impostor knows, no more");
+      Answer answer;
+      answer.code = verdict;
+      answer.nonce = random_nonce();
+      answer.mac = known.prove("rondo link answer", {said, encode(answer)});
+      say(client, encode(answer));
       CHECK(read_to_end(client, soon()) == "");  // no confirmation, and no request
     });
     StreamStore::Options options;
@@ -388,31 +330,10 @@ TEST_CASE("secret: a server that does not know it is not believed, whatever it s
   }
 }
 
-TEST_CASE("secret: the replay of a client's hello and confirmation is refused, and so is its own welcome sent back") {
-  const Authenticator auth = knowing("the right secret, 16 bytes or more");
-  Served served(5'000, "j", 0, auth);
-  const StoreHello said = fresh_hello("j", auth);
-  Descriptor honest = served.stranger();
-  say(honest, encode_hello(said));
-  const StoreWelcome welcome = read_welcome(honest);
-  const std::string confirmed(as_text(store_confirmation(said, welcome, auth)));
-  for (const std::string& second : {confirmed, std::string(as_text(welcome.proof)), std::string(as_text(said.proof))}) {
-    Descriptor replay = served.stranger();
-    say(replay, encode_hello(said));
-    read_welcome(replay);
-    say(replay, second + request());
-    CHECK(closes(replay, 1'000));
-  }
-  say(honest, confirmed + request());
-  CHECK(read_exactly(honest, kFrameHeadBytes).size() == kFrameHeadBytes);
-  StreamStore store(served.client());
-  CHECK(store.get("key", soon()) == "value");
-}
-
 TEST_CASE("encryption: requests and answers of any size travel sealed, and a plain request ends its connection") {
   StoreServer::Options options;
   Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
-  options.listener = std::move(listener.socket);
+  options.listener = std::move(listener);
   options.job_id = "j";
   options.encrypt = true;
   options.auth = knowing("the right secret, 16 bytes or more");
@@ -434,32 +355,13 @@ TEST_CASE("encryption: requests and answers of any size travel sealed, and a pla
   store.put("later", "here", soon());
   waiter.join();
 
-  StoreHello hello;
-  hello.ciphers = own_ciphers();
-  hello.job_id = "j";
-  prove(hello, client.auth);
   const Descriptor plainly = connect_socket(listener.address, soon());
-  say(plainly, encode_hello(hello));
-  say(plainly, confirmation(plainly, hello, client.auth) + request());
+  shake_hands(plainly, own_ciphers(), client.auth);
+  say(plainly, request());
   CHECK(closes(plainly, 1'000));
 }
 
 // --- budgets
-
-TEST_CASE("strangers: a flood from one address pushes out its own connections, not a slow one from another address") {
-  Served served(60'000);
-  Descriptor slow(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const SocketAddress other = resolve("127.0.0.2", 0).front();
-  REQUIRE(::bind(slow.get(), other.get(), other.size) == 0);
-  REQUIRE(::connect(slow.get(), served.address().get(), served.address().size) == 0);
-  std::vector<Descriptor> silent;
-  for (size_t i = 0; i < StoreServer::kMaxStrangers + 50; ++i) silent.push_back(served.stranger());
-  CHECK(closes(silent[0], 5'000));
-  const StoreHello said = fresh_hello();
-  say(slow, encode_hello(said));
-  say(slow, confirmation(slow, said) + request());
-  CHECK(read_exactly(slow, kFrameHeadBytes).size() == kFrameHeadBytes);
-}
 
 TEST_CASE("clients: twice the world and 16, no more, and the world may become known later") {
   for (const bool later : {false, true}) {
@@ -484,19 +386,13 @@ TEST_CASE("clients: one that is silent after its request, or takes no answer, is
   StoreServer::Options options;
   Listener listener = listen_tcp("127.0.0.1", 0, "", Exposure::kLoopback, soon());
   const SocketAddress address = listener.address;
-  options.listener = std::move(listener.socket);
+  options.listener = std::move(listener);
   options.job_id = "j";
   options.handshake_ms = 200;
   options.idle_ms = 600;
   options.log = Logger("off");
   StoreServer server(std::move(options));
-  const auto client = [&] {
-    Descriptor socket = connect_socket(address, soon());
-    const StoreHello said = fresh_hello();
-    say(socket, encode_hello(said));
-    say(socket, confirmation(socket, said));
-    return socket;
-  };
+  const auto client = [&] { return admitted(address); };
   Descriptor waits = client();
   say(waits, encode_request({StoreOperation::kGet, "later", "", "", 0}));
   Descriptor idle = client();

@@ -23,7 +23,6 @@
 
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
-#include "transport/control/io_thread.h"
 #include "transport/island/island.h"
 #include "transport/island/island_connection.h"
 #include "transport/island/island_frame.h"
@@ -33,6 +32,7 @@
 #include "transport/island/remote_bell.h"
 #include "transport/island/shared_link.h"
 #include "transport/island/shared_stream.h"
+#include "transport/tcp/io_thread.h"
 
 namespace rondo::testing {
 namespace {

@@ -27,7 +27,8 @@ LAYERS = {
     "transport/auth/": ("rondo/", "ring/base/", "transport/auth/"),
     "transport/tcp/": ("rondo/", "ring/base/", "kernels/crc32c.h", *SEAMS, "transport/auth/", "transport/tcp/"),
     "transport/hello/": ("rondo/", "ring/base/", *SEAMS, "transport/auth/", "transport/tcp/", "transport/hello/"),
-    "transport/store/": ("rondo/", "ring/base/", "transport/auth/", "transport/tcp/", "transport/store/"),
+    "transport/store/": ("rondo/", "ring/base/", "transport/auth/", "transport/tcp/", "transport/hello/",
+                         "transport/store/"),
     "transport/rendezvous/": ("rondo/", "ring/base/", "transport/auth/", "transport/tcp/", "transport/hello/wire.h",
                               "transport/store/", "transport/rendezvous/"),
     "transport/control/": ("rondo/", "ring/base/", *SEAMS, "transport/auth/", "transport/tcp/", "transport/hello/",
@@ -57,7 +58,7 @@ LAYERS = {
 # Which files may include a package, or a part of the standard library: what the include's path begins with, and a pattern
 # of the files.
 PACKAGES = {
-    "asio": r"transport/(hello|store|control|island)/.*\.cc|transport/tcp/asio_socket\.h|"
+    "asio": r"transport/(tcp|hello|store|control|island)/.*\.cc|transport/tcp/asio_socket\.h|"
             r"transport/control/control_plane_timers\.h|tools/bazel/packages/asio\.cc|tests/.*",
     "openssl/": r"transport/auth/.*\.cc",
     "cuda": r"kernels/.*|examples/.*\.cu|tests/.*",

@@ -54,9 +54,9 @@ ControlPlane::ControlPlane(Settings settings)
       sockets_(silence_ms(settings_.config)),
       timers_(std::make_unique<Timers>(thread_.context(), wake_.get())) {
   Reception::Settings listening;
-  listening.addresses = settings_.addresses;
-  listening.ports = settings_.ports;
-  listening.tuning = tuning_of(settings_.config);
+  for (const std::string& address : settings_.addresses) {
+    listening.listeners.push_back(listen_in_range(address, settings_.ports, tuning_of(settings_.config)));
+  }
   listening.handshake_timeout_ms = settings_.config.handshake_timeout_ms;
   listening.max_pending = settings_.max_pending;
   listening.max_known = settings_.max_known;
@@ -64,7 +64,7 @@ ControlPlane::ControlPlane(Settings settings)
   listening.auth = settings_.auth;
   listening.ciphers = settings_.config.encrypt ? own_ciphers() : 0;
   reception_ = std::make_unique<Reception>(
-      thread_.context(), listening, [this](const Hello& hello) { return judge(hello); },
+      thread_.context(), std::move(listening), [this](const Hello& hello) { return judge(hello); },
       [this](const Hello& hello, SecuredSocket socket) { welcome(hello, std::move(socket)); });
   thread_.post([this] {
     reception_->start();

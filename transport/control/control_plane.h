@@ -17,7 +17,6 @@
 #include "rondo/error.h"
 #include "transport/control/control_logic.h"
 #include "transport/control/control_mesh.h"
-#include "transport/control/io_thread.h"
 #include "transport/control/peer_dialer.h"
 #include "transport/control/pending_links.h"
 #include "transport/control/start_logic.h"
@@ -26,6 +25,7 @@
 #include "transport/hello/reception.h"
 #include "transport/rendezvous/peer_card.h"
 #include "transport/tcp/data_sockets.h"
+#include "transport/tcp/io_thread.h"
 
 namespace rondo {
 

@@ -213,6 +213,7 @@ void ControlPlane::tell_logic(const std::function<void(ControlLogic&)>& event) {
 // --- who may come in
 
 std::optional<Answer> ControlPlane::judge(const Hello& hello) {
+  if (hello.role == Role::kStore) return admission_.refuse(AnswerCode::kForbidden, "no store is served here");
   if (auto refusal = admission_.judge(hello)) return refusal;
   // After a failed start others may connect still, to hear why.
   if (leaving_ && (leaving_ == Farewell::kGoodbye || hello.role != Role::kControl)) {

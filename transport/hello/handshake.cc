@@ -96,7 +96,7 @@ std::optional<Hello> AcceptorHandshake::hear(std::string_view bytes) {
     refused.text = "AUTH_FAILED";
     refusal_ = std::move(refused);
   }
-  cipher_ = choose_cipher(ciphers_, hello->ciphers);
+  cipher_ = choose_cipher(hello->role == Role::kStore ? own_ciphers() : ciphers_, hello->ciphers);
   hello_ = bytes;
   return hello;
 }

@@ -45,7 +45,8 @@ class DialerHandshake {
 
 class AcceptorHandshake {
  public:
-  // ciphers: own_ciphers() where connections are to be sealed, else 0.
+  // ciphers: own_ciphers() where connections are to be sealed, else 0. A client of the store says itself whether its
+  // connection is: a store may be served before the job's settings are known.
   explicit AcceptorHandshake(const Authenticator& auth, uint8_t ciphers = 0) : auth_(&auth), ciphers_(ciphers) {}
 
   // From kHelloBytes bytes. nullopt: malformed. Otherwise refusal() says what a stranger may hear: the version or

@@ -1,7 +1,8 @@
 #include "transport/hello/reception.h"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,7 +19,6 @@
 #include "transport/hello/handshake.h"
 #include "transport/tcp/asio_socket.h"
 #include "transport/tcp/descriptor_reserve.h"
-#include "transport/tcp/socket.h"
 
 namespace rondo {
 namespace {
@@ -33,56 +33,25 @@ constexpr int kMostRefused = 30;
 constexpr int kAcceptAtOnce = 16;
 // One line about strangers in so long.
 constexpr std::chrono::seconds kStrangerLogInterval{10};
-// Connections that the kernel completes before we accept them; it caps this at net.core.somaxconn.
-constexpr int kBacklog = 4096;
-
-int enable(int socket, int level, int option) {
-  const int on = 1;
-  return ::setsockopt(socket, level, option, &on, sizeof on);
-}
-
-uint16_t bound_port(int socket) {
-  asio::ip::tcp::endpoint endpoint;
-  socklen_t size = static_cast<socklen_t>(endpoint.capacity());
-  if (::getsockname(socket, endpoint.data(), &size) != 0) return 0;
-  return endpoint.port();
-}
-
-// The first free port of the range.
-Descriptor listen_on(const std::string& address, PortRange ports, const SocketTuning& tuning, uint16_t& port) {
-  int number = EADDRINUSE;
-  for (uint32_t candidate = ports.first; candidate <= ports.last; ++candidate) {
-    const auto endpoint = asio_endpoint({address, static_cast<uint16_t>(candidate)});
-    Descriptor socket = make_socket(endpoint);
-    // A port in TIME_WAIT after a restart can be taken at once.
-    enable(socket.get(), SOL_SOCKET, SO_REUSEADDR);
-    if (endpoint.address().is_v6()) enable(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY);
-    set_buffers(socket.get(), tuning);
-    if (::bind(socket.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
-        ::listen(socket.get(), kBacklog) == 0) {
-      port = bound_port(socket.get());
-      return socket;
-    }
-    number = errno;
-  }
-  Error error = system_error(fmt::format("cannot listen on {} port {}{}", address, ports.first,
-                                         ports.last == ports.first ? "" : fmt::format("-{}", ports.last)),
-                             number);
-  if (error.code == ErrorCode::kNetwork) error.message += "; RONDO_PORT_RANGE and RONDO_SOCKET_IFNAME change where";
-  throw Exception(std::move(error));
+// Unix sockets tell; over TCP the secret does.
+bool is_of_this_user(int socket) {
+  int family = 0;
+  socklen_t size = sizeof family;
+  if (::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0 || family != AF_UNIX) return true;
+  ucred peer{};
+  size = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
 }
 
 }  // namespace
 
 class Reception::State : public std::enable_shared_from_this<Reception::State> {
  public:
-  State(asio::io_context& io, const Settings& settings, Judge judge, Welcome welcome)
-      : io_(io), settings_(settings), judge_(std::move(judge)), welcome_(std::move(welcome)) {
-    for (const std::string& address : settings.addresses) {
-      uint16_t port = 0;
-      Descriptor socket = listen_on(address, settings.ports, settings.tuning, port);
-      acceptors_.push_back(std::make_unique<Acceptor>(io, std::move(socket)));
-      endpoints_.push_back({address, port});
+  State(asio::io_context& io, Settings settings, Judge judge, Welcome welcome)
+      : io_(io), settings_(std::move(settings)), judge_(std::move(judge)), welcome_(std::move(welcome)) {
+    for (Listener& listener : settings_.listeners) {
+      endpoints_.push_back({listener.address.host(), listener.address.port()});
+      acceptors_.push_back(std::make_unique<Acceptor>(io, std::move(listener.socket)));
     }
   }
 
@@ -99,7 +68,10 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   }
 
   void stop() {
-    stopped_ = true;
+    if (std::exchange(stopped_, true)) return;
+    for (const Listener& listener : settings_.listeners) {
+      if (!listener.unlink_path.empty()) ::unlink(listener.unlink_path.c_str());
+    }
     acceptors_.clear();
     guests_.clear();
   }
@@ -141,7 +113,11 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
       Descriptor socket(::accept4(acceptor.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket.valid()) {
         refused_ = 0;
-        admit(std::move(socket));
+        try {
+          admit(std::move(socket));
+        } catch (const std::exception& failure) {  // no memory, or no place in epoll's set: this one's alone
+          complain(fmt::format("cannot take a connection: {}", failure.what()));
+        }
         continue;
       }
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -156,6 +132,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   void rest(Acceptor& acceptor, int number) {
     // One may be a firewall's word about one stranger; no connection ever comes where all are refused.
     if (cause_of(number) == Cause::kRefused && ++refused_ >= kMostRefused) {
+      stop();  // who dials hears it at once
       throw Exception(system_error("accepting a connection", number));
     }
     complain(fmt::format("cannot accept a connection: {}", std::strerror(number)));
@@ -173,6 +150,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
 
   void admit(Descriptor socket) {
     if (guests_.size() >= std::min(settings_.max_pending, settings_.max_known)) make_room(Room::kIfFull);
+    if (!is_of_this_user(socket.get())) return complain("a process of another user connected and was refused");
     auto guest = std::make_shared<Guest>(io_, std::move(socket), settings_);
     guests_.push_back(guest);
     guest->deadline.expires_after(milliseconds(settings_.handshake_timeout_ms));
@@ -339,8 +317,8 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   bool stopped_ = false;
 };
 
-Reception::Reception(asio::io_context& io, const Settings& settings, Judge judge, Welcome welcome)
-    : state_(std::make_shared<State>(io, settings, std::move(judge), std::move(welcome))) {}
+Reception::Reception(asio::io_context& io, Settings settings, Judge judge, Welcome welcome)
+    : state_(std::make_shared<State>(io, std::move(settings), std::move(judge), std::move(welcome))) {}
 Reception::~Reception() = default;
 const std::vector<Endpoint>& Reception::endpoints() const { return state_->endpoints(); }
 void Reception::start() { state_->start(); }

@@ -14,7 +14,6 @@
 #include "transport/hello/wire.h"
 #include "transport/tcp/endpoint.h"
 #include "transport/tcp/listener.h"
-#include "transport/tcp/socket_options.h"
 
 namespace asio {
 class io_context;
@@ -28,9 +27,7 @@ namespace rondo {
 class Reception {
  public:
   struct Settings {
-    std::vector<std::string> addresses;
-    PortRange ports;
-    SocketTuning tuning;
+    std::vector<Listener> listeners;  // at least one
     int64_t handshake_timeout_ms = 5'000;
     size_t max_pending = 128;
     size_t max_known = 1024;  // whose hello was that of a process that knows the secret
@@ -43,13 +40,13 @@ class Reception {
   // The dialer has confirmed the welcome.
   using Welcome = std::function<void(const Hello&, SecuredSocket)>;
 
-  // Binds and listens, so that the endpoints can be published. Throws Exception(kNetwork) naming address and port.
-  Reception(asio::io_context& io, const Settings& settings, Judge judge, Welcome welcome);
+  Reception(asio::io_context& io, Settings settings, Judge judge, Welcome welcome);
   ~Reception();
 
   const std::vector<Endpoint>& endpoints() const;
   void start();
   void reconsider();
+  // Ends the listening, and what has not been welcomed.
   void stop();
 
  private:

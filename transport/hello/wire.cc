@@ -48,7 +48,7 @@ std::optional<Hello> parse_hello(std::string_view bytes) {
   hello.version = reader.u16();
   if (hello.version != kWireVersion) return hello;
   const uint8_t role = reader.u8();
-  bool valid = role >= static_cast<uint8_t>(Role::kControl) && role <= static_cast<uint8_t>(Role::kStream);
+  bool valid = role >= static_cast<uint8_t>(Role::kControl) && role <= static_cast<uint8_t>(Role::kStore);
   hello.role = static_cast<Role>(role);
   hello.ciphers = reader.u8();
   valid &= (hello.ciphers & ~kAllCiphers) == 0;

@@ -13,7 +13,7 @@ namespace rondo {
 // The first 256 bytes of every connection, in both directions: the dialer's Hello, then the acceptor's Answer.
 // handshake.h says what they prove. docs/wire.md has the byte tables; all numbers are little-endian.
 
-inline constexpr uint16_t kWireVersion = 6;
+inline constexpr uint16_t kWireVersion = 7;
 inline constexpr size_t kHelloBytes = 256;
 inline constexpr size_t kAnswerBytes = 256;
 // Where their proofs are.
@@ -30,6 +30,7 @@ enum class Role : uint8_t {
   kControl = 1,  // the control plane: one for each pair of ranks
   kData = 2,     // one connection of a link of slices
   kStream = 3,   // point to point, from the dialer to the acceptor
+  kStore = 4,    // a client of the store (store_wire.h); it need not know its rank yet, and says 0
 };
 
 struct Hello {

@@ -145,9 +145,7 @@ std::shared_ptr<Store> serve(const RendezvousUrl& url, const Launch& launch, con
   client.addresses = [address] { return std::vector<SocketAddress>{address}; };
 
   StoreServer::Options server;
-  server.same_user = url.kind == Kind::kUnix;
-  server.listener = std::move(listener.socket);
-  server.unlink_path = listener.unlink_path;
+  server.listener = std::move(listener);
   server.job_id = launch.job_id;
   server.auth = client.auth;
   server.encrypt = config.encrypt;

@@ -2,15 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/rendezvous/secret.h"
 #include "transport/store/store_server.h"
+#include "transport/store/store_wire.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/socket.h"
 
@@ -29,25 +27,12 @@ SocketAddress own_address(const std::string& host, const Config& config) {
   return address;
 }
 
-Descriptor listen_in_range(SocketAddress address, const PortRange& range, SocketAddress* bound) {
-  for (int port = range.first; port <= range.last; ++port) {
-    address.set_port(static_cast<uint16_t>(port));
-    Descriptor socket = listen_socket(address, bound);
-    if (socket.valid()) return socket;
-    if (errno == EADDRINUSE && port < range.last) continue;
-    throw Exception(ErrorCode::kBootstrap,
-                    fmt::format("cannot serve a unique id at {} (ports {}-{}, RONDO_PORT_RANGE): {}", address.host(),
-                                range.first, range.last, std::strerror(errno)));
-  }
-  return Descriptor();
-}
-
 }  // namespace
 
 UniqueIdServer::UniqueIdServer(const std::string& host, const Config& config) {
   StoreServer::Options options;
-  SocketAddress bound;
-  options.listener = listen_in_range(own_address(host, config), data_port_range(config), &bound);
+  options.listener = listen_in_range(own_address(host, config).host(), data_port_range(config));
+  const SocketAddress bound = options.listener.address;
   UniqueKey key;
   fill_random(key);
   const std::string id = unique_url(bound.host(), bound.port(), key);

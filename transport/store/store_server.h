@@ -4,28 +4,25 @@
 #include <memory>
 #include <string>
 
-#include "ring/base/descriptor.h"
 #include "ring/base/log.h"
-#include "transport/store/store_wire.h"
+#include "transport/auth/authenticator.h"
+#include "transport/tcp/listener.h"
 
 namespace rondo {
 
-// Serves a StoreMap to stream clients from a thread of its own, from construction to destruction. A client that does
-// not prove within handshake_ms that it knows the secret is dropped; the others are not disturbed. What clients may use
-// (connections, unfinished requests, the map) grows with the world.
+// Serves a StoreMap to stream clients from a thread of its own, from construction to destruction. Who a client is, is
+// found out as everywhere (hello/reception.h). What clients may use (connections, unfinished requests, the map) grows
+// with the world.
 class StoreServer {
  public:
-  // Connections that have not said hello yet; one more and the oldest of them is dropped. A hello follows its
-  // connection within a round trip, so that an honest client is the oldest of 256 only under a flood, and it tries
-  // again.
+  // Connections that have not said hello yet. A hello follows its connection within a round trip, so that an honest
+  // client is the oldest of 256 only under a flood, and it tries again.
   static constexpr size_t kMaxStrangers = 256;
   // Of a world that is not known yet; of a known one twice its ranks and 16.
   static constexpr size_t kMaxClients = 16384;
 
   struct Options {
-    Descriptor listener;      // listening, non-blocking; TCP or unix
-    bool same_user = false;   // unix: refuse other users' processes
-    std::string unlink_path;  // removed when the server stops listening; may be empty
+    Listener listener;  // TCP or unix
     std::string job_id;
     Authenticator auth;
     bool encrypt = false;  // refuses clients that do not ask for it; those that do have it anyway

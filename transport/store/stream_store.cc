@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "rondo/error.h"
+#include "transport/hello/handshake.h"
 #include "transport/store/store_map.h"
 
 namespace rondo {
@@ -82,6 +83,24 @@ bool served_by_same_user(int fd) {
 
 [[noreturn]] void refuse(std::string message) { throw Exception(ErrorCode::kBootstrap, std::move(message)); }
 
+// What waiting does not change.
+[[noreturn]] void refuse(const std::string& where, const Error& error) {
+  const std::string message = fmt::format("the store at {}: {}", where, error.message);
+  switch (error.code) {
+    case ErrorCode::kAuthFailed:
+      throw Exception(ErrorCode::kAuthFailed, message);
+    case ErrorCode::kProtocol:
+      refuse(
+          fmt::format("{} is not Rondo's store: another program listens there (set RONDO_MASTER_PORT to a free "
+                      "port)",
+                      where));
+    default:
+      refuse(message +
+             ". RONDO_MASTER_PORT (or MASTER_PORT) says which store, RONDO_JOB_ID which job: both must be equal on all "
+             "ranks");
+  }
+}
+
 }  // namespace
 
 void StreamStore::connect(Deadline deadline) {
@@ -133,54 +152,31 @@ bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, D
     refuse(fmt::format("{} is served by another user's process", where));
   }
   *why = fmt::format("{} accepted the connection, but did not answer", where);
-  StoreHello hello;
-  hello.job_id = options_.job_id;
+  Hello hello;
+  hello.role = Role::kStore;
+  hello.job_id = bounded_job_id(options_.job_id);
   hello.ciphers = options_.encrypt ? own_ciphers() : 0;
-  prove(hello, options_.auth);
-  if (send_all(socket.get(), encode_hello(hello), deadline) != Transfer::kDone) return false;
-  std::string bytes;
-  if (receive_all(socket.get(), kStoreHeadBytes, deadline, &bytes) != Transfer::kDone) return false;
-  if (!plausible_head(bytes)) {
-    refuse(fmt::format("{} is not Rondo's store: another program listens there (set RONDO_MASTER_PORT to a free port)",
-                       where));
+  DialerHandshake handshake(hello, options_.auth);
+  if (send_all(socket.get(), handshake.hello(), deadline) != Transfer::kDone) return false;
+  std::string begin, rest;
+  if (receive_all(socket.get(), kWireMagic.size(), deadline, &begin) != Transfer::kDone) return false;
+  if (begin == kWireMagic &&
+      receive_all(socket.get(), kAnswerBytes - begin.size(), deadline, &rest) != Transfer::kDone) {
+    return false;
   }
-  StoreHead head = decode_head(bytes);
-  if (head.version != kStoreVersion) {
-    refuse(
-        fmt::format("{} speaks version {} of the store's protocol, this process speaks version {}: run the same "
-                    "Rondo on all ranks",
-                    where, head.version, kStoreVersion));
+  const DialerHandshake::Verdict verdict = handshake.judge(begin + rest);
+  if (verdict.busy) {
+    *why = verdict.error.message;
+    return false;
   }
-  if (head.body_bytes > kMaxHelloBodyBytes) refuse(fmt::format("{} sent a malformed hello", where));
-  if (receive_all(socket.get(), head.body_bytes, deadline, &bytes) != Transfer::kDone) return false;
-  std::optional<StoreWelcome> welcome = decode_welcome(bytes);
-  if (!welcome) refuse(fmt::format("{} sent a malformed hello", where));
-  check_proof(*welcome, hello, where);
-  if (welcome->verdict == StoreVerdict::kOtherJob) {
-    refuse(
-        fmt::format("{} serves job \"{}\", but this process belongs to job \"{}\": use another port "
-                    "(RONDO_MASTER_PORT, MASTER_PORT), or the same RONDO_JOB_ID on all ranks",
-                    where, welcome->text, options_.job_id));
-  }
-  if (welcome->verdict == StoreVerdict::kEncryption || options_.encrypt != (welcome->cipher != Cipher::kNone)) {
-    refuse(fmt::format("RONDO_ENCRYPT is {} here, and not at {}: it must be equal on all ranks",
-                       options_.encrypt ? 1 : 0, where));
-  }
-  const Mac confirmation = store_confirmation(hello, *welcome, options_.auth);
-  if (send_all(socket.get(), as_text(confirmation), deadline) != Transfer::kDone) return false;
+  if (!verdict.welcome) refuse(where, verdict.error);
+  if (send_all(socket.get(), handshake.confirm(), deadline) != Transfer::kDone) return false;
   socket_ = std::move(socket);
-  seal_.use(store_keys(hello, *welcome, options_.auth, StoreSide::kClient));
+  seal_.use(handshake.keys());
   plain_.clear();
   reached_ = true;
   owner_ = ::getpid();
   return true;
-}
-
-void StreamStore::check_proof(const StoreWelcome& welcome, const StoreHello& hello, const std::string& where) const {
-  const bool refused = welcome.verdict == StoreVerdict::kAuthFailed;
-  if (!refused && holds(welcome, hello, options_.auth)) return;
-  const char* what = refused ? "did not accept this process's secret" : "did not prove that it knows this secret";
-  throw Exception(ErrorCode::kAuthFailed, fmt::format("the store at {} {}: {}", where, what, options_.auth.advice()));
 }
 
 void StreamStore::lost(const std::string& why) {

@@ -8,6 +8,8 @@
 #include "ring/base/descriptor.h"
 #include "ring/base/log.h"
 #include "rondo/store.h"
+#include "transport/auth/authenticator.h"
+#include "transport/auth/records.h"
 #include "transport/store/store_wire.h"
 #include "transport/tcp/socket.h"
 
@@ -47,8 +49,6 @@ class StreamStore : public Store {
  private:
   // True once connected; false if it is worth trying again, *why then says what happened.
   bool try_connect(Deadline deadline, std::string* why);
-  // Throws Exception(kAuthFailed).
-  void check_proof(const StoreWelcome& welcome, const StoreHello& hello, const std::string& where) const;
   bool shake_hands(Descriptor socket, const SocketAddress& address, Deadline deadline, std::string* why);
   StoreReply transact(const StoreRequest& request, Deadline deadline);
   [[noreturn]] void lost(const std::string& why);

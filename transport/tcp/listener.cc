@@ -15,7 +15,9 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 
+#include "ring/base/system_error.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -143,6 +145,23 @@ PortRange data_port_range(const Config& config) {
                                 config.data_ports));
   }
   return {*first, *last};
+}
+
+Listener listen_in_range(const std::string& address, PortRange ports, const SocketTuning& tuning) {
+  SocketAddress wanted = resolve(address, 0).front();
+  Listener listener;
+  int number = EADDRINUSE;
+  for (uint32_t port = ports.first; port <= ports.last && number == EADDRINUSE; ++port) {
+    wanted.set_port(static_cast<uint16_t>(port));
+    listener.socket = listen_socket(wanted, &listener.address, tuning);
+    if (listener.socket.valid()) return listener;
+    number = errno;
+  }
+  Error error = system_error(fmt::format("cannot listen on {} port {}{}", address, ports.first,
+                                         ports.last == ports.first ? "" : fmt::format("-{}", ports.last)),
+                             number);
+  if (error.code == ErrorCode::kNetwork) error.message += "; RONDO_PORT_RANGE and RONDO_SOCKET_IFNAME change where";
+  throw Exception(std::move(error));
 }
 
 Listener listen_tcp(const std::string& host, uint16_t port, const std::string& advice, Exposure exposure,

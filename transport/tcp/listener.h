@@ -7,6 +7,7 @@
 #include "rondo/config.h"
 #include "transport/auth/secret.h"
 #include "transport/tcp/socket.h"
+#include "transport/tcp/socket_options.h"
 
 namespace rondo {
 
@@ -21,12 +22,16 @@ struct PortRange {
 };
 PortRange data_port_range(const Config& config);
 
-// Where a store is served.
+// A socket that listens.
 struct Listener {
   Descriptor socket;
   SocketAddress address;    // as bound: the real port where 0 was asked for
   std::string unlink_path;  // unix: to be removed when the service ends
 };
+
+// Listens on a numeric address, on the first free port of the range. Throws Exception naming address and ports:
+// kNetwork, or kSystem where this process may not listen at all.
+Listener listen_in_range(const std::string& address, PortRange ports, const SocketTuning& tuning = {});
 
 // Listens on the first of the host's addresses that is this machine's. Where none is (a name that leads to 127.0.1.1,
 // an address that a router translates), on all addresses. `advice` says which variables change the port, for the error

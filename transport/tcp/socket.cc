@@ -170,7 +170,7 @@ Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline
   return socket;
 }
 
-Descriptor listen_socket(const SocketAddress& address, SocketAddress* bound) {
+Descriptor listen_socket(const SocketAddress& address, SocketAddress* bound, const SocketTuning& tuning) {
   Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return socket;
   int on = 1, off = 0;
@@ -179,6 +179,7 @@ Descriptor listen_socket(const SocketAddress& address, SocketAddress* bound) {
   if (address.family() == AF_INET6) {
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, address.is_any() ? &off : &on, sizeof on);
   }
+  set_buffers(socket.get(), tuning);
   bound->size = sizeof(sockaddr_storage);
   if (::bind(socket.get(), address.get(), address.size) != 0 || ::listen(socket.get(), SOMAXCONN) != 0 ||
       ::getsockname(socket.get(), bound->get(), &bound->size) != 0) {

@@ -9,6 +9,7 @@
 
 #include "ring/base/descriptor.h"
 #include "rondo/store.h"
+#include "transport/tcp/socket_options.h"
 
 namespace rondo {
 
@@ -50,6 +51,6 @@ Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline
 
 // A non-blocking, close-on-exec listening socket (SO_REUSEADDR; IPv6 wildcard is dual-stack); invalid at failure, errno
 // then says why. *bound: the address that it got.
-Descriptor listen_socket(const SocketAddress& address, SocketAddress* bound);
+Descriptor listen_socket(const SocketAddress& address, SocketAddress* bound, const SocketTuning& tuning = {});
 
 }  // namespace rondo

@@ -1,4 +1,4 @@
-#include "transport/control/io_thread.h"
+#include "transport/tcp/io_thread.h"
 
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
