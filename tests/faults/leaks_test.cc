@@ -19,30 +19,17 @@ constexpr size_t kSpareMappings = 8;
 
 using Cycle = std::function<void(const JoinOptions& options)>;
 
-// The kernel lists a thread for a moment after it has been joined.
-Resources settled() {
-  Resources last = Resources::now();
-  int same = 0;
-  eventually([&] {
-    const Resources now = Resources::now();
-    same = now.threads == last.threads && now.descriptors == last.descriptors ? same + 1 : 0;
-    last = now;
-    return same == 10;
-  });
-  return last;
-}
-
 void check_cycles(int world, int cycles, const Cycle& cycle) {
   Job job;
   job.start(world, [&](Here& here) {
     Resources before;
     const std::string meeting = here.options.rendezvous;
     for (int i = 0; i < kWarmUp + cycles; ++i) {
-      if (i == kWarmUp) before = settled();
+      if (i == kWarmUp) before = Resources::settled();
       here.options.rendezvous = fmt::format("{}-{}", meeting, i);
       cycle(here.options);
     }
-    const Resources after = settled();
+    const Resources after = Resources::settled();
     here.say(fmt::format("{} {} {}", after.descriptors - before.descriptors, after.threads - before.threads,
                          after.mappings <= before.mappings + kSpareMappings ? "flat" : "grown"));
   });

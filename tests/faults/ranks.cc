@@ -9,8 +9,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "tests/support/resources.h"
-
 namespace rondo::testing {
 
 using Clock = std::chrono::steady_clock;
@@ -106,16 +104,6 @@ Timed timed_line(const std::string& line) {
   const long long elapsed = std::strtoll(line.c_str(), &end, 10);
   if (end == line.c_str() || *end != ' ') return {-1, line};
   return {elapsed, end + 1};
-}
-
-Resources Resources::now() {
-  std::ifstream maps("/proc/self/maps");
-  const auto lines = std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
-  std::ifstream statm("/proc/self/statm");
-  size_t all_pages = 0, resident_pages = 0;
-  statm >> all_pages >> resident_pages;
-  return {open_descriptors(), running_threads(), static_cast<size_t>(lines),
-          resident_pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE))};
 }
 
 Guarded::Guarded(size_t bytes, unsigned char fill)

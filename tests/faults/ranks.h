@@ -10,6 +10,7 @@
 #include "rondo/communicator.h"
 #include "tests/support/child.h"
 #include "tests/support/eventually.h"
+#include "tests/support/resources.h"
 #include "tests/support/temp_folder.h"
 
 namespace rondo::testing {
@@ -71,15 +72,6 @@ struct Timed {
   bool has(std::string_view part) const { return outcome.find(part) != std::string::npos; }
 };
 Timed timed_line(const std::string& line);
-
-// Every descriptor, thread and mapping of this process, counted, and its memory.
-struct Resources {
-  size_t descriptors = 0;
-  size_t threads = 0;
-  size_t mappings = 0;
-  size_t resident_bytes = 0;
-  static Resources now();
-};
 
 // Memory between two guards.
 class Guarded {

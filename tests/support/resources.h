@@ -14,4 +14,16 @@ inline size_t entries_of(const char* folder) {
 inline size_t open_descriptors() { return entries_of("/proc/self/fd"); }
 inline size_t running_threads() { return entries_of("/proc/self/task"); }
 
+// Every descriptor, thread and mapping of this process, counted, and its memory.
+struct Resources {
+  size_t descriptors = 0;
+  size_t threads = 0;
+  size_t mappings = 0;
+  size_t resident_bytes = 0;
+  size_t allocated_bytes = 0;  // by malloc() and new, and not freed
+  static Resources now();
+  // Once they stay as they are: the kernel lists a thread for a moment after it has been joined.
+  static Resources settled();
+};
+
 }  // namespace rondo::testing

@@ -1,0 +1,48 @@
+#include "tests/support/resources.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "tests/support/eventually.h"
+
+// Of the sanitizers, whose allocators have no mallinfo2().
+extern "C" __attribute__((weak)) size_t __sanitizer_get_current_allocated_bytes();
+
+namespace rondo::testing {
+namespace {
+
+size_t allocated_now() {
+  if (__sanitizer_get_current_allocated_bytes != nullptr) return __sanitizer_get_current_allocated_bytes();
+  const struct mallinfo2 info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+}  // namespace
+
+Resources Resources::now() {
+  const size_t allocated = allocated_now();
+  std::ifstream maps("/proc/self/maps");
+  const auto lines = std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+  std::ifstream statm("/proc/self/statm");
+  size_t all_pages = 0, resident_pages = 0;
+  statm >> all_pages >> resident_pages;
+  return {open_descriptors(), running_threads(), static_cast<size_t>(lines),
+          resident_pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)), allocated};
+}
+
+Resources Resources::settled() {
+  Resources last = now();
+  int same = 0;
+  eventually([&] {
+    const Resources here = now();
+    same = here.threads == last.threads && here.descriptors == last.descriptors ? same + 1 : 0;
+    last = here;
+    return same == 10;
+  });
+  return last;
+}
+
+}  // namespace rondo::testing
