@@ -2,93 +2,38 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "tests/life/door.h"
 #include "tests/life/life.h"
-#include "tests/life/model.h"
+#include "tests/life/memory.h"
+#include "tests/life/shape.h"
 
 namespace rondo::life {
 
-inline constexpr std::byte kUnwritten{0xab};
-inline constexpr size_t kGuardBytes = 64;
-
-// A piece of memory that a call uses, with its guards, and what it must hold when the call is over.
-struct Watched {
-  struct Loose {  // elements that may lie within a bound of a cycle; without a cycle: anything
-    size_t at;    // bytes, in `expected`
-    uint64_t count;
-    const Cycle* cycle;
-    uint64_t phase;
-    double bound;
-  };
-  std::string name;
-  std::byte* begin = nullptr;  // of the guard before the data
-  std::byte* data = nullptr;
-  std::vector<std::byte> expected;  // from `begin` to the end of the guard behind
-  std::vector<Loose> loose;
-  DType dtype = DType::kUint8;
-
-  size_t at(const std::byte* place) const { return static_cast<size_t>(place - begin); }
-  // "" or what is wrong.
-  std::string check();
-};
-
-// Memory of one thread of a rank, by the use that is made of it; kept from call to call, as a training does.
-class Memory {
- public:
-  explicit Memory(Group* job) : job_(job) {}
-  ~Memory() { free_registered(); }
-  Memory(const Memory&) = delete;
-
-  // A use: the slot of the call, which call of its batch, 0: input, 1: output.
-  using Use = std::tuple<int, int, int>;
-  // `bytes` behind a guard, all unwritten. where: "p+3" of the text.
-  Watched take(const Use& use, const std::string& where, size_t bytes,
-               std::vector<std::unique_ptr<std::byte[]>>& fresh);
-  // Floats of a line: zero at first.
-  std::vector<float>& residual(int line, uint64_t count);
-  // That of uses whose slot is below this.
-  void free_registered(int below = 1'000'000'000);
-
- private:
-  struct Region {
-    std::vector<std::byte> plain;
-    std::byte* registered = nullptr;
-    size_t size = 0;
-  };
-  std::byte* kept(const Use& use, bool registered, size_t size);
-
-  Group* job_;
-  std::map<std::pair<Use, bool>, Region> regions_;
-  std::map<int, std::vector<float>> residuals_;
-};
-
 // A call and all of its memory.
 struct Flight {
-  const Step* step = nullptr;
+  explicit Flight(const Step& line) : step(&line) {}
+
+  const Step* step;
   Call call;
   std::vector<Watched> watched;
   std::vector<std::unique_ptr<std::byte[]>> fresh;
   bool gets_data = false;  // some of what it is to hold comes from another rank
-  int output = -1;         // of watched: whose bits are the same on all members; -1: none
-  uint64_t output_bytes = 0;
+  bool in_batch = false;
+  // The first result, where it is not exact; everywhere: all members get it.
+  struct Rounded {
+    const std::byte* data = nullptr;
+    uint64_t bytes = 0;
+    bool everywhere = false;
+  } rounded;
   // "" or what is wrong.
   std::string check();
 };
 
-struct Seat {  // where a rank sits in a group
-  int members = 1;
-  int me = 0;
-  uint64_t salt = 0;
-};
-
-bool is_collective(const std::string& verb);
-// The call of a line for one member, its buffers filled.
+// The call of a line for one member, its buffers filled. slot, index: of the memory; index 0: in no batch.
 Flight make_flight(const Step& step, const Seat& seat, int slot, int index, Memory& memory);
 
 }  // namespace rondo::life

@@ -1,5 +1,6 @@
 #include "tests/life/life.h"
 
+#include <algorithm>
 #include <sstream>
 #include <stdexcept>
 
@@ -119,9 +120,12 @@ Step& Step::with(const std::string& key, const std::string& value) {
   return *this;
 }
 
+bool Life::has_setting(const std::string& setting) const {
+  return std::find(settings.begin(), settings.end(), setting) != settings.end();
+}
+
 Life parse(const std::string& text) {
   Life life;
-  life.settings.clear();
   std::istringstream lines(text);
   std::vector<std::vector<Step>*> open;  // the lists that a line may be added to, the innermost last
   int number = 0;

@@ -43,6 +43,7 @@ struct Life {
   std::vector<std::string> settings;
   std::vector<std::vector<Step>> threads;
 
+  bool has_setting(const std::string& setting) const;
   const std::string& door(int rank) const { return doors[static_cast<size_t>(rank) % doors.size()]; }
   bool operator==(const Life&) const = default;
 };

@@ -4,36 +4,27 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "tests/life/flight.h"
+#include "tests/life/messages.h"
+#include "tests/life/report.h"
 
 namespace rondo::life {
 
-// What a rank found, and where it is: two files of the player's folder (README.md, "A rank").
-class Report {
- public:
-  Report(const std::string& folder, int rank);
-  ~Report();  // writes the report
-  Report(const Report&) = delete;
-
-  void at(int thread, int line);
-  void fault(const std::string& text);
-  // Of a line whose result all members of the group led by rank `leader` of the job have. False: it was different
-  // before. compare: whether it must be the same each time.
-  bool bits(int line, int leader, uint64_t hash, bool compare);
-  bool clean();
-
- private:
-  std::string folder_;
-  int rank_;
-  std::atomic<uint64_t>* at_ = nullptr;
-  std::mutex mutex_;
-  std::vector<std::string> faults_;
-  std::map<std::pair<int, int>, uint64_t> bits_;
+// This rank's life is over; what() is a fault, or "".
+struct Over : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
+
+std::string said(const Error& error);
+bool blames(const Error& error, int rank);
+
+inline constexpr char kOurAbort[] = "life: a rank found a fault";
+// Memory by its use: slots of the text are below kSlots.
+inline constexpr int kSlots = 16, kMessageSlot = 100, kDeferredSlot = 1'000'000;
 
 // One thread of a rank: plays its steps on groups of its own.
 class Thread {
@@ -44,23 +35,19 @@ class Thread {
   void play(Group* group, std::unique_ptr<Group> owned);
 
  private:
-  struct Message {
-    int src, dst, tag;
-    uint64_t count;
-  };
-  struct Deferred {
-    const Step* step = nullptr;
-    uint64_t salt = 0;
-    std::vector<Flight> flights;
-    std::vector<std::unique_ptr<Handle>> sends;
+  struct Traffic {  // messages under way
+    MessageList list;
+    std::vector<Flight> sends = {}, receives = {};
+    std::vector<std::unique_ptr<Handle>> sending = {}, receiving = {};
   };
   struct Member {  // of a group
     Group* group = nullptr;
     std::unique_ptr<Group> owned;
     std::vector<int> ranks;  // of the job
     int me = 0;
-    std::map<std::string, Deferred> deferred;
+    std::map<std::string, Traffic> deferred;
     int size() const { return static_cast<int>(ranks.size()); }
+    void await_sends();
   };
   struct Slot {
     std::unique_ptr<Handle> handle;
@@ -73,37 +60,59 @@ class Thread {
 
   void play(const std::vector<Step>& steps);
   void play(const Step& step);
+
+  void must(const Error& error, const std::string& what);
+  [[noreturn]] void fail(const std::string& what);
+  Seat seat(const Step& step, const Member& member);
+  void free_memory(const Step& step, Member& member);
+
+  // rank.cc: groups
   void make_split(const Step& step, Member& parent);
   void make_new_group(const Step& step, Member& parent);
+  void keep_group(const Step& step, const Member& parent, const std::vector<int>& ranks, std::unique_ptr<Group> owned);
+  void drop_old(const Step& step);
+  void drop_group(const Step& step, Member& member);
   void drop(int number);
+  // The group is over for this rank, and with the job its life.
+  void leave(const Step& step);
+  // Nothing of this group is under way.
+  void settle(Member& member);
+
+  // works.cc: calls, and those under way
   void collective(const Step& step, Member& member);
-  void finish(int slot, bool poll = false, bool drop = false);
-  void check(Flight& flight, Member& member);
   void batch(const Step& step, Member& member);
-  void finish_messages();
+  void batch_messages(const Step& step, Member& member, int slot, std::vector<Flight>& flights);
+  void end_work(const Step& step, Member& member);
+  void await_end(Slot& state);
+  void finish(int slot, bool poll = false);
+  void finish_all();
+  void check(Flight& flight, Member& member);
+
+  // exchange.cc: messages
   void exchange(const Step& step, Member& member);
-  void collect(const std::string& name, Member& member, bool all_or_words = false);
+  void exchange_blocking(MessageList list, Member& member);
+  void collect_named(const Step& step, Member& member);
+  void collect(const std::string& name, Member& member);
+  void collect_all(Member& member);
   void shift(const Step& step, Member& member);
+  void finish_messages();
+  void send_all(Traffic& traffic, int slot, Member& member);
+  void receive_all(Traffic& traffic, const std::string& how, Member& member);
+  void wait_for(Traffic& traffic, Member& member);
+  void arrive(MessageList& list, Flight& flight, const Work::Message& got, Member& member);
+
+  // training.cc
   void sparse(const Step& step, Member& member);
   void distopt(const Step& step, Member& member);
-  void bad(const Step& step, Member& member);
-  void disagree(const Step& step, int number, Member& member);
-  void departure(const Step& step, int number, Member& member);
-  void hostile(const Step& step, Member& member);
 
-  Seat seat(const Step& step, const Member& member);
-  std::vector<Message> messages(const Step& step, const Member& member) const;
-  Flight send_flight(const Step& step, const Member& member, const Message& message, int k, uint64_t salt, int slot);
-  Flight recv_flight(const Step& step, const Member& member, const std::vector<Message>& list, int k, int slot);
-  void expect_message(Flight& flight, const Step& step, const Member& member, const std::vector<Message>& list,
-                      std::vector<bool>& seen, Work::Message got, uint64_t salt);
-  void receive_all(const Step& step, Member& member, uint64_t salt, const std::string& how,
-                   std::vector<Flight>& flights, std::vector<std::unique_ptr<Handle>>& handles);
+  // mistakes.cc, departures.cc, hostile.cc
+  void bad(const Step& step, Member& member);
   // Runs any line of a `disagree`; *got: it gave this rank data of others, or a group.
   Error attempt(const Step& step, Member& member, bool* got);
-  void must(const Error& error, const std::string& what);
+  void disagree(const Step& step, Member& member);
   Error sum_until_failure(Member& member);
-  [[noreturn]] void fail(const std::string& what);
+  void departure(const Step& step, Member& member);
+  void hostile(const Step& step, Member& member);
 
   const Life& life_;
   int rank_;

@@ -1,0 +1,112 @@
+#include <thread>
+
+#include "tests/life/rank.h"
+
+namespace rondo::life {
+
+void Thread::check(Flight& flight, Member& member) {
+  now_ = flight.step;
+  if (const std::string wrong = flight.check(); !wrong.empty()) fail(wrong);
+  if (flight.rounded.data == nullptr) return;
+  const uint64_t hash = hash_of(flight.rounded.data, flight.rounded.bytes);
+  if (flight.rounded.everywhere) report_.bits(flight.step->line, member.ranks[0], hash);
+  const bool again = flight.step->word("data") == "random" && flight.step->number("residual") == 0;
+  const std::string line = std::to_string(flight.step->line) + "/" + std::to_string(member.ranks[0]);
+  if (again && !report_.same_again(line, hash)) fail("equal calls have other bits than before");
+}
+
+void Thread::await_end(Slot& state) {
+  state.ended = std::make_shared<std::atomic<int>>(0);
+  state.handle->on_end([ended = state.ended] {
+    ended->fetch_add(1);
+    ended->notify_all();
+  });
+}
+
+void Thread::collective(const Step& step, Member& member) {
+  const auto slot = static_cast<int>(step.number("slot"));
+  if (slot != 0) finish(slot);
+  Flight flight = make_flight(step, seat(step, member), slot, 0, memory_);
+  if (slot == 0) {
+    must(member.group->run(flight.call), "");
+    return check(flight, member);
+  }
+  Slot& state = slots_[slot];
+  must(member.group->start(flight.call, &state.handle), "start: ");
+  state.flights.push_back(std::move(flight));
+  state.member = &member;
+  state.line = step.line;
+  if (step.number("end") != 0) await_end(state);
+}
+
+void Thread::end_work(const Step& step, Member&) {
+  const auto slot = static_cast<int>(step.number("slot"));
+  if (step.verb != "drop_work") return finish(slot, step.verb == "poll");
+  const auto found = slots_.find(slot);
+  if (found == slots_.end() || found->second.handle == nullptr) return;
+  if (found->second.ended == nullptr) await_end(found->second);
+  found->second.handle.reset();
+}
+
+void Thread::finish(int slot, bool poll) {
+  const auto found = slots_.find(slot);
+  if (found == slots_.end()) return;
+  Slot& state = found->second;
+  if (state.handle != nullptr) {
+    while (poll && !state.handle->done()) std::this_thread::yield();
+    must(state.handle->wait(), "the work of line " + std::to_string(state.line) + ": ");
+  }
+  if (state.ended != nullptr) {
+    state.ended->wait(0);
+    if (state.ended->load() != 1) fail("its end function was called more than once");
+  }
+  for (Flight& flight : state.flights) check(flight, *state.member);
+  slots_.erase(slot);
+}
+
+void Thread::finish_all() {
+  for (int slot = 1; slot < kSlots; ++slot) finish(slot);
+}
+
+void Thread::batch_messages(const Step& step, Member& member, int slot, std::vector<Flight>& flights) {
+  MessageList list(step, seat(step, member));
+  for (size_t k = 0; k < list.size(); ++k) {
+    if (!list.sends(k) && !list.receives(k)) continue;
+    flights.push_back(list.sends(k) ? list.send(k, slot, memory_) : list.receive(k, slot, memory_));
+    must(member.group->run(flights.back().call), print(step) + ": ");
+    if (list.sends(k)) continue;
+    if (const std::string wrong = list.arrived(flights.back(), k); !wrong.empty()) fail(wrong);
+  }
+}
+
+void Thread::batch(const Step& step, Member& member) {
+  const auto slot = static_cast<int>(step.number("slot"));
+  if (slot != 0) finish(slot);
+  finish_messages();
+  std::vector<Flight> flights;
+  must(member.group->batch_begin(), "batch_begin: ");
+  int index = 0;
+  for (const Step& inner : step.inner) {
+    ++reached_[inner.line];
+    ++index;
+    if (is_collective(inner.verb)) {
+      flights.push_back(make_flight(inner, seat(inner, member), slot, index, memory_));
+      must(member.group->run(flights.back().call), print(inner) + ": ");
+    } else if (inner.verb == "exchange") {
+      batch_messages(inner, member, slot + 1000 * index, flights);
+    }
+  }
+  if (slot == 0) {
+    must(member.group->batch_end(nullptr), "batch_end: ");
+    for (Flight& flight : flights) check(flight, member);
+    return;
+  }
+  Slot& state = slots_[slot];
+  must(member.group->batch_end(&state.handle), "batch_end: ");
+  state.flights = std::move(flights);
+  state.is_batch = true;
+  state.member = &member;
+  state.line = step.line;
+}
+
+}  // namespace rondo::life
