@@ -94,6 +94,7 @@ class Play {
     ::dup2(file, 1);
     ::dup2(file, 2);
     ::close(file);
+    if (life_.rounds > 1) ::setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);  // leaks.h
     for (const std::string& setting : life_.settings) {
       const size_t equals = setting.find('=');
       ::setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "tests/life/leaks.h"
 #include "tests/life/rank.h"
 
 namespace rondo::life {
@@ -60,17 +61,20 @@ int play_life(const Life& life, int rank, const std::string& meeting, const std:
   for (int r = all ? 0 : rank; r < (all ? life.world : rank + 1); ++r) {
     reports.push_back(std::make_unique<Report>(folder, r));
   }
-  const auto clean = [&] {
-    return std::all_of(reports.begin(), reports.end(), [](const auto& report) { return report->clean(); });
+  const auto all_are = [&](bool (Report::*what)()) {
+    return std::all_of(reports.begin(), reports.end(), [what](const auto& report) { return (*report.*what)(); });
   };
-  for (int round = 0; round < life.rounds && clean(); ++round) {
+  Leaks leaks(life.rounds);
+  for (int round = 0; round < life.rounds && all_are(&Report::goes_on); ++round) {
     if (all) {
       play_threads(life, reports);
     } else {
       play_rank(life, rank, meeting + "-" + std::to_string(round), *reports[0]);
     }
+    if (life.rounds > 1) leaks.count();
   }
-  return clean() ? 0 : 1;
+  if (const std::string grown = leaks.found(); !grown.empty()) reports[0]->fault(grown);
+  return all_are(&Report::clean) ? 0 : 1;
 }
 
 }  // namespace rondo::life

@@ -46,7 +46,11 @@ void Thread::play(Group* group, std::unique_ptr<Group> owned) {
     while (!groups_.empty()) drop(groups_.rbegin()->first);
   } catch (const std::exception& error) {
     // What another rank found is in that one's report.
-    if (error.what()[0] != 0 && std::strstr(error.what(), kOurAbort) == nullptr) report_.fault(error.what());
+    if (std::strstr(error.what(), kOurAbort) != nullptr) {
+      report_.fault_of_another();
+    } else if (error.what()[0] != 0) {
+      report_.fault(error.what());
+    }
     for (auto& [number, member] : groups_) member.group->abort(kOurAbort);
     group->abort(kOurAbort);
     // Operations under way end before their memory does.

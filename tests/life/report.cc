@@ -41,6 +41,11 @@ void Report::fault(const std::string& text) {
   faults_.push_back(line);
 }
 
+void Report::fault_of_another() {
+  const std::lock_guard lock(mutex_);
+  fault_of_another_ = true;
+}
+
 void Report::bits(int line, int leader, uint64_t hash) {
   const std::lock_guard lock(mutex_);
   bits_.emplace(std::pair(line, leader), hash);
@@ -54,6 +59,11 @@ bool Report::same_again(const std::string& calls, uint64_t hash) {
 bool Report::clean() {
   const std::lock_guard lock(mutex_);
   return faults_.empty();
+}
+
+bool Report::goes_on() {
+  const std::lock_guard lock(mutex_);
+  return faults_.empty() && !fault_of_another_;
 }
 
 }  // namespace rondo::life

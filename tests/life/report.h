@@ -19,12 +19,15 @@ class Report {
 
   void at(int thread, int line);
   void fault(const std::string& text);
+  // Another rank has reported one, and begins no further round.
+  void fault_of_another();
   // Of a line whose result all members of the group led by rank `leader` of the job have: the player compares the
   // first.
   void bits(int line, int leader, uint64_t hash);
-  // False: this line had other bits before.
+  // False: calls of this description had other bits before.
   bool same_again(const std::string& calls, uint64_t hash);
   bool clean();
+  bool goes_on();
 
  private:
   std::string folder_;
@@ -32,6 +35,7 @@ class Report {
   std::atomic<uint64_t>* at_ = nullptr;
   std::mutex mutex_;
   std::vector<std::string> faults_;
+  bool fault_of_another_ = false;
   std::map<std::pair<int, int>, uint64_t> bits_;
   std::map<std::string, uint64_t> bits_by_call_;
 };

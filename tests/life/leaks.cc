@@ -1,0 +1,29 @@
+#include "tests/life/leaks.h"
+
+#include <algorithm>
+
+namespace rondo::life {
+
+std::string Leaks::found() const {
+  using testing::Resources;
+  struct Kind {
+    const char* name;
+    size_t Resources::*count;
+  };
+  constexpr Kind kKinds[] = {{"descriptors", &Resources::descriptors},
+                             {"threads", &Resources::threads},
+                             {"mappings", &Resources::mappings},
+                             {"bytes of memory", &Resources::allocated_bytes}};
+  constexpr size_t kFewestRounds = 3;
+  if (counted_.size() < kFewestRounds) return "";
+  for (const auto& [name, count] : kKinds) {
+    std::string each;
+    for (const Resources& counted : counted_) each += " " + std::to_string(counted.*count);
+    const auto stays = [count = count](const Resources& a, const Resources& b) { return a.*count >= b.*count; };
+    if (std::adjacent_find(counted_.begin(), counted_.end(), stays) != counted_.end()) continue;
+    return std::string("the rounds leave more and more ") + name + ":" + each;
+  }
+  return "";
+}
+
+}  // namespace rondo::life
