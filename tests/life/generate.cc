@@ -184,7 +184,8 @@ class Generator {
     if (draw < 68) return groups.push_back(make_group(steps, group));
     if (draw < 76) return steps.push_back(repeat({lines_.batch(group)}, r.between(1, 20)));
     if (draw < 82) return disagree(steps, group);
-    if (draw < 90) return departure(steps, group);
+    if (draw < 86) return departure(steps, group);
+    if (draw < 90) return steps.push_back(repeat({lines_.dist_opt(group)}, r.between(1, 3)));
     if (draw < 92) {
       steps.push_back(lines_.mistake(group));
       return steps.push_back(lines_.collective(group));

@@ -167,6 +167,20 @@ Step Lines::sparse(const Known& group) {
   return step;
 }
 
+Step Lines::dist_opt(const Known& group) {
+  constexpr const char* kExchanges[] = {"float32", "float16",   "bfloat16", "int8",
+                                        "topk",    "threshold", "partial",  "local"};
+  testing::Random& r = random_;
+  Step step = named("distopt", "group", group.number);
+  step.with("exchange", one_of(kExchanges)).with("steps", static_cast<int64_t>(r.between(1, 12))).with("salt", salt());
+  step.with("counts", list_of(r.between(1, 8), [&](uint64_t) { return std::to_string(r.between(1, 3000)); }));
+  if (r.chance(50)) step.with("ready", 1);
+  if (r.chance(60)) step.with("bucket", static_cast<int64_t>(r.between(1, 20000)));
+  if (step.word("exchange") == "local") step.with("every", static_cast<int64_t>(r.between(1, 4)));
+  if (step.word("exchange") == "threshold") step.with("spars", static_cast<int64_t>(r.below(600)));
+  return step;
+}
+
 Step Lines::batch(const Known& group) {
   Step step = named("batch", "group", group.number);
   const uint64_t calls = random_.between(1, 6);

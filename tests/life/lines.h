@@ -35,6 +35,7 @@ class Lines {
   Step exchange(const Known& group);
   Step shift(const Known& group);
   Step sparse(const Known& group);
+  Step dist_opt(const Known& group);
   Step batch(const Known& group);
   Step mistake(const Known& group);
 

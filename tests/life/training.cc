@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstring>
 
+#include "tests/life/dist_opt.h"
 #include "tests/life/rank.h"
 
 namespace rondo::life {
@@ -45,6 +47,19 @@ void Thread::sparse(const Step& step, Member& member) {
   }
 }
 
-void Thread::distopt(const Step&, Member&) {}
+// Exists in C++ alone.
+void Thread::distopt(const Step& step, Member& member) {
+  if (std::any_of(life_.doors.begin(), life_.doors.end(), [](const std::string& door) { return door != "cpp"; }))
+    return;
+  uint64_t hash = 0;
+  std::string wrong;
+  try {
+    wrong = play_dist_opt(step, seat(step, member), *member.group->communicator(), &hash);
+  } catch (const Exception& exception) {
+    wrong = said(exception.error());
+  }
+  if (!wrong.empty()) fail(wrong);
+  report_.bits(step.line, member.ranks[0], hash);
+}
 
 }  // namespace rondo::life
