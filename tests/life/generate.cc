@@ -101,6 +101,23 @@ class Generator {
     body.insert(body.end(), ends.begin(), ends.end());
   }
 
+  // Calls whose results must have equal bits, in groups of the same members: interleaved, and one kind before another.
+  void twins(Steps& steps, const Known& parent, int threads) {
+    const Known group{++newest_, parent.members};
+    const Steps calls = lines_.equal_calls(group);
+    const uint64_t groups = random_.between(2, 4), times = times_for(calls, 120, threads);
+    for (uint64_t g = 0; g < groups; ++g) {
+      Steps body = calls;
+      for (size_t i = body.size(); i > 1; --i) std::swap(body[i - 1], body[random_.below(i)]);
+      steps.push_back(Lines::named("split", "group", parent.number).with("as", group.number));
+      if (random_.chance(50)) {
+        steps.push_back(repeat(std::move(body), times));
+      } else {
+        for (Step& call : body) steps.push_back(repeat({std::move(call)}, times));
+      }
+    }
+  }
+
   Known make_group(Steps& steps, const Known& parent) {
     testing::Random& r = random_;
     const auto world = static_cast<uint64_t>(life_.world);
@@ -179,7 +196,8 @@ class Generator {
     testing::Random& r = random_;
     const Known group = groups[r.below(groups.size())];
     const uint64_t draw = r.below(100);
-    if (draw < 52) return training(steps, group, threads);
+    if (draw < 44) return training(steps, group, threads);
+    if (draw < 52) return twins(steps, group, threads);
     if (draw < 60) return churn(steps, group);
     if (draw < 68) return groups.push_back(make_group(steps, group));
     if (draw < 76) return steps.push_back(repeat({lines_.batch(group)}, r.between(1, 20)));

@@ -38,7 +38,16 @@ Step Lines::named(const std::string& verb, const std::string& key, int64_t value
   return step.with(key, value);
 }
 
+bool Lines::one_island() const {
+  return life_.ranks == Ranks::kProcesses && life_.hosts.empty() && !life_.has_setting("RONDO_TRANSPORT=tcp");
+}
+
 std::string Lines::dtype() { return dtype_name(static_cast<DType>(random_.below(kDTypes))); }
+
+std::string Lines::floats() {
+  constexpr const char* kFloats[] = {"float32", "float64", "float16", "bfloat16"};
+  return one_of(kFloats);
+}
 
 uint64_t Lines::bytes() {
   const uint64_t at = kThresholds[random_.below(std::size(kThresholds))];
@@ -126,6 +135,27 @@ Step Lines::many(Step step) {
     types += between + type;
   }
   return step.with("counts", counts).with("dtype", types).with("op", random_.chance(50) ? "sum" : "max");
+}
+
+std::vector<Step> Lines::equal_calls(const Known& group) {
+  constexpr const char* kVerbs[] = {"all_reduce", "all_reduce", "all_reduce", "reduce", "reduce_scatter"};
+  testing::Random& r = random_;
+  Step step = named(one_of(kVerbs), "group", group.number);
+  const std::string type = floats();
+  // Where trials begin, and above.
+  const uint64_t bytes = r.between(16 << 10, 32 << 10) << r.below(6), size = dtype_bytes(dtype_named(type));
+  step.with("dtype", type).with("count", static_cast<int64_t>(bytes / size / parts(step.verb, life_.world)));
+  step.with("op", r.chance(70) ? "sum" : "avg").with("data", "random").with("salt", salt()).with("root", rank());
+  std::vector<Step> lines;
+  const uint64_t variants = r.between(2, 4);
+  for (uint64_t i = 0; i < variants; ++i) {
+    Step line = step;
+    line.with("in", where(r.chance(50) ? "p" : "r")).with("out", where(r.chance(50) ? "p" : "r"));
+    if (r.chance(40)) line.with("place", 1);
+    if (r.chance(50) && one_island() && life_.world > 1) line.with("algorithm", "window");
+    lines.push_back(line);
+  }
+  return lines;
 }
 
 Step Lines::exchange(const Known& group) {

@@ -32,6 +32,8 @@ class Lines {
   uint64_t bytes();  // around a threshold
   int64_t rank() { return static_cast<int64_t>(random_.below(static_cast<uint64_t>(life_.world))); }
   Step collective(const Known& group);
+  // Lines that differ in what must not change the bits of their results, and in the algorithm that they wish.
+  std::vector<Step> equal_calls(const Known& group);
   Step exchange(const Known& group);
   Step shift(const Known& group);
   Step sparse(const Known& group);
@@ -41,6 +43,7 @@ class Lines {
 
  private:
   std::string dtype();
+  std::string floats();
   int64_t salt() { return static_cast<int64_t>(random_.below(1000)); }
   uint64_t count_for(const std::string& dtype, uint64_t parts);
   std::string where();
@@ -48,6 +51,7 @@ class Lines {
   void algorithm(Step& step);
   void fold(Step& step);
   Step many(Step step);
+  bool one_island() const;
 
   testing::Random& random_;
   const Life& life_;

@@ -87,6 +87,7 @@ class Thread {
   void finish(int slot, bool poll = false);
   void finish_all();
   void check(Flight& flight, Member& member);
+  std::string equal_calls(const Flight& flight, const Member& member) const;
 
   // exchange.cc: messages
   void exchange(const Step& step, Member& member);
