@@ -1,5 +1,4 @@
-// Wire formats (wire_codec.h), element by element: what the loops of rows/wire.cc and the lanes of a GPU
-// (device/wire_pass.h) share. See element.h on namespaces.
+// Wire formats (wire_codec.h), element by element, for the loops of rows/wire.cc. See element.h on namespaces.
 #pragma once
 
 #include "kernels/element.h"
@@ -30,9 +29,8 @@ RONDO_INLINE Scale scale_of(uint32_t magnitude, float largest_code) {
 }
 
 // Where a block's element i is stored, in elements, by the formats that a vector of 16 takes apart into elements of
-// even and odd index (FloatPair8); and the element that is stored at p.
+// even and odd index (FloatPair8).
 constexpr RONDO_INLINE size_t paired_place(size_t i) { return i / 16 * 16 + i % 8 * 2 + i % 16 / 8; }
-constexpr RONDO_INLINE size_t paired_element(size_t p) { return p / 16 * 16 + p % 2 * 8 + p % 16 / 2; }
 
 // What the random choices of a block begin with. first: the number of its first element.
 RONDO_INLINE uint32_t block_seed(uint64_t seed, uint64_t first) {
