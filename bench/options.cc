@@ -154,15 +154,7 @@ void check_aggregate(const Options& options) {
 void check_device(Options& options) {
   if (!options.on_device) return;
   options.limit = false;
-  if (!options.calibrate.empty()) reject("--device: not together with --calibrate");
   if (options.check_choice) reject("--device: not together with --check-choice");
-}
-
-void check_calibrate(Options& options) {
-  if (options.calibrate.empty()) return;
-  options.limit = false;
-  if (options.inproc) reject("--calibrate: not together with --inproc");
-  if (options.ranks == 1) reject("--calibrate: needs two ranks or more");
 }
 
 constexpr const char* kChoiceSizes = "4K,16K,64K,256K,1M,4M,16M,64M";
@@ -171,7 +163,6 @@ constexpr const char* kChoiceCollectives = "all_reduce,all_gather,reduce_scatter
 void check_choice(Options& options) {
   if (!options.check_choice) return;
   options.limit = false;
-  if (!options.calibrate.empty()) reject("--check-choice: not together with --calibrate");
   if (options.inproc) reject("--check-choice: not together with --inproc");
   if (options.ranks == 1) reject("--check-choice: needs two ranks or more");
   if (options.algorithm != Algorithm::kAuto) reject("--check-choice: not together with --algorithm");
@@ -202,7 +193,6 @@ void resolve(Typed typed, Options& options) {
   options.root = resolve_root(typed.root, options.ranks);
   if (options.inproc && options.ranks == 0) options.ranks = 2;
   check_aggregate(options);
-  check_calibrate(options);
   check_choice(options);
   check_device(options);
   const bool fixed = options.dtypes.size() == 1 && options.ops.size() == 1;
@@ -266,8 +256,6 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--json", options.json, "write machine, limits and rows to this file");
   app.add_flag("--verbose", options.verbose, "show p50, p99, min and max");
   app.add_flag("--no-limit", typed.no_limit, "with --transport tcp: do not measure raw TCP to compare with");
-  app.add_option("--calibrate", options.calibrate,
-                 "measure latency, bytes and folds between these ranks, for RONDO_COST_MODEL; a file");
   app.add_flag("--check-choice", options.check_choice,
                "measure what the library chooses beside each way to run the same calls with the same bits");
   app.add_option("--spawned-rank", options.spawned_rank, "")->group("");

@@ -38,8 +38,7 @@ struct Options {
   Algorithm algorithm = Algorithm::kAuto;
   int64_t timeout_ms = 60'000;  // of one operation, and of joining
 
-  bool limit = true;      // with transport tcp: measured, and compared with
-  std::string calibrate;  // the file of a cost model; ""
+  bool limit = true;  // with transport tcp: measured, and compared with
   bool check_choice = false;
 
   std::string json;  // a file; "": not written

@@ -11,7 +11,6 @@
 #include <memory>
 #include <thread>
 
-#include "bench/calibrate/calibrate_run.h"
 #include "bench/cases.h"
 #include "bench/children.h"
 #include "bench/choice/choice_run.h"
@@ -253,14 +252,7 @@ int run_rank(const Options& options, const Machine& machine) {
   const bool speaks = launch.place.rank == 0;
   const int world = launch.place.world;
   SessionSetup setup{config.transport, {}};
-  const bool calibrates = !options.calibrate.empty();
-  const CostModel base = calibrates && speaks ? calibration_base(options.calibrate) : CostModel{};
   Communicator communicator = Communicator::join(join_options(options, launch, config));
-  if (calibrates) {
-    const int code = run_calibration(communicator, options, base);
-    communicator.destroy();
-    return code;
-  }
   if (options.check_choice) {
     const int code = run_choice_check(communicator, options);
     communicator.destroy();

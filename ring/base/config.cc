@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <optional>
@@ -90,19 +89,6 @@ bool valid_metrics(std::string_view text) {
 }
 constexpr const char* kMetricsText = "on, port:N (1 .. 65535) or the path of a folder, with a slash in it";
 
-// A calibration is under a kilobyte.
-constexpr size_t kMostFileBytes = 64 * 1024;
-constexpr const char* kFileText = "a readable file of at most 64 KiB";
-
-std::optional<std::string> contents_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.eof() || file.bad()) return std::nullopt;  // no such file, a folder, or too long
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
-}
-
 Names algorithm_names() {
   Names names;
   for (int a = 0; a < kAlgorithms; ++a) names.push_back(algorithm_name(static_cast<Algorithm>(a)));
@@ -142,7 +128,6 @@ void visit(C& config, Visitor&& v) {
   v.choice("RONDO_SHARED_STORES", config.shared_stores, Names{"auto", "cached", "streamed"}, kShared);
   v.choice("RONDO_FOLD", config.fold, Names{"fixed", "any"}, kShared);
   v.algorithm("RONDO_ALGORITHM", config.algorithm);
-  v.file("RONDO_COST_MODEL", config.cost_model_file, config.cost_model);
   v.number("RONDO_SPIN_US", config.spin_us, Range<int64_t>{0, 10'000'000}, kLocal);
   v.number("RONDO_EAGER_BYTES", config.eager_bytes, Range<uint32_t>{0, 16u << 20}, kShared);
   v.number("RONDO_DEVICE_WINDOW_BYTES", config.device_window_bytes, Range<uint64_t>{64u << 10, uint64_t{4} << 30, true},
@@ -223,14 +208,6 @@ struct Reader {
     if (value != "0" && value != "1") reject(name, text, "0 or 1");
     field = value == "1";
   }
-  void file(const char* name, std::string& path, std::string& contents) const {
-    const char* value = settings.find(name);
-    if (value == nullptr || *value == '\0') return;
-    std::optional<std::string> text = contents_of(value);
-    if (!text || !valid_text(value)) reject(name, value, kFileText);
-    path = value;
-    contents = std::move(*text);
-  }
   void algorithm(const char* name, Algorithm& field) const {
     const char* text = settings.find(name);
     if (text == nullptr) return;
@@ -258,9 +235,6 @@ struct Checker {
     if (!valid(field)) reject(name, field, allowed);
   }
   void flag(const char*, const bool&, Sharing) const {}
-  void file(const char* name, const std::string& path, const std::string& contents) const {
-    if (!valid_text(path) || contents.size() > kMostFileBytes) reject(name, path, kFileText);
-  }
   void algorithm(const char* name, const Algorithm& field) const {
     if (static_cast<int>(field) >= kAlgorithms) {
       reject(name, fmt::format("{}", static_cast<int>(field)), list(algorithm_names()));
@@ -282,9 +256,6 @@ struct Printer {
     out += fmt::format("{}={}\n", name, field);
   }
   void flag(const char* name, const bool& field, Sharing) const { out += fmt::format("{}={}\n", name, field ? 1 : 0); }
-  void file(const char* name, const std::string& path, const std::string&) const {
-    out += fmt::format("{}={}\n", name, path);
-  }
   void algorithm(const char* name, const Algorithm& field) const {
     out += fmt::format("{}={}\n", name, algorithm_name(field));
   }
@@ -303,9 +274,6 @@ struct Hasher {
   void text(const char*, const std::string&, Valid&&, const char*) const {}
   void flag(const char* name, const bool& field, Sharing sharing) const {
     if (sharing == Sharing::kShared) hash.add(std::string_view(name)).add(uint64_t{field});
-  }
-  void file(const char* name, const std::string&, const std::string& contents) const {
-    hash.add(std::string_view(name)).add(std::string_view(contents));
   }
   void algorithm(const char* name, const Algorithm& field) const {
     hash.add(std::string_view(name)).add(static_cast<uint64_t>(field));
@@ -326,7 +294,6 @@ struct SharedNames {
   void flag(const char* name, const bool&, Sharing sharing) const {
     if (sharing == Sharing::kShared) names.push_back(name);
   }
-  void file(const char* name, const std::string&, const std::string&) const { names.push_back(name); }
   void algorithm(const char* name, const Algorithm&) const { names.push_back(name); }
 };
 

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "ring/base/types.h"
 
@@ -20,7 +18,6 @@ struct PairCost {
   double alpha_us = 0;
   double beta_us_per_byte = 0;
   double message_us = 0;
-  bool operator==(const PairCost&) const = default;
 };
 
 // The dearer of two in each respect.
@@ -28,8 +25,8 @@ PairCost dearer(const PairCost& a, const PairCost& b);
 
 // What moving and folding costs; `gamma` a byte folded. Every rank has one port out and one port in, which all its
 // links share. The defaults are orders of magnitude: shared memory at 6 GB/s, TCP over loopback at 4 GB/s, 25 Gbit/s
-// Ethernet, a float32 add at 12 GB/s. A message over loopback takes some 1.5 us of a processor on each side. A
-// calibration can replace them (RONDO_COST_MODEL); it must be equal on all ranks.
+// Ethernet, a float32 add at 12 GB/s. A message over loopback takes some 1.5 us of a processor on each side. The model
+// of all ranks must be equal.
 struct CostModel {
   PairCost memory{0.5, 1.0 / 6000, 0.2};
   PairCost loopback{5.0, 1.0 / 4000, 1.5};
@@ -45,18 +42,6 @@ struct CostModel {
   const PairCost& of(PairKind kind) const {
     return kind == PairKind::kMemory ? memory : kind == PairKind::kLoopback ? loopback : network;
   }
-  PairCost& of(PairKind kind) { return const_cast<PairCost&>(static_cast<const CostModel&>(*this).of(kind)); }
-
-  // One "name=value" a line, every field, in an order and form that are the same everywhere: parse(describe()) is
-  // equal.
-  std::string describe() const;
-  // Lines as above; fields not named keep their defaults, empty lines and lines from '#' on are passed over. Throws
-  // Exception(kInvalid) naming the line: no such field, no number, or out of range (alphas and messages 0 .. 1e6
-  // microseconds; betas and gamma 0 .. 1 microseconds a byte).
-  static CostModel parse(std::string_view text);
-  // Of describe(): equal on ranks whose models are equal.
-  uint64_t hash() const;
-  bool operator==(const CostModel&) const = default;
 };
 
 }  // namespace rondo

@@ -76,7 +76,6 @@ const Sample kSamples[] = {
     {"RONDO_SINGLE_COPY", "off", "never", true},
     {"RONDO_SHARED_STORES", "streamed", "on", true},
     {"RONDO_FOLD", "any", "free", true},
-    {"RONDO_COST_MODEL", "/proc/version", "/no/such/file", true},
     {"RONDO_SPIN_US", "0", "-1", false},
     {"RONDO_EAGER_BYTES", "0", "16777217", true},
     {"RONDO_DEVICE_WINDOW_BYTES", "0", "65535", true},

@@ -4,8 +4,6 @@ set -euo pipefail
 source tools/lib/suite.sh
 
 need_packages "${BUILD_PACKAGES[@]}"
-model=$(mktemp)
-trap 'rm -f "$model"' EXIT
 run_bazel build //bench:rondo-bench
 bench=$(bazel_bin)/bench/rondo-bench
 
@@ -24,14 +22,4 @@ check "the same, asynchronous" timeout 300 "$bench" --ranks 3 --collective all -
 for blocking in 1 0; do
   check "ping-pong, 4 ranks, -z $blocking" timeout 300 "$bench" --ranks 4 --collective pingpong --sizes 8,64K,1M -n 5 -z $blocking
 done
-calibrates() {
-  local transport
-  rm -f "$model"
-  for transport in tcp shm; do
-    "$bench" --ranks 3 --transport "$transport" --calibrate "$model" || return 1
-  done
-  grep -q '^loopback.alpha_us=' "$model" && grep -q '^memory.alpha_us=' "$model" || return 1
-  RONDO_COST_MODEL=$model "$bench" --ranks 3 --sizes 8,64K -n 5
-}
-check "--calibrate writes a model that ranks load" calibrates
 finish_checks

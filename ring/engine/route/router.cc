@@ -51,7 +51,7 @@ Router::Router(int rank, Topology topology, const Config& config, bool can_pull)
       configured_(config.algorithm),
       folds_(config.fold == "any" ? Chooser::Folds::kAny : Chooser::Folds::kAlike),
       terms_(terms_of(config, topology_, can_pull)),
-      chooser_(topology_, CostModel::parse(config.cost_model), static_cast<int>(config.slices_per_chunk)) {}
+      chooser_(topology_, {}, static_cast<int>(config.slices_per_chunk)) {}
 
 void Router::check(const RouteQuestion& call, Algorithm asked) const {
   std::string why;

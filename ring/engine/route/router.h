@@ -13,7 +13,7 @@ namespace rondo {
 // Asks and answers for the routes of one communicator, from what is equal on all its ranks from the start. Any thread.
 class Router {
  public:
-  // can_pull: of the ranks' shared memory. Throws Exception(kInvalid) if config.cost_model is none.
+  // can_pull: of the ranks' shared memory.
   Router(int rank, Topology topology, const Config& config, bool can_pull);
 
   // The question of a call of which all but `algorithm` and what follows is filled in. `asked` is the call's own wish:

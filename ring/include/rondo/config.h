@@ -51,9 +51,6 @@ struct RONDO_EXPORT Config {
   uint32_t slices_per_chunk = 4;       // RONDO_SLICES_PER_CHUNK: 1..64; a link's depth is one more           (shared)
   uint64_t mailbox_bytes = 64u << 20;  // RONDO_MAILBOX_BYTES: cap on the mailboxes of one communicator       (shared)
   Algorithm algorithm = Algorithm::kAuto;  // RONDO_ALGORITHM: auto, or algorithm_name() (shared)
-  std::string cost_model_file;             // RONDO_COST_MODEL: the file that cost_model was read from
-  // What rondo-bench --calibrate wrote (ring/plan/cost_model.h); a program may set its own (shared)
-  std::string cost_model;
   uint64_t staging_bytes = 1u << 20;  // RONDO_STAGING_BYTES: shared memory of a rank for plans over it      (shared)
   uint64_t bucket_bytes =
       1u << 20;  // RONDO_BUCKET_BYTES: small all_reduces of a list share a bucket of this size  (shared)
