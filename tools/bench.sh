@@ -5,8 +5,6 @@
 #   tools/bench.sh --compare PEERS        beside other libraries (bench/peers/build_*.sh makes them)
 #   tools/bench.sh --bars                 1 if one of the project's promises about speed is missed; --keep FOLDER --minutes N:
 #                                         in parts, a call after the other
-#   tools/bench.sh --check                1 if a ratio to a peer rose above bench/compare/baseline.json
-#   tools/bench.sh --write-baseline       measures those ratios and keeps them there
 # --beside x --help lists the options of these. They want a quiet machine; --beside takes half a minute, the others tens
 # of minutes.
 set -euo pipefail
@@ -18,15 +16,9 @@ compare() {
   build_here //bench:rondo-bench //tools:rondo-run
   exec python3 -B bench/compare --binary "$(bazel_bin)/bench/rondo-bench" "$@"
 }
-BASELINE=bench/compare/baseline.json
-# What it is about.
-# shellcheck disable=SC2054  # lists within one argument
-RATIOS=(--compare "openmpi,mpich,intelmpi,gloo" --ranks 2,4 --turns 2)
 
 case ${1:-} in
   --beside | --compare | --bars) compare "$@" ;;
-  --check) compare "${RATIOS[@]}" --baseline "$BASELINE" ;;
-  --write-baseline) compare "${RATIOS[@]}" --write-baseline "$BASELINE" ;;
 esac
 build_here //bench:rondo-bench
 (($#)) || set -- --ranks 4 --transport tcp --sizes 8,64,1K,16K,64K,256K,1M,16M,64M

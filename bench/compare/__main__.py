@@ -45,14 +45,12 @@ def parse(arguments):
                         "after each turn; what is there already is not measured again")
     parser.add_argument("--minutes", type=float, help="of --bars, with --keep: begin no turn afterwards, and end with "
                         "code 3; the same command goes on")
-    parser.add_argument("--baseline", help="1 if a ratio (our time / theirs) rose above this file's by more than noise")
-    parser.add_argument("--write-baseline", help="keep the ratios in this file")
     options = parser.parse_args(arguments)
     options.ranks = options.ranks or ([2, 4, 8] if options.bars else [2])
     if options.minutes and not options.keep:
         parser.error("--minutes needs --keep: without it, the next call would begin anew")
-    if options.bars and (options.json or options.baseline or options.write_baseline):
-        parser.error("--json, --baseline and --write-baseline are of --compare; --bars has --keep")
+    if options.bars and options.json:
+        parser.error("--json is of --compare; --bars has --keep")
     if not options.bars:
         options.sizes = options.sizes or (["8"] if options.beside else ["8", "64K", "1M", "64M"])
         options.collective = options.collective or "all_reduce"

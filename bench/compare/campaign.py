@@ -8,7 +8,6 @@ import sys
 from dataclasses import asdict
 
 import bars
-import baseline
 from contest import SLOWER, Contest
 from peers import Places, Question, read_peers
 from programs import Failed, ask_bench, size_text
@@ -177,20 +176,6 @@ def write_json(path, campaign, judged=()):
     os.replace(f"{path}.new", path)
 
 
-def judge_baseline(options, ratios, machine):
-    """1 if a ratio rose above --baseline, or none is in that file."""
-    if options.write_baseline:
-        baseline.write(options.write_baseline, ratios, machine)
-    if not options.baseline:
-        return 0
-    verdicts = baseline.compare(ratios, baseline.read(options.baseline))
-    for _, text in verdicts:
-        print(text)
-    rose = sum(verdict for verdict, _ in verdicts)
-    print(f"# {len(verdicts)} ratios compared with {options.baseline}, {rose} rose")
-    return 1 if rose or not verdicts else 0
-
-
 def print_answers(campaign):
     for contest in campaign.contests:
         print_contest(contest)
@@ -200,7 +185,7 @@ def print_answers(campaign):
 
 
 def compare(options):
-    """Returns the exit code: 1 if a ratio rose, or nothing of ours could be measured."""
+    """Returns the exit code: 1 if nothing of ours could be measured."""
     campaign = Campaign(options)
     for question in questions_of(options, campaign):
         campaign.add(question, ["rondo", *options.compare])
@@ -210,4 +195,4 @@ def compare(options):
     if options.json:
         write_json(options.json, campaign)
     measured = any(not answers.why_missing("rondo") for answers in campaign.answers())
-    return judge_baseline(options, baseline.ratios_of(campaign.answers()), campaign.machine) or int(not measured)
+    return int(not measured)

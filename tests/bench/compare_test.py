@@ -1,4 +1,4 @@
-"""bench/compare: settings of peers, contests of fake ones, bars of stored answers, baselines, two builds in turn."""
+"""bench/compare: settings of peers, contests of fake ones, bars of stored answers, two builds in turn."""
 
 import contextlib
 import copy
@@ -19,7 +19,6 @@ from unittest import mock
 sys.path.insert(0, "bench/compare")
 
 import bars  # noqa: E402  the path is set first
-import baseline
 import beside
 import campaign
 import promises
@@ -176,8 +175,6 @@ class Contests(Folder):
         statuses = [tried.status for tried in contest.tried]
         self.assertEqual(statuses.count("slower than another setting at every size"), 10)
         self.assertEqual(statuses.count("no right answer"), 1)
-        self.assertEqual(baseline.ratios_of([answers]),
-                         {"all_reduce, shm, plain buffers, 2 ranks, 8 B / openmpi": {"median": 2, "low": 2, "high": 2}})
 
     def test_who_was_slow_by_chance_in_one_turn_stays(self):
         count = self.root / "count"
@@ -459,24 +456,6 @@ class Bars(unittest.TestCase):
                          ("NOT JUDGED", "a share of 1.14: the limit is wrong"))
 
 
-class Baselines(Folder):
-    def test_what_was_not_asked_stays_and_a_ratio_rises_only_beyond_noise(self):
-        path = str(self.root / "baseline.json")
-        ratio = lambda median, low=None, high=None: {"median": median, "low": low or median, "high": high or median}
-        baseline.write(path, {"a": ratio(0.5, 0.45, 0.55), "b": ratio(1.0)}, {})
-        baseline.write(path, {"b": ratio(0.8), "c": ratio(0.3)}, {})
-        kept = baseline.read(path)
-        self.assertEqual(list(kept), ["a", "b", "c"])
-        rose = lambda what, now: baseline.compare({what: now}, kept)[0][0]
-        self.assertFalse(rose("a", ratio(0.59)))  # within the file's spread of 0.1
-        self.assertTrue(rose("a", ratio(0.61)))
-        self.assertFalse(rose("a", ratio(0.61, 0.5, 0.7)))  # within this run's spread
-        self.assertFalse(rose("b", ratio(0.83)))  # within 5 %
-        self.assertTrue(rose("b", ratio(0.85)))
-        self.assertFalse(rose("b", ratio(0.1)))
-        self.assertEqual(baseline.compare({"unknown": ratio(9)}, kept), [])
-
-
 class Beside(Folder):
     def options(self, ours, theirs):
         return types.SimpleNamespace(
@@ -506,7 +485,7 @@ class Campaigns(Folder):
         return types.SimpleNamespace(**{
             "binary": self.bench, "ranks": [2], "transports": ["shm"], "sizes": ["8", "64"], "buffers": "plain",
             "collective": "all_reduce", "calls": "blocking", "compare": ["mpich"], "seconds": 0.1, "runs": 2, "turns": 1,
-            "json": str(self.root / "out.json"), "baseline": "", "write_baseline": "", **more})
+            "json": str(self.root / "out.json"), **more})
 
     def setUp(self):
         super().setUp()
@@ -520,11 +499,9 @@ TIME=6""" + ANSWER)
         self.enterContext(mock.patch.object(campaign, "Places", lambda roots, programs: Places((self.root,), programs)))
         self.enterContext(mock.patch.object(campaign, "MUCH_STEAL", 1))
 
-    def test_a_comparison_is_printed_kept_and_judged_by_the_baseline(self):
-        kept = str(self.root / "baseline.json")
+    def test_a_comparison_is_printed_and_kept(self):
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            self.assertEqual(campaign.compare(self.options(write_baseline=kept)), 0)
-            self.assertEqual(campaign.compare(self.options(baseline=kept)), 0)
+            self.assertEqual(campaign.compare(self.options()), 0)
         self.assertIn("0.75", out.getvalue())
         content = json.loads((self.root / "out.json").read_text())
         self.assertEqual([(row["library"], row["bytes"]) for row in content["rows"]],
