@@ -10,9 +10,12 @@ DEFAULT_SUITES=(style build unit faults install docs python speed compression)
 
 list_suites() {
   local file
-  for file in tools/suites/*.sh; do
-    printf '%-14s%s\n' "$(basename "$file" .sh)" "$(sed -n '2s/^# //p' "$file")"
-  done
+  {
+    for file in tools/suites/*.sh; do
+      printf '%-15s%s\n' "$(basename "$file" .sh)" "$(sed -n '2s/^# //p' "$file")"
+    done
+    awk -F ' *[|] *' '/^[^#]/ { printf "%-15s%s\n", $1, $3 }' tools/suites/table
+  } | LC_ALL=C sort
   echo "default: ${DEFAULT_SUITES[*]}"
 }
 
@@ -28,11 +31,22 @@ case ${1:-} in
     ;;
 esac
 
+# The command that runs a suite.
+command_of() {
+  if [[ -f tools/suites/$1.sh ]]; then
+    command=(bash "tools/suites/$1.sh")
+  elif grep -q "^$1 *|" tools/suites/table; then
+    command=(bash tools/lib/table_suite.sh "$1")
+  else
+    return 1
+  fi
+}
+
 suites=("$@")
 named=$#
 ((named)) || suites=("${DEFAULT_SUITES[@]}")
 for suite in "${suites[@]}"; do
-  if [[ ! -f tools/suites/$suite.sh ]]; then
+  if ! command_of "$suite"; then
     echo "tools/test.sh: there is no suite '$suite'" >&2
     list_suites >&2
     exit 2
@@ -61,7 +75,8 @@ run_suite() {
   failed=$(count fail)
   before=$(wc -l <"$RONDO_RESULTS")
   echo "=== $suite"
-  bash "tools/suites/$suite.sh" </dev/null || status=$?
+  command_of "$suite"
+  "${command[@]}" </dev/null || status=$?
   if ((status != 0)); then echo "fail $suite stopped with exit code $status" >>"$RONDO_RESULTS"; fi
   failed=$(($(count fail) - failed))
   echo "=== $suite: $((SECONDS - start)) s, $failed failed"
