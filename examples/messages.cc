@@ -1,4 +1,4 @@
-// Messages, handles and groups on one or two numbers a rank. examples/python/messages.py prints the same.
+// Messages, handles and groups on one or two numbers a rank. With 4 ranks it prints the lines of messages.txt.
 //   rondo-run -n 4 bazel-bin/examples/messages [NAME ...]
 #include <algorithm>
 #include <array>

@@ -1,4 +1,5 @@
-"""Every collective on two numbers a rank: rank r starts with [1 + 2r, 2 + 2r]. examples/primitives.cc prints the same.
+"""Every collective on two numbers a rank: rank r starts with [1 + 2r, 2 + 2r]. 4 ranks print the lines of
+primitives.txt.
 
 python -m rondo.run -n 4 primitives.py [NAME ...]
 """

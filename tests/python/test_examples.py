@@ -25,10 +25,8 @@ def start(world, name, *arguments):
     return [re.sub(r"^\[\d+\] ", "", line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("name", ["primitives", "messages"])
-def test_what_is_written_down_for_4_ranks(name):
-    """examples_test compares the C++ programs with the same files."""
-    assert sorted(start(4, name + ".py")) == sorted((EXAMPLES / f"{name}.txt").read_text().splitlines())
+def test_primitives_print_what_is_written_down_for_4_ranks():
+    assert sorted(start(4, "primitives.py")) == sorted((EXAMPLES / "python/primitives.txt").read_text().splitlines())
 
 
 def test_one_primitive_by_name():
