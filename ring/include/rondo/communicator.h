@@ -71,8 +71,8 @@ struct JoinOptions {
 class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
  public:
   // Joins; returns when all ranks are connected. Throws kInvalid, kBootstrap (error().ranks are those missing),
-  // kNetwork, kTimeout, kSystem (descriptors, memory, threads). A faster rank may have aborted, left or failed the group
-  // by then: the first call throws that.
+  // kNetwork, kTimeout, kSystem (descriptors, memory, threads). A faster rank may have aborted, left or failed the
+  // group by then: the first call throws that.
   static Communicator join(const JoinOptions& options = {});
   // `world` ranks (1 .. 1024, else kInvalid) as threads of this process; [r] is rank r's, for a thread of its own. The
   // default configuration does not read RONDO_*: pass Config::from_environment() for that.
