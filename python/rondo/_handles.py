@@ -60,6 +60,12 @@ class WorkHandle(Handle):
     _free = _library.lib.rondo_work_free
 
 
+class DistOptHandle(Handle):
+    """rondo_dist_opt_t"""
+
+    _free = _library.lib.rondo_dist_opt_free
+
+
 class ServerHandle(Handle):
     """rondo_id_server_t"""
 

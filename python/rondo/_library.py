@@ -85,6 +85,37 @@ class SparseReport(ctypes.Structure):
     ]
 
 
+class Parameter(ctypes.Structure):
+    """rondo_parameter_t"""
+
+    _fields_ = [("name", c_char_p), ("parameter", c_void_p), ("count", c_uint64)]
+
+
+class DistOptOptions(ctypes.Structure):
+    """rondo_dist_opt_options_t"""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("spars", c_double),
+        ("clip", c_double),
+        ("outer_rate", c_double),
+        ("outer_momentum", c_double),
+        ("bucket_bytes", c_uint64),
+        ("partition_bytes", c_uint64),
+        ("every", c_uint64),
+        ("exchange", c_int32),
+        ("sampled", c_int32),
+        ("residual", c_int32),
+        ("nesterov", c_int32),
+    ]
+
+
+class DistOptTensor(ctypes.Structure):
+    """rondo_dist_opt_tensor_t"""
+
+    _fields_ = [("residuals", c_void_p), ("outer", c_void_p), ("momentum", c_void_p)]
+
+
 class MessageInfo(ctypes.Structure):
     """rondo_message_t"""
 
@@ -94,13 +125,14 @@ class MessageInfo(ctypes.Structure):
 InterruptFunction = ctypes.CFUNCTYPE(c_int, c_void_p)  # rondo_interrupt_function_t
 EndFunction = ctypes.CFUNCTYPE(None, c_void_p, c_int32)  # rondo_end_function_t
 
-_comm = _work = _server = _reply = _data = c_void_p
+_comm = _work = _server = _reply = _dist_opt = _data = c_void_p
 _out = POINTER(c_void_p)
 _counts = POINTER(c_uint64)
 _dtype = _op = c_int32
 _ints = POINTER(c_int)
 _options = POINTER(Options)
 _message = POINTER(MessageInfo)
+_tensors = POINTER(DistOptTensor)
 
 # The functions of rondo.h. Of each call there are two: NAME, which blocks, and NAME_async, which ends in a work.
 CALLS = {
@@ -146,6 +178,17 @@ PROTOTYPES = {
     "rondo_recv_async": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options, _out),
     "rondo_sendrecv": (_comm, _data, c_uint64, c_int, _data, c_uint64, c_int, _dtype, c_int, _options, _message),
     "rondo_sparse_all_reduce": (_comm, _data, _data, c_uint64, POINTER(SparseOptions), POINTER(SparseReport)),
+    "rondo_dist_opt_defaults": (POINTER(DistOptOptions),),
+    "rondo_dist_opt_create": (_out, _comm, POINTER(Parameter), c_size_t, POINTER(DistOptOptions)),
+    "rondo_dist_opt_place": (_dist_opt, c_char_p, _data),
+    "rondo_dist_opt_ready": (_dist_opt, c_char_p, c_int32),
+    "rondo_dist_opt_reduce": (_dist_opt, c_int32, c_double),
+    "rondo_dist_opt_average": (_dist_opt, c_int32),
+    "rondo_dist_opt_wait": (_dist_opt,),
+    "rondo_dist_opt_counts": (_dist_opt, _counts, _counts),
+    "rondo_dist_opt_save": (_dist_opt, _tensors),
+    "rondo_dist_opt_load": (_dist_opt, _tensors, c_int, c_uint64),
+    "rondo_dist_opt_free": (_dist_opt,),
     "rondo_batch_begin": (_comm,),
     "rondo_batch_end": (_comm,),
     "rondo_batch_abandon": (_comm,),

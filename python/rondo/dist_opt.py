@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from rondo._arguments import COUNT_MAX, whole_number
+from rondo import _handles, _library
+from rondo._arguments import COUNT_MAX, real_number, text_of, whole_number
 from rondo.communicator import Communicator
-from rondo.errors import NotFinite
+from rondo.errors import check
 from rondo.start import UniqueId, init, unique_id
-from rondo.wire import Wire
 
-OPTIONS = ("fp32", "fp16", "bf16", "int8", "partialUpdate", "localSGD", "sparseTopK", "sparseThreshold")
-_WIRES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
-_SELECTIONS = {"sparseTopK": "topk", "sparseThreshold": "threshold"}
-# SINGA's own default of spars is for both; a threshold of 0.05 sends next to nothing of most gradients.
-_SPARS = {"sparseTopK": 0.05, "sparseThreshold": 1e-3}
-_AFTER_UPDATE = ("partialUpdate", "localSGD")
+# In the order of rondo_exchange_t.
+OPTIONS = ("fp32", "fp16", "bf16", "int8", "sparseTopK", "sparseThreshold", "partialUpdate", "localSGD")
+_OVERLAPPED = OPTIONS[:4]
+_AFTER_UPDATE = OPTIONS[6:]
 
 
 def NcclIdHolder(host: str = "127.0.0.1") -> UniqueId:
@@ -85,47 +83,8 @@ class _TorchUpdate:
 
         for name, gradient in gradients.items():
             if self.tensors[name].grad is None:  # other ranks had one
-                self.tensors[name].grad = torch.from_numpy(gradient.copy())
+                self.tensors[name].grad = torch.from_numpy(gradient)
         self.optimizer.step()
-
-
-class _Bucket:
-    """Parameters whose gradients are exchanged together, one after the other in one array."""
-
-    def __init__(self, names: list[str], shapes: Mapping[str, tuple[int, ...]]):
-        self.names = names
-        ends = np.cumsum([math.prod(shapes[name]) for name in names]).tolist()
-        self.flat = np.zeros(ends[-1], np.float32)
-        self.residual = np.zeros(ends[-1], np.float32)
-        self.slices = {name: slice(begin, end) for name, begin, end in zip(names, [0, *ends], ends)}
-        self.missing = set(names)  # gradients that have not come in this step
-        self.work = None
-
-    def view(self, name: str, shape) -> np.ndarray:
-        return self.flat[self.slices[name]].reshape(shape)
-
-
-def in_gradient(error: NotFinite, places: Iterable[tuple[str, slice]]) -> NotFinite:
-    """The error of a bucket's exchange, with its element counted in the gradient. places: of the gradients. An error that
-    names no element of the bucket, as the one of an earlier call, stays as it is."""
-    found = re.search(r"element (\d+)", str(error))
-    for name, place in places if found else ():
-        if place.start <= int(found[1]) < place.stop:
-            text = str(error).replace(found[0], f'element {int(found[1]) - place.start} of "{name}"', 1)
-            return NotFinite(text, error.ranks)
-    return error
-
-
-def _group_by_bytes(arrays: Mapping[str, np.ndarray], limit: int) -> list[list[str]]:
-    groups: list[list[str]] = []
-    room = 0
-    for name, array in arrays.items():
-        if not groups or array.nbytes > room:
-            groups.append([])
-            room = limit
-        groups[-1].append(name)
-        room -= array.nbytes
-    return groups
 
 
 class DistOpt:
@@ -136,18 +95,18 @@ class DistOpt:
                      environment
     option           "fp32", or the gradients as "fp16", "bf16", "int8" between ranks; "sparseTopK", "sparseThreshold";
                      "partialUpdate": every rank updates by its own gradients, then one partition of the parameters is
-                     averaged, each in its turn; "localSGD": the same, and all parameters every `every` steps
+                     averaged, each in its turn; "localSGD": the same, and all parameters every `every` steps (None: 8)
     spars            sparseTopK: the fraction of each gradient that is sent, 0.05 unless given, above 0; sparseThreshold: the least
                      magnitude that is sent, 0.001 unless given
     sampled          sparseTopK: about that fraction, by a magnitude that is guessed from a sample
     residual         int8 and sparse: what is not sent is added to the next gradient
     clip             gradients are limited to -clip .. clip before they are sent; None: not
-    bucket_bytes     gradients are exchanged in arrays of about this size
-    partition_bytes  partialUpdate: the size of a partition
+    bucket_bytes     gradients are exchanged in arrays of about this size; None: 2 MiB
+    partition_bytes  partialUpdate: the size of a partition; None: 2 MiB
     overlap          torch: buckets are exchanged while the backward pass goes on (fp32, fp16, bf16, int8). False: in
                      step(), which several backward passes for one step need
     outer_lr, outer_momentum, outer_nesterov   localSGD: the averaged change of the parameters is applied as a step of
-                     SGD with momentum, Nesterov's or not; 1 and 0: plain averaging. DiLoCo: 0.7, 0.9, True
+                     SGD with momentum, Nesterov's or not; None, or 1 and 0: plain averaging. DiLoCo: 0.7, 0.9, True
     names            torch: {name: parameter} as dict(model.named_parameters()), for residuals in checkpoints
 
     All ranks pass the same but for gradients. The parameters of rank 0 are broadcast at the start; those of torch that
@@ -161,19 +120,20 @@ class DistOpt:
 
     def __init__(
         self, optimizer, *, group: Communicator | None = None, id=None, nccl_id=None, local_rank=None, world_size=None,
-        option="fp32", spars=None, residual=True, clip=None, bucket_bytes=2**21, partition_bytes=2**21, overlap=True,
-        every=8, outer_lr=1.0, outer_momentum=0.0, outer_nesterov=False, sampled=False, names=None,
+        option="fp32", spars=None, residual=True, clip=None, bucket_bytes=None, partition_bytes=None, overlap=True,
+        every=None, outer_lr=None, outer_momentum=None, outer_nesterov=False, sampled=False, names=None,
     ):  # fmt: skip
         check_option(option, spars)
         if clip is not None and not clip > 0:
             raise ValueError(f"clip is {clip}: it is a positive number, or None")
-        for what, value in (("bucket_bytes", bucket_bytes), ("partition_bytes", partition_bytes), ("every", every)):
-            whole_number(value, what, least=1, most=COUNT_MAX)
+        counts = {"bucket_bytes": bucket_bytes, "partition_bytes": partition_bytes, "every": every}
+        counts = {
+            what: whole_number(value, what, least=1, most=COUNT_MAX) for what, value in counts.items() if value is not None
+        }
+        reals = {"clip": clip, "outer_rate": outer_lr, "outer_momentum": outer_momentum}
+        reals = {what: real_number(value, what) for what, value in reals.items() if value is not None}
         self.optimizer = optimizer
-        self.option, self.spars, self.residual, self.clip = option, spars, residual, clip
-        self.sampled = sampled
-        self.every, self.outer_lr, self.outer_momentum = every, outer_lr, outer_momentum
-        self.outer_nesterov = outer_nesterov
+        self.option, self.spars, self.clip = option, spars, clip
         self._is_torch = hasattr(optimizer, "param_groups")
         self._update = _TorchUpdate(optimizer, names) if self._is_torch else optimizer
         self._parameters = self._update.named()
@@ -184,24 +144,33 @@ class DistOpt:
             raise ValueError("the optimizer has no parameters")
         self.group = group if group is not None else _join(id if id is not None else nccl_id, local_rank, world_size)
         self.group._refuse_in_batch("DistOpt")
-        # Gradients come in about the reverse order of the parameters.
-        shapes = {name: parameter.shape for name, parameter in reversed(self._parameters.items())}
-        backwards = {name: self._parameters[name] for name in shapes}
-        self._buckets = [_Bucket(names, shapes) for names in _group_by_bytes(backwards, bucket_bytes)]
-        self._bucket_of = {name: bucket for bucket in self._buckets for name in bucket.names}
-        self._partitions = _group_by_bytes(self._parameters, partition_bytes)
-        self.steps = 0
-        self.bytes_sent = 0  # by this rank, estimated from what was exchanged
+        self._names = {name: text_of(name, "a parameter's name", self.group.rank) for name in self._parameters}
+        flags = {"residual": bool(residual), "sampled": bool(sampled), "nesterov": bool(outer_nesterov)}
+        self._handle = self._create({"exchange": OPTIONS.index(option), **flags, **counts, **reals})
+        if self._is_torch:
+            self.group.broadcast_parameters([tensor.detach() for tensor in self._update.frozen.values()])
         self.seconds = 0.0  # in exchanges that this rank waited for
-        self._launched = 0  # buckets whose exchange has begun
-        frozen = [tensor.detach() for tensor in self._update.frozen.values()] if self._is_torch else []
-        self.group.broadcast_parameters([*self._parameters.values(), *frozen])
-        self._outer = {name: p.copy() for name, p in self._parameters.items()} if option == "localSGD" else {}
-        self._velocity = {name: np.zeros_like(p) for name, p in self._outer.items()}
         self._arriving = option  # by which gradients of the backward pass under way are exchanged
+        self._arrived: set[str] = set()  # of that backward pass
         if self._is_torch and overlap:
             for name, tensor in self._update.tensors.items():
-                tensor.register_post_accumulate_grad_hook(lambda t, name=name: self._arrived(name, t.grad.numpy()))
+                tensor.register_post_accumulate_grad_hook(lambda t, name=name: self._arrives(name, t.grad.numpy()))
+
+    def _create(self, given: Mapping[str, float]) -> _handles.DistOptHandle:
+        """given: fields of the options; the library has the defaults of the others."""
+        options, handle = _library.DistOptOptions(), _handles.DistOptHandle()
+        check(_library.lib.rondo_dist_opt_defaults(ctypes.byref(options)))
+        for field, value in given.items():
+            setattr(options, field, value)
+        parameters = (_library.Parameter * len(self._parameters))(
+            *((self._names[name], p.ctypes.data, p.size) for name, p in self._parameters.items())
+        )
+        check(
+            _library.lib.rondo_dist_opt_create(
+                ctypes.byref(handle), self.group._open(), parameters, len(parameters), ctypes.byref(options)
+            )
+        )
+        return handle
 
     @property
     def global_rank(self) -> int:
@@ -224,7 +193,7 @@ class DistOpt:
         option = self.option if option is None else option
         spars = self.spars if spars is None else spars
         check_option(option, spars)
-        if self._launched and option != self._arriving:
+        if self._arrived and option != self._arriving:
             raise ValueError(
                 f"option {option!r} comes too late: the exchange as {self._arriving!r} began in the backward pass; use "
                 "backward_and_update(), or pass overlap=False to DistOpt"
@@ -240,23 +209,54 @@ class DistOpt:
                 raise ValueError(
                     f"the gradient of {name!r} has shape {gradient.shape}; the parameter has {self._parameters[name].shape}"
                 )
-        if option in _AFTER_UPDATE:
-            self._begin_again()  # gradients that have come are not sent
-            self._clip(gradients)
-            self._update.step(gradients)
-            self._average_parameters(option)
-        else:
-            self._exchange(gradients, option, spars)
-            averaged = {name: gradients.get(name) for name in self._parameters}
-            for bucket in self._buckets:
-                for name in bucket.names:
-                    view = bucket.view(name, self._parameters[name].shape)
-                    if averaged[name] is None:
-                        averaged[name] = view
-                    else:
-                        averaged[name][...] = view
-            self._update.step(averaged)
-        self.steps += 1
+            if not gradient.flags.writeable:
+                raise ValueError(f"the gradient of {name!r} is read-only; the average is written there")
+        gradients = dict(gradients)
+        for name, parameter in self._parameters.items():
+            if name not in gradients and option not in _AFTER_UPDATE:  # other ranks may have one
+                gradients[name] = np.zeros_like(parameter)
+        self._reduce(gradients, option, spars)
+        self._update.step(gradients)
+        begin = time.perf_counter()
+        check(_library.lib.rondo_dist_opt_average(self._handle, OPTIONS.index(option)))
+        self.seconds += time.perf_counter() - begin
+
+    def _reduce(self, gradients: Mapping[str, np.ndarray], option: str, spars: float | None) -> None:
+        begin = time.perf_counter()
+        # A copy where an array is strided, or of another type.
+        arrays = {name: np.ascontiguousarray(gradient, np.float32) for name, gradient in gradients.items()}
+        if option in _AFTER_UPDATE and self.clip is None:
+            arrays = {}  # nothing changes them
+        try:
+            for name in self._parameters:
+                self._place(name, arrays.get(name))
+            number = math.nan if spars is None else spars
+            check(_library.lib.rondo_dist_opt_reduce(self._handle, OPTIONS.index(option), number))
+        finally:
+            self._arrived.clear()
+        for name, array in arrays.items():
+            if not np.may_share_memory(array, gradients[name]):
+                gradients[name][...] = array
+        self.seconds += time.perf_counter() - begin
+
+    def _place(self, name: str, array: np.ndarray | None) -> None:
+        address = None if array is None else array.ctypes.data
+        check(_library.lib.rondo_dist_opt_place(self._handle, self._names[name], address))
+
+    def _arrives(self, name: str, gradient: np.ndarray) -> None:
+        """A gradient of the backward pass that is under way."""
+        if self._arriving not in _OVERLAPPED:
+            return
+        self.group._refuse_in_batch("DistOpt, a gradient of the backward pass")
+        if name in self._arrived:
+            raise RuntimeError(
+                f"a second gradient of {name} came before step(): pass overlap=False to DistOpt for several backward "
+                "passes a step"
+            )
+        array = np.ascontiguousarray(gradient, np.float32)
+        self._place(name, array)
+        check(_library.lib.rondo_dist_opt_ready(self._handle, self._names[name], OPTIONS.index(self._arriving)))
+        self._arrived.add(name)
 
     def zero_grad(self) -> None:
         """That of a torch optimizer."""
@@ -280,133 +280,21 @@ class DistOpt:
 
     def wait(self) -> None:
         """Returns when no exchange of this rank is under way."""
-        for bucket in self._buckets:
-            if bucket.work is not None:
-                bucket.work.wait()
+        check(_library.lib.rondo_dist_opt_wait(self._handle))
 
-    def _clip(self, gradients: Mapping[str, np.ndarray]) -> None:
-        if self.clip is not None:
-            for gradient in gradients.values():
-                np.clip(gradient, -self.clip, self.clip, out=gradient)
+    @property
+    def steps(self) -> int:
+        return self._counts()[0]
 
-    # --- gradients
+    @property
+    def bytes_sent(self) -> int:
+        """By this rank, estimated from what was exchanged."""
+        return self._counts()[1]
 
-    def _arrived(self, name: str, gradient: np.ndarray) -> None:
-        """A gradient of the backward pass that is under way."""
-        if self._arriving != "fp32" and self._arriving not in _WIRES:
-            return
-        self.group._refuse_in_batch("DistOpt, a gradient of the backward pass")
-        bucket = self._bucket_of[name]
-        if name not in bucket.missing:
-            raise RuntimeError(
-                f"a second gradient of {name} came before step(): pass overlap=False to DistOpt for several backward "
-                "passes a step"
-            )
-        self._fill(bucket, name, gradient)
-        while self._launched < len(self._buckets) and not self._buckets[self._launched].missing:
-            self._launch(self._buckets[self._launched], self._arriving)
-
-    def _fill(self, bucket: _Bucket, name: str, gradient: np.ndarray | None) -> None:
-        part = bucket.flat[bucket.slices[name]]
-        if gradient is None:
-            part[:] = 0
-        elif self.clip is not None:
-            np.clip(gradient.reshape(-1), -self.clip, self.clip, out=part)
-        else:
-            part[:] = gradient.reshape(-1)
-        bucket.missing.discard(name)
-
-    def _launch(self, bucket: _Bucket, option: str) -> None:
-        """In the order of the buckets, which all ranks have."""
-        self._launched += 1
-        wire = None
-        if option in _WIRES:
-            wire = Wire(_WIRES[option], residual=bucket.residual if option == "int8" and self.residual else None)
-        bucket.work = self.group.all_reduce(bucket.flat, op="avg", async_op=True, wire=wire)
-        width = {"fp32": 4, "int8": 132 / 128}.get(option, 2)
-        self.bytes_sent += round(2 * (self.world_size - 1) / self.world_size * bucket.flat.size * width)
-
-    def _exchange(self, gradients, option: str, spars) -> None:
-        begin = time.perf_counter()
-        try:
-            for bucket in self._buckets:
-                for name in list(bucket.missing):
-                    self._fill(bucket, name, gradients.get(name))
-            if option in _SELECTIONS:
-                self._exchange_sparse(option, _SPARS[option] if spars is None else spars)
-            else:
-                for bucket in self._buckets[self._launched :]:
-                    self._launch(bucket, option)
-                self._wait_for_all()
-        finally:
-            self._begin_again()
-        self.seconds += time.perf_counter() - begin
-
-    def _begin_again(self) -> None:
-        """No gradient has come, and no exchange has begun."""
-        self._launched = 0
-        for bucket in self._buckets:
-            bucket.missing = set(bucket.names)
-            bucket.work = None
-
-    def _wait_for_all(self) -> None:
-        """Every exchange ends before a failure is raised."""
-        failure = None
-        for bucket in self._buckets:
-            try:
-                bucket.work.wait()
-            except NotFinite as error:
-                failure = failure or in_gradient(error, bucket.slices.items())
-            except Exception as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-
-    def _exchange_sparse(self, option: str, spars: float) -> None:
-        failure = None
-        for bucket in self._buckets:
-            try:
-                report = self.group.sparse_all_reduce(
-                    bucket.flat,
-                    select="sampled_topk" if self.sampled and option == "sparseTopK" else _SELECTIONS[option],
-                    spars=spars,
-                    residual=bucket.residual if self.residual else None,
-                    tensors=[part.stop - part.start for part in bucket.slices.values()],
-                )
-                self.bytes_sent += report.bytes_sent
-                bucket.flat /= self.world_size
-            except NotFinite as error:  # on all ranks alike
-                failure = failure or in_gradient(error, bucket.slices.items())
-        if failure is not None:
-            raise failure
-
-    # --- parameters
-
-    def _average_parameters(self, option: str) -> None:
-        if option == "partialUpdate":
-            names = self._partitions[self.steps % len(self._partitions)]
-        elif (self.steps + 1) % self.every == 0:
-            names = list(self._parameters)
-        else:
-            return
-        begin = time.perf_counter()
-        arrays = [self._parameters[name] for name in names]
-        self.group.all_reduce_many(arrays, op="avg")
-        self.bytes_sent += round(2 * (self.world_size - 1) / self.world_size * sum(a.nbytes for a in arrays))
-        if option == "localSGD" and self._outer:
-            for name in names:
-                self._outer_step(name)
-        self.seconds += time.perf_counter() - begin
-
-    def _outer_step(self, name: str) -> None:
-        parameter, last, velocity = self._parameters[name], self._outer[name], self._velocity[name]
-        if self.outer_lr != 1 or self.outer_momentum != 0:
-            change = parameter - last
-            velocity *= np.float32(self.outer_momentum)
-            velocity += change
-            step = change + np.float32(self.outer_momentum) * velocity if self.outer_nesterov else velocity
-            parameter[...] = last + np.float32(self.outer_lr) * step
-        last[...] = parameter
+    def _counts(self) -> tuple[int, int]:
+        steps, sent = ctypes.c_uint64(), ctypes.c_uint64()
+        check(_library.lib.rondo_dist_opt_counts(self._handle, ctypes.byref(steps), ctypes.byref(sent)))
+        return steps.value, sent.value
 
     # --- checkpoints
 
@@ -414,32 +302,39 @@ class DistOpt:
         """What DistOpt adds to a checkpoint, the same on all ranks: the residuals of all ranks by parameter, the number
         of steps, the state of localSGD. Collective."""
         self.group._refuse_in_batch("DistOpt.state_dict")
-        residuals = {}
-        for bucket in self._buckets:
-            everyone = self.group.all_gather(bucket.residual)
-            for name in bucket.names:
-                residuals[name] = everyone[:, bucket.slices[name]].copy()
-        copies = {name: array.copy() for name, array in self._outer.items()}
-        velocities = {name: array.copy() for name, array in self._velocity.items()}
+        residuals = {name: np.zeros((self.world_size, p.size), np.float32) for name, p in self._parameters.items()}
+        local = self._parameters if self.option == "localSGD" else {}
+        outer, velocity = ({name: np.zeros_like(p) for name, p in local.items()} for _ in range(2))
+        check(_library.lib.rondo_dist_opt_save(self._handle, self._tensors(residuals, outer, velocity)))
         return {
-            "steps": self.steps, "world": self.world_size, "residuals": residuals, "outer": copies,
-            "velocity": velocities,
+            "steps": self.steps, "world": self.world_size, "residuals": residuals, "outer": outer, "velocity": velocity,
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping) -> None:
         """With as many ranks as saved it, each takes its own residuals; else all take the mean, so that the averaged
         gradient gets what is left. localSGD: load the parameters first; with a state of another option they count as
         the last average."""
+        world = whole_number(state["world"], "the checkpoint's world", self.global_rank, least=1)
         if set(state["residuals"]) != set(self._parameters):
             raise ValueError("the checkpoint is of other parameters: " + ", ".join(sorted(state["residuals"])))
-        for name, everyone in state["residuals"].items():
-            own = everyone[self.global_rank] if state["world"] == self.world_size else everyone.mean(axis=0)
-            bucket = self._bucket_of[name]
-            bucket.residual[bucket.slices[name]] = own
-        self.steps = state["steps"]
-        for name in self._outer:
-            self._outer[name][...] = state["outer"].get(name, self._parameters[name])
-            self._velocity[name][...] = state["velocity"].get(name, 0)
+        parts = []
+        for part, rows in (("residuals", world), ("outer", 1), ("velocity", 1)):
+            parts.append({name: np.ascontiguousarray(array, np.float32) for name, array in state[part].items()})
+            for name, array in parts[-1].items():
+                if name in self._parameters and array.size != rows * self._parameters[name].size:
+                    raise ValueError(f"the checkpoint's {part} of {name} are {array.shape}, of another shape")
+        steps = whole_number(state["steps"], "the checkpoint's steps", self.global_rank, least=0, most=COUNT_MAX)
+        check(_library.lib.rondo_dist_opt_load(self._handle, self._tensors(*parts), world, steps))
+
+    def _tensors(self, residuals, outer, velocity):
+        def address(arrays, name):
+            return arrays[name].ctypes.data if name in arrays else None
+
+        tensors = [
+            _library.DistOptTensor(address(residuals, name), address(outer, name), address(velocity, name))
+            for name in self._parameters
+        ]
+        return (_library.DistOptTensor * len(tensors))(*tensors)
 
 
 def _join(meeting, rank: int | None, world_size: int | None) -> Communicator:

@@ -89,20 +89,30 @@ size_t DistOpt::index_of(const std::string& name) const {
 
 // --- gradients
 
-void DistOpt::ready(const std::string& name) {
+void DistOpt::place(const std::string& name, float* gradient) { gradients_[index_of(name)].gradient = gradient; }
+
+void DistOpt::ready(const std::string& name, const StepOptions& step) {
+  const Exchange exchange = step.exchange.value_or(options_.exchange);
   CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::ready", [&](const CompoundCall& call) {
     const size_t i = index_of(name);
-    if (after_update(options_.exchange) || sparse(options_.exchange)) return;
+    if (after_update(exchange) || sparse(exchange)) return;
     if (places_[i].ready) refuse(group_, fmt::format("the gradient \"{}\" is ready a second time before step()", name));
+    refuse_another(exchange);
     fill(i);
-    while (begun_ < buckets_.size() && buckets_[begun_].missing == 0) begin(call, buckets_[begun_], options_.exchange);
+    while (begun_ < buckets_.size() && buckets_[begun_].missing == 0) begin(call, buckets_[begun_], exchange);
   });
+}
+
+void DistOpt::refuse_another(Exchange exchange) const {
+  if (begun_ == 0 || exchange == begun_as_) return;
+  refuse(group_, "another exchange for this step comes too late: ready() has begun the one before");
 }
 
 void DistOpt::fill(size_t gradient) {
   Place& place = places_[gradient];
   Bucket& bucket = buckets_[place.bucket];
   const NamedGradient& g = gradients_[gradient];
+  if (g.count > 0 && g.gradient == nullptr) refuse(group_, fmt::format("the gradient \"{}\" is null", g.name));
   float* to = bucket.values.data() + place.offset;
   std::copy_n(g.gradient, g.count, to);
   if (options_.clip > 0) clip(to, g.count, options_.clip);
@@ -119,6 +129,13 @@ void DistOpt::begin(const CompoundCall& call, Bucket& bucket, Exchange exchange)
   float* values = bucket.values.data();
   bucket.work = call->all_reduce_async(values, values, bucket.values.size(), DType::kFloat32, Op::kAverage, options);
   ++begun_;
+  begun_as_ = exchange;
+  count_sent(bucket.values.size(), element_bytes(exchange));
+}
+
+void DistOpt::count_sent(uint64_t elements, double element_bytes) {
+  const double world = group_.size();
+  bytes_sent_ += static_cast<uint64_t>(2 * (world - 1) / world * static_cast<double>(elements) * element_bytes);
 }
 
 void DistOpt::reduce_sparse(Bucket& bucket, Exchange exchange, double spars) {
@@ -131,7 +148,8 @@ void DistOpt::reduce_sparse(Bucket& bucket, Exchange exchange, double spars) {
   std::vector<uint64_t> counts;
   for (const size_t i : bucket.members) counts.push_back(gradients_[i].count);
   options.tensors = counts;
-  sparse_all_reduce(group_, bucket.values.data(), bucket.values.data(), bucket.values.size(), options);
+  float* values = bucket.values.data();
+  bytes_sent_ += sparse_all_reduce(group_, values, values, bucket.values.size(), options).bytes_sent;
   const float share = 1.0f / static_cast<float>(group_.size());
   for (float& value : bucket.values) value *= share;
 }
@@ -200,25 +218,40 @@ void DistOpt::copy_back() {
 }
 
 void DistOpt::step(const Update& update, const StepOptions& step) {
+  for (const NamedGradient& g : gradients_) {
+    if (g.count > 0 && g.gradient == nullptr) refuse(group_, fmt::format("the gradient \"{}\" is null", g.name));
+  }
+  reduce(step);
+  for (const NamedGradient& g : gradients_) update(g);
+  average(step);
+}
+
+void DistOpt::reduce(const StepOptions& step) {
   const Exchange exchange = step.exchange.value_or(options_.exchange);
   CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::step", [&](const CompoundCall& call) {
     const double spars = spars_of(group_, exchange, step.spars.has_value() ? step.spars : options_.spars);
-    if (begun_ > 0 && exchange != options_.exchange) {
-      refuse(group_, "another exchange for this step comes too late: ready() has begun the one of DistOptOptions");
-    }
+    refuse_another(exchange);
     if (after_update(exchange)) return begin_again();  // gradients that are ready are not sent
     exchange_gradients(call, exchange, spars);
     copy_back();
   });
+  if (!after_update(exchange) || options_.clip == 0) return;
   for (const NamedGradient& g : gradients_) {
-    if (after_update(exchange) && options_.clip > 0) clip(g.gradient, g.count, options_.clip);
-    update(g);
+    if (g.gradient != nullptr) clip(g.gradient, g.count, options_.clip);
   }
+}
+
+void DistOpt::average(const StepOptions& step) {
+  const Exchange exchange = step.exchange.value_or(options_.exchange);
   if (after_update(exchange)) {
     CompoundCall::run(group_, Purpose::kDistOpt, "DistOpt::step",
                       [&](const CompoundCall& call) { average_parameters(call, exchange); });
   }
   ++steps_;
+}
+
+void DistOpt::wait() {
+  for (size_t b = 0; b < begun_; ++b) buckets_[b].work.wait();
 }
 
 // --- parameters
@@ -230,6 +263,7 @@ void DistOpt::average_parameters(const CompoundCall& call, Exchange exchange) {
   const auto add = [&](size_t i) {
     const NamedGradient& g = gradients_[i];
     tensors.push_back({g.parameter, g.parameter, g.count, DType::kFloat32});
+    count_sent(g.count, sizeof(float));
   };
   if (partial) {
     for (const size_t i : partitions_[steps_ % partitions_.size()]) add(i);

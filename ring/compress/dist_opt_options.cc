@@ -27,9 +27,7 @@ double spars_of(const Communicator& group, Exchange exchange, std::optional<doub
 void check(const Communicator& group, const std::vector<NamedGradient>& gradients, const DistOptOptions& options) {
   if (gradients.empty()) refuse(group, "there are no gradients");
   for (const NamedGradient& g : gradients) {
-    if (g.count > 0 && (g.parameter == nullptr || g.gradient == nullptr)) {
-      refuse(group, fmt::format("a pointer of \"{}\" is null", g.name));
-    }
+    if (g.count > 0 && g.parameter == nullptr) refuse(group, fmt::format("the parameter \"{}\" is null", g.name));
   }
   std::vector<uint64_t> counts;
   for (const NamedGradient& g : gradients) counts.push_back(g.count);

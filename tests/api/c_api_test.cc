@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
@@ -667,6 +668,54 @@ TEST_CASE("wire formats and sparse all_reduce in C") {
           sparse.select = 3;
           want_invalid(rondo_sparse_all_reduce(comm, x.data(), y.data(), x.size(), &sparse, nullptr), "selection 3");
           want_invalid(rondo_sparse_all_reduce(comm, x.data(), nullptr, x.size(), nullptr, nullptr), "null");
+        }) == "");
+}
+
+TEST_CASE("a DistOpt in C: its defaults, steps of both kinds, checkpoints") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          rondo_dist_opt_options_t options;
+          want(rondo_dist_opt_defaults(&options));
+          expect(std::isnan(options.spars) && options.every == 8 && options.residual == 1, "other defaults");
+          std::vector<float> weight(5, rank == 0 ? 1.0f : 7.0f), gradient(5, 4.0f * static_cast<float>(rank));
+          const rondo_parameter_t parameter{"weight", weight.data(), weight.size()};
+          rondo_dist_opt_t optimizer = nullptr;
+          want_invalid(rondo_dist_opt_create(&optimizer, comm, nullptr, 1, nullptr), "parameters is NULL");
+          options.exchange = 8;
+          want_invalid(rondo_dist_opt_create(&optimizer, comm, &parameter, 1, &options), "unknown exchange 8");
+          options.exchange = RONDO_EXCHANGE_INT8;
+          want(rondo_dist_opt_create(&optimizer, comm, &parameter, 1, &options));
+          expect(weight[4] == 1.0f, "the parameters of rank 0");
+          want(rondo_dist_opt_place(optimizer, "weight", gradient.data()));
+          want(rondo_dist_opt_ready(optimizer, "weight", RONDO_EXCHANGE_INT8));
+          want(rondo_dist_opt_wait(optimizer));
+          want(rondo_dist_opt_reduce(optimizer, RONDO_EXCHANGE_INT8, NAN));
+          expect(std::abs(gradient[0] - 2.0f) < 0.1f, "another average");
+          want(rondo_dist_opt_average(optimizer, RONDO_EXCHANGE_INT8));
+          want_invalid(rondo_dist_opt_reduce(optimizer, RONDO_EXCHANGE_TOP_K, 2.0), "spars is 2");
+
+          std::vector<float> residuals(10, -1.0f), lasting(5, -1.0f);
+          rondo_dist_opt_tensor_t tensor{residuals.data(), nullptr, nullptr};
+          want(rondo_dist_opt_save(optimizer, &tensor));
+          expect(residuals[0] != -1.0f && residuals[9] != -1.0f, "residuals of both ranks");
+          want(rondo_dist_opt_load(optimizer, &tensor, 2, 70));
+          want_invalid(rondo_dist_opt_load(optimizer, &tensor, 0, 70), "0 ranks");
+          uint64_t steps = 0, sent = 0;
+          want(rondo_dist_opt_counts(optimizer, &steps, &sent));
+          expect(steps == 70 && sent == 5, "counts");
+          want(rondo_dist_opt_free(optimizer));
+
+          options.exchange = RONDO_EXCHANGE_LOCAL_SGD;
+          options.every = 1;
+          want(rondo_dist_opt_create(&optimizer, comm, &parameter, 1, &options));
+          weight.assign(5, static_cast<float>(rank));
+          want(rondo_dist_opt_reduce(optimizer, RONDO_EXCHANGE_LOCAL_SGD, NAN));
+          want(rondo_dist_opt_average(optimizer, RONDO_EXCHANGE_LOCAL_SGD));
+          expect(weight == std::vector<float>(5, 0.5f), "the average of the parameters");
+          tensor.outer = lasting.data();
+          want(rondo_dist_opt_save(optimizer, &tensor));
+          expect(lasting == weight, "the parameters at the last average");
+          want(rondo_dist_opt_free(optimizer));
+          want_invalid(rondo_dist_opt_free(nullptr), "optimizer is NULL");
         }) == "");
 }
 

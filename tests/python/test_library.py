@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rondo import _dtypes, _library, errors, store, wire
+from rondo import _dtypes, _library, dist_opt, errors, store, wire
 from rondo.communicator import COLLECTIVES
 
 TREE = Path(os.environ.get("RONDO_TREE", Path(__file__).parents[2]))
@@ -31,9 +31,12 @@ C_TYPES = {
     "rondo_sparse_route_t": ctypes.c_int32,
     "float*": ctypes.c_void_p, "rondo_sparse_options_t*": ctypes.POINTER(_library.SparseOptions),
     "rondo_sparse_report_t*": ctypes.POINTER(_library.SparseReport),
+    "rondo_exchange_t": ctypes.c_int32, "rondo_parameter_t*": ctypes.POINTER(_library.Parameter),
+    "rondo_dist_opt_options_t*": ctypes.POINTER(_library.DistOptOptions),
+    "rondo_dist_opt_tensor_t*": ctypes.POINTER(_library.DistOptTensor),
     "rondo_join_options_t*": ctypes.POINTER(_library.JoinOptions), "rondo_place_t*": ctypes.POINTER(_library.Place),
 }  # fmt: skip
-for handle in ("rondo_comm_t", "rondo_work_t", "rondo_id_server_t"):
+for handle in ("rondo_comm_t", "rondo_work_t", "rondo_id_server_t", "rondo_dist_opt_t"):
     C_TYPES[handle] = ctypes.c_void_p
     C_TYPES[handle + "*"] = ctypes.POINTER(ctypes.c_void_p)
 
@@ -77,6 +80,8 @@ def test_structures_have_the_headers_fields():
     for structure, name in (
         (_library.Options, "options"), (_library.Tensor, "tensor"), (_library.MessageInfo, "message"),
         (_library.SparseOptions, "sparse_options"), (_library.SparseReport, "sparse_report"),
+        (_library.Parameter, "parameter"), (_library.DistOptOptions, "dist_opt_options"),
+        (_library.DistOptTensor, "dist_opt_tensor"),
     ):  # fmt: skip
         body = re.search(rf"typedef struct {{([^}}]*)}} rondo_{name}_t;", TEXT).group(1)
         fields = [line.strip() for line in body.split(";") if line.strip()]
@@ -103,6 +108,7 @@ def test_codes_are_the_headers():
     assert {name.upper(): str(i) for i, name in enumerate(COLLECTIVES)} == enumeration("RONDO_ALL_REDUCE ")
     formats = {name.removeprefix("WIRE_"): code for name, code in enumeration("RONDO_WIRE_NONE ").items()}
     assert {name.upper(): str(i) for i, name in enumerate(wire.FORMATS)} == formats
+    assert list(enumeration("RONDO_EXCHANGE_FLOAT32 ").values()) == [str(i) for i in range(len(dist_opt.OPTIONS))]
     assert enumeration("RONDO_PURPOSE_OBJECTS ") == {"PURPOSE_OBJECTS": str(_library.PURPOSE_OBJECTS)}
     for name, code in enumeration("RONDO_OK ").items():
         if name not in ("OK", "IN_PROGRESS"):

@@ -112,3 +112,9 @@ def test_what_cannot_be_is_refused_at_once(option, spars, words):
     with pytest.raises(ValueError, match=words):
         Compression(None, option, spars=spars)
     assert len(OPTIONS) == 5
+
+
+def test_an_error_of_another_call_stays_as_it_is():
+    for text in ("all_reduce on rank 0: element 9 is NaN on rank 1", "all_reduce on rank 0: NaN"):
+        error = rondo.NotFinite(text, (1,))
+        assert hooks.in_gradient(error, [("b", slice(0, 7)), ("w", slice(7, 9))]) is error

@@ -5,8 +5,9 @@
 """
 
 import os
+import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -14,12 +15,23 @@ import torch.distributed as dist
 
 import rondo
 from rondo.communicator import Communicator
-from rondo.dist_opt import check_option, in_gradient
+from rondo.dist_opt import check_option
 from rondo.wire import Wire
 
 _WIRES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 _SELECTIONS = {"sparseTopK": ("topk", 0.05), "sparseThreshold": ("threshold", 1e-3)}
 OPTIONS = (*_WIRES, *_SELECTIONS)
+
+
+def in_gradient(error: rondo.NotFinite, places: Iterable[tuple[str, slice]]) -> rondo.NotFinite:
+    """The error of a bucket, with its element counted in the gradient. places: of the gradients. An error that names no
+    element of the bucket, as the one of an earlier call, stays as it is."""
+    found = re.search(r"element (\d+)", str(error))
+    for name, place in places if found else ():
+        if place.start <= int(found[1]) < place.stop:
+            text = str(error).replace(found[0], f'element {int(found[1]) - place.start} of "{name}"', 1)
+            return rondo.NotFinite(text, error.ranks)
+    return error
 
 
 class Compression:

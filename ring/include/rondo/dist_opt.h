@@ -51,7 +51,7 @@ struct StepOptions {
   std::optional<double> spars = {};
 };
 
-// A parameter and its gradient: count float32 each, which stay where they are.
+// A parameter and its gradient: count float32 each. The parameter stays where it is; place() moves the gradient.
 struct NamedGradient {
   std::string name;
   float* parameter = nullptr;
@@ -76,26 +76,38 @@ struct DistOptState {
 // not in a batch. The communicator must outlive it.
 class RONDO_EXPORT DistOpt {
  public:
-  // Broadcasts the parameters of rank 0. Throws kInvalid: an empty list, a null pointer, two equal names, spars or
+  // Broadcasts the parameters of rank 0. Throws kInvalid: an empty list, a null parameter, two equal names, spars or
   // another number out of range.
   DistOpt(Communicator& group, std::vector<NamedGradient> gradients, const DistOptOptions& options = {});
   ~DistOpt();  // waits for exchanges that ready() began
   DistOpt(const DistOpt&) = delete;
 
+  // Where this gradient lies from here on; null: there is none, as none is ready, reduced or clipped. Throws kInvalid
+  // for an unknown name.
+  void place(const std::string& name, float* gradient);
+
   // Says that the backward pass has written this gradient, and will not again before step(). kFloat32, kFloat16,
   // kBfloat16, kInt8: the exchange of a bucket begins when all of its gradients are there, and goes on while the caller
   // computes; buckets are filled from the list's end, the order of a backward pass. Not needed: step() does the rest.
-  // kInvalid: an unknown name, or a gradient that is ready already.
-  void ready(const std::string& name);
+  // step: what step() will get. kInvalid: an unknown name, a gradient that is ready already, or another exchange than
+  // the one that has begun.
+  void ready(const std::string& name, const StepOptions& step = {});
 
   // Averages the gradients over all ranks in place, then calls update() for each; kPartialUpdate and kLocalSgd: the
   // other way round, with parameters. kNotFinite (wire formats and sparse): a gradient is NaN, infinite or too large;
   // the message names gradient, element and rank; nothing is updated, and the communicator goes on. kInvalid: another
-  // exchange than the one that ready() began. After any error no gradient is ready and no exchange under way.
+  // exchange than the one that ready() began, or a gradient that is null. After any error no gradient is ready and no
+  // exchange under way.
   using Update = std::function<void(const NamedGradient&)>;
   void step(const Update& update, const StepOptions& step = {});
+  // What step() does before and after the updates, for an optimizer that makes all of them at once.
+  void reduce(const StepOptions& step = {});
+  void average(const StepOptions& step = {});
+  // Returns when no exchange that ready() began is under way; step() is still to come.
+  void wait();
 
   uint64_t steps() const { return steps_; }
+  uint64_t bytes_sent() const { return bytes_sent_; }  // by this rank, estimated from what was exchanged
   // What this rank has not sent yet of a gradient. Throws kInvalid for an unknown name.
   std::span<float> residual(const std::string& name);
 
@@ -122,6 +134,8 @@ class RONDO_EXPORT DistOpt {
   void fill(size_t gradient);
   void begin(const CompoundCall& call, Bucket& bucket, Exchange exchange);
   void begin_again() noexcept;
+  void refuse_another(Exchange exchange) const;
+  void count_sent(uint64_t elements, double element_bytes);
   void reduce_sparse(Bucket& bucket, Exchange exchange, double spars);
   void exchange_gradients(const CompoundCall& call, Exchange exchange, double spars);
   Error in_gradient(Error error, const Bucket& bucket) const;
@@ -139,7 +153,8 @@ class RONDO_EXPORT DistOpt {
   std::vector<std::vector<size_t>> partitions_;
   std::vector<std::vector<float>> outer_, momentum_;  // kLocalSgd, by gradient
   size_t begun_ = 0;                                  // buckets whose exchange ready() or step() has begun
-  uint64_t steps_ = 0;
+  Exchange begun_as_ = Exchange::kFloat32;
+  uint64_t steps_ = 0, bytes_sent_ = 0;
 };
 
 }  // namespace rondo

@@ -447,6 +447,73 @@ typedef struct {
 RONDO_API rondo_result_t rondo_sparse_all_reduce(rondo_comm_t comm, const float* input, float* output, uint64_t count,
                                                  const rondo_sparse_options_t* options, rondo_sparse_report_t* report);
 
+/* ---- Training round an optimizer ---- */
+
+/* rondo::DistOpt of <rondo/dist_opt.h>, which says what each exchange does: a step is rondo_dist_opt_reduce, the update
+ * of all parameters by the caller, rondo_dist_opt_average. Collective, in the same order on all ranks; one thread at a
+ * time, and not in a batch. */
+typedef struct rondo_dist_opt* rondo_dist_opt_t;
+typedef int32_t rondo_exchange_t;
+enum {
+  RONDO_EXCHANGE_FLOAT32 = 0,
+  RONDO_EXCHANGE_FLOAT16 = 1,
+  RONDO_EXCHANGE_BFLOAT16 = 2,
+  RONDO_EXCHANGE_INT8 = 3,
+  RONDO_EXCHANGE_TOP_K = 4,
+  RONDO_EXCHANGE_THRESHOLD = 5,
+  RONDO_EXCHANGE_PARTIAL_UPDATE = 6,
+  RONDO_EXCHANGE_LOCAL_SGD = 7
+};
+typedef struct {
+  const char* name; /* copied */
+  float* parameter; /* count elements, which stay where they are */
+  uint64_t count;
+} rondo_parameter_t;
+/* The fields of rondo::DistOptOptions; rondo_dist_opt_defaults sets all of them. */
+typedef struct {
+  size_t struct_bytes;
+  double spars; /* NaN: the exchange's own */
+  double clip;
+  double outer_rate;
+  double outer_momentum;
+  uint64_t bucket_bytes;
+  uint64_t partition_bytes;
+  uint64_t every;
+  rondo_exchange_t exchange;
+  int32_t sampled;
+  int32_t residual;
+  int32_t nesterov;
+} rondo_dist_opt_options_t;
+/* What a parameter adds to a checkpoint: residuals, world * count elements, those of all ranks one after the other;
+ * outer and momentum, count elements, of RONDO_EXCHANGE_LOCAL_SGD, else NULL. */
+typedef struct {
+  float* residuals;
+  float* outer;
+  float* momentum;
+} rondo_dist_opt_tensor_t;
+RONDO_API rondo_result_t rondo_dist_opt_defaults(rondo_dist_opt_options_t* options);
+/* Broadcasts the parameters of rank 0. The communicator lives at least as long. */
+RONDO_API rondo_result_t rondo_dist_opt_create(rondo_dist_opt_t* optimizer, rondo_comm_t comm,
+                                               const rondo_parameter_t* parameters, size_t parameter_count,
+                                               const rondo_dist_opt_options_t* options);
+/* Where a parameter's gradient lies from here on; NULL: it has none, which only RONDO_EXCHANGE_PARTIAL_UPDATE and
+ * RONDO_EXCHANGE_LOCAL_SGD take. */
+RONDO_API rondo_result_t rondo_dist_opt_place(rondo_dist_opt_t optimizer, const char* name, float* gradient);
+/* The backward pass has written the gradient: its exchange may begin. exchange, spars, here and below: of this step. */
+RONDO_API rondo_result_t rondo_dist_opt_ready(rondo_dist_opt_t optimizer, const char* name, rondo_exchange_t exchange);
+RONDO_API rondo_result_t rondo_dist_opt_reduce(rondo_dist_opt_t optimizer, rondo_exchange_t exchange, double spars);
+RONDO_API rondo_result_t rondo_dist_opt_average(rondo_dist_opt_t optimizer, rondo_exchange_t exchange);
+RONDO_API rondo_result_t rondo_dist_opt_wait(rondo_dist_opt_t optimizer);
+/* Steps, and bytes that this rank has sent. */
+RONDO_API rondo_result_t rondo_dist_opt_counts(rondo_dist_opt_t optimizer, uint64_t* steps, uint64_t* bytes_sent);
+/* tensors: one for each parameter, in the order of rondo_dist_opt_create. Save fills them, on all ranks alike; load,
+ * which is not collective, reads those that a world of `world` ranks saved after `steps` steps. */
+RONDO_API rondo_result_t rondo_dist_opt_save(rondo_dist_opt_t optimizer, const rondo_dist_opt_tensor_t* tensors);
+RONDO_API rondo_result_t rondo_dist_opt_load(rondo_dist_opt_t optimizer, const rondo_dist_opt_tensor_t* tensors,
+                                             int world, uint64_t steps);
+/* Waits for exchanges that rondo_dist_opt_ready has begun. */
+RONDO_API rondo_result_t rondo_dist_opt_free(rondo_dist_opt_t optimizer);
+
 /* ---- Many calls at once ---- */
 
 /* all_reduce of every tensor of a list: the gradients of a step. All ranks give the same counts and dtypes in the same
