@@ -426,7 +426,7 @@ class Communicator(OfThisProcess):
 
     def reduce_scatter_v(
         self, array: Array, counts: Sequence[int], op: str = "sum", out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
+        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
     ) -> Any:  # fmt: skip
         """reduce_scatter() of parts of unequal length: rank r gets counts[r] rows. Returns `out`.
 
@@ -444,7 +444,7 @@ class Communicator(OfThisProcess):
         return self._run(
             _REDUCE_SCATTER_V,
             (source.address, target.address, elements_of(counts, row), source.code, op_code(op)),
-            (source, target), out, async_op, timeout, algorithm, stream=stream,
+            (source, target), out, async_op, timeout, algorithm, scalar, stream=stream,
         )  # fmt: skip
 
     def gather_v(
@@ -559,7 +559,7 @@ class Communicator(OfThisProcess):
 
     def all_reduce_many(
         self, arrays: Iterable, op: str = "sum", *, async_op: bool = False, timeout: float | None = None,
-        algorithm: str | None = None, stream: Any = None,
+        algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
     ) -> Any:  # fmt: skip
         """all_reduce() in place of every array of a list: the gradients of a step. Small arrays share operations
         (RONDO_BUCKET_BYTES). The same list on all ranks. Returns the list.
@@ -572,7 +572,7 @@ class Communicator(OfThisProcess):
         return self._run(
             _ALL_REDUCE_MANY,
             (tensors, len(buffers), op_code(op)),
-            buffers, arrays, async_op, timeout, algorithm, stream=stream,
+            buffers, arrays, async_op, timeout, algorithm, scalar, stream=stream,
         )  # fmt: skip
 
     def sparse_all_reduce(
