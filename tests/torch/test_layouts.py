@@ -7,88 +7,12 @@ import ranks
 import torch
 import torch.distributed as dist
 from made import equal, folded
+from views import Written, plain, read_view, values
 
 from rondo.torch import _group
 
 TYPES = (torch.int16, torch.int64, torch.float32, torch.bfloat16, torch.complex64)
 SEEDS = 250
-
-
-def values(rng, shape, dtype):
-    """0 to 40, other ones at each index: sums of three ranks' are exact in every type."""
-    generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
-    if dtype.is_complex:
-        return torch.complex(values(rng, shape, torch.float32), values(rng, shape, torch.float32))
-    return torch.randint(0, 41, tuple(shape), generator=generator).to(dtype)
-
-
-def view_of(plain, rng, depth=3):
-    """A tensor of the same values by index, that lies in another way."""
-    kinds = ["as it is"]
-    if depth > 0 and plain.dim() > 0:
-        kinds += ["permuted", "permuted", "sliced", "sliced", "channels last"]
-    if depth > 0 and plain.is_complex():
-        kinds += ["conjugate", "conjugate"]
-    if depth > 0 and (plain.is_floating_point() or plain.is_complex()) and plain.dtype != torch.bfloat16:
-        kinds += ["negative", "leaf"]
-    kind = rng.choice(kinds)
-    if kind == "permuted":
-        order = rng.sample(range(plain.dim()), plain.dim())
-        back = [order.index(d) for d in range(plain.dim())]
-        return view_of(plain.permute(order).contiguous(), rng, depth - 1).permute(back)
-    if kind == "sliced":
-        dim = rng.randrange(plain.dim())
-        shape = list(plain.shape)
-        shape[dim] = 2 * shape[dim] + 1
-        wide = torch.full(shape, 77).to(plain.dtype)
-        wide.transpose(0, dim)[1::2] = plain.transpose(0, dim)
-        return view_of(wide, rng, depth - 1).transpose(0, dim)[1::2].transpose(0, dim)
-    if kind == "channels last" and plain.dim() == 4:
-        return plain.clone().contiguous(memory_format=torch.channels_last)
-    if kind == "conjugate":
-        return view_of(plain.conj().resolve_conj(), rng, depth - 1).conj()
-    if kind == "negative":
-        return torch._neg_view(view_of(-plain, rng, depth - 1))
-    if kind == "leaf":
-        return view_of(plain, rng, depth - 1).detach().requires_grad_()
-    return plain.clone()
-
-
-def read_view(rng, shape, dtype):
-    """A tensor to read from, which may be an expanded one, or one of zeros without memory."""
-    kind = rng.randrange(6)
-    if kind == 0 and len(shape) > 0:
-        return view_of(values(rng, [1, *shape[1:]], dtype), rng).expand(shape)
-    if kind == 1 and not dtype.is_complex:
-        return torch._efficientzerotensor(tuple(shape), dtype=dtype)
-    return view_of(values(rng, shape, dtype), rng)
-
-
-def plain(tensor):
-    return tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format) + 0
-
-
-class Written:
-    """A tensor that a call writes to. check(): it has these values, and the memory around them is as it was."""
-
-    def __init__(self, rng, shape, dtype, begins_with=None):
-        begins_with = values(rng, shape, dtype) if begins_with is None else begins_with
-        self.tensor = view_of(begins_with, rng)
-        self.before = self._memory().clone()
-
-    def _memory(self):
-        return torch.empty(0, dtype=self.tensor.dtype).set_(self.tensor.detach().untyped_storage())
-
-    def check(self, expected, what):
-        given = self.tensor.detach()
-        equal(plain(given), expected, what)
-        shadow = torch.empty(0, dtype=given.dtype).set_(
-            self.before.untyped_storage(), given.storage_offset(), given.shape, given.stride()
-        )
-        shadow = shadow.conj() if given.is_conj() else shadow
-        shadow = torch._neg_view(shadow) if given.is_neg() else shadow
-        shadow.copy_(expected)
-        equal(self._memory(), self.before, f"the memory around: {what}")
 
 
 class Turn:
@@ -339,12 +263,15 @@ def refused(rank):
     woven.copy_(torch.arange(6.0).reshape(2, 3) + rank)
     dist.all_reduce(woven)
     equal(woven.contiguous(), torch.arange(6.0).reshape(2, 3) * 2 + 1, "woven")
+    store = dist.distributed_c10d._get_default_store()
     if rank == 1:  # it ends by such an error: the others are told why
+        store.wait(["woven"])  # an abort may overtake the end of the call before
         try:
             dist.all_reduce(outputs["expanded"])
         except ValueError as error:
             _group.extension().leave(f"ValueError: {error}")
     else:
+        store.set("woven", "ended")
         with pytest.raises(dist.DistBackendError, match=r"ABORTED \(rank 1\).*ValueError.*cannot be written"):
             dist.all_reduce(torch.ones(3, 4))
 
