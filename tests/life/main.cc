@@ -1,10 +1,13 @@
 // Plays lives (README.md): life --seed=N | --seeds=A-B | --seconds=S | --play=FILE | --print=N | --program=FILE
+// --doors=numpy,cpp/torch: of each life drawn, one of these lists. --python=COMMAND: starts ranks of numpy and torch.
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "tests/life/generate.h"
 #include "tests/life/player.h"
@@ -28,11 +31,13 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+bool is_of_python(const std::string& door) { return door != "cpp" && door != "c"; }
+
 PlayerOptions player_options(const Arguments& arguments) {
   PlayerOptions options;
   options.patience = std::chrono::seconds(std::stoi(value_of(arguments, "patience", "10")));
-  for (const char* door : {"numpy", "torch"}) {
-    if (const std::string command = value_of(arguments, door); !command.empty()) options.doors[door] = command;
+  if (const std::string command = value_of(arguments, "python"); !command.empty()) {
+    options.doors = {{"numpy", command}, {"torch", command}};
   }
   return options;
 }
@@ -40,6 +45,11 @@ PlayerOptions player_options(const Arguments& arguments) {
 // True if it is right. Else prints it, reduced unless --shrink=0.
 bool play_and_tell(const Life& life, const Arguments& arguments) {
   const PlayerOptions options = player_options(arguments);
+  for (const std::string& door : life.doors) {
+    if (is_of_python(door) && options.doors.count(door) == 0) {
+      throw std::runtime_error("life: nothing plays the door " + door + ": pass --python=COMMAND (README.md)");
+    }
+  }
   const Verdict verdict = play(life, options);
   if (verdict.outcome == Outcome::kRight) return true;
   std::cout << "seed " << life.seed << ": " << outcome_name(verdict.outcome) << "\n" << verdict.text << std::flush;
@@ -51,9 +61,27 @@ bool play_and_tell(const Life& life, const Arguments& arguments) {
   return false;
 }
 
+// Hostile ranks are of C++ and C.
+void leave_out(std::vector<Step>& steps, const Life& life) {
+  const auto is_pythons = [&](const Step& step) {
+    return step.verb == "hostile" && is_of_python(life.door(static_cast<int>(step.number("by"))));
+  };
+  steps.erase(std::remove_if(steps.begin(), steps.end(), is_pythons), steps.end());
+}
+
+Life drawn(uint64_t seed, const Arguments& arguments) {
+  Life life = generate(seed);
+  const std::vector<std::string> lists = split_words(value_of(arguments, "doors"), '/');
+  if (lists.empty()) return life;
+  life.ranks = Ranks::kProcesses;
+  life.doors = split_words(lists[seed % lists.size()], ',');
+  for (std::vector<Step>& steps : life.threads) leave_out(steps, life);
+  return life;
+}
+
 bool play_seed(uint64_t seed, const Arguments& arguments) {
   std::cout << "seed " << seed << std::endl;
-  return play_and_tell(generate(seed), arguments);
+  return play_and_tell(drawn(seed, arguments), arguments);
 }
 
 int run(const Arguments& arguments) {
@@ -66,7 +94,7 @@ int run(const Arguments& arguments) {
     return 0;
   }
   if (arguments.count("print") != 0) {
-    std::cout << print(generate(std::stoull(value_of(arguments, "print"))));
+    std::cout << print(drawn(std::stoull(value_of(arguments, "print")), arguments));
     return 0;
   }
   bool right = true;

@@ -30,7 +30,7 @@ SCRIPT
 python=$folder/venv
 check "the wheel installs in a fresh environment" fresh_environment python3 "$python"
 check "the first example" first_example "$python"
-run_bazel build //tests/support/host_device:libhost_device.so # test_device.py
+run_bazel build //tests/life //tests/support/host_device:libhost_device.so # test_device.py
 "$python/bin/pip" install --quiet --disable-pip-version-check pytest ml_dtypes nbclient nbformat ipykernel
 pytest_counts() {
   local log=$folder/pytest.log name result
@@ -45,6 +45,8 @@ pytest_counts() {
   grep -qE '[0-9]+ passed' "$log"
 }
 check "pytest ran" pytest_counts
+check "lives of ranks with NumPy beside C++ and C" "$(bazel_bin)/tests/life/life" --patience=60 --shrink-seconds=30 \
+  --python="$python/bin/python tests/life/python/life_rank.py" --doors=numpy,cpp/numpy,c/numpy --seeds=1-12
 
 # Other versions of Python, where they are found.
 for version in 3.10 3.12 3.13 3.14; do

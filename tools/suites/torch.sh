@@ -8,8 +8,9 @@ need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
 check "tools/wheel.sh" tools/wheel.sh
 venv=$PWD/.venv-torch
 torch_environment "$venv"
-pip_install "$venv" numpy pytest
+pip_install "$venv" numpy ml_dtypes pytest
 install_wheel "$venv"
+run_bazel build //tests/life
 
 tree=$PWD
 folder=$(mktemp -d)
@@ -113,4 +114,7 @@ check "Ctrl-C" interrupted
 cd "$tree"
 log=$folder/pytest.log
 check "pytest ran" pytest_counts "$venv" 1500 tests/torch
+lives=("$(bazel_bin)/tests/life/life" --patience=60 --shrink-seconds=30 --python="$venv/bin/python tests/life/python/life_rank.py")
+check "lives of ranks with torch" "${lives[@]}" --doors=torch --seeds=9-11
+check "tests/life/torch.life" "${lives[@]}" --play=tests/life/torch.life
 finish_checks
