@@ -34,4 +34,13 @@ Error caught() noexcept {
   }
 }
 
+void keep_error(const Error& error, Error& kept) noexcept {
+  try {
+    kept = error;
+  } catch (...) {
+    kept = {};
+    kept.code = error.code;
+  }
+}
+
 }  // namespace rondo

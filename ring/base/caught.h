@@ -8,4 +8,7 @@ namespace rondo {
 // refused something, else kInternal with the exception's text. Without memory for a text it is empty.
 Error caught() noexcept;
 
+// kept = error; without memory for the text its code.
+void keep_error(const Error& error, Error& kept) noexcept;
+
 }  // namespace rondo

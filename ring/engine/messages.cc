@@ -120,14 +120,26 @@ void Messages::submit(std::shared_ptr<MessageOperation> operation) {
 }
 
 void Messages::submit_from_stream(std::shared_ptr<MessageOperation> operation) {
-  if (const Error* error = context_->failure.get()) {
-    operation->messages_ = this;
-    operation->background = false;
-    operation->end(error);
-  } else {
-    submit(std::move(operation));
-  }
+  submit_or_end(std::move(operation));
   notify();
+}
+
+void Messages::submit_or_end(std::shared_ptr<MessageOperation> operation) {
+  if (context_->failure.get() == nullptr && attempt([&] { submit(operation); })) return;
+  operation->messages_ = this;
+  operation->background = false;
+  operation->end(context_->failure.get());
+}
+
+template <typename Action>
+bool Messages::attempt(const Action& action) noexcept {
+  try {
+    action();
+    return true;
+  } catch (...) {
+    context_->fail(caught());
+    return false;
+  }
 }
 
 Messages::AtOnce Messages::run_at_once(const P2pOut* out, P2pIn* in) {
@@ -135,8 +147,12 @@ Messages::AtOnce Messages::run_at_once(const P2pOut* out, P2pIn* in) {
   if (context_->observed.on()) return result;
   alone([this, out, in, &result] {
     if (ended_ || news_.load()) return;
-    if (out != nullptr) result.sent = p2p_->send_now(*out);
-    if (in != nullptr && (out == nullptr || result.sent)) result.received = take_now(*in);
+    try {
+      if (out != nullptr) result.sent = p2p_->send_now(*out);
+      if (in != nullptr && (out == nullptr || result.sent)) result.received = take_now(*in);
+    } catch (...) {  // the queued way ends them with the failure
+      context_->fail(caught());
+    }
     moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
   });
   return result;
@@ -165,7 +181,10 @@ void Messages::run(SendOperation* send, RecvOperation* recv) {
         count_if_pending(send);
         count_if_pending(recv);
       });
-  if (!held) submit_on_stack(send, recv);
+  if (!held) {
+    submit_on_stack(send);
+    submit_on_stack(recv);
+  }
   if (send) {
     wait_blocking(*send);
     if (send->failed() && recv && !recv->done()) take_back(*recv);
@@ -190,19 +209,10 @@ void Messages::count_if_pending(MessageOperation* operation) {
   added();
 }
 
-// Nothing passes it: the first may be under way on the caller's stack when there is no memory for the second.
-void Messages::submit_on_stack(SendOperation* send, RecvOperation* recv) {
-  for (MessageOperation* operation : std::initializer_list<MessageOperation*>{send, recv}) {
-    if (operation == nullptr) continue;
-    operation->on_stack_ = true;
-    try {
-      submit({std::shared_ptr<void>(), operation});
-    } catch (...) {
-      context_->fail(caught());
-      operation->messages_ = this;
-      operation->end(context_->failure.get());
-    }
-  }
+void Messages::submit_on_stack(MessageOperation* operation) {
+  if (operation == nullptr) return;
+  operation->on_stack_ = true;
+  submit_or_end({std::shared_ptr<void>(), operation});
 }
 
 void Messages::observe_end(const MessageOperation& operation, const Error* error, bool sends) {
@@ -231,7 +241,7 @@ void Messages::take_back(RecvOperation& operation) {
   with_lease([&] {
     if (ended_) return void(end_late());
     take_submitted();
-    if (!operation.done()) p2p_->take_back(operation.recv());
+    if (!operation.done()) attempt([&] { p2p_->take_back(operation.recv()); });
   });
 }
 
@@ -248,7 +258,7 @@ bool Messages::step(Pass pass) {
   if (ended_) return end_late();
   try {
     return move(pass);
-  } catch (...) {  // nothing may pass a blocking call whose operation lies on the stack and is listed here
+  } catch (...) {  // as attempt(), in fewer steps
     context_->fail(caught());
   }
   end_pending(*context_->failure.get());
@@ -301,7 +311,7 @@ bool Messages::take_submitted() {
   // A peer that leaves after the group has failed is no cause of its own.
   const Error* error = context_->failure.get();
   if (!left.empty() && error != nullptr) end_pending(*error);
-  for (const int peer : left) p2p_->peer_left(peer);
+  for (const int peer : left) attempt([&] { p2p_->peer_left(peer); });
   return true;
 }
 
@@ -310,8 +320,9 @@ void Messages::begin(MessageOperation& operation) {
   operation.listed_ = true;
   try {
     operation.start(*p2p_);
-  } catch (...) {  // those that begin with it go on
+  } catch (...) {  // as attempt(), in fewer steps
     context_->fail(caught());
+    operation.end(context_->failure.get());
   }
 }
 
@@ -371,9 +382,9 @@ void Messages::finish(Clock::time_point deadline) {
     end_pending(*context_->failure.get());
     while (!p2p_->idle() && Clock::now() < deadline) {
       bell().arm();
-      if (!p2p_->progress() && !bell().wait(std::min(deadline, Clock::now() + std::chrono::milliseconds(20))).ok()) {
-        break;
-      }
+      bool moved = true;
+      attempt([&] { moved = p2p_->progress(); });
+      if (!moved && !bell().wait(std::min(deadline, Clock::now() + std::chrono::milliseconds(20))).ok()) break;
       bell().disarm();
     }
   });

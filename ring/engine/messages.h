@@ -132,6 +132,10 @@ class Messages final : public ProgressEngine, private P2pStreams {
   friend class MessageOperation;
   std::unique_ptr<ByteStream> take_stream_to(int peer) override;
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from() override;
+  // False: the action has thrown, and the communicator fails. Nothing passes it: operations may lie on the stack of the
+  // thread that is here, or be those of other threads.
+  template <typename Action>
+  bool attempt(const Action& action) noexcept;
   bool move(Pass pass);
   bool end_late();
   bool take_submitted();
@@ -139,7 +143,8 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool take_now(P2pIn& in);
   void begin_now(MessageOperation* operation);
   void count_if_pending(MessageOperation* operation);
-  void submit_on_stack(SendOperation* send, RecvOperation* recv);
+  void submit_on_stack(MessageOperation* operation);
+  void submit_or_end(std::shared_ptr<MessageOperation> operation);
   void end_pending(const Error& error);
   void observe_end(const MessageOperation& operation, const Error* error, bool sends);
   void report();

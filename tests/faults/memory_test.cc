@@ -207,6 +207,41 @@ void run_pair(Communicator& group, Memory& memory, size_t count) {
   }
 }
 
+// The message that comes first is received last, so it waits in the library's memory, or its request does.
+void run_in_another_order(Communicator& group, Memory& memory, size_t count) {
+  if (group.rank() == 0) {
+    for (const int tag : {2, 1}) group.recv(memory.got.data(), count, DType::kFloat32, 1, tag);
+    return;
+  }
+  Work first = group.send_async(memory.sent.data(), count, DType::kFloat32, 0, 1);
+  group.send_async(memory.sent.data(), count, DType::kFloat32, 0, 2).wait();
+  first.wait();
+}
+
+// What waits for a receive is in the library's memory.
+void run_to_itself(Communicator& group, Memory& memory) {
+  for (const size_t count : {size_t{10}, memory.sent.size()}) {
+    Work out = group.send_async(memory.sent.data(), count, DType::kFloat32, group.rank());
+    std::exception_ptr thrown;
+    try {
+      group.recv(memory.got.data(), count, DType::kFloat32, group.rank());
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    out.wait();
+    if (thrown) std::rethrow_exception(thrown);
+  }
+}
+
+// A receive that is too short fails the communicator on both ranks, with the reason.
+void run_mismatch(Communicator& group, Memory& memory) {
+  try {
+    run_pair(group, memory, group.rank() == 0 ? 20 : 10);
+  } catch (const Exception& e) {
+    if (e.code() != ErrorCode::kMismatch) throw;
+  }
+}
+
 // What on_end() has taken is called, once: of a message to itself, which ends on this thread.
 void run_end_function(Communicator& group, Memory& memory) {
   Work in = group.recv_async(memory.got.data(), 10, DType::kFloat32, group.rank());
@@ -265,6 +300,10 @@ TEST_CASE("the k-th allocation inside a call is refused") {
       {"messages of any rank", [](C& g, M& m) { run_messages(g, m, 300'000, kAnySource); }},
       {"send and recv", [](C& g, M& m) { run_pair(g, m, 300'000); }},
       {"short send and recv", [](C& g, M& m) { run_pair(g, m, 10); }},
+      {"messages in another order", [](C& g, M& m) { run_in_another_order(g, m, 300'000); }},
+      {"short messages in another order", [](C& g, M& m) { run_in_another_order(g, m, 10); }},
+      {"messages to itself", [](C& g, M& m) { run_to_itself(g, m); }},
+      {"a receive that is too short", [](C& g, M& m) { run_mismatch(g, m); }},
       {"sendrecv",
        [](C& g, M& m) {
          g.sendrecv(m.sent.data(), m.sent.size(), other(g), m.got.data(), m.got.size(), other(g), DType::kFloat32);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ring/base/caught.h"
 #include "ring/base/check.h"
 
 namespace rondo {
@@ -28,24 +29,29 @@ std::string P2pContext::name(int peer) const {
 }
 
 Error P2pContext::mismatch(int from, int to, const P2pEnvelope& message, DType receive_dtype,
-                           uint64_t receive_bytes) const {
+                           uint64_t receive_bytes) const noexcept {
   const bool types = message.dtype != receive_dtype;
-  return {ErrorCode::kMismatch,
-          fmt::format(
-              "{} sent {} bytes of {} with tag {} to {}, whose receive takes at most {} bytes of {}: {}", name(from),
-              message.bytes, dtype_name(message.dtype), message.tag, name(to), receive_bytes, dtype_name(receive_dtype),
-              types ? "both calls must name the same dtype" : "the receive needs a buffer as long as the message"),
-          {from, to}};
+  try {
+    return {
+        ErrorCode::kMismatch,
+        fmt::format(
+            "{} sent {} bytes of {} with tag {} to {}, whose receive takes at most {} bytes of {}: {}", name(from),
+            message.bytes, dtype_name(message.dtype), message.tag, name(to), receive_bytes, dtype_name(receive_dtype),
+            types ? "both calls must name the same dtype" : "the receive needs a buffer as long as the message"),
+        {from, to}};
+  } catch (...) {  // no memory for the text
+    return {ErrorCode::kMismatch, {}, {}};
+  }
 }
 
-void P2pContext::done(P2pRequest& request) {
+void P2pContext::done(P2pRequest& request) noexcept {
   request.next_done = nullptr;
   (last_done_ ? last_done_->next_done : first_done_) = &request;
   last_done_ = &request;
 }
 
-void P2pContext::fail(P2pRequest& request, const Error& error) {
-  request.error = error;
+void P2pContext::fail(P2pRequest& request, const Error& error) noexcept {
+  keep_error(error, request.error);
   done(request);
 }
 
@@ -65,11 +71,17 @@ bool P2pContext::run_done() {
   return any;
 }
 
-void P2pContext::set_failure(Error error) {
-  if (!failure_) failure_ = std::move(error);
+void P2pContext::set_failure(const Error& error) noexcept {
+  if (!failure_) keep_error(error, failure_.emplace());
 }
 
-void P2pContext::link_failed(int peer, const Error& error) { link_failures_.emplace_back(peer, error); }
+void P2pContext::link_failed(int peer, const Error& error) noexcept {
+  try {
+    link_failures_.emplace_back(peer, error);
+  } catch (...) {
+    set_failure(caught());
+  }
+}
 
 std::optional<std::pair<int, Error>> P2pContext::take_link_failure() {
   if (link_failures_.empty()) return std::nullopt;

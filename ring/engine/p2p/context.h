@@ -53,23 +53,26 @@ class P2pContext {
     return message.dtype == receive.dtype && message.bytes <= receive.bytes;
   }
   // The error of a message that does not fit, the same text on both sides. `receive_dtype` and `receive_bytes` are the
-  // receive's.
-  Error mismatch(int from, int to, const P2pEnvelope& message, DType receive_dtype, uint64_t receive_bytes) const;
-  Error mismatch(int from, const P2pEnvelope& message, const RecvRequest& receive) const {
+  // receive's. Without memory it has no text.
+  Error mismatch(int from, int to, const P2pEnvelope& message, DType receive_dtype,
+                 uint64_t receive_bytes) const noexcept;
+  Error mismatch(int from, const P2pEnvelope& message, const RecvRequest& receive) const noexcept {
     return mismatch(from, rank, message, receive.dtype, receive.bytes);
   }
 
-  // Requests end here; complete() is called by run_done(), when no list is being walked.
-  void done(P2pRequest& request);
-  void fail(P2pRequest& request, const Error& error);
+  // Requests end here, and are in no other list then. Whatever takes one out of a list throws nothing before it is in
+  // another, since a request in no list would never end. complete() is called by run_done(), when no list is walked.
+  void done(P2pRequest& request) noexcept;
+  void fail(P2pRequest& request, const Error& error) noexcept;
   bool run_done();
 
   // The communicator is over: ranks made different calls, or a peer broke the protocol. The first one stays.
-  void set_failure(Error error);
+  void set_failure(const Error& error) noexcept;
   const std::optional<Error>& failure() const { return failure_; }
 
-  // A stream to or from the peer ended while something depended on it. Two a peer at most.
-  void link_failed(int peer, const Error& error);
+  // A stream to or from the peer ended while something depended on it. Two a peer at most. Without memory for it the
+  // communicator is over.
+  void link_failed(int peer, const Error& error) noexcept;
   std::optional<std::pair<int, Error>> take_link_failure();
 
  private:

@@ -31,7 +31,7 @@ void P2pLoopback::add(SendRequest& send) {
   context_.done(send);
 }
 
-void P2pLoopback::accept(P2pMessage& message, RecvRequest& receive) {
+void P2pLoopback::accept(P2pMessage& message, RecvRequest& receive) noexcept {
   meet(message.envelope, message.local ? message.local->data : message.data, receive, message.local);
   if (message.local) {
     --waiting_;
@@ -42,7 +42,8 @@ void P2pLoopback::accept(P2pMessage& message, RecvRequest& receive) {
   context_.pool.give(&message);
 }
 
-void P2pLoopback::meet(const P2pEnvelope& envelope, const std::byte* data, RecvRequest& receive, SendRequest* send) {
+void P2pLoopback::meet(const P2pEnvelope& envelope, const std::byte* data, RecvRequest& receive,
+                       SendRequest* send) noexcept {
   if (P2pContext::fits(envelope, receive)) {
     receive.message = {context_.rank, static_cast<int>(envelope.tag), envelope.bytes};
     receive.sequence = envelope.sequence;
@@ -57,7 +58,7 @@ void P2pLoopback::meet(const P2pEnvelope& envelope, const std::byte* data, RecvR
   context_.set_failure(error);
 }
 
-void P2pLoopback::end(const Error& error) {
+void P2pLoopback::end(const Error& error) noexcept {
   while (P2pMessage* message = context_.matcher.pop_message(context_.rank)) {
     if (message->local) context_.fail(*message->local, error);
     context_.pool.give(message);

@@ -12,15 +12,16 @@ class P2pLoopback {
  public:
   explicit P2pLoopback(P2pContext& context) : context_(context) {}
 
+  // Nothing has happened if it throws.
   void add(SendRequest& send);
   // A message of this rank, just taken out of the matcher, has met its receive. Gives the message back to the pool.
-  void accept(P2pMessage& message, RecvRequest& receive);
+  void accept(P2pMessage& message, RecvRequest& receive) noexcept;
   // Forgets the messages; sends that wait for their receives fail with the error.
-  void end(const Error& error);
+  void end(const Error& error) noexcept;
   bool idle() const { return waiting_ == 0; }
 
  private:
-  void meet(const P2pEnvelope& envelope, const std::byte* data, RecvRequest& receive, SendRequest* send);
+  void meet(const P2pEnvelope& envelope, const std::byte* data, RecvRequest& receive, SendRequest* send) noexcept;
 
   P2pContext& context_;
   uint64_t used_bytes_ = 0;  // of the pool

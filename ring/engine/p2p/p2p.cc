@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ring/base/caught.h"
 #include "ring/base/check.h"
 
 namespace rondo {
@@ -88,8 +89,9 @@ P2pFound P2p::recv_now_from(int peer, P2pIn& receive) {
 }
 
 void P2p::take_back(RecvRequest& request) {
+  const Error error{ErrorCode::kAborted, "the receive was taken back", {}};
   if (!context_.matcher.withdraw(request)) return;
-  context_.fail(request, {ErrorCode::kAborted, "the receive was taken back", {}});
+  context_.fail(request, error);
   context_.run_done();
 }
 
@@ -185,15 +187,15 @@ void P2p::look_for_ends() {
 }
 
 void P2p::gone(int peer) {
+  const Error error = left_error(peer);
   presence_[peer] = Presence::kGone;
   ++gone_;
-  const Error error = left_error(peer);
   receivers_[peer]->end(error);
   fail_receives(peer, error);
   if (alone()) fail_receives(kP2pAnySource, all_left_error());
 }
 
-void P2p::fail_receives(int peer, const Error& error) {
+void P2p::fail_receives(int peer, const Error& error) noexcept {
   while (RecvRequest* request = context_.matcher.pop_receive(peer)) context_.fail(*request, error);
 }
 
@@ -211,8 +213,8 @@ Error P2p::all_left_error() const {
   return error;
 }
 
-void P2p::fail(const Error& error) {
-  if (end_error_.ok()) end_error_ = error;
+void P2p::fail(const Error& error) noexcept {
+  if (end_error_.ok()) keep_error(error, end_error_);
   failed_ = true;
   for (int peer = 0; peer < context_.world; ++peer) {
     fail_receives(peer, error);
@@ -225,8 +227,8 @@ void P2p::fail(const Error& error) {
   context_.run_done();
 }
 
-void P2p::finish(const Error& error) {
-  if (end_error_.ok()) end_error_ = error;
+void P2p::finish(const Error& error) noexcept {
+  if (end_error_.ok()) keep_error(error, end_error_);
   for (int peer = 0; peer < context_.world; ++peer) {
     fail_receives(peer, error);
     if (peer == context_.rank) continue;

@@ -48,7 +48,8 @@ class P2p {
   P2p& operator=(const P2p&) = delete;
 
   // Takes the request in; progress() moves it (it may be complete already: to oneself, after a failure). The caller has
-  // checked the arguments: peer in the world, tag 0 .. 2^31-1 or the receive's wildcards, data unless bytes is 0.
+  // checked the arguments: peer in the world, tag 0 .. 2^31-1 or the receive's wildcards, data unless bytes is 0. Where
+  // one throws, it has not taken the request, and the communicator must be failed: fail().
   void send(SendRequest& request);
   void recv(RecvRequest& request);
   // The short ways of a call that waits, while nothing else is under way.
@@ -69,10 +70,10 @@ class P2p {
   // peers are gone.
   void peer_left(int peer);
   // Everything pending fails with the error, as does every later request; all streams are closed.
-  void fail(const Error& error);
+  void fail(const Error& error) noexcept;
   // The same, in good order: the streams stay open, peers are told that no more messages come, and what they still send
   // is thrown away. Go on with progress() until idle(), and destroy this when all peers have said goodbye.
-  void finish(const Error& error);
+  void finish(const Error& error) noexcept;
 
   // Nothing pending and nothing to be written: the driver may forget this until the next request or doorbell.
   bool idle() const;
@@ -106,7 +107,7 @@ class P2p {
   bool pull(P2pSweep sweep);
   void look_for_ends();
   void gone(int peer);
-  void fail_receives(int peer, const Error& error);
+  void fail_receives(int peer, const Error& error) noexcept;
   P2pFound recv_now_from(int peer, P2pIn& receive);
   Error left_error(int peer) const;
   Error all_left_error() const;

@@ -1,6 +1,8 @@
 #include "ring/engine/p2p/pool.h"
 
 #include <bit>
+#include <new>
+#include <utility>
 
 namespace rondo {
 namespace {
@@ -17,52 +19,52 @@ uint64_t p2p_charge(uint64_t bytes) {
 
 P2pPool::~P2pPool() {
   for (P2pMessage& node : nodes_) delete[] node.data;
-  for (auto& blocks : free_) {
-    for (std::byte* block : blocks) delete[] block;
+  for (Block* block : free_) {
+    while (block != nullptr) delete[] reinterpret_cast<std::byte*>(std::exchange(block, block->next));
   }
 }
 
 P2pMessage* P2pPool::take(const P2pEnvelope& envelope, int peer) {
-  if (free_nodes_.empty()) {
-    nodes_.emplace_back();
-    free_nodes_.reserve(nodes_.size());
-    free_nodes_.push_back(&nodes_.back());
-  }
-  P2pMessage* message = free_nodes_.back();
-  free_nodes_.pop_back();
+  if (free_nodes_ == nullptr) free_nodes_ = &nodes_.emplace_back();
+  const bool has_data = envelope.kind == P2pKind::kEager && envelope.bytes > 0;
+  std::byte* const data = has_data ? take_block(p2p_charge(envelope.bytes)) : nullptr;
+  P2pMessage* const message = std::exchange(free_nodes_, free_nodes_->next);
   *message = P2pMessage{};
   message->envelope = envelope;
   message->peer = peer;
+  message->data = data;
   ++messages_;
-  if (envelope.kind != P2pKind::kEager || envelope.bytes == 0) return message;
-
-  const uint64_t charge = p2p_charge(envelope.bytes);
-  auto& blocks = free_[std::countr_zero(charge)];
-  if (blocks.empty()) {
-    message->data = new std::byte[charge];
-  } else {
-    message->data = blocks.back();
-    blocks.pop_back();
-    kept_bytes_ -= charge;
-  }
-  used_bytes_ += charge;
   return message;
 }
 
-void P2pPool::give(P2pMessage* message) {
-  if (message->data) {
-    const uint64_t charge = p2p_charge(message->envelope.bytes);
-    used_bytes_ -= charge;
-    if (kept_bytes_ + charge <= kKeepBytes) {
-      free_[std::countr_zero(charge)].push_back(message->data);
-      kept_bytes_ += charge;
-    } else {
-      delete[] message->data;
-    }
-    message->data = nullptr;
-  }
+void P2pPool::give(P2pMessage* message) noexcept {
+  if (message->data) give_block(std::exchange(message->data, nullptr), p2p_charge(message->envelope.bytes));
+  message->next = std::exchange(free_nodes_, message);
   --messages_;
-  free_nodes_.push_back(message);
+}
+
+std::byte* P2pPool::take_block(uint64_t bytes) {
+  Block*& first = free_[std::countr_zero(bytes)];
+  std::byte* memory = nullptr;
+  if (first == nullptr) {
+    memory = new std::byte[bytes];
+  } else {
+    memory = reinterpret_cast<std::byte*>(std::exchange(first, first->next));
+    kept_bytes_ -= bytes;
+  }
+  used_bytes_ += bytes;
+  return memory;
+}
+
+void P2pPool::give_block(std::byte* memory, uint64_t bytes) noexcept {
+  used_bytes_ -= bytes;
+  if (kept_bytes_ + bytes > kKeepBytes) {
+    delete[] memory;
+    return;
+  }
+  Block*& first = free_[std::countr_zero(bytes)];
+  first = ::new (memory) Block{first};
+  kept_bytes_ += bytes;
 }
 
 }  // namespace rondo

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <vector>
 
 #include "ring/engine/p2p/request.h"
 #include "ring/engine/p2p/wire.h"
@@ -33,9 +32,10 @@ class P2pPool {
   P2pPool& operator=(const P2pPool&) = delete;
   ~P2pPool();
 
-  // Memory for the payload is added if the envelope is eager and longer than nothing.
+  // Memory for the payload is added if the envelope is eager and longer than nothing. If it throws, nothing has
+  // happened.
   P2pMessage* take(const P2pEnvelope& envelope, int peer);
-  void give(P2pMessage* message);
+  void give(P2pMessage* message) noexcept;
 
   uint64_t used_bytes() const { return used_bytes_; }  // p2p_charge() of what is out
   uint64_t kept_bytes() const { return kept_bytes_; }  // free, for reuse
@@ -44,9 +44,15 @@ class P2pPool {
  private:
   static constexpr int kClasses = 64;  // by the logarithm of the size
 
-  std::array<std::vector<std::byte*>, kClasses> free_;
+  struct Block {  // lies in its memory
+    Block* next;
+  };
+  std::byte* take_block(uint64_t bytes);
+  void give_block(std::byte* memory, uint64_t bytes) noexcept;
+
+  std::array<Block*, kClasses> free_ = {};
   std::deque<P2pMessage> nodes_;  // as many as were ever out at once: bounded by the peers' slots
-  std::vector<P2pMessage*> free_nodes_;
+  P2pMessage* free_nodes_ = nullptr;
   uint64_t used_bytes_ = 0;
   uint64_t kept_bytes_ = 0;
   size_t messages_ = 0;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/crc32c.h"
+#include "ring/base/caught.h"
 #include "ring/base/check.h"
 
 namespace rondo {
@@ -32,10 +33,11 @@ P2pReceiver::P2pReceiver(P2pContext& context, int peer) : context_(context), pee
 P2pReceiver::~P2pReceiver() = default;
 
 void P2pReceiver::open(std::unique_ptr<ByteStream> stream) {
-  opened_ = true;
-  stream_ = std::move(stream);
   buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
   batch_.prepare(context_.checked(peer_));
+  refusals_.reserve(kMaxRefusals);
+  opened_ = true;
+  stream_ = std::move(stream);
 }
 
 bool P2pReceiver::awaited() const {
@@ -278,7 +280,7 @@ void P2pReceiver::start_receive(RecvRequest& receive, const P2pEnvelope& envelop
   receive.moved = 0;
 }
 
-void P2pReceiver::accept(P2pMessage& message, RecvRequest& receive) {
+void P2pReceiver::accept(P2pMessage& message, RecvRequest& receive) noexcept {
   const P2pEnvelope envelope = message.envelope;
   const bool fits = P2pContext::fits(envelope, receive);
   const bool arriving = message.arriving;
@@ -306,7 +308,7 @@ void P2pReceiver::accept(P2pMessage& message, RecvRequest& receive) {
   if (!stream_) report();
 }
 
-void P2pReceiver::refuse(const P2pEnvelope& envelope, RecvRequest& receive) {
+void P2pReceiver::refuse(const P2pEnvelope& envelope, RecvRequest& receive) noexcept {
   const Error error = context_.mismatch(peer_, envelope, receive);
   if (refusals_.size() < kMaxRefusals) {
     P2pEnvelope refusal = envelope;
@@ -379,7 +381,7 @@ void P2pReceiver::protocol_error(const char* wrong, ErrorCode code) {
 }
 
 // The stream is over. What was being filled stays pending: the reason is for others to find.
-void P2pReceiver::close() {
+void P2pReceiver::close() noexcept {
   const bool broken = payload_left_ > 0 || head_ < tail_ || !filling_.empty() || !clearing_.empty();
   stream_.reset();
   batch_.clear();
@@ -390,7 +392,7 @@ void P2pReceiver::close() {
 }
 
 // The message that is arriving will not be complete.
-void P2pReceiver::forget_message() {
+void P2pReceiver::forget_message() noexcept {
   if (!message_) return;
   context_.matcher.remove(*message_);
   context_.pool.give(message_);
@@ -398,7 +400,7 @@ void P2pReceiver::forget_message() {
   into_ = Into::kNothing;
 }
 
-void P2pReceiver::report() {
+void P2pReceiver::report() noexcept {
   if (reported_) return;
   reported_ = true;
   context_.link_failed(peer_, link_error_);
@@ -413,20 +415,20 @@ void P2pReceiver::report_if_named() {
   if (over_ && !stream_ && context_.matcher.named(peer_)) report();
 }
 
-void P2pReceiver::end(const Error& error) {
+void P2pReceiver::end(const Error& error) noexcept {
   reported_ = true;
   close();
   fail_all(error);
 }
 
-void P2pReceiver::drain(const Error& error) {
+void P2pReceiver::drain(const Error& error) noexcept {
   draining_ = reported_ = true;
   forget_message();
   fail_all(error);
 }
 
-void P2pReceiver::fail_all(const Error& error) {
-  if (end_error_.ok()) end_error_ = error;
+void P2pReceiver::fail_all(const Error& error) noexcept {
+  if (end_error_.ok()) keep_error(error, end_error_);
   if (into_ == Into::kReceive && envelope_.kind != P2pKind::kData) context_.fail(*receive_, error);
   into_ = Into::kNothing;
   receive_ = nullptr;

@@ -25,6 +25,7 @@ class P2pReceiver {
   ~P2pReceiver();
 
   bool opened() const { return opened_; }
+  // Takes the memory that refuse() needs. Nothing has happened if it throws.
   void open(std::unique_ptr<ByteStream> stream);
 
   // Reads what has come, as much as is fair to the other streams; until_empty: also after a read that came back short.
@@ -39,7 +40,7 @@ class P2pReceiver {
   bool awaited() const;
 
   // A message of this peer, just taken out of the matcher, has met its receive. Gives the message back to the pool.
-  void accept(P2pMessage& message, RecvRequest& receive);
+  void accept(P2pMessage& message, RecvRequest& receive) noexcept;
 
   // The peer reads nothing any more. An answer would make its kernel throw away what it has not sent yet.
   void stop_answering();
@@ -48,9 +49,9 @@ class P2pReceiver {
   // The stream is over and receives wait that name the peer: reports the link as failed, once. Not for peers that left.
   void report_if_named();
   // The stream is closed; receives that are being filled, or should be from now on, fail with the error.
-  void end(const Error& error);
+  void end(const Error& error) noexcept;
   // The same, but the stream stays open and what comes is thrown away.
-  void drain(const Error& error);
+  void drain(const Error& error) noexcept;
   // Nothing to be said (credits that are not due may be owed), no receive being filled.
   bool idle() const;
 
@@ -70,7 +71,7 @@ class P2pReceiver {
   const char* count(const P2pEnvelope& envelope);
   void payload_done();
   void start_receive(RecvRequest& receive, const P2pEnvelope& envelope);
-  void refuse(const P2pEnvelope& envelope, RecvRequest& receive);
+  void refuse(const P2pEnvelope& envelope, RecvRequest& receive) noexcept;
   void owe(const P2pEnvelope& envelope);
   bool credit_due() const;
   bool has_answers() const {
@@ -79,10 +80,10 @@ class P2pReceiver {
   bool push_some();
   void compose();
   void protocol_error(const char* wrong, ErrorCode code = ErrorCode::kProtocol);
-  void close();
-  void report();
-  void forget_message();
-  void fail_all(const Error& error);
+  void close() noexcept;
+  void report() noexcept;
+  void forget_message() noexcept;
+  void fail_all(const Error& error) noexcept;
 
   P2pContext& context_;
   const int peer_;

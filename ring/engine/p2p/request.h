@@ -21,8 +21,8 @@ class P2pRequest {
   P2pRequest& operator=(const P2pRequest&) = delete;
   virtual ~P2pRequest() = default;
 
-  // nullptr: success. Called once, from inside a call of P2p, which holds no reference afterwards: the request may be
-  // destroyed, and P2p may be called again (send, recv), in it.
+  // nullptr: success. Throws nothing. Called once, from inside a call of P2p, which holds no reference afterwards: the
+  // request may be destroyed, and P2p may be called again (send, recv), in it.
   virtual void complete(const Error* error) = 0;
 
   int peer = 0;  // rank in the communicator; receives: or kP2pAnySource

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ring/base/caught.h"
+
 namespace rondo {
 namespace {
 
@@ -20,12 +22,12 @@ P2pSender::P2pSender(P2pContext& context, int peer)
     : context_(context), peer_(peer), credit_(context.options.pool_bytes), slots_(context.slots) {}
 
 void P2pSender::open(std::unique_ptr<ByteStream> stream) {
-  stream_ = std::move(stream);
   batch_.prepare(context_.checked(peer_));
-  if (context_.options.now_ns && stream_->set_stores(Stores::kCached)) stores_ = std::make_unique<PeerStoreTrials>();
+  if (context_.options.now_ns && stream->set_stores(Stores::kCached)) stores_ = std::make_unique<PeerStoreTrials>();
+  stream_ = std::move(stream);
 }
 
-void P2pSender::add(SendRequest& request) {
+void P2pSender::add(SendRequest& request) noexcept {
   if (!end_error_.ok()) return context_.fail(request, end_error_);
   queue_.push_back(request);
   if (broken_) broke(link_error_);
@@ -199,7 +201,7 @@ const char* P2pSender::clear(uint64_t sequence) {
   return "the clearance of a message that was not requested";
 }
 
-void P2pSender::refuse(const P2pEnvelope& envelope) {
+void P2pSender::refuse(const P2pEnvelope& envelope) noexcept {
   const Error error = context_.mismatch(context_.rank, peer_, envelope, envelope.receive_dtype, envelope.offset);
   for (SendRequest* request = awaiting_.front(); request; request = request->next) {
     if (request->sequence != envelope.sequence) continue;
@@ -210,10 +212,10 @@ void P2pSender::refuse(const P2pEnvelope& envelope) {
   context_.set_failure(error);
 }
 
-void P2pSender::broke(const Error& error) {
+void P2pSender::broke(const Error& error) noexcept {
   if (!broken_) {
     broken_ = true;
-    link_error_ = error;
+    keep_error(error, link_error_);
     batch_.clear();
     stream_.reset();
   }
@@ -223,32 +225,35 @@ void P2pSender::broke(const Error& error) {
   context_.link_failed(peer_, link_error_);
 }
 
-void P2pSender::fail_all(const Error& error) {
+void P2pSender::fail_all(const Error& error) noexcept {
   for (NodeList<SendRequest>* list : {&writing_, &cleared_, &awaiting_, &queue_}) {
     while (SendRequest* request = list->pop_front()) context_.fail(*request, error);
   }
 }
 
 // A socket that is closed with unread bytes is reset, and loses what the peer's kernel has not taken yet.
-void P2pSender::discard_answers() {
+void P2pSender::discard_answers() noexcept {
   constexpr int kMostReads = 1024;  // of a peer that goes on writing
   const iovec part{buffer_.data(), buffer_.size()};
-  for (int i = 0; i < kMostReads && stream_ && stream_->read(&part, 1) > 0; ++i) {
+  try {
+    for (int i = 0; i < kMostReads && stream_ && stream_->read(&part, 1) > 0; ++i) {
+    }
+  } catch (...) {  // no memory to say why the stream is over
   }
 }
 
-void P2pSender::end(const Error& error) {
+void P2pSender::end(const Error& error) noexcept {
   fail_all(error);
   batch_.clear();
   discard_answers();
   stream_.reset();
   broken_ = true;
-  if (end_error_.ok()) end_error_ = error;
+  if (end_error_.ok()) keep_error(error, end_error_);
 }
 
-void P2pSender::finish(const Error& error) {
+void P2pSender::finish(const Error& error) noexcept {
   fail_all(error);
-  if (end_error_.ok()) end_error_ = error;
+  if (end_error_.ok()) keep_error(error, end_error_);
   if (!stream_ || finished_) return;
   finished_ = true;
   if (batch_.refers() || batch_.room() == 0) {

@@ -20,12 +20,13 @@ class P2pSender {
  public:
   P2pSender(P2pContext& context, int peer);
 
-  void add(SendRequest& request);
+  void add(SendRequest& request) noexcept;
   // Sends a message whole, before which no other waits, over a stream that needs no system call. False: nothing has
   // happened.
   bool send_now(const P2pOut& message);
 
   bool wants_stream() const { return !stream_ && !broken_ && !queue_.empty(); }
+  // Nothing has happened if it throws.
   void open(std::unique_ptr<ByteStream> stream);
 
   // Writes what can be written, as much as is fair to the other streams. True if a byte moved. Cost while there is
@@ -37,9 +38,9 @@ class P2pSender {
   bool awaited() const { return stream_ && (!awaiting_.empty() || !queue_.empty()); }
 
   // Every send fails with the error, later ones too; the stream is closed.
-  void end(const Error& error);
+  void end(const Error& error) noexcept;
   // Every send fails with the error; the peer is told that no more will come, unless it is in the middle of a message.
-  void finish(const Error& error);
+  void finish(const Error& error) noexcept;
   // Nothing is left to be written, and no send pending.
   bool idle() const;
 
@@ -62,10 +63,10 @@ class P2pSender {
   void parse();
   const char* take(const P2pEnvelope& envelope);  // nullptr, or what is wrong with it
   const char* clear(uint64_t sequence);
-  void refuse(const P2pEnvelope& envelope);
-  void broke(const Error& error);
-  void discard_answers();
-  void fail_all(const Error& error);
+  void refuse(const P2pEnvelope& envelope) noexcept;
+  void broke(const Error& error) noexcept;
+  void discard_answers() noexcept;
+  void fail_all(const Error& error) noexcept;
 
   P2pContext& context_;
   const int peer_;

@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "ring/base/caught.h"
 #include "ring/engine/progress/progress_engine.h"
 #include "ring/engine/progress/progress_thread.h"
 
@@ -73,7 +72,7 @@ void Operation::announce_end() {
 }
 
 void Operation::call_by_progress_thread(std::unique_ptr<EndCall> call) {
-  if (failed()) keep(error_, call->error);
+  if (failed()) keep_error(error_, call->error);
   const auto caller = progress_thread();
   if (!caller) return call->run();
   call->engine = engine;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "ring/base/caught.h"
 #include "rondo/call.h"
 #include "rondo/error.h"
 
@@ -60,7 +61,7 @@ class Operation {
 
   void complete() { state_.store(State::kComplete, std::memory_order_release); }
   void fail(const Error& error) noexcept {
-    keep(error, error_);
+    keep_error(error, error_);
     state_.store(State::kFailed, std::memory_order_release);
   }
 
@@ -88,15 +89,6 @@ class Operation {
   enum class State : uint8_t { kPending, kComplete, kFailed };
   static EndCall kAnnounced;  // its address says so
 
-  // Without memory for the text the code is kept.
-  static void keep(const Error& error, Error& kept) noexcept {
-    try {
-      kept = error;
-    } catch (...) {
-      kept = {};
-      kept.code = error.code;
-    }
-  }
   void call_by_progress_thread(std::unique_ptr<EndCall> call);
 
   std::atomic<State> state_{State::kPending};
