@@ -126,7 +126,8 @@ class BuildPy(build_py):
         build_native(native, build.parent / "native")
         headers = native / "include" / "rondo"  # rondo.torch compiles against it where it is installed
         headers.mkdir(parents=True, exist_ok=True)
-        shutil.copy(TREE / "ring/include/rondo/rondo.h", headers)
+        for name in ("rondo.h", "calls_c.h"):
+            shutil.copy(TREE / "ring/include/rondo" / name, headers)
 
 
 class Sdist(sdist):

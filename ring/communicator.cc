@@ -180,7 +180,7 @@ std::string Communicator::metrics() {
   return prometheus_text(observer.start_metrics(), observer.about().rank);
 }
 
-void Communicator::run(const CollectiveCall& call) {
+void Communicator::run(const Call& call) {
   CommunicatorState& group = blocking(state_);
   if (state_->batch().collecting()) {
     state_->batch().add(call);
@@ -189,7 +189,7 @@ void Communicator::run(const CollectiveCall& call) {
   }
 }
 
-Work Communicator::start(const CollectiveCall& call) {
+Work Communicator::start(const Call& call) {
   Batch& calls = batch(state_);
   return Work(calls.collecting() ? calls.add(call) : engine(state_).start(call));
 }

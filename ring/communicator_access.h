@@ -1,6 +1,5 @@
 #pragma once
 
-#include "ring/engine/call/collective_call.h"
 #include "rondo/communicator.h"
 
 namespace rondo {
@@ -8,10 +7,6 @@ namespace rondo {
 // What the library's own layers above the Communicator need of it.
 class CommunicatorAccess {
  public:
-  // Any collective by description: for the C API, and for tests that go through all of them.
-  static void run(Communicator& communicator, const CollectiveCall& call) { communicator.run(call); }
-  static Work start(Communicator& communicator, const CollectiveCall& call) { return communicator.start(call); }
-
   // For calls that are made of others (compress/compound_call.h). Throws the communicator's failure, and kInvalid in a
   // batch of this thread and in an end function.
   static void check_outside_batch(const Communicator& communicator, const char* call);

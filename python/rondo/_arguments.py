@@ -19,17 +19,15 @@ def options_of(rank, timeout, algorithm, scalar, wire=(0, 0, 0, None), stream=No
     none = timeout is None and algorithm is None and scalar is None and stream is None
     if none and wire[0] == 0 and wire[3] is None and purpose == 0:
         return None
-    return ctypes.byref(
-        _library.Options(
-            ctypes.sizeof(_library.Options),
-            milliseconds(timeout, rank),
-            1.0 if scalar is None else real_number(scalar, "scalar", rank),
-            None if algorithm is None else text_of(algorithm, "algorithm", rank),
-            *wire,
-            0 if stream is None else 1,
-            None if stream is None else _arrays.stream_handle(stream),
-            purpose,
-        )
+    return _library.Options(
+        ctypes.sizeof(_library.Options),
+        milliseconds(timeout, rank),
+        1.0 if scalar is None else real_number(scalar, "scalar", rank),
+        None if algorithm is None else text_of(algorithm, "algorithm", rank),
+        *wire,
+        0 if stream is None else 1,
+        None if stream is None else _arrays.stream_handle(stream),
+        purpose,
     )
 
 

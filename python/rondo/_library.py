@@ -31,6 +31,33 @@ class Options(ctypes.Structure):
 PURPOSE_OBJECTS = 5
 
 
+class Call(ctypes.Structure):
+    """rondo_call_t"""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("collective", c_int32),
+        ("dtype", c_int32),
+        ("op", c_int32),
+        ("root", c_int),
+        ("input", c_void_p),
+        ("output", c_void_p),
+        ("count", c_uint64),
+        ("uneven", c_int64),
+        ("input_counts", POINTER(c_uint64)),
+        ("output_counts", POINTER(c_uint64)),
+        ("input_displacements", POINTER(c_uint64)),
+        ("output_displacements", POINTER(c_uint64)),
+        ("options", POINTER(Options)),
+    ]
+
+
+# By the numbers of rondo.h.
+COLLECTIVES = (
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "barrier",
+)  # fmt: skip
+
+
 class JoinOptions(ctypes.Structure):
     """rondo_join_options_t"""
 
@@ -134,26 +161,8 @@ _options = POINTER(Options)
 _message = POINTER(MessageInfo)
 _tensors = POINTER(DistOptTensor)
 
-# The functions of rondo.h. Of each call there are two: NAME, which blocks, and NAME_async, which ends in a work.
-CALLS = {
-    "rondo_all_reduce": (_comm, _data, _data, c_uint64, _dtype, _op, _options),
-    "rondo_reduce": (_comm, _data, _data, c_uint64, _dtype, _op, c_int, _options),
-    "rondo_broadcast": (_comm, _data, c_uint64, _dtype, c_int, _options),
-    "rondo_all_gather": (_comm, _data, _data, c_uint64, _dtype, _options),
-    "rondo_reduce_scatter": (_comm, _data, _data, c_uint64, _dtype, _op, _options),
-    "rondo_gather": (_comm, _data, _data, c_uint64, _dtype, c_int, _options),
-    "rondo_scatter": (_comm, _data, _data, c_uint64, _dtype, c_int, _options),
-    "rondo_all_to_all": (_comm, _data, _data, c_uint64, _dtype, _options),
-    "rondo_barrier": (_comm, _options),
-    "rondo_all_gather_v": (_comm, _data, _data, _counts, _counts, _dtype, _options),
-    "rondo_reduce_scatter_v": (_comm, _data, _data, _counts, _dtype, _op, _options),
-    "rondo_gather_v": (_comm, _data, c_uint64, _data, _counts, _counts, _dtype, c_int, _options),
-    "rondo_scatter_v": (_comm, _data, _counts, _counts, _data, c_uint64, _dtype, c_int, _options),
-    "rondo_all_to_all_v": (_comm, _data, _counts, _counts, _data, _counts, _counts, _dtype, _options),
-    "rondo_all_reduce_many": (_comm, POINTER(Tensor), c_size_t, _op, _options),
-    "rondo_send": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options),
-}
-# All return rondo_result_t unless _RESULTS says otherwise. tests/python/test_library.py compares them with the header.
+# The functions of rondo.h. All return rondo_result_t unless _RESULTS says otherwise.
+# tests/python/test_library.py compares them with the header.
 PROTOTYPES = {
     "rondo_version": (),
     "rondo_last_error": (),
@@ -172,8 +181,12 @@ PROTOTYPES = {
     "rondo_topology": (_comm, _ints, _ints, _ints),
     "rondo_algorithm_for": (_comm, c_int32, c_uint64, _dtype, _op, c_int, POINTER(c_char_p)),
     "rondo_error": (_comm,),
-    **CALLS,
-    **{f"{name}_async": (*arguments, _out) for name, arguments in CALLS.items()},
+    "rondo_run": (_comm, POINTER(Call)),
+    "rondo_start": (_comm, POINTER(Call), _out),
+    "rondo_all_reduce_many": (_comm, POINTER(Tensor), c_size_t, _op, _options),
+    "rondo_all_reduce_many_async": (_comm, POINTER(Tensor), c_size_t, _op, _options, _out),
+    "rondo_send": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options),
+    "rondo_send_async": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options, _out),
     "rondo_recv": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options, _message),
     "rondo_recv_async": (_comm, _data, c_uint64, _dtype, c_int, c_int, _options, _out),
     "rondo_sendrecv": (_comm, _data, c_uint64, c_int, _data, c_uint64, c_int, _dtype, c_int, _options, _message),
@@ -252,10 +265,8 @@ def _load() -> ctypes.CDLL:
 lib = _load()
 
 
-def bind(name: str, *values):
-    """The function `name` and these values in C's form, as (function, arguments): function(*arguments) converts nothing,
-    which is half of what a call costs otherwise."""
+def unchecked(name: str):
+    """The function `name` without argument types: it converts nothing, which is half of what a call costs otherwise."""
     function = lib._FuncPtr((name, lib))
     function.restype = c_int32
-    arguments = [None if value is None else kind.from_param(value) for kind, value in zip(PROTOTYPES[name], values)]
-    return function, tuple(arguments)
+    return function

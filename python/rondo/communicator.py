@@ -34,6 +34,7 @@ from rondo._arguments import (
 from rondo._arrays import Array, Buffer, buffer_of
 from rondo._dtypes import code_of, dtype_name, op_code
 from rondo._handles import CommunicatorHandle, OfThisProcess
+from rondo._library import COLLECTIVES
 from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite, check, last_error
 from rondo.wire import Wire, wire_of
 from rondo.work import Message, Work
@@ -49,19 +50,26 @@ def _both(name: str):
     return getattr(_library.lib, f"rondo_{name}"), getattr(_library.lib, f"rondo_{name}_async")
 
 
-_ALL_REDUCE, _REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER, _GATHER, _SCATTER, _ALL_TO_ALL, _BARRIER = map(
-    _both,
-    ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all", "barrier"),
+_ALL_REDUCE_MANY, _SEND = _both("all_reduce_many"), _both("send")
+_COLLECTIVE = _library.lib.rondo_run, _library.lib.rondo_start
+(_ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _BROADCAST, _REDUCE, _GATHER, _SCATTER, _ALL_TO_ALL, _BARRIER) = range(
+    len(COLLECTIVES)
 )
-_ALL_GATHER_V, _REDUCE_SCATTER_V, _GATHER_V, _SCATTER_V, _ALL_TO_ALL_V, _ALL_REDUCE_MANY, _SEND = map(
-    _both, ("all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v", "all_reduce_many", "send")
-)
+_CALL_BYTES = ctypes.sizeof(_library.Call)
 
 
-# By the numbers of rondo.h.
-COLLECTIVES = (
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "barrier",
-)  # fmt: skip
+def _call(collective: int, code: int, source, target, count: int, op: int = 0, root: int = -1) -> _library.Call:
+    """A rondo_call_t. source, target: buffers, or None; count: elements, of a block where there are blocks."""
+    return _library.Call(
+        _CALL_BYTES, collective, code, op, root, source and source.address, target and target.address, count
+    )
+
+
+def _uneven(call: _library.Call, input_counts=None, output_counts=None) -> _library.Call:
+    """The same with other blocks: of elements_of()."""
+    call.uneven = 1
+    call.input_counts, call.output_counts = input_counts, output_counts
+    return call
 
 
 class Topology(NamedTuple):
@@ -214,8 +222,7 @@ class Communicator(OfThisProcess):
         else:
             target = self._like(out, source, source.count)
         return self._run(
-            _ALL_REDUCE,
-            (source.address, target.address, source.count, source.code, op_code(op)),
+            _call(_ALL_REDUCE, source.code, source, target, source.count, op_code(op)),
             (source, target), out, async_op, timeout, algorithm, scalar, wire, stream=stream,
         )  # fmt: skip
 
@@ -239,8 +246,7 @@ class Communicator(OfThisProcess):
         elif is_root:
             target = self._like(out, source, source.count)
         return self._run(
-            _REDUCE,
-            (source.address, target.address if is_root else None, source.count, source.code, op_code(op), root),
+            _call(_REDUCE, source.code, source, target if is_root else None, source.count, op_code(op), root),
             (source, target), out if is_root else None, async_op, timeout, algorithm, scalar, stream=stream,
         )  # fmt: skip
 
@@ -256,8 +262,7 @@ class Communicator(OfThisProcess):
         root = whole_number(root, "root", self.rank)
         buffer = buffer_of(array, root != self.rank)
         return self._run(
-            _BROADCAST,
-            (buffer.address, buffer.count, buffer.code, root),
+            _call(_BROADCAST, buffer.code, buffer, buffer, buffer.count, root=root),
             buffer, array, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -278,8 +283,7 @@ class Communicator(OfThisProcess):
             out = new_like(array, (self.size, *shape_of(array)))
         target = self._like(out, source, source.count * self.size)
         return self._run(
-            _ALL_GATHER,
-            (source.address, target.address, source.count, source.code),
+            _call(_ALL_GATHER, source.code, source, target, source.count),
             (source, target), out, async_op, timeout, algorithm, None, wire, stream=stream,
         )  # fmt: skip
 
@@ -300,8 +304,7 @@ class Communicator(OfThisProcess):
             out = new_like(array, part_shape(array, self.size))
         target = self._like(out, source, count)
         return self._run(
-            _REDUCE_SCATTER,
-            (source.address, target.address, count, source.code, op_code(op)),
+            _call(_REDUCE_SCATTER, source.code, source, target, count, op_code(op)),
             (source, target), out, async_op, timeout, algorithm, scalar, wire, stream=stream,
         )  # fmt: skip
 
@@ -323,8 +326,7 @@ class Communicator(OfThisProcess):
                 out = new_like(array, (self.size, *shape_of(array)))
             target = self._like(out, source, source.count * self.size)
         return self._run(
-            _GATHER,
-            (source.address, target and target.address, source.count, source.code, root),
+            _call(_GATHER, source.code, source, target, source.count, root=root),
             (source, target), out if target else None, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -357,8 +359,7 @@ class Communicator(OfThisProcess):
         else:
             target = buffer_of(out, True, "out")
         return self._run(
-            _SCATTER,
-            (source and source.address, target.address, target.count, target.code, root),
+            _call(_SCATTER, target.code, source, target, target.count, root=root),
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -378,8 +379,7 @@ class Communicator(OfThisProcess):
             out = new_like(array, shape_of(array))
         target = self._like(out, source, source.count)
         return self._run(
-            _ALL_TO_ALL,
-            (source.address, target.address, count, source.code),
+            _call(_ALL_TO_ALL, source.code, source, target, count),
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -388,7 +388,7 @@ class Communicator(OfThisProcess):
 
         >>> group.barrier()
         """
-        return self._run(_BARRIER, (), None, None, async_op, timeout, stream=stream)
+        return self._run(_call(_BARRIER, 0, None, None, 0), None, None, async_op, timeout, stream=stream)
 
     # --- uneven parts. Counts are rows: entries of the first dimension, one count a rank.
 
@@ -419,8 +419,7 @@ class Communicator(OfThisProcess):
             out = new_like(array, (sum(counts), *shape_of(array)[1:]))
         target = self._like(out, source, sum(counts) * row)
         return self._run(
-            _ALL_GATHER_V,
-            (source.address, target.address, elements_of(counts, row), None, source.code),
+            _uneven(_call(_ALL_GATHER, source.code, source, target, 0), output_counts=elements_of(counts, row)),
             (source, target), parts_of(out, counts), async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -442,8 +441,7 @@ class Communicator(OfThisProcess):
             out = new_like(array, (counts[self.rank], *shape_of(array)[1:]))
         target = self._like(out, source, counts[self.rank] * row)
         return self._run(
-            _REDUCE_SCATTER_V,
-            (source.address, target.address, elements_of(counts, row), source.code, op_code(op)),
+            _uneven(_call(_REDUCE_SCATTER, source.code, source, target, 0, op_code(op)), elements_of(counts, row)),
             (source, target), out, async_op, timeout, algorithm, scalar, stream=stream,
         )  # fmt: skip
 
@@ -478,8 +476,7 @@ class Communicator(OfThisProcess):
             target = self._like(out, source, sum(counts) * row)
             parts, elements = parts_of(out, counts), elements_of(counts, row)
         return self._run(
-            _GATHER_V,
-            (source.address, source.count, target and target.address, elements, None, source.code, root),
+            _uneven(_call(_GATHER, source.code, source, target, source.count, root=root), output_counts=elements),
             (source, target), parts, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -513,8 +510,7 @@ class Communicator(OfThisProcess):
         else:
             target = buffer_of(out, True, "out")
         return self._run(
-            _SCATTER_V,
-            (source and source.address, elements, None, target.address, target.count, target.code, root),
+            _uneven(_call(_SCATTER, target.code, source, target, target.count, root=root), elements),
             (source, target), out, async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -549,9 +545,10 @@ class Communicator(OfThisProcess):
             out = new_like(array, (sum(recv_counts), *shape_of(array)[1:]))
         target = self._like(out, source, sum(recv_counts) * row)
         return self._run(
-            _ALL_TO_ALL_V,
-            (source.address, elements_of(send_counts, row), None,
-             target.address, elements_of(recv_counts, row), None, source.code),
+            _uneven(
+                _call(_ALL_TO_ALL, source.code, source, target, 0),
+                elements_of(send_counts, row), elements_of(recv_counts, row),
+            ),
             (source, target), parts_of(out, recv_counts), async_op, timeout, algorithm, stream=stream,
         )  # fmt: skip
 
@@ -569,11 +566,9 @@ class Communicator(OfThisProcess):
         arrays = list(arrays)
         buffers = [buffer_of(array, True, f"arrays[{i}]") for i, array in enumerate(arrays)]
         tensors = (_library.Tensor * len(buffers))(*((b.address, b.address, b.count, b.code) for b in buffers))
-        return self._run(
-            _ALL_REDUCE_MANY,
-            (tensors, len(buffers), op_code(op)),
-            buffers, arrays, async_op, timeout, algorithm, scalar, stream=stream,
-        )  # fmt: skip
+        options, keep = self._options(buffers, timeout, algorithm, scalar, stream=stream)
+        arguments = (tensors, len(buffers), op_code(op), options)
+        return self._submit(_ALL_REDUCE_MANY, arguments, keep, arrays, async_op)
 
     def sparse_all_reduce(
         self, array: Array, out: Array | None = None, *, select: str = "topk", spars: float = 0.05,
@@ -649,16 +644,14 @@ class Communicator(OfThisProcess):
         target = source if out is None else self._like(out, source, source.count)
         _arrays.check_device([source, target], None)
         result = array if out is None else out
-        function, arguments = _library.bind(
-            "rondo_all_reduce",
-            self._open(), source.address, target.address, source.count, source.code, op_code(op), None,
-        )  # fmt: skip
-        arguments = arguments[1:]  # without the handle, which the function must not keep
+        function = _library.unchecked("rondo_run")
+        one = _byref(_call(_ALL_REDUCE, source.code, source, target, source.count, op_code(op)))
+        self._open()
 
-        def call(self=self, function=function, arguments=arguments, result=result, keep=(source, target)):
+        def call(self=self, function=function, one=one, result=result, keep=(source, target)):
             if self._batch is not None:
                 self._keep_in_batch(keep)
-            code = function(self._handle or self._open(), *arguments)
+            code = function(self._handle or self._open(), one)
             if code:
                 raise last_error(code)
             return result
@@ -672,13 +665,7 @@ class Communicator(OfThisProcess):
 
         >>> group.send(np.array([1.0]), dest=1)
         """
-        buffer = buffer_of(array, False)
-        self._run(
-            _SEND,
-            (buffer.address, buffer.count, buffer.code,
-             whole_number(dest, "dest", self.rank), whole_number(tag, "tag", self.rank)),
-            buffer, None, False, timeout, stream=stream,
-        )  # fmt: skip
+        self._send(array, dest, tag, False, timeout, stream)
 
     def recv(
         self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
@@ -711,13 +698,7 @@ class Communicator(OfThisProcess):
         >>> work = group.isend(np.array([1.0]), dest=1)
         >>> work.wait()
         """
-        buffer = buffer_of(array, False)
-        return self._run(
-            _SEND,
-            (buffer.address, buffer.count, buffer.code,
-             whole_number(dest, "dest", self.rank), whole_number(tag, "tag", self.rank)),
-            buffer, None, True, timeout, stream=stream,
-        )  # fmt: skip
+        return self._send(array, dest, tag, True, timeout, stream)
 
     def irecv(
         self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
@@ -875,23 +856,39 @@ class Communicator(OfThisProcess):
     def _closed_error(self) -> Closed:
         return Closed(f"the communicator of rank {self.rank} is closed", (self.rank,))
 
-    def _run(self, call, arguments, keep, result, async_op, timeout=None, algorithm=None, scalar=None, wire=None,
+    def _run(self, call: _library.Call, keep, result, async_op, timeout=None, algorithm=None, scalar=None, wire=None,
              stream=None):  # fmt: skip
-        options = None
+        options, keep = self._options(keep, timeout, algorithm, scalar, wire, stream)
+        if options is not None:
+            call.options = ctypes.pointer(options)
+        return self._submit(_COLLECTIVE, (call,), keep, result, async_op)
+
+    def _send(self, array, dest, tag, async_op, timeout, stream):
+        buffer = buffer_of(array, False)
+        options, keep = self._options(buffer, timeout, stream=stream)
+        dest, tag = whole_number(dest, "dest", self.rank), whole_number(tag, "tag", self.rank)
+        arguments = (buffer.address, buffer.count, buffer.code, dest, tag, options)
+        return self._submit(_SEND, arguments, keep, None, async_op)
+
+    def _options(self, keep, timeout=None, algorithm=None, scalar=None, wire=None, stream=None):
+        """The call's rondo_options_t, or None; and what is to be kept until it is over."""
         if stream is not None or _arrays.device_seen:
             _arrays.check_device(keep, stream)
         if wire is not None:
             fields, residual = wire_of(wire).fields(keep[0].count)
-            options = options_of(self.rank, timeout, algorithm, scalar, fields, stream)
-            keep = (keep, residual)
-        elif timeout is not None or algorithm is not None or scalar is not None or stream is not None or self._purpose:
-            options = options_of(self.rank, timeout, algorithm, scalar, stream=stream, purpose=self._purpose)
+            return options_of(self.rank, timeout, algorithm, scalar, fields, stream), (keep, residual)
+        if timeout is None and algorithm is None and scalar is None and stream is None and not self._purpose:
+            return None, keep
+        return options_of(self.rank, timeout, algorithm, scalar, stream=stream, purpose=self._purpose), keep
+
+    def _submit(self, functions, arguments, keep, result, async_op):
+        """functions: the one that blocks, and the one that returns a work."""
         if async_op:
             work = Work(keep, result)
-            return work._started(call[1](self._handle or self._open(), *arguments, options, _byref(work._handle)))
+            return work._started(functions[1](self._handle or self._open(), *arguments, _byref(work._handle)))
         if self._batch is not None:
             self._keep_in_batch(keep)
-        code = call[0](self._handle or self._open(), *arguments, options)
+        code = functions[0](self._handle or self._open(), *arguments)
         if code:
             raise last_error(code)
         return result

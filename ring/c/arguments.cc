@@ -1,6 +1,7 @@
 #include "ring/c/arguments.h"
 
 #include <chrono>
+#include <span>
 
 namespace rondo::c {
 namespace {
@@ -79,16 +80,26 @@ CallOptions options_of(const rondo_options_t* given) {
   return made;
 }
 
-CollectiveCall call_of(Collective collective, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
-                       const rondo_options_t* options, rondo_op_t op, int root) {
-  return {.collective = collective,
-          .input = input,
-          .output = output,
-          .count = count,
-          .dtype = dtype_of(dtype),
-          .op = op_of(op),
-          .root = root,
-          .options = options_of(options)};
+Call call_of(const rondo_call_t* given, const Communicator& group) {
+  const rondo_call_t from = read_struct(&c::given(given, "call"), rondo_call_t RONDO_CALL_INIT, "call");
+  Call call{.collective = collective_of(from.collective),
+            .input = from.input,
+            .output = from.output,
+            .count = from.count,
+            .dtype = dtype_of(from.dtype),
+            .op = op_of(from.op),
+            .root = from.root,
+            .uneven = from.uneven != 0,
+            .options = options_of(from.options)};
+  if (!call.uneven) return call;
+  const auto entries = [&group](const uint64_t* values) {
+    return values == nullptr ? std::span<const uint64_t>() : std::span(values, static_cast<size_t>(group.size()));
+  };
+  call.input_counts = entries(from.input_counts);
+  call.output_counts = entries(from.output_counts);
+  call.input_displacements = entries(from.input_displacements);
+  call.output_displacements = entries(from.output_displacements);
+  return call;
 }
 
 }  // namespace rondo::c

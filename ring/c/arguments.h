@@ -6,9 +6,9 @@
 #include <cstring>
 #include <string>
 
-#include "ring/engine/call/collective_call.h"
 #include "rondo/call.h"
 #include "rondo/collective.h"
+#include "rondo/communicator.h"
 #include "rondo/error.h"
 #include "rondo/rondo.h"
 
@@ -27,8 +27,7 @@ Op op_of(rondo_op_t op);
 Collective collective_of(rondo_collective_t collective);
 
 CallOptions options_of(const rondo_options_t* given);
-CollectiveCall call_of(Collective collective, const void* input, void* output, uint64_t count, rondo_dtype_t dtype,
-                       const rondo_options_t* options, rondo_op_t op = RONDO_SUM, int root = -1);
+Call call_of(const rondo_call_t* given, const Communicator& group);
 
 // More than any structure of this API will have: a longer one was not initialized.
 inline constexpr size_t kMostStructBytes = 1024;

@@ -7,7 +7,6 @@
 #include "ring/c/arguments.h"
 #include "ring/c/result.h"
 #include "ring/communicator_access.h"
-#include "ring/engine/call/collective_call.h"
 #include "rondo/communicator.h"
 #include "rondo/rondo.h"
 
@@ -64,16 +63,6 @@ rondo_result_t start(rondo_work_t* work, Action action) noexcept {
     handle->work = action();
     *work = handle.release();
   });
-}
-
-// `call`: gives the CollectiveCall.
-template <typename Call>
-rondo_result_t run_call(rondo_comm_t comm, Call call) noexcept {
-  return guarded([&] { CommunicatorAccess::run(*communicator(comm), call()); });
-}
-template <typename Call>
-rondo_result_t start_call(rondo_comm_t comm, rondo_work_t* work, Call call) noexcept {
-  return start(work, [&] { return CommunicatorAccess::start(*communicator(comm), call()); });
 }
 
 }  // namespace rondo::c

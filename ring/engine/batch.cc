@@ -1,6 +1,5 @@
 #include "ring/engine/batch.h"
 #include "ring/base/caught.h"
-#include "ring/engine/call/collective_call.h"
 
 #include <fmt/format.h>
 
@@ -130,7 +129,7 @@ void Batch::check_open(bool on_stream) const {
   }
 }
 
-std::shared_ptr<Operation> Batch::add(const CollectiveCall& call) {
+std::shared_ptr<Operation> Batch::add(const Call& call) {
   return group_.with_memory([&] { return keep(call); });
 }
 std::shared_ptr<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
@@ -145,7 +144,7 @@ std::shared_ptr<Operation> Batch::add_recv(void* data, uint64_t count, DType dty
   return group_.with_memory([&] { return keep_recv(data, count, dtype, peer, tag, options); });
 }
 
-std::shared_ptr<Operation> Batch::keep(const CollectiveCall& call) {
+std::shared_ptr<Operation> Batch::keep(const Call& call) {
   if (call.options.stream) group_.device().check(call);
   std::lock_guard lock(mutex_);
   check_open(call.options.stream.has_value());
@@ -190,7 +189,7 @@ void Batch::refuse_wire(const CallOptions& options) const {
 
 void Batch::append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                    bool fusable) const {
-  CollectiveCall call;
+  Call call;
   call.op = op;
   refuse_wire(options);
   call.options = options;

@@ -8,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "ring/engine/call/collective_call.h"
 #include "ring/engine/communicator_state.h"
 #include "ring/engine/device/stream_batch.h"
 #include "rondo/communicator.h"
@@ -65,7 +64,7 @@ class Batch {
   // Checks the call, and keeps it. Throws Exception; then it is not kept, and the batch stays open. Without memory the
   // communicator fails, since the other ranks keep theirs.
   // What it gives back is the whole batch's: done when all of that is.
-  std::shared_ptr<Operation> add(const CollectiveCall& call);
+  std::shared_ptr<Operation> add(const Call& call);
   std::shared_ptr<Operation> add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
   std::shared_ptr<Operation> add_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
                                       const CallOptions& options);
@@ -110,7 +109,7 @@ class Batch {
     size_t size() const { return items.size() + messages.size() + streamed.size(); }
   };
 
-  std::shared_ptr<Operation> keep(const CollectiveCall& call);
+  std::shared_ptr<Operation> keep(const Call& call);
   std::shared_ptr<Operation> keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
   std::shared_ptr<Operation> keep_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
                                        const CallOptions& options);

@@ -53,7 +53,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(OutsideBatch, int co
     all.resize(static_cast<size_t>(size()));
     made.world_ranks.reserve(all.size());
   });
-  CollectiveCall call;
+  Call call;
   call.collective = Collective::kAllGather;
   call.input = &own;
   call.output = all.data();

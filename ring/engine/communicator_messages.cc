@@ -36,7 +36,7 @@ void CommunicatorState::check_on_host(const char* call, const void* data) const 
   if (DeviceSide* const device = attached()) device->check_host(call, data);
 }
 
-void CommunicatorState::check_on_host(const CollectiveCall& call) const {
+void CommunicatorState::check_on_host(const Call& call) const {
   if (DeviceSide* const device = attached()) device->check_host(call);
 }
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "ring/base/caught.h"
-#include "ring/engine/call/collective_call.h"
 #include "ring/engine/device/device_side.h"
 
 namespace rondo {
@@ -124,7 +123,7 @@ Clock::time_point CommunicatorState::deadline(std::chrono::milliseconds timeout)
   return deadline_after(Clock::now(), limit_of(timeout));
 }
 
-Algorithm CommunicatorState::algorithm_for(const CollectiveCall& call, bool registered) const {
+Algorithm CommunicatorState::algorithm_for(const Call& call, bool registered) const {
   CheckedCall checked;
   checked.collective = call.collective;
   checked.count = call.count;
@@ -137,7 +136,7 @@ Algorithm CommunicatorState::algorithm_for(const CollectiveCall& call, bool regi
 
 // Under the submission lock. The call's buffers have been checked, and nothing has happened if it throws. Until the
 // next call of this.
-const std::shared_ptr<PreparedCall>& CommunicatorState::prepare(const CollectiveCall& call) {
+const std::shared_ptr<PreparedCall>& CommunicatorState::prepare(const Call& call) {
   if (call.uneven) {
     return not_kept_ = collectives_->prepare(check_call(call, rank(), size()));
   }
@@ -155,7 +154,7 @@ const std::shared_ptr<PreparedCall>& CommunicatorState::prepare(const Collective
 }
 
 std::shared_ptr<CollectiveOperation> CommunicatorState::submit(std::shared_ptr<PreparedCall> prepared,
-                                                               const CollectiveCall& call) {
+                                                               const Call& call) {
   const auto timeout = prepared->call.timeout;
   auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), static_cast<const std::byte*>(call.input),
                                                          static_cast<std::byte*>(call.output));
@@ -203,7 +202,7 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const CheckedCall& call
 }
 
 // At once on this thread, while nothing else is under way.
-void CommunicatorState::run(const CollectiveCall& call) try {
+void CommunicatorState::run(const Call& call) try {
   check_usable();
   if (call.options.stream) return device().run(call);
   check_on_host(call);
@@ -245,7 +244,7 @@ void CommunicatorState::ready_progress_thread() {
   }
 }
 
-std::shared_ptr<Operation> CommunicatorState::start(const CollectiveCall& call) try {
+std::shared_ptr<Operation> CommunicatorState::start(const Call& call) try {
   ready_progress_thread();
   if (call.options.stream) return device().start(call);
   check_on_host(call);

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "ring/engine/allocations.h"
-#include "ring/engine/call/collective_call.h"
 #include "ring/engine/collectives.h"
 #include "ring/engine/communicator_context.h"
 #include "ring/engine/messages.h"
@@ -55,10 +54,10 @@ class CommunicatorState final : public CommunicatorEvents {
   int rank() const { return context_->rank; }
   int size() const { return context_->world(); }
   const CommunicatorContext& context() const { return *context_; }
-  Algorithm algorithm_for(const CollectiveCall& call, bool registered) const;
+  Algorithm algorithm_for(const Call& call, bool registered) const;
 
-  void run(const CollectiveCall& call);
-  std::shared_ptr<Operation> start(const CollectiveCall& call);
+  void run(const Call& call);
+  std::shared_ptr<Operation> start(const Call& call);
 
   // One operation of a batch (batch.h).
   struct Part {
@@ -107,7 +106,7 @@ class CommunicatorState final : public CommunicatorEvents {
   uint64_t recv_bytes(const Incoming& in, DType dtype, int tag) const;
   // Throw Exception(kInvalid) for device memory in a call without a stream, once the communicator is attached.
   void check_on_host(const char* call, const void* data) const;
-  void check_on_host(const CollectiveCall& call) const;
+  void check_on_host(const Call& call) const;
   // The algorithm for the library's own calls.
   Algorithm for_plain_buffers() const { return collectives_->router().for_plain_buffers(); }
   // The configured one for 0.
@@ -163,9 +162,9 @@ class CommunicatorState final : public CommunicatorEvents {
   void on_broken() noexcept override;
 
  private:
-  const std::shared_ptr<PreparedCall>& prepare(const CollectiveCall& call);
+  const std::shared_ptr<PreparedCall>& prepare(const Call& call);
   std::shared_ptr<PreparedCall> prepare(const CheckedCall& call);
-  std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const CollectiveCall& call);
+  std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const Call& call);
   uint64_t next_split();
   // The device side, if calls on host memory must ask it.
   DeviceSide* attached() const { return device_.load(std::memory_order_acquire); }

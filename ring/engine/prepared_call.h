@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ring/engine/call/call.h"
-#include "ring/engine/call/collective_call.h"
 #include "ring/engine/observe/observer.h"
 #include "ring/engine/route/route.h"
 #include "ring/engine/run/run.h"
@@ -52,7 +51,7 @@ inline Observer::Call observed_call(const PreparedCall& prepared, int world, Alg
 }
 
 // Of a call that is not uneven, and not checked: calls with equal fields are alike but for their buffers.
-inline CallFields fields_of(const CollectiveCall& call) {
+inline CallFields fields_of(const Call& call) {
   return {.purpose = call.options.purpose,
           .collective = call.collective,
           .dtype = call.dtype,

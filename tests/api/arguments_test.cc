@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "tests/support/collective_call.h"
+#include "rondo/communicator.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -83,9 +83,9 @@ TEST_CASE("fault 44: roots, counts, dtypes, ops, algorithms and timeouts out of 
           expect_invalid("timeout", "-5", [&] { group.barrier(options); });
           expect_invalid("timeout of a message", "-5", [&] { group.send(p, 1, kInt64, 0, 0, options); });
           expect_invalid("timeout of a message", "-5", [&] { group.recv_async(p, 1, kInt64, 0, 0, options); });
-          CollectiveCall call;
+          Call call;
           call.collective = static_cast<Collective>(77);
-          expect_invalid("collective", "77", [&] { start(group, call); });
+          expect_invalid("collective", "77", [&] { group.start(call); });
         }) == "");
 }
 
@@ -152,23 +152,23 @@ TEST_CASE("uneven counts: too few, too large, or against each other") {
           const std::array<uint64_t, 3> counts{1, 2, 3}, other{2, 2, 3}, large{1, kTooMany, 1};
           expect_invalid("counts", "2", [&] { group.all_gather_v(p, q, two, {}, kInt64); });
           expect_invalid("displacements", "2", [&] { group.all_gather_v(p, q, counts, two, kInt64); });
-          CollectiveCall even;
+          Call even;
           even.collective = Collective::kAllGather;
           even.input = p;
           even.output = q;
           even.count = 4;
           even.dtype = kInt64;
           even.output_displacements = counts;
-          expect_invalid("displacements of even blocks", "uneven", [&] { run(group, even); });
+          expect_invalid("displacements of even blocks", "uneven", [&] { group.run(even); });
           expect_invalid("too large", "elements", [&] { group.reduce_scatter_v(p, q, large, kInt64); });
           expect_invalid("displaced too far", "elements", [&] { group.all_gather_v(p, q, counts, large, kInt64); });
           expect_invalid("own block", "rank 0", [&] { group.all_to_all_v(p, counts, {}, q, other, {}, kInt64); });
           expect_invalid("own block", "rank 0", [&] { group.gather_v(p, 2, q, counts, {}, kInt64, 0); });
           expect_invalid("own block", "rank 0", [&] { group.scatter_v(p, counts, {}, q, 5, kInt64, 0); });
-          CollectiveCall call;
+          Call call;
           call.uneven = true;
           call.input = call.output = p;
-          expect_invalid("all_reduce_v", "uneven", [&] { run(group, call); });
+          expect_invalid("all_reduce_v", "uneven", [&] { group.run(call); });
         }) == "");
 }
 

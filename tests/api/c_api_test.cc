@@ -243,6 +243,32 @@ TEST_CASE("every uneven collective, with displacements") {
         }) == "");
 }
 
+TEST_CASE("a call as one structure") {
+  CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
+          Numbers data{rank + 1, 10}, all(2, -1);
+          const auto mine = static_cast<int64_t>(rank);
+          rondo_call_t call = RONDO_CALL_INIT;
+          call.dtype = RONDO_INT64;
+          call.op = RONDO_MAX;
+          call.input = call.output = data.data();
+          call.count = data.size();
+          want(rondo_run(comm, &call));
+          expect(data == Numbers{2, 10}, "rondo_run");
+          call.collective = RONDO_ALL_GATHER;
+          call.input = &mine;
+          call.output = all.data();
+          call.count = 1;
+          want(wait_for([&](rondo_work_t* work) { return rondo_start(comm, &call, work); }));
+          expect(all == Numbers{0, 1}, "rondo_start");
+          want_invalid(rondo_run(comm, nullptr), "call is NULL");
+          want_invalid(rondo_start(comm, &call, nullptr), "work is NULL");
+          call.collective = 77;
+          want_invalid(rondo_run(comm, &call), "collective 77");
+          call.struct_bytes = 12;
+          want_invalid(rondo_run(comm, &call), "call->struct_bytes is 12");
+        }) == "");
+}
+
 TEST_CASE("options: factor, algorithm, size of the structure, timeout") {
   CHECK(on_threads(2, [](rondo_comm_t comm, int rank) {
           rondo_options_t options = RONDO_OPTIONS_INIT;

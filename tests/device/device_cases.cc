@@ -1,10 +1,9 @@
 #include "tests/device/device_cases.h"
+#include "rondo/communicator.h"
 
 #include <dlfcn.h>
 
 #include <memory>
-
-#include "tests/support/collective_call.h"
 
 namespace rondo::testing {
 namespace {
@@ -15,11 +14,11 @@ void run_one(Communicator& group, const CollectiveCase& what, void* registered) 
   Mirror mirror(registered, kRegisteredBytes);
   CollectiveRank rank(what, group.rank(), &mirror);
   mirror.to_device();
-  CollectiveCall call = rank.call();
+  Call call = rank.call();
   call.input = mirror.image(call.input);
   call.output = mirror.image(call.output);
   call.options.stream = mirror.stream();
-  run(group, call);
+  group.run(call);
   mirror.to_host();
   mirror.synchronize();
   const std::string wrong = rank.check();

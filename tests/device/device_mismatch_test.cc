@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/faults/mismatch_cases.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/host_device/mirror.h"
 
 namespace rondo::testing {
@@ -59,11 +59,11 @@ void run_rank(Here& here, const Mismatch& mismatch) {
   group.barrier();
   here.say("ready");
   here.await();
-  CollectiveCall call = one.on(input.data(), output.data());
+  Call call = one.on(input.data(), output.data());
   call.options.stream = mirror.stream();
   here.say(here.timed([&] {
     // A rank that only sends may be done before anybody looks; then its next call fails.
-    Work first = start(group, call);
+    Work first = group.start(call);
     Work second = group.barrier_async({.stream = mirror.stream()});
     first.wait();
     second.wait();

@@ -83,9 +83,13 @@ TEST_CASE("uneven calls: every element once, and both ranks of a block cut it al
       std::vector<uint64_t> from;
       for (int peer = 0; peer < 3; ++peer) from.push_back(counts[static_cast<size_t>(peer)][static_cast<size_t>(rank)]);
       std::vector<std::byte> in(8 * 5000), out(8 * 5000);
-      const CollectiveCall call =
-          uneven_call({.collective = Collective::kAllToAll, .dtype = DType::kInt64},
-                      {in.data(), counts[static_cast<size_t>(rank)], {}}, {out.data(), from, {}});
+      const Call call{.collective = Collective::kAllToAll,
+                      .input = in.data(),
+                      .output = out.data(),
+                      .dtype = DType::kInt64,
+                      .uneven = true,
+                      .input_counts = counts[static_cast<size_t>(rank)],
+                      .output_counts = from};
       std::vector<Piece> pieces = cut_pieces(check_call(call, rank, 3), rank, 3, piece_bytes);
       uint64_t sent = 0, received = 0;
       for (const uint64_t count : counts[static_cast<size_t>(rank)]) sent += count;

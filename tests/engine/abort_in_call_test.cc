@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "rondo/communicator.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
@@ -42,8 +41,8 @@ struct Trial {
   }
 };
 
-CollectiveCall sum_of(const float* input, float* output, size_t count, Algorithm algorithm) {
-  CollectiveCall call;
+Call sum_of(const float* input, float* output, size_t count, Algorithm algorithm) {
+  Call call;
   call.input = input;
   call.output = output;
   call.count = count;
@@ -52,9 +51,9 @@ CollectiveCall sum_of(const float* input, float* output, size_t count, Algorithm
 }
 
 // False: it failed. Throws if a sum is wrong.
-bool sums(Communicator& group, const CollectiveCall& call) {
+bool sums(Communicator& group, const Call& call) {
   try {
-    run(group, call);
+    group.run(call);
   } catch (const Exception& failure) {
     expect(failure.code() == ErrorCode::kAborted || failure.code() == ErrorCode::kPeerLost, failure.what());
     return false;

@@ -1,11 +1,11 @@
 #include "tests/engine/batch_cases.h"
+#include "rondo/communicator.h"
 
 #include <fmt/format.h>
 
 #include <array>
 
 #include "tests/engine/cases.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
@@ -81,7 +81,7 @@ ListRank::ListRank(uint64_t seed, Op op, int rank, int world) : seed_(seed), op_
 std::vector<TensorRef> ListRank::tensors() const {
   std::vector<TensorRef> tensors;
   for (const CollectiveRank& rank : ranks_) {
-    const CollectiveCall call = rank.call();
+    const Call call = rank.call();
     tensors.push_back({call.input, call.output, call.count, call.dtype});
   }
   return tensors;
@@ -129,9 +129,9 @@ void run_call_group(Communicator& group, uint64_t seed) {
     if (i == ranks.size() / 3) sends_first ? messages.send_all() : messages.receive_all();
     if (i == ranks.size() / 2) sends_first ? messages.receive_all() : messages.send_all();
     if (i % 2 == 0) {
-      run(group, ranks[i].call());
+      group.run(ranks[i].call());
     } else {
-      start(group, ranks[i].call());
+      group.start(ranks[i].call());
     }
   }
   if (seed % 2 == 0) {

@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "rondo/dist_opt.h"
 #include "rondo/sparse.h"
 #include "tests/engine/batch_cases.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
@@ -164,11 +164,11 @@ TEST_CASE("Works of a batch") {
           Numbers values(10, 1), incoming(100'000, -1);
           const Numbers outgoing(100'000, group.rank());
           BatchScope calls(group);
-          CollectiveCall call;
+          Call call;
           call.input = call.output = values.data();
           call.count = values.size();
           call.dtype = DType::kInt64;
-          Work collective = start(group, call);
+          Work collective = group.start(call);
           Work send = group.send_async(outgoing.data(), outgoing.size(), DType::kInt64, other, 3);
           Work receive = group.recv_async(incoming.data(), incoming.size(), DType::kInt64, other, 3);
           expect(!collective.done() && !send.done() && !receive.done(), "done before the end");

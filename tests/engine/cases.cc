@@ -7,7 +7,7 @@
 #include "ring/base/hash.h"
 #include "ring/base/types.h"
 #include "ring/plan/build.h"
-#include "tests/support/collective_call.h"
+#include "rondo/communicator.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -129,11 +129,11 @@ void RegisteredMemory::do_deallocate(void* data, size_t, size_t) { group_.deallo
 
 void run_case(Communicator& group, const CollectiveCase& what, Algorithm algorithm, std::pmr::memory_resource* memory) {
   const CollectiveRank rank(what, group.rank(), memory);
-  CollectiveCall call = rank.call();
+  Call call = rank.call();
   call.options.algorithm = algorithm;
   const auto label = [&] { return fmt::format("{} by {}", what.describe(), algorithm_name(algorithm)); };
   try {
-    run(group, call);
+    group.run(call);
   } catch (const Exception& failure) {
     throw Exception(failure.code(), fmt::format("{}: {}", label(), failure.what()));
   }

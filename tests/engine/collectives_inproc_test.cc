@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/engine/cases.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/eventually.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
@@ -17,8 +17,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-CollectiveCall sum_call(std::vector<int64_t>& numbers) {
-  CollectiveCall call;
+Call sum_call(std::vector<int64_t>& numbers) {
+  Call call;
   call.input = call.output = numbers.data();
   call.count = numbers.size();
   call.dtype = DType::kInt64;
@@ -42,7 +42,7 @@ TEST_CASE("large calls between threads that overtake each other in the middle of
     CHECK(run_threads(shape, [world](Communicator& group) {
             for (int i = 0; i < 20; ++i) {
               std::vector<int64_t> numbers(100'000, 1);
-              run(group, sum_call(numbers));
+              group.run(sum_call(numbers));
               expect_all(numbers, world, "sum");
             }
           }) == "");
@@ -109,7 +109,7 @@ TEST_CASE("fault 70: several threads call on one communicator: calls are seriali
         try {
           for (int i = 0; i < 100; ++i) {
             std::vector<int64_t> ones(500, 1);
-            run(group, sum_call(ones));
+            group.run(sum_call(ones));
             expect_all(ones, 2, "sum");
           }
         } catch (const std::exception& failure) {
@@ -133,7 +133,7 @@ TEST_CASE("asynchronous calls: many in flight, waited for out of order, dropped,
     std::vector<std::vector<int64_t>> numbers;
     std::vector<Work> works;
     for (size_t i = 0; i < kFlight; ++i) numbers.emplace_back(1 + 997 * i, static_cast<int64_t>(i));
-    for (auto& each : numbers) works.push_back(start(group, sum_call(each)));
+    for (auto& each : numbers) works.push_back(group.start(sum_call(each)));
     Random random(static_cast<uint64_t>(group.rank()));
     while (!works.empty()) {
       const size_t i = random.below(works.size());
@@ -144,8 +144,8 @@ TEST_CASE("asynchronous calls: many in flight, waited for out of order, dropped,
     for (size_t i = 0; i < kFlight; ++i) expect_all(numbers[i], 3 * static_cast<int64_t>(i), "in flight");
 
     std::vector<int64_t> dropped(50'000, 1), last(10, 2);
-    start(group, sum_call(dropped));  // the handle is destroyed at once
-    Work work = start(group, sum_call(last));
+    group.start(sum_call(dropped));  // the handle is destroyed at once
+    Work work = group.start(sum_call(last));
     Work copy = work;
     std::thread other([&copy] { copy.wait(); });
     work.wait();
@@ -164,7 +164,7 @@ TEST_CASE("a wait that runs out is no error, and the operation goes on") {
     std::vector<int64_t> numbers(1000, 1);
     if (group.rank() == 1) {
       // Rank 0 calls nothing before it hears that this wait ran out.
-      Work work = start(group, sum_call(numbers));
+      Work work = group.start(sum_call(numbers));
       expect(!work.wait(milliseconds(20)), "nobody else has called");
       expect(!work.wait(milliseconds(0)) && !work.done() && !work.error(), "still under way");
       const int64_t go = 1;
@@ -175,7 +175,7 @@ TEST_CASE("a wait that runs out is no error, and the operation goes on") {
     } else {
       int64_t go = 0;
       group.recv(&go, 1, DType::kInt64, 1);
-      start(group, sum_call(numbers)).wait(std::chrono::nanoseconds::max());
+      group.start(sum_call(numbers)).wait(std::chrono::nanoseconds::max());
     }
     expect_all(numbers, 2, "sum");
     expect(!Work().valid(), "an empty handle");
@@ -191,9 +191,9 @@ TEST_CASE("an operation's own deadline ends it with kTimeout, names who is absen
     std::vector<int64_t> numbers(1000, 1);
     Communicator control = group.split(0);
     if (group.rank() != 1) {
-      CollectiveCall call = sum_call(numbers);
+      Call call = sum_call(numbers);
       call.options.timeout = milliseconds(300);
-      Work work = start(group, call);
+      Work work = group.start(call);
       try {
         work.wait();
         expect(false, "it ended without rank 1");
@@ -235,9 +235,9 @@ TEST_CASE("fault 14: of many ranks all absent ones are named, though none was as
         eventually([&] { return group.error().has_value(); }, 60'000);
         group.barrier();
       } else {
-        CollectiveCall call = sum_call(numbers);
+        Call call = sum_call(numbers);
         call.options.timeout = kManyRanksBegin;
-        start(group, call).wait();
+        group.start(call).wait();
       }
       expect(false, "it ended without two ranks");
     } catch (const Exception& failure) {

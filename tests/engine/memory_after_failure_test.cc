@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/faults/ranks.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 
 namespace {
@@ -43,8 +43,8 @@ struct Buffers {
   std::vector<float> input = std::vector<float>(kCount, 1);
   std::vector<float> output = std::vector<float>(kCount, 0);
 
-  CollectiveCall sum() {
-    CollectiveCall call;
+  Call sum() {
+    Call call;
     call.input = input.data();
     call.output = output.data();
     call.count = kCount;
@@ -71,7 +71,7 @@ void read_slowly(Here& here, Communicator& group, int reads) {
     here.await();
   };
   reads_before_pause = reads;
-  const std::string ended = outcome([&] { run(group, buffers.sum()); });
+  const std::string ended = outcome([&] { group.run(buffers.sum()); });
   const bool right = buffers.output == std::vector<float>(kCount, 2);
   here.say(ended == "ok" && !right ? "a wrong sum" : ended);
 }
@@ -81,14 +81,14 @@ enum class Fails { kAborts, kIsLate, kDestroys };
 // Fails in the middle of its call, and uses its memory again as soon as that has failed.
 void fail_and_refill(Here& here, Communicator& group, Fails fails) {
   Buffers buffers;
-  CollectiveCall call = buffers.sum();
+  Call call = buffers.sum();
   if (fails == Fails::kIsLate) call.options.timeout = std::chrono::milliseconds(300);
   std::thread other([&] {
     here.await();
     if (fails == Fails::kAborts) group.abort("enough");
     if (fails == Fails::kDestroys) group.destroy();
   });
-  const std::string ended = outcome([&] { run(group, call); });
+  const std::string ended = outcome([&] { group.run(call); });
   buffers.refill();
   here.say(ended);
   other.join();
@@ -102,7 +102,7 @@ std::vector<std::string> outcomes(int reads, Fails fails) {
       [reads, fails](Here& here) {
         Communicator group = Communicator::join(here.options);
         Buffers first;
-        run(group, first.sum());
+        group.run(first.sum());
         expect(first.output == std::vector<float>(kCount, 2), "the first sum is wrong");
         here.say("ready");
         if (here.rank() == 0) {

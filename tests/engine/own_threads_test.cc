@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/collective_call.h"
+#include "rondo/communicator.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -43,10 +43,10 @@ TEST_CASE("own threads: of sockets and the progress thread, none takes the progr
   group.config.transport = "tcp";
   const std::string failed = run_processes(group, [](Communicator& communicator) {
     std::vector<float> data(1 << 20, 1.0f);
-    CollectiveCall call;
+    Call call;
     call.input = call.output = data.data();
     call.count = data.size();
-    start(communicator, call).wait();
+    communicator.start(call).wait();
     communicator.all_reduce(data.data(), data.data(), data.size(), DType::kFloat32);
     const auto threads = blocked_signals();
     for (const char* name : {"rondo-io", "rondo-progress"}) {

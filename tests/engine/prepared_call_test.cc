@@ -1,6 +1,5 @@
 // What a rank keeps of its calls, so that the next one like it is not worked out again.
 #include "ring/engine/prepared_call.h"
-#include "ring/engine/call/collective_call.h"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +9,8 @@
 namespace rondo::testing {
 namespace {
 
-CollectiveCall call_of(Collective collective, uint64_t count) {
-  CollectiveCall call;
+Call call_of(Collective collective, uint64_t count) {
+  Call call;
   call.collective = collective;
   call.count = count;
   return call;
@@ -43,14 +42,14 @@ TEST_CASE("an all_gather between two all_reduces: both are kept") {
 }
 
 TEST_CASE("calls that differ in anything but their buffers are not alike") {
-  const CollectiveCall call = call_of(Collective::kAllReduce, 8);
+  const Call call = call_of(Collective::kAllReduce, 8);
   const CallFields key = fields_of(call);
-  CollectiveCall buffers = call;
+  Call buffers = call;
   int memory = 0;
   buffers.input = buffers.output = &memory;
   CHECK(fields_of(buffers) == key);
 
-  std::vector<CollectiveCall> others(7, call);
+  std::vector<Call> others(7, call);
   others[0].collective = Collective::kReduceScatter;
   others[1].count = 9;
   others[2].dtype = DType::kFloat64;

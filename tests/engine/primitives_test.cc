@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "tests/support/collective_call.h"
+#include "rondo/communicator.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -26,11 +26,11 @@ void expect_numbers(const Numbers& got, const Numbers& want, const char* what) {
 Numbers start_of(int rank) { return {1 + 2 * rank, 2 + 2 * rank}; }
 
 Work start_sum(Communicator& group, Numbers& numbers) {
-  CollectiveCall call;
+  Call call;
   call.input = call.output = numbers.data();
   call.count = numbers.size();
   call.dtype = kInt64;
-  return start(group, call);
+  return group.start(call);
 }
 
 std::string on_both(int world, const RankBody& body) {

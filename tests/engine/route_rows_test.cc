@@ -7,8 +7,8 @@
 #include <memory_resource>
 
 #include "ring/base/types.h"
+#include "rondo/communicator.h"
 #include "tests/engine/cases.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
@@ -41,10 +41,10 @@ void run_row(Communicator& group, const CollectiveCase& what, Buffers buffers) {
   const CollectiveRank plain(what, group.rank()), mapped(what, group.rank(), &memory);
   Random random(static_cast<uint64_t>(group.rank()) + what.count);
   for (int call = 0; call < kCalls; ++call) {
-    run(group, (registered(buffers, group.rank(), random) ? mapped : plain).call());
+    group.run((registered(buffers, group.rank(), random) ? mapped : plain).call());
   }
   for (const CollectiveRank* rank : {&plain, &mapped}) {
-    run(group, rank->call());
+    group.run(rank->call());
     expect(rank->check().empty(), [&] { return fmt::format("{}: {}", what.describe(), rank->check()); });
   }
 }

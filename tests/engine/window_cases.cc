@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ring/base/types.h"
+#include "rondo/communicator.h"
 #include "tests/engine/cases.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -46,9 +46,9 @@ void run_cases(Communicator& group, const std::vector<CollectiveCase>& cases) {
 }
 
 // The message of the kInvalid that the call must throw.
-std::string refusal(Communicator& group, CollectiveCall call) {
+std::string refusal(Communicator& group, Call call) {
   try {
-    run(group, call);
+    group.run(call);
   } catch (const Exception& e) {
     expect(e.code() == ErrorCode::kInvalid, e.what());
     return e.what();
@@ -99,7 +99,7 @@ void run_refusals(Communicator& group) {
   std::vector<float> plain(100, 1);
   auto* memory = static_cast<float*>(group.allocate(100 * sizeof(float)));
   std::fill_n(memory, 100, 1.0f);
-  CollectiveCall call;
+  Call call;
   call.input = call.output = group.rank() == 0 ? memory : plain.data();
   call.count = 100;
   call.options.algorithm = Algorithm::kRegistered;
@@ -110,7 +110,7 @@ void run_refusals(Communicator& group) {
   expect(refusal(group, call).find("no rank can scale its own") != std::string::npos, "premultiplied");
   call.op = Op::kSum;
   call.options.algorithm = Algorithm::kAuto;
-  run(group, call);  // the refusals have broken nothing
+  group.run(call);  // the refusals have broken nothing
   expect((group.rank() == 0 ? memory[99] : plain[99]) == static_cast<float>(group.size()), "the sum after refusals");
 
   int other = 0;

@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/engine/cases.h"
 #include "tests/engine/said.h"
 #include "tests/engine/window_cases.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 #include "tests/support/refuse.h"
 
@@ -47,8 +47,8 @@ RankGroup shape_of(int world) {
   return shape;
 }
 
-CollectiveCall sum_of(std::vector<float>& values, Algorithm algorithm = Algorithm::kAuto) {
-  CollectiveCall call;
+Call sum_of(std::vector<float>& values, Algorithm algorithm = Algorithm::kAuto) {
+  Call call;
   call.input = call.output = values.data();
   call.count = values.size();
   call.options.algorithm = algorithm;
@@ -56,9 +56,9 @@ CollectiveCall sum_of(std::vector<float>& values, Algorithm algorithm = Algorith
 }
 
 // "" or what the call ended in.
-std::string failure_of(Communicator& group, const CollectiveCall& call) {
+std::string failure_of(Communicator& group, const Call& call) {
   try {
-    run(group, call);
+    group.run(call);
     return "";
   } catch (const Exception& failure) {
     return fmt::format("{}: {}", error_code_name(failure.code()), failure.what());
@@ -188,7 +188,7 @@ TEST_CASE("memory that the kernel will not read: large buffers are staged on all
               if (group.rank() < forbidden) refuse(SYS_process_vm_readv);
               group.barrier();
               std::vector<float> values(100'000, 1);
-              for (int round = 0; round < 12; ++round) run(group, sum_of(values));
+              for (int round = 0; round < 12; ++round) group.run(sum_of(values));
               expect(values == std::vector<float>(values.size(), 4096), "a wrong sum");
               expect((pulls > at_start) == tries, fmt::format("{} pulls", pulls - at_start));
               const std::string text = said.text();
@@ -196,7 +196,7 @@ TEST_CASE("memory that the kernel will not read: large buffers are staged on all
               expect(told == (tries && group.rank() == 0), text);
               expect(std::count(text.begin(), text.end(), '\n') == (told ? 1 : 0), text);
               expect_part(failure_of(group, sum_of(values, Algorithm::kPull)), "INVALID: ");
-              run(group, sum_of(values));
+              group.run(sum_of(values));
             }) == "");
     }
   }
@@ -210,7 +210,7 @@ TEST_CASE("RONDO_SINGLE_COPY=auto tries pulling, and does not keep what takes lo
           std::vector<float> values(100'000, 0);
           const auto pulls_of = [&](int sums) {
             const int before = pulls;
-            for (int i = 0; i < sums; ++i) run(group, sum_of(values));
+            for (int i = 0; i < sums; ++i) group.run(sum_of(values));
             return pulls - before;
           };
           expect(pulls_of(20) > 0, "pulling was not tried");

@@ -4,9 +4,9 @@
 
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/engine/cases.h"
 #include "tests/engine/window_cases.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 
 namespace rondo::testing {
@@ -65,14 +65,14 @@ TEST_CASE("all ranks choose alike, whatever each has kept of the call before") {
           std::vector<float> input(kCount), output(kCount), small(4096, 1);
           for (int i = 1; i <= 12; ++i) {
             std::fill(input.begin(), input.end(), static_cast<float>((group.rank() + 1) * i));
-            CollectiveCall call;
+            Call call;
             call.input = input.data();
             call.output = output.data();
             call.count = kCount;
             if (group.rank() == 0) {
-              run(group, call);
+              group.run(call);
             } else {
-              start(group, call).wait();
+              group.start(call).wait();
             }
             expect(output == std::vector<float>(kCount, static_cast<float>(3 * i)), fmt::format("sum {} is wrong", i));
             const TensorRef between{small.data(), small.data(), small.size(), DType::kFloat32};

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/faults/ranks.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/rank_group.h"
 #include "tests/support/refuse.h"
 
@@ -47,8 +47,8 @@ size_t mapped() {
   return bytes;
 }
 
-CollectiveCall sum_of(float* values, uint64_t count) {
-  CollectiveCall call;
+Call sum_of(float* values, uint64_t count) {
+  Call call;
   call.input = call.output = values;
   call.count = count;
   return call;
@@ -84,14 +84,14 @@ void expect_failure(Job& job, const char* what) {
 TEST_CASE("registered memory that all ranks give back is unmapped in all of them, used or not") {
   CHECK(run_processes(shape_of(3), [](Communicator& group) {
           std::vector<float> plain(1000, 1);
-          run(group, sum_of(plain.data(), plain.size()));  // the communicator's own
+          group.run(sum_of(plain.data(), plain.size()));  // the communicator's own
           group.barrier();
           const size_t before = mapped();
           for (int round = 0; round < 3; ++round) {
             auto* memory = static_cast<float*>(group.allocate(kLarge));
             memory[0] = memory[kLarge / sizeof(float) - 1] = 1;
-            run(group, sum_of(memory, kLarge / sizeof(float)));
-            run(group, sum_of(memory, kLarge / sizeof(float)));
+            group.run(sum_of(memory, kLarge / sizeof(float)));
+            group.run(sum_of(memory, kLarge / sizeof(float)));
             expect(memory[kLarge / sizeof(float) - 1] == 9, "a wrong sum");
             expect(mapped() >= before + 3 * kLarge, "it is not mapped");
             group.barrier();
@@ -110,7 +110,7 @@ TEST_CASE("memory of a rank that dies is unmapped by those that live on") {
       [](Here& here) {
         Communicator group = Communicator::join(here.options);
         auto* memory = static_cast<float*>(group.allocate(kLarge));
-        run(group, sum_of(memory, kLarge / sizeof(float)));
+        group.run(sum_of(memory, kLarge / sizeof(float)));
         group.barrier();
         const size_t before = mapped();
         here.say("ready");
@@ -130,7 +130,7 @@ TEST_CASE("memory of a rank that dies is unmapped by those that live on") {
 TEST_CASE("more pieces of memory than the others map are refused, and nothing is broken by asking") {
   CHECK(run_processes(shape_of(2), [](Communicator& group) {
           std::vector<float> plain(1000, 1);
-          run(group, sum_of(plain.data(), plain.size()));
+          group.run(sum_of(plain.data(), plain.size()));
           std::vector<void*> pieces;
           std::string refusal;
           while (group.rank() == 1 && refusal.empty() && pieces.size() < 20'000) {
@@ -145,7 +145,7 @@ TEST_CASE("more pieces of memory than the others map are refused, and nothing is
                    refusal);
           }
           for (void* piece : pieces) group.deallocate(piece);
-          run(group, sum_of(plain.data(), plain.size()));
+          group.run(sum_of(plain.data(), plain.size()));
           expect(plain[0] == 4, "a wrong sum");
         }) == "");
 }
@@ -157,7 +157,7 @@ TEST_CASE("a list whose memory one rank cannot have fails on all ranks, at once"
       [](Here& here) {
         Communicator group = Communicator::join(here.options);
         std::vector<float> values(2000, 1);
-        run(group, sum_of(values.data(), values.size()));
+        group.run(sum_of(values.data(), values.size()));
         here.say("ready");
         here.await();
         if (here.rank() == 1) refuse(SYS_memfd_create);
@@ -180,12 +180,12 @@ TEST_CASE(
         [&](Here& here) {
           Communicator group = Communicator::join(here.options);
           std::vector<float> values(2000, 1);
-          run(group, sum_of(values.data(), values.size()));
+          group.run(sum_of(values.data(), values.size()));
           here.say("ready");
           here.await();
           if (here.rank() == 1) refuse(SYS_epoll_create1);
           here.say(here.timed([&] { split ? group.split(0, -here.rank()) : group.new_group(kReversed); }));
-          here.say(outcome([&] { run(group, sum_of(values.data(), values.size())); }));
+          here.say(outcome([&] { group.run(sum_of(values.data(), values.size())); }));
         },
         shm_config());
     job.expect_all("ready");
@@ -206,19 +206,19 @@ TEST_CASE("no thread for operations that nobody waits for: nothing is begun, and
   // Proves: of each such call; blocking ones need no thread.
   using Start = std::function<void(Communicator&, std::vector<float>&)>;
   const std::vector<Start> starts{
-      [](Communicator& group, std::vector<float>& values) { start(group, sum_of(values.data(), values.size())); },
+      [](Communicator& group, std::vector<float>& values) { group.start(sum_of(values.data(), values.size())); },
       [](Communicator& group, std::vector<float>& values) {
         const TensorRef tensor{values.data(), values.data(), values.size(), DType::kFloat32};
         group.all_reduce_many_async({&tensor, 1});
       },
       [](Communicator& group, std::vector<float>& values) {
         group.batch_begin();
-        run(group, sum_of(values.data(), values.size()));
+        group.run(sum_of(values.data(), values.size()));
         group.batch_end_async();
       },
       [](Communicator& group, std::vector<float>& values) {
         group.batch_begin();  // blocking, with a message beside a collective
-        run(group, sum_of(values.data(), values.size()));
+        group.run(sum_of(values.data(), values.size()));
         group.send(values.data(), 1, DType::kFloat32, 0);
         group.batch_end();
       },
@@ -233,7 +233,7 @@ TEST_CASE("no thread for operations that nobody waits for: nothing is begun, and
         [&](Here& here) {
           Communicator group = Communicator::join(here.options);
           std::vector<float> values(2000, 1);
-          run(group, sum_of(values.data(), values.size()));
+          group.run(sum_of(values.data(), values.size()));
           here.say("ready");
           here.await();
           if (here.rank() == 1) {
@@ -242,7 +242,7 @@ TEST_CASE("no thread for operations that nobody waits for: nothing is begun, and
           }
           const auto call = [&] {
             if (here.rank() == 1) return starts[i](group, values);
-            run(group, sum_of(values.data(), values.size()));
+            group.run(sum_of(values.data(), values.size()));
           };
           here.say(here.timed(call));
           here.say(outcome([&] { group.barrier(); }));

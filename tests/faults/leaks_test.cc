@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/faults/ranks.h"
-#include "tests/support/collective_call.h"
 
 namespace rondo::testing {
 namespace {
@@ -75,11 +75,11 @@ TEST_CASE("Works that nobody waited for, and an abort") {
     // Either rank may be anywhere when the abort comes, in join() too.
     outcome([&] {
       group = Communicator::join(options);
-      CollectiveCall call;
+      Call call;
       call.input = call.output = values.data();
       call.count = values.size();
-      const Work first = start(group, call);
-      const Work second = start(group, call);
+      const Work first = group.start(call);
+      const Work second = group.start(call);
       if (group.rank() == 0) group.abort("enough");
       group.barrier();
     });
@@ -103,10 +103,10 @@ TEST_CASE("ranks as threads of one process") {
     std::vector<Work> works;
     std::vector<std::vector<float>> values(ranks.size(), std::vector<float>(1000, 1));
     for (size_t r = 0; r < ranks.size(); ++r) {
-      CollectiveCall call;
+      Call call;
       call.input = call.output = values[r].data();
       call.count = 1000;
-      works.push_back(start(ranks[r], call));
+      works.push_back(ranks[r].start(call));
     }
     for (Work& work : works) work.wait();
   });

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/faults/ranks.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 
 namespace rondo::testing {
@@ -155,10 +155,10 @@ TEST_CASE("fault 68: destroy: twice is fine, and what is used afterwards is clos
   job.start(3, [&](Here& here) {
     Communicator group = Communicator::join(here.options);
     std::vector<float> values(kLarge, 1);
-    CollectiveCall call;
+    Call call;
     call.input = call.output = values.data();
     call.count = kLarge;
-    Work work = start(group, call);
+    Work work = group.start(call);
     work.wait();
     here.say(here.timed([&] { group.destroy(); }));
     here.say(here.timed([&] { group.destroy(); }));
@@ -298,9 +298,9 @@ TEST_CASE("a message whose send has returned arrives, though its sender has left
           world.barrier();
           return;
         }
-        CollectiveCall barrier;
+        Call barrier;
         barrier.collective = Collective::kBarrier;
-        Work work = start(world, barrier);
+        Work work = world.start(barrier);
         std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until it has asked
         group.send(&value, 1, DType::kInt32, 1);
         here.say("sent");

@@ -73,8 +73,8 @@ std::vector<Mismatch> mismatches() {
 uint64_t OneCall::input_bytes() const { return count * dtype_bytes(dtype) * blocks_of(collective, false); }
 uint64_t OneCall::output_bytes() const { return count * dtype_bytes(dtype) * blocks_of(collective, true); }
 
-CollectiveCall OneCall::on(const void* input, void* output) const {
-  CollectiveCall call;
+Call OneCall::on(const void* input, void* output) const {
+  Call call;
   call.collective = collective;
   call.input = collective == Collective::kBroadcast ? output : input;
   call.output = output;

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "ring/engine/call/collective_call.h"
 #include "tests/faults/ranks.h"
 
 // Calls of which one rank makes another one than the rest, on host memory and on device memory.
@@ -26,7 +25,7 @@ struct OneCall {
   uint64_t input_bytes() const;
   uint64_t output_bytes() const;
   // Of a broadcast the input is the output.
-  CollectiveCall on(const void* input, void* output) const;
+  Call on(const void* input, void* output) const;
 };
 
 struct Mismatch {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/faults/mismatch_cases.h"
-#include "tests/support/collective_call.h"
 
 namespace rondo::testing {
 namespace {
@@ -19,12 +19,12 @@ void run_rank(Here& here, const Mismatch& mismatch, bool async) {
   here.await();
   const OneCall& one = here.rank() == mismatch.odd_rank ? mismatch.odd : mismatch.usual;
   Guarded input(one.input_bytes(), 1), output(one.output_bytes(), 2);
-  const CollectiveCall call = one.on(input.data(), output.data());
+  const Call call = one.on(input.data(), output.data());
   here.say(here.timed([&] {
     // A rank that only sends may be done before anybody looks; then its next call fails.
-    if (!async) return run(group, call), group.barrier();
-    Work first = start(group, call);
-    Work second = start(group, call);  // not made by all alike either: fails with the first
+    if (!async) return group.run(call), group.barrier();
+    Work first = group.start(call);
+    Work second = group.start(call);  // not made by all alike either: fails with the first
     const std::string late = outcome([&] { second.wait(); });
     if (late.find("MISMATCH") != 0) throw Exception(ErrorCode::kInternal, "the second Work: " + late);
     first.wait();

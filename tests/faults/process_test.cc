@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/faults/ranks.h"
-#include "tests/support/collective_call.h"
 #include "tests/support/random.h"
 
 namespace rondo::testing {
@@ -100,10 +100,10 @@ TEST_CASE("fault 63: a fork in mid-operation leaves the parent alone, and the ch
   job.start(3, [&](Here& here) {
     Communicator group = Communicator::join(here.options);
     std::vector<float> values(kLarge, 1);
-    CollectiveCall call;
+    Call call;
     call.input = call.output = values.data();
     call.count = kLarge;
-    Work work = start(group, call);
+    Work work = group.start(call);
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(20);

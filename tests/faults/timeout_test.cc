@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "rondo/communicator.h"
 #include "tests/faults/ranks.h"
-#include "tests/support/collective_call.h"
 
 namespace rondo::testing {
 namespace {
@@ -67,12 +67,12 @@ TEST_CASE("fault 14: two absent ranks are both listed, by a Work as by a blockin
         eventually([&] { return group.error().has_value(); });
         throw Exception(*group.error());
       }
-      CollectiveCall call;
+      Call call;
       call.input = call.output = values.data();
       call.count = values.size();
       call.options.timeout = kDeadline;
-      Work work = start(group, call);
-      Work next = start(group, call);
+      Work work = group.start(call);
+      Work next = group.start(call);
       if (work.wait(std::chrono::milliseconds(50))) throw Exception(ErrorCode::kInternal, "it cannot be done");
       if (!eventually([&] { return work.done() && next.done(); }))
         return;  // nobody waits: the progress thread sees the deadline

@@ -67,7 +67,7 @@ by_cmake() {
 # Each public header compiles by itself, without any package of ours behind it.
 header_alone() {
   local header=$1 language=c++
-  [[ $header == */rondo.h ]] && language=c
+  [[ $header == */rondo.h || $header == */calls_c.h ]] && language=c
   local standard=c++20
   [[ $language == c ]] && standard=c11
   # shellcheck disable=SC2046

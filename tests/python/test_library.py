@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from rondo import _dtypes, _library, dist_opt, errors, store, wire
-from rondo.communicator import COLLECTIVES
 
 TREE = Path(os.environ.get("RONDO_TREE", Path(__file__).parents[2]))
 HEADER = (TREE / "ring/include/rondo/rondo.h").read_text()
@@ -22,6 +21,7 @@ C_TYPES = {
     "rondo_op_t": ctypes.c_int32, "char*": ctypes.c_char_p, "void*": ctypes.c_void_p,
     "char**": ctypes.POINTER(ctypes.c_char_p), "int*": ctypes.POINTER(ctypes.c_int),
     "uint64_t*": ctypes.POINTER(ctypes.c_uint64), "void**": ctypes.POINTER(ctypes.c_void_p),
+    "rondo_call_t*": ctypes.POINTER(_library.Call),
     "rondo_options_t*": ctypes.POINTER(_library.Options), "rondo_tensor_t*": ctypes.POINTER(_library.Tensor),
     "rondo_interrupt_function_t": _library.InterruptFunction,
     "rondo_message_t*": ctypes.POINTER(_library.MessageInfo),
@@ -78,7 +78,7 @@ def test_the_library_has_the_headers_functions_and_needs_the_c_library_alone():
 
 def test_structures_have_the_headers_fields():
     for structure, name in (
-        (_library.Options, "options"), (_library.Tensor, "tensor"), (_library.MessageInfo, "message"),
+        (_library.Call, "call"), (_library.Options, "options"), (_library.Tensor, "tensor"), (_library.MessageInfo, "message"),
         (_library.SparseOptions, "sparse_options"), (_library.SparseReport, "sparse_report"),
         (_library.Parameter, "parameter"), (_library.DistOptOptions, "dist_opt_options"),
         (_library.DistOptTensor, "dist_opt_tensor"),
@@ -105,7 +105,7 @@ def test_codes_are_the_headers():
     dtypes = enumeration("RONDO_INT8 ")
     assert {name.upper(): str(code) for code, name in enumerate(_dtypes.NAMES)} == dtypes
     assert {name.upper(): str(code) for name, code in _dtypes.OPS.items()} == enumeration("RONDO_SUM ")
-    assert {name.upper(): str(i) for i, name in enumerate(COLLECTIVES)} == enumeration("RONDO_ALL_REDUCE ")
+    assert {name.upper(): str(i) for i, name in enumerate(_library.COLLECTIVES)} == enumeration("RONDO_ALL_REDUCE ")
     formats = {name.removeprefix("WIRE_"): code for name, code in enumeration("RONDO_WIRE_NONE ").items()}
     assert {name.upper(): str(i) for i, name in enumerate(wire.FORMATS)} == formats
     assert list(enumeration("RONDO_EXCHANGE_FLOAT32 ").values()) == [str(i) for i in range(len(dist_opt.OPTIONS))]

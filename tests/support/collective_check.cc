@@ -7,7 +7,6 @@
 
 #include "ring/base/hash.h"
 #include "ring/base/types.h"
-#include "ring/engine/call/collective_call.h"
 #include "tests/support/reference.h"
 
 namespace rondo::testing {
@@ -163,8 +162,8 @@ CollectiveRank::Elements CollectiveRank::elements() const {
   return {};
 }
 
-CollectiveCall CollectiveRank::call() const {
-  CollectiveCall call;
+Call CollectiveRank::call() const {
+  Call call;
   call.collective = case_.collective;
   call.input = input_;
   call.output = output_;

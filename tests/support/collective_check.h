@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "ring/engine/call/collective_call.h"
 #include "rondo/communicator.h"
 
 namespace rondo::testing {
@@ -18,7 +17,7 @@ struct CollectiveCase {
   Op op = Op::kSum;
   int world = 1;
   int root = 0;
-  uint64_t count = 0;            // as in CollectiveCall
+  uint64_t count = 0;            // as in Call
   std::vector<uint64_t> counts;  // not empty: the uneven variant; counts[r] is the block of rank r
   bool in_place = false;         // where the collective has it
   size_t misalign = 0;           // bytes that both buffers begin behind an aligned address
@@ -36,7 +35,7 @@ class CollectiveRank {
   CollectiveRank(CollectiveRank&&) = default;
 
   // Refers to this object's memory.
-  CollectiveCall call() const;
+  Call call() const;
   // "" if the output is what it should be and nothing else was written; else what is wrong.
   std::string check() const;
   // The output as it is, for comparing ranks bit for bit.

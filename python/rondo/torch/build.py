@@ -121,7 +121,7 @@ def _key() -> str:
         str(sysconfig.get_config_var("SOABI")).encode(),
         version,
         Path(_library.find()).read_bytes(),
-        (_header_folder() / "rondo/rondo.h").read_bytes(),
+        *(path.read_bytes() for path in sorted((_header_folder() / "rondo").glob("*.h"))),
         *(path.read_bytes() for path in sorted((_HERE / "csrc").iterdir())),
     ]
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts))

@@ -9,7 +9,6 @@
 
 #include "kernels/wire_codec.h"
 #include "ring/base/hash.h"
-#include "ring/engine/call/collective_call.h"
 
 namespace rondo {
 namespace {
@@ -19,7 +18,7 @@ constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 class Checker {
  public:
-  Checker(const CollectiveCall& call, int rank, int world) : call_(call), rank_(rank), world_(world) {}
+  Checker(const Call& call, int rank, int world) : call_(call), rank_(rank), world_(world) {}
 
   CheckedCall run() {
     if (static_cast<int>(call_.collective) >= kCollectives)
@@ -262,7 +261,7 @@ class Checker {
     }
   }
 
-  const CollectiveCall& call_;
+  const Call& call_;
   const int rank_;
   const int world_;
   size_t element_bytes_ = 1;
@@ -273,7 +272,7 @@ class Checker {
 
 }  // namespace
 
-CheckedCall check_call(const CollectiveCall& call, int rank, int world) { return Checker(call, rank, world).run(); }
+CheckedCall check_call(const Call& call, int rank, int world) { return Checker(call, rank, world).run(); }
 
 namespace {
 

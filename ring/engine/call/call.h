@@ -10,7 +10,6 @@
 
 #include "ring/base/hash.h"
 #include "ring/base/types.h"
-#include "ring/engine/call/collective_call.h"
 #include "ring/engine/call/fusion.h"
 #include "ring/plan/layout.h"
 #include "rondo/communicator.h"
@@ -93,7 +92,7 @@ struct CheckedCall : CallSummary {
 };
 
 // Throws Exception(kInvalid) that names the argument, its value and this rank. No side effects.
-CheckedCall check_call(const CollectiveCall& call, int rank, int world);
+CheckedCall check_call(const Call& call, int rank, int world);
 
 // "all_reduce(count=8, float32, sum, ring)"
 std::string describe_call(const CallSummary& call);

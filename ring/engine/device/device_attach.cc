@@ -69,7 +69,7 @@ std::shared_ptr<StreamCalls> DeviceSide::open(void* const* stream, DeviceFacts& 
 template <class Card>
 std::vector<Card> DeviceSide::gather(const Card& own, std::chrono::milliseconds timeout) {
   std::vector<Card> cards(static_cast<size_t>(group_.size()));
-  CollectiveCall gather;
+  Call gather;
   gather.collective = Collective::kAllGather;
   gather.input = &own;
   gather.output = cards.data();

@@ -54,7 +54,7 @@ const StreamPlans::Entry& DeviceSide::plan_of(const CheckedCall& call, Algorithm
 }
 
 // As if its buffers were in window 0, since blocks are a piece's.
-CheckedCall DeviceSide::call_of(CollectiveCall call, const Piece& piece) const {
+CheckedCall DeviceSide::call_of(Call call, const Piece& piece) const {
   call.count = piece.count;
   call.input = island_->bounce() + piece.input;
   call.output = island_->bounce() + piece.output;
@@ -62,7 +62,7 @@ CheckedCall DeviceSide::call_of(CollectiveCall call, const Piece& piece) const {
   return check_call(call, group_.rank(), group_.size());
 }
 
-std::shared_ptr<Operation> DeviceSide::start_enqueued(const CollectiveCall& call, const CheckedCall& checked,
+std::shared_ptr<Operation> DeviceSide::start_enqueued(const Call& call, const CheckedCall& checked,
                                                       const StreamFacts& stream, Algorithm algorithm) {
   check_own_device(collective_name(call.collective), stream);
   Enqueued what{algorithm, pieces_of(checked, plan_of(checked, algorithm)), {}, *call.options.stream};
@@ -74,7 +74,7 @@ std::shared_ptr<Operation> DeviceSide::start_enqueued(const CollectiveCall& call
 std::shared_ptr<Operation> DeviceSide::start_enqueued_list(std::span<const TensorRef> tensors, Op op,
                                                            const CallOptions& options, const ListArguments& arguments) {
   if (!island_) return nullptr;
-  CollectiveCall call;
+  Call call;
   call.op = op;
   call.options = options;
   if (call.options.algorithm == Algorithm::kAuto) call.options.algorithm = Algorithm::kRegistered;

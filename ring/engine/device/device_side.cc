@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLettingGo{5};
 
-CollectiveCall all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& options) {
-  CollectiveCall call;
+Call all_reduce_of(const TensorRef& tensor, Op op, const CallOptions& options) {
+  Call call;
   call.input = tensor.input;
   call.output = tensor.output;
   call.count = tensor.count;
@@ -61,17 +61,17 @@ void DeviceSide::check_host(const char* call, const void* data) const {
                                                    call, group_.rank(), data, facts.device));
 }
 
-void DeviceSide::check_host(const CollectiveCall& call) const {
+void DeviceSide::check_host(const Call& call) const {
   check_host(collective_name(call.collective), call.input);
   check_host(collective_name(call.collective), call.output);
 }
 
 // The operations of an even or uneven call, a piece each and those of no element, with their gates.
-std::vector<CommunicatorState::Part> DeviceSide::parts_of(const CollectiveCall& call, StreamCall& stream_call) const {
+std::vector<CommunicatorState::Part> DeviceSide::parts_of(const Call& call, StreamCall& stream_call) const {
   const std::vector<Piece>& pieces = stream_call.pieces();
   std::vector<CommunicatorState::Part> parts;
   const auto add = [&](const Piece& piece, std::byte* region, const std::shared_ptr<Gate>& gate) {
-    CollectiveCall one = call;
+    Call one = call;
     one.options.stream.reset();
     one.count = piece.count;
     one.input_counts = piece.input_counts;
@@ -122,7 +122,7 @@ void DeviceSide::submit(StreamCall& call, std::vector<CommunicatorState::Part> p
   last_stream_ = call.stream();
 }
 
-DeviceSide::Arguments DeviceSide::check_arguments(const CollectiveCall& call) {
+DeviceSide::Arguments DeviceSide::check_arguments(const Call& call) {
   Arguments arguments{check_call(call, group_.rank(), group_.size()), {}, {}};
   const std::string name = collective_name(call.collective);
   if (call.options.wire.format != WireFormat::kNone) {
@@ -141,7 +141,7 @@ DeviceSide::Arguments DeviceSide::check_arguments(const CollectiveCall& call) {
   return arguments;
 }
 
-std::shared_ptr<Operation> DeviceSide::start(const CollectiveCall& call) {
+std::shared_ptr<Operation> DeviceSide::start(const Call& call) {
   Arguments arguments = check_arguments(call);
   if (const Algorithm algorithm = algorithm_of(arguments.checked, call.options); algorithm != Algorithm::kAuto) {
     return start_enqueued(call, arguments.checked, arguments.stream, algorithm);
@@ -191,7 +191,7 @@ std::shared_ptr<Operation> DeviceSide::start_staged_list(std::span<const TensorR
   std::vector<CommunicatorState::Part> parts;
   for (size_t i = 0; i < cut.size(); ++i) {
     std::byte* const region = made->region(i);
-    CollectiveCall call = all_reduce_of({region, region, made->pieces()[i].count, cut[i].dtype}, op, options);
+    Call call = all_reduce_of({region, region, made->pieces()[i].count, cut[i].dtype}, op, options);
     call.options.stream.reset();
     parts.push_back({check_call(call, group_.rank(), group_.size()), {}});
     parts.back().gate = made->add_gate(i, 1);

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "ring/engine/call/collective_call.h"
 #include "ring/engine/communicator_state.h"
 #include "ring/engine/device/enqueued_call.h"
 #include "ring/engine/device/stream_call.h"
@@ -34,12 +33,12 @@ class DeviceSide {
   bool deallocate(void* data);
 
   // Attaches; throws Exception where start() would for its arguments.
-  void check(const CollectiveCall& call) { check_arguments(call); }
+  void check(const Call& call) { check_arguments(call); }
   // The same of a message that has been made.
   void check(const StreamMessage& message) const;
   // Of a call with a stream: it is in the stream when they return. Throw Exception.
-  void run(const CollectiveCall& call) { start(call); }
-  std::shared_ptr<Operation> start(const CollectiveCall& call);
+  void run(const Call& call) { start(call); }
+  std::shared_ptr<Operation> start(const Call& call);
   // A list of all_reduces. list_parts: the operations of such a list on host memory (Batch::list_parts).
   using ListParts = std::function<std::vector<CommunicatorState::Part>(std::span<const TensorRef> tensors, Op op,
                                                                        const CallOptions& options)>;
@@ -72,7 +71,7 @@ class DeviceSide {
   void wait_for_streams(Clock::time_point until);
 
   // Throws Exception(kInvalid) where a call without a stream has device memory; nothing before attach().
-  void check_host(const CollectiveCall& call) const;
+  void check_host(const Call& call) const;
   void check_host(const char* call, const void* data) const;
 
   // The communicator is over: waits for streams to pass the calls that are in them, and frees what they used.
@@ -96,11 +95,11 @@ class DeviceSide {
     StreamFacts stream;
     std::vector<Piece> pieces;  // as staged
   };
-  Arguments check_arguments(const CollectiveCall& call);
+  Arguments check_arguments(const Call& call);
   // kRegistered or kRing: its passes are put into the stream; kAuto: it is staged.
   Algorithm algorithm_of(const CheckedCall& call, const CallOptions& options) const;
-  std::shared_ptr<Operation> start_enqueued(const CollectiveCall& call, const CheckedCall& checked,
-                                            const StreamFacts& stream, Algorithm algorithm);
+  std::shared_ptr<Operation> start_enqueued(const Call& call, const CheckedCall& checked, const StreamFacts& stream,
+                                            Algorithm algorithm);
   std::vector<Piece> pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const;
   std::shared_ptr<Operation> start_staged_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                const ListArguments& arguments);
@@ -118,7 +117,7 @@ class DeviceSide {
     std::shared_ptr<const TensorList> list = nullptr;  // that they are of, shared with the operations; null: of none
   };
   std::shared_ptr<Operation> enqueue(Enqueued what);
-  CheckedCall call_of(CollectiveCall call, const Piece& piece) const;
+  CheckedCall call_of(Call call, const Piece& piece) const;
   const StreamPlans::Entry& plan_of(const CheckedCall& call, Algorithm algorithm);
   void check_own_device(const char* call, const StreamFacts& stream) const;
   void follow_last(void* stream);
@@ -135,7 +134,7 @@ class DeviceSide {
   void submit(StreamCall& call, std::vector<CommunicatorState::Part> parts);
   std::shared_ptr<StreamMessage> make_message(StreamMessage::Options options, const char* call,
                                               const CallOptions& given);
-  std::vector<CommunicatorState::Part> parts_of(const CollectiveCall& call, StreamCall& stream_call) const;
+  std::vector<CommunicatorState::Part> parts_of(const Call& call, StreamCall& stream_call) const;
 
   CommunicatorState& group_;
   std::mutex attach_mutex_;

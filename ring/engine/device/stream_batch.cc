@@ -4,7 +4,7 @@ namespace rondo {
 namespace {
 
 // Whether the second all_reduce belongs to the list that the first one is in.
-bool run_together(const CollectiveCall& first, const CollectiveCall& second) {
+bool run_together(const Call& first, const Call& second) {
   return first.collective == Collective::kAllReduce && second.collective == Collective::kAllReduce &&
          first.op == second.op && first.op != Op::kPremulSum && first.options.stream == second.options.stream &&
          first.options.algorithm == second.options.algorithm && first.options.timeout == second.options.timeout;
@@ -12,7 +12,7 @@ bool run_together(const CollectiveCall& first, const CollectiveCall& second) {
 
 }  // namespace
 
-void StreamBatch::add(const CollectiveCall& call) {
+void StreamBatch::add(const Call& call) {
   Item item{call, {}, {}, {}, {}};
   const auto keep = [](std::span<const uint64_t>& given, std::vector<uint64_t>& kept) {
     kept.assign(given.begin(), given.end());
@@ -26,7 +26,7 @@ void StreamBatch::add(const CollectiveCall& call) {
 }
 
 void StreamBatch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-  CollectiveCall call;
+  Call call;
   call.op = op;
   call.options = options;
   for (const TensorRef& tensor : tensors) {
@@ -67,7 +67,7 @@ void StreamBatch::check(DeviceSide& device, const DeviceSide::ListParts& list_pa
 void StreamBatch::enqueue_collectives(DeviceSide& device, const DeviceSide::ListParts& list_parts,
                                       std::vector<std::shared_ptr<Operation>>& operations) const {
   for (const Run run : runs()) {
-    const CollectiveCall& call = run.front().call;
+    const Call& call = run.front().call;
     // Alone it is the same call as outside, so that ranks need not group it alike.
     operations.push_back(run.size() == 1 ? device.start(call)
                                          : device.start_list(tensors_of(run), call.op, call.options, list_parts));

@@ -12,7 +12,7 @@ namespace rondo {
 class StreamBatch {
  public:
   // The call has been checked (DeviceSide::check). Counts and displacements are copied.
-  void add(const CollectiveCall& call);
+  void add(const Call& call);
   // The all_reduces of a list.
   void add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
   void add(std::shared_ptr<StreamMessage> message) { messages_.push_back(std::move(message)); }
@@ -30,7 +30,7 @@ class StreamBatch {
 
  private:
   struct Item {
-    CollectiveCall call;
+    Call call;
     // What call's spans refer to: moving a vector keeps its elements in their place.
     std::vector<uint64_t> input_counts, output_counts, input_displacements, output_displacements;
   };

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 
 #include <rondo/collective.h>
 #include <rondo/dtype.h>
 #include <rondo/error.h>
+#include <rondo/op.h>
 #include <rondo/wire_format.h>
 
 namespace rondo {
@@ -36,6 +38,27 @@ struct CallOptions {
   // A cudaStream_t: the buffers are memory of its device, and the call takes its place in this stream (docs/gpu.md).
   std::optional<void*> stream = {};
   Purpose purpose = Purpose::kProgram;
+};
+
+// One collective, which Communicator::run() and start() take. The calls by name (calls.h) fill one in, and say the
+// shapes of the buffers for each collective. Where a buffer has a block for each rank, block r is the r-th.
+struct Call {
+  Collective collective = Collective::kAllReduce;
+  const void* input = nullptr;
+  void* output = nullptr;  // broadcast: the buffer; `input` is the same
+  // Elements of the buffers; where one has blocks, of each block. uneven: of this rank's own block, by gather and
+  // scatter alone.
+  uint64_t count = 0;
+  DType dtype = DType::kFloat32;
+  Op op = Op::kSum;  // of collectives that reduce
+  int root = -1;     // a rank; of collectives that have one
+  // The blocks differ in length, as those of all_gather_v() and the like: the counts below say how long they are.
+  bool uneven = false;
+  // Of a buffer with blocks: size() entries, in elements, read during run() or start() only. Block r has counts[r]
+  // elements, and begins displacements[r] elements into the buffer; no displacements: one block after the other.
+  std::span<const uint64_t> input_counts{}, output_counts{};
+  std::span<const uint64_t> input_displacements{}, output_displacements{};
+  CallOptions options{};
 };
 
 // One tensor of Communicator::all_reduce_many(); in place: input == output.

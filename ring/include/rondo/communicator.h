@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <rondo/call.h>
+#include <rondo/calls.h>
 #include <rondo/collective.h>
 #include <rondo/config.h>
 #include <rondo/dtype.h>
@@ -17,13 +18,11 @@
 #include <rondo/export.h>
 #include <rondo/op.h>
 #include <rondo/topology.h>
-#include <rondo/typed_calls.h>
 #include <rondo/work.h>
 
 namespace rondo {
 
 class Store;
-struct CollectiveCall;  // internal
 
 // Where Communicator::allocate() takes memory from.
 enum class Memory : uint8_t { kHost = 0, kDevice = 1 };
@@ -68,7 +67,7 @@ struct JoinOptions {
 // usable, too. After any other failure of an operation the communicator is failed: every
 // later call throws the same error (ranks that died since are added), and only abort(), destroy() and the functions
 // that ask (rank(), ...) remain.
-class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
+class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
  public:
   // Joins; returns when all ranks are connected. Throws kInvalid, kBootstrap (error().ranks are those missing),
   // kNetwork, kTimeout, kSystem (descriptors, memory, threads). A faster rank may have aborted, left or failed the
@@ -109,85 +108,11 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   // format. Counting begins with the first call: it costs two clock reads an operation, so it is off before.
   std::string metrics();
 
-  // --- Collectives. The same calls for std::vector, std::span and the like are in typed_calls.h.
-  using TypedCalls::all_gather, TypedCalls::all_gather_async;
-  using TypedCalls::all_reduce, TypedCalls::all_reduce_async;
-  using TypedCalls::all_to_all, TypedCalls::all_to_all_async;
-  using TypedCalls::broadcast, TypedCalls::broadcast_async;
-  using TypedCalls::gather, TypedCalls::gather_async;
-  using TypedCalls::recv, TypedCalls::recv_async;
-  using TypedCalls::reduce, TypedCalls::reduce_async;
-  using TypedCalls::reduce_scatter, TypedCalls::reduce_scatter_async;
-  using TypedCalls::scatter, TypedCalls::scatter_async;
-  using TypedCalls::send, TypedCalls::send_async;
-
-  // output[i] = op over all ranks of input[i]; input, output: count elements.
-  void all_reduce(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
-                  const CallOptions& options = {});
-  Work all_reduce_async(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
-                        const CallOptions& options = {});
-  // The same, with the output on the root only; elsewhere it is not touched and may be null.
-  void reduce(const void* input, void* output, uint64_t count, DType dtype, Op op, int root,
-              const CallOptions& options = {});
-  Work reduce_async(const void* input, void* output, uint64_t count, DType dtype, Op op, int root,
-                    const CallOptions& options = {});
-  // buffer: count elements, read on the root, written elsewhere.
-  void broadcast(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options = {});
-  Work broadcast_async(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options = {});
-  // input: count elements; output: size() * count, rank r's input as block r.
-  void all_gather(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
-  Work all_gather_async(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
-  // input: size() * count elements; output: count elements, op over all ranks of their blocks rank().
-  void reduce_scatter(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
-                      const CallOptions& options = {});
-  Work reduce_scatter_async(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
-                            const CallOptions& options = {});
-  // As all_gather, with the output on the root only; elsewhere it may be null.
-  void gather(const void* input, void* output, uint64_t count, DType dtype, int root, const CallOptions& options = {});
-  Work gather_async(const void* input, void* output, uint64_t count, DType dtype, int root,
-                    const CallOptions& options = {});
-  // input: size() * count elements on the root, elsewhere it may be null; output: count elements, block rank() of it.
-  void scatter(const void* input, void* output, uint64_t count, DType dtype, int root, const CallOptions& options = {});
-  Work scatter_async(const void* input, void* output, uint64_t count, DType dtype, int root,
-                     const CallOptions& options = {});
-  // input, output: size() * count elements; block r of the input goes to rank r, block r of the output is rank r's.
-  void all_to_all(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
-  Work all_to_all_async(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {});
-  // Returns when all ranks have called it.
-  void barrier(const CallOptions& options = {});
-  Work barrier_async(const CallOptions& options = {});
-
-  // --- Collectives with uneven counts. counts, displacements: size() entries, else kInvalid, in elements, read during
-  // the call only. Block r has counts[r] elements and begins displacements[r] elements into its buffer; empty
-  // displacements: blocks one after the other.
-  using Counts = std::span<const uint64_t>;
-
-  // counts: equal on all ranks, else kMismatch. input: counts[rank()] elements.
-  void all_gather_v(const void* input, void* output, Counts counts, Counts displacements, DType dtype,
-                    const CallOptions& options = {});
-  Work all_gather_v_async(const void* input, void* output, Counts counts, Counts displacements, DType dtype,
-                          const CallOptions& options = {});
-  // counts: equal on all ranks, else kMismatch. output: counts[rank()] elements.
-  void reduce_scatter_v(const void* input, void* output, Counts counts, DType dtype, Op op = Op::kSum,
-                        const CallOptions& options = {});
-  Work reduce_scatter_v_async(const void* input, void* output, Counts counts, DType dtype, Op op = Op::kSum,
-                              const CallOptions& options = {});
-  // count: of this rank's own block. output, counts, displacements: read on the root only. The root's counts[root] and
-  // count differ: kInvalid.
-  void gather_v(const void* input, uint64_t count, void* output, Counts counts, Counts displacements, DType dtype,
-                int root, const CallOptions& options = {});
-  Work gather_v_async(const void* input, uint64_t count, void* output, Counts counts, Counts displacements, DType dtype,
-                      int root, const CallOptions& options = {});
-  // The same the other way: input, counts and displacements are the root's, count is of the own output.
-  void scatter_v(const void* input, Counts counts, Counts displacements, void* output, uint64_t count, DType dtype,
-                 int root, const CallOptions& options = {});
-  Work scatter_v_async(const void* input, Counts counts, Counts displacements, void* output, uint64_t count,
-                       DType dtype, int root, const CallOptions& options = {});
-  // send_counts[r] elements go to rank r, recv_counts[r] come from it. The own two entries differ: kInvalid.
-  void all_to_all_v(const void* input, Counts send_counts, Counts send_displacements, void* output, Counts recv_counts,
-                    Counts recv_displacements, DType dtype, const CallOptions& options = {});
-  Work all_to_all_v_async(const void* input, Counts send_counts, Counts send_displacements, void* output,
-                          Counts recv_counts, Counts recv_displacements, DType dtype, const CallOptions& options = {});
+  // --- Collectives. Returns when the result is there. By name, on pointers and on ranges: calls.h.
+  void run(const Call& call);
+  // Returns at once.
+  Work start(const Call& call);
+  using NamedCalls::recv, NamedCalls::recv_async, NamedCalls::send, NamedCalls::send_async;
 
   // --- Many calls at once
   // all_reduce of every tensor of a list: the gradients of a step. All ranks give the same counts and dtypes in the
@@ -290,12 +215,9 @@ class RONDO_EXPORT Communicator : public TypedCalls<Communicator> {
   void destroy();
 
  private:
-  friend class CommunicatorAccess;  // the C API
+  friend class CommunicatorAccess;  // compress/
   class State;
   explicit Communicator(std::shared_ptr<State> state);
-  void run(const CollectiveCall& call);
-  Work start(const CollectiveCall& call);
-
   std::shared_ptr<State> state_;
 };
 

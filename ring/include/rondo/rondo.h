@@ -27,10 +27,10 @@
  *   all_to_all, all_to_all_v                never
  * Any other overlap of input and output is RONDO_INVALID.
  *
- * Blocking and asynchronous calls. Each call has two forms. rondo_X returns when its result is there. rondo_X_async
- * returns at once and sets *work; the buffers must stay valid and unchanged until rondo_wait or rondo_test says that
- * the operation has ended. A background thread makes progress on operations that no thread waits for. Pass each work to
- * rondo_work_free. If the call fails, *work is NULL. */
+ * Blocking and asynchronous calls. Each call has two forms. rondo_run and rondo_X return when the result is there.
+ * rondo_start and rondo_X_async return at once and set *work; the buffers must stay valid and unchanged until
+ * rondo_wait or rondo_test says that the operation has ended. A background thread makes progress on operations that no
+ * thread waits for. Pass each work to rondo_work_free. If the call fails, *work is NULL. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -293,115 +293,40 @@ enum {
 RONDO_API rondo_result_t rondo_algorithm_for(rondo_comm_t comm, rondo_collective_t collective, uint64_t count,
                                              rondo_dtype_t dtype, rondo_op_t op, int registered, const char** name);
 
-/* All collectives: RONDO_INVALID for a NULL buffer that would be used, a root that is no rank, an unknown dtype or op,
- * an operation that the dtype lacks. */
+/* One collective, which rondo_run and rondo_start take. The calls by name (calls_c.h) fill one in, and say the shapes
+ * of the buffers for each collective. Where a buffer has a block for each rank, block r is the r-th. */
+typedef struct {
+  size_t struct_bytes; /* sizeof(rondo_call_t); RONDO_CALL_INIT sets it */
+  rondo_collective_t collective;
+  rondo_dtype_t dtype;
+  rondo_op_t op; /* of collectives that reduce */
+  int root;      /* a rank; of collectives that have one */
+  const void* input;
+  void* output; /* RONDO_BROADCAST: the buffer; input is the same */
+  /* Elements of the buffers; where one has blocks, of each block. uneven: of this rank's own block, by gather and
+   * scatter alone. */
+  uint64_t count;
+  /* 1: the blocks differ in length, as those of rondo_all_gather_v and the like, and the counts say how long they are
+   */
+  int64_t uneven;
+  /* Of a buffer with blocks: one entry a rank, in elements, read during the call only. Block r has counts[r] elements
+   * and begins displacements[r] elements into the buffer; displacements NULL: blocks one after the other. */
+  const uint64_t* input_counts;
+  const uint64_t* output_counts;
+  const uint64_t* input_displacements;
+  const uint64_t* output_displacements;
+  const rondo_options_t* options; /* NULL: RONDO_OPTIONS_INIT */
+} rondo_call_t;
+#define RONDO_CALL_INIT                                                                                             \
+  {                                                                                                                 \
+    sizeof(rondo_call_t), RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, -1, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, \
+        NULL                                                                                                        \
+  }
 
-/* output[i] = op over all ranks of input[i]; input, output: count elements. */
-RONDO_API rondo_result_t rondo_all_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                          rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_all_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                                rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
-                                                rondo_work_t* work);
-
-/* The same, with the output on the root only; elsewhere it is not touched and may be NULL. */
-RONDO_API rondo_result_t rondo_reduce(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                      rondo_dtype_t dtype, rondo_op_t op, int root, const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_reduce_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                            rondo_dtype_t dtype, rondo_op_t op, int root,
-                                            const rondo_options_t* options, rondo_work_t* work);
-
-/* buffer: count elements, read on the root, written elsewhere. */
-RONDO_API rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype, int root,
-                                         const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_broadcast_async(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype,
-                                               int root, const rondo_options_t* options, rondo_work_t* work);
-
-/* input: count elements; output: size * count, rank r's input as block r. */
-RONDO_API rondo_result_t rondo_all_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                          rondo_dtype_t dtype, const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_all_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                                rondo_dtype_t dtype, const rondo_options_t* options,
-                                                rondo_work_t* work);
-
-/* input: size * count elements; output: count elements, op over all ranks of their blocks `rank`. */
-RONDO_API rondo_result_t rondo_reduce_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                              rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_reduce_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                                    rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
-                                                    rondo_work_t* work);
-
-/* As all_gather, with the output on the root only; elsewhere it may be NULL. */
-RONDO_API rondo_result_t rondo_gather(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                      rondo_dtype_t dtype, int root, const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_gather_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                            rondo_dtype_t dtype, int root, const rondo_options_t* options,
-                                            rondo_work_t* work);
-
-/* input: size * count elements on the root, elsewhere it may be NULL; output: count elements, block `rank` of it. */
-RONDO_API rondo_result_t rondo_scatter(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                       rondo_dtype_t dtype, int root, const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_scatter_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                             rondo_dtype_t dtype, int root, const rondo_options_t* options,
-                                             rondo_work_t* work);
-
-/* input, output: size * count elements; block r of the input goes to rank r, block r of the output is rank r's. */
-RONDO_API rondo_result_t rondo_all_to_all(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                          rondo_dtype_t dtype, const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_all_to_all_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
-                                                rondo_dtype_t dtype, const rondo_options_t* options,
-                                                rondo_work_t* work);
-
-/* Returns when all ranks have called it. */
-RONDO_API rondo_result_t rondo_barrier(rondo_comm_t comm, const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_barrier_async(rondo_comm_t comm, const rondo_options_t* options, rondo_work_t* work);
-
-/* ---- Collectives with uneven counts ---- */
-
-/* counts, displacements: one entry a rank, in elements, read during the call only. Block r has counts[r] elements and
- * begins displacements[r] elements into its buffer; displacements NULL: blocks one after the other. */
-
-/* counts: equal on all ranks, else RONDO_MISMATCH. input: counts[rank] elements. */
-RONDO_API rondo_result_t rondo_all_gather_v(rondo_comm_t comm, const void* input, void* output, const uint64_t* counts,
-                                            const uint64_t* displacements, rondo_dtype_t dtype,
-                                            const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_all_gather_v_async(rondo_comm_t comm, const void* input, void* output,
-                                                  const uint64_t* counts, const uint64_t* displacements,
-                                                  rondo_dtype_t dtype, const rondo_options_t* options,
-                                                  rondo_work_t* work);
-/* counts: equal on all ranks, else RONDO_MISMATCH. output: counts[rank] elements. */
-RONDO_API rondo_result_t rondo_reduce_scatter_v(rondo_comm_t comm, const void* input, void* output,
-                                                const uint64_t* counts, rondo_dtype_t dtype, rondo_op_t op,
-                                                const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_reduce_scatter_v_async(rondo_comm_t comm, const void* input, void* output,
-                                                      const uint64_t* counts, rondo_dtype_t dtype, rondo_op_t op,
-                                                      const rondo_options_t* options, rondo_work_t* work);
-/* count: of this rank's own block. output, counts, displacements: read on the root only. The root's counts[root] and
- * count differ: RONDO_INVALID. */
-RONDO_API rondo_result_t rondo_gather_v(rondo_comm_t comm, const void* input, uint64_t count, void* output,
-                                        const uint64_t* counts, const uint64_t* displacements, rondo_dtype_t dtype,
-                                        int root, const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_gather_v_async(rondo_comm_t comm, const void* input, uint64_t count, void* output,
-                                              const uint64_t* counts, const uint64_t* displacements,
-                                              rondo_dtype_t dtype, int root, const rondo_options_t* options,
-                                              rondo_work_t* work);
-/* The same the other way: input, counts and displacements are the root's, count is of the own output. */
-RONDO_API rondo_result_t rondo_scatter_v(rondo_comm_t comm, const void* input, const uint64_t* counts,
-                                         const uint64_t* displacements, void* output, uint64_t count,
-                                         rondo_dtype_t dtype, int root, const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_scatter_v_async(rondo_comm_t comm, const void* input, const uint64_t* counts,
-                                               const uint64_t* displacements, void* output, uint64_t count,
-                                               rondo_dtype_t dtype, int root, const rondo_options_t* options,
-                                               rondo_work_t* work);
-/* send_counts[r] elements go to rank r, recv_counts[r] come from it. The own two entries differ: RONDO_INVALID. */
-RONDO_API rondo_result_t rondo_all_to_all_v(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
-                                            const uint64_t* send_displacements, void* output,
-                                            const uint64_t* recv_counts, const uint64_t* recv_displacements,
-                                            rondo_dtype_t dtype, const rondo_options_t* options);
-RONDO_API rondo_result_t rondo_all_to_all_v_async(rondo_comm_t comm, const void* input, const uint64_t* send_counts,
-                                                  const uint64_t* send_displacements, void* output,
-                                                  const uint64_t* recv_counts, const uint64_t* recv_displacements,
-                                                  rondo_dtype_t dtype, const rondo_options_t* options,
-                                                  rondo_work_t* work);
+/* RONDO_INVALID: a NULL buffer that would be used, a root that is no rank, an unknown dtype or op, an operation that
+ * the dtype lacks. */
+RONDO_API rondo_result_t rondo_run(rondo_comm_t comm, const rondo_call_t* call);
+RONDO_API rondo_result_t rondo_start(rondo_comm_t comm, const rondo_call_t* call, rondo_work_t* work);
 
 /* ---- Sparse all_reduce ---- */
 
@@ -653,5 +578,7 @@ RONDO_API rondo_result_t rondo_destroy(rondo_comm_t comm);
 #ifdef __cplusplus
 }
 #endif
+
+#include <rondo/calls_c.h>
 
 #endif /* RONDO_H_ */

@@ -12,6 +12,7 @@
 
 namespace {
 
+using rondo::Collective;
 using rondo::Communicator;
 using rondo::DType;
 using rondo::Op;
@@ -88,6 +89,29 @@ TEST_CASE("every call on ranges, blocking and asynchronous") {
             expect(two == Numbers{10 * other, 10 * other + 1}, "recv");
             expect(message.peer == other && message.tag == 7 && message.bytes == 16, "message");
           }
+        }) == "");
+}
+
+TEST_CASE("a call as one structure, of which what it does not need is left out") {
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          const int64_t mine = group.rank() + 1;
+          Numbers all(2), first{group.rank(), 7};
+          group.run({.collective = Collective::kAllGather,
+                     .input = &mine,
+                     .output = all.data(),
+                     .count = 1,
+                     .dtype = DType::kInt64});
+          expect(all == Numbers{1, 2}, "run");
+          group
+              .start({.collective = Collective::kBroadcast,
+                      .input = first.data(),
+                      .output = first.data(),
+                      .count = 2,
+                      .dtype = DType::kInt64,
+                      .root = 1})
+              .wait();
+          expect(first == Numbers{1, 7}, "start");
+          group.run({.collective = Collective::kBarrier});
         }) == "");
 }
 

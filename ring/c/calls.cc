@@ -1,0 +1,23 @@
+#include "ring/c/arguments.h"
+#include "ring/c/handles.h"
+#include "ring/c/result.h"
+#include "rondo/rondo.h"
+
+using namespace rondo::c;
+
+extern "C" {
+
+rondo_result_t rondo_run(rondo_comm_t comm, const rondo_call_t* call) {
+  return guarded([&] {
+    const InUse group = communicator(comm);
+    group->run(call_of(call, *group));
+  });
+}
+rondo_result_t rondo_start(rondo_comm_t comm, const rondo_call_t* call, rondo_work_t* work) {
+  return start(work, [&] {
+    const InUse group = communicator(comm);
+    return group->start(call_of(call, *group));
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,350 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <ranges>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include <rondo/call.h>
+#include <rondo/dtype.h>
+#include <rondo/error.h>
+#include <rondo/op.h>
+#include <rondo/work.h>
+
+namespace rondo {
+
+// The dtype of a C++ type. float16 and bfloat16 have none: use the calls that take a DType.
+template <typename T>
+constexpr DType dtype_of() {
+  static_assert(std::is_arithmetic_v<T> && sizeof(T) <= 8, "no dtype has this type: use the calls that take a DType");
+  if constexpr (std::is_same_v<T, bool>) return DType::kBool;
+  if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
+  if constexpr (sizeof(T) == 1) return std::is_signed_v<T> ? DType::kInt8 : DType::kUint8;
+  if constexpr (sizeof(T) == 2) return std::is_signed_v<T> ? DType::kInt16 : DType::kUint16;
+  if constexpr (sizeof(T) == 4) return std::is_signed_v<T> ? DType::kInt32 : DType::kUint32;
+  return std::is_signed_v<T> ? DType::kInt64 : DType::kUint64;
+}
+
+// Elements one after the other in memory: std::vector, std::span, std::array, an array.
+template <typename R>
+concept Elements = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    std::is_arithmetic_v<std::ranges::range_value_t<R>>;
+template <typename R>
+concept MutableElements = Elements<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+template <typename Out, typename In>
+concept OutputFor =
+    MutableElements<Out> && std::same_as<std::ranges::range_value_t<Out>, std::ranges::range_value_t<In>>;
+
+// Communicator's collectives by name: each is one Call, which run() or start() takes; NAME_async is start()'s. Of
+// most there are two forms: on pointers, and on ranges, whose sizes and types give count and DType. Ranges whose sizes
+// do not fit each other are kInvalid; in place, `input` is the part of `output` that the form on pointers demands. The
+// _async forms need the elements until the work is done, not the range object.
+template <typename Self>
+class NamedCalls {
+ public:
+  using Counts = std::span<const uint64_t>;
+
+  // output[i] = op over all ranks of input[i]; input, output: count elements.
+  void all_reduce(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+                  const CallOptions& options = {}) {
+    self().run(even(Collective::kAllReduce, input, output, count, dtype, options, op));
+  }
+  Work all_reduce_async(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+                        const CallOptions& options = {}) {
+    return self().start(even(Collective::kAllReduce, input, output, count, dtype, options, op));
+  }
+  // In place.
+  template <MutableElements R>
+  void all_reduce(R&& data, Op op = Op::kSum, const CallOptions& options = {}) {
+    all_reduce(at(data), at(data), length(data), type(data), op, options);
+  }
+  template <MutableElements R>
+  Work all_reduce_async(R&& data, Op op = Op::kSum, const CallOptions& options = {}) {
+    return all_reduce_async(at(data), at(data), length(data), type(data), op, options);
+  }
+  template <Elements In, OutputFor<In> Out>
+  void all_reduce(In&& input, Out&& output, Op op = Op::kSum, const CallOptions& options = {}) {
+    fits("all_reduce", "output", length(output), length(input));
+    all_reduce(at(input), at(output), length(input), type(input), op, options);
+  }
+  template <Elements In, OutputFor<In> Out>
+  Work all_reduce_async(In&& input, Out&& output, Op op = Op::kSum, const CallOptions& options = {}) {
+    fits("all_reduce", "output", length(output), length(input));
+    return all_reduce_async(at(input), at(output), length(input), type(input), op, options);
+  }
+
+  // all_reduce with the output on the root only; elsewhere it is not touched: it may be null, or of any size.
+  void reduce(const void* input, void* output, uint64_t count, DType dtype, Op op, int root,
+              const CallOptions& options = {}) {
+    self().run(even(Collective::kReduce, input, output, count, dtype, options, op, root));
+  }
+  Work reduce_async(const void* input, void* output, uint64_t count, DType dtype, Op op, int root,
+                    const CallOptions& options = {}) {
+    return self().start(even(Collective::kReduce, input, output, count, dtype, options, op, root));
+  }
+  template <Elements In, OutputFor<In> Out>
+  void reduce(In&& input, Out&& output, Op op, int root, const CallOptions& options = {}) {
+    if (root == self().rank()) fits("reduce", "output", length(output), length(input));
+    reduce(at(input), at(output), length(input), type(input), op, root, options);
+  }
+  template <Elements In, OutputFor<In> Out>
+  Work reduce_async(In&& input, Out&& output, Op op, int root, const CallOptions& options = {}) {
+    if (root == self().rank()) fits("reduce", "output", length(output), length(input));
+    return reduce_async(at(input), at(output), length(input), type(input), op, root, options);
+  }
+
+  // buffer: count elements, read on the root, written elsewhere.
+  void broadcast(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options = {}) {
+    self().run(even(Collective::kBroadcast, buffer, buffer, count, dtype, options, Op::kSum, root));
+  }
+  Work broadcast_async(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options = {}) {
+    return self().start(even(Collective::kBroadcast, buffer, buffer, count, dtype, options, Op::kSum, root));
+  }
+  template <MutableElements R>
+  void broadcast(R&& data, int root, const CallOptions& options = {}) {
+    broadcast(at(data), length(data), type(data), root, options);
+  }
+  template <MutableElements R>
+  Work broadcast_async(R&& data, int root, const CallOptions& options = {}) {
+    return broadcast_async(at(data), length(data), type(data), root, options);
+  }
+
+  // input: count elements; output: size() * count, rank r's input as block r.
+  void all_gather(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {}) {
+    self().run(even(Collective::kAllGather, input, output, count, dtype, options));
+  }
+  Work all_gather_async(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {}) {
+    return self().start(even(Collective::kAllGather, input, output, count, dtype, options));
+  }
+  template <Elements In, OutputFor<In> Out>
+  void all_gather(In&& input, Out&& output, const CallOptions& options = {}) {
+    fits("all_gather", "output", length(output), ranks() * length(input));
+    all_gather(at(input), at(output), length(input), type(input), options);
+  }
+  template <Elements In, OutputFor<In> Out>
+  Work all_gather_async(In&& input, Out&& output, const CallOptions& options = {}) {
+    fits("all_gather", "output", length(output), ranks() * length(input));
+    return all_gather_async(at(input), at(output), length(input), type(input), options);
+  }
+
+  // input: size() * count elements; output: count elements, op over all ranks of their blocks rank().
+  void reduce_scatter(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+                      const CallOptions& options = {}) {
+    self().run(even(Collective::kReduceScatter, input, output, count, dtype, options, op));
+  }
+  Work reduce_scatter_async(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+                            const CallOptions& options = {}) {
+    return self().start(even(Collective::kReduceScatter, input, output, count, dtype, options, op));
+  }
+  template <Elements In, OutputFor<In> Out>
+  void reduce_scatter(In&& input, Out&& output, Op op = Op::kSum, const CallOptions& options = {}) {
+    fits("reduce_scatter", "input", length(input), ranks() * length(output));
+    reduce_scatter(at(input), at(output), length(output), type(input), op, options);
+  }
+  template <Elements In, OutputFor<In> Out>
+  Work reduce_scatter_async(In&& input, Out&& output, Op op = Op::kSum, const CallOptions& options = {}) {
+    fits("reduce_scatter", "input", length(input), ranks() * length(output));
+    return reduce_scatter_async(at(input), at(output), length(output), type(input), op, options);
+  }
+
+  // all_gather with the output on the root only; elsewhere it may be null, or of any size.
+  void gather(const void* input, void* output, uint64_t count, DType dtype, int root, const CallOptions& options = {}) {
+    self().run(even(Collective::kGather, input, output, count, dtype, options, Op::kSum, root));
+  }
+  Work gather_async(const void* input, void* output, uint64_t count, DType dtype, int root,
+                    const CallOptions& options = {}) {
+    return self().start(even(Collective::kGather, input, output, count, dtype, options, Op::kSum, root));
+  }
+  template <Elements In, OutputFor<In> Out>
+  void gather(In&& input, Out&& output, int root, const CallOptions& options = {}) {
+    if (root == self().rank()) fits("gather", "output", length(output), ranks() * length(input));
+    gather(at(input), at(output), length(input), type(input), root, options);
+  }
+  template <Elements In, OutputFor<In> Out>
+  Work gather_async(In&& input, Out&& output, int root, const CallOptions& options = {}) {
+    if (root == self().rank()) fits("gather", "output", length(output), ranks() * length(input));
+    return gather_async(at(input), at(output), length(input), type(input), root, options);
+  }
+
+  // input: size() * count elements on the root, elsewhere it may be null, or of any size; output: count elements, block
+  // rank() of the input.
+  void scatter(const void* input, void* output, uint64_t count, DType dtype, int root,
+               const CallOptions& options = {}) {
+    self().run(even(Collective::kScatter, input, output, count, dtype, options, Op::kSum, root));
+  }
+  Work scatter_async(const void* input, void* output, uint64_t count, DType dtype, int root,
+                     const CallOptions& options = {}) {
+    return self().start(even(Collective::kScatter, input, output, count, dtype, options, Op::kSum, root));
+  }
+  template <Elements In, OutputFor<In> Out>
+  void scatter(In&& input, Out&& output, int root, const CallOptions& options = {}) {
+    if (root == self().rank()) fits("scatter", "input", length(input), ranks() * length(output));
+    scatter(at(input), at(output), length(output), type(output), root, options);
+  }
+  template <Elements In, OutputFor<In> Out>
+  Work scatter_async(In&& input, Out&& output, int root, const CallOptions& options = {}) {
+    if (root == self().rank()) fits("scatter", "input", length(input), ranks() * length(output));
+    return scatter_async(at(input), at(output), length(output), type(output), root, options);
+  }
+
+  // input, output: size() * count elements; block r of the input goes to rank r, block r of the output is rank r's.
+  void all_to_all(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {}) {
+    self().run(even(Collective::kAllToAll, input, output, count, dtype, options));
+  }
+  Work all_to_all_async(const void* input, void* output, uint64_t count, DType dtype, const CallOptions& options = {}) {
+    return self().start(even(Collective::kAllToAll, input, output, count, dtype, options));
+  }
+  template <Elements In, OutputFor<In> Out>
+  void all_to_all(In&& input, Out&& output, const CallOptions& options = {}) {
+    all_to_all(at(input), at(output), block(input, output), type(input), options);
+  }
+  template <Elements In, OutputFor<In> Out>
+  Work all_to_all_async(In&& input, Out&& output, const CallOptions& options = {}) {
+    return all_to_all_async(at(input), at(output), block(input, output), type(input), options);
+  }
+
+  // Returns when all ranks have called it.
+  void barrier(const CallOptions& options = {}) {
+    self().run({.collective = Collective::kBarrier, .options = options});
+  }
+  Work barrier_async(const CallOptions& options = {}) {
+    return self().start({.collective = Collective::kBarrier, .options = options});
+  }
+
+  // --- Uneven counts. counts, displacements: as in Call.
+
+  // counts: equal on all ranks, else kMismatch. input: counts[rank()] elements.
+  void all_gather_v(const void* input, void* output, Counts counts, Counts displacements, DType dtype,
+                    const CallOptions& options = {}) {
+    self().run(uneven(Collective::kAllGather, {input}, {output, counts, displacements}, 0, dtype, options));
+  }
+  Work all_gather_v_async(const void* input, void* output, Counts counts, Counts displacements, DType dtype,
+                          const CallOptions& options = {}) {
+    return self().start(uneven(Collective::kAllGather, {input}, {output, counts, displacements}, 0, dtype, options));
+  }
+  // counts: equal on all ranks, else kMismatch. output: counts[rank()] elements.
+  void reduce_scatter_v(const void* input, void* output, Counts counts, DType dtype, Op op = Op::kSum,
+                        const CallOptions& options = {}) {
+    self().run(uneven(Collective::kReduceScatter, {input, counts}, {output}, 0, dtype, options, op));
+  }
+  Work reduce_scatter_v_async(const void* input, void* output, Counts counts, DType dtype, Op op = Op::kSum,
+                              const CallOptions& options = {}) {
+    return self().start(uneven(Collective::kReduceScatter, {input, counts}, {output}, 0, dtype, options, op));
+  }
+  // count: of this rank's own block. output, counts, displacements: read on the root only. The root's counts[root] and
+  // count differ: kInvalid.
+  void gather_v(const void* input, uint64_t count, void* output, Counts counts, Counts displacements, DType dtype,
+                int root, const CallOptions& options = {}) {
+    self().run(
+        uneven(Collective::kGather, {input}, {output, counts, displacements}, count, dtype, options, Op::kSum, root));
+  }
+  Work gather_v_async(const void* input, uint64_t count, void* output, Counts counts, Counts displacements, DType dtype,
+                      int root, const CallOptions& options = {}) {
+    return self().start(
+        uneven(Collective::kGather, {input}, {output, counts, displacements}, count, dtype, options, Op::kSum, root));
+  }
+  // gather_v the other way: input, counts and displacements are the root's, count is of the own output.
+  void scatter_v(const void* input, Counts counts, Counts displacements, void* output, uint64_t count, DType dtype,
+                 int root, const CallOptions& options = {}) {
+    self().run(
+        uneven(Collective::kScatter, {input, counts, displacements}, {output}, count, dtype, options, Op::kSum, root));
+  }
+  Work scatter_v_async(const void* input, Counts counts, Counts displacements, void* output, uint64_t count,
+                       DType dtype, int root, const CallOptions& options = {}) {
+    return self().start(
+        uneven(Collective::kScatter, {input, counts, displacements}, {output}, count, dtype, options, Op::kSum, root));
+  }
+  // send_counts[r] elements go to rank r, recv_counts[r] come from it. The own two entries differ: kInvalid.
+  void all_to_all_v(const void* input, Counts send_counts, Counts send_displacements, void* output, Counts recv_counts,
+                    Counts recv_displacements, DType dtype, const CallOptions& options = {}) {
+    self().run(uneven(Collective::kAllToAll, {input, send_counts, send_displacements},
+                      {output, recv_counts, recv_displacements}, 0, dtype, options));
+  }
+  Work all_to_all_v_async(const void* input, Counts send_counts, Counts send_displacements, void* output,
+                          Counts recv_counts, Counts recv_displacements, DType dtype, const CallOptions& options = {}) {
+    return self().start(uneven(Collective::kAllToAll, {input, send_counts, send_displacements},
+                               {output, recv_counts, recv_displacements}, 0, dtype, options));
+  }
+
+  // --- Messages on ranges: Communicator's calls of these names.
+  template <Elements R>
+  void send(const R& data, int peer, int tag = 0, const CallOptions& options = {}) {
+    self().send(at(data), length(data), type(data), peer, tag, options);
+  }
+  template <Elements R>
+  Work send_async(const R& data, int peer, int tag = 0, const CallOptions& options = {}) {
+    return self().send_async(at(data), length(data), type(data), peer, tag, options);
+  }
+  template <MutableElements R>
+  Work::Message recv(R&& data, int peer, int tag = 0, const CallOptions& options = {}) {
+    return self().recv(at(data), length(data), type(data), peer, tag, options);
+  }
+  template <MutableElements R>
+  Work recv_async(R&& data, int peer, int tag = 0, const CallOptions& options = {}) {
+    return self().recv_async(at(data), length(data), type(data), peer, tag, options);
+  }
+
+ private:
+  Self& self() { return static_cast<Self&>(*this); }
+  uint64_t ranks() { return static_cast<uint64_t>(self().size()); }
+
+  static Call even(Collective collective, const void* input, void* output, uint64_t count, DType dtype,
+                   const CallOptions& options, Op op = Op::kSum, int root = -1) {
+    return {.collective = collective,
+            .input = input,
+            .output = output,
+            .count = count,
+            .dtype = dtype,
+            .op = op,
+            .root = root,
+            .options = options};
+  }
+
+  // `data` alone: one block of `count` elements.
+  template <typename Data>
+  struct Blocks {
+    Data* data = nullptr;
+    Counts counts{}, displacements{};
+  };
+  static Call uneven(Collective collective, const Blocks<const void>& input, const Blocks<void>& output, uint64_t count,
+                     DType dtype, const CallOptions& options, Op op = Op::kSum, int root = -1) {
+    Call call = even(collective, input.data, output.data, count, dtype, options, op, root);
+    call.uneven = true;
+    call.input_counts = input.counts;
+    call.input_displacements = input.displacements;
+    call.output_counts = output.counts;
+    call.output_displacements = output.displacements;
+    return call;
+  }
+
+  template <typename R>
+  static auto at(R& range) {
+    return std::ranges::data(range);
+  }
+  template <typename R>
+  static uint64_t length(const R& range) {
+    return static_cast<uint64_t>(std::ranges::size(range));
+  }
+  template <typename R>
+  static constexpr DType type(const R&) {
+    return dtype_of<std::ranges::range_value_t<R>>();
+  }
+
+  void fits(const char* call, const char* which, uint64_t has, uint64_t should) {
+    if (has == should) return;
+    throw Exception(ErrorCode::kInvalid, std::string(call) + " on rank " + std::to_string(self().rank()) + ": the " +
+                                             which + " has " + std::to_string(has) + " elements instead of " +
+                                             std::to_string(should));
+  }
+  // Elements of a rank's block of an all_to_all.
+  template <typename In, typename Out>
+  uint64_t block(const In& input, const Out& output) {
+    fits("all_to_all", "output", length(output), length(input));
+    fits("all_to_all", "input", length(input), length(input) / ranks() * ranks());
+    return length(input) / ranks();
+  }
+};
+
+}  // namespace rondo
