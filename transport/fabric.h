@@ -50,8 +50,10 @@ struct CallState {
   bool in_p2p = false;
   int p2p_peer = -1;
   std::string p2p_text;
-  uint64_t p2p_moved =
-      0;  // bytes of messages that have moved, both ways: while it grows, waiting in p2p is no standstill
+  // Bytes of messages that have moved, both ways: while it grows, waiting in p2p is no standstill.
+  uint64_t p2p_moved = 0;
+  // How often that thread has looked for the end of its message in vain: while it does not grow, the thread has not run.
+  uint64_t p2p_looks = 0;
   // Calls on this communicator came from more than one thread, or messages are under way beside the call: waiting in
   // p2p proves nothing.
   bool threads = false;

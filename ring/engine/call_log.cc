@@ -57,6 +57,7 @@ CallState CallLog::state(uint64_t sequence) const {
     break;
   }
   state.in_p2p = p2p_sleepers_ > 0;
+  state.p2p_looks = p2p_looks_.load(std::memory_order_relaxed);
   state.p2p_peer = p2p_sleepers_ == 1 ? p2p_peer_ : -1;
   if (state.in_p2p) state.p2p_text = p2p_text_;
   state.threads = threads_;

@@ -39,6 +39,8 @@ class CallLog {
 
   // A blocking send or recv has waited for long; peer is a world rank, or -1 for any.
   void sleeps_in_p2p(int peer, std::string text);
+  // It has looked again, in vain.
+  void looked_in_p2p() { p2p_looks_.fetch_add(1, std::memory_order_relaxed); }
   void woke_from_p2p();
   // Notes the calling thread.
   void note_thread() {
@@ -77,6 +79,7 @@ class CallLog {
   std::atomic<int64_t> lasting_since_ms_{0};
   std::atomic<uint64_t> finished_{0};  // operations of a communicator end in order
   int p2p_sleepers_ = 0;
+  std::atomic<uint64_t> p2p_looks_{0};
   int p2p_peer_ = -1;
   std::string p2p_text_;
   std::atomic<std::thread::id> thread_{};  // the first that called

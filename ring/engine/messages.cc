@@ -12,6 +12,8 @@ namespace {
 
 // A deadline is counted from the first look at the clock: a message that is there at once costs none.
 constexpr Clock::time_point kNoDeadlineYet{};
+// Between two looks of a thread that waits for long: several fit between two questions about it.
+constexpr std::chrono::milliseconds kBetweenLooks{50};
 
 uint64_t steady_ns() {
   return static_cast<uint64_t>(
@@ -233,7 +235,7 @@ void Messages::wait_blocking(const MessageOperation& operation) {
   const P2pRequest& request = const_cast<MessageOperation&>(operation).request();
   const int peer = request.peer < 0 ? -1 : context_->world_rank(request.peer);
   context_->log.sleeps_in_p2p(peer, text_of(operation));
-  wait(operation, Clock::time_point::max());
+  while (!wait(operation, Clock::now() + kBetweenLooks)) context_->log.looked_in_p2p();
   context_->log.woke_from_p2p();
 }
 

@@ -106,6 +106,8 @@ TEST_CASE("a collective against a blocking recv from a rank inside it is a misma
   members[1].events->set_state(receiving);
   CHECK(eventually(
       [&] {
+        ++receiving.p2p_looks;
+        members[1].events->set_state(receiving);
         members[0].fabric->stalled(kId, 1);
         return members[0].events->failure().has_value();
       },

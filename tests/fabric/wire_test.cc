@@ -49,6 +49,7 @@ std::vector<ControlBody> sample_bodies() {
   state.p2p_peer = -1;
   state.p2p_text = "recv(any)";
   state.p2p_moved = 0x123456789abc;
+  state.p2p_looks = 0x1122334455;
   state.threads = true;
   state.since_ms = 2'100;
   state.slowest = {3, 1'000, 5'000};

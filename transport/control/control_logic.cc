@@ -13,6 +13,9 @@
 namespace rondo {
 namespace {
 
+// The first may have begun before the answer with which it is compared.
+constexpr uint64_t kLooks = 2;
+
 // Of CallState::route.
 std::string route_text(uint64_t route) {
   return fmt::format("{}, table {:08x}", algorithm_name(static_cast<Algorithm>(route >> 32)), route & 0xffffffff);
@@ -523,7 +526,8 @@ void ControlLogic::compare(Time now, uint64_t communicator, Group& group, int pe
     member.p2p_since = now;
     member.p2p_text = theirs.p2p_text;
     member.p2p_moved = theirs.p2p_moved;
-  } else if (now - member.p2p_since >= settings_.p2p_confirm_ms) {
+    member.p2p_looks = theirs.p2p_looks;
+  } else if (now - member.p2p_since >= settings_.p2p_confirm_ms && theirs.p2p_looks >= member.p2p_looks + kLooks) {
     mismatch(communicator, group, peer, "waits in " + theirs.p2p_text);
   }
 }

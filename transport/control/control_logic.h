@@ -36,7 +36,8 @@ class ControlLogic {
     // connections of all its processes within a few milliseconds (loopback: under 1 ms between two processes killed by
     // one command).
     Time collect_ms = 20;
-    // Two answers so far apart, and no byte moved between them, prove that a peer sleeps in send or recv.
+    // Two answers so far apart prove that a peer sleeps in send or recv, if no byte moved between them and its thread
+    // has begun to look in vain: one that another program keeps from running may find its message done.
     Time p2p_confirm_ms = 200;
     Liveness::Settings liveness;
     // A call that lasts so long, twice as long, ... has its cause said on all members; 0: never.
@@ -133,6 +134,7 @@ class ControlLogic {
     Time p2p_since = -1;
     std::string p2p_text;
     uint64_t p2p_moved = 0;
+    uint64_t p2p_looks = 0;
   };
   struct Suspicion {
     int peer = -1;

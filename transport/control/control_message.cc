@@ -26,7 +26,7 @@ void put(ByteWriter& writer, const AnswerMessage& message) {
   writer.u64(message.communicator).u64(message.sequence).u64(state.current).u64(state.fingerprint);
   writer.u64(state.route);
   writer.u8(static_cast<uint8_t>(flags)).u32(static_cast<uint32_t>(state.p2p_peer));
-  writer.u64(state.p2p_moved).u64(state.since_ms);
+  writer.u64(state.p2p_moved).u64(state.p2p_looks).u64(state.since_ms);
   writer.u32(static_cast<uint32_t>(state.slowest.peer)).u64(state.slowest.bytes_per_second).u64(state.slowest.best);
   writer.short_text(state.text, kMaxCallTextBytes).short_text(state.p2p_text, kMaxCallTextBytes);
 }
@@ -80,6 +80,7 @@ bool get(ByteReader& reader, AnswerMessage& message) {
   message.state.threads = flags & kThreads;
   message.state.p2p_peer = static_cast<int>(reader.u32());
   message.state.p2p_moved = reader.u64();
+  message.state.p2p_looks = reader.u64();
   message.state.since_ms = reader.u64();
   message.state.slowest.peer = static_cast<int>(reader.u32());
   message.state.slowest.bytes_per_second = reader.u64();
