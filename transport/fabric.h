@@ -52,7 +52,7 @@ struct CallState {
   std::string p2p_text;
   // Bytes of messages that have moved, both ways: while it grows, waiting in p2p is no standstill.
   uint64_t p2p_moved = 0;
-  // How often that thread has looked for the end of its message in vain: while it does not grow, the thread has not run.
+  // How often that thread has looked in vain for the end of its message: it has not run while this does not grow.
   uint64_t p2p_looks = 0;
   // Calls on this communicator came from more than one thread, or messages are under way beside the call: waiting in
   // p2p proves nothing.
