@@ -118,8 +118,8 @@ class Fabric {
   // now or once they open it.
   virtual void decline(uint64_t id, const std::vector<int>& members, const Error& error) = 0;
   // Says goodbye to the members (bye carries last_sequence), waits until each has said it too or is lost, at most until
-  // the deadline. True if all did. Afterwards no event of this communicator is delivered, and links not yet taken are
-  // closed.
+  // the deadline. True if all did. What this rank has said has gone then, also where the process ends at once.
+  // Afterwards no event of this communicator is delivered, and links not yet taken are closed.
   virtual bool close(uint64_t id, uint64_t last_sequence, std::chrono::steady_clock::time_point deadline) = 0;
 
   // --- data. The first call asks for the link, which is made in the background by either side's wish; nullptr until it

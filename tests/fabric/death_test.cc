@@ -98,6 +98,20 @@ TEST_CASE("a stopped rank that goes on is no failure") {
   for (FabricProcess& rank : ranks) CHECK(rank.hear() == "fine");
 }
 
+TEST_CASE("an abort reaches the others although its process ends right after close()") {
+  for (int round = 0; round < 30; ++round) {
+    CAPTURE(round);
+    TempFolder folder;
+    std::vector<FabricProcess> ranks = start_ranks(2, folder, kId, [](Member& member, const FabricProcess::Say& say) {
+      if (member.fabric->place().rank == 1) return wait_for_failure(member, say);
+      member.fabric->abort(kId, {ErrorCode::kAborted, "rank 0 has had enough", {0}});
+      member.fabric->close(kId, 0, in(5'000));
+    });
+    REQUIRE(ranks[1].hear() == "ready");
+    CHECK(ranks[1].hear() == "ABORTED [0] rank 0 has had enough");
+  }
+}
+
 TEST_CASE("a forked child's calls are invalid, its end is not the parent's, and its parent's death is seen") {
   TempFolder folder;
   std::vector<FabricProcess> ranks = start_ranks(2, folder, kId, [](Member& member, const FabricProcess::Say& say) {

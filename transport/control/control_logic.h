@@ -77,6 +77,7 @@ class ControlLogic {
 
   // What has to be done since the last call, in order.
   std::vector<Action> take_actions();
+  bool idle() const { return actions_.empty(); }
   // When tick() is due; nullopt: nothing waits.
   std::optional<Time> next_time() const;
 

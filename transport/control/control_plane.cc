@@ -206,7 +206,9 @@ bool ControlPlane::close(uint64_t id, uint64_t last_sequence, Clock::time_point 
     }
     request_flush();
     std::unique_lock lock(mutex_);
-    all = changed_.wait_until(lock, deadline, [&] { return logic_->all_left(id); });
+    // The process may end at once: what it has said, an abort for example, has gone by then.
+    const auto said = [&] { return descriptors_closed_ || (logic_->idle() && !carrying_out_); };
+    all = changed_.wait_until(lock, deadline, [&] { return logic_->all_left(id) && said(); });
   } catch (const std::bad_alloc&) {
     all = false;  // the others hear of it when the process leaves
   }

@@ -159,6 +159,7 @@ class ControlPlane {
   PendingLinks table_;
   std::map<uint64_t, Ear> ears_;
   std::optional<StartLogic> start_;
+  bool carrying_out_ = false;  // the I/O thread has actions of the logic in hand
   size_t live_controls_ = 0;
   Error broken_;                     // what a handler has thrown: the end of every communicator, also of later ones
   bool descriptors_closed_ = false;  // by another part of the process

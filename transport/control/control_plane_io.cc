@@ -39,6 +39,8 @@ void ControlPlane::on_exception(const Error& error) noexcept {
     fail_everything(error);
   } catch (...) {
     std::lock_guard lock(mutex_);
+    if (logic_) static_cast<void>(logic_->take_actions());  // nobody waits for them to be said
+    carrying_out_ = false;
     for (const auto& [id, ear] : ears_) {
       if (ear.events != nullptr) ear.events->on_broken();
     }
@@ -124,6 +126,7 @@ void ControlPlane::flush() {
     {
       std::lock_guard lock(mutex_);
       actions = logic_->take_actions();
+      carrying_out_ = !actions.empty();
     }
     if (actions.empty()) break;
     for (const ControlLogic::Action& action : actions) carry_out(action);
