@@ -69,7 +69,8 @@ class CommunicatorEvents {
   // The communicator is over; the first reason wins. Called again where it is a loss (kPeerLost) and another member has
   // died since: with all of them.
   virtual void on_failure(const Error& error) = 0;
-  // `peer` said goodbye after its call number `last_sequence`; operations up to that one may still complete here.
+  // `peer` said goodbye after its call number `last_sequence`; operations up to that one may still complete here. The
+  // p2p stream that it opened to this rank has come.
   virtual void on_peer_left(int peer, uint64_t last_sequence) = 0;
   // What this rank does, or did, at `sequence`.
   virtual CallState call_state(uint64_t sequence) = 0;
@@ -150,9 +151,6 @@ class Fabric {
   // Members whose last answer (or silence) says that they have not made the call `sequence`, ascending; of those that
   // were asked about it.
   virtual std::vector<int> absent(uint64_t communicator, uint64_t sequence) = 0;
-  // For on_peer_left(), on its thread: what `peer` opened before its goodbye is there when this returns. The two may
-  // come by different ways.
-  virtual void catch_up(int peer) = 0;
   // A data link or stream to `peer` failed. The fabric waits 100 ms for a better reason (an abort, a goodbye, a death)
   // and then fails the communicator, naming the peer.
   virtual void link_failed(uint64_t communicator, int peer, const Error& error) = 0;

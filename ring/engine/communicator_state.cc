@@ -323,7 +323,6 @@ void CommunicatorState::on_failure(const Error& error) {
 }
 
 void CommunicatorState::on_peer_left(int peer, uint64_t last_sequence) {
-  context_->fabric->catch_up(peer);
   const int left = context_->group_rank(peer);
   collectives_->peer_left(left, last_sequence);
   messages_->peer_left(left);

@@ -249,6 +249,7 @@ class Scene {
       std::lock_guard lock(mutex_);
       said_.emplace(std::pair(communicator, peer), error.message);
     };
+    settings.streamed = [](uint64_t, int) {};
     return std::make_unique<Island>(thread_.context(), std::move(neighbors), std::move(settings));
   }
 

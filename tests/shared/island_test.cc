@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -340,6 +342,54 @@ TEST_CASE("a stream carries more bytes than its ring holds, in pieces of any siz
   to.reset();
   from.reset();
   destroy_world(members, kId);
+}
+
+// Does something more when a peer has left, on the I/O thread.
+class Leaving : public FakeEvents {
+ public:
+  explicit Leaving(std::function<void()> action) : action_(std::move(action)) {}
+  void on_peer_left(int peer, uint64_t last_sequence) override {
+    action_();
+    FakeEvents::on_peer_left(peer, last_sequence);
+  }
+
+ private:
+  const std::function<void()> action_;
+};
+
+TEST_CASE("a goodbye that overtakes the announcement of a stream is told when the stream is there") {
+  constexpr uint64_t kOther = 6;
+  auto fabrics = join_world(2, shared_config());
+  std::promise<void> held, go_on;
+  std::optional<std::pair<int, std::unique_ptr<ByteStream>>> from;
+  FakeEvents events;
+  Leaving holds([&] {
+    held.set_value();
+    go_on.get_future().wait();
+  });
+  Leaving takes([&] { from = fabrics[1]->take_stream_from(kId); });
+  const auto open = [&](size_t rank, uint64_t id, CommunicatorEvents& hears) {
+    fabrics[rank]->open(id, {0, 1}, &hears, std::make_shared<Doorbell>(), std::make_shared<Doorbell>());
+  };
+  open(0, kId, events);
+  open(1, kId, takes);
+  open(0, kOther, events);
+  open(1, kOther, holds);
+  fabrics[0]->close(kOther, 0, in(0));
+  held.get_future().wait();  // now rank 1 reads nothing
+  // Two frames each; some 200 fit the socket, and the rest waits in this process.
+  for (int i = 0; i < 400; ++i) fabrics[0]->shared_memory()->make(1);
+  auto to = fabrics[0]->take_stream_to(kId, 1);
+  REQUIRE(to);
+  CHECK_FALSE(fabrics[0]->close(kId, 5, in(200)));
+  go_on.set_value();
+  CHECK(eventually([&] { return !takes.left().empty(); }));
+  CHECK(from);
+  CHECK(fabrics[1]->close(kOther, 0, in(3'000)));
+  CHECK(fabrics[1]->close(kId, 0, in(3'000)));
+  from.reset();
+  to.reset();
+  in_parallel(2, [&](int rank) { fabrics[static_cast<size_t>(rank)].reset(); });
 }
 
 TEST_CASE("a forked child that drops its copies disturbs neither its parent nor the peers") {

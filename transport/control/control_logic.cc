@@ -101,6 +101,7 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
   }
   for (const auto& [peer, resigned] : resigned_) excuse(now, communicator, group, peer, resigned);
   if (before.abort) on(now, before.abort->first, before.abort->second);
+  group.streamed = std::move(before.streamed);
   for (const auto& [peer, goodbye] : before.goodbyes) member_left(now, group, peer, goodbye);
   for (const int peer : left_) member_left(now, group, peer, {communicator});
 }
@@ -200,7 +201,11 @@ void ControlLogic::leave() {
 
 void ControlLogic::streamed(uint64_t communicator, int peer) {
   Group* group = find(communicator);
-  if (group == nullptr || group->members.count(peer) == 0) return;
+  if (group == nullptr) {
+    if (Early* before = early(communicator)) before->streamed.insert(peer);
+    return;
+  }
+  if (group->members.count(peer) == 0) return;
   group->streamed.insert(peer);
   if (group->streams_due.erase(peer) == 0) return;
   actions_.push_back(PeerLeft{communicator, peer, group->members[peer].last_sequence});

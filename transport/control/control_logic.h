@@ -99,7 +99,7 @@ class ControlLogic {
 
   // --- events from outside
   void connected(Time now, int peer) { liveness_.watch(now, peer); }
-  // The stream that it opened for this communicator, which is open here, has come.
+  // The stream that it opened for this communicator has come.
   void streamed(uint64_t communicator, int peer);
   // Something has come on the connection to it, of any sender.
   void heard(Time now, int peer) { liveness_.heard(now, peer); }
@@ -174,6 +174,7 @@ class ControlLogic {
   // What came for a communicator that is not open here yet.
   struct Early {
     std::map<int, ByeMessage> goodbyes;
+    std::set<int> streamed;
     std::optional<std::pair<int, AbortMessage>> abort;
   };
 

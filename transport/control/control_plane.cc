@@ -175,7 +175,6 @@ void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvent
     try {
       table_.open(id);
       logic_->open(now(), id, std::move(members));
-      for (const int peer : table_.streams(id, LinkKind::kStreamFrom)) logic_->streamed(id, peer);
       if (!broken_.ok()) logic_->abort(now(), id, broken_);
     } catch (...) {
       logic_->undo_open(id);
@@ -196,13 +195,24 @@ void ControlPlane::decline(uint64_t id, const std::vector<int>& members, const E
   request_flush();
 }
 
-bool ControlPlane::close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) {
+void ControlPlane::streamed(uint64_t id, int peer) {
+  {
+    std::lock_guard lock(mutex_);
+    logic_->streamed(id, peer);
+  }
+  request_flush();
+}
+
+bool ControlPlane::close(uint64_t id, uint64_t last_sequence, const std::function<std::set<int>()>& island_streams,
+                         Clock::time_point deadline) {
   bool all = true;
   try {
+    std::set<int> streams = island_streams();
     {
       std::lock_guard lock(mutex_);
       if (ears_.count(id) == 0) return true;
-      logic_->close(id, last_sequence, table_.streams(id, LinkKind::kStreamTo));
+      streams.merge(table_.streams(id, LinkKind::kStreamTo));
+      logic_->close(id, last_sequence, streams);
     }
     request_flush();
     std::unique_lock lock(mutex_);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,7 +83,11 @@ class ControlPlane {
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell);
   void decline(uint64_t id, const std::vector<int>& members, const Error& error);
-  bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline);
+  // island_streams: the members to whom this rank has opened a stream in shared memory.
+  bool close(uint64_t id, uint64_t last_sequence, const std::function<std::set<int>()>& island_streams,
+             Clock::time_point deadline);
+  // As ControlLogic::streamed(), of a stream in shared memory.
+  void streamed(uint64_t id, int peer);
   // The sockets of a link; empty: not there yet, and asked for.
   std::vector<SecuredSocket> take(const LinkName& name);
   std::optional<std::pair<int, SecuredSocket>> take_stream_from(uint64_t communicator);

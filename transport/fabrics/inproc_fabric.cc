@@ -448,7 +448,6 @@ class InprocFabric final : public Fabric {
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
     return hub_->absent(place_.rank, communicator, sequence);
   }
-  void catch_up(int) override {}  // there is one way
   void link_failed(uint64_t communicator, int peer, const Error& error) override {
     hub_->change(place_.rank,
                  [&](ControlLogic& logic, int64_t now) { logic.link_failed(now, communicator, peer, error); });

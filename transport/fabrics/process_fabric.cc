@@ -179,7 +179,8 @@ class ProcessFabric : public Fabric {
 
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
     leave_by_.store(deadline);
-    const bool all = board().close(id, last_sequence, deadline);
+    const auto island_streams = [this, id] { return island_ ? island_->streams_to(id) : std::set<int>{}; };
+    const bool all = board().close(id, last_sequence, island_streams, deadline);
     if (island_) island_->close(id);
     return all;
   }
@@ -228,9 +229,6 @@ class ProcessFabric : public Fabric {
   }
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
     return board().absent(communicator, sequence);
-  }
-  void catch_up(int peer) override {
-    if (neighbor(peer)) island_->catch_up(peer);
   }
   void link_failed(uint64_t communicator, int peer, const Error& error) override {
     board().link_failed(communicator, peer, error);
@@ -300,6 +298,7 @@ class ProcessFabric : public Fabric {
     settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
       board_->link_failed(communicator, peer, error);
     };
+    settings.streamed = [this](uint64_t communicator, int peer) { board_->streamed(communicator, peer); };
     island_ = std::make_unique<Island>(board_->context(), std::move(neighbors), std::move(settings));
     if (config_.shared_stores == "streamed") island_->set_stores(Stores::kStreamed);
     return std::nullopt;

@@ -228,8 +228,10 @@ void Island::open(uint64_t communicator, const std::vector<int>& members, const 
   }
 }
 
-void Island::catch_up(int peer) {
-  if (const auto found = peers_.find(peer); found != peers_.end()) found->second.connection->catch_up();
+std::set<int> Island::streams_to(uint64_t communicator) {
+  std::lock_guard lock(mutex_);
+  const IslandBook::Group* group = book_.opened(communicator);
+  return group != nullptr ? group->streams_to : std::set<int>{};
 }
 
 void Island::close(uint64_t communicator) {
@@ -486,6 +488,7 @@ void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& fi
     bell = group->p2p_doorbell;
   }
   if (bell) bell->ring();
+  settings_.streamed(frame.communicator, peer);
 }
 
 void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -51,6 +52,8 @@ class Island final : public SharedMemory {
     // A link to `peer` that was asked for will not come, or nothing that is shared with it can be trusted any more. On
     // any thread, without the lock.
     std::function<void(uint64_t communicator, int peer, const Error&)> link_failed;
+    // take_stream_from() has the peer's stream. On the I/O thread, without the lock.
+    std::function<void(uint64_t communicator, int peer)> streamed;
   };
 
   Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings settings);
@@ -68,8 +71,8 @@ class Island final : public SharedMemory {
   std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer);
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator);
 
-  // On the I/O thread: reads what the peer has sent.
-  void catch_up(int peer);
+  // The peers for whom take_stream_to() has made a stream.
+  std::set<int> streams_to(uint64_t communicator);
 
   // --- SharedMemory
   std::shared_ptr<Window> make(size_t bytes, uint64_t name = 0) override;

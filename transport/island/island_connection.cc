@@ -51,11 +51,6 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     socket_.detach();
   }
 
-  void catch_up() {
-    for (size_t i = 0; i < kMaxQueued && on_frame_ && read_one(); ++i) {
-    }
-  }
-
   void send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
     std::string why;
     End kind = End::kGone;
@@ -183,7 +178,6 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
 IslandConnection::IslandConnection(asio::io_context& io, Descriptor socket, OnFrame on_frame, OnEnd on_end)
     : state_(std::make_shared<State>(io, std::move(socket), std::move(on_frame), std::move(on_end))) {}
 IslandConnection::~IslandConnection() { state_->cancel(); }
-void IslandConnection::catch_up() { state_->catch_up(); }
 void IslandConnection::start() { state_->start_soon(); }
 void IslandConnection::send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
   state_->send(frame, std::move(descriptors), std::move(keep));

@@ -32,8 +32,6 @@ class IslandConnection {
   // Sends, or queues while the peer does not read; `keep` holds what the descriptors belong to until then. More than
   // kMaxQueued in the queue end the connection. Frames arrive in the order of the calls.
   void send(const IslandFrame& frame, std::vector<int> descriptors = {}, std::shared_ptr<void> keep = nullptr);
-  // On the I/O thread: handles what the peer has sent by now, kMaxQueued frames at most.
-  void catch_up();
 
  private:
   class State;
