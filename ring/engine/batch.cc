@@ -54,11 +54,17 @@ void BatchOperation::set_result(const Error* error) {
 
 void BatchOperation::on_end(EndFunction function) {
   if (!poll() && !submitted_) refuse_unsubmitted("on_end()");
+  watch_parts();  // first: where it throws, the function is not taken
   add_end_function(std::move(function));
-  if (done() || watched_.exchange(true)) return;
+}
+
+// Watches some parts twice where it has thrown before, or where another thread does the same.
+void BatchOperation::watch_parts() {
+  if (done() || watched_.load()) return;
   for (size_t i = 0; i < parts(); ++i) {
     part(i).on_end([self = shared_from_this()](const Error&) { self->poll(); });
   }
+  watched_.store(true);
 }
 
 bool BatchOperation::wait(Clock::time_point until) {

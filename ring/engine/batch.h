@@ -27,6 +27,7 @@ class BatchOperation final : public Operation, public std::enable_shared_from_th
   friend class Batch;
   std::shared_ptr<ProgressThread> progress_thread() const override { return progress_thread_.lock(); }
   void set_result(const Error* error);
+  void watch_parts();
   Operation& part(size_t index) const;
   size_t parts() const { return collectives_.size() + messages_.size() + streamed_.size(); }
 
