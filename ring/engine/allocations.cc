@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <new>
+
 #include "rondo/error.h"
 
 namespace rondo {
@@ -11,7 +13,7 @@ Allocations::~Allocations() {
   for (const auto& [data, run] : runs_) release(data, run);
 }
 
-void* Allocations::allocate(size_t bytes) {
+void* Allocations::allocate(size_t bytes) try {
   if (bytes == 0) throw Exception(ErrorCode::kInvalid, fmt::format("allocate on rank {}: 0 bytes", rank_));
   Run run{nullptr, bytes};
   void* data = nullptr;
@@ -25,8 +27,15 @@ void* Allocations::allocate(size_t bytes) {
     }
   }
   std::lock_guard lock(mutex_);
-  runs_.emplace(data, std::move(run));
+  try {
+    runs_.emplace(data, run);
+  } catch (...) {
+    release(data, run);
+    throw;
+  }
   return data;
+} catch (const std::bad_alloc&) {
+  throw Exception(ErrorCode::kSystem, fmt::format("allocate on rank {}: out of memory", rank_));
 }
 
 void Allocations::deallocate(void* data) {
