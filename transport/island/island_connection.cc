@@ -67,7 +67,12 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
           case Sent::kYes:
             return;
           case Sent::kLater:
-            asio::post(io_, [self = shared_from_this()] { self->retry_later(); });
+            try {
+              asio::post(io_, [self = shared_from_this()] { self->retry_later(); });
+            } catch (...) {  // no memory: a frame in the queue says that the timer is set
+              queue_.clear();
+              throw;
+            }
             return;
           case Sent::kOver:
             break;

@@ -30,7 +30,8 @@ class IslandConnection {
 
   void start();  // posts to the I/O thread
   // Sends, or queues while the peer does not read; `keep` holds what the descriptors belong to until then. More than
-  // kMaxQueued in the queue end the connection. Frames arrive in the order of the calls.
+  // kMaxQueued in the queue end the connection. Frames arrive in the order of the calls. Where it throws
+  // std::bad_alloc, nothing has happened.
   void send(const IslandFrame& frame, std::vector<int> descriptors = {}, std::shared_ptr<void> keep = nullptr);
 
  private:
