@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -20,6 +21,7 @@
 #include "rondo/sparse.h"
 #include "tests/support/eventually.h"
 #include "tests/support/resources.h"
+#include "tests/support/temp_folder.h"
 
 namespace {
 
@@ -72,6 +74,7 @@ using Call = std::function<void(Communicator&, Memory&)>;
 
 // Far below the deadlines of calls and of starts, which no rank may wait for.
 constexpr std::chrono::seconds kSoon{10};
+constexpr size_t kWorld = 2;
 
 struct Outcome {
   std::string call, barrier;  // "ok", or the error's name
@@ -106,19 +109,38 @@ Outcome live(Communicator& group, const Call& call, long k) {
   return outcome;
 }
 
-// What is wrong; "": nothing. `k`: of rank 0; 0: nothing is refused.
-std::string check_life(const Call& call, long k, bool& refused) {
-  constexpr size_t kWorld = 2;
+// As a process joins.
+Communicator join(const std::string& transport, Config config, const TempFolder& folder, size_t rank) {
+  config.transport = transport;
+  JoinOptions options;
+  options.rank = static_cast<int>(rank);
+  options.world = kWorld;
+  options.config = config;
+  options.rendezvous = "file://" + folder.path("store");
+  options.job_id = "memory";
+  return Communicator::join(options);
+}
+
+// What is wrong; "": nothing. transport: between ranks that join as processes do; "": they are threads of one. `k`: of
+// rank 0; 0: nothing is refused.
+std::string check_life(const Call& call, const std::string& transport, long k, bool& refused) {
   Config config;
   config.timeout_ms = config.start_timeout_ms = 60'000;
   config.debug = "off";
   Outcome outcomes[kWorld];
   const auto begin = std::chrono::steady_clock::now();
   {
-    auto groups = Communicator::inproc(kWorld, config);
+    const TempFolder folder;
+    std::vector<Communicator> groups(kWorld);
+    if (transport.empty()) groups = Communicator::inproc(kWorld, config);
     std::vector<std::thread> threads;
+    std::barrier joined(kWorld);
     for (size_t r = 0; r < kWorld; ++r) {
-      threads.emplace_back([&, r] { outcomes[r] = live(groups[r], call, r == 0 ? k : 0); });
+      threads.emplace_back([&, r] {
+        if (!transport.empty()) groups[r] = join(transport, config, folder, r);
+        joined.arrive_and_wait();  // one that has not would throw what the other's call ends with
+        outcomes[r] = live(groups[r], call, r == 0 ? k : 0);
+      });
     }
     for (std::thread& thread : threads) thread.join();
   }
@@ -264,9 +286,65 @@ void run_end_function(Communicator& group, Memory& memory) {
   if (thrown) std::rethrow_exception(thrown);
 }
 
+// A function that a batch has refused for memory is taken when it is offered again, and none is called that was
+// refused.
+void run_end_function_of_batch(Communicator& group, Memory& memory) {
+  BatchScope calls(group);
+  sum(group, memory.middle);
+  group.send(memory.sent.data(), 300, DType::kFloat32, other(group));
+  group.recv(memory.got.data(), 300, DType::kFloat32, other(group));
+  Work all = calls.end_async();
+  const auto count = [&called = memory.calls](const Error&) { called.fetch_add(1); };
+  try {
+    all.on_end(count);
+  } catch (const std::bad_alloc&) {
+    all.on_end(count);
+  }
+  left = 0;
+  if (!eventually([&] { return memory.calls.load() == 1; }, 5'000)) {
+    throw Exception(ErrorCode::kInternal, "the function was not called");
+  }
+  all.wait();
+}
+
 void run_group(Communicator& made, Memory& memory) {
   sum(made, memory.short_one);
   left = 0;  // leaving is no part of it
+}
+
+void run_registered(Communicator& group) {
+  constexpr size_t kCount = 100'000;
+  float* values = nullptr;
+  try {
+    values = static_cast<float*>(group.allocate(kCount * sizeof(float)));
+  } catch (const std::bad_alloc&) {
+    throw Exception(ErrorCode::kInternal, "allocate() says kSystem");
+  }
+  group.all_reduce(values, values, kCount, DType::kFloat32);
+  left = 0;
+}
+
+void refuse_each(const Named& named, const std::string& transport) {
+  const auto& [name, call] = named;
+  CAPTURE(name);
+  CAPTURE(transport);
+  bool refused = false;
+  REQUIRE_EQ(check_life(call, transport, 0, refused), "");  // what is made once, is made
+  long k = 0;
+  do {
+    ++k;
+    CAPTURE(k);
+    ::alarm(60);  // a rank that never ends ends the test
+    const long before = alive.load();
+    const size_t descriptors = open_descriptors();
+    const std::string wrong = check_life(call, transport, k, refused);
+    CHECK_EQ(wrong, "");
+    CHECK(eventually([&] { return alive.load() <= before && open_descriptors() == descriptors; }, 2'000));
+    ::alarm(0);
+  } while (refused && k < 3'000);
+  MESSAGE(name, " ", transport, ": ", k - 1, " allocations");
+  CHECK(k > 2);
+  CHECK_FALSE(refused);
 }
 
 }  // namespace
@@ -309,31 +387,43 @@ TEST_CASE("the k-th allocation inside a call is refused") {
          g.sendrecv(m.sent.data(), m.sent.size(), other(g), m.got.data(), m.got.size(), other(g), DType::kFloat32);
        }},
       {"on_end", [](C& g, M& m) { run_end_function(g, m); }},
+      {"on_end of a batch", [](C& g, M& m) { run_end_function_of_batch(g, m); }},
       {"all_reduce", [](C& g, M& m) { sum(g, m.middle); }},
+      {"all_reduce, registered", [](C& g, M&) { run_registered(g); }},
+      {"all_reduce, int8",
+       [](C& g, M& m) {
+         CallOptions options;
+         options.wire.format = WireFormat::kInt8;
+         g.all_reduce(m.middle.data(), m.middle.data(), m.middle.size(), DType::kFloat32, Op::kSum, options);
+       }},
+      {"broadcast", [](C& g, M& m) { g.broadcast(m.sent.data(), m.sent.size(), DType::kFloat32, 0); }},
+      {"all_to_all", [](C& g, M& m) { g.all_to_all(m.sent.data(), m.got.data(), m.sent.size() / 2, DType::kFloat32); }},
       {"all_reduce_async",
        [](C& g, M& m) {
          g.all_reduce_async(m.middle.data(), m.middle.data(), m.middle.size(), DType::kFloat32).wait();
        }},
   };
-  for (const auto& [name, call] : calls) {
-    CAPTURE(name);
-    bool refused = false;
-    REQUIRE_EQ(check_life(call, 0, refused), "");  // what is made once, is made
-    long k = 0;
-    do {
-      ++k;
-      CAPTURE(k);
-      ::alarm(60);  // a rank that never ends ends the test
-      const long before = alive.load();
-      const size_t descriptors = open_descriptors();
-      const std::string wrong = check_life(call, k, refused);
-      CHECK_EQ(wrong, "");
-      CHECK(eventually([&] { return alive.load() <= before && open_descriptors() == descriptors; }, 2'000));
-      ::alarm(0);
-    } while (refused && k < 3'000);
-    MESSAGE(name, ": ", k - 1, " allocations");
-    CHECK(k > 2);
-    CHECK_FALSE(refused);
+  for (const Named& named : calls) refuse_each(named, "");
+}
+
+TEST_CASE("between processes likewise") {
+  using C = Communicator;
+  using M = Memory;
+  const Named calls[] = {
+      {"split",
+       [](C& g, M& m) {
+         Communicator made = g.split(0, other(g));
+         run_group(made, m);
+       }},
+      {"short messages", [](C& g, M& m) { run_messages(g, m, 10, other(g)); }},
+      {"long messages", [](C& g, M& m) { run_messages(g, m, 300'000, other(g)); }},
+      {"messages in another order", [](C& g, M& m) { run_in_another_order(g, m, 300'000); }},
+      {"a receive that is too short", [](C& g, M& m) { run_mismatch(g, m); }},
+      {"all_reduce", [](C& g, M& m) { sum(g, m.middle); }},
+      {"all_reduce, registered", [](C& g, M&) { run_registered(g); }},
+  };
+  for (const char* const transport : {"shm", "tcp"}) {
+    for (const Named& named : calls) refuse_each(named, transport);
   }
 }
 
