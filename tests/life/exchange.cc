@@ -114,21 +114,26 @@ void Thread::collect(const std::string& name, Member& member) {
 
 void Thread::shift(const Step& step, Member& member) {
   finish_messages();
+  pass_on(step, seat(step, member), static_cast<int>(step.number("tag")), memory_, member);
+}
+
+// May run on any thread, each with its own memory.
+void Thread::pass_on(const Step& step, const Seat& here, int tag, Memory& memory, Member& member) {
   const int n = member.size(), by = static_cast<int>(step.number("by", 1)) % n;
   if (by == 0) return;
-  const auto tag = static_cast<int>(step.number("tag"));
   const auto count = static_cast<uint64_t>(step.number("count"));
-  MessageList to(step, seat(step, member), {{member.me, (member.me + by) % n, tag, count}});
-  MessageList from(step, seat(step, member), {{(member.me + n - by) % n, member.me, tag, count}});
-  Flight out = to.send(0, kMessageSlot, memory_), in = from.receive(0, kMessageSlot, memory_);
+  MessageList to(step, here, {{member.me, (member.me + by) % n, tag, count}});
+  MessageList from(step, here, {{(member.me + n - by) % n, member.me, tag, count}});
+  Flight out = to.send(0, kMessageSlot, memory), in = from.receive(0, kMessageSlot, memory);
   Call call = in.call;
   call.verb = Verb::kSendRecv;
   call.in = out.call.in;
   call.to = to[0].dst;
   Work::Message got;
   must(member.group->run(call, &got), "");
-  arrive(from, in, got, member);
-  check(out, member);
+  std::string wrong = from.arrived(in, got);
+  if (wrong.empty()) wrong = in.check() + out.check();
+  if (!wrong.empty()) fail(wrong);
 }
 
 }  // namespace rondo::life

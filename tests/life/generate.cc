@@ -209,6 +209,7 @@ class Generator {
       return steps.push_back(lines_.collective(group));
     }
     if (draw < 94) return steps.push_back(Step{"free", {}, {}, 0});
+    if (draw < 97) return steps.push_back(lines_.crowd(group));
     steps.push_back(repeat({lines_.shift(group)}, r.between(1, 30)));
     steps.push_back(lines_.exchange(group));
     steps.push_back(Lines::named("collect", "group", group.number).with("name", "d" + std::to_string(r.below(3))));

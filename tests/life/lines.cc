@@ -183,6 +183,14 @@ Step Lines::shift(const Known& group) {
   return step.with("count", static_cast<int64_t>(bytes() / 4));
 }
 
+Step Lines::crowd(const Known& group) {
+  Step step = shift(group).with("dtype", dtype()).with("by", 1).with("salt", salt());
+  step.verb = "crowd";
+  step.values.erase("tag");
+  step.with("count", static_cast<int64_t>(count_for(step.word("dtype"), 1)));
+  return step.with("threads", static_cast<int64_t>(random_.between(2, 4))).with("times", 5 << random_.below(5));
+}
+
 Step Lines::sparse(const Known& group) {
   constexpr const char* kSelects[] = {"topk", "threshold", "sampled"};
   constexpr const char* kParts[] = {"0.001", "0.01", "0.05", "0.3", "1"};

@@ -36,6 +36,7 @@ class Lines {
   std::vector<Step> equal_calls(const Known& group);
   Step exchange(const Known& group);
   Step shift(const Known& group);
+  Step crowd(const Known& group);
   Step sparse(const Known& group);
   Step dist_opt(const Known& group);
   Step batch(const Known& group);

@@ -25,6 +25,7 @@ bool blames(const Error& error, int rank);
 inline constexpr char kOurAbort[] = "life: a rank found a fault";
 // Memory by its use: slots of the text are below kSlots.
 inline constexpr int kSlots = 16, kMessageSlot = 100, kDeferredSlot = 1'000'000;
+inline constexpr int kCrowdTag = 500;  // below those of deferred messages
 
 // One thread of a rank: plays its steps on groups of its own.
 class Thread {
@@ -96,11 +97,14 @@ class Thread {
   void collect(const std::string& name, Member& member);
   void collect_all(Member& member);
   void shift(const Step& step, Member& member);
+  void pass_on(const Step& step, const Seat& here, int tag, Memory& memory, Member& member);
   void finish_messages();
   void send_all(Traffic& traffic, int slot, Member& member);
   void receive_all(Traffic& traffic, const std::string& how, Member& member);
   void wait_for(Traffic& traffic, Member& member);
   void arrive(MessageList& list, Flight& flight, const Work::Message& got, Member& member);
+
+  void crowd(const Step& step, Member& member);  // crowd.cc
 
   // training.cc
   void sparse(const Step& step, Member& member);
