@@ -23,6 +23,7 @@ class Generator {
     life_.rounds = r.chance(20) ? 3 : 1;
     life_.doors = {r.chance(30) ? "c" : "cpp"};
     if (life_.ranks == Ranks::kProcesses && r.chance(30)) life_.doors = {"cpp", "c"};
+    if (life_.ranks == Ranks::kProcesses && life_.world > 1 && r.chance(10)) hosts();
     settings();
     const int threads = r.chance(70) ? 1 : static_cast<int>(r.between(2, 4));
     for (int t = 0; t < threads; ++t) life_.threads.push_back(thread(threads));
@@ -31,6 +32,12 @@ class Generator {
 
  private:
   using Steps = std::vector<Step>;
+
+  // Several ranks on one host, mostly: they share memory, and reach the others by TCP.
+  void hosts() {
+    const uint64_t hosts = random_.between(2, 3);
+    for (int rank = 0; rank < life_.world; ++rank) life_.hosts.push_back(static_cast<int>(random_.below(hosts)));
+  }
 
   void set(const std::string& name, const std::string& value) {
     life_.settings.push_back("RONDO_" + name + "=" + value);

@@ -61,9 +61,11 @@ bool play_and_tell(const Life& life, const Arguments& arguments) {
   return false;
 }
 
-// Hostile ranks are of C++ and C.
+// Hostile ranks, and threads that share a group, are of C++ and C.
 void leave_out(std::vector<Step>& steps, const Life& life) {
+  const bool python = std::any_of(life.doors.begin(), life.doors.end(), is_of_python);
   const auto is_pythons = [&](const Step& step) {
+    if (step.verb == "crowd") return python;
     return step.verb == "hostile" && is_of_python(life.door(static_cast<int>(step.number("by"))));
   };
   steps.erase(std::remove_if(steps.begin(), steps.end(), is_pythons), steps.end());
@@ -79,9 +81,26 @@ Life drawn(uint64_t seed, const Arguments& arguments) {
   return life;
 }
 
-bool play_seed(uint64_t seed, const Arguments& arguments) {
+// How often each kind of step stands in the lives that were played.
+using Coverage = std::map<std::string, int>;
+
+void count_steps(const std::vector<Step>& steps, Coverage& coverage) {
+  for (const Step& step : steps) {
+    ++coverage[step.verb];
+    count_steps(step.inner, coverage);
+  }
+}
+
+// --hosts=none: all ranks on this host; --hosts=only: lives that have several.
+bool play_seed(uint64_t seed, const Arguments& arguments, Coverage& coverage) {
+  Life life = drawn(seed, arguments);
+  const std::string hosts = value_of(arguments, "hosts");
+  if (hosts == "only" && life.hosts.empty()) return true;
+  if (hosts == "none") life.hosts.clear();
   std::cout << "seed " << seed << std::endl;
-  return play_and_tell(drawn(seed, arguments), arguments);
+  for (const std::vector<Step>& steps : life.threads) count_steps(steps, coverage);
+  if (!life.hosts.empty()) ++coverage["(hosts)"];
+  return play_and_tell(life, arguments);
 }
 
 int run(const Arguments& arguments) {
@@ -98,6 +117,7 @@ int run(const Arguments& arguments) {
     return 0;
   }
   bool right = true;
+  Coverage coverage;
   if (arguments.count("play") != 0) {
     Life life = parse(read_file(value_of(arguments, "play")));
     right = play_and_tell(parse(print(life)), arguments);
@@ -105,7 +125,7 @@ int run(const Arguments& arguments) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(std::stoi(value_of(arguments, "seconds")));
     std::random_device draw;
     while (std::chrono::steady_clock::now() < end) {
-      right = play_seed(draw() % 1'000'000'000, arguments) && right;
+      right = play_seed(draw() % 1'000'000'000, arguments, coverage) && right;
       if (!right && value_of(arguments, "go-on", "0") == "0") break;
     }
   } else {
@@ -113,9 +133,10 @@ int run(const Arguments& arguments) {
     const size_t dash = seeds.find('-');
     const uint64_t first = std::stoull(seeds),
                    last = dash == std::string::npos ? first : std::stoull(seeds.substr(dash + 1));
-    for (uint64_t seed = first; seed <= last; ++seed) right = play_seed(seed, arguments) && right;
+    for (uint64_t seed = first; seed <= last; ++seed) right = play_seed(seed, arguments, coverage) && right;
   }
-  std::cout << (right ? "all lives were right" : "a life was wrong") << std::endl;
+  for (const auto& [verb, steps] : coverage) std::cout << verb << " " << steps << "; ";
+  std::cout << "\n" << (right ? "all lives were right" : "a life was wrong") << std::endl;
   return right ? 0 : 1;
 }
 

@@ -10,15 +10,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <thread>
 
+#include "tests/support/namespaces.h"
 #include "tests/support/temp_folder.h"
 
 namespace rondo::life {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr unsigned kLongestLife = 3600;  // seconds
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path);
@@ -44,6 +48,9 @@ class Play {
   ~Play() { end_all(); }
 
   Verdict run() {
+    if (!life_.hosts.empty()) {
+      namespaces_.emplace(1 + *std::max_element(life_.hosts.begin(), life_.hosts.end()), kLongestLife);
+    }
     const int processes = life_.ranks == Ranks::kThreads ? 1 : life_.world;
     for (int r = 0; r < processes; ++r) children_.push_back({start(r), r, false, 0});
     std::string before;
@@ -95,6 +102,10 @@ class Play {
     ::dup2(file, 2);
     ::close(file);
     if (life_.rounds > 1) ::setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);  // leaks.h
+    if (namespaces_.has_value()) {
+      namespaces_->enter(life_.hosts[static_cast<size_t>(rank) % life_.hosts.size()]);
+      ::setenv("RONDO_INSECURE", "1", 1);  // they have no secret
+    }
     for (const std::string& setting : life_.settings) {
       const size_t equals = setting.find('=');
       ::setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);
@@ -216,6 +227,7 @@ class Play {
   const Life& life_;
   const PlayerOptions& options_;
   testing::TempFolder folder_;
+  std::optional<testing::Namespaces> namespaces_;
   std::vector<Child> children_;
 };
 

@@ -46,7 +46,7 @@ pytest_counts() {
 }
 check "pytest ran" pytest_counts
 check "lives of ranks with NumPy beside C++ and C" "$(bazel_bin)/tests/life/life" --patience=60 --shrink-seconds=30 \
-  --python="$python/bin/python tests/life/python/life_rank.py" --doors=numpy,cpp/numpy,c/numpy --seeds=1-12
+  --python="$python/bin/python tests/life/python/life_rank.py" --doors=numpy,cpp/numpy,c/numpy --hosts=none --seeds=1-12
 
 # Other versions of Python, where they are found.
 for version in 3.10 3.12 3.13 3.14; do

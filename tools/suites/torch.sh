@@ -115,6 +115,6 @@ cd "$tree"
 log=$folder/pytest.log
 check "pytest ran" pytest_counts "$venv" 1500 tests/torch
 lives=("$(bazel_bin)/tests/life/life" --patience=60 --shrink-seconds=30 --python="$venv/bin/python tests/life/python/life_rank.py")
-check "lives of ranks with torch" "${lives[@]}" --doors=torch --seeds=9-11
+check "lives of ranks with torch" "${lives[@]}" --doors=torch --hosts=none --seeds=9-11
 check "tests/life/torch.life" "${lives[@]}" --play=tests/life/torch.life
 finish_checks
