@@ -24,7 +24,8 @@ CallCourse::CallCourse(CommunicatorContext& context, const Router& router)
       island_(context),
       checks_finite_(context.config.check_results.find("finite") != std::string::npos),
       checks_digest_(context.config.check_results.find("digest") != std::string::npos),
-      log_(context.config.debug, context.world_rank(context.rank)) {}
+      log_(context.config.debug, context.world_rank(context.rank)),
+      shows_routes_(context.rank == 0 && log_.shows(LogLevel::kInfo)) {}
 
 bool CallCourse::advance(Pass pass) {
   bool moved = false;
@@ -55,7 +56,7 @@ bool CallCourse::advance(Pass pass) {
 bool CallCourse::go_on() {
   if (digesting_) return go_on_digest();
   if (operation_->run) return start_own_run();
-  if (!route_) decide();
+  if (!route_ && !take_kept_route()) decide();
   if (route_->next == Next::kExchangeTimes) return start_telling_times();
   if (route_->next != Next::kRun) return start_exchange();
   PreparedCall::Body& body = operation_->call->body;
@@ -79,24 +80,41 @@ bool CallCourse::start_own_run() {
   return true;
 }
 
+// Of an earlier call like this one, if nothing has changed on which it depends. Those that are told routes are told
+// each.
+bool CallCourse::take_kept_route() {
+  const auto& kept = operation_->call->kept_route;
+  if (!kept || kept->table_changes != table_.changes() || shows_routes_ || context_.observed.on()) return false;
+  route_ = kept->route;
+  follow_route(kept->table_version);
+  return true;
+}
+
+void CallCourse::follow_route(uint32_t table_version) {
+  context_.log.took(operation_->sequence, route_->algorithm, table_version);
+  island_.set_stores(route_->streamed ? Stores::kStreamed : Stores::kCached);
+}
+
 void CallCourse::decide() {
-  const RouteQuestion& question = operation_->call->question;
+  PreparedCall& prepared = *operation_->call;
+  const RouteQuestion& question = prepared.question;
   route_ = router_.decide(question, table_, answers_);
   const bool timed = route_->timed || route_->next != Next::kRun;  // or may be, after the exchange
   if (!answers_.buffers && question.tuned() && timed) began_ns_ = Observer::now();
   if (route_->next == Next::kRefuse) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", describe_call(operation_->call->call),
-                                                     context_.rank, refusal_text(*route_, *answers_.buffers)));
+    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", describe_call(prepared.call), context_.rank,
+                                                     refusal_text(*route_, *answers_.buffers)));
   }
   if (route_->next != Next::kRun) return;
-  context_.log.took(operation_->sequence, route_->algorithm, table_.version());
+  follow_route(table_.version());
   if (context_.observed.on()) observe_route();
+  if (shows_routes_) show();
   if (RouteTable::learns_from(*route_)) {
     std::lock_guard lock(table_mutex_);
     table_.began(question, router_.terms(), *route_);
+  } else if (RouteTable::keeps(*route_, answers_)) {
+    prepared.kept_route = {*route_, table_.changes(), table_.version()};
   }
-  island_.set_stores(route_->streamed ? Stores::kStreamed : Stores::kCached);
-  if (context_.rank == 0 && log_.shows(LogLevel::kInfo)) show();
 }
 
 void CallCourse::observe_route() {
@@ -168,7 +186,7 @@ void CallCourse::end_telling_times() {
     choices = table_.told_times(times_->records(), router_.clocks());
   }
   record_ = {};
-  if (context_.rank == 0 && log_.shows(LogLevel::kInfo)) {
+  if (shows_routes_) {
     for (const std::string& choice : choices) log_.info(choice);
   }
   answers_.times = true;

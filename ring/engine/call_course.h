@@ -68,6 +68,8 @@ class CallCourse {
   bool go_on();
   bool start_own_run();
   void decide();
+  bool take_kept_route();
+  void follow_route(uint32_t table_version);
   void show();
   std::optional<Error> not_finite_of_wire();
   void observe_route();
@@ -99,6 +101,7 @@ class CallCourse {
   // The one call whose run keeps scratch memory, which may be megabytes; shared with the kept calls.
   std::weak_ptr<PreparedCall> has_scratch_;
   Logger log_;
+  const bool shows_routes_;  // in the log
 
   mutable std::mutex table_mutex_;  // for route_of(); the holder of the lease, which alone writes, reads without it
   RouteTable table_;

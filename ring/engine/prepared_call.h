@@ -24,6 +24,12 @@ class PreparedCall : public std::enable_shared_from_this<PreparedCall> {
     Algorithm algorithm = Algorithm::kAuto;
     std::unique_ptr<Run> run;
   };
+  // A route that follows from the table of routes alone, as it was after so many changes.
+  struct KeptRoute {
+    Route route;
+    uint64_t table_changes = 0;
+    uint32_t table_version = 0;
+  };
   // By the cost model, of the algorithm that was observed last.
   struct Prediction {
     Algorithm algorithm = Algorithm::kAuto;
@@ -36,8 +42,10 @@ class PreparedCall : public std::enable_shared_from_this<PreparedCall> {
   const RouteQuestion question;
   const uint64_t kind;  // what ranks compare: see fingerprint_of()
 
-  Body body;              // under the lease
-  Prediction prediction;  // likewise
+  // Under the lease.
+  Body body;
+  std::optional<KeptRoute> kept_route;
+  Prediction prediction;
 
   // The buffers that were checked last. Under the submission lock.
   const void* input;

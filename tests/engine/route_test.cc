@@ -60,6 +60,7 @@ class SimulatedRank {
     const RouteQuestion question = router_.ask(call.question, call.asked);
     if (!told_) {
       route_ = router_.decide(question, table_, answers_);
+      check_kept(question);
       if (route_.next == Next::kRun || route_.next == Next::kRefuse) return end(question, timed);
       tell(call, exchanges);
     }
@@ -73,9 +74,22 @@ class SimulatedRank {
   std::vector<Route> routes;  // of the calls that have begun
   std::vector<uint32_t> versions;
   size_t choices = 0;
+  size_t kept_routes = 0;
   RouteTable table_;
 
  private:
+  // What an earlier equal question is to keep is what it would be told again.
+  void check_kept(const RouteQuestion& question) {
+    const auto kept =
+        std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) { return one.question == question; });
+    if (kept != kept_.end() && kept->changes == table_.changes()) {
+      CHECK(kept->route == route_);
+      ++kept_routes;
+    }
+    if (kept != kept_.end()) kept_.erase(kept);
+    if (RouteTable::keeps(route_, answers_)) kept_.push_back({question, route_, table_.changes()});
+  }
+
   void tell(const PlannedCall& call, std::vector<std::vector<Told>>& exchanges) {
     if (exchanges.size() <= exchange_) exchanges.resize(exchange_ + 1);
     Told told;
@@ -116,8 +130,15 @@ class SimulatedRank {
     return true;
   }
 
+  struct Kept {
+    RouteQuestion question;
+    Route route;
+    uint64_t changes = 0;
+  };
+
   int rank_;
   const Router& router_;
+  std::vector<Kept> kept_;
   Route route_;
   Answers answers_;  // of the current call
   bool told_ = false;
@@ -185,10 +206,10 @@ Config config_of(Random& random) {
 }  // namespace
 
 TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they measure and which rank is ahead") {
-  // Proves: decide() and the table depend on nothing that one rank alone knows; and no rank waits for an exchange that
-  // another does not take part in.
+  // Proves: decide() and the table depend on nothing that one rank alone knows; no rank waits for an exchange that
+  // another does not take part in; and a route that a call keeps is the one that it would be told again.
   std::set<Algorithm> seen;
-  size_t choices = 0;
+  size_t choices = 0, kept_routes = 0;
   for (uint64_t seed = 0; seed < 10'000; ++seed) {
     CAPTURE(seed);
     Random random(seed);
@@ -216,6 +237,7 @@ TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they me
       REQUIRE(ranks[static_cast<size_t>(rank)].versions == ranks[0].versions);
     }
     choices += ranks[0].choices;
+    kept_routes += ranks[0].kept_routes;
     for (const Route& route : ranks[0].routes) seen.insert(route.algorithm);
   }
   for (const Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered,
@@ -224,6 +246,7 @@ TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they me
     CHECK(seen.count(algorithm) == 1);
   }
   CHECK(choices > 50);
+  CHECK(kept_routes > 1000);
 }
 
 TEST_CASE("a table that has learned otherwise has another version") {

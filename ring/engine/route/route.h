@@ -58,6 +58,7 @@ struct RouteQuestion {
   RouteReason why = RouteReason::kCheapest;
 
   bool tuned() const { return ways.count > 0; }
+  bool operator==(const RouteQuestion&) const = default;
 };
 
 // What is equal on all ranks from the start.
@@ -121,6 +122,7 @@ struct Answers {
   std::optional<bool> pulled;          // kTryPull: every rank could read a byte of the others' buffers
 
   bool has(Route::Next exchange) const;
+  bool any() const { return times || buffers || pulled; }
 };
 
 // The route of a call. A pure function of what all ranks agree on, so that all ranks decide alike: the ranks call it

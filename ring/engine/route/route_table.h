@@ -30,6 +30,10 @@ class RouteTable {
 
   // --- changes
   static bool learns_from(const Route& route) { return route.tuned || route.buffers != Route::Buffers::kAny; }
+  // Equal questions take this route, which was decided with these answers, as long as changes() are as many.
+  static bool keeps(const Route& route, const Answers& answers) {
+    return route.next == Route::Next::kRun && !learns_from(route) && !answers.any();
+  }
   // The ranks have told each other what they have timed; records[r]: rank r. Returns lines to be logged.
   std::vector<std::string> told_times(std::span<const TimeRecord> records, Clocks clocks);
   // All ranks have tried to read the others' buffers (Route::Next::kTryPull). True: this call falls back, and no later
@@ -41,6 +45,8 @@ class RouteTable {
 
   // A digest of all changes: ranks whose tables differ have different ones, but for 1 case in 2^32.
   uint32_t version() const { return static_cast<uint32_t>(digest_); }
+  // How many there were: of this rank's copy alone.
+  uint64_t changes() const { return changes_; }
 
  private:
   // Calls that do not ask after one that asked in vain. An exchange is up to a quarter of a call (router.cc), and
@@ -58,6 +64,7 @@ class RouteTable {
   Tuner tuner_;
   bool pull_refused_ = false;
   uint64_t digest_ = 0;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace rondo
