@@ -15,15 +15,15 @@ namespace rondo {
 // One collective call under way.
 class CollectiveOperation final : public Operation {
  public:
-  CollectiveOperation(std::shared_ptr<PreparedCall> prepared, const std::byte* from, std::byte* to)
-      : call(std::move(prepared)), input(from), output(to) {}
+  CollectiveOperation(std::shared_ptr<PreparedCall> prepared, const std::byte* from, std::byte* to,
+                      const WireOptions& with = {})
+      : call(std::move(prepared)), input(from), output(to), wire(with) {}
 
-  const std::shared_ptr<PreparedCall>
-      call;  // shared by operations of calls that are alike; or owned by CommunicatorState::run()
+  const std::shared_ptr<PreparedCall> call;  // shared by operations of calls that are alike
   const std::byte* const input;
   std::byte* const output;
+  const WireOptions wire;          // of a call with a wire format
   uint64_t sequence = 0;           // its number among the communicator's calls
-  WireOptions wire;                // of a call with a wire format
   std::optional<Packing> packing;  // of an operation of several tensors: the buffers are its memory
   std::shared_ptr<Gate> gate;      // of a call on a stream, which opens it; shared with the stream's
   std::shared_ptr<Run> run;        // of a call that a stream moves: it takes no route, and this sees how far it is

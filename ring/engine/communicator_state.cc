@@ -134,12 +134,9 @@ Algorithm CommunicatorState::algorithm_for(const Call& call, bool registered) co
   return collectives_->algorithm_for(checked, registered);
 }
 
-// Under the submission lock. The call's buffers have been checked, and nothing has happened if it throws. Until the
-// next call of this.
-const std::shared_ptr<PreparedCall>& CommunicatorState::prepare(const Call& call) {
-  if (call.uneven) {
-    return not_kept_ = collectives_->prepare(check_call(call, rank(), size()));
-  }
+// Under the submission lock. The call's buffers have been checked, and nothing has happened if it throws.
+std::shared_ptr<PreparedCall> CommunicatorState::prepare(const Call& call) {
+  if (call.uneven) return collectives_->prepare(check_call(call, rank(), size()));
   const CallFields key = fields_of(call);
   if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) {
     PreparedCall& known = **kept;
@@ -157,8 +154,7 @@ std::shared_ptr<CollectiveOperation> CommunicatorState::submit(std::shared_ptr<P
                                                                const Call& call) {
   const auto timeout = prepared->call.timeout;
   auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), static_cast<const std::byte*>(call.input),
-                                                         static_cast<std::byte*>(call.output));
-  operation->wire = call.options.wire;
+                                                         static_cast<std::byte*>(call.output), call.options.wire);
   operation->engine = collectives_;
   operation->deadline = deadline(timeout);
   collectives_->submit(operation);
@@ -208,19 +204,15 @@ void CommunicatorState::run(const Call& call) try {
   check_on_host(call);
   context_->log.note_thread();
   std::unique_lock lock(submit_mutex_);
-  const std::shared_ptr<PreparedCall>& prepared = prepare(call);
-  // No owner of it: counting owners is a twentieth of an 8-byte call.
-  CollectiveOperation operation({std::shared_ptr<void>(), prepared.get()}, static_cast<const std::byte*>(call.input),
-                                static_cast<std::byte*>(call.output));
-  operation.wire = call.options.wire;
+  CollectiveOperation operation(prepare(call), static_cast<const std::byte*>(call.input),
+                                static_cast<std::byte*>(call.output), call.options.wire);
   if (collectives_->begin_now(operation)) {
-    if (running_ != prepared) running_ = prepared;
     lock.unlock();
     collectives_->run_held(operation);
     if (operation.failed()) throw Exception(operation.error());
     return;
   }
-  const auto queued = submit(prepared, call);
+  const auto queued = submit(operation.call, call);
   lock.unlock();
   collectives_->wait(*queued, Clock::time_point::max());
   if (queued->failed()) throw Exception(queued->error());

@@ -162,7 +162,7 @@ class CommunicatorState final : public CommunicatorEvents {
   void on_broken() noexcept override;
 
  private:
-  const std::shared_ptr<PreparedCall>& prepare(const Call& call);
+  std::shared_ptr<PreparedCall> prepare(const Call& call);
   std::shared_ptr<PreparedCall> prepare(const CheckedCall& call);
   std::shared_ptr<CollectiveOperation> submit(std::shared_ptr<PreparedCall> prepared, const Call& call);
   uint64_t next_split();
@@ -193,10 +193,6 @@ class CommunicatorState final : public CommunicatorEvents {
 
   std::mutex submit_mutex_;  // calls are serialized in the order in which they get it
   PreparedCalls prepared_;
-  std::shared_ptr<PreparedCall> not_kept_;  // the last uneven one
-  // That run() began last without the queue: kept while its operation, which does not own it, is under way. No other
-  // begins so meanwhile.
-  std::shared_ptr<PreparedCall> running_;
   uint64_t splits_ = 0;
   std::map<std::vector<int>, uint64_t> groups_made_;
 
