@@ -66,48 +66,37 @@ void show_start(const Config& config, const Launch& launch) {
 
 }  // namespace
 
-class Communicator::State {
- public:
-  explicit State(std::shared_ptr<CommunicatorState> group) : group_(std::move(group)), batch_(*group_) {}
-  CommunicatorState& group() { return *group_; }
-  Batch& batch() { return batch_; }
-
- private:
-  std::shared_ptr<CommunicatorState> group_;
-  Batch batch_;
+struct Communicator::State {
+  explicit State(std::shared_ptr<CommunicatorState> made) : group(std::move(made)), batch(*group) {}
+  const std::shared_ptr<CommunicatorState> group;
+  Batch batch;
 };
 
 namespace {
 
 template <typename State>
-CommunicatorState& engine(const std::shared_ptr<State>& state) {
+State& open(const std::shared_ptr<State>& state) {
   if (!state) throw Exception(ErrorCode::kClosed, "this Communicator is empty or has been destroyed");
-  return state->group();
+  return *state;
+}
+
+template <typename State>
+CommunicatorState& engine(const std::shared_ptr<State>& state) {
+  return *open(state).group;
 }
 
 // For a call that waits. In an end function it would stop what it waits for.
 template <typename State>
-CommunicatorState& blocking(const std::shared_ptr<State>& state) {
+State& blocking(const std::shared_ptr<State>& state) {
   refuse_wait_in_end_function();
-  return engine(state);
-}
-
-template <typename State>
-Batch& batch(const std::shared_ptr<State>& state) {
-  engine(state);
-  return state->batch();
+  return open(state);
 }
 
 // For a call that is made of several ones.
 template <typename State>
 OutsideBatch outside_batch(const std::shared_ptr<State>& state, const char* call) {
-  blocking(state);
-  return state->batch().outside(call);
+  return blocking(state).batch.outside(call);
 }
-
-}  // namespace
-
-namespace {
 
 // On device memory.
 std::shared_ptr<Operation> start_list(CommunicatorState& group, Batch& batch, std::span<const TensorRef> tensors, Op op,
@@ -181,22 +170,22 @@ std::string Communicator::metrics() {
 }
 
 void Communicator::run(const Call& call) {
-  CommunicatorState& group = blocking(state_);
-  if (state_->batch().collecting()) {
-    state_->batch().add(call);
+  State& state = blocking(state_);
+  if (state.batch.collecting()) {
+    state.batch.add(call);
   } else {
-    group.run(call);
+    state.group->run(call);
   }
 }
 
 Work Communicator::start(const Call& call) {
-  Batch& calls = batch(state_);
-  return Work(calls.collecting() ? calls.add(call) : engine(state_).start(call));
+  State& state = open(state_);
+  return Work(state.batch.collecting() ? state.batch.add(call) : state.group->start(call));
 }
 
 void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   refuse_wait_in_end_function();
-  Batch& calls = batch(state_);
+  Batch& calls = open(state_).batch;
   if (calls.collecting()) {
     calls.add(tensors, op, options);
   } else if (options.stream) {
@@ -207,7 +196,7 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
 }
 
 Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-  Batch& calls = batch(state_);
+  Batch& calls = open(state_).batch;
   if (calls.collecting()) return Work(calls.add(tensors, op, options));
   if (options.stream) return Work(start_list(engine(state_), calls, tensors, op, options));
   auto operation = calls.start_list(tensors, op, options, Batch::Left::kToPool);
@@ -215,16 +204,16 @@ Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op 
   return Work(std::move(operation));
 }
 
-void Communicator::batch_begin() { batch(state_).open(); }
+void Communicator::batch_begin() { open(state_).batch.open(); }
 
 void Communicator::batch_end() {
   refuse_wait_in_end_function();
-  Batch& calls = batch(state_);
+  Batch& calls = open(state_).batch;
   calls.finish(*calls.end(Batch::Left::kToCaller));
 }
 
 Work Communicator::batch_end_async() {
-  Batch& calls = batch(state_);
+  Batch& calls = open(state_).batch;
   auto operation = calls.end(Batch::Left::kToPool);
   calls.leave_to_progress_thread(*operation);
   return Work(std::move(operation));
@@ -232,55 +221,55 @@ Work Communicator::batch_end_async() {
 
 void Communicator::batch_abandon() {
   if (!state_) return;
-  state_->batch().abandon(
+  state_->batch.abandon(
       {ErrorCode::kInvalid, fmt::format("a batch was abandoned on rank {}: nothing was done", rank()), {}});
 }
 
 void Communicator::send(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
-  CommunicatorState& group = blocking(state_);
-  if (state_->batch().collecting()) return void(state_->batch().add_send(data, count, dtype, peer, tag, options));
-  group.send({data, count, peer}, dtype, tag, options);
+  State& state = blocking(state_);
+  if (state.batch.collecting()) return void(state.batch.add_send(data, count, dtype, peer, tag, options));
+  state.group->send({data, count, peer}, dtype, tag, options);
 }
 
 Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int peer, int tag,
                                  const CallOptions& options) {
-  CommunicatorState& group = blocking(state_);
-  if (state_->batch().collecting()) {
-    state_->batch().add_recv(data, count, dtype, peer, tag, options);
+  State& state = blocking(state_);
+  if (state.batch.collecting()) {
+    state.batch.add_recv(data, count, dtype, peer, tag, options);
     return {};
   }
-  return group.recv({data, count, peer}, dtype, tag, options);
+  return state.group->recv({data, count, peer}, dtype, tag, options);
 }
 
 Work Communicator::send_async(const void* data, uint64_t count, DType dtype, int peer, int tag,
                               const CallOptions& options) {
-  CommunicatorState& group = engine(state_);
-  if (state_->batch().collecting()) return Work(state_->batch().add_send(data, count, dtype, peer, tag, options));
-  group.ready_progress_thread();
-  auto operation = group.start_send(data, count, dtype, peer, tag, options);
-  group.leave_to_progress_thread(*operation->engine);
+  State& state = open(state_);
+  if (state.batch.collecting()) return Work(state.batch.add_send(data, count, dtype, peer, tag, options));
+  state.group->ready_progress_thread();
+  auto operation = state.group->start_send(data, count, dtype, peer, tag, options);
+  state.group->leave_to_progress_thread(*operation->engine);
   return Work(std::move(operation));
 }
 
 Work Communicator::recv_async(void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
-  CommunicatorState& group = engine(state_);
-  if (state_->batch().collecting()) return Work(state_->batch().add_recv(data, count, dtype, peer, tag, options));
-  group.ready_progress_thread();
-  auto operation = group.start_recv(data, count, dtype, peer, tag, options);
-  group.leave_to_progress_thread(*operation->engine);
+  State& state = open(state_);
+  if (state.batch.collecting()) return Work(state.batch.add_recv(data, count, dtype, peer, tag, options));
+  state.group->ready_progress_thread();
+  auto operation = state.group->start_recv(data, count, dtype, peer, tag, options);
+  state.group->leave_to_progress_thread(*operation->engine);
   return Work(std::move(operation));
 }
 
 Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data,
                                      uint64_t recv_count, int from, DType dtype, int tag, const CallOptions& options) {
-  CommunicatorState& group = blocking(state_);
-  if (state_->batch().collecting()) {
-    group.recv_bytes({recv_data, recv_count, from}, dtype, tag);
-    state_->batch().add_send(send_data, send_count, dtype, to, tag, options);
-    state_->batch().add_recv(recv_data, recv_count, dtype, from, tag, options);
+  State& state = blocking(state_);
+  if (state.batch.collecting()) {
+    state.group->recv_bytes({recv_data, recv_count, from}, dtype, tag);
+    state.batch.add_send(send_data, send_count, dtype, to, tag, options);
+    state.batch.add_recv(recv_data, recv_count, dtype, from, tag, options);
     return {};
   }
-  return group.sendrecv({send_data, send_count, to}, {recv_data, recv_count, from}, dtype, tag, options);
+  return state.group->sendrecv({send_data, send_count, to}, {recv_data, recv_count, from}, dtype, tag, options);
 }
 
 void* Communicator::allocate(size_t bytes) { return engine(state_).allocations().allocate(bytes); }
@@ -324,9 +313,9 @@ void Communicator::abort_from_signal() noexcept {
 void Communicator::destroy() {
   if (!state_) return;
   refuse_wait_in_end_function();
-  state_->batch().abandon(
+  state_->batch.abandon(
       {ErrorCode::kClosed, fmt::format("the communicator was destroyed on rank {} in a batch", rank()), {rank()}});
-  state_->group().destroy();
+  state_->group->destroy();
 }
 
 }  // namespace rondo

@@ -216,7 +216,7 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
 
  private:
   friend class CommunicatorAccess;  // compress/
-  class State;
+  struct State;
   explicit Communicator(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
 };
