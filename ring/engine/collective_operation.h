@@ -34,7 +34,7 @@ class CollectiveOperation final : public Operation {
   bool held_back() const { return gate && !gate->is_open(); }
 
   uint64_t fingerprint() const { return fingerprint_of(call->kind, sequence); }
-  RunStart start() const { return {input, output, sequence, fingerprint(), &wire}; }
+  RunStart start() const { return {input, output, sequence, fingerprint_of(call->kind, sequence), &wire}; }
 };
 
 }  // namespace rondo

@@ -15,9 +15,9 @@ class BoardRun final : public Run {
   // `call` and `island` must outlive it.
   BoardRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, IslandMemory& island);
 
-  bool ready() override { return island_.attached() || island_.attach(); }
+  bool ready() override { return bound_ || island_.attach(); }
   void start(const RunStart& start) override;
-  bool progress(Pass) override { return !run_.done() && run_.progress(); }
+  bool progress(Pass) override { return run_.progress(); }
   bool done() const override { return run_.done(); }
   uint64_t moved() override { return run_.moved(); }
   RunFailure failure() override;
