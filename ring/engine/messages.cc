@@ -12,8 +12,9 @@ namespace {
 
 // A deadline is counted from the first look at the clock: a message that is there at once costs none.
 constexpr Clock::time_point kNoDeadlineYet{};
-// Between two looks of a thread that waits for long: several fit between two questions about it.
-constexpr std::chrono::milliseconds kBetweenLooks{50};
+// Between two looks of a thread that waits for long. Longer than the time between two questions to the program whether
+// the wait is to end (ProgressEngine), which begins anew with each look.
+constexpr std::chrono::milliseconds kBetweenLooks{250};
 
 uint64_t steady_ns() {
   return static_cast<uint64_t>(
