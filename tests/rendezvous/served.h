@@ -29,9 +29,11 @@ class Served {
  public:
   explicit Served(int64_t handshake_ms = 300, const std::string& job_id = "j", uint16_t port = 0,
                   const Authenticator& auth = Authenticator(), int world = 0)
-      : auth_(auth) {
-    Listener listener = listen_tcp("127.0.0.1", port, "advice", Exposure::kLoopback, soon());
-    address_ = listener.address;
+      : Served(listen_tcp("127.0.0.1", port, "advice", Exposure::kLoopback, soon()), handshake_ms, job_id, auth,
+               world) {}
+  explicit Served(Listener listener, int64_t handshake_ms = 300, const std::string& job_id = "j",
+                  const Authenticator& auth = Authenticator(), int world = 0)
+      : auth_(auth), address_(listener.address) {
     StoreServer::Options options;
     options.listener = std::move(listener);
     options.job_id = job_id;

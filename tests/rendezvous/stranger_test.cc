@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
@@ -225,6 +228,31 @@ TEST_CASE("client: a server that is too busy to answer is late, not gone, also w
       CHECK(e.code() == ErrorCode::kTimeout);
     }
   }
+}
+
+// A process of the user nobody at `address`. Its exit code: 0: it was turned away without a word; 1: it was not.
+pid_t stranger_of_another_user(const SocketAddress& address) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  if (::setgid(65'534) != 0 || ::setuid(65'534) != 0) ::_exit(9);
+  const Descriptor socket = connect_socket(address, soon());
+  say(socket, DialerHandshake(test::store_hello("j"), Authenticator()).hello());
+  ::_exit(read_to_end(socket, in_ms(5'000)) == "" ? 0 : 1);
+}
+
+TEST_CASE("fault 58: another user's process is shut out of a store on a unix socket (needs root)") {
+  REQUIRE(::geteuid() == 0);
+  const test::Folder folder;
+  const std::string path = folder.path("store");
+  const Served served(listen_unix(path, soon()));
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  std::filesystem::permissions(path, std::filesystem::perms::all);
+  int status = -1;
+  const pid_t child = stranger_of_another_user(served.address());
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  check_serving(served);  // this user's processes are heard
 }
 
 TEST_CASE("fault 67: port: 100 restarts on one port in a row succeed, clients and all") {

@@ -33,7 +33,9 @@ constexpr int kMostRefused = 30;
 constexpr int kAcceptAtOnce = 16;
 // One line about strangers in so long.
 constexpr std::chrono::seconds kStrangerLogInterval{10};
-// Unix sockets tell; over TCP the secret does.
+
+// Whether this user's process is at the other end. A unix socket knows whose it is; of TCP, where only the job's secret
+// can tell, true.
 bool is_of_this_user(int socket) {
   int family = 0;
   socklen_t size = sizeof family;
@@ -115,7 +117,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
         refused_ = 0;
         try {
           admit(std::move(socket));
-        } catch (const std::exception& failure) {  // no memory, or no place in epoll's set: this one's alone
+        } catch (const std::exception& failure) {  // no memory, no place in epoll's set
           complain(fmt::format("cannot take a connection: {}", failure.what()));
         }
         continue;
@@ -245,7 +247,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     return judge(guest);
   }
 
-  // The same.
+  // False: it is over, or waits.
   bool judge(Guest& guest) {
     const std::optional<Answer> answer = judge_(*guest.hello);
     if (!answer) return false;
