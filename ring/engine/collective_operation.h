@@ -33,7 +33,6 @@ class CollectiveOperation final : public Operation {
   // The stream has not come to it yet.
   bool held_back() const { return gate && !gate->is_open(); }
 
-  uint64_t fingerprint() const { return fingerprint_of(call->kind, sequence); }
   RunStart start() const { return {input, output, sequence, fingerprint_of(call->kind, sequence), &wire}; }
 };
 
