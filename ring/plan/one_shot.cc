@@ -17,12 +17,33 @@ void barrier(PlanBuilder& b) {
   b.step(others, {}, kEachRound);
 }
 
-// Blocks of other ranks.
-void post_blocks_of_others(PlanBuilder& b) {
-  for (int r = 0; r < b.world(); ++r) {
-    const auto c = static_cast<uint32_t>(r);
-    if (r != b.rank()) b.step({b.input(c)}, {b.posted(b.rank(), c)});
+// What a rank posts.
+std::vector<uint32_t> posted_blocks(const PlanBuilder& b, int rank) {
+  const auto own = static_cast<uint32_t>(rank);
+  std::vector<uint32_t> of_others;
+  for (uint32_t c = 0; c < static_cast<uint32_t>(b.world()); ++c) {
+    if (c != own) of_others.push_back(c);
   }
+  switch (b.collective()) {
+    case Collective::kAllReduce:
+      return {0};
+    case Collective::kAllGather:
+      return {own};
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return of_others;
+    case Collective::kBroadcast:
+      return rank == b.root() ? std::vector<uint32_t>{0} : std::vector<uint32_t>{};
+    case Collective::kScatter:
+      return rank == b.root() ? of_others : std::vector<uint32_t>{};
+    case Collective::kReduce:
+      return rank == b.root() ? std::vector<uint32_t>{} : std::vector<uint32_t>{0};
+    case Collective::kGather:
+      return rank == b.root() ? std::vector<uint32_t>{} : std::vector<uint32_t>{own};
+    case Collective::kBarrier:
+      return {};
+  }
+  return {};
 }
 
 // Every contribution to block c, in rank order.
@@ -33,62 +54,69 @@ void fold_all(PlanBuilder& b, uint32_t c) {
   b.step(contributions, {&output, 1}, kFinish);
 }
 
-void add_lane(PlanBuilder& b) {
+constexpr uint32_t kNoBlock = 0xffffffff;
+
+// The block of the input that is a block of this rank's own output, too, as it is; kNoBlock: none.
+uint32_t kept_block(const PlanBuilder& b) {
+  const bool is_root = b.rank() == b.root();
+  switch (b.collective()) {
+    case Collective::kAllGather:
+    case Collective::kAllToAll:
+      return static_cast<uint32_t>(b.rank());
+    case Collective::kGather:
+    case Collective::kScatter:
+      return is_root ? static_cast<uint32_t>(b.rank()) : kNoBlock;
+    case Collective::kBroadcast:
+      return is_root ? 0 : kNoBlock;
+    default:
+      return kNoBlock;
+  }
+}
+
+void post(PlanBuilder& b) {
+  uint32_t kept = kept_block(b);
+  for (const uint32_t block : posted_blocks(b, b.rank())) {
+    if (kept == block) {
+      b.step({b.input(block)}, {b.posted(b.rank(), block), b.output(block)});
+      kept = kNoBlock;
+    } else {
+      b.step({b.input(block)}, {b.posted(b.rank(), block)});
+    }
+  }
+  if (kept != kNoBlock) b.copy(kept, kept);
+}
+
+void take(PlanBuilder& b) {
   const auto me = static_cast<uint32_t>(b.rank());
   const bool is_root = b.rank() == b.root();
   switch (b.collective()) {
     case Collective::kAllReduce:
-      b.step({b.input(0)}, {b.posted(b.rank(), 0)});
-      barrier(b);
       return fold_all(b, 0);
     case Collective::kReduceScatter:
-      post_blocks_of_others(b);
-      barrier(b);
       return fold_all(b, me);
+    case Collective::kReduce:
+      if (is_root) fold_all(b, 0);
+      return;
     case Collective::kAllGather:
-      b.step({b.input(me)}, {b.posted(b.rank(), me), b.output(me)});
-      barrier(b);
-      for (int r = 0; r < b.world(); ++r) {
+    case Collective::kGather:
+      for (int r = 0; r < b.world() && (is_root || b.collective() == Collective::kAllGather); ++r) {
         const auto c = static_cast<uint32_t>(r);
-        if (r != b.rank()) b.step({b.posted(r, c)}, {b.output(c)});
+        if (c != me) b.step({b.posted(r, c)}, {b.output(c)});
       }
       return;
     case Collective::kAllToAll:
-      post_blocks_of_others(b);
-      b.copy(me, me);
-      barrier(b);
       for (int r = 0; r < b.world(); ++r) {
         if (r != b.rank()) b.step({b.posted(r, me)}, {b.output(static_cast<uint32_t>(r))});
       }
       return;
     case Collective::kBroadcast:
-      if (is_root) b.step({b.input(0)}, {b.posted(b.rank(), 0), b.output(0)});
-      barrier(b);
       if (!is_root) b.step({b.posted(b.root(), 0)}, {b.output(0)});
       return;
-    case Collective::kReduce:
-      if (!is_root) b.step({b.input(0)}, {b.posted(b.rank(), 0)});
-      barrier(b);
-      if (is_root) fold_all(b, 0);
-      return;
-    case Collective::kGather:
-      is_root ? b.copy(me, me) : b.step({b.input(me)}, {b.posted(b.rank(), me)});
-      barrier(b);
-      for (int r = 0; r < b.world() && is_root; ++r) {
-        const auto c = static_cast<uint32_t>(r);
-        if (c != me) b.step({b.posted(r, c)}, {b.output(c)});
-      }
-      return;
     case Collective::kScatter:
-      if (is_root) {
-        post_blocks_of_others(b);
-        b.copy(me, me);
-      }
-      barrier(b);
       if (!is_root) b.step({b.posted(b.root(), me)}, {b.output(me)});
       return;
     case Collective::kBarrier:
-      return barrier(b);
+      return;
   }
 }
 
@@ -100,8 +128,11 @@ Plan build_one_shot(const PlanRequest& request) {
   const bool blocks_of_ranks = c == Collective::kReduceScatter || c == Collective::kAllGather ||
                                c == Collective::kAllToAll || c == Collective::kGather || c == Collective::kScatter;
   PlanBuilder b(request, blocks_of_ranks ? world : 1, world - 1);
+  for (int rank = 0; rank < b.world(); ++rank) b.set_post(rank, posted_blocks(b, rank));
   b.begin_lane();  // one exchange; more lanes would be more exchanges
-  add_lane(b);
+  post(b);
+  barrier(b);
+  take(b);
   return b.take();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -94,6 +95,8 @@ struct Plan {
   uint32_t scratch_slots = 0;     // scratch chunks are numbered below scratch_slots * chunks
   uint32_t chunks_in_flight = 1;  // chunks that a link may have to hold at once (equal on all ranks): the cut leaves a
                                   // chunk that many times fewer slices than the depth of links allows
+  std::vector<std::vector<uint32_t>> posts;  // of each rank, the blocks that its post holds one behind the other (equal
+                                             // on all ranks); empty: a collective without posts
   uint32_t max_peers = 0;  // the most peers that any rank of this collective has (equal on all ranks; sizes mailboxes)
   std::vector<int> peers;  // ranks that this plan has links to, ascending, no duplicates
   std::vector<Lane> lanes;
@@ -115,6 +118,12 @@ inline std::span<const Ref> targets_of(const Plan& plan, const Step& step) {
 // Sources, then targets.
 inline std::span<const Ref> refs_of(const Plan& plan, const Step& step) {
   return std::span<const Ref>(plan.refs).subspan(step.first, size_t{step.sources} + step.targets);
+}
+
+// Where in the post of ref.peer the block of `ref` is, counted in blocks; the number of blocks of that post: not there.
+inline uint32_t place_in_post(const Plan& plan, const Ref& ref) {
+  const std::vector<uint32_t>& blocks = plan.posts[ref.peer];
+  return static_cast<uint32_t>(std::find(blocks.begin(), blocks.end(), ref.chunk) - blocks.begin());
 }
 
 }  // namespace rondo

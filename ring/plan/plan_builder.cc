@@ -71,6 +71,11 @@ Ref PlanBuilder::staged_input(int owner, uint32_t c) const {
   return ref;
 }
 
+void PlanBuilder::set_post(int rank, std::vector<uint32_t> blocks) {
+  plan_.posts.resize(static_cast<size_t>(plan_.world));
+  plan_.posts[static_cast<size_t>(rank)] = std::move(blocks);
+}
+
 Ref PlanBuilder::posted(int owner, uint32_t c) const {
   Ref ref = staging(owner, c);
   ref.flags |= kTurns;

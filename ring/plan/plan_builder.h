@@ -36,6 +36,8 @@ class PlanBuilder {
   Ref staging(int owner, uint32_t c) const;       // staging memory of any rank: folds, or plain bytes
   Ref staged_input(int owner, uint32_t c) const;  // what its owner put there by copying input(c)
 
+  // What the post of a rank holds: blocks of which posted() speaks. By every rank, for all ranks.
+  void set_post(int rank, std::vector<uint32_t> blocks);
   Ref posted(int owner, uint32_t c) const;        // staging memory of which there are two, used in turn
   Ref posted_input(int owner, uint32_t c) const;  // what its owner put there by copying input(c)
 

@@ -15,11 +15,18 @@ Plan renumbered(const Plan& plan, std::span<const int> order) {
   result.root = rank_of(plan.root);
   for (int& peer : result.peers) peer = rank_of(peer);
   std::sort(result.peers.begin(), result.peers.end());
+  const auto block_of = [&](uint32_t block) {
+    return block_a_rank ? static_cast<uint32_t>(rank_of(static_cast<int>(block))) : block;
+  };
+  for (size_t place = 0; place < plan.posts.size(); ++place) {
+    auto& post = result.posts[static_cast<size_t>(rank_of(static_cast<int>(place)))];
+    post = plan.posts[place];
+    for (uint32_t& block : post) block = block_of(block);
+  }
   for (Ref& ref : result.refs) {
     if (is_remote(ref)) ref.peer = static_cast<uint16_t>(rank_of(ref.peer));
-    if (!block_a_rank) continue;
     const uint32_t block = ref.chunk % plan.chunks;
-    ref.chunk = ref.chunk - block + static_cast<uint32_t>(rank_of(static_cast<int>(block)));
+    ref.chunk = ref.chunk - block + block_of(block);
   }
   return result;
 }

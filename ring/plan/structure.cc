@@ -52,11 +52,21 @@ bool output_promised(const Plan& plan, uint32_t block) {
   }
 }
 
+// Every rank computes from the same lists where in a post a block is.
+Failure check_posted(const Plan& plan, const Ref& ref, bool target) {
+  const std::string name = describe(plan, ref);
+  if (plan.posts.size() != static_cast<size_t>(plan.world)) return "uses " + name + ", where there are no posts";
+  if (place_in_post(plan, ref) == plan.posts[ref.peer].size()) return "uses " + name + ", which is not in that post";
+  if (target && ref.peer != plan.rank) return "writes " + name + ", which is another rank's";
+  return std::nullopt;
+}
+
 // A rank reaches what the peer has, and writes what the peer may write itself.
 Failure check_window(const Plan& plan, const Ref& ref, bool target) {
   const std::string name = describe(plan, ref);
   if (ref.peer >= plan.world) return "uses " + name + ", which is no rank's";
   if (ref.chunk >= plan.chunks) return "uses " + name + ", past the last block";
+  if ((ref.flags & kStaging) != 0 && (ref.flags & kTurns) != 0) return check_posted(plan, ref, target);
   if ((ref.flags & kStaging) != 0) return std::nullopt;
   if ((ref.flags & kTurns) != 0) return "takes turns in the caller's " + name;
   if (ref.peer == plan.rank) return "uses " + name + ", which is its own buffer";
@@ -190,6 +200,24 @@ Failure check_barriers(const Plan& plan, std::span<const Plan> plans, bool neede
   return std::nullopt;
 }
 
+// A post is as long as its list: its writer fills all of it, each block once and before its signal.
+Failure check_post(const Plan& plan) {
+  if (plan.posts.empty()) return std::nullopt;
+  const std::string who = "rank " + std::to_string(plan.rank);
+  const std::vector<uint32_t>& blocks = plan.posts[static_cast<size_t>(plan.rank)];
+  std::vector<uint32_t> written;
+  for (const Step& step : plan.steps) {
+    if (length_of(plan, step) == kSignalLength && step.targets > 0) break;
+    for (const Ref& ref : targets_of(plan, step)) {
+      if ((ref.flags & kTurns) != 0) written.push_back(ref.chunk);
+    }
+  }
+  if (written != blocks) return who + " posts other blocks than its post has, or in another order";
+  std::sort(written.begin(), written.end());
+  if (std::adjacent_find(written.begin(), written.end()) != written.end()) return who + " posts a block twice";
+  return std::nullopt;
+}
+
 Failure check_plan(const Plan& plan, std::span<const Plan> plans, bool barriers) {
   const std::string who = "rank " + std::to_string(plan.rank);
   if (plan.chunks == 0) return who + ": no blocks";
@@ -216,6 +244,7 @@ Failure check_plan(const Plan& plan, std::span<const Plan> plans, bool barriers)
   for (int peer : plan.peers) {
     if (!used[static_cast<size_t>(peer)]) return who + ": a peer without a mailbox";
   }
+  if (Failure failure = check_post(plan)) return failure;
   return check_barriers(plan, plans, barriers);
 }
 
@@ -229,6 +258,7 @@ Failure check_same(const Plan& plan, const Plan& first, size_t index, size_t cou
   if (plan.chunks_in_flight != first.chunks_in_flight || plan.chunks_in_flight == 0)
     return who + " has another number of chunks in flight";
   if (plan.max_peers != first.max_peers) return who + " has another max_peers";
+  if (plan.posts != first.posts) return who + " has other posts";
   if (plan.lanes.size() != first.lanes.size()) return who + " has another number of lanes";
   return std::nullopt;
 }

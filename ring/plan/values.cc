@@ -164,8 +164,9 @@ size_t ValueRun::memory_index(const Actor& actor, const Ref& ref) const {
       return output + ref.chunk;
     case Space::kWindow:
       if ((ref.flags & kStaging) != 0) {
-        const size_t turn = (ref.flags & kTurns) != 0 ? actor.round % 2 : 0;
-        return (2 * rounds_ + actors_[ref.peer].plan->scratch_slots + turn) * chunks + ref.chunk;
+        const bool turns = (ref.flags & kTurns) != 0;
+        const size_t first = 2 * rounds_ + actors_[ref.peer].plan->scratch_slots + (turns ? actor.round % 2 : 0);
+        return first * chunks + (turns ? place_in_post(*actor.plan, ref) : ref.chunk);
       }
       return ((ref.flags & kPeerOutput) != 0 ? output : input) + ref.chunk;
     default:

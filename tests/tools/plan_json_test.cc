@@ -20,10 +20,11 @@ Plan plan_of(Collective collective, Algorithm algorithm, int root) {
 }  // namespace
 
 TEST_CASE("a plan as one object: its call, and the steps of each lane") {
-  CHECK_EQ(plan_json(plan_of(Collective::kBroadcast, Algorithm::kRing, 0)).dump(),
-           R"({"collective":"broadcast","algorithm":"ring","rank":0,"world":2,"root":0,"chunks":1,)"
-           R"("scratch_slots":0,"max_peers":1,"peers":[1],"lanes":[[{"sources":[{"space":"input","chunk":0}],)"
-           R"("targets":[{"space":"output","chunk":0},{"space":"mailbox","peer":1,"chunk":0}]}]]})");
+  CHECK_EQ(
+      plan_json(plan_of(Collective::kBroadcast, Algorithm::kRing, 0)).dump(),
+      R"({"collective":"broadcast","algorithm":"ring","rank":0,"world":2,"root":0,"chunks":1,)"
+      R"("scratch_slots":0,"posts":[],"max_peers":1,"peers":[1],"lanes":[[{"sources":[{"space":"input","chunk":0}],)"
+      R"("targets":[{"space":"output","chunk":0},{"space":"mailbox","peer":1,"chunk":0}]}]]})");
 }
 
 TEST_CASE("windows, barriers and flags") {

@@ -47,6 +47,7 @@ Json plan_json(const Plan& plan) {
           {"root", plan.root},
           {"chunks", plan.chunks},
           {"scratch_slots", plan.scratch_slots},
+          {"posts", plan.posts},
           {"max_peers", plan.max_peers},
           {"peers", plan.peers},
           {"lanes", std::move(lanes)}};

@@ -12,33 +12,10 @@ constexpr size_t kPieceBytes = 16 * 1024;
 
 bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
 
-// Blocks that a rank posts.
-uint32_t places_posted(const Plan& plan, int rank) {
-  const auto others = static_cast<uint32_t>(plan.world - 1);
-  switch (plan.collective) {
-    case Collective::kAllReduce:
-    case Collective::kAllGather:
-      return 1;
-    case Collective::kReduceScatter:
-    case Collective::kAllToAll:
-      return others;
-    case Collective::kBroadcast:
-      return rank == plan.root ? 1 : 0;
-    case Collective::kScatter:
-      return rank == plan.root ? others : 0;
-    case Collective::kReduce:
-    case Collective::kGather:
-      return rank == plan.root ? 0 : 1;
-    case Collective::kBarrier:
-      break;
-  }
-  return 0;
-}
-
-// Of the rank that posts the most.
-uint32_t most_places_posted(const Plan& plan) {
-  uint32_t most = 1;
-  for (int rank = 0; rank < plan.world; ++rank) most = std::max(most, places_posted(plan, rank));
+// Blocks of the longest post.
+size_t most_posted(const Plan& plan) {
+  size_t most = 1;
+  for (const std::vector<uint32_t>& blocks : plan.posts) most = std::max(most, blocks.size());
   return most;
 }
 
@@ -46,8 +23,8 @@ uint32_t most_places_posted(const Plan& plan) {
 
 Slicing OneShotRun::slicing(const Plan& plan, uint64_t block, size_t element_bytes) {
   const uint64_t granule = std::max<uint64_t>(1, 64 / element_bytes);
-  const uint64_t places = most_places_posted(plan);
-  const uint64_t room = std::max(granule, PostBoard::kPostBytes / places / element_bytes / granule * granule);
+  const uint64_t room =
+      std::max(granule, PostBoard::kPostBytes / most_posted(plan) / element_bytes / granule * granule);
   Slicing slicing;
   slicing.granule = granule;
   slicing.slice = std::clamp<uint64_t>(block, 1, room);
@@ -62,8 +39,6 @@ void OneShotRun::start(const Binding& binding, IslandChannel& channel) {
   takes_.clear();
   places_.clear();
   posts_read_.clear();
-  places_of_.clear();
-  for (int rank = 0; rank < plan.world; ++rank) places_of_.push_back(places_posted(plan, rank));
   block_ = 0;
   for (const Step& step : plan.steps) bind(step);
   rounds_ = puts_.empty() && takes_.empty() ? 1 : binding.slicing.rounds(block_);
@@ -105,7 +80,7 @@ void OneShotRun::bind(const Step& step) {
       move.stores = true;
     } else if (target) {
       move.posts = true;
-      move.place = place_of(ref);
+      move.place = place_in_post(*binding_.plan, ref);
     } else {
       takes = true;
     }
@@ -113,7 +88,7 @@ void OneShotRun::bind(const Step& step) {
   if (!takes) return puts_.push_back(move);
   move.first = static_cast<uint32_t>(places_.size());
   for (uint32_t i = 0; i < step.sources; ++i) {
-    places_.push_back(is_post(refs[i]) ? place_of(refs[i]) : 0);
+    places_.push_back(is_post(refs[i]) ? place_in_post(*binding_.plan, refs[i]) : 0);
     if (is_post(refs[i])) posts_read_.push_back(refs[i]);
   }
   takes_.push_back(move);
@@ -127,17 +102,12 @@ void OneShotRun::bind_scales(const Step& step, Move& move) const {
   move.copies = step.sources == 1 && move.scaled == 0 && !move.finish;
 }
 
-// Who posts one block posts it alone; who posts one for each other rank, in the order of ranks.
-uint32_t OneShotRun::place_of(const Ref& ref) const {
-  if (places_of_[ref.peer] <= 1) return 0;
-  return ref.chunk < ref.peer ? ref.chunk : ref.chunk - 1;
-}
-
 void OneShotRun::begin_round() {
   begin_ = round_ * binding_.slicing.slice;
   count_ = std::min(binding_.slicing.slice, block_ - std::min(block_, begin_));
-  for (size_t rank = 0; rank < places_of_.size(); ++rank) {
-    post_bytes_[rank] = places_of_[rank] * count_ * binding_.element_bytes;
+  const auto& posts = binding_.plan->posts;
+  for (size_t rank = 0; rank < posts.size(); ++rank) {
+    post_bytes_[rank] = posts[rank].size() * count_ * binding_.element_bytes;
   }
   posted_ = false;
   next_take_ = 0;

@@ -54,7 +54,6 @@ class OneShotRun {
 
   void bind(const Step& step);
   void bind_scales(const Step& step, Move& move) const;
-  uint32_t place_of(const Ref& ref) const;
   size_t post_bytes(int rank) const { return post_bytes_[static_cast<size_t>(rank)]; }
   void begin_round();
   bool finds_room();
@@ -76,12 +75,11 @@ class OneShotRun {
   Binding binding_;
   IslandChannel* channel_ = nullptr;
   std::vector<Move> puts_, takes_;
-  std::vector<uint32_t> places_;     // of takes' sources in their ranks' posts
-  std::vector<Ref> posts_read_;      // likewise; those of other ranks
-  std::vector<uint32_t> seen_;       // by rank: 1 + bytes of its post that are there; 0: not yet
-  std::vector<uint32_t> places_of_;  // by rank: places in its post that are used
-  uint64_t block_ = 0;               // elements of every block
-  uint64_t piece_ = 1;               // elements that are posted, or taken, at a time
+  std::vector<uint32_t> places_;  // of takes' sources in their ranks' posts
+  std::vector<Ref> posts_read_;   // likewise; those of other ranks
+  std::vector<uint32_t> seen_;    // by rank: 1 + bytes of its post that are there; 0: not yet
+  uint64_t block_ = 0;            // elements of every block
+  uint64_t piece_ = 1;            // elements that are posted, or taken, at a time
   uint64_t rounds_ = 0;
   // Of this round.
   uint64_t round_ = 0;
