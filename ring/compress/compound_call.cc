@@ -1,7 +1,7 @@
 #include "ring/compress/compound_call.h"
 
+#include "ring/api/communicator_access.h"
 #include "ring/base/caught.h"
-#include "ring/communicator_access.h"
 
 namespace rondo {
 

@@ -39,7 +39,9 @@ LAYERS = {
     "ring/engine/": ("rondo/", "ring/base/", "kernels/", "ring/plan/", "ring/engine/", *SEAMS,
                      "transport/island/cell_ring.h"),
     "ring/engine/p2p/": ("rondo/", "ring/base/", "kernels/crc32c.h", "kernels/cross_copy.h", "ring/engine/p2p/", "transport/byte_stream.h"),
-    "ring/": ("rondo/", "ring/", "kernels/", "transport/"),
+    "ring/api/": ("rondo/", "ring/base/", "ring/engine/", "ring/api/", "transport/fabrics/", "transport/rendezvous/"),
+    "ring/api/c/": ("rondo/", "ring/base/", "ring/api/"),
+    "ring/compress/": ("rondo/", "ring/base/", "kernels/", "ring/api/communicator_access.h", "ring/compress/"),
     # And the reference arithmetic of the tests, so that a type is added once.
     "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tests/support/element.h", "tests/support/fold.h"),
     "tools/": ("rondo/", "ring/base/", "ring/plan/", "transport/rendezvous/", "tools/"),

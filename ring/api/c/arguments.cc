@@ -1,4 +1,4 @@
-#include "ring/c/arguments.h"
+#include "ring/api/c/arguments.h"
 
 #include <chrono>
 #include <span>

@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "ring/api/communicator_access.h"
 #include "ring/base/interrupt.h"
 #include "ring/base/log.h"
-#include "ring/communicator_access.h"
 #include "ring/engine/batch.h"
 #include "ring/engine/communicator_state.h"
 #include "ring/engine/device/device_side.h"

@@ -1,4 +1,4 @@
-#include "ring/c/result.h"
+#include "ring/api/c/result.h"
 
 #include <string>
 #include <utility>

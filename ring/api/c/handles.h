@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
-#include "ring/c/arguments.h"
-#include "ring/c/result.h"
-#include "ring/communicator_access.h"
+#include "ring/api/c/arguments.h"
+#include "ring/api/c/result.h"
+#include "ring/api/communicator_access.h"
 #include "rondo/communicator.h"
 #include "rondo/rondo.h"
 

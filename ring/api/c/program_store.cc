@@ -1,4 +1,4 @@
-#include "ring/c/program_store.h"
+#include "ring/api/c/program_store.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "ring/c/arguments.h"
-#include "ring/c/result.h"
+#include "ring/api/c/arguments.h"
+#include "ring/api/c/result.h"
 #include "rondo/callback_store.h"
 
 struct rondo_reply {

@@ -3,9 +3,9 @@
 #include <chrono>
 #include <string>
 
-#include "ring/c/arguments.h"
-#include "ring/c/handles.h"
-#include "ring/c/result.h"
+#include "ring/api/c/arguments.h"
+#include "ring/api/c/handles.h"
+#include "ring/api/c/result.h"
 #include "rondo/rondo.h"
 
 using namespace rondo::c;

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "ring/c/arguments.h"
-#include "ring/c/handles.h"
-#include "ring/c/program_store.h"
-#include "ring/c/result.h"
+#include "ring/api/c/arguments.h"
+#include "ring/api/c/handles.h"
+#include "ring/api/c/program_store.h"
+#include "ring/api/c/result.h"
 #include "rondo/rondo.h"
 #include "rondo/unique_id.h"
 

@@ -1,4 +1,4 @@
-#include "ring/c/result.h"
+#include "ring/api/c/result.h"
 #include "rondo/interrupt.h"
 #include "rondo/log.h"
 #include "rondo/rondo.h"
