@@ -98,15 +98,6 @@ OutsideBatch outside_batch(const std::shared_ptr<State>& state, const char* call
   return blocking(state).batch.outside(call);
 }
 
-// On device memory.
-std::shared_ptr<Operation> start_list(CommunicatorState& group, Batch& batch, std::span<const TensorRef> tensors, Op op,
-                                      const CallOptions& options) {
-  return group.device().start_list(
-      tensors, op, options, [&batch](std::span<const TensorRef> list, Op list_op, const CallOptions& list_options) {
-        return batch.list_parts(list, list_op, list_options);
-      });
-}
-
 }  // namespace
 
 Communicator::Communicator() = default;
@@ -189,7 +180,7 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
   if (calls.collecting()) {
     calls.add(tensors, op, options);
   } else if (options.stream) {
-    start_list(engine(state_), calls, tensors, op, options);
+    engine(state_).device().start_list(tensors, op, options);
   } else {
     calls.finish(*calls.start_list(tensors, op, options, Batch::Left::kToCaller));
   }
@@ -198,7 +189,7 @@ void Communicator::all_reduce_many(std::span<const TensorRef> tensors, Op op, co
 Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   Batch& calls = open(state_).batch;
   if (calls.collecting()) return Work(calls.add(tensors, op, options));
-  if (options.stream) return Work(start_list(engine(state_), calls, tensors, op, options));
+  if (options.stream) return Work(engine(state_).device().start_list(tensors, op, options));
   auto operation = calls.start_list(tensors, op, options, Batch::Left::kToPool);
   calls.leave_to_progress_thread(*operation);
   return Work(std::move(operation));

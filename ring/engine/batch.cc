@@ -12,8 +12,6 @@ namespace {
 
 // A bound against a loop that never ends its batch; some 20 MB.
 constexpr size_t kMaxCalls = 65'536;
-// The first memory of fused operations: less is not worth a system call.
-constexpr size_t kLeastMemoryBytes = 64 * 1024;
 
 }  // namespace
 
@@ -160,14 +158,14 @@ std::shared_ptr<Operation> Batch::keep(const Call& call) {
   }
   // Factors are each rank's own, so they cannot say which calls run together.
   const bool fusable = call.op != Op::kPremulSum;
-  refuse_wire(call.options);
+  group_.lists().refuse_wire(call.options);
   group_.check_on_host(call);
   calls_.items.push_back({check_call(call, group_.rank(), group_.size()), fusable});
   return calls_.operation;
 }
 
 std::shared_ptr<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-  if (options.stream) group_.device().check_list(tensors, op, options, list_parts());
+  if (options.stream) group_.device().check_list(tensors, op, options);
   std::lock_guard lock(mutex_);
   check_open(options.stream.has_value());
   if (options.stream) {
@@ -176,42 +174,12 @@ std::shared_ptr<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op
   }
   const size_t before = calls_.items.size();
   try {
-    append(calls_.items, tensors, op, options, op != Op::kPremulSum);
+    group_.lists().append(calls_.items, tensors, op, options, op != Op::kPremulSum);
   } catch (...) {
     calls_.items.resize(before);
     throw;
   }
   return calls_.operation;
-}
-
-void Batch::refuse_wire(const CallOptions& options) const {
-  if (options.wire.format == WireFormat::kNone) return;
-  throw Exception(
-      ErrorCode::kInvalid,
-      fmt::format("rank {}: the calls of a batch and lists have no wire format ({} was asked for); make the "
-                  "call by itself",
-                  group_.rank(), wire_format_name(options.wire.format)));
-}
-
-void Batch::append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                   bool fusable) const {
-  Call call;
-  call.op = op;
-  refuse_wire(options);
-  call.options = options;
-  items.reserve(items.size() + tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    call.input = tensors[i].input;
-    call.output = tensors[i].output;
-    call.count = tensors[i].count;
-    call.dtype = tensors[i].dtype;
-    try {
-      items.push_back({check_call(call, group_.rank(), group_.size()), fusable});
-      if (!options.stream) group_.check_on_host(call);
-    } catch (const Exception& e) {
-      throw Exception(e.code(), fmt::format("tensor {} of {}: {}", i, tensors.size(), e.what()));
-    }
-  }
 }
 
 std::shared_ptr<Operation> Batch::keep_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
@@ -290,33 +258,20 @@ std::shared_ptr<BatchOperation> Batch::start_list(std::span<const TensorRef> ten
   Calls calls;
   group_.with_memory([&] {
     calls.operation = std::make_shared<BatchOperation>(group_);
-    append(calls.items, tensors, op, options, true);
+    group_.lists().append(calls.items, tensors, op, options, true);
   });
   auto operation = calls.operation;
   submit(std::move(calls), left);
   return operation;
 }
 
-std::vector<CommunicatorState::Part> Batch::list_parts(std::span<const TensorRef> tensors, Op op,
-                                                       const CallOptions& options) {
-  std::vector<Item> items;
-  append(items, tensors, op, options, true);
-  return parts_of(items);
-}
-
-DeviceSide::ListParts Batch::list_parts() {
-  return [this](std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-    return list_parts(tensors, op, options);
-  };
-}
-
 void Batch::enqueue(Calls calls) {
   bool checked = false;
   try {
     group_.check_usable();
-    group_.with_memory([&] { calls.streamed.check(group_.device(), list_parts()); });
+    group_.with_memory([&] { calls.streamed.check(group_); });
     checked = true;
-    calls.operation->streamed_ = calls.streamed.enqueue(group_.device(), list_parts());
+    calls.operation->streamed_ = calls.streamed.enqueue(group_.device());
   } catch (...) {
     const Error error = caught();
     if (checked) group_.fail(error);  // the others wait for this rank
@@ -336,7 +291,7 @@ void Batch::submit(Calls calls, Left left) {
   try {
     group_.check_usable();
     if (by_pool) group_.ready_progress_thread();
-    std::vector<CommunicatorState::Part> parts = parts_of(calls.items);
+    std::vector<BatchPart> parts = group_.lists().parts_of(calls.items);
     operation.messages_.reserve(calls.messages.size());
     if (!parts.empty()) operation.collectives_ = group_.submit_all(std::move(parts));
     for (Message& message : calls.messages) {
@@ -361,91 +316,6 @@ void Batch::refuse_all(const Calls& calls) {
   for (const auto& message : calls.operation->messages_) group_.await(*message);
   end(calls, error);
   throw Exception(error);
-}
-
-std::vector<CommunicatorState::Part> Batch::parts_of(std::span<Item> items) {
-  std::vector<CommunicatorState::Part> parts;
-  for (size_t i = 0; i < items.size();) {
-    size_t end = i;
-    while (end < items.size() && items[end].call.collective == Collective::kAllReduce) ++end;
-    if (end - i > 1) {
-      add_run(items.subspan(i, end - i), parts);
-      i = end;
-    } else {
-      // Alone it is the same call as outside, so that ranks need not group it alike.
-      parts.push_back({std::move(items[i].call), std::nullopt});
-      ++i;
-    }
-  }
-  return parts;
-}
-
-void Batch::add_run(std::span<Item> run, std::vector<CommunicatorState::Part>& parts) {
-  check_disjoint(run);
-  std::vector<TensorShape> shapes;
-  shapes.reserve(run.size());
-  for (const Item& item : run) {
-    shapes.push_back({item.call.count, item.call.dtype, item.call.op, item.call.asked, item.fusable});
-  }
-  const auto list = std::make_shared<const TensorList>(std::move(shapes));
-  // A rank by itself has no latency to save.
-  const uint64_t bucket_bytes = group_.size() > 1 ? group_.context().config.bucket_bytes : 0;
-  const std::vector<Bucket> buckets = plan_buckets(list->tensors, bucket_bytes);
-  for (size_t i = 0; i < buckets.size(); ++i) {
-    CommunicatorState::Part part = part_of(run, buckets[i]);
-    part.call.list = list;
-    part.call.shared_counts = list->hash;
-    part.call.part = static_cast<uint32_t>(i + 1);
-    part.call.parts = static_cast<uint32_t>(buckets.size());
-    parts.push_back(std::move(part));
-  }
-}
-
-CommunicatorState::Part Batch::part_of(std::span<Item> run, const Bucket& bucket) {
-  const Item& first = run[bucket.tensors.front()];
-  CommunicatorState::Part part{first.call, std::nullopt};
-  if (bucket.tensors.size() == 1) return part;
-  const uint64_t element = dtype_bytes(part.call.dtype);
-  Packing& packing = part.packing.emplace();
-  packing.memory = memory(bucket.count * element);
-  packing.pieces.reserve(bucket.tensors.size());
-  const auto given = [](std::chrono::milliseconds timeout) {
-    return timeout.count() > 0 ? timeout : std::chrono::milliseconds::max();
-  };
-  auto timeout = std::chrono::milliseconds::max();
-  for (const uint32_t index : bucket.tensors) {
-    const CheckedCall& call = run[index].call;
-    packing.pieces.push_back({call.input, call.output, call.count * element});
-    timeout = std::min(timeout, given(call.timeout));
-  }
-  part.call.timeout = timeout == std::chrono::milliseconds::max() ? std::chrono::milliseconds(0) : timeout;
-  part.call.count = bucket.count;
-  part.call.input = part.call.output = packing.memory;
-  return part;
-}
-
-void Batch::check_disjoint(std::span<const Item> run) const {
-  std::vector<TensorMemory> memories;
-  memories.reserve(run.size());
-  for (const Item& item : run) {
-    const CheckedCall& call = item.call;
-    memories.push_back({call.input, call.output, call.count * dtype_bytes(call.dtype)});
-  }
-  const auto overlap = find_overlap(memories);
-  if (!overlap) return;
-  throw Exception(ErrorCode::kInvalid,
-                  fmt::format("all_reduce on rank {}: tensors {} and {} of {} overlap, and one of them is an output; "
-                              "the tensors of a list have no order",
-                              group_.rank(), overlap->first, overlap->second, run.size()));
-}
-
-std::byte* Batch::memory(size_t bytes) {
-  std::lock_guard lock(memory_mutex_);
-  if (memories_.empty() || memories_.back().bytes < bytes) {
-    const size_t made = std::bit_ceil(std::max(bytes, kLeastMemoryBytes));
-    memories_.push_back({static_cast<std::byte*>(group_.allocations().allocate(made)), made});
-  }
-  return memories_.back().data;
 }
 
 void Batch::leave_to_progress_thread(const BatchOperation& operation) {

@@ -84,9 +84,6 @@ class Batch {
   // A list by itself; does not drive.
   std::shared_ptr<BatchOperation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                              Left left);
-  // The parts of such a list, for a caller that submits them.
-  std::vector<CommunicatorState::Part> list_parts(std::span<const TensorRef> tensors, Op op,
-                                                  const CallOptions& options);
 
   // The progress thread goes on with it.
   void leave_to_progress_thread(const BatchOperation& operation);
@@ -94,16 +91,12 @@ class Batch {
   void finish(BatchOperation& operation);
 
  private:
-  struct Item {
-    CheckedCall call;
-    bool fusable = true;
-  };
   struct Message {
     std::shared_ptr<MessageOperation> operation;
     CallOptions options;
   };
   struct Calls {
-    std::vector<Item> items;
+    std::vector<TensorLists::Item> items;
     std::vector<Message> messages;
     StreamBatch streamed;  // then there are no others
     std::shared_ptr<BatchOperation> operation;
@@ -118,34 +111,15 @@ class Batch {
                                        const CallOptions& options);
   // on_stream: of the call that is added.
   void check_open(bool on_stream) const;
-  void refuse_wire(const CallOptions& options) const;
-  void append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-              bool fusable) const;
   void submit(Calls calls, Left left);
   void enqueue(Calls calls);
-  DeviceSide::ListParts list_parts();
   void end(const Calls& calls, const Error& error);  // of what was not submitted
   [[noreturn]] void refuse_all(const Calls& calls);
-  std::vector<CommunicatorState::Part> parts_of(std::span<Item> items);
-  void add_run(std::span<Item> run, std::vector<CommunicatorState::Part>& parts);
-  CommunicatorState::Part part_of(std::span<Item> run, const Bucket& bucket);
-  void check_disjoint(std::span<const Item> run) const;
-  std::byte* memory(size_t bytes);
 
   CommunicatorState& group_;
   std::atomic<std::thread::id> owner_{};  // of the open batch; none: none is open
   std::mutex mutex_;                      // of calls_ and opening and closing
   Calls calls_;
-
-  // What fused operations of this communicator run on, one after the other: registered memory, so that ranks that share
-  // memory fold it where it lies. The last and largest is used; earlier ones may still have operations in the queue.
-  // They go with the group.
-  struct Memory {
-    std::byte* data = nullptr;
-    size_t bytes = 0;
-  };
-  std::mutex memory_mutex_;
-  std::vector<Memory> memories_;
 };
 
 }  // namespace rondo

@@ -161,13 +161,13 @@ std::shared_ptr<CollectiveOperation> CommunicatorState::submit(std::shared_ptr<P
   return operation;
 }
 
-std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(std::vector<Part> parts) {
+std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(std::vector<BatchPart> parts) {
   check_usable();
   context_->log.note_thread();
   std::vector<std::shared_ptr<CollectiveOperation>> operations;
   operations.reserve(parts.size());
   std::unique_lock lock(submit_mutex_);
-  for (Part& part : parts) {
+  for (BatchPart& part : parts) {
     const CheckedCall& call = part.call;
     auto operation = std::make_shared<CollectiveOperation>(prepare(call), call.input, call.output);
     operation->engine = collectives_;

@@ -16,6 +16,7 @@
 #include "ring/engine/messages.h"
 #include "ring/engine/prepared_call.h"
 #include "ring/engine/progress/progress_thread.h"
+#include "ring/engine/tensor_lists.h"
 #include "rondo/communicator.h"
 
 namespace rondo {
@@ -59,15 +60,8 @@ class CommunicatorState final : public CommunicatorEvents {
   void run(const Call& call);
   std::shared_ptr<Operation> start(const Call& call);
 
-  // One operation of a batch (batch.h).
-  struct Part {
-    CheckedCall call;
-    std::optional<Packing> packing;
-    std::shared_ptr<Gate> gate = nullptr;  // of a call on a stream
-    std::shared_ptr<Run> run = nullptr;    // likewise: CollectiveOperation::run
-  };
   // Submits all of them, with no other call between; if it throws, nothing is under way. Does not drive.
-  std::vector<std::shared_ptr<CollectiveOperation>> submit_all(std::vector<Part> parts);
+  std::vector<std::shared_ptr<CollectiveOperation>> submit_all(std::vector<BatchPart> parts);
 
   // Whether the calling thread does nothing else until the message has gone.
   enum class Waited { kByCaller, kInBackground };
@@ -134,6 +128,7 @@ class CommunicatorState final : public CommunicatorEvents {
     }
   }
 
+  TensorLists& lists() { return lists_; }
   Allocations& allocations();
   // Memory of allocate(), host or device.
   void deallocate(void* data);
@@ -197,6 +192,7 @@ class CommunicatorState final : public CommunicatorEvents {
   std::map<std::vector<int>, uint64_t> groups_made_;
 
   Allocations allocations_;
+  TensorLists lists_{*this};
 
   std::mutex device_mutex_;
   std::unique_ptr<DeviceSide> device_owner_;

@@ -78,7 +78,7 @@ std::vector<Card> DeviceSide::gather(const Card& own, std::chrono::milliseconds 
   gather.options.timeout = timeout;
   gather.options.algorithm = group_.for_plain_buffers();
   gather.options.purpose = Purpose::kAttach;
-  std::vector<CommunicatorState::Part> parts;
+  std::vector<BatchPart> parts;
   parts.push_back({check_call(gather, group_.rank(), group_.size()), {}});
   const auto operation = group_.submit_all(std::move(parts)).front();
   operation->wait(Clock::time_point::max());

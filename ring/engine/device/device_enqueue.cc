@@ -100,14 +100,14 @@ std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
       calls_, island_, &plan, what.stream, waits_, std::move(what.pieces), [this](const Error& error) {
         if (error.code != ErrorCode::kInvalid) group_.fail(error);
       }});
-  std::vector<CommunicatorState::Part> parts;
+  std::vector<BatchPart> parts;
   const Algorithm shown = what.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
   for (size_t i = 0; i < what.calls.size(); ++i) {
     what.calls[i].asked = shown;
     parts.push_back({std::move(what.calls[i]), {}});
   }
   number_pieces(parts);
-  for (CommunicatorState::Part& part : parts) {
+  for (BatchPart& part : parts) {
     note_list(part.call, what.list);
     EnqueuedCall::Part moved = made->add_part(part.call);
     part.gate = std::move(moved.gate);

@@ -67,9 +67,9 @@ void DeviceSide::check_host(const Call& call) const {
 }
 
 // The operations of an even or uneven call, a piece each and those of no element, with their gates.
-std::vector<CommunicatorState::Part> DeviceSide::parts_of(const Call& call, StreamCall& stream_call) const {
+std::vector<BatchPart> DeviceSide::parts_of(const Call& call, StreamCall& stream_call) const {
   const std::vector<Piece>& pieces = stream_call.pieces();
-  std::vector<CommunicatorState::Part> parts;
+  std::vector<BatchPart> parts;
   const auto add = [&](const Piece& piece, std::byte* region, const std::shared_ptr<Gate>& gate) {
     Call one = call;
     one.options.stream.reset();
@@ -79,7 +79,7 @@ std::vector<CommunicatorState::Part> DeviceSide::parts_of(const Call& call, Stre
     one.input_displacements = one.output_displacements = {};
     one.input = region + piece.input;
     one.output = region + piece.output;
-    CommunicatorState::Part part{check_call(one, group_.rank(), group_.size()), {}};
+    BatchPart part{check_call(one, group_.rank(), group_.size()), {}};
     part.gate = gate;
     parts.push_back(std::move(part));
   };
@@ -95,7 +95,7 @@ std::vector<CommunicatorState::Part> DeviceSide::parts_of(const Call& call, Stre
   return parts;
 }
 
-void DeviceSide::number_pieces(std::vector<CommunicatorState::Part>& parts) {
+void DeviceSide::number_pieces(std::vector<BatchPart>& parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
     parts[i].call.piece = static_cast<uint32_t>(i + 1);
     parts[i].call.pieces = static_cast<uint32_t>(parts.size());
@@ -111,7 +111,7 @@ std::shared_ptr<StreamCall> DeviceSide::make(std::vector<Piece> pieces, void* st
                           }});
 }
 
-void DeviceSide::submit(StreamCall& call, std::vector<CommunicatorState::Part> parts) {
+void DeviceSide::submit(StreamCall& call, std::vector<BatchPart> parts) {
   for (auto& operation : group_.submit_all(std::move(parts))) {
     call.engine = operation->engine;
     call.add_operation(std::move(operation));
@@ -152,9 +152,9 @@ std::shared_ptr<Operation> DeviceSide::start(const Call& call) {
   return made;
 }
 
-DeviceSide::ListArguments DeviceSide::check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                                                 const ListParts& list_parts) {
-  const std::vector<CommunicatorState::Part> parts = list_parts(tensors, op, options);
+DeviceSide::ListArguments DeviceSide::check_list(std::span<const TensorRef> tensors, Op op,
+                                                 const CallOptions& options) {
+  const std::vector<BatchPart> parts = group_.lists().parts(tensors, op, options);
   attach_for("all_reduce_many", options.timeout, &*options.stream);
   group_.ready_progress_thread();
   const StreamFacts stream = check_stream("all_reduce_many", *options.stream);
@@ -166,9 +166,9 @@ DeviceSide::ListArguments DeviceSide::check_list(std::span<const TensorRef> tens
   return {stream, parts.empty() ? nullptr : parts.front().call.list};
 }
 
-std::shared_ptr<Operation> DeviceSide::start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                                                  const ListParts& list_parts) {
-  const ListArguments arguments = check_list(tensors, op, options, list_parts);
+std::shared_ptr<Operation> DeviceSide::start_list(std::span<const TensorRef> tensors, Op op,
+                                                  const CallOptions& options) {
+  const ListArguments arguments = check_list(tensors, op, options);
   // Alone it is the same call as outside.
   if (tensors.size() == 1) return start(all_reduce_of(tensors.front(), op, options));
   if (auto enqueued = start_enqueued_list(tensors, op, options, arguments)) return enqueued;
@@ -188,7 +188,7 @@ std::shared_ptr<Operation> DeviceSide::start_staged_list(std::span<const TensorR
   std::vector<Piece> pieces;
   for (ListPiece& piece : cut) pieces.push_back(std::move(piece.piece));
   const std::shared_ptr<StreamCall> made = make(std::move(pieces), *options.stream, arguments.stream.device);
-  std::vector<CommunicatorState::Part> parts;
+  std::vector<BatchPart> parts;
   for (size_t i = 0; i < cut.size(); ++i) {
     std::byte* const region = made->region(i);
     Call call = all_reduce_of({region, region, made->pieces()[i].count, cut[i].dtype}, op, options);
@@ -197,7 +197,7 @@ std::shared_ptr<Operation> DeviceSide::start_staged_list(std::span<const TensorR
     parts.back().gate = made->add_gate(i, 1);
   }
   number_pieces(parts);
-  for (CommunicatorState::Part& part : parts) note_list(part.call, arguments.list);
+  for (BatchPart& part : parts) note_list(part.call, arguments.list);
   std::lock_guard order(order_mutex_);
   submit(*made, std::move(parts));
   return made;

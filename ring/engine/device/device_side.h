@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,18 +38,14 @@ class DeviceSide {
   // Of a call with a stream: it is in the stream when they return. Throw Exception.
   void run(const Call& call) { start(call); }
   std::shared_ptr<Operation> start(const Call& call);
-  // A list of all_reduces. list_parts: the operations of such a list on host memory (Batch::list_parts).
-  using ListParts = std::function<std::vector<CommunicatorState::Part>(std::span<const TensorRef> tensors, Op op,
-                                                                       const CallOptions& options)>;
-  std::shared_ptr<Operation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                                        const ListParts& list_parts);
+  // A list of all_reduces.
+  std::shared_ptr<Operation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
   // As check(), of such a list.
   struct ListArguments {
     StreamFacts stream;
     std::shared_ptr<const TensorList> list;  // shared with the operations; null: of one tensor
   };
-  ListArguments check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
-                           const ListParts& list_parts);
+  ListArguments check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
 
   // Messages. make_...(): attaches, checks the arguments and takes memory; StreamMessage::begin() starts it.
   enum class Blocking : bool { kNo, kYes };
@@ -103,7 +98,7 @@ class DeviceSide {
   std::vector<Piece> pieces_of(const CheckedCall& call, const StreamPlans::Entry& plan) const;
   std::shared_ptr<Operation> start_staged_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
                                                const ListArguments& arguments);
-  static void number_pieces(std::vector<CommunicatorState::Part>& parts);
+  static void number_pieces(std::vector<BatchPart>& parts);
   static void note_list(CheckedCall& call, const std::shared_ptr<const TensorList>& list);
   // Null: the list is staged.
   std::shared_ptr<Operation> start_enqueued_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options,
@@ -131,10 +126,10 @@ class DeviceSide {
   StreamFacts check_stream(const DeviceLibrary& library, const std::string& call, void* stream) const;
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
   std::shared_ptr<StreamCall> make(std::vector<Piece> pieces, void* stream, int device);
-  void submit(StreamCall& call, std::vector<CommunicatorState::Part> parts);
+  void submit(StreamCall& call, std::vector<BatchPart> parts);
   std::shared_ptr<StreamMessage> make_message(StreamMessage::Options options, const char* call,
                                               const CallOptions& given);
-  std::vector<CommunicatorState::Part> parts_of(const Call& call, StreamCall& stream_call) const;
+  std::vector<BatchPart> parts_of(const Call& call, StreamCall& stream_call) const;
 
   CommunicatorState& group_;
   std::mutex attach_mutex_;

@@ -56,21 +56,20 @@ std::vector<TensorRef> StreamBatch::tensors_of(Run run) {
   return tensors;
 }
 
-void StreamBatch::check(DeviceSide& device, const DeviceSide::ListParts& list_parts) const {
-  for (const Item& item : items_) device.check(item.call);
-  for (const auto& message : messages_) device.check(*message);
+void StreamBatch::check(CommunicatorState& group) const {
+  for (const Item& item : items_) group.device().check(item.call);
+  for (const auto& message : messages_) group.device().check(*message);
   for (const Run run : runs()) {
-    if (run.size() > 1) list_parts(tensors_of(run), run.front().call.op, run.front().call.options);
+    if (run.size() > 1) group.lists().parts(tensors_of(run), run.front().call.op, run.front().call.options);
   }
 }
 
-void StreamBatch::enqueue_collectives(DeviceSide& device, const DeviceSide::ListParts& list_parts,
-                                      std::vector<std::shared_ptr<Operation>>& operations) const {
+void StreamBatch::enqueue_collectives(DeviceSide& device, std::vector<std::shared_ptr<Operation>>& operations) const {
   for (const Run run : runs()) {
     const Call& call = run.front().call;
     // Alone it is the same call as outside, so that ranks need not group it alike.
     operations.push_back(run.size() == 1 ? device.start(call)
-                                         : device.start_list(tensors_of(run), call.op, call.options, list_parts));
+                                         : device.start_list(tensors_of(run), call.op, call.options));
   }
 }
 
@@ -85,12 +84,11 @@ void StreamBatch::begin_messages() const {
   }
 }
 
-std::vector<std::shared_ptr<Operation>> StreamBatch::enqueue(DeviceSide& device,
-                                                             const DeviceSide::ListParts& list_parts) const {
+std::vector<std::shared_ptr<Operation>> StreamBatch::enqueue(DeviceSide& device) const {
   std::vector<std::shared_ptr<Operation>> operations(messages_.begin(), messages_.end());
   try {
     begin_messages();
-    enqueue_collectives(device, list_parts, operations);
+    enqueue_collectives(device, operations);
     for (const auto& message : messages_) {
       if (!message->sends()) message->finish();
     }

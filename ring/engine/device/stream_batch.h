@@ -20,11 +20,11 @@ class StreamBatch {
 
   // Throws Exception(kInvalid) where all_reduces that run together overlap, and where memory has been given back since
   // its call: nothing is in a stream then.
-  void check(DeviceSide& device, const DeviceSide::ListParts& list_parts) const;
+  void check(CommunicatorState& group) const;
   // Sends first, receives last, and in between collectives in their order; so no stream waits for a message before this
   // rank has sent its own. Consecutive all_reduces of one stream, operation, algorithm and timeout are one list
   // (kPremulSum: each by itself). Throws Exception: some of them may be in their streams.
-  std::vector<std::shared_ptr<Operation>> enqueue(DeviceSide& device, const DeviceSide::ListParts& list_parts) const;
+  std::vector<std::shared_ptr<Operation>> enqueue(DeviceSide& device) const;
   // Ends messages that have not begun.
   void abandon(const Error& error) const;
 
@@ -38,8 +38,7 @@ class StreamBatch {
 
   std::vector<Run> runs() const;
   void begin_messages() const;
-  void enqueue_collectives(DeviceSide& device, const DeviceSide::ListParts& list_parts,
-                           std::vector<std::shared_ptr<Operation>>& operations) const;
+  void enqueue_collectives(DeviceSide& device, std::vector<std::shared_ptr<Operation>>& operations) const;
   static std::vector<TensorRef> tensors_of(Run run);
 
   std::vector<Item> items_;

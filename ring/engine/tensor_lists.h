@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ring/engine/call/call.h"
+#include "ring/engine/call/fusion.h"
+#include "ring/engine/call/packing.h"
+#include "ring/engine/device/gate.h"
+#include "ring/engine/run/run.h"
+
+namespace rondo {
+
+class CommunicatorState;
+
+// One operation of a batch or list.
+struct BatchPart {
+  CheckedCall call;
+  std::optional<Packing> packing;
+  std::shared_ptr<Gate> gate = nullptr;  // of a call on a stream
+  std::shared_ptr<Run> run = nullptr;    // likewise: CollectiveOperation::run
+};
+
+// Calls that are submitted together, as the operations that they become: consecutive all_reduces as few as fusion.h
+// says. Any thread.
+class TensorLists {
+ public:
+  explicit TensorLists(CommunicatorState& group) : group_(group) {}
+
+  struct Item {
+    CheckedCall call;
+    bool fusable = true;
+  };
+  // Checks an all_reduce of each tensor, and appends them. Throws Exception that names the tensor.
+  void append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+              bool fusable) const;
+  // Throws Exception(kInvalid) where all_reduces that run together overlap. Takes the calls out of the items.
+  std::vector<BatchPart> parts_of(std::span<Item> items);
+  // The operations of a list of all_reduces.
+  std::vector<BatchPart> parts(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
+  // Throws Exception(kInvalid) for a wire format, which calls of batches and lists do not have.
+  void refuse_wire(const CallOptions& options) const;
+
+ private:
+  void add_run(std::span<Item> run, std::vector<BatchPart>& parts);
+  BatchPart part_of(std::span<Item> run, const Bucket& bucket);
+  void check_disjoint(std::span<const Item> run) const;
+  std::byte* memory(size_t bytes);
+
+  CommunicatorState& group_;
+
+  // What fused operations of this communicator run on, one after the other: registered memory, so that ranks that share
+  // memory fold it where it lies. The last and largest is used; earlier ones may still have operations in the queue.
+  // They go with the group.
+  struct Memory {
+    std::byte* data = nullptr;
+    size_t bytes = 0;
+  };
+  std::mutex memory_mutex_;
+  std::vector<Memory> memories_;
+};
+
+}  // namespace rondo
