@@ -62,6 +62,24 @@ TEST_CASE("fault 42: every collective gives the reference result on threads, wha
   }
 }
 
+TEST_CASE("a group of one takes whatever algorithm a larger group of the same ranks would take") {
+  // Proves: a program that names an algorithm runs with one rank, too, and after a split that leaves a rank alone.
+  RankGroup shape;
+  const RankBody body = [](Communicator& group) {
+    Communicator alone = group.split(group.rank());
+    for (const Algorithm algorithm : {Algorithm::kWindow, Algorithm::kStaged, Algorithm::kRegistered, Algorithm::kTree,
+                                      Algorithm::kHierarchical, Algorithm::kStar, Algorithm::kHalvingDoubling}) {
+      std::vector<int64_t> numbers(1000, 7);
+      Call call = sum_call(numbers);
+      call.options.algorithm = algorithm;
+      alone.run(call);
+      expect_all(numbers, 7, algorithm_name(algorithm));
+    }
+  };
+  CHECK(run_threads(shape, body) == "");
+  CHECK(run_processes(shape, body) == "");
+}
+
 TEST_CASE("every dtype with every op on threads") {
   RankGroup shape;
   shape.world = 3;

@@ -85,6 +85,7 @@ Algorithm Router::choose_coded(const RouteQuestion& call) const {
 }
 
 Algorithm Router::choose(const RouteQuestion& call, Algorithm asked, RouteReason& why) const {
+  if (topology_.world() == 1 && in_island(asked)) asked = Algorithm::kRing;  // either is a copy
   if (asked != Algorithm::kAuto) {
     check(call, asked);
     why = RouteReason::kAsked;
