@@ -20,7 +20,7 @@ class Generator {
     life_.ranks = r.chance(25) ? Ranks::kThreads : Ranks::kProcesses;
     constexpr int kWorlds[] = {1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6};
     life_.world = kWorlds[r.below(std::size(kWorlds))];
-    life_.rounds = r.chance(20) ? 3 : 1;
+    life_.rounds = r.chance(20) ? 5 : 1;
     life_.doors = {r.chance(30) ? "c" : "cpp"};
     if (life_.ranks == Ranks::kProcesses && r.chance(30)) life_.doors = {"cpp", "c"};
     if (life_.ranks == Ranks::kProcesses && life_.world > 1 && r.chance(10)) hosts();

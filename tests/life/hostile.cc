@@ -86,9 +86,9 @@ void Thread::hostile(const Step& step, Member& member) {
   const bool is_hostile = member.me == static_cast<int>(step.number("by")) % member.size();
   std::atomic<bool> stop{false};
   std::thread scribbler;
-  if (is_hostile && what == "memory") scribbler = std::thread([&] { scribble(salt, stop); });
   // Nobody is in the lines before when the rubbish comes.
   Error error = member.group->run(Call{});
+  if (is_hostile && what == "memory") scribbler = std::thread([&] { scribble(salt, stop); });
   for (int i = 0; i < calls && error.ok(); ++i) {
     Call call;
     call.verb = Verb::kAllReduce;

@@ -18,18 +18,21 @@ std::string Leaks::found() const {
   struct Kind {
     const char* name;
     size_t Resources::*count;
+    size_t least;  // by which each round of a leak adds to it
   };
-  constexpr Kind kKinds[] = {{"descriptors", &Resources::descriptors},
-                             {"threads", &Resources::threads},
-                             {"mappings", &Resources::mappings},
-                             {"bytes of memory", &Resources::allocated_bytes}};
-  constexpr size_t kFewestRounds = 3;
+  constexpr Kind kKinds[] = {{"descriptors", &Resources::descriptors, 1},
+                             {"threads", &Resources::threads, 1},
+                             {"mappings", &Resources::mappings, 1},
+                             {"bytes of memory", &Resources::allocated_bytes, 64}};  // less: how blocks were rounded
+  constexpr size_t kFewestRounds = 5;
   if (counted_.size() < kFewestRounds) return "";
-  for (const auto& [name, count] : kKinds) {
+  for (const auto& [name, count, least] : kKinds) {
     if (count == &Resources::mappings && !kOwnMappings) continue;
     std::string each;
     for (const Resources& counted : counted_) each += " " + std::to_string(counted.*count);
-    const auto stays = [count = count](const Resources& a, const Resources& b) { return a.*count >= b.*count; };
+    const auto stays = [count = count, least = least](const Resources& a, const Resources& b) {
+      return a.*count + least > b.*count;
+    };
     if (std::adjacent_find(counted_.begin(), counted_.end(), stays) != counted_.end()) continue;
     return std::string("the rounds leave more and more ") + name + ":" + each;
   }

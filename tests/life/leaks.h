@@ -13,7 +13,7 @@ class Leaks {
  public:
   explicit Leaks(int rounds) { counted_.reserve(static_cast<size_t>(rounds)); }
   void count() { counted_.push_back(testing::Resources::settled()); }
-  // "" or what has grown in each round but the first, which makes what the C library and statics keep; needs three.
+  // "" or what has grown in each round but the first, which makes what the C library and statics keep; needs five.
   std::string found() const;
 
  private:

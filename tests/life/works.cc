@@ -20,7 +20,7 @@ std::string Thread::equal_calls(const Flight& flight, const Member& member) cons
     const bool out = step.of_member("out", m, "p")[0] == 'r';
     const bool in = step.number("place") != 0 ? out : step.of_member("in", m, "p")[0] == 'r';
     text += std::string(" ") + (in ? "r" : "p") + (out ? "r" : "p");
-    all_registered = all_registered && in && out;
+    all_registered = all_registered && in && (out || step.verb != "all_reduce");  // as window plans need them
   }
   // After calls of this size with plain buffers it folds as those do (docs/numerics.md).
   const bool after_plain = all_registered && !step.has("algorithm") && member.size() > 2;
