@@ -11,11 +11,12 @@
 
 #include "ring/base/types.h"
 #include "rondo/error.h"
+#include "transport/bell.h"
 #include "transport/byte_stream.h"
 #include "transport/doorbell.h"
 #include "transport/link.h"
-#include "transport/peer_bell.h"
 #include "transport/shared_memory.h"
+#include "transport/sleeper.h"
 
 namespace rondo {
 
@@ -111,6 +112,9 @@ class Fabric {
   // Every other process has proved that it knows the job's secret, or they are all this process.
   virtual bool authenticated() const { return true; }
 
+  // What this rank's threads sleep on, and its doorbells are made over.
+  virtual const std::shared_ptr<Sleepers>& sleepers() const = 0;
+
   // --- communicators. `id` is equal on all members; events must live until close() has returned.
   // members: world ranks, this rank among them. doorbell is rung when something that take_* waits for has come.
   virtual void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events,
@@ -137,7 +141,7 @@ class Fabric {
   virtual bool checksums([[maybe_unused]] int peer) const { return false; }
 
   // The doorbell of `peer`, a rank of this island that has opened the communicator (else nullptr).
-  virtual std::shared_ptr<PeerBell> bell_of([[maybe_unused]] uint64_t communicator, [[maybe_unused]] int peer) {
+  virtual std::shared_ptr<Bell> bell_of([[maybe_unused]] uint64_t communicator, [[maybe_unused]] int peer) {
     return nullptr;
   }
   // Memory shared with the other ranks of this rank's island; nullptr where it has none. As long as the fabric.

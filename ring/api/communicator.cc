@@ -43,8 +43,8 @@ std::shared_ptr<CommunicatorState> world_group(std::shared_ptr<Fabric> fabric, c
   options.observer = make_observer(observed_rank(*options.fabric, config), config);
   options.id = 1;
   options.config = config;
-  options.progress_thread =
-      std::make_shared<ProgressThread>(CommunicatorState::progress_thread_policy(config, *options.fabric));
+  options.progress_thread = std::make_shared<ProgressThread>(
+      CommunicatorState::progress_thread_policy(config, *options.fabric), options.fabric->sleepers());
   return std::make_shared<CommunicatorState>(std::move(options));
 }
 

@@ -89,8 +89,8 @@ CommunicatorState::CommunicatorState(Options options)
                     {context_->rank}},
       allocations_(context_->fabric->shared_memory(), context_->rank) {
   const WaitPolicy policy = patience_for(context_->config, *context_->fabric);
-  auto bell = std::make_shared<Doorbell>();
-  auto message_bell = std::make_shared<Doorbell>();
+  auto bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
+  auto message_bell = std::make_shared<Doorbell>(context_->fabric->sleepers());
   collectives_ = std::make_shared<Collectives>(context_, bell, progress_thread_, policy);
   messages_ = std::make_shared<Messages>(context_, message_bell, progress_thread_, policy);
   context_->fabric->open(context_->id, context_->members, this, std::move(bell), std::move(message_bell));

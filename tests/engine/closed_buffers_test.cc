@@ -32,10 +32,6 @@ struct alignas(128) Lines {
   std::byte bytes[128] = {};
 };
 
-struct NoBell final : PeerBell {
-  void ring() override {}
-};
-
 // Memory of all ranks is one's own; pull() says when it begins.
 class OneMemory final : public SharedMemory {
  public:
@@ -73,7 +69,7 @@ class Island {
       ranks_.push_back(std::make_unique<Rank>());
       world_.push_back(r);
       rank(r).board.board = PostBoard(places, r);
-      rank(r).board.bells.assign(world, std::make_shared<NoBell>());
+      rank(r).board.bells.assign(world, std::make_shared<Bell>());
       calls_.push_back(check_call(callers_.back()->call(), r, what.world));
     }
     for (int r = 0; r < what.world; ++r) start(r, algorithm);

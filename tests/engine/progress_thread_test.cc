@@ -14,15 +14,16 @@ namespace rondo::testing {
 namespace {
 
 struct Seen {
-  std::atomic<bool> ended{false}, failed{false}, called{false};
+  std::atomic<bool> finish{false}, ended{false}, failed{false}, called{false};
 };
 
-// One operation is pending until finish(). Its end and its failure give the thread a function, as those of operations
+// One operation is pending until Seen::finish. Its end and its failure give the thread a function, as those of operations
 // do.
 class OneOperation final : public ProgressEngine {
  public:
   OneOperation(const std::shared_ptr<ProgressThread>& thread, Seen& seen, bool throws)
-      : ProgressEngine(std::make_shared<Doorbell>(), thread, {}, std::make_shared<ForkMark>()),
+      : ProgressEngine(std::make_shared<Doorbell>(std::make_shared<Sleepers>()), thread, {},
+                       std::make_shared<ForkMark>()),
         thread_(*thread),
         seen_(seen),
         throws_(throws) {
@@ -32,12 +33,13 @@ class OneOperation final : public ProgressEngine {
     thread_.call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
     seen_.ended = true;
   }
-  void finish() { ended(); }
 
  protected:
   bool step(Pass) override {
     if (throws_) throw std::runtime_error("a step");
-    return false;
+    if (!seen_.finish.exchange(false)) return false;
+    ended();
+    return true;
   }
   void tick(Clock::time_point) override {}
   void interrupted() override {}
@@ -46,7 +48,7 @@ class OneOperation final : public ProgressEngine {
     if (!broken_.exchange(true)) throw std::runtime_error("its failure");
     if (seen_.failed.exchange(true)) return;
     throws_ = false;
-    finish();
+    ended();
     thread_.call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
     thread_.poke(shared_from_this());
   }
@@ -65,19 +67,17 @@ bool comes(const std::atomic<bool>& flag) {
 }
 
 TEST_CASE("progress thread: an engine that it has last ends without its lock") {
-  const auto thread = std::make_shared<ProgressThread>(WaitPolicy{});
+  const auto thread = std::make_shared<ProgressThread>(WaitPolicy{}, std::make_shared<Sleepers>());
   thread->start();
   Seen seen;
-  auto engine = std::make_shared<OneOperation>(thread, seen, false);
-  OneOperation& operation = *engine;
-  thread->poke(std::move(engine));
-  operation.finish();
+  thread->poke(std::make_shared<OneOperation>(thread, seen, false));
+  seen.finish = true;
   REQUIRE(comes(seen.ended));
   REQUIRE(comes(seen.called));
 }
 
 TEST_CASE("progress thread: engines are failed without its lock") {
-  const auto thread = std::make_shared<ProgressThread>(WaitPolicy{});
+  const auto thread = std::make_shared<ProgressThread>(WaitPolicy{}, std::make_shared<Sleepers>());
   thread->start();
   Seen seen;
   thread->poke(std::make_shared<OneOperation>(thread, seen, true));

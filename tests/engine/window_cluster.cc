@@ -18,11 +18,6 @@ constexpr uint64_t kRoundBytes = 64 * 1024;
 // Passes of all ranks without any progress after which they hang: nothing is delayed here but by sleeping ranks.
 constexpr int kHungPasses = 200;
 
-class NoBell : public PeerBell {
- public:
-  void ring() override {}
-};
-
 }  // namespace
 
 // One operation on all ranks: buffers, and what their executors are bound to.
@@ -111,7 +106,7 @@ WindowCluster::WindowCluster(int world, uint64_t seed)
   for (int r = 0; r < world; ++r) {
     IslandChannel channel;
     channel.board = PostBoard(places, r, PostBoard::kFewestRingBytes);
-    channel.bells.assign(static_cast<size_t>(world), std::make_shared<NoBell>());
+    channel.bells.assign(static_cast<size_t>(world), std::make_shared<Bell>());
     noticeboards_.push_back(std::move(channel));
   }
 }

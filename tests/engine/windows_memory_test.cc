@@ -183,7 +183,7 @@ TEST_CASE(
           group.run(sum_of(values.data(), values.size()));
           here.say("ready");
           here.await();
-          if (here.rank() == 1) refuse(SYS_epoll_create1);
+          if (here.rank() == 1) refuse(SYS_memfd_create);
           here.say(here.timed([&] { split ? group.split(0, -here.rank()) : group.new_group(kReversed); }));
           here.say(outcome([&] { group.run(sum_of(values.data(), values.size())); }));
         },
@@ -196,7 +196,7 @@ TEST_CASE(
       CAPTURE(ended.outcome);
       CHECK(ended.elapsed_ms < 2'000);
       CHECK(ended.begins("SYSTEM [1] rank 1 (host "));
-      CHECK(ended.has("epoll_create1: "));
+      CHECK(ended.has("memfd_create: "));
       CHECK(job[rank].hear() == "ok");
     }
   }

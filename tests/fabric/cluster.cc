@@ -95,13 +95,19 @@ std::vector<std::shared_ptr<Fabric>> join_world(int world, const Config& config)
   return fabrics;
 }
 
-Member open_all(std::shared_ptr<Fabric> fabric, uint64_t id) {
+Member open_of(std::shared_ptr<Fabric> fabric, uint64_t id, const std::vector<int>& ranks) {
   Member member;
   member.fabric = std::move(fabric);
-  std::vector<int> ranks(static_cast<size_t>(member.fabric->place().world));
-  std::iota(ranks.begin(), ranks.end(), 0);
+  member.doorbell = std::make_shared<Doorbell>(member.fabric->sleepers());
+  member.p2p_doorbell = std::make_shared<Doorbell>(member.fabric->sleepers());
   member.fabric->open(id, ranks, member.events.get(), member.doorbell, member.p2p_doorbell);
   return member;
+}
+
+Member open_all(std::shared_ptr<Fabric> fabric, uint64_t id) {
+  std::vector<int> ranks(static_cast<size_t>(fabric->place().world));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return open_of(std::move(fabric), id, ranks);
 }
 
 std::vector<Member> open_world(int world, uint64_t id, const Config& config) {

@@ -63,10 +63,10 @@ std::vector<std::shared_ptr<Fabric>> join_world(int world, const Config& config 
 struct Member {
   // Before the fabric, which is destroyed first: events must live as long as it may deliver them.
   std::unique_ptr<FakeEvents> events = std::make_unique<FakeEvents>();
-  std::shared_ptr<Doorbell> doorbell = std::make_shared<Doorbell>();
-  std::shared_ptr<Doorbell> p2p_doorbell = std::make_shared<Doorbell>();
+  std::shared_ptr<Doorbell> doorbell, p2p_doorbell;
   std::shared_ptr<Fabric> fabric;
 };
+Member open_of(std::shared_ptr<Fabric> fabric, uint64_t id, const std::vector<int>& ranks);
 Member open_all(std::shared_ptr<Fabric> fabric, uint64_t id);
 std::vector<Member> open_world(int world, uint64_t id, const Config& config = test_config());
 // Closes and destroys on all ranks at once, as programs do.

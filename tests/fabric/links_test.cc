@@ -122,10 +122,8 @@ TEST_CASE("a lane that the settings do not have, and a communicator that one is 
   constexpr uint64_t kPair = 77;
   Member others[3];
   for (int rank = 0; rank < 3; ++rank) {
-    others[rank].fabric = members[static_cast<size_t>(rank)].fabric;
     const std::vector<int> ranks = rank == 2 ? std::vector<int>{0, 1, 2} : std::vector<int>{0, 1};
-    others[rank].fabric->open(kPair, ranks, others[rank].events.get(), others[rank].doorbell,
-                              others[rank].p2p_doorbell);
+    others[rank] = open_of(members[static_cast<size_t>(rank)].fabric, kPair, ranks);
   }
   CHECK(others[2].fabric->take_link({kPair, 0, 0}, {2, 4096}) == nullptr);
   CHECK(others[2].events->wait_failure().message.find("you are no member of this communicator") != std::string::npos);

@@ -72,6 +72,7 @@ TEST_CASE("a system call that is refused to a rank is SYSTEM there at once, and 
       {"epoll_create1", SYS_epoll_create1, 1, told},
       {"epoll_ctl", SYS_epoll_ctl, 1, told},
       {"eventfd", SYS_eventfd2, 1, told},
+      {"socketpair", SYS_socketpair, 1, told},
       {"bind", SYS_bind, 1, told},
       {"listen", SYS_listen, 1, told},
       {"eventfd of rank 0", SYS_eventfd2, 0, "BOOTSTRAP [0] rank 0 cannot start: "},

@@ -18,9 +18,9 @@ constexpr size_t kMostLent = kStreamPieceBytes;
 class Victim {
  public:
   explicit Victim(bool maker) : pages_(shared_stream_bytes(kRingBytes)), maker_(maker) {
-    stream_ = make_shared_stream({pages_.owner(), pages_.data(), maker, std::make_shared<RemoteBell>(),
-                                  std::make_shared<PeerLife>(), "the peer"},
-                                 kRingBytes);
+    stream_ = make_shared_stream(
+        {pages_.owner(), pages_.data(), maker, std::make_shared<Bell>(), std::make_shared<PeerLife>(), "the peer"},
+        kRingBytes);
   }
 
   void step(ByteReader& in) {

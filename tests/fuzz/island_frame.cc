@@ -29,13 +29,23 @@ constexpr uint64_t kBellBytes = 256;
 constexpr size_t kMostOffered = 1 << 20;
 constexpr size_t kMostFrames = 16;
 
+// That wakes a sleeper.
+std::vector<Descriptor> one_socket() {
+  int ends[2];
+  RONDO_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0, "sockets");
+  std::vector<Descriptor> owned = own_all(ends);
+  owned.pop_back();
+  return owned;
+}
+
 std::vector<Descriptor> files_of(unsigned kind, uint64_t bytes) {
   std::vector<Descriptor> files;
   const size_t offered = bytes <= kMostOffered ? bytes : 4096;
   if (kind % 8 >= 1) files.push_back(make_memory_file(offered, Pages::kSparse));
   for (unsigned i = 2; i <= kind % 8 && i <= kMaxDescriptors; ++i) {
-    files.emplace_back(::eventfd(0, EFD_CLOEXEC | (kind % 8 == 7 ? 0 : EFD_NONBLOCK)));
+    files.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   }
+  if (kind % 8 == 7) files = one_socket();
   return files;
 }
 
@@ -57,7 +67,7 @@ class Scene {
       RONDO_CHECK(peer != kSelf && !error.message.empty(), "a failure names a rank and has a reason");
     };
     island_ = std::make_unique<Island>(io_, std::move(neighbors), std::move(settings));
-    island_->open(kCommunicator, {kBelow, kSelf, kAbove}, std::make_shared<Doorbell>(), std::make_shared<Doorbell>());
+    island_->open(kCommunicator, {kBelow, kSelf, kAbove}, bell(), bell());
     poll();
   }
 
@@ -87,6 +97,7 @@ class Scene {
   }
 
  private:
+  static std::shared_ptr<Doorbell> bell() { return std::make_shared<Doorbell>(std::make_shared<Sleepers>()); }
   void poll() {
     io_.restart();
     io_.poll();
@@ -124,7 +135,7 @@ IslandFrame frame_of(IslandTopic topic, uint64_t bytes) {
 }  // namespace
 
 std::vector<std::string> seeds() {
-  constexpr unsigned char kNone = 0, kOne = 1 << 1, kThree = 3 << 1, kFromAbove = 1;
+  constexpr unsigned char kNone = 0, kOne = 1 << 1, kSocket = 7 << 1, kFromAbove = 1;
   IslandFrame window = frame_of(IslandTopic::kWindow, 5000), drop = frame_of(IslandTopic::kDrop, 0);
   window.id = drop.id = 1;
   IslandFrame link = frame_of(IslandTopic::kLink, shared_link_bytes(kShape)), wish = frame_of(IslandTopic::kWish, 0);
@@ -132,10 +143,14 @@ std::vector<std::string> seeds() {
   link.slice_bytes = wish.slice_bytes = kShape.slice_bytes;
   const IslandFrame stream = frame_of(IslandTopic::kStream, shared_stream_bytes(kByteRingBytes));
   const IslandFrame bells = frame_of(IslandTopic::kBells, kBellBytes);
-  return {text_of(kOne, window) + text_of(kNone, drop), text_of(kOne, link) + text_of(kThree, bells),
+  IslandFrame sleeper = frame_of(IslandTopic::kSleeper, 0);
+  sleeper.id = 1;
+  return {text_of(kOne, window) + text_of(kNone, drop),
+          text_of(kOne, link) + text_of(kOne, bells),
           text_of(kNone | kFromAbove, wish) + text_of(kOne | kFromAbove, stream),
           text_of(kOne | kFromAbove, window) + text_of(kOne | kFromAbove, window),
-          text_of(kThree | kFromAbove, bells) + text_of(kOne, stream)};
+          text_of(kOne | kFromAbove, bells) + text_of(kOne, stream),
+          text_of(kSocket, sleeper) + text_of(kSocket, sleeper)};
 }
 
 void try_input(std::string_view input) {

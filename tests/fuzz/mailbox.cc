@@ -19,9 +19,9 @@ enum Step : uint8_t { kWrite, kShow, kFree, kPost, kPump, kTake, kSend, kCommit,
 class Victim {
  public:
   explicit Victim(bool lower) : pages_(layout().bytes), lower_(lower) {
-    link_ = make_shared_link({pages_.owner(), pages_.data(), lower, std::make_shared<RemoteBell>(),
-                              std::make_shared<PeerLife>(), "the peer"},
-                             kShape);
+    link_ = make_shared_link(
+        {pages_.owner(), pages_.data(), lower, std::make_shared<Bell>(), std::make_shared<PeerLife>(), "the peer"},
+        kShape);
   }
 
   void step(ByteReader& in) {

@@ -23,11 +23,6 @@ constexpr size_t kBoardBytes = PostBoard::bytes(PostBoard::kFewestRingBytes);
 
 enum Step : uint8_t { kWrite, kShow, kProgress, kSteps };
 
-class NoBell final : public PeerBell {
- public:
-  void ring() override {}
-};
-
 const Plan& plan() {
   static const Plan made = [] {
     PlanRequest request;
@@ -47,7 +42,7 @@ class Victim {
     for (SharedPages& board : boards()) places.push_back(board.data());
     for (SharedPages& board : boards()) std::memset(board.data(), 0, kBoardBytes);
     channel_.board = PostBoard(places, 0, PostBoard::kFewestRingBytes);
-    channel_.bells.assign(kWorld, std::make_shared<NoBell>());
+    channel_.bells.assign(kWorld, std::make_shared<Bell>());
     Binding binding;
     binding.plan = &plan();
     binding.blocks = &blocks_;

@@ -29,7 +29,6 @@
 #include "transport/island/island_socket.h"
 #include "transport/island/memory_file.h"
 #include "transport/island/process_handle.h"
-#include "transport/island/remote_bell.h"
 #include "transport/island/shared_link.h"
 #include "transport/island/shared_stream.h"
 #include "transport/tcp/io_thread.h"
@@ -114,19 +113,11 @@ Files one(Descriptor file) {
   return files;
 }
 
-// A page for flags, and two things that are rung.
-Files bells(size_t bytes, Descriptor first, Descriptor second) {
-  Files files = sealed(bytes);
-  files.push_back(std::move(first));
-  files.push_back(std::move(second));
-  return files;
-}
-
-Descriptor bell_socket() {
+Files bell_socket() {
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
   ::close(ends[0]);
-  return Descriptor(ends[1]);
+  return one(Descriptor(ends[1]));
 }
 Descriptor event(int flags) { return Descriptor(::eventfd(0, EFD_CLOEXEC | flags)); }
 
@@ -162,6 +153,12 @@ IslandFrame sized(IslandFrame frame, uint64_t bytes) {
 
 constexpr uint64_t kBellBytes = 256;
 
+IslandFrame sleeper_frame(uint64_t number) {
+  IslandFrame frame = frame_of(IslandTopic::kSleeper);
+  frame.id = number;
+  return frame;
+}
+
 // Rank 2 of four, whose neighbor 1 is an island like it, and whose neighbors 0 and 3 are sockets in our hands.
 class Scene {
  public:
@@ -188,7 +185,7 @@ class Scene {
 
   Island& self() { return *self_; }
   const Descriptor& villain(int rank) const { return villains_.at(rank); }
-  static std::shared_ptr<Doorbell> bell() { return std::make_shared<Doorbell>(); }
+  static std::shared_ptr<Doorbell> bell() { return std::make_shared<Doorbell>(std::make_shared<Sleepers>()); }
 
   // What rank 2 has said about its communicator with that neighbor; "" if nothing comes.
   std::string reason(int peer, uint64_t communicator = kId) {
@@ -331,7 +328,7 @@ TEST_CASE("missing or surplus descriptors end the connection, and are closed") {
   const auto some = [](size_t count) {
     return [count] {
       Files files;
-      for (size_t i = 0; i < count; ++i) files.push_back(bell_socket());
+      for (size_t i = 0; i < count; ++i) files.push_back(std::move(bell_socket()[0]));
       return files;
     };
   };
@@ -345,7 +342,8 @@ TEST_CASE("missing or surplus descriptors end the connection, and are closed") {
              none, kNoSense),
       framed("doorbells without any", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes), none, kNoSense),
       framed("doorbells with two", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes), some(2), kNoSense),
-      framed("doorbells with four", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes), some(4), kNoSense),
+      framed("a sleeper without one", kAbove, sleeper_frame(1), none, kNoSense),
+      framed("a sleeper with two", kAbove, sleeper_frame(1), some(2), kNoSense),
       framed("a wish with one", kAbove, link_frame(IslandTopic::kWish), some(1), kNoSense),
       framed("the end of a window with one", kAbove, frame_of(IslandTopic::kDrop), some(1), kNoSense),
       framed("more than any message has", kAbove, window_frame(1, 100), some(9), "a descriptor did not come through"),
@@ -383,13 +381,7 @@ TEST_CASE("memory that is not sealed, too small, too large or no memory at all i
              "it holds 4096 bytes"),
       framed(
           "the doorbells', not sealed", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes),
-          [] {
-            Files files = with_seals(kBellBytes, MFD_ALLOW_SEALING, 0);
-            files.push_back(bell_socket());
-            files.push_back(bell_socket());
-            return files;
-          },
-          "it is not sealed"),
+          [] { return with_seals(kBellBytes, MFD_ALLOW_SEALING, 0); }, "it is not sealed"),
   });
 }
 
@@ -399,6 +391,7 @@ TEST_CASE("numbers that no honest rank says end the connection") {
   const auto fitting = [](const LinkShape& shape) { return sealed_of(shared_link_bytes(shape)); };
   constexpr const char* kMade = "this is not how a link is made";
   constexpr const char* kAsked = "this is not how a link is asked for";
+  constexpr const char* kSleeper = "it has no such sleeper";
   run_attacks({
       framed(
           "window 0", kAbove, window_frame(0, 100), [] { return reserved(100); }, "more windows than can be mapped"),
@@ -415,9 +408,11 @@ TEST_CASE("numbers that no honest rank says end the connection") {
       framed("a wish for depth 0", kAbove, wish(0, {0, 4096}), none, kAsked),
       framed("a stream of a page", kAbove, sized(frame_of(IslandTopic::kStream), 4096), sealed_of(4096),
              "this is not how a stream is made"),
-      framed(
-          "doorbells in 8 bytes", kAbove, sized(frame_of(IslandTopic::kBells), 8),
-          [] { return bells(8, bell_socket(), bell_socket()); }, "these are no doorbells"),
+      framed("doorbells in 8 bytes", kAbove, sized(frame_of(IslandTopic::kBells), 8), sealed_of(8),
+             "these are no doorbells"),
+      framed("sleeper 0", kAbove, sleeper_frame(0), bell_socket, kSleeper),
+      framed("sleeper 257", kAbove, sleeper_frame(257), bell_socket, kSleeper),
+      framed("sleeper 2^32 + 1", kAbove, sleeper_frame((uint64_t{1} << 32) + 1), bell_socket, kSleeper),
   });
 }
 
@@ -436,51 +431,71 @@ TEST_CASE("what is said twice ends the connection") {
              sealed_of(shared_stream_bytes(kByteRingBytes))),
        "it made a stream twice"},
       {"a descriptor", kAbove, twice(frame_of(IslandTopic::kOffer), sealed_of(100)), "it offered a descriptor twice"},
-      {"doorbells", kAbove,
-       twice(sized(frame_of(IslandTopic::kBells), kBellBytes),
-             [] { return bells(kBellBytes, bell_socket(), bell_socket()); }),
+      {"doorbells", kAbove, twice(sized(frame_of(IslandTopic::kBells), kBellBytes), sealed_of(kBellBytes)),
        "it announced its doorbells twice"},
+      {"a sleeper", kAbove, twice(sleeper_frame(1), bell_socket), "or announced it twice"},
   });
 }
 
-TEST_CASE("a doorbell that could stop or kill the rank that rings it is refused") {
+TEST_CASE("what could stop or kill the rank that rings it wakes no sleeper") {
   // Proves: ringing is a write to what the peer passed; to a pipe nobody reads it is a signal that ends the process.
-  const auto rung = [](const std::function<Descriptor()>& thing) {
-    return [thing](const Descriptor& socket) {
-      Files files = bells(kBellBytes, thing(), thing());
-      const Mapping page(files[0].get(), kBellBytes, Mapping::Touch::kNow);
-      std::memset(page.data(), 1, kBellBytes);  // a sleeper on each
-      send_frame(socket, sized(frame_of(IslandTopic::kBells), kBellBytes), files);
-    };
+  const auto rung = [](const char* what, const std::function<Descriptor()>& thing) {
+    return framed(
+        what, kAbove, sleeper_frame(1), [thing] { return one(thing()); }, "this wakes no sleeper");
   };
-  constexpr const char* kNone = "these are no doorbells";
   run_attacks({
-      {"pipes that nobody reads", kAbove, rung([] { return std::move(pipe_ends(O_NONBLOCK)[1]); }), kNone},
-      {"sockets", kAbove, rung([] { return std::move(socket_pair().first); }), kNone},
-      {"memory files", kAbove, rung([] { return make_memory_file(100, Pages::kSparse); }), kNone},
-      {"eventfds that wait", kAbove, rung([] { return event(0); }), kNone},
-      {"eventfds", kAbove, rung([] { return event(EFD_NONBLOCK); }), kNone},
+      rung("a pipe that nobody reads", [] { return std::move(pipe_ends(O_NONBLOCK)[1]); }),
+      rung("a socket that keeps messages apart", [] { return std::move(socket_pair().first); }),
+      rung("a memory file", [] { return make_memory_file(100, Pages::kSparse); }),
+      rung("an eventfd that waits", [] { return event(0); }),
+      rung("an eventfd", [] { return event(EFD_NONBLOCK); }),
   });
 }
 
-TEST_CASE("a doorbell whose owner fills it and lets it wait keeps nobody who rings it") {
+TEST_CASE("flags that name sleepers that are not there wake nobody and harm nobody") {
+  Scene scene;
+  Files page = sealed(kBellBytes);
+  const Mapping flags(page[0].get(), kBellBytes, Mapping::Touch::kNow);
+  auto* flag = reinterpret_cast<std::atomic<uint32_t>*>(flags.data());
+  REQUIRE(send_frame(scene.villain(kAbove), sized(frame_of(IslandTopic::kBells), kBellBytes), page));
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+  const Descriptor woken(ends[0]);
+  const auto bell = scene.self().bell_of(kId, kAbove);
+  for (const uint32_t number : {7u, 0u, 1u, 257u, 1u << 31, ~0u}) {
+    // Before the number is announced, and after.
+    if (number == 0) REQUIRE(send_frame(scene.villain(kAbove), sleeper_frame(7), one(Descriptor(ends[1]))));
+    if (number == 0) continue;
+    CHECK(eventually([&] {  // the page has come
+      flag->store(number);
+      bell->ring();
+      return flag->load() == 0;
+    }));
+  }
+  char bytes[16];
+  CHECK(eventually([&] { return ::recv(woken.get(), bytes, sizeof bytes, MSG_DONTWAIT) > 0; }));  // made up for
+  scene.check_friendship();
+  CHECK(scene.complaints() == 0);
+}
+
+TEST_CASE("a sleeper whose owner fills its socket and lets it wait keeps nobody who rings it") {
   // Proves: how a descriptor waits is its owner's to change at any time, so ringing must not depend on it.
-  auto flag_file = make_memory_file(kBellBytes, Pages::kReserved);
-  auto page = std::make_shared<Mapping>(flag_file.get(), kBellBytes, Mapping::Touch::kNow);
-  auto* flag = reinterpret_cast<std::atomic<uint32_t>*>(page->data());
-  Doorbell owner;
-  owner.share(flag, page);
-  RemoteBell ringer;
-  ringer.connect(flag, owner.bell(), page);
-  REQUIRE(::fcntl(owner.bell(), F_SETFL, ::fcntl(owner.bell(), F_GETFL) & ~O_NONBLOCK) == 0);
+  const auto sleepers = std::make_shared<Sleepers>();
+  int socket = -1;
+  sleepers->announce_to([&](uint32_t, int bell) { socket = bell; });
+  auto flag = std::make_shared<std::atomic<uint32_t>>(0);
+  Doorbell owner(sleepers);
+  owner.share(flag.get(), flag);
+  const auto ringer = owner.bell();
+  REQUIRE(::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK) == 0);
   const std::vector<char> flood(1 << 16, 1);
-  while (::send(owner.bell(), flood.data(), flood.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+  while (::send(socket, flood.data(), flood.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
   }
   std::atomic<bool> rung{false};
   std::thread thread([&] {
     for (int i = 0; i < 1000; ++i) {
       flag->store(1);
-      ringer.ring();
+      ringer->ring();
     }
     rung = true;
   });
@@ -488,10 +503,9 @@ TEST_CASE("a doorbell whose owner fills it and lets it wait keeps nobody who rin
   if (!rung) ::_exit(1);  // the thread would never end
   thread.join();
   // And the sleeper still hears.
-  for (int i = 0; i < 20; ++i) {
-    owner.drain();
+  for (int i = 0; i < 200; ++i) {
     owner.arm();
-    ringer.ring();
+    ringer->ring();
     const auto begin = Clock::now();
     CHECK(owner.wait(in(5'000)).ok());
     CHECK(Clock::now() - begin < std::chrono::seconds(2));

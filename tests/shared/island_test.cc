@@ -369,7 +369,8 @@ TEST_CASE("a goodbye that overtakes the announcement of a stream is told when th
   });
   Leaving takes([&] { from = fabrics[1]->take_stream_from(kId); });
   const auto open = [&](size_t rank, uint64_t id, CommunicatorEvents& hears) {
-    fabrics[rank]->open(id, {0, 1}, &hears, std::make_shared<Doorbell>(), std::make_shared<Doorbell>());
+    const auto bell = [&] { return std::make_shared<Doorbell>(fabrics[rank]->sleepers()); };
+    fabrics[rank]->open(id, {0, 1}, &hears, bell(), bell());
   };
   open(0, kId, events);
   open(1, kId, takes);

@@ -75,7 +75,7 @@ class Ring {
         ChannelEnd end{memory_,
                        memory_->data() + bytes * static_cast<size_t>(pair),
                        lower,
-                       std::make_shared<RemoteBell>(),
+                       std::make_shared<Bell>(),
                        std::make_shared<PeerLife>(),
                        "the peer"};
         auto link = std::make_unique<SharedLink<Orders>>(std::move(end), shape);
@@ -142,7 +142,7 @@ class Bytes {
     const Descriptor file = make_memory_file(bytes, Pages::kSparse);
     const auto memory = std::make_shared<Mapping>(file.get(), bytes, Mapping::Touch::kLater);
     for (const int rank : {0, 1}) {
-      ChannelEnd end{memory,    memory->data(), rank == 0, std::make_shared<RemoteBell>(), std::make_shared<PeerLife>(),
+      ChannelEnd end{memory,    memory->data(), rank == 0, std::make_shared<Bell>(), std::make_shared<PeerLife>(),
                      "the peer"};
       sides_[rank] = std::make_unique<SharedStream<Orders>>(std::move(end), kSmallByteRingBytes);
     }

@@ -22,7 +22,7 @@ ChannelEnd end_over(std::shared_ptr<Mapping> memory, bool lower) {
   return {std::move(memory),
           data,
           lower,
-          std::make_shared<RemoteBell>(),
+          std::make_shared<Bell>(),
           std::make_shared<PeerLife>(),
           lower ? "second peer" : "first peer"};
 }

@@ -28,7 +28,7 @@ struct Pair {
       }
       memories[side] = memory->data();
       ChannelEnd end{memory,      memory->data(),
-                     side == 0,   std::make_shared<RemoteBell>(),
+                     side == 0,   std::make_shared<Bell>(),
                      lives[side], side == 0 ? "second peer" : "first peer"};
       sides[side] = make_shared_stream(std::move(end), ring_bytes);
     }

@@ -15,7 +15,7 @@
 namespace rondo {
 namespace {
 
-// Asio's epoll, timer and event descriptors, listeners, two doorbells, the rendezvous, and some strangers at the door.
+// Asio's epoll, timer and event descriptors, listeners, two sleepers, the rendezvous, and some strangers at the door.
 constexpr size_t kFixed = 32;
 
 }  // namespace
@@ -26,8 +26,8 @@ DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections) {
   return {base + std::min<size_t>(peers, 2) * lanes * connections, base + peers * (lanes * connections + 2)};
 }
 
-// An island costs a connection and a handle for each rank of the host, and the two doorbells of each for each
-// communicator (counted once); what is under way besides is closed at once.
+// An island costs a connection and a handle for each rank of the host, and two sleepers of each; what is under way
+// besides is closed at once.
 DescriptorNeed descriptors_of_rank(const Place& place, const Config& config) {
   DescriptorNeed need = descriptors_needed(place.world, config.lanes, config.connections);
   if (config.transport == "tcp" || place.local_world < 2) return need;

@@ -32,13 +32,11 @@ int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
 }
 
-// As others reach a doorbell of another process. Throws Exception(kSystem).
-std::shared_ptr<RemoteBell> share(const std::shared_ptr<Doorbell>& doorbell) {
+// Others ring it as they ring that of another process.
+std::shared_ptr<Bell> share(const std::shared_ptr<Doorbell>& doorbell) {
   auto flag = std::make_shared<std::atomic<uint32_t>>(0);
   doorbell->share(flag.get(), flag);
-  auto bell = std::make_shared<RemoteBell>();
-  bell->connect(flag.get(), doorbell->bell(), doorbell);
-  return bell;
+  return doorbell->bell();
 }
 
 // What the fabrics share: who has opened what, the links between them, and the thread that carries control messages.
@@ -73,8 +71,8 @@ class InprocHub {
 
   struct OpenGroup {
     CommunicatorEvents* events = nullptr;
-    std::shared_ptr<RemoteBell> bell;      // shared with the engine, links and streams
-    std::shared_ptr<RemoteBell> p2p_bell;  // likewise
+    std::shared_ptr<Bell> bell;      // shared with the engine, links and streams
+    std::shared_ptr<Bell> p2p_bell;  // likewise
     std::deque<std::pair<int, std::unique_ptr<ByteStream>>> incoming;
   };
 
@@ -83,7 +81,7 @@ class InprocHub {
   struct Legacy {
     std::set<int> heirs;  // ranks that have neither closed nor declined it
     std::vector<std::shared_ptr<Window>> windows;
-    std::map<int, std::shared_ptr<RemoteBell>> bells;
+    std::map<int, std::shared_ptr<Bell>> bells;
   };
 
   // Changes one rank's control logic and leaves the rest to the thread.
@@ -190,7 +188,7 @@ class InprocHub {
     return here;
   }
 
-  std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer) {
+  std::shared_ptr<Bell> bell_of(uint64_t communicator, int peer) {
     std::lock_guard lock(mutex_);
     if (const OpenGroup* other = group(peer, communicator)) return other->bell;
     const auto legacy = legacies_.find(communicator);
@@ -268,8 +266,8 @@ class InprocHub {
   }
 
   // Of a link or stream, over memory of its own.
-  std::pair<ChannelEnd, ChannelEnd> ends(int rank, int peer, size_t bytes, const std::shared_ptr<RemoteBell>& own,
-                                         const std::shared_ptr<RemoteBell>& others) {
+  std::pair<ChannelEnd, ChannelEnd> ends(int rank, int peer, size_t bytes, const std::shared_ptr<Bell>& own,
+                                         const std::shared_ptr<Bell>& others) {
     const auto memory = plain_memory(bytes);
     const auto life = std::make_shared<PeerLife>();
     return {{memory, memory.get(), true, others, life, state(rank).logic.name(peer)},
@@ -415,6 +413,7 @@ class InprocFabric final : public Fabric {
   const Place& place() const override { return place_; }
   const Topology& topology() const override { return topology_; }
   std::string peer_name(int peer) const override { return hub_->name(place_.rank, peer); }
+  const std::shared_ptr<Sleepers>& sleepers() const override { return sleepers_; }
 
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
@@ -430,9 +429,7 @@ class InprocFabric final : public Fabric {
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
     return hub_->take_link(place_.rank, key, shape);
   }
-  std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer) override {
-    return hub_->bell_of(communicator, peer);
-  }
+  std::shared_ptr<Bell> bell_of(uint64_t communicator, int peer) override { return hub_->bell_of(communicator, peer); }
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
     return hub_->take_stream_to(place_.rank, communicator, peer);
   }
@@ -463,6 +460,7 @@ class InprocFabric final : public Fabric {
  private:
   std::shared_ptr<InprocHub> hub_;  // shared by the ranks
   std::unique_ptr<SharedMemory> memory_;
+  const std::shared_ptr<Sleepers> sleepers_ = std::make_shared<Sleepers>();  // shared with the doorbells
   Place place_;
   Topology topology_;
 };

@@ -116,6 +116,7 @@ class ProcessFabric : public Fabric {
     std::string card;
     try {
       const size_t descriptors = ensure_descriptors(descriptors_of_rank(launch.place, config));
+      sleepers_ = std::make_shared<Sleepers>();
       board_ = std::make_unique<ControlPlane>(settings_of(launch, config, auth, descriptors));
       if (config.transport != "tcp" && launch.place.world > 1) probe_listener.emplace(launch.place.world);
       const PeerCard own = card_of(launch, config, board_->endpoints(), probe_listener ? &*probe_listener : nullptr);
@@ -160,6 +161,7 @@ class ProcessFabric : public Fabric {
   const Topology& topology() const override { return topology_; }
   std::string peer_name(int peer) const override { return board_->peer_name(peer); }
   bool authenticated() const override { return authenticated_; }
+  const std::shared_ptr<Sleepers>& sleepers() const override { return sleepers_; }
 
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
@@ -203,7 +205,7 @@ class ProcessFabric : public Fabric {
     return topology_.host[static_cast<size_t>(peer)] != topology_.host[static_cast<size_t>(place_.rank)];
   }
 
-  std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer) override {
+  std::shared_ptr<Bell> bell_of(uint64_t communicator, int peer) override {
     return neighbor(peer) ? island_->bell_of(communicator, peer) : nullptr;
   }
 
@@ -288,6 +290,7 @@ class ProcessFabric : public Fabric {
     if (neighbors.empty()) return std::nullopt;
     Island::Settings settings;
     settings.rank = place_.rank;
+    settings.sleepers = sleepers_;
     settings.can_pull = islands.pulls[static_cast<size_t>(place_.rank)];
     settings.logger = Logger(config_.debug, place_.rank);
     if (!settings.can_pull) {
@@ -381,6 +384,7 @@ class ProcessFabric : public Fabric {
   Topology topology_;
   // Of the last communicator's destroy(), of which leaving is a part; none yet.
   std::atomic<Clock::time_point> leave_by_{};
+  std::shared_ptr<Sleepers> sleepers_;  // shared with the doorbells
   std::unique_ptr<ControlPlane> board_;
   std::unique_ptr<Island> island_;  // null: this rank shares memory with no other. Served by the board's I/O thread.
 };

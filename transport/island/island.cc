@@ -105,9 +105,17 @@ Island::Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings s
     own_->connections.push_back(peer.connection.get());
   }
   for (auto& [rank, peer] : peers_) peer.connection->start();
+  settings_.sleepers->announce_to([this](uint32_t number, int socket) {
+    IslandFrame frame;
+    frame.topic = IslandTopic::kSleeper;
+    frame.id = number;
+    std::lock_guard lock(own_->mutex);
+    own_->tell(frame, {socket}, settings_.sleepers);
+  });
 }
 
 Island::~Island() {
+  settings_.sleepers->announce_to({});
   std::lock_guard lock(own_->mutex);
   own_->connections.clear();
 }
@@ -214,17 +222,12 @@ void Island::open(uint64_t communicator, const std::vector<int>& members, const 
   frame.topic = IslandTopic::kBells;
   frame.communicator = communicator;
   frame.bytes = kBellBytes;
-  struct Kept {  // until every peer has the descriptors
-    std::shared_ptr<Doorbell> doorbell, p2p_doorbell;
-    std::shared_ptr<Descriptor> file;
-  };
-  const auto kept = std::make_shared<Kept>(Kept{doorbell, p2p_doorbell, file});
   std::lock_guard lock(mutex_);
   book_.open(communicator, {members.begin(), members.end()}, doorbell, p2p_doorbell);
   for (const int member : members) {
     const auto found = peers_.find(member);
     if (found == peers_.end()) continue;
-    found->second.connection->send(frame, {file->get(), doorbell->bell(), p2p_doorbell->bell()}, kept);
+    found->second.connection->send(frame, {file->get()}, file);
   }
 }
 
@@ -314,12 +317,12 @@ std::unique_ptr<Link> Island::link_over(const LinkKey& key, LinkMemory memory, I
 }
 
 ChannelEnd Island::end_of(std::shared_ptr<Mapping> memory, bool first, const Peer& peer,
-                          std::shared_ptr<RemoteBell> bell) const {
+                          std::shared_ptr<Bell> bell) const {
   std::byte* data = memory->data();
   return {std::move(memory), data, first, std::move(bell), peer.life, peer.name, stores()};
 }
 
-std::shared_ptr<PeerBell> Island::bell_of(uint64_t communicator, int peer) {
+std::shared_ptr<Bell> Island::bell_of(uint64_t communicator, int peer) {
   std::lock_guard lock(mutex_);
   IslandBook::Group* group = book_.opened(communicator);
   if (group == nullptr || peers_.count(peer) == 0) return nullptr;
@@ -394,7 +397,9 @@ void Island::on_frame(int peer, const IslandFrame& frame, Files files) {
     case IslandTopic::kStream:
       return add_stream(peer, frame, files[0]);
     case IslandTopic::kBells:
-      return add_bells(peer, frame, files);
+      return add_bells(peer, frame, files[0]);
+    case IslandTopic::kSleeper:
+      return add_sleeper(state, frame, std::move(files[0]));
     case IslandTopic::kOffer: {
       std::lock_guard lock(mutex_);
       return add_offer(state, frame, std::move(files[0]));
@@ -491,26 +496,25 @@ void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& fi
   settings_.streamed(frame.communicator, peer);
 }
 
-void Island::add_bells(int peer, const IslandFrame& frame, Files& files) {
+void Island::add_bells(int peer, const IslandFrame& frame, const Descriptor& file) {
   if (frame.bytes != kBellBytes) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
-  auto page = map_offered(files[0], frame.bytes, Mapping::Touch::kNow);
-  files[0] = {};
-  for (size_t i = 1; i < files.size(); ++i) {
-    if (!is_bell(files[i])) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
-  }
+  const auto page = map_offered(file, frame.bytes, Mapping::Touch::kNow);
   std::lock_guard lock(mutex_);
   IslandBook::Group* group = mentioned(peer, frame.communicator);
   if (group == nullptr) return;
   IslandBook::Bells& bells = group->bells[peer];
   if (bells.announced) throw Exception(ErrorCode::kProtocol, "it announced its doorbells twice");
   bells.announced = true;
-  struct Owner {
-    std::shared_ptr<Mapping> page;
-    Files files;
-  };
-  const auto owner = std::make_shared<Owner>(Owner{std::move(page), std::move(files)});
-  bells.data->connect(flag_at(*owner->page, kDataFlag), owner->files[1].get(), owner);
-  bells.p2p->connect(flag_at(*owner->page, kP2pFlag), owner->files[2].get(), owner);
+  const auto& sockets = peers_.at(peer).sockets;
+  bells.data->connect(flag_at(*page, kDataFlag), sockets, page);
+  bells.p2p->connect(flag_at(*page, kP2pFlag), sockets, page);
+}
+
+void Island::add_sleeper(Peer& state, const IslandFrame& frame, Descriptor socket) {
+  if (!is_bell(socket)) throw Exception(ErrorCode::kProtocol, "this wakes no sleeper");
+  if (frame.id > SleeperSockets::kMost || !state.sockets->add(static_cast<uint32_t>(frame.id), std::move(socket))) {
+    throw Exception(ErrorCode::kProtocol, "it has no such sleeper, or announced it twice");
+  }
 }
 
 // What has come stays readable; a thread that waits for more looks again, and finds the end. Where the peer lives and

@@ -48,6 +48,7 @@ class Island final : public SharedMemory {
   struct Settings {
     int rank = 0;
     bool can_pull = false;
+    std::shared_ptr<Sleepers> sleepers = std::make_shared<Sleepers>();  // shared with this rank's doorbells
     Logger logger;
     // A link to `peer` that was asked for will not come, or nothing that is shared with it can be trusted any more. On
     // any thread, without the lock.
@@ -68,7 +69,7 @@ class Island final : public SharedMemory {
   void close(uint64_t communicator);
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape);
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer);
-  std::shared_ptr<PeerBell> bell_of(uint64_t communicator, int peer);
+  std::shared_ptr<Bell> bell_of(uint64_t communicator, int peer);
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator);
 
   // The peers for whom take_stream_to() has made a stream.
@@ -92,7 +93,8 @@ class Island final : public SharedMemory {
     pid_t pid = 0;
     Descriptor process;
     std::string name;
-    std::shared_ptr<PeerLife> life = std::make_shared<PeerLife>();  // shared with the links
+    std::shared_ptr<PeerLife> life = std::make_shared<PeerLife>();                       // shared with the links
+    const std::shared_ptr<SleeperSockets> sockets = std::make_shared<SleeperSockets>();  // shared with the bells
     std::unique_ptr<IslandConnection> connection;
     std::map<uint64_t, std::shared_ptr<MappedWindow>> windows;  // shared with those who work on them
     std::map<uint64_t, Descriptor> offers;                      // by name; not taken yet
@@ -109,12 +111,12 @@ class Island final : public SharedMemory {
   void add_link(int peer, const IslandFrame& frame, const Descriptor& file);
   void make_wished(int peer, const IslandFrame& frame);
   void add_stream(int peer, const IslandFrame& frame, const Descriptor& file);
-  void add_bells(int peer, const IslandFrame& frame, Files& files);
+  void add_bells(int peer, const IslandFrame& frame, const Descriptor& file);
+  static void add_sleeper(Peer& state, const IslandFrame& frame, Descriptor socket);
   LinkMemory make_link_memory(int peer, const LinkKey& key, const LinkShape& shape);
   std::unique_ptr<Link> link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group);
   std::unique_ptr<ByteStream> make_stream(uint64_t communicator, int peer, IslandBook::Group& group);
-  ChannelEnd end_of(std::shared_ptr<Mapping> memory, bool first, const Peer& peer,
-                    std::shared_ptr<RemoteBell> bell) const;
+  ChannelEnd end_of(std::shared_ptr<Mapping> memory, bool first, const Peer& peer, std::shared_ptr<Bell> bell) const;
   size_t stream_ring_bytes() const;
   void report(uint64_t communicator, int peer, const Error& why) const;
 

@@ -9,10 +9,10 @@
 #include <set>
 #include <utility>
 
+#include "transport/bell.h"
 #include "transport/doorbell.h"
 #include "transport/fabric.h"
 #include "transport/island/memory_file.h"
-#include "transport/island/remote_bell.h"
 
 namespace rondo {
 
@@ -26,9 +26,9 @@ struct LinkMemory {
 // also about communicators that this rank has not opened yet. Pure bookkeeping; not thread safe.
 class IslandBook {
  public:
-  struct Bells {                                                        // of a peer, for one communicator
-    std::shared_ptr<RemoteBell> data = std::make_shared<RemoteBell>();  // shared with the links
-    std::shared_ptr<RemoteBell> p2p = std::make_shared<RemoteBell>();
+  struct Bells {                                            // of a peer, for one communicator
+    std::shared_ptr<Bell> data = std::make_shared<Bell>();  // shared with the links
+    std::shared_ptr<Bell> p2p = std::make_shared<Bell>();
     bool announced = false;
   };
   struct Group {

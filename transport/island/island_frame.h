@@ -12,9 +12,9 @@ enum class IslandTopic : uint32_t {
   kLink = 3,    // one descriptor: the memory of a link that I have made (the lower rank makes it)
   kWish = 4,    // make the link
   kStream = 5,  // one descriptor: the memory of a stream from me to you
-  kBells = 6,  // three descriptors: a page with the flags of my two doorbells of the communicator, and the sockets that
-               // ring them
-  kOffer = 7,  // one descriptor, named `id`: of memory that is not mapped here (SharedMemory::offer)
+  kBells = 6,   // one descriptor: a page with the flags of my two doorbells of the communicator
+  kOffer = 7,   // one descriptor, named `id`: of memory that is not mapped here (SharedMemory::offer)
+  kSleeper = 8  // one descriptor: the socket that wakes my sleeper `id`
 };
 
 struct IslandFrame {
@@ -34,10 +34,10 @@ constexpr int descriptors_of(IslandTopic topic) {
     case IslandTopic::kWindow:
     case IslandTopic::kLink:
     case IslandTopic::kStream:
-    case IslandTopic::kOffer:
-      return 1;
     case IslandTopic::kBells:
-      return 3;
+    case IslandTopic::kOffer:
+    case IslandTopic::kSleeper:
+      return 1;
     case IslandTopic::kDrop:
     case IslandTopic::kWish:
       return 0;

@@ -11,18 +11,23 @@
 
 #include "kernels/cross_copy.h"
 #include "rondo/error.h"
+#include "transport/bell.h"
 #include "transport/island/cell_ring.h"
-#include "transport/island/remote_bell.h"
 
 namespace rondo {
 
+// Whether the process at the other end of an island connection is there; shared by the links to it.
+struct PeerLife {
+  std::atomic<bool> over{false};  // set by the I/O thread
+};
+
 // One end of a link or stream between two ranks that share memory.
 struct ChannelEnd {
-  std::shared_ptr<void> memory;      // keeps it there; shared by both ends where they are in one process
-  std::byte* data = nullptr;         // zeroed before the first end was made; begins on a page
-  bool first = true;                 // this end writes the first of the two rings; the other end has false
-  std::shared_ptr<RemoteBell> bell;  // the peer's; shared with the I/O thread, which connects it
-  std::shared_ptr<PeerLife> life;    // likewise
+  std::shared_ptr<void> memory;    // keeps it there; shared by both ends where they are in one process
+  std::byte* data = nullptr;       // zeroed before the first end was made; begins on a page
+  bool first = true;               // this end writes the first of the two rings; the other end has false
+  std::shared_ptr<Bell> bell;      // the peer's; shared with the I/O thread, which connects it
+  std::shared_ptr<PeerLife> life;  // likewise
   std::string peer_name;
   std::shared_ptr<const std::atomic<Stores>> stores = {};  // as SharedMemory::set_stores(); null: kCached
 };

@@ -1,9 +1,12 @@
 #include "transport/tcp/io_thread.h"
 
+#include <sys/eventfd.h>
+
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <string>
 #include <system_error>
@@ -11,7 +14,9 @@
 #include <utility>
 
 #include "ring/base/caught.h"
+#include "ring/base/descriptor.h"
 #include "ring/base/own_thread.h"
+#include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/doorbell.h"
 
@@ -63,7 +68,11 @@ class IoThread::State {
 };
 
 IoThread::IoThread(OnException on_exception) {
-  const Doorbell needs_the_same;  // throws what is refused of it; Asio does not look, and its thread would never wake
+  // Throws what is refused of it; Asio does not look, and its thread would never wake.
+  const Descriptor event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.valid()) throw Exception(system_error("eventfd", errno));
+  Doorbell needs_the_same(nullptr);
+  needs_the_same.watch(event.get()).reset();
   try {
     state_ = std::make_unique<State>(std::move(on_exception));
   } catch (const std::system_error& failure) {  // epoll, eventfd or timerfd

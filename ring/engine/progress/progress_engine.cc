@@ -163,7 +163,7 @@ void ProgressEngine::count_polled() {
 
 void ProgressEngine::notify() {
   bell_->ring();
-  try_drive(Pass::kPolling);
+  try_drive();
   ask_pool();
 }
 
@@ -178,16 +178,24 @@ void ProgressEngine::ask_pool() {
   }
 }
 
-void ProgressEngine::drain_bell() {
-  if (!try_acquire()) return;
-  const Lease lease(*this);
-  bell_->drain();
-}
-
-bool ProgressEngine::try_drive(Pass pass) {
+bool ProgressEngine::arm(const Sleep& sleep) {
   if (!try_acquire()) return false;
   const Lease lease(*this);
-  const bool moved = guarded_step(pass);
+  bell_->arm(sleep);
+  return guarded_step(Pass::kBeforeSleep);
+}
+
+void ProgressEngine::woke(const Sleep& sleep) {
+  bell_->disarm(sleep);
+  if (!try_acquire()) return;
+  const Lease lease(*this);
+  bell_->take_events();
+}
+
+bool ProgressEngine::try_drive() {
+  if (!try_acquire()) return false;
+  const Lease lease(*this);
+  const bool moved = guarded_step(Pass::kPolling);
   if (!moved) guarded_tick(Clock::now());
   return moved;
 }

@@ -55,10 +55,12 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // Something was thrown on the progress thread while it dealt with this engine.
   void failed_on_thread(const Error& error) { broke(error); }
   // One pass, if the lease is free. True if anything moved.
-  bool try_drive(Pass pass);
+  bool try_drive();
+  // The progress thread is about to sleep, and is to be rung for this engine, too. Where another thread has the lease,
+  // that one asks for the progress thread when it gives the lease back. True if anything moved.
+  bool arm(const Sleep& sleep);
+  void woke(const Sleep& sleep);
   Doorbell& bell() { return *bell_; }
-  // Takes the doorbell's events away, unless another thread drives (and may sleep on it).
-  void drain_bell();
 
  protected:
   // One pass over everything that can move now; under the lease. True if anything moved.

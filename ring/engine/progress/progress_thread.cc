@@ -1,6 +1,5 @@
 #include "ring/engine/progress/progress_thread.h"
 
-#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -21,7 +20,9 @@ namespace {
 thread_local bool calling_functions = false;
 
 // As in progress_engine.cc: the longest sleep, so that deadlines and stalls are noticed.
-constexpr int kLongestSleepMs = 20;
+constexpr std::chrono::milliseconds kLongestSleep{20};
+// Of a thread that has no engine.
+constexpr std::chrono::minutes kLongestIdleSleep{1};
 
 }  // namespace
 
@@ -114,9 +115,15 @@ std::vector<std::shared_ptr<ProgressEngine>> ProgressThread::wanting() {
   return engines_;
 }
 
-bool ProgressThread::drive_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines, Pass pass) {
+bool ProgressThread::drive_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines) {
   bool moved = false;
-  for (const auto& engine : engines) moved |= engine->try_drive(pass);
+  for (const auto& engine : engines) moved |= engine->try_drive();
+  return moved;
+}
+
+bool ProgressThread::arm_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines, const Sleep& sleep) {
+  bool moved = false;
+  for (const auto& engine : engines) moved |= engine->arm(sleep);
   return moved;
 }
 
@@ -135,7 +142,7 @@ void ProgressThread::turn() {
   using Next = VainPolls::Next;
   call_functions();
   const auto engines = wanting();
-  if (drive_all(engines, Pass::kPolling)) {
+  if (drive_all(engines)) {
     polls_.moved();
     return;
   }
@@ -164,18 +171,19 @@ void ProgressThread::fail_all(const Error& error) {
 }
 
 void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& engines) {
-  bell_.arm();
-  for (const auto& engine : engines) engine->bell().arm();
-  std::vector<pollfd> sleeping_on{{bell_.descriptor(), POLLIN, 0}};
-  for (const auto& engine : engines) sleeping_on.push_back({engine->bell().descriptor(), POLLIN, 0});
-  const bool changed =
-      stopping_.load() || has_functions() || wanting() != engines || drive_all(engines, Pass::kBeforeSleep);
+  Sleep sleep(*sleepers_);
+  bell_.arm(sleep);
+  const bool changed = stopping_.load() || has_functions() || wanting() != engines || arm_all(engines, sleep);
+  std::vector<int> watched;
+  for (const auto& engine : engines) watched.push_back(engine->bell().descriptor());
+  Error error;
   if (!changed) {
-    poll(sleeping_on.data(), sleeping_on.size(), engines.empty() ? 60'000 : kLongestSleepMs);
+    error = sleep.wait(watched, Clock::now() + (engines.empty() ? Clock::duration(kLongestIdleSleep) : kLongestSleep));
     polls_.slept();
   }
-  bell_.drain();
-  for (const auto& engine : engines) engine->drain_bell();
+  bell_.disarm(sleep);
+  for (const auto& engine : engines) engine->woke(sleep);
+  if (!error.ok()) fail_all(error);
 }
 
 }  // namespace rondo

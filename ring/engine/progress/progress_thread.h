@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ring/engine/progress/progress_engine.h"
@@ -25,10 +26,11 @@ inline void refuse_wait_in_end_function() {
 }
 
 // One thread a join that progresses operations that no thread waits for, of all communicators. It polls while
-// things move, and sleeps on the doorbells of the engines otherwise. It also calls the functions of Work::on_end().
+// things move, and sleeps for all of these engines otherwise. It also calls the functions of Work::on_end().
 class ProgressThread {
  public:
-  explicit ProgressThread(WaitPolicy policy) : polls_(policy) {}
+  ProgressThread(WaitPolicy policy, std::shared_ptr<Sleepers> sleepers)
+      : polls_(policy), sleepers_(std::move(sleepers)) {}
   ~ProgressThread();  // stops the thread
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
@@ -52,7 +54,8 @@ class ProgressThread {
   std::vector<std::shared_ptr<ProgressEngine>> wanting();
   void call_functions();
   bool has_functions();
-  bool drive_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines, Pass pass);
+  bool drive_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines);
+  bool arm_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines, const Sleep& sleep);
   void rest(const std::vector<std::shared_ptr<ProgressEngine>>& engines);
 
   VainPolls polls_;   // of the thread
@@ -63,7 +66,8 @@ class ProgressThread {
   uint64_t calls_asked_ = 0, calls_done_ = 0;
   std::condition_variable called_;
   std::thread thread_;
-  Doorbell bell_;
+  const std::shared_ptr<Sleepers> sleepers_;  // the fabric's
+  Doorbell bell_{sleepers_};
   std::atomic<bool> stopping_{false};
 };
 

@@ -7,7 +7,7 @@
 
 #include "kernels/cross_copy.h"
 #include "ring/engine/run/post_board.h"
-#include "transport/peer_bell.h"
+#include "transport/bell.h"
 
 namespace rondo {
 
@@ -15,7 +15,7 @@ namespace rondo {
 // read is written. Under the lease.
 struct IslandChannel {
   PostBoard board;
-  std::vector<std::shared_ptr<PeerBell>> bells;        // by rank; nullptr for this one
+  std::vector<std::shared_ptr<Bell>> bells;            // by rank; nullptr for this one
   std::array<uint64_t, PostBoard::kLanes> barriers{};  // of each lane, so far
   Stores stores = Stores::kCached;                     // how what the others read is written
 

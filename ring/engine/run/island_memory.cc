@@ -40,7 +40,7 @@ bool IslandMemory::attach() {
   if (attached()) return true;
   if (!windows_[static_cast<size_t>(context_.rank)]) offer();
   std::vector<std::byte*> boards;
-  std::vector<std::shared_ptr<PeerBell>> bells;
+  std::vector<std::shared_ptr<Bell>> bells;
   for (int rank = 0; rank < context_.world(); ++rank) {
     if (!map(rank)) return false;
     const bool own = rank == context_.rank;

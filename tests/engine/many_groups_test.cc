@@ -1,0 +1,96 @@
+// A communicator costs no descriptors and little memory inside a host; ranks as processes.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "rondo/communicator.h"
+#include "tests/support/rank_group.h"
+#include "tests/support/resources.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr size_t kKiB = 1024;
+
+// In KiB, of a file of /proc with lines "name: number kB".
+size_t kib_of(const char* file, const std::string& name) {
+  std::ifstream facts(file);
+  for (std::string line; std::getline(facts, line);) {
+    if (line.rfind(name, 0) == 0) return std::stoul(line.substr(name.size()));
+  }
+  return 0;
+}
+
+struct Cost {
+  size_t descriptors, mappings;
+  size_t own;       // KiB: this process's memory, and its share of what it shares (Pss), with page tables
+  size_t resident;  // KiB: all that it maps
+  static Cost now() {
+    const Resources here = Resources::settled();
+    return {here.descriptors, here.mappings,
+            kib_of("/proc/self/smaps_rollup", "Pss:") + kib_of("/proc/self/status", "VmPTE:"),
+            kib_of("/proc/self/smaps_rollup", "Rss:")};
+  }
+};
+
+void sum(Communicator& group, size_t count) {
+  std::vector<float> values(count, 1.0f);
+  group.all_reduce(values);
+  expect(values.front() == 4.0f && values.back() == 4.0f, "a wrong sum");
+}
+
+void pass_on(Communicator& group) {
+  const int next = (group.rank() + 1) % 4, before = (group.rank() + 3) % 4;
+  float out = static_cast<float>(group.rank()), in = -1;
+  group.sendrecv(&out, 1, next, &in, 1, before, DType::kFloat32, 0, {});
+  expect(in == static_cast<float>(before), "a wrong message");
+}
+
+// What one of `count` groups costs each rank, after `use`.
+template <typename Use>
+std::string cost_of_groups(int count, size_t most_descriptors, size_t most_kib, const Use& use) {
+  RankGroup shape;
+  shape.world = 4;
+  shape.config.transport = "shm";
+  return run_processes(shape, [&](Communicator& world) {
+    sum(world, 1);
+    use(world);
+    world.barrier();
+    const Cost before = Cost::now();
+    world.barrier();
+    std::vector<Communicator> groups;
+    for (int i = 0; i < count; ++i) {
+      groups.push_back(world.split(0, world.rank()));
+      use(groups.back());
+    }
+    world.barrier();
+    const Cost after = Cost::now();
+    world.barrier();
+    const std::string cost = fmt::format("{} groups: {} descriptors, {} mappings, {} KiB ({} KiB resident)", count,
+                                         after.descriptors - before.descriptors, after.mappings - before.mappings,
+                                         after.own - before.own, after.resident - before.resident);
+    if (world.rank() == 0) std::fprintf(stderr, "%s\n", cost.c_str());
+    expect(after.descriptors <= before.descriptors + most_descriptors, cost);
+    expect(after.own <= before.own + most_kib, cost);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("groups that have made a small call") {
+  CHECK(cost_of_groups(100, 0, 100 * 4 * kKiB, [](Communicator& group) { sum(group, 2); }) == "");
+}
+
+TEST_CASE("groups that have made a large call, and sent a message") {
+  CHECK(cost_of_groups(20, 0, 20 * 8 * kKiB, [](Communicator& group) {
+          sum(group, 2);
+          sum(group, 256 * kKiB);
+          pass_on(group);
+        }) == "");
+}
+
+}  // namespace rondo::testing
