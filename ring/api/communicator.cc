@@ -236,19 +236,13 @@ Work Communicator::send_async(const void* data, uint64_t count, DType dtype, int
                               const CallOptions& options) {
   State& state = open(state_);
   if (state.batch.collecting()) return Work(state.batch.add_send(data, count, dtype, peer, tag, options));
-  state.group->ready_progress_thread();
-  auto operation = state.group->start_send(data, count, dtype, peer, tag, options);
-  state.group->leave_to_progress_thread(*operation->engine);
-  return Work(std::move(operation));
+  return state.group->start_send({data, count, peer}, dtype, tag, options);
 }
 
 Work Communicator::recv_async(void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
   State& state = open(state_);
   if (state.batch.collecting()) return Work(state.batch.add_recv(data, count, dtype, peer, tag, options));
-  state.group->ready_progress_thread();
-  auto operation = state.group->start_recv(data, count, dtype, peer, tag, options);
-  state.group->leave_to_progress_thread(*operation->engine);
-  return Work(std::move(operation));
+  return state.group->start_recv({data, count, peer}, dtype, tag, options);
 }
 
 Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data,

@@ -8,6 +8,7 @@ namespace rondo {
 
 Work::Work() = default;
 Work::Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+Work::Work(std::shared_ptr<Operation> over, const Message& message) : operation_(std::move(over)), message_(message) {}
 Work::Work(const Work&) = default;
 Work& Work::operator=(const Work&) = default;
 Work::Work(Work&&) noexcept = default;
@@ -53,6 +54,7 @@ void Work::on_end(EndFunction function) {
 
 Work::Message Work::message() const {
   const Operation& operation = checked(operation_);
+  if (message_.peer >= 0) return message_;
   if (!operation.done() || operation.failed()) {
     throw Exception(ErrorCode::kInvalid, "message() of an operation that has not succeeded: wait for it first");
   }

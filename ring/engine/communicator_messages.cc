@@ -73,15 +73,31 @@ std::shared_ptr<MessageOperation> CommunicatorState::make_send(const void* data,
   return std::make_shared<SendOperation>(static_cast<const std::byte*>(data), bytes, dtype, peer, tag);
 }
 
-std::shared_ptr<Operation> CommunicatorState::start_send(const void* data, uint64_t count, DType dtype, int peer,
-                                                         int tag, const CallOptions& options) try {
-  if (options.stream) return device().start_send({data, count, peer}, dtype, tag, options);
+Work CommunicatorState::start_send(const Outgoing& out, DType dtype, int tag, const CallOptions& options) try {
+  if (options.stream) {
+    ready_progress_thread();
+    Work work(device().start_send(out, dtype, tag, options));
+    leave_to_progress_thread(*messages_);
+    return work;
+  }
   check_timeout("send", options);
-  auto operation = make_send(data, count, dtype, peer, tag);
-  submit_message(operation, options, Waited::kInBackground);
-  return operation;
+  const P2pOut sends{static_cast<const std::byte*>(out.data), send_bytes(out, dtype, tag), dtype, out.peer, tag};
+  check_on_host("send", out.data);
+  context_->log.note_thread();
+  if (messages_->start_at_once(&sends, nullptr).sent) return Work(messages_->over(), {out.peer, tag, sends.bytes});
+  return left_to_progress_thread(std::make_shared<SendOperation>(sends.data, sends.bytes, dtype, out.peer, tag),
+                                 options);
 } catch (const std::bad_alloc&) {
   fail_for_memory();
+}
+
+Work CommunicatorState::left_to_progress_thread(std::shared_ptr<MessageOperation> operation,
+                                                const CallOptions& options) {
+  ready_progress_thread();
+  Work work(operation);
+  submit_message(std::move(operation), options, Waited::kInBackground);
+  leave_to_progress_thread(*messages_);
+  return work;
 }
 
 uint64_t CommunicatorState::recv_bytes(const Incoming& in, DType dtype, int tag) const {
@@ -102,13 +118,20 @@ std::shared_ptr<MessageOperation> CommunicatorState::make_recv(void* data, uint6
   return std::make_shared<RecvOperation>(static_cast<std::byte*>(data), bytes, dtype, peer, tag);
 }
 
-std::shared_ptr<Operation> CommunicatorState::start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                                         const CallOptions& options) try {
-  if (options.stream) return device().start_recv({data, count, peer}, dtype, tag, options);
+Work CommunicatorState::start_recv(const Incoming& in, DType dtype, int tag, const CallOptions& options) try {
+  if (options.stream) {
+    ready_progress_thread();
+    Work work(device().start_recv(in, dtype, tag, options));
+    leave_to_progress_thread(*messages_);
+    return work;
+  }
   check_timeout("recv", options);
-  auto operation = make_recv(data, count, dtype, peer, tag);
-  submit_message(operation, options, Waited::kInBackground);
-  return operation;
+  P2pIn receives{static_cast<std::byte*>(in.data), recv_bytes(in, dtype, tag), dtype, in.peer, tag};
+  check_on_host("recv", in.data);
+  context_->log.note_thread();
+  if (messages_->start_at_once(nullptr, &receives).received) return Work(messages_->over(), message_of(receives));
+  return left_to_progress_thread(std::make_shared<RecvOperation>(receives.data, receives.bytes, dtype, in.peer, tag),
+                                 options);
 } catch (const std::bad_alloc&) {
   fail_for_memory();
 }

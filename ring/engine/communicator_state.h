@@ -65,11 +65,6 @@ class CommunicatorState final : public CommunicatorEvents {
 
   // Whether the calling thread does nothing else until the message has gone.
   enum class Waited { kByCaller, kInBackground };
-  // In the background.
-  std::shared_ptr<Operation> start_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                                        const CallOptions& options);
-  std::shared_ptr<Operation> start_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                        const CallOptions& options);
   // Blocking, on the calling thread. sendrecv(): the receive's arguments are checked before the send is under way, so
   // that nothing of the caller's is left behind.
   struct Outgoing {
@@ -85,6 +80,9 @@ class CommunicatorState final : public CommunicatorEvents {
   void send(const Outgoing& out, DType dtype, int tag, const CallOptions& options);
   Work::Message recv(const Incoming& in, DType dtype, int tag, const CallOptions& options);
   Work::Message sendrecv(const Outgoing& out, const Incoming& in, DType dtype, int tag, const CallOptions& options);
+  // In the background, unless they are over when these return.
+  Work start_send(const Outgoing& out, DType dtype, int tag, const CallOptions& options);
+  Work start_recv(const Incoming& in, DType dtype, int tag, const CallOptions& options);
   // Check the arguments; submit_message() starts it.
   std::shared_ptr<MessageOperation> make_send(const void* data, uint64_t count, DType dtype, int peer, int tag) const;
   std::shared_ptr<MessageOperation> make_recv(void* data, uint64_t count, DType dtype, int peer, int tag) const;
@@ -166,6 +164,7 @@ class CommunicatorState final : public CommunicatorEvents {
   [[noreturn]] void refuse_use() const;
   [[noreturn]] void fail_for_memory();
   void check_peer(const char* call, int peer, int tag, bool receives) const;
+  Work left_to_progress_thread(std::shared_ptr<MessageOperation> operation, const CallOptions& options);
   void run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options);
   void run_send(const P2pOut& out, const CallOptions& options);
   Work::Message run_recv(const P2pIn& in, const CallOptions& options);

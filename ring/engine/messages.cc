@@ -148,27 +148,39 @@ bool Messages::attempt(const Action& action) noexcept {
 Messages::AtOnce Messages::run_at_once(const P2pOut* out, P2pIn* in) {
   AtOnce result;
   if (context_->observed.on()) return result;
-  alone([this, out, in, &result] {
-    if (ended_ || news_.load()) return;
-    try {
-      if (out != nullptr) result.sent = p2p_->send_now(*out);
-      if (in != nullptr && (out == nullptr || result.sent)) result.received = take_now(*in);
-    } catch (...) {  // the queued way ends them with the failure
-      context_->fail(caught());
-    }
-    moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
-  });
+  alone([this, out, in, &result] { result = at_once(out, in, passes_without_clock()); });
+  return result;
+}
+
+Messages::AtOnce Messages::start_at_once(const P2pOut* out, P2pIn* in) {
+  AtOnce result;
+  if (context_->observed.on()) return result;
+  if_free([this, out, in, &result] { result = at_once(out, in, 1); });
+  return result;
+}
+
+// Under the lease. Messages that were submitted before go first.
+Messages::AtOnce Messages::at_once(const P2pOut* out, P2pIn* in, int passes) {
+  AtOnce result;
+  if (ended_ || news_.load()) return result;
+  try {
+    if (out != nullptr) result.sent = p2p_->send_now(*out);
+    if (in != nullptr && (out == nullptr || result.sent)) result.received = take_now(*in, passes);
+  } catch (...) {  // the queued way ends them with the failure
+    context_->fail(caught());
+  }
+  moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
   return result;
 }
 
 // Under the lease. Polls the streams of the receive's peers alone.
-bool Messages::take_now(P2pIn& in) {
-  for (int pass = 0; pass < passes_without_clock(); ++pass) {
+bool Messages::take_now(P2pIn& in, int passes) {
+  for (int pass = 1;; ++pass) {
     const P2pFound found = p2p_->recv_now(in);
     if (found != P2pFound::kNothing) return found == P2pFound::kMessage;
+    if (pass == passes) return false;
     pause_core();
   }
-  return false;
 }
 
 void Messages::run(SendOperation* send, RecvOperation* recv) {

@@ -102,6 +102,11 @@ class Messages final : public ProgressEngine, private P2pStreams {
     bool received = false;
   };
   AtOnce run_at_once(const P2pOut* out, P2pIn* in);
+  // The short way of an asynchronous call, beside whatever is under way: what of the two is over when this returns.
+  // What is not has not begun: submit() it. No lock, no allocation, and nobody is woken but the peer.
+  AtOnce start_at_once(const P2pOut* out, P2pIn* in);
+  // Stands for every message that was over at once; shared with their Works.
+  std::shared_ptr<Operation> over() { return {shared_from_this(), &over_}; }
   // Runs a send, a receive or both (nullptr: none) to their ends, on this thread; they may lie on its stack. A receive
   // beside a send that fails is taken back.
   void run(SendOperation* send, RecvOperation* recv);
@@ -140,7 +145,8 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool end_late();
   bool take_submitted();
   void begin(MessageOperation& operation);
-  bool take_now(P2pIn& in);
+  AtOnce at_once(const P2pOut* out, P2pIn* in, int passes);
+  bool take_now(P2pIn& in, int passes);
   void begin_now(MessageOperation* operation);
   void count_if_pending(MessageOperation* operation);
   void submit_on_stack(MessageOperation* operation);
@@ -150,7 +156,20 @@ class Messages final : public ProgressEngine, private P2pStreams {
   void report();
   void time_out(const MessageOperation& operation);
 
+  class Over final : public Operation {
+   public:
+    explicit Over(Messages& messages) : messages_(messages) {
+      complete();
+      announce_end();
+    }
+
+   private:
+    std::shared_ptr<ProgressEngine> mover() const override { return messages_.shared_from_this(); }
+    Messages& messages_;
+  };
+
   std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its collectives
+  Over over_{*this};
   std::mutex submitted_mutex_;
   std::vector<std::shared_ptr<MessageOperation>> submitted_;
   std::vector<int> left_;

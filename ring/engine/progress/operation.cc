@@ -32,7 +32,8 @@ bool Operation::wait(Clock::time_point until) {
 }
 
 std::shared_ptr<ProgressThread> Operation::progress_thread() const {
-  return engine ? engine->progress_thread() : nullptr;
+  const auto moved_by = mover();
+  return moved_by ? moved_by->progress_thread() : nullptr;
 }
 
 void Operation::refuse_unsubmitted(const char* what) {
@@ -41,8 +42,9 @@ void Operation::refuse_unsubmitted(const char* what) {
 }
 
 void Operation::on_end(EndFunction function) {
-  if (!done() && !engine) refuse_unsubmitted("on_end()");
-  if (engine) engine->check_process();
+  const auto moved_by = mover();
+  if (!done() && !moved_by) refuse_unsubmitted("on_end()");
+  if (moved_by) moved_by->check_process();
   add_end_function(std::move(function));
 }
 
@@ -75,7 +77,7 @@ void Operation::call_by_progress_thread(std::unique_ptr<EndCall> call) {
   if (failed()) keep_error(error_, call->error);
   const auto caller = progress_thread();
   if (!caller) return call->run();
-  call->engine = engine;
+  call->engine = mover();
   caller->call(std::move(call));
 }
 

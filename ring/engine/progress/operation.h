@@ -78,6 +78,8 @@ class Operation {
   void announce_end();
 
  protected:
+  // What moves it, and fails where a function of on_end() throws.
+  virtual std::shared_ptr<ProgressEngine> mover() const { return engine; }
   // What calls the functions; null once its communicators are gone.
   virtual std::shared_ptr<ProgressThread> progress_thread() const;
   // on_end() of an operation that has been submitted.

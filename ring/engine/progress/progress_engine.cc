@@ -179,7 +179,10 @@ void ProgressEngine::ask_pool() {
 }
 
 bool ProgressEngine::arm(const Sleep& sleep) {
-  if (!try_acquire()) return false;
+  if (!try_acquire()) {
+    missed_.store(true);  // first, then the second look: its holder gives the lease back, then reads this
+    if (!try_acquire()) return false;
+  }
   const Lease lease(*this);
   bell_->arm(sleep);
   return guarded_step(Pass::kBeforeSleep);

@@ -110,6 +110,19 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
     return true;
   }
 
+  // Runs `action`, which must be short, under the lease if that is free, beside whatever is under way. False: nothing
+  // has happened.
+  template <typename Action>
+  bool if_free(Action action) {
+    if (!try_acquire()) return false;
+    {
+      const Lease lease(*this);
+      action();
+    }
+    if (missed_.load() && missed_.exchange(false)) ask_pool();
+    return true;
+  }
+
   // Runs `action` under the lease, after its holder has given it back (destroy).
   template <typename Action>
   void with_lease(Action action) {
@@ -170,9 +183,10 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
                                                    // holds engines that want it
   WaitPolicy policy_;
   std::atomic<bool> held_{false};
-  Clock::time_point moved_home_{};  // of the holder
-  VainPolls polls_;                 // of the holder
-  uint32_t polled_ = 0;             // waits since the last sleep; of the holder
+  std::atomic<bool> missed_{false};  // the progress thread went to sleep without a look, since another had the lease
+  Clock::time_point moved_home_{};   // of the holder
+  VainPolls polls_;                  // of the holder
+  uint32_t polled_ = 0;              // waits since the last sleep; of the holder
   std::atomic<int> waiters_{0};
   std::atomic<int> pending_{0};
   // Threads that wait while another holds the lease.

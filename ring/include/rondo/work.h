@@ -55,9 +55,12 @@ class RONDO_EXPORT Work {
   };
   // Of a send or recv that has succeeded, else kInvalid is thrown.
   Message message() const;
+  // A message that was over when its call returned. Internal: `over` stands for all such messages of a communicator.
+  Work(std::shared_ptr<Operation> over, const Message& message);
 
  private:
   std::shared_ptr<Operation> operation_;  // shared with the library, which completes it
+  Message message_;                       // of a message that was over at once: its peer is not -1
 };
 
 }  // namespace rondo
