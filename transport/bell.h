@@ -16,7 +16,7 @@ class Bell {
   // Once. The rank may announce its doorbell after its links are in use; what was changed before is caught up by the
   // ring that this ends with. memory: keeps the flag there.
   void connect(std::atomic<uint32_t>* flag, std::shared_ptr<const SleeperSockets> sockets,
-               std::shared_ptr<void> memory) {
+               std::shared_ptr<const void> memory) {
     sockets_ = std::move(sockets);
     memory_ = std::move(memory);
     flag_.store(flag, std::memory_order_seq_cst);
@@ -37,7 +37,7 @@ class Bell {
  private:
   std::atomic<std::atomic<uint32_t>*> flag_{nullptr};
   std::shared_ptr<const SleeperSockets> sockets_;  // shared by all doorbells of that rank
-  std::shared_ptr<void> memory_;
+  std::shared_ptr<const void> memory_;
 };
 
 }  // namespace rondo

@@ -119,7 +119,7 @@ void Doorbell::take_events() {
   if (const int watched = descriptor(); watched >= 0) static_cast<void>(epoll_wait(watched, events, kEventsAtOnce, 0));
 }
 
-void Doorbell::share(std::atomic<uint32_t>* flag, std::shared_ptr<void> memory) {
+void Doorbell::share(std::atomic<uint32_t>* flag, std::shared_ptr<const void> memory) {
   armed_ = flag;
   memory_ = std::move(memory);
 }

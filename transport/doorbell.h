@@ -57,7 +57,7 @@ class Doorbell {
   void take_events();
 
   // Moves the flag into memory that other processes map too. Once, before the first use; `memory` keeps it mapped.
-  void share(std::atomic<uint32_t>* flag, std::shared_ptr<void> memory);
+  void share(std::atomic<uint32_t>* flag, std::shared_ptr<const void> memory);
   // Rings this doorbell, and may outlive it. After share().
   std::shared_ptr<Bell> bell() const;
 
@@ -66,7 +66,7 @@ class Doorbell {
   std::optional<Sleep> sleep_;                // of the holder
   std::atomic<uint32_t> own_flag_{0};
   std::atomic<uint32_t>* armed_ = &own_flag_;  // Sleep::number() of the thread that sleeps or is about to
-  std::shared_ptr<void> memory_;               // of a flag that is shared with other processes
+  std::shared_ptr<const void> memory_;         // of a flag that is shared with other processes
   struct Watches;
   const std::shared_ptr<Watches> watches_;  // shared with what watch() has returned
 };

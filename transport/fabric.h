@@ -93,6 +93,13 @@ struct LinkShape {
   bool checked = false;          // slices carry checksums, over byte streams; for the fabric to choose
 };
 
+// What a rank of an island shows the other members of a communicator that it has opened.
+struct RankPage {
+  std::shared_ptr<std::byte> memory;  // kRankPageBytes, zeroed when it opened it; null: it is not there (yet)
+  std::shared_ptr<Bell> bell;         // of its collectives; unspecified for this rank
+};
+inline constexpr size_t kRankPageBytes = 4096 - 256;  // aligned to 256 bytes
+
 // Which members a stalled rank asks.
 enum class Ask { kInTurn, kAll };
 
@@ -140,10 +147,12 @@ class Fabric {
   // Whether what is written on streams to `peer` is to carry checksums.
   virtual bool checksums([[maybe_unused]] int peer) const { return false; }
 
-  // The doorbell of `peer`, a rank of this island that has opened the communicator (else nullptr).
-  virtual std::shared_ptr<Bell> bell_of([[maybe_unused]] uint64_t communicator, [[maybe_unused]] int peer) {
-    return nullptr;
-  }
+  // Of `rank`, this one or another of this island. The doorbell rings when it comes. The maker uses its memory for
+  // nothing else before all members have let go of it.
+  virtual RankPage page_of([[maybe_unused]] uint64_t communicator, [[maybe_unused]] int rank) { return {}; }
+  // A window of this rank that the others find as long as any member uses this rank's page: one may read there what
+  // this rank has left.
+  virtual void keep([[maybe_unused]] uint64_t communicator, [[maybe_unused]] std::shared_ptr<Window> window) {}
   // Memory shared with the other ranks of this rank's island; nullptr where it has none. As long as the fabric.
   virtual SharedMemory* shared_memory() { return nullptr; }
 

@@ -9,6 +9,7 @@
 #include "kernels/finite.h"
 #include "ring/base/check.h"
 #include "ring/engine/call/slicing.h"
+#include "ring/engine/opening.h"
 #include "ring/engine/run/board_run.h"
 #include "ring/engine/run/window_run.h"
 
@@ -144,8 +145,8 @@ void CallCourse::show() {
 }
 
 bool CallCourse::start_exchange() {
-  if (!island_.attach()) return false;
   if (!cards_) cards_.emplace(context_, island_);
+  if (!cards_->run().ready()) return false;
   if (operation_->packing) pack();  // the others may read it as soon as they have heard from this rank
   const CheckedCall& call = operation_->call->call;
   if (route_->next == Next::kTryPull) {
@@ -264,6 +265,18 @@ std::unique_ptr<Run> CallCourse::make_run(std::shared_ptr<const Plan> plan) {
       break;
   }
   return make_link_run(call, std::move(plan));
+}
+
+// By posts between few ranks of an island, so that nothing is made but what every call there needs; else over the links
+// to both neighbors on the ring.
+std::unique_ptr<Run> CallCourse::make_opening_run(const CheckedCall& call) {
+  if (context_.topology.one_island() && context_.world() <= IslandMemory::kRanksOfLargeRings) {
+    RouteQuestion barrier;
+    barrier.collective = Collective::kBarrier;
+    return std::make_unique<BoardRun>(call, plans_.get(barrier, Algorithm::kOneShot, -1), island_);
+  }
+  const int lanes = static_cast<int>(context_.config.lanes);
+  return make_link_run(call, std::make_shared<const Plan>(opening_plan(context_.rank, context_.world(), lanes)));
 }
 
 std::unique_ptr<Run> CallCourse::make_link_run(const CheckedCall& call, std::shared_ptr<const Plan> plan) {

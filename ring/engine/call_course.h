@@ -58,8 +58,8 @@ class CallCourse {
   // Gives back links and shared memory.
   void close();
 
-  // A run of this plan over links, for what is no call of the program's.
-  std::unique_ptr<Run> make_link_run(const CheckedCall& call, std::shared_ptr<const Plan> plan);
+  // Of a communicator's first operation, which waits for the others.
+  std::unique_ptr<Run> make_opening_run(const CheckedCall& call);
 
   // The route of such a call now, of buffers that are all registered, or not. Any thread.
   Route route_of(const RouteQuestion& question, bool registered) const;
@@ -88,6 +88,7 @@ class CallCourse {
   bool go_on_digest();
   bool end_digest();
   std::unique_ptr<Run> make_run(std::shared_ptr<const Plan> plan);
+  std::unique_ptr<Run> make_link_run(const CheckedCall& call, std::shared_ptr<const Plan> plan);
 
   CommunicatorContext& context_;
   const Router& router_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 namespace rondo {
@@ -9,8 +10,17 @@ namespace rondo {
 void CallLog::record(uint64_t sequence, uint64_t kind, const CallSummary& call) {
   last_kind_ = kind;
   std::lock_guard lock(mutex_);
-  records_[recorded_++ % kRemembered] = {sequence, kind, call};
+  if (recorded_ == records_.size() && recorded_ < kRemembered) remember_more();
+  records_[recorded_++ % records_.size()] = {sequence, kind, call};
   current_.store(sequence, std::memory_order_release);
+}
+
+// Without memory for it the log stays as long as it is.
+void CallLog::remember_more() {
+  try {
+    records_.emplace_back();
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void CallLog::finished(uint64_t sequence) {
@@ -45,9 +55,9 @@ CallState CallLog::state(uint64_t sequence) const {
   std::lock_guard lock(mutex_);
   CallState state;
   state.current = current_.load(std::memory_order_acquire);
-  const uint64_t oldest = recorded_ - std::min<uint64_t>(recorded_, kRemembered);
+  const uint64_t oldest = recorded_ - std::min<uint64_t>(recorded_, records_.size());
   for (uint64_t i = recorded_; i > oldest && sequence <= state.current; --i) {
-    const Record& record = records_[(i - 1) % kRemembered];
+    const Record& record = records_[(i - 1) % records_.size()];
     if (record.first > sequence) continue;
     state.fingerprint = fingerprint_of(record.kind, sequence);
     state.text = describe_call(record.call);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "ring/engine/call/call.h"
 #include "transport/fabric.h"
@@ -63,12 +64,14 @@ class CallLog {
 
   mutable std::mutex mutex_;
   void record(uint64_t sequence, uint64_t kind, const CallSummary& call);
+  void remember_more();
   void note_other_thread(std::thread::id self);
   // CallState::route of a call; 0: none is remembered.
   uint64_t route(uint64_t sequence) const;
   uint64_t since_ms(uint64_t sequence) const;
 
-  std::array<Record, kRemembered> records_{};
+  // Grows to kRemembered; most communicators make few kinds of calls.
+  std::vector<Record> records_ = std::vector<Record>(4);
   // By sequence: its algorithm (8 bits), the sequence (24 bits) and the version (32 bits).
   static constexpr uint64_t kSequenceMask = 0xffffff;
   std::array<std::atomic<uint64_t>, kRemembered> routes_{};

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "ring/base/caught.h"
-#include "ring/engine/opening.h"
 
 namespace rondo {
 namespace {
@@ -62,9 +61,7 @@ void Collectives::submit(std::shared_ptr<CollectiveOperation> operation) {
 
 std::shared_ptr<CollectiveOperation> Collectives::submit_opening(Clock::time_point deadline) {
   auto prepared = std::make_shared<PreparedCall>(CheckedCall{}, RouteQuestion{}, context_->id);
-  const int lanes = static_cast<int>(context_->config.lanes);
-  auto plan = std::make_shared<const Plan>(opening_plan(context_->rank, context_->world(), lanes));
-  prepared->body.run = course_.make_link_run(prepared->call, std::move(plan));
+  prepared->body.run = course_.make_opening_run(prepared->call);
   auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), nullptr, nullptr);
   operation->engine = shared_from_this();
   operation->deadline = deadline;

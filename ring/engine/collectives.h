@@ -40,7 +40,7 @@ class Collectives final : public ProgressEngine {
   // Begins it at once, without the queue: run_held() must follow, until whose end the caller keeps the operation.
   // False: something is pending, or another thread drives.
   bool begin_now(CollectiveOperation& operation);
-  // Before any other: waits for both neighbors on the ring, on every lane.
+  // Before any other: CallCourse::make_opening_run().
   std::shared_ptr<CollectiveOperation> submit_opening(Clock::time_point deadline);
 
   // `peer` (a rank of the group) left after this call; later ones cannot complete. Any thread.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ring/base/types.h"
@@ -17,6 +18,8 @@ namespace rondo {
 
 // What the parts of one communicator share. `members[r]` is the world rank of its rank r.
 struct CommunicatorContext {
+  explicit CommunicatorContext(ForkMark of_process = {}) : mark(std::move(of_process)) {}
+
   std::shared_ptr<Fabric> fabric;  // shared by all communicators of the process
   uint64_t id = 0;
   std::vector<int> members;
@@ -26,7 +29,7 @@ struct CommunicatorContext {
   Failure failure;
   CallLog log;
   Observed observed;
-  ForkMark mark;  // of the process that made it
+  const ForkMark mark;  // of the process that made it
 
   int world() const { return static_cast<int>(members.size()); }
   int world_rank(int rank_in_group) const { return members[static_cast<size_t>(rank_in_group)]; }

@@ -28,6 +28,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(Members made) {
     options.config = context_->config;
     options.progress_thread = progress_thread_;
     options.observer = context_->observed.observer;
+    options.mark = context_->mark;
     group = std::make_shared<CommunicatorState>(std::move(options));
   } catch (...) {
     decline(made, caught());

@@ -49,7 +49,7 @@ Topology topology_of(const Fabric& fabric, const std::vector<int>& members) {
 }
 
 std::shared_ptr<CommunicatorContext> make_context(CommunicatorState::Options& options) {
-  auto context = std::make_shared<CommunicatorContext>();
+  auto context = std::make_shared<CommunicatorContext>(options.mark ? *options.mark : ForkMark());
   context->fabric = std::move(options.fabric);
   context->id = options.id;
   context->members = std::move(options.members);

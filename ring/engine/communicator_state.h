@@ -40,6 +40,7 @@ class CommunicatorState final : public CommunicatorEvents {
     Config config;
     std::shared_ptr<ProgressThread> progress_thread;  // shared by all groups of the process
     std::shared_ptr<Observer> observer;               // likewise
+    std::optional<ForkMark> mark = {};                // likewise; none: a new one
   };
   explicit CommunicatorState(Options options);
   // How the progress thread of such groups waits.

@@ -8,7 +8,6 @@
 #include <string_view>
 
 namespace rondo::testing {
-namespace {
 
 // doctest owns main() and keeps the arguments to itself; the kernel has them too.
 uint64_t argument(std::string_view name, uint64_t by_default) {
@@ -18,8 +17,6 @@ uint64_t argument(std::string_view name, uint64_t by_default) {
   const size_t at = all.find(wanted);
   return at == std::string::npos ? by_default : std::strtoull(all.c_str() + at + wanted.size(), nullptr, 10);
 }
-
-}  // namespace
 
 std::pair<uint64_t, uint64_t> seed_range(uint64_t by_default) {
   const std::pair range(argument("first-seed", 1), argument("seeds", by_default));

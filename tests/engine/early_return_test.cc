@@ -111,16 +111,19 @@ TEST_CASE("what a root has posted arrives, although it leaves at once") {
   // Proves: among threads, the post and its window stay for those that have not mapped them yet.
   RankGroup shape;
   shape.world = 3;
-  CHECK(run_threads(shape, [&](Communicator& group) {
-          for (int call = 1; call <= kCalls; ++call) {
-            Communicator part = group.split(0, group.rank());
-            const std::vector<int> parts(3, call);
-            int value = 0;
-            part.scatter(parts.data(), &value, 1, DType::kInt32, call % 3);
-            part.destroy();
-            expect_value(value, call, call);
-          }
-        }) == "");
+  for (const size_t count : {1, 200, 1500}) {  // beside its flag, in a slot, in the ring
+    CAPTURE(count);
+    CHECK(run_threads(shape, [&](Communicator& group) {
+            for (int call = 1; call <= kCalls; ++call) {
+              Communicator part = group.split(0, group.rank());
+              const std::vector<int> parts(3 * count, call);
+              std::vector<int> values(count);
+              part.scatter(parts.data(), values.data(), count, DType::kInt32, call % 3);
+              part.destroy();
+              expect_value(values.back(), call, call);
+            }
+          }) == "");
+  }
 }
 
 TEST_CASE("a communicator that a faster rank has failed is made on the slower ones") {

@@ -17,8 +17,8 @@ struct Seen {
   std::atomic<bool> finish{false}, ended{false}, failed{false}, called{false};
 };
 
-// One operation is pending until Seen::finish. Its end and its failure give the thread a function, as those of operations
-// do.
+// One operation is pending until Seen::finish. Its end and its failure give the thread a function, as those of
+// operations do.
 class OneOperation final : public ProgressEngine {
  public:
   OneOperation(const std::shared_ptr<ProgressThread>& thread, Seen& seen, bool throws)

@@ -184,7 +184,12 @@ TEST_CASE(
           here.say("ready");
           here.await();
           if (here.rank() == 1) refuse(SYS_memfd_create);
-          here.say(here.timed([&] { split ? group.split(0, -here.rank()) : group.new_group(kReversed); }));
+          std::vector<Communicator> groups;  // the first of them share memory that is there
+          here.say(here.timed([&] {
+            for (int i = 0; i < 8; ++i) {
+              groups.push_back(split ? group.split(0, -here.rank()) : group.new_group(kReversed));
+            }
+          }));
           here.say(outcome([&] { group.run(sum_of(values.data(), values.size())); }));
         },
         shm_config());
@@ -199,6 +204,67 @@ TEST_CASE(
       CHECK(ended.has("memfd_create: "));
       CHECK(job[rank].hear() == "ok");
     }
+  }
+}
+
+TEST_CASE("a first call of its size whose memory one rank cannot have fails on all ranks, at once") {
+  // Proves: of each kind of memory that is made when it is first needed: slots, ring of posts, staging.
+  for (const size_t count : {500, 10'000, 200'000}) {
+    CAPTURE(count);
+    Job job;
+    Config config = shm_config();
+    config.single_copy = "off";
+    if (count == 200'000) config.algorithm = Algorithm::kStaged;
+    job.start(
+        2,
+        [&](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          std::vector<float> values(count, 1);
+          group.barrier();
+          here.say("ready");
+          here.await();
+          if (here.rank() == 1) refuse(SYS_memfd_create);
+          here.say(here.timed([&] { group.run(sum_of(values.data(), count)); }));
+          here.say(outcome([&] { group.barrier(); }));
+          here.say(values == std::vector<float>(count, 1) ? "untouched" : "overwritten");
+        },
+        config);
+    expect_failure(job, "memfd_create: ");
+  }
+}
+
+TEST_CASE("what a rank has posted stays for those that come after it has left") {
+  for (const size_t count : {1, 500, 3'000}) {  // beside its flag, in a slot, in the ring
+    CAPTURE(count);
+    Job job;
+    Config config = shm_config();
+    config.destroy_timeout_ms = 1;
+    config.algorithm = Algorithm::kOneShot;
+    job.start(
+        2,
+        [&](Here& here) {
+          Communicator group = Communicator::join(here.options);
+          Communicator part = group.split(0, here.rank());
+          std::vector<float> values(count, here.rank() == 0 ? 7.0f : 0.0f);
+          const auto call = [&] { part.broadcast(values.data(), count, DType::kFloat32, 0); };
+          if (here.rank() == 0) {
+            call();
+            part.destroy();
+            here.say("left");
+          }
+          here.await();
+          if (here.rank() == 1) {
+            const std::string ended = outcome(call);
+            here.say(values.back() == 7 ? ended : "a wrong value; " + ended);
+          }
+          here.await();
+        },
+        config);
+    CHECK(job[0].hear() == "left");
+    job[1].tell("go");
+    CHECK(job[1].hear() == "ok");
+    job.tell_all("end");
+    job[0].tell("end");
   }
 }
 

@@ -24,9 +24,8 @@ namespace {
 constexpr uint64_t kCommunicator = 5;
 constexpr int kBelow = 0, kSelf = 1, kAbove = 2;
 constexpr LinkShape kShape{2, 4096};
-constexpr uint64_t kBellBytes = 256;
 // What a hostile rank may hold is its own affair; here it is a page or so.
-constexpr size_t kMostOffered = 1 << 20;
+constexpr size_t kMostOffered = 1 << 20, kMostReserved = 1 << 16;
 constexpr size_t kMostFrames = 16;
 
 // That wakes a sleeper.
@@ -41,7 +40,8 @@ std::vector<Descriptor> one_socket() {
 std::vector<Descriptor> files_of(unsigned kind, uint64_t bytes) {
   std::vector<Descriptor> files;
   const size_t offered = bytes <= kMostOffered ? bytes : 4096;
-  if (kind % 8 >= 1) files.push_back(make_memory_file(offered, Pages::kSparse));
+  const Pages pages = offered <= kMostReserved ? Pages::kReserved : Pages::kSparse;
+  if (kind % 8 >= 1) files.push_back(make_memory_file(offered, pages));
   for (unsigned i = 2; i <= kind % 8 && i <= kMaxDescriptors; ++i) {
     files.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   }
@@ -142,15 +142,17 @@ std::vector<std::string> seeds() {
   link.depth = wish.depth = kShape.depth;
   link.slice_bytes = wish.slice_bytes = kShape.slice_bytes;
   const IslandFrame stream = frame_of(IslandTopic::kStream, shared_stream_bytes(kByteRingBytes));
-  const IslandFrame bells = frame_of(IslandTopic::kBells, kBellBytes);
+  IslandFrame page = frame_of(IslandTopic::kPage, 0);
+  page.id = 1;
   IslandFrame sleeper = frame_of(IslandTopic::kSleeper, 0);
   sleeper.id = 1;
   return {text_of(kOne, window) + text_of(kNone, drop),
-          text_of(kOne, link) + text_of(kOne, bells),
+          text_of(kOne, window) + text_of(kNone, page) + text_of(kNone, page),
           text_of(kNone | kFromAbove, wish) + text_of(kOne | kFromAbove, stream),
           text_of(kOne | kFromAbove, window) + text_of(kOne | kFromAbove, window),
-          text_of(kOne | kFromAbove, bells) + text_of(kOne, stream),
-          text_of(kSocket, sleeper) + text_of(kSocket, sleeper)};
+          text_of(kOne, link) + text_of(kOne, stream),
+          text_of(kSocket, sleeper) + text_of(kSocket, sleeper),
+          text_of(kNone, frame_of(IslandTopic::kLetGo, 0)) + text_of(kNone, frame_of(IslandTopic::kLetGo, 0))};
 }
 
 void try_input(std::string_view input) {

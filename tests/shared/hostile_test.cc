@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -151,7 +152,12 @@ IslandFrame sized(IslandFrame frame, uint64_t bytes) {
   return frame;
 }
 
-constexpr uint64_t kBellBytes = 256;
+IslandFrame page_frame(uint64_t window, uint64_t offset) {
+  IslandFrame frame = frame_of(IslandTopic::kPage);
+  frame.id = window;
+  frame.bytes = offset;
+  return frame;
+}
 
 IslandFrame sleeper_frame(uint64_t number) {
   IslandFrame frame = frame_of(IslandTopic::kSleeper);
@@ -300,6 +306,16 @@ Attack framed(const char* what, int from, const IslandFrame& frame, const MakeFi
   return {what, from, [=](const Descriptor& socket) { send_frame(socket, frame, files()); }, reason};
 }
 
+// Of a page in a window of one page.
+Attack paged(const char* what, uint64_t offset, const char* reason) {
+  return {what, kAbove,
+          [offset](const Descriptor& socket) {
+            send_frame(socket, window_frame(9, 4096), reserved(4096));
+            send_frame(socket, page_frame(9, offset));
+          },
+          reason};
+}
+
 Files none() { return {}; }
 MakeFiles sealed_of(size_t bytes) {
   return [bytes] { return sealed(bytes); };
@@ -340,8 +356,8 @@ TEST_CASE("missing or surplus descriptors end the connection, and are closed") {
       framed("a link with three", kBelow, sized(link_frame(IslandTopic::kLink), link_bytes), some(3), kNoSense),
       framed("a stream without one", kAbove, sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kByteRingBytes)),
              none, kNoSense),
-      framed("doorbells without any", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes), none, kNoSense),
-      framed("doorbells with two", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes), some(2), kNoSense),
+      framed("a page with one", kAbove, page_frame(1, 0), some(1), kNoSense),
+      framed("the end of a page with one", kAbove, frame_of(IslandTopic::kLetGo), some(1), kNoSense),
       framed("a sleeper without one", kAbove, sleeper_frame(1), none, kNoSense),
       framed("a sleeper with two", kAbove, sleeper_frame(1), some(2), kNoSense),
       framed("a wish with one", kAbove, link_frame(IslandTopic::kWish), some(1), kNoSense),
@@ -379,9 +395,6 @@ TEST_CASE("memory that is not sealed, too small, too large or no memory at all i
       framed("a stream's, too small", kAbove,
              sized(frame_of(IslandTopic::kStream), shared_stream_bytes(kByteRingBytes)), sealed_of(4096),
              "it holds 4096 bytes"),
-      framed(
-          "the doorbells', not sealed", kAbove, sized(frame_of(IslandTopic::kBells), kBellBytes),
-          [] { return with_seals(kBellBytes, MFD_ALLOW_SEALING, 0); }, "it is not sealed"),
   });
 }
 
@@ -392,6 +405,8 @@ TEST_CASE("numbers that no honest rank says end the connection") {
   constexpr const char* kMade = "this is not how a link is made";
   constexpr const char* kAsked = "this is not how a link is asked for";
   constexpr const char* kSleeper = "it has no such sleeper";
+  constexpr const char* kPage = "its page is not in memory that it has offered";
+  constexpr const char* kEnd = "it lets go of a page that it does not have";
   run_attacks({
       framed(
           "window 0", kAbove, window_frame(0, 100), [] { return reserved(100); }, "more windows than can be mapped"),
@@ -408,8 +423,11 @@ TEST_CASE("numbers that no honest rank says end the connection") {
       framed("a wish for depth 0", kAbove, wish(0, {0, 4096}), none, kAsked),
       framed("a stream of a page", kAbove, sized(frame_of(IslandTopic::kStream), 4096), sealed_of(4096),
              "this is not how a stream is made"),
-      framed("doorbells in 8 bytes", kAbove, sized(frame_of(IslandTopic::kBells), 8), sealed_of(8),
-             "these are no doorbells"),
+      {"a page in no window", kAbove, [](const Descriptor& socket) { send_frame(socket, page_frame(1, 0)); }, kPage},
+      paged("a page at its window's end", 4096, kPage),
+      paged("a page that begins in no page", 128, kPage),
+      paged("a page far beyond its window", uint64_t{1} << 63, kPage),
+      framed("the end of a page of another communicator", kAbove, frame_of(IslandTopic::kLetGo, kPrivate), none, kEnd),
       framed("sleeper 0", kAbove, sleeper_frame(0), bell_socket, kSleeper),
       framed("sleeper 257", kAbove, sleeper_frame(257), bell_socket, kSleeper),
       framed("sleeper 2^32 + 1", kAbove, sleeper_frame((uint64_t{1} << 32) + 1), bell_socket, kSleeper),
@@ -431,8 +449,14 @@ TEST_CASE("what is said twice ends the connection") {
              sealed_of(shared_stream_bytes(kByteRingBytes))),
        "it made a stream twice"},
       {"a descriptor", kAbove, twice(frame_of(IslandTopic::kOffer), sealed_of(100)), "it offered a descriptor twice"},
-      {"doorbells", kAbove, twice(sized(frame_of(IslandTopic::kBells), kBellBytes), sealed_of(kBellBytes)),
-       "it announced its doorbells twice"},
+      {"a page", kAbove,
+       [](const Descriptor& socket) {
+         send_frame(socket, window_frame(9, 8192), reserved(8192));
+         for (const uint64_t offset : {0, 4096}) send_frame(socket, page_frame(9, offset));
+       },
+       "it announced its page twice"},
+      {"the end of a page", kAbove, twice(frame_of(IslandTopic::kLetGo), none),
+       "it lets go of a page that it does not have"},
       {"a sleeper", kAbove, twice(sleeper_frame(1), bell_socket), "or announced it twice"},
   });
 }
@@ -452,25 +476,54 @@ TEST_CASE("what could stop or kill the rank that rings it wakes no sleeper") {
   });
 }
 
+TEST_CASE("a page is used again when all members have let go of it, and not before") {
+  Scene scene;
+  const auto place_of = [&](uint64_t id) {
+    scene.self().open(id, {kSelf, kAbove}, Scene::bell(), Scene::bell());
+    IslandFrame frame;
+    Files files;
+    std::string why;
+    REQUIRE(eventually([&] {
+      while (receive_message(scene.villain(kAbove).get(), &frame, sizeof frame, files, why) == Received::kYes) {
+        if (frame.topic == IslandTopic::kPage && frame.communicator == id) return true;
+      }
+      return false;
+    }));
+    scene.self().close(id);
+    return std::pair(frame.id, frame.bytes);
+  };
+  std::set<std::pair<uint64_t, uint64_t>> kept, again;
+  for (const uint64_t id : {100, 101, 102}) kept.insert(place_of(id));
+  CHECK(kept.size() == 3);
+  for (const uint64_t id : {100, 101, 102}) {
+    REQUIRE(send_frame(scene.villain(kAbove), frame_of(IslandTopic::kLetGo, id)));
+  }
+  REQUIRE(send_frame(scene.villain(kAbove), window_frame(3, 100), reserved(100)));
+  REQUIRE(eventually([&] { return scene.self().find(kAbove, 3) != nullptr; }));  // the frames before were used
+  for (const uint64_t id : {200, 201, 202}) again.insert(place_of(id));
+  CHECK(again == kept);
+  CHECK(scene.complaints() == 0);
+}
+
 TEST_CASE("flags that name sleepers that are not there wake nobody and harm nobody") {
   Scene scene;
-  Files page = sealed(kBellBytes);
-  const Mapping flags(page[0].get(), kBellBytes, Mapping::Touch::kNow);
+  Files file = reserved(4096);
+  const Mapping flags(file[0].get(), 4096, Mapping::Touch::kNow);
   auto* flag = reinterpret_cast<std::atomic<uint32_t>*>(flags.data());
-  REQUIRE(send_frame(scene.villain(kAbove), sized(frame_of(IslandTopic::kBells), kBellBytes), page));
+  REQUIRE(send_frame(scene.villain(kAbove), window_frame(9, 4096), file));
+  REQUIRE(send_frame(scene.villain(kAbove), page_frame(9, 0)));
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
   const Descriptor woken(ends[0]);
-  const auto bell = scene.self().bell_of(kId, kAbove);
+  std::shared_ptr<Bell> bell;
+  REQUIRE(eventually([&] { return (bell = scene.self().page_of(kId, kAbove).bell) != nullptr; }));
   for (const uint32_t number : {7u, 0u, 1u, 257u, 1u << 31, ~0u}) {
     // Before the number is announced, and after.
     if (number == 0) REQUIRE(send_frame(scene.villain(kAbove), sleeper_frame(7), one(Descriptor(ends[1]))));
     if (number == 0) continue;
-    CHECK(eventually([&] {  // the page has come
-      flag->store(number);
-      bell->ring();
-      return flag->load() == 0;
-    }));
+    flag->store(number);
+    bell->ring();
+    CHECK(flag->load() == 0);
   }
   char bytes[16];
   CHECK(eventually([&] { return ::recv(woken.get(), bytes, sizeof bytes, MSG_DONTWAIT) > 0; }));  // made up for

@@ -190,6 +190,10 @@ TEST_CASE("a window that its maker let go is found no more, and those who hold i
 
 TEST_CASE("many windows made and let go: descriptors are back where they were, and none is lost") {
   auto fabrics = join_world(2, shared_config());
+  for (const int rank : {0, 1}) {  // each has the other's sleeper, which came before
+    const auto window = fabrics[static_cast<size_t>(rank)]->shared_memory()->make(1);
+    REQUIRE(found(*fabrics[static_cast<size_t>(1 - rank)]->shared_memory(), rank, window->id()));
+  }
   const size_t descriptors = open_descriptors();
   for (int round = 0; round < 20; ++round) {
     std::vector<std::shared_ptr<Window>> windows;

@@ -81,7 +81,7 @@ class InprocHub {
   struct Legacy {
     std::set<int> heirs;  // ranks that have neither closed nor declined it
     std::vector<std::shared_ptr<Window>> windows;
-    std::map<int, std::shared_ptr<Bell>> bells;
+    std::map<int, RankPage> pages;
   };
 
   // Changes one rank's control logic and leaves the rest to the thread.
@@ -123,7 +123,9 @@ class InprocHub {
 
   void open(int rank, uint64_t id, const std::vector<int>& members, OpenGroup group) {
     std::lock_guard lock(mutex_);
-    legacies_[id].heirs.insert(members.begin(), members.end());
+    Legacy& legacy = legacies_[id];
+    legacy.heirs.insert(members.begin(), members.end());
+    legacy.pages[rank] = {plain_memory(kRankPageBytes), group.bell};
     try {
       state(rank).groups[id] = std::move(group);
       state(rank).logic.open(now_ms(), id, members);
@@ -154,7 +156,6 @@ class InprocHub {
       collect(rank);
       all = own.logic.all_left(id);
       own.logic.forget(id);
-      if (const OpenGroup* here = group(rank, id)) legacies_[id].bells[rank] = here->bell;
     } catch (const std::bad_alloc&) {
       own.logic.undo_open(id);  // what was not said is left out
     }
@@ -188,13 +189,12 @@ class InprocHub {
     return here;
   }
 
-  std::shared_ptr<Bell> bell_of(uint64_t communicator, int peer) {
+  RankPage page_of(uint64_t communicator, int rank) {
     std::lock_guard lock(mutex_);
-    if (const OpenGroup* other = group(peer, communicator)) return other->bell;
     const auto legacy = legacies_.find(communicator);
-    if (legacy == legacies_.end()) return nullptr;
-    const auto bell = legacy->second.bells.find(peer);
-    return bell == legacy->second.bells.end() ? nullptr : bell->second;
+    if (legacy == legacies_.end()) return {};
+    const auto page = legacy->second.pages.find(rank);
+    return page == legacy->second.pages.end() ? RankPage{} : page->second;
   }
 
   // The window of a communicator that is open.
@@ -394,10 +394,7 @@ class InprocHub {
 class InprocFabric final : public Fabric {
  public:
   InprocFabric(std::shared_ptr<InprocHub> hub, std::shared_ptr<InprocWindows> windows, int rank)
-      : hub_(std::move(hub)),
-        memory_(make_inproc_memory(std::move(windows), rank, [hub = hub_.get()](uint64_t name, const auto& window) {
-          hub->keep(name, window);
-        })) {
+      : hub_(std::move(hub)), memory_(make_inproc_memory(std::move(windows), rank)) {
     const int world = hub_->world();
     place_ = {rank, world, rank, world, 0, 1};
     topology_.host.assign(static_cast<size_t>(world), 0);
@@ -429,7 +426,8 @@ class InprocFabric final : public Fabric {
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
     return hub_->take_link(place_.rank, key, shape);
   }
-  std::shared_ptr<Bell> bell_of(uint64_t communicator, int peer) override { return hub_->bell_of(communicator, peer); }
+  RankPage page_of(uint64_t communicator, int rank) override { return hub_->page_of(communicator, rank); }
+  void keep(uint64_t communicator, std::shared_ptr<Window> window) override { hub_->keep(communicator, window); }
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
     return hub_->take_stream_to(place_.rank, communicator, peer);
   }

@@ -92,15 +92,13 @@ class InprocWindow final : public Window {
 
 class InprocMemory final : public SharedMemory {
  public:
-  InprocMemory(std::shared_ptr<InprocWindows> windows, int rank, KeepWindow keep)
-      : windows_(std::move(windows)), rank_(rank), keep_(std::move(keep)) {}
+  InprocMemory(std::shared_ptr<InprocWindows> windows, int rank) : windows_(std::move(windows)), rank_(rank) {}
 
   std::shared_ptr<Window> make(size_t bytes, uint64_t name) override {
     if (bytes == 0) throw Exception(ErrorCode::kInvalid, "a window of 0 bytes");
     const uint64_t id = name != 0 ? id_of(name) : windows_->next_id();
     auto window = std::make_shared<InprocWindow>(windows_, rank_, id, plain_memory(bytes), bytes);
     windows_->add({rank_, id}, window);
-    if (name != 0) keep_(name, window);
     return window;
   }
   WindowPlace locate(const void* data, size_t bytes) const override {
@@ -124,7 +122,6 @@ class InprocMemory final : public SharedMemory {
  private:
   std::shared_ptr<InprocWindows> windows_;  // shared by the ranks
   int rank_;
-  KeepWindow keep_;
 };
 
 }  // namespace
@@ -139,8 +136,8 @@ std::shared_ptr<std::byte> plain_memory(size_t bytes) {
 
 std::shared_ptr<InprocWindows> make_inproc_windows() { return std::make_shared<InprocWindows>(); }
 
-std::unique_ptr<SharedMemory> make_inproc_memory(std::shared_ptr<InprocWindows> windows, int rank, KeepWindow keep) {
-  return std::make_unique<InprocMemory>(std::move(windows), rank, std::move(keep));
+std::unique_ptr<SharedMemory> make_inproc_memory(std::shared_ptr<InprocWindows> windows, int rank) {
+  return std::make_unique<InprocMemory>(std::move(windows), rank);
 }
 
 }  // namespace rondo

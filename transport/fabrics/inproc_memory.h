@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "transport/shared_memory.h"
@@ -18,8 +17,6 @@ std::shared_ptr<InprocWindows> make_inproc_windows();
 
 // The shared memory of one rank that is a thread of this process: its peers' windows are its own memory, and pulling is
 // copying.
-// keep: is given each window with a name, which it may hold on to.
-using KeepWindow = std::function<void(uint64_t name, const std::shared_ptr<Window>& window)>;
-std::unique_ptr<SharedMemory> make_inproc_memory(std::shared_ptr<InprocWindows> windows, int rank, KeepWindow keep);
+std::unique_ptr<SharedMemory> make_inproc_memory(std::shared_ptr<InprocWindows> windows, int rank);
 
 }  // namespace rondo

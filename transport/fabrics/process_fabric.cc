@@ -177,6 +177,7 @@ class ProcessFabric : public Fabric {
 
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
     board().decline(id, members, error);
+    if (island_) island_->close(id);  // lets go of what the others have said about it
   }
 
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
@@ -205,8 +206,12 @@ class ProcessFabric : public Fabric {
     return topology_.host[static_cast<size_t>(peer)] != topology_.host[static_cast<size_t>(place_.rank)];
   }
 
-  std::shared_ptr<Bell> bell_of(uint64_t communicator, int peer) override {
-    return neighbor(peer) ? island_->bell_of(communicator, peer) : nullptr;
+  RankPage page_of(uint64_t communicator, int rank) override {
+    return island_ && (rank == place_.rank || neighbor(rank)) ? island_->page_of(communicator, rank) : RankPage{};
+  }
+
+  void keep(uint64_t communicator, std::shared_ptr<Window> window) override {
+    island_->keep(communicator, std::move(window));
   }
 
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {

@@ -90,6 +90,10 @@ class CellRing {
     ring_ = memory + layout.ring;
   }
 
+  // Slots and ring of bytes lie elsewhere: zeroed, and CellLayout's order is theirs no more.
+  void lay_slots(std::byte* slots) { slots_ = slots; }
+  void lay_ring(std::byte* ring) { ring_ = ring; }
+
   const Kind& kind() const { return kind_; }
   Tag& tag(uint64_t number) const { return cell(number).tag; }
   std::atomic<uint64_t>& flag(uint64_t number) const { return cell(number).flag; }
@@ -164,6 +168,8 @@ template <typename Kind, typename Orders>
 class CellWriter {
  public:
   explicit CellWriter(const CellRing<Kind, Orders>& ring) : ring_(ring) {}
+
+  CellRing<Kind, Orders>& ring() { return ring_; }
 
   uint64_t number() const { return number_; }  // of the last piece reserved
   uint64_t taken() const { return taken_; }    // pieces that are needed no more, as far as is known

@@ -23,11 +23,12 @@ constexpr size_t kMaxOffers = 256;
 // From this number of windows on a rank reads a small part of each peer's windows: their pages are mapped as they are
 // touched, since every page that is mapped counts as this rank's memory.
 constexpr size_t kManyPeers = 8;
-// Where the two flags of a communicator's doorbells are in their page: a cache line of its own each, and the pair that
-// a processor fetches with it.
+// Where the two flags of a communicator's doorbells are in its page: a cache line of its own each, and the pair that
+// a processor fetches with it. The rest of the page is the engine's.
 constexpr size_t kDataFlag = 0;
 constexpr size_t kP2pFlag = 128;
-constexpr size_t kBellBytes = 256;
+constexpr size_t kFlagBytes = 256;
+static_assert(kFlagBytes + kRankPageBytes == PageStore::kPageBytes);
 
 // Throws what is wrong with it.
 std::shared_ptr<Mapping> map_offered(const Descriptor& file, uint64_t bytes, Mapping::Touch touch,
@@ -45,8 +46,8 @@ bool is_bell(const Descriptor& file) {
          ::getsockopt(file.get(), SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
-std::atomic<uint32_t>* flag_at(const Mapping& page, size_t offset) {
-  return reinterpret_cast<std::atomic<uint32_t>*>(page.data() + offset);
+std::atomic<uint32_t>* flag_at(std::byte* page, size_t offset) {
+  return reinterpret_cast<std::atomic<uint32_t>*>(page + offset);
 }
 
 }  // namespace
@@ -56,11 +57,11 @@ struct Island::OwnWindows {
   std::mutex mutex;  // taken before an IslandConnection's own
   std::map<const std::byte*, std::weak_ptr<Window>> by_address;
   uint64_t last_id = 0;
-  std::vector<IslandConnection*> connections;  // empty once the island is gone
+  std::map<int, IslandConnection*> connections;  // by peer; empty once the island is gone
   const pid_t pid = ::getpid();
 
   void tell(const IslandFrame& frame, const std::vector<int>& descriptors, const std::shared_ptr<void>& keep) {
-    for (IslandConnection* connection : connections) connection->send(frame, descriptors, keep);
+    for (const auto& [peer, connection] : connections) connection->send(frame, descriptors, keep);
   }
 };
 
@@ -90,8 +91,34 @@ class Island::MappedWindow final : public Window {
   std::atomic<bool> populated_{false};
 };
 
+// A peer's page of a communicator. The peer is told when nobody here uses it any more.
+struct Island::PeerPage {
+  PeerPage(std::shared_ptr<Window> in, std::shared_ptr<OwnWindows> from, int maker, uint64_t of)
+      : window(std::move(in)), own(std::move(from)), peer(maker), communicator(of) {}
+  ~PeerPage() {
+    if (own->pid != ::getpid()) return;  // the parent still does
+    IslandFrame frame;
+    frame.topic = IslandTopic::kLetGo;
+    frame.communicator = communicator;
+    std::lock_guard lock(own->mutex);
+    const auto found = own->connections.find(peer);
+    if (found == own->connections.end()) return;
+    try {
+      found->second->send(frame);
+    } catch (const std::bad_alloc&) {  // the peer keeps its page
+    }
+  }
+  PeerPage(const PeerPage&) = delete;
+  std::shared_ptr<Window> window;
+  std::shared_ptr<OwnWindows> own;
+  int peer;
+  uint64_t communicator;
+};
+
 Island::Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings settings)
-    : settings_(std::move(settings)), own_(std::make_shared<OwnWindows>()) {
+    : settings_(std::move(settings)),
+      own_(std::make_shared<OwnWindows>()),
+      pages_([this](size_t bytes) { return make(bytes); }) {
   for (Neighbor& neighbor : neighbors) {
     const int rank = neighbor.rank;
     Peer& peer = peers_[rank];
@@ -102,7 +129,7 @@ Island::Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings s
         io, std::move(neighbor.socket),
         [this, rank](const IslandFrame& frame, Files files) { on_frame(rank, frame, std::move(files)); },
         [this, rank](IslandConnection::End end, const std::string& why) { on_end(rank, end, why); });
-    own_->connections.push_back(peer.connection.get());
+    own_->connections[rank] = peer.connection.get();
   }
   for (auto& [rank, peer] : peers_) peer.connection->start();
   settings_.sleepers->announce_to([this](uint32_t number, int socket) {
@@ -214,20 +241,33 @@ bool Island::ended(int peer) const {
 
 void Island::open(uint64_t communicator, const std::vector<int>& members, const std::shared_ptr<Doorbell>& doorbell,
                   const std::shared_ptr<Doorbell>& p2p_doorbell) {
-  auto file = std::make_shared<Descriptor>(make_memory_file(kBellBytes, Pages::kReserved));
-  auto page = std::make_shared<Mapping>(file->get(), kBellBytes, Mapping::Touch::kNow);
-  doorbell->share(flag_at(*page, kDataFlag), page);
-  p2p_doorbell->share(flag_at(*page, kP2pFlag), page);
-  IslandFrame frame;
-  frame.topic = IslandTopic::kBells;
-  frame.communicator = communicator;
-  frame.bytes = kBellBytes;
+  const auto page = std::make_shared<IslandBook::OwnPage>(IslandBook::OwnPage{pages_.take()});
+  doorbell->share(flag_at(page->page->data, kDataFlag), page);
+  p2p_doorbell->share(flag_at(page->page->data, kP2pFlag), page);
   std::lock_guard lock(mutex_);
-  book_.open(communicator, {members.begin(), members.end()}, doorbell, p2p_doorbell);
+  IslandBook::Group& group = book_.open(communicator, {members.begin(), members.end()});
+  group.doorbell = doorbell;
+  group.p2p_doorbell = p2p_doorbell;
+  group.page = page;
   for (const int member : members) {
-    const auto found = peers_.find(member);
-    if (found == peers_.end()) continue;
-    found->second.connection->send(frame, {file->get()}, file);
+    if (const auto found = peers_.find(member); found != peers_.end()) lend(found->second, communicator, page);
+  }
+}
+
+// Requires the lock.
+void Island::lend(Peer& peer, uint64_t communicator, const std::shared_ptr<IslandBook::OwnPage>& page) {
+  if (peer.life->over.load()) return;
+  IslandFrame frame;
+  frame.topic = IslandTopic::kPage;
+  frame.communicator = communicator;
+  frame.id = page->page->place.id;
+  frame.bytes = page->page->place.offset;
+  peer.lent[communicator] = page;
+  try {
+    peer.connection->send(frame);
+  } catch (...) {
+    peer.lent.erase(communicator);
+    throw;
   }
 }
 
@@ -238,8 +278,14 @@ std::set<int> Island::streams_to(uint64_t communicator) {
 }
 
 void Island::close(uint64_t communicator) {
+  IslandBook::Group closed;  // ends without the lock
   std::lock_guard lock(mutex_);
-  book_.close(communicator);
+  closed = book_.close(communicator);
+}
+
+void Island::keep(uint64_t communicator, std::shared_ptr<Window> window) {
+  std::lock_guard lock(mutex_);
+  if (IslandBook::Group* group = book_.opened(communicator)) group->page->windows.push_back(std::move(window));
 }
 
 // With the code of its cause: what this rank lacks (kSystem) is no fault of the peer's.
@@ -312,7 +358,7 @@ LinkMemory Island::make_link_memory(int peer, const LinkKey& key, const LinkShap
 // Requires the lock.
 std::unique_ptr<Link> Island::link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group) {
   const bool first = settings_.rank < key.peer;
-  return make_shared_link(end_of(std::move(memory.memory), first, peers_.at(key.peer), group.bells[key.peer].data),
+  return make_shared_link(end_of(std::move(memory.memory), first, peers_.at(key.peer), group.shown[key.peer].data),
                           memory.shape);
 }
 
@@ -322,11 +368,14 @@ ChannelEnd Island::end_of(std::shared_ptr<Mapping> memory, bool first, const Pee
   return {std::move(memory), data, first, std::move(bell), peer.life, peer.name, stores()};
 }
 
-std::shared_ptr<Bell> Island::bell_of(uint64_t communicator, int peer) {
+RankPage Island::page_of(uint64_t communicator, int rank) {
   std::lock_guard lock(mutex_);
   IslandBook::Group* group = book_.opened(communicator);
-  if (group == nullptr || peers_.count(peer) == 0) return nullptr;
-  return group->bells[peer].data;
+  if (group == nullptr) return {};
+  if (rank == settings_.rank) return {{group->page, group->page->page->data + kFlagBytes}, nullptr};
+  const auto found = group->shown.find(rank);
+  if (found == group->shown.end() || !found->second.page) return {};
+  return {{found->second.page, found->second.page.get() + kFlagBytes}, found->second.data};
 }
 
 std::unique_ptr<ByteStream> Island::take_stream_to(uint64_t communicator, int peer) {
@@ -358,7 +407,7 @@ std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer,
   frame.communicator = communicator;
   frame.bytes = bytes;
   state.connection->send(frame, {file->get()}, file);
-  return make_shared_stream(end_of(std::move(memory), true, state, group.bells[peer].p2p), stream_ring_bytes());
+  return make_shared_stream(end_of(std::move(memory), true, state, group.shown[peer].p2p), stream_ring_bytes());
 }
 
 size_t Island::stream_ring_bytes() const { return peers_.size() < kManyPeers ? kByteRingBytes : kSmallByteRingBytes; }
@@ -369,7 +418,7 @@ std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Island::take_stream_f
   if (group == nullptr || group->streams_from.empty()) return std::nullopt;
   auto [peer, offered] = std::move(group->streams_from.front());
   group->streams_from.pop_front();
-  ChannelEnd end = end_of(std::move(offered.memory), false, peers_.at(peer), group->bells[peer].p2p);
+  ChannelEnd end = end_of(std::move(offered.memory), false, peers_.at(peer), group->shown[peer].p2p);
   return std::pair(peer, make_shared_stream(std::move(end), stream_ring_bytes()));
 }
 
@@ -396,8 +445,15 @@ void Island::on_frame(int peer, const IslandFrame& frame, Files files) {
       return make_wished(peer, frame);
     case IslandTopic::kStream:
       return add_stream(peer, frame, files[0]);
-    case IslandTopic::kBells:
-      return add_bells(peer, frame, files[0]);
+    case IslandTopic::kPage:
+      return add_page(peer, frame);
+    case IslandTopic::kLetGo: {
+      decltype(state.lent)::node_type page;  // ends without the lock
+      std::lock_guard lock(mutex_);
+      page = state.lent.extract(frame.communicator);
+      if (!page.empty()) return;
+      throw Exception(ErrorCode::kProtocol, "it lets go of a page that it does not have");
+    }
     case IslandTopic::kSleeper:
       return add_sleeper(state, frame, std::move(files[0]));
     case IslandTopic::kOffer: {
@@ -496,18 +552,30 @@ void Island::add_stream(int peer, const IslandFrame& frame, const Descriptor& fi
   settings_.streamed(frame.communicator, peer);
 }
 
-void Island::add_bells(int peer, const IslandFrame& frame, const Descriptor& file) {
-  if (frame.bytes != kBellBytes) throw Exception(ErrorCode::kProtocol, "these are no doorbells");
-  const auto page = map_offered(file, frame.bytes, Mapping::Touch::kNow);
-  std::lock_guard lock(mutex_);
-  IslandBook::Group* group = mentioned(peer, frame.communicator);
-  if (group == nullptr) return;
-  IslandBook::Bells& bells = group->bells[peer];
-  if (bells.announced) throw Exception(ErrorCode::kProtocol, "it announced its doorbells twice");
-  bells.announced = true;
-  const auto& sockets = peers_.at(peer).sockets;
-  bells.data->connect(flag_at(*page, kDataFlag), sockets, page);
-  bells.p2p->connect(flag_at(*page, kP2pFlag), sockets, page);
+void Island::add_page(int peer, const IslandFrame& frame) {
+  std::shared_ptr<std::byte> page;  // if it is of no use, let go of without the lock
+  std::shared_ptr<Doorbell> bell;
+  {
+    std::lock_guard lock(mutex_);
+    Peer& state = peers_.at(peer);
+    const auto found = state.windows.find(frame.id);
+    std::byte* const data = found == state.windows.end()
+                                ? nullptr
+                                : data_at(*found->second, {frame.id, frame.bytes}, PageStore::kPageBytes);
+    if (data == nullptr || frame.bytes % PageStore::kPageBytes != 0) {
+      throw Exception(ErrorCode::kProtocol, "its page is not in memory that it has offered");
+    }
+    page = {std::make_shared<PeerPage>(found->second, own_, peer, frame.communicator), data};
+    IslandBook::Group* group = mentioned(peer, frame.communicator);
+    if (group == nullptr) return;
+    IslandBook::Member& member = group->shown[peer];
+    if (member.page) throw Exception(ErrorCode::kProtocol, "it announced its page twice");
+    member.page = page;
+    member.data->connect(flag_at(data, kDataFlag), state.sockets, page);
+    member.p2p->connect(flag_at(data, kP2pFlag), state.sockets, page);
+    bell = group->doorbell;
+  }
+  if (bell) bell->ring();
 }
 
 void Island::add_sleeper(Peer& state, const IslandFrame& frame, Descriptor socket) {
@@ -524,12 +592,14 @@ void Island::on_end(int peer, IslandConnection::End end, const std::string& why)
   const bool broken = end == IslandConnection::End::kBroken;
   std::vector<uint64_t> waiting;                              // communicators that were promised a link, or are to know
   std::map<uint64_t, std::shared_ptr<MappedWindow>> dropped;  // unmapped without the lock; who works on one has it, too
+  decltype(Peer::lent) lent;                                  // likewise
   {
     std::lock_guard lock(mutex_);
     Peer& state = peers_.at(peer);
     state.end = why;
     state.ended.store(!broken, std::memory_order_release);
     std::swap(state.windows, dropped);
+    if (!broken) std::swap(state.lent, lent);  // else it may still write there
     state.life->over.store(true, std::memory_order_seq_cst);
     book_.for_each_open([&](uint64_t id, IslandBook::Group& group) {
       bells.push_back(group.doorbell);

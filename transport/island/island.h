@@ -22,6 +22,7 @@
 #include "transport/fabric.h"
 #include "transport/island/island_book.h"
 #include "transport/island/island_connection.h"
+#include "transport/island/page_store.h"
 #include "transport/island/shared_channel.h"
 #include "transport/link.h"
 #include "transport/shared_memory.h"
@@ -32,7 +33,7 @@ class io_context;
 
 namespace rondo {
 
-// A rank's part of its island: windows, links, streams and doorbells in memory that it shares with the other ranks of
+// A rank's part of its island: windows, links, streams and pages in memory that it shares with the other ranks of
 // it. Calls are for any thread; frames of the peers are handled on the I/O thread.
 //
 // mutex_ guards the book and the windows. Nothing is called out with it held but IslandConnection::send.
@@ -69,7 +70,8 @@ class Island final : public SharedMemory {
   void close(uint64_t communicator);
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape);
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer);
-  std::shared_ptr<Bell> bell_of(uint64_t communicator, int peer);
+  RankPage page_of(uint64_t communicator, int rank);
+  void keep(uint64_t communicator, std::shared_ptr<Window> window);
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator);
 
   // The peers for whom take_stream_to() has made a stream.
@@ -88,6 +90,7 @@ class Island final : public SharedMemory {
 
  private:
   class MappedWindow;
+  struct PeerPage;
   struct OwnWindows;
   struct Peer {
     pid_t pid = 0;
@@ -98,8 +101,10 @@ class Island final : public SharedMemory {
     std::unique_ptr<IslandConnection> connection;
     std::map<uint64_t, std::shared_ptr<MappedWindow>> windows;  // shared with those who work on them
     std::map<uint64_t, Descriptor> offers;                      // by name; not taken yet
-    std::string end;                                            // why it is over
-    std::atomic<bool> ended{false};                             // its process has closed the connection, or died
+    // This rank's pages that it has been told of and has not let go of, by communicator.
+    std::map<uint64_t, std::shared_ptr<IslandBook::OwnPage>> lent;
+    std::string end;                 // why it is over
+    std::atomic<bool> ended{false};  // its process has closed the connection, or died
   };
   using Files = std::vector<Descriptor>;
 
@@ -111,7 +116,8 @@ class Island final : public SharedMemory {
   void add_link(int peer, const IslandFrame& frame, const Descriptor& file);
   void make_wished(int peer, const IslandFrame& frame);
   void add_stream(int peer, const IslandFrame& frame, const Descriptor& file);
-  void add_bells(int peer, const IslandFrame& frame, const Descriptor& file);
+  void add_page(int peer, const IslandFrame& frame);
+  void lend(Peer& peer, uint64_t communicator, const std::shared_ptr<IslandBook::OwnPage>& page);
   static void add_sleeper(Peer& state, const IslandFrame& frame, Descriptor socket);
   LinkMemory make_link_memory(int peer, const LinkKey& key, const LinkShape& shape);
   std::unique_ptr<Link> link_over(const LinkKey& key, LinkMemory memory, IslandBook::Group& group);
@@ -123,6 +129,8 @@ class Island final : public SharedMemory {
   const Settings settings_;
   std::map<int, Peer> peers_;              // the keys never change
   const std::shared_ptr<OwnWindows> own_;  // shared with the windows, which may outlive the island
+
+  PageStore pages_;
 
   mutable std::mutex mutex_;
   IslandBook book_;

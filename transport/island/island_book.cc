@@ -15,27 +15,31 @@ IslandBook::Group* IslandBook::opened(uint64_t communicator) {
   return found != groups_.end() && found->second.open ? &found->second : nullptr;
 }
 
-IslandBook::Group& IslandBook::open(uint64_t communicator, std::set<int> members, std::shared_ptr<Doorbell> doorbell,
-                                    std::shared_ptr<Doorbell> p2p_doorbell) {
+IslandBook::Group& IslandBook::open(uint64_t communicator, std::set<int> members) {
   if (groups_.count(communicator) != 0) --early_;
   Group& group = groups_[communicator];
   group.open = true;
   group.members = std::move(members);
   const auto foreign = [&group](int peer) { return group.members.count(peer) == 0; };
-  std::erase_if(group.bells, [&](const auto& entry) { return foreign(entry.first); });
+  std::erase_if(group.shown, [&](const auto& entry) { return foreign(entry.first); });
   std::erase_if(group.links, [&](const auto& entry) { return foreign(entry.first.first); });
   std::erase_if(group.streams_from, [&](const auto& entry) { return foreign(entry.first); });
-  group.doorbell = std::move(doorbell);
-  group.p2p_doorbell = std::move(p2p_doorbell);
   return group;
 }
 
-void IslandBook::close(uint64_t communicator) {
-  if (groups_.erase(communicator) == 0 || !closed_.insert(communicator).second) return;
+IslandBook::Group IslandBook::close(uint64_t communicator) {
+  Group closed;
+  if (const auto found = groups_.find(communicator); found != groups_.end()) {
+    if (!found->second.open) --early_;
+    closed = std::move(found->second);
+    groups_.erase(found);
+  }
+  if (!closed_.insert(communicator).second) return closed;
   closed_order_.push_back(communicator);
-  if (closed_order_.size() <= kMaxClosed) return;
+  if (closed_order_.size() <= kMaxClosed) return closed;
   closed_.erase(closed_order_.front());
   closed_order_.pop_front();
+  return closed;
 }
 
 }  // namespace rondo

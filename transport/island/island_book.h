@@ -8,11 +8,13 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "transport/bell.h"
 #include "transport/doorbell.h"
 #include "transport/fabric.h"
 #include "transport/island/memory_file.h"
+#include "transport/island/page_store.h"
 
 namespace rondo {
 
@@ -22,20 +24,25 @@ struct LinkMemory {
   LinkShape shape;                  // of a link
 };
 
-// What the ranks of an island have said about their communicators: doorbells, links and streams made and not yet taken;
+// What the ranks of an island have said about their communicators: pages, links and streams made and not yet taken;
 // also about communicators that this rank has not opened yet. Pure bookkeeping; not thread safe.
 class IslandBook {
  public:
-  struct Bells {                                            // of a peer, for one communicator
+  struct Member {                                           // a peer
     std::shared_ptr<Bell> data = std::make_shared<Bell>();  // shared with the links
     std::shared_ptr<Bell> p2p = std::make_shared<Bell>();
-    bool announced = false;
+    std::shared_ptr<std::byte> page;  // shared with its bells, and with those who use it; null: not there yet
+  };
+  struct OwnPage {
+    std::shared_ptr<const PageStore::Page> page;
+    std::vector<std::shared_ptr<Window>> windows = {};  // Fabric::keep()
   };
   struct Group {
     bool open = false;
     std::set<int> members;                             // ranks of the world, once it is open
     std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // own; shared with the progress engines
-    std::map<int, Bells> bells;                        // by peer
+    std::shared_ptr<OwnPage> page;                     // shared likewise, and with the peers
+    std::map<int, Member> shown;                       // by peer
     std::map<std::pair<int, int>, LinkMemory> links;   // by peer and lane; made and not taken
     std::set<std::pair<int, int>> made;                // links that were made, or that a peer was asked for
     std::set<std::pair<int, int>> asked;               // those of them that have not come
@@ -48,9 +55,9 @@ class IslandBook {
   Group* mentioned(uint64_t communicator);
   Group* opened(uint64_t communicator);  // nullptr: not open
   // Forgets what ranks that are no members have said about it.
-  Group& open(uint64_t communicator, std::set<int> members, std::shared_ptr<Doorbell> doorbell,
-              std::shared_ptr<Doorbell> p2p_doorbell);
-  void close(uint64_t communicator);
+  Group& open(uint64_t communicator, std::set<int> members);
+  // Returns what was known of it.
+  Group close(uint64_t communicator);
   template <typename Action>
   void for_each_open(Action action) {
     for (auto& [id, group] : groups_) {

@@ -7,14 +7,15 @@ namespace rondo {
 // What the ranks of an island say to each other over their unix connection: messages of one size, as they lie in
 // memory (one machine, and one build of the library: the handshake has compared its hash). docs/shared-memory.md.
 enum class IslandTopic : uint32_t {
-  kWindow = 1,  // one descriptor: a window of mine, id and bytes
-  kDrop = 2,    // I have let go of the window `id`
-  kLink = 3,    // one descriptor: the memory of a link that I have made (the lower rank makes it)
-  kWish = 4,    // make the link
-  kStream = 5,  // one descriptor: the memory of a stream from me to you
-  kBells = 6,   // one descriptor: a page with the flags of my two doorbells of the communicator
-  kOffer = 7,   // one descriptor, named `id`: of memory that is not mapped here (SharedMemory::offer)
-  kSleeper = 8  // one descriptor: the socket that wakes my sleeper `id`
+  kWindow = 1,   // one descriptor: a window of mine, id and bytes
+  kDrop = 2,     // I have let go of the window `id`
+  kLink = 3,     // one descriptor: the memory of a link that I have made (the lower rank makes it)
+  kWish = 4,     // make the link
+  kStream = 5,   // one descriptor: the memory of a stream from me to you
+  kPage = 6,     // my page of the communicator, `bytes` bytes behind the begin of my window `id`
+  kOffer = 7,    // one descriptor, named `id`: of memory that is not mapped here (SharedMemory::offer)
+  kSleeper = 8,  // one descriptor: the socket that wakes my sleeper `id`
+  kLetGo = 9     // I use your page of the communicator no more
 };
 
 struct IslandFrame {
@@ -34,12 +35,13 @@ constexpr int descriptors_of(IslandTopic topic) {
     case IslandTopic::kWindow:
     case IslandTopic::kLink:
     case IslandTopic::kStream:
-    case IslandTopic::kBells:
     case IslandTopic::kOffer:
     case IslandTopic::kSleeper:
       return 1;
     case IslandTopic::kDrop:
     case IslandTopic::kWish:
+    case IslandTopic::kPage:
+    case IslandTopic::kLetGo:
       return 0;
   }
   return -1;

@@ -31,21 +31,17 @@ const char* mark_of_process() {
 
 }  // namespace
 
-ForkMark::ForkMark()
-    : page_(::mmap(nullptr, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-  if (page_ == MAP_FAILED) throw Exception(ErrorCode::kSystem, "no memory for a page that fork wipes");
-  if (::madvise(page_, page_bytes(), MADV_WIPEONFORK) == 0) {
-    *static_cast<char*>(page_) = 1;
-    mark_ = static_cast<const char*>(page_);
+ForkMark::ForkMark() {
+  void* const page = ::mmap(nullptr, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) throw Exception(ErrorCode::kSystem, "no memory for a page that fork wipes");
+  page_ = {page, [](void* mapped) { ::munmap(mapped, page_bytes()); }};
+  if (::madvise(page, page_bytes(), MADV_WIPEONFORK) == 0) {
+    *static_cast<char*>(page) = 1;
+    mark_ = static_cast<const char*>(page);
     return;
   }
-  ::munmap(page_, page_bytes());
   page_ = nullptr;
   mark_ = mark_of_process();
-}
-
-ForkMark::~ForkMark() {
-  if (page_ != nullptr) ::munmap(page_, page_bytes());
 }
 
 }  // namespace rondo

@@ -10,6 +10,17 @@ namespace rondo {
 BoardRun::BoardRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, IslandMemory& island)
     : call_(call), plan_(std::move(plan)), island_(island) {}
 
+bool BoardRun::attach() {
+  if (!island_.attach()) return false;
+  bool all = true;
+  for (const Ref& ref : plan_->refs) {
+    if (!OneShotRun::is_post(ref)) continue;
+    all &= island_.attach_post(ref.peer,
+                               OneShotRun::longest_post(*plan_, ref.peer, call_.count, dtype_bytes(call_.dtype)));
+  }
+  return all;
+}
+
 void BoardRun::start(const RunStart& start) {
   if (bound_) return run_.start_again(start.input, start.output, start.sequence, start.fingerprint);
   const Slicing slicing = OneShotRun::slicing(*plan_, call_.count, dtype_bytes(call_.dtype));

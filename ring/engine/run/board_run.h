@@ -15,7 +15,7 @@ class BoardRun final : public Run {
   // `call` and `island` must outlive it.
   BoardRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, IslandMemory& island);
 
-  bool ready() override { return bound_ || island_.attach(); }
+  bool ready() override { return bound_ || attach(); }
   void start(const RunStart& start) override;
   bool progress(Pass) override { return run_.progress(); }
   bool done() const override { return run_.done(); }
@@ -23,6 +23,8 @@ class BoardRun final : public Run {
   RunFailure failure() override;
 
  private:
+  bool attach();
+
   const CheckedCall& call_;
   std::shared_ptr<const Plan> plan_;  // shared with the cache
   IslandMemory& island_;

@@ -49,7 +49,7 @@ bool BoundWindows::bind(const Ref& ref, const BufferPlaces& places, const Buffer
   PeerMemory& peer = binding_.ranks[ref.peer];
   if ((ref.flags & kStaging) != 0) {
     peer.staging = island_.staging(ref.peer);
-    return true;
+    return peer.staging != nullptr;
   }
   if ((ref.flags & kPeerOutput) != 0) {
     return peer.output != nullptr || find(ref.peer, places.output, bytes.output, peer.output);

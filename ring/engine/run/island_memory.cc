@@ -5,52 +5,75 @@
 #include <cstring>
 #include <utility>
 
+#include "ring/base/hash.h"
 #include "ring/base/log.h"
 
 namespace rondo {
 
+static_assert(PostBoard::kHeadBytes <= kRankPageBytes);
+
 IslandMemory::IslandMemory(const CommunicatorContext& context)
-    : context_(context), shared_(context.fabric->shared_memory()), windows_(context.members.size()) {}
-
-void IslandMemory::offer() {
-  std::shared_ptr<Window>& own = windows_[static_cast<size_t>(context_.rank)];
-  own = shared_->make(window_bytes(), context_.id);
-  // Into the caches, or the first calls would be slower than those that follow, and be timed so.
-  if (context_.world() <= kRanksOfLargeRings) std::memset(own->data() + PostBoard::kPostsOffset, 0, ring_bytes());
-  for (int rank = 0; rank < context_.world(); ++rank) {
-    if (rank == context_.rank) continue;
-    if (const auto bell = context_.fabric->bell_of(context_.id, context_.world_rank(rank))) bell->ring();
-  }
-}
-
-bool IslandMemory::map(int rank) {
-  std::shared_ptr<Window>& window = windows_[static_cast<size_t>(rank)];
-  if (!window) window = shared_->find(context_.world_rank(rank), SharedMemory::id_of(context_.id));
-  if (!window) return false;
-  if (window->bytes() < window_bytes()) {
-    throw Exception(Error{ErrorCode::kProtocol,
-                          fmt::format("{} shares {} bytes of memory; rank {} expects {}", context_.name(rank),
-                                      window->bytes(), context_.rank, window_bytes()),
-                          {rank}});
-  }
-  return true;
-}
+    : context_(context), shared_(context.fabric->shared_memory()) {}
 
 bool IslandMemory::attach() {
   if (attached()) return true;
-  if (!windows_[static_cast<size_t>(context_.rank)]) offer();
-  std::vector<std::byte*> boards;
-  std::vector<std::shared_ptr<Bell>> bells;
+  std::vector<std::byte*> heads;
+  pages_.clear();
+  channel_.bells.clear();
   for (int rank = 0; rank < context_.world(); ++rank) {
-    if (!map(rank)) return false;
-    const bool own = rank == context_.rank;
-    boards.push_back(windows_[static_cast<size_t>(rank)]->data());
-    bells.push_back(own ? nullptr : context_.fabric->bell_of(context_.id, context_.world_rank(rank)));
-    if (!own && !bells.back()) return false;
+    RankPage page = context_.fabric->page_of(context_.id, context_.world_rank(rank));
+    if (!page.memory) return false;
+    heads.push_back(page.memory.get());
+    pages_.push_back(std::move(page.memory));
+    channel_.bells.push_back(std::move(page.bell));
   }
-  channel_.board = PostBoard(std::move(boards), context_.rank, ring_bytes());
-  channel_.bells = std::move(bells);
+  channel_.board = PostBoard(std::move(heads), context_.rank, ring_bytes());
   return true;
+}
+
+bool IslandMemory::attach_post(int rank, size_t bytes) {
+  if (bytes <= PostBoard::kSmallBytes) return true;
+  std::byte* const slots = memory_of(Part::kSlots, rank);
+  if (slots == nullptr) return false;
+  channel_.board.lay_slots(rank, slots);
+  if (bytes <= PostBoard::kSlotBytes) return true;
+  std::byte* const ring = memory_of(Part::kRing, rank);
+  if (ring != nullptr) channel_.board.lay_ring(rank, ring);
+  return ring != nullptr;
+}
+
+size_t IslandMemory::bytes_of(Part part) const {
+  if (part == Part::kSlots) return PostBoard::kSlotsBytes;
+  return part == Part::kRing ? ring_bytes() : context_.config.staging_bytes;
+}
+
+uint64_t IslandMemory::name_of(Part part) const {
+  return Hash64().add("part").add(context_.id).add(static_cast<uint64_t>(part)).value();
+}
+
+void IslandMemory::offer(Part part) {
+  std::shared_ptr<Window>& own = windows_[static_cast<size_t>(part)][static_cast<size_t>(context_.rank)];
+  own = shared_->make(bytes_of(part), name_of(part));
+  context_.fabric->keep(context_.id, own);
+  // Into the caches, or the first calls would be slower than those that follow, and be timed so.
+  if (part == Part::kRing && context_.world() <= kRanksOfLargeRings) std::memset(own->data(), 0, own->bytes());
+  for (int rank = 0; rank < context_.world(); ++rank) {
+    if (rank != context_.rank) channel_.ring(rank);
+  }
+}
+
+std::byte* IslandMemory::memory_of(Part part, int rank) {
+  std::vector<std::shared_ptr<Window>>& windows = windows_[static_cast<size_t>(part)];
+  windows.resize(static_cast<size_t>(context_.world()));
+  std::shared_ptr<Window>& window = windows[static_cast<size_t>(rank)];
+  if (!window && rank == context_.rank) offer(part);
+  if (!window) window = shared_->find(context_.world_rank(rank), SharedMemory::id_of(name_of(part)));
+  if (!window) return nullptr;
+  if (window->bytes() >= bytes_of(part)) return window->data();
+  throw Exception(Error{ErrorCode::kProtocol,
+                        fmt::format("{} shares {} bytes of memory; rank {} expects {}", context_.name(rank),
+                                    window->bytes(), context_.rank, bytes_of(part)),
+                        {rank}});
 }
 
 bool IslandMemory::close_buffers(Clock::time_point now) {
@@ -70,7 +93,8 @@ bool IslandMemory::close_buffers(Clock::time_point now) {
 
 void IslandMemory::release() {
   channel_ = IslandChannel();
-  for (std::shared_ptr<Window>& window : windows_) window.reset();
+  windows_ = {};
+  pages_.clear();
 }
 
 }  // namespace rondo

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -11,21 +13,27 @@
 
 namespace rondo {
 
-// The memory that the ranks of an island share for one communicator: of each rank its board and its staging memory, in
-// one window, which is named after the communicator. Under the lease.
+// The memory that the ranks of an island share for one communicator: of each rank the head of its board, in its page
+// (Fabric::page_of), and what only larger calls need, in windows that each rank makes before the first of them. Under
+// the lease.
 class IslandMemory {
  public:
+  // Up to so many ranks a rank's ring of posts is large (docs/shared-memory.md), and is in the caches from the start.
+  static constexpr int kRanksOfLargeRings = 8;
+
   explicit IslandMemory(const CommunicatorContext& context);
 
-  // Offers this rank's window to the others at the first call. True once all others' are mapped here; the doorbell
-  // rings when one comes. Throws Exception(kSystem) if there is no memory to share.
+  // True once all ranks' pages are here; the doorbell rings when one comes.
   bool attach();
   bool attached() const { return channel_.board.attached(); }
+  // The rest requires attached(), makes what is asked for of this rank, and waits for the others' likewise. Throws
+  // Exception(kSystem) if there is no memory to share.
+  // For posts of up to that many bytes of that rank.
+  bool attach_post(int rank, size_t bytes);
+  // nullptr: on its way.
+  std::byte* staging(int rank) { return memory_of(Part::kStaging, rank); }
   // Requires attached().
   IslandChannel& channel() { return channel_; }
-  std::byte* staging(int rank) const {
-    return windows_[static_cast<size_t>(rank)]->data() + PostBoard::bytes(ring_bytes());
-  }
   // How posts, staging memory and, from now on, slots of links are written.
   void set_stores(Stores stores) {
     channel_.stores = stores;
@@ -41,18 +49,20 @@ class IslandMemory {
   void release();
 
  private:
-  // Of posts, a rank; in large islands less (docs/shared-memory.md).
+  enum class Part : uint8_t { kSlots, kRing, kStaging };  // a window each
+
   size_t ring_bytes() const {
     return context_.world() <= kRanksOfLargeRings ? PostBoard::kRingBytes : PostBoard::kFewestRingBytes;
   }
-  size_t window_bytes() const { return PostBoard::bytes(ring_bytes()) + context_.config.staging_bytes; }
-  void offer();
-  bool map(int rank);
-  static constexpr int kRanksOfLargeRings = 8;
+  size_t bytes_of(Part part) const;
+  uint64_t name_of(Part part) const;
+  void offer(Part part);
+  std::byte* memory_of(Part part, int rank);
 
   const CommunicatorContext& context_;
   SharedMemory* shared_;
-  std::vector<std::shared_ptr<Window>> windows_;  // by rank; shared with the fabric's book of windows
+  std::vector<std::shared_ptr<std::byte>> pages_;                // by rank; shared with the fabric
+  std::array<std::vector<std::shared_ptr<Window>>, 3> windows_;  // by part and rank; shared with the fabric
   IslandChannel channel_;
   GracePeriod end_;
 };

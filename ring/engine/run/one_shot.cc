@@ -10,8 +10,6 @@ namespace {
 // a first-level cache of 32 KiB (docs/tuning.md, "One shot").
 constexpr size_t kPieceBytes = 16 * 1024;
 
-bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
-
 // Blocks of the longest post.
 size_t most_posted(const Plan& plan) {
   size_t most = 1;
@@ -29,6 +27,11 @@ Slicing OneShotRun::slicing(const Plan& plan, uint64_t block, size_t element_byt
   slicing.granule = granule;
   slicing.slice = std::clamp<uint64_t>(block, 1, room);
   return slicing;
+}
+
+size_t OneShotRun::longest_post(const Plan& plan, int rank, uint64_t block, size_t element_bytes) {
+  return plan.posts[static_cast<size_t>(rank)].size() * std::min(block, slicing(plan, block, element_bytes).slice) *
+         element_bytes;
 }
 
 void OneShotRun::start(const Binding& binding, IslandChannel& channel) {

@@ -25,6 +25,10 @@ class OneShotRun {
 
   // Elements of a block that one round takes, so that all that a rank posts fits its place. The same on every rank.
   static Slicing slicing(const Plan& plan, uint64_t block, size_t element_bytes);
+  // Bytes of the longest post of `rank`. The same on every rank.
+  static size_t longest_post(const Plan& plan, int rank, uint64_t block, size_t element_bytes);
+  // Of a step: a post, of this rank or of another that it reads.
+  static bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
 
   bool progress();
   bool done() const { return round_ == rounds_; }

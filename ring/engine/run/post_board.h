@@ -57,8 +57,11 @@ class BasicPostBoard {
     size_t ring_bytes;
   };
 
-  // Of a rank's memory: where the ring of cells and, in it, large posts begin; all of it. Zeroed, aligned to a page.
+  // Of a rank's memory: where the ring of cells begins and ends; where, in it, large posts begin; all of it. Zeroed,
+  // aligned to 128 bytes.
   static constexpr size_t kCellsOffset = (kLanes + 2) * kCellBytes;  // behind lanes' barriers, the accesses, the end
+  static constexpr size_t kHeadBytes = kCellsOffset + (1 + kDepth) * kCellBytes;
+  static constexpr size_t kSlotsBytes = kDepth * whole_lines(Cells::slot_bytes);
   static constexpr size_t kPostsOffset = kCellsOffset + CellLayout<Cells>(Cells{0}, kCellsOffset).ring;
   static constexpr size_t bytes(size_t ring_bytes) { return kPostsOffset + ring_bytes; }
   static constexpr size_t kBytes = bytes(kRingBytes);
@@ -70,6 +73,20 @@ class BasicPostBoard {
     for (std::byte* start : memory_) others_.push_back({{start + kCellsOffset, {ring_bytes}, kCellsOffset}});
     if (!others_.empty()) own_.emplace(others_[static_cast<size_t>(rank)].ring);
   }
+
+  // Where memory[] was only kHeadBytes of each rank: its larger posts lie in the slots, those beyond a slot in the
+  // ring. Before the first of them.
+  void lay_slots(int rank, std::byte* slots) {
+    others_[static_cast<size_t>(rank)].ring.lay_slots(slots);
+    if (rank == rank_) own_->ring().lay_slots(slots);
+  }
+  void lay_ring(int rank, std::byte* ring) {
+    others_[static_cast<size_t>(rank)].ring.lay_ring(ring);
+    if (rank == rank_) own_->ring().lay_ring(ring);
+  }
+  // Of a post that lies beside its flag, and of one in a slot.
+  static constexpr size_t kSmallBytes = Cell<uint64_t>::kSmallBytes;
+  static constexpr size_t kSlotBytes = Cells::slot_bytes;
 
   bool attached() const { return !memory_.empty(); }
 
