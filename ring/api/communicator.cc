@@ -190,7 +190,7 @@ Work Communicator::all_reduce_many_async(std::span<const TensorRef> tensors, Op 
   Batch& calls = open(state_).batch;
   if (calls.collecting()) return Work(calls.add(tensors, op, options));
   if (options.stream) return Work(engine(state_).device().start_list(tensors, op, options));
-  auto operation = calls.start_list(tensors, op, options, Batch::Left::kToPool);
+  auto operation = calls.start_list(tensors, op, options, Batch::Left::kToProgressThread);
   calls.leave_to_progress_thread(*operation);
   return Work(std::move(operation));
 }
@@ -205,7 +205,7 @@ void Communicator::batch_end() {
 
 Work Communicator::batch_end_async() {
   Batch& calls = open(state_).batch;
-  auto operation = calls.end(Batch::Left::kToPool);
+  auto operation = calls.end(Batch::Left::kToProgressThread);
   calls.leave_to_progress_thread(*operation);
   return Work(std::move(operation));
 }

@@ -286,11 +286,12 @@ void Batch::submit(Calls calls, Left left) {
   if (calls.streamed.size() > 0) return enqueue(std::move(calls));
   BatchOperation& operation = *calls.operation;
   // While the caller drives the collectives, the progress thread drives the messages (finish).
-  const bool by_pool = left == Left::kToPool || (!calls.items.empty() && !calls.messages.empty());
-  const auto waited = by_pool ? CommunicatorState::Waited::kInBackground : CommunicatorState::Waited::kByCaller;
+  const bool by_progress_thread = left == Left::kToProgressThread || (!calls.items.empty() && !calls.messages.empty());
+  const auto waited =
+      by_progress_thread ? CommunicatorState::Waited::kInBackground : CommunicatorState::Waited::kByCaller;
   try {
     group_.check_usable();
-    if (by_pool) group_.ready_progress_thread();
+    if (by_progress_thread) group_.ready_progress_thread();
     std::vector<BatchPart> parts = group_.lists().parts_of(calls.items);
     operation.messages_.reserve(calls.messages.size());
     if (!parts.empty()) operation.collectives_ = group_.submit_all(std::move(parts));

@@ -73,7 +73,7 @@ class Batch {
                                       const CallOptions& options);
   // Who goes on with what is submitted: the caller, by finish(); or the progress thread, after
   // leave_to_progress_thread().
-  enum class Left { kToCaller, kToPool };
+  enum class Left { kToCaller, kToProgressThread };
 
   // Submits what has been kept; does not drive. Throws Exception if nothing was: the batch is closed in any case,
   // and the communicator failed, unless it is kInvalid.

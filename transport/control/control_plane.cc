@@ -170,15 +170,15 @@ void ControlPlane::open(uint64_t id, std::vector<int> members, CommunicatorEvent
                         std::shared_ptr<Doorbell> doorbell, std::shared_ptr<Doorbell> p2p_doorbell) {
   {
     std::lock_guard lock(mutex_);
-    RONDO_CHECK(ears_.count(id) == 0, "a communicator is opened once");
-    ears_[id] = {events, doorbell, p2p_doorbell, false};
+    RONDO_CHECK(communicators_.count(id) == 0, "a communicator is opened once");
+    communicators_[id] = {events, doorbell, p2p_doorbell, false};
     try {
       table_.open(id);
       logic_->open(now(), id, std::move(members));
       if (!broken_.ok()) logic_->abort(now(), id, broken_);
     } catch (...) {
       logic_->undo_open(id);
-      ears_.erase(id);  // the caller ends with its events
+      communicators_.erase(id);  // the caller ends with its events
       throw;
     }
   }
@@ -210,7 +210,7 @@ bool ControlPlane::close(uint64_t id, uint64_t last_sequence, const std::functio
     std::set<int> streams = island_streams();
     {
       std::lock_guard lock(mutex_);
-      if (ears_.count(id) == 0) return true;
+      if (communicators_.count(id) == 0) return true;
       streams.merge(table_.streams(id, LinkKind::kStreamTo));
       logic_->close(id, last_sequence, streams);
     }
@@ -229,11 +229,12 @@ bool ControlPlane::close(uint64_t id, uint64_t last_sequence, const std::functio
 // Its events are not called any more when this returns.
 void ControlPlane::forget(uint64_t id) {
   std::unique_lock lock(mutex_);
-  const auto ear = ears_.find(id);
-  if (ear == ears_.end()) return;  // closed by another thread meanwhile
-  ear->second.events = nullptr;
-  changed_.wait(lock, [&] { return ears_.count(id) == 0 || !ears_.at(id).delivering; });  // events do not block
-  ears_.erase(id);
+  const auto found = communicators_.find(id);
+  if (found == communicators_.end()) return;  // closed by another thread meanwhile
+  found->second.events = nullptr;
+  changed_.wait(
+      lock, [&] { return communicators_.count(id) == 0 || !communicators_.at(id).delivering; });  // events do not block
+  communicators_.erase(id);
   table_.close(id);
   try {
     logic_->forget(id);
@@ -263,8 +264,8 @@ std::optional<std::pair<int, SecuredSocket>> ControlPlane::take_stream_from(uint
 
 std::shared_ptr<Doorbell> ControlPlane::doorbell(const LinkName& name) const {
   std::lock_guard lock(mutex_);
-  const auto found = ears_.find(name.communicator);
-  if (found == ears_.end()) return nullptr;
+  const auto found = communicators_.find(name.communicator);
+  if (found == communicators_.end()) return nullptr;
   return name.kind == LinkKind::kData ? found->second.doorbell : found->second.p2p_doorbell;
 }
 

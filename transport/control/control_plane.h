@@ -34,8 +34,9 @@ namespace rondo {
 // dials (PeerDialer), driving StartLogic, ControlLogic and PendingLinks. Calls are for any thread; handlers
 // (control_plane_io.cc) run on the I/O thread only.
 //
-// mutex_ guards logic_, table_ and ears_. Nothing is called out with it held: actions of the logic are collected under
-// it and carried out by flush() on the I/O thread, so a communicator's events come from that thread alone, in order.
+// mutex_ guards logic_, table_ and communicators_. Nothing is called out with it held: actions of the logic are
+// collected under it and carried out by flush() on the I/O thread, so a communicator's events come from that thread
+// alone, in order.
 class ControlPlane {
  public:
   using Clock = std::chrono::steady_clock;
@@ -104,7 +105,7 @@ class ControlPlane {
   int wake_event() const { return wake_.get(); }
 
  private:
-  struct Ear {
+  struct OpenCommunicator {
     CommunicatorEvents* events = nullptr;
     std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // shared with the progress engines
     bool delivering = false;
@@ -162,7 +163,7 @@ class ControlPlane {
   std::condition_variable changed_;
   std::optional<ControlLogic> logic_;
   PendingLinks table_;
-  std::map<uint64_t, Ear> ears_;
+  std::map<uint64_t, OpenCommunicator> communicators_;
   std::optional<StartLogic> start_;
   bool carrying_out_ = false;  // the I/O thread has actions of the logic in hand
   size_t live_controls_ = 0;

@@ -41,8 +41,8 @@ void ControlPlane::on_exception(const Error& error) noexcept {
     std::lock_guard lock(mutex_);
     if (logic_) static_cast<void>(logic_->take_actions());  // nobody waits for them to be said
     carrying_out_ = false;
-    for (const auto& [id, ear] : ears_) {
-      if (ear.events != nullptr) ear.events->on_broken();
+    for (const auto& [id, communicator] : communicators_) {
+      if (communicator.events != nullptr) communicator.events->on_broken();
     }
     changed_.notify_all();
   }
@@ -58,7 +58,7 @@ void ControlPlane::fail_everything(const Error& error) {
     broken_ = named;
     if (!logic_) return;
     start_->fail(named);
-    for (const auto& [id, ear] : ears_) logic_->abort(now(), id, named);
+    for (const auto& [id, communicator] : communicators_) logic_->abort(now(), id, named);
   }
   flush();
 }
@@ -80,7 +80,7 @@ void ControlPlane::wake() {
   std::optional<Farewell> farewell;
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [id, ear] : ears_) ids.push_back(id);
+    for (const auto& [id, communicator] : communicators_) ids.push_back(id);
     farewell = std::exchange(wanted_farewell_, std::nullopt);
   }
   for (const uint64_t id : ids) deliver(id, [](CommunicatorEvents& events) { events.on_wake(); });
@@ -179,8 +179,8 @@ void ControlPlane::deliver(uint64_t communicator, const std::function<void(Commu
   CommunicatorEvents* events = nullptr;
   {
     std::lock_guard lock(mutex_);
-    const auto found = ears_.find(communicator);
-    if (found == ears_.end() || found->second.events == nullptr) return;
+    const auto found = communicators_.find(communicator);
+    if (found == communicators_.end() || found->second.events == nullptr) return;
     events = found->second.events;
     found->second.delivering = true;  // close() waits for the end of the call
   }
@@ -188,7 +188,7 @@ void ControlPlane::deliver(uint64_t communicator, const std::function<void(Commu
     ~Delivery() {
       {
         std::lock_guard lock(plane.mutex_);
-        plane.ears_[communicator].delivering = false;
+        plane.communicators_[communicator].delivering = false;
       }
       plane.changed_.notify_all();
     }
@@ -300,7 +300,7 @@ void ControlPlane::add_link(const LinkName& name, uint32_t index, SecuredSocket 
     std::lock_guard lock(mutex_);
     if (table_.fits(name, index) == PendingLinks::Fit::kNo) return;  // closed meanwhile
     complete = table_.add(name, index, std::move(socket));
-    if (const auto found = ears_.find(name.communicator); found != ears_.end()) {
+    if (const auto found = communicators_.find(name.communicator); found != communicators_.end()) {
       bell = name.kind == LinkKind::kData ? found->second.doorbell : found->second.p2p_doorbell;
     }
   }

@@ -117,9 +117,9 @@ class ProcessFabric : public Fabric {
     try {
       const size_t descriptors = ensure_descriptors(descriptors_of_rank(launch.place, config));
       sleepers_ = std::make_shared<Sleepers>();
-      board_ = std::make_unique<ControlPlane>(settings_of(launch, config, auth, descriptors));
+      control_ = std::make_unique<ControlPlane>(settings_of(launch, config, auth, descriptors));
       if (config.transport != "tcp" && launch.place.world > 1) probe_listener.emplace(launch.place.world);
-      const PeerCard own = card_of(launch, config, board_->endpoints(), probe_listener ? &*probe_listener : nullptr);
+      const PeerCard own = card_of(launch, config, control_->endpoints(), probe_listener ? &*probe_listener : nullptr);
       card = seal_card(encode(own), auth);
     } catch (...) {
       const Error why = caught();
@@ -129,14 +129,14 @@ class ProcessFabric : public Fabric {
     Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline, log), auth);
     topology_ = roster.topology();
     place_ = complete_place(launch.place, topology_.host);
-    board_->know(roster);  // from here on this rank can say why it fails
+    control_->know(roster);  // from here on this rank can say why it fails
     std::optional<Error> refusal;
     try {
-      board_->connect(roster, deadline);
+      control_->connect(roster, deadline);
       if (probe_listener) refusal = form_island(*probe_listener, roster, *store, deadline);
-      roster_goodbye(*store, place_.world, deadline, [this] { return board_->anyone_lost(); });
+      roster_goodbye(*store, place_.world, deadline, [this] { return control_->anyone_lost(); });
     } catch (...) {
-      give_up(board_->cause_of(caught()));
+      give_up(control_->cause_of(caught()));
     }
     if (refusal) give_up(*refusal);
   }
@@ -146,29 +146,29 @@ class ProcessFabric : public Fabric {
       // The I/O thread is the parent's; so is what its connections say. The child's copies of the sockets were closed
       // when it was forked.
       static_cast<void>(island_.release());
-      static_cast<void>(board_.release());
+      static_cast<void>(control_.release());
       return;
     }
     if (leave_by_.load() == Clock::time_point{}) {
       leave_by_.store(Clock::now() + std::chrono::milliseconds(config_.destroy_timeout_ms));
     }
-    board_->leave(ControlPlane::Farewell::kGoodbye, std::max(leave_by_.load(), Clock::now() + kLastWords));
-    board_->stop();
+    control_->leave(ControlPlane::Farewell::kGoodbye, std::max(leave_by_.load(), Clock::now() + kLastWords));
+    control_->stop();
     island_.reset();
   }
 
   const Place& place() const override { return place_; }
   const Topology& topology() const override { return topology_; }
-  std::string peer_name(int peer) const override { return board_->peer_name(peer); }
+  std::string peer_name(int peer) const override { return control_->peer_name(peer); }
   bool authenticated() const override { return authenticated_; }
   const std::shared_ptr<Sleepers>& sleepers() const override { return sleepers_; }
 
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
-    ControlPlane& open_board = board();
+    ControlPlane& control_plane = control();
     try {
       if (island_) island_->open(id, members, doorbell, p2p_doorbell);
-      open_board.open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
+      control_plane.open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
     } catch (...) {
       if (island_) island_->close(id);
       throw;
@@ -176,14 +176,14 @@ class ProcessFabric : public Fabric {
   }
 
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
-    board().decline(id, members, error);
+    control().decline(id, members, error);
     if (island_) island_->close(id);  // lets go of what the others have said about it
   }
 
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point deadline) override {
     leave_by_.store(deadline);
     const auto island_streams = [this, id] { return island_ ? island_->streams_to(id) : std::set<int>{}; };
-    const bool all = board().close(id, last_sequence, island_streams, deadline);
+    const bool all = control().close(id, last_sequence, island_streams, deadline);
     if (island_) island_->close(id);
     return all;
   }
@@ -191,7 +191,7 @@ class ProcessFabric : public Fabric {
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
     if (neighbor(key.peer)) return island_->take_link(key, shape);
     const LinkName name{key.communicator, LinkKind::kData, key.peer, key.lane};
-    std::vector<SecuredSocket> sockets = board().take(name);
+    std::vector<SecuredSocket> sockets = control().take(name);
     if (sockets.empty()) return nullptr;
     std::vector<std::unique_ptr<ByteStream>> streams;
     for (SecuredSocket& socket : sockets) streams.push_back(make_stream(name, std::move(socket)));
@@ -217,12 +217,12 @@ class ProcessFabric : public Fabric {
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
     if (neighbor(peer)) return island_->take_stream_to(communicator, peer);
     const LinkName name{communicator, LinkKind::kStreamTo, peer, 0};
-    std::vector<SecuredSocket> sockets = board().take(name);
+    std::vector<SecuredSocket> sockets = control().take(name);
     return sockets.empty() ? nullptr : make_stream(name, std::move(sockets.front()));
   }
 
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) override {
-    auto found = board().take_stream_from(communicator);
+    auto found = control().take_stream_from(communicator);
     if (!found && island_) return island_->take_stream_from(communicator);
     if (!found) return std::nullopt;
     const LinkName name{communicator, LinkKind::kStreamFrom, found->first, 0};
@@ -232,42 +232,44 @@ class ProcessFabric : public Fabric {
   SharedMemory* shared_memory() override { return island_.get(); }
 
   void stalled(uint64_t communicator, uint64_t sequence, Ask ask) override {
-    board().stalled(communicator, sequence, ask);
+    control().stalled(communicator, sequence, ask);
   }
   std::vector<int> absent(uint64_t communicator, uint64_t sequence) override {
-    return board().absent(communicator, sequence);
+    return control().absent(communicator, sequence);
   }
   void link_failed(uint64_t communicator, int peer, const Error& error) override {
-    board().link_failed(communicator, peer, error);
+    control().link_failed(communicator, peer, error);
   }
-  void abort(uint64_t communicator, const Error& error) override { board().abort(communicator, error); }
-  std::string blame(uint64_t communicator, uint64_t sequence) override { return board().blame(communicator, sequence); }
-  int wake_event() const override { return board_->wake_event(); }
+  void abort(uint64_t communicator, const Error& error) override { control().abort(communicator, error); }
+  std::string blame(uint64_t communicator, uint64_t sequence) override {
+    return control().blame(communicator, sequence);
+  }
+  int wake_event() const override { return control_->wake_event(); }
 
  private:
   bool forked() const { return ::getpid() != pid_; }
 
-  ControlPlane& board() const {
+  ControlPlane& control() const {
     if (forked()) {
       throw Exception(ErrorCode::kInvalid,
                       fmt::format("this group belongs to process {}, which forked this one; a child must join a group "
                                   "of its own",
                                   pid_));
     }
-    return *board_;
+    return *control_;
   }
 
   // Whether data to that rank goes through shared memory. Throws in a forked child.
   bool neighbor(int peer) const {
-    board();
+    control();
     return island_ && island_->holds(peer);
   }
 
   // The others hear why, before the end of the connections tells them less.
   [[noreturn]] void give_up(const Error& why) {
-    board_->fail_start(why);
-    board_->leave(ControlPlane::Farewell::kFailedStart, Clock::now() + kFarewell);
-    board_->stop();  // before the island
+    control_->fail_start(why);
+    control_->leave(ControlPlane::Farewell::kFailedStart, Clock::now() + kFarewell);
+    control_->stop();  // before the island
     throw Exception(why);
   }
 
@@ -275,7 +277,7 @@ class ProcessFabric : public Fabric {
   std::optional<Error> form_island(const ProbeListener& listener, const Roster& roster, Store& store,
                                    Store::Deadline deadline) {
     if (!any_host_of_several(roster)) return lack_of_island({});
-    const auto gone = [this](int rank) { return board_->gone(rank); };
+    const auto gone = [this](int rank) { return control_->gone(rank); };
     std::vector<ProbeResult> results = probe_peers(listener, probe_order(roster, deadline, gone));
     Report report(static_cast<size_t>(place_.world), static_cast<char>(Reach::kNone));
     for (const ProbeResult& result : results) {
@@ -304,10 +306,10 @@ class ProcessFabric : public Fabric {
           "containers): buffers that are not registered are copied through shared memory, by no single copy");
     }
     settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
-      board_->link_failed(communicator, peer, error);
+      control_->link_failed(communicator, peer, error);
     };
-    settings.streamed = [this](uint64_t communicator, int peer) { board_->streamed(communicator, peer); };
-    island_ = std::make_unique<Island>(board_->context(), std::move(neighbors), std::move(settings));
+    settings.streamed = [this](uint64_t communicator, int peer) { control_->streamed(communicator, peer); };
+    island_ = std::make_unique<Island>(control_->context(), std::move(neighbors), std::move(settings));
     if (config_.shared_stores == "streamed") island_->set_stores(Stores::kStreamed);
     return std::nullopt;
   }
@@ -377,8 +379,8 @@ class ProcessFabric : public Fabric {
       std::shared_ptr<void> data, doorbell;
     };
     auto watches = std::make_shared<Watches>();
-    watches->data = board_->watch_data(name, socket.get());
-    if (const auto doorbell = board_->doorbell(name)) watches->doorbell = doorbell->watch(socket.get());
+    watches->data = control_->watch_data(name, socket.get());
+    if (const auto doorbell = control_->doorbell(name)) watches->doorbell = doorbell->watch(socket.get());
     return watches;
   }
 
@@ -390,8 +392,9 @@ class ProcessFabric : public Fabric {
   // Of the last communicator's destroy(), of which leaving is a part; none yet.
   std::atomic<Clock::time_point> leave_by_{};
   std::shared_ptr<Sleepers> sleepers_;  // shared with the doorbells
-  std::unique_ptr<ControlPlane> board_;
-  std::unique_ptr<Island> island_;  // null: this rank shares memory with no other. Served by the board's I/O thread.
+  std::unique_ptr<ControlPlane> control_;
+  std::unique_ptr<Island>
+      island_;  // null: this rank shares memory with no other. Served by the I/O thread of the control plane.
 };
 
 }  // namespace

@@ -95,7 +95,7 @@ Card decode(std::string_view bytes, int rank) {
   return card;
 }
 
-class Roster {
+class RosterExchange {
  public:
   struct Settings {
     std::string_view name;  // of the exchange: what its keys begin with
@@ -104,7 +104,7 @@ class Roster {
     Store::Deadline deadline;
     const Logger& log;
   };
-  Roster(Store& store, const Settings& settings)
+  RosterExchange(Store& store, const Settings& settings)
       : store_(store),
         keys_(settings.name),
         rank_(settings.rank),
@@ -401,14 +401,14 @@ std::vector<std::string> exchange_roster(Store& store, int rank, int world, std:
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("a card of {} bytes: at most {} are allowed", card.size(), size_t{kMaxCardBytes}));
   }
-  return Roster(store, {"roster", rank, world, deadline, log}).exchange(card);
+  return RosterExchange(store, {"roster", rank, world, deadline, log}).exchange(card);
 }
 
 namespace {
 
 void decline(std::string_view name, Store& store, int rank, int world, const Error& why, const Logger& log) {
   try {
-    Roster(store, {name, rank, world, Clock::now() + kGrace, log})
+    RosterExchange(store, {name, rank, world, Clock::now() + kGrace, log})
         .decline(fmt::format("{}: {}", error_code_name(why.code), why.message));
   } catch (const std::exception&) {
     // The others wait for this rank until their deadline.
@@ -432,7 +432,7 @@ std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadli
   }
   std::map<std::string, int> seen;
   std::vector<int> host;
-  for (const std::string& identity : Roster(store, {"hosts", rank, world, deadline, log}).exchange(own)) {
+  for (const std::string& identity : RosterExchange(store, {"hosts", rank, world, deadline, log}).exchange(own)) {
     host.push_back(seen.emplace(identity, static_cast<int>(seen.size())).first->second);
   }
   return host;

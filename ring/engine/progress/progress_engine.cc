@@ -91,7 +91,7 @@ void ProgressEngine::run_held(const Operation& operation) {
     wait(operation, Clock::time_point::max());
     ended();
   }
-  ask_pool();  // for what came meanwhile
+  ask_progress_thread();  // for what came meanwhile
 }
 
 // Calls the program's function if that is due.
@@ -164,10 +164,10 @@ void ProgressEngine::count_polled() {
 void ProgressEngine::notify() {
   bell_->ring();
   try_drive();
-  ask_pool();
+  ask_progress_thread();
 }
 
-void ProgressEngine::ask_pool() {
+void ProgressEngine::ask_progress_thread() {
   if (!wants_thread()) return;
   const auto progress_thread = progress_thread_.lock();
   if (!progress_thread) return;

@@ -93,7 +93,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
       end();
       count_polled();
     }
-    ask_pool();
+    ask_progress_thread();
     return true;
   }
 
@@ -106,7 +106,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
       action();
       count_polled();
     }
-    ask_pool();
+    ask_progress_thread();
     return true;
   }
 
@@ -119,7 +119,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
       const Lease lease(*this);
       action();
     }
-    if (missed_.load() && missed_.exchange(false)) ask_pool();
+    if (missed_.load() && missed_.exchange(false)) ask_progress_thread();
     return true;
   }
 
@@ -143,7 +143,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   struct Waiter {
     explicit Waiter(ProgressEngine& of) : engine(of) { engine.waiters_.fetch_add(1); }
     ~Waiter() {
-      if (engine.waiters_.fetch_sub(1) == 1) engine.ask_pool();
+      if (engine.waiters_.fetch_sub(1) == 1) engine.ask_progress_thread();
     }
     Waiter(const Waiter&) = delete;
     ProgressEngine& engine;
@@ -171,7 +171,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   void acquire();
   void release();
   void wake_sleepers();
-  void ask_pool();
+  void ask_progress_thread();
   void drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at);
   void ask_whether_to_end(Clock::time_point& ask_at);
   bool rest(Clock::time_point until);
