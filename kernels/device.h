@@ -138,7 +138,7 @@ struct DeviceTable {
   // --- in the stream
   DeviceStatus (*copy)(const DeviceCopy* copy, DeviceStream stream);
   DeviceStatus (*fold)(const DeviceFold* fold, DeviceStream stream);
-  // The same, with pointers, and the length of a message, that it finds when it runs.
+  // fold() with pointers, and the length of a message, that it finds when it runs.
   DeviceStatus (*fold_at)(const DeviceFold* fold, const PeerPlaces* places, DeviceStream stream);
   DeviceStatus (*call_host)(HostFunction function, void* argument, DeviceStream stream);
   // In this order; 1 to kMaxWordOps.

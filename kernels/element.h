@@ -60,7 +60,7 @@ RONDO_INLINE Real canonical(Real value) {
   return value == value ? value : quiet_nan(value);
 }
 
-// As the processor's minimum and maximum: `right` if the operands are equal or one is NaN.
+// The processor's minimum and maximum: `right` if the operands are equal or one is NaN.
 template <class Real>
 RONDO_INLINE Real lesser(Real left, Real right) {
   return left < right ? left : right;

@@ -64,7 +64,7 @@ struct Bfloat16 {
   static RONDO_INLINE FloatPair8 decode(__m256i stored) {
     return {Float8(_mm256_slli_epi32(stored, 16)), Float8(_mm256_and_si256(stored, _mm256_set1_epi32(-0x10000)))};
   }
-  // As BfloatCodec, the result in the upper half of the lanes. The quiet NaN stays itself.
+  // BfloatCodec's rounding, the result in the upper half of the lanes. The quiet NaN stays itself.
   static RONDO_INLINE __m256i rounded(Float8 value) {
     const __m256i bits = __m256i(canonical(value));
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));

@@ -31,7 +31,7 @@ struct LinkRate {
   uint64_t bytes_per_second = 0;  // over the last heartbeat
   uint64_t best = 0;              // the most that it has moved, in bytes per second
 
-  // Of its best rate: 0 where that is not known.
+  // Part of the peer's best rate; 0 where that is not known.
   double share() const {
     return static_cast<double>(bytes_per_second) / static_cast<double>(std::max<uint64_t>(best, 1));
   }
@@ -159,7 +159,7 @@ class Fabric {
   // --- control
   // The operation `sequence` has not moved for Config::stall_ms: asks every member what it does. A mismatch becomes
   // on_failure on every rank within a second. Call again while it lasts (at most every stall_ms).
-  // Of a communicator of more than 64 ranks kInTurn asks a part of the members, the next ones each time.
+  // In a communicator of more than 64 ranks kInTurn asks a part of the members, the next ones each time.
   virtual void stalled(uint64_t communicator, uint64_t sequence, Ask ask = Ask::kInTurn) = 0;
   // Members whose last answer (or silence) says that they have not made the call `sequence`, ascending; of those that
   // were asked about it.

@@ -15,9 +15,10 @@ struct CoreQuota {
   bool operator==(const CoreQuota&) const = default;
 };
 
-// Of this process. No limit where the system does not say.
+// The quota of this process. No limit where the system does not say.
 CoreQuota core_quota();
-// The same by its files, elsewhere: `groups` is the text of /proc/thread-self/cgroup, `root` the folder /sys/fs/cgroup.
+// The quota by its files, elsewhere: `groups` is the text of /proc/thread-self/cgroup, `root` the folder
+// /sys/fs/cgroup.
 CoreQuota core_quota(const std::string& groups, const std::string& root);
 
 // Cores that the ranks of one host have between them (cores.h), `cores` of them without quotas, if ranks[i] is the

@@ -12,8 +12,8 @@ namespace rondo {
 // Those of the calling thread; none if the kernel does not say.
 cpu_set_t allowed_cores();
 
-// The same as bytes, bit b of byte i for core 8 i + b, without zeros at the end: at most kCoreSetBytes. What is beyond
-// them is left out.
+// A set of cores as bytes, bit b of byte i for core 8 i + b, without zeros at the end: at most kCoreSetBytes. What is
+// beyond them is left out.
 inline constexpr size_t kCoreSetBytes = CPU_SETSIZE / 8;
 std::string pack_cores(const cpu_set_t& cores);
 cpu_set_t unpack_cores(std::string_view bytes);

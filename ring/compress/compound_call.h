@@ -25,7 +25,7 @@ class CompoundCall {
   const char* name() const { return name_; }
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
-  // Of an exchange: it matches no call of the program.
+  // Options of an exchange, by which it matches no call of the program.
   CallOptions options() const { return {.purpose = purpose_}; }
   // For an exchange, with options().
   Communicator* operator->() const {

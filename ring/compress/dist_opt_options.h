@@ -6,7 +6,7 @@
 
 #include "rondo/dist_opt.h"
 
-// Of DistOpt.
+// The options of DistOpt.
 namespace rondo::dist_opt {
 
 // Throws kInvalid in the name of a DistOpt of this rank.
@@ -25,7 +25,7 @@ constexpr bool after_update(Exchange exchange) {
 constexpr bool sparse(Exchange exchange) {
   return exchange == Exchange::kSparseTopK || exchange == Exchange::kSparseThreshold;
 }
-// Of a gradient that goes densely, coded or not.
+// Bytes of an element of a gradient that goes densely, coded or not.
 constexpr double element_bytes(Exchange exchange) {
   return exchange == Exchange::kFloat32 ? 4 : exchange == Exchange::kInt8 ? 132.0 / 128 : 2;
 }

@@ -41,7 +41,7 @@ class CallCourse {
   // thrown on all ranks alike.
   bool advance(Pass pass);
   bool done() const { return done_; }
-  // Of the operation, once it is decided.
+  // What the operation runs, once it is decided.
   Algorithm algorithm() const { return route_ ? route_->algorithm : Algorithm::kAuto; }
   // Once it is done: kNotFinite, where its wire format has met what it cannot say.
   std::optional<Error> not_finite() {
@@ -108,7 +108,7 @@ class CallCourse {
   RouteTable table_;
   TimeRecord record_{};  // of the calls that table_.tuner() has pending
 
-  // Of the operation.
+  // The operation under way:
   CollectiveOperation* operation_ = nullptr;
   std::optional<Route> route_;
   Answers answers_;

@@ -115,7 +115,7 @@ class CommunicatorState final : public CommunicatorEvents {
   void leave_to_progress_thread(ProgressEngine& engine) { engine.notify(); }
   const std::shared_ptr<Messages>& messages() const { return messages_; }
   const std::shared_ptr<ProgressThread>& progress_thread() const { return progress_thread_; }
-  // As CommunicatorContext::fail(); afterwards check_usable() throws.
+  // CommunicatorContext::fail(): afterwards check_usable() throws.
   void fail(const Error& error) { context_->fail(error); }
   // Runs a part of a call that the other ranks make, too: where it throws std::bad_alloc, the communicator fails.
   template <typename Action>
@@ -131,7 +131,7 @@ class CommunicatorState final : public CommunicatorEvents {
   Allocations& allocations();
   // Memory of allocate(), host or device.
   void deallocate(void* data);
-  // As Collectives::set_streams().
+  // Collectives::set_streams().
   void set_streams(Collectives::LetGo let_go) { collectives_->set_streams(std::move(let_go)); }
 
   // The side of it that knows GPUs; made at the first call of this.

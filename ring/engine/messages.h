@@ -18,7 +18,7 @@ class Messages;
 
 class MessageOperation;
 
-// Of a message that is staged (device/stream_message.h): hears how far it is. Under the lease.
+// Hears how far a message is that is staged (device/stream_message.h). Under the lease.
 class MessageStage {
  public:
   virtual ~MessageStage() = default;
@@ -40,7 +40,7 @@ class MessageOperation : public Operation {
   bool background = false;  // no blocking call waits for it alone: it goes on while its rank does other things
   std::shared_ptr<MessageStage> stage;  // until it ends, which the stage waits for; null: it is not staged
 
-  // Of the list of what is under way.
+  // Neighbors in the list of what is under way.
   MessageOperation* next = nullptr;
   MessageOperation* previous = nullptr;
 
@@ -60,7 +60,7 @@ class SendOperation final : public MessageOperation, private SendRequest {
   P2pRequest& request() override { return *this; }
   std::string text() const override;
   void start(P2p& p2p) override { p2p.send(*this); }
-  // As SendRequest::ready, which outlives it.
+  // ready_bytes: SendRequest::ready, which outlives the operation.
   void fill_by(const std::atomic<uint64_t>& ready_bytes) { ready = &ready_bytes; }
 
  private:
@@ -90,7 +90,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
 
   // Does not drive. Any thread; matched in the order of these calls.
   void submit(std::shared_ptr<MessageOperation> operation);
-  // The same from a function in a stream. If the communicator has failed, the operation ends at once, since no thread
+  // submit() from a function in a stream. If the communicator has failed, the operation ends at once, since no thread
   // may make progress on it any more; else the thread that makes progress is woken.
   void submit_from_stream(std::shared_ptr<MessageOperation> operation);
   // Waits for the operation; the others are told if that takes long (a collective against a send).

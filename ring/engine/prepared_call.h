@@ -58,7 +58,7 @@ inline Observer::Call observed_call(const PreparedCall& prepared, int world, Alg
   return {call.collective, call.dtype, call.op, algorithm, call.root, call.total_bytes(world)};
 }
 
-// Of a call that is not uneven, and not checked: calls with equal fields are alike but for their buffers.
+// The fields of a call that is not uneven, and not checked: calls with equal fields are alike but for their buffers.
 inline CallFields fields_of(const Call& call) {
   return {.purpose = call.options.purpose,
           .collective = call.collective,

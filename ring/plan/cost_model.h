@@ -35,8 +35,8 @@ struct CostModel {
   // Over loopback messages and bytes of more ranks than cores cost this factor more than those of two ranks with a core
   // each: they find cold caches, and another rank must be switched to (docs/tuning.md, "The cost model").
   double crowded_factor = 3;
-  // Of these the bytes of halving cost this factor more than a ring's, since half of the buffer is in flight between
-  // two folds.
+  // Where ranks share cores, the bytes of halving cost this factor more than a ring's, since half of the buffer is in
+  // flight between two folds.
   double crowded_halving_factor = 1.12;
 
   const PairCost& of(PairKind kind) const {

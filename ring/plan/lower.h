@@ -27,7 +27,7 @@ struct StreamEntry {
   Kind kind = Kind::kPass;
   uint32_t index = 0;
   uint32_t messages = 0;  // of words that count them: how many of this call, from its first one on
-  // Of a pass: which message of this call it reads, and which it writes; the place is that modulo kStreamSlots.
+  // Which message of this call a pass reads, and which it writes; the place is that modulo kStreamSlots.
   uint32_t received = kNone, sent = kNone;
   std::vector<int> peers = {};
   bool operator==(const StreamEntry&) const = default;

@@ -30,7 +30,7 @@ struct Simulation {
 // once and share every port evenly: beta counts lanes times for each.
 Simulation simulate(std::span<const Plan> plans, const SimulationRequest& request);
 
-// The same for plans of one lane, with all that the machine recorded.
+// A simulation of plans of one lane, with all that the machine recorded.
 struct RecordedSimulation : Simulation {
   std::vector<Machine::Move> moves;
   std::vector<Machine::Transfer> transfers;

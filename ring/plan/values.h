@@ -26,7 +26,7 @@ enum class Wire : uint8_t { kPlain, kCoded };
 std::optional<std::string> check_values(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling,
                                         Wire wire = Wire::kPlain);
 
-// The same for signals: after a barrier every rank has heard from every rank.
+// Checks signals: after a barrier every rank has heard from every rank.
 std::optional<std::string> check_barrier(std::span<const Plan> plans);
 
 // The first round of that run, out of place, for programs that draw it.
@@ -53,7 +53,7 @@ struct ValueTrace {
   std::vector<Message> messages;  // of one pair of ranks in their order
 };
 
-// Of plans that pass verify_values(). Throws Exception(kInternal) naming rank and step for others.
+// Traces plans that pass verify_values(). Throws Exception(kInternal) naming rank and step for others.
 ValueTrace trace_values(std::span<const Plan> plans, uint32_t lane);
 
 }  // namespace rondo

@@ -64,7 +64,7 @@ void visit_fields(Fields& fields, const Visit& visit) {
   visit(Mark::kLocal, timeout);
 }
 
-// The same, with what messages show besides.
+// The fields of a call, with what messages show besides.
 struct CallSummary : CallFields {
   Algorithm algorithm = Algorithm::kAuto;  // resolved when the call is submitted
   bool registered_first = false;           // by it only where the buffers of some rank are not registered
@@ -84,7 +84,7 @@ struct CheckedCall : CallSummary {
 
   // Bytes of the whole operation. 0 where ranks know only their own counts.
   uint64_t total_bytes(int world) const;
-  // The same as they travel: what the choice of an algorithm depends on.
+  // total_bytes() as they travel: what the choice of an algorithm depends on.
   uint64_t travelling_bytes(int world) const;
   // Elements of the largest block of the whole operation, cut as even_blocks() does where it has no blocks of its own;
   // nullopt where ranks know only their own counts.

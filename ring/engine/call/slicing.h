@@ -18,7 +18,7 @@ Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& 
 // Where the call's blocks lie, for a plan of `plan.chunks` blocks.
 Blocks lay_out_blocks(const CheckedCall& call, const Plan& plan, const Slicing& slicing);
 
-// The same for plans over windows: at most round_bytes of a rank's buffer a round, where a slice fits into them.
+// The slicing of plans over windows: at most round_bytes of a rank's buffer a round, where a slice fits into them.
 Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_t round_bytes);
 
 // Bytes of a call's buffers on a rank that has them. Not for uneven calls.

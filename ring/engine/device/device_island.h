@@ -66,12 +66,12 @@ class DeviceIsland {
 
   Inbox& own() const { return *inboxes_[static_cast<size_t>(rank_)]; }
   Inbox& of(int rank) const { return *inboxes_[static_cast<size_t>(rank)]; }
-  // Of a call: what its passes find the others' memory by.
+  // places: what the passes of a call find the others' memory by.
   void fill_places(uint32_t number, uint64_t fingerprint, PeerPlaces& places) const;
 
   // Numbers of calls. One thread at a time.
   uint32_t next_number() { return ++last_number_; }
-  // Of messages that came before those of a call of `count`. One thread at a time.
+  // The number of messages before those of a call, which has `count`. One thread at a time.
   uint32_t next_messages(uint32_t count) { return last_message_.fetch_add(count); }
   // Tells the others where the buffers of the call lie, unless its streams have been let go.
   void show_card(uint32_t number, const DeviceCard& card);

@@ -33,14 +33,14 @@ class DeviceSide {
 
   // Attaches; throws Exception where start() would for its arguments.
   void check(const Call& call) { check_arguments(call); }
-  // The same of a message that has been made.
+  // check() of a message that has been made.
   void check(const StreamMessage& message) const;
-  // Of a call with a stream: it is in the stream when they return. Throw Exception.
+  // The call, which has a stream, is in it when these return. Throw Exception.
   void run(const Call& call) { start(call); }
   std::shared_ptr<Operation> start(const Call& call);
   // A list of all_reduces.
   std::shared_ptr<Operation> start_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  // As check(), of such a list.
+  // check() of such a list.
   struct ListArguments {
     StreamFacts stream;
     std::shared_ptr<const TensorList> list;  // shared with the operations; null: of one tensor

@@ -46,7 +46,7 @@ class EnqueuedCall final : public Operation, public std::enable_shared_from_this
     std::shared_ptr<Gate> gate;
   };
   Part add_part(const CheckedCall& call);
-  // Of the piece; its fingerprint goes into the card.
+  // The operation of a piece; its fingerprint goes into the card.
   void add_operation(std::shared_ptr<Operation> operation, uint64_t fingerprint);
 
   // Puts it into the stream. Throws Exception: what failed; the call is ended then.

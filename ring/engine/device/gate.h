@@ -21,7 +21,7 @@ class Gate {
   virtual void ended(const Error* error) = 0;
 };
 
-// Of operations on what a stream has copied to the host: it goes on when they have ended.
+// The gate of operations on what a stream has copied to the host: the stream goes on when they have ended.
 class CopyGate final : public Gate {
  public:
   // word: locked host memory that the stream waits for; it is set to `value` once `operations` have ended.

@@ -26,7 +26,7 @@ struct Piece {
   };
   std::vector<Rows> in, out;
   uint64_t region_bytes = 0;
-  // Of the call's buffers in the region. They may be the same memory.
+  // Offsets of the call's buffers in the region. They may be the same memory.
   uint64_t input = 0, output = 0;
   // The call: of the elements [first, first + count) of each block where blocks are even; else of the own block, and
   // where this rank has a block for each rank, of these, one after the other.
@@ -40,10 +40,10 @@ struct Piece {
 // Bytes of a piece, of its larger buffer: small enough that few of a call are copied beside nothing else; large enough
 // that a piece's own latency is little.
 inline constexpr uint64_t kPieceBytes = 4u << 20;
-// Of one call: entries of a stream are bounded.
+// Pieces of one call: entries of a stream are bounded.
 inline constexpr uint64_t kMostPieces = 64;
 
-// Of gather_v, scatter_v and all_to_all_v, of which a rank knows its own counts only: so many always, of which those
+// Pieces of gather_v, scatter_v and all_to_all_v, of which a rank knows its own counts only: always as many. Those
 // behind a rank's last element are empty. Copying the first and the last one is at most an eighth of the copies.
 inline constexpr uint64_t kPairPieces = 16;
 // Whole pieces, larger than kPieceBytes only where there would be more than most_pieces of them.
@@ -68,7 +68,7 @@ struct ListPiece {
   Piece piece;
   DType dtype = DType::kFloat32;
 };
-// Of at most piece_bytes. The same on all ranks that were given the same counts and types. Pure.
+// Cuts a list into pieces of at most piece_bytes. Equal on all ranks that were given the same counts and types. Pure.
 std::vector<ListPiece> cut_list(std::span<const TensorRef> tensors, uint64_t piece_bytes);
 
 }  // namespace rondo

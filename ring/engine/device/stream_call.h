@@ -40,8 +40,8 @@ class StreamCalls {
   DeviceStream copy_stream(int device);
   DeviceStream take_stream(int device);
   void give_back_stream(int device, DeviceStream stream);
-  // Of calls under way, so that streams hold a bounded number of entries; waits while there are too many, until
-  // `stop()`, which is asked every 20 ms. True: there is room, and the call counts.
+  // Counts entries of calls under way, so that streams hold a bounded number of them; waits while there are too many,
+  // until `stop()`, which is asked every 20 ms. True: there is room, and the call counts.
   bool begin(uint32_t entries, const std::function<bool()>& stop);
   void end(uint32_t entries);
   // Waits until no call is under way; false: not by then.

@@ -79,7 +79,7 @@ class Observer {
   void ended(uint32_t communicator, uint64_t number, const Span& span, const Call& call, ErrorCode code);
   void stopped(uint32_t communicator, uint64_t number, const Span& span);
   void message(uint32_t communicator, TraceRecord record, ErrorCode code);
-  // Of a lane (lane_observer.h).
+  // What one lane does (lane_observer.h).
   void waited(const TraceRecord& wait);
   void stepped(const TraceRecord& step, std::span<const Ref> sources, std::span<const Ref> targets);
 

@@ -23,7 +23,7 @@ class P2pBatch {
   int room() const;
   // Requires prepare() and room() > 0.
   void add(const P2pEnvelope& envelope, const std::byte* payload = nullptr, size_t bytes = 0);
-  // As ByteStream::write, of what is left.
+  // ByteStream::write() of what is left.
   long write(ByteStream& stream);
   void clear();
   // It refers to memory outside.

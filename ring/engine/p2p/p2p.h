@@ -71,7 +71,7 @@ class P2p {
   void peer_left(int peer);
   // Everything pending fails with the error, as does every later request; all streams are closed.
   void fail(const Error& error) noexcept;
-  // The same, in good order: the streams stay open, peers are told that no more messages come, and what they still send
+  // fail() in good order: the streams stay open, peers are told that no more messages come, and what they still send
   // is thrown away. Go on with progress() until idle(), and destroy this when all peers have said goodbye.
   void finish(const Error& error) noexcept;
 

@@ -50,7 +50,7 @@ class P2pReceiver {
   void report_if_named();
   // The stream is closed; receives that are being filled, or should be from now on, fail with the error.
   void end(const Error& error) noexcept;
-  // The same, but the stream stays open and what comes is thrown away.
+  // end() of a stream that stays open: what comes is thrown away.
   void drain(const Error& error) noexcept;
   // Nothing to be said (credits that are not due may be owed), no receive being filled.
   bool idle() const;
@@ -116,7 +116,7 @@ class P2pReceiver {
   NodeList<RecvRequest> filling_;   // kClear said, payload not complete
   std::vector<P2pEnvelope> refusals_;
   P2pBatch batch_;
-  // Of the peer's credit: taken by it and not given back; and how much of that could be given back now.
+  // The peer's credit that it has taken and was not given back; and how much of that could be given back now.
   uint64_t held_bytes_ = 0;
   uint64_t owed_bytes_ = 0;
   uint64_t held_slots_ = 0;

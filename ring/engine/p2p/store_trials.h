@@ -63,7 +63,7 @@ class StoreTrials {
   std::array<uint64_t, 2> least_ns_{};  // of a block, by kind of stores
 };
 
-// Of one peer: by the power of two of a message's size.
+// The trials of one peer, by the power of two of a message's size.
 class PeerStoreTrials {
  public:
   PeerStoreTrials();

@@ -45,7 +45,7 @@ class Operation {
 
   bool done() const { return state_.load(std::memory_order_acquire) != State::kPending; }
   bool failed() const { return state_.load(std::memory_order_acquire) == State::kFailed; }
-  // The same as done(), found out now where the operation is made of others (batch.h). Any thread.
+  // done(), found out now where the operation is made of others (batch.h). Any thread.
   virtual bool poll() { return done(); }
   // Waits at most until then; drives meanwhile. True if it is done. Throws Exception(kInvalid) if it has not been
   // submitted yet.

@@ -26,7 +26,7 @@ class Router {
   // "all_reduce of 8 bytes among 2 ranks: one_shot (cheapest, 1 us by the cost model)"
   std::string describe(const RouteQuestion& question, const Route& route) const;
   const RouteTerms& terms() const { return terms_; }
-  // Of the ranks' clocks, for what they time.
+  // Whether the ranks' times are by one clock.
   Clocks clocks() const { return topology_.one_host() ? Clocks::kOne : Clocks::kOfHosts; }
 
   // By the cost model; 0 where it has no estimate.

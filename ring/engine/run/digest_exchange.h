@@ -19,7 +19,7 @@ class DigestExchange {
   // plan: an all_gather over links. What is referred to must outlive it.
   DigestExchange(const CommunicatorContext& context, std::shared_ptr<const Plan> plan, LinkTable& links);
 
-  // Of these results; they must stay as they are until look() says kEqual or kDiffers.
+  // result: what the digest is of; it must stay as they are until look() says kEqual or kDiffers.
   void begin(const std::byte* result, uint64_t count, size_t element_bytes);
   // The next exchange, once run() is ready; call: of the operation that is checked.
   void start(const RunStart& call);

@@ -18,8 +18,8 @@ class LaneRun {
   // links[i] is the link to plan->peers[i]; none where the plan is over windows, whose ranks meet by the channel.
   // Keeps its vectors' capacity from one call to the next.
   void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
-  // The same call once more, over the same links: `binding` differs from the last one in its pointers, sequence and
-  // fingerprint at most, and has no pairwise counts.
+  // Starts the same call once more, over the same links: `binding` differs from the last one in its pointers, sequence
+  // and fingerprint at most, and has no pairwise counts.
   void start_again(const Binding& binding);
 
   // How long a landing waits for the caller's memory, while what is sent from there is still under way.
@@ -37,7 +37,7 @@ class LaneRun {
   // Slices combined so far: grows while the operation moves.
   uint64_t combined() const { return walk_.combined().number; }
 
-  // Of a call with a wire format: the first element of the result that is not finite.
+  // The first element of the result that is not finite, where the call has a wire format.
   const WireNote& not_finite() const { return mover_.not_finite(); }
 
   // Why it does not move any more. Ranks of the group; -1: not for this reason.

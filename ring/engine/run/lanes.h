@@ -41,7 +41,7 @@ inline LanesProgress progress_lanes(std::span<LaneRun> lanes, Pass pass) {
   return progress;
 }
 uint64_t slices_combined(std::span<const LaneRun> lanes);
-// Of the result, as far as these have it.
+// The first element that is not finite of the parts of the result that these lanes have.
 WireNote not_finite_of_lanes(std::span<const LaneRun> lanes);
 // The first failure among them.
 RunFailure failure_of_lanes(std::span<const LaneRun> lanes, const Plan& plan);

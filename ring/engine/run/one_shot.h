@@ -20,7 +20,7 @@ class OneShotRun {
  public:
   // `binding` and `channel` must stay until the run is done or abandoned.
   void start(const Binding& binding, IslandChannel& channel);
-  // The same call once more, but for the buffers and its place among the calls.
+  // Starts the same call once more, but for the buffers and its place among the calls.
   void start_again(const std::byte* input, std::byte* output, uint64_t sequence, uint64_t fingerprint);
 
   // Elements of a block that one round takes, so that all that a rank posts fits its place. The same on every rank.
@@ -85,7 +85,7 @@ class OneShotRun {
   uint64_t block_ = 0;            // elements of every block
   uint64_t piece_ = 1;            // elements that are posted, or taken, at a time
   uint64_t rounds_ = 0;
-  // Of this round.
+  // This round:
   uint64_t round_ = 0;
   uint64_t begin_ = 0, count_ = 0;  // elements of every block
   std::vector<size_t> post_bytes_;  // by rank

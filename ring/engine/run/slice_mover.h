@@ -27,15 +27,15 @@ class SliceMover {
   // For the same call once more: new pointers.
   void start_again(const Binding& binding);
 
-  // Of a ref that is a mailbox.
+  // The link of a ref that is a mailbox.
   Link& link(const Ref& ref) const { return ports_[port_index_[ref.peer]].link(); }
-  // Where the slice lies, of any other ref; nullptr: a peer's buffer that is not mapped here.
+  // Where the slice of any other ref lies; nullptr: a peer's buffer that is not mapped here.
   std::byte* address(const Ref& ref, const Slice& slice) const;
 
   // Requires that the sources have arrived, that the links have room, and that the targets may be written. False: it
   // cannot be moved, and failed_pull() or closed_owner() says why.
   bool move(const BoundStep& step, const Slice& slice);
-  // The same of a step without data: an empty slice to every target.
+  // Moves a step without data: an empty slice to every target.
   void signal(const BoundStep& step, const Slice& slice);
 
   // LaneRun::not_finite().
@@ -85,7 +85,7 @@ class SliceMover {
   std::vector<std::byte> pulled_;  // a slice of each source that is pulled
   WireFold wire_;
   WireNote not_finite_;
-  // Of slices in memory with an element that is not finite, which a later step may send on; by where a slice begins.
+  // Slices in memory with an element that is not finite, which a later step may send on; by where a slice begins.
   std::unordered_map<const std::byte*, WireNote> kept_notes_;
   int failed_pull_ = -1;
   int closed_owner_ = -1;

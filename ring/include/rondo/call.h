@@ -54,8 +54,8 @@ struct Call {
   int root = -1;     // a rank; of collectives that have one
   // The blocks differ in length, as those of all_gather_v() and the like: the counts below say how long they are.
   bool uneven = false;
-  // Of a buffer with blocks: size() entries, in elements, read during run() or start() only. Block r has counts[r]
-  // elements, and begins displacements[r] elements into the buffer; no displacements: one block after the other.
+  // Blocks of the buffers: size() entries, in elements, read during run() or start() only. Block r has counts[r]
+  // elements, and begins displacements[r] elements into its buffer; no displacements: one block after the other.
   std::span<const uint64_t> input_counts{}, output_counts{};
   std::span<const uint64_t> input_displacements{}, output_displacements{};
   CallOptions options{};

@@ -90,7 +90,7 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // Every rank has proved that it knows the job's secret; false with RONDO_INSECURE=1, where every process that can
   // connect may be a rank. The same on all ranks.
   bool authenticated() const;
-  // Of the process in the job, the same for all of its communicators. References hold as long as this object.
+  // The process in the job: the same for all of its communicators. References hold as long as this object.
   const Place& place() const;
   const Topology& topology() const;
   const Config& config() const;
@@ -206,7 +206,7 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   std::optional<Error> error() const;
   // Fails this communicator on all ranks: pending and later calls end with kAborted. Any thread.
   void abort(const std::string& reason = "");
-  // The same for a signal handler: async-signal-safe, since it is one atomic store and a write to an eventfd; a thread
+  // abort() for a signal handler: async-signal-safe, since it is one atomic store and a write to an eventfd; a thread
   // of the library tells the other ranks. Only while no other thread destroys, moves or assigns this object. Later
   // calls fail at once, waiting ones within 20 ms.
   void abort_from_signal() noexcept;

@@ -46,7 +46,7 @@ struct Error {
   bool ok() const { return code == ErrorCode::kOk; }
 };
 
-// The same, thrown: by constructors and argument checks before any side effect, and by waits for the operation's
+// An Error that is thrown: by constructors and argument checks before any side effect, and by waits for the operation's
 // failure.
 class RONDO_EXPORT Exception : public std::runtime_error {
  public:
