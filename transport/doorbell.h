@@ -34,7 +34,9 @@ class Doorbell {
   void relax();
 
   // As Bell::ring(). Any thread.
-  void ring() { Bell::ring(*armed_, *sleepers_->sockets()); }
+  void ring() {
+    if (armed_->load(std::memory_order_seq_cst) != 0) Bell::ring(*armed_, *sleepers_->sockets());
+  }
 
   // --- one thread at a time: the holder of the engine's lease
   // From here on ring() wakes the next wait(). Pairs with ring(): arm() stores the flag, then the progress engine reads

@@ -84,20 +84,11 @@ Work CommunicatorState::start_send(const Outgoing& out, DType dtype, int tag, co
   const P2pOut sends{static_cast<const std::byte*>(out.data), send_bytes(out, dtype, tag), dtype, out.peer, tag};
   check_on_host("send", out.data);
   context_->log.note_thread();
-  if (messages_->start_at_once(&sends, nullptr).sent) return Work(messages_->over(), {out.peer, tag, sends.bytes});
-  return left_to_progress_thread(std::make_shared<SendOperation>(sends.data, sends.bytes, dtype, out.peer, tag),
-                                 options);
+  ready_progress_thread();
+  const auto operation = messages_->start(sends, limit_of(options.timeout));
+  return operation != nullptr ? Work(operation) : Work(messages_->over(), {out.peer, tag, sends.bytes});
 } catch (const std::bad_alloc&) {
   fail_for_memory();
-}
-
-Work CommunicatorState::left_to_progress_thread(std::shared_ptr<MessageOperation> operation,
-                                                const CallOptions& options) {
-  ready_progress_thread();
-  Work work(operation);
-  submit_message(std::move(operation), options, Waited::kInBackground);
-  leave_to_progress_thread(*messages_);
-  return work;
 }
 
 uint64_t CommunicatorState::recv_bytes(const Incoming& in, DType dtype, int tag) const {
@@ -129,9 +120,9 @@ Work CommunicatorState::start_recv(const Incoming& in, DType dtype, int tag, con
   P2pIn receives{static_cast<std::byte*>(in.data), recv_bytes(in, dtype, tag), dtype, in.peer, tag};
   check_on_host("recv", in.data);
   context_->log.note_thread();
-  if (messages_->start_at_once(nullptr, &receives).received) return Work(messages_->over(), message_of(receives));
-  return left_to_progress_thread(std::make_shared<RecvOperation>(receives.data, receives.bytes, dtype, in.peer, tag),
-                                 options);
+  ready_progress_thread();
+  const auto operation = messages_->start(receives, limit_of(options.timeout));
+  return operation != nullptr ? Work(operation) : Work(messages_->over(), message_of(receives));
 } catch (const std::bad_alloc&) {
   fail_for_memory();
 }

@@ -165,7 +165,6 @@ class CommunicatorState final : public CommunicatorEvents {
   [[noreturn]] void refuse_use() const;
   [[noreturn]] void fail_for_memory();
   void check_peer(const char* call, int peer, int tag, bool receives) const;
-  Work left_to_progress_thread(std::shared_ptr<MessageOperation> operation, const CallOptions& options);
   void run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options);
   void run_send(const P2pOut& out, const CallOptions& options);
   Work::Message run_recv(const P2pIn& in, const CallOptions& options);

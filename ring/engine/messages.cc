@@ -112,14 +112,19 @@ Messages::Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr
 void Messages::submit(std::shared_ptr<MessageOperation> operation) {
   std::lock_guard lock(submitted_mutex_);
   submitted_.push_back(operation);  // first: without memory nothing has happened. Nobody sees it under the lock
+  if (context_->observed.on()) operation->began_at = Observer::now();
+  adopt(operation);
+  news_.store(true);
+}
+
+// It is under way from now on.
+void Messages::adopt(const std::shared_ptr<MessageOperation>& operation) {
   operation->messages_ = this;
   operation->self_ = operation;
-  if (context_->observed.on()) operation->began_at = Observer::now();
   operation->deadline = kNoDeadlineYet;
   operation->counted_ = true;
   if (operation->background) background_.fetch_add(1);
   added();
-  news_.store(true);
 }
 
 void Messages::submit_from_stream(std::shared_ptr<MessageOperation> operation) {
@@ -148,39 +153,80 @@ bool Messages::attempt(const Action& action) noexcept {
 Messages::AtOnce Messages::run_at_once(const P2pOut* out, P2pIn* in) {
   AtOnce result;
   if (context_->observed.on()) return result;
-  alone([this, out, in, &result] { result = at_once(out, in, passes_without_clock()); });
-  return result;
-}
-
-Messages::AtOnce Messages::start_at_once(const P2pOut* out, P2pIn* in) {
-  AtOnce result;
-  if (context_->observed.on()) return result;
-  if_free([this, out, in, &result] { result = at_once(out, in, 1); });
-  return result;
-}
-
-// Under the lease. Messages that were submitted before go first.
-Messages::AtOnce Messages::at_once(const P2pOut* out, P2pIn* in, int passes) {
-  AtOnce result;
-  if (ended_ || news_.load()) return result;
-  try {
-    if (out != nullptr) result.sent = p2p_->send_now(*out);
-    if (in != nullptr && (out == nullptr || result.sent)) result.received = take_now(*in, passes);
-  } catch (...) {  // the queued way ends them with the failure
-    context_->fail(caught());
-  }
-  moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
+  alone([this, out, in, &result] {
+    if (ended_ || news_.load()) return;
+    try {
+      if (out != nullptr) result.sent = p2p_->send_now(*out);
+      if (in != nullptr && (out == nullptr || result.sent)) result.received = take_now(*in);
+    } catch (...) {  // the queued way ends them with the failure
+      context_->fail(caught());
+    }
+    moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
+  });
   return result;
 }
 
 // Under the lease. Polls the streams of the receive's peers alone.
-bool Messages::take_now(P2pIn& in, int passes) {
-  for (int pass = 1;; ++pass) {
+bool Messages::take_now(P2pIn& in) {
+  for (int pass = 0; pass < passes_without_clock(); ++pass) {
     const P2pFound found = p2p_->recv_now(in);
     if (found != P2pFound::kNothing) return found == P2pFound::kMessage;
-    if (pass == passes) return false;
     pause_core();
   }
+  return false;
+}
+
+// now(), under the lease: kMessage: it is over; kNothing: it waits for a peer; kOther: it is to be moved. make(): the
+// operation of what is not over. Messages that were submitted before go first.
+template <typename Now, typename Make>
+std::shared_ptr<MessageOperation> Messages::start_or_submit(const Now& now, const Make& make) {
+  std::shared_ptr<MessageOperation> operation;
+  P2pFound found = P2pFound::kOther;
+  const auto begin_at_once = [&] {
+    if (ended_ || news_.load() || context_->failure.get() != nullptr) return;
+    try {
+      found = now();
+    } catch (...) {  // as attempt(), in fewer steps
+      context_->fail(caught());
+    }
+    moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
+    if (found != P2pFound::kNothing) return;
+    operation = make();
+    adopt(operation);
+    begin(*operation);
+    if (operation->done()) found = P2pFound::kOther;  // it has met a message that came first: answers may be due
+  };
+  if (!context_->observed.on()) if_free(begin_at_once);
+  if (found == P2pFound::kMessage) return nullptr;
+  if (operation == nullptr) submit(operation = make());
+  if (found == P2pFound::kOther) {
+    notify();
+  } else {
+    ask_unless_served();
+  }
+  return operation;
+}
+
+std::shared_ptr<MessageOperation> Messages::in_background(std::shared_ptr<MessageOperation> made,
+                                                          std::chrono::milliseconds limit) {
+  made->engine = shared_from_this();
+  made->background = true;
+  made->limit = limit;
+  return made;
+}
+
+std::shared_ptr<MessageOperation> Messages::start(const P2pOut& out, std::chrono::milliseconds limit) {
+  const auto now = [&] { return p2p_->send_now(out) ? P2pFound::kMessage : P2pFound::kOther; };
+  return start_or_submit(now, [&] {
+    return in_background(std::make_shared<SendOperation>(out.data, out.bytes, out.dtype, out.peer, out.tag), limit);
+  });
+}
+
+std::shared_ptr<MessageOperation> Messages::start(P2pIn& in, std::chrono::milliseconds limit) {
+  const auto now = [&] { return p2p_->recv_now(in); };
+  return start_or_submit(now, [&] {
+    return in_background(std::make_shared<RecvOperation>(in.data, in.bytes, in.dtype, in.peer, in.tag), limit);
+  });
 }
 
 void Messages::run(SendOperation* send, RecvOperation* recv) {

@@ -102,9 +102,10 @@ class Messages final : public ProgressEngine, private P2pStreams {
     bool received = false;
   };
   AtOnce run_at_once(const P2pOut* out, P2pIn* in);
-  // The short way of an asynchronous call, beside whatever is under way: what of the two is over when this returns.
-  // What is not has not begun: submit() it. No lock, no allocation, and nobody is woken but the peer.
-  AtOnce start_at_once(const P2pOut* out, P2pIn* in);
+  // Starts an asynchronous message, beside whatever is under way. nullptr: it is over already (in: what has come),
+  // which took no lock, no memory, and woke nobody but the peer. Throws std::bad_alloc: nothing has happened.
+  std::shared_ptr<MessageOperation> start(const P2pOut& out, std::chrono::milliseconds limit);
+  std::shared_ptr<MessageOperation> start(P2pIn& in, std::chrono::milliseconds limit);
   // Stands for every message that was over at once; shared with their Works.
   std::shared_ptr<Operation> over() { return {shared_from_this(), &over_}; }
   // Runs a send, a receive or both (nullptr: none) to their ends, on this thread; they may lie on its stack. A receive
@@ -145,8 +146,12 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool end_late();
   bool take_submitted();
   void begin(MessageOperation& operation);
-  AtOnce at_once(const P2pOut* out, P2pIn* in, int passes);
-  bool take_now(P2pIn& in, int passes);
+  template <typename Now, typename Make>
+  std::shared_ptr<MessageOperation> start_or_submit(const Now& now, const Make& make);
+  std::shared_ptr<MessageOperation> in_background(std::shared_ptr<MessageOperation> made,
+                                                  std::chrono::milliseconds limit);
+  void adopt(const std::shared_ptr<MessageOperation>& operation);
+  bool take_now(P2pIn& in);
   void begin_now(MessageOperation* operation);
   void count_if_pending(MessageOperation* operation);
   void submit_on_stack(MessageOperation* operation);

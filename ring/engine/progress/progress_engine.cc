@@ -144,6 +144,7 @@ void ProgressEngine::leave_shared_core() {
 
 // Sleeps until something may have changed. True if something moved before it could fall asleep.
 bool ProgressEngine::rest(Clock::time_point until) {
+  served_.store(false);  // the doorbell rings for this thread
   bell_->arm();
   if (guarded_step(Pass::kBeforeSleep)) {
     bell_->disarm();

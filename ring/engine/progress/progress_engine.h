@@ -59,6 +59,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // The progress thread is about to sleep, and is to be rung for this engine, too. Where another thread has the lease,
   // that one asks for the progress thread when it gives the lease back. True if anything moved.
   bool arm(const Sleep& sleep);
+  // It is in the progress thread's list from now on, or not any more.
+  void set_served(bool served) { served_.store(served); }
   void woke(const Sleep& sleep);
   Doorbell& bell() { return *bell_; }
 
@@ -78,6 +80,12 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   void added() { pending_.fetch_add(1); }
   // After complete() or fail(): wakes those who wait without the lease.
   void ended();
+
+  // An operation has begun that waits for a peer, which rings: the progress thread is told only if it does not look
+  // after this engine already.
+  void ask_unless_served() {
+    if (!served_.load()) ask_progress_thread();
+  }
 
   // If the lease is free: begin(), passes until done() or until a wait is due to look at the clock, end(); all of it
   // under the lease. False if another thread has it; then nothing has happened.
@@ -183,6 +191,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
                                                    // holds engines that want it
   WaitPolicy policy_;
   std::atomic<bool> held_{false};
+  std::atomic<bool> served_{false};  // the progress thread polls it, or sleeps on its doorbell, which nobody has taken
   std::atomic<bool> missed_{false};  // the progress thread went to sleep without a look, since another had the lease
   Clock::time_point moved_home_{};   // of the holder
   VainPolls polls_;                  // of the holder

@@ -41,14 +41,17 @@ ProgressThread::~ProgressThread() {
 }
 
 void ProgressThread::start() {
+  if (started_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(mutex_);
   if (!thread_.joinable()) thread_ = start_own_thread("rondo-progress", [this] { run(); });
+  started_.store(true, std::memory_order_release);
 }
 
 void ProgressThread::poke(std::shared_ptr<ProgressEngine> engine) {
   {
     std::lock_guard lock(mutex_);
     if (!thread_.joinable()) return;  // nothing has been left to it yet: what is pending, others wait for
+    engine->set_served(true);
     if (std::find(engines_.begin(), engines_.end(), engine) == engines_.end()) engines_.push_back(std::move(engine));
   }
   bell_.ring();
@@ -108,8 +111,14 @@ void ProgressThread::call_functions() {
 std::vector<std::shared_ptr<ProgressEngine>> ProgressThread::wanting() {
   std::vector<std::shared_ptr<ProgressEngine>> dropped;  // ended without the lock: their end functions may be the last
   std::lock_guard lock(mutex_);
-  const auto live = std::stable_partition(engines_.begin(), engines_.end(),
-                                          [](const auto& engine) { return engine->wants_thread(); });
+  // First it is not served, then the second look: who starts an operation counts it, then asks whether it is served.
+  const auto live = std::stable_partition(engines_.begin(), engines_.end(), [](const auto& engine) {
+    if (engine->wants_thread()) return true;
+    engine->set_served(false);
+    if (!engine->wants_thread()) return false;
+    engine->set_served(true);
+    return true;
+  });
   dropped.assign(std::make_move_iterator(live), std::make_move_iterator(engines_.end()));
   engines_.erase(live, engines_.end());
   return engines_;

@@ -66,6 +66,7 @@ class ProgressThread {
   uint64_t calls_asked_ = 0, calls_done_ = 0;
   std::condition_variable called_;
   std::thread thread_;
+  std::atomic<bool> started_{false};
   const std::shared_ptr<Sleepers> sleepers_;  // the fabric's
   Doorbell bell_{sleepers_};
   std::atomic<bool> stopping_{false};
