@@ -57,8 +57,8 @@ class BasicPostBoard {
     size_t ring_bytes;
   };
 
-  // Of a rank's memory: where the ring of cells begins and ends; where, in it, large posts begin; all of it. Zeroed,
-  // aligned to 128 bytes.
+  // Offsets in a rank's memory: where the ring of cells begins and ends; where, in it, large posts begin; all of it.
+  // Zeroed, aligned to 128 bytes.
   static constexpr size_t kCellsOffset = (kLanes + 2) * kCellBytes;  // behind lanes' barriers, the accesses, the end
   static constexpr size_t kHeadBytes = kCellsOffset + (1 + kDepth) * kCellBytes;
   static constexpr size_t kSlotsBytes = kDepth * whole_lines(Cells::slot_bytes);
@@ -84,7 +84,7 @@ class BasicPostBoard {
     others_[static_cast<size_t>(rank)].ring.lay_ring(ring);
     if (rank == rank_) own_->ring().lay_ring(ring);
   }
-  // Of a post that lies beside its flag, and of one in a slot.
+  // The most bytes of a post that lies beside its flag, and of one in a slot.
   static constexpr size_t kSmallBytes = Cell<uint64_t>::kSmallBytes;
   static constexpr size_t kSlotBytes = Cells::slot_bytes;
 
