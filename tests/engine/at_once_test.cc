@@ -19,9 +19,10 @@
 
 namespace {
 
-// Of this thread, while it counts: locks taken, memory asked for, bytes written to wake somebody.
+// Of this thread, while it counts: locks taken, memory asked for, writes to descriptors, doorbells rung by a socket
+// (the peer's, where it sleeps).
 thread_local bool counting = false;
-thread_local int locks = 0, allocations = 0, writes = 0;
+thread_local int locks = 0, allocations = 0, writes = 0, rings = 0;
 
 }  // namespace
 
@@ -45,6 +46,11 @@ int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
 ssize_t write(int file, const void* data, size_t bytes) {
   writes += counting ? 1 : 0;
   return syscall(SYS_write, file, data, bytes);
+}
+
+ssize_t send(int socket, const void* data, size_t bytes, int flags) {
+  rings += counting ? 1 : 0;
+  return syscall(SYS_sendto, socket, data, bytes, flags, nullptr, 0);
 }
 
 }  // extern "C"
@@ -114,6 +120,35 @@ TEST_CASE("a short message takes no lock, no memory and no wake-up of this rank,
         }
         expect(values[static_cast<size_t>(i)] == 100 * round + i, "the message");
       }
+    }
+  };
+  CHECK(run_processes(shape, body) == "");
+}
+
+TEST_CASE("receives that are posted one after the other do not wake the progress thread one by one") {
+  // Proves: the progress thread is told of the first one; it looks after the others, or sleeps on the doorbell that the
+  // sender rings.
+  RankGroup shape;
+  shape.config.transport = "shm";
+  const RankBody body = [](Communicator& group) {
+    const int peer = 1 - group.rank();
+    std::vector<int64_t> values(kMessages, -1);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<Work> works(kMessages);
+      if (group.rank() == 1) {
+        rings = 0;
+        counting = true;
+        for (size_t i = 0; i < kMessages; ++i) works[i] = group.recv_async(&values[i], 1, DType::kInt64, peer);
+        counting = false;
+        expect(rings <= kMessages / 8, [&] { return fmt::format("{} wake-ups in round {}", rings, round); });
+      }
+      group.barrier();
+      for (size_t i = 0; i < kMessages && group.rank() == 0; ++i) {
+        values[i] = round;
+        works[i] = group.send_async(&values[i], 1, DType::kInt64, peer);
+      }
+      for (Work& work : works) work.wait();
+      for (const int64_t value : values) expect(value == round, "the message");
     }
   };
   CHECK(run_processes(shape, body) == "");

@@ -52,7 +52,7 @@ class P2p {
   // one throws, it has not taken the request, and the communicator must be failed: fail().
   void send(SendRequest& request);
   void recv(RecvRequest& request);
-  // The short ways of a call that waits, while nothing else is under way.
+  // The short ways, beside what is under way: no message passes one that came first.
   // Instead of send(): the message is on its way, and its memory free. False: nothing has happened.
   bool send_now(const P2pOut& message);
   // Instead of recv(): takes the message if it is there. Unless kMessage, nothing has happened.

@@ -123,11 +123,9 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   template <typename Action>
   bool if_free(Action action) {
     if (!try_acquire()) return false;
-    {
-      const Lease lease(*this);
-      action();
-    }
-    if (missed_.load() && missed_.exchange(false)) ask_progress_thread();
+    const Missed missed{*this};  // looked at after the lease has been given back
+    const Lease lease(*this);
+    action();
     return true;
   }
 
@@ -145,6 +143,13 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
     explicit Lease(ProgressEngine& of) : engine(of) {}
     ~Lease() { engine.release(); }
     Lease(const Lease&) = delete;
+    ProgressEngine& engine;
+  };
+  // Tells the progress thread if it went to sleep without a look meanwhile.
+  struct Missed {
+    ~Missed() {
+      if (engine.missed_.load() && engine.missed_.exchange(false)) engine.ask_progress_thread();
+    }
     ProgressEngine& engine;
   };
   // A thread that waits.
@@ -175,7 +180,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   }
   // A wait ends without a sleep.
   void count_polled();
-  bool try_acquire() { return !held_.exchange(true, std::memory_order_acquire); }
+  bool try_acquire() { return !held_.exchange(true); }  // sequentially consistent, for arm()
   void acquire();
   void release();
   void wake_sleepers();
