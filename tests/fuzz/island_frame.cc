@@ -38,14 +38,14 @@ std::vector<Descriptor> one_socket() {
 }
 
 std::vector<Descriptor> files_of(unsigned kind, uint64_t bytes) {
+  if (kind % 8 == 7) return one_socket();
   std::vector<Descriptor> files;
-  const size_t offered = bytes <= kMostOffered ? bytes : 4096;
+  const size_t offered = bytes > 0 && bytes <= kMostOffered ? bytes : 4096;
   const Pages pages = offered <= kMostReserved ? Pages::kReserved : Pages::kSparse;
   if (kind % 8 >= 1) files.push_back(make_memory_file(offered, pages));
   for (unsigned i = 2; i <= kind % 8 && i <= kMaxDescriptors; ++i) {
     files.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   }
-  if (kind % 8 == 7) files = one_socket();
   return files;
 }
 
