@@ -33,7 +33,7 @@ class Doorbell {
   // so does that arm(). Any thread.
   void relax();
 
-  // As Bell::ring(). Any thread.
+  // Bell::ring() from inside the process. Any thread.
   void ring() {
     if (armed_->load(std::memory_order_seq_cst) != 0) Bell::ring(*armed_, *sleepers_->sockets());
   }

@@ -147,8 +147,8 @@ class Fabric {
   // Whether what is written on streams to `peer` is to carry checksums.
   virtual bool checksums([[maybe_unused]] int peer) const { return false; }
 
-  // Of `rank`, this one or another of this island. The doorbell rings when it comes. The maker uses its memory for
-  // nothing else before all members have let go of it.
+  // The page of `rank`, this one or another of this island. The doorbell rings when it comes. The maker uses its memory
+  // for nothing else before all members have let go of it.
   virtual RankPage page_of([[maybe_unused]] uint64_t communicator, [[maybe_unused]] int rank) { return {}; }
   // A window of this rank that the others find as long as any member uses this rank's page: one may read there what
   // this rank has left.

@@ -12,7 +12,7 @@
 namespace rondo {
 namespace {
 
-// Of a thread that nobody can ring: as long as a wake-up of a busy machine.
+// The sleep of a thread that nobody can ring: as long as a wake-up takes on a busy machine.
 constexpr std::chrono::milliseconds kNap{1};
 
 int milliseconds_until(std::chrono::steady_clock::time_point deadline) {

@@ -58,7 +58,7 @@ class CallCourse {
   // Gives back links and shared memory.
   void close();
 
-  // Of a communicator's first operation, which waits for the others.
+  // The run of a communicator's first operation, which waits for the others.
   std::unique_ptr<Run> make_opening_run(const CheckedCall& call);
 
   // The route of such a call now, of buffers that are all registered, or not. Any thread.

@@ -8,8 +8,8 @@
 
 namespace rondo {
 
-// Pages that this rank shares with its island, one for each communicator (Fabric::page_of). They are taken from
-// windows, each twice as large as the one before, so that many communicators are few mappings and no descriptors.
+// Pages that this rank shares with its island, one for each communicator (Fabric::page_of). A window holds many pages,
+// and each window is twice as large as the one before. So a communicator takes no descriptor, and seldom a mapping.
 class PageStore {
  public:
   static constexpr size_t kPageBytes = 4096;

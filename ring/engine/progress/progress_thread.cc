@@ -21,7 +21,7 @@ thread_local bool calling_functions = false;
 
 // As in progress_engine.cc: the longest sleep, so that deadlines and stalls are noticed.
 constexpr std::chrono::milliseconds kLongestSleep{20};
-// Of a thread that has no engine.
+// The longest sleep of a thread that has no engine.
 constexpr std::chrono::minutes kLongestIdleSleep{1};
 
 }  // namespace

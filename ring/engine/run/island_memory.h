@@ -18,7 +18,8 @@ namespace rondo {
 // the lease.
 class IslandMemory {
  public:
-  // Up to so many ranks a rank's ring of posts is large (docs/shared-memory.md), and is in the caches from the start.
+  // A communicator of at most so many ranks has large rings of posts (docs/shared-memory.md). Each rank writes its ring
+  // once when it makes it, so that the first calls find it in the caches.
   static constexpr int kRanksOfLargeRings = 8;
 
   explicit IslandMemory(const CommunicatorContext& context);

@@ -27,7 +27,7 @@ class OneShotRun {
   static Slicing slicing(const Plan& plan, uint64_t block, size_t element_bytes);
   // Bytes of the longest post of `rank`. The same on every rank.
   static size_t longest_post(const Plan& plan, int rank, uint64_t block, size_t element_bytes);
-  // Of a step: a post, of this rank or of another that it reads.
+  // Whether a step writes or reads a post there: this rank's, or another's.
   static bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
 
   bool progress();
