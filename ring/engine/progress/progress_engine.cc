@@ -222,6 +222,7 @@ void ProgressEngine::acquire() {
 void ProgressEngine::release() {
   held_.store(false);
   wake_sleepers();
+  if (missed_.load() && missed_.exchange(false)) ask_progress_thread();
 }
 
 // Sleepers count themselves, then look; this side changes what they look at, then reads the count.

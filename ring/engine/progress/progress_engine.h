@@ -81,7 +81,9 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // After complete() or fail(): wakes those who wait without the lease.
   void ended();
 
-  // An operation has begun that waits for a peer, which rings: the progress thread is told only if it does not look
+  // Wakes the progress thread if operations are under way that no thread waits for.
+  void ask_progress_thread();
+  // The same after the begin of an operation that waits for a peer, which rings: not where the progress thread looks
   // after this engine already.
   void ask_unless_served() {
     if (!served_.load()) ask_progress_thread();
@@ -123,7 +125,6 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   template <typename Action>
   bool if_free(Action action) {
     if (!try_acquire()) return false;
-    const Missed missed{*this};  // looked at after the lease has been given back
     const Lease lease(*this);
     action();
     return true;
@@ -143,13 +144,6 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
     explicit Lease(ProgressEngine& of) : engine(of) {}
     ~Lease() { engine.release(); }
     Lease(const Lease&) = delete;
-    ProgressEngine& engine;
-  };
-  // Tells the progress thread if it went to sleep without a look meanwhile.
-  struct Missed {
-    ~Missed() {
-      if (engine.missed_.load() && engine.missed_.exchange(false)) engine.ask_progress_thread();
-    }
     ProgressEngine& engine;
   };
   // A thread that waits.
@@ -184,7 +178,6 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   void acquire();
   void release();
   void wake_sleepers();
-  void ask_progress_thread();
   void drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at);
   void ask_whether_to_end(Clock::time_point& ask_at);
   bool rest(Clock::time_point until);
