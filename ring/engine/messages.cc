@@ -176,33 +176,37 @@ bool Messages::take_now(P2pIn& in) {
   return false;
 }
 
-// now(), under the lease: kMessage: it is over; kNothing: it waits for a peer; kOther: it is to be moved. make(): the
-// operation of what is not over. Messages that were submitted before go first.
+// now(), under the lease: whether it is over. make(): the operation of what is not. Messages that were submitted before
+// go first.
 template <typename Now, typename Make>
 std::shared_ptr<MessageOperation> Messages::start_or_submit(const Now& now, const Make& make) {
   std::shared_ptr<MessageOperation> operation;
-  P2pFound found = P2pFound::kOther;
+  bool over = false, waits = false;
   const auto begin_at_once = [&] {
     if (ended_ || news_.load() || context_->failure.get() != nullptr) return;
     try {
-      found = now();
+      over = now();
+      if (!over) {
+        operation = make();
+        adopt(operation);
+        waits = begin(*operation);
+        if (!waits) p2p_->push();
+        if (!waits) report();
+      }
     } catch (...) {  // as attempt(), in fewer steps
       context_->fail(caught());
     }
     moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
-    if (found != P2pFound::kNothing) return;
-    operation = make();
-    adopt(operation);
-    begin(*operation);
-    if (operation->done()) found = P2pFound::kOther;  // it has met a message that came first: answers may be due
   };
   if (!context_->observed.on()) if_free(begin_at_once);
-  if (found == P2pFound::kMessage) return nullptr;
-  if (operation == nullptr) submit(operation = make());
-  if (found == P2pFound::kOther) {
+  if (over) return nullptr;
+  if (operation == nullptr) {
+    submit(operation = make());
     notify();
-  } else {
+  } else if (waits) {
     ask_unless_served();
+  } else {
+    ask_progress_thread();
   }
   return operation;
 }
@@ -216,14 +220,14 @@ std::shared_ptr<MessageOperation> Messages::in_background(std::shared_ptr<Messag
 }
 
 std::shared_ptr<MessageOperation> Messages::start(const P2pOut& out, std::chrono::milliseconds limit) {
-  const auto now = [&] { return p2p_->send_now(out) ? P2pFound::kMessage : P2pFound::kOther; };
+  const auto now = [&] { return p2p_->send_now(out); };
   return start_or_submit(now, [&] {
     return in_background(std::make_shared<SendOperation>(out.data, out.bytes, out.dtype, out.peer, out.tag), limit);
   });
 }
 
 std::shared_ptr<MessageOperation> Messages::start(P2pIn& in, std::chrono::milliseconds limit) {
-  const auto now = [&] { return p2p_->recv_now(in); };
+  const auto now = [&] { return p2p_->recv_now(in) == P2pFound::kMessage; };
   return start_or_submit(now, [&] {
     return in_background(std::make_shared<RecvOperation>(in.data, in.bytes, in.dtype, in.peer, in.tag), limit);
   });
@@ -376,15 +380,17 @@ bool Messages::take_submitted() {
   return true;
 }
 
-void Messages::begin(MessageOperation& operation) {
+// As MessageOperation::start().
+bool Messages::begin(MessageOperation& operation) {
   active_.push_back(operation);
   operation.listed_ = true;
   try {
-    operation.start(*p2p_);
+    return operation.start(*p2p_);
   } catch (...) {  // as attempt(), in fewer steps
     context_->fail(caught());
     operation.end(context_->failure.get());
   }
+  return false;
 }
 
 void Messages::report() {

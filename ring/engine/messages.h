@@ -34,7 +34,8 @@ class MessageOperation : public Operation {
   virtual P2pRequest& request() = 0;
   // "recv(4096 bytes from rank 1, tag 7)", for messages; peer in it is of the group.
   virtual std::string text() const = 0;
-  virtual void start(P2p& p2p) = 0;
+  // True: it waits for a peer, so that nothing is to be written for it now.
+  virtual bool start(P2p& p2p) = 0;
   std::chrono::milliseconds limit{0};  // from the call to the deadline, which the first tick sets
   uint64_t began_at = 0;               // for the observer; 0: it was not on
   bool background = false;  // no blocking call waits for it alone: it goes on while its rank does other things
@@ -59,7 +60,10 @@ class SendOperation final : public MessageOperation, private SendRequest {
   SendOperation(const std::byte* memory, uint64_t size, DType type, int to, int with_tag);
   P2pRequest& request() override { return *this; }
   std::string text() const override;
-  void start(P2p& p2p) override { p2p.send(*this); }
+  bool start(P2p& p2p) override {
+    p2p.send(*this);
+    return false;
+  }
   // ready_bytes: SendRequest::ready, which outlives the operation.
   void fill_by(const std::atomic<uint64_t>& ready_bytes) { ready = &ready_bytes; }
 
@@ -72,7 +76,7 @@ class RecvOperation final : public MessageOperation, private RecvRequest {
   RecvOperation(std::byte* memory, uint64_t size, DType type, int from, int with_tag);
   P2pRequest& request() override { return *this; }
   std::string text() const override;
-  void start(P2p& p2p) override { p2p.recv(*this); }
+  bool start(P2p& p2p) override { return p2p.recv(*this); }
   RecvRequest& recv() { return *this; }
 
  private:
@@ -145,7 +149,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool move(Pass pass);
   bool end_late();
   bool take_submitted();
-  void begin(MessageOperation& operation);
+  bool begin(MessageOperation& operation);
   template <typename Now, typename Make>
   std::shared_ptr<MessageOperation> start_or_submit(const Now& now, const Make& make);
   std::shared_ptr<MessageOperation> in_background(std::shared_ptr<MessageOperation> made,

@@ -41,11 +41,12 @@ void P2p::send(SendRequest& request) {
   context_.run_done();
 }
 
-void P2p::recv(RecvRequest& request) {
+bool P2p::recv(RecvRequest& request) {
   RONDO_CHECK(kP2pAnySource <= request.peer && request.peer < context_.world && request.tag >= kP2pAnyTag,
               "a checked receive");
   request.moved = 0;
   request.error = {};
+  bool waits = false;
   if (!end_error_.ok()) {
     context_.fail(request, end_error_);
   } else if (P2pMessage* message = context_.matcher.take_message(request)) {
@@ -60,8 +61,10 @@ void P2p::recv(RecvRequest& request) {
     context_.fail(request, left_error(request.peer));
   } else {
     context_.matcher.post(request);
+    waits = true;
   }
   context_.run_done();
+  return waits;
 }
 
 bool P2p::send_now(const P2pOut& message) {

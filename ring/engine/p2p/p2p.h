@@ -51,7 +51,8 @@ class P2p {
   // checked the arguments: peer in the world, tag 0 .. 2^31-1 or the receive's wildcards, data unless bytes is 0. Where
   // one throws, it has not taken the request, and the communicator must be failed: fail().
   void send(SendRequest& request);
-  void recv(RecvRequest& request);
+  // True: it waits for a message, so that nothing is to be written for it now.
+  bool recv(RecvRequest& request);
   // The short ways, beside what is under way: no message passes one that came first.
   // Instead of send(): the message is on its way, and its memory free. False: nothing has happened.
   bool send_now(const P2pOut& message);
@@ -64,6 +65,8 @@ class P2p {
   // Moves what can be moved without blocking and completes what is done. True if anything happened: a driver may sleep
   // only after progress(kAll) returned false with the doorbell armed.
   bool progress(P2pSweep sweep = P2pSweep::kAll);
+  // Only writes: of progress(), what a request that was just taken in needs first.
+  bool push();
 
   // The peer said goodbye. Requires that streams which it opened before have reached P2pStreams. Sends to it fail with
   // kPeerLeft; receives that name it do once no message of it can come any more, and receives from any source when all
@@ -103,7 +106,6 @@ class P2p {
   };
 
   bool take_streams_from();
-  bool push();
   bool pull(P2pSweep sweep);
   void look_for_ends();
   void gone(int peer);
