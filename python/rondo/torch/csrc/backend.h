@@ -131,6 +131,7 @@ class RondoBackend : public c10d::Backend {
   // false. `inputs`: for torch's profiler.
   template <typename Start>
   WorkPointer run(Call call, const Tensors& inputs, bool async, Start start, Kind kind = Kind::kCollective);
+  auto collective(const rondo_call_t& call) const;
   template <typename Start>
   WorkPointer run_grouped(Call call, Start start, Kind kind);
   WorkPointer work_of(c10d::OpType type, const char* title, const Tensors& inputs, std::shared_ptr<Operation> operation,

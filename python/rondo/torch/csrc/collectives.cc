@@ -14,15 +14,10 @@ WorkPointer RondoBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   const Reduction how = reduction(options.reduceOp, tensor.scalar_type());
   const Block block(tensor, Access::kUpdate, "all_reduce");
   const rondo_options_t limits = call_options(options.timeout, how.scalar);
-  auto start = [&](rondo_work_t* work) {
-    const uint64_t count = block.items() * how.elements.per_item;
-    if (work == nullptr) {
-      return rondo_all_reduce(comm_, block.data(), block.data(), count, how.elements.dtype, how.op, &limits);
-    }
-    return rondo_all_reduce_async(comm_, block.data(), block.data(), count, how.elements.dtype, how.op, &limits, work);
-  };
-  return run({OpType::ALLREDUCE, "rondo:all_reduce", {tensor}, [block] { block.write_back(); }}, tensors,
-             wants_work(options), start);
+  const rondo_call_t call = rondo_even(RONDO_ALL_REDUCE, block.data(), block.data(),
+                                       block.items() * how.elements.per_item, how.elements.dtype, how.op, -1, &limits);
+  return run({OpType::ALLREDUCE, "rondo:all_reduce", {tensor}, after(block, block)}, tensors, wants_work(options),
+             collective(call));
 }
 
 bool RondoBackend::allreduce_as_it_lies(at::Tensor& tensor, const c10d::ReduceOp& op,
@@ -49,15 +44,10 @@ WorkPointer RondoBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   const Block block(tensor, root == rank_ ? Access::kUpdate : Access::kRead, "reduce");
   const rondo_options_t limits = call_options(options.timeout, how.scalar);
   void* output = root == rank_ ? block.data() : nullptr;
-  auto start = [&](rondo_work_t* work) {
-    const uint64_t count = block.items() * how.elements.per_item;
-    if (work == nullptr) {
-      return rondo_reduce(comm_, block.data(), output, count, how.elements.dtype, how.op, root, &limits);
-    }
-    return rondo_reduce_async(comm_, block.data(), output, count, how.elements.dtype, how.op, root, &limits, work);
-  };
-  return run({OpType::REDUCE, "rondo:reduce", {tensor}, [block] { block.write_back(); }}, tensors, wants_work(options),
-             start);
+  const rondo_call_t call = rondo_even(RONDO_REDUCE, block.data(), output, block.items() * how.elements.per_item,
+                                       how.elements.dtype, how.op, root, &limits);
+  return run({OpType::REDUCE, "rondo:reduce", {tensor}, after(block, block)}, tensors, wants_work(options),
+             collective(call));
 }
 
 WorkPointer RondoBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -68,13 +58,10 @@ WorkPointer RondoBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptio
   const int root = static_cast<int>(options.rootRank);
   const Block block(tensor, root == rank_ ? Access::kRead : Access::kWrite, "broadcast");
   const rondo_options_t limits = call_options(options.timeout);
-  auto start = [&](rondo_work_t* work) {
-    const uint64_t count = block.items() * elements.per_item;
-    if (work == nullptr) return rondo_broadcast(comm_, block.data(), count, elements.dtype, root, &limits);
-    return rondo_broadcast_async(comm_, block.data(), count, elements.dtype, root, &limits, work);
-  };
-  return run({OpType::BROADCAST, "rondo:broadcast", {tensor}, [block] { block.write_back(); }}, tensors,
-             wants_work(options), start);
+  const rondo_call_t call = rondo_even(RONDO_BROADCAST, block.data(), block.data(), block.items() * elements.per_item,
+                                       elements.dtype, RONDO_SUM, root, &limits);
+  return run({OpType::BROADCAST, "rondo:broadcast", {tensor}, after(block, block)}, tensors, wants_work(options),
+             collective(call));
 }
 
 WorkPointer RondoBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -88,15 +75,10 @@ WorkPointer RondoBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
   const Block source(input, Access::kRead, "all_gather_into_tensor");
   const Block target(output, Access::kWrite, "all_gather_into_tensor");
   const rondo_options_t limits = call_options(options.timeout);
-  auto start = [&](rondo_work_t* work) {
-    const uint64_t count = source.items() * elements.per_item;
-    if (work == nullptr) {
-      return rondo_all_gather(comm_, source.data(), target.data(), count, elements.dtype, &limits);
-    }
-    return rondo_all_gather_async(comm_, source.data(), target.data(), count, elements.dtype, &limits, work);
-  };
-  auto after = [source, target] { target.write_back(); };
-  return run({OpType::_ALLGATHER_BASE, "rondo:_all_gather_base", {output}, after}, {input}, wants_work(options), start);
+  const rondo_call_t call = rondo_even(RONDO_ALL_GATHER, source.data(), target.data(),
+                                       source.items() * elements.per_item, elements.dtype, RONDO_SUM, -1, &limits);
+  return run({OpType::_ALLGATHER_BASE, "rondo:_all_gather_base", {output}, after(source, target)}, {input},
+             wants_work(options), collective(call));
 }
 
 WorkPointer RondoBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -110,25 +92,18 @@ WorkPointer RondoBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& i
   const Block source(input, Access::kRead, "reduce_scatter_tensor");
   const Block target(output, Access::kWrite, "reduce_scatter_tensor");
   const rondo_options_t limits = call_options(options.timeout, how.scalar);
-  auto start = [&](rondo_work_t* work) {
-    const uint64_t count = target.items() * how.elements.per_item;
-    if (work == nullptr) {
-      return rondo_reduce_scatter(comm_, source.data(), target.data(), count, how.elements.dtype, how.op, &limits);
-    }
-    return rondo_reduce_scatter_async(comm_, source.data(), target.data(), count, how.elements.dtype, how.op, &limits,
-                                      work);
-  };
-  auto after = [source, target] { target.write_back(); };
-  return run({OpType::_REDUCE_SCATTER_BASE, "rondo:_reduce_scatter_base", {output}, after}, {input},
-             wants_work(options), start);
+  const rondo_call_t call = rondo_even(RONDO_REDUCE_SCATTER, source.data(), target.data(),
+                                       target.items() * how.elements.per_item, how.elements.dtype, how.op, -1, &limits);
+  return run({OpType::_REDUCE_SCATTER_BASE, "rondo:_reduce_scatter_base", {output}, after(source, target)}, {input},
+             wants_work(options), collective(call));
 }
 
 WorkPointer RondoBackend::barrier(const c10d::BarrierOptions& options) {
   const rondo_options_t limits = call_options(options.timeout);
-  auto start = [&](rondo_work_t* work) {
-    return work == nullptr ? rondo_barrier(comm_, &limits) : rondo_barrier_async(comm_, &limits, work);
-  };
-  return run({OpType::BARRIER, "rondo:barrier", {}, nullptr}, {}, wants_work(options), start);
+  rondo_call_t call = RONDO_CALL_INIT;
+  call.collective = RONDO_BARRIER;
+  call.options = &limits;
+  return run({OpType::BARRIER, "rondo:barrier", {}, nullptr}, {}, wants_work(options), collective(call));
 }
 
 void RondoBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {

@@ -61,23 +61,13 @@ WorkPointer RondoBackend::allgather(TensorLists& outputs, Tensors& inputs, const
   const Block source(input, Access::kRead, "all_gather");
   const Block target(list, Access::kWrite, "all_gather");
   const std::vector<uint64_t> counts = target.counts(elements);
-  const bool even = target.even();
   const rondo_options_t limits = call_options(options.timeout);
-  auto start = [&](rondo_work_t* work) {
-    if (even && work == nullptr) {
-      return rondo_all_gather(comm_, source.data(), target.data(), counts[0], elements.dtype, &limits);
-    }
-    if (even) {
-      return rondo_all_gather_async(comm_, source.data(), target.data(), counts[0], elements.dtype, &limits, work);
-    }
-    if (work == nullptr) {
-      return rondo_all_gather_v(comm_, source.data(), target.data(), counts.data(), nullptr, elements.dtype, &limits);
-    }
-    return rondo_all_gather_v_async(comm_, source.data(), target.data(), counts.data(), nullptr, elements.dtype,
-                                    &limits, work);
-  };
-  auto after = [source, target] { target.write_back(); };
-  return run({OpType::ALLGATHER, "rondo:all_gather", list, after}, inputs, wants_work(options), start);
+  const bool even = target.even();
+  rondo_call_t call = rondo_even(RONDO_ALL_GATHER, source.data(), target.data(), even ? counts[0] : 0, elements.dtype,
+                                 RONDO_SUM, -1, &limits);
+  if (!even) call = rondo_uneven(call, nullptr, nullptr, counts.data(), nullptr);
+  return run({OpType::ALLGATHER, "rondo:all_gather", list, after(source, target)}, inputs, wants_work(options),
+             collective(call));
 }
 
 WorkPointer RondoBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
@@ -96,15 +86,10 @@ WorkPointer RondoBackend::gather(TensorLists& outputs, Tensors& inputs, const c1
   const Block source(input, Access::kRead, "gather");
   const Block target(list, Access::kWrite, "gather");
   const rondo_options_t limits = call_options(options.timeout);
-  auto start = [&](rondo_work_t* work) {
-    const uint64_t count = source.items() * elements.per_item;
-    if (work == nullptr) {
-      return rondo_gather(comm_, source.data(), target.data(), count, elements.dtype, root, &limits);
-    }
-    return rondo_gather_async(comm_, source.data(), target.data(), count, elements.dtype, root, &limits, work);
-  };
-  auto after = [source, target] { target.write_back(); };
-  return run({OpType::GATHER, "rondo:gather", list, after}, inputs, wants_work(options), start);
+  const rondo_call_t call = rondo_even(RONDO_GATHER, source.data(), target.data(), source.items() * elements.per_item,
+                                       elements.dtype, RONDO_SUM, root, &limits);
+  return run({OpType::GATHER, "rondo:gather", list, after(source, target)}, inputs, wants_work(options),
+             collective(call));
 }
 
 WorkPointer RondoBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) {
@@ -123,15 +108,10 @@ WorkPointer RondoBackend::scatter(Tensors& outputs, TensorLists& inputs, const c
   const Block source(list, Access::kRead, "scatter");
   const Block target(output, Access::kWrite, "scatter");
   const rondo_options_t limits = call_options(options.timeout);
-  auto start = [&](rondo_work_t* work) {
-    const uint64_t count = target.items() * elements.per_item;
-    if (work == nullptr) {
-      return rondo_scatter(comm_, source.data(), target.data(), count, elements.dtype, root, &limits);
-    }
-    return rondo_scatter_async(comm_, source.data(), target.data(), count, elements.dtype, root, &limits, work);
-  };
-  auto after = [source, target] { target.write_back(); };
-  return run({OpType::SCATTER, "rondo:scatter", outputs, after}, list, wants_work(options), start);
+  const rondo_call_t call = rondo_even(RONDO_SCATTER, source.data(), target.data(), target.items() * elements.per_item,
+                                       elements.dtype, RONDO_SUM, root, &limits);
+  return run({OpType::SCATTER, "rondo:scatter", outputs, after(source, target)}, list, wants_work(options),
+             collective(call));
 }
 
 WorkPointer RondoBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
@@ -145,24 +125,13 @@ WorkPointer RondoBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   const Block source(list, Access::kRead, "reduce_scatter");
   const Block target(output, Access::kWrite, "reduce_scatter");
   const std::vector<uint64_t> counts = source.counts(how.elements);
-  const bool even = source.even();
   const rondo_options_t limits = call_options(options.timeout, how.scalar);
-  auto start = [&](rondo_work_t* work) {
-    const rondo_dtype_t dtype = how.elements.dtype;
-    if (even && work == nullptr) {
-      return rondo_reduce_scatter(comm_, source.data(), target.data(), counts[0], dtype, how.op, &limits);
-    }
-    if (even) {
-      return rondo_reduce_scatter_async(comm_, source.data(), target.data(), counts[0], dtype, how.op, &limits, work);
-    }
-    if (work == nullptr) {
-      return rondo_reduce_scatter_v(comm_, source.data(), target.data(), counts.data(), dtype, how.op, &limits);
-    }
-    return rondo_reduce_scatter_v_async(comm_, source.data(), target.data(), counts.data(), dtype, how.op, &limits,
-                                        work);
-  };
-  auto after = [source, target] { target.write_back(); };
-  return run({OpType::REDUCE_SCATTER, "rondo:reduce_scatter", outputs, after}, list, wants_work(options), start);
+  const bool even = source.even();
+  rondo_call_t call = rondo_even(RONDO_REDUCE_SCATTER, source.data(), target.data(), even ? counts[0] : 0,
+                                 how.elements.dtype, how.op, -1, &limits);
+  if (!even) call = rondo_uneven(call, counts.data(), nullptr, nullptr, nullptr);
+  return run({OpType::REDUCE_SCATTER, "rondo:reduce_scatter", outputs, after(source, target)}, list,
+             wants_work(options), collective(call));
 }
 
 WorkPointer RondoBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
@@ -175,16 +144,11 @@ WorkPointer RondoBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d
   const std::vector<uint64_t> sends = source.counts(elements);
   const std::vector<uint64_t> receives = target.counts(elements);
   const rondo_options_t limits = call_options(options.timeout);
-  auto start = [&](rondo_work_t* work) {
-    if (work == nullptr) {
-      return rondo_all_to_all_v(comm_, source.data(), sends.data(), nullptr, target.data(), receives.data(), nullptr,
-                                elements.dtype, &limits);
-    }
-    return rondo_all_to_all_v_async(comm_, source.data(), sends.data(), nullptr, target.data(), receives.data(),
-                                    nullptr, elements.dtype, &limits, work);
-  };
-  auto after = [source, target] { target.write_back(); };
-  return run({OpType::ALLTOALL, "rondo:all_to_all", outputs, after}, inputs, wants_work(options), start);
+  const rondo_call_t call = rondo_uneven(
+      rondo_even(RONDO_ALL_TO_ALL, source.data(), target.data(), 0, elements.dtype, RONDO_SUM, -1, &limits),
+      sends.data(), nullptr, receives.data(), nullptr);
+  return run({OpType::ALLTOALL, "rondo:all_to_all", outputs, after(source, target)}, inputs, wants_work(options),
+             collective(call));
 }
 
 WorkPointer RondoBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_rows,
@@ -203,16 +167,11 @@ WorkPointer RondoBackend::alltoall_base(at::Tensor& output, at::Tensor& input, s
   const std::vector<uint64_t> sends = scaled(send_rows, row_items(input), elements);
   const std::vector<uint64_t> receives = scaled(receive_rows, row_items(output), elements);
   const rondo_options_t limits = call_options(options.timeout);
-  auto start = [&](rondo_work_t* work) {
-    if (work == nullptr) {
-      return rondo_all_to_all_v(comm_, source.data(), sends.data(), nullptr, target.data(), receives.data(), nullptr,
-                                elements.dtype, &limits);
-    }
-    return rondo_all_to_all_v_async(comm_, source.data(), sends.data(), nullptr, target.data(), receives.data(),
-                                    nullptr, elements.dtype, &limits, work);
-  };
-  auto after = [source, target] { target.write_back(); };
-  return run({OpType::ALLTOALL_BASE, "rondo:all_to_all", {output}, after}, {input}, wants_work(options), start);
+  const rondo_call_t call = rondo_uneven(
+      rondo_even(RONDO_ALL_TO_ALL, source.data(), target.data(), 0, elements.dtype, RONDO_SUM, -1, &limits),
+      sends.data(), nullptr, receives.data(), nullptr);
+  return run({OpType::ALLTOALL_BASE, "rondo:all_to_all", {output}, after(source, target)}, {input}, wants_work(options),
+             collective(call));
 }
 
 }  // namespace rondo_torch

@@ -11,6 +11,18 @@ namespace rondo_torch {
 
 inline bool profiled() { return at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE).has_value(); }
 
+// What ends a call: its results go where its tensors are. The buffers live until then.
+inline auto after(const Block& source, const Block& target) {
+  return [source, target] { target.write_back(); };
+}
+
+// The library's call, as run() starts it: by the blocking form, or with a work. `call` must outlive it.
+inline auto RondoBackend::collective(const rondo_call_t& call) const {
+  return [this, &call](rondo_work_t* work) {
+    return work == nullptr ? rondo_run(comm_, &call) : rondo_start(comm_, &call, work);
+  };
+}
+
 template <typename Start>
 WorkPointer RondoBackend::run(Call call, const Tensors& inputs, bool async, Start start, Kind kind) {
   if (groups_here()) return run_grouped(std::move(call), start, kind);

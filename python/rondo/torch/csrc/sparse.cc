@@ -33,11 +33,10 @@ void RondoBackend::gather_entries(const at::Tensor& source, const at::Tensor& ta
   std::vector<uint64_t> items;
   for (int64_t count : counts) items.push_back(static_cast<uint64_t>(count * width) * elements.per_item);
   const rondo_options_t limits = call_options(timeout);
-  auto start = [&](rondo_work_t* work) {
-    return rondo_all_gather_v_async(comm_, source.data_ptr(), target.data_ptr(), items.data(), nullptr, elements.dtype,
-                                    &limits, work);
-  };
-  run_grouped({}, start, Kind::kCollective);
+  const rondo_call_t call = rondo_uneven(
+      rondo_even(RONDO_ALL_GATHER, source.data_ptr(), target.data_ptr(), 0, elements.dtype, RONDO_SUM, -1, &limits),
+      nullptr, nullptr, items.data(), nullptr);
+  run_grouped({}, collective(call), Kind::kCollective);
 }
 
 WorkPointer RondoBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
