@@ -22,7 +22,7 @@ int run(Options options, const std::vector<std::string>& args) {
   Machine machine = this_machine();
   if (options.load_average >= 0) machine.load_average = options.load_average;
   if (options.inproc) return run_inproc(options, machine);
-  if (options.spawned_rank < 0) {
+  if (!options.started_here()) {
     if (options.ranks == 0 && !started_by_launcher(options)) options.ranks = kUsualRanks;
     if (options.ranks > 0) return start_ranks(options, machine, args);
   }

@@ -240,8 +240,7 @@ void add_effort(CLI::App& app, Typed& typed, Options& options) {
 
 void add_where(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--ranks", options.ranks, "start N processes here (2, unless a launcher has started this one)")
-      ->check(CLI::Range(1, kMaxRanks))
-      ->take_last();  // start_ranks() adds its own
+      ->check(CLI::Range(1, kMaxRanks));
   app.add_flag("--inproc", options.inproc, "ranks are threads of one process");
   app.add_option("--device", typed.device, "cuda: buffers in GPU memory, calls on a stream; rank % GPUs (none)");
   app.add_option("--transport", options.transport, "as RONDO_TRANSPORT");
@@ -258,8 +257,6 @@ void add_output(CLI::App& app, Typed& typed, Options& options) {
   app.add_flag("--no-limit", typed.no_limit, "with --transport tcp: do not measure raw TCP to compare with");
   app.add_flag("--check-choice", options.check_choice,
                "measure what the library chooses beside each way to run the same calls with the same bits");
-  app.add_option("--spawned-rank", options.spawned_rank, "")->group("");
-  app.add_option("--rendezvous", options.rendezvous, "")->group("");
   app.add_option("--load-average", options.load_average, "")->group("");
 }
 

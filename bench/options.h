@@ -44,10 +44,9 @@ struct Options {
   std::string json;  // a file; "": not written
   bool verbose = false;
 
-  // Of a rank that rondo-bench has started itself.
-  int spawned_rank = -1;
-  std::string rendezvous;
   double load_average = -1;  // before the run started; -1: this process reads it
+  // Whether this is a rank that rondo-bench has started itself.
+  bool started_here() const { return load_average >= 0; }
 };
 
 // The run ends before it starts: help (code 0, to standard output) or a bad option (code 2, to standard error).

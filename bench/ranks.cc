@@ -1,33 +1,31 @@
 #include "bench/ranks.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <cstdio>
 #include <exception>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
 #include "bench/cases.h"
-#include "bench/children.h"
 #include "bench/choice/choice_run.h"
 #include "bench/device_group.h"
 #include "bench/output/files.h"
 #include "bench/reporter.h"
 #include "bench/rondo_group.h"
 #include "rondo/communicator.h"
+#include "tools/launcher/environment.h"
+#include "tools/launcher/host_ranks.h"
 #include "transport/rendezvous/launch.h"
 
 namespace rondo::bench {
 namespace {
 
-constexpr double kForever = 1e8;               // seconds; operations have deadlines of their own
-constexpr double kLimitSeconds = 60;           // a limit takes some 3
 constexpr std::chrono::minutes kLimitWait{3};  // the other ranks' patience with rank 0 while it measures limits
-constexpr size_t kLongestSocketPath = 90;      // sockaddr_un has 108 bytes
 
 Config config_of(const Options& options) {
   Config config = Config::from_environment();
@@ -40,19 +38,17 @@ Config config_of(const Options& options) {
 }
 
 // What a subcommand of this program prints: a process of its own, since measuring forks, and this one may have threads.
-std::string ask_subcommand(const std::vector<std::string>& args) {
-  const PrivateDirectory directory;
-  const std::string path = directory.path() + "/answer";
-  Children children;
-  children.start({own_program(), args, {}, path});
-  if (children.wait(kLimitSeconds) != 0) return "";
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+std::string ask_subcommand(const std::string& words) {
+  std::FILE* output = ::popen(fmt::format("exec /proc/{}/exe {}", ::getpid(), words).c_str(), "re");
+  if (output == nullptr) return "";
+  std::string answer;
+  char bytes[4096];
+  while (const size_t count = std::fread(bytes, 1, sizeof bytes, output)) answer.append(bytes, count);
+  return ::pclose(output) == 0 ? answer : "";
 }
 
 std::optional<StreamLimit> limit_now(int world, uint64_t bytes) {
-  const std::string answer =
-      ask_subcommand({"limit", "--ranks", std::to_string(world), "--sizes", std::to_string(bytes)});
+  const std::string answer = ask_subcommand(fmt::format("limit --ranks {} --sizes {}", world, bytes));
   if (!answer.empty()) return stream_limit_of(answer);
   fmt::print(stderr, "rondo-bench: raw TCP of {} B could not be measured: no share of it\n", bytes);
   return std::nullopt;
@@ -67,7 +63,7 @@ Limits limits_now(const std::vector<uint64_t>& sizes, const Machine& machine, in
     if (const std::optional<StreamLimit> limit = limit_now(world, bytes)) limits.raise(*limit);
   }
   if (world > machine.cores) return limits;  // who waits for a core measures the scheduler
-  const std::string exchange = ask_subcommand({"exchange", "--ranks", std::to_string(world), "--sizes", "8"});
+  const std::string exchange = ask_subcommand(fmt::format("exchange --ranks {} --sizes 8", world));
   if (!exchange.empty()) limits.exchange_us = time_of(exchange);
   return limits;
 }
@@ -88,32 +84,6 @@ Limits limits_of_rank_0(Communicator& communicator, const Options& options, cons
   Limits limits = limits_now(sizes, machine, communicator.size());
   for (int rank = 1; rank < communicator.size(); ++rank) communicator.send(&word, 1, DType::kUint8, rank);
   return limits;
-}
-
-std::string rendezvous_in(const PrivateDirectory& directory) {
-  const std::string path = directory.path() + "/store";
-  return (path.size() <= kLongestSocketPath ? "unix://" : "file://") + path;
-}
-
-// Where this process stands, from the options or from its launcher.
-JoinOptions join_options(const Options& options, const Launch& launch, const Config& config) {
-  JoinOptions join;
-  join.config = config;
-  if (options.spawned_rank < 0) return join;
-  join.rank = launch.place.rank;
-  join.world = launch.place.world;
-  join.rendezvous = options.rendezvous;
-  join.job_id = options.rendezvous;
-  return join;
-}
-
-Launch launch_of(const Options& options, const Config& config) {
-  if (options.spawned_rank < 0) return find_launch({}, config);
-  Launch launch;
-  launch.place.rank = options.spawned_rank;
-  launch.place.world = options.ranks;
-  launch.one_host = true;
-  return launch;
 }
 
 // What ranks of this topology use.
@@ -189,26 +159,14 @@ bool started_by_launcher(const Options& options) { return find_launch({}, config
 
 int start_ranks(const Options& options, const Machine& machine, const std::vector<std::string>& args) {
   cases_of(options, options.ranks);  // a bad request fails once, here
-  const PrivateDirectory directory;
-  Children children;
-  const std::string world = std::to_string(options.ranks);
-  for (int rank = 0; rank < options.ranks; ++rank) {
-    Children::Program program{own_program(), args, {}, ""};
-    program.args.insert(program.args.end(),
-                        {"--ranks", world, "--spawned-rank", std::to_string(rank), "--rendezvous",
-                         rendezvous_in(directory), "--load-average", fmt::format("{}", machine.load_average)});
-    program.environment = {{"RANK", std::to_string(rank)},
-                           {"WORLD_SIZE", world},
-                           {"LOCAL_RANK", std::to_string(rank)},
-                           {"LOCAL_WORLD_SIZE", world}};
-    children.start(program);
-  }
-  const int code = children.wait(kForever);
-  if (code > 128 && !children.interrupted()) {
-    fmt::print(stderr, "rondo-bench: rank {} was ended by signal {} ({}); the others were stopped\n", children.failed(),
-               code - 128, strsignal(code - 128));
-  }
-  return code;
+  launcher::Assignment job;
+  job.ranks = job.world = options.ranks;
+  job.job_id = "rondo-bench-" + launcher::random_id();
+  job.prefix = false;
+  job.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  job.command.insert(job.command.end(), args.begin(), args.end());
+  job.command.insert(job.command.end(), {"--load-average", fmt::format("{}", machine.load_average)});
+  return launcher::run_host_ranks(job);
 }
 
 int run_inproc(const Options& options, const Machine& machine) {
@@ -248,11 +206,13 @@ int run_inproc(const Options& options, const Machine& machine) {
 
 int run_rank(const Options& options, const Machine& machine) {
   const Config config = config_of(options);
-  const Launch launch = launch_of(options, config);
+  const Launch launch = find_launch({}, config);
   const bool speaks = launch.place.rank == 0;
   const int world = launch.place.world;
   SessionSetup setup{config.transport, {}};
-  Communicator communicator = Communicator::join(join_options(options, launch, config));
+  JoinOptions join;
+  join.config = config;
+  Communicator communicator = Communicator::join(join);
   if (options.check_choice) {
     const int code = run_choice_check(communicator, options);
     communicator.destroy();

@@ -80,7 +80,9 @@ def _end(process):
 
 
 def _last_words(log):
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip(" -\t")]
+    """The last line but the launcher's own."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()
+             if line.strip(" -\t") and not line.startswith("rondo-run: ")]
     return lines[-1][:LONGEST_REASON] if lines else "without a word"
 
 

@@ -139,7 +139,7 @@ TEST_CASE("help is no failure and names every public option") {
     INFO(name);
     CHECK(contains(stop.text, name));
   }
-  CHECK_FALSE(contains(stop.text, "--spawned-rank"));
+  CHECK_FALSE(contains(stop.text, "--load-average"));
 }
 
 }  // namespace

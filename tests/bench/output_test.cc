@@ -6,10 +6,10 @@
 #include <sstream>
 #include <string>
 
-#include "bench/children.h"
 #include "bench/output/table.h"
 #include "bench/reporter.h"
 #include "rondo/error.h"
+#include "tests/support/temp_folder.h"
 
 namespace rondo::bench {
 namespace {
@@ -39,7 +39,7 @@ std::string text_of(const std::string& path) {
 }
 
 TEST_CASE("what is not there is null in the file; compare_test.py holds files against docs/bench-schema.json") {
-  PrivateDirectory directory;
+  const testing::TempFolder directory;
   const std::string path = directory.path() + "/out.json";
   Row bare = example();
   bare.limit_gbps.reset();
@@ -128,7 +128,7 @@ TEST_CASE("what the subcommands print is read back") {
 }
 
 TEST_CASE("a share above 1.05 has its limit measured again; what stays above is left out of the files") {
-  PrivateDirectory directory;
+  const testing::TempFolder directory;
   Options options;
   options.json = directory.path() + "/rows.json";
   Row high = example();

@@ -10,8 +10,8 @@
 #include <iterator>
 #include <string>
 
-#include "bench/children.h"
 #include "rondo/error.h"
+#include "tests/support/temp_folder.h"
 
 namespace rondo::bench {
 namespace {
@@ -35,7 +35,7 @@ std::string refusal(const std::string& path, const std::string& text) {
 }
 
 TEST_CASE("a file is replaced, and nothing is left beside it") {
-  const PrivateDirectory directory;
+  const testing::TempFolder directory;
   const std::string path = directory.path() + "/rows.json";
   replace_file(path, "old");
   replace_file(path, "new");
@@ -44,7 +44,7 @@ TEST_CASE("a file is replaced, and nothing is left beside it") {
 }
 
 TEST_CASE("a file that cannot be written whole stays as it was, and the error says why") {
-  const PrivateDirectory directory;
+  const testing::TempFolder directory;
   const std::string path = directory.path() + "/rows.json";
   replace_file(path, "old");
   rlimit before{};
@@ -63,7 +63,7 @@ TEST_CASE("a file that cannot be written whole stays as it was, and the error sa
 }
 
 TEST_CASE("what is no regular file is written as it is: a link keeps pointing, a device stays one") {
-  const PrivateDirectory directory;
+  const testing::TempFolder directory;
   const std::string path = directory.path() + "/rows.json", link = directory.path() + "/link";
   replace_file(path, "old");
   std::filesystem::create_symlink(path, link);

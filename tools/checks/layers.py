@@ -43,7 +43,8 @@ LAYERS = {
     "ring/api/c/": ("rondo/", "ring/base/", "ring/api/"),
     "ring/compress/": ("rondo/", "ring/base/", "kernels/", "ring/api/communicator_access.h", "ring/compress/"),
     # And the reference arithmetic of the tests, so that a type is added once.
-    "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tests/support/element.h", "tests/support/fold.h"),
+    "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tools/launcher/",
+               "tests/support/element.h", "tests/support/fold.h"),
     "tools/": ("rondo/", "ring/base/", "ring/plan/", "transport/rendezvous/", "tools/"),
     # What a job would do first, asked without a job.
     "tools/doctor/": ("rondo/", "ring/base/", "transport/rendezvous/", "transport/fabrics/descriptor_budget.h",

@@ -4,9 +4,9 @@
 
 namespace rondo::launcher {
 
-// Starts the ranks of one host and returns when they have ended (Job::run()). Orders come from `control` (control.h);
-// when that ends the ranks are killed.
-int run_host_ranks(const Assignment& assignment, int control);
+// Starts the ranks of one host and returns when they have ended (Job::run()). Orders come from `control` (control.h),
+// -1: from nowhere; when that ends the ranks are killed.
+int run_host_ranks(const Assignment& assignment, int control = -1);
 
 // The same in a process that rondo-run started on another host: reads the assignment from standard input, which is the
 // control pipe afterwards. Explains what is wrong on standard error, and returns 1.
