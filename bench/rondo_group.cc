@@ -10,71 +10,33 @@ RondoGroup::RondoGroup(Communicator& communicator, const RondoCalls& calls)
 }
 
 void RondoGroup::run(const Call& c) {
-  if (!calls_.blocking) return run_async(c);
-  Communicator& comm = communicator_;
-  switch (c.benchmark) {
-    case Benchmark::kAllReduce:
-      return comm.all_reduce(c.input, c.output, c.count, c.dtype, c.op, options_);
-    case Benchmark::kReduceScatter:
-      return comm.reduce_scatter(c.input, c.output, c.count, c.dtype, c.op, options_);
-    case Benchmark::kAllGather:
-      return comm.all_gather(c.input, c.output, c.count, c.dtype, options_);
-    case Benchmark::kBroadcast:
-      return comm.broadcast(c.output, c.count, c.dtype, c.root, options_);
-    case Benchmark::kReduce:
-      return comm.reduce(c.input, c.output, c.count, c.dtype, c.op, c.root, options_);
-    case Benchmark::kGather:
-      return comm.gather(c.input, c.output, c.count, c.dtype, c.root, options_);
-    case Benchmark::kScatter:
-      return comm.scatter(c.input, c.output, c.count, c.dtype, c.root, options_);
-    case Benchmark::kAllToAll:
-      return comm.all_to_all(c.input, c.output, c.count, c.dtype, options_);
-    case Benchmark::kBarrier:
-      return comm.barrier(options_);
-    case Benchmark::kSendRecv: {
-      const int next = (rank() + 1) % size(), before = (rank() + size() - 1) % size();
-      comm.sendrecv(c.input, c.count, next, c.output, c.count, before, c.dtype, 0, options_);
-      return;
-    }
-    case Benchmark::kPingPong:
-      return run_ping_pong(c);
-  }
+  const std::optional<Collective> collective = benchmark_collective(c.benchmark);
+  if (!collective) return c.benchmark == Benchmark::kSendRecv ? run_send_recv(c) : run_ping_pong(c);
+  const rondo::Call call{.collective = *collective,
+                         .input = c.input,
+                         .output = c.output,
+                         .count = c.count,
+                         .dtype = c.dtype,
+                         .op = c.op,
+                         .root = collective_has_root(*collective) ? c.root : -1,
+                         .options = options_};
+  if (calls_.blocking) return communicator_.run(call);
+  communicator_.start(call).wait();
 }
 
-void RondoGroup::run_async(const Call& c) {
+void RondoGroup::run_send_recv(const Call& c) {
   Communicator& comm = communicator_;
-  switch (c.benchmark) {
-    case Benchmark::kAllReduce:
-      return comm.all_reduce_async(c.input, c.output, c.count, c.dtype, c.op, options_).wait();
-    case Benchmark::kReduceScatter:
-      return comm.reduce_scatter_async(c.input, c.output, c.count, c.dtype, c.op, options_).wait();
-    case Benchmark::kAllGather:
-      return comm.all_gather_async(c.input, c.output, c.count, c.dtype, options_).wait();
-    case Benchmark::kBroadcast:
-      return comm.broadcast_async(c.output, c.count, c.dtype, c.root, options_).wait();
-    case Benchmark::kReduce:
-      return comm.reduce_async(c.input, c.output, c.count, c.dtype, c.op, c.root, options_).wait();
-    case Benchmark::kGather:
-      return comm.gather_async(c.input, c.output, c.count, c.dtype, c.root, options_).wait();
-    case Benchmark::kScatter:
-      return comm.scatter_async(c.input, c.output, c.count, c.dtype, c.root, options_).wait();
-    case Benchmark::kAllToAll:
-      return comm.all_to_all_async(c.input, c.output, c.count, c.dtype, options_).wait();
-    case Benchmark::kBarrier:
-      return comm.barrier_async(options_).wait();
-    case Benchmark::kSendRecv: {
-      const int next = (rank() + 1) % size(), before = (rank() + size() - 1) % size();
-      if (options_.stream) {  // in its order: what is sent goes first
-        Work sent = comm.send_async(c.input, c.count, c.dtype, next, 0, options_);
-        comm.recv_async(c.output, c.count, c.dtype, before, 0, options_).wait();
-        return sent.wait();
-      }
-      Work received = comm.recv_async(c.output, c.count, c.dtype, before, 0, options_);
-      comm.send_async(c.input, c.count, c.dtype, next, 0, options_).wait();
-      return received.wait();
-    }
-    case Benchmark::kPingPong:
-      return run_ping_pong(c);
+  const int next = (rank() + 1) % size(), before = (rank() + size() - 1) % size();
+  if (calls_.blocking) {
+    comm.sendrecv(c.input, c.count, next, c.output, c.count, before, c.dtype, 0, options_);
+  } else if (options_.stream) {  // in its order: what is sent goes first
+    Work sent = comm.send_async(c.input, c.count, c.dtype, next, 0, options_);
+    comm.recv_async(c.output, c.count, c.dtype, before, 0, options_).wait();
+    sent.wait();
+  } else {
+    Work received = comm.recv_async(c.output, c.count, c.dtype, before, 0, options_);
+    comm.send_async(c.input, c.count, c.dtype, next, 0, options_).wait();
+    received.wait();
   }
 }
 

@@ -40,7 +40,7 @@ class RondoGroup : public Group {
   void run_parts_at(const Call& call, std::span<const uint64_t> counts);
 
  private:
-  void run_async(const Call& call);
+  void run_send_recv(const Call& call);
   void run_ping_pong(const Call& call);
 
   Communicator& communicator_;
