@@ -11,7 +11,6 @@
 #include "ring/plan/verify.h"
 #include "rondo/error.h"
 #include "tools/plan/picture.h"
-#include "tools/plan/plan_json.h"
 #include "tools/plan/plan_options.h"
 #include "tools/plan/plan_run.h"
 
@@ -25,7 +24,7 @@ constexpr int kMostRanks = 1024;
 struct Options {
   PlanOptions plan;
   int rank = -1, values = 0;
-  bool json = false, run = false, verify = false;
+  bool run = false, verify = false;
   uint64_t bytes = 0;
 };
 
@@ -38,10 +37,8 @@ void declare(CLI::App& app, Options& options) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_flag("--scale-at-source", options.plan.scale_at_source, "Each rank scales its own contribution");
-  auto* json = app.add_flag("--json", options.json, "One JSON object a line and rank, instead of words");
   auto* run =
       app.add_flag("--run", options.run, "What happens when the plans run, as one JSON object (what rondo-view draws)");
-  run->excludes(json);
   app.add_flag("--values{2}", options.values, "With --run: real numbers, 2 elements, or --values=N")->needs(run);
   app.add_flag("--verify", options.verify, "Prove the plans; the exit code is 1 if that fails");
   app.add_option("--bytes", options.bytes, "Simulate a call of N bytes by the default cost model");
@@ -50,9 +47,9 @@ void declare(CLI::App& app, Options& options) {
 void print(const Options& options, const std::vector<Plan>& plans) {
   for (const Plan& plan : plans) {
     if (options.rank >= 0 && plan.rank != options.rank) continue;
-    fmt::print("{}", options.json ? plan_json(plan).dump() + "\n" : describe(plan));
+    fmt::print("{}", describe(plan));
   }
-  if (options.rank < 0 && !options.json) fmt::print("\n{}", picture(plans));
+  if (options.rank < 0) fmt::print("\n{}", picture(plans));
 }
 
 int dump(const Options& options) {
