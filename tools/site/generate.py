@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
-"""generate.py OUT BIN PRIMITIVES.json: the site's sources, for mkdocs. BIN: the folder of an installation's programs."""
+"""generate.py OUT BIN: the site's sources, for mkdocs. BIN: the folder of an installation's programs."""
 
-import json
 import pathlib
 import shutil
 import subprocess
 import sys
 
 import links
-import pictures
 import reference
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
@@ -20,13 +18,12 @@ VIEWS = {
 }
 
 
-def primitives(runs, out):
-    text = ["# Primitives in pictures\n", "Four ranks. A color is the rank that a value came from; a cell with four colors was made from all. "
-            "The library has run each of these; the values are what it left.\n"]
-    for number, run in enumerate(runs):
-        (out / f"primitive-{number}.svg").write_text(pictures.primitive(run), encoding="utf-8")
-        text.append(f"## {run['name']}\n\n{run['words']}\n\n![{run['name']}: before and after](primitive-{number}.svg)\n")
-    (out / "primitives.md").write_text("\n".join(text), encoding="utf-8")
+def primitives(out):
+    """The example, and what the tests know that it prints."""
+    folder = TREE / "examples/python"
+    program, output = ((folder / f"primitives.{end}").read_text(encoding="utf-8") for end in ("py", "txt"))
+    text = f"# Primitives\n\n```python\n{program}```\n\n4 ranks print\n\n```text\n{output}```\n"
+    (out / "primitives.md").write_text(text, encoding="utf-8")
 
 
 def copy_pages(out):
@@ -44,14 +41,12 @@ def copy_pages(out):
             shutil.copy(path, out / name)
 
 
-def main(out, programs, runs):
+def main(out, programs):
     out = pathlib.Path(out)
     shutil.rmtree(out, ignore_errors=True)
     (out / "view").mkdir(parents=True)
     copy_pages(out)
-    primitives(json.loads(pathlib.Path(runs).read_text(encoding="utf-8")), out)
-    (out / "hosts.svg").write_text(pictures.hosts(), encoding="utf-8")
-    (out / "training.svg").write_text(pictures.training(), encoding="utf-8")
+    primitives(out)
     programs = pathlib.Path(programs)
     (out / "reference.md").write_text(reference.page({
         name: [str(programs / name)] for name in ("rondo-run", "rondo-bench", "rondo-view", "rondo-trace", "rondo-doctor")}), encoding="utf-8")

@@ -10,8 +10,8 @@ trap 'rm -rf "$prefix" "$log"' EXIT
 
 check "links in *.md" python3 tests/docs/check_links.py .
 check "the site builds" tools/site.sh
+check "what Python's blocks import" .venv-site/bin/python -m pip install --quiet --disable-pip-version-check numpy ml_dtypes
 check "no page of the site fetches from outside" python3 tests/docs/outside.py build/site
-check "the reference has every variable" test "$(grep -c '^| `RONDO_' build/site-source/reference.md)" = "$(grep -ohE '"RONDO_[A-Z_]+"' ring/base/config.cc | sort -u | wc -l)"
 
 tools/install.sh "$prefix" >"$log" 2>&1 || { cat "$log"; exit 1; }
 run_bazel build //ring:librondo_c.so
