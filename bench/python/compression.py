@@ -10,11 +10,11 @@ the table has the median round of the slower rank, selection and coding included
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
+
+import network
 
 CALLS = (
     "float32", "float16", "bfloat16", "float8_e4m3", "int8", "int4", "top-k 5%", "top-k 1%", "sampled 1%", "threshold",
@@ -54,37 +54,9 @@ def rank_main(arguments) -> None:
         print(json.dumps({name: statistics.median(list_of) * 1e3 for name, list_of in times.items()}))
 
 
-def run(*command: str) -> None:
-    subprocess.run(command, check=True)
-
-
-def measure(arguments, mbit: int) -> dict[str, float]:
-    spaces = [f"rondo-{os.getpid()}-{rank}" for rank in range(2)]
-    try:
-        for space in spaces:
-            run("ip", "netns", "add", space)
-        run("ip", "link", "add", "eth0", "netns", spaces[0], "type", "veth", "peer", "name", "eth0", "netns", spaces[1])
-        for rank, space in enumerate(spaces):
-            inside = ("ip", "-n", space)
-            run(*inside, "address", "add", f"10.117.0.{rank + 1}/24", "dev", "eth0")
-            run(*inside, "link", "set", "eth0", "up")
-            run(*inside, "link", "set", "lo", "up")
-            run("tc", "-n", space, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit",
-                "burst", str(max(65536, mbit * 1000 // 8 * 3)), "latency", "50ms")  # fmt: skip
-        ranks = []
-        for rank, space in enumerate(spaces):
-            place = dict(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="10.117.0.1",
-                         MASTER_PORT="29711", RONDO_TRANSPORT="tcp", RONDO_INSECURE="1")  # fmt: skip
-            command = ["ip", "netns", "exec", space, sys.executable, __file__, "--rank", *sys.argv[1:]]
-            ranks.append(subprocess.Popen(command, env={**os.environ, **place}, stdout=subprocess.PIPE, text=True))
-        texts = [rank.communicate()[0] for rank in ranks]
-        if any(rank.returncode for rank in ranks):
-            print([rank.returncode for rank in ranks], file=sys.stderr)
-            raise SystemExit("a rank failed")
-        return json.loads(texts[0])
-    finally:
-        for space in spaces:
-            subprocess.run(("ip", "netns", "delete", space), check=False)
+def measure(mbit: int) -> dict[str, float]:
+    command = [sys.executable, __file__, "--rank", *sys.argv[1:]]
+    return json.loads(network.run_ranks(command, hosts=2, mbit=mbit, environment={"RONDO_TRANSPORT": "tcp"}))
 
 
 def main() -> None:
@@ -98,7 +70,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.rank:
         return rank_main(arguments)
-    results = {mbit: measure(arguments, mbit) for mbit in map(int, arguments.mbit.split(","))}
+    results = {mbit: measure(mbit) for mbit in map(int, arguments.mbit.split(","))}
     print(f"all_reduce of {arguments.mib} MiB of float32, 2 ranks:")
     missed = 0
     for mbit, times in results.items():

@@ -19,20 +19,14 @@ BOUNDS = {"rondo": 5.0, "rondo-prepared": 0.7}  # microseconds beyond C++; the p
 WORDS = {"rondo": "group.all_reduce(array)", "rondo-prepared": "prepared: op()"}
 
 
-def in_cpp(bench: str) -> float:
+def microseconds(*command: str) -> float:
     with tempfile.NamedTemporaryFile(suffix=".json") as rows:
-        command = [bench, "--ranks", "2", "--sizes", "8", "--placement", "out", "--json", rows.name]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=120)
-        return json.load(open(rows.name))["rows"][0]["time_us"]
-
-
-def in_python(library: str) -> float:
-    command = [sys.executable, "-m", "rondo.run", "-n", "2", str(LOOP), library, "all_reduce", "0.25", "8"]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120)
-    row = json.loads(done.stdout[done.stdout.index('{"version"') :])["rows"][0]
-    if not row["right"]:
-        sys.exit(f"{library}: wrong values")
-    return row["us"]
+        words = [*command, "--sizes", "8", "--placement", "out", "--json", rows.name]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=120)
+        row = json.load(open(rows.name))["rows"][0]
+    if row["wrong"]:
+        sys.exit(f"{command[0]}: wrong values")
+    return row["time_us"]
 
 
 def main():
@@ -42,9 +36,9 @@ def main():
     options = parser.parse_args()
     times: dict = {name: [] for name in ("C++", *BOUNDS)}
     for _ in range(options.runs):
-        times["C++"].append(in_cpp(options.bench))
+        times["C++"].append(microseconds(options.bench, "--ranks", "2"))
         for library in BOUNDS:
-            times[library].append(in_python(library))
+            times[library].append(microseconds(sys.executable, "-m", "rondo.run", "-n", "2", str(LOOP), library))
     cpp = statistics.median(times["C++"])
     print(f"C++: {cpp:.2f} us (medians of {options.runs} runs)")
     missed = False

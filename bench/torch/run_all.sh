@@ -23,13 +23,17 @@ reno=(unshare --net sh -c 'ip link set lo up && sysctl -q -w net.ipv4.tcp_conges
 
 export OMP_NUM_THREADS=1
 "$python" -m rondo.torch.build >/dev/null
-table overhead "$python" bench/torch/overhead.py --bench "$bench"
+table overhead "$python" bench/torch/all_reduce.py --bench "$bench"
 table overhead_numpy "$python" bench/python/overhead.py --bench "$bench" --runs 5
 table all_reduce_2 "${reno[@]}" "$python" bench/torch/all_reduce.py
 table all_reduce_2_tcp env RONDO_TRANSPORT=tcp "${reno[@]}" "$python" bench/torch/all_reduce.py
 table all_reduce_4 "${reno[@]}" "$python" bench/torch/all_reduce.py --ranks 4
-table operators_2 "$python" bench/torch/operators.py
-table operators_4 "$python" bench/torch/operators.py --ranks 4
+for dtype in float32 bfloat16; do
+  for ranks in 2 4; do
+    table "operators_${dtype}_$ranks" "$python" bench/torch/all_reduce.py --ranks "$ranks" --dtype "$dtype" \
+      --ways deepspeed,operator,registered --sizes 1024,4096,16384,65536,1048576,16777216
+  done
+done
 table ddp_step "${reno[@]}" "$python" bench/torch/ddp_step.py
 table tensor_parallel "${reno[@]}" "$python" bench/torch/tensor_parallel.py
 table tensor_parallel_hosts "$python" bench/torch/tensor_parallel.py --hosts 2

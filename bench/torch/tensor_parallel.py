@@ -13,7 +13,6 @@ import argparse
 import datetime
 import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,11 +23,11 @@ import torch.distributed as dist
 
 import rondo.torch
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples/torch"))
+sys.path[:0] = [str(Path(__file__).parents[2] / "examples/torch"), str(Path(__file__).parents[1] / "python")]
+import network
 import tensor_parallel as example
 
 LAYERS, TOKENS = 4, 32
-HOST = "rondo-tp"
 
 
 class ByRows(torch.nn.Module):
@@ -123,42 +122,6 @@ def show(spent, hosts, runs):
         print(f"| {name} | {taken:.0f} | {taken / gloo:.3f} | {whole:.0f} |")
 
 
-def on_hosts(hosts, ranks, runs):
-    """`ranks` ranks in each of `hosts` network namespaces of this machine: their own networks, so rondo uses TCP there."""
-    names = [f"{HOST}-{host}" for host in range(hosts)]
-    try:
-        run(f"ip netns add {HOST}-bridge")
-        run(f"ip -n {HOST}-bridge link add bridge0 type bridge")
-        run(f"ip -n {HOST}-bridge link set bridge0 up")
-        for host, name in enumerate(names):
-            run(f"ip netns add {name}")
-            run(f"ip -n {HOST}-bridge link add port{host} type veth peer name eth0 netns {name}")
-            run(f"ip -n {HOST}-bridge link set port{host} master bridge0 up")
-            run(f"ip -n {name} addr add 10.78.0.{host + 1}/24 dev eth0")
-            run(f"ip -n {name} link set eth0 up")
-            run(f"ip -n {name} link set lo up")
-        processes = []
-        for rank in range(hosts * ranks):
-            environment = {
-                **os.environ, "RANK": str(rank), "WORLD_SIZE": str(hosts * ranks), "LOCAL_RANK": str(rank % ranks),
-                "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "10.78.0.1", "MASTER_PORT": "29512",
-                "GLOO_SOCKET_IFNAME": "eth0", "RONDO_INSECURE": "1",
-            }  # fmt: skip
-            command = [sys.executable, __file__, "--as-rank", "--hosts", str(hosts), "--runs", str(runs)]
-            inside = ["ip", "netns", "exec", names[rank // ranks], *command]
-            processes.append(subprocess.Popen(inside, env=environment))
-        codes = [process.wait() for process in processes]
-    finally:
-        for name in (*names, f"{HOST}-bridge"):
-            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
-    if any(codes):
-        raise SystemExit(f"some ranks failed: exit codes {codes}")
-
-
-def run(command):
-    subprocess.run(command.split(), check=True)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=2, help="of each host")
@@ -173,7 +136,8 @@ def main():
         rank_main(options.runs, options.hosts)
         dist.destroy_process_group()
     elif options.hosts > 1:
-        on_hosts(options.hosts, options.ranks, options.runs)
+        command = [sys.executable, __file__, "--as-rank", "--hosts", str(options.hosts), "--runs", str(options.runs)]
+        print(network.run_ranks(command, options.hosts, options.ranks), end="")
     else:
         jobs.start(rank_main, options.ranks, options.runs, 1)
 
