@@ -7,7 +7,6 @@
 
 #include "bench/limit/fused_pass.h"
 #include "bench/limit/limit.h"
-#include "bench/limit/network_namespace.h"
 #include "bench/options.h"
 #include "bench/output/files.h"
 #include "bench/output/machine.h"
@@ -54,10 +53,6 @@ std::optional<int> run_subcommand(const std::vector<std::string>& args) {
   const std::string& name = args.front();
   const std::vector<std::string> rest(args.begin() + 1, args.end());
   if (name == "machine") return print_line(json_of(this_machine()));
-  if (name == "namespace") {
-    if (rest.size() < 2) reject("namespace: give a congestion control and a program");
-    run_in_network_namespace(rest.front(), {rest.begin() + 1, rest.end()});
-  }
   if (name == "limit") {
     const Wanted wanted = parse(rest);
     return print_line(json_of(measure_stream_limit(wanted.ranks, wanted.bytes, wanted.memory)));

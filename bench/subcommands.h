@@ -11,7 +11,6 @@ namespace rondo::bench {
 //   limit --ranks N --sizes S [--memory walk]      {"gbps": ...}: the best that raw TCP does
 //   exchange --ranks N --sizes 8                   {"us": ...}: a bare exchange of 8 B over TCP
 //   fused-pass --ranks N --sizes S                 {"us": ...}: one pass over memory that the ranks share
-//   namespace CONGESTION PROGRAM [ARGUMENT...]     runs a program in a network namespace under a congestion control
 // Returns the exit code, or nullopt if args (without the program's name) name none of them. Throws Exception.
 std::optional<int> run_subcommand(const std::vector<std::string>& args);
 

@@ -5,7 +5,7 @@ import pathlib
 import tomllib
 from dataclasses import dataclass
 
-from programs import Program, parse_size
+from programs import Program, in_namespace, parse_size
 
 FILE = pathlib.Path(__file__).with_name("peers.toml")
 IN_PLACE = ("all_reduce", "broadcast", "reduce")  # the others mean something else in place to MPI
@@ -131,7 +131,7 @@ def setting_of(library, peer, question, places, chosen, crowded):
     if library != "rondo":
         environment |= {"PEER_LIBRARY": library, "PEER_TRANSPORT": question.row_transport(), "PEER_SETTING": name}
     if question.congestion:
-        command = [places.find("rondo-bench"), "namespace", question.congestion, *command]
+        command = in_namespace(question.congestion, command)
     environment = {key: value.format(**words) for key, value in environment.items()}
     largest = parse_size(peer["largest"]) if "largest" in peer else float("inf")
     sizes = [size for size in question.sizes if parse_size(size) <= largest]

@@ -65,6 +65,14 @@ def end_on_signals():
     signal.signal(signal.SIGHUP, leave)
 
 
+def in_namespace(congestion, command):
+    """The command in a network namespace: only a loopback interface, and that under the given congestion control, which
+    libraries without such a setting take as the system's default. Wants root, or user namespaces."""
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    script = 'ip link set lo up && echo "$0" >/proc/sys/net/ipv4/tcp_congestion_control && exec "$@"'
+    return ["unshare", *user, "--net", "sh", "-c", script, congestion, *command]
+
+
 def _in_child():
     os.setsid()  # signals reach all that the program starts
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -3,7 +3,7 @@
 set -euo pipefail
 source tools/lib/suite.sh
 
-need_packages "${BUILD_PACKAGES[@]}" libgloo-dev python3 python3-venv
+need_packages "${BUILD_PACKAGES[@]}" iproute2 libgloo-dev python3 python3-venv
 # A peer that cannot be had leaves its bars not judged, and says so.
 bench/peers/build_gloo.sh || true
 for mpi in openmpi mpich intelmpi oneccl; do bench/peers/build_mpi.sh "$mpi" || true; done
