@@ -7,8 +7,8 @@ SUBNET = "10.78.0"
 
 
 def run_ranks(command, hosts, ranks=1, mbit=None, environment=None):
-    """Runs `ranks` ranks of the command in each host, and returns what rank 0 has printed. mbit: what a host sends at
-    most. SystemExit where a rank has failed."""
+    """Runs `ranks` ranks of the command in each host, and returns what rank 0 has printed. mbit: what a host sends and
+    receives at most. SystemExit where a rank has failed."""
     names = [f"rondo-{os.getpid()}-{host}" for host in (*range(hosts), "bridge")]
     bridge = names.pop()
     try:
@@ -24,7 +24,8 @@ def run_ranks(command, hosts, ranks=1, mbit=None, environment=None):
             _run(f"ip -n {name} link set lo up")
             if mbit:
                 burst = max(65536, mbit * 1000 // 8 * 3)
-                _run(f"tc -n {name} qdisc add dev eth0 root tbf rate {mbit}mbit burst {burst} latency 50ms")
+                for space, port in ((name, "eth0"), (bridge, f"port{host}")):
+                    _run(f"tc -n {space} qdisc add dev {port} root tbf rate {mbit}mbit burst {burst} latency 50ms")
         processes = []
         for rank in range(hosts * ranks):
             place = dict(

@@ -10,12 +10,10 @@ code is 1 if the ring is not the faster one in the largest world.
 
 import argparse
 import os
-import subprocess
 import sys
 import time
 
-PREFIX = "rondo-host"
-PORT = 29511
+import network
 
 
 def rank_main(size_bytes: int, repeats: int) -> None:
@@ -40,56 +38,11 @@ def rank_main(size_bytes: int, repeats: int) -> None:
     group.barrier()  # nobody leaves while data is still on its way to others
 
 
-def ip(words: str) -> None:
-    subprocess.run(["ip", *words.split()], check=True)
-
-
-def make_hosts(count: int, mbit: int) -> None:
-    """Namespaces on one bridge. What a host sends leaves through its end of the cable, what it receives through the
-    bridge's end; both are limited."""
-    limit = f"root tbf rate {mbit}mbit burst 160kb latency 50ms"
-    ip(f"netns add {PREFIX}-bridge")
-    bridge = f"-n {PREFIX}-bridge"
-    ip(f"{bridge} link add bridge0 type bridge")
-    ip(f"{bridge} link set bridge0 up")
-    for host in range(count):
-        name = f"{PREFIX}-{host}"
-        ip(f"netns add {name}")
-        ip(f"{bridge} link add port{host} type veth peer name eth0 netns {name}")
-        ip(f"{bridge} link set port{host} master bridge0 up")
-        ip(f"-n {name} addr add 10.77.0.{host + 1}/24 dev eth0")
-        ip(f"-n {name} link set eth0 up")
-        ip(f"-n {name} link set lo up")
-        subprocess.run(f"tc -n {name} qdisc add dev eth0 {limit}".split(), check=True)
-        subprocess.run(f"tc -n {PREFIX}-bridge qdisc add dev port{host} {limit}".split(), check=True)
-
-
-def remove_hosts(count: int) -> None:
-    for name in ("bridge", *range(count)):
-        subprocess.run(["ip", "netns", "del", f"{PREFIX}-{name}"], stderr=subprocess.DEVNULL, check=False)
-
-
 def measure(world: int, options) -> list[float]:
     """Seconds of ring and of star among `world` hosts."""
-    ranks = []
-    for rank in range(world):
-        environment = {
-            **os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
-            "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": str(PORT),
-            "RONDO_INSECURE": "1", "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
-        command = [sys.executable, __file__, "--rank", "--bytes", str(options.bytes), "--repeats", str(options.repeats)]
-        ranks.append(
-            subprocess.Popen(
-                ["ip", "netns", "exec", f"{PREFIX}-{rank}", *command],
-                env=environment, stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
-        )
-    outputs = [rank.communicate(timeout=300)[0] for rank in ranks]
-    codes = [rank.returncode for rank in ranks]
-    if any(codes):
-        raise SystemExit(f"of {world} ranks some failed: exit codes {codes}")
-    return [float(line) for line in outputs[0].split()]
+    command = [sys.executable, __file__, "--rank", "--bytes", str(options.bytes), "--repeats", str(options.repeats)]
+    output = network.run_ranks(command, hosts=world, mbit=options.mbit, environment={"OMP_NUM_THREADS": "1"})
+    return [float(line) for line in output.split()]
 
 
 def draw(path: str, worlds: list[int], times: list[list[float]], options) -> None:
@@ -126,11 +79,7 @@ def main():
     if os.geteuid() != 0:
         raise SystemExit("ring_and_star.py makes network namespaces: run it as root")
     worlds = sorted(map(int, options.worlds.split(",")))
-    try:
-        make_hosts(worlds[-1], options.mbit)
-        times = [measure(world, options) for world in worlds]
-    finally:
-        remove_hosts(worlds[-1])
+    times = [measure(world, options) for world in worlds]
     print("hosts   ring ms   star ms")
     for world, (ring, star) in zip(worlds, times):
         print(f"{world:5}  {1000 * ring:8.1f}  {1000 * star:8.1f}")
