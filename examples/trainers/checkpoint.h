@@ -1,4 +1,4 @@
-// A checkpoint of mlp.cc: how far training has come, DistOpt's state, and parameters and momentum of every rank, which
+// A checkpoint of mlp.cc: how many epochs are over, DistOpt's state, and parameters and momentum of every rank, which
 // differ between ranks after partialUpdate and localSGD. Numbers as they are in memory.
 #pragma once
 
@@ -15,11 +15,6 @@
 #include "mlp.h"
 
 namespace mlp::checkpoint {
-
-struct Progress {
-  uint64_t epoch = 0, step = 0;  // the next ones
-  Score score;                   // of this rank in the epoch
-};
 
 template <class Value>
 void write(std::ofstream& file, const std::vector<Value>& values) {
@@ -48,16 +43,13 @@ std::vector<Value> gathered(rondo::Communicator& group, const std::vector<Value>
 }
 
 // Collective: all ranks return when rank 0 has written the file.
-inline void save(const std::string& path, const Progress& progress, rondo::Communicator& group,
-                 rondo::DistOpt& optimizer, const std::vector<float>& own_parameters,
-                 const std::vector<float>& own_velocity) {
+inline void save(const std::string& path, uint64_t epochs, rondo::Communicator& group, rondo::DistOpt& optimizer,
+                 const std::vector<float>& own_parameters, const std::vector<float>& own_velocity) {
   const rondo::DistOptState state = optimizer.save();
-  const auto scores = gathered<double>(group, {progress.score.loss, progress.score.right, progress.score.seen});
   const std::vector<float> parameters = gathered(group, own_parameters), velocity = gathered(group, own_velocity);
   if (group.rank() == 0) {
     std::ofstream file(path + ".new", std::ios::binary);
-    write(file, std::vector<uint64_t>{progress.epoch, progress.step, state.steps, static_cast<uint64_t>(state.world)});
-    write(file, scores);
+    write(file, std::vector<uint64_t>{epochs, state.steps, static_cast<uint64_t>(state.world)});
     write(file, parameters);
     write(file, velocity);
     for (const rondo::DistOptState::Tensor& tensor : state.tensors) {
@@ -70,21 +62,6 @@ inline void save(const std::string& path, const Progress& progress, rondo::Commu
     std::filesystem::rename(path + ".new", path);  // a checkpoint is whole, or the one before
   }
   group.barrier();  // a launcher ends the other ranks when one has ended
-}
-
-// With another number of ranks: near the same image; rank 0 takes the score of all.
-inline Progress progress_of(const std::vector<uint64_t>& numbers, const std::vector<double>& scores,
-                            const rondo::Communicator& group, uint64_t steps) {
-  const uint64_t saved = scores.size() / 3, world = static_cast<uint64_t>(group.size());
-  const bool same = saved == world;
-  Progress progress{numbers[0], same ? numbers[1] : std::min(numbers[1] * saved / world, steps), {}};
-  for (uint64_t r = 0; r < saved; ++r) {
-    if (static_cast<uint64_t>(group.rank()) != (same ? r : 0)) continue;
-    progress.score.loss += scores[3 * r];
-    progress.score.right += scores[3 * r + 1];
-    progress.score.seen += scores[3 * r + 2];
-  }
-  return progress;
 }
 
 // The mean of what `saved` ranks had, which is the value itself where they are equal.
@@ -108,14 +85,13 @@ inline std::vector<float> own_of(const std::vector<float>& everyone, size_t save
   return {everyone.begin() + begin, everyone.begin() + begin + count};
 }
 
-// Parameters, momentum and DistOpt's state. exchange: of the optimizer. steps: of an epoch.
-inline Progress load(const std::string& path, rondo::Communicator& group, rondo::DistOpt& optimizer,
-                     rondo::Exchange exchange, Network& network, MomentumSgd& sgd, uint64_t steps) {
+// Parameters, momentum and DistOpt's state. exchange: of the optimizer. Returns how many epochs are over.
+inline uint64_t load(const std::string& path, rondo::Communicator& group, rondo::DistOpt& optimizer,
+                     rondo::Exchange exchange, Network& network, MomentumSgd& sgd) {
   std::ifstream file(path, std::ios::binary);
   const auto numbers = read<uint64_t>(file);
-  const auto scores = read<double>(file);
-  const size_t saved = numbers.size() == 4 ? static_cast<size_t>(numbers[3]) : 0;
-  if (saved == 0 || scores.size() != 3 * saved) throw std::runtime_error(path + " is no checkpoint");
+  const size_t saved = numbers.size() == 3 ? static_cast<size_t>(numbers[2]) : 0;
+  if (saved == 0) throw std::runtime_error(path + " is no checkpoint");
   const std::vector<float> parameters = own_of(read<float>(file), saved, group, exchange);
   const std::vector<float> velocity = own_of(read<float>(file), saved, group, exchange);
   if (parameters.size() != network.parameters.size() || velocity.size() != sgd.velocity.size()) {
@@ -124,13 +100,13 @@ inline Progress load(const std::string& path, rondo::Communicator& group, rondo:
   std::copy(parameters.begin(), parameters.end(), network.parameters.begin());
   std::copy(velocity.begin(), velocity.end(), sgd.velocity.begin());
   rondo::DistOptState state;
-  state.steps = numbers[2];
+  state.steps = numbers[1];
   state.world = static_cast<int>(saved);
   for (const Tensor& tensor : Network::kTensors) {
     state.tensors.push_back({tensor.name, read<float>(file), read<float>(file), read<float>(file)});
   }
   optimizer.load(state);
-  return progress_of(numbers, scores, group, steps);
+  return numbers[0];
 }
 
 }  // namespace mlp::checkpoint

@@ -2,10 +2,8 @@
 //   rondo-run -n 2 mlp [--option int8] [--spars 0.05] [--epochs 2] [--images 60000] [--folder FOLDER] [--checkpoint
 //   FILE]
 // Every rank trains on its contiguous part, 64 images a step. --checkpoint: written by rank 0 after each epoch, and
-// when Ctrl-C or SIGTERM ends the training after the step under way; read at the start if it is there. Training goes on
-// with the same bits, or with other ranks near the same image, by the mean residuals.
+// read at the start if it is there. Training goes on with the same bits, or with other ranks by the mean residuals.
 #include <charconv>
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -81,22 +79,7 @@ Arguments read_arguments(int argc, char** argv) {
   return read;
 }
 
-volatile std::sig_atomic_t stop_asked = 0;
-
-// Ctrl-C or SIGTERM; a second one ends the process at once.
-void ask_to_stop(int signal) {
-  stop_asked = 1;
-  std::signal(signal, SIG_DFL);
-}
-
-bool some_rank_stops(rondo::Communicator& group) {
-  int32_t stops = stop_asked;
-  group.all_reduce(&stops, &stops, 1, rondo::DType::kInt32, rondo::Op::kMax);
-  return stops != 0;
-}
-
-// The exit status: 130 where a signal has ended the training.
-int run(const Arguments& arguments) {
+void run(const Arguments& arguments) {
   rondo::Communicator group = rondo::Communicator::join();
   const idx::Images train = idx::load(arguments.folder, "train", arguments.images, group.rank(), group.size());
   const idx::Images test = idx::load(arguments.folder, "t10k", arguments.images, group.rank(), group.size());
@@ -114,26 +97,13 @@ int run(const Arguments& arguments) {
   };
 
   const uint64_t steps = train.count() / mlp::kBatch;
-  const bool keeps = !arguments.checkpoint.empty(), resumes = keeps && std::filesystem::exists(arguments.checkpoint);
-  mlp::checkpoint::Progress progress;
-  if (resumes) {
-    progress =
-        mlp::checkpoint::load(arguments.checkpoint, group, optimizer, arguments.options.exchange, network, sgd, steps);
+  const std::string& file = arguments.checkpoint;
+  uint64_t epoch = 0;
+  if (!file.empty() && std::filesystem::exists(file)) {
+    epoch = mlp::checkpoint::load(file, group, optimizer, arguments.options.exchange, network, sgd);
   }
-  network.score = progress.score;
-  const auto save_at = [&](const mlp::checkpoint::Progress& next) {
-    if (keeps) {
-      mlp::checkpoint::save(arguments.checkpoint, next, group, optimizer, network.parameters, sgd.velocity);
-    }
-  };
-  std::signal(SIGINT, ask_to_stop);
-  std::signal(SIGTERM, ask_to_stop);
-  for (uint64_t epoch = progress.epoch; epoch < arguments.epochs; ++epoch) {
-    for (uint64_t step = epoch == progress.epoch ? progress.step : 0; step < steps; ++step) {
-      if (some_rank_stops(group)) {
-        save_at({epoch, step, network.score});
-        return 130;
-      }
+  for (; epoch < arguments.epochs; ++epoch) {
+    for (uint64_t step = 0; step < steps; ++step) {
       network.backward(train, step * mlp::kBatch, mlp::kBatch, [&](const std::string& name) { optimizer.ready(name); });
       optimizer.step(update);
     }
@@ -142,21 +112,23 @@ int run(const Arguments& arguments) {
     const mlp::Score tested = std::exchange(network.score, {});
     std::vector<double> sums = {trained.loss, trained.right, trained.seen, tested.right, tested.seen};
     group.all_reduce(sums);
-    save_at({epoch + 1, 0, {}});
+    if (!file.empty()) {
+      mlp::checkpoint::save(file, epoch + 1, group, optimizer, network.parameters, sgd.velocity);
+    }
     if (group.rank() > 0) continue;
     std::printf("Starting Epoch %d:\n", static_cast<int>(epoch));
     std::printf("Training loss = %f, training accuracy = %f\n", sums[0], sums[1] / sums[2]);
     std::printf("Evaluation accuracy = %f\n", sums[3] / sums[4]);
     std::fflush(stdout);
   }
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    return run(read_arguments(argc, argv));
+    run(read_arguments(argc, argv));
+    return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mlp: %s\n", error.what());
     return 1;
