@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# For the suites that run torch: an environment with a CPU build of it, and the wheel.
+# For the suites that run Python: the wheel, pytest, and an environment with a CPU build of torch.
 
 # The wheel is what is tested: nothing that a developer has set may stand in for it.
 unset PYTHONPATH RONDO_LIBRARY RONDO_RUN RONDO_TORCH_CACHE
