@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Builds the trainer mlp_LIBRARY.cc in FOLDER, or says what is missing and exits with 1.
-#   examples/trainers/build.sh FOLDER rondo | mpi | gloo | nccl
+#   examples/trainers/build.sh FOLDER rondo | mpi | gloo
 # rondo: an installed Rondo, found by pkg-config. mpi: MPICXX, else the mpicxx of the PATH. gloo: Debian's libgloo-dev.
-# nccl: compiled only, not linked; NCCL_HOME and CUDA_HOME have include/nccl.h and include/cuda_runtime.h.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-if [[ $# != 2 || ! $2 =~ ^(rondo|mpi|gloo|nccl)$ ]]; then
-  sed -n '2,5s/^# \{0,1\}//p' "$0" >&2
+if [[ $# != 2 || ! $2 =~ ^(rondo|mpi|gloo)$ ]]; then
+  sed -n '2,4s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 folder=$1 library=$2
@@ -32,11 +31,5 @@ case $library in
   gloo)
     [[ -e /usr/include/gloo/allreduce.h ]] || missing "no Gloo: apt-get install libgloo-dev"
     "${CXX:-g++}" "${flags[@]}" "$source" -lgloo -pthread -o "$program"
-    ;;
-  nccl)
-    nccl=${NCCL_HOME:-/usr}/include cuda=${CUDA_HOME:-/usr/local/cuda}/include
-    [[ -e $nccl/nccl.h ]] || missing "no $nccl/nccl.h: set NCCL_HOME"
-    [[ -e $cuda/cuda_runtime.h ]] || missing "no $cuda/cuda_runtime.h: set CUDA_HOME"
-    "${CXX:-g++}" "${flags[@]}" -I"$nccl" -I"$cuda" -c "$source" -o "$program.o"
     ;;
 esac

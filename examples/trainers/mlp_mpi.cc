@@ -1,4 +1,4 @@
-// mlp_{rondo,mpi,gloo,nccl}.cc: one trainer by four libraries. They differ in the lines that name the library.
+// mlp_{rondo,mpi,gloo}.cc: one trainer by three libraries. They differ in the lines that name the library.
 //   LAUNCHER -n 2 ./mlp [EPOCHS [IMAGES [FOLDER]]]    (README.md: how each is built and started)
 #include <mpi.h>
 

@@ -27,11 +27,9 @@ class Steps {
     train_ = idx::load(folder, "train", images, rank, world);
     test_ = idx::load(folder, "t10k", images, rank, world);
     steps_ = train_.count() / kBatch;
-    // The same memory for all sums, so that libraries can register it. Its end are the sums of an epoch.
+    // The same memory for all sums, to which Gloo binds. Its end are the sums of an epoch.
     sums_.resize(Network::kSize + kScores);
   }
-
-  std::span<float> memory() { return sums_; }
 
   // What is to be added up over all ranks next, in place: the gradients of a step, or the scores of an epoch. Empty at
   // the end.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The trainers of examples/trainers: options, checkpoints, launchers; one trainer by four libraries.
+# The trainers of examples/trainers: options, checkpoints, launchers; one trainer by three libraries.
 set -euo pipefail
 source tools/lib/suite.sh
 source tools/lib/torch.sh
@@ -7,11 +7,7 @@ source tools/lib/torch.sh
 need_packages "${BUILD_PACKAGES[@]}" libgloo-dev openmpi-bin libopenmpi-dev mpich libmpich-dev python3 python3-venv
 venv=$PWD/.venv-torch
 torch_environment "$venv"
-# NCCL's package is wanted for its header only.
 pip_install "$venv" numpy
-pip_install "$venv" --no-deps nvidia-nccl-cu13
-NCCL_HOME=$("$venv/bin/python" -c "import nvidia.nccl as n; print(list(n.__path__)[0])")
-export NCCL_HOME
 check "tools/wheel.sh" tools/wheel.sh
 install_wheel "$venv"
 run_bazel build //examples:mlp //examples:mlp_rondo //tools:rondo-run
@@ -30,6 +26,6 @@ run_script() {
   ((status == 0 || status == CHECKS_FAILED)) || record fail "tests/trainers/$1 stopped with exit code $status"
 }
 run_script mlp.sh "$bin/examples/mlp" "$bin/tools/rondo-run" "$images"
-run_script four_libraries.sh "$bin/examples/mlp_rondo" "$bin/tools/rondo-run" "$images"
+run_script libraries.sh "$bin/examples/mlp_rondo" "$bin/tools/rondo-run" "$images"
 run_script cnn.sh "$venv/bin/python" "$images"
 finish_checks

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# examples/trainers/mlp_{rondo,mpi,gloo,nccl}.cc: at most 10 lines of each are not in the one by Rondo, those that run on
+# examples/trainers/mlp_{rondo,mpi,gloo}.cc: at most 10 lines of each are not in the one by Rondo, those that run on
 # this machine print the same losses with 2 ranks, and each prints its time a step.
-#   tests/trainers/four_libraries.sh MLP_RONDO RONDO_RUN IMAGES    IMAGES: a folder of MNIST's files
-# NCCL_HOME: where NCCL's header is, for the compile check of mlp_nccl.cc.
+#   tests/trainers/libraries.sh MLP_RONDO RONDO_RUN IMAGES    IMAGES: a folder of MNIST's files
 set -euo pipefail
 source tools/lib/suite.sh
 
@@ -30,7 +29,7 @@ trains() {
 }
 as_rondo() { diff <(grep -v "ms a step" "$folder/rondo.txt") <(grep -v "ms a step" "$folder/$1.txt"); }
 
-for library in mpi gloo nccl; do check "mlp_$library.cc differs in at most 10 lines" few_lines_differ "$library"; done
+for library in mpi gloo; do check "mlp_$library.cc differs in at most 10 lines" few_lines_differ "$library"; done
 check "rondo" trains rondo "$launcher" -n 2 --no-prefix "$program"
 check "it prints two epochs" test "$(grep -c 'Training loss = ' "$folder/rondo.txt")" = 2
 
@@ -47,6 +46,4 @@ check "mlp_gloo.cc is built" "$here/build.sh" "$folder" gloo
 mkdir "$folder/store"
 check "gloo" trains gloo env GLOO_STORE="$folder/store" "$launcher" -n 2 --no-prefix "$folder/mlp_gloo"
 check "gloo trains the same" as_rondo gloo
-
-check "mlp_nccl.cc compiles" "$here/build.sh" "$folder" nccl
 finish_checks
