@@ -216,45 +216,25 @@ void Communicator::batch_abandon() {
       {ErrorCode::kInvalid, fmt::format("a batch was abandoned on rank {}: nothing was done", rank()), {}});
 }
 
-void Communicator::send(const void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
+Message Communicator::run(const MessageCall& call) {
   State& state = blocking(state_);
-  if (state.batch.collecting()) return void(state.batch.add_send(data, count, dtype, peer, tag, options));
-  state.group->send({data, count, peer}, dtype, tag, options);
+  if (state.batch.collecting()) return static_cast<void>(state.batch.add(call)), Message{};
+  return state.group->run(call);
 }
 
-Work::Message Communicator::recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                 const CallOptions& options) {
+Message Communicator::run(const MessageCall& send, const MessageCall& receive) {
   State& state = blocking(state_);
-  if (state.batch.collecting()) {
-    state.batch.add_recv(data, count, dtype, peer, tag, options);
-    return {};
-  }
-  return state.group->recv({data, count, peer}, dtype, tag, options);
+  if (!state.batch.collecting()) return state.group->run(send, receive);
+  state.group->checked(receive);
+  state.batch.add(send);
+  state.batch.add(receive);
+  return {};
 }
 
-Work Communicator::send_async(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                              const CallOptions& options) {
+Work Communicator::start(const MessageCall& call) {
   State& state = open(state_);
-  if (state.batch.collecting()) return Work(state.batch.add_send(data, count, dtype, peer, tag, options));
-  return state.group->start_send({data, count, peer}, dtype, tag, options);
-}
-
-Work Communicator::recv_async(void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
-  State& state = open(state_);
-  if (state.batch.collecting()) return Work(state.batch.add_recv(data, count, dtype, peer, tag, options));
-  return state.group->start_recv({data, count, peer}, dtype, tag, options);
-}
-
-Work::Message Communicator::sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data,
-                                     uint64_t recv_count, int from, DType dtype, int tag, const CallOptions& options) {
-  State& state = blocking(state_);
-  if (state.batch.collecting()) {
-    state.group->recv_bytes({recv_data, recv_count, from}, dtype, tag);
-    state.batch.add_send(send_data, send_count, dtype, to, tag, options);
-    state.batch.add_recv(recv_data, recv_count, dtype, from, tag, options);
-    return {};
-  }
-  return state.group->sendrecv({send_data, send_count, to}, {recv_data, recv_count, from}, dtype, tag, options);
+  if (state.batch.collecting()) return Work(state.batch.add(call));
+  return state.group->start(call);
 }
 
 void* Communicator::allocate(size_t bytes) { return engine(state_).allocations().allocate(bytes); }

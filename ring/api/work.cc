@@ -52,13 +52,14 @@ void Work::on_end(EndFunction function) {
   operation.on_end(std::move(function));
 }
 
-Work::Message Work::message() const {
+Message Work::message() const {
   const Operation& operation = checked(operation_);
   if (message_.peer >= 0) return message_;
   if (!operation.done() || operation.failed()) {
     throw Exception(ErrorCode::kInvalid, "message() of an operation that has not succeeded: wait for it first");
   }
-  return {operation.peer, operation.tag, operation.message_bytes};
+  if (const Message* moved = operation.moved_message()) return *moved;
+  throw Exception(ErrorCode::kInvalid, "message() of an operation that is no send and no receive");
 }
 
 }  // namespace rondo

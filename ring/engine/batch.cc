@@ -139,13 +139,8 @@ std::shared_ptr<Operation> Batch::add(const Call& call) {
 std::shared_ptr<Operation> Batch::add(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
   return group_.with_memory([&] { return keep(tensors, op, options); });
 }
-std::shared_ptr<Operation> Batch::add_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                                           const CallOptions& options) {
-  return group_.with_memory([&] { return keep_send(data, count, dtype, peer, tag, options); });
-}
-std::shared_ptr<Operation> Batch::add_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                           const CallOptions& options) {
-  return group_.with_memory([&] { return keep_recv(data, count, dtype, peer, tag, options); });
+std::shared_ptr<Operation> Batch::add(const MessageCall& call) {
+  return group_.with_memory([&] { return keep(call); });
 }
 
 std::shared_ptr<Operation> Batch::keep(const Call& call) {
@@ -182,10 +177,9 @@ std::shared_ptr<Operation> Batch::keep(std::span<const TensorRef> tensors, Op op
   return calls_.operation;
 }
 
-std::shared_ptr<Operation> Batch::keep_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                                            const CallOptions& options) {
-  if (options.stream) {
-    auto message = group_.device().make_send({data, count, peer}, dtype, tag, options);
+std::shared_ptr<Operation> Batch::keep(const MessageCall& call) {
+  if (call.options.stream) {
+    auto message = group_.device().make(call, DeviceSide::Blocking::kNo);
     std::lock_guard lock(mutex_);
     check_open(true);
     calls_.streamed.add(message);
@@ -193,25 +187,8 @@ std::shared_ptr<Operation> Batch::keep_send(const void* data, uint64_t count, DT
   }
   std::lock_guard lock(mutex_);
   check_open(false);
-  group_.check_timeout("send", options);
-  calls_.messages.push_back({group_.make_send(data, count, dtype, peer, tag), options});
-  return calls_.messages.back().operation;
-}
-
-std::shared_ptr<Operation> Batch::keep_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                            const CallOptions& options) {
-  if (options.stream) {
-    auto message = group_.device().make_recv({data, count, peer}, dtype, tag, options);
-    std::lock_guard lock(mutex_);
-    check_open(true);
-    calls_.streamed.add(message);
-    return message;
-  }
-  std::lock_guard lock(mutex_);
-  check_open(false);
-  group_.check_timeout("recv", options);
-  calls_.messages.push_back({group_.make_recv(data, count, dtype, peer, tag), options});
-  return calls_.messages.back().operation;
+  calls_.messages.push_back(group_.make(call));
+  return calls_.messages.back();
 }
 
 std::shared_ptr<BatchOperation> Batch::end(Left left) {
@@ -247,8 +224,8 @@ void Batch::end(const Calls& calls, const Error& error) {
   calls.operation->set_result(&error);
   calls.operation->announce_end();
   calls.streamed.abandon(error);
-  for (const Message& message : calls.messages) {
-    if (message.operation) group_.end_unsubmitted(*message.operation, error);
+  for (const auto& message : calls.messages) {
+    if (message) group_.end_unsubmitted(*message, error);
   }
 }
 
@@ -295,9 +272,9 @@ void Batch::submit(Calls calls, Left left) {
     std::vector<BatchPart> parts = group_.lists().parts_of(calls.items);
     operation.messages_.reserve(calls.messages.size());
     if (!parts.empty()) operation.collectives_ = group_.submit_all(std::move(parts));
-    for (Message& message : calls.messages) {
-      group_.submit_message(message.operation, message.options, waited);
-      operation.messages_.push_back(std::move(message.operation));
+    for (auto& message : calls.messages) {
+      group_.submit(message, waited);
+      operation.messages_.push_back(std::move(message));
     }
   } catch (...) {
     refuse_all(calls);

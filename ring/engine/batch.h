@@ -67,10 +67,8 @@ class Batch {
   // What it gives back is the whole batch's: done when all of that is.
   std::shared_ptr<Operation> add(const Call& call);
   std::shared_ptr<Operation> add(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  std::shared_ptr<Operation> add_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                                      const CallOptions& options);
-  std::shared_ptr<Operation> add_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                      const CallOptions& options);
+  // A message's is its own.
+  std::shared_ptr<Operation> add(const MessageCall& call);
   // Who goes on with what is submitted: the caller, by finish(); or the progress thread, after
   // leave_to_progress_thread().
   enum class Left { kToCaller, kToProgressThread };
@@ -91,13 +89,9 @@ class Batch {
   void finish(BatchOperation& operation);
 
  private:
-  struct Message {
-    std::shared_ptr<MessageOperation> operation;
-    CallOptions options;
-  };
   struct Calls {
     std::vector<TensorLists::Item> items;
-    std::vector<Message> messages;
+    std::vector<std::shared_ptr<MessageOperation>> messages;
     StreamBatch streamed;  // then there are no others
     std::shared_ptr<BatchOperation> operation;
     size_t size() const { return items.size() + messages.size() + streamed.size(); }
@@ -105,10 +99,7 @@ class Batch {
 
   std::shared_ptr<Operation> keep(const Call& call);
   std::shared_ptr<Operation> keep(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
-  std::shared_ptr<Operation> keep_send(const void* data, uint64_t count, DType dtype, int peer, int tag,
-                                       const CallOptions& options);
-  std::shared_ptr<Operation> keep_recv(void* data, uint64_t count, DType dtype, int peer, int tag,
-                                       const CallOptions& options);
+  std::shared_ptr<Operation> keep(const MessageCall& call);
   // on_stream: of the call that is added.
   void check_open(bool on_stream) const;
   void submit(Calls calls, Left left);

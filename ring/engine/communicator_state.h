@@ -64,41 +64,25 @@ class CommunicatorState final : public CommunicatorEvents {
   // Submits all of them, with no other call between; if it throws, nothing is under way. Does not drive.
   std::vector<std::shared_ptr<CollectiveOperation>> submit_all(std::vector<BatchPart> parts);
 
+  // Messages. run(): on the calling thread; of two, both at once; what the last one has moved. start(): in the
+  // background, unless it is over when this returns.
+  Message run(const MessageCall& call);
+  Message run(const MessageCall& send, const MessageCall& receive);
+  Work start(const MessageCall& call);
+  // Throws Exception(kInvalid) that names the argument.
+  P2pCall checked(const MessageCall& call) const;
+  // Checks it; submit() starts it.
+  std::shared_ptr<MessageOperation> make(const MessageCall& call) const;
   // Whether the calling thread does nothing else until the message has gone.
   enum class Waited { kByCaller, kInBackground };
-  // Blocking, on the calling thread. sendrecv(): the receive's arguments are checked before the send is under way, so
-  // that nothing of the caller's is left behind.
-  struct Outgoing {
-    const void* data = nullptr;
-    uint64_t count = 0;
-    int peer = -1;
-  };
-  struct Incoming {
-    void* data = nullptr;
-    uint64_t count = 0;
-    int peer = -1;
-  };
-  void send(const Outgoing& out, DType dtype, int tag, const CallOptions& options);
-  Work::Message recv(const Incoming& in, DType dtype, int tag, const CallOptions& options);
-  Work::Message sendrecv(const Outgoing& out, const Incoming& in, DType dtype, int tag, const CallOptions& options);
-  // In the background, unless they are over when these return.
-  Work start_send(const Outgoing& out, DType dtype, int tag, const CallOptions& options);
-  Work start_recv(const Incoming& in, DType dtype, int tag, const CallOptions& options);
-  // Check the arguments; submit_message() starts it.
-  std::shared_ptr<MessageOperation> make_send(const void* data, uint64_t count, DType dtype, int peer, int tag) const;
-  std::shared_ptr<MessageOperation> make_recv(void* data, uint64_t count, DType dtype, int peer, int tag) const;
-  void submit_message(std::shared_ptr<MessageOperation> operation, const CallOptions& options, Waited waited);
+  void submit(std::shared_ptr<MessageOperation> operation, Waited waited);
   // A message of a batch that is not submitted: ends it.
   void end_unsubmitted(MessageOperation& operation, const Error& error) const;
   // Throws what stands against any call now: a fork, the communicator's failure.
   void check_usable() const {
     if (!context_->mark.same_process() || context_->failure.get() != nullptr) refuse_use();
   }
-  // In bytes; the arguments of a message are checked.
-  uint64_t send_bytes(const Outgoing& out, DType dtype, int tag) const;
-  uint64_t recv_bytes(const Incoming& in, DType dtype, int tag) const;
-  // Throw Exception(kInvalid) for device memory in a call without a stream, once the communicator is attached.
-  void check_on_host(const char* call, const void* data) const;
+  // Throws Exception(kInvalid) for device memory in a call without a stream, once the communicator is attached.
   void check_on_host(const Call& call) const;
   // The algorithm for the library's own calls.
   Algorithm for_plain_buffers() const { return collectives_->router().for_plain_buffers(); }
@@ -164,10 +148,8 @@ class CommunicatorState final : public CommunicatorEvents {
   DeviceSide* attached() const { return device_.load(std::memory_order_acquire); }
   [[noreturn]] void refuse_use() const;
   [[noreturn]] void fail_for_memory();
-  void check_peer(const char* call, int peer, int tag, bool receives) const;
-  void run_messages(SendOperation* send, RecvOperation* recv, const CallOptions& options);
-  void run_send(const P2pOut& out, const CallOptions& options);
-  Work::Message run_recv(const P2pIn& in, const CallOptions& options);
+  void check_peer(const MessageCall& call, const char* name) const;
+  P2pCall checked_on_host(const MessageCall& call) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   struct Members {
     uint64_t id = 0;  // of their communicator

@@ -32,11 +32,6 @@ P2pOptions p2p_options(const CommunicatorContext& context) {
   return options;
 }
 
-std::string describe(const char* verb, uint64_t bytes, const char* preposition, int peer, int tag) {
-  return fmt::format("{}({} bytes {} {}, tag {})", verb, bytes, preposition,
-                     peer < 0 ? "any rank" : fmt::format("rank {}", peer), tag < 0 ? "any" : fmt::format("{}", tag));
-}
-
 // Without memory for it none: nothing passes a wait for what uses the caller's memory.
 std::string text_of(const MessageOperation& operation) {
   try {
@@ -57,7 +52,7 @@ void MessageOperation::end(const Error* error) {
   if (listed_) messages.active_.remove(*this);
   listed_ = false;
   if (background) messages.background_.fetch_sub(1);
-  if (began_at != 0) messages.observe_end(*this, error, dynamic_cast<SendOperation*>(this) != nullptr);
+  if (began_at_ != 0) messages.observe_end(*this, error);
   if (error != nullptr) {
     fail(*error);
   } else {
@@ -68,37 +63,9 @@ void MessageOperation::end(const Error* error) {
   if (counted) messages.ended();
 }
 
-SendOperation::SendOperation(const std::byte* memory, uint64_t size, DType type, int to, int with_tag) {
-  SendRequest::data = memory;
-  SendRequest::bytes = message_bytes = size;
-  SendRequest::dtype = type;
-  SendRequest::peer = Operation::peer = to;
-  SendRequest::tag = Operation::tag = with_tag;
-}
-
-std::string SendOperation::text() const {
-  return describe("send", SendRequest::bytes, "to", SendRequest::peer, SendRequest::tag);
-}
-
-void SendOperation::complete(const Error* error) { end(error); }
-
-RecvOperation::RecvOperation(std::byte* memory, uint64_t size, DType type, int from, int with_tag) {
-  RecvRequest::data = memory;
-  RecvRequest::bytes = size;
-  RecvRequest::dtype = type;
-  RecvRequest::peer = from;
-  RecvRequest::tag = with_tag;
-}
-
-std::string RecvOperation::text() const {
-  return describe("recv", RecvRequest::bytes, "from", RecvRequest::peer, RecvRequest::tag);
-}
-
-void RecvOperation::complete(const Error* error) {
-  Operation::peer = message.peer;
-  Operation::tag = message.tag;
-  message_bytes = message.bytes;
-  end(error);
+std::string MessageOperation::text() const {
+  return fmt::format("{}({} bytes {} {}, tag {})", sends() ? "send" : "recv", bytes, sends() ? "to" : "from",
+                     peer < 0 ? "any rank" : fmt::format("rank {}", peer), tag < 0 ? "any" : fmt::format("{}", tag));
 }
 
 Messages::Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
@@ -110,33 +77,40 @@ Messages::Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr
 }
 
 void Messages::submit(std::shared_ptr<MessageOperation> operation) {
+  MessageOperation& submitted = *operation;
+  enqueue(submitted, std::move(operation));
+}
+
+void Messages::enqueue(MessageOperation& operation, std::shared_ptr<MessageOperation> self) {
   std::lock_guard lock(submitted_mutex_);
-  submitted_.push_back(operation);  // first: without memory nothing has happened. Nobody sees it under the lock
-  if (context_->observed.on()) operation->began_at = Observer::now();
-  adopt(operation);
+  adopt(operation, std::move(self));
+  submitted_.push_back(operation);
   news_.store(true);
 }
 
 // It is under way from now on.
-void Messages::adopt(const std::shared_ptr<MessageOperation>& operation) {
-  operation->messages_ = this;
-  operation->self_ = operation;
-  operation->deadline = kNoDeadlineYet;
-  operation->counted_ = true;
-  if (operation->background) background_.fetch_add(1);
+void Messages::adopt(MessageOperation& operation, std::shared_ptr<MessageOperation> self) {
+  if (context_->observed.on()) operation.began_at_ = Observer::now();
+  operation.messages_ = this;
+  operation.self_ = std::move(self);
+  operation.deadline = kNoDeadlineYet;
+  operation.counted_ = true;
+  if (operation.background) background_.fetch_add(1);
   added();
 }
 
 void Messages::submit_from_stream(std::shared_ptr<MessageOperation> operation) {
-  submit_or_end(std::move(operation));
+  MessageOperation& submitted = *operation;
+  submit_or_end(submitted, std::move(operation));
   notify();
 }
 
-void Messages::submit_or_end(std::shared_ptr<MessageOperation> operation) {
-  if (context_->failure.get() == nullptr && attempt([&] { submit(operation); })) return;
-  operation->messages_ = this;
-  operation->background = false;
-  operation->end(context_->failure.get());
+void Messages::submit_or_end(MessageOperation& operation, std::shared_ptr<MessageOperation> self) {
+  const Error* failure = context_->failure.get();
+  if (failure == nullptr) return enqueue(operation, std::move(self));
+  operation.messages_ = this;
+  operation.background = false;
+  operation.end(failure);
 }
 
 template <typename Action>
@@ -150,45 +124,57 @@ bool Messages::attempt(const Action& action) noexcept {
   }
 }
 
-Messages::AtOnce Messages::run_at_once(const P2pOut* out, P2pIn* in) {
-  AtOnce result;
-  if (context_->observed.on()) return result;
-  alone([this, out, in, &result] {
+Message Messages::run(std::span<const P2pCall> calls, std::chrono::milliseconds limit) {
+  Message moved;
+  const std::span<const P2pCall> left = calls.subspan(run_at_once(calls, moved));
+  if (left.empty()) return moved;
+  MessageOperation last(left.back(), limit);
+  MessageOperation* const alone[] = {&last};
+  if (left.size() == 1) return run_queued(alone);
+  MessageOperation first(left.front(), limit);
+  MessageOperation* const both[] = {&first, &last};
+  return run_queued(both);
+}
+
+// The short way of a blocking call: how many of them, from the first one on, end within some 2 us, while nothing else
+// is under way. What does not has not begun.
+size_t Messages::run_at_once(std::span<const P2pCall> calls, Message& moved) {
+  size_t over = 0;
+  if (context_->observed.on()) return over;
+  alone([&] {
     if (ended_ || news_.load()) return;
     try {
-      if (out != nullptr) result.sent = p2p_->send_now(*out);
-      if (in != nullptr && (out == nullptr || result.sent)) result.received = take_now(*in);
+      while (over < calls.size() && at_once(calls[over], moved) == P2pAtOnce::kOver) ++over;
     } catch (...) {  // the queued way ends them with the failure
       context_->fail(caught());
     }
     moved_bytes_.store(p2p_->moved_bytes(), std::memory_order_relaxed);
   });
-  return result;
+  return over;
 }
 
-// Under the lease. Polls the streams of the receive's peers alone.
-bool Messages::take_now(P2pIn& in) {
+// Under the lease. Polls the streams of a receive's peers alone.
+P2pAtOnce Messages::at_once(const P2pCall& call, Message& moved) {
   for (int pass = 0; pass < passes_without_clock(); ++pass) {
-    const P2pFound found = p2p_->recv_now(in);
-    if (found != P2pFound::kNothing) return found == P2pFound::kMessage;
+    const P2pAtOnce found = p2p_->at_once(call, moved);
+    if (found != P2pAtOnce::kNothingYet) return found;
     pause_core();
   }
-  return false;
+  return P2pAtOnce::kNothingYet;
 }
 
-// now(), under the lease: whether it is over. make(): the operation of what is not. Messages that were submitted before
-// go first.
-template <typename Now, typename Make>
-std::shared_ptr<MessageOperation> Messages::start_or_submit(const Now& now, const Make& make) {
+// Messages that were submitted before go first.
+std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chrono::milliseconds limit,
+                                                  Message& moved) {
   std::shared_ptr<MessageOperation> operation;
   bool over = false, waits = false;
   const auto begin_at_once = [&] {
     if (ended_ || news_.load() || context_->failure.get() != nullptr) return;
     try {
-      over = now();
+      over = p2p_->at_once(call, moved) == P2pAtOnce::kOver;
       if (!over) {
-        operation = make();
-        adopt(operation);
+        operation = in_background(call, limit);
+        adopt(*operation, operation);
         waits = begin(*operation);
         if (!waits) p2p_->push();
         if (!waits) report();
@@ -201,7 +187,7 @@ std::shared_ptr<MessageOperation> Messages::start_or_submit(const Now& now, cons
   if (!context_->observed.on()) if_free(begin_at_once);
   if (over) return nullptr;
   if (operation == nullptr) {
-    submit(operation = make());
+    submit(operation = in_background(call, limit));
     notify();
   } else if (waits) {
     ask_unless_served();
@@ -211,82 +197,62 @@ std::shared_ptr<MessageOperation> Messages::start_or_submit(const Now& now, cons
   return operation;
 }
 
-std::shared_ptr<MessageOperation> Messages::in_background(std::shared_ptr<MessageOperation> made,
-                                                          std::chrono::milliseconds limit) {
+std::shared_ptr<MessageOperation> Messages::in_background(const P2pCall& call, std::chrono::milliseconds limit) {
+  auto made = std::make_shared<MessageOperation>(call, limit);
   made->engine = shared_from_this();
   made->background = true;
-  made->limit = limit;
   return made;
 }
 
-std::shared_ptr<MessageOperation> Messages::start(const P2pOut& out, std::chrono::milliseconds limit) {
-  const auto now = [&] { return p2p_->send_now(out); };
-  return start_or_submit(now, [&] {
-    return in_background(std::make_shared<SendOperation>(out.data, out.bytes, out.dtype, out.peer, out.tag), limit);
-  });
-}
-
-std::shared_ptr<MessageOperation> Messages::start(P2pIn& in, std::chrono::milliseconds limit) {
-  const auto now = [&] { return p2p_->recv_now(in) == P2pFound::kMessage; };
-  return start_or_submit(now, [&] {
-    return in_background(std::make_shared<RecvOperation>(in.data, in.bytes, in.dtype, in.peer, in.tag), limit);
-  });
-}
-
-void Messages::run(SendOperation* send, RecvOperation* recv) {
-  const auto done = [send, recv] { return (!send || send->done()) && (!recv || recv->done()); };
+// Operations on this thread's stack. As run().
+Message Messages::run_queued(std::span<MessageOperation* const> operations) {
+  for (MessageOperation* operation : operations) operation->on_stack_ = true;
+  const auto done = [&] {
+    return std::all_of(operations.begin(), operations.end(), [](const auto* operation) { return operation->done(); });
+  };
   const bool held = poll_if_free(
-      [this, send, recv] {
+      [&] {
         take_submitted();
-        begin_now(send);
-        begin_now(recv);
+        for (MessageOperation* operation : operations) begin_now(*operation);
       },
       done,
-      [this, send, recv] {
-        count_if_pending(send);
-        count_if_pending(recv);
+      [&] {
+        for (MessageOperation* operation : operations) {
+          if (operation->done()) continue;
+          operation->counted_ = true;
+          added();
+        }
       });
   if (!held) {
-    submit_on_stack(send);
-    submit_on_stack(recv);
+    for (MessageOperation* operation : operations) submit_or_end(*operation, nullptr);
   }
-  if (send) {
-    wait_blocking(*send);
-    if (send->failed() && recv && !recv->done()) take_back(*recv);
+  for (MessageOperation* operation : operations) {
+    wait_blocking(*operation);
+    if (operation->failed() && !operations.back()->done()) take_back(*operations.back());
   }
-  if (recv) wait_blocking(*recv);
+  for (const MessageOperation* operation : operations) {
+    if (operation->failed()) throw Exception(operation->error());
+  }
+  return operations.back()->message;
 }
 
 // Under the lease.
-void Messages::begin_now(MessageOperation* operation) {
-  if (operation == nullptr) return;
-  operation->messages_ = this;
-  operation->on_stack_ = true;
-  operation->deadline = kNoDeadlineYet;
-  if (context_->observed.on()) operation->began_at = Observer::now();
-  if (ended_) return operation->end(context_->failure.get());
-  begin(*operation);
+void Messages::begin_now(MessageOperation& operation) {
+  operation.messages_ = this;
+  operation.deadline = kNoDeadlineYet;
+  if (context_->observed.on()) operation.began_at_ = Observer::now();
+  if (ended_) return operation.end(context_->failure.get());
+  begin(operation);
 }
 
-void Messages::count_if_pending(MessageOperation* operation) {
-  if (operation == nullptr || operation->done()) return;
-  operation->counted_ = true;
-  added();
-}
-
-void Messages::submit_on_stack(MessageOperation* operation) {
-  if (operation == nullptr) return;
-  operation->on_stack_ = true;
-  submit_or_end({std::shared_ptr<void>(), operation});
-}
-
-void Messages::observe_end(const MessageOperation& operation, const Error* error, bool sends) {
+void Messages::observe_end(const MessageOperation& operation, const Error* error) {
+  const Message& message = operation.message;
   TraceRecord record;
-  record.begin = operation.began_at;
-  record.peer = operation.peer;
-  record.number = static_cast<uint64_t>(std::max(operation.tag, 0));
-  record.bytes = operation.message_bytes;
-  record.a = static_cast<uint8_t>(sends ? TraceDirection::kOut : TraceDirection::kIn);
+  record.begin = operation.began_at_;
+  record.peer = message.peer;
+  record.number = static_cast<uint64_t>(std::max(message.tag, 0));
+  record.bytes = message.bytes;
+  record.a = static_cast<uint8_t>(operation.sends() ? TraceDirection::kOut : TraceDirection::kIn);
   const Observed& observed = context_->observed;
   observed.observer->message(observed.communicator, record, error != nullptr ? error->code : ErrorCode::kOk);
 }
@@ -295,18 +261,18 @@ void Messages::wait_blocking(const MessageOperation& operation) {
   if (operation.done()) return;
   const auto policy = std::chrono::milliseconds(context_->config.stall_ms);
   if (wait(operation, Clock::now() + policy)) return;
-  const P2pRequest& request = const_cast<MessageOperation&>(operation).request();
-  const int peer = request.peer < 0 ? -1 : context_->world_rank(request.peer);
+  const int peer = operation.peer < 0 ? -1 : context_->world_rank(operation.peer);
   context_->log.sleeps_in_p2p(peer, text_of(operation));
   while (!wait(operation, Clock::now() + kBetweenLooks)) context_->log.looked_in_p2p();
   context_->log.woke_from_p2p();
 }
 
-void Messages::take_back(RecvOperation& operation) {
+// Ends a receive that no message has met yet, with kAborted; on others it has no effect: their message is coming.
+void Messages::take_back(MessageOperation& receive) {
   with_lease([&] {
     if (ended_) return void(end_late());
     take_submitted();
-    if (!operation.done()) attempt([&] { p2p_->take_back(operation.recv()); });
+    if (!receive.done()) attempt([&] { p2p_->take_back(receive); });
   });
 }
 
@@ -332,13 +298,15 @@ bool Messages::step(Pass pass) {
 
 // Submitted while another thread destroyed the communicator.
 bool Messages::end_late() {
-  std::vector<std::shared_ptr<MessageOperation>> late;
-  {
-    std::lock_guard lock(submitted_mutex_);
-    std::swap(late, submitted_);
-  }
-  for (const auto& operation : late) operation->end(context_->failure.get());
-  return !late.empty();
+  NodeList<MessageOperation> late = take_list();
+  const bool any = !late.empty();
+  while (MessageOperation* operation = late.pop_front()) operation->end(context_->failure.get());
+  return any;
+}
+
+NodeList<MessageOperation> Messages::take_list() {
+  std::lock_guard lock(submitted_mutex_);
+  return std::exchange(submitted_, {});
 }
 
 bool Messages::move(Pass pass) {
@@ -364,15 +332,15 @@ void Messages::end_pending(const Error& error) {
 
 bool Messages::take_submitted() {
   if (!news_.load()) return false;
+  NodeList<MessageOperation> submitted;
   std::vector<int> left;
   {
     std::lock_guard lock(submitted_mutex_);
     news_.store(false);
-    std::swap(taken_, submitted_);
+    std::swap(submitted, submitted_);
     std::swap(left, left_);
   }
-  for (auto& operation : taken_) begin(*operation);
-  taken_.clear();
+  while (MessageOperation* operation = submitted.pop_front()) begin(*operation);
   // A peer that leaves after the group has failed is no cause of its own.
   const Error* error = context_->failure.get();
   if (!left.empty() && error != nullptr) end_pending(*error);
@@ -380,12 +348,12 @@ bool Messages::take_submitted() {
   return true;
 }
 
-// As MessageOperation::start().
+// As P2p::submit().
 bool Messages::begin(MessageOperation& operation) {
   active_.push_back(operation);
   operation.listed_ = true;
   try {
-    return operation.start(*p2p_);
+    return p2p_->submit(operation);
   } catch (...) {  // as attempt(), in fewer steps
     context_->fail(caught());
     operation.end(context_->failure.get());
@@ -408,13 +376,13 @@ void Messages::report() {
 void Messages::tick(Clock::time_point now) {
   if (ended_ || context_->failure.get() != nullptr) return;
   for (MessageOperation* operation = active_.front(); operation != nullptr; operation = operation->next) {
-    if (operation->deadline == kNoDeadlineYet) operation->deadline = deadline_after(now, operation->limit);
+    if (operation->deadline == kNoDeadlineYet) operation->deadline = deadline_after(now, operation->limit_);
     if (now >= operation->deadline) return time_out(*operation);
   }
 }
 
 void Messages::time_out(const MessageOperation& operation) {
-  const int peer = const_cast<MessageOperation&>(operation).request().peer;
+  const int peer = operation.peer;
   Error error{ErrorCode::kTimeout,
               fmt::format("{} on rank {} did not complete before its deadline: {}", operation.text(), context_->rank,
                           peer < 0 ? "no rank sent a message that matches" : "the peer has not made the matching call"),

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,6 @@
 namespace rondo {
 
 class Messages;
-
 class MessageOperation;
 
 // Hears how far a message is that is staged (device/stream_message.h). Under the lease.
@@ -28,62 +28,40 @@ class MessageStage {
   virtual void ended(const MessageOperation& operation) = 0;
 };
 
-// A send or a receive as an operation. Fields of the request are set before it is submitted.
-class MessageOperation : public Operation {
+// A send or a receive as an operation.
+class MessageOperation final : public Operation, private P2pRequest {
  public:
-  virtual P2pRequest& request() = 0;
-  // "recv(4096 bytes from rank 1, tag 7)", for messages; peer in it is of the group.
-  virtual std::string text() const = 0;
-  // True: it waits for a peer, so that nothing is to be written for it now.
-  virtual bool start(P2p& p2p) = 0;
-  std::chrono::milliseconds limit{0};  // from the call to the deadline, which the first tick sets
-  uint64_t began_at = 0;               // for the observer; 0: it was not on
+  // limit: from the call to the deadline, which the first tick sets.
+  MessageOperation(const P2pCall& call, std::chrono::milliseconds limit) : P2pRequest(call), limit_(limit) {
+    if (sends()) message = {peer, tag, bytes};
+  }
+  const P2pCall& call() const { return *this; }
+  const Message* moved_message() const override { return &message; }
+  // "recv(4096 bytes from rank 1, tag 7)", for errors; peer in it is of the group.
+  std::string text() const;
+  // Of a send, before it is submitted: P2pRequest::ready, which outlives the operation.
+  void fill_by(const std::atomic<uint64_t>& ready_bytes) { ready = &ready_bytes; }
   bool background = false;  // no blocking call waits for it alone: it goes on while its rank does other things
   std::shared_ptr<MessageStage> stage;  // until it ends, which the stage waits for; null: it is not staged
 
-  // Neighbors in the list of what is under way.
+  // Neighbors in the list of what has been submitted, or is under way.
   MessageOperation* next = nullptr;
   MessageOperation* previous = nullptr;
 
- protected:
+ private:
   friend class Messages;
+  void complete(const Error* error) override { end(error); }
+  void progressed() override {
+    if (stage) stage->came(P2pRequest::moved);
+  }
   void end(const Error* error);
+  const std::chrono::milliseconds limit_;
+  uint64_t began_at_ = 0;  // for the observer; 0: it was not on
   Messages* messages_ = nullptr;
-  std::shared_ptr<MessageOperation> self_;  // while it is under way
+  std::shared_ptr<MessageOperation> self_;  // while it is under way; null: of the stack
   bool on_stack_ = false;                   // of the blocking call, which destroys it once it is done: run()
   bool counted_ = false;                    // by ProgressEngine::added()
   bool listed_ = false;                     // in Messages::active_
-};
-
-class SendOperation final : public MessageOperation, private SendRequest {
- public:
-  SendOperation(const std::byte* memory, uint64_t size, DType type, int to, int with_tag);
-  P2pRequest& request() override { return *this; }
-  std::string text() const override;
-  bool start(P2p& p2p) override {
-    p2p.send(*this);
-    return false;
-  }
-  // ready_bytes: SendRequest::ready, which outlives the operation.
-  void fill_by(const std::atomic<uint64_t>& ready_bytes) { ready = &ready_bytes; }
-
- private:
-  void complete(const Error* error) override;
-};
-
-class RecvOperation final : public MessageOperation, private RecvRequest {
- public:
-  RecvOperation(std::byte* memory, uint64_t size, DType type, int from, int with_tag);
-  P2pRequest& request() override { return *this; }
-  std::string text() const override;
-  bool start(P2p& p2p) override { return p2p.recv(*this); }
-  RecvRequest& recv() { return *this; }
-
- private:
-  void progressed() override {
-    if (stage) stage->came(RecvRequest::moved);
-  }
-  void complete(const Error* error) override;
 };
 
 // The sends and receives of one communicator; independent of its collectives.
@@ -99,22 +77,14 @@ class Messages final : public ProgressEngine, private P2pStreams {
   void submit_from_stream(std::shared_ptr<MessageOperation> operation);
   // Waits for the operation; the others are told if that takes long (a collective against a send).
   void wait_blocking(const MessageOperation& operation);
-  // The short way of a blocking call: what of the two (nullptr: none) ends within some 2 us, while nothing else is
-  // under way. What does not has not begun: run() it.
-  struct AtOnce {
-    bool sent = false;
-    bool received = false;
-  };
-  AtOnce run_at_once(const P2pOut* out, P2pIn* in);
-  // Starts an asynchronous message, beside whatever is under way. nullptr: it is over already (in: what has come),
-  // which took no lock, no memory, and woke nobody but the peer. Throws std::bad_alloc: nothing has happened.
-  std::shared_ptr<MessageOperation> start(const P2pOut& out, std::chrono::milliseconds limit);
-  std::shared_ptr<MessageOperation> start(P2pIn& in, std::chrono::milliseconds limit);
+  // Runs a call, or a send and then a receive at the same time, to their ends, on this thread. Returns what the last
+  // one has moved; throws its failure, or that of the send, beside which the receive is taken back.
+  Message run(std::span<const P2pCall> calls, std::chrono::milliseconds limit);
+  // Starts an asynchronous message, beside whatever is under way. nullptr: it is over already, and `moved` says what
+  // came; that took no lock, no memory, and woke nobody but the peer. Throws std::bad_alloc: nothing has happened.
+  std::shared_ptr<MessageOperation> start(const P2pCall& call, std::chrono::milliseconds limit, Message& moved);
   // Stands for every message that was over at once; shared with their Works.
   std::shared_ptr<Operation> over() { return {shared_from_this(), &over_}; }
-  // Runs a send, a receive or both (nullptr: none) to their ends, on this thread; they may lie on its stack. A receive
-  // beside a send that fails is taken back.
-  void run(SendOperation* send, RecvOperation* recv);
 
   // Why the communicator is over; nullptr: it is not. Any thread.
   const Error* failure() const { return context_->failure.get(); }
@@ -123,8 +93,6 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool in_background() const { return background_.load() > 0; }
   // Bytes that all of them have moved, both ways; grows while one comes on. Any thread.
   uint64_t moved_bytes() const { return moved_bytes_.load(std::memory_order_relaxed); }
-  // Ends a receive that no message has met yet, with kAborted; on others it has no effect: their message is coming.
-  void take_back(RecvOperation& operation);
 
   void peer_left(int peer);  // of the group. Any thread
   // Ends what is pending, tells the peers that nothing more comes, and writes until then what is still to be written.
@@ -148,20 +116,20 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool attempt(const Action& action) noexcept;
   bool move(Pass pass);
   bool end_late();
+  NodeList<MessageOperation> take_list();
   bool take_submitted();
   bool begin(MessageOperation& operation);
-  template <typename Now, typename Make>
-  std::shared_ptr<MessageOperation> start_or_submit(const Now& now, const Make& make);
-  std::shared_ptr<MessageOperation> in_background(std::shared_ptr<MessageOperation> made,
-                                                  std::chrono::milliseconds limit);
-  void adopt(const std::shared_ptr<MessageOperation>& operation);
-  bool take_now(P2pIn& in);
-  void begin_now(MessageOperation* operation);
-  void count_if_pending(MessageOperation* operation);
-  void submit_on_stack(MessageOperation* operation);
-  void submit_or_end(std::shared_ptr<MessageOperation> operation);
+  size_t run_at_once(std::span<const P2pCall> calls, Message& moved);
+  P2pAtOnce at_once(const P2pCall& call, Message& moved);
+  std::shared_ptr<MessageOperation> in_background(const P2pCall& call, std::chrono::milliseconds limit);
+  Message run_queued(std::span<MessageOperation* const> operations);
+  void begin_now(MessageOperation& operation);
+  void adopt(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
+  void enqueue(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
+  void submit_or_end(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
+  void take_back(MessageOperation& receive);
   void end_pending(const Error& error);
-  void observe_end(const MessageOperation& operation, const Error* error, bool sends);
+  void observe_end(const MessageOperation& operation, const Error* error);
   void report();
   void time_out(const MessageOperation& operation);
 
@@ -180,7 +148,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
   std::shared_ptr<CommunicatorContext> context_;  // shared with the communicator and its collectives
   Over over_{*this};
   std::mutex submitted_mutex_;
-  std::vector<std::shared_ptr<MessageOperation>> submitted_;
+  NodeList<MessageOperation> submitted_;
   std::vector<int> left_;
   std::atomic<bool> news_{false};  // one of the two is not empty
   std::atomic<int> background_{0};
@@ -188,7 +156,6 @@ class Messages final : public ProgressEngine, private P2pStreams {
 
   // Under the lease.
   std::unique_ptr<P2p> p2p_;
-  std::vector<std::shared_ptr<MessageOperation>> taken_;  // scratch of take_submitted()
   NodeList<MessageOperation> active_;
   bool finishing_ = false;
   bool ended_ = false;

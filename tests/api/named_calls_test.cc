@@ -72,7 +72,7 @@ TEST_CASE("every call on ranges, blocking and asynchronous") {
             async ? group.all_to_all_async(mine, two).wait() : group.all_to_all(mine, two);
             expect(two == Numbers{rank, 10 + rank}, "all_to_all");
 
-            rondo::Work::Message message;
+            rondo::Message message;
             if (async) {
               rondo::Work sent = group.send_async(mine, other, 7);
               rondo::Work received = group.recv_async(two, other, 7);

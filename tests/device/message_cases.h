@@ -52,9 +52,9 @@ inline void ring_of_messages(Communicator& group) {
     in.expect_message(before, count);
     received.wait();
     sent.wait();
-    const Work::Message message = received.message();
+    const Message message = received.message();
     expect(message.peer == before && message.tag == 3 && message.bytes == 8 * count, "the wrong message");
-    const Work::Message both =
+    const Message both =
         group.sendrecv(out.device, count, next, in.device, in.values.size(), before, DType::kInt64, 4, options);
     expect(both.peer == before && both.tag == 4 && both.bytes == 8 * count, "sendrecv says another message");
     mirror.to_host();

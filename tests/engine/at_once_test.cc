@@ -68,9 +68,9 @@ bool takes_nothing(Action action) {
   return locks == 0 && allocations == 0 && writes == 0;
 }
 
-void expect_over(const Work& work, const Work::Message& message) {
+void expect_over(const Work& work, const Message& message) {
   expect(work.valid() && work.done() && !work.error(), "over when the call returns");
-  const Work::Message got = work.message();
+  const Message got = work.message();
   expect(got.peer == message.peer && got.tag == message.tag && got.bytes == message.bytes,
          [&] { return fmt::format("peer {}, tag {}, {} bytes", got.peer, got.tag, got.bytes); });
 }

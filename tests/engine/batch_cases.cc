@@ -55,7 +55,7 @@ class Messages {
 
   void expect_right() const {
     for (const Work& work : works_) {
-      const Work::Message message = work.message();
+      const Message message = work.message();
       const auto& in = received_[static_cast<size_t>(message.peer)];
       expect(message.bytes == in.size() * 8 && message.tag == 5, "a message's length or tag");
       for (const int64_t value : in) expect(value == 100 * message.peer + group_.rank(), "a message's contents");

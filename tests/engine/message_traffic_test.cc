@@ -38,7 +38,7 @@ std::vector<std::byte> message_of(int from, int tag, int round) {
   return data;
 }
 
-void expect_message(const std::vector<std::byte>& got, const Work::Message& said, int from, int tag, int round) {
+void expect_message(const std::vector<std::byte>& got, const Message& said, int from, int tag, int round) {
   const auto want = message_of(from, tag, round);
   const bool right = said.peer == from && said.tag == tag && said.bytes == want.size() &&
                      std::equal(want.begin(), want.end(), got.begin());
@@ -51,7 +51,7 @@ void exchange(Communicator& group, int tag, int round, std::vector<std::byte>& m
   const int rank = group.rank();
   const int next = (rank + 1) % group.size(), before = (rank + group.size() - 1) % group.size();
   const auto out = message_of(rank, tag, round);
-  Work::Message said;
+  Message said;
   switch (round % 4) {
     case 0:
       said = group.sendrecv(out.data(), out.size(), next, memory.data(), memory.size(), before, kByte, tag);

@@ -257,7 +257,7 @@ TEST_CASE("messages are matched by peer and tag: tags out of order, any source, 
           std::array<bool, 3> seen{};
           for (int i = 0; i < 2; ++i) {
             Numbers from(4, -1);
-            const Work::Message message = group.recv(from.data(), 4, kInt64, kAnySource, kAnyTag);
+            const Message message = group.recv(from.data(), 4, kInt64, kAnySource, kAnyTag);
             expect(message.peer == 1 || message.peer == 2, "the sender's rank");
             expect(message.tag == 40 + message.peer, "the tag");
             expect(message.bytes == 8u * static_cast<uint64_t>(message.peer), "the length");

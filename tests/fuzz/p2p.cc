@@ -15,8 +15,7 @@ namespace {
 constexpr uint64_t kCommunicator = 0x1234;
 constexpr uint64_t kPoolBytes = 8192, kEagerBytes = 1024;
 
-template <typename Request>
-struct WithMemory : Request {
+struct WithMemory : P2pRequest {
   std::vector<std::byte> memory;
   bool completed = false;
   void complete(const Error*) override {
@@ -72,8 +71,7 @@ void try_input(std::string_view input) {
   Streams streams;
   streams.from = std::make_unique<FedStream>(backward ? "" : input.substr(2), most, lends);
   streams.to = std::make_unique<FedStream>(backward ? input.substr(2) : "", most, lends);
-  WithMemory<RecvRequest> receives[3];
-  WithMemory<SendRequest> send;
+  WithMemory receives[3], send;
   P2pOptions options;
   options.communicator = kCommunicator;
   options.eager_bytes = kEagerBytes;
@@ -81,13 +79,14 @@ void try_input(std::string_view input) {
   P2p p2p(1, 2, options, streams);
   const size_t sizes[] = {100, 2000, 0};
   for (size_t i = 0; i < 3; ++i) {
+    receives[i].kind = MessageKind::kReceive;
     receives[i].use(sizes[i]);
-    receives[i].peer = i == 0 ? 0 : kP2pAnySource;
-    receives[i].tag = i == 0 ? 0 : kP2pAnyTag;
-    p2p.recv(receives[i]);
+    receives[i].peer = i == 0 ? 0 : kAnySource;
+    receives[i].tag = i == 0 ? 0 : kAnyTag;
+    p2p.submit(receives[i]);
   }
   send.use(5000);
-  p2p.send(send);
+  p2p.submit(send);
   while (p2p.progress()) {
     RONDO_CHECK(p2p.pooled_bytes() <= kPoolBytes, "the pool keeps its bound");
     if (p2p.failure()) break;

@@ -94,31 +94,27 @@ struct Pair {
   std::optional<P2p> ranks[2];
 };
 
-struct Send : SendRequest {
-  bool finished = false;
-  void complete(const Error* why) override { finished = !why; }
-};
-struct Recv : RecvRequest {
+struct Request : P2pRequest {
   bool finished = false;
   void complete(const Error* why) override { finished = !why; }
 };
 
 // One message to the other rank, polled for as an engine does; receive_first: posted before it comes.
 bool exchange(Pair& pair, int from, size_t bytes, bool receive_first, std::byte* memory) {
-  Send send;
-  Recv receive;
+  Request send, receive;
+  receive.kind = MessageKind::kReceive;
   send.peer = 1 - from;
   send.data = memory;
   receive.peer = from;
   receive.data = memory + bytes;
   send.bytes = receive.bytes = bytes;
-  if (receive_first) pair.ranks[1 - from]->recv(receive);
-  pair.ranks[from]->send(send);
+  if (receive_first) pair.ranks[1 - from]->submit(receive);
+  pair.ranks[from]->submit(send);
   const P2pSweep sweep = receive_first ? P2pSweep::kAwaited : P2pSweep::kAll;
   for (int i = 0; i < 2 && !receive.finished; ++i) {
     pair.ranks[from]->progress(sweep);
     pair.ranks[1 - from]->progress(sweep);
-    if (i == 0 && !receive_first) pair.ranks[1 - from]->recv(receive);
+    if (i == 0 && !receive_first) pair.ranks[1 - from]->submit(receive);
   }
   return send.finished && receive.finished;
 }

@@ -57,23 +57,23 @@ struct Exchange {
   // Completed receives hold their messages; after fail() everything is complete and no memory is touched any more.
   void fail_and_check() {
     for (int rank : {0, 1}) {
-      for (TestRecv* receive : recvs[rank]) {
+      for (TestRequest* receive : recvs[rank]) {
         if (receive->complete_called && receive->failed.ok()) REQUIRE(SimWorld::intact(*receive, rank));
       }
       world.at(rank).fail(kLost);
       REQUIRE_FALSE(pending(rank));
       REQUIRE(world.at(rank).idle());
       REQUIRE_EQ(world.at(rank).pooled_bytes(), 0);
-      for (TestSend* send : sends[rank]) std::vector<std::byte>().swap(send->memory);  // for the address sanitizer
-      for (TestRecv* receive : recvs[rank]) std::vector<std::byte>().swap(receive->memory);
+      for (TestRequest* send : sends[rank]) std::vector<std::byte>().swap(send->memory);  // for the address sanitizer
+      for (TestRequest* receive : recvs[rank]) std::vector<std::byte>().swap(receive->memory);
     }
     world.settle();
   }
 
   Random random;
   SimWorld world;
-  std::vector<TestSend*> sends[2];
-  std::vector<TestRecv*> recvs[2];
+  std::vector<TestRequest*> sends[2];
+  std::vector<TestRequest*> recvs[2];
 };
 
 TEST_CASE("a stream that is cut anywhere is reported by every rank that depends on it; fail() ends the rest") {
@@ -107,7 +107,7 @@ TEST_CASE("fault 28: a message cut after each of its bytes is never received") {
       CAPTURE(bytes);
       CAPTURE(cut);
       SimWorld world({.seed = cut + 1, .connect_ticks = 0});
-      TestRecv& receive = world.recv(1, 0, 0, bytes);
+      TestRequest& receive = world.recv(1, 0, 0, bytes);
       world.recv(0, 1, 0, 0);
       world.send(0, 1, 1, 0);  // opens the connection
       world.settle();
@@ -138,7 +138,7 @@ TEST_CASE("an unexpected message that was cut is forgotten: a later receive does
   CHECK(world.at(1).take_link_failure());
   CHECK_EQ(world.at(1).pooled_messages(), 1);  // the empty one
   world.at(1).peer_left(0);
-  TestRecv& receive = world.recv(1, 0, 0, 50);
+  TestRequest& receive = world.recv(1, 0, 0, 50);
   REQUIRE(receive.complete_called);
   CHECK_EQ(receive.failed.code, ErrorCode::kPeerLeft);
   CHECK(world.recv(1, 0, 1, 0).failed.ok());
@@ -194,23 +194,23 @@ TEST_CASE("what a rank sent before it left is received; what it did not send fai
     SimWorld world({.world = size, .seed = seed});
     Random random(seed);
     const uint64_t messages = random.below(20);
-    std::vector<TestRecv*> receives;
+    std::vector<TestRequest*> receives;
     for (uint64_t i = 0; i < messages; ++i) {
       const bool early = random.chance(30);
       if (early) receives.push_back(&world.recv(1, 0, 0, 1000));
       world.send(0, 1, 0, random.below(400));
       if (!early && random.chance(50)) receives.push_back(&world.recv(1, 0, 0, 1000));
     }
-    TestRecv& other_tag = world.recv(1, 0, 1, 10);
+    TestRequest& other_tag = world.recv(1, 0, 1, 10);
     for (uint64_t i = 0; i < 1000 && !world.at(0).idle(); ++i) world.step();
-    TestSend& never = world.send(0, 1, 0, 5000);  // nobody clears it
+    TestRequest& never = world.send(0, 1, 0, 5000);  // nobody clears it
     if (random.chance(50)) world.settle();
     world.at(0).finish({ErrorCode::kClosed, "destroyed", {}});
     CHECK_EQ(never.failed.code, ErrorCode::kClosed);
     for (uint64_t i = random.below(20); i > 0; --i) world.step();
     const bool early_goodbye = random.chance(50);
     if (early_goodbye) world.at(1).peer_left(0);
-    TestSend& to_left = world.send(1, 0, 0, 10);
+    TestRequest& to_left = world.send(1, 0, 0, 10);
     if (random.chance(50)) {
       for (int i = 0; i < 1000 && !world.at(0).idle(); ++i) world.step();
       REQUIRE(world.at(0).idle());
@@ -237,7 +237,7 @@ TEST_CASE("what a rank sent before it left is received; what it did not send fai
     if (messages > 0) CHECK(receives[0]->failed.ok());
     CHECK_EQ(world.recv(1, 0, 0, 10000).failed.code, ErrorCode::kPeerLeft);
     CHECK_EQ(world.send(1, 0, 0, 1).failed.code, ErrorCode::kPeerLeft);
-    TestRecv& any = world.recv(1, kP2pAnySource, 0, 10);
+    TestRequest& any = world.recv(1, kAnySource, 0, 10);
     CHECK_EQ(any.complete_called, size == 2);
     if (size == 3) world.at(1).peer_left(2);
     CHECK_EQ(any.failed.code, ErrorCode::kPeerLeft);
@@ -329,11 +329,11 @@ TEST_CASE("each breach of the protocol is refused for what it is, not a frame ea
   for (const Breach& breach : breaches()) {
     CAPTURE(breach.named);
     Victim victim(1);
-    TestSend send;
+    TestRequest send;
     send.memory.resize(5000);
     send.data = send.memory.data();
     send.bytes = send.memory.size();
-    victim.p2p->send(send);
+    victim.p2p->submit(send);
     ByteStream& stream = breach.backward ? *victim.to.side[1] : *victim.from.side[1];
     for (size_t i = 0; i < breach.frames.size(); ++i) {
       for (int tick = 0; tick < 50; ++tick) victim.step();
@@ -356,12 +356,13 @@ TEST_CASE("a payload that does not go on where it stopped is refused before it l
   for (int wrong : {0, 1, 2}) {
     CAPTURE(wrong);
     Victim victim(static_cast<uint64_t>(wrong) + 1);
-    TestRecv receive;
+    TestRequest receive;
+    receive.kind = MessageKind::kReceive;
     receive.memory.assign(200, kUntouched);
     receive.data = receive.memory.data();
     receive.bytes = 200;
     receive.peer = 0;
-    victim.p2p->recv(receive);
+    victim.p2p->submit(receive);
     const P2pEnvelope data[] = {frame(P2pKind::kData, 0, 50, 100), frame(P2pKind::kData, 0, 101, 0),
                                 frame(P2pKind::kData, 0, 0, 0)};
     for (const P2pEnvelope& envelope : {frame(P2pKind::kRequest, 0, 100), data[wrong]}) {
@@ -410,22 +411,23 @@ TEST_CASE("garbage ends in a protocol error that names the peer, with no more me
     CAPTURE(seed);
     Random random(seed);
     Victim victim(seed);
-    TestRecv recvs[3];
-    for (TestRecv& receive : recvs) {
+    TestRequest recvs[3];
+    for (TestRequest& receive : recvs) {
+      receive.kind = MessageKind::kReceive;
       receive.memory.resize(random.below(3000));
       receive.data = receive.memory.data();
       receive.bytes = receive.memory.size();
-      receive.peer = random.chance(50) ? 0 : kP2pAnySource;
-      receive.tag = random.chance(50) ? 0 : kP2pAnyTag;
+      receive.peer = random.chance(50) ? 0 : kAnySource;
+      receive.tag = random.chance(50) ? 0 : kAnyTag;
       receive.dtype = DType::kInt8;
-      victim.p2p->recv(receive);
+      victim.p2p->submit(receive);
     }
-    TestSend send;
+    TestRequest send;
     send.memory.resize(5000);
     send.data = send.memory.data();
     send.bytes = send.memory.size();
     send.tag = 1;
-    victim.p2p->send(send);
+    victim.p2p->submit(send);
     for (int i = 0; i < 20; ++i) victim.step();
 
     ByteStream& stream = seed % 4 == 0 ? *victim.to.side[1] : *victim.from.side[1];
@@ -440,7 +442,7 @@ TEST_CASE("garbage ends in a protocol error that names the peer, with no more me
     if (seed % 3 == 0) REQUIRE_EQ(code, ErrorCode::kProtocol);
     REQUIRE_FALSE(victim.p2p->failure()->message.empty());
     victim.p2p->fail(*victim.p2p->failure());
-    for (TestRecv& receive : recvs) REQUIRE(receive.complete_called);
+    for (TestRequest& receive : recvs) REQUIRE(receive.complete_called);
     REQUIRE(send.complete_called);
   }
 }

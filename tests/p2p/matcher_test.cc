@@ -11,8 +11,8 @@
 namespace rondo::testing {
 namespace {
 
-struct Receive : RecvRequest {
-  Receive(int from, int tag_in) { peer = from, tag = tag_in; }
+struct Receive : P2pRequest {
+  Receive(int from, int tag_in) { kind = MessageKind::kReceive, peer = from, tag = tag_in; }
   void complete(const Error*) override {}
 };
 
@@ -22,9 +22,9 @@ struct Model {
   std::vector<Receive*> receives;
   std::vector<P2pMessage*> messages;
 
-  static bool takes(const RecvRequest& receive, const P2pMessage& message) {
-    return (receive.peer == kP2pAnySource || receive.peer == message.peer) &&
-           (receive.tag == kP2pAnyTag || static_cast<uint32_t>(receive.tag) == message.envelope.tag);
+  static bool takes(const P2pRequest& receive, const P2pMessage& message) {
+    return (receive.peer == kAnySource || receive.peer == message.peer) &&
+           (receive.tag == kAnyTag || static_cast<uint32_t>(receive.tag) == message.envelope.tag);
   }
 };
 
@@ -46,7 +46,7 @@ TEST_CASE("random receives and messages meet as in a list in the order of time")
         P2pMessage* message = pool.take(envelope, peer);
         const auto expected = std::find_if(model.receives.begin(), model.receives.end(),
                                            [&](Receive* receive) { return Model::takes(*receive, *message); });
-        RecvRequest* found = matcher.take_receive(peer, envelope.tag);
+        P2pRequest* found = matcher.take_receive(peer, envelope.tag);
         if (expected == model.receives.end()) {
           REQUIRE_EQ(found, nullptr);
           matcher.add(*message);
@@ -58,7 +58,7 @@ TEST_CASE("random receives and messages meet as in a list in the order of time")
         }
       } else {
         Receive& receive =
-            receives.emplace_back(random.chance(30) ? kP2pAnySource : peer, random.chance(30) ? kP2pAnyTag : tag);
+            receives.emplace_back(random.chance(30) ? kAnySource : peer, random.chance(30) ? kAnyTag : tag);
         P2pMessage* found = matcher.take_message(receive);
         // The first of its peer that the receive takes; of some peer, for any source.
         const auto expected = std::find_if(model.messages.begin(), model.messages.end(), [&](P2pMessage* message) {
@@ -89,7 +89,7 @@ TEST_CASE("receives from any source go round the peers") {
     for (int peer : {0, 1, 2}) matcher.add(*pool.take(envelope, peer));
   }
   std::vector<int> order;
-  Receive any(kP2pAnySource, kP2pAnyTag);
+  Receive any(kAnySource, kAnyTag);
   while (P2pMessage* message = matcher.take_message(any)) order.push_back(message->peer);
   CHECK_EQ(order, std::vector<int>{0, 1, 2, 0, 1, 2, 0, 1, 2});
 }

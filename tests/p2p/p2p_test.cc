@@ -20,9 +20,9 @@ TEST_CASE("a message arrives whole, with its sender, tag and length, at every si
       CAPTURE(bytes);
       CAPTURE(receive_first);
       SimWorld world({.seed = bytes + 1});
-      TestRecv* receive = nullptr;
+      TestRequest* receive = nullptr;
       if (receive_first) receive = &world.recv(1, 0, 7, bytes + 3);
-      TestSend& send = world.send(0, 1, 7, bytes);
+      TestRequest& send = world.send(0, 1, 7, bytes);
       world.settle();
       if (!receive_first) {
         CHECK_EQ(send.complete_called, bytes <= 1024);
@@ -61,46 +61,48 @@ struct CalmPair {
     world.at(0).progress();
     world.network().advance(20);
   }
-  P2pFound recv_now(int from, int tag, uint64_t bytes) {
+  bool send_now(std::byte* data, uint64_t bytes, int tag) {
+    return world.at(0).at_once({MessageKind::kSend, data, bytes, DType::kUint8, 1, tag}, came) == P2pAtOnce::kOver;
+  }
+  P2pAtOnce recv_now(int from, int tag, uint64_t bytes) {
     memory.assign(bytes, kUntouched);
-    receive = {memory.data(), bytes, DType::kUint8, from, tag};
-    return world.at(1).recv_now(receive);
+    return world.at(1).at_once({MessageKind::kReceive, memory.data(), bytes, DType::kUint8, from, tag}, came);
   }
   // The memory holds message `index` of rank 0, and is untouched behind it.
   bool intact(uint64_t index) const {
     for (uint64_t i = 0; i < memory.size(); ++i) {
-      if (memory[i] != (i < receive.got_bytes ? message_byte(0, 1, index, i) : kUntouched)) return false;
+      if (memory[i] != (i < came.bytes ? message_byte(0, 1, index, i) : kUntouched)) return false;
     }
     return true;
   }
   SimWorld world;
   std::vector<std::byte> memory;
-  P2pIn receive;
+  Message came;
 };
 
-TEST_CASE("recv_now takes the message that is next, from memory that the stream lends") {
-  for (const int from : {0, kP2pAnySource}) {
+TEST_CASE("a receive at once takes the message that is next, from memory that the stream lends") {
+  for (const int from : {0, kAnySource}) {
     CAPTURE(from);
     CalmPair pair;
-    const P2pFound none = streams_lend ? P2pFound::kNothing : P2pFound::kOther;
+    const P2pAtOnce none = streams_lend ? P2pAtOnce::kNothingYet : P2pAtOnce::kNot;
     CHECK_EQ(pair.recv_now(from, 7, 100), none);
     int taken = 0;
     for (uint64_t i = 1; i <= 3000; ++i) {  // more than the credit for 8 KiB: it goes back
       const uint64_t bytes = i % 101;
       pair.send(7, bytes);
-      const P2pFound found = pair.recv_now(from, i % 2 == 0 ? 7 : kP2pAnyTag, 100);
+      const P2pAtOnce found = pair.recv_now(from, i % 2 == 0 ? 7 : kAnyTag, 100);
       // Every so often the long way must look for streams of other ranks.
-      if (found == P2pFound::kOther) {
-        TestRecv& receive = pair.world.recv(1, from, 7, 100);
+      if (found == P2pAtOnce::kNot) {
+        TestRequest& receive = pair.world.recv(1, from, 7, 100);
         pair.world.settle();
         REQUIRE(SimWorld::intact(receive, 1));
         continue;
       }
       ++taken;
-      REQUIRE_EQ(found, P2pFound::kMessage);
-      REQUIRE_EQ(pair.receive.from, 0);
-      REQUIRE_EQ(pair.receive.got_tag, 7);
-      REQUIRE_EQ(pair.receive.got_bytes, bytes);
+      REQUIRE_EQ(found, P2pAtOnce::kOver);
+      REQUIRE_EQ(pair.came.peer, 0);
+      REQUIRE_EQ(pair.came.tag, 7);
+      REQUIRE_EQ(pair.came.bytes, bytes);
       REQUIRE(pair.intact(i));
     }
     CHECK_EQ(taken > 2900, streams_lend);
@@ -108,9 +110,9 @@ TEST_CASE("recv_now takes the message that is next, from memory that the stream 
   }
 }
 
-TEST_CASE("recv_now leaves what takes a longer way as it is") {
+TEST_CASE("a receive at once leaves what takes a longer way as it is") {
   const auto next = [](CalmPair& pair, int tag, uint64_t bytes) {
-    TestRecv& receive = pair.world.recv(1, 0, tag, bytes);
+    TestRequest& receive = pair.world.recv(1, 0, tag, bytes);
     pair.world.settle();
     REQUIRE(receive.complete_called);
     REQUIRE(receive.failed.ok());
@@ -120,13 +122,13 @@ TEST_CASE("recv_now leaves what takes a longer way as it is") {
   SUBCASE("another tag") {
     CalmPair pair;
     pair.send(1, 10);
-    CHECK_EQ(pair.recv_now(0, 2, 10), P2pFound::kOther);
+    CHECK_EQ(pair.recv_now(0, 2, 10), P2pAtOnce::kNot);
     CHECK_EQ(next(pair, 1, 10).bytes, 10);
   }
   SUBCASE("a message that must be asked for") {
     CalmPair pair;
     pair.send(1, 5000);
-    CHECK_EQ(pair.recv_now(0, 1, 5000), P2pFound::kOther);
+    CHECK_EQ(pair.recv_now(0, 1, 5000), P2pAtOnce::kNot);
     CHECK_EQ(next(pair, 1, 5000).bytes, 5000);
   }
   SUBCASE("a message that has come before") {
@@ -134,16 +136,16 @@ TEST_CASE("recv_now leaves what takes a longer way as it is") {
     pair.send(1, 10);
     pair.world.settle();
     pair.send(1, 20);
-    CHECK_EQ(pair.recv_now(0, 1, 100), P2pFound::kOther);
+    CHECK_EQ(pair.recv_now(0, 1, 100), P2pAtOnce::kNot);
     CHECK_EQ(next(pair, 1, 100).bytes, 10);
     CHECK_EQ(next(pair, 1, 100).bytes, 20);
   }
   SUBCASE("a receive that waits already") {
-    for (const int waits_for : {0, kP2pAnySource}) {
+    for (const int waits_for : {0, kAnySource}) {
       CalmPair pair;
-      TestRecv& waits = pair.world.recv(1, waits_for, kP2pAnyTag, 100);
+      TestRequest& waits = pair.world.recv(1, waits_for, kAnyTag, 100);
       pair.send(1, 10);
-      CHECK_EQ(pair.recv_now(0, 1, 100), P2pFound::kOther);
+      CHECK_EQ(pair.recv_now(0, 1, 100), P2pAtOnce::kNot);
       pair.world.settle();
       CHECK_EQ(waits.message.bytes, 10);
     }
@@ -151,8 +153,8 @@ TEST_CASE("recv_now leaves what takes a longer way as it is") {
   SUBCASE("a receive that is too short, or of another type") {
     CalmPair pair;
     pair.send(1, 11);
-    CHECK_EQ(pair.recv_now(0, 1, 10), P2pFound::kOther);
-    TestRecv& receive = pair.world.recv(1, 0, 1, 10);
+    CHECK_EQ(pair.recv_now(0, 1, 10), P2pAtOnce::kNot);
+    TestRequest& receive = pair.world.recv(1, 0, 1, 10);
     pair.world.settle();
     CHECK_EQ(receive.failed.code, ErrorCode::kMismatch);
   }
@@ -160,16 +162,16 @@ TEST_CASE("recv_now leaves what takes a longer way as it is") {
     CalmPair pair;
     pair.send(1, 10);
     pair.world.at(1).fail({ErrorCode::kAborted, "enough", {}});
-    CHECK_EQ(pair.recv_now(0, 1, 10), P2pFound::kOther);
+    CHECK_EQ(pair.recv_now(0, 1, 10), P2pAtOnce::kNot);
   }
 }
 
-TEST_CASE("send_now sends a message that none waits before, and else does nothing") {
+TEST_CASE("a send at once sends a message that none waits before, and else does nothing") {
   CalmPair pair;
   std::vector<std::byte> memory(2000);
   const auto send_now = [&](uint64_t index, uint64_t bytes) {
     for (uint64_t i = 0; i < bytes; ++i) memory[i] = message_byte(0, 1, index, i);
-    const bool sent = pair.world.at(0).send_now({memory.data(), bytes, DType::kUint8, 1, 3});
+    const bool sent = pair.send_now(memory.data(), bytes, 3);
     std::fill(memory.begin(), memory.end(), std::byte{0xee});  // it is the caller's again
     return sent;
   };
@@ -180,7 +182,7 @@ TEST_CASE("send_now sends a message that none waits before, and else does nothin
   for (uint64_t i = 1; i <= 3000; ++i) {  // more than the credit, which comes back
     CAPTURE(i);
     REQUIRE(send_now(i, i % 1025));
-    TestRecv& receive = pair.world.recv(1, 0, 3, 1024);
+    TestRequest& receive = pair.world.recv(1, 0, 3, 1024);
     pair.world.settle();
     REQUIRE(receive.complete_called);
     REQUIRE_EQ(receive.message.bytes, i % 1025);
@@ -200,28 +202,28 @@ TEST_CASE("send_now sends a message that none waits before, and else does nothin
 
 TEST_CASE("messages with checksums take the longer way, by which they are made and looked at") {
   CalmPair pair(true);
-  const std::byte byte{};
-  CHECK_FALSE(pair.world.at(0).send_now({&byte, 1, DType::kUint8, 1, 1}));
+  std::byte byte{};
+  CHECK_FALSE(pair.send_now(&byte, 1, 1));
   pair.send(1, 10);
-  CHECK_EQ(pair.recv_now(0, 1, 10), P2pFound::kOther);
-  TestRecv& receive = pair.world.recv(1, 0, 1, 10);
+  CHECK_EQ(pair.recv_now(0, 1, 10), P2pAtOnce::kNot);
+  TestRequest& receive = pair.world.recv(1, 0, 1, 10);
   pair.world.settle();
   REQUIRE(receive.complete_called);
   CHECK(SimWorld::intact(receive, 1));
 }
 
-TEST_CASE("send_now overtakes no message that waits") {
+TEST_CASE("a send at once overtakes no message that waits") {
   CalmPair pair;
   const auto send_now = [&pair] {
-    const std::byte byte = message_byte(0, 1, 10, 0);
-    return pair.world.at(0).send_now({&byte, 1, DType::kUint8, 1, 9});
+    std::byte byte = message_byte(0, 1, 10, 0);
+    return pair.send_now(&byte, 1, 9);
   };
   for (int i = 0; i < 9; ++i) pair.world.send(0, 1, i, 1000);  // the last ones have no credit
   CHECK_FALSE(send_now());                                     // none has been written
   pair.world.settle();
   REQUIRE_EQ(send_now(), streams_lend);  // all have been sent, or requested
   for (int i = 0; i < (streams_lend ? 10 : 9); ++i) {
-    TestRecv& receive = pair.world.recv(1, 0, kP2pAnyTag, 1000);
+    TestRequest& receive = pair.world.recv(1, 0, kAnyTag, 1000);
     pair.world.settle();
     REQUIRE(receive.complete_called);
     CHECK_EQ(receive.message.tag, i);
@@ -233,7 +235,7 @@ TEST_CASE("messages of the eager limit are not requested while their receives ke
   CalmPair pair;
   for (int i = 0; i < 100; ++i) {  // the credit is 8 of them
     pair.world.recv(1, 0, 1, 1024);
-    TestSend& send = pair.world.send(0, 1, 1, 1024);
+    TestRequest& send = pair.world.send(0, 1, 1, 1024);
     pair.world.at(0).progress(P2pSweep::kAwaited);
     REQUIRE(send.complete_called);  // not before an answer, if it is requested
     pair.world.network().advance(20);
@@ -246,25 +248,25 @@ TEST_CASE("tags are received in any order, messages of one tag in theirs") {
   SimWorld world({});
   for (int tag : {1, 2, 1, 3}) world.send(0, 1, tag, 100 + static_cast<uint64_t>(tag));
   world.settle();
-  TestRecv& third = world.recv(1, 0, 3, 200);
-  TestRecv& second = world.recv(1, 0, 2, 200);
-  TestRecv& first = world.recv(1, 0, 1, 200);
-  TestRecv& last = world.recv(1, 0, kP2pAnyTag, 200);
+  TestRequest& third = world.recv(1, 0, 3, 200);
+  TestRequest& second = world.recv(1, 0, 2, 200);
+  TestRequest& first = world.recv(1, 0, 1, 200);
+  TestRequest& last = world.recv(1, 0, kAnyTag, 200);
   world.settle();
   CHECK_EQ(third.sequence, 3);
   CHECK_EQ(second.sequence, 1);
   CHECK_EQ(first.sequence, 0);
   CHECK_EQ(last.sequence, 2);
   CHECK_EQ(last.message.tag, 1);
-  for (TestRecv* receive : {&third, &second, &first, &last}) CHECK(SimWorld::intact(*receive, 1));
+  for (TestRequest* receive : {&third, &second, &first, &last}) CHECK(SimWorld::intact(*receive, 1));
 }
 
 TEST_CASE("a long message announced before a short one of its tag is received before it") {
   SimWorld world({});
   world.send(0, 1, 5, 100'000);
   world.send(0, 1, 5, 10);
-  TestRecv& first = world.recv(1, 0, 5, 100'000);
-  TestRecv& second = world.recv(1, 0, 5, 100'000);
+  TestRequest& first = world.recv(1, 0, 5, 100'000);
+  TestRequest& second = world.recv(1, 0, 5, 100'000);
   world.settle();
   CHECK_EQ(first.message.bytes, 100'000);
   CHECK_EQ(second.message.bytes, 10);
@@ -274,10 +276,10 @@ TEST_CASE("a long message announced before a short one of its tag is received be
 
 TEST_CASE("both ranks send a long message before either receives") {
   SimWorld world({});
-  TestSend* sends[2] = {&world.send(0, 1, 0, 3'000'000), &world.send(1, 0, 0, 3'000'000)};
+  TestRequest* sends[2] = {&world.send(0, 1, 0, 3'000'000), &world.send(1, 0, 0, 3'000'000)};
   world.settle();
   CHECK_FALSE(sends[0]->complete_called);
-  TestRecv* receives[2] = {&world.recv(0, 1, 0, 3'000'000), &world.recv(1, 0, 0, 3'000'000)};
+  TestRequest* receives[2] = {&world.recv(0, 1, 0, 3'000'000), &world.recv(1, 0, 0, 3'000'000)};
   world.settle();
   for (int rank : {0, 1}) {
     CHECK(sends[rank]->complete_called);
@@ -288,12 +290,12 @@ TEST_CASE("both ranks send a long message before either receives") {
 
 TEST_CASE("a long message that nobody receives stays pending and holds up nothing else") {
   SimWorld world({.world = 3});
-  TestSend& pending = world.send(0, 1, 9, 500'000);
+  TestRequest& pending = world.send(0, 1, 9, 500'000);
   for (int round = 0; round < 20; ++round) {
-    TestSend& send = world.send(0, 1, 1, round % 2 ? 64 : 5000);
-    TestRecv& receive = world.recv(1, 0, 1, 5000);
+    TestRequest& send = world.send(0, 1, 1, round % 2 ? 64 : 5000);
+    TestRequest& receive = world.recv(1, 0, 1, 5000);
     world.send(1, 0, 1, 64);
-    TestRecv& back = world.recv(0, 1, 1, 64);
+    TestRequest& back = world.recv(0, 1, 1, 64);
     world.settle();
     REQUIRE(send.complete_called);
     REQUIRE(receive.complete_called);
@@ -310,7 +312,7 @@ TEST_CASE("a flood of unexpected messages is bounded by credit, and received in 
   SimWorld world(settings);
   const uint32_t slots = P2pOptions{.eager_bytes = 1024, .pool_bytes = 8192}.slots();
   CHECK_EQ(slots, 128);
-  std::vector<TestSend*> sends;
+  std::vector<TestRequest*> sends;
   for (uint64_t i = 0; i < 1000; ++i) sends.push_back(&world.send(0, 1, 4, i % 1000));
   for (int tick = 0; tick < 3000; ++tick) {
     world.step();
@@ -322,12 +324,12 @@ TEST_CASE("a flood of unexpected messages is bounded by credit, and received in 
 
   // Another peer has credit of its own.
   world.send(2, 1, 4, 1000);
-  TestRecv& other = world.recv(1, 2, 4, 1000);
+  TestRequest& other = world.recv(1, 2, 4, 1000);
   world.settle();
   CHECK(other.complete_called);
 
   for (uint64_t i = 0; i < 1000; ++i) {
-    TestRecv& receive = world.recv(1, 0, 4, 1000);
+    TestRequest& receive = world.recv(1, 0, 4, 1000);
     world.settle();
     REQUIRE(receive.complete_called);
     REQUIRE_EQ(receive.sequence, i);
@@ -342,7 +344,7 @@ TEST_CASE("a message whose credit is used up by others can still be received bef
   SimWorld world({.eager_bytes = 1024, .pool_bytes = 2048});
   for (int i = 0; i < 10; ++i) world.send(0, 1, 1, 1000);
   world.send(0, 1, 2, 1000);
-  TestRecv& wanted = world.recv(1, 0, 2, 1000);
+  TestRequest& wanted = world.recv(1, 0, 2, 1000);
   world.settle();
   REQUIRE(wanted.complete_called);
   CHECK(SimWorld::intact(wanted, 1));
@@ -354,7 +356,7 @@ TEST_CASE("messages that stay unreceived do not starve those that are, however l
   world.settle();
   REQUIRE_EQ(world.at(1).pooled_messages(), 120);
   for (int i = 0; i < 200; ++i) {
-    TestRecv& receive = world.recv(1, 0, 1, 60);
+    TestRequest& receive = world.recv(1, 0, 1, 60);
     world.send(0, 1, 1, 60);
     world.settle();
     REQUIRE(receive.complete_called);
@@ -370,7 +372,7 @@ TEST_CASE("receives from any source take from all peers in turn") {
   world.settle();
   int taken[4] = {0, 0, 0, 0};
   for (int i = 0; i < 12; ++i) {
-    TestRecv& receive = world.recv(2, kP2pAnySource, kP2pAnyTag, 16);
+    TestRequest& receive = world.recv(2, kAnySource, kAnyTag, 16);
     REQUIRE(receive.complete_called);
     ++taken[receive.message.peer];
   }
@@ -384,26 +386,26 @@ TEST_CASE("a rank sends to itself by the same rules") {
   SimWorld world({.world = 1, .eager_bytes = 1024, .pool_bytes = 2048});
   for (uint64_t bytes : {0u, 1u, 1024u, 1025u, 100'000u}) {
     CAPTURE(bytes);
-    TestSend& send = world.send(0, 0, 3, bytes);
+    TestRequest& send = world.send(0, 0, 3, bytes);
     CHECK_EQ(send.complete_called, bytes <= 1024);
-    TestRecv& receive = world.recv(0, kP2pAnySource, 3, bytes + 1);
+    TestRequest& receive = world.recv(0, kAnySource, 3, bytes + 1);
     CHECK(send.complete_called);
     REQUIRE(receive.complete_called);
     CHECK_EQ(receive.message.peer, 0);
     CHECK_EQ(receive.message.bytes, bytes);
     CHECK(SimWorld::intact(receive, 0));
-    TestRecv& early = world.recv(0, 0, 3, bytes);
+    TestRequest& early = world.recv(0, 0, 3, bytes);
     CHECK_FALSE(early.complete_called);
     CHECK(world.send(0, 0, 3, bytes).complete_called);
     REQUIRE(early.complete_called);
     CHECK(SimWorld::intact(early, 0));
   }
-  TestSend* sends[3] = {};
-  for (TestSend*& send : sends) send = &world.send(0, 0, 1, 1000);
+  TestRequest* sends[3] = {};
+  for (TestRequest*& send : sends) send = &world.send(0, 0, 1, 1000);
   CHECK(sends[1]->complete_called);
   CHECK_FALSE(sends[2]->complete_called);  // the pool is full
-  for (TestSend* send : sends) {
-    TestRecv& receive = world.recv(0, 0, 1, 1000);
+  for (TestRequest* send : sends) {
+    TestRequest& receive = world.recv(0, 0, 1, 1000);
     REQUIRE(receive.complete_called);
     CHECK(send->complete_called);
     CHECK(SimWorld::intact(receive, 0));
@@ -429,10 +431,10 @@ TEST_CASE("a message that does not fit its receive is a mismatch on both sides, 
       CAPTURE(misfit.what);
       CAPTURE(order);
       SimWorld world({.seed = static_cast<uint64_t>(order) + 1});
-      TestRecv* receive = nullptr;
+      TestRequest* receive = nullptr;
       if (order == 0) receive = &world.recv(1, 0, 6, misfit.room, misfit.room_dtype);
       if (order == 0) world.settle();
-      TestSend& send = world.send(0, 1, 6, misfit.sent, misfit.sent_dtype);
+      TestRequest& send = world.send(0, 1, 6, misfit.sent, misfit.sent_dtype);
       if (order == 1) world.settle();
       if (order != 0) receive = &world.recv(1, 0, 6, misfit.room, misfit.room_dtype);
       world.settle();
@@ -459,8 +461,8 @@ TEST_CASE("a message that does not fit its receive is a mismatch on both sides, 
 
 TEST_CASE("to oneself, a message that does not fit is a mismatch too") {
   SimWorld world({.world = 1});
-  TestSend& send = world.send(0, 0, 6, 5000);
-  TestRecv& receive = world.recv(0, 0, 6, 10);
+  TestRequest& send = world.send(0, 0, 6, 5000);
+  TestRequest& receive = world.recv(0, 0, 6, 10);
   CHECK_EQ(send.failed.code, ErrorCode::kMismatch);
   CHECK_EQ(receive.failed.code, ErrorCode::kMismatch);
   CHECK(world.at(0).failure());
@@ -468,19 +470,20 @@ TEST_CASE("to oneself, a message that does not fit is a mismatch too") {
 
 TEST_CASE("fail() ends everything pending and everything later with its error") {
   SimWorld world({});
-  TestSend* sends[2] = {&world.send(0, 1, 0, 100'000), &world.send(0, 0, 0, 100'000)};
-  TestRecv* receives[2] = {&world.recv(0, 1, 0, 10), &world.recv(0, kP2pAnySource, 7, 10)};
+  TestRequest* sends[2] = {&world.send(0, 1, 0, 100'000), &world.send(0, 0, 0, 100'000)};
+  TestRequest* receives[2] = {&world.recv(0, 1, 0, 10), &world.recv(0, kAnySource, 7, 10)};
   for (int i = 0; i < 50; ++i) world.step();
   world.at(0).fail({ErrorCode::kAborted, "enough", {1}});
-  TestSend& late_send = world.send(0, 1, 0, 1);
-  TestRecv& late_receive = world.recv(0, 1, 0, 1);
-  for (const TestSend* send : {sends[0], sends[1], &late_send}) CHECK_EQ(send->failed.message, "enough");
-  for (const TestRecv* receive : {receives[0], receives[1], &late_receive}) CHECK_EQ(receive->failed.message, "enough");
+  TestRequest& late_send = world.send(0, 1, 0, 1);
+  TestRequest& late_receive = world.recv(0, 1, 0, 1);
+  for (const TestRequest* send : {sends[0], sends[1], &late_send}) CHECK_EQ(send->failed.message, "enough");
+  for (const TestRequest* receive : {receives[0], receives[1], &late_receive})
+    CHECK_EQ(receive->failed.message, "enough");
   CHECK(world.at(0).idle());
 }
 
 // Completes by posting the next of a chain: complete() may call back, and the finished request may go.
-struct Chain : RecvRequest {
+struct Chain : P2pRequest {
   P2p* p2p = nullptr;
   int* left = nullptr;
   std::byte memory[8];
@@ -495,12 +498,13 @@ struct Chain : RecvRequest {
     delete this;
   }
   void start() {
+    kind = MessageKind::kReceive;
     data = memory;
     bytes = sizeof memory;
     peer = 0;
     tag = 0;
     dtype = DType::kUint8;
-    p2p->recv(*this);
+    p2p->submit(*this);
   }
 };
 
@@ -524,8 +528,8 @@ TEST_CASE("an 8 byte ping-pong costs one write and one read for each message") {
   constexpr int kRounds = 1000;
   for (int i = 0; i < kRounds; ++i) {
     for (int from : {0, 1}) {
-      TestRecv& receive = world.recv(1 - from, from, 0, 8);
-      TestSend& send = world.send(from, 1 - from, 0, 8);
+      TestRequest& receive = world.recv(1 - from, from, 0, 8);
+      TestRequest& send = world.send(from, 1 - from, 0, 8);
       world.at(from).progress(P2pSweep::kAwaited);
       REQUIRE(send.complete_called);
       world.at(1 - from).progress(P2pSweep::kAwaited);

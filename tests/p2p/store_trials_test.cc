@@ -160,11 +160,7 @@ struct Side : P2pStreams {
   }
 };
 
-struct Send : SendRequest {
-  bool finished = false;
-  void complete(const Error* why) override { finished = why == nullptr; }
-};
-struct Recv : RecvRequest {
+struct Request : P2pRequest {
   bool finished = false;
   void complete(const Error* why) override { finished = why == nullptr; }
 };
@@ -189,14 +185,14 @@ double share_of_messages(size_t bytes, uint64_t messages, bool with_clock) {
   Random random(3);
   for (uint64_t i = 0; i < messages; ++i) {
     for (int k = 0; k < 8; ++k) out[random.below(bytes)] = static_cast<std::byte>(random.next());
-    Send send;
-    Recv recv;
+    Request send, recv;
+    recv.kind = MessageKind::kReceive;
     send.peer = 1;
     send.data = out.data();
     recv.data = in.data();
     send.bytes = recv.bytes = bytes;
-    second.recv(recv);
-    first.send(send);
+    second.submit(recv);
+    first.submit(send);
     for (int pass = 0; pass < 100 && !(send.finished && recv.finished); ++pass) {
       first.progress();
       second.progress();

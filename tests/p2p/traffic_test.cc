@@ -69,12 +69,12 @@ struct Traffic {
     const int peer = static_cast<int>(plan.below(static_cast<uint64_t>(world.size())));
     const int tag = static_cast<int>(plan.below(4));
     if (plan.chance(50)) return post_send(rank, peer, tag, random_bytes());
-    post_recv(rank, plan.chance(25) ? kP2pAnySource : peer, plan.chance(25) ? kP2pAnyTag : tag);
+    post_recv(rank, plan.chance(25) ? kAnySource : peer, plan.chance(25) ? kAnyTag : tag);
   }
 
-  static size_t done(const std::vector<TestRecv*>& receives) {
+  static size_t done(const std::vector<TestRequest*>& receives) {
     return static_cast<size_t>(
-        std::count_if(receives.begin(), receives.end(), [](TestRecv* receive) { return receive->complete_called; }));
+        std::count_if(receives.begin(), receives.end(), [](TestRequest* receive) { return receive->complete_called; }));
   }
 
   // Gives every receive that still waits a message, and every message that still waits a receive. Where messages that
@@ -86,17 +86,16 @@ struct Traffic {
       for (int rank = 0; rank < world.size(); ++rank) {
         const size_t got = done(received[rank]);
         if (got < received[rank].size()) {
-          for (TestRecv* receive : received[rank]) {
+          for (TestRequest* receive : received[rank]) {
             if (receive->complete_called) continue;
-            const int from =
-                receive->peer == kP2pAnySource ? static_cast<int>(plan.below(world.size())) : receive->peer;
-            post_send(from, rank, receive->tag == kP2pAnyTag ? 2 : receive->tag, random_bytes());
+            const int from = receive->peer == kAnySource ? static_cast<int>(plan.below(world.size())) : receive->peer;
+            post_send(from, rank, receive->tag == kAnyTag ? 2 : receive->tag, random_bytes());
             more = true;
             break;
           }
-          if (rounds % 4 == 3) post_recv(rank, kP2pAnySource, kP2pAnyTag);
+          if (rounds % 4 == 3) post_recv(rank, kAnySource, kAnyTag);
         } else if (got < expected[rank]) {
-          for (size_t i = got; i < expected[rank]; ++i) post_recv(rank, kP2pAnySource, kP2pAnyTag);
+          for (size_t i = got; i < expected[rank]; ++i) post_recv(rank, kAnySource, kAnyTag);
           more = true;
         }
       }
@@ -106,27 +105,27 @@ struct Traffic {
   }
 
   // Messages of one pair are taken in order by the receives that could take either.
-  void check_order(const std::vector<TestRecv*>& receives) {
+  void check_order(const std::vector<TestRequest*>& receives) {
     for (size_t i = 0; i < receives.size(); ++i) {
       for (size_t j = i + 1; j < receives.size(); ++j) {
-        const TestRecv& early = *receives[i];
-        const TestRecv& late = *receives[j];
+        const TestRequest& early = *receives[i];
+        const TestRequest& late = *receives[j];
         if (early.message.peer != late.message.peer || early.sequence < late.sequence) continue;
         REQUIRE_NE(early.sequence, late.sequence);
-        const bool could = early.tag == kP2pAnyTag || early.tag == late.message.tag;
+        const bool could = early.tag == kAnyTag || early.tag == late.message.tag;
         REQUIRE_FALSE(could);
       }
     }
   }
 
   void check(int rank) {
-    for (TestRecv* receive : received[rank]) {
+    for (TestRequest* receive : received[rank]) {
       REQUIRE(receive->failed.ok());
       const auto& sent = tags[{receive->message.peer, rank}];
       REQUIRE_LT(receive->sequence, sent.size());
       REQUIRE_EQ(receive->message.tag, sent[receive->sequence]);
-      REQUIRE((receive->peer == kP2pAnySource || receive->peer == receive->message.peer));
-      REQUIRE((receive->tag == kP2pAnyTag || receive->tag == receive->message.tag));
+      REQUIRE((receive->peer == kAnySource || receive->peer == receive->message.peer));
+      REQUIRE((receive->tag == kAnyTag || receive->tag == receive->message.tag));
       REQUIRE(SimWorld::intact(*receive, rank));
     }
     check_order(received[rank]);
@@ -148,7 +147,7 @@ struct Traffic {
       }
     }
     meet_all();
-    for (TestSend* send : sends) REQUIRE((send->complete_called && send->failed.ok()));
+    for (TestRequest* send : sends) REQUIRE((send->complete_called && send->failed.ok()));
     for (int rank = 0; rank < world.size(); ++rank) check(rank);
   }
 
@@ -156,8 +155,8 @@ struct Traffic {
   Random plan;
   SimWorld world;
   bool large = false;
-  std::vector<TestSend*> sends;
-  std::vector<std::vector<TestRecv*>> received;          // by rank, in the order of posting
+  std::vector<TestRequest*> sends;
+  std::vector<std::vector<TestRequest*>> received;       // by rank, in the order of posting
   std::vector<size_t> expected;                          // messages to each rank
   std::map<std::pair<int, int>, std::vector<int>> tags;  // of each pair's messages, in order
   int rounds = 0;

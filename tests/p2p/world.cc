@@ -56,9 +56,9 @@ SimWorld::SimWorld(Settings settings) : settings_(settings), random_(settings.se
 
 SimWorld::~SimWorld() = default;
 
-TestSend& SimWorld::send(int from, int to, int tag, uint64_t bytes, DType dtype) {
-  sends_.push_back(std::make_unique<TestSend>());
-  TestSend& request = *sends_.back();
+TestRequest& SimWorld::send(int from, int to, int tag, uint64_t bytes, DType dtype) {
+  sends_.push_back(std::make_unique<TestRequest>());
+  TestRequest& request = *sends_.back();
   const uint64_t index = sent_[{from, to}]++;
   request.memory.resize(bytes);
   for (uint64_t i = 0; i < bytes; ++i) request.memory[i] = message_byte(from, to, index, i);
@@ -67,24 +67,25 @@ TestSend& SimWorld::send(int from, int to, int tag, uint64_t bytes, DType dtype)
   request.peer = to;
   request.tag = tag;
   request.dtype = dtype;
-  at(from).send(request);
+  at(from).submit(request);
   return request;
 }
 
-TestRecv& SimWorld::recv(int at_rank, int from, int tag, uint64_t bytes, DType dtype) {
-  recvs_.push_back(std::make_unique<TestRecv>());
-  TestRecv& request = *recvs_.back();
+TestRequest& SimWorld::recv(int at_rank, int from, int tag, uint64_t bytes, DType dtype) {
+  recvs_.push_back(std::make_unique<TestRequest>());
+  TestRequest& request = *recvs_.back();
+  request.kind = MessageKind::kReceive;
   request.memory.assign(bytes, kUntouched);
   request.data = request.memory.data();
   request.bytes = bytes;
   request.peer = from;
   request.tag = tag;
   request.dtype = dtype;
-  at(at_rank).recv(request);
+  at(at_rank).submit(request);
   return request;
 }
 
-bool SimWorld::intact(const TestRecv& receive, int at) {
+bool SimWorld::intact(const TestRequest& receive, int at) {
   for (uint64_t i = 0; i < receive.message.bytes; ++i) {
     if (receive.memory[i] != message_byte(receive.message.peer, at, receive.sequence, i)) return false;
   }

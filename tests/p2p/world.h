@@ -14,17 +14,7 @@
 namespace rondo::testing {
 
 // A send or receive with its own memory.
-struct TestSend : SendRequest {
-  std::vector<std::byte> memory;
-  bool complete_called = false;
-  Error failed;
-  void complete(const Error* why) override {
-    complete_called = true;
-    if (why) failed = *why;
-  }
-};
-
-struct TestRecv : RecvRequest {
+struct TestRequest : P2pRequest {
   std::vector<std::byte> memory;
   bool complete_called = false;
   Error failed;
@@ -65,10 +55,10 @@ class SimWorld {
   Random& random() { return random_; }
 
   // Starts message number `index` of this pair: payload by message_byte(). The request lives as long as this.
-  TestSend& send(int from, int to, int tag, uint64_t bytes, DType dtype = DType::kUint8);
-  TestRecv& recv(int at, int from, int tag, uint64_t bytes, DType dtype = DType::kUint8);
+  TestRequest& send(int from, int to, int tag, uint64_t bytes, DType dtype = DType::kUint8);
+  TestRequest& recv(int at, int from, int tag, uint64_t bytes, DType dtype = DType::kUint8);
   // The receive's memory is what the sender of message `receive.sequence` had sent, and untouched behind it.
-  static bool intact(const TestRecv& receive, int at);
+  static bool intact(const TestRequest& receive, int at);
 
   // One progress() of each rank that lives, in random order, with random sweeps; then the clock advances.
   // True if anything happened.
@@ -96,8 +86,8 @@ class SimWorld {
   std::map<std::pair<int, int>, Wanted> wanted_;  // by (from, to)
   std::map<std::pair<int, int>, uint64_t> sent_;  // messages
   std::vector<std::unique_ptr<Streams>> streams_;
-  std::vector<std::unique_ptr<TestSend>> sends_;
-  std::vector<std::unique_ptr<TestRecv>> recvs_;
+  std::vector<std::unique_ptr<TestRequest>> sends_;
+  std::vector<std::unique_ptr<TestRequest>> recvs_;
   std::vector<std::unique_ptr<P2p>> ranks_;  // destroyed before what they refer to
 };
 

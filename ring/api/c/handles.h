@@ -50,7 +50,7 @@ inline InUse communicator(rondo_comm_t comm) { return InUse(comm); }
 // The Work of a handle; a copy, so that rondo_work_free() beside a call does no harm.
 inline Work work_of(rondo_work_t work) { return given(work, "work").work; }
 
-inline void fill(rondo_message_t* message, const Work::Message& from) {
+inline void fill(rondo_message_t* message, const Message& from) {
   if (message != nullptr) *message = {from.peer, from.tag, from.bytes};
 }
 

@@ -14,71 +14,40 @@ constexpr std::chrono::microseconds kBetweenLooks{50};
 
 }  // namespace
 
-std::shared_ptr<StreamMessage> DeviceSide::make_message(StreamMessage::Options options, const char* call,
-                                                        const CallOptions& given) {
-  group_.check_timeout(call, given);
-  attach_for(call, given.timeout, &*given.stream);
+std::shared_ptr<StreamMessage> DeviceSide::make(const MessageCall& call, Blocking blocking) {
+  StreamMessage::Options made;
+  made.call = group_.checked(call);
+  const char* const name = made.call.sends() ? "send" : "recv";
+  attach_for(name, call.options.timeout, &*call.options.stream);
   group_.ready_progress_thread();
-  const StreamFacts facts = check_stream(call, *given.stream);
-  if (options.bytes > 0) check_device(call, facts, {"data", options.data});
-  calls_->prepare(facts.device);
-  options.calls = calls_;
-  options.messages = group_.messages();
-  options.stream = *given.stream;
-  options.device = facts.device;
-  options.waits = waits_;
-  options.limit = group_.limit_of(given.timeout);
-  options.give_up = [this](const Error& error) { group_.fail(error); };
-  return std::make_shared<StreamMessage>(std::move(options));
+  made.calls = calls_;
+  made.messages = group_.messages();
+  made.stream = *call.options.stream;
+  made.device = check_message(name, made.call, made.stream).device;
+  calls_->prepare(made.device);
+  made.waits = waits_;
+  made.to_itself = call.peer == group_.rank();
+  made.blocking = blocking == Blocking::kYes;
+  made.limit = group_.limit_of(call.options.timeout);
+  made.give_up = [this](const Error& error) { group_.fail(error); };
+  return std::make_shared<StreamMessage>(std::move(made));
+}
+
+StreamFacts DeviceSide::check_message(const char* name, const P2pCall& call, DeviceStream stream) const {
+  const StreamFacts facts = check_stream(name, stream);
+  if (call.bytes > 0) check_device(name, facts, {"data", call.data});
+  return facts;
 }
 
 void DeviceSide::check(const StreamMessage& message) const {
-  const char* const call = message.sends() ? "send" : "recv";
-  const StreamFacts facts = check_stream(call, message.stream());
-  if (message.bytes() > 0) check_device(call, facts, {"data", message.data()});
+  check_message(message.sends() ? "send" : "recv", message.call(), message.stream());
 }
 
-std::shared_ptr<StreamMessage> DeviceSide::make_send(const CommunicatorState::Outgoing& out, DType dtype, int tag,
-                                                     const CallOptions& options, Blocking blocking) {
-  StreamMessage::Options made;
-  made.direction = StreamMessage::Direction::kSend;
-  made.data = static_cast<std::byte*>(const_cast<void*>(out.data));
-  made.bytes = group_.send_bytes(out, dtype, tag);
-  made.dtype = dtype;
-  made.peer = out.peer;
-  made.tag = tag;
-  made.to_itself = out.peer == group_.rank();
-  made.blocking = blocking == Blocking::kYes;
-  return make_message(std::move(made), "send", options);
-}
-
-std::shared_ptr<StreamMessage> DeviceSide::make_recv(const CommunicatorState::Incoming& in, DType dtype, int tag,
-                                                     const CallOptions& options, Blocking blocking) {
-  StreamMessage::Options made;
-  made.direction = StreamMessage::Direction::kReceive;
-  made.data = static_cast<std::byte*>(in.data);
-  made.bytes = group_.recv_bytes(in, dtype, tag);
-  made.dtype = dtype;
-  made.peer = in.peer;
-  made.tag = tag;
-  made.blocking = blocking == Blocking::kYes;
-  return make_message(std::move(made), "recv", options);
-}
-
-std::shared_ptr<Operation> DeviceSide::start_send(const CommunicatorState::Outgoing& out, DType dtype, int tag,
-                                                  const CallOptions& options) {
-  auto send = make_send(out, dtype, tag, options);
-  send->begin();
-  send->finish();
-  return send;
-}
-
-std::shared_ptr<Operation> DeviceSide::start_recv(const CommunicatorState::Incoming& in, DType dtype, int tag,
-                                                  const CallOptions& options) {
-  auto receive = make_recv(in, dtype, tag, options);
-  receive->begin();
-  receive->finish();
-  return receive;
+std::shared_ptr<StreamMessage> DeviceSide::begin(const MessageCall& call, Blocking blocking) {
+  auto message = make(call, blocking);
+  message->begin();
+  message->finish();
+  return message;
 }
 
 void DeviceSide::wait_for_streams(Clock::time_point until) {
@@ -92,10 +61,10 @@ void DeviceSide::wait_for_streams(Clock::time_point until) {
 
 namespace {
 
-Work::Message message_of(StreamMessage& message) {
+Message message_of(StreamMessage& message) {
   const MessageOperation& operation = message.await_message();
   if (operation.failed()) throw Exception(operation.error());
-  return {operation.peer, operation.tag, operation.message_bytes};
+  return *operation.moved_message();
 }
 
 // A stream of the pool for as long as it lives.
@@ -115,34 +84,29 @@ class TakenStream {
 
 }  // namespace
 
-Work::Message DeviceSide::recv(const CommunicatorState::Incoming& in, DType dtype, int tag,
-                               const CallOptions& options) {
-  const auto receive = make_recv(in, dtype, tag, options, Blocking::kYes);
-  receive->begin();
-  receive->finish();
-  return message_of(*receive);
+Message DeviceSide::run(const MessageCall& call) {
+  if (call.kind == MessageKind::kSend) return begin(call, Blocking::kNo), Message{};
+  return message_of(*begin(call, Blocking::kYes));
 }
 
 // The receive's arguments are checked before the send is under way. What is sent is copied beside what comes.
-Work::Message DeviceSide::sendrecv(const CommunicatorState::Outgoing& out, const CommunicatorState::Incoming& in,
-                                   DType dtype, int tag, const CallOptions& options) {
-  const auto receive = make_recv(in, dtype, tag, options, Blocking::kYes);
-  const bool beside = group_.send_bytes(out, dtype, tag) > kPieceBytes;
+Message DeviceSide::run(const MessageCall& sent, const MessageCall& received) {
+  const auto receive = make(received, Blocking::kYes);
   std::optional<TakenStream> taken;
   std::optional<CopyStream> copies;
-  CallOptions send_options = options;
-  if (beside) {
-    send_options.stream = taken.emplace(*calls_, receive->device()).get();
+  MessageCall beside = sent;
+  if (group_.checked(sent).bytes > kPieceBytes) {
+    beside.options.stream = taken.emplace(*calls_, receive->device()).get();
     copies.emplace(*calls_, receive->stream(), taken->get(), receive->device());
   }
-  const auto send = make_send(out, dtype, tag, send_options, Blocking::kYes);
+  const auto send = make(beside, Blocking::kYes);
   if (copies) copies->begin();
   send->begin();
   send->finish();
   receive->begin();
   receive->finish();
   if (copies) copies->join();
-  const Work::Message message = message_of(*receive);
+  const Message message = message_of(*receive);
   message_of(*send);
   return message;
 }

@@ -47,21 +47,15 @@ class DeviceSide {
   };
   ListArguments check_list(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
 
-  // Messages. make_...(): attaches, checks the arguments and takes memory; StreamMessage::begin() starts it.
+  // Messages. make(): attaches, checks the arguments and takes memory; StreamMessage::begin() starts it.
   enum class Blocking : bool { kNo, kYes };
-  std::shared_ptr<StreamMessage> make_send(const CommunicatorState::Outgoing& out, DType dtype, int tag,
-                                           const CallOptions& options, Blocking blocking = Blocking::kNo);
-  std::shared_ptr<StreamMessage> make_recv(const CommunicatorState::Incoming& in, DType dtype, int tag,
-                                           const CallOptions& options, Blocking blocking = Blocking::kNo);
-  // In the stream when they return.
-  std::shared_ptr<Operation> start_send(const CommunicatorState::Outgoing& out, DType dtype, int tag,
-                                        const CallOptions& options);
-  std::shared_ptr<Operation> start_recv(const CommunicatorState::Incoming& in, DType dtype, int tag,
-                                        const CallOptions& options);
-  // Return when the message has come, and the own one has gone; it is copied in the order of the stream.
-  Work::Message recv(const CommunicatorState::Incoming& in, DType dtype, int tag, const CallOptions& options);
-  Work::Message sendrecv(const CommunicatorState::Outgoing& out, const CommunicatorState::Incoming& in, DType dtype,
-                         int tag, const CallOptions& options);
+  std::shared_ptr<StreamMessage> make(const MessageCall& call, Blocking blocking);
+  // In the stream when this returns.
+  std::shared_ptr<Operation> start(const MessageCall& call) { return begin(call, Blocking::kNo); }
+  // A send: as start(). A receive returns when the message has come, and both at once when the own one has gone, too;
+  // it is copied in the order of the stream.
+  Message run(const MessageCall& call);
+  Message run(const MessageCall& sent, const MessageCall& received);
   // Until all sends have gone and what streams have passed has ended, or the communicator has failed.
   void wait_for_streams(Clock::time_point until);
 
@@ -127,8 +121,8 @@ class DeviceSide {
   void check_device(const std::string& call, const StreamFacts& stream, const Memory& memory) const;
   std::shared_ptr<StreamCall> make(std::vector<Piece> pieces, void* stream, int device);
   void submit(StreamCall& call, std::vector<BatchPart> parts);
-  std::shared_ptr<StreamMessage> make_message(StreamMessage::Options options, const char* call,
-                                              const CallOptions& given);
+  StreamFacts check_message(const char* name, const P2pCall& call, DeviceStream stream) const;
+  std::shared_ptr<StreamMessage> begin(const MessageCall& call, Blocking blocking);
   std::vector<BatchPart> parts_of(const Call& call, StreamCall& stream_call) const;
 
   CommunicatorState& group_;

@@ -23,8 +23,8 @@ constexpr std::chrono::microseconds kPause{50};
 StreamMessage::StreamMessage(Options options)
     : options_(std::move(options)),
       table_(options_.calls->library->table()),
-      piece_bytes_(piece_bytes_of(options_.bytes)),
-      region_(options_.calls->pool.take(options_.bytes)) {
+      piece_bytes_(piece_bytes_of(options_.call.bytes)),
+      region_(options_.calls->pool.take(options_.call.bytes)) {
   try {
     event_ = options_.calls->take_event(options_.device);
   } catch (...) {
@@ -34,16 +34,12 @@ StreamMessage::StreamMessage(Options options)
   before_ = load_word(*region_.word);
   std::atomic_ref<uint64_t>(*region_.length).store(0);
   const Options& o = options_;
-  if (sends()) {
-    auto send = std::make_shared<SendOperation>(region_.data, o.bytes, o.dtype, o.peer, o.tag);
-    send->fill_by(ready_);
-    operation_ = std::move(send);
-  } else {
-    operation_ = std::make_shared<RecvOperation>(region_.data, o.bytes, o.dtype, o.peer, o.tag);
-  }
+  P2pCall staged = o.call;
+  staged.data = region_.data;
+  operation_ = std::make_shared<MessageOperation>(staged, o.limit);
+  if (sends()) operation_->fill_by(ready_);
   operation_->background = !o.blocking;
   operation_->engine = o.messages;
-  operation_->limit = o.limit;
 }
 
 // Calls no runtime: the last owner may be a function in a stream.
@@ -141,7 +137,7 @@ void StreamMessage::copy(void* to, const void* from, uint64_t bytes) {
 
 void StreamMessage::copy_in(uint64_t piece) {
   const uint64_t first = piece * piece_bytes_;
-  copy(region_.data + first, options_.data + first, end_of(piece) - first);
+  copy(region_.data + first, options_.call.data + first, end_of(piece) - first);
 }
 
 void StreamMessage::await_piece(uint64_t piece) {
@@ -170,13 +166,13 @@ void StreamMessage::copy_out(uint64_t piece) {
   const uint64_t first = piece * piece_bytes_, bytes = end_of(piece) - first;
   if (options_.waits == StreamCall::Waits::kStream) return copy_what_has_come(first, bytes);
   const uint64_t length = std::atomic_ref<uint64_t>(*region_.length).load(std::memory_order_acquire);
-  if (length > first) copy(options_.data + first, region_.data + first, std::min(bytes, length - first));
+  if (length > first) copy(options_.call.data + first, region_.data + first, std::min(bytes, length - first));
 }
 
 // How long the message is nobody knows yet: a pass finds it when it runs.
 void StreamMessage::copy_what_has_come(uint64_t first, uint64_t bytes) {
   const BoundPass pass =
-      copy_pass(options_.data + first, static_cast<std::byte*>(at_kernels(region_.data + first)), bytes);
+      copy_pass(options_.call.data + first, static_cast<std::byte*>(at_kernels(region_.data + first)), bytes);
   PeerPlaces places = {};
   places.world = 1;
   places.length = static_cast<const uint64_t*>(at_kernels(region_.length));
@@ -229,11 +225,8 @@ void StreamMessage::came(uint64_t bytes) {
 }
 
 void StreamMessage::ended(const MessageOperation& operation) {
-  peer = operation.peer;
-  tag = operation.tag;
-  message_bytes = operation.message_bytes;
   if (!sends()) {
-    if (!operation.failed()) std::atomic_ref<uint64_t>(*region_.length).store(message_bytes);
+    if (!operation.failed()) std::atomic_ref<uint64_t>(*region_.length).store(operation.moved_message()->bytes);
     std::atomic_ref<uint32_t>(*region_.word)
         .store(before_ + static_cast<uint32_t>(pieces()), std::memory_order_release);
   }

@@ -22,18 +22,13 @@ namespace rondo {
 // waits == kHost: the calling thread waits for the pieces of a receive in the stream's place.
 class StreamMessage final : public Operation, public MessageStage, public std::enable_shared_from_this<StreamMessage> {
  public:
-  enum class Direction : uint8_t { kSend, kReceive };
   struct Options {
     std::shared_ptr<StreamCalls> calls;
     std::shared_ptr<Messages> messages;
     DeviceStream stream = nullptr;
     int device = 0;  // of the stream
     StreamCall::Waits waits = StreamCall::Waits::kStream;
-    Direction direction = Direction::kSend;
-    std::byte* data = nullptr;  // device memory
-    uint64_t bytes = 0;         // of a receive: of the buffer
-    DType dtype = DType::kInt8;
-    int peer = 0, tag = 0;
+    P2pCall call;  // data: device memory
     bool to_itself = false;
     bool blocking = false;                      // the calling thread waits for it
     std::chrono::milliseconds limit{0};         // from the stream's coming to the deadline
@@ -43,11 +38,11 @@ class StreamMessage final : public Operation, public MessageStage, public std::e
   explicit StreamMessage(Options options);
   ~StreamMessage() override;
 
-  bool sends() const { return options_.direction == Direction::kSend; }
+  const P2pCall& call() const { return options_.call; }
+  bool sends() const { return options_.call.sends(); }
   DeviceStream stream() const { return options_.stream; }
   int device() const { return options_.device; }
-  const std::byte* data() const { return options_.data; }
-  uint64_t bytes() const { return options_.bytes; }
+  const Message* moved_message() const override { return operation_->moved_message(); }
 
   // Puts into the stream what begins the message, and then what ends it; in between other work may come, which the
   // stream does not wait with. Both throw Exception: what failed; the message is ended then.
@@ -72,8 +67,8 @@ class StreamMessage final : public Operation, public MessageStage, public std::e
     uint32_t entries;
     bool submits;
   };
-  uint64_t pieces() const { return (options_.bytes + piece_bytes_ - 1) / piece_bytes_; }
-  uint64_t end_of(uint64_t piece) const { return std::min((piece + 1) * piece_bytes_, options_.bytes); }
+  uint64_t pieces() const { return (options_.call.bytes + piece_bytes_ - 1) / piece_bytes_; }
+  uint64_t end_of(uint64_t piece) const { return std::min((piece + 1) * piece_bytes_, options_.call.bytes); }
   void take_room(uint32_t entries);
   bool has_come(uint64_t piece) const;
   void await_piece(uint64_t piece);

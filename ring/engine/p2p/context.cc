@@ -51,7 +51,7 @@ void P2pContext::done(P2pRequest& request) noexcept {
 }
 
 void P2pContext::fail(P2pRequest& request, const Error& error) noexcept {
-  keep_error(error, request.error);
+  keep_error(error, request.cause);
   done(request);
 }
 
@@ -61,10 +61,10 @@ bool P2pContext::run_done() {
     first_done_ = request->next_done;
     if (!first_done_) last_done_ = nullptr;
     any = true;
-    if (request->error.ok()) {
+    if (request->cause.ok()) {
       request->complete(nullptr);
     } else {
-      const Error error = std::move(request->error);  // complete() may destroy the request
+      const Error error = std::move(request->cause);  // complete() may destroy the request
       request->complete(&error);
     }
   }

@@ -48,15 +48,14 @@ class P2pContext {
   std::string name(int peer) const;
   bool checked(int peer) const { return checked_[static_cast<size_t>(peer)] != 0; }
   // The message fits the receive: same dtype, no longer than the buffer.
-  template <typename Receive>
-  static bool fits(const P2pEnvelope& message, const Receive& receive) {
+  static bool fits(const P2pEnvelope& message, const P2pCall& receive) {
     return message.dtype == receive.dtype && message.bytes <= receive.bytes;
   }
   // The error of a message that does not fit, the same text on both sides. `receive_dtype` and `receive_bytes` are the
   // receive's. Without memory it has no text.
   Error mismatch(int from, int to, const P2pEnvelope& message, DType receive_dtype,
                  uint64_t receive_bytes) const noexcept;
-  Error mismatch(int from, const P2pEnvelope& message, const RecvRequest& receive) const noexcept {
+  Error mismatch(int from, const P2pEnvelope& message, const P2pCall& receive) const noexcept {
     return mismatch(from, rank, message, receive.dtype, receive.bytes);
   }
 

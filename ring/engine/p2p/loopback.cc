@@ -4,14 +4,14 @@
 
 namespace rondo {
 
-void P2pLoopback::add(SendRequest& send) {
+void P2pLoopback::add(P2pRequest& send) {
   P2pEnvelope envelope;
   envelope.dtype = send.dtype;
   envelope.tag = static_cast<uint32_t>(send.tag);
   envelope.communicator = context_.options.communicator;
   envelope.bytes = send.bytes;
   envelope.sequence = sequence_++;
-  if (RecvRequest* receive = context_.matcher.take_receive(context_.rank, envelope.tag)) {
+  if (P2pRequest* receive = context_.matcher.take_receive(context_.rank, envelope.tag)) {
     return meet(envelope, send.data, *receive, &send);
   }
   const uint64_t charge = p2p_charge(send.bytes);
@@ -31,7 +31,7 @@ void P2pLoopback::add(SendRequest& send) {
   context_.done(send);
 }
 
-void P2pLoopback::accept(P2pMessage& message, RecvRequest& receive) noexcept {
+void P2pLoopback::accept(P2pMessage& message, P2pRequest& receive) noexcept {
   meet(message.envelope, message.local ? message.local->data : message.data, receive, message.local);
   if (message.local) {
     --waiting_;
@@ -42,8 +42,8 @@ void P2pLoopback::accept(P2pMessage& message, RecvRequest& receive) noexcept {
   context_.pool.give(&message);
 }
 
-void P2pLoopback::meet(const P2pEnvelope& envelope, const std::byte* data, RecvRequest& receive,
-                       SendRequest* send) noexcept {
+void P2pLoopback::meet(const P2pEnvelope& envelope, const std::byte* data, P2pRequest& receive,
+                       P2pRequest* send) noexcept {
   if (P2pContext::fits(envelope, receive)) {
     receive.message = {context_.rank, static_cast<int>(envelope.tag), envelope.bytes};
     receive.sequence = envelope.sequence;

@@ -13,15 +13,15 @@ class P2pLoopback {
   explicit P2pLoopback(P2pContext& context) : context_(context) {}
 
   // Nothing has happened if it throws.
-  void add(SendRequest& send);
+  void add(P2pRequest& send);
   // A message of this rank, just taken out of the matcher, has met its receive. Gives the message back to the pool.
-  void accept(P2pMessage& message, RecvRequest& receive) noexcept;
+  void accept(P2pMessage& message, P2pRequest& receive) noexcept;
   // Forgets the messages; sends that wait for their receives fail with the error.
   void end(const Error& error) noexcept;
   bool idle() const { return waiting_ == 0; }
 
  private:
-  void meet(const P2pEnvelope& envelope, const std::byte* data, RecvRequest& receive, SendRequest* send) noexcept;
+  void meet(const P2pEnvelope& envelope, const std::byte* data, P2pRequest& receive, P2pRequest* send) noexcept;
 
   P2pContext& context_;
   uint64_t used_bytes_ = 0;  // of the pool

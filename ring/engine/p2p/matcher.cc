@@ -5,8 +5,8 @@
 namespace rondo {
 namespace {
 
-RecvRequest* first_taking(const NodeList<RecvRequest>& list, uint32_t tag) {
-  RecvRequest* receive = list.front();
+P2pRequest* first_taking(const NodeList<P2pRequest>& list, uint32_t tag) {
+  P2pRequest* receive = list.front();
   while (receive && !P2pMatcher::takes(receive->tag, tag)) receive = receive->next;
   return receive;
 }
@@ -15,14 +15,14 @@ RecvRequest* first_taking(const NodeList<RecvRequest>& list, uint32_t tag) {
 
 P2pMatcher::P2pMatcher(int world) : posted_(static_cast<size_t>(world) + 1), arrived_(static_cast<size_t>(world)) {}
 
-void P2pMatcher::post(RecvRequest& receive) {
+void P2pMatcher::post(P2pRequest& receive) {
   receive.posted = next_post_++;
   list_of(receive.peer).push_back(receive);
 }
 
-bool P2pMatcher::withdraw(RecvRequest& receive) {
-  NodeList<RecvRequest>& list = list_of(receive.peer);
-  for (const RecvRequest* waiting = list.front(); waiting != nullptr; waiting = waiting->next) {
+bool P2pMatcher::withdraw(P2pRequest& receive) {
+  NodeList<P2pRequest>& list = list_of(receive.peer);
+  for (const P2pRequest* waiting = list.front(); waiting != nullptr; waiting = waiting->next) {
     if (waiting == &receive) return list.remove(receive), true;
   }
   return false;
@@ -30,16 +30,16 @@ bool P2pMatcher::withdraw(RecvRequest& receive) {
 
 void P2pMatcher::add(P2pMessage& message) { arrived_[message.peer].push_back(message); }
 
-RecvRequest* P2pMatcher::take_receive(int peer, uint32_t tag) {
-  RecvRequest* named = first_taking(posted_[peer], tag);
-  RecvRequest* any = first_taking(posted_.back(), tag);
-  RecvRequest* earliest = !named || (any && any->posted < named->posted) ? any : named;
+P2pRequest* P2pMatcher::take_receive(int peer, uint32_t tag) {
+  P2pRequest* named = first_taking(posted_[peer], tag);
+  P2pRequest* any = first_taking(posted_.back(), tag);
+  P2pRequest* earliest = !named || (any && any->posted < named->posted) ? any : named;
   if (earliest) list_of(earliest->peer).remove(*earliest);
   return earliest;
 }
 
-P2pMessage* P2pMatcher::take_message(const RecvRequest& receive) {
-  if (receive.peer != kP2pAnySource) return take_from(receive.peer, receive);
+P2pMessage* P2pMatcher::take_message(const P2pCall& receive) {
+  if (receive.peer != kAnySource) return take_from(receive.peer, receive);
   const int world = static_cast<int>(arrived_.size());
   for (int i = 0; i < world; ++i) {
     const int peer = (turn_ + i) % world;
@@ -55,7 +55,7 @@ bool P2pMatcher::posted() const {
   return std::any_of(posted_.begin(), posted_.end(), [](const auto& list) { return !list.empty(); });
 }
 
-P2pMessage* P2pMatcher::take_from(int peer, const RecvRequest& receive) {
+P2pMessage* P2pMatcher::take_from(int peer, const P2pCall& receive) {
   for (P2pMessage* message = arrived_[peer].front(); message; message = message->next) {
     if (!takes(receive.tag, message->envelope.tag)) continue;
     arrived_[peer].remove(*message);

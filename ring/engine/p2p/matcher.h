@@ -17,27 +17,27 @@ class P2pMatcher {
   explicit P2pMatcher(int world);
 
   // A receive for which take_message() found nothing.
-  void post(RecvRequest& receive);
+  void post(P2pRequest& receive);
   // A message for which take_receive() found nothing.
   void add(P2pMessage& message);
 
   // The receive that a message of `peer` with `tag` belongs to, taken out; nullptr if there is none.
-  RecvRequest* take_receive(int peer, uint32_t tag);
+  P2pRequest* take_receive(int peer, uint32_t tag);
   // The message for this receive, taken out; nullptr if there is none. A receive from any source looks at the peers in
   // turn, beginning after the one that the last such receive took from.
-  P2pMessage* take_message(const RecvRequest& receive);
+  P2pMessage* take_message(const P2pCall& receive);
 
   // Whether a message with this tag may go to a receive that asks for `asked`.
-  static bool takes(int asked, uint32_t tag) { return asked == kP2pAnyTag || static_cast<uint32_t>(asked) == tag; }
+  static bool takes(int asked, uint32_t tag) { return asked == kAnyTag || static_cast<uint32_t>(asked) == tag; }
 
   // Takes out a receive that waits; false if it does not.
-  bool withdraw(RecvRequest& receive);
+  bool withdraw(P2pRequest& receive);
   // Takes out a message that will never be complete.
   void remove(P2pMessage& message) { arrived_[message.peer].remove(message); }
   // Takes out the first message of the peer; nullptr if there is none.
   P2pMessage* pop_message(int peer) { return arrived_[peer].pop_front(); }
-  // Takes out the first receive that names this peer, or (kP2pAnySource) any source; nullptr if there is none.
-  RecvRequest* pop_receive(int peer) { return list_of(peer).pop_front(); }
+  // Takes out the first receive that names this peer, or (kAnySource) any source; nullptr if there is none.
+  P2pRequest* pop_receive(int peer) { return list_of(peer).pop_front(); }
 
   // Neither a receive nor a message waits that would come before what the peer sends to a receive that names it.
   bool nothing_before(int peer) const {
@@ -50,10 +50,10 @@ class P2pMatcher {
   bool posted() const;
 
  private:
-  NodeList<RecvRequest>& list_of(int peer) { return peer == kP2pAnySource ? posted_.back() : posted_[peer]; }
-  P2pMessage* take_from(int peer, const RecvRequest& receive);
+  NodeList<P2pRequest>& list_of(int peer) { return peer == kAnySource ? posted_.back() : posted_[peer]; }
+  P2pMessage* take_from(int peer, const P2pCall& receive);
 
-  std::vector<NodeList<RecvRequest>> posted_;  // by peer; the last one: from any source
+  std::vector<NodeList<P2pRequest>> posted_;   // by peer; the last one: from any source
   std::vector<NodeList<P2pMessage>> arrived_;  // by peer
   uint64_t next_post_ = 0;
   int turn_ = 0;  // the peer that the next receive from any source looks at first

@@ -27,71 +27,78 @@ P2p::P2p(int rank, int world, const P2pOptions& options, P2pStreams& streams)
 
 P2p::~P2p() = default;
 
-void P2p::send(SendRequest& request) {
-  RONDO_CHECK(0 <= request.peer && request.peer < context_.world && request.tag >= 0, "a checked send");
+bool P2p::submit(P2pRequest& request) {
   request.moved = 0;
-  request.error = {};
-  if (!end_error_.ok()) {
-    context_.fail(request, end_error_);
-  } else if (request.peer == context_.rank) {
-    loopback_.add(request);
-  } else {
-    senders_[request.peer]->add(request);
-  }
-  context_.run_done();
-}
-
-bool P2p::recv(RecvRequest& request) {
-  RONDO_CHECK(kP2pAnySource <= request.peer && request.peer < context_.world && request.tag >= kP2pAnyTag,
-              "a checked receive");
-  request.moved = 0;
-  request.error = {};
+  request.cause = {};
   bool waits = false;
   if (!end_error_.ok()) {
     context_.fail(request, end_error_);
-  } else if (P2pMessage* message = context_.matcher.take_message(request)) {
-    if (message->peer == context_.rank) {
-      loopback_.accept(*message, request);
-    } else {
-      receivers_[message->peer]->accept(*message, request);
-    }
-  } else if (request.peer == kP2pAnySource && alone()) {
-    context_.fail(request, all_left_error());
-  } else if (request.peer >= 0 && presence_[request.peer] == Presence::kGone) {
-    context_.fail(request, left_error(request.peer));
+  } else if (request.sends()) {
+    send(request);
   } else {
-    context_.matcher.post(request);
-    waits = true;
+    waits = recv(request);
   }
   context_.run_done();
   return waits;
 }
 
-bool P2p::send_now(const P2pOut& message) {
-  return end_error_.ok() && message.peer != context_.rank && senders_[message.peer]->send_now(message);
+void P2p::send(P2pRequest& request) {
+  RONDO_CHECK(0 <= request.peer && request.peer < context_.world && request.tag >= 0, "a checked send");
+  if (request.peer == context_.rank) {
+    loopback_.add(request);
+  } else {
+    senders_[request.peer]->add(request);
+  }
 }
 
-P2pFound P2p::recv_now(P2pIn& receive) {
-  if (!end_error_.ok()) return P2pFound::kOther;
-  if (receive.peer != kP2pAnySource) return recv_now_from(receive.peer, receive);
+bool P2p::recv(P2pRequest& request) {
+  RONDO_CHECK(kAnySource <= request.peer && request.peer < context_.world && request.tag >= kAnyTag,
+              "a checked receive");
+  if (P2pMessage* message = context_.matcher.take_message(request)) {
+    if (message->peer == context_.rank) {
+      loopback_.accept(*message, request);
+    } else {
+      receivers_[message->peer]->accept(*message, request);
+    }
+  } else if (request.peer == kAnySource && alone()) {
+    context_.fail(request, all_left_error());
+  } else if (request.peer >= 0 && presence_[request.peer] == Presence::kGone) {
+    context_.fail(request, left_error(request.peer));
+  } else {
+    context_.matcher.post(request);
+    return true;
+  }
+  return false;
+}
+
+P2pAtOnce P2p::at_once(const P2pCall& call, Message& moved) {
+  if (!end_error_.ok()) return P2pAtOnce::kNot;
+  if (!call.sends()) return recv_now(call, moved);
+  if (call.peer == context_.rank || !senders_[call.peer]->send_now(call)) return P2pAtOnce::kNot;
+  moved = {call.peer, call.tag, call.bytes};
+  return P2pAtOnce::kOver;
+}
+
+P2pAtOnce P2p::recv_now(const P2pCall& receive, Message& came) {
+  if (receive.peer != kAnySource) return recv_now_from(receive.peer, receive, came);
   // A peer's first message is looked for by progress().
-  if (streams_from_ < context_.world - 1 && ++passes_ % kPassesPerLook == 0) return P2pFound::kOther;
+  if (streams_from_ < context_.world - 1 && ++passes_ % kPassesPerLook == 0) return P2pAtOnce::kNot;
   for (int i = 0; i < context_.world; ++i) {
     const int peer = (turn_ + i) % context_.world;
     if (peer == context_.rank || !receivers_[peer]->opened()) continue;
-    const P2pFound found = recv_now_from(peer, receive);
-    if (found == P2pFound::kMessage) turn_ = (peer + 1) % context_.world;
-    if (found != P2pFound::kNothing) return found;
+    const P2pAtOnce found = recv_now_from(peer, receive, came);
+    if (found == P2pAtOnce::kOver) turn_ = (peer + 1) % context_.world;
+    if (found != P2pAtOnce::kNothingYet) return found;
   }
-  return P2pFound::kNothing;
+  return P2pAtOnce::kNothingYet;
 }
 
-P2pFound P2p::recv_now_from(int peer, P2pIn& receive) {
-  if (peer == context_.rank || !context_.matcher.nothing_before(peer)) return P2pFound::kOther;
-  return receivers_[peer]->take_now(receive);
+P2pAtOnce P2p::recv_now_from(int peer, const P2pCall& receive, Message& came) {
+  if (peer == context_.rank || !context_.matcher.nothing_before(peer)) return P2pAtOnce::kNot;
+  return receivers_[peer]->take_now(receive, came);
 }
 
-void P2p::take_back(RecvRequest& request) {
+void P2p::take_back(P2pRequest& request) {
   const Error error{ErrorCode::kAborted, "the receive was taken back", {}};
   if (!context_.matcher.withdraw(request)) return;
   context_.fail(request, error);
@@ -195,11 +202,11 @@ void P2p::gone(int peer) {
   ++gone_;
   receivers_[peer]->end(error);
   fail_receives(peer, error);
-  if (alone()) fail_receives(kP2pAnySource, all_left_error());
+  if (alone()) fail_receives(kAnySource, all_left_error());
 }
 
 void P2p::fail_receives(int peer, const Error& error) noexcept {
-  while (RecvRequest* request = context_.matcher.pop_receive(peer)) context_.fail(*request, error);
+  while (P2pRequest* request = context_.matcher.pop_receive(peer)) context_.fail(*request, error);
 }
 
 Error P2p::left_error(int peer) const {
@@ -225,7 +232,7 @@ void P2p::fail(const Error& error) noexcept {
     senders_[peer]->end(error);
     receivers_[peer]->end(error);
   }
-  fail_receives(kP2pAnySource, error);
+  fail_receives(kAnySource, error);
   loopback_.end(error);
   context_.run_done();
 }
@@ -238,7 +245,7 @@ void P2p::finish(const Error& error) noexcept {
     senders_[peer]->finish(error);
     receivers_[peer]->drain(error);
   }
-  fail_receives(kP2pAnySource, error);
+  fail_receives(kAnySource, error);
   loopback_.end(error);
   context_.run_done();
 }

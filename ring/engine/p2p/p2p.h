@@ -50,17 +50,15 @@ class P2p {
   // Takes the request in; progress() moves it (it may be complete already: to oneself, after a failure). The caller has
   // checked the arguments: peer in the world, tag 0 .. 2^31-1 or the receive's wildcards, data unless bytes is 0. Where
   // one throws, it has not taken the request, and the communicator must be failed: fail().
-  void send(SendRequest& request);
-  // True: it waits for a message, so that nothing is to be written for it now.
-  bool recv(RecvRequest& request);
-  // The short ways, beside what is under way: no message passes one that came first.
-  // Instead of send(): the message is on its way, and its memory free. False: nothing has happened.
-  bool send_now(const P2pOut& message);
-  // Instead of recv(): takes the message if it is there. Unless kMessage, nothing has happened.
-  P2pFound recv_now(P2pIn& receive);
+  // True: it is a receive that waits for a message, so that nothing is to be written for it now.
+  bool submit(P2pRequest& request);
+  // The short way instead of submit(), beside what is under way: no message passes one that came first. A send is on
+  // its way, and its memory free, or a receive takes the message that is there, and `moved` says which. Unless kOver,
+  // nothing has happened.
+  P2pAtOnce at_once(const P2pCall& call, Message& moved);
   // A receive that is not complete. If no message has met it yet it fails, with kAborted; else nothing happens: the
   // message is coming.
-  void take_back(RecvRequest& request);
+  void take_back(P2pRequest& request);
 
   // Moves what can be moved without blocking and completes what is done. True if anything happened: a driver may sleep
   // only after progress(kAll) returned false with the doorbell armed.
@@ -110,7 +108,10 @@ class P2p {
   void look_for_ends();
   void gone(int peer);
   void fail_receives(int peer, const Error& error) noexcept;
-  P2pFound recv_now_from(int peer, P2pIn& receive);
+  void send(P2pRequest& request);
+  bool recv(P2pRequest& request);
+  P2pAtOnce recv_now(const P2pCall& receive, Message& came);
+  P2pAtOnce recv_now_from(int peer, const P2pCall& receive, Message& came);
   Error left_error(int peer) const;
   Error all_left_error() const;
   bool alone() const { return context_.world > 1 && gone_ == context_.world - 1; }

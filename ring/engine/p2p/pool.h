@@ -15,9 +15,9 @@ namespace rondo {
 struct P2pMessage {
   P2pEnvelope envelope;  // kEager or kRequest
   int peer = -1;
-  std::byte* data = nullptr;     // kEager: envelope.bytes of the pool's; nullptr for none
-  bool arriving = false;         // kEager: not all of it is there
-  SendRequest* local = nullptr;  // from this rank to itself, not copied
+  std::byte* data = nullptr;    // kEager: envelope.bytes of the pool's; nullptr for none
+  bool arriving = false;        // kEager: not all of it is there
+  P2pRequest* local = nullptr;  // from this rank to itself, not copied
 
   P2pMessage* next = nullptr;
   P2pMessage* previous = nullptr;

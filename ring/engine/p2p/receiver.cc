@@ -53,29 +53,27 @@ bool P2pReceiver::pull(bool until_empty) {
   return moved;
 }
 
-P2pFound P2pReceiver::take_now(P2pIn& receive) {
-  if (!lends_ || !stream_ || draining_ || ended_ || payload_left_ > 0 || tail_ > 0) return P2pFound::kOther;
+P2pAtOnce P2pReceiver::take_now(const P2pCall& receive, Message& came) {
+  if (!lends_ || !stream_ || draining_ || ended_ || payload_left_ > 0 || tail_ > 0) return P2pAtOnce::kNot;
   const std::span<const std::byte> there = stream_->view();
-  if (there.empty()) return P2pFound::kNothing;
+  if (there.empty()) return P2pAtOnce::kNothingYet;
   P2pEnvelope envelope;
   if (context_.checked(peer_) || there.size() < kP2pEnvelopeBytes ||
       p2p_decode(there.data(), context_.options.communicator, &envelope) != nullptr) {
-    return P2pFound::kOther;
+    return P2pAtOnce::kNot;
   }
   const bool whole = envelope.kind == P2pKind::kEager && envelope.bytes <= there.size() - kP2pEnvelopeBytes;
   if (!whole || !P2pMatcher::takes(receive.tag, envelope.tag) || !P2pContext::fits(envelope, receive) ||
       count(envelope) != nullptr) {
-    return P2pFound::kOther;
+    return P2pAtOnce::kNot;
   }
-  receive.from = peer_;
-  receive.got_tag = static_cast<int>(envelope.tag);
-  receive.got_bytes = envelope.bytes;
+  came = {peer_, static_cast<int>(envelope.tag), envelope.bytes};
   if (envelope.bytes > 0) std::memcpy(receive.data, there.data() + kP2pEnvelopeBytes, envelope.bytes);
   stream_->consume(kP2pEnvelopeBytes + envelope.bytes);
   context_.moved_bytes += kP2pEnvelopeBytes + envelope.bytes;
   owe(envelope);
   push();
-  return P2pFound::kMessage;
+  return P2pAtOnce::kOver;
 }
 
 // One read. False: no more now.
@@ -227,7 +225,7 @@ const char* P2pReceiver::take_request(const P2pEnvelope& envelope) {
   if (envelope.bytes == 0) return "a request to send nothing";
   if (const char* wrong = count(envelope)) return wrong;
   P2pMessage* message = context_.pool.take(envelope, peer_);
-  if (RecvRequest* receive = context_.matcher.take_receive(peer_, envelope.tag)) {
+  if (P2pRequest* receive = context_.matcher.take_receive(peer_, envelope.tag)) {
     accept(*message, *receive);
   } else {
     context_.matcher.add(*message);
@@ -236,7 +234,7 @@ const char* P2pReceiver::take_request(const P2pEnvelope& envelope) {
 }
 
 const char* P2pReceiver::take_data(const P2pEnvelope& envelope) {
-  RecvRequest* receive = filling_.front();
+  P2pRequest* receive = filling_.front();
   while (receive && receive->sequence != envelope.sequence) receive = receive->next;
   if (!receive) return "the payload of a message that was not cleared";
   if (envelope.offset != receive->moved) return "a payload out of order";
@@ -274,13 +272,13 @@ void P2pReceiver::payload_done() {
   message_ = nullptr;
 }
 
-void P2pReceiver::start_receive(RecvRequest& receive, const P2pEnvelope& envelope) {
+void P2pReceiver::start_receive(P2pRequest& receive, const P2pEnvelope& envelope) {
   receive.message = {peer_, static_cast<int>(envelope.tag), envelope.bytes};
   receive.sequence = envelope.sequence;
   receive.moved = 0;
 }
 
-void P2pReceiver::accept(P2pMessage& message, RecvRequest& receive) noexcept {
+void P2pReceiver::accept(P2pMessage& message, P2pRequest& receive) noexcept {
   const P2pEnvelope envelope = message.envelope;
   const bool fits = P2pContext::fits(envelope, receive);
   const bool arriving = message.arriving;
@@ -308,7 +306,7 @@ void P2pReceiver::accept(P2pMessage& message, RecvRequest& receive) noexcept {
   if (!stream_) report();
 }
 
-void P2pReceiver::refuse(const P2pEnvelope& envelope, RecvRequest& receive) noexcept {
+void P2pReceiver::refuse(const P2pEnvelope& envelope, P2pRequest& receive) noexcept {
   const Error error = context_.mismatch(peer_, envelope, receive);
   if (refusals_.size() < kMaxRefusals) {
     P2pEnvelope refusal = envelope;
@@ -353,7 +351,7 @@ void P2pReceiver::compose() {
     refusals_.pop_back();
   }
   while (batch_.room() > 0 && !clearing_.empty()) {
-    RecvRequest& receive = *clearing_.pop_front();
+    P2pRequest& receive = *clearing_.pop_front();
     envelope.kind = P2pKind::kClear;
     envelope.sequence = receive.sequence;
     batch_.add(envelope);
@@ -435,8 +433,8 @@ void P2pReceiver::fail_all(const Error& error) noexcept {
   payload_left_ = 0;
   head_ = tail_ = 0;
   refusals_.clear();
-  for (NodeList<RecvRequest>* list : {&clearing_, &filling_}) {
-    while (RecvRequest* receive = list->pop_front()) context_.fail(*receive, error);
+  for (NodeList<P2pRequest>* list : {&clearing_, &filling_}) {
+    while (P2pRequest* receive = list->pop_front()) context_.fail(*receive, error);
   }
 }
 

@@ -33,14 +33,14 @@ class P2pReceiver {
   bool pull(bool until_empty);
   // For a receive that nothing comes before (P2pMatcher::nothing_before): takes the next message if all of it lies in
   // memory that the stream lends and it is the receive's. Else nothing has happened.
-  P2pFound take_now(P2pIn& receive);
+  P2pAtOnce take_now(const P2pCall& receive, Message& came);
   // Writes answers and credits.
   bool push() { return has_answers() && push_some(); }
   // A receive waits for something on this stream.
   bool awaited() const;
 
   // A message of this peer, just taken out of the matcher, has met its receive. Gives the message back to the pool.
-  void accept(P2pMessage& message, RecvRequest& receive) noexcept;
+  void accept(P2pMessage& message, P2pRequest& receive) noexcept;
 
   // The peer reads nothing any more. An answer would make its kernel throw away what it has not sent yet.
   void stop_answering();
@@ -70,8 +70,8 @@ class P2pReceiver {
   const char* take_data(const P2pEnvelope& envelope);
   const char* count(const P2pEnvelope& envelope);
   void payload_done();
-  void start_receive(RecvRequest& receive, const P2pEnvelope& envelope);
-  void refuse(const P2pEnvelope& envelope, RecvRequest& receive) noexcept;
+  void start_receive(P2pRequest& receive, const P2pEnvelope& envelope);
+  void refuse(const P2pEnvelope& envelope, P2pRequest& receive) noexcept;
   void owe(const P2pEnvelope& envelope);
   bool credit_due() const;
   bool has_answers() const {
@@ -107,13 +107,13 @@ class P2pReceiver {
   uint32_t payload_sum_ = 0;   // on checked streams: of those that have come
   Into into_ = Into::kNothing;
   std::byte* landing_at_ = nullptr;  // where its next byte goes; unless kDiscard
-  RecvRequest* receive_ = nullptr;   // kReceive; for kData also in filling_
+  P2pRequest* receive_ = nullptr;    // kReceive; for kData also in filling_
   P2pMessage* message_ = nullptr;    // kMessage
   uint64_t sequence_ = 0;            // that the next message must have
 
   // --- answering
-  NodeList<RecvRequest> clearing_;  // matched to a request, kClear not yet said
-  NodeList<RecvRequest> filling_;   // kClear said, payload not complete
+  NodeList<P2pRequest> clearing_;  // matched to a request, kClear not yet said
+  NodeList<P2pRequest> filling_;   // kClear said, payload not complete
   std::vector<P2pEnvelope> refusals_;
   P2pBatch batch_;
   // The peer's credit that it has taken and was not given back; and how much of that could be given back now.

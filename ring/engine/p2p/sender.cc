@@ -27,13 +27,13 @@ void P2pSender::open(std::unique_ptr<ByteStream> stream) {
   stream_ = std::move(stream);
 }
 
-void P2pSender::add(SendRequest& request) noexcept {
+void P2pSender::add(P2pRequest& request) noexcept {
   if (!end_error_.ok()) return context_.fail(request, end_error_);
   queue_.push_back(request);
   if (broken_) broke(link_error_);
 }
 
-bool P2pSender::send_now(const P2pOut& message) {
+bool P2pSender::send_now(const P2pCall& message) {
   if (!stream_ || !end_error_.ok() || !batch_.empty() || !queue_.empty() || !cleared_.empty()) return false;
   if (message.bytes > context_.options.eager_bytes || context_.checked(peer_)) return false;
   const uint64_t charge = p2p_charge(message.bytes);
@@ -43,7 +43,7 @@ bool P2pSender::send_now(const P2pOut& message) {
   std::array<std::byte, kP2pEnvelopeBytes> head;
   p2p_encode(envelope, head.data());
   use_stores(message.bytes);
-  const iovec parts[] = {{head.data(), head.size()}, {const_cast<std::byte*>(message.data), message.bytes}};
+  const iovec parts[] = {{head.data(), head.size()}, {message.data, message.bytes}};
   if (!stream_->write_whole(parts, 2)) return false;
   count_stores(message.bytes);
   ++sequence_;
@@ -76,14 +76,14 @@ bool P2pSender::push_some() {
     moved = true;
     context_.moved_bytes += static_cast<uint64_t>(written);
     if (!batch_.empty()) continue;
-    while (SendRequest* request = writing_.pop_front()) context_.done(*request);
+    while (P2pRequest* request = writing_.pop_front()) context_.done(*request);
   }
   return moved;
 }
 
 // The next message would go at once but for credit, which may be there unread: while nothing is awaited, nobody reads.
 bool P2pSender::short_of_credit() const {
-  const SendRequest* next = queue_.front();
+  const P2pRequest* next = queue_.front();
   if (next == nullptr) return false;
   return slots_ == 0 || (next->bytes <= context_.options.eager_bytes && p2p_charge(next->bytes) > credit_);
 }
@@ -95,7 +95,7 @@ void P2pSender::compose() {
   if (!cleared_.empty()) add_chunk();
 }
 
-void P2pSender::start(SendRequest& request) {
+void P2pSender::start(P2pRequest& request) {
   P2pEnvelope envelope = eager(request.dtype, request.tag, request.bytes);
   request.sequence = sequence_++;
   --slots_;
@@ -116,10 +116,10 @@ void P2pSender::start(SendRequest& request) {
 
 // Of the first message that has something to send: one whose memory is being filled lets others pass.
 void P2pSender::add_chunk() {
-  SendRequest* found = cleared_.front();
+  P2pRequest* found = cleared_.front();
   while (found != nullptr && found->ready_bytes() == found->moved) found = found->next;
   if (found == nullptr) return;
-  SendRequest& request = *found;
+  P2pRequest& request = *found;
   cleared_.remove(request);
   P2pEnvelope envelope;
   envelope.kind = P2pKind::kData;
@@ -191,7 +191,7 @@ const char* P2pSender::take(const P2pEnvelope& envelope) {
 }
 
 const char* P2pSender::clear(uint64_t sequence) {
-  for (SendRequest* request = awaiting_.front(); request; request = request->next) {
+  for (P2pRequest* request = awaiting_.front(); request; request = request->next) {
     if (request->sequence != sequence) continue;
     awaiting_.remove(*request);
     cleared_.push_back(*request);
@@ -203,7 +203,7 @@ const char* P2pSender::clear(uint64_t sequence) {
 
 void P2pSender::refuse(const P2pEnvelope& envelope) noexcept {
   const Error error = context_.mismatch(context_.rank, peer_, envelope, envelope.receive_dtype, envelope.offset);
-  for (SendRequest* request = awaiting_.front(); request; request = request->next) {
+  for (P2pRequest* request = awaiting_.front(); request; request = request->next) {
     if (request->sequence != envelope.sequence) continue;
     awaiting_.remove(*request);
     context_.fail(*request, error);
@@ -226,8 +226,8 @@ void P2pSender::broke(const Error& error) noexcept {
 }
 
 void P2pSender::fail_all(const Error& error) noexcept {
-  for (NodeList<SendRequest>* list : {&writing_, &cleared_, &awaiting_, &queue_}) {
-    while (SendRequest* request = list->pop_front()) context_.fail(*request, error);
+  for (NodeList<P2pRequest>* list : {&writing_, &cleared_, &awaiting_, &queue_}) {
+    while (P2pRequest* request = list->pop_front()) context_.fail(*request, error);
   }
 }
 

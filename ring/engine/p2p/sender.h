@@ -20,10 +20,10 @@ class P2pSender {
  public:
   P2pSender(P2pContext& context, int peer);
 
-  void add(SendRequest& request) noexcept;
+  void add(P2pRequest& request) noexcept;
   // Sends a message whole, before which no other waits, over a stream that needs no system call. False: nothing has
   // happened.
-  bool send_now(const P2pOut& message);
+  bool send_now(const P2pCall& message);
 
   bool wants_stream() const { return !stream_ && !broken_ && !queue_.empty(); }
   // Nothing has happened if it throws.
@@ -49,7 +49,7 @@ class P2pSender {
   bool push_some();
   bool short_of_credit() const;
   void compose();
-  void start(SendRequest& request);
+  void start(P2pRequest& request);
   void add_chunk();
   // bytes, here and below: of the message.
   bool tries_stores(uint64_t bytes) const { return stores_ && bytes >= kFewestStreamed; }
@@ -78,10 +78,10 @@ class P2pSender {
   Error link_error_;  // why it is broken
   Error end_error_;   // of end(): what later sends fail with
 
-  NodeList<SendRequest> queue_;     // not yet announced
-  NodeList<SendRequest> awaiting_;  // requested, not yet cleared
-  NodeList<SendRequest> cleared_;   // payload partly written
-  NodeList<SendRequest> writing_;   // complete when the batch is written
+  NodeList<P2pRequest> queue_;     // not yet announced
+  NodeList<P2pRequest> awaiting_;  // requested, not yet cleared
+  NodeList<P2pRequest> cleared_;   // payload partly written
+  NodeList<P2pRequest> writing_;   // complete when the batch is written
   P2pBatch batch_;
   uint64_t sequence_ = 0;  // of the next message
   uint64_t credit_;        // bytes of the peer's pool

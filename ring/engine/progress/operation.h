@@ -50,6 +50,8 @@ class Operation {
   // Waits at most until then; drives meanwhile. True if it is done. Throws Exception(kInvalid) if it has not been
   // submitted yet.
   virtual bool wait(Clock::time_point until);
+  // Of one send or receive: what it has moved, once it has succeeded. nullptr: it is none.
+  virtual const Message* moved_message() const { return nullptr; }
   // Requires failed().
   const Error& error() const { return error_; }
   // `function` is called once, by the progress thread, when the operation has ended. Any thread. Throws
@@ -68,10 +70,6 @@ class Operation {
   // What drives it, so that a wait can; set before the operation is submitted.
   std::shared_ptr<ProgressEngine> engine;  // shared: a Work may outlive its communicator
   Clock::time_point deadline = Clock::time_point::max();
-  // send, recv: set before complete().
-  int peer = -1;
-  int tag = -1;
-  uint64_t message_bytes = 0;
 
   // After complete() or fail() of an operation that a Work may refer to: hands the functions to the progress thread.
   // Never blocks for long; the caller keeps the operation.

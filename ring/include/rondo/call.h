@@ -61,6 +61,25 @@ struct Call {
   CallOptions options{};
 };
 
+// One send or receive, which Communicator::run() and start() take. The calls by name (calls.h) fill one in.
+enum class MessageKind : uint8_t { kSend = 0, kReceive = 1 };
+struct MessageCall {
+  MessageKind kind = MessageKind::kSend;
+  void* data = nullptr;  // a send only reads it
+  uint64_t count = 0;    // elements; of a receive: of its buffer
+  DType dtype = DType::kFloat32;
+  int peer = -1;  // rank in the communicator; of receives: or kAnySource
+  int tag = 0;    // 0 .. 2^31-1; of receives: or kAnyTag
+  CallOptions options{};
+};
+
+// What a send or a receive has moved.
+struct Message {
+  int peer = -1;
+  int tag = -1;
+  uint64_t bytes = 0;
+};
+
 // One tensor of Communicator::all_reduce_many(); in place: input == output.
 struct TensorRef {
   const void* input = nullptr;

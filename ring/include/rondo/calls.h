@@ -268,27 +268,58 @@ class NamedCalls {
                                {output, recv_counts, recv_displacements}, 0, dtype, options));
   }
 
-  // --- Messages on ranges: Communicator's calls of these names.
+  // --- Point to point. tag: 0 .. 2^31-1. Messages of one pair and tag arrive in order. kAnySource and kAnyTag: any. A
+  // message that is longer than the receiver's buffer fails both sides with kMismatch; a shorter one reports its
+  // length.
+  void send(const void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {}) {
+    self().run(sent(data, count, dtype, peer, tag, options));
+  }
+  Work send_async(const void* data, uint64_t count, DType dtype, int peer, int tag = 0,
+                  const CallOptions& options = {}) {
+    return self().start(sent(data, count, dtype, peer, tag, options));
+  }
   template <Elements R>
   void send(const R& data, int peer, int tag = 0, const CallOptions& options = {}) {
-    self().send(at(data), length(data), type(data), peer, tag, options);
+    send(at(data), length(data), type(data), peer, tag, options);
   }
   template <Elements R>
   Work send_async(const R& data, int peer, int tag = 0, const CallOptions& options = {}) {
-    return self().send_async(at(data), length(data), type(data), peer, tag, options);
+    return send_async(at(data), length(data), type(data), peer, tag, options);
+  }
+
+  Message recv(void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {}) {
+    return self().run(received(data, count, dtype, peer, tag, options));
+  }
+  Work recv_async(void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {}) {
+    return self().start(received(data, count, dtype, peer, tag, options));
   }
   template <MutableElements R>
-  Work::Message recv(R&& data, int peer, int tag = 0, const CallOptions& options = {}) {
-    return self().recv(at(data), length(data), type(data), peer, tag, options);
+  Message recv(R&& data, int peer, int tag = 0, const CallOptions& options = {}) {
+    return recv(at(data), length(data), type(data), peer, tag, options);
   }
   template <MutableElements R>
   Work recv_async(R&& data, int peer, int tag = 0, const CallOptions& options = {}) {
-    return self().recv_async(at(data), length(data), type(data), peer, tag, options);
+    return recv_async(at(data), length(data), type(data), peer, tag, options);
+  }
+
+  // Both at once, without deadlock; the two buffers must not overlap. Returns the message received.
+  Message sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data, uint64_t recv_count, int from,
+                   DType dtype, int tag = 0, const CallOptions& options = {}) {
+    return self().run(sent(send_data, send_count, dtype, to, tag, options),
+                      received(recv_data, recv_count, dtype, from, tag, options));
   }
 
  private:
   Self& self() { return static_cast<Self&>(*this); }
   uint64_t ranks() { return static_cast<uint64_t>(self().size()); }
+
+  static MessageCall sent(const void* data, uint64_t count, DType dtype, int peer, int tag,
+                          const CallOptions& options) {
+    return {MessageKind::kSend, const_cast<void*>(data), count, dtype, peer, tag, options};
+  }
+  static MessageCall received(void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
+    return {MessageKind::kReceive, data, count, dtype, peer, tag, options};
+  }
 
   static Call even(Collective collective, const void* input, void* output, uint64_t count, DType dtype,
                    const CallOptions& options, Op op = Op::kSum, int root = -1) {

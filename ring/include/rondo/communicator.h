@@ -108,11 +108,15 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // format. Counting begins with the first call: it costs two clock reads an operation, so it is off before.
   std::string metrics();
 
-  // --- Collectives. Returns when the result is there. By name, on pointers and on ranges: calls.h.
+  // --- Calls. By name, on pointers and on ranges: calls.h. run() returns when the result is there, start() at once.
   void run(const Call& call);
-  // Returns at once.
   Work start(const Call& call);
-  using NamedCalls::recv, NamedCalls::recv_async, NamedCalls::send, NamedCalls::send_async;
+  // A message: what it has moved.
+  Message run(const MessageCall& call);
+  Work start(const MessageCall& call);
+  // Both at once, without deadlock: what the receive has moved. Their buffers must not overlap; the send's options hold
+  // for both.
+  Message run(const MessageCall& send, const MessageCall& receive);
 
   // --- Many calls at once
   // all_reduce of every tensor of a list: the gradients of a step. All ranks give the same counts and dtypes in the
@@ -146,18 +150,6 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   Work batch_end_async();
   // Drops the calls; Works of them fail with kInvalid. Without a batch it does nothing. Any thread.
   void batch_abandon();
-
-  // --- Point to point. tag: 0 .. 2^31-1. Messages of one pair and tag arrive in order. kAnySource and kAnyTag: any. A
-  // message that is longer than the receiver's buffer fails both sides with kMismatch; a shorter one reports its
-  // length.
-  void send(const void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
-  Work send_async(const void* data, uint64_t count, DType dtype, int peer, int tag = 0,
-                  const CallOptions& options = {});
-  Work::Message recv(void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
-  Work recv_async(void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {});
-  // Both at once, without deadlock; the two buffers must not overlap. Returns the message received.
-  Work::Message sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data, uint64_t recv_count,
-                         int from, DType dtype, int tag = 0, const CallOptions& options = {});
 
   // --- Registered memory
   // Memory that every rank of this host maps; where ranks share none, plain memory, which is as good for calls.

@@ -47,13 +47,7 @@ class RONDO_EXPORT Work {
   // thread waits for stand still while it runs. destroy() returns after all functions of the communicator's operations.
   void on_end(EndFunction function);
 
-  // What a send or recv has moved: the peer's rank, the tag, and the message's length in bytes.
-  struct Message {
-    int peer = -1;
-    int tag = -1;
-    uint64_t bytes = 0;
-  };
-  // Throws kInvalid unless this is a send or recv that has succeeded.
+  // Throws kInvalid unless this is a send or a receive that has succeeded.
   Message message() const;
   // A message that was over when its call returned. Internal: `over` stands for all such messages of a communicator.
   Work(std::shared_ptr<Operation> over, const Message& message);
