@@ -11,6 +11,7 @@
 #include "rondo/callback_store.h"
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "transport/store/file_store.h"
 #include "transport/store/memory_store.h"
 
 namespace rondo {
@@ -74,6 +75,20 @@ TEST_CASE("roster: a rank that cannot start says why, and all others fail at onc
       CHECK(std::chrono::steady_clock::now() - start < 5s);
     }
   }
+}
+
+TEST_CASE("roster: the words of a rank that cannot start wait for rank 0, though a file goes with its last user") {
+  const test::Folder folder;
+  const std::string path = folder.path("store");
+  std::thread declines([&] {
+    FileStore store(path, "job", std::string(kRosterEndKey), soon());
+    decline_roster(store, 1, 2, {ErrorCode::kSystem, "no descriptor is left", {}}, kQuiet);
+  });
+  std::this_thread::sleep_for(300ms);  // rank 0 comes late
+  FileStore store(path, "job", std::string(kRosterEndKey), soon());
+  const Error heard = exchange(store, 0, 2, "card", in_ms(10'000)).error;
+  CHECK(heard.message.find("rank 1 cannot start: ") == 0);
+  declines.join();
 }
 
 TEST_CASE("hosts: ranks of this host know that all are on it; a rank that does not come is named") {

@@ -28,6 +28,8 @@ constexpr auto kLogInterval = std::chrono::seconds(10);
 constexpr auto kPublishInterval = std::chrono::seconds(1);
 // After the deadline: to fetch the names of the missing for the message.
 constexpr auto kGrace = std::chrono::seconds(1);
+// For a rank that cannot start: until rank 0 comes, to be told.
+constexpr auto kDeclineLimit = std::chrono::seconds(5);
 constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
 // All are through within this, as a rule; after it every pause asks whether there is hope.
 constexpr auto kUsualGoodbye = std::chrono::milliseconds(200);
@@ -95,6 +97,16 @@ Card decode(std::string_view bytes, int rank) {
   return card;
 }
 
+bool await_key(Store& store, std::string_view key, Store::Deadline deadline) {
+  try {
+    store.get(key, deadline);
+    return true;
+  } catch (const Exception& failure) {
+    if (failure.code() != ErrorCode::kTimeout) throw;
+    return false;
+  }
+}
+
 class RosterExchange {
  public:
   struct Settings {
@@ -126,6 +138,8 @@ class RosterExchange {
   }
 
   void decline(const std::string& why) {
+    // A file goes with its last user, and the card with it: rank 0 must be there.
+    if (rank_ != 0) await_key(store_, keys_.world(), deadline_ - kGrace);
     claim("", why.substr(0, kMaxReasonBytes));
     if (rank_ != 0) return;
     store_.put(keys_.world(), fmt::format("{} {}", world_, host_name()), deadline_);
@@ -408,7 +422,7 @@ namespace {
 
 void decline(std::string_view name, Store& store, int rank, int world, const Error& why, const Logger& log) {
   try {
-    RosterExchange(store, {name, rank, world, Clock::now() + kGrace, log})
+    RosterExchange(store, {name, rank, world, Clock::now() + kDeclineLimit, log})
         .decline(fmt::format("{}: {}", error_code_name(why.code), why.message));
   } catch (const std::exception&) {
     // The others wait for this rank until their deadline.
@@ -437,20 +451,6 @@ std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadli
   }
   return host;
 }
-
-namespace {
-
-bool await_key(Store& store, std::string_view key, Store::Deadline deadline) {
-  try {
-    store.get(key, deadline);
-    return true;
-  } catch (const Exception& failure) {
-    if (failure.code() != ErrorCode::kTimeout) throw;
-    return false;
-  }
-}
-
-}  // namespace
 
 void roster_goodbye(Store& store, int world, Store::Deadline deadline, const std::function<bool()>& hopeless) {
   deadline = std::min<Store::Deadline>(deadline, Clock::now() + kGoodbyeLimit);
