@@ -117,9 +117,7 @@ void combine(const CombineSpec& spec, const CombineMove& move, size_t count) {
 }
 
 void combine_with(InstructionSet set, const CombineSpec& spec, const CombineMove& move, size_t count) {
-  const KernelTable* table = kernel_table(set);
-  RONDO_CHECK(table != nullptr, "combine_with() of an instruction set that this machine lacks");
-  combine_by(*table, spec, move, count);
+  combine_by(available_kernel_table(set), spec, move, count);
 }
 
 }  // namespace rondo

@@ -10,7 +10,7 @@ KERNEL_COPTS = [
 # Clang has no such flag, and refuses it.
 GCC_COPTS = ["-fvect-cost-model=dynamic"]
 
-# By the namespace of the rows (RONDO_KERNEL_SET). Those of avx2 and avx512 are for x86-64 only.
+# By the namespace of the rows (RONDO_KERNEL_SET).
 INSTRUCTION_SETS = {
     "baseline": [],
     "avx2": [

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cstring>
 
-#include "kernels/crc32c_machine.h"
 #include "kernels/crc32c_tables.h"
 
 namespace rondo {

@@ -8,6 +8,12 @@
 
 namespace rondo {
 
+// The register behind these bytes; it begins as all ones, and is inverted at the end.
+using Crc32cUpdate = uint32_t (*)(uint32_t state, const unsigned char* data, size_t bytes);
+
+// By the processor's instruction; nullptr: it has none.
+Crc32cUpdate crc32c_instruction();
+
 // x^32 + x^28 + ... + 1 without its highest term, the coefficient of x^31 in the lowest bit: so are all polynomials
 // here.
 inline constexpr uint32_t kCrc32cPolynomial = 0x82f63b78;

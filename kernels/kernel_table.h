@@ -85,20 +85,37 @@ struct WireRow {
   WireKernels formats[kWireFormats];
 };
 
-// Those of one instruction set: by DType, and by WireFormat.
+// One call of the selection (select.h). Pointers need no alignment.
+struct SelectCall {
+  const void* input;     // count float32
+  const void* residual;  // likewise; nullptr: none
+  size_t count;
+  uint32_t least;     // magnitude, as bits
+  uint32_t first;     // number of the first element
+  uint32_t* indices;  // room for count; ascending
+  float* values;      // likewise
+};
+struct Selected {
+  size_t count;
+  uint32_t largest;  // magnitude of all elements, as bits
+};
+using SelectKernel = Selected (*)(const SelectCall& call);
+
+// Those of one instruction set: by DType, by WireFormat, and of the selection with a residual and without.
 struct KernelTable {
   const KernelRow* rows[kDTypes];
   const WireRow* wire;
+  SelectKernel select_sum, select_plain;
 };
 
 // RONDO_KERNEL_SET of BUILD: the namespace of an instruction set's rows, so that all three are linked together.
 namespace baseline {
 extern const KernelTable kKernels;
 }
-namespace avx2 {  // x86 only
+namespace avx2 {
 extern const KernelTable kKernels;
 }
-namespace avx512 {  // x86 only
+namespace avx512 {
 extern const KernelTable kKernels;
 }
 

@@ -2,15 +2,20 @@
 
 #include "kernels/combine.h"
 #include "kernels/kernel_table.h"
-#include "kernels/select_table.h"
+#include "ring/base/check.h"
 
 namespace rondo {
 
-// What differs between processors; machine_x86.cc or machine_generic.cc, picked by BUILD.
+// What is asked of the processor and of its floating-point unit.
 
-// The loops of a set; nullptr if they are not built or the processor or the operating system lacks the set.
+// The loops of a set; nullptr if the processor or the operating system lacks the set.
 const KernelTable* kernel_table(InstructionSet set);
-const SelectRow* select_row(InstructionSet set);
+// Those of a set that must be there.
+inline const KernelTable& available_kernel_table(InstructionSet set) {
+  const KernelTable* table = kernel_table(set);
+  RONDO_CHECK(table != nullptr, "an instruction set that this machine lacks");
+  return *table;
+}
 
 // Within its life this thread has round-to-nearest, no flush-to-zero and no floating-point traps; then its own settings
 // again.

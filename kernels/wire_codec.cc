@@ -9,21 +9,10 @@
 namespace rondo {
 namespace {
 
-const WireKernels& kernels_of(const KernelTable& table, WireFormat format) {
-  const WireKernels& kernels = table.wire->formats[static_cast<size_t>(format)];
+const WireKernels& kernels_of(InstructionSet set, WireFormat format) {
+  const WireKernels& kernels = available_kernel_table(set).wire->formats[static_cast<size_t>(format)];
   RONDO_CHECK(kernels.encode != nullptr, "a wire format that codes nothing");
   return kernels;
-}
-
-const KernelTable& active_table() {
-  static const KernelTable& table = *kernel_table(active_instruction_set());
-  return table;
-}
-
-const KernelTable& table_of(InstructionSet set) {
-  const KernelTable* table = kernel_table(set);
-  RONDO_CHECK(table != nullptr, "an instruction set that this machine lacks");
-  return *table;
 }
 
 bool finite(float value) { return value - value == 0.0f; }
@@ -45,9 +34,11 @@ uint64_t first_unfit(WireFormat format, const unsigned char* values, uint64_t fr
   return count;
 }
 
-uint64_t encode_by(const KernelTable& table, WireFormat format, const void* values, uint64_t count, void* to,
-                   const WireRounding& rounding) {
-  const WireKernels& kernels = kernels_of(table, format);
+}  // namespace
+
+uint64_t wire_encode(WireFormat format, const void* values, uint64_t count, void* to, const WireRounding& rounding,
+                     InstructionSet set) {
+  const WireKernels& kernels = kernels_of(set, format);
   const auto* from = static_cast<const unsigned char*>(values);
   auto* coded = static_cast<unsigned char*>(to);
   const DefaultFloatMode mode;
@@ -66,8 +57,8 @@ uint64_t encode_by(const KernelTable& table, WireFormat format, const void* valu
   return bad == 0 && unfit == count ? first_unfit(format, from, done, count) : unfit;
 }
 
-void decode_by(const KernelTable& table, WireFormat format, const void* from, uint64_t count, void* values) {
-  const WireKernels& kernels = kernels_of(table, format);
+void wire_decode(WireFormat format, const void* from, uint64_t count, void* values, InstructionSet set) {
+  const WireKernels& kernels = kernels_of(set, format);
   const auto* coded = static_cast<const unsigned char*>(from);
   auto* to = static_cast<unsigned char*>(values);
   const DefaultFloatMode mode;
@@ -80,27 +71,8 @@ void decode_by(const KernelTable& table, WireFormat format, const void* from, ui
   std::memcpy(to + done * sizeof(float), rest, (count - done) * sizeof(float));
 }
 
-}  // namespace
-
-uint64_t wire_encode(WireFormat format, const void* values, uint64_t count, void* to, const WireRounding& rounding) {
-  return encode_by(active_table(), format, values, count, to, rounding);
-}
-
-void wire_decode(WireFormat format, const void* from, uint64_t count, void* values) {
-  decode_by(active_table(), format, from, count, values);
-}
-
 uint64_t first_not_finite(const void* values, uint64_t count) {
   return first_unfit(WireFormat::kNone, static_cast<const unsigned char*>(values), 0, count);
-}
-
-uint64_t wire_encode_with(InstructionSet set, WireFormat format, const void* values, uint64_t count, void* to,
-                          const WireRounding& rounding) {
-  return encode_by(table_of(set), format, values, count, to, rounding);
-}
-
-void wire_decode_with(InstructionSet set, WireFormat format, const void* from, uint64_t count, void* values) {
-  decode_by(table_of(set), format, from, count, values);
 }
 
 }  // namespace rondo

@@ -34,17 +34,15 @@ struct WireRounding {
 
 // Codes count elements of float32 at `values` into wire_bytes() at `to`. Returns the first element that is not finite
 // or, in a format of 16 bits, too large for it; count if there is none. Nothing needs alignment; no overlap. Not kNone.
-// Never throws, allocates or blocks; any thread. All instruction sets give the same bits.
-uint64_t wire_encode(WireFormat format, const void* values, uint64_t count, void* to, const WireRounding& rounding);
+// Never throws, allocates or blocks; any thread. All instruction sets give the same bits;
+// it must be available.
+uint64_t wire_encode(WireFormat format, const void* values, uint64_t count, void* to, const WireRounding& rounding,
+                     InstructionSet set = active_instruction_set());
 // The other way: count elements of float32 to `values`.
-void wire_decode(WireFormat format, const void* from, uint64_t count, void* values);
+void wire_decode(WireFormat format, const void* from, uint64_t count, void* values,
+                 InstructionSet set = active_instruction_set());
 
 // The first of count elements of float32 that is not finite; count if there is none.
 uint64_t first_not_finite(const void* values, uint64_t count);
-
-// For tests and measurements: with the instruction set given (it must be available).
-uint64_t wire_encode_with(InstructionSet set, WireFormat format, const void* values, uint64_t count, void* to,
-                          const WireRounding& rounding);
-void wire_decode_with(InstructionSet set, WireFormat format, const void* from, uint64_t count, void* values);
 
 }  // namespace rondo

@@ -19,7 +19,6 @@ HERE = Path(__file__).resolve().parent
 TREE = HERE / "native" if (HERE / "native").is_dir() else HERE.parent
 
 # Of each file the linker keeps what is called (--gc-sections), so that files which only tests call may be among these.
-# *_generic.cc are for other processors than x86-64.
 SOURCES = {
     "library": ["ring/**/*.cc", "transport/**/*.cc", "kernels/*.cc", "kernels/rows/*.cc", "tools/bazel/packages/*.cc"],
     "launcher": ["ring/base/*.cc", "tools/launcher/*.cc", "tools/rondo_run.cc", "tools/bazel/packages/fmt.cc"],
@@ -93,7 +92,7 @@ def enumerate_units(name: str):
             for instruction_set, flags in copts["INSTRUCTION_SETS"].items():
                 own = [f"-DRONDO_KERNEL_SET={instruction_set}", *copts["GCC_COPTS"], *copts["KERNEL_COPTS"], *flags]
                 yield source, own, f"{instruction_set}_{output}"
-        elif not source.endswith("_generic.cc"):
+        else:
             yield source, ["-O3"] if source == "kernels/finite.cc" else [], output
 
 

@@ -21,5 +21,7 @@ extern const KernelRow kBool;
 extern const KernelRow kFloat8E4M3;
 extern const KernelRow kFloat8E5M2;
 extern const WireRow kWire;
+Selected select_sum(const SelectCall& call);
+Selected select_plain(const SelectCall& call);
 
 }  // namespace rondo::RONDO_KERNEL_SET

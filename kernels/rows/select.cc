@@ -1,5 +1,5 @@
 #include "kernels/element.h"
-#include "kernels/select_table.h"
+#include "kernels/rows/rows.h"
 
 // Selection by magnitude (select.h). See element.h on namespaces.
 namespace rondo {
@@ -55,7 +55,8 @@ Selected select_of(const SelectCall& call) {
 
 namespace RONDO_KERNEL_SET {
 
-constexpr SelectRow kSelect = {select_of<true>, select_of<false>};
+Selected select_sum(const SelectCall& call) { return select_of<true>(call); }
+Selected select_plain(const SelectCall& call) { return select_of<false>(call); }
 
 }  // namespace RONDO_KERNEL_SET
 }  // namespace rondo

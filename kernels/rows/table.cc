@@ -2,9 +2,10 @@
 
 namespace rondo::RONDO_KERNEL_SET {
 
-// By DType, and by WireFormat.
 constexpr KernelTable kKernels = {{&kInt8, &kUint8, &kInt16, &kUint16, &kInt32, &kUint32, &kInt64, &kUint64, &kFloat16,
                                    &kBfloat16, &kFloat32, &kFloat64, &kBool, &kFloat8E4M3, &kFloat8E5M2},
-                                  &kWire};
+                                  &kWire,
+                                  select_sum,
+                                  select_plain};
 
 }  // namespace rondo::RONDO_KERNEL_SET

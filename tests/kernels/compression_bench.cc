@@ -90,18 +90,19 @@ bool run(InstructionSet set, Buffers& buffers) {
       if (stochastic && !wire_format_rounds_at_random(format)) continue;
       const std::string how = stochastic ? " at random" : "";
       reached &= race(buffers, name + " encode" + how, moved, [&] {
-        wire_encode_with(set, format, buffers.values.data(), count, buffers.coded.data(), {stochastic, 7, 0});
+        wire_encode(format, buffers.values.data(), count, buffers.coded.data(), {stochastic, 7, 0}, set);
       });
     }
     reached &= race(buffers, name + " decode", moved,
-                    [&] { wire_decode_with(set, format, buffers.coded.data(), count, buffers.decoded.data()); });
+                    [&] { wire_decode(format, buffers.coded.data(), count, buffers.decoded.data(), set); });
   }
   for (const double share : {0.01, 0.05}) {
     const auto least = std::bit_cast<uint32_t>(static_cast<float>(1.25 - share));
     // Values and residuals read; what is selected is little.
     reached &= race(buffers, "select about " + std::to_string(static_cast<int>(100 * share)) + " %", 2 * bytes, [&] {
-      select_magnitudes_with(set, {buffers.values.data(), buffers.residual.data(), count, least, 0,
-                                   buffers.indices.data(), buffers.selected.data()});
+      select_magnitudes({buffers.values.data(), buffers.residual.data(), count, least, 0, buffers.indices.data(),
+                         buffers.selected.data()},
+                        set);
     });
   }
   return reached;

@@ -47,9 +47,9 @@ void check(InstructionSet set, Random& random, size_t count, bool has_residual, 
     wanted.push_back(static_cast<uint32_t>(i) + 5);
     wanted_values.push_back(u);
   }
-  const Selected found =
-      select_magnitudes_with(set, {bytes.data() + offset, has_residual ? more.data() + offset : nullptr, count, least,
-                                   5, indices.data(), values.data()});
+  const Selected found = select_magnitudes({bytes.data() + offset, has_residual ? more.data() + offset : nullptr, count,
+                                            least, 5, indices.data(), values.data()},
+                                           set);
   CAPTURE(std::string(instruction_set_name(set)));
   CAPTURE(count);
   CHECK_EQ(found.largest, largest);

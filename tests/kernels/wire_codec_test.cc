@@ -44,14 +44,14 @@ struct Coded {
 Coded encode(InstructionSet set, WireFormat format, const std::vector<float>& values, WireRounding rounding = {}) {
   Coded coded;
   coded.bytes.resize(wire_bytes(format, values.size()) + 1, 0xee);
-  coded.unfit = wire_encode_with(set, format, values.data(), values.size(), coded.bytes.data(), rounding);
+  coded.unfit = wire_encode(format, values.data(), values.size(), coded.bytes.data(), rounding, set);
   CHECK_EQ(coded.bytes.back(), 0xee);
   return coded;
 }
 
 std::vector<float> decode(InstructionSet set, WireFormat format, const Coded& coded, size_t count) {
   std::vector<float> values(count + 1, 7.0f);
-  wire_decode_with(set, format, coded.bytes.data(), count, values.data());
+  wire_decode(format, coded.bytes.data(), count, values.data(), set);
   CHECK_EQ(values.back(), 7.0f);
   values.pop_back();
   return values;

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "kernels/crc32c_machine.h"
 #include "kernels/crc32c_tables.h"
 
 namespace rondo {

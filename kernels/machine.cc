@@ -46,18 +46,6 @@ const KernelTable* kernel_table(InstructionSet set) {
   return nullptr;
 }
 
-const SelectRow* select_row(InstructionSet set) {
-  switch (set) {
-    case InstructionSet::kBaseline:
-      return &baseline::kSelect;
-    case InstructionSet::kAvx2:
-      return has_avx2() ? &avx2::kSelect : nullptr;
-    case InstructionSet::kAvx512:
-      return has_avx512() ? &avx512::kSelect : nullptr;
-  }
-  return nullptr;
-}
-
 DefaultFloatMode::DefaultFloatMode() {
   const uint32_t mode = _mm_getcsr();
   std::memcpy(kept_, &mode, sizeof(mode));
