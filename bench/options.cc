@@ -235,7 +235,6 @@ void add_effort(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("-N,--run_cycles", options.cycles, "go through the table so often; 0: until interrupted (1)");
   app.add_option("--seconds", options.effort.seconds, "of timed operations a size, without -n (0.25)")
       ->check(CLI::Range(0.001, 3600.0));
-  app.add_flag("--cold", options.effort.cold, "each rank rewrites its buffer before each operation");
 }
 
 void add_where(CLI::App& app, Typed& typed, Options& options) {
@@ -245,8 +244,6 @@ void add_where(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--device", typed.device, "cuda: buffers in GPU memory, calls on a stream; rank % GPUs (none)");
   app.add_option("--transport", options.transport, "as RONDO_TRANSPORT");
   app.add_option("--algorithm", typed.algorithm, "auto, or a name that RONDO_ALGORITHM takes (auto)");
-  app.add_option("--lanes", options.lanes, "as RONDO_LANES")->check(CLI::Range(1, 16));
-  app.add_option("--connections", options.connections, "as RONDO_CONNECTIONS")->check(CLI::Range(1, 16));
   app.add_option("--timeout", typed.timeout_s, "seconds for one operation, and for joining (60)")
       ->check(CLI::Range(0.1, 86'400.0));
 }

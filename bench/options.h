@@ -31,10 +31,8 @@ struct Options {
 
   int ranks = 0;  // > 0: this process starts them; 0: a launcher has, or else 2
   bool inproc = false;
-  bool on_device = false;    // buffers in device memory, calls on streams
-  std::string transport;     // "": Config's
-  uint32_t lanes = 0;        // 0: Config's
-  uint32_t connections = 0;  // 0: Config's
+  bool on_device = false;  // buffers in device memory, calls on streams
+  std::string transport;   // "": Config's
   Algorithm algorithm = Algorithm::kAuto;
   int64_t timeout_ms = 60'000;  // of one operation, and of joining
 

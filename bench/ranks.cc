@@ -30,8 +30,6 @@ constexpr std::chrono::minutes kLimitWait{3};  // the other ranks' patience with
 Config config_of(const Options& options) {
   Config config = Config::from_environment();
   if (!options.transport.empty()) config.transport = options.transport;
-  if (options.lanes > 0) config.lanes = options.lanes;
-  if (options.connections > 0) config.connections = options.connections;
   config.timeout_ms = options.timeout_ms;
   config.start_timeout_ms = options.timeout_ms;
   return config;

@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "bench/loop/statistics.h"
+
 namespace rondo::bench {
 namespace {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Every second one, from `first` on.
 std::vector<double> every_second(const std::vector<double>& values, size_t first) {
@@ -31,7 +27,7 @@ ChoiceVerdict judge_choice(const RouteTimes& chosen, const std::vector<RouteTime
   verdict.chosen_us = median(every_second(chosen.us, 1));
   std::vector<double> ratios;
   for (size_t i = 1; i < chosen.us.size(); i += 2) ratios.push_back(chosen.us[i] / best->us[i]);
-  verdict.ratio = median(std::move(ratios));
+  verdict.ratio = median(ratios);
   return verdict;
 }
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "bench/choice/choice.h"
-#include "bench/choice/line_transfer.h"
 #include "bench/loop/buffers.h"
 #include "bench/loop/sizes.h"
 #include "bench/rondo_group.h"
@@ -153,8 +152,8 @@ int run_choice_check(Communicator& communicator, const Options& options) {
   const bool speaks = communicator.rank() == 0;
   const double most = is_noisy(communicator) ? kMostRatioNoisy : kMostRatio;
   if (speaks) {
-    fmt::print("# {} ranks; a cache line travels in {:.0f} ns; auto / best at most {:.2f}, first {} calls {:.1f}\n",
-               communicator.size(), line_transfer_ns(), most, kFirstCalls, kMostFirst);
+    fmt::print("# {} ranks; auto / best at most {:.2f}, first {} calls {:.1f}\n", communicator.size(), most,
+               kFirstCalls, kMostFirst);
     fmt::print("# {:<13} {:>8} {:>18} {:>10} {:>18} {:>10} {:>7} {:>9}\n", "collective", "size", "auto", "us", "best",
                "us", "ratio", "first");
   }

@@ -95,7 +95,6 @@ double of_ranks(Group& group, OfRanks which, double us) {
 }
 
 Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, bool crowded) {
-  if (effort.cold) most = 1;
   if (effort.iterations > 0) {
     const uint32_t operations = std::clamp(effort.iterations / kFewestBatches, 1u, most);
     return {operations, (effort.iterations + operations - 1) / operations};
@@ -110,7 +109,7 @@ Measurement measure(Group& group, const Exercise& exercise, const Extent& extent
   Buffers buffers(group, exercise, extent);
   const uint32_t most = max_operations(exercise);
   // Without a warm-up one more operation still has to say how long a batch is; its time is no result.
-  const double operation_us = warm_up(group, buffers, exercise, std::max(effort.warmup, 1u), effort.cold ? 1 : most);
+  const double operation_us = warm_up(group, buffers, exercise, std::max(effort.warmup, 1u), most);
   const bool crowded = has_more_ranks_than_cores(group);
   Batching batching = plan_batches(effort, most, operation_us, crowded);
   // The first operations may be slower by far than those that follow, and a batch of few of them too short.

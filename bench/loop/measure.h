@@ -22,7 +22,6 @@ struct Effort {
   double seconds = 0.25;    // of timed operations, where iterations is 0
   bool check = true;
   OfRanks of_ranks = OfRanks::kMost;
-  bool cold = false;  // every operation is a batch of its own, on a buffer that this rank has just rewritten
 };
 
 // A measurement is `batches` batches of `operations` operations each.

@@ -113,13 +113,11 @@ TEST_CASE("batches: what is asked for, within what the arithmetic allows") {
   CHECK(plan_batches({.iterations = 1000}, 180, 1.0, false) == Batching{100, 10});
   CHECK(plan_batches({.iterations = 5000}, 180, 1.0, false) == Batching{180, 28});
   CHECK(plan_batches({.iterations = 3}, 180, 1.0, false) == Batching{1, 3});
-  CHECK(plan_batches({.iterations = 50, .cold = true}, 180, 1.0, false) == Batching{1, 50});
   // 3 us an operation: 500 us need 167 of them; a quarter of a second holds 499 batches, 400 are enough.
   CHECK(plan_batches({}, 180, 3.0, false) == Batching{167, 400});
   CHECK(plan_batches({}, 90, 3.0, false) == Batching{90, 400});
   CHECK(plan_batches({}, 180, 20'000.0, false) == Batching{1, 13});
   CHECK(plan_batches({}, 180, 1e9, false) == Batching{1, 10});
-  CHECK(plan_batches({.cold = true}, 180, 3.0, false) == Batching{1, 400});
   // With more ranks than cores a batch lasts 5 ms.
   CHECK(plan_batches({}, 180, 200.0, true) == Batching{25, 50});
   CHECK(plan_batches({}, 60, 30.0, true) == Batching{60, 139});
