@@ -70,7 +70,7 @@ Numbers any_source(Communicator& group) {
   std::vector<std::pair<int, int64_t>> pairs;
   for (int i = 1; i < group.size(); ++i) {
     Numbers x{0};
-    const Message message = group.recv(x, rondo::kAnySource);
+    const rondo::Message message = group.recv(x, rondo::kAnySource);
     pairs.emplace_back(message.peer, x[0]);
   }
   std::ranges::sort(pairs);

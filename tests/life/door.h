@@ -62,14 +62,14 @@ class Handle {
   virtual bool done() = 0;
   virtual Error wait() = 0;
   virtual void on_end(std::function<void()> function) = 0;
-  virtual Message message() = 0;
+  virtual rondo::Message message() = 0;
 };
 
 // A communicator. What it returns is the failure, ok() if there was none.
 class Group {
  public:
   virtual ~Group() = default;
-  virtual Error run(const Call& call, Message* message = nullptr) = 0;
+  virtual Error run(const Call& call, rondo::Message* message = nullptr) = 0;
   virtual Error start(const Call& call, std::unique_ptr<Handle>* handle) = 0;
   virtual Error sparse(const float* in, float* out, uint64_t count, const SparseOptions& options) = 0;
   virtual Error batch_begin() = 0;

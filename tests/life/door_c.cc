@@ -31,7 +31,7 @@ class CHandle final : public Handle {
     };
     rondo_work_on_end(work_, call, new std::function<void()>(std::move(function)));
   }
-  Message message() override {
+  rondo::Message message() override {
     rondo_message_t message{-1, -1, 0};
     rondo_work_message(work_, &message);
     return {message.peer, message.tag, message.bytes};
@@ -46,7 +46,7 @@ class CGroup final : public Group {
   explicit CGroup(rondo_comm_t comm) : comm_(comm) {}
   ~CGroup() override { destroy(); }
 
-  Error run(const Call& call, Message* message) override {
+  Error run(const Call& call, rondo::Message* message) override {
     rondo_message_t got{-1, -1, 0};
     const Error error = outcome(call_either(call, &got, nullptr));
     if (message != nullptr) *message = {got.peer, got.tag, got.bytes};

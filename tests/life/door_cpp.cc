@@ -26,7 +26,7 @@ class CppHandle final : public Handle {
   void on_end(std::function<void()> function) override {
     work_.on_end([function = std::move(function)](const Error&) { function(); });
   }
-  Message message() override { return work_.message(); }
+  rondo::Message message() override { return work_.message(); }
 
  private:
   Work work_;
@@ -36,9 +36,9 @@ class CppGroup final : public Group {
  public:
   explicit CppGroup(Communicator communicator) : group_(std::move(communicator)) {}
 
-  Error run(const Call& call, Message* message) override {
+  Error run(const Call& call, rondo::Message* message) override {
     return outcome([&] {
-      const Message got = call_now(call);
+      const rondo::Message got = call_now(call);
       if (message != nullptr) *message = got;
     });
   }
@@ -81,7 +81,7 @@ class CppGroup final : public Group {
   static void keep(Communicator made, std::unique_ptr<Group>* group) {
     if (made.valid()) *group = std::make_unique<CppGroup>(std::move(made));
   }
-  Message call_now(const Call& call);
+  rondo::Message call_now(const Call& call);
   Work call_async(const Call& call);
 
   Communicator group_;
@@ -123,7 +123,7 @@ class CppGroup final : public Group {
   case Verb::kSend:                                                                                             \
     return group_.send##form(c.in, c.count, c.dtype, c.root, c.tag, c.options);
 
-Message CppGroup::call_now(const Call& c) {
+rondo::Message CppGroup::call_now(const Call& c) {
   if (c.verb == Verb::kRecv) return group_.recv(c.out, c.count, c.dtype, c.root, c.tag, c.options);
   if (c.verb == Verb::kSendRecv) {
     return group_.sendrecv(c.in, c.count, c.to, c.out, c.count, c.root, c.dtype, c.tag, c.options);

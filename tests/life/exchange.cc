@@ -13,7 +13,7 @@ void Thread::finish_messages() {
   }
 }
 
-void Thread::arrive(MessageList& list, Flight& flight, const Message& got, Member& member) {
+void Thread::arrive(MessageList& list, Flight& flight, const rondo::Message& got, Member& member) {
   if (const std::string wrong = list.arrived(flight, got); !wrong.empty()) fail(wrong);
   check(flight, member);
 }
@@ -64,7 +64,7 @@ void Thread::exchange_blocking(MessageList list, Member& member) {
       check(flight, member);
     } else if (list.receives(k)) {
       Flight flight = list.receive(k, kMessageSlot, memory_);
-      Message got;
+      rondo::Message got;
       must(member.group->run(flight.call, &got), "recv" + which);
       arrive(list, flight, got, member);
     }
@@ -129,7 +129,7 @@ void Thread::pass_on(const Step& step, const Seat& here, int tag, Memory& memory
   call.verb = Verb::kSendRecv;
   call.in = out.call.in;
   call.to = to[0].dst;
-  Message got;
+  rondo::Message got;
   must(member.group->run(call, &got), "");
   std::string wrong = from.arrived(in, got);
   if (wrong.empty()) wrong = in.check() + out.check();

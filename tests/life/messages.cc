@@ -78,7 +78,7 @@ Flight MessageList::receive(size_t k, int slot, Memory& memory) const {
   return flight;
 }
 
-std::string MessageList::arrived(Flight& flight, const Message& got) {
+std::string MessageList::arrived(Flight& flight, const rondo::Message& got) {
   const std::string text = "a message from " + std::to_string(got.peer) + " with tag " + std::to_string(got.tag);
   for (size_t k = 0; k < list_.size(); ++k) {
     const Message& message = list_[k];

@@ -33,7 +33,7 @@ class MessageList {
   Flight receive(size_t k, int slot, Memory& memory) const;
   // What has come is what the memory must hold: the first message of this peer and tag that has not come yet. "" or
   // what is wrong.
-  std::string arrived(Flight& flight, const Message& got);
+  std::string arrived(Flight& flight, const rondo::Message& got);
   // As if the receive of message k had got it.
   std::string arrived(Flight& flight, size_t k);
 

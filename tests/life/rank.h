@@ -102,7 +102,7 @@ class Thread {
   void send_all(Traffic& traffic, int slot, Member& member);
   void receive_all(Traffic& traffic, const std::string& how, Member& member);
   void wait_for(Traffic& traffic, Member& member);
-  void arrive(MessageList& list, Flight& flight, const Message& got, Member& member);
+  void arrive(MessageList& list, Flight& flight, const rondo::Message& got, Member& member);
 
   void crowd(const Step& step, Member& member);  // crowd.cc
 
