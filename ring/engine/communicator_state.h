@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "ring/engine/allocations.h"
-#include "ring/engine/collectives.h"
+#include "ring/engine/collective/collectives.h"
+#include "ring/engine/collective/prepared_call.h"
 #include "ring/engine/communicator_context.h"
-#include "ring/engine/messages.h"
-#include "ring/engine/prepared_call.h"
+#include "ring/engine/message/messages.h"
 #include "ring/engine/progress/progress_thread.h"
 #include "ring/engine/tensor_lists.h"
 #include "rondo/communicator.h"

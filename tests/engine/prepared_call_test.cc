@@ -1,5 +1,5 @@
 // What a rank keeps of its calls, so that the next one like it is not worked out again.
-#include "ring/engine/prepared_call.h"
+#include "ring/engine/collective/prepared_call.h"
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "ring/engine/device/stream_call.h"
-#include "ring/engine/messages.h"
+#include "ring/engine/message/messages.h"
 
 namespace rondo {
 

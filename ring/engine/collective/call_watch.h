@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "ring/engine/collective_operation.h"
+#include "ring/engine/collective/collective_operation.h"
 #include "ring/engine/communicator_context.h"
 #include "ring/engine/run/run.h"
 

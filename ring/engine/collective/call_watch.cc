@@ -1,4 +1,4 @@
-#include "ring/engine/call_watch.h"
+#include "ring/engine/collective/call_watch.h"
 
 #include <fmt/format.h>
 

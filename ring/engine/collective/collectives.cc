@@ -1,4 +1,4 @@
-#include "ring/engine/collectives.h"
+#include "ring/engine/collective/collectives.h"
 
 #include <fmt/format.h>
 #include <sched.h>

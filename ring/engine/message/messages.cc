@@ -1,4 +1,4 @@
-#include "ring/engine/messages.h"
+#include "ring/engine/message/messages.h"
 
 #include <fmt/format.h>
 

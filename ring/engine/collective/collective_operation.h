@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "ring/engine/call/packing.h"
+#include "ring/engine/collective/prepared_call.h"
 #include "ring/engine/device/gate.h"
-#include "ring/engine/prepared_call.h"
 #include "ring/engine/progress/operation.h"
 #include "ring/engine/run/run.h"
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <mutex>
 
-#include "ring/engine/call_course.h"
-#include "ring/engine/call_watch.h"
-#include "ring/engine/collective_operation.h"
+#include "ring/engine/collective/call_course.h"
+#include "ring/engine/collective/call_watch.h"
+#include "ring/engine/collective/collective_operation.h"
 #include "ring/engine/communicator_context.h"
 #include "ring/engine/progress/progress_engine.h"
 #include "ring/engine/route/router.h"

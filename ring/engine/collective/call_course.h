@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "ring/base/log.h"
-#include "ring/engine/collective_operation.h"
+#include "ring/engine/collective/collective_operation.h"
 #include "ring/engine/communicator_context.h"
 #include "ring/engine/route/plan_cache.h"
 #include "ring/engine/route/route_table.h"

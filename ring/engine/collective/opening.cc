@@ -1,4 +1,4 @@
-#include "ring/engine/opening.h"
+#include "ring/engine/collective/opening.h"
 
 #include <algorithm>
 #include <vector>

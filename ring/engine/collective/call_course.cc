@@ -1,4 +1,4 @@
-#include "ring/engine/call_course.h"
+#include "ring/engine/collective/call_course.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "kernels/finite.h"
 #include "ring/base/check.h"
 #include "ring/engine/call/slicing.h"
-#include "ring/engine/opening.h"
+#include "ring/engine/collective/opening.h"
 #include "ring/engine/run/board_run.h"
 #include "ring/engine/run/window_run.h"
 

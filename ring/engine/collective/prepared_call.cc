@@ -1,4 +1,4 @@
-#include "ring/engine/prepared_call.h"
+#include "ring/engine/collective/prepared_call.h"
 
 #include <algorithm>
 #include <utility>
