@@ -77,7 +77,7 @@ PeerCard card_of(const Launch& launch, const Config& config, const std::vector<E
   card.host_name = host_name();
   card.instance = random_number();
   card.shared_hash = config.shared_hash();
-  card.config = config.describe();
+  card.config = changes_of(config);
   card.endpoints = endpoints;
   card.cores = pack_cores(allowed_cores());
   card.quota = core_quota();

@@ -8,7 +8,6 @@
 #include "ring/base/bytes.h"
 #include "ring/base/cores.h"
 #include "ring/base/hash.h"
-#include "rondo/config.h"
 #include "rondo/error.h"
 #include "transport/hello/wire.h"
 
@@ -26,7 +25,7 @@ constexpr size_t kMaxEndpoints = 64;
   throw Exception(Error{ErrorCode::kBootstrap, fmt::format("rank {} cannot join: {}", rank, what), {rank}});
 }
 
-// The line "name=value" of Config::describe().
+// The line "name=value" in lines like Config::describe()'s; empty: there is none.
 std::string_view line_of(std::string_view config, std::string_view name) {
   while (!config.empty()) {
     const std::string_view line = config.substr(0, config.find('\n'));
@@ -38,9 +37,13 @@ std::string_view line_of(std::string_view config, std::string_view name) {
 
 // The first of the settings that must be equal and are not.
 std::string difference(const PeerCard& one, const PeerCard& other) {
+  const std::string defaults = Config{}.describe();
+  const auto setting = [&defaults](const PeerCard& card, std::string_view name) {
+    const std::string_view changed = line_of(card.config, name);
+    return changed.empty() ? line_of(defaults, name) : changed;
+  };
   for (std::string_view name : Config::shared_names()) {
-    const std::string_view theirs = line_of(one.config, name);
-    const std::string_view ours = line_of(other.config, name);
+    const std::string_view theirs = setting(one, name), ours = setting(other, name);
     if (theirs != ours) return fmt::format("{}, but {} on rank {}", theirs, ours, other.rank);
   }
   return fmt::format("its shared settings differ from those of rank {}", other.rank);
@@ -61,6 +64,17 @@ void check(const PeerCard& card, int rank, const PeerCard& first, int world) {
 }
 
 }  // namespace
+
+std::string changes_of(const Config& config) {
+  const std::string settings = config.describe(), defaults = Config{}.describe();
+  std::string changes;
+  for (std::string_view rest = settings; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    if (line_of(defaults, line.substr(0, line.find('='))) != line) changes.append(line).push_back('\n');
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+  }
+  return changes;
+}
 
 std::string encode(const PeerCard& card) {
   ByteWriter writer;

@@ -7,6 +7,7 @@
 
 #include "ring/base/core_quota.h"
 #include "ring/base/types.h"
+#include "rondo/config.h"
 #include "transport/auth/authenticator.h"
 #include "transport/tcp/endpoint.h"
 
@@ -23,12 +24,15 @@ struct PeerCard {
   std::string host_name;
   uint64_t instance = 0;  // random: tells two starts of the same rank apart
   uint64_t shared_hash = 0;
-  std::string config;  // Config::describe(), to name the field that differs
+  std::string config;  // changes_of() its settings, to name the field that differs
   std::vector<Endpoint> endpoints;
   std::string cores;           // that the rank may use (pack_cores())
   CoreQuota quota;             // of processor time
   std::string probe_listener;  // ProbeListener::name(), where ranks of this host find this one; "": none
 };
+
+// The lines of Config::describe() that are not a default's. All ranks read the card of each: it is kept short.
+std::string changes_of(const Config& config);
 
 std::string encode(const PeerCard& card);
 // Throws Exception(kBootstrap) naming the rank if the bytes are none of ours or of another version.
