@@ -218,12 +218,20 @@ void Communicator::batch_abandon() {
 
 Message Communicator::run(const MessageCall& call) {
   State& state = blocking(state_);
-  if (state.batch.collecting()) return static_cast<void>(state.batch.add(call)), Message{};
-  return state.group->run(call);
+  if (!state.batch.collecting()) return state.group->run(call);
+  state.batch.add(call);
+  return {};
 }
 
-Message Communicator::run(const MessageCall& send, const MessageCall& receive) {
+Message Communicator::run(const MessageCall& send, const MessageCall& received) {
   State& state = blocking(state_);
+  MessageCall receive = received;
+  receive.options = send.options;
+  if (send.kind != MessageKind::kSend || receive.kind != MessageKind::kReceive) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("two messages at once on rank {}: the first must be a send, the second a receive",
+                                state.group->rank()));
+  }
   if (!state.batch.collecting()) return state.group->run(send, receive);
   state.group->checked(receive);
   state.batch.add(send);

@@ -194,6 +194,22 @@ TEST_CASE("peers, tags and groups out of range") {
         }) == "");
 }
 
+TEST_CASE("two messages at once are a send and a receive; a collective has moved no message") {
+  CHECK(on_rank(1, [](Communicator& group, Numbers& n) {
+          const auto message = [&n](MessageKind kind) {
+            return MessageCall{.kind = kind, .data = n.data(), .count = 1, .dtype = kInt64, .peer = 0};
+          };
+          const MessageCall send = message(MessageKind::kSend), receive = message(MessageKind::kReceive);
+          expect_invalid("two sends", "the second a receive", [&] { group.run(send, send); });
+          expect_invalid("two receives", "the first must be a send", [&] { group.run(receive, receive); });
+        }) == "");
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          Work barrier = group.barrier_async();
+          barrier.wait();
+          expect_invalid("message()", "no send and no receive", [&] { barrier.message(); });
+        }) == "");
+}
+
 TEST_CASE("calls on what is empty, moved from or destroyed") {
   Communicator empty;
   CHECK(!empty.valid());

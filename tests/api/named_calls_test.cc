@@ -92,6 +92,32 @@ TEST_CASE("every call on ranges, blocking and asynchronous") {
         }) == "");
 }
 
+TEST_CASE("messages as structures, by themselves, two at once and in a batch") {
+  CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
+          int64_t mine = group.rank(), theirs = -1;
+          const int other = 1 - group.rank();
+          const rondo::MessageCall send{.data = &mine, .count = 1, .dtype = DType::kInt64, .peer = other};
+          rondo::MessageCall receive = send;
+          receive.kind = rondo::MessageKind::kReceive;
+          receive.data = &theirs;
+          const auto came = [&](const char* how) { expect(std::exchange(theirs, -1) == other, how); };
+          for (int i = 0; i < 300; ++i) {
+            expect(group.run(send, receive).peer == other, "of both, what was received");
+            came("run() of two");
+            rondo::Work received = group.start(receive), sent = group.start(send);
+            received.wait();
+            sent.wait();
+            expect(received.message().bytes == 8, "bytes received");
+            came("start()");
+            group.batch_begin();
+            group.run(send, receive);
+            expect(theirs == -1, "nothing before the end of a batch");
+            group.batch_end();
+            came("a batch");
+          }
+        }) == "");
+}
+
 TEST_CASE("a call as one structure, of which what it does not need is left out") {
   CHECK(run_threads(RankGroup{.world = 2}, [](Communicator& group) {
           const int64_t mine = group.rank() + 1;

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -80,11 +81,16 @@ TEST_CASE("roster: a rank that cannot start says why, and all others fail at onc
 TEST_CASE("roster: the words of a rank that cannot start wait for rank 0, though a file goes with its last user") {
   const test::Folder folder;
   const std::string path = folder.path("store");
+  std::atomic<bool> gone{false};
   std::thread declines([&] {
-    FileStore store(path, "job", std::string(kRosterEndKey), soon());
-    decline_roster(store, 1, 2, {ErrorCode::kSystem, "no descriptor is left", {}}, kQuiet);
+    {
+      FileStore store(path, "job", std::string(kRosterEndKey), soon());
+      decline_roster(store, 1, 2, {ErrorCode::kSystem, "no descriptor is left", {}}, kQuiet);
+    }
+    gone = true;
   });
-  std::this_thread::sleep_for(300ms);  // rank 0 comes late
+  for (const auto late = in_ms(300); !gone && std::chrono::steady_clock::now() < late;) std::this_thread::yield();
+  CHECK_FALSE(gone);
   FileStore store(path, "job", std::string(kRosterEndKey), soon());
   const Error heard = exchange(store, 0, 2, "card", in_ms(10'000)).error;
   CHECK(heard.message.find("rank 1 cannot start: ") == 0);

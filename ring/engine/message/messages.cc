@@ -298,15 +298,14 @@ bool Messages::step(Pass pass) {
 
 // Submitted while another thread destroyed the communicator.
 bool Messages::end_late() {
-  NodeList<MessageOperation> late = take_list();
+  NodeList<MessageOperation> late;
+  {
+    std::lock_guard lock(submitted_mutex_);
+    std::swap(late, submitted_);
+  }
   const bool any = !late.empty();
   while (MessageOperation* operation = late.pop_front()) operation->end(context_->failure.get());
   return any;
-}
-
-NodeList<MessageOperation> Messages::take_list() {
-  std::lock_guard lock(submitted_mutex_);
-  return std::exchange(submitted_, {});
 }
 
 bool Messages::move(Pass pass) {

@@ -116,7 +116,6 @@ class Messages final : public ProgressEngine, private P2pStreams {
   bool attempt(const Action& action) noexcept;
   bool move(Pass pass);
   bool end_late();
-  NodeList<MessageOperation> take_list();
   bool take_submitted();
   bool begin(MessageOperation& operation);
   size_t run_at_once(std::span<const P2pCall> calls, Message& moved);

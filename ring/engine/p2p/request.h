@@ -42,7 +42,7 @@ class P2pRequest : public P2pCall {
   const std::atomic<uint64_t>* ready = nullptr;
   uint64_t ready_bytes() const { return ready != nullptr ? ready->load(std::memory_order_acquire) : bytes; }
 
-  // Of a receive: what has come. Valid in complete(nullptr).
+  // What has moved: a receive's is valid in complete(nullptr), a send's is its owner's.
   Message message;
 
   // --- P2p's own

@@ -61,8 +61,9 @@ struct Call {
   CallOptions options{};
 };
 
-// One send or receive, which Communicator::run() and start() take. The calls by name (calls.h) fill one in.
 enum class MessageKind : uint8_t { kSend = 0, kReceive = 1 };
+
+// One send or receive, which Communicator::run() and start() take. The calls by name (calls.h) fill one in.
 struct MessageCall {
   MessageKind kind = MessageKind::kSend;
   void* data = nullptr;  // a send only reads it

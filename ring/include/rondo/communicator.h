@@ -114,8 +114,8 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // A message: what it has moved.
   Message run(const MessageCall& call);
   Work start(const MessageCall& call);
-  // Both at once, without deadlock: what the receive has moved. Their buffers must not overlap; the send's options hold
-  // for both.
+  // Both at once, without deadlock: what the receive has moved. Their buffers must not overlap. The send's options hold
+  // for both, the receive's are not read. kInvalid where the first is no send or the second no receive.
   Message run(const MessageCall& send, const MessageCall& receive);
 
   // --- Many calls at once
