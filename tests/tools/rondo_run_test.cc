@@ -138,7 +138,7 @@ TEST_CASE("rank 0 reads the launcher's input, the others read nothing") {
 TEST_CASE("the code of the rank that failed first is returned, and the others are ended") {
   Program program(run_shell(3, "[ $RANK = 1 ] && exit 7; exec sleep 1000"));
   CHECK(program.wait(4s) == 7);  // sooner than the grace of 5 s: SIGTERM was enough
-  CHECK(program.errors().find("rank 1 ") != std::string::npos);
+  CHECK(program.errors().find("rondo-run: rank 1 ") != std::string::npos);
   CHECK(program.errors().find("exited with code 7") != std::string::npos);
   CHECK(program.errors().find("ending rank 0, 2") != std::string::npos);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <errno.h>
 #include <poll.h>
 
 #include <chrono>
@@ -20,8 +21,10 @@ class Relay {
 
   // Descriptors are the caller's, non-blocking, and are reset when their output has ended.
   void add(Descriptor& standard_output, Descriptor& standard_error, const std::string& prefix);
-  // A line of this program's own, on standard error.
-  void say(const std::string& message) { error_.pending() += "rondo-run: " + message + "\n"; }
+  // A line of this program's own (rondo-run or rondo-bench), on standard error.
+  void say(const std::string& message) {
+    error_.pending() += std::string(program_invocation_short_name) + ": " + message + "\n";
+  }
 
   // What to poll(), and what to do when it has returned: entries[first] on are those that append_entries() appended.
   void append_entries(std::vector<pollfd>& entries) const;
