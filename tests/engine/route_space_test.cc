@@ -68,7 +68,8 @@ std::vector<TableFacts> all_tables() {
     table.streamed = (bits & 8) != 0;
     for (const Algorithm way : all_algorithms()) {
       for (const Stage stage : {Stage::kAll, Stage::kStores, Stage::kSettled, Stage::kResting}) {
-        table.next = {{way, stage == Stage::kStores}, stage != Stage::kResting, stage, 0};
+        const Trials::Next next{{way, stage == Stage::kStores}, stage != Stage::kResting, stage, 0};
+        table.next = [next] { return next; };
         all.push_back(table);
       }
     }
@@ -100,7 +101,7 @@ std::vector<Answers> after(Next exchange, const Answers& known) {
 // What RouteTable promises: the ways of trials are usable ones, and it has learned that pulling fails. It promises
 // nothing of calls that ask for pull by name.
 bool promised(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table, const Answers& answers) {
-  const Algorithm way = table.next.way.algorithm;
+  const Algorithm way = table.next().way.algorithm;
   if (way == Algorithm::kWindow || way == Algorithm::kRegistered) return false;
   if (answers.pulled == false && question.algorithm != Algorithm::kPull && !table.pull_refused) return false;
   const bool may_pull = terms.can_pull && terms.single_copy != SingleCopy::kOff && !table.pull_refused;
@@ -178,6 +179,23 @@ TEST_CASE("every call is decided after three exchanges at most, and what runs is
     }
   }
   CHECK(most == Answers::kMostExchanges);  // the bound is reached: the space is not empty
+}
+
+TEST_CASE("registered buffers ask no trials: making them costs a third of a small call") {
+  Answers registered;
+  registered.buffers = BufferFacts{};
+  int asked = 0, calls = 0;
+  TableFacts table;
+  table.next = [&asked] { return ++asked, Trials::Next{}; };
+  for (const RouteQuestion& question : all_questions()) {
+    if (!over_windows(question.algorithm) && !question.registered_first) continue;
+    for (const RouteTerms& terms : all_terms()) {
+      for (const Answers& answers : {Answers{}, registered}) decide(question, terms, table, answers);
+      ++calls;
+    }
+  }
+  CHECK(asked == 0);
+  CHECK(calls > 0);
 }
 
 TEST_CASE("of its own accord the engine asks for no algorithm that buffers could refuse") {

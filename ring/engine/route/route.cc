@@ -53,7 +53,7 @@ bool may_pull(const RouteTerms& terms, bool pull_refused) {
 
 // What the trials of such calls want. Buffers of which there are no cards are known to be plain.
 Route tried(const RouteQuestion& question, const TableFacts& table, const Answers& answers) {
-  const Trials::Next& next = table.next;
+  const Trials::Next next = table.next();
   const RouteReason reason = next.stage == Trials::Stage::kSettled   ? RouteReason::kFaster
                              : next.stage == Trials::Stage::kResting ? question.why
                                                                      : RouteReason::kTrial;

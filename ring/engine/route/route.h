@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -77,7 +78,9 @@ struct TableFacts {
   bool known_plain = false;   // such a call runs as for plain buffers without an exchange of cards
   bool pull_refused = false;  // a rank could not read another's memory
   bool streamed = false;      // the kind of stores that proved better
-  Trials::Next next;          // of a question that is tuned
+  // What the trials want, of a question that is tuned. It looks for the trials of such calls, and makes new ones where
+  // there are none: called only where they choose.
+  std::function<Trials::Next()> next;
 };
 
 // What the cards of all ranks say about the buffers of one call.

@@ -24,16 +24,18 @@ std::vector<std::string> RouteTable::told_times(std::span<const TimeRecord> reco
   return tuner_.learn(records, clocks);
 }
 
-TableFacts RouteTable::facts(const RouteQuestion& question, const RouteTerms& terms) const {
+TableFacts RouteTable::facts(const RouteQuestion& question, const Answers& answers) const {
   TableFacts facts;
   facts.pull_refused = pull_refused_;
   facts.streamed = tuner_.streamed();
-  facts.known_plain = (over_windows(question.algorithm) || question.registered_first) && known_plain(question);
-  if (!question.tuned()) return facts;
+  facts.known_plain =
+      !answers.buffers && (over_windows(question.algorithm) || question.registered_first) && known_plain(question);
   facts.times_due = tuner_.due();
-  facts.next =
-      tuner_.next(tuner_key(question), usable_ways(question, terms, pull_refused_).all(), stores_to_try(terms));
   return facts;
+}
+
+Trials::Next RouteTable::next(const RouteQuestion& question, const RouteTerms& terms) const {
+  return tuner_.next(tuner_key(question), usable_ways(question, terms, pull_refused_).all(), stores_to_try(terms));
 }
 
 bool RouteTable::tried_pull(const RouteQuestion& question, bool readable) {

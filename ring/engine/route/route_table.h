@@ -20,8 +20,9 @@ TunerKey tuner_key(const RouteQuestion& question);
 // puts in what it alone knows.
 class RouteTable {
  public:
-  // For decide(). What it does not look at is not looked up.
-  TableFacts facts(const RouteQuestion& question, const RouteTerms& terms) const;
+  // For decide(), but for `next`, which is next() below. What it does not look at is not looked up.
+  TableFacts facts(const RouteQuestion& question, const Answers& answers) const;
+  Trials::Next next(const RouteQuestion& question, const RouteTerms& terms) const;
   // Such a call runs as for plain buffers without an exchange of cards, since the last one that asked did.
   bool known_plain(const RouteQuestion& question) const { return plain_.count(key(question)) != 0; }
   const Tuner& tuner() const { return tuner_; }

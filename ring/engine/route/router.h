@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "ring/engine/route/route.h"
@@ -21,7 +22,10 @@ class Router {
   // it.
   RouteQuestion ask(RouteQuestion call, Algorithm asked) const;
   Route decide(const RouteQuestion& question, const RouteTable& table, const Answers& answers) const {
-    return rondo::decide(question, terms_, table.facts(question, terms_), answers);
+    const auto next = [&] { return table.next(question, terms_); };
+    TableFacts facts = table.facts(question, answers);
+    facts.next = std::cref(next);  // which takes no memory
+    return rondo::decide(question, terms_, facts, answers);
   }
   // "all_reduce of 8 bytes among 2 ranks: one_shot (cheapest, 1 us by the cost model)"
   std::string describe(const RouteQuestion& question, const Route& route) const;
