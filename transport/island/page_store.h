@@ -8,8 +8,8 @@
 
 namespace rondo {
 
-// Pages that this rank shares with its island, one for each communicator (Fabric::page_of). A window holds many pages,
-// and each window is twice as large as the one before. So a communicator takes no descriptor, and seldom a mapping.
+// Pages that this rank shares with its island, one for each communicator (Fabric::page_of). A window is a
+// mapping of many pages, twice as large as the window before. So most communicators need no mapping of their own.
 class PageStore {
  public:
   static constexpr size_t kPageBytes = 4096;

@@ -18,8 +18,8 @@ namespace rondo {
 // the lease.
 class IslandMemory {
  public:
-  // A communicator of at most so many ranks has large rings of posts (docs/shared-memory.md). Each rank writes its ring
-  // once when it makes it, so that the first calls find it in the caches.
+  // Communicators of up to 8 ranks have large rings of posts (docs/shared-memory.md). A rank writes zeros to its new
+  // ring, so that the first calls find it in the caches.
   static constexpr int kRanksOfLargeRings = 8;
 
   explicit IslandMemory(const CommunicatorContext& context);
