@@ -12,8 +12,7 @@ namespace {
 
 TEST_CASE("200 times made and destroyed, failed starts among them: descriptors and threads are back where they were") {
   { auto warm = open_world(2, 1); }
-  const size_t descriptors = open_descriptors();
-  const size_t threads = running_threads();
+  const Resources before = Resources::settled();
   for (int i = 0; i < 200; ++i) {
     if (i % 10 == 0) {
       std::vector<Config> configs(2, test_config());
@@ -25,19 +24,20 @@ TEST_CASE("200 times made and destroyed, failed starts among them: descriptors a
     members[1].fabric->take_link({1, 0, 0}, {2, 4096});
     destroy_world(members, 1);
   }
-  CHECK(open_descriptors() == descriptors);
-  CHECK(running_threads() == threads);
+  const Resources after = Resources::settled();
+  CHECK(after.descriptors == before.descriptors);
+  CHECK(after.threads == before.threads);
 }
 
 TEST_CASE("a fabric destroyed without closing its communicators, in any order, leaves nothing behind") {
-  const size_t descriptors = open_descriptors();
-  const size_t threads = running_threads();
+  const Resources before = Resources::settled();
   {
     std::vector<Member> members = open_world(4, 1);
     for (int rank : {2, 0, 3, 1}) members[static_cast<size_t>(rank)].fabric.reset();
   }
-  CHECK(open_descriptors() == descriptors);
-  CHECK(running_threads() == threads);
+  const Resources after = Resources::settled();
+  CHECK(after.descriptors == before.descriptors);
+  CHECK(after.threads == before.threads);
 }
 
 // Sets the soft and hard limits' soft part for a while.

@@ -439,8 +439,7 @@ TEST_CASE("a forked child that drops its copies disturbs neither its parent nor 
 
 TEST_CASE("made and destroyed again and again, failed starts among them: descriptors and threads are back") {
   { auto warm = open_world(2, kId, shared_config()); }
-  const size_t descriptors = open_descriptors();
-  const size_t threads = running_threads();
+  const Resources before = Resources::settled();
   for (int i = 0; i < 40; ++i) {
     if (i % 10 == 0) {
       std::vector<Config> configs(2, shared_config());
@@ -456,8 +455,9 @@ TEST_CASE("made and destroyed again and again, failed starts among them: descrip
     stream.reset();
     destroy_world(members, kId);
   }
-  CHECK(open_descriptors() == descriptors);
-  CHECK(running_threads() == threads);
+  const Resources after = Resources::settled();
+  CHECK(after.descriptors == before.descriptors);
+  CHECK(after.threads == before.threads);
 }
 
 }  // namespace
