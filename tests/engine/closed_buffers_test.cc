@@ -86,7 +86,7 @@ class Island {
     for (int idle = 0; idle < kIdle;) {
       moving_ = static_cast<int>(random_.below(static_cast<uint64_t>(what_.world)));
       event();
-      const bool moved = !(moving_ == victim_ && failed()) && rank(moving_).run.progress(LaneRun::Landing::kWait);
+      const bool moved = !(moving_ == victim_ && failed()) && rank(moving_).run.progress(Pass::kPolling);
       idle = moved ? 0 : idle + 1;
     }
     return failed();
@@ -95,7 +95,7 @@ class Island {
   // Until that rank moves no more.
   int passes_of(int r) {
     int passes = 0;
-    while (rank(r).run.progress(LaneRun::Landing::kWait)) ++passes;
+    while (rank(r).run.progress(Pass::kPolling)) ++passes;
     return passes;
   }
 

@@ -34,7 +34,7 @@ std::string drive_lanes(std::vector<std::vector<LaneRun>>& lanes, Random& random
         // Some ranks sleep through some passes.
         if (!lane.done() && random.below(4) != 0) {
           const bool last = random.below(8) == 0;
-          moved |= lane.progress(last ? LaneRun::Landing::kSlotNow : LaneRun::Landing::kWait);
+          moved |= lane.progress(last ? Pass::kBeforeSleep : Pass::kPolling);
         }
         done &= lane.done();
       }

@@ -129,13 +129,16 @@ std::string WindowCluster::run_lanes(Call& call, uint32_t lanes) {
 
 std::string WindowCluster::run_one_shot(Call& call) {
   std::vector<OneShotRun> runs(call.world());
-  for (size_t r = 0; r < runs.size(); ++r) runs[r].start(call.binding(r), noticeboards_[r]);
+  for (size_t r = 0; r < runs.size(); ++r) {
+    runs[r].bind(call.binding(r), noticeboards_[r]);
+    runs[r].start(call.binding(r));
+  }
   for (int idle = 0; idle < kHungPasses; ++idle) {
     bool done = true;
     const size_t first = random_.below(runs.size());
     for (size_t i = 0; i < runs.size(); ++i) {
       OneShotRun& run = runs[(first + i) % runs.size()];
-      if (!run.done() && random_.below(4) != 0 && run.progress()) idle = 0;
+      if (!run.done() && random_.below(4) != 0 && run.progress(Pass::kPolling)) idle = 0;
       done &= run.done();
     }
     if (done) return "";

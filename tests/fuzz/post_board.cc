@@ -53,7 +53,8 @@ class Victim {
     binding.input = reinterpret_cast<const std::byte*>(input_.data());
     binding.output = reinterpret_cast<std::byte*>(output_.data());
     binding.fingerprint = kFingerprint;
-    run_.start(binding, channel_);
+    run_.bind(binding, channel_);
+    run_.start(binding);
   }
 
   void step(ByteReader& in) {
@@ -68,11 +69,13 @@ class Victim {
         const uint32_t ready = in.u32();
         return show(1 + rank % 2, number, ready, in.u8());
       }
-      case kProgress:
-        run_.progress();
-        RONDO_CHECK(run_.refused() < kWorld && run_.refused() != 0, "another rank is refused, or none");
-        RONDO_CHECK(!run_.done() || run_.refused() < 0, "a run that is done has refused nobody");
+      case kProgress: {
+        run_.progress(Pass::kPolling);
+        const int refused = run_.failure().peer;
+        RONDO_CHECK(refused < kWorld && refused != 0, "another rank is refused, or none");
+        RONDO_CHECK(!run_.done() || refused < 0, "a run that is done has refused nobody");
         return;
+      }
     }
   }
 

@@ -10,8 +10,8 @@
 #include "ring/base/check.h"
 #include "ring/engine/call/slicing.h"
 #include "ring/engine/collective/opening.h"
-#include "ring/engine/run/board_run.h"
-#include "ring/engine/run/window_run.h"
+#include "ring/engine/run/lanes_run.h"
+#include "ring/engine/run/one_shot.h"
 
 namespace rondo {
 
@@ -65,7 +65,7 @@ bool CallCourse::go_on() {
   if (!body.run->ready()) return false;
   if (operation_->packing) pack();
   if (checks_finite_) check_input();
-  body.run->start(operation_->start());
+  body.run->start(*operation_);
   running_ = body.run.get();
   return true;
 }
@@ -77,7 +77,7 @@ bool CallCourse::start_own_run() {
                 : Route{.algorithm = Algorithm::kRegistered, .reason = RouteReason::kAllRegistered};
   context_.log.took(operation_->sequence, route_->algorithm, table_.version());
   running_ = operation_->run.get();
-  running_->start(operation_->start());
+  running_->start(*operation_);
   return true;
 }
 
@@ -150,9 +150,9 @@ bool CallCourse::start_exchange() {
   if (operation_->packing) pack();  // the others may read it as soon as they have heard from this rank
   const CheckedCall& call = operation_->call->call;
   if (route_->next == Next::kTryPull) {
-    cards_->start_trial(call, operation_->start());
+    cards_->start_trial(call, *operation_);
   } else {
-    cards_->start(call, operation_->start());
+    cards_->start(call, *operation_);
   }
   running_ = &cards_->run();
   return true;
@@ -174,7 +174,8 @@ bool CallCourse::start_telling_times() {
     });
   }
   if (!times_->run().ready()) return false;
-  times_->start(record_, operation_->start());
+  times_->own() = record_;
+  times_->start(*operation_);
   running_ = &times_->run();
   return true;
 }
@@ -313,14 +314,13 @@ void CallCourse::begin_digest() {
   if (!digest_) digest_.emplace(context_, gather_plan(), links_);
   const CheckedCall& call = operation_->call->call;
   const size_t element_bytes = dtype_bytes(call.dtype);
-  const RunStart start = operation_->start();
-  digest_->begin(start.output != nullptr ? start.output : start.input,
+  digest_->begin(operation_->output != nullptr ? operation_->output : operation_->input,
                  buffer_bytes(call, context_.world()).output / element_bytes, element_bytes);
 }
 
 bool CallCourse::go_on_digest() {
   if (!digest_->run().ready()) return false;
-  digest_->start(operation_->start());
+  digest_->start(*operation_);
   running_ = &digest_->run();
   return true;
 }

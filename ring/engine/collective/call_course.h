@@ -16,10 +16,9 @@
 #include "ring/engine/route/router.h"
 #include "ring/engine/run/card_exchange.h"
 #include "ring/engine/run/digest_exchange.h"
+#include "ring/engine/run/gather.h"
 #include "ring/engine/run/island_memory.h"
-#include "ring/engine/run/link_run.h"
 #include "ring/engine/run/link_table.h"
-#include "ring/engine/run/time_exchange.h"
 
 namespace rondo {
 
@@ -95,8 +94,8 @@ class CallCourse {
   PlanCache plans_;
   LinkTable links_;
   IslandMemory island_;
-  std::optional<CardExchange> cards_;  // made at first use
-  std::optional<TimeExchange> times_;  // likewise
+  std::optional<CardExchange> cards_;        // made at first use
+  std::optional<Gather<TimeRecord>> times_;  // likewise
   const bool checks_finite_, checks_digest_;
   std::optional<DigestExchange> digest_;  // made at first use
   // The one call whose run keeps scratch memory, which may be megabytes; shared with the kept calls.

@@ -41,7 +41,7 @@ void CallWatch::report(const CollectiveOperation& current, const RunFailure& fai
       return refused(current, failure.peer,
                      {ErrorCode::kMismatch,
                       fmt::format("{} is in another operation (fingerprint {:016x}; {:016x} was expected)", name,
-                                  failure.fingerprint, current.start().fingerprint),
+                                  failure.fingerprint, current.fingerprint),
                       {}});
     case Kind::kUnreadable:
       return failed(failure.peer, ErrorCode::kPeerLost,

@@ -71,6 +71,7 @@ std::shared_ptr<CollectiveOperation> Collectives::submit_opening(Clock::time_poi
 
 void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence) {
   operation->sequence = sequence;
+  operation->fingerprint = fingerprint_of(operation->call->kind, sequence);
   operation->queued = true;
   operation->waited_behind = context_->log.last_finished() + 1 < sequence;
   context_->log.called(sequence, operation->call->kind, operation->call->call);
@@ -83,6 +84,7 @@ bool Collectives::begin_now(CollectiveOperation& operation) {
   if (!hold()) return false;
   operation.deadline = kNoDeadlineYet;
   operation.sequence = ++last_sequence_;
+  operation.fingerprint = fingerprint_of(operation.call->kind, operation.sequence);
   context_->log.called(operation.sequence, operation.call->kind, operation.call->call);
   begin(operation);
   return true;

@@ -116,7 +116,7 @@ std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
   follow_last(what.stream);
   for (auto& operation : group_.submit_all(std::move(parts))) {
     made->engine = operation->engine;
-    const uint64_t fingerprint = operation->start().fingerprint;
+    const uint64_t fingerprint = operation->fingerprint;
     made->add_operation(std::move(operation), fingerprint);
   }
   group_.leave_to_progress_thread(*made->engine);

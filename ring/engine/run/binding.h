@@ -5,9 +5,10 @@
 #include <span>
 
 #include "kernels/combine.h"
+#include "ring/engine/call/call.h"
 #include "ring/engine/observe/observer.h"
 #include "ring/engine/run/peer_memory.h"
-#include "ring/engine/run/wire_move.h"
+#include "ring/engine/run/run.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
 #include "ring/plan/walk.h"
@@ -15,25 +16,24 @@
 
 namespace rondo {
 
-// What one call binds a plan to. The memory behind the pointers must stay valid until every lane is done or abandoned.
-struct Binding {
+// What one call binds a plan to; sequence and fingerprint go into every slice's tag. The memory behind the pointers
+// must stay valid until every lane is done or abandoned.
+struct Binding : RunStart {
   const Plan* plan = nullptr;
   const Blocks* blocks = nullptr;
   Slicing slicing;  // in elements
   CombineSpec combine;
   size_t element_bytes = 4;
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  uint64_t sequence = 0;     // of every slice's tag
-  uint64_t fingerprint = 0;  // likewise
   // Blocks whose counts only their two ranks know: the slices' fingerprints carry the count, and an empty block is an
   // empty slice, so that no difference passes.
   bool pairwise = false;
   const WindowBinding* windows = nullptr;  // of plans that have windows
-  WireBinding wire;                        // of float32 elements
   const Observed* observed = nullptr;      // who hears of steps and waits
   bool streams = false;                    // what is copied out of windows is more than caches keep: past them
 };
+
+// What is the same for all operations of a call that was prepared; the rest comes with RunStart.
+Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& blocks, const Slicing& slicing);
 
 // One step of a plan, bound.
 struct BoundStep : WalkStep {

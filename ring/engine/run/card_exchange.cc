@@ -5,8 +5,7 @@
 #include "ring/base/hash.h"
 #include "ring/engine/call/slicing.h"
 #include "ring/engine/route/plan_cache.h"
-#include "ring/engine/run/gather_call.h"
-#include "ring/engine/run/post_board.h"
+#include "ring/engine/run/one_shot.h"
 
 namespace rondo {
 namespace {
@@ -27,16 +26,14 @@ bool takes(const CheckedCall& call, int rank) {
 }  // namespace
 
 CardExchange::CardExchange(const CommunicatorContext& context, IslandMemory& island)
-    : context_(context),
-      island_(island),
-      call_(gather_of_bytes(context, sizeof(Card))),
-      cards_(context.members.size()),
-      run_(call_, card_plan(context.rank, context.topology), island) {}
+    : context_(context), island_(island), cards_(context, [&](const CheckedCall& call) {
+        return std::make_unique<BoardRun>(call, card_plan(context.rank, context.topology), island);
+      }) {}
 
 void CardExchange::start(const CheckedCall& call, const RunStart& start) {
   const BufferBytes bytes = buffer_bytes(call, context_.world());
-  own() = Card{};
-  BufferPlaces& places = own().places;
+  cards_.own() = Card{};
+  BufferPlaces& places = cards_.own().places;
   if (gives(call, context_.rank)) {
     places.input = island_.shared().locate(start.input, bytes.input);
     places.input_address = address_of(start.input);
@@ -45,14 +42,7 @@ void CardExchange::start(const CheckedCall& call, const RunStart& start) {
     places.output = island_.shared().locate(start.output, bytes.output);
     places.output_address = address_of(start.output);
   }
-  exchange(start);
-}
-
-void CardExchange::exchange(const RunStart& start) {
-  RunStart cards = start;
-  cards.input = reinterpret_cast<const std::byte*>(&own());
-  cards.output = reinterpret_cast<std::byte*>(cards_.data());
-  run_.start(cards);
+  cards_.start(start);
 }
 
 void CardExchange::start_trial(const CheckedCall& call, const RunStart& start) {
@@ -65,13 +55,13 @@ void CardExchange::start_trial(const CheckedCall& call, const RunStart& start) {
     readable = rank == context_.rank || board.closed(rank) || can_read(rank, bytes);
   }
   board.leave();
-  own().unreadable = readable ? 0 : 1;
-  exchange(start);
+  cards_.own().unreadable = readable ? 0 : 1;
+  cards_.start(start);
 }
 
 // A byte at both ends of each buffer that is not mapped here.
 bool CardExchange::can_read(int rank, const BufferBytes& bytes) const {
-  const BufferPlaces& places = cards_[static_cast<size_t>(rank)].places;
+  const BufferPlaces& places = cards()[static_cast<size_t>(rank)].places;
   std::byte byte;
   const auto reads = [&](const WindowPlace& place, uint64_t address, uint64_t size) {
     if (place.id != 0 || address == 0 || size == 0) return true;
@@ -86,7 +76,7 @@ bool CardExchange::can_read(int rank, const BufferBytes& bytes) const {
 bool CardExchange::registered(const CheckedCall& call, int rank) const {
   const bool written = call.collective == Collective::kAllReduce || call.collective == Collective::kReduce ||
                        call.collective == Collective::kAllGather;
-  const BufferPlaces& places = cards_[static_cast<size_t>(rank)].places;
+  const BufferPlaces& places = cards()[static_cast<size_t>(rank)].places;
   if (gives(call, rank) && places.input.id == 0) return false;
   return !written || !takes(call, rank) || places.output.id != 0;
 }
@@ -112,7 +102,7 @@ bool CardExchange::pulled(const CheckedCall& call) {
 uint64_t CardExchange::digest_of_places(const BufferBytes& bytes) const {
   Hash64 hash;
   hash.add(bytes.input).add(bytes.output);
-  for (const Card& card : cards_) {
+  for (const Card& card : cards()) {
     hash.add(card.places.input.id).add(card.places.input_address);
     hash.add(card.places.output.id).add(card.places.output_address);
   }
@@ -120,8 +110,9 @@ uint64_t CardExchange::digest_of_places(const BufferBytes& bytes) const {
 }
 
 int CardExchange::unreadable_by() const {
-  const auto found = std::find_if(cards_.begin(), cards_.end(), [](const Card& card) { return card.unreadable != 0; });
-  return found == cards_.end() ? -1 : static_cast<int>(found - cards_.begin());
+  const auto found =
+      std::find_if(cards().begin(), cards().end(), [](const Card& card) { return card.unreadable != 0; });
+  return found == cards().end() ? -1 : static_cast<int>(found - cards().begin());
 }
 
 }  // namespace rondo

@@ -7,15 +7,15 @@
 #include "ring/engine/call/call.h"
 #include "ring/engine/call/slicing.h"
 #include "ring/engine/route/route.h"
-#include "ring/engine/run/board_run.h"
 #include "ring/engine/run/card.h"
+#include "ring/engine/run/gather.h"
+#include "ring/engine/run/island_memory.h"
 #include "ring/engine/run/run.h"
 
 namespace rondo {
 
 // The exchange by which the ranks of an island learn of each other where the buffers of a call lie: a one-shot
-// all_gather of cards, with the call's own fingerprint, so that it compares the calls; it is a barrier, too. Under the
-// lease.
+// all_gather of cards; it is a barrier, too. Under the lease.
 class CardExchange {
  public:
   CardExchange(const CommunicatorContext& context, IslandMemory& island);
@@ -24,12 +24,12 @@ class CardExchange {
   void start(const CheckedCall& call, const RunStart& start);
   // A second one for the same call, after this rank has read a byte at both ends of each buffer of the others.
   void start_trial(const CheckedCall& call, const RunStart& start);
-  Run& run() { return run_; }
+  Run& run() { return cards_.run(); }
 
   // --- once it is done
   // What all have told. readable: there is nothing to be read, or they have read it for such a call not long ago.
   BufferFacts facts(const CheckedCall& call) const;
-  const std::vector<Card>& cards() const { return cards_; }
+  const std::vector<Card>& cards() const { return cards_.records(); }
   // After a trial: whether all ranks could read the others' buffers.
   bool pulled(const CheckedCall& call);
   // The first rank that could not; -1: there is none.
@@ -42,14 +42,10 @@ class CardExchange {
   bool registered(const CheckedCall& call, int rank) const;
   bool can_read(int rank, const BufferBytes& bytes) const;
   uint64_t digest_of_places(const BufferBytes& bytes) const;
-  Card& own() { return cards_[static_cast<size_t>(context_.rank)]; }
-  void exchange(const RunStart& start);
 
   const CommunicatorContext& context_;
   IslandMemory& island_;
-  CheckedCall call_;         // the exchange itself
-  std::vector<Card> cards_;  // by rank
-  BoardRun run_;
+  Gather<Card> cards_;
   std::deque<uint64_t> tried_;  // digests of places that all ranks could read
 };
 

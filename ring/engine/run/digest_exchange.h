@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "ring/engine/call/call.h"
-#include "ring/engine/run/link_run.h"
+#include "ring/engine/run/gather.h"
+#include "ring/engine/run/link_table.h"
 #include "ring/engine/run/run.h"
 
 namespace rondo {
@@ -23,7 +23,7 @@ class DigestExchange {
   void begin(const std::byte* result, uint64_t count, size_t element_bytes);
   // The next exchange, once run() is ready; call: of the operation that is checked.
   void start(const RunStart& call);
-  Run& run() { return *run_; }
+  Run& run() { return digests_.run(); }
   enum class Verdict { kEqual, kMore, kDiffers };
   Verdict look();  // once it is done
 
@@ -39,10 +39,7 @@ class DigestExchange {
   uint64_t part_begin(uint64_t part) const { return begin_ + (end_ - begin_) * part / kParts; }
   void find_ranks(uint64_t part);
 
-  const int rank_;
-  CheckedCall gather_;
-  std::vector<Digests> digests_;  // by rank
-  std::unique_ptr<Run> run_;
+  Gather<Digests> digests_;
   const std::byte* result_ = nullptr;
   size_t element_bytes_ = 1;
   uint64_t begin_ = 0, end_ = 0;  // elements that are compared now

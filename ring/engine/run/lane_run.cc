@@ -20,6 +20,17 @@ bool is_peers_buffer(const Ref& ref) { return ref.space == Space::kWindow && (re
 
 }  // namespace
 
+Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& blocks, const Slicing& slicing) {
+  Binding binding;
+  binding.plan = &plan;
+  binding.blocks = &blocks;
+  binding.slicing = slicing;
+  binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)};
+  binding.element_bytes = dtype_bytes(call.dtype);
+  binding.pairwise = call.uneven && call.shared_counts == 0;
+  return binding;
+}
+
 void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const> links) {
   const Plan& plan = *binding.plan;
   binding_ = binding;
@@ -32,10 +43,10 @@ void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const
   begin();
 }
 
-void LaneRun::start_again(const Binding& binding) {
-  binding_ = binding;
-  mover_.start_again(binding);
-  for (BoundStep& step : walk_.steps()) step.fingerprint = binding.fingerprint;
+void LaneRun::start_again(const RunStart& start) {
+  static_cast<RunStart&>(binding_) = start;
+  mover_.start_again(start);
+  for (BoundStep& step : walk_.steps()) step.fingerprint = start.fingerprint;
   begin();
 }
 
@@ -91,21 +102,21 @@ std::byte* LaneRun::landing_for(const BoundStep& step, const Slice& slice) const
   return found == step.targets.end() ? nullptr : mover_.address(*found, slice);
 }
 
-bool LaneRun::post_landing(const Ref& ref, Landing wish) {
+bool LaneRun::post_landing(const Ref& ref, Pass pass) {
   Link& link = mover_.link(ref);
   if (!link.can_post()) return false;
   const Cursor& posted = walk_.posted();
   const Slice slice = slice_at(posted);
   std::byte* landing = landing_for(walk_.step_at(posted), slice);
   if (landing != nullptr && !walk_.may_write(posted)) {
-    if (wish == Landing::kWait && link.unfilled() > 0 && idle_passes_ < kIdlePassesBeforeSlot) return false;
+    if (pass == Pass::kPolling && link.unfilled() > 0 && idle_passes_ < kIdlePassesBeforeSlot) return false;
     landing = nullptr;
   }
   link.post(slice.tag, landing);
   return true;
 }
 
-bool LaneRun::post(Landing landing) {
+bool LaneRun::post(Pass pass) {
   bool moved = false;
   while (!walk_.posted().at_end) {
     const BoundStep& step = walk_.step_at(walk_.posted());
@@ -113,7 +124,7 @@ bool LaneRun::post(Landing landing) {
     for (; posted_source_ < step.sources.size(); ++posted_source_) {
       const Ref& ref = step.sources[posted_source_];
       if (in_memory(ref)) continue;
-      if (!post_landing(ref, landing)) return moved;
+      if (!post_landing(ref, pass)) return moved;
       moved = true;
     }
     posted_source_ = 0;
@@ -196,14 +207,14 @@ bool LaneRun::all_arrived(const BoundStep& step) {
   return true;
 }
 
-bool LaneRun::progress(Landing landing) {
+bool LaneRun::progress(Pass pass) {
   bool moved = pump();
   retire();
-  moved |= post(landing);
+  moved |= post(pass);
   uint32_t combined = 0;
   while (combined < kSlicesPerPass && combine_one()) {
     ++combined;
-    post(landing);
+    post(pass);
   }
   if (combined > 0) {
     moved = true;

@@ -18,19 +18,13 @@ class LaneRun {
   // links[i] is the link to plan->peers[i]; none where the plan is over windows, whose ranks meet by the channel.
   // Keeps its vectors' capacity from one call to the next.
   void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
-  // Starts the same call once more, over the same links: `binding` differs from the last one in its pointers, sequence
-  // and fingerprint at most, and has no pairwise counts.
-  void start_again(const Binding& binding);
-
-  // How long a landing waits for the caller's memory, while what is sent from there is still under way.
-  enum class Landing : uint8_t {
-    kWait,     // while things move
-    kSlotNow,  // the caller is about to sleep: read ahead into a slot (one copy more), or nothing may wake it
-  };
+  // Starts the same call once more, over the same links. Not for pairwise counts.
+  void start_again(const RunStart& start);
 
   // Moves what can be moved now, some slices at most, so that a failure or a deadline is seen soon. True if anything
-  // moved.
-  bool progress(Landing landing);
+  // moved. A landing waits for the caller's memory while what is sent from there is under way; kBeforeSleep: it is read
+  // ahead into a slot (one copy more), or nothing may wake the caller.
+  bool progress(Pass pass);
 
   // Every slice is combined, and the links have no more of this lane's memory and nothing left to send.
   bool done() const { return walk_.done(); }
@@ -56,8 +50,8 @@ class LaneRun {
   void bind_step(const Step& step, BoundStep& bound);
   Slice slice_at(const Cursor& cursor) const;
 
-  bool post(Landing landing);
-  bool post_landing(const Ref& ref, Landing landing);
+  bool post(Pass pass);
+  bool post_landing(const Ref& ref, Pass pass);
   std::byte* landing_for(const BoundStep& step, const Slice& slice) const;
 
   bool combine_one();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ring/engine/call/slicing.h"
+
 namespace rondo {
 namespace {
 
@@ -34,7 +36,7 @@ size_t OneShotRun::longest_post(const Plan& plan, int rank, uint64_t block, size
          element_bytes;
 }
 
-void OneShotRun::start(const Binding& binding, IslandChannel& channel) {
+void OneShotRun::bind(const Binding& binding, IslandChannel& channel) {
   binding_ = binding;
   channel_ = &channel;
   const Plan& plan = *binding.plan;
@@ -48,17 +50,13 @@ void OneShotRun::start(const Binding& binding, IslandChannel& channel) {
   piece_ = kPieceBytes / binding.element_bytes;
   seen_.resize(static_cast<size_t>(plan.world));
   post_bytes_.resize(static_cast<size_t>(plan.world));
-  start_again(binding.input, binding.output, binding.sequence, binding.fingerprint);
 }
 
-void OneShotRun::start_again(const std::byte* input, std::byte* output, uint64_t sequence, uint64_t fingerprint) {
-  binding_.input = input;
-  binding_.output = output;
-  binding_.fingerprint = fingerprint;
+void OneShotRun::start(const RunStart& start) {
+  static_cast<RunStart&>(binding_) = start;
   round_ = 0;
-  refused_ = -1;
-  mismatched_ = false;
-  observer_.begin(binding_.observed, sequence, 0);
+  failure_ = {};
+  observer_.begin(binding_.observed, start.sequence, 0);
   if (rounds_ > 0) begin_round();
 }
 
@@ -122,7 +120,7 @@ void OneShotRun::begin_round() {
 bool OneShotRun::finds_room() {
   const PostBoard::Room room = channel_->board.make_room(post_bytes(binding_.plan->rank));
   if (room.sight == Sight::kThere) return true;
-  if (room.sight == Sight::kCorrupt) refused_ = room.rank;
+  if (room.sight == Sight::kCorrupt) refuse(RunFailure::Kind::kCorrupt, room.rank);
   observer_.awaits(room.rank);
   return false;
 }
@@ -165,9 +163,13 @@ void OneShotRun::put(const Move& move, std::byte* place, uint64_t at, uint64_t c
   if (to != from) std::memcpy(to, from, bytes);
 }
 
-bool OneShotRun::progress() {
+void OneShotRun::refuse(RunFailure::Kind kind, int rank, uint64_t fingerprint) {
+  failure_ = {kind, rank, nullptr, fingerprint, "a post that is none"};
+}
+
+bool OneShotRun::progress(Pass) {
   bool moved = false;
-  while (round_ < rounds_ && refused_ < 0) {
+  while (round_ < rounds_ && !refused()) {
     if (!posted_) {
       if (!channel_->board.has_room(post_bytes(binding_.plan->rank)) && !finds_room()) {
         if (observer_.on()) observer_.idle();
@@ -187,7 +189,7 @@ bool OneShotRun::progress() {
     bool over = next_take_ == takes_.size();
     if (over && !look_at_all(waits)) over = !waits;
     if (observer_.on()) observe(over, moved_ != before);
-    if (!over || refused_ >= 0) return moved;
+    if (!over || refused()) return moved;
     ++moved_;
     moved = true;
     if (++round_ < rounds_) begin_round();
@@ -254,10 +256,9 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
   const PostBoard::Look look = channel_->board.look(rank);
   if (look.sight == Sight::kNothing || look.ready < bytes) observer_.awaits(rank);
   if (look.sight == Sight::kNothing) return false;
-  mismatched_ = look.sight == Sight::kThere && look.fingerprint != binding_.fingerprint;
-  if (look.sight == Sight::kCorrupt || mismatched_ || look.ready > post_bytes(rank)) {
-    refused_ = rank;
-    fingerprint_seen_ = look.fingerprint;
+  const bool other = look.sight == Sight::kThere && look.fingerprint != binding_.fingerprint;
+  if (look.sight == Sight::kCorrupt || other || look.ready > post_bytes(rank)) {
+    refuse(other ? RunFailure::Kind::kOtherCall : RunFailure::Kind::kCorrupt, rank, look.fingerprint);
     return false;
   }
   seen = look.ready + 1;
@@ -267,13 +268,29 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
 // Looks once at each rank of which nothing was taken. False: one has not come, at which a rank that waits stops.
 bool OneShotRun::look_at_all(bool waits) {
   bool all = true;
-  for (int rank = 0; rank < binding_.plan->world && refused_ < 0; ++rank) {
+  for (int rank = 0; rank < binding_.plan->world && !refused(); ++rank) {
     if (rank == binding_.plan->rank || there(rank, 0)) continue;
     all = false;
     if (waits) break;
   }
   if (all) channel_->board.all_seen();
   return all;
+}
+
+bool BoardRun::attach() {
+  if (!island_.attach()) return false;
+  const size_t element = dtype_bytes(call_.dtype);
+  bool all = true;
+  for (const Ref& ref : plan_->refs) {
+    if (is_post(ref)) all &= island_.attach_post(ref.peer, longest_post(*plan_, ref.peer, call_.count, element));
+  }
+  if (!all) return false;
+  const Slicing slices = slicing(*plan_, call_.count, element);
+  blocks_ = lay_out_blocks(call_, *plan_, slices);
+  Binding binding = binding_of(call_, *plan_, blocks_, slices);
+  binding.observed = &island_.observed();
+  bind(binding, island_.channel());
+  return true;
 }
 
 }  // namespace rondo

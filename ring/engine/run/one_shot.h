@@ -2,26 +2,33 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "ring/engine/observe/lane_observer.h"
 #include "ring/engine/run/binding.h"
-#include "ring/engine/run/island_channel.h"
+#include "ring/engine/run/island_memory.h"
+#include "ring/engine/run/run.h"
 
 namespace rondo {
 
-// Runs a plan of Algorithm::kOneShot over a board: round by round, what this rank posts, then what it takes. As
-// LaneRun: never blocks, allocates, locks, logs or throws in progress(). One thread at a time.
+// Runs a plan of Algorithm::kOneShot over a board: round by round, what this rank posts, then what it takes. Never
+// allocates, locks, logs or throws in progress().
 //
 // A rank that has taken all it needs is done, though it may not have heard from all others: so the root of broadcasts
 // may be as many calls ahead as a board holds posts. Of two ranks whose calls differ the one that posts later sees the
 // other's post: every rank looks once at those it has not heard from before it goes on.
-class OneShotRun {
+class OneShotRun : public Run {
  public:
-  // `binding` and `channel` must stay until the run is done or abandoned.
-  void start(const Binding& binding, IslandChannel& channel);
-  // Starts the same call once more, but for the buffers and its place among the calls.
-  void start_again(const std::byte* input, std::byte* output, uint64_t sequence, uint64_t fingerprint);
+  // Before the first start(). What they refer to must stay as long as the run.
+  void bind(const Binding& binding, IslandChannel& channel);
+  bool ready() override { return channel_ != nullptr; }
+  void start(const RunStart& start) override;
+  bool progress(Pass pass) override;
+  bool done() const override { return round_ == rounds_; }
+  uint64_t moved() override { return moved_; }
+  RunFailure failure() override { return failure_; }
 
   // Elements of a block that one round takes, so that all that a rank posts fits its place. The same on every rank.
   static Slicing slicing(const Plan& plan, uint64_t block, size_t element_bytes);
@@ -29,16 +36,6 @@ class OneShotRun {
   static size_t longest_post(const Plan& plan, int rank, uint64_t block, size_t element_bytes);
   // Whether a step writes or reads a post there: this rank's, or another's.
   static bool is_post(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kTurns) != 0; }
-
-  bool progress();
-  bool done() const { return round_ == rounds_; }
-  uint64_t moved() const { return moved_; }
-
-  // A rank whose post is no post of this operation; -1 if none. The run does not move any more.
-  int refused() const { return refused_; }
-  // Another fingerprint (else: the memory is corrupt).
-  bool mismatched() const { return mismatched_; }
-  uint64_t fingerprint_seen() const { return fingerprint_seen_; }
 
  private:
   // A step that moves data, of a block that is as long as every other.
@@ -68,6 +65,8 @@ class OneShotRun {
   bool take_piece(const Move& move, uint64_t count);
   bool there(int rank, uint64_t bytes);
   bool look_at_all(bool waits);
+  void refuse(RunFailure::Kind kind, int rank, uint64_t fingerprint = 0);
+  bool refused() const { return failure_.peer >= 0; }
   void fold(const Move& move, const void* const* from, void* to, uint64_t count) const;
   std::byte* input(const Move& move, uint64_t at) const {
     return const_cast<std::byte*>(binding_.input) + (move.input + begin_ + at) * binding_.element_bytes;  // only read
@@ -95,9 +94,24 @@ class OneShotRun {
 
   uint64_t moved_ = 0;
   LaneObserver observer_;
-  int refused_ = -1;
-  bool mismatched_ = false;
-  uint64_t fingerprint_seen_ = 0;
+  RunFailure failure_;  // of a rank whose post is no post of this operation: the run does not move any more
+};
+
+// On the island's boards.
+class BoardRun final : public OneShotRun {
+ public:
+  // `call` and `island` must outlive it.
+  BoardRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, IslandMemory& island)
+      : call_(call), plan_(std::move(plan)), island_(island) {}
+  bool ready() override { return OneShotRun::ready() || attach(); }
+
+ private:
+  bool attach();
+
+  const CheckedCall& call_;
+  const std::shared_ptr<const Plan> plan_;  // shared with the cache
+  IslandMemory& island_;
+  Blocks blocks_;
 };
 
 }  // namespace rondo

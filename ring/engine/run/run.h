@@ -13,9 +13,9 @@ namespace rondo {
 struct RunStart {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  uint64_t sequence = 0;
-  uint64_t fingerprint = 0;
-  const WireOptions* wire = nullptr;  // the operation's; its format is that of the call
+  uint64_t sequence = 0;     // among the communicator's calls
+  uint64_t fingerprint = 0;  // of this one: what ranks compare
+  WireOptions wire = {};
 };
 
 // Why a run does not move any more. Ranks are those of the group.

@@ -34,17 +34,18 @@ void SliceMover::start(const Binding& binding, uint32_t lane, std::span<Link* co
   }
   const size_t slot = plan.chunks * binding.slicing.chunk() * binding.element_bytes;
   if (plan.scratch_slots > 0) scratch_.resize(plan.scratch_slots * slot);
+  binding_ = binding;
   start_again(binding);
 }
 
-void SliceMover::start_again(const Binding& binding) {
-  binding_ = binding;
+void SliceMover::start_again(const RunStart& start) {
+  static_cast<RunStart&>(binding_) = start;
   for (Port& port : ports_) port.start(port.link());
   failed_pull_ = closed_owner_ = -1;
   not_finite_ = {};
   kept_notes_.clear();
-  if (binding.wire.format != WireFormat::kNone) {
-    wire_.bind(binding.wire, binding.combine, binding.plan->rank, most_sources(*binding.plan));
+  if (start.wire.format != WireFormat::kNone) {
+    wire_.bind(start.wire, binding_.combine, binding_.plan->rank, most_sources(*binding_.plan));
   }
 }
 

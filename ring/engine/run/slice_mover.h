@@ -25,7 +25,7 @@ class SliceMover {
   // links[i] is the link to plan->peers[i]; none where the plan is over windows.
   void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
   // For the same call once more: new pointers.
-  void start_again(const Binding& binding);
+  void start_again(const RunStart& start);
 
   // The link of a ref that is a mailbox.
   Link& link(const Ref& ref) const { return ports_[port_index_[ref.peer]].link(); }

@@ -37,13 +37,13 @@ size_t wire_slice_bytes(WireFormat format, uint64_t count) {
   return count == 0 ? 0 : wire_bytes(format, count) + kNoteBytes;
 }
 
-void WireFold::bind(const WireBinding& binding, const CombineSpec& spec, int rank, size_t sources) {
-  binding_ = binding;
+void WireFold::bind(const WireOptions& options, const CombineSpec& spec, int rank, size_t sources) {
+  options_ = options;
   // Ranks that are given one seed do not make one choice.
-  binding_.seed = mix64(binding.seed ^ (static_cast<uint64_t>(rank) << 32));
+  options_.seed = mix64(options.seed ^ (static_cast<uint64_t>(rank) << 32));
   spec_ = spec;
   rank_ = rank;
-  if (binding.format != WireFormat::kNone) tiles_.resize((sources + 2) * kPiece);
+  if (options.format != WireFormat::kNone) tiles_.resize((sources + 2) * kPiece);
 }
 
 WireNote WireFold::run(const WireMove& move) {
@@ -53,15 +53,15 @@ WireNote WireFold::run(const WireMove& move) {
 
 WireNote WireFold::pass_on(const WireMove& move) const {
   const std::byte* from = move.sources[0].data;
-  for (std::byte* slot : move.slots) std::memcpy(slot, from, wire_slice_bytes(binding_.format, move.count));
-  for (std::byte* to : move.memory) wire_decode(binding_.format, from, move.count, to);
-  return move.memory.empty() ? WireNote{} : read_note(from, binding_.format, move.count);
+  for (std::byte* slot : move.slots) std::memcpy(slot, from, wire_slice_bytes(options_.format, move.count));
+  for (std::byte* to : move.memory) wire_decode(options_.format, from, move.count, to);
+  return move.memory.empty() ? WireNote{} : read_note(from, options_.format, move.count);
 }
 
 WireNote WireFold::fold(const WireMove& move) {
   WireNote note;
   for (const WireSource& source : move.sources) {
-    note = earlier(note, source.coded ? read_note(source.data, binding_.format, move.count) : source.note);
+    note = earlier(note, source.coded ? read_note(source.data, options_.format, move.count) : source.note);
   }
   WireNote own;
   for (uint64_t at = 0; at < move.count; at += kPiece) {
@@ -72,7 +72,7 @@ WireNote WireFold::fold(const WireMove& move) {
   }
   // A block with scales that was not finite somewhere is decoded as NaN everywhere: its note knows the element.
   if (own.found() && (!note.found() || own.index / kWireBlock < note.index / kWireBlock)) note = own;
-  for (std::byte* slot : move.slots) write_note(note, slot, binding_.format, move.count);
+  for (std::byte* slot : move.slots) write_note(note, slot, options_.format, move.count);
   return note;
 }
 
@@ -81,7 +81,7 @@ const std::byte* WireFold::load(const WireMove& move, size_t index, uint64_t at,
   const WireSource& source = move.sources[index];
   float* tile = tiles_.data() + index * kPiece;
   if (source.coded) {
-    wire_decode(binding_.format, source.data + wire_bytes(binding_.format, at), count, tile);
+    wire_decode(options_.format, source.data + wire_bytes(options_.format, at), count, tile);
     return reinterpret_cast<const std::byte*>(tile);
   }
   const std::byte* values = source.data + at * sizeof(float);
@@ -119,14 +119,14 @@ uint64_t WireFold::store(const WireMove& move, const float* value, uint64_t at, 
     for (std::byte* to : move.memory) std::memcpy(to + at * sizeof(float), value, count * sizeof(float));
     return first_not_finite(value, count);
   }
-  const size_t offset = wire_bytes(binding_.format, at), bytes = wire_bytes(binding_.format, count);
+  const size_t offset = wire_bytes(options_.format, at), bytes = wire_bytes(options_.format, count);
   std::byte* coded = move.slots[0] + offset;
   const uint64_t bad =
-      wire_encode(binding_.format, value, count, coded, {binding_.stochastic, binding_.seed, move.element + at});
+      wire_encode(options_.format, value, count, coded, {options_.stochastic, options_.seed, move.element + at});
   for (std::byte* slot : move.slots.subspan(1)) std::memcpy(slot + offset, coded, bytes);
   if (move.memory.empty() && move.residual == nullptr) return bad;
   float* decoded = const_cast<float*>(value) + kPiece;  // the last tile
-  wire_decode(binding_.format, coded, count, decoded);
+  wire_decode(options_.format, coded, count, decoded);
   for (std::byte* to : move.memory) std::memcpy(to + at * sizeof(float), decoded, count * sizeof(float));
   if (move.residual == nullptr) return bad;
   // The loss of an average is that of as many contributions.

@@ -29,14 +29,6 @@ inline const WireNote& earlier(const WireNote& a, const WireNote& b) {
 // (uint8), 0. All little-endian. An empty slice is empty.
 size_t wire_slice_bytes(WireFormat format, uint64_t count);
 
-// How one call's elements travel; residual, stochastic and seed are this rank's own.
-struct WireBinding {
-  WireFormat format = WireFormat::kNone;
-  bool stochastic = false;
-  uint64_t seed = 0;
-  float* residual = nullptr;
-};
-
 struct WireSource {
   const std::byte* data = nullptr;
   bool coded = false;  // as it travels; else float32
@@ -63,7 +55,7 @@ struct WireMove {
 class WireFold {
  public:
   // sources: the most of any step. rank: this one, of `spec.world`.
-  void bind(const WireBinding& binding, const CombineSpec& spec, int rank, size_t sources);
+  void bind(const WireOptions& options, const CombineSpec& spec, int rank, size_t sources);
   // Returns the first element that is not finite, of those that are stored in memory or sent; its index is of the
   // slice.
   WireNote run(const WireMove& move);
@@ -78,7 +70,7 @@ class WireFold {
   uint64_t store(const WireMove& move, const float* value, uint64_t at, uint64_t count);
   WireNote note_of(uint64_t bad, float value) const;
 
-  WireBinding binding_;
+  WireOptions options_;
   CombineSpec spec_;
   int rank_ = 0;
   std::vector<float> tiles_;  // a piece for each source, one for the fold, one for what is decoded

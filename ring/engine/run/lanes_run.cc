@@ -1,0 +1,91 @@
+#include "ring/engine/run/lanes_run.h"
+
+#include <utility>
+
+#include "ring/engine/call/slicing.h"
+
+namespace rondo {
+namespace {
+
+// A result of this size has left the last-level cache when it is read (docs/tuning.md, "Stores that another core
+// reads").
+constexpr uint64_t kStreamBytes = 16 * 1024 * 1024;
+
+}  // namespace
+
+LanesRun::LanesRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const Slicing& slicing,
+                   const CommunicatorContext& context)
+    : plan_(std::move(plan)),
+      blocks_(lay_out_blocks(call, *plan_, slicing)),
+      binding_(binding_of(call, *plan_, blocks_, slicing)),
+      lanes_(plan_->lanes.size()) {
+  binding_.observed = &context.observed;
+}
+
+void LanesRun::start(const RunStart& start) {
+  static_cast<RunStart&>(binding_) = start;
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    bound_ ? lanes_[lane].start_again(start) : lanes_[lane].start(binding_, lane, links_of(lane));
+  }
+  bound_ = true;
+  done_ = false;
+}
+
+bool LanesRun::progress(Pass pass) {
+  bool moved = false;
+  done_ = true;
+  for (LaneRun& lane : lanes_) {
+    if (lane.done()) continue;
+    moved |= lane.progress(pass);
+    done_ &= lane.done();
+  }
+  return moved;
+}
+
+uint64_t LanesRun::moved() {
+  uint64_t sum = 0;
+  for (const LaneRun& lane : lanes_) sum += lane.combined();
+  return sum;
+}
+
+WireNote LanesRun::not_finite() {
+  WireNote note;
+  for (const LaneRun& lane : lanes_) note = earlier(note, lane.not_finite());
+  return note;
+}
+
+RunFailure LanesRun::failure() {
+  using Kind = RunFailure::Kind;
+  for (const LaneRun& lane : lanes_) {
+    if (lane.failed_pull() >= 0) return {Kind::kUnreadable, lane.failed_pull()};
+    if (lane.failed_barrier() >= 0) {
+      return {Kind::kCorrupt, lane.failed_barrier(), nullptr, 0, "an arrival at a barrier that cannot be"};
+    }
+    if (lane.closed_owner() >= 0) return {Kind::kClosed, lane.closed_owner()};
+    const int index = lane.failed_link();
+    if (index >= 0) return {Kind::kLink, plan_->peers[static_cast<size_t>(index)], lane.link_error(index)};
+  }
+  return {};
+}
+
+LinkRun::LinkRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const CommunicatorContext& context,
+                 LinkTable& links)
+    : LanesRun(call, plan, choose_slicing(call, *plan, context.config, context.topology), context), links_(links) {}
+
+WindowRun::WindowRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, uint64_t round_bytes,
+                     const CommunicatorContext& context, IslandMemory& island, const std::vector<Card>& cards)
+    : LanesRun(call, plan, choose_window_slicing(call, *plan, round_bytes), context),
+      call_(call),
+      cards_(cards),
+      windows_(context, island) {
+  binding_.windows = &windows_.binding();
+  binding_.streams = call.total_bytes(context.world()) >= kStreamBytes;
+}
+
+bool WindowRun::ready() {
+  const BoundWindows::Bound bound = windows_.bind(call_, *plan_, binding_.slicing, cards_);
+  if (bound != BoundWindows::Bound::kAsBefore) bound_ = false;
+  return bound != BoundWindows::Bound::kNotYet;
+}
+
+}  // namespace rondo

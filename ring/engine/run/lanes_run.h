@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ring/engine/call/call.h"
+#include "ring/engine/run/bound_windows.h"
+#include "ring/engine/run/lane_run.h"
+#include "ring/engine/run/link_table.h"
+#include "ring/engine/run/run.h"
+
+namespace rondo {
+
+// Runs a plan by its lanes. What constructors refer to must outlive it.
+class LanesRun : public Run {
+ public:
+  void start(const RunStart& start) override;
+  bool progress(Pass pass) override;
+  bool done() const override { return done_; }
+  uint64_t moved() override;
+  RunFailure failure() override;
+  WireNote not_finite() override;
+
+ protected:
+  LanesRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const Slicing& slicing,
+           const CommunicatorContext& context);
+  virtual std::span<Link* const> links_of(uint32_t lane) = 0;
+
+  const std::shared_ptr<const Plan> plan_;  // shared with the cache
+  const Blocks blocks_;
+  Binding binding_;
+  bool bound_ = false;  // the lanes are
+
+ private:
+  std::vector<LaneRun> lanes_;
+  bool done_ = false;
+};
+
+// Over links.
+class LinkRun final : public LanesRun {
+ public:
+  LinkRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, const CommunicatorContext& context,
+          LinkTable& links);
+  bool ready() override { return bound_ || links_.take(*plan_); }
+
+ private:
+  std::span<Link* const> links_of(uint32_t lane) override { return links_.of(*plan_, lane); }
+
+  LinkTable& links_;
+};
+
+// Over windows: the memory of the island, whose ranks meet by the channel.
+class WindowRun final : public LanesRun {
+ public:
+  // round_bytes: of a rank, at most in one round. cards: of the call that runs next.
+  WindowRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, uint64_t round_bytes,
+            const CommunicatorContext& context, IslandMemory& island, const std::vector<Card>& cards);
+  bool ready() override;
+  void end() override { windows_.release(); }
+
+ private:
+  std::span<Link* const> links_of(uint32_t) override { return {}; }
+
+  const CheckedCall& call_;
+  const std::vector<Card>& cards_;
+  BoundWindows windows_;
+};
+
+}  // namespace rondo
