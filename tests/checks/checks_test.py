@@ -2,6 +2,7 @@
 """tools/checks finds what it should: each violation is planted in a small tree of its own, and must be reported. A package
 that need_packages does not know ends its script."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -132,6 +133,20 @@ class Packages(unittest.TestCase):
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("no probe for 'no-such-package'", done.stderr)
+
+    def test_a_wrapper_of_the_compiler_without_its_header_is_no_mpi(self):
+        script = f"source {CHECKS.parent}/lib/packages.sh; check_packages libmpich-dev libopenmpi-dev"
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder)
+            for name in ["mpicxx.mpich", "mpicxx.openmpi"]:
+                (path / name).write_text(f'#!/bin/sh\nexec g++ -nostdinc -I{folder}/include "$@"\n')
+                (path / name).chmod(0o755)
+            environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
+            done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
+            self.assertIn("libmpich-dev libopenmpi-dev", done.stderr)
+            (path / "include").mkdir()
+            (path / "include/mpi.h").touch()
+            subprocess.run(["bash", "-c", script], env=environment, check=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 # A package counts as there if what it brings is there, from any source: no package manager is asked in that case,
 # and on other systems than Debian the same probes say what is missing.
 
+# The compiler's wrapper finds mpi.h; the packages of mpirun bring wrappers without headers.
+_compiles_mpi() { echo '#include <mpi.h>' | "$1" -E -x c++ - >/dev/null 2>&1; }
+
 _package_present() {
   case $1 in
     bazel-bootstrap) command -v bazel >/dev/null ;;
@@ -22,8 +25,8 @@ _package_present() {
     libcli11-dev) [[ -e /usr/include/CLI/CLI.hpp ]] ;;
     libfmt-dev) [[ -e /usr/include/fmt/format.h ]] ;;
     libgloo-dev) [[ -e /usr/include/gloo/allreduce.h ]] ;;
-    libmpich-dev) command -v mpicxx.mpich >/dev/null ;;
-    libopenmpi-dev) command -v mpicxx.openmpi >/dev/null ;;
+    libmpich-dev) _compiles_mpi mpicxx.mpich ;;
+    libopenmpi-dev) _compiles_mpi mpicxx.openmpi ;;
     libpmix-dev) [[ -n $(find /usr/include /usr/lib -path '*/include/pmix.h' 2>/dev/null) ]] ;;
     libssl-dev) [[ -e /usr/include/openssl/evp.h ]] ;;
     make) command -v make >/dev/null ;;
