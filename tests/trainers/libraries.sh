@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# examples/trainers/mlp_{rondo,mpi,gloo}.cc: at most 10 lines of each are not in the one by Rondo, those that run on
+# examples/trainers/mlp_{rondo,mpi,gloo}.cc: at most 12 lines of each are not in the one by Rondo, those that run on
 # this machine print the same losses with 2 ranks, and each prints its time a step.
 #   tests/trainers/libraries.sh MLP_RONDO RONDO_RUN IMAGES    IMAGES: a folder of MNIST's files
 set -euo pipefail
@@ -14,7 +14,7 @@ few_lines_differ() {
   local differing
   differing=$(diff "$here/mlp_rondo.cc" "$here/mlp_$1.cc" | grep -c '^>' || true)
   echo "mlp_$1.cc: $differing lines differ"
-  ((differing > 0 && differing <= 10))
+  ((differing > 0 && differing <= 12))
 }
 
 # trains NAME COMMAND...: 2 ranks, 2 epochs of 3,200 images.
@@ -29,7 +29,7 @@ trains() {
 }
 as_rondo() { diff <(grep -v "ms a step" "$folder/rondo.txt") <(grep -v "ms a step" "$folder/$1.txt"); }
 
-for library in mpi gloo; do check "mlp_$library.cc differs in at most 10 lines" few_lines_differ "$library"; done
+for library in mpi gloo; do check "mlp_$library.cc differs in at most 12 lines" few_lines_differ "$library"; done
 check "rondo" trains rondo "$launcher" -n 2 --no-prefix "$program"
 check "it prints two epochs" test "$(grep -c 'Training loss = ' "$folder/rondo.txt")" = 2
 
