@@ -124,6 +124,27 @@ TEST_CASE("a cut between two living ranks: all fail alike, blaming one of the tw
   }
 }
 
+TEST_CASE("where goodbyes go from rank to rank, a rank that has heard all and ends leaves nobody waiting") {
+  constexpr int kWorld = 24;
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    Simulation simulation(kWorld, seed, circle_neighbors(kWorld));
+    simulation.open_everywhere(all_ranks(kWorld));
+    for (int rank = 0; rank < kWorld; ++rank) {
+      const auto time = static_cast<int64_t>(kMaxDelay + random() % 20);
+      simulation.at(time, rank, [](ControlLogic& logic) { logic.close(kId, 5, {}); });
+      simulation.leave_when_all_left(rank, time);
+    }
+    simulation.run([](int) {}, 10'000);
+    for (int rank = 0; rank < kWorld; ++rank) {
+      CAPTURE(rank);
+      CHECK(!simulation.failures[static_cast<size_t>(rank)]);
+      CHECK(simulation.logic(rank).all_left(kId));
+    }
+  }
+}
+
 TEST_CASE("goodbyes at any moment, in any order, are never a failure, and nobody waits for ever") {
   for (int world = 2; world <= 8; ++world) {
     for (uint32_t seed = 0; seed < 20; ++seed) {

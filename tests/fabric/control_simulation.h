@@ -78,6 +78,7 @@ class Simulation {
       if (!logic.all_left(kId)) return leave_when_all_left(rank, now_ + 5);
       logic.leave();
       collect(rank);
+      ended_.insert(rank);
       for (int peer : neighbors_[static_cast<size_t>(rank)]) end_connection(rank, peer, "the connection was closed");
     });
   }
@@ -117,7 +118,7 @@ class Simulation {
       }
       Event event = std::move(next->second);
       queue_.erase(next);
-      if (!alive(event.rank)) continue;
+      if (!alive(event.rank) || ended_.count(event.rank)) continue;
       if (!awake(event.rank)) {
         held_[event.rank].push_back(std::move(event));
         continue;
@@ -198,9 +199,30 @@ class Simulation {
     known = error;
   }
 
-  void deliver(int from, int to, const ControlBody& body) {
-    if (cut_.count({from, to})) return;
-    at(arrival(from, to), to, [this, from, to, body](ControlLogic& logic) {
+  bool connected(int from, int to) const {
+    const std::vector<int>& neighbors = neighbors_[static_cast<size_t>(from)];
+    return std::find(neighbors.begin(), neighbors.end(), to) != neighbors.end();
+  }
+  int distance(int one, int other) const {
+    const int forward = (other - one + world()) % world();
+    return std::min(forward, world() - forward);
+  }
+  // As ControlMesh: from rank to rank, each nearer; lost with a process that has ended meanwhile.
+  void deliver(int from, int to, const ControlBody& body) { forward(from, from, to, body); }
+  void forward(int here, int from, int to, const ControlBody& body) {
+    int next = connected(here, to) ? to : here;
+    if (next == here) {
+      for (const int peer : neighbors_[static_cast<size_t>(here)]) {
+        if (ended_.count(peer) == 0 && alive(peer) && distance(peer, to) < distance(next, to)) next = peer;
+      }
+    }
+    if (next == here) return;
+    if (next == to) return arrive(here, from, to, body);
+    at(arrival(here, next), next, [this, next, from, to, body](ControlLogic&) { forward(next, from, to, body); });
+  }
+  void arrive(int last_hop, int from, int to, const ControlBody& body) {
+    if (cut_.count({last_hop, to})) return;
+    at(arrival(last_hop, to), to, [this, from, to, body](ControlLogic& logic) {
       logic.heard(now_, from);
       if (const auto* question = std::get_if<QueryMessage>(&body)) {
         logic.query(from, *question, call(to));
@@ -214,7 +236,7 @@ class Simulation {
   std::vector<std::unique_ptr<ControlLogic>> ranks_;
   std::vector<std::vector<int>> neighbors_;
   std::vector<CallState> calls_;
-  std::set<int> dead_, stopped_;
+  std::set<int> dead_, stopped_, ended_;    // ended_: in good order
   std::map<int, std::vector<Event>> held_;  // of ranks that are stopped
   std::set<std::pair<int, int>> cut_;
   std::map<std::pair<int64_t, uint64_t>, Event> queue_;

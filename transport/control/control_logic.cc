@@ -75,6 +75,7 @@ void ControlLogic::close(uint64_t communicator, uint64_t last_sequence, const st
     const bool streamed = streams.count(peer) != 0;
     if (!gone(peer)) actions_.push_back(Send{peer, ByeMessage{communicator, last_sequence, streamed}});
   }
+  look_for_last(communicator, *group);
 }
 
 bool ControlLogic::all_left(uint64_t communicator) const {
@@ -221,7 +222,21 @@ void ControlLogic::on(Time now, int from, const ByeMessage& message) {
     if (Early* before = early(message.communicator)) before->goodbyes.emplace(from, message);
     return;
   }
-  member_left(now, *group, from, message);
+  const auto member = group->members.find(from);
+  const bool again = member != group->members.end() && member->second.left && !gone(from) && is_neighbor(from);
+  if (!again || !group->closing) return member_left(now, *group, from, message);
+  for (auto& [peer, other] : group->members) other.left = true;  // as `from` has heard
+  look_for_last(message.communicator, *group);
+}
+
+// Goodbyes that go from rank to rank are lost with a process on their way that has heard all and ends. Before, it says
+// its own again to its neighbors, who do the same.
+void ControlLogic::look_for_last(uint64_t communicator, Group& group) {
+  if (!group.closing || group.heard_all || group.failure || all_are_neighbors() || !all_left(communicator)) return;
+  group.heard_all = true;
+  for (const int peer : settings_.neighbors) {
+    if (group.members.count(peer) && !gone(peer)) actions_.push_back(Send{peer, ByeMessage{communicator, 0, false}});
+  }
 }
 
 void ControlLogic::on(Time now, int from, const LeaveMessage&) {
@@ -234,7 +249,7 @@ void ControlLogic::on(Time now, int from, const LostMessage& message) {
   const int peer = static_cast<int>(message.rank);
   if (peer == settings_.rank && message.fate == LostMessage::Fate::kUnresponsive) return given_up(message.why);
   // A rank that this one is connected to speaks for itself: its connection may be sound while the sender's is cut.
-  const bool direct = std::binary_search(settings_.neighbors.begin(), settings_.neighbors.end(), peer);
+  const bool direct = is_neighbor(peer);
   if (peer == settings_.rank || direct || peer < 0 || peer >= static_cast<int>(settings_.names.size())) return;
   if (gone(peer)) return;
   if (message.fate == LostMessage::Fate::kLeft) {
@@ -349,7 +364,7 @@ void ControlLogic::lose(Time now, uint64_t communicator, Group& group, int peer,
   if (found == group.members.end() || found->second.lost) return;
   if (found->second.left && group.streams_due.erase(peer) == 0) return;
   found->second.lost = true;
-  if (group.closing) return;
+  if (group.closing) return look_for_last(communicator, group);
   if (group.failure) {
     lose_too(communicator, group, peer, loss);
     return;
@@ -394,11 +409,12 @@ void ControlLogic::member_left(Time now, Group& group, int peer, const ByeMessag
   } else {
     actions_.push_back(PeerLeft{goodbye.communicator, peer, goodbye.last_sequence});
   }
+  look_for_last(goodbye.communicator, group);
 }
 
 // Only needed where not every pair is connected.
 void ControlLogic::tell_neighbors(int except, const LostMessage& message) {
-  if (settings_.neighbors.size() + 1 == settings_.names.size()) return;
+  if (all_are_neighbors()) return;
   for (int peer : settings_.neighbors) {
     if (peer != except && !gone(peer)) actions_.push_back(Send{peer, message});
   }
@@ -429,8 +445,7 @@ void ControlLogic::fail(uint64_t communicator, Group& group, Error error, Audien
   group.stall.reset();
   for (const auto& [peer, member] : group.members) {
     if (peer == except || member.left || gone(peer)) continue;
-    const bool direct = std::binary_search(settings_.neighbors.begin(), settings_.neighbors.end(), peer);
-    if (audience == Audience::kMembers || direct) {
+    if (audience == Audience::kMembers || is_neighbor(peer)) {
       actions_.push_back(Send{peer, AbortMessage{communicator, 0, error}});
     }
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -158,6 +159,7 @@ class ControlLogic {
     std::map<int, Member> members;  // the others
     std::optional<Error> failure;   // as it was delivered
     bool closing = false;
+    bool heard_all = false;      // closing, and so are all others
     std::map<int, Loss> losses;  // not yet reported
     Time losses_due = 0;
     std::vector<Suspicion> suspicions;
@@ -208,6 +210,11 @@ class ControlLogic {
   std::string too_text(const Group& group, int peer, const Loss& loss) const;
   void name_too(const Group& group, int peer, const Loss& loss, Error& error) const;
   void member_left(Time now, Group& group, int peer, const ByeMessage& goodbye);
+  void look_for_last(uint64_t communicator, Group& group);
+  bool is_neighbor(int peer) const {
+    return std::binary_search(settings_.neighbors.begin(), settings_.neighbors.end(), peer);
+  }
+  bool all_are_neighbors() const { return settings_.neighbors.size() + 1 == settings_.names.size(); }
   void tell_neighbors(int except, const LostMessage& message);
   void compare(Time now, uint64_t communicator, Group& group, int peer);
   bool stuck_in_p2p(const Group& group, int peer) const;
