@@ -68,13 +68,15 @@ std::string Here::timed(const std::function<void()>& call) const {
   return fmt::format("{} {}", ms_since(start), result);
 }
 
-RankProcess::RankProcess(const JoinOptions& options, const Body& body)
-    : Child([&](Parent& test) {
-        Here here(options, test);
-        const std::string trouble = outcome([&] { body(here); });
-        if (trouble != "ok") here.say("exception: " + trouble);
-        return trouble == "ok" ? 0 : 2;
-      }) {}
+RankProcess::RankProcess(const JoinOptions& options, const Body& body, unsigned lifetime_seconds)
+    : Child(
+          [&](Parent& test) {
+            Here here(options, test);
+            const std::string trouble = outcome([&] { body(here); });
+            if (trouble != "ok") here.say("exception: " + trouble);
+            return trouble == "ok" ? 0 : 2;
+          },
+          lifetime_seconds) {}
 
 JoinOptions Job::options(int rank, int world, const Config& config) const {
   JoinOptions join;

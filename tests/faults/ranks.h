@@ -44,7 +44,7 @@ class Here : public Parent {
 class RankProcess : public Child {
  public:
   using Body = std::function<void(Here& here)>;
-  RankProcess(const JoinOptions& options, const Body& body);
+  RankProcess(const JoinOptions& options, const Body& body, unsigned lifetime_seconds = 60);
 };
 
 // `world` ranks that meet at a file of their own.
