@@ -26,10 +26,10 @@ class CallLog {
     current_.store(sequence, std::memory_order_release);
   }
   // --- one thread at a time: the holder of the lease
-  // The call runs by this route, decided with this version of the table of routes.
-  void took(uint64_t sequence, Algorithm algorithm, uint32_t version) {
+  // The call runs by this route, under this version of the table of routes.
+  void took(uint64_t sequence, Algorithm algorithm, uint64_t version) {
     const uint64_t of = (uint64_t{static_cast<uint8_t>(algorithm)} << 24) | (sequence & kSequenceMask);
-    routes_[sequence % kRemembered].store((of << 32) | version, std::memory_order_relaxed);
+    routes_[sequence % kRemembered].store((of << 32) | static_cast<uint32_t>(version), std::memory_order_relaxed);
   }
   void finished(uint64_t sequence);
   // The call has begun, at that time of a steady clock, and was not over at once.

@@ -67,11 +67,6 @@ bool is_of_a_later_call(ErrorCode code) {
   return code == ErrorCode::kAborted || code == ErrorCode::kMismatch || code == ErrorCode::kPeerLeft;
 }
 
-// Of one call: its residual, and what is wrong with it, are not among what prepared calls have in common.
-bool says_anything(const WireOptions& wire) {
-  return wire.format != WireFormat::kNone || wire.stochastic || wire.residual != nullptr;
-}
-
 }  // namespace
 
 WaitPolicy CommunicatorState::progress_thread_policy(const Config& config, const Fabric& fabric) {
@@ -140,7 +135,9 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const Call& call) {
   const CallFields key = fields_of(call);
   if (const std::shared_ptr<PreparedCall>* kept = prepared_.find(key)) {
     PreparedCall& known = **kept;
-    if (call.input != known.input || call.output != known.output || says_anything(call.options.wire)) {
+    const WireOptions& wire = call.options.wire;  // its residual is of one call
+    if (call.input != known.input || call.output != known.output || wire.format != WireFormat::kNone ||
+        wire.stochastic || wire.residual != nullptr) {
       check_call(call, rank(), size());
       known.input = call.input;
       known.output = call.output;

@@ -72,7 +72,7 @@ class SimulatedRank {
   size_t calls() const { return routes.size(); }
 
   std::vector<Route> routes;  // of the calls that have begun
-  std::vector<uint32_t> versions;
+  std::vector<uint64_t> versions;
   size_t choices = 0;
   size_t kept_routes = 0;
   RouteTable table_;
@@ -82,12 +82,12 @@ class SimulatedRank {
   void check_kept(const RouteQuestion& question) {
     const auto kept =
         std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) { return one.question == question; });
-    if (kept != kept_.end() && kept->changes == table_.changes()) {
+    if (kept != kept_.end() && kept->version == table_.version()) {
       CHECK(kept->route == route_);
       ++kept_routes;
     }
     if (kept != kept_.end()) kept_.erase(kept);
-    if (RouteTable::keeps(route_, answers_)) kept_.push_back({question, route_, table_.changes()});
+    if (RouteTable::keeps(route_, answers_)) kept_.push_back({question, route_, table_.version()});
   }
 
   void tell(const PlannedCall& call, std::vector<std::vector<Told>>& exchanges) {
@@ -133,7 +133,7 @@ class SimulatedRank {
   struct Kept {
     RouteQuestion question;
     Route route;
-    uint64_t changes = 0;
+    uint64_t version = 0;
   };
 
   int rank_;

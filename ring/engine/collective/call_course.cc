@@ -28,7 +28,8 @@ CallCourse::CallCourse(CommunicatorContext& context, const Router& router)
       log_(context.config.debug, context.world_rank(context.rank)),
       shows_routes_(context.rank == 0 && log_.shows(LogLevel::kInfo)) {}
 
-bool CallCourse::advance(Pass pass) {
+bool CallCourse::advance(CollectiveOperation& operation, Pass pass) {
+  operation_ = &operation;
   bool moved = false;
   while (true) {
     if (running_ == nullptr) {
@@ -57,10 +58,23 @@ bool CallCourse::advance(Pass pass) {
 bool CallCourse::go_on() {
   if (digesting_) return go_on_digest();
   if (operation_->run) return start_own_run();
-  if (!route_ && !take_kept_route()) decide();
+  PreparedCall& prepared = *operation_->call;
+  if (!route_) {
+    // Those that are told routes are told each.
+    const auto& kept = prepared.kept_route;
+    const bool keeps = kept && kept->version == table_.version() && !shows_routes_ && !context_.observed.on();
+    if (keeps) route_ = kept->route;
+    if (!keeps) decide();
+  }
   if (route_->next == Next::kExchangeTimes) return start_telling_times();
   if (route_->next != Next::kRun) return start_exchange();
-  PreparedCall::Body& body = operation_->call->body;
+  context_.log.took(operation_->sequence, route_->algorithm, table_.version());
+  // Links of the island's ranks are shared with other communicators, whose calls set the stores likewise.
+  if (route_->tuned || route_->streamed != streamed_) {
+    streamed_ = route_->streamed;
+    island_.set_stores(streamed_ ? Stores::kStreamed : Stores::kCached);
+  }
+  PreparedCall::Body& body = prepared.body;
   if (!body.run || body.algorithm != route_->algorithm) prepare_body();
   if (!body.run->ready()) return false;
   if (operation_->packing) pack();
@@ -81,21 +95,6 @@ bool CallCourse::start_own_run() {
   return true;
 }
 
-// Of an earlier call like this one, if nothing has changed on which it depends. Those that are told routes are told
-// each.
-bool CallCourse::take_kept_route() {
-  const auto& kept = operation_->call->kept_route;
-  if (!kept || kept->table_changes != table_.changes() || shows_routes_ || context_.observed.on()) return false;
-  route_ = kept->route;
-  follow_route(kept->table_version);
-  return true;
-}
-
-void CallCourse::follow_route(uint32_t table_version) {
-  context_.log.took(operation_->sequence, route_->algorithm, table_version);
-  island_.set_stores(route_->streamed ? Stores::kStreamed : Stores::kCached);
-}
-
 void CallCourse::decide() {
   PreparedCall& prepared = *operation_->call;
   const RouteQuestion& question = prepared.question;
@@ -107,14 +106,13 @@ void CallCourse::decide() {
                                                      refusal_text(*route_, *answers_.buffers)));
   }
   if (route_->next != Next::kRun) return;
-  follow_route(table_.version());
   if (context_.observed.on()) observe_route();
   if (shows_routes_) show();
   if (RouteTable::learns_from(*route_)) {
     std::lock_guard lock(table_mutex_);
     table_.began(question, router_.terms(), *route_);
   } else if (RouteTable::keeps(*route_, answers_)) {
-    prepared.kept_route = {*route_, table_.changes(), table_.version()};
+    prepared.kept_route = {*route_, table_.version()};
   }
 }
 
@@ -181,7 +179,7 @@ bool CallCourse::start_telling_times() {
 }
 
 void CallCourse::end_telling_times() {
-  std::exchange(running_, nullptr)->end();
+  stop();
   std::vector<std::string> choices;
   {
     std::lock_guard lock(table_mutex_);
@@ -309,7 +307,7 @@ bool CallCourse::has_digest() const {
 
 void CallCourse::begin_digest() {
   note_ = running_->not_finite();
-  std::exchange(running_, nullptr)->end();
+  stop();
   digesting_ = true;
   if (!digest_) digest_.emplace(context_, gather_plan(), links_);
   const CheckedCall& call = operation_->call->call;
@@ -327,7 +325,7 @@ bool CallCourse::go_on_digest() {
 
 // True: the results are equal. False: another exchange finds the element.
 bool CallCourse::end_digest() {
-  std::exchange(running_, nullptr)->end();
+  stop();
   const DigestExchange::Verdict verdict = digest_->look();
   if (verdict != DigestExchange::Verdict::kDiffers) return verdict == DigestExchange::Verdict::kEqual;
   std::string who;
@@ -357,12 +355,14 @@ std::optional<Error> CallCourse::not_finite_of_wire() {
 }
 
 void CallCourse::end() {
-  if (running_ != nullptr) std::exchange(running_, nullptr)->end();
+  stop();
   if (route_ && route_->timed && done_) {
     const bool counts = !operation_->waited_behind;
     record_[table_.tuner().pending() - 1] = counts ? TimedCall{began_ns_, Observer::now()} : TimedCall{};
   }
-  operation_ = nullptr;
+  route_.reset();
+  answers_ = {};
+  packed_ = done_ = digesting_ = false;
 }
 
 void CallCourse::close() {

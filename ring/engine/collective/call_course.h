@@ -29,16 +29,9 @@ class CallCourse {
   // context and router must outlive it.
   CallCourse(CommunicatorContext& context, const Router& router);
 
-  void begin(CollectiveOperation& operation) {
-    operation_ = &operation;
-    route_.reset();
-    answers_ = {};
-    running_ = nullptr;
-    packed_ = done_ = digesting_ = false;
-  }
-  // Moves all that can be moved now; true if anything moved. Throws Exception where the call cannot go on: kInvalid is
-  // thrown on all ranks alike.
-  bool advance(Pass pass);
+  // Moves all of the operation that can be moved now, the same one up to end(); true if anything moved. Throws
+  // Exception where the call cannot go on: kInvalid is thrown on all ranks alike.
+  bool advance(CollectiveOperation& operation, Pass pass);
   bool done() const { return done_; }
   // What the operation runs, once it is decided.
   Algorithm algorithm() const { return route_ ? route_->algorithm : Algorithm::kAuto; }
@@ -49,7 +42,11 @@ class CallCourse {
   // Grows while it moves.
   uint64_t moved();
   RunFailure failure() { return running_ != nullptr ? running_->failure() : RunFailure{}; }
-  // It is done, or abandoned: nothing touches the operation's memory from now on.
+  // Nothing touches the operation's memory from now on; then end() must follow.
+  void stop() {
+    if (running_ != nullptr) std::exchange(running_, nullptr)->end();
+  }
+  // It is done, or abandoned.
   void end();
   // The communicator has failed, and no run goes on: takes this rank's buffers out of the others' reach. False: one of
   // them is at work on them; ask again.
@@ -67,8 +64,6 @@ class CallCourse {
   bool go_on();
   bool start_own_run();
   void decide();
-  bool take_kept_route();
-  void follow_route(uint32_t table_version);
   void show();
   std::optional<Error> not_finite_of_wire();
   void observe_route();
@@ -102,6 +97,7 @@ class CallCourse {
   std::weak_ptr<PreparedCall> has_scratch_;
   Logger log_;
   const bool shows_routes_;  // in the log
+  bool streamed_ = false;    // what the island was told last
 
   mutable std::mutex table_mutex_;  // for route_of(); the holder of the lease, which alone writes, reads without it
   RouteTable table_;

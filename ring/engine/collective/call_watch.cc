@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace rondo {
@@ -31,7 +32,8 @@ void CallWatch::failed(int peer, ErrorCode code, const std::string& message) {
 void CallWatch::report(const CollectiveOperation& current, const RunFailure& failure) {
   using Kind = RunFailure::Kind;
   if (failure.kind == Kind::kNone) return;
-  reported_ = true;
+  look_at(current);
+  if (std::exchange(seen_.reported, true)) return;
   const std::string name = context_.name(failure.peer);
   switch (failure.kind) {
     case Kind::kLink:
@@ -74,8 +76,8 @@ void CallWatch::refused(const CollectiveOperation& current, int peer, const Erro
           ? fmt::format("{} on rank {} expects {} elements from rank {}, which sends another number ({})",
                         describe_call(call), context_.rank, call.output_blocks[block].count, peer, error.message)
           : fmt::format("{} on rank {}: {}", describe_call(call), context_.rank, error.message);
-  refused_at_ = Clock::now();
-  ask_others(refused_at_, current.sequence);
+  seen_.refused_at = Clock::now();
+  ask_others(seen_.refused_at, current.sequence);
 }
 
 // The fabric makes nothing of it where the peer has left: it may have sent all before, but this call has not got it.
@@ -84,38 +86,39 @@ void CallWatch::broke(const CollectiveOperation& current, int peer, const Error&
               fmt::format("{} on rank {}: the connection to {} ended before all of its data had come: {}",
                           describe_call(current.call->call), context_.rank, context_.name(peer), error.message),
               {context_.world_rank(peer)}};
-  refused_at_ = Clock::now();
+  seen_.refused_at = Clock::now();
   context_.fabric->link_failed(context_.id, context_.world_rank(peer), error);
 }
 
 void CallWatch::tick(Clock::time_point now, const CollectiveOperation& current, uint64_t moved) {
-  if (refused_at_ != Clock::time_point{} && now - refused_at_ > kReasonPatience) {
-    refused_at_ = {};
+  look_at(current);
+  if (seen_.refused_at != Clock::time_point{} && now - seen_.refused_at > kReasonPatience) {
+    seen_.refused_at = {};
     return context_.fabric->abort(context_.id, refusal_);
   }
-  const bool lasting = lasts(now, current.sequence);
-  if (moved_at_ == Clock::time_point{} || moved != seen_moved_) {
-    seen_moved_ = moved;
-    moved_at_ = now;
+  const bool lasting = lasts(now);
+  if (seen_.moved_at == Clock::time_point{} || moved != seen_.moved) {
+    seen_.moved = moved;
+    seen_.moved_at = now;
     if (lasting) ask_others(now, current.sequence);
     return;
   }
   const std::chrono::milliseconds stall(context_.config.stall_ms);
-  if (now - moved_at_ >= stall && now - asked_at_ >= stall) ask_others(now, current.sequence);
+  if (now - seen_.moved_at >= stall && now - asked_at_ >= stall) ask_others(now, current.sequence);
 }
 
 // Also a call that moves is asked about when it has lasted for two heartbeats, four, eight, ...: its cause may be a
 // slow link.
-bool CallWatch::lasts(Clock::time_point now, uint64_t sequence) {
-  if (began_at_ == Clock::time_point{}) {
-    began_at_ = now;
-    cause_due_ = now + 2 * std::chrono::milliseconds(context_.config.heartbeat_ms);
+bool CallWatch::lasts(Clock::time_point now) {
+  if (seen_.began_at == Clock::time_point{}) {
+    seen_.began_at = now;
+    seen_.cause_due = now + 2 * std::chrono::milliseconds(context_.config.heartbeat_ms);
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch());
-    context_.log.lasts(sequence, since.count());
+    context_.log.lasts(seen_.sequence, since.count());
     return false;
   }
-  if (now < cause_due_) return false;
-  cause_due_ = now + (now - began_at_);
+  if (now < seen_.cause_due) return false;
+  seen_.cause_due = now + (now - seen_.began_at);
   return true;
 }
 

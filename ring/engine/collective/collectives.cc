@@ -122,12 +122,12 @@ bool Collectives::step(Pass pass) {
   }
   if (current_->held_back()) return false;
   try {
-    const bool moved = course_.advance(pass);
+    const bool moved = course_.advance(*current_, pass);
     if (course_.done()) {
       context_->log.finished(current_->sequence);
       const std::optional<Error> error = course_.not_finite();
       end_current(error ? &*error : nullptr);
-    } else if (!moved && !watch_.reported()) {
+    } else if (!moved) {
       watch_.report(*current_, course_.failure());
     }
     return moved;
@@ -200,7 +200,7 @@ void Collectives::observe_look(uint64_t at) {
 // Ends everything that is pending, as soon as no other rank is at work on this one's memory. True if anything ended.
 bool Collectives::fail_all(const Error& error) {
   bool any = false;
-  if (current_ != nullptr) course_.end();
+  if (current_ != nullptr) course_.stop();
   if (!close_buffers(Clock::now())) return false;
   while (current_ != nullptr || take_next()) {
     end_current(&error);

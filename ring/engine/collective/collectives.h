@@ -66,8 +66,6 @@ class Collectives final : public ProgressEngine {
     current_ = &operation;
     began_at_ = 0;
     if (context_->observed.on()) observe_begin();
-    course_.begin(operation);
-    watch_.begin();
   }
   void end_current(const Error* error);
   void observe_begin();

@@ -24,11 +24,10 @@ class PreparedCall : public std::enable_shared_from_this<PreparedCall> {
     Algorithm algorithm = Algorithm::kAuto;
     std::unique_ptr<Run> run;
   };
-  // A route that follows from the table of routes alone, as it was after so many changes.
+  // A route that follows from the table of routes alone.
   struct KeptRoute {
     Route route;
-    uint64_t table_changes = 0;
-    uint32_t table_version = 0;
+    uint64_t version = 0;  // of the table then
   };
   // By the cost model, of the algorithm that was observed last.
   struct Prediction {

@@ -32,9 +32,9 @@ struct ObservedRank {
   uint64_t trace_bytes = 1 << 24;  // of the ring of records
 };
 
-// Hears what the communicators of one join do, and records it: in a trace, in metrics, or not at all. Callers ask on()
-// before they call a hook, so that what is off costs one load. Hooks neither lock nor allocate, but for those of rare
-// events (communicator, failed). Any thread.
+// Hears what the communicators of one join do, and records it: in a trace, in metrics, or not at all. Callers ask
+// Observed::on() before they call a hook, so that what is off costs one load. Hooks neither lock nor allocate, but for
+// those of rare events (communicator, failed). Any thread.
 class Observer {
  public:
   explicit Observer(ObservedRank about) : about_(std::move(about)) {}
@@ -50,7 +50,6 @@ class Observer {
   const Metrics* metrics() const { return metrics_.load(std::memory_order_acquire); }
   const ObservedRank& about() const { return about_; }
 
-  bool on() const { return on_.load(std::memory_order_relaxed); }
   static uint64_t now() { return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); }
 
   // --- hooks
@@ -84,6 +83,7 @@ class Observer {
   void stepped(const TraceRecord& step, std::span<const Ref> sources, std::span<const Ref> targets);
 
  private:
+  friend struct Observed;
   int world_rank(uint32_t communicator, int peer) const;
   bool is_transfer(uint32_t communicator, const Ref& ref) const;
   void put(const TraceRecord& record) {
@@ -120,7 +120,7 @@ struct Observed {
   // Clock reads (each a hundredth of a call of 64 KiB) that serve twice. Under the lease. When the operation began,
   // until its first lane takes it; when its last lane ended, 0 if that lane has worked since.
   mutable uint64_t begun_at = 0, ended_at = 0;
-  bool on() const { return observer->on(); }
+  bool on() const { return observer->on_.load(std::memory_order_relaxed); }
 };
 
 }  // namespace rondo

@@ -12,10 +12,7 @@ TunerKey tuner_key(const RouteQuestion& question) {
           question.ways};
 }
 
-void RouteTable::note_change(uint64_t what, uint64_t value) {
-  digest_ = mix64(digest_ ^ mix64(value + what));
-  ++changes_;
-}
+void RouteTable::note_change(uint64_t what, uint64_t value) { digest_ = mix64(digest_ ^ mix64(value + what)); }
 
 std::vector<std::string> RouteTable::told_times(std::span<const TimeRecord> records, Clocks clocks) {
   for (const TimeRecord& record : records) {

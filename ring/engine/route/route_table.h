@@ -31,7 +31,7 @@ class RouteTable {
 
   // --- changes
   static bool learns_from(const Route& route) { return route.tuned || route.buffers != Route::Buffers::kAny; }
-  // Equal questions take this route, which was decided with these answers, as long as changes() are as many.
+  // Equal questions take this route, which was decided with these answers, as long as version() stays.
   static bool keeps(const Route& route, const Answers& answers) {
     return route.next == Route::Next::kRun && !learns_from(route) && !answers.any();
   }
@@ -44,10 +44,8 @@ class RouteTable {
   // the last of tuner().pending().
   void began(const RouteQuestion& question, const RouteTerms& terms, const Route& route);
 
-  // A digest of all changes: ranks whose tables differ have different ones, but for 1 case in 2^32.
-  uint32_t version() const { return static_cast<uint32_t>(digest_); }
-  // How many there were: of this rank's copy alone.
-  uint64_t changes() const { return changes_; }
+  // A digest of all changes: tables that differ have different ones.
+  uint64_t version() const { return digest_; }
 
  private:
   // Calls that do not ask after one that asked in vain. An exchange is up to a quarter of a call (router.cc), and
@@ -65,7 +63,6 @@ class RouteTable {
   Tuner tuner_;
   bool pull_refused_ = false;
   uint64_t digest_ = 0;
-  uint64_t changes_ = 0;
 };
 
 }  // namespace rondo

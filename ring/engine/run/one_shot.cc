@@ -110,6 +110,7 @@ void OneShotRun::begin_round() {
   for (size_t rank = 0; rank < posts.size(); ++rank) {
     post_bytes_[rank] = posts[rank].size() * count_ * binding_.element_bytes;
   }
+  own_bytes_ = post_bytes_[static_cast<size_t>(binding_.plan->rank)];
   posted_ = false;
   next_take_ = 0;
   taken_ = 0;
@@ -118,7 +119,7 @@ void OneShotRun::begin_round() {
 
 // Those who are behind may still be reading an earlier post, whose place the next takes.
 bool OneShotRun::finds_room() {
-  const PostBoard::Room room = channel_->board.make_room(post_bytes(binding_.plan->rank));
+  const PostBoard::Room room = channel_->board.make_room(own_bytes_);
   if (room.sight == Sight::kThere) return true;
   if (room.sight == Sight::kCorrupt) refuse(RunFailure::Kind::kCorrupt, room.rank);
   observer_.awaits(room.rank);
@@ -128,18 +129,17 @@ bool OneShotRun::finds_room() {
 // Cost: one copy of what is posted, into memory that the others have in their caches.
 void OneShotRun::post() {
   PostBoard& board = channel_->board;
-  const size_t own_bytes = post_bytes(binding_.plan->rank);
   std::byte* place = board.begin(binding_.fingerprint, post_bytes_);
   for (const Move& move : puts_) {
     for (uint64_t at = 0; at < count_; at += piece_) {
       const uint64_t count = std::min(piece_, count_ - at);
       put(move, place, at, count);
-      if (!move.posts || own_bytes <= kPieceBytes) continue;
+      if (!move.posts || own_bytes_ <= kPieceBytes) continue;
       const uint64_t ready = (move.place * count_ + at + count) * binding_.element_bytes;
-      if (ready < own_bytes) board.publish(static_cast<uint32_t>(ready), false);
+      if (ready < own_bytes_) board.publish(static_cast<uint32_t>(ready), false);
     }
   }
-  board.publish(static_cast<uint32_t>(own_bytes), true);
+  board.publish(static_cast<uint32_t>(own_bytes_), true);
   for (int rank = 0; rank < binding_.plan->world; ++rank) {
     if (rank != binding_.plan->rank) channel_->ring(rank);
   }
@@ -169,9 +169,9 @@ void OneShotRun::refuse(RunFailure::Kind kind, int rank, uint64_t fingerprint) {
 
 bool OneShotRun::progress(Pass) {
   bool moved = false;
-  while (round_ < rounds_ && !refused()) {
+  while (round_ < rounds_ && failure_.peer < 0) {
     if (!posted_) {
-      if (!channel_->board.has_room(post_bytes(binding_.plan->rank)) && !finds_room()) {
+      if (!channel_->board.has_room(own_bytes_) && !finds_room()) {
         if (observer_.on()) observer_.idle();
         return moved;
       }
@@ -189,7 +189,7 @@ bool OneShotRun::progress(Pass) {
     bool over = next_take_ == takes_.size();
     if (over && !look_at_all(waits)) over = !waits;
     if (observer_.on()) observe(over, moved_ != before);
-    if (!over || refused()) return moved;
+    if (!over || failure_.peer >= 0) return moved;
     ++moved_;
     moved = true;
     if (++round_ < rounds_) begin_round();
@@ -225,7 +225,7 @@ bool OneShotRun::take_piece(const Move& move, uint64_t count) {
     }
     const uint64_t at = places_[move.first + i] * count_ + taken_;
     if (!there(ref.peer, (at + count) * element)) return false;
-    from[i] = channel_->board.payload_of(ref.peer, post_bytes(ref.peer)) + at * element;
+    from[i] = channel_->board.payload_of(ref.peer, post_bytes_[ref.peer]) + at * element;
   }
   std::byte* to = output(move, taken_);
   if (move.copies) {
@@ -257,7 +257,7 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
   if (look.sight == Sight::kNothing || look.ready < bytes) observer_.awaits(rank);
   if (look.sight == Sight::kNothing) return false;
   const bool other = look.sight == Sight::kThere && look.fingerprint != binding_.fingerprint;
-  if (look.sight == Sight::kCorrupt || other || look.ready > post_bytes(rank)) {
+  if (look.sight == Sight::kCorrupt || other || look.ready > post_bytes_[static_cast<size_t>(rank)]) {
     refuse(other ? RunFailure::Kind::kOtherCall : RunFailure::Kind::kCorrupt, rank, look.fingerprint);
     return false;
   }
@@ -268,7 +268,7 @@ bool OneShotRun::there(int rank, uint64_t bytes) {
 // Looks once at each rank of which nothing was taken. False: one has not come, at which a rank that waits stops.
 bool OneShotRun::look_at_all(bool waits) {
   bool all = true;
-  for (int rank = 0; rank < binding_.plan->world && !refused(); ++rank) {
+  for (int rank = 0; rank < binding_.plan->world && failure_.peer < 0; ++rank) {
     if (rank == binding_.plan->rank || there(rank, 0)) continue;
     all = false;
     if (waits) break;
@@ -290,7 +290,7 @@ bool BoardRun::attach() {
   Binding binding = binding_of(call_, *plan_, blocks_, slices);
   binding.observed = &island_.observed();
   bind(binding, island_.channel());
-  return true;
+  return bound_ = true;
 }
 
 }  // namespace rondo

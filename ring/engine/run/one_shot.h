@@ -23,7 +23,7 @@ class OneShotRun : public Run {
  public:
   // Before the first start(). What they refer to must stay as long as the run.
   void bind(const Binding& binding, IslandChannel& channel);
-  bool ready() override { return channel_ != nullptr; }
+  bool ready() override { return true; }
   void start(const RunStart& start) override;
   bool progress(Pass pass) override;
   bool done() const override { return round_ == rounds_; }
@@ -55,7 +55,6 @@ class OneShotRun : public Run {
 
   void bind(const Step& step);
   void bind_scales(const Step& step, Move& move) const;
-  size_t post_bytes(int rank) const { return post_bytes_[static_cast<size_t>(rank)]; }
   void begin_round();
   bool finds_room();
   void post();
@@ -66,7 +65,6 @@ class OneShotRun : public Run {
   bool there(int rank, uint64_t bytes);
   bool look_at_all(bool waits);
   void refuse(RunFailure::Kind kind, int rank, uint64_t fingerprint = 0);
-  bool refused() const { return failure_.peer >= 0; }
   void fold(const Move& move, const void* const* from, void* to, uint64_t count) const;
   std::byte* input(const Move& move, uint64_t at) const {
     return const_cast<std::byte*>(binding_.input) + (move.input + begin_ + at) * binding_.element_bytes;  // only read
@@ -88,6 +86,7 @@ class OneShotRun : public Run {
   uint64_t round_ = 0;
   uint64_t begin_ = 0, count_ = 0;  // elements of every block
   std::vector<size_t> post_bytes_;  // by rank
+  size_t own_bytes_ = 0;            // this rank's of them
   bool posted_ = false;
   size_t next_take_ = 0;
   uint64_t taken_ = 0;  // elements of that move
@@ -103,7 +102,7 @@ class BoardRun final : public OneShotRun {
   // `call` and `island` must outlive it.
   BoardRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, IslandMemory& island)
       : call_(call), plan_(std::move(plan)), island_(island) {}
-  bool ready() override { return OneShotRun::ready() || attach(); }
+  bool ready() override { return bound_ || attach(); }
 
  private:
   bool attach();
@@ -112,6 +111,7 @@ class BoardRun final : public OneShotRun {
   const std::shared_ptr<const Plan> plan_;  // shared with the cache
   IslandMemory& island_;
   Blocks blocks_;
+  bool bound_ = false;
 };
 
 }  // namespace rondo
