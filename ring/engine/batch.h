@@ -90,7 +90,7 @@ class Batch {
 
  private:
   struct Calls {
-    std::vector<TensorLists::Item> items;
+    std::vector<BatchPart> items;
     std::vector<std::shared_ptr<MessageOperation>> messages;
     StreamBatch streamed;  // then there are no others
     std::shared_ptr<BatchOperation> operation;

@@ -7,7 +7,7 @@
 
 namespace rondo {
 
-void CallLog::record(uint64_t sequence, uint64_t kind, const CallSummary& call) {
+void CallLog::record(uint64_t sequence, uint64_t kind, const CheckedCall& call) {
   last_kind_ = kind;
   std::lock_guard lock(mutex_);
   if (recorded_ == records_.size() && recorded_ < kRemembered) remember_more();

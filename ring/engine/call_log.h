@@ -20,7 +20,7 @@ class CallLog {
  public:
   // `kind`: fingerprint_of(kind, sequence) is the call's fingerprint; equal kinds are equal calls. Under the submission
   // lock.
-  void called(uint64_t sequence, uint64_t kind, const CallSummary& call) {
+  void called(uint64_t sequence, uint64_t kind, const CheckedCall& call) {
     // Where each pair knows only its own counts, the kind does not say all.
     if (kind != last_kind_ || call.uneven) return record(sequence, kind, call);
     current_.store(sequence, std::memory_order_release);
@@ -59,11 +59,11 @@ class CallLog {
   struct Record {
     uint64_t first = 0;  // sequence; those after it up to the next record's are alike
     uint64_t kind = 0;
-    CallSummary call;
+    CheckedCall call;
   };
 
   mutable std::mutex mutex_;
-  void record(uint64_t sequence, uint64_t kind, const CallSummary& call);
+  void record(uint64_t sequence, uint64_t kind, const CheckedCall& call);
   void remember_more();
   void note_other_thread(std::thread::id self);
   // CallState::route of a call; 0: none is remembered.

@@ -139,8 +139,8 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const Call& call) {
     if (call.input != known.input || call.output != known.output || wire.format != WireFormat::kNone ||
         wire.stochastic || wire.residual != nullptr) {
       check_call(call, rank(), size());
-      known.input = call.input;
-      known.output = call.output;
+      known.input = static_cast<const std::byte*>(call.input);
+      known.output = static_cast<std::byte*>(call.output);
     }
     return *kept;
   }
@@ -149,7 +149,7 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const Call& call) {
 
 std::shared_ptr<CollectiveOperation> CommunicatorState::submit(std::shared_ptr<PreparedCall> prepared,
                                                                const Call& call) {
-  const auto timeout = prepared->call.timeout;
+  const auto timeout = prepared->timeout;
   auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), static_cast<const std::byte*>(call.input),
                                                          static_cast<std::byte*>(call.output), call.options.wire);
   operation->engine = collectives_;

@@ -12,10 +12,10 @@
 
 #include "ring/engine/allocations.h"
 #include "ring/engine/collective/collectives.h"
-#include "ring/engine/collective/prepared_call.h"
 #include "ring/engine/communicator_context.h"
 #include "ring/engine/message/messages.h"
 #include "ring/engine/progress/progress_thread.h"
+#include "ring/engine/route/prepared_call.h"
 #include "ring/engine/tensor_lists.h"
 #include "rondo/communicator.h"
 

@@ -25,7 +25,7 @@ void TensorLists::refuse_wire(const CallOptions& options) const {
                   group_.rank(), wire_format_name(options.wire.format)));
 }
 
-void TensorLists::append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op,
+void TensorLists::append(std::vector<BatchPart>& items, std::span<const TensorRef> tensors, Op op,
                          const CallOptions& options, bool fusable) const {
   Call call;
   call.op = op;
@@ -47,12 +47,12 @@ void TensorLists::append(std::vector<Item>& items, std::span<const TensorRef> te
 }
 
 std::vector<BatchPart> TensorLists::parts(std::span<const TensorRef> tensors, Op op, const CallOptions& options) {
-  std::vector<Item> items;
+  std::vector<BatchPart> items;
   append(items, tensors, op, options, true);
   return parts_of(items);
 }
 
-std::vector<BatchPart> TensorLists::parts_of(std::span<Item> items) {
+std::vector<BatchPart> TensorLists::parts_of(std::span<BatchPart> items) {
   std::vector<BatchPart> parts;
   for (size_t i = 0; i < items.size();) {
     size_t end = i;
@@ -62,18 +62,18 @@ std::vector<BatchPart> TensorLists::parts_of(std::span<Item> items) {
       i = end;
     } else {
       // Alone it is the same call as outside, so that ranks need not group it alike.
-      parts.push_back({std::move(items[i].call), std::nullopt});
+      parts.push_back(std::move(items[i]));
       ++i;
     }
   }
   return parts;
 }
 
-void TensorLists::add_run(std::span<Item> run, std::vector<BatchPart>& parts) {
+void TensorLists::add_run(std::span<BatchPart> run, std::vector<BatchPart>& parts) {
   check_disjoint(run);
   std::vector<TensorShape> shapes;
   shapes.reserve(run.size());
-  for (const Item& item : run) {
+  for (const BatchPart& item : run) {
     shapes.push_back({item.call.count, item.call.dtype, item.call.op, item.call.asked, item.fusable});
   }
   const auto list = std::make_shared<const TensorList>(std::move(shapes));
@@ -90,9 +90,8 @@ void TensorLists::add_run(std::span<Item> run, std::vector<BatchPart>& parts) {
   }
 }
 
-BatchPart TensorLists::part_of(std::span<Item> run, const Bucket& bucket) {
-  const Item& first = run[bucket.tensors.front()];
-  BatchPart part{first.call, std::nullopt};
+BatchPart TensorLists::part_of(std::span<BatchPart> run, const Bucket& bucket) {
+  BatchPart part{run[bucket.tensors.front()].call};
   if (bucket.tensors.size() == 1) return part;
   const uint64_t element = dtype_bytes(part.call.dtype);
   Packing& packing = part.packing.emplace();
@@ -113,10 +112,10 @@ BatchPart TensorLists::part_of(std::span<Item> run, const Bucket& bucket) {
   return part;
 }
 
-void TensorLists::check_disjoint(std::span<const Item> run) const {
+void TensorLists::check_disjoint(std::span<const BatchPart> run) const {
   std::vector<TensorMemory> memories;
   memories.reserve(run.size());
-  for (const Item& item : run) {
+  for (const BatchPart& item : run) {
     const CheckedCall& call = item.call;
     memories.push_back({call.input, call.output, call.count * dtype_bytes(call.dtype)});
   }

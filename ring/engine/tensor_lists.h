@@ -17,10 +17,11 @@ namespace rondo {
 
 class CommunicatorState;
 
-// One operation of a batch or list.
+// A call of a batch or list, or one of the operations that they become.
 struct BatchPart {
   CheckedCall call;
-  std::optional<Packing> packing;
+  bool fusable = true;
+  std::optional<Packing> packing = {};
   std::shared_ptr<Gate> gate = nullptr;  // of a call on a stream
   std::shared_ptr<Run> run = nullptr;    // likewise: CollectiveOperation::run
 };
@@ -31,24 +32,20 @@ class TensorLists {
  public:
   explicit TensorLists(CommunicatorState& group) : group_(group) {}
 
-  struct Item {
-    CheckedCall call;
-    bool fusable = true;
-  };
   // Checks an all_reduce of each tensor, and appends them. Throws Exception that names the tensor.
-  void append(std::vector<Item>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
+  void append(std::vector<BatchPart>& items, std::span<const TensorRef> tensors, Op op, const CallOptions& options,
               bool fusable) const;
   // Throws Exception(kInvalid) where all_reduces that run together overlap. Takes the calls out of the items.
-  std::vector<BatchPart> parts_of(std::span<Item> items);
+  std::vector<BatchPart> parts_of(std::span<BatchPart> items);
   // The operations of a list of all_reduces.
   std::vector<BatchPart> parts(std::span<const TensorRef> tensors, Op op, const CallOptions& options);
   // Throws Exception(kInvalid) for a wire format, which calls of batches and lists do not have.
   void refuse_wire(const CallOptions& options) const;
 
  private:
-  void add_run(std::span<Item> run, std::vector<BatchPart>& parts);
-  BatchPart part_of(std::span<Item> run, const Bucket& bucket);
-  void check_disjoint(std::span<const Item> run) const;
+  void add_run(std::span<BatchPart> run, std::vector<BatchPart>& parts);
+  BatchPart part_of(std::span<BatchPart> run, const Bucket& bucket);
+  void check_disjoint(std::span<const BatchPart> run) const;
   std::byte* memory(size_t bytes);
 
   CommunicatorState& group_;

@@ -46,8 +46,9 @@ void check(const CollectiveCase& what, int rank, uint64_t piece_bytes, Edges edg
     for (const Extent& block : blocks) end = std::max(end, block.offset + block.count);
     for (const int times : covered(pieces, in, base, end * element)) CHECK(times <= 1);
   };
-  all_or_nothing(true, call.input, call.input_blocks);
-  all_or_nothing(false, call.output, call.output_blocks);
+  const Blocks blocks = call.blocks ? *call.blocks : Blocks{};
+  all_or_nothing(true, call.input, blocks.input);
+  all_or_nothing(false, call.output, blocks.output);
 }
 
 TEST_CASE("every even collective, root and count: each element once, cut alike on all ranks") {

@@ -33,7 +33,7 @@ int fields() {
 }
 
 // The call with its field number `index` changed, and the field's mark.
-Mark change_field(CallSummary& call, int index) {
+Mark change_field(CheckedCall& call, int index) {
   int at = 0;
   Mark changed = Mark::kLocal;
   visit_fields(call, [&](Mark mark, auto& field) {
@@ -45,20 +45,20 @@ Mark change_field(CallSummary& call, int index) {
 }
 
 // One of each shape: fields have no words where a call has no such thing (a barrier's dtype), and are as set there.
-std::vector<CallSummary> calls() {
-  CallSummary reduce;
+std::vector<CheckedCall> calls() {
+  CheckedCall reduce;
   reduce.collective = Collective::kReduce;
   reduce.root = 1;
   reduce.count = 10;
   reduce.wire = WireFormat::kInt8;
   reduce.asked = reduce.algorithm = Algorithm::kRing;
   reduce.shared_counts = 7;
-  CallSummary uneven = reduce;
+  CheckedCall uneven = reduce;
   uneven.uneven = true;
-  CallSummary piece = reduce;
+  CheckedCall piece = reduce;
   piece.piece = 1;
   piece.pieces = 2;
-  CallSummary part = reduce;
+  CheckedCall part = reduce;
   part.list = std::make_shared<const TensorList>(std::vector<TensorShape>{{10}, {20}});
   part.part = 1;
   part.parts = 2;
@@ -68,10 +68,10 @@ std::vector<CallSummary> calls() {
 }  // namespace
 
 TEST_CASE("what ranks must agree on is in the fingerprint, what is a rank's own is not, and both keep calls apart") {
-  for (const CallSummary& call : calls()) {
+  for (const CheckedCall& call : calls()) {
     for (int index = 0; index < fields(); ++index) {
       CAPTURE(index);
-      CallSummary changed = call;
+      CheckedCall changed = call;
       const Mark mark = change_field(changed, index);
       CHECK(!(static_cast<const CallFields&>(changed) == static_cast<const CallFields&>(call)));
       CHECK((kind_of(1, changed) != kind_of(1, call)) == (mark == Mark::kAgreed));
@@ -85,8 +85,8 @@ TEST_CASE("what ranks must agree on is in the words of a mismatch") {
     CAPTURE(index);
     bool shown = false;
     Mark mark = Mark::kLocal;
-    for (const CallSummary& call : calls()) {
-      CallSummary changed = call;
+    for (const CheckedCall& call : calls()) {
+      CheckedCall changed = call;
       mark = change_field(changed, index);
       shown = shown || describe_call(changed) != describe_call(call);
     }
@@ -95,7 +95,7 @@ TEST_CASE("what ranks must agree on is in the words of a mismatch") {
 }
 
 TEST_CASE("a mismatch names the call of the program that an exchange belongs to") {
-  CallSummary call;
+  CheckedCall call;
   call.purpose = Purpose::kSplit;
   call.collective = Collective::kAllGather;
   call.count = 2;

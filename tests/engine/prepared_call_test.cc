@@ -1,5 +1,5 @@
 // What a rank keeps of its calls, so that the next one like it is not worked out again.
-#include "ring/engine/collective/prepared_call.h"
+#include "ring/engine/route/prepared_call.h"
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@ Call call_of(Collective collective, uint64_t count) {
 std::shared_ptr<PreparedCall> prepared(uint64_t count) {
   CheckedCall call;
   call.count = count;
-  return std::make_shared<PreparedCall>(call, RouteQuestion{}, 1);
+  return std::make_shared<PreparedCall>(call, 1);
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ TEST_CASE("of many calls the latest are kept, and those under way live on") {
   CHECK(calls.find(fields_of(call_of(Collective::kAllReduce, 0))) == nullptr);
   for (uint64_t count = 999; count > 999 - 60; --count) {
     REQUIRE(calls.find(fields_of(call_of(Collective::kAllReduce, count))) != nullptr);
-    CHECK((*calls.find(fields_of(call_of(Collective::kAllReduce, count))))->call.count == count);
+    CHECK((*calls.find(fields_of(call_of(Collective::kAllReduce, count))))->count == count);
   }
 }
 

@@ -30,14 +30,15 @@ std::vector<Algorithm> all_algorithms() {
 }
 
 // All that decide() tells apart in a question.
-std::vector<RouteQuestion> all_questions() {
-  std::vector<RouteQuestion> questions;
+std::vector<PreparedCall> all_questions() {
+  std::vector<PreparedCall> questions;
   for (const Algorithm algorithm : all_algorithms()) {
     for (unsigned bits = 0; bits < 16; ++bits) {
-      RouteQuestion question;
+      PreparedCall question;
+      question.collective = Collective::kAllReduce;
       question.algorithm = algorithm;
       question.registered_first = (bits & 1) != 0;
-      question.scales_at_source = (bits & 2) != 0;
+      question.op = (bits & 2) != 0 ? Op::kPremulSum : Op::kSum;
       question.bytes = (bits & 4) != 0 ? kPostBytes : kPostBytes + 1;
       question.ways.count = (bits & 8) != 0 ? 1 : 0;
       questions.push_back(question);
@@ -100,7 +101,7 @@ std::vector<Answers> after(Next exchange, const Answers& known) {
 
 // What RouteTable promises: the ways of trials are usable ones, and it has learned that pulling fails. It promises
 // nothing of calls that ask for pull by name.
-bool promised(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table, const Answers& answers) {
+bool promised(const PreparedCall& question, const RouteTerms& terms, const TableFacts& table, const Answers& answers) {
   const Algorithm way = table.next().way.algorithm;
   if (way == Algorithm::kWindow || way == Algorithm::kRegistered) return false;
   if (answers.pulled == false && question.algorithm != Algorithm::kPull && !table.pull_refused) return false;
@@ -109,7 +110,7 @@ bool promised(const RouteQuestion& question, const RouteTerms& terms, const Tabl
 }
 
 // "" if the route may be taken.
-const char* fault_of(const RouteQuestion& question, const TableFacts& table, const Answers& answers,
+const char* fault_of(const PreparedCall& question, const TableFacts& table, const Answers& answers,
                      const Route& route) {
   if (route.next == Next::kRefuse) {
     const bool by_name = question.algorithm == Algorithm::kPull || question.algorithm == Algorithm::kRegistered;
@@ -127,7 +128,7 @@ const char* fault_of(const RouteQuestion& question, const TableFacts& table, con
 }
 
 // Decides the call for each table, exchange after exchange, and returns the most exchanges that it took.
-int most_exchanges(const RouteQuestion& question, const RouteTerms& terms, const std::vector<TableFacts>& tables) {
+int most_exchanges(const PreparedCall& question, const RouteTerms& terms, const std::vector<TableFacts>& tables) {
   std::vector<Answers> reached{{}};
   for (int exchanges = 0; exchanges <= Answers::kMostExchanges; ++exchanges) {
     std::vector<Answers> further;
@@ -166,10 +167,10 @@ Topology island_of(int world) {
 TEST_CASE("every call is decided after three exchanges at most, and what runs is what its buffers allow") {
   const std::vector<TableFacts> tables = all_tables();
   int most = 0;
-  for (const RouteQuestion& question : all_questions()) {
+  for (const PreparedCall& question : all_questions()) {
     CAPTURE(algorithm_name(question.algorithm));
     CAPTURE(question.registered_first);
-    CAPTURE(question.scales_at_source);
+    CAPTURE(question.scales_at_source());
     CAPTURE(question.bytes);
     CAPTURE(question.tuned());
     for (const RouteTerms& terms : all_terms()) {
@@ -187,7 +188,7 @@ TEST_CASE("registered buffers ask no trials: making them costs a third of a smal
   int asked = 0, calls = 0;
   TableFacts table;
   table.next = [&asked] { return ++asked, Trials::Next{}; };
-  for (const RouteQuestion& question : all_questions()) {
+  for (const PreparedCall& question : all_questions()) {
     if (!over_windows(question.algorithm) && !question.registered_first) continue;
     for (const RouteTerms& terms : all_terms()) {
       for (const Answers& answers : {Answers{}, registered}) decide(question, terms, table, answers);
@@ -204,12 +205,11 @@ TEST_CASE("of its own accord the engine asks for no algorithm that buffers could
     const Router router(0, island_of(world), Config{}, true);
     for (int c = 0; c < kCollectives; ++c) {
       for (uint64_t bytes = 0; bytes < (uint64_t{1} << 30); bytes = bytes * 2 + 8) {
-        RouteQuestion question;
+        PreparedCall question;
         question.collective = static_cast<Collective>(c);
         question.bytes = bytes;
         question.root = collective_has_root(question.collective) ? 0 : -1;
-        question.element_bytes = 4;
-        question = router.ask(question, Algorithm::kAuto);
+        router.ask(question);
         REQUIRE(question.algorithm != Algorithm::kPull);
         REQUIRE(question.algorithm != Algorithm::kRegistered);
         for (const Algorithm way : question.ways.all()) {

@@ -34,10 +34,22 @@ Topology hosts_of(int world) {
   return topology;
 }
 
+PreparedCall all_reduce_of(uint64_t bytes) {
+  PreparedCall call;
+  call.collective = Collective::kAllReduce;
+  call.bytes = bytes;
+  return call;
+}
+
+PreparedCall asked(const Router& router, PreparedCall call, Algorithm algorithm = Algorithm::kAuto) {
+  call.asked = algorithm;
+  router.ask(call);
+  return call;
+}
+
 // One call as the program makes it on all ranks: the buffers are each rank's own business.
 struct PlannedCall {
-  RouteQuestion question;  // but for what ask() fills in
-  Algorithm asked = Algorithm::kAuto;
+  PreparedCall question;         // but for what ask() fills in
   std::vector<bool> registered;  // by rank
   bool readable = true;          // the kernel lets ranks read these buffers
 };
@@ -57,7 +69,7 @@ class SimulatedRank {
   // One step of the current call. `exchanges[i]`: what ranks have told in exchange i; this rank adds its part, and goes
   // on when all are there. False: it must wait.
   bool step(const PlannedCall& call, std::vector<std::vector<Told>>& exchanges, int world, const TimedCall& timed) {
-    const RouteQuestion question = router_.ask(call.question, call.asked);
+    const PreparedCall question = asked(router_, call.question, call.question.asked);
     if (!told_) {
       route_ = router_.decide(question, table_, answers_);
       check_kept(question);
@@ -79,9 +91,10 @@ class SimulatedRank {
 
  private:
   // What an earlier equal question is to keep is what it would be told again.
-  void check_kept(const RouteQuestion& question) {
-    const auto kept =
-        std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) { return one.question == question; });
+  void check_kept(const PreparedCall& question) {
+    const auto kept = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
+      return static_cast<const CallFields&>(one.question) == question && one.question.bytes == question.bytes;
+    });
     if (kept != kept_.end() && kept->version == table_.version()) {
       CHECK(kept->route == route_);
       ++kept_routes;
@@ -100,7 +113,7 @@ class SimulatedRank {
     told_ = true;
   }
 
-  void learn(const PlannedCall&, const RouteQuestion& question, const std::vector<Told>& exchange) {
+  void learn(const PlannedCall&, const PreparedCall& question, const std::vector<Told>& exchange) {
     std::vector<TimeRecord> times;
     bool reads = true, all = true;
     for (const Told& told : exchange) {
@@ -121,7 +134,7 @@ class SimulatedRank {
     }
   }
 
-  bool end(const RouteQuestion& question, const TimedCall& timed) {
+  bool end(const PreparedCall& question, const TimedCall& timed) {
     versions.push_back(table_.version());
     if (route_.next == Next::kRun) table_.began(question, router_.terms(), route_);
     if (route_.timed) record_[table_.tuner().pending() - 1] = timed;
@@ -131,7 +144,7 @@ class SimulatedRank {
   }
 
   struct Kept {
-    RouteQuestion question;
+    PreparedCall question;
     Route route;
     uint64_t version = 0;
   };
@@ -153,12 +166,11 @@ PlannedCall random_call(Random& random, int world) {
   PlannedCall call;
   call.question.collective = static_cast<Collective>(random.below(8));
   call.question.bytes = kBytes[random.below(std::size(kBytes))];
-  call.question.scales_at_source = collective_reduces(call.question.collective) && random.below(8) == 0;
-  call.question.even = random.below(8) != 0;
+  if (collective_reduces(call.question.collective) && random.below(8) == 0) call.question.op = Op::kPremulSum;
+  call.question.uneven = random.below(8) == 0;
   call.question.root = collective_has_root(call.question.collective) ? static_cast<int>(random.below(2)) : -1;
-  call.question.element_bytes = 4;
-  if (!call.question.even && call.question.collective == Collective::kAllReduce) call.question.even = true;
-  if (random.below(4) == 0) call.asked = kAsked[random.below(std::size(kAsked))];
+  if (call.question.collective == Collective::kAllReduce) call.question.uneven = false;
+  if (random.below(4) == 0) call.question.asked = kAsked[random.below(std::size(kAsked))];
   const uint64_t kind = random.below(3);
   for (int rank = 0; rank < world; ++rank) {
     call.registered.push_back(kind == 0 || (kind == 1 && random.below(2) == 0));
@@ -222,7 +234,7 @@ TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they me
     while (kinds.size() < (is_long ? 2 : 6)) {
       PlannedCall call = random_call(random, world);
       try {
-        router.ask(call.question, call.asked);
+        asked(router, call.question, call.question.asked);
         kinds.push_back(call);
       } catch (const Exception&) {
         // no plan for it
@@ -252,9 +264,7 @@ TEST_CASE("all ranks take the same route in 10,000 random jobs, whatever they me
 TEST_CASE("a table that has learned otherwise has another version") {
   // Proves: the answer to a stall question tells ranks that have diverged.
   const Router router(0, island_of(2), Config{}, true);
-  RouteQuestion question;
-  question.bytes = 1 << 20;
-  question = router.ask(question, Algorithm::kAuto);
+  const PreparedCall question = asked(router, all_reduce_of(1 << 20));
   Route route;
   route.algorithm = Algorithm::kStaged;
   route.buffers = Route::Buffers::kPlain;
@@ -276,11 +286,7 @@ TEST_CASE("more kinds of plain calls than a table keeps: those that would ask fi
   Route plain, known;
   plain.buffers = Route::Buffers::kPlain;
   known.buffers = Route::Buffers::kKnownPlain;
-  RouteQuestion question;
-  const auto kind = [&](uint64_t bytes) {
-    question.bytes = bytes;
-    return question;
-  };
+  const auto kind = all_reduce_of;
   for (uint64_t bytes = 0; bytes < 1024; ++bytes) table.began(kind(bytes), {}, plain);
   table.began(kind(7), {}, known);
   CHECK(table.known_plain(kind(7)));
@@ -303,10 +309,9 @@ TEST_CASE("a plain call asks again after 31 that did not, and an exchange follow
   for (const Kind& tried : {Kind{Collective::kAllToAll, 12 * 1024, Medium::kBoard},
                             Kind{Collective::kAllReduce, 10 * 1024, Medium::kBoard}}) {
     CAPTURE(collective_name(tried.collective));
-    RouteQuestion question;
+    PreparedCall question = all_reduce_of(tried.bytes);
     question.collective = tried.collective;
-    question.bytes = tried.bytes;
-    question = router.ask(question, Algorithm::kWindow);
+    question = asked(router, question, Algorithm::kWindow);
     REQUIRE(!question.tuned());
     RouteTable table;
     Answers plain;
@@ -328,9 +333,7 @@ TEST_CASE("a plain call asks again after 31 that did not, and an exchange follow
 TEST_CASE("memory that the kernel will not read: auto does not pull from then on, and pull by name is refused") {
   const Router router(0, island_of(2), Config{}, true);
   RouteTable table;
-  RouteQuestion question;
-  question.bytes = 1 << 20;
-  question = router.ask(question, Algorithm::kAuto);
+  const PreparedCall question = asked(router, all_reduce_of(1 << 20));
   Answers plain;
   plain.buffers = BufferFacts{0, false};
   Route route = router.decide(question, table, plain);
@@ -342,7 +345,7 @@ TEST_CASE("memory that the kernel will not read: auto does not pull from then on
   Answers unreadable = plain;
   unreadable.pulled = false;
 
-  const RouteQuestion by_name = router.ask(question, Algorithm::kPull);
+  const PreparedCall by_name = asked(router, question, Algorithm::kPull);
   CHECK(!table.tried_pull(by_name, false));
   const Route refused = router.decide(by_name, table, unreadable);
   CHECK(refused.next == Next::kRefuse);
@@ -361,23 +364,22 @@ TEST_CASE("memory that the kernel will not read: auto does not pull from then on
 
 TEST_CASE("which calls are tried: not small ones, nor those that ask for an algorithm or carry a wire format") {
   const Router router(0, island_of(2), Config{}, true);
-  RouteQuestion question;
-  question.bytes = 64 * 1024;
-  CHECK(router.ask(question, Algorithm::kAuto).tuned());
-  CHECK(!router.ask(question, Algorithm::kRing).tuned());
-  RouteQuestion small = question;
+  const PreparedCall question = all_reduce_of(64 * 1024);
+  CHECK(asked(router, question).tuned());
+  CHECK(!asked(router, question, Algorithm::kRing).tuned());
+  PreparedCall small = question;
   small.bytes = 16 * 1024 - 1;
-  CHECK(!router.ask(small, Algorithm::kAuto).tuned());
-  RouteQuestion coded = question;
-  coded.coded = true;
-  CHECK(!router.ask(coded, Algorithm::kAuto).tuned());
-  RouteQuestion rooted = question;
+  CHECK(!asked(router, small).tuned());
+  PreparedCall coded = question;
+  coded.wire = WireFormat::kInt8;
+  CHECK(!asked(router, coded).tuned());
+  PreparedCall rooted = question;
   rooted.collective = Collective::kBroadcast;
   rooted.root = 0;
-  CHECK(router.ask(rooted, Algorithm::kAuto).tuned());
+  CHECK(asked(router, rooted).tuned());
   Topology hosts;
   hosts.host = {0, 1};
-  CHECK(!Router(0, hosts, Config{}, false).ask(rooted, Algorithm::kAuto).tuned());
+  CHECK(!asked(Router(0, hosts, Config{}, false), rooted).tuned());
 }
 
 TEST_CASE("ways fold alike, and by RONDO_FOLD=any they need not") {
@@ -385,9 +387,8 @@ TEST_CASE("ways fold alike, and by RONDO_FOLD=any they need not") {
   any.fold = "any";
   const Topology island = island_of(4);
   const auto ways = [&](const Config& config) {
-    RouteQuestion question;
-    question.bytes = 512 * 1024;
-    const Alternatives found = Router(0, island, config, true).ask(question, Algorithm::kAuto).ways;
+    const PreparedCall question = all_reduce_of(512 * 1024);
+    const Alternatives found = asked(Router(0, island, config, true), question).ways;
     return std::vector<Algorithm>(found.all().begin(), found.all().end());
   };
   const std::vector<Algorithm> alike = ways(Config{});

@@ -42,6 +42,7 @@ class Checker {
     lay_out();
     check_buffers();
     check_residual();
+    if (!blocks_.input.empty()) checked_.blocks = std::make_shared<const Blocks>(std::move(blocks_));
     return std::move(checked_);
   }
 
@@ -135,20 +136,20 @@ class Checker {
       default:
         break;
     }
-    checked_.input_blocks.resize(static_cast<size_t>(world_));
-    checked_.output_blocks.resize(static_cast<size_t>(world_));
+    blocks_.input.resize(static_cast<size_t>(world_));
+    blocks_.output.resize(static_cast<size_t>(world_));
     const auto own = static_cast<size_t>(rank_);
     checked_.count = call_.uneven ? own_count() : call_.count;
     if (has_input_blocks()) {
-      input_end_ = fill(checked_.input_blocks, call_.input_counts, call_.input_displacements, "input");
+      input_end_ = fill(blocks_.input, call_.input_counts, call_.input_displacements, "input");
     } else if (call_.collective == Collective::kAllGather || call_.collective == Collective::kGather) {
-      checked_.input_blocks[own] = {0, checked_.count};
+      blocks_.input[own] = {0, checked_.count};
       input_end_ = bounded(checked_.count);
     }
     if (has_output_blocks()) {
-      output_end_ = fill(checked_.output_blocks, call_.output_counts, call_.output_displacements, "output");
+      output_end_ = fill(blocks_.output, call_.output_counts, call_.output_displacements, "output");
     } else if (call_.collective == Collective::kReduceScatter || call_.collective == Collective::kScatter) {
-      checked_.output_blocks[own] = {0, checked_.count};
+      blocks_.output[own] = {0, checked_.count};
       output_end_ = bounded(checked_.count);
     }
     check_own_block(own);
@@ -206,8 +207,8 @@ class Checker {
   // gather_v, scatter_v: the root states its own count twice; all_to_all_v: each rank does.
   void check_own_block(size_t own) {
     if (!call_.uneven) return;
-    const Extent in = checked_.input_blocks[own];
-    const Extent out = checked_.output_blocks[own];
+    const Extent in = blocks_.input[own];
+    const Extent out = blocks_.output[own];
     if (has_input_blocks() == has_output_blocks() && !has_input_blocks()) return;
     if (call_.collective == Collective::kAllGather || call_.collective == Collective::kReduceScatter) return;
     if (in.count != out.count) {
@@ -252,10 +253,10 @@ class Checker {
         return input == output;
       case Collective::kAllGather:
       case Collective::kGather:
-        return input == output + checked_.output_blocks[own].offset * element_bytes_;
+        return input == output + blocks_.output[own].offset * element_bytes_;
       case Collective::kReduceScatter:
       case Collective::kScatter:
-        return output == input + checked_.input_blocks[own].offset * element_bytes_;
+        return output == input + blocks_.input[own].offset * element_bytes_;
       default:
         return false;
     }
@@ -267,6 +268,7 @@ class Checker {
   size_t element_bytes_ = 1;
   uint64_t input_end_ = 0;  // elements of the input buffer that are used
   uint64_t output_end_ = 0;
+  Blocks blocks_;
   CheckedCall checked_;
 };
 
@@ -278,8 +280,8 @@ namespace {
 
 // The blocks that every rank knows, or nullptr.
 const std::vector<Extent>* known_blocks(const CheckedCall& call) {
-  if (call.collective == Collective::kAllGather) return &call.output_blocks;
-  if (call.collective == Collective::kReduceScatter) return &call.input_blocks;
+  if (call.collective == Collective::kAllGather) return &call.blocks->output;
+  if (call.collective == Collective::kReduceScatter) return &call.blocks->input;
   return nullptr;
 }
 
@@ -296,15 +298,15 @@ uint64_t CheckedCall::total_bytes(int world) const {
   if (!has_blocks(collective)) return count * element;
   if (!uneven) return count * element * static_cast<uint64_t>(world);
   uint64_t total = 0;
-  if (const auto* blocks = known_blocks(*this)) {
-    for (const Extent& block : *blocks) total += block.count * element;
+  if (const auto* known = known_blocks(*this)) {
+    for (const Extent& block : *known) total += block.count * element;
   }
   return total;
 }
 
 uint64_t CheckedCall::travelling_bytes(int world) const {
   const uint64_t bytes = total_bytes(world);
-  return wire == WireFormat::kNone ? bytes : wire_bytes(wire, bytes / sizeof(float));
+  return coded() ? wire_bytes(wire, bytes / sizeof(float)) : bytes;
 }
 
 std::optional<uint64_t> CheckedCall::largest_block(uint32_t chunks, uint64_t granule) const {
@@ -313,16 +315,16 @@ std::optional<uint64_t> CheckedCall::largest_block(uint32_t chunks, uint64_t gra
     return (granules + chunks - 1) / chunks * granule;
   }
   if (!uneven) return count;
-  const auto* blocks = known_blocks(*this);
-  if (blocks == nullptr) return std::nullopt;
+  const auto* known = known_blocks(*this);
+  if (known == nullptr) return std::nullopt;
   uint64_t largest = 0;
-  for (const Extent& block : *blocks) largest = std::max(largest, block.count);
+  for (const Extent& block : *known) largest = std::max(largest, block.count);
   return largest;
 }
 
 namespace {
 
-std::string describe_place(const CallSummary& call) {
+std::string describe_place(const CheckedCall& call) {
   if (call.pieces == 0) return "";
   if (call.pieces == 1) return " on device memory";
   return fmt::format(" on device memory, piece {} of {}", call.piece, call.pieces);
@@ -366,7 +368,7 @@ uint64_t word_of(Value value) {
 
 }  // namespace
 
-uint64_t kind_of(uint64_t communicator, const CallSummary& call) {
+uint64_t kind_of(uint64_t communicator, const CheckedCall& call) {
   Hash64 hash;
   hash.add(communicator);
   visit_fields(call, [&](Mark mark, auto value) { hash.add(mark == Mark::kAgreed ? word_of(value) : 0); });
@@ -374,7 +376,7 @@ uint64_t kind_of(uint64_t communicator, const CallSummary& call) {
   return hash.add(word_of(call.algorithm)).add(word_of(call.registered_first)).value();
 }
 
-std::string describe_call(const CallSummary& call) {
+std::string describe_call(const CheckedCall& call) {
   std::string text = describe_purpose(call.purpose) + collective_name(call.collective);
   if (call.collective == Collective::kBarrier)
     return text + fmt::format("({})", asked_for(call)) + describe_place(call);

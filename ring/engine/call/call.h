@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "ring/base/hash.h"
 #include "ring/base/types.h"
@@ -64,23 +63,18 @@ void visit_fields(Fields& fields, const Visit& visit) {
   visit(Mark::kLocal, timeout);
 }
 
-// The fields of a call, with what messages show besides.
-struct CallSummary : CallFields {
-  Algorithm algorithm = Algorithm::kAuto;  // resolved when the call is submitted
+// A call after its arguments have been found good. Ranks are those of the communicator. A copy shares what it points
+// to.
+struct CheckedCall : CallFields {
+  Algorithm algorithm = Algorithm::kAuto;  // by Router::ask()
   bool registered_first = false;           // by it only where the buffers of some rank are not registered
-  std::shared_ptr<const TensorList> list;  // of `part`; shared by the operations and those who remember them
-};
-
-// A hash of the communicator and of the fields on which ranks must agree.
-uint64_t kind_of(uint64_t communicator, const CallSummary& call);
-// What ranks compare: of one call among those of its communicator, from what all its likes have in common.
-constexpr uint64_t fingerprint_of(uint64_t kind, uint64_t sequence) { return mix64(kind ^ sequence); }
-
-// A call after its arguments have been found good. Ranks are those of the communicator.
-struct CheckedCall : CallSummary {
+  std::shared_ptr<const TensorList> list;  // of `part`
+  std::shared_ptr<const Blocks> blocks;    // of collectives with a block a rank; else null
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  std::vector<Extent> input_blocks, output_blocks;  // of collectives with a block a rank; else empty
+
+  bool coded() const { return wire != WireFormat::kNone; }
+  bool scales_at_source() const { return collective_reduces(collective) && op == Op::kPremulSum; }
 
   // Bytes of the whole operation. 0 where ranks know only their own counts.
   uint64_t total_bytes(int world) const;
@@ -91,11 +85,16 @@ struct CheckedCall : CallSummary {
   std::optional<uint64_t> largest_block(uint32_t chunks, uint64_t granule) const;
 };
 
+// A hash of the communicator and of the fields on which ranks must agree.
+uint64_t kind_of(uint64_t communicator, const CheckedCall& call);
+// What ranks compare: of one call among those of its communicator, from what all its likes have in common.
+constexpr uint64_t fingerprint_of(uint64_t kind, uint64_t sequence) { return mix64(kind ^ sequence); }
+
 // Throws Exception(kInvalid) that names the argument, its value and this rank. No side effects.
 CheckedCall check_call(const Call& call, int rank, int world);
 
 // "all_reduce(count=8, float32, sum, ring)"
-std::string describe_call(const CallSummary& call);
+std::string describe_call(const CheckedCall& call);
 
 // Bytes of `count` elements. Throws Exception(kInvalid) if the product exceeds 64 bits or the dtype is unknown.
 uint64_t checked_bytes(const char* call, int rank, uint64_t count, DType dtype);

@@ -24,7 +24,7 @@ struct Granule {
   uint64_t elements = 1, bytes = 1, beside = 0;
 };
 Granule granule_of(const CheckedCall& call) {
-  if (call.wire != WireFormat::kNone) {
+  if (call.coded()) {
     const uint64_t bytes = wire_block_bytes(call.wire);
     return {kWireBlock, bytes, wire_slice_bytes(call.wire, kWireBlock) - bytes};
   }
@@ -99,7 +99,7 @@ BufferBytes buffer_bytes(const CheckedCall& call, int world) {
 }
 
 void lay_out_windows(const CheckedCall& call, const Plan& plan, const Slicing& slicing, WindowBinding& windows) {
-  if (call.input_blocks.empty() && call.output_blocks.empty()) {
+  if (!call.blocks) {
     windows.input_blocks = even_blocks(call.count, plan.chunks, slicing.granule);
     windows.output_blocks = windows.input_blocks;
     windows.largest_block = windows.input_blocks.front().count;  // the first are the longest
@@ -119,7 +119,7 @@ void lay_out_windows(const CheckedCall& call, const Plan& plan, const Slicing& s
 }
 
 Blocks lay_out_blocks(const CheckedCall& call, const Plan& plan, const Slicing& slicing) {
-  if (!call.input_blocks.empty() || !call.output_blocks.empty()) return {call.input_blocks, call.output_blocks};
+  if (call.blocks) return *call.blocks;
   auto blocks = even_blocks(call.count, plan.chunks, slicing.granule);
   return {blocks, blocks};
 }

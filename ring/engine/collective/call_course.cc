@@ -61,10 +61,9 @@ bool CallCourse::go_on() {
   PreparedCall& prepared = *operation_->call;
   if (!route_) {
     // Those that are told routes are told each.
-    const auto& kept = prepared.kept_route;
-    const bool keeps = kept && kept->version == table_.version() && !shows_routes_ && !context_.observed.on();
-    if (keeps) route_ = kept->route;
-    if (!keeps) decide();
+    if (prepared.route_version == table_.version() && !shows_routes_ && !context_.observed.on())
+      route_ = prepared.route;
+    if (!route_) decide();
   }
   if (route_->next == Next::kExchangeTimes) return start_telling_times();
   if (route_->next != Next::kRun) return start_exchange();
@@ -74,19 +73,18 @@ bool CallCourse::go_on() {
     streamed_ = route_->streamed;
     island_.set_stores(streamed_ ? Stores::kStreamed : Stores::kCached);
   }
-  PreparedCall::Body& body = prepared.body;
-  if (!body.run || body.algorithm != route_->algorithm) prepare_body();
-  if (!body.run->ready()) return false;
+  if (!prepared.run || prepared.run_algorithm != route_->algorithm) prepare_run();
+  if (!prepared.run->ready()) return false;
   if (operation_->packing) pack();
   if (checks_finite_) check_input();
-  body.run->start(*operation_);
-  running_ = body.run.get();
+  running_ = prepared.run.get();
+  running_->start(*operation_);
   return true;
 }
 
 // A stream moves it, by one plan on all ranks.
 bool CallCourse::start_own_run() {
-  const bool ring = operation_->call->call.algorithm == Algorithm::kRing;
+  const bool ring = operation_->call->algorithm == Algorithm::kRing;
   route_ = ring ? Route{.algorithm = Algorithm::kRing, .reason = RouteReason::kCheapest}
                 : Route{.algorithm = Algorithm::kRegistered, .reason = RouteReason::kAllRegistered};
   context_.log.took(operation_->sequence, route_->algorithm, table_.version());
@@ -97,12 +95,11 @@ bool CallCourse::start_own_run() {
 
 void CallCourse::decide() {
   PreparedCall& prepared = *operation_->call;
-  const RouteQuestion& question = prepared.question;
-  route_ = router_.decide(question, table_, answers_);
+  route_ = router_.decide(prepared, table_, answers_);
   const bool timed = route_->timed || route_->next != Next::kRun;  // or may be, after the exchange
-  if (!answers_.buffers && question.tuned() && timed) began_ns_ = Observer::now();
+  if (!answers_.buffers && prepared.tuned() && timed) began_ns_ = Observer::now();
   if (route_->next == Next::kRefuse) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", describe_call(prepared.call), context_.rank,
+    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", describe_call(prepared), context_.rank,
                                                      refusal_text(*route_, *answers_.buffers)));
   }
   if (route_->next != Next::kRun) return;
@@ -110,43 +107,44 @@ void CallCourse::decide() {
   if (shows_routes_) show();
   if (RouteTable::learns_from(*route_)) {
     std::lock_guard lock(table_mutex_);
-    table_.began(question, router_.terms(), *route_);
+    table_.began(prepared, router_.terms(), *route_);
   } else if (RouteTable::keeps(*route_, answers_)) {
-    prepared.kept_route = {*route_, table_.version()};
+    prepared.route = route_;
+    prepared.route_version = table_.version();
   }
 }
 
 void CallCourse::observe_route() {
   PreparedCall& prepared = *operation_->call;
   const Observed& observed = context_.observed;
-  if (prepared.prediction.algorithm != route_->algorithm) {
-    prepared.prediction = {route_->algorithm, router_.predicted_ns(prepared.question, route_->algorithm)};
+  if (std::exchange(prepared.predicted, route_->algorithm) != route_->algorithm) {
+    prepared.predicted_ns = router_.predicted_ns(prepared, route_->algorithm);
   }
   observed.observer->routed(observed.communicator, operation_->sequence,
                             observed_call(prepared, context_.world(), route_->algorithm),
                             {static_cast<uint8_t>(route_->reason), reason_text(route_->reason)},
-                            static_cast<uint8_t>(route_->medium()), prepared.prediction.nanoseconds);
+                            static_cast<uint8_t>(route_->medium()), prepared.predicted_ns);
 }
 
 // When it is another than the last time, for calls of about this size. Trials are no choice yet, and what comes after
 // them is told again.
 void CallCourse::show() {
-  const RouteQuestion& question = operation_->call->question;
-  const std::pair key{question.collective, static_cast<int>(std::bit_width(question.bytes))};
+  const PreparedCall& call = *operation_->call;
+  const std::pair key{call.collective, static_cast<int>(std::bit_width(call.bytes))};
   if (route_->reason == RouteReason::kTrial) {
     shown_.erase(key);
     return;
   }
   const auto [shown, first] = shown_.try_emplace(key, route_->algorithm);
   if (!first && std::exchange(shown->second, route_->algorithm) == route_->algorithm) return;
-  log_.info(router_.describe(question, *route_));
+  log_.info(router_.describe(call, *route_));
 }
 
 bool CallCourse::start_exchange() {
   if (!cards_) cards_.emplace(context_, island_);
   if (!cards_->run().ready()) return false;
   if (operation_->packing) pack();  // the others may read it as soon as they have heard from this rank
-  const CheckedCall& call = operation_->call->call;
+  const CheckedCall& call = *operation_->call;
   if (route_->next == Next::kTryPull) {
     cards_->start_trial(call, *operation_);
   } else {
@@ -158,9 +156,9 @@ bool CallCourse::start_exchange() {
 
 // Around a ring, of blocks of the library's own.
 std::shared_ptr<const Plan> CallCourse::gather_plan() {
-  RouteQuestion gather;
+  CheckedCall gather;
   gather.collective = Collective::kAllGather;
-  return plans_.get(gather, Algorithm::kRing, -1);
+  return plans_.get(gather, Algorithm::kRing);
 }
 
 // By posts in an island, else around the ring.
@@ -213,24 +211,24 @@ void CallCourse::end_exchange() {
 
 void CallCourse::end_telling_cards() {
   running_ = nullptr;
-  answers_.buffers = cards_->facts(operation_->call->call);
+  answers_.buffers = cards_->facts(*operation_->call);
 }
 
 void CallCourse::end_trying_pull() {
   running_ = nullptr;
   const PreparedCall& prepared = *operation_->call;
-  const bool pulled = cards_->pulled(prepared.call);
+  const bool pulled = cards_->pulled(prepared);
   answers_.pulled = pulled;
   bool refused = false;
   {
     std::lock_guard lock(table_mutex_);
-    refused = table_.tried_pull(prepared.question, pulled);
+    refused = table_.tried_pull(prepared, pulled);
   }
   if (context_.rank == 0 && refused) {
     log_.warn(
         fmt::format("{}: {} may not read the memory of the other ranks; no call pulls any "
                     "more, unless it asks for that",
-                    describe_call(prepared.call), context_.name(cards_->unreadable_by())));
+                    describe_call(prepared), context_.name(cards_->unreadable_by())));
   }
 }
 
@@ -238,21 +236,20 @@ void CallCourse::pack() {
   if (!std::exchange(packed_, true)) operation_->packing->pack();
 }
 
-void CallCourse::prepare_body() {
+void CallCourse::prepare_run() {
   PreparedCall& prepared = *operation_->call;
-  PreparedCall::Body& body = prepared.body;
-  body.run.reset();  // its memory, before the next one's
-  std::shared_ptr<const Plan> plan = plans_.get(prepared.question, route_->algorithm, prepared.call.root);
+  prepared.run.reset();  // its memory, before the next one's
+  std::shared_ptr<const Plan> plan = plans_.get(prepared, route_->algorithm);
   if (plan->scratch_slots > 0) {
-    if (const auto other = has_scratch_.lock()) other->body = {};
-    has_scratch_ = prepared.weak_from_this();
+    if (const auto other = has_scratch_.lock()) other->run.reset();
+    has_scratch_ = operation_->call;
   }
-  body.run = make_run(std::move(plan));
-  body.algorithm = route_->algorithm;
+  prepared.run = make_run(std::move(plan));
+  prepared.run_algorithm = route_->algorithm;
 }
 
 std::unique_ptr<Run> CallCourse::make_run(std::shared_ptr<const Plan> plan) {
-  const CheckedCall& call = operation_->call->call;
+  const CheckedCall& call = *operation_->call;
   switch (route_->medium()) {
     case Medium::kBoard:
       return std::make_unique<BoardRun>(call, std::move(plan), island_);
@@ -270,9 +267,7 @@ std::unique_ptr<Run> CallCourse::make_run(std::shared_ptr<const Plan> plan) {
 // to both neighbors on the ring.
 std::unique_ptr<Run> CallCourse::make_opening_run(const CheckedCall& call) {
   if (context_.topology.one_island() && context_.world() <= IslandMemory::kRanksOfLargeRings) {
-    RouteQuestion barrier;
-    barrier.collective = Collective::kBarrier;
-    return std::make_unique<BoardRun>(call, plans_.get(barrier, Algorithm::kOneShot, -1), island_);
+    return std::make_unique<BoardRun>(call, plans_.get(call, Algorithm::kOneShot), island_);
   }
   const int lanes = static_cast<int>(context_.config.lanes);
   return make_link_run(call, std::make_shared<const Plan>(opening_plan(context_.rank, context_.world(), lanes)));
@@ -284,7 +279,7 @@ std::unique_ptr<Run> CallCourse::make_link_run(const CheckedCall& call, std::sha
 
 // RONDO_CHECK=finite. This rank cannot just refuse the call, which the others make: the communicator fails on all.
 void CallCourse::check_input() const {
-  const CheckedCall& call = operation_->call->call;
+  const CheckedCall& call = *operation_->call;
   const std::byte* input = operation_->input;
   const bool from_root = call.collective == Collective::kBroadcast || call.collective == Collective::kScatter;
   if (input == nullptr || call.uneven || (from_root && call.root != context_.rank)) return;
@@ -299,7 +294,7 @@ void CallCourse::check_input() const {
 
 // Results that are the same on all ranks; blocks of uneven calls may lie apart.
 bool CallCourse::has_digest() const {
-  const CheckedCall& call = operation_->call->call;
+  const CheckedCall& call = *operation_->call;
   const bool equal = call.collective == Collective::kAllReduce || call.collective == Collective::kAllGather ||
                      call.collective == Collective::kBroadcast;
   return checks_digest_ && equal && !call.uneven && call.count > 0 && context_.world() > 1;
@@ -310,7 +305,7 @@ void CallCourse::begin_digest() {
   stop();
   digesting_ = true;
   if (!digest_) digest_.emplace(context_, gather_plan(), links_);
-  const CheckedCall& call = operation_->call->call;
+  const CheckedCall& call = *operation_->call;
   const size_t element_bytes = dtype_bytes(call.dtype);
   digest_->begin(operation_->output != nullptr ? operation_->output : operation_->input,
                  buffer_bytes(call, context_.world()).output / element_bytes, element_bytes);
@@ -333,7 +328,7 @@ bool CallCourse::end_digest() {
   throw Exception({ErrorCode::kCorrupt,
                    fmt::format("the result of {} differs between the ranks from element {} on: that of {} is not that "
                                "of the others (RONDO_CHECK=digest)",
-                               describe_call(operation_->call->call), digest_->index(), who),
+                               describe_call(*operation_->call), digest_->index(), who),
                    digest_->ranks()});
 }
 
@@ -346,12 +341,11 @@ std::optional<Error> CallCourse::not_finite_of_wire() {
   const char* what = note.kind == WireNote::Kind::kNan        ? "is NaN"
                      : note.kind == WireNote::Kind::kInfinity ? "is infinite"
                                                               : "is too large for the wire format";
-  return Error{
-      ErrorCode::kNotFinite,
-      fmt::format("{} on rank {}: element {} {} on {}; the result is not finite there. Scale or clip the "
-                  "input, or ask for allow_not_finite",
-                  describe_call(operation_->call->call), context_.rank, note.index, what, context_.name(note.rank)),
-      {note.rank}};
+  return Error{ErrorCode::kNotFinite,
+               fmt::format("{} on rank {}: element {} {} on {}; the result is not finite there. Scale or clip the "
+                           "input, or ask for allow_not_finite",
+                           describe_call(*operation_->call), context_.rank, note.index, what, context_.name(note.rank)),
+               {note.rank}};
 }
 
 void CallCourse::end() {
@@ -373,12 +367,12 @@ void CallCourse::close() {
   island_.release();
 }
 
-Route CallCourse::route_of(const RouteQuestion& question, bool registered) const {
+Route CallCourse::route_of(const PreparedCall& call, bool registered) const {
   Answers answers;
   answers.times = true;
   answers.buffers = BufferFacts{registered ? -1 : 0, true};
   std::lock_guard lock(table_mutex_);
-  return router_.decide(question, table_, answers);
+  return router_.decide(call, table_, answers);
 }
 
 }  // namespace rondo

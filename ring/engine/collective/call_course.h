@@ -58,7 +58,7 @@ class CallCourse {
   std::unique_ptr<Run> make_opening_run(const CheckedCall& call);
 
   // The route of such a call now, of buffers that are all registered, or not. Any thread.
-  Route route_of(const RouteQuestion& question, bool registered) const;
+  Route route_of(const PreparedCall& call, bool registered) const;
 
  private:
   bool go_on();
@@ -75,7 +75,7 @@ class CallCourse {
   void end_telling_cards();
   void end_trying_pull();
   void pack();
-  void prepare_body();
+  void prepare_run();
   void check_input() const;
   bool has_digest() const;
   void begin_digest();

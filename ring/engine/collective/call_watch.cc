@@ -49,12 +49,12 @@ void CallWatch::report(const CollectiveOperation& current, const RunFailure& fai
       return failed(failure.peer, ErrorCode::kPeerLost,
                     fmt::format("{} on rank {}: the memory of {} could not be read (it died, or this system forbids "
                                 "it: RONDO_SINGLE_COPY=off does without)",
-                                describe_call(current.call->call), context_.rank, name));
+                                describe_call(*current.call), context_.rank, name));
     case Kind::kClosed:  // this rank has not heard of the failure yet
       return failed(failure.peer, ErrorCode::kPeerLost,
                     fmt::format("{} on rank {}: the communicator has failed on {}, which does not share its buffers "
                                 "any more",
-                                describe_call(current.call->call), context_.rank, name));
+                                describe_call(*current.call), context_.rank, name));
     case Kind::kCorrupt:
       return failed(failure.peer, ErrorCode::kProtocol,
                     fmt::format("the memory shared with {} is corrupt: {}", name, failure.what));
@@ -66,15 +66,15 @@ void CallWatch::report(const CollectiveOperation& current, const RunFailure& fai
 // The ranks are in different calls: ask what they are in. If they are in the same, they differ in a count that only the
 // two know.
 void CallWatch::refused(const CollectiveOperation& current, int peer, const Error& error) {
-  const CheckedCall& call = current.call->call;
+  const CheckedCall& call = *current.call;
   const auto block = static_cast<size_t>(call.collective == Collective::kScatter ? context_.rank : peer);
   refusal_ = error;
   refusal_.ranks = {context_.world_rank(std::min(peer, context_.rank)),
                     context_.world_rank(std::max(peer, context_.rank))};
   refusal_.message =
-      call.uneven && block < call.output_blocks.size()
+      call.uneven && call.blocks
           ? fmt::format("{} on rank {} expects {} elements from rank {}, which sends another number ({})",
-                        describe_call(call), context_.rank, call.output_blocks[block].count, peer, error.message)
+                        describe_call(call), context_.rank, call.blocks->output[block].count, peer, error.message)
           : fmt::format("{} on rank {}: {}", describe_call(call), context_.rank, error.message);
   seen_.refused_at = Clock::now();
   ask_others(seen_.refused_at, current.sequence);
@@ -84,7 +84,7 @@ void CallWatch::refused(const CollectiveOperation& current, int peer, const Erro
 void CallWatch::broke(const CollectiveOperation& current, int peer, const Error& error) {
   refusal_ = {error.code,
               fmt::format("{} on rank {}: the connection to {} ended before all of its data had come: {}",
-                          describe_call(current.call->call), context_.rank, context_.name(peer), error.message),
+                          describe_call(*current.call), context_.rank, context_.name(peer), error.message),
               {context_.world_rank(peer)}};
   seen_.refused_at = Clock::now();
   context_.fabric->link_failed(context_.id, context_.world_rank(peer), error);
@@ -145,7 +145,7 @@ void CallWatch::time_out(Clock::time_point now, const CollectiveOperation& curre
   context_.fabric->abort(
       context_.id,
       {ErrorCode::kTimeout,
-       fmt::format("{} did not complete on rank {} before its deadline; {}{}{}", describe_call(late.call->call),
+       fmt::format("{} did not complete on rank {} before its deadline; {}{}{}", describe_call(*late.call),
                    context_.rank,
                    who.empty() ? "every rank has made the call: one of them is too slow, or the deadline too short"
                                : "these ranks have not made the call: " + who,

@@ -5,9 +5,10 @@
 #include <optional>
 
 #include "ring/engine/call/packing.h"
-#include "ring/engine/collective/prepared_call.h"
 #include "ring/engine/device/gate.h"
+#include "ring/engine/observe/observer.h"
 #include "ring/engine/progress/operation.h"
+#include "ring/engine/route/prepared_call.h"
 #include "ring/engine/run/run.h"
 
 namespace rondo {
@@ -29,5 +30,10 @@ class CollectiveOperation final : public Operation, public RunStart {
   // The stream has not come to it yet.
   bool held_back() const { return gate && !gate->is_open(); }
 };
+
+// What an observer is told of such a call.
+inline Observer::Call observed_call(const CheckedCall& call, int world, Algorithm algorithm) {
+  return {call.collective, call.dtype, call.op, algorithm, call.root, call.total_bytes(world)};
+}
 
 }  // namespace rondo

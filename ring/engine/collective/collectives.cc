@@ -32,27 +32,17 @@ Collectives::Collectives(std::shared_ptr<CommunicatorContext> context, std::shar
       course_(*context_, router_),
       watch_(*context_) {}
 
-RouteQuestion Collectives::question_of(const CheckedCall& call) const {
-  RouteQuestion question;
-  question.collective = call.collective;
-  question.even = !call.uneven;
-  question.scales_at_source = collective_reduces(call.collective) && call.op == Op::kPremulSum;
-  question.coded = call.wire != WireFormat::kNone;
-  question.bytes = call.travelling_bytes(context_->world());
-  question.root = call.root;
-  question.element_bytes = static_cast<int>(dtype_bytes(call.dtype));
-  return router_.ask(question, call.asked);
-}
-
 std::shared_ptr<PreparedCall> Collectives::prepare(CheckedCall call) const {
-  const RouteQuestion question = question_of(call);
-  call.algorithm = question.algorithm;
-  call.registered_first = question.registered_first;
-  return std::make_shared<PreparedCall>(std::move(call), question, context_->id);
+  auto prepared = std::make_shared<PreparedCall>(std::move(call), context_->world());
+  router_.ask(*prepared);
+  prepared->kind = kind_of(context_->id, *prepared);
+  return prepared;
 }
 
 Algorithm Collectives::algorithm_for(const CheckedCall& call, bool registered) const {
-  return course_.route_of(question_of(call), registered).algorithm;
+  PreparedCall prepared(call, context_->world());
+  router_.ask(prepared);
+  return course_.route_of(prepared, registered).algorithm;
 }
 
 void Collectives::submit(std::shared_ptr<CollectiveOperation> operation) {
@@ -60,8 +50,9 @@ void Collectives::submit(std::shared_ptr<CollectiveOperation> operation) {
 }
 
 std::shared_ptr<CollectiveOperation> Collectives::submit_opening(Clock::time_point deadline) {
-  auto prepared = std::make_shared<PreparedCall>(CheckedCall{}, RouteQuestion{}, context_->id);
-  prepared->body.run = course_.make_opening_run(prepared->call);
+  auto prepared = std::make_shared<PreparedCall>();
+  prepared->kind = kind_of(context_->id, *prepared);
+  prepared->run = course_.make_opening_run(*prepared);
   auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), nullptr, nullptr);
   operation->engine = shared_from_this();
   operation->deadline = deadline;
@@ -74,7 +65,7 @@ void Collectives::enqueue(std::shared_ptr<CollectiveOperation> operation, uint64
   operation->fingerprint = fingerprint_of(operation->call->kind, sequence);
   operation->queued = true;
   operation->waited_behind = context_->log.last_finished() + 1 < sequence;
-  context_->log.called(sequence, operation->call->kind, operation->call->call);
+  context_->log.called(sequence, operation->call->kind, *operation->call);
   std::lock_guard lock(queue_mutex_);
   queue_.push_back(std::move(operation));
   added();
@@ -85,7 +76,7 @@ bool Collectives::begin_now(CollectiveOperation& operation) {
   operation.deadline = kNoDeadlineYet;
   operation.sequence = ++last_sequence_;
   operation.fingerprint = fingerprint_of(operation.call->kind, operation.sequence);
-  context_->log.called(operation.sequence, operation.call->kind, operation.call->call);
+  context_->log.called(operation.sequence, operation.call->kind, *operation.call);
   begin(operation);
   return true;
 }
@@ -116,7 +107,7 @@ bool Collectives::step(Pass pass) {
     context_->failure.set(
         {ErrorCode::kPeerLeft,
          fmt::format("{} cannot complete on rank {}: {} has left the group (it destroyed its communicator)",
-                     describe_call(current_->call->call), context_->rank, context_->name(left_.load())),
+                     describe_call(*current_->call), context_->rank, context_->name(left_.load())),
          {left_.load()}});
     return fail_all(*context_->failure.get());
   }
@@ -231,7 +222,7 @@ void Collectives::tick(Clock::time_point now) {
   if (context_->observed.on()) observe_look(static_cast<uint64_t>(now.time_since_epoch().count()));
   if (current_->held_back()) return;
   if (current_->deadline == kNoDeadlineYet || (current_->gate && current_->deadline == Clock::time_point::max())) {
-    const auto asked = current_->call->call.timeout;
+    const auto asked = current_->call->timeout;
     current_->deadline =
         deadline_after(now, asked.count() > 0 ? asked : std::chrono::milliseconds(context_->config.timeout_ms));
   }

@@ -59,7 +59,6 @@ class Collectives final : public ProgressEngine {
   void broke(const Error& error) override { context_->fail(error); }
 
  private:
-  RouteQuestion question_of(const CheckedCall& call) const;
   void enqueue(std::shared_ptr<CollectiveOperation> operation, uint64_t sequence);
   bool take_next();
   void begin(CollectiveOperation& operation) {

@@ -79,7 +79,7 @@ std::vector<Card> DeviceSide::gather(const Card& own, std::chrono::milliseconds 
   gather.options.algorithm = group_.for_plain_buffers();
   gather.options.purpose = Purpose::kAttach;
   std::vector<BatchPart> parts;
-  parts.push_back({check_call(gather, group_.rank(), group_.size()), {}});
+  parts.push_back({check_call(gather, group_.rank(), group_.size())});
   const auto operation = group_.submit_all(std::move(parts)).front();
   operation->wait(Clock::time_point::max());
   if (operation->failed()) throw Exception(operation->error());

@@ -104,7 +104,7 @@ std::shared_ptr<Operation> DeviceSide::enqueue(Enqueued what) {
   const Algorithm shown = what.algorithm == Algorithm::kRing ? Algorithm::kRing : Algorithm::kAuto;
   for (size_t i = 0; i < what.calls.size(); ++i) {
     what.calls[i].asked = shown;
-    parts.push_back({std::move(what.calls[i]), {}});
+    parts.push_back({std::move(what.calls[i])});
   }
   number_pieces(parts);
   for (BatchPart& part : parts) {

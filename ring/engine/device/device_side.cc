@@ -79,7 +79,7 @@ std::vector<BatchPart> DeviceSide::parts_of(const Call& call, StreamCall& stream
     one.input_displacements = one.output_displacements = {};
     one.input = region + piece.input;
     one.output = region + piece.output;
-    BatchPart part{check_call(one, group_.rank(), group_.size()), {}};
+    BatchPart part{check_call(one, group_.rank(), group_.size())};
     part.gate = gate;
     parts.push_back(std::move(part));
   };
@@ -193,7 +193,7 @@ std::shared_ptr<Operation> DeviceSide::start_staged_list(std::span<const TensorR
     std::byte* const region = made->region(i);
     Call call = all_reduce_of({region, region, made->pieces()[i].count, cut[i].dtype}, op, options);
     call.options.stream.reset();
-    parts.push_back({check_call(call, group_.rank(), group_.size()), {}});
+    parts.push_back({check_call(call, group_.rank(), group_.size())});
     parts.back().gate = made->add_gate(i, 1);
   }
   number_pieces(parts);

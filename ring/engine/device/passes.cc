@@ -21,7 +21,7 @@ class Binder {
   Binder(const CheckedCall& call, const Plan& plan) : element_(dtype_bytes(call.dtype)) {
     Slicing slicing;
     slicing.granule = std::max<uint64_t>(1, kGranuleBytes / element_);
-    blocks_a_rank_ = !call.input_blocks.empty() || !call.output_blocks.empty();
+    blocks_a_rank_ = call.blocks != nullptr;
     lay_out_windows(call, plan, slicing, windows_);
   }
 

@@ -116,8 +116,8 @@ struct Cutter {
   }
   // In place, as even pieces are: a single block is the own one of the others' buffer.
   Piece uneven(uint64_t index, const UnevenCut& cut) const {
-    const std::vector<Extent> in = parts_of(call.input_blocks, index, cut);
-    const std::vector<Extent> out = parts_of(call.output_blocks, index, cut);
+    const std::vector<Extent> in = parts_of(call.blocks->input, index, cut);
+    const std::vector<Extent> out = parts_of(call.blocks->output, index, cut);
     Piece piece;
     piece.count = (blocks_in() ? in : out)[rank].count;
     if (!blocks_in() && !blocks_out()) piece.count = std::max(in[rank].count, out[rank].count);

@@ -10,18 +10,18 @@ PlanCache::PlanCache(int rank, Topology topology, const Config& config)
       lanes_(static_cast<int>(config.lanes)),
       chunks_in_flight_(static_cast<int>(config.slices_per_chunk)) {}
 
-std::shared_ptr<const Plan> PlanCache::get(const RouteQuestion& question, Algorithm algorithm, int root) {
-  std::shared_ptr<const Plan>& plan = plans_[{question.collective, algorithm, root, question.scales_at_source}];
+std::shared_ptr<const Plan> PlanCache::get(const CheckedCall& call, Algorithm algorithm) {
+  std::shared_ptr<const Plan>& plan = plans_[{call.collective, algorithm, call.root, call.scales_at_source()}];
   if (plan) return plan;
   PlanRequest request;
-  request.collective = question.collective;
+  request.collective = call.collective;
   request.algorithm = algorithm;
   request.rank = rank_;
-  request.root = root;
+  request.root = call.root;
   request.lanes = lanes_;
   request.chunks_in_flight = chunks_in_flight_;
   request.topology = topology_;
-  request.scale_at_source = question.scales_at_source;
+  request.scale_at_source = call.scales_at_source();
   plan = std::make_shared<const Plan>(build_plan(request));
   return plan;
 }

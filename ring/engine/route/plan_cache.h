@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "ring/engine/route/route.h"
+#include "ring/engine/call/call.h"
 #include "ring/plan/plan.h"
 #include "rondo/config.h"
 
@@ -17,7 +17,7 @@ class PlanCache {
   PlanCache(int rank, Topology topology, const Config& config);
 
   // The plan of this algorithm for such a call.
-  std::shared_ptr<const Plan> get(const RouteQuestion& question, Algorithm algorithm, int root);
+  std::shared_ptr<const Plan> get(const CheckedCall& call, Algorithm algorithm);
 
  private:
   using Key = std::tuple<Collective, Algorithm, int, bool>;  // and root, scales_at_source

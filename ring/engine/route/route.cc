@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ring/base/check.h"
+#include "ring/engine/route/prepared_call.h"
 #include "ring/plan/estimate.h"
 
 namespace rondo {
@@ -52,10 +53,10 @@ bool may_pull(const RouteTerms& terms, bool pull_refused) {
 }
 
 // What the trials of such calls want. Buffers of which there are no cards are known to be plain.
-Route tried(const RouteQuestion& question, const TableFacts& table, const Answers& answers) {
+Route tried(const PreparedCall& call, const TableFacts& table, const Answers& answers) {
   const Trials::Next next = table.next();
   const RouteReason reason = next.stage == Trials::Stage::kSettled   ? RouteReason::kFaster
-                             : next.stage == Trials::Stage::kResting ? question.why
+                             : next.stage == Trials::Stage::kResting ? call.why
                                                                      : RouteReason::kTrial;
   // Buffers that are read where they lie, and staging memory that the last call may still use.
   if (over_windows(next.way.algorithm) && !answers.buffers) return ask_for_cards(next.way.algorithm, answers);
@@ -70,14 +71,13 @@ Route tried(const RouteQuestion& question, const TableFacts& table, const Answer
 }
 
 // Buffers of an island, of which some are not registered, and no algorithm was asked for.
-Route share_plain(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table,
-                  const Answers& answers) {
+Route share_plain(const PreparedCall& call, const RouteTerms& terms, const TableFacts& table, const Answers& answers) {
   const Buffers known = answers.buffers ? Buffers::kPlain : Buffers::kKnownPlain;
   const bool always = terms.single_copy == SingleCopy::kOn && may_pull(terms, table.pull_refused);
-  if (!always && question.tuned()) return tried(question, table, answers);
+  if (!always && call.tuned()) return tried(call, table, answers);
   // One exchange more than that of cards, where staging takes two.
-  if (!always && question.bytes <= kPostBytes) return run(Algorithm::kOneShot, RouteReason::kSmall, known);
-  if (!answers.buffers) return ask_for_cards(question.algorithm, answers);
+  if (!always && call.bytes <= kPostBytes) return run(Algorithm::kOneShot, RouteReason::kSmall, known);
+  if (!answers.buffers) return ask_for_cards(call.algorithm, answers);
   if (always) return pull(RouteReason::kConfigured, answers);
   const bool off = terms.single_copy == SingleCopy::kOff;
   return run(Algorithm::kStaged, off ? RouteReason::kConfigured : RouteReason::kUnreadable, known);
@@ -89,40 +89,38 @@ bool streams(const RouteTerms& terms, const TableFacts& table) {
 }
 
 // Of calls that registered buffers may take over windows, before the ranks have told each other of theirs.
-Route decide_unasked(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table,
+Route decide_unasked(const PreparedCall& call, const RouteTerms& terms, const TableFacts& table,
                      const Answers& answers) {
-  const Algorithm asked = question.algorithm;
+  const Algorithm asked = call.algorithm;
   const bool windows = over_windows(asked);
   const bool either = !windows || asked == Algorithm::kWindow;
   if (!either || !table.known_plain) return ask_for_cards(asked, answers);
-  if (windows) return share_plain(question, terms, table, answers);
-  if (question.tuned()) return tried(question, table, answers);
+  if (windows) return share_plain(call, terms, table, answers);
+  if (call.tuned()) return tried(call, table, answers);
   return run(asked, RouteReason::kKnownPlain, Buffers::kKnownPlain);
 }
 
-Route decide_way(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table,
-                 const Answers& answers) {
-  const Algorithm asked = question.algorithm;
+Route decide_way(const PreparedCall& call, const RouteTerms& terms, const TableFacts& table, const Answers& answers) {
+  const Algorithm asked = call.algorithm;
   const bool windows = over_windows(asked);
-  if (!windows && !question.registered_first) {
-    if (!question.tuned()) return run(asked, question.why);
-    Route route = tried(question, table, answers);
+  if (!windows && !call.registered_first) {
+    if (!call.tuned()) return run(asked, call.why);
+    Route route = tried(call, table, answers);
     route.buffers = Buffers::kAny;
     return route;
   }
-  if (!answers.buffers) return decide_unasked(question, terms, table, answers);
-  if (asked == Algorithm::kStaged) return run(asked, question.why);
-  if (question.scales_at_source) return run(Algorithm::kStaged, RouteReason::kScaled);
+  if (!answers.buffers) return decide_unasked(call, terms, table, answers);
+  if (asked == Algorithm::kStaged) return run(asked, call.why);
+  if (call.scales_at_source()) return run(Algorithm::kStaged, RouteReason::kScaled);
   if (answers.buffers->plain < 0) {
     return run(asked == Algorithm::kPull ? asked : Algorithm::kRegistered, RouteReason::kAllRegistered);
   }
   if (!windows) {
-    return question.tuned() ? tried(question, table, answers)
-                            : run(asked, RouteReason::kNotRegistered, Buffers::kPlain);
+    return call.tuned() ? tried(call, table, answers) : run(asked, RouteReason::kNotRegistered, Buffers::kPlain);
   }
   if (asked == Algorithm::kRegistered) return refuse(asked, RouteReason::kNotRegistered);
-  if (asked == Algorithm::kWindow) return share_plain(question, terms, table, answers);
-  return terms.can_pull ? pull(question.why, answers) : refuse(asked, RouteReason::kUnreadable);
+  if (asked == Algorithm::kWindow) return share_plain(call, terms, table, answers);
+  return terms.can_pull ? pull(call.why, answers) : refuse(asked, RouteReason::kUnreadable);
 }
 
 }  // namespace
@@ -179,10 +177,10 @@ bool Answers::has(Next exchange) const {
   return true;  // these ask for nothing
 }
 
-Alternatives usable_ways(const RouteQuestion& question, const RouteTerms& terms, bool pull_refused) {
-  if (may_pull(terms, pull_refused)) return question.ways;
+Alternatives usable_ways(const PreparedCall& call, const RouteTerms& terms, bool pull_refused) {
+  if (may_pull(terms, pull_refused)) return call.ways;
   Alternatives ways;
-  for (const Algorithm algorithm : question.ways.all()) {
+  for (const Algorithm algorithm : call.ways.all()) {
     if (algorithm != Algorithm::kPull) ways.algorithms[ways.count++] = algorithm;
   }
   return ways;
@@ -192,11 +190,11 @@ Trials::Stores stores_to_try(const RouteTerms& terms) {
   return terms.stores == RouteTerms::Stores::kTried ? Trials::Stores::kBoth : Trials::Stores::kOne;
 }
 
-Route decide(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table, const Answers& answers) {
-  if (question.tuned() && table.times_due && !answers.times && !answers.buffers) {
-    return ask(Next::kExchangeTimes, question.algorithm, RouteReason::kTimesUnknown, answers);
+Route decide(const PreparedCall& call, const RouteTerms& terms, const TableFacts& table, const Answers& answers) {
+  if (call.tuned() && table.times_due && !answers.times && !answers.buffers) {
+    return ask(Next::kExchangeTimes, call.algorithm, RouteReason::kTimesUnknown, answers);
   }
-  Route route = decide_way(question, terms, table, answers);
+  Route route = decide_way(call, terms, table, answers);
   if (!route.tuned) route.streamed = streams(terms, table);
   return route;
 }

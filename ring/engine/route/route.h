@@ -42,25 +42,7 @@ struct Alternatives {
   auto operator<=>(const Alternatives&) const = default;
 };
 
-// What one call asks of its route. Equal on all ranks: all but `why` is part of the call's fingerprint, or follows from
-// it.
-struct RouteQuestion {
-  Collective collective = Collective::kAllReduce;
-  bool even = true;  // every rank has a block of the same size
-  bool scales_at_source = false;
-  bool coded = false;  // it has a wire format
-  uint64_t bytes = 0;  // of the whole operation as they travel; 0 where ranks know only their own counts
-  int root = -1;
-  int element_bytes = 0;
-  // By Router::ask(). For buffers that are not registered; kWindow: one of those over windows.
-  Algorithm algorithm = Algorithm::kAuto;
-  bool registered_first = false;  // over links only where the buffers of some rank are not registered
-  Alternatives ways;              // none: `algorithm` runs
-  RouteReason why = RouteReason::kCheapest;
-
-  bool tuned() const { return ways.count > 0; }
-  bool operator==(const RouteQuestion&) const = default;
-};
+struct PreparedCall;
 
 // What is equal on all ranks from the start.
 struct RouteTerms {
@@ -130,10 +112,10 @@ struct Answers {
 
 // The route of a call. A pure function of what all ranks agree on, so that all ranks decide alike: the ranks call it
 // when the operation begins (operations begin in call order), and again after each exchange that it asks for.
-Route decide(const RouteQuestion& question, const RouteTerms& terms, const TableFacts& table, const Answers& answers);
+Route decide(const PreparedCall& call, const RouteTerms& terms, const TableFacts& table, const Answers& answers);
 
 // The ways of the question without those that cannot be used here.
-Alternatives usable_ways(const RouteQuestion& question, const RouteTerms& terms, bool pull_refused);
+Alternatives usable_ways(const PreparedCall& call, const RouteTerms& terms, bool pull_refused);
 Trials::Stores stores_to_try(const RouteTerms& terms);
 
 // Bytes of a rank's buffer that a plan over windows takes in one round.

@@ -7,9 +7,9 @@
 
 namespace rondo {
 
-TunerKey tuner_key(const RouteQuestion& question) {
-  return {question.collective, static_cast<int>(std::bit_width(question.bytes)), question.root, question.element_bytes,
-          question.ways};
+TunerKey tuner_key(const PreparedCall& call) {
+  return {call.collective, static_cast<int>(std::bit_width(call.bytes)), call.root,
+          static_cast<int>(dtype_bytes(call.dtype)), call.ways};
 }
 
 void RouteTable::note_change(uint64_t what, uint64_t value) { digest_ = mix64(digest_ ^ mix64(value + what)); }
@@ -21,22 +21,21 @@ std::vector<std::string> RouteTable::told_times(std::span<const TimeRecord> reco
   return tuner_.learn(records, clocks);
 }
 
-TableFacts RouteTable::facts(const RouteQuestion& question, const Answers& answers) const {
+TableFacts RouteTable::facts(const PreparedCall& call, const Answers& answers) const {
   TableFacts facts;
   facts.pull_refused = pull_refused_;
   facts.streamed = tuner_.streamed();
-  facts.known_plain =
-      !answers.buffers && (over_windows(question.algorithm) || question.registered_first) && known_plain(question);
+  facts.known_plain = !answers.buffers && (over_windows(call.algorithm) || call.registered_first) && known_plain(call);
   facts.times_due = tuner_.due();
   return facts;
 }
 
-Trials::Next RouteTable::next(const RouteQuestion& question, const RouteTerms& terms) const {
-  return tuner_.next(tuner_key(question), usable_ways(question, terms, pull_refused_).all(), stores_to_try(terms));
+Trials::Next RouteTable::next(const PreparedCall& call, const RouteTerms& terms) const {
+  return tuner_.next(tuner_key(call), usable_ways(call, terms, pull_refused_).all(), stores_to_try(terms));
 }
 
-bool RouteTable::tried_pull(const RouteQuestion& question, bool readable) {
-  const bool by_name = question.algorithm == Algorithm::kPull;
+bool RouteTable::tried_pull(const PreparedCall& call, bool readable) {
+  const bool by_name = call.algorithm == Algorithm::kPull;
   if (readable || by_name || pull_refused_) return false;
   pull_refused_ = true;
   tuner_.begin_again();
@@ -44,14 +43,14 @@ bool RouteTable::tried_pull(const RouteQuestion& question, bool readable) {
   return true;
 }
 
-void RouteTable::began(const RouteQuestion& question, const RouteTerms& terms, const Route& route) {
+void RouteTable::began(const PreparedCall& call, const RouteTerms& terms, const Route& route) {
   if (route.tuned) {
-    tuner_.began(tuner_key(question), usable_ways(question, terms, pull_refused_).all(), stores_to_try(terms));
+    tuner_.began(tuner_key(call), usable_ways(call, terms, pull_refused_).all(), stores_to_try(terms));
     note_change(2, (static_cast<uint64_t>(route.algorithm) << 2) + (route.streamed ? 2 : 0) + (route.timed ? 1 : 0));
   }
-  if (route.buffers == Route::Buffers::kPlain) note_plain(key(question));
+  if (route.buffers == Route::Buffers::kPlain) note_plain(key(call));
   if (route.buffers != Route::Buffers::kKnownPlain) return;
-  const auto found = plain_.find(key(question));
+  const auto found = plain_.find(key(call));
   note_change(4, --found->second);
   if (found->second == 0) plain_.erase(found);
 }

@@ -8,12 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "ring/engine/route/prepared_call.h"
 #include "ring/engine/route/route.h"
 #include "ring/engine/route/tuner.h"
 
 namespace rondo {
 
-TunerKey tuner_key(const RouteQuestion& question);
+TunerKey tuner_key(const PreparedCall& call);
 
 // What the ranks of a communicator have learned about routes from its calls. All ranks hold the same table at the same
 // call: every change is a function of the calls, in call order, and of what all ranks have told each other. No rank
@@ -21,10 +22,10 @@ TunerKey tuner_key(const RouteQuestion& question);
 class RouteTable {
  public:
   // For decide(), but for `next`, which is next() below. What it does not look at is not looked up.
-  TableFacts facts(const RouteQuestion& question, const Answers& answers) const;
-  Trials::Next next(const RouteQuestion& question, const RouteTerms& terms) const;
+  TableFacts facts(const PreparedCall& call, const Answers& answers) const;
+  Trials::Next next(const PreparedCall& call, const RouteTerms& terms) const;
   // Such a call runs as for plain buffers without an exchange of cards, since the last one that asked did.
-  bool known_plain(const RouteQuestion& question) const { return plain_.count(key(question)) != 0; }
+  bool known_plain(const PreparedCall& call) const { return plain_.count(key(call)) != 0; }
   const Tuner& tuner() const { return tuner_; }
   // A rank could not read another's memory: no call pulls any more, unless it asks for it by name.
   bool pull_refused() const { return pull_refused_; }
@@ -39,10 +40,10 @@ class RouteTable {
   std::vector<std::string> told_times(std::span<const TimeRecord> records, Clocks clocks);
   // All ranks have tried to read the others' buffers (Route::Next::kTryPull). True: this call falls back, and no later
   // one tries, unless it asks for pull by name.
-  bool tried_pull(const RouteQuestion& question, bool readable);
+  bool tried_pull(const PreparedCall& call, bool readable);
   // A call has begun by this route. Nothing changes unless learns_from(route). If it is timed, its time is recorded as
   // the last of tuner().pending().
-  void began(const RouteQuestion& question, const RouteTerms& terms, const Route& route);
+  void began(const PreparedCall& call, const RouteTerms& terms, const Route& route);
 
   // A digest of all changes: tables that differ have different ones.
   uint64_t version() const { return digest_; }
@@ -55,7 +56,7 @@ class RouteTable {
   static constexpr size_t kMostPlain = 1024;
 
   using Key = std::pair<Collective, uint64_t>;  // bytes
-  static Key key(const RouteQuestion& question) { return {question.collective, question.bytes}; }
+  static Key key(const PreparedCall& call) { return {call.collective, call.bytes}; }
   void note_plain(const Key& key);
   void note_change(uint64_t what, uint64_t value);
 

@@ -20,10 +20,10 @@ namespace {
 constexpr uint64_t kAskBytes = 256 * 1024;
 
 // Calls that no plan over these windows can run.
-bool no_windows_for(const RouteQuestion& call, Algorithm algorithm) {
+bool no_windows_for(const PreparedCall& call, Algorithm algorithm) {
   if (!in_island(algorithm)) return false;
   const bool raw = algorithm == Algorithm::kPull || algorithm == Algorithm::kRegistered;
-  return !call.even || (raw && call.scales_at_source);
+  return call.uneven || (raw && call.scales_at_source());
 }
 
 // Below, reading two clocks and telling what they said costs more than a choice gains.
@@ -53,23 +53,23 @@ Router::Router(int rank, Topology topology, const Config& config, bool can_pull)
       terms_(terms_of(config, topology_, can_pull)),
       chooser_(topology_, {}, static_cast<int>(config.slices_per_chunk)) {}
 
-void Router::check(const RouteQuestion& call, Algorithm asked) const {
+void Router::check(const PreparedCall& call, Algorithm asked) const {
   std::string why;
-  if (call.coded && !carries_wire_format(call.collective, asked, topology_)) {
+  if (call.coded() && !carries_wire_format(call.collective, asked, topology_)) {
     why = fmt::format("no plan of the algorithm {} carries a wire format here", algorithm_name(asked));
   } else if (!plan_available(call.collective, asked, topology_)) {
     why = fmt::format("there is no {} algorithm for it in a group of {}", algorithm_name(asked), topology_.world());
   } else if (no_windows_for(call, asked)) {
     why = fmt::format(
         "the algorithm {} {}", algorithm_name(asked),
-        call.even ? "reads contributions where they lie, so no rank can scale its own" : "takes equal counts only");
+        !call.uneven ? "reads contributions where they lie, so no rank can scale its own" : "takes equal counts only");
   }
   if (why.empty()) return;
   throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", collective_name(call.collective), rank_, why));
 }
 
 // The cheapest of the plans that carry a wire format.
-Algorithm Router::choose_coded(const RouteQuestion& call) const {
+Algorithm Router::choose_coded(const PreparedCall& call) const {
   Algorithm best = Algorithm::kRing;
   double least_us = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kAlgorithms; ++i) {
@@ -84,7 +84,7 @@ Algorithm Router::choose_coded(const RouteQuestion& call) const {
   return best;
 }
 
-Algorithm Router::choose(const RouteQuestion& call, Algorithm asked, RouteReason& why) const {
+Algorithm Router::choose(const PreparedCall& call, Algorithm asked, RouteReason& why) const {
   if (topology_.world() == 1 && in_island(asked)) asked = Algorithm::kRing;  // either is a copy
   if (asked != Algorithm::kAuto) {
     check(call, asked);
@@ -93,21 +93,21 @@ Algorithm Router::choose(const RouteQuestion& call, Algorithm asked, RouteReason
   }
   if (configured_ != Algorithm::kAuto && plan_available(call.collective, configured_, topology_) &&
       !no_windows_for(call, configured_) &&
-      (!call.coded || carries_wire_format(call.collective, configured_, topology_))) {
+      (!call.coded() || carries_wire_format(call.collective, configured_, topology_))) {
     why = RouteReason::kConfigured;
     return configured_;
   }
-  if (call.coded) return choose_coded(call);
-  return chooser_.choose(call.collective, call.bytes, call.scales_at_source, call.even);
+  if (call.coded()) return choose_coded(call);
+  return chooser_.choose(call.collective, call.bytes, call.scales_at_source(), !call.uneven);
 }
 
 // Calls of one kind (tuner_key) have the same ways: those of the smallest, if what the model chooses for this one folds
 // like them.
-Alternatives Router::ways_of(const RouteQuestion& call, Algorithm asked) const {
+Alternatives Router::ways_of(const PreparedCall& call, Algorithm asked) const {
   const Algorithm wish = asked != Algorithm::kAuto ? asked : configured_;
   const int world = topology_.world();
   Alternatives ways;
-  if (call.coded || !call.even || call.scales_at_source || call.collective == Collective::kBarrier) return ways;
+  if (call.coded() || call.uneven || call.scales_at_source() || call.collective == Collective::kBarrier) return ways;
   if (call.bytes < kFewestTuned || world < 2 || world > kMostTuned) return ways;
   if (collective_has_root(call.collective) && !topology_.one_host()) return ways;
   if (wish == Algorithm::kWindow) {
@@ -125,26 +125,25 @@ Alternatives Router::ways_of(const RouteQuestion& call, Algorithm asked) const {
   return ways;
 }
 
-RouteQuestion Router::ask(RouteQuestion call, Algorithm asked) const {
+void Router::ask(PreparedCall& call) const {
+  const Algorithm asked = call.asked;
   call.algorithm = choose(call, asked, call.why);
-  call.registered_first = !call.coded && asked == Algorithm::kAuto && configured_ == Algorithm::kAuto &&
+  call.registered_first = !call.coded() && asked == Algorithm::kAuto && configured_ == Algorithm::kAuto &&
                           !in_island(call.algorithm) && call.bytes >= kAskBytes &&
                           !no_windows_for(call, Algorithm::kRegistered) &&
                           plan_available(call.collective, Algorithm::kRegistered, topology_);
   call.ways = ways_of(call, asked);
-  return call;
 }
 
-std::string Router::describe(const RouteQuestion& question, const Route& route) const {
-  const double us =
-      chooser_.estimated_us(question.collective, route.algorithm, question.bytes, question.scales_at_source);
-  return fmt::format("{} of {} bytes among {} ranks: {} ({}{})", collective_name(question.collective), question.bytes,
+std::string Router::describe(const PreparedCall& call, const Route& route) const {
+  const double us = chooser_.estimated_us(call.collective, route.algorithm, call.bytes, call.scales_at_source());
+  return fmt::format("{} of {} bytes among {} ranks: {} ({}{})", collective_name(call.collective), call.bytes,
                      topology_.world(), algorithm_name(route.algorithm), reason_text(route.reason),
                      std::isinf(us) ? "" : fmt::format(", {:.0f} us by the cost model", us));
 }
 
-uint64_t Router::predicted_ns(const RouteQuestion& question, Algorithm algorithm) const {
-  const double us = chooser_.estimated_us(question.collective, algorithm, question.bytes, question.scales_at_source);
+uint64_t Router::predicted_ns(const PreparedCall& call, Algorithm algorithm) const {
+  const double us = chooser_.estimated_us(call.collective, algorithm, call.bytes, call.scales_at_source());
   return std::isfinite(us) && us > 0 ? static_cast<uint64_t>(us * 1000) : 0;
 }
 

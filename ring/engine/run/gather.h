@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ring/engine/call/call.h"
@@ -23,9 +24,11 @@ class Gather {
     call_.collective = Collective::kAllGather;
     call_.dtype = DType::kUint8;
     call_.count = sizeof(Record);
-    for (uint64_t at = 0; at < records_.size(); ++at) call_.output_blocks.push_back({at * call_.count, call_.count});
-    call_.input_blocks.resize(records_.size());
-    call_.input_blocks[rank_] = {0, call_.count};
+    Blocks blocks;
+    for (uint64_t at = 0; at < records_.size(); ++at) blocks.output.push_back({at * call_.count, call_.count});
+    blocks.input.resize(records_.size());
+    blocks.input[rank_] = {0, call_.count};
+    call_.blocks = std::make_shared<const Blocks>(std::move(blocks));
     run_ = make_run(call_);
   }
   Gather(const Gather&) = delete;

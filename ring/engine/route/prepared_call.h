@@ -1,61 +1,45 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "ring/engine/call/call.h"
-#include "ring/engine/observe/observer.h"
 #include "ring/engine/route/route.h"
-#include "ring/engine/run/run.h"
 
 namespace rondo {
 
-// What one rank has worked out for a call, for all operations that are alike but for their buffers: the checked
-// arguments, the question of their route, and the run of the route that the last of them took. It holds nothing that
-// ranks must agree on, so each rank may forget it at any time.
-class PreparedCall : public std::enable_shared_from_this<PreparedCall> {
- public:
-  // A run and the algorithm whose plan it runs.
-  struct Body {
-    Algorithm algorithm = Algorithm::kAuto;
-    std::unique_ptr<Run> run;
-  };
-  // A route that follows from the table of routes alone.
-  struct KeptRoute {
-    Route route;
-    uint64_t version = 0;  // of the table then
-  };
+class Run;
+
+// A checked call, and what one rank has worked out for all operations that are alike but for their buffers. It holds
+// nothing that ranks must agree on beside the call, so each may forget it at any time.
+struct PreparedCall : CheckedCall {
+  PreparedCall() = default;
+  PreparedCall(CheckedCall checked, int world) : CheckedCall(std::move(checked)), bytes(travelling_bytes(world)) {}
+
+  uint64_t bytes = 0;  // CheckedCall::travelling_bytes()
+  // By Router::ask(), with `algorithm` and `registered_first`: for buffers that are not registered; kWindow: one of
+  // those over windows.
+  Alternatives ways;  // none: `algorithm` runs
+  RouteReason why = RouteReason::kCheapest;
+  uint64_t kind = 0;  // what ranks compare: see fingerprint_of()
+
+  bool tuned() const { return ways.count > 0; }
+
+  // --- under the lease
+  // The route, where it follows from the table of routes alone, in this version.
+  std::optional<Route> route;
+  uint64_t route_version = 0;
+  // The run of the route that the last operation took, and whose plan it runs. Never shared.
+  std::shared_ptr<Run> run;
+  Algorithm run_algorithm = Algorithm::kAuto;
   // By the cost model, of the algorithm that was observed last.
-  struct Prediction {
-    Algorithm algorithm = Algorithm::kAuto;
-    uint64_t nanoseconds = 0;
-  };
-
-  PreparedCall(CheckedCall checked, const RouteQuestion& asked, uint64_t communicator);
-
-  const CheckedCall call;  // with the buffers that it was made from: those of an operation are its own
-  const RouteQuestion question;
-  const uint64_t kind;  // what ranks compare: see fingerprint_of()
-
-  // Under the lease.
-  Body body;
-  std::optional<KeptRoute> kept_route;
-  Prediction prediction;
-
-  // The buffers that were checked last. Under the submission lock.
-  const void* input;
-  const void* output;
+  Algorithm predicted = Algorithm::kAuto;
+  uint64_t predicted_ns = 0;
 };
-
-// What an observer is told of such a call.
-inline Observer::Call observed_call(const PreparedCall& prepared, int world, Algorithm algorithm) {
-  const CheckedCall& call = prepared.call;
-  return {call.collective, call.dtype, call.op, algorithm, call.root, call.total_bytes(world)};
-}
 
 // The fields of a call that is not uneven, and not checked: calls with equal fields are alike but for their buffers.
 inline CallFields fields_of(const Call& call) {

@@ -1,15 +1,9 @@
-#include "ring/engine/collective/prepared_call.h"
+#include "ring/engine/route/prepared_call.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace rondo {
-PreparedCall::PreparedCall(CheckedCall checked, const RouteQuestion& asked, uint64_t communicator)
-    : call(std::move(checked)),
-      question(asked),
-      kind(kind_of(communicator, call)),
-      input(call.input),
-      output(call.output) {}
 
 const std::shared_ptr<PreparedCall>* PreparedCalls::find_other(const CallFields& key) {
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.key == key; });
