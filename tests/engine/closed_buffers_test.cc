@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "ring/engine/call/call.h"
-#include "ring/engine/call/slicing.h"
-#include "ring/engine/run/grace_period.h"
+#include "ring/engine/island/grace_period.h"
 #include "ring/engine/run/lane_run.h"
+#include "ring/engine/run/slicing.h"
 #include "ring/plan/build.h"
 #include "tests/support/collective_check.h"
 #include "tests/support/random.h"
@@ -61,14 +61,14 @@ class Island {
     const auto world = static_cast<size_t>(what.world);
     std::vector<std::byte*> places;
     for (size_t r = 0; r < world; ++r) {
-      boards_.push_back(std::make_unique<Lines[]>(PostBoard::kBytes / sizeof(Lines)));
+      boards_.push_back(std::make_unique<Lines[]>(PostBoard::kHeadBytes / sizeof(Lines)));
       places.push_back(boards_.back()[0].bytes);
     }
     for (int r = 0; r < what.world; ++r) {
       callers_.push_back(std::make_unique<CollectiveRank>(what, r));
       ranks_.push_back(std::make_unique<Rank>());
       world_.push_back(r);
-      rank(r).board.board = PostBoard(places, r);
+      rank(r).board.board = PostBoard(places, r, PostBoard::kFewestRingBytes);
       rank(r).board.bells.assign(world, std::make_shared<Bell>());
       calls_.push_back(check_call(callers_.back()->call(), r, what.world));
     }
@@ -240,10 +240,11 @@ TEST_CASE("a failed rank waits for those who are in its buffers: until they leav
     std::vector<std::unique_ptr<Lines[]>> memory;
     std::vector<std::byte*> places;
     for (size_t r = 0; r < world.size(); ++r) {
-      memory.push_back(std::make_unique<Lines[]>(PostBoard::kBytes / sizeof(Lines)));
+      memory.push_back(std::make_unique<Lines[]>(PostBoard::kHeadBytes / sizeof(Lines)));
       places.push_back(memory.back()[0].bytes);
     }
-    PostBoard own(places, 0), writer(places, 1), idle(places, 2);
+    constexpr size_t kRing = PostBoard::kFewestRingBytes;
+    PostBoard own(places, 0, kRing), writer(places, 1, kRing), idle(places, 2, kRing);
     OneMemory island;
     GracePeriod grace;
     writer.enter();

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "ring/engine/call/call.h"
-#include "ring/engine/call/slicing.h"
+#include "ring/engine/run/slicing.h"
 #include "ring/plan/build.h"
 #include "transport/tcp/stream_link.h"
 

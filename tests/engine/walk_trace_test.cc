@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ring/engine/call/call.h"
-#include "ring/engine/call/slicing.h"
+#include "ring/engine/run/slicing.h"
 #include "ring/plan/build.h"
 #include "ring/plan/machine.h"
 #include "ring/plan/structure.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/engine/run/island_channel.h"
+#include "ring/engine/island/island_channel.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
 #include "tests/support/collective_check.h"

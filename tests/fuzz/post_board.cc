@@ -1,7 +1,7 @@
 // A one-shot all_reduce over boards into which the other two ranks write what they like: no access out of bounds, and
 // it ends only when each of them has posted in each round.
 //   input: steps: one byte, and its operands
-#include "ring/engine/run/post_board.h"
+#include "ring/engine/island/post_board.h"
 
 #include <memory>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "ring/plan/build.h"
 #include "tests/fuzz/shared_pages.h"
 #include "tests/fuzz/target.h"
+#include "tests/support/whole_board.h"
 
 namespace rondo::fuzz {
 namespace {
@@ -19,7 +20,7 @@ constexpr int kWorld = 3;
 constexpr uint64_t kCount = 9000;  // floats: three rounds of 4,096
 constexpr uint64_t kRoundElements = 4096;
 constexpr uint64_t kFingerprint = 42;
-constexpr size_t kBoardBytes = PostBoard::bytes(PostBoard::kFewestRingBytes);
+constexpr size_t kBoardBytes = testing::whole_board_bytes<PostBoard>(PostBoard::kFewestRingBytes);
 
 enum Step : uint8_t { kWrite, kShow, kProgress, kSteps };
 
@@ -41,7 +42,7 @@ class Victim {
     std::vector<std::byte*> places;
     for (SharedPages& board : boards()) places.push_back(board.data());
     for (SharedPages& board : boards()) std::memset(board.data(), 0, kBoardBytes);
-    channel_.board = PostBoard(places, 0, PostBoard::kFewestRingBytes);
+    channel_.board = testing::whole_board<PostBoard>(places, 0, PostBoard::kFewestRingBytes);
     channel_.bells.assign(kWorld, std::make_shared<Bell>());
     Binding binding;
     binding.plan = &plan();

@@ -12,7 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "ring/engine/run/post_board.h"
+#include "ring/engine/island/post_board.h"
+#include "tests/support/whole_board.h"
 #include "transport/island/memory_file.h"
 #include "transport/island/shared_link_body.h"
 #include "transport/island/shared_stream_body.h"
@@ -217,7 +218,7 @@ class Posts {
   static constexpr uint32_t kMostPosted = 3 * 4099;                  // some beside the flag, some in the ring
 
   Posts(int world, uint32_t rounds) : world_(world), rounds_(rounds) {
-    const size_t bytes = whole_pages(PostBoard::bytes(kRingBytes) + kNotesBytes);
+    const size_t bytes = whole_pages(testing::whole_board_bytes<PostBoard>(kRingBytes) + kNotesBytes);
     const Descriptor file = make_memory_file(bytes * static_cast<size_t>(world), Pages::kSparse);
     memory_ = std::make_shared<Mapping>(file.get(), bytes * static_cast<size_t>(world), Mapping::Touch::kLater);
     for (int rank = 0; rank < world; ++rank) places_.push_back(memory_->data() + bytes * static_cast<size_t>(rank));
@@ -230,7 +231,7 @@ class Posts {
 
  private:
   bool drive(int rank) const {
-    PostBoard board(places_, rank, kRingBytes);
+    PostBoard board = testing::whole_board<PostBoard>(places_, rank, kRingBytes);
     for (uint32_t round = 0; round < rounds_; ++round) {
       const uint32_t bytes = size_of(round, kMostPosted);
       if (!post(board, rank, round, bytes)) return false;
@@ -306,7 +307,9 @@ class Posts {
     return true;
   }
 
-  std::byte* notes(int rank) const { return places_[static_cast<size_t>(rank)] + PostBoard::bytes(kRingBytes); }
+  std::byte* notes(int rank) const {
+    return places_[static_cast<size_t>(rank)] + testing::whole_board_bytes<PostBoard>(kRingBytes);
+  }
 
   bool post(PostBoard& board, int rank, uint32_t round, uint32_t bytes) const {
     for (uint64_t idle = 0; board.make_room(bytes).sight != Sight::kThere; ++idle) {

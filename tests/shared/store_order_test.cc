@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "ring/engine/run/post_board.h"
+#include "ring/engine/island/post_board.h"
 
 namespace rondo::testing {
 namespace {
@@ -37,7 +37,7 @@ class Race {
   uint32_t missed(bool one_is_enough) {
     uint32_t missed = 0;
     std::thread owner([this] {
-      PostBoard board(places(), 1);
+      PostBoard board(places(), 1, PostBoard::kFewestRingBytes);
       for (uint32_t round = 1; meet(round * 2 - 1); ++round) {
         delay(round / kDelays % kDelays);
         board.close();
@@ -45,7 +45,7 @@ class Race {
         meet(round * 2);
       }
     });
-    PostBoard board(places(), 0);
+    PostBoard board(places(), 0, PostBoard::kFewestRingBytes);
     uint32_t round = 1;
     for (; round <= kRounds && !(one_is_enough && missed > 0); ++round) {
       meet(round * 2 - 1);
@@ -84,8 +84,8 @@ class Race {
     return !over_;
   }
 
-  std::unique_ptr<Line[]> memory_[2] = {std::make_unique<Line[]>(PostBoard::kBytes / sizeof(Line)),
-                                        std::make_unique<Line[]>(PostBoard::kBytes / sizeof(Line))};
+  std::unique_ptr<Line[]> memory_[2] = {std::make_unique<Line[]>(PostBoard::kHeadBytes / sizeof(Line)),
+                                        std::make_unique<Line[]>(PostBoard::kHeadBytes / sizeof(Line))};
   alignas(128) std::atomic<uint32_t> arrived_{0};
   alignas(128) bool left_alone_ = false;
   std::atomic<bool> over_{false};

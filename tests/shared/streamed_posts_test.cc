@@ -11,14 +11,15 @@
 #include <vector>
 
 #include "kernels/cross_copy.h"
-#include "ring/engine/run/post_board.h"
+#include "ring/engine/island/post_board.h"
+#include "tests/support/whole_board.h"
 
 namespace rondo::testing {
 namespace {
 
 constexpr uint64_t kRounds = 4'000;
 constexpr size_t kPiece = 16 * 1024;
-constexpr size_t kBytes = PostBoard::kPostBytes;
+constexpr size_t kBytes = PostBoard::kPostBytes, kRingBytes = PostBoard::kRingBytes;
 
 struct alignas(128) Line {
   std::byte bytes[128] = {};
@@ -39,7 +40,7 @@ class Pair {
   static uint64_t word(int rank, uint64_t round) { return round * 2 + static_cast<uint64_t>(rank); }
 
   uint64_t run(int rank) {
-    PostBoard board({memory_[0][0].bytes, memory_[1][0].bytes}, rank);
+    PostBoard board = whole_board<PostBoard>({memory_[0][0].bytes, memory_[1][0].bytes}, rank, kRingBytes);
     std::vector<uint64_t> data(kBytes / sizeof(uint64_t));
     uint64_t wrong = 0;
     for (uint64_t round = 1; round <= kRounds; ++round) {
@@ -77,8 +78,9 @@ class Pair {
     return wrong;
   }
 
-  std::unique_ptr<Line[]> memory_[2] = {std::make_unique<Line[]>(PostBoard::kBytes / sizeof(Line)),
-                                        std::make_unique<Line[]>(PostBoard::kBytes / sizeof(Line))};
+  std::unique_ptr<Line[]> memory_[2] = {
+      std::make_unique<Line[]>(whole_board_bytes<PostBoard>(kRingBytes) / sizeof(Line)),
+      std::make_unique<Line[]>(whole_board_bytes<PostBoard>(kRingBytes) / sizeof(Line))};
 };
 
 }  // namespace

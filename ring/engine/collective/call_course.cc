@@ -8,10 +8,10 @@
 
 #include "kernels/finite.h"
 #include "ring/base/check.h"
-#include "ring/engine/call/slicing.h"
 #include "ring/engine/collective/opening.h"
 #include "ring/engine/run/lanes_run.h"
 #include "ring/engine/run/one_shot.h"
+#include "ring/engine/run/slicing.h"
 
 namespace rondo {
 

@@ -11,13 +11,13 @@
 #include "ring/base/log.h"
 #include "ring/engine/collective/collective_operation.h"
 #include "ring/engine/communicator_context.h"
+#include "ring/engine/island/island_memory.h"
 #include "ring/engine/route/plan_cache.h"
 #include "ring/engine/route/route_table.h"
 #include "ring/engine/route/router.h"
 #include "ring/engine/run/card_exchange.h"
 #include "ring/engine/run/digest_exchange.h"
 #include "ring/engine/run/gather.h"
-#include "ring/engine/run/island_memory.h"
 #include "ring/engine/run/link_table.h"
 
 namespace rondo {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/resolve.h"
-#include "ring/engine/call/slicing.h"
+#include "ring/engine/run/slicing.h"
 #include "rondo/error.h"
 
 namespace rondo {

@@ -6,8 +6,8 @@
 
 #include "kernels/combine.h"
 #include "ring/engine/call/call.h"
+#include "ring/engine/island/peer_memory.h"
 #include "ring/engine/observe/observer.h"
-#include "ring/engine/run/peer_memory.h"
 #include "ring/engine/run/run.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"

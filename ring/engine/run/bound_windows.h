@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "ring/engine/call/call.h"
-#include "ring/engine/call/slicing.h"
+#include "ring/engine/island/island_memory.h"
+#include "ring/engine/island/peer_memory.h"
 #include "ring/engine/run/card.h"
-#include "ring/engine/run/island_memory.h"
-#include "ring/engine/run/peer_memory.h"
+#include "ring/engine/run/slicing.h"
 
 namespace rondo {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "ring/base/hash.h"
-#include "ring/engine/call/slicing.h"
 #include "ring/engine/route/plan_cache.h"
 #include "ring/engine/run/one_shot.h"
+#include "ring/engine/run/slicing.h"
 
 namespace rondo {
 namespace {

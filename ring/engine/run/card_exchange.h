@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "ring/engine/call/call.h"
-#include "ring/engine/call/slicing.h"
+#include "ring/engine/island/island_memory.h"
 #include "ring/engine/route/route.h"
 #include "ring/engine/run/card.h"
 #include "ring/engine/run/gather.h"
-#include "ring/engine/run/island_memory.h"
 #include "ring/engine/run/run.h"
+#include "ring/engine/run/slicing.h"
 
 namespace rondo {
 

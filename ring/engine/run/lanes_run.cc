@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ring/engine/call/slicing.h"
+#include "ring/engine/run/slicing.h"
 
 namespace rondo {
 namespace {

@@ -1,6 +1,6 @@
 #include "ring/engine/run/link_table.h"
 
-#include "ring/engine/call/slicing.h"
+#include "ring/engine/run/slicing.h"
 
 namespace rondo {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ring/engine/call/slicing.h"
+#include "ring/engine/run/slicing.h"
 
 namespace rondo {
 namespace {

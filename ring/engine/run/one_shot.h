@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "ring/engine/island/island_memory.h"
 #include "ring/engine/observe/lane_observer.h"
 #include "ring/engine/run/binding.h"
-#include "ring/engine/run/island_memory.h"
 #include "ring/engine/run/run.h"
 
 namespace rondo {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "ring/engine/call/call.h"
-#include "ring/engine/run/peer_memory.h"
+#include "ring/engine/island/peer_memory.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/plan.h"
 #include "rondo/config.h"

@@ -1,4 +1,4 @@
-#include "ring/engine/run/island_memory.h"
+#include "ring/engine/island/island_memory.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ring/engine/run/island_channel.h"
+#include "ring/engine/island/island_channel.h"
 #include "ring/plan/layout.h"
 #include "transport/shared_memory.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ring/engine/communicator_context.h"
-#include "ring/engine/run/grace_period.h"
-#include "ring/engine/run/island_channel.h"
+#include "ring/engine/island/grace_period.h"
+#include "ring/engine/island/island_channel.h"
 #include "transport/shared_memory.h"
 
 namespace rondo {

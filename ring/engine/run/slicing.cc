@@ -1,4 +1,4 @@
-#include "ring/engine/call/slicing.h"
+#include "ring/engine/run/slicing.h"
 
 #include <algorithm>
 

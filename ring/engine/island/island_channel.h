@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cross_copy.h"
-#include "ring/engine/run/post_board.h"
+#include "ring/engine/island/post_board.h"
 #include "transport/bell.h"
 
 namespace rondo {

@@ -1,4 +1,4 @@
-#include "ring/engine/run/grace_period.h"
+#include "ring/engine/island/grace_period.h"
 
 namespace rondo {
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "ring/engine/island/post_board.h"
 #include "ring/engine/progress/operation.h"
-#include "ring/engine/run/post_board.h"
 #include "transport/shared_memory.h"
 
 namespace rondo {

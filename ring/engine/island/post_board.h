@@ -57,25 +57,21 @@ class BasicPostBoard {
     size_t ring_bytes;
   };
 
-  // Offsets in a rank's memory: where the ring of cells begins and ends; where, in it, large posts begin; all of it.
-  // Zeroed, aligned to 128 bytes.
+  // A rank's memory, zeroed and aligned to 128 bytes, is in three parts: its head, whose cells begin at an offset;
+  // slots for larger posts; a ring of bytes for posts beyond a slot.
   static constexpr size_t kCellsOffset = (kLanes + 2) * kCellBytes;  // behind lanes' barriers, the accesses, the end
   static constexpr size_t kHeadBytes = kCellsOffset + (1 + kDepth) * kCellBytes;
   static constexpr size_t kSlotsBytes = kDepth * whole_lines(Cells::slot_bytes);
-  static constexpr size_t kPostsOffset = kCellsOffset + CellLayout<Cells>(Cells{0}, kCellsOffset).ring;
-  static constexpr size_t bytes(size_t ring_bytes) { return kPostsOffset + ring_bytes; }
-  static constexpr size_t kBytes = bytes(kRingBytes);
 
   BasicPostBoard() = default;
-  // memory[r]: rank r's, mapped here. ring_bytes: equal on all ranks.
-  BasicPostBoard(std::vector<std::byte*> memory, int rank, size_t ring_bytes = kRingBytes)
+  // memory[r]: the head of rank r, mapped here. ring_bytes: equal on all ranks.
+  BasicPostBoard(std::vector<std::byte*> memory, int rank, size_t ring_bytes)
       : memory_(std::move(memory)), rank_(rank) {
     for (std::byte* start : memory_) others_.push_back({{start + kCellsOffset, {ring_bytes}, kCellsOffset}});
     if (!others_.empty()) own_.emplace(others_[static_cast<size_t>(rank)].ring);
   }
 
-  // Where memory[] was only kHeadBytes of each rank: its larger posts lie in the slots, those beyond a slot in the
-  // ring. Before the first of them.
+  // A rank's other parts, before the first post that lies there.
   void lay_slots(int rank, std::byte* slots) {
     others_[static_cast<size_t>(rank)].ring.lay_slots(slots);
     if (rank == rank_) own_->ring().lay_slots(slots);
