@@ -35,10 +35,12 @@ struct Binding : RunStart {
 // What is the same for all operations of a call that was prepared; the rest comes with RunStart.
 Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& blocks, const Slicing& slicing);
 
+inline bool is_mailbox(const Ref& ref) { return ref.space == Space::kMailbox; }
+
 // One step of a plan, bound.
 struct BoundStep : WalkStep {
   std::span<const Ref> sources, targets;
-  uint64_t fingerprint = 0;    // of its slices' tags
+  uint64_t fingerprint = 0;    // of its slices' tags, if they are counted; else the call's
   uint64_t scaled = 0;         // CombineMove::scaled
   bool peers_buffers = false;  // it touches buffers of others, which their owners may close
   bool copies = false;         // one source that is neither scaled nor finished: bytes move as they are

@@ -15,7 +15,6 @@ constexpr uint32_t kIdlePassesBeforeSlot = 64;
 // Slices combined in a pass: some 2 MiB, moved in less than a millisecond, where nothing has to be waited for.
 constexpr uint32_t kSlicesPerPass = 32;
 
-bool in_memory(const Ref& ref) { return ref.space != Space::kMailbox; }
 bool is_peers_buffer(const Ref& ref) { return ref.space == Space::kWindow && (ref.flags & kStaging) == 0; }
 
 }  // namespace
@@ -46,7 +45,6 @@ void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const
 void LaneRun::start_again(const RunStart& start) {
   static_cast<RunStart&>(binding_) = start;
   mover_.start_again(start);
-  for (BoundStep& step : walk_.steps()) step.fingerprint = start.fingerprint;
   begin();
 }
 
@@ -65,14 +63,13 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   const std::span<const Ref> refs(binding_.plan->refs.data() + step.first, size_t{step.sources} + step.targets);
   bound.sources = refs.first(step.sources);
   bound.targets = refs.subspan(step.sources);
-  bound.fingerprint = binding_.fingerprint;
   if (bound.signal()) return;
   const uint32_t block = bound.memory->chunk % binding_.plan->chunks;
   const uint64_t input = binding_.blocks->input[block].count, output = binding_.blocks->output[block].count;
   const uint64_t count = bound.memory->space == Space::kInput    ? input
                          : bound.memory->space == Space::kOutput ? output
                                                                  : std::max(input, output);
-  if (binding_.pairwise && !std::all_of(refs.begin(), refs.end(), in_memory)) {
+  if (binding_.pairwise && std::any_of(refs.begin(), refs.end(), is_mailbox)) {
     bound.counted = true;
     bound.fingerprint = Hash64().add(binding_.fingerprint).add(count).value();
   }
@@ -82,7 +79,7 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
   }
   bound.finish = (step.flags & kFinish) != 0 && combine_finishes(binding_.combine);
   bound.copies = step.sources == 1 && bound.scaled == 0 && !bound.finish;
-  bound.passes_on = bound.copies && !in_memory(refs[0]);
+  bound.passes_on = bound.copies && is_mailbox(refs[0]);
   bound.peers_buffers = std::any_of(refs.begin(), refs.end(), is_peers_buffer);
 }
 
@@ -91,14 +88,16 @@ Slice LaneRun::slice_at(const Cursor& cursor) const {
   const size_t bytes = elements.count * binding_.element_bytes;
   const WireFormat format = binding_.wire.format;
   const size_t travels = format == WireFormat::kNone ? bytes : wire_slice_bytes(format, elements.count);
-  const SliceTag tag{binding_.sequence, walk_.step_at(cursor).fingerprint, static_cast<uint32_t>(travels)};
+  const BoundStep& step = walk_.step_at(cursor);
+  const SliceTag tag{binding_.sequence, step.counted ? step.fingerprint : binding_.fingerprint,
+                     static_cast<uint32_t>(travels)};
   return {cursor.number, cursor.slice, elements, bytes, tag};
 }
 
 // The caller's memory for a slice that is stored as it comes; nullptr for one that is folded.
 std::byte* LaneRun::landing_for(const BoundStep& step, const Slice& slice) const {
   if (!step.copies || binding_.wire.format != WireFormat::kNone) return nullptr;
-  const auto found = std::find_if(step.targets.begin(), step.targets.end(), in_memory);
+  const auto found = std::find_if_not(step.targets.begin(), step.targets.end(), is_mailbox);
   return found == step.targets.end() ? nullptr : mover_.address(*found, slice);
 }
 
@@ -123,7 +122,7 @@ bool LaneRun::post(Pass pass) {
     if (step.barrier != 0) posted_source_ = static_cast<uint32_t>(step.sources.size());
     for (; posted_source_ < step.sources.size(); ++posted_source_) {
       const Ref& ref = step.sources[posted_source_];
-      if (in_memory(ref)) continue;
+      if (!is_mailbox(ref)) continue;
       if (!post_landing(ref, pass)) return moved;
       moved = true;
     }
@@ -136,12 +135,12 @@ bool LaneRun::post(Pass pass) {
 bool LaneRun::ready(const BoundStep& step) {
   if (step.barrier != 0) return all_arrived(step);
   for (const Ref& ref : step.sources) {
-    if (in_memory(ref) || mover_.link(ref).arrived() != nullptr) continue;
+    if (!is_mailbox(ref) || mover_.link(ref).arrived() != nullptr) continue;
     observer_.awaits(ref.peer);
     return false;
   }
   for (const Ref& ref : step.targets) {
-    if (in_memory(ref) || mover_.link(ref).can_send()) continue;
+    if (!is_mailbox(ref) || mover_.link(ref).can_send()) continue;
     observer_.awaits(ref.peer);
     return false;
   }
@@ -174,7 +173,7 @@ bool LaneRun::combine_one() {
     return false;
   }
   for (const Ref& ref : step.sources) {
-    if (!in_memory(ref)) mover_.link(ref).release();
+    if (is_mailbox(ref)) mover_.link(ref).release();
   }
   pass_combined(step, slice.tag.bytes);
   return true;

@@ -12,7 +12,6 @@ namespace {
 // What is folded at a time and then streamed: stays in a first-level cache beside its sources.
 constexpr size_t kStreamedPieceBytes = 8 * 1024;
 
-bool is_mailbox(const Ref& ref) { return ref.space == Space::kMailbox; }
 bool is_window(const Ref& ref) { return ref.space == Space::kWindow; }
 size_t most_sources(const Plan& plan) {
   size_t most = 0;
@@ -40,7 +39,6 @@ void SliceMover::start(const Binding& binding, uint32_t lane, std::span<Link* co
 
 void SliceMover::start_again(const RunStart& start) {
   static_cast<RunStart&>(binding_) = start;
-  for (Port& port : ports_) port.start(port.link());
   failed_pull_ = closed_owner_ = -1;
   not_finite_ = {};
   kept_notes_.clear();
