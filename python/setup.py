@@ -1,11 +1,12 @@
-"""Builds librondo_c.so and rondo-run with g++ alone, with the flags that matter of Bazel's (tools/bazel/rondo.bzl).
-RONDO_LIBRARY and RONDO_RUN, if set, are taken instead of being built."""
+"""Builds librondo_c.so, rondo-run and the module _rondo with g++ alone, with the flags that matter of Bazel's
+(tools/bazel/rondo.bzl). RONDO_LIBRARY, RONDO_RUN and RONDO_MODULE, if set, are taken instead of being built."""
 
 import os
 import platform
 import re
 import shutil
 import subprocess
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +23,7 @@ TREE = HERE / "native" if (HERE / "native").is_dir() else HERE.parent
 SOURCES = {
     "library": ["ring/**/*.cc", "transport/**/*.cc", "kernels/*.cc", "kernels/rows/*.cc", "tools/bazel/packages/*.cc"],
     "launcher": ["ring/base/*.cc", "tools/launcher/*.cc", "tools/rondo_run.cc", "tools/bazel/packages/fmt.cc"],
+    "module": ["python/module/*.cc"],
 }
 FLAGS = [
     *("-std=c++20", "-iquote", ".", "-Iring/include", "-O2", "-g0", "-DNDEBUG", "-fPIC", "-ffp-contract=off"),
@@ -41,6 +43,8 @@ def compiler() -> str:
         raise SystemExit(f"rondo needs a C++20 compiler, and there is no {name}: apt-get install g++")
     if platform.machine() != "x86_64":
         raise SystemExit(f"rondo builds for x86-64 only so far; this is {platform.machine()}")
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        raise SystemExit(f"rondo needs Python's headers, and {sysconfig.get_path('include')} has none: apt-get install python3-dev")
     probe = "#include <asio/version.hpp>\n#include <fmt/format.h>\n#include <CLI/CLI.hpp>\n#include <openssl/evp.h>\n"
     done = subprocess.run(
         [name, "-std=c++20", "-E", "-x", "c++", "-"], input=probe, capture_output=True, text=True, check=False
@@ -53,10 +57,11 @@ def compiler() -> str:
 
 
 def build_native(target: Path, scratch: Path) -> None:
-    """librondo_c.so and rondo-run in `target`."""
+    """librondo_c.so and rondo-run in `target`, which is rondo/_native, and _rondo.abi3.so beside rondo."""
     target.mkdir(parents=True, exist_ok=True)
-    built = {"library": target / "librondo_c.so", "launcher": target / "rondo-run"}
-    given = {"library": os.environ.get("RONDO_LIBRARY"), "launcher": os.environ.get("RONDO_RUN")}
+    module = target.parents[1] / "_rondo.abi3.so"
+    built = {"library": target / "librondo_c.so", "launcher": target / "rondo-run", "module": module}
+    given = {"library": os.environ.get("RONDO_LIBRARY"), "launcher": os.environ.get("RONDO_RUN"), "module": os.environ.get("RONDO_MODULE")}
     wanted = [name for name in built if not given[name]]
     for name in set(built) - set(wanted):
         built[name].unlink(missing_ok=True)
@@ -77,10 +82,13 @@ def build_native(target: Path, scratch: Path) -> None:
     # The C++ runtime and OpenSSL are linked in and hidden: the library meets others in one process.
     link = ["-Wl,-Bstatic", "-lcrypto", "-Wl,-Bdynamic", "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl"]
     link += ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
-    for name in wanted:
+    library = ["-shared", "-Wl,-soname,librondo_c.so", f"-Wl,--version-script={TREE / 'tools/bazel/librondo_c.map'}"]
+    module = ["-shared", "-Wl,-z,now", "-Wl,-rpath,$ORIGIN/rondo/_native"]
+    for name in wanted:  # the module last
         own = [str(scratch / output) for _, _, output in units[name]]
-        shared = ["-shared", f"-Wl,--version-script={TREE / 'tools/bazel/librondo_c.map'}"] if name == "library" else []
-        subprocess.run([cxx, *shared, *own, *link, "-o", str(built[name])], check=True)
+        own += [str(built["library"])] if name == "module" else []
+        kind = {"library": library, "module": module}.get(name, [])
+        subprocess.run([cxx, *kind, *own, *link, "-o", str(built[name])], check=True)
 
 
 def enumerate_units(name: str):
@@ -92,6 +100,8 @@ def enumerate_units(name: str):
             for instruction_set, flags in copts["INSTRUCTION_SETS"].items():
                 own = [f"-DRONDO_KERNEL_SET={instruction_set}", *copts["GCC_COPTS"], *copts["KERNEL_COPTS"], *flags]
                 yield source, own, f"{instruction_set}_{output}"
+        elif name == "module":
+            yield source, ["-DPy_LIMITED_API=0x030B0000", "-isystem", sysconfig.get_path("include")], output
         else:
             yield source, ["-O3"] if source == "kernels/finite.cc" else [], output
 
@@ -112,8 +122,8 @@ def read_values(path: str) -> dict:
 def native_files():
     """What build_native() reads, relative to the tree."""
     yield from ("kernels/copts.bzl", "tools/bazel/librondo_c.map", "WORKSPACE", "LICENSE")
-    headers = ["ring/**/*.h", "transport/**/*.h", "kernels/**/*.h", "tools/launcher/*.h"]
-    for pattern in (*SOURCES["library"], *SOURCES["launcher"], *headers):
+    headers = ["ring/**/*.h", "transport/**/*.h", "kernels/**/*.h", "tools/launcher/*.h", "python/module/*.h"]
+    for pattern in (*SOURCES["library"], *SOURCES["launcher"], *SOURCES["module"], *headers):
         yield from (str(path.relative_to(TREE)) for path in TREE.glob(pattern))
 
 
@@ -146,10 +156,10 @@ class NativeDistribution(Distribution):
 
 
 class BdistWheel(bdist_wheel):
-    """The native code does not depend on the version of Python."""
+    """The module is of the stable interface of Python 3.11."""
 
     def get_tag(self):
-        return "py3", "none", super().get_tag()[2]
+        return "cp311", "abi3", super().get_tag()[2]
 
 
 setup(

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the wheel of the Python package in build/wheel, from the library and the rondo-run that Bazel builds.
+# Makes the wheel of the Python package in build/wheel, from the library, the module and the rondo-run that Bazel builds.
 #   tools/wheel.sh [--manylinux]
 # --manylinux: also checks by auditwheel (PyPI) which systems it runs on, and names it after them.
 set -euo pipefail
@@ -15,7 +15,7 @@ case ${1:-} in
 esac
 
 need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
-run_bazel build //ring:librondo_c.so //tools:rondo-run
+run_bazel build //ring:librondo_c.so //python:_rondo.abi3.so //tools:rondo-run
 bin=$(bazel_bin)
 
 python=.venv-wheel/bin/python
@@ -25,7 +25,8 @@ if [[ ! -x $python ]]; then
 fi
 rm -rf build/wheel
 mkdir -p build/wheel
-RONDO_LIBRARY=$bin/ring/librondo_c.so RONDO_RUN=$bin/tools/rondo-run "$python" -m pip wheel --quiet \
+RONDO_LIBRARY=$bin/ring/librondo_c.so RONDO_RUN=$bin/tools/rondo-run RONDO_MODULE=$bin/python/_rondo.abi3.so \
+  "$python" -m pip wheel --quiet \
   --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/wheel ./python
 rm -rf python/build python/rondo_ring.egg-info
 

@@ -6,7 +6,7 @@
 """
 
 from rondo import data, errors
-from rondo._library import lib as _lib
+from rondo._library import native as _native
 from rondo._trace import trace
 from rondo.communicator import ANY_SOURCE, ANY_TAG, Batch, Communicator, SparseReport, Topology
 from rondo.errors import *  # noqa: F403
@@ -14,7 +14,7 @@ from rondo.start import UniqueId, init, unique_id
 from rondo.wire import Wire
 from rondo.work import Message, Work
 
-__version__ = _lib.rondo_version().decode()
+__version__ = _native.VERSION
 
 __all__ = [
     "ANY_SOURCE", "ANY_TAG", "Batch", "Communicator", "DistOpt", "Message", "SparseReport", "SpawnError", "Store", "Topology",

@@ -1,8 +1,7 @@
-"""What a call's other arguments become: options and counts for the C library, shapes and parts of its results."""
+"""A call's arguments, checked; shapes and parts of its results. The compiled module calls what it has no faster way for."""
 
 from __future__ import annotations
 
-import ctypes
 import math
 import operator
 import sys
@@ -10,27 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from rondo import _arrays, _library
-from rondo._arrays import Buffer
+from rondo._library import native
 from rondo.errors import Corrupt, Invalid
 
-
-def options_of(rank, timeout, algorithm, scalar, wire=(0, 0, 0, None), stream=None, purpose=0):
-    none = timeout is None and algorithm is None and scalar is None and stream is None
-    if none and wire[0] == 0 and wire[3] is None and purpose == 0:
-        return None
-    return _library.Options(
-        ctypes.sizeof(_library.Options),
-        milliseconds(timeout, rank),
-        1.0 if scalar is None else real_number(scalar, "scalar", rank),
-        None if algorithm is None else text_of(algorithm, "algorithm", rank),
-        *wire,
-        0 if stream is None else 1,
-        None if stream is None else _arrays.stream_handle(stream),
-        purpose,
-    )
-
-
+Array = Any  # a NumPy array, an object with __dlpack__, or one with the buffer protocol
 INT_MAX = 2**31 - 1
 COUNT_MAX = 2**64 - 1
 # Of a timeout: as good as none, and of no number that C's int64_t or a sum of it cannot hold.
@@ -42,7 +24,7 @@ def _on(rank: int | None) -> str:
 
 
 def whole_number(value: Any, what: str, rank: int | None = None, *, least: int = -(2**31), most: int = INT_MAX) -> int:
-    """Every integer of a caller's passes through here: ctypes would cut it. rank: of the caller, for the text."""
+    """Every integer of a caller's passes through here, or is an int of C's. rank: of the caller, for the text."""
     if type(value) is not int:
         if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
             raise TypeError(f"{what} is {value!r}{_on(rank)}: it is a whole number")
@@ -93,9 +75,62 @@ def wait_milliseconds(timeout: Any) -> int:
     return -1 if timeout is None else _milliseconds_of(timeout, 0.0, None)
 
 
+def stream_handle(stream: Any) -> int:
+    """A cudaStream_t as a number: of a number, or of an object of PyTorch or CuPy."""
+    for name in ("cuda_stream", "ptr"):
+        stream = getattr(stream, name, stream)
+    if isinstance(stream, int) and not isinstance(stream, bool) and 0 <= stream < 2**64:
+        return stream
+    raise TypeError(f"stream is {stream!r}: it is a cudaStream_t as a number, or a stream of PyTorch or CuPy")
+
+
+# dlpack.h: DLDeviceType.
+_HOST_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
+_GPU_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
+_DEVICE_NAMES = {10: "ROCm", 8: "Metal", 14: "oneAPI", 7: "Vulkan"}
+
+
+def exported(array: Any, what: str) -> tuple[Any, bool]:
+    """Of what is no NumPy array: one on the same memory, or a capsule of DLPack; and whether that is of a GPU."""
+    if isinstance(array, np.generic):
+        raise TypeError(f"{what} is a NumPy scalar: pass an array, such as numpy.array({array!r})")
+    if hasattr(array, "__dlpack__"):
+        return _from_dlpack(array, what)
+    try:
+        view = memoryview(array)
+        if not view.c_contiguous:
+            raise ValueError(f"{what} is not contiguous")
+        return np.frombuffer(array, np.dtype("u1" if view.format == "c" else view.format)), False
+    except TypeError:
+        raise TypeError(
+            f"{what} is {type(array).__name__}; Rondo takes NumPy arrays, objects with __dlpack__ (such as a torch "
+            "tensor in host memory), and objects with the buffer protocol"
+        ) from None
+
+
+def _from_dlpack(array: Any, what: str) -> tuple[Any, bool]:
+    device, index = map(int, array.__dlpack_device__())
+    on_device = device in _GPU_DEVICES
+    if not on_device and device not in _HOST_DEVICES:
+        name = _DEVICE_NAMES.get(device, f"DLPack device type {device}")
+        raise TypeError(f"{what} is on {name} device {index}; Rondo takes host memory, and CUDA's: copy it there")
+    if getattr(array, "requires_grad", False):
+        raise TypeError(f"{what} requires a gradient: pass array.detach(), which shares its memory")
+    # -1: no synchronization, since the caller says in which stream the memory is used.
+    options = {"stream": -1} if on_device else {}
+    try:
+        return array.__dlpack__(max_version=(1, 0), **options), on_device
+    except TypeError:
+        return array.__dlpack__(**options), on_device
+
+
 def shape_of(array) -> tuple[int, ...]:
     shape = getattr(array, "shape", None)
     return tuple(shape) if shape is not None else (len(array),)
+
+
+def first_of(array) -> int:
+    return (*shape_of(array), 1)[0]
 
 
 def part_shape(array, size: int) -> tuple[int, ...]:
@@ -103,16 +138,17 @@ def part_shape(array, size: int) -> tuple[int, ...]:
     return (shape[0] // size, *shape[1:]) if shape else (1,)
 
 
-def rows_of(array, buffer: Buffer) -> tuple[int, int]:
+def rows_of(array) -> tuple[int, int]:
     """Entries of the first dimension, and elements of each."""
+    native.buffer_of(array, False)  # an array, or TypeError
     shape = shape_of(array)
     if not shape:
         raise ValueError("array has no dimension, so it has no rows")
     return shape[0], math.prod(shape[1:])
 
 
-def elements_of(counts: list[int], row: int):
-    return (ctypes.c_uint64 * len(counts))(*(count * row for count in counts))
+def elements_of(counts: list[int], row: int) -> list[int]:
+    return [count * row for count in counts]
 
 
 def counts_of_peers(counts: np.ndarray, row: int, rank: int, first: int = 0) -> list[int]:
@@ -145,3 +181,23 @@ def new_like(array, shape: tuple[int, ...]):
     if hasattr(array, "new_empty"):  # a torch tensor
         return array.new_empty(shape)
     raise TypeError(f"pass out: no array like {type(array).__name__} can be made")
+
+
+# New arrays for the results of calls that were given none.
+
+
+def new_gathered(array, size: int):
+    return new_like(array, (size, *shape_of(array)))
+
+
+def new_part(array, size: int):
+    return new_like(array, part_shape(array, size))
+
+
+def new_scattered(array, size: int):
+    shape = part_shape(array, size)
+    return new_like(array, shape[1:] if shape[:1] == (1,) else shape)
+
+
+def new_same(array, _size: int):
+    return new_like(array, shape_of(array))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from rondo import _library, communicator
-from rondo.errors import check
+from rondo import communicator
+from rondo._library import native
 
 
 class trace:
@@ -24,14 +24,14 @@ class trace:
         if not self._joined:
             raise ValueError("rondo.trace() before rondo.init(): set RONDO_TRACE to trace from the start")
         for group in self._joined:
-            check(_library.lib.rondo_trace_start(group._open(), os.fsencode(folder)))
+            native.trace_start(group._open(), os.fsencode(folder))
 
     def stop(self) -> None:
         """Ends the trace; the file stays."""
         for group in self._joined:
             handle = group._handle
             if handle is not None:
-                check(_library.lib.rondo_trace_stop(handle))
+                native.trace_stop(handle)
 
     def __enter__(self) -> trace:
         return self

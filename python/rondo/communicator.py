@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import functools
 import math
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rondo import _arrays, _library, objects
+from rondo import objects
 from rondo._arguments import (
     COUNT_MAX,
     INT_MAX,
+    Array,
     counts_of_peers,
     elements_of,
     milliseconds,
     new_like,
-    options_of,
-    part_shape,
     parts_of,
     real_number,
     rows_of,
@@ -31,45 +30,20 @@ from rondo._arguments import (
     whole_number,
     whole_numbers,
 )
-from rondo._arrays import Array, Buffer, buffer_of
-from rondo._dtypes import code_of, dtype_name, op_code
-from rondo._handles import CommunicatorHandle, OfThisProcess
-from rondo._library import COLLECTIVES
-from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite, check, last_error
-from rondo.wire import Wire, wire_of
+from rondo._library import OfThisProcess, native
+from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite
+from rondo.wire import Wire
 from rondo.work import Message, Work
 
 ANY_SOURCE = -1
 ANY_TAG = -1
 
-_byref = ctypes.byref
-
-
-def _both(name: str):
-    """The function that blocks, and the one that returns a work."""
-    return getattr(_library.lib, f"rondo_{name}"), getattr(_library.lib, f"rondo_{name}_async")
-
-
-_ALL_REDUCE_MANY, _SEND = _both("all_reduce_many"), _both("send")
-_COLLECTIVE = _library.lib.rondo_run, _library.lib.rondo_start
-(_ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _BROADCAST, _REDUCE, _GATHER, _SCATTER, _ALL_TO_ALL, _BARRIER) = range(
-    len(COLLECTIVES)
-)
-_CALL_BYTES = ctypes.sizeof(_library.Call)
-
-
-def _call(collective: int, code: int, source, target, count: int, op: int = 0, root: int = -1) -> _library.Call:
-    """A rondo_call_t. source, target: buffers, or None; count: elements, of a block where there are blocks."""
-    return _library.Call(
-        _CALL_BYTES, collective, code, op, root, source and source.address, target and target.address, count
-    )
-
-
-def _uneven(call: _library.Call, input_counts=None, output_counts=None) -> _library.Call:
-    """The same with other blocks: of elements_of()."""
-    call.uneven = 1
-    call.input_counts, call.output_counts = input_counts, output_counts
-    return call
+# By the numbers of rondo.h.
+COLLECTIVES = (
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "barrier",
+)  # fmt: skip
+_REDUCE_SCATTER, _ALL_GATHER, _GATHER, _SCATTER, _ALL_TO_ALL = 1, 2, 5, 6, 7
+_PURPOSE_OBJECTS = 5
 
 
 class Topology(NamedTuple):
@@ -89,12 +63,11 @@ class SparseReport(NamedTuple):
     route: str  # "gathered": every rank got every selection; "merged": a rank added up each range; "dense": all_reduce
 
 
-# By the numbers of rondo.h.
 _SELECTIONS = ("topk", "threshold", "sampled_topk")
 _ROUTES = ("gathered", "merged", "dense")
 
 
-class Communicator(OfThisProcess):
+class Communicator(native.Communicator, OfThisProcess):
     """Ranks 0 .. size-1 that work together; made by rondo.init(), split() and new_group().
 
     All ranks make the same collective calls in the same order. Arrays are NumPy arrays, objects with `__dlpack__` in
@@ -116,31 +89,19 @@ class Communicator(OfThisProcess):
     failed, on all ranks: every later call raises the same error, and only abort() and close() remain.
     """
 
-    _purpose = 0  # the program's own calls
-
-    def __init__(self, handle: CommunicatorHandle):
-        if not isinstance(handle, CommunicatorHandle):
-            raise TypeError("a Communicator is made by rondo.init(), split() or new_group()")
+    def __init__(self, handle: Any):
+        """handle: of the library's, from the compiled module."""
         # None after close(). Calls under way have their own reference, and arrays of empty() have: the last frees it.
-        self._handle: CommunicatorHandle | None = handle
-        self._batch: Batch | None = None
+        self._handle = handle
+        try:
+            self.rank: int = native.rank(handle)
+        except TypeError:
+            raise TypeError("a Communicator is made by rondo.init(), split() or new_group()") from None
+        self.size: int = native.size(handle)
         self._joined = False  # by rondo.init(), not made from another one
-        number = ctypes.c_int()
-
-        def ask(function) -> int:
-            check(function(handle, _byref(number)))
-            return number.value
-
-        self.rank: int = ask(_library.lib.rondo_rank)
-        self.size: int = ask(_library.lib.rondo_size)
         # Every rank has proved that it knows the job's secret: not so with RONDO_INSECURE=1.
-        self.authenticated: bool = bool(ask(_library.lib.rondo_authenticated))
-        place = _library.Place()
-        check(_library.lib.rondo_place(handle, _byref(place)))
-        self.local_rank: int = place.local_rank
-        self.local_size: int = place.local_world
-        self.node: int = place.node
-        self.nodes: int = place.nodes
+        self.authenticated: bool = bool(native.authenticated(handle))
+        self.local_rank, self.local_size, self.node, self.nodes = native.place(handle)
         _open_ones.append(self)
 
     @property
@@ -150,8 +111,7 @@ class Communicator(OfThisProcess):
         handle = self._handle
         if handle is None:
             return self._closed_error()
-        code = _library.lib.rondo_error(handle)
-        return last_error(code) if code else None
+        return native.error(handle)
 
     @property
     def topology(self) -> Topology:
@@ -160,9 +120,9 @@ class Communicator(OfThisProcess):
         >>> group.topology.host            # 4 ranks on 2 hosts
         [0, 0, 1, 1]
         """
-        lists = [(ctypes.c_int * self.size)() for _ in Topology._fields]
-        check(_library.lib.rondo_topology(self._open(), *lists))
-        return Topology(*map(list, lists))
+        lists = np.empty((3, self.size), np.int32)
+        native.topology(self._open(), *lists)
+        return Topology(*lists.tolist())
 
     def algorithm_for(
         self, collective: str, count: int, dtype: Any = np.float32, op: str = "sum", *, registered: bool = False
@@ -175,32 +135,28 @@ class Communicator(OfThisProcess):
         """
         if collective not in COLLECTIVES:
             raise ValueError(f"collective {collective!r} is none of {', '.join(COLLECTIVES)}")
-        name = ctypes.c_char_p()
         count = whole_number(count, "count", self.rank, least=0, most=COUNT_MAX)
-        call = (COLLECTIVES.index(collective), count, code_of(dtype), op_code(op), int(bool(registered)))
-        check(_library.lib.rondo_algorithm_for(self._open(), *call, _byref(name)))
-        return name.value.decode()
+        call = (COLLECTIVES.index(collective), count, native.dtype_of(dtype), native.op_of(op), int(bool(registered)))
+        return native.algorithm_for(self._open(), *call)
 
     def attach_device(self) -> None:
         """Opens the library for GPUs, on all ranks; implied by the first call with `stream`. rondo.Unsupported, on all
         ranks, if one can use no GPU; other calls go on."""
-        check(_library.lib.rondo_attach_device(self._open()))
+        native.attach_device(self._open())
 
     def metrics(self) -> str:
         """Counters and histograms of this process's rank, in Prometheus' text format: since the first call of this, or
         since the start with RONDO_METRICS (docs/traces.md)."""
-        room = 1 << 16
-        while True:
-            text, length = ctypes.create_string_buffer(room), ctypes.c_size_t()
-            check(_library.lib.rondo_metrics(self._open(), text, room, _byref(length)))
-            if length.value < room:
-                return text.value.decode()
-            room = length.value + 4096  # it may grow meanwhile
+        text, length = bytearray(), 1 << 16
+        while length >= len(text):  # it may grow meanwhile
+            text = np.empty(length + 4096, np.uint8)
+            length = native.metrics(self._open(), text, len(text))
+        return text[:length].tobytes().decode()
 
     def __repr__(self) -> str:
         return f"<rondo.Communicator rank {self.rank} of {self.size}{'' if self._handle else ', closed'}>"
 
-    # --- collectives
+    # --- collectives. Those without a body are in C++ (module/communicator.cc).
 
     def all_reduce(
         self, array: Array, op: str = "sum", out: Array | None = None, *, async_op: bool = False,
@@ -216,15 +172,6 @@ class Communicator(OfThisProcess):
         >>> group.all_reduce(x)              # 4 ranks
         array([16, 20])
         """
-        source = buffer_of(array, out is None)
-        if out is None:
-            target, out = source, array
-        else:
-            target = self._like(out, source, source.count)
-        return self._run(
-            _call(_ALL_REDUCE, source.code, source, target, source.count, op_code(op)),
-            (source, target), out, async_op, timeout, algorithm, scalar, wire, stream=stream,
-        )  # fmt: skip
 
     def reduce(
         self, array: Array, op: str = "sum", root: int = 0, out: Array | None = None, *, async_op: bool = False,
@@ -237,18 +184,6 @@ class Communicator(OfThisProcess):
         >>> group.reduce(np.array([1, 2]) + 2 * group.rank, root=3)   # 4 ranks: on rank 3
         array([16, 20])
         """
-        root = whole_number(root, "root", self.rank)
-        is_root = root == self.rank
-        source = buffer_of(array, out is None and is_root)
-        target = source
-        if is_root and out is None:
-            out = array
-        elif is_root:
-            target = self._like(out, source, source.count)
-        return self._run(
-            _call(_REDUCE, source.code, source, target if is_root else None, source.count, op_code(op), root),
-            (source, target), out if is_root else None, async_op, timeout, algorithm, scalar, stream=stream,
-        )  # fmt: skip
 
     def broadcast(
         self, array: Array, root: int = 0, *, async_op: bool = False, timeout: float | None = None,
@@ -259,12 +194,6 @@ class Communicator(OfThisProcess):
         >>> group.broadcast(np.array([1, 2]) + 2 * group.rank, root=0)
         array([1, 2])
         """
-        root = whole_number(root, "root", self.rank)
-        buffer = buffer_of(array, root != self.rank)
-        return self._run(
-            _call(_BROADCAST, buffer.code, buffer, buffer, buffer.count, root=root),
-            buffer, array, async_op, timeout, algorithm, stream=stream,
-        )  # fmt: skip
 
     def all_gather(
         self, array: Array, out: Array | None = None, *, async_op: bool = False, timeout: float | None = None,
@@ -278,14 +207,6 @@ class Communicator(OfThisProcess):
         array([[1, 2],
                [3, 4]])
         """
-        source = buffer_of(array, False)
-        if out is None:
-            out = new_like(array, (self.size, *shape_of(array)))
-        target = self._like(out, source, source.count * self.size)
-        return self._run(
-            _call(_ALL_GATHER, source.code, source, target, source.count),
-            (source, target), out, async_op, timeout, algorithm, None, wire, stream=stream,
-        )  # fmt: skip
 
     def reduce_scatter(
         self, array: Array, op: str = "sum", out: Array | None = None, *, async_op: bool = False,
@@ -298,15 +219,6 @@ class Communicator(OfThisProcess):
         >>> group.reduce_scatter(np.array([1, 2]))                   # 2 ranks: rank 0, rank 1
         array([2])                                                   #          array([4])
         """
-        source = buffer_of(array, False)
-        count = self._part(array, source)
-        if out is None:
-            out = new_like(array, part_shape(array, self.size))
-        target = self._like(out, source, count)
-        return self._run(
-            _call(_REDUCE_SCATTER, source.code, source, target, count, op_code(op)),
-            (source, target), out, async_op, timeout, algorithm, scalar, wire, stream=stream,
-        )  # fmt: skip
 
     def gather(
         self, array: Array, root: int = 0, out: Array | None = None, *, async_op: bool = False,
@@ -318,17 +230,6 @@ class Communicator(OfThisProcess):
         array([[0],
                [1]])
         """
-        root = whole_number(root, "root", self.rank)
-        source = buffer_of(array, False)
-        target = None
-        if root == self.rank:
-            if out is None:
-                out = new_like(array, (self.size, *shape_of(array)))
-            target = self._like(out, source, source.count * self.size)
-        return self._run(
-            _call(_GATHER, source.code, source, target, source.count, root=root),
-            (source, target), out if target else None, async_op, timeout, algorithm, stream=stream,
-        )  # fmt: skip
 
     def scatter(
         self, array: Array | None = None, root: int = 0, out: Array | None = None, *, async_op: bool = False,
@@ -343,25 +244,6 @@ class Communicator(OfThisProcess):
         >>> group.scatter(rows, root=0, out=np.empty(2, np.int64))   # rank 1
         array([1, 1])
         """
-        root = whole_number(root, "root", self.rank)
-        source = None
-        if root == self.rank:
-            if array is None:
-                raise ValueError(f"scatter on rank {self.rank}, which is root: array is None")
-            source = buffer_of(array, False)
-            count = self._part(array, source)
-            if out is None:
-                shape = part_shape(array, self.size)
-                out = new_like(array, shape[1:] if shape[:1] == (1,) else shape)
-            target = self._like(out, source, count)
-        elif out is None:
-            raise ValueError(f"scatter on rank {self.rank}: pass out, an array of the shape and dtype of its part")
-        else:
-            target = buffer_of(out, True, "out")
-        return self._run(
-            _call(_SCATTER, target.code, source, target, target.count, root=root),
-            (source, target), out, async_op, timeout, algorithm, stream=stream,
-        )  # fmt: skip
 
     def all_to_all(
         self, array: Array, out: Array | None = None, *, async_op: bool = False, timeout: float | None = None,
@@ -373,22 +255,12 @@ class Communicator(OfThisProcess):
         >>> group.all_to_all(np.array([10, 20]) + group.rank)        # 2 ranks: rank 0, rank 1
         array([10, 11])                                              #          array([20, 21])
         """
-        source = buffer_of(array, False)
-        count = self._part(array, source)
-        if out is None:
-            out = new_like(array, shape_of(array))
-        target = self._like(out, source, source.count)
-        return self._run(
-            _call(_ALL_TO_ALL, source.code, source, target, count),
-            (source, target), out, async_op, timeout, algorithm, stream=stream,
-        )  # fmt: skip
 
     def barrier(self, *, async_op: bool = False, timeout: float | None = None, stream: Any = None) -> Any:
         """Returns when every rank has called it; with `stream`, the stream goes on when all streams have come to it.
 
         >>> group.barrier()
         """
-        return self._run(_call(_BARRIER, 0, None, None, 0), None, None, async_op, timeout, stream=stream)
 
     # --- uneven parts. Counts are rows: entries of the first dimension, one count a rank.
 
@@ -403,8 +275,7 @@ class Communicator(OfThisProcess):
         >>> group.all_gather_v(np.arange(group.rank + 1))            # 2 ranks
         [array([0]), array([0, 1])]
         """
-        source = buffer_of(array, False)
-        rows, row = rows_of(array, source)
+        rows, row = rows_of(array)
         if counts is None:
             with self._compound("all_gather_v", timeout) as exchanges:
                 said = exchanges.all_gather(np.array([rows], np.uint64), timeout=timeout)
@@ -417,10 +288,10 @@ class Communicator(OfThisProcess):
             raise ValueError(f"counts[{self.rank}] is {counts[self.rank]}, and array has {rows} rows")
         if out is None:
             out = new_like(array, (sum(counts), *shape_of(array)[1:]))
-        target = self._like(out, source, sum(counts) * row)
-        return self._run(
-            _uneven(_call(_ALL_GATHER, source.code, source, target, 0), output_counts=elements_of(counts, row)),
-            (source, target), parts_of(out, counts), async_op, timeout, algorithm, stream=stream,
+        elements = elements_of(counts, row)
+        return self._uneven(
+            _ALL_GATHER, array, out, sum(elements), None, elements, parts_of(out, counts), async_op=async_op,
+            timeout=timeout, algorithm=algorithm, stream=stream,
         )  # fmt: skip
 
     def reduce_scatter_v(
@@ -432,17 +303,15 @@ class Communicator(OfThisProcess):
         >>> group.reduce_scatter_v(np.array([1, 2, 3]), [1, 2])      # 2 ranks: rank 0, rank 1
         array([2])                                                   #          array([4, 6])
         """
-        source = buffer_of(array, False)
-        rows, row = rows_of(array, source)
+        rows, row = rows_of(array)
         counts = self._counts(counts)
         if sum(counts) != rows:
             raise ValueError(f"counts add up to {sum(counts)}, and array has {rows} rows")
         if out is None:
             out = new_like(array, (counts[self.rank], *shape_of(array)[1:]))
-        target = self._like(out, source, counts[self.rank] * row)
-        return self._run(
-            _uneven(_call(_REDUCE_SCATTER, source.code, source, target, 0, op_code(op)), elements_of(counts, row)),
-            (source, target), out, async_op, timeout, algorithm, scalar, stream=stream,
+        return self._uneven(
+            _REDUCE_SCATTER, array, out, counts[self.rank] * row, elements_of(counts, row), None, out, op=op,
+            async_op=async_op, timeout=timeout, algorithm=algorithm, scalar=scalar, stream=stream,
         )  # fmt: skip
 
     def gather_v(
@@ -459,8 +328,7 @@ class Communicator(OfThisProcess):
         [array([0]), array([0, 1])]
         """
         root = whole_number(root, "root", self.rank)
-        source = buffer_of(array, False)
-        rows, row = rows_of(array, source)
+        rows, row = rows_of(array)
         if counts is None:
             with self._compound("gather_v", timeout) as exchanges:
                 said = exchanges.gather(np.array([rows], np.uint64), root, timeout=timeout)
@@ -471,13 +339,11 @@ class Communicator(OfThisProcess):
         target, parts, elements = None, None, None
         if root == self.rank:
             counts = self._counts(counts)
-            if out is None:
-                out = new_like(array, (sum(counts), *shape_of(array)[1:]))
-            target = self._like(out, source, sum(counts) * row)
-            parts, elements = parts_of(out, counts), elements_of(counts, row)
-        return self._run(
-            _uneven(_call(_GATHER, source.code, source, target, source.count, root=root), output_counts=elements),
-            (source, target), parts, async_op, timeout, algorithm, stream=stream,
+            target = new_like(array, (sum(counts), *shape_of(array)[1:])) if out is None else out
+            parts, elements = parts_of(target, counts), elements_of(counts, row)
+        return self._uneven(
+            _GATHER, array, target, sum(elements or ()), None, elements, parts, root=root, async_op=async_op,
+            timeout=timeout, algorithm=algorithm, stream=stream,
         )  # fmt: skip
 
     def scatter_v(
@@ -492,26 +358,23 @@ class Communicator(OfThisProcess):
         array([1, 2])
         """
         root = whole_number(root, "root", self.rank)
-        source, elements = None, None
+        elements, needed = None, 0
         if root == self.rank:
             if array is None or counts is None:
                 raise ValueError(f"scatter_v on rank {self.rank}, which is root: array or counts is None")
-            source = buffer_of(array, False)
-            rows, row = rows_of(array, source)
+            rows, row = rows_of(array)
             counts = self._counts(counts)
             if sum(counts) != rows:
                 raise ValueError(f"counts add up to {sum(counts)}, and array has {rows} rows")
             elements = elements_of(counts, row)
+            needed = elements[root]
             if out is None:
                 out = new_like(array, (counts[root], *shape_of(array)[1:]))
-            target = self._like(out, source, counts[root] * row)
         elif out is None:
             raise ValueError(f"scatter_v on rank {self.rank}: pass out, an array of the shape and dtype of its part")
-        else:
-            target = buffer_of(out, True, "out")
-        return self._run(
-            _uneven(_call(_SCATTER, target.code, source, target, target.count, root=root), elements),
-            (source, target), out, async_op, timeout, algorithm, stream=stream,
+        return self._uneven(
+            _SCATTER, array if elements else None, out, needed, elements, None, out, root=root, async_op=async_op,
+            timeout=timeout, algorithm=algorithm, stream=stream,
         )  # fmt: skip
 
     def all_to_all_v(
@@ -527,8 +390,7 @@ class Communicator(OfThisProcess):
         >>> group.all_to_all_v(np.full(3, group.rank), [1, 2])       # 2 ranks: on rank 1
         [array([0, 0]), array([1, 1])]
         """
-        source = buffer_of(array, False)
-        rows, row = rows_of(array, source)
+        rows, row = rows_of(array)
         send_counts = self._counts(send_counts, "send_counts")
         if sum(send_counts) != rows:
             raise ValueError(f"send_counts add up to {sum(send_counts)}, and array has {rows} rows")
@@ -543,14 +405,18 @@ class Communicator(OfThisProcess):
         recv_counts = self._counts(recv_counts, "recv_counts")
         if out is None:
             out = new_like(array, (sum(recv_counts), *shape_of(array)[1:]))
-        target = self._like(out, source, sum(recv_counts) * row)
-        return self._run(
-            _uneven(
-                _call(_ALL_TO_ALL, source.code, source, target, 0),
-                elements_of(send_counts, row), elements_of(recv_counts, row),
-            ),
-            (source, target), parts_of(out, recv_counts), async_op, timeout, algorithm, stream=stream,
+        sent, received = elements_of(send_counts, row), elements_of(recv_counts, row)
+        return self._uneven(
+            _ALL_TO_ALL, array, out, sum(received), sent, received, parts_of(out, recv_counts), async_op=async_op,
+            timeout=timeout, algorithm=algorithm, stream=stream,
         )  # fmt: skip
+
+    def _uneven(
+        self, collective: int, array: Array, out: Array, needed: int, input_counts: Sequence[int] | None,
+        output_counts: Sequence[int] | None, result: Any, *, op: str = "sum", root: int = -1, async_op: bool = False,
+        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
+        """Of elements; needed: those of `out`. array, out: None on ranks that have none."""
 
     # --- many arrays
 
@@ -563,12 +429,15 @@ class Communicator(OfThisProcess):
 
         >>> group.all_reduce_many([p.grad for p in parameters], op="avg")
         """
-        arrays = list(arrays)
-        buffers = [buffer_of(array, True, f"arrays[{i}]") for i, array in enumerate(arrays)]
-        tensors = (_library.Tensor * len(buffers))(*((b.address, b.address, b.count, b.code) for b in buffers))
-        options, keep = self._options(buffers, timeout, algorithm, scalar, stream=stream)
-        arguments = (tensors, len(buffers), op_code(op), options)
-        return self._submit(_ALL_REDUCE_MANY, arguments, keep, arrays, async_op)
+        return self._all_reduce_many(
+            list(arrays), op, async_op=async_op, timeout=timeout, algorithm=algorithm, scalar=scalar, stream=stream
+        )
+
+    def _all_reduce_many(
+        self, array: list, op: str, *, async_op: bool = False, timeout: float | None = None,
+        algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
+    ) -> Any:  # fmt: skip
+        """array: all of them."""
 
     def sparse_all_reduce(
         self, array: Array, out: Array | None = None, *, select: str = "topk", spars: float = 0.05,
@@ -590,29 +459,23 @@ class Communicator(OfThisProcess):
         """
         if select not in _SELECTIONS:
             raise ValueError(f"select {select!r} is none of {', '.join(_SELECTIONS)}")
-        source = buffer_of(array, out is None)
-        target = source if out is None else self._like(out, source, source.count)
-        if dtype_name(source.code) != "float32":
-            raise TypeError(f"array has dtype {dtype_name(source.code)}; it must be float32")
-        kept = None if residual is None else self._like(residual, source, source.count)
+        given = {"array": array, "out": array if out is None else out, "residual": residual}
+        buffers = {
+            what: native.buffer_of(each, out is None or what != "array", what) for what, each in given.items() if each is not None
+        }
+        count = buffers["array"][1]
+        for what, (_, length, dtype, _) in buffers.items():
+            if dtype != "float32":
+                raise TypeError(f"{what} has dtype {dtype}; it must be float32")
+            if length != count:
+                raise ValueError(f"{what} has {length} elements; {count} are needed (array has {count})")
         lengths = whole_numbers(tensors, "tensors", self.rank)
-        options = _library.SparseOptions(
-            ctypes.sizeof(_library.SparseOptions),
-            milliseconds(timeout, self.rank),
-            real_number(spars, "spars", self.rank),
-            None if kept is None else kept.address,
-            _SELECTIONS.index(select),
-            0,
-            (ctypes.c_uint64 * len(lengths))(*lengths) if lengths else None,
-            len(lengths),
-        )
-        report = _library.SparseReport()
-        check(
-            _library.lib.rondo_sparse_all_reduce(
-                self._open(), source.address, target.address, source.count, _byref(options), _byref(report)
-            )
-        )
-        return SparseReport(report.selected, report.total, report.bytes_sent, _ROUTES[report.route])
+        *counts, route = native.sparse_all_reduce(
+            self._open(), buffers["array"][0], buffers["out"][0], count, milliseconds(timeout, self.rank),
+            real_number(spars, "spars", self.rank), buffers["residual"][0] if residual is not None else None,
+            _SELECTIONS.index(select), lengths,
+        )  # fmt: skip
+        return SparseReport(*counts, _ROUTES[route])
 
     def broadcast_parameters(
         self, parameters: Iterable[Array] | Mapping[str, Array], root: int = 0, *, stream: Any = None
@@ -633,30 +496,19 @@ class Communicator(OfThisProcess):
 
     def prepare_all_reduce(self, array: Array, op: str = "sum", out: Array | None = None) -> Callable[[], Any]:
         """all_reduce() of always the same arrays, as a function without arguments: the arguments are checked here,
-        once, so that a call costs less. The arrays are kept as long as the function.
+        once. The arrays are kept as long as the function.
 
         >>> reduce_gradient = group.prepare_all_reduce(gradient, op="avg")
         >>> for batch in data:
         ...     compute(batch, gradient)
         ...     reduce_gradient()
         """
-        source = buffer_of(array, out is None)
-        target = source if out is None else self._like(out, source, source.count)
-        _arrays.check_device([source, target], None)
-        result = array if out is None else out
-        function = _library.unchecked("rondo_run")
-        one = _byref(_call(_ALL_REDUCE, source.code, source, target, source.count, op_code(op)))
         self._open()
+        self._check_all_reduce(array, op, out, needed=True)
+        return functools.partial(self.all_reduce, array, op, out)
 
-        def call(self=self, function=function, one=one, result=result, keep=(source, target)):
-            if self._batch is not None:
-                self._keep_in_batch(keep)
-            code = function(self._handle or self._open(), one)
-            if code:
-                raise last_error(code)
-            return result
-
-        return call
+    def _check_all_reduce(self, array: Array, op: str, out: Array | None, needed: bool) -> None:
+        """Raises what all_reduce() would of its arguments."""
 
     # --- messages
 
@@ -665,7 +517,6 @@ class Communicator(OfThisProcess):
 
         >>> group.send(np.array([1.0]), dest=1)
         """
-        self._send(array, dest, tag, False, timeout, stream)
 
     def recv(
         self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
@@ -676,18 +527,6 @@ class Communicator(OfThisProcess):
 
         >>> source, tag, nbytes = group.recv(x)
         """
-        buffer = buffer_of(array, True)
-        _arrays.check_device([buffer], stream)
-        self._keep_in_batch(buffer)
-        message = _library.MessageInfo()
-        check(
-            _library.lib.rondo_recv(
-                self._open(), buffer.address, buffer.count, buffer.code,
-                whole_number(source, "source", self.rank), whole_number(tag, "tag", self.rank),
-                options_of(self.rank, timeout, None, None, stream=stream), _byref(message),
-            )  # fmt: skip
-        )
-        return Message(message.peer, message.tag, message.bytes)
 
     def isend(
         self, array: Array, dest: int, tag: int = 0, *, timeout: float | None = None, stream: Any = None
@@ -698,7 +537,6 @@ class Communicator(OfThisProcess):
         >>> work = group.isend(np.array([1.0]), dest=1)
         >>> work.wait()
         """
-        return self._send(array, dest, tag, True, timeout, stream)
 
     def irecv(
         self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
@@ -709,16 +547,6 @@ class Communicator(OfThisProcess):
 
         >>> source, tag, nbytes = group.irecv(x).wait()
         """
-        buffer = buffer_of(array, True)
-        _arrays.check_device([buffer], stream)
-        work = Work(buffer, None, receives=True)
-        return work._started(
-            _library.lib.rondo_recv_async(
-                self._open(), buffer.address, buffer.count, buffer.code,
-                whole_number(source, "source", self.rank), whole_number(tag, "tag", self.rank),
-                options_of(self.rank, timeout, None, None, stream=stream), _byref(work._handle),
-            )  # fmt: skip
-        )
 
     def sendrecv(
         self, array: Array, dest: int, out: Array, source: int, tag: int = 0, *, timeout: float | None = None,
@@ -728,21 +556,6 @@ class Communicator(OfThisProcess):
 
         >>> group.sendrecv(mine, (group.rank + 1) % group.size, theirs, (group.rank - 1) % group.size)
         """
-        sent, received = buffer_of(array, False), buffer_of(out, True, "out")
-        if sent.code != received.code:
-            raise TypeError(f"array is {dtype_name(sent.code)}, and out is {dtype_name(received.code)}")
-        _arrays.check_device([sent, received], stream)
-        self._keep_in_batch((sent, received))
-        message = _library.MessageInfo()
-        check(
-            _library.lib.rondo_sendrecv(
-                self._open(), sent.address, sent.count, whole_number(dest, "dest", self.rank),
-                received.address, received.count, whole_number(source, "source", self.rank),
-                sent.code, whole_number(tag, "tag", self.rank),
-                options_of(self.rank, timeout, None, None, stream=stream), _byref(message),
-            )  # fmt: skip
-        )
-        return Message(message.peer, message.tag, message.bytes)
 
     # --- objects
 
@@ -770,20 +583,16 @@ class Communicator(OfThisProcess):
 
         >>> gradient = group.empty(1 << 20)
         """
+        native.dtype_of(dtype)
         dtype = np.dtype(dtype)
-        code_of(dtype)
         several = isinstance(shape, Sequence) and not isinstance(shape, str) or getattr(shape, "ndim", 0) > 0
         extents = list(shape) if several else [shape]
         extents = whole_numbers(extents, "shape", self.rank, most=2**63 - 1)
         nbytes = math.prod(extents) * dtype.itemsize
         if nbytes >= 2**63:
             raise Invalid(f"shape is {tuple(extents)} on rank {self.rank}: that is {nbytes} bytes")
-        data = ctypes.c_void_p()
-        handle = self._open()
-        check(_library.lib.rondo_allocate(handle, max(nbytes, 1), _byref(data)))
-        memory = (ctypes.c_char * max(nbytes, 1)).from_address(data.value)
-        weakref.finalize(memory, _library.lib.rondo_deallocate, handle, data.value).atexit = False
-        return np.frombuffer(memory, np.uint8, nbytes).view(dtype).reshape(extents)
+        memory = np.asarray(_Memory(self._open(), nbytes))
+        return memory.view(dtype).reshape(extents)
 
     # --- groups
 
@@ -794,9 +603,8 @@ class Communicator(OfThisProcess):
         >>> pairs = group.split(color=group.rank // 2)
         """
         color, key = whole_number(color, "color", self.rank), whole_number(key, "key", self.rank)
-        made = CommunicatorHandle()
-        check(_library.lib.rondo_split(self._open(), color, key, _byref(made)))
-        return Communicator(made) if made else None
+        made = native.split(self._open(), color, key)
+        return None if made is None else Communicator(made)
 
     def new_group(self, ranks: Sequence[int]) -> Communicator | None:
         """A communicator of these ranks, which become 0, 1, ... in this order. Roots of its calls are its own ranks.
@@ -808,9 +616,7 @@ class Communicator(OfThisProcess):
         if self.rank not in ranks:
             self._open()
             return None
-        made = CommunicatorHandle()
-        check(_library.lib.rondo_new_group(self._open(), (ctypes.c_int * len(ranks))(*ranks), len(ranks), _byref(made)))
-        return Communicator(made)
+        return Communicator(native.new_group(self._open(), np.array(ranks, np.int32), len(ranks)))
 
     # --- the end
 
@@ -819,7 +625,7 @@ class Communicator(OfThisProcess):
 
         >>> group.abort("the loss is NaN")
         """
-        check(_library.lib.rondo_abort(self._open(), text_of(reason, "reason", self.rank)))
+        native.abort(self._open(), text_of(reason, "reason", self.rank))
 
     def close(self) -> None:
         """Says goodbye to the other ranks, so that leaving is no crash to them, and waits for theirs (5 s at most).
@@ -833,7 +639,7 @@ class Communicator(OfThisProcess):
             return
         try:
             _open_ones.remove(self)
-            check(_library.lib.rondo_close(handle))
+            native.close(handle)
         finally:
             del handle  # not kept by a traceback
 
@@ -848,50 +654,13 @@ class Communicator(OfThisProcess):
 
     # --- inside
 
-    def _open(self) -> CommunicatorHandle:
+    def _open(self) -> Any:
         if self._handle is None:
             raise self._closed_error()
         return self._handle
 
     def _closed_error(self) -> Closed:
         return Closed(f"the communicator of rank {self.rank} is closed", (self.rank,))
-
-    def _run(self, call: _library.Call, keep, result, async_op, timeout=None, algorithm=None, scalar=None, wire=None,
-             stream=None):  # fmt: skip
-        options, keep = self._options(keep, timeout, algorithm, scalar, wire, stream)
-        if options is not None:
-            call.options = ctypes.pointer(options)
-        return self._submit(_COLLECTIVE, (call,), keep, result, async_op)
-
-    def _send(self, array, dest, tag, async_op, timeout, stream):
-        buffer = buffer_of(array, False)
-        options, keep = self._options(buffer, timeout, stream=stream)
-        dest, tag = whole_number(dest, "dest", self.rank), whole_number(tag, "tag", self.rank)
-        arguments = (buffer.address, buffer.count, buffer.code, dest, tag, options)
-        return self._submit(_SEND, arguments, keep, None, async_op)
-
-    def _options(self, keep, timeout=None, algorithm=None, scalar=None, wire=None, stream=None):
-        """The call's rondo_options_t, or None; and what is to be kept until it is over."""
-        if stream is not None or _arrays.device_seen:
-            _arrays.check_device(keep, stream)
-        if wire is not None:
-            fields, residual = wire_of(wire).fields(keep[0].count)
-            return options_of(self.rank, timeout, algorithm, scalar, fields, stream), (keep, residual)
-        if timeout is None and algorithm is None and scalar is None and stream is None and not self._purpose:
-            return None, keep
-        return options_of(self.rank, timeout, algorithm, scalar, stream=stream, purpose=self._purpose), keep
-
-    def _submit(self, functions, arguments, keep, result, async_op):
-        """functions: the one that blocks, and the one that returns a work."""
-        if async_op:
-            work = Work(keep, result)
-            return work._started(functions[1](self._handle or self._open(), *arguments, _byref(work._handle)))
-        if self._batch is not None:
-            self._keep_in_batch(keep)
-        code = functions[0](self._handle or self._open(), *arguments)
-        if code:
-            raise last_error(code)
-        return result
 
     def _refuse_in_batch(self, call: str) -> None:
         self._open()
@@ -916,26 +685,6 @@ class Communicator(OfThisProcess):
                 self.abort(f"{type(error).__name__}: {error}")
             raise
 
-    def _keep_in_batch(self, keep) -> None:
-        if self._batch is not None and self._batch.thread == threading.get_ident():
-            self._batch.kept.append(keep)
-
-    def _like(self, out, source: Buffer, count: int) -> Buffer:
-        target = buffer_of(out, True, "out")
-        if target.code != source.code:
-            raise TypeError(f"out has dtype {dtype_name(target.code)}, and array has {dtype_name(source.code)}")
-        if target.count != count:
-            raise ValueError(f"out has {target.count} elements; {count} are needed (array has {source.count})")
-        return target
-
-    def _part(self, array, source: Buffer) -> int:
-        first = shape_of(array)[0] if shape_of(array) else 1
-        if first % self.size != 0:
-            raise ValueError(
-                f"the first dimension of array, {first}, is not divisible by {self.size} ranks: use the _v form"
-            )
-        return source.count // self.size
-
     def _counts(self, counts, what: str = "counts") -> list[int]:
         counts = whole_numbers(counts, what, self.rank)
         if len(counts) != self.size:
@@ -943,13 +692,47 @@ class Communicator(OfThisProcess):
         return counts
 
 
+_declared = dict(vars(Communicator))
+
+
+def _put_methods_in_place() -> None:
+    """Those written in C++ take names and defaults of their parameters, and their documentation, from the functions."""
+    for name, function in _declared.items():
+        if not isinstance(function, FunctionType):
+            continue
+        code = function.__code__
+        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+        positional = names[: code.co_argcount - 1]
+        defaults = dict(zip(reversed(positional), reversed(function.__defaults__ or ()))) | (function.__kwdefaults__ or {})
+        texts = [f"{each}={defaults[each]!r}" if each in defaults else each for each in names]
+        texts[len(positional) : len(positional)] = ["*"] * bool(code.co_kwonlyargcount)
+        text = f"{name}({', '.join(['$self', *texts])})\n--\n\n{function.__doc__}".encode()
+        method = native.method(Communicator, name, function, names, len(positional), defaults, text)
+        if method is not None:
+            setattr(Communicator, name, method)
+
+
+_put_methods_in_place()
+
+
+class _Memory:
+    """Memory of empty(): NumPy keeps this as long as an array of it."""
+
+    def __init__(self, handle: Any, nbytes: int):
+        self._handle, self._address = handle, native.allocate(handle, max(nbytes, 1))
+        self.__array_interface__ = {"version": 3, "shape": (nbytes,), "typestr": "|u1", "data": (self._address, False)}
+
+    def __del__(self, deallocate=native.deallocate):
+        deallocate(self._handle, self._address)
+
+
 class Exchanges(Communicator):
     """The same ranks, for the exchanges that a call of Python's is made of: they match no call of the program's."""
 
-    _purpose = _library.PURPOSE_OBJECTS
-
     def __init__(self, group: Communicator):
         self.__dict__.update(group.__dict__)
+        self._handle, self._batch, self.rank, self.size = group._handle, group._batch, group.rank, group.size
+        self._purpose = _PURPOSE_OBJECTS
 
 
 class Batch(OfThisProcess):
@@ -970,8 +753,13 @@ class Batch(OfThisProcess):
         self.thread = 0
         self.kept: list = []
 
+    def keep(self, what: Any) -> None:
+        """What a call needs until the batch is over. The compiled module calls this in every blocking call."""
+        if self.thread == threading.get_ident():
+            self.kept.append(what)
+
     def __enter__(self) -> None:
-        check(_library.lib.rondo_batch_begin(self._communicator._open()))
+        native.batch_begin(self._communicator._open())
         try:
             self.thread = threading.get_ident()
             self._communicator._batch = self
@@ -983,9 +771,9 @@ class Batch(OfThisProcess):
         self._communicator._batch = None
         handle = self._communicator._open()
         if kind is not None:
-            _library.lib.rondo_batch_abandon(handle)
+            native.batch_abandon(handle)
         else:
-            check(_library.lib.rondo_batch_end(handle))
+            native.batch_end(handle)
         self.kept.clear()
 
 

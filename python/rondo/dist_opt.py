@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from rondo import _handles, _library
 from rondo._arguments import COUNT_MAX, real_number, text_of, whole_number
+from rondo._library import native
 from rondo.communicator import Communicator
-from rondo.errors import check
 from rondo.start import UniqueId, init, unique_id
 
 # In the order of rondo_exchange_t.
@@ -146,7 +144,9 @@ class DistOpt:
         self.group._refuse_in_batch("DistOpt")
         self._names = {name: text_of(name, "a parameter's name", self.group.rank) for name in self._parameters}
         flags = {"residual": bool(residual), "sampled": bool(sampled), "nesterov": bool(outer_nesterov)}
-        self._handle = self._create({"exchange": OPTIONS.index(option), **flags, **counts, **reals})
+        places = [(p.ctypes.data, p.size) for p in self._parameters.values()]
+        fields = {"exchange": OPTIONS.index(option), **flags, **counts, **reals}  # the library has the defaults of others
+        self._handle = native.dist_opt_create(self.group._open(), list(self._names.values()), *map(list, zip(*places)), fields)
         if self._is_torch:
             self.group.broadcast_parameters([tensor.detach() for tensor in self._update.frozen.values()])
         self.seconds = 0.0  # in exchanges that this rank waited for
@@ -155,22 +155,6 @@ class DistOpt:
         if self._is_torch and overlap:
             for name, tensor in self._update.tensors.items():
                 tensor.register_post_accumulate_grad_hook(lambda t, name=name: self._arrives(name, t.grad.numpy()))
-
-    def _create(self, given: Mapping[str, float]) -> _handles.DistOptHandle:
-        """given: fields of the options; the library has the defaults of the others."""
-        options, handle = _library.DistOptOptions(), _handles.DistOptHandle()
-        check(_library.lib.rondo_dist_opt_defaults(ctypes.byref(options)))
-        for field, value in given.items():
-            setattr(options, field, value)
-        parameters = (_library.Parameter * len(self._parameters))(
-            *((self._names[name], p.ctypes.data, p.size) for name, p in self._parameters.items())
-        )
-        check(
-            _library.lib.rondo_dist_opt_create(
-                ctypes.byref(handle), self.group._open(), parameters, len(parameters), ctypes.byref(options)
-            )
-        )
-        return handle
 
     @property
     def global_rank(self) -> int:
@@ -218,7 +202,7 @@ class DistOpt:
         self._reduce(gradients, option, spars)
         self._update.step(gradients)
         begin = time.perf_counter()
-        check(_library.lib.rondo_dist_opt_average(self._handle, OPTIONS.index(option)))
+        native.dist_opt_average(self._handle, OPTIONS.index(option))
         self.seconds += time.perf_counter() - begin
 
     def _reduce(self, gradients: Mapping[str, np.ndarray], option: str, spars: float | None) -> None:
@@ -231,7 +215,7 @@ class DistOpt:
             for name in self._parameters:
                 self._place(name, arrays.get(name))
             number = math.nan if spars is None else spars
-            check(_library.lib.rondo_dist_opt_reduce(self._handle, OPTIONS.index(option), number))
+            native.dist_opt_reduce(self._handle, OPTIONS.index(option), number)
         finally:
             self._arrived.clear()
         for name, array in arrays.items():
@@ -240,8 +224,7 @@ class DistOpt:
         self.seconds += time.perf_counter() - begin
 
     def _place(self, name: str, array: np.ndarray | None) -> None:
-        address = None if array is None else array.ctypes.data
-        check(_library.lib.rondo_dist_opt_place(self._handle, self._names[name], address))
+        native.dist_opt_place(self._handle, self._names[name], array)
 
     def _arrives(self, name: str, gradient: np.ndarray) -> None:
         """A gradient of the backward pass that is under way."""
@@ -255,7 +238,7 @@ class DistOpt:
             )
         array = np.ascontiguousarray(gradient, np.float32)
         self._place(name, array)
-        check(_library.lib.rondo_dist_opt_ready(self._handle, self._names[name], OPTIONS.index(self._arriving)))
+        native.dist_opt_ready(self._handle, self._names[name], OPTIONS.index(self._arriving))
         self._arrived.add(name)
 
     def zero_grad(self) -> None:
@@ -280,7 +263,7 @@ class DistOpt:
 
     def wait(self) -> None:
         """Returns when no exchange of this rank is under way."""
-        check(_library.lib.rondo_dist_opt_wait(self._handle))
+        native.dist_opt_wait(self._handle)
 
     @property
     def steps(self) -> int:
@@ -292,9 +275,7 @@ class DistOpt:
         return self._counts()[1]
 
     def _counts(self) -> tuple[int, int]:
-        steps, sent = ctypes.c_uint64(), ctypes.c_uint64()
-        check(_library.lib.rondo_dist_opt_counts(self._handle, ctypes.byref(steps), ctypes.byref(sent)))
-        return steps.value, sent.value
+        return native.dist_opt_counts(self._handle)
 
     # --- checkpoints
 
@@ -305,7 +286,7 @@ class DistOpt:
         residuals = {name: np.zeros((self.world_size, p.size), np.float32) for name, p in self._parameters.items()}
         local = self._parameters if self.option == "localSGD" else {}
         outer, velocity = ({name: np.zeros_like(p) for name, p in local.items()} for _ in range(2))
-        check(_library.lib.rondo_dist_opt_save(self._handle, self._tensors(residuals, outer, velocity)))
+        native.dist_opt_save(self._handle, self._tensors(residuals, outer, velocity))
         return {
             "steps": self.steps, "world": self.world_size, "residuals": residuals, "outer": outer, "velocity": velocity,
         }  # fmt: skip
@@ -324,17 +305,11 @@ class DistOpt:
                 if name in self._parameters and array.size != rows * self._parameters[name].size:
                     raise ValueError(f"the checkpoint's {part} of {name} are {array.shape}, of another shape")
         steps = whole_number(state["steps"], "the checkpoint's steps", self.global_rank, least=0, most=COUNT_MAX)
-        check(_library.lib.rondo_dist_opt_load(self._handle, self._tensors(*parts), world, steps))
+        native.dist_opt_load(self._handle, self._tensors(*parts), world, steps)
 
-    def _tensors(self, residuals, outer, velocity):
-        def address(arrays, name):
-            return arrays[name].ctypes.data if name in arrays else None
-
-        tensors = [
-            _library.DistOptTensor(address(residuals, name), address(outer, name), address(velocity, name))
-            for name in self._parameters
-        ]
-        return (_library.DistOptTensor * len(tensors))(*tensors)
+    def _tensors(self, *parts: Mapping[str, np.ndarray]) -> np.ndarray:
+        """rondo_dist_opt_tensor_t of each parameter: addresses."""
+        return np.array([[part[n].ctypes.data if n in part else 0 for part in parts] for n in self._parameters], np.uint64)
 
 
 def _join(meeting, rank: int | None, world_size: int | None) -> Communicator:

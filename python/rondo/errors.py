@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import itertools
-import operator
-import threading
-from collections.abc import Iterator
-
-from rondo import _library
-
 __all__ = [
     "Error", "Invalid", "Mismatch", "Timeout", "PeerLost", "PeerLeft", "Aborted", "Protocol", "Network",
     "Bootstrap", "System", "Unsupported", "Internal", "Closed", "Interrupted", "Unresponsive", "Corrupt",
@@ -116,70 +107,6 @@ _CLASSES = {
 }  # fmt: skip
 
 
-# What a handler of a Python signal raised while a call waited: by the thread that ran it. The call of that thread fails.
-_from_signal: dict[int, BaseException] = {}
-# The question that is asked next. One under way has another here, for a wait inside a handler.
-_next_question: dict[None, Iterator[int]] = {}
-
-
-def _question() -> Iterator[int]:
-    """Whether a wait is to end: 1 where a handler has raised, Ctrl-C's among them. A generator, because Python runs
-    handlers on the way into a function already, where nothing of that function could catch what they raise; here it
-    resumes inside the try."""
-    try:
-        yield 0
-        _prepare_question()
-        ctypes.pythonapi.PyErr_CheckSignals()
-        answer = 0
-    except GeneratorExit:
-        return
-    except BaseException as error:
-        _from_signal[threading.get_ident()] = error
-        answer = 1
-    if not _next_question:
-        _prepare_question()
-    yield answer
-
-
-def _prepare_question() -> None:
-    question = _question()
-    next(question)
-    _next_question[None] = question
-
-
-_prepare_question()
-# Takes the question and resumes it; 0 where another thread has taken it. Made of functions in C alone.
-_ask = functools.partial(
-    next, map(operator.methodcaller("__next__"), iter(functools.partial(_next_question.pop, None, itertools.repeat(0)), None))
-)
-# Asked every 100 ms by a call that waits.
-_signals_handled = _library.InterruptFunction(_ask)
-_library.lib.rondo_set_interrupt(_signals_handled, None)
-
-
-def stop_asking() -> None:
-    """For the end of the process: from here on no thread of Python's that waits in a call comes back for a question."""
-    _library.lib.rondo_set_interrupt(_library.InterruptFunction(), None)
-
-
-def raised_by_handler() -> BaseException | None:
-    """What a signal's handler raised in the call of this thread that has just failed."""
-    return _from_signal.pop(threading.get_ident(), None)
-
-
-def last_error(code: int) -> BaseException:
-    """This thread's last failure, whose code is `code`: an Error, or what a signal's handler raised meanwhile."""
-    raised = raised_by_handler()
-    if raised is not None:
-        return raised
-    capacity = 64
-    ranks = (ctypes.c_int * capacity)()
-    count = min(_library.lib.rondo_last_error_ranks(ranks, capacity), capacity)
-    message = _library.lib.rondo_last_error().decode(errors="replace")
-    return _CLASSES.get(code, Error)(message, tuple(ranks[:count]))
-
-
-def check(code: int) -> None:
-    """Raises the failure that a function of rondo.h returned."""
-    if code != 0:
-        raise last_error(code)
+def _of_code(code: int, message: str, ranks: tuple[int, ...]) -> Error:
+    """The failure of a function of rondo.h: the compiled module calls this."""
+    return _CLASSES.get(code, Error)(message, ranks)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rondo import _library, communicator
+from rondo import communicator
 from rondo._arguments import text_of, whole_number
-from rondo._handles import CommunicatorHandle, ServerHandle
+from rondo._library import native
 from rondo.communicator import Communicator
-from rondo.errors import BY_OTHERS, Error, check, last_error, stop_asking
+from rondo.errors import BY_OTHERS, Error
 
 if TYPE_CHECKING:
     from rondo.store import Store
-
-_byref = ctypes.byref
 
 
 def init(
@@ -48,22 +45,17 @@ def init(
 
         methods = StoreMethods(store)
     texts = [f"{name}={value}".encode() for name, value in (settings or {}).items()]
-    options = _library.JoinOptions(
-        struct_bytes=ctypes.sizeof(_library.JoinOptions),
-        rank=-1 if rank is None else whole_number(rank, "rank", least=0),
-        world=-1 if world_size is None else whole_number(world_size, "world_size", rank, least=1),
-        rendezvous=None if rendezvous is None else str(rendezvous).encode(),
-        settings=(ctypes.c_char_p * len(texts))(*texts),
-        setting_count=len(texts),
-        store=None if methods is None else ctypes.addressof(methods.structure),
-    )
-    handle = CommunicatorHandle()
-    code = _library.lib.rondo_join(_byref(handle), _byref(options))
-    if code:
+    rank = -1 if rank is None else whole_number(rank, "rank", least=0)
+    world = -1 if world_size is None else whole_number(world_size, "world_size", rank, least=1)
+    try:
+        handle = native.join(rank, world, None if rendezvous is None else str(rendezvous), texts, methods)
+    except Error as error:
         raised = methods and methods.error
-        if raised is not None and not isinstance(raised, Exception):
-            raise raised  # KeyboardInterrupt and the like
-        raise last_error(code) from raised
+        if raised is None:
+            raise
+        if not isinstance(raised, Exception):
+            raise raised from None  # KeyboardInterrupt and the like
+        raise error from raised
     group = Communicator(handle)
     group._joined = True
     return group
@@ -77,7 +69,7 @@ class UniqueId:
 
     def __init__(self, text: str):
         self._text = text
-        self._server: ServerHandle | None = None  # where it was made
+        self._server: object = None  # where it was made
 
     def __str__(self) -> str:
         return self._text
@@ -92,9 +84,8 @@ class UniqueId:
 def unique_id(host: str = "") -> UniqueId:
     """Makes a UniqueId and serves it at `host`, an address of this machine that all ranks reach; by default one that
     other hosts reach. Its string holds the job's secret. Keep it until the ranks have started."""
-    server, text = ServerHandle(), ctypes.c_char_p()
-    check(_library.lib.rondo_id_server_create(_byref(server), text_of(host, "host"), _byref(text)))
-    made = UniqueId(text.value.decode())
+    server, text = native.id_server(text_of(host, "host"))
+    made = UniqueId(text)
     made._server = server
     return made
 
@@ -135,7 +126,7 @@ def _attempt(step, *arguments) -> None:
 
 def _end() -> None:
     leave(_exception)
-    stop_asking()
+    native.stop_asking()
     if _failed_of_another:
         try:
             time.sleep(_AFTER_OTHERS_SECONDS)

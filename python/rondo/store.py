@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from typing import Any
 
-from rondo import _library
 from rondo._arguments import whole_number
 
 _TIMEOUT, _BOOTSTRAP = 3, 8
@@ -49,93 +46,22 @@ class Store:
         raise NotImplementedError
 
 
-class Functions(ctypes.Structure):
-    """rondo_store_t"""
-
-    PutFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p, c_size_t, c_int64, c_void_p)
-    GetFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, c_char_p, c_int64, c_void_p)
-    AddFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, c_char_p, c_int64, c_int64, POINTER(c_int64), c_void_p)
-    CompareFunction = ctypes.CFUNCTYPE(
-        c_int32, c_void_p, c_char_p, c_void_p, c_size_t, c_void_p, c_size_t, c_int64, c_void_p
-    )
-    RemoveFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, c_char_p, c_int64, POINTER(c_int), c_void_p)
-    _fields_ = [
-        ("struct_bytes", c_size_t),
-        ("context", c_void_p),
-        ("put", PutFunction),
-        ("get", GetFunction),
-        ("try_get", GetFunction),
-        ("add", AddFunction),
-        ("compare_set", CompareFunction),
-        ("remove", RemoveFunction),
-    ]
-
-
 class StoreMethods:
-    """The methods of `store` as functions of rondo.h. Must outlive the call; `error` is what a method raised."""
+    """The methods of `store` for the compiled module. `error` is what a method raised."""
 
     def __init__(self, store: Any):
         self.store = store
         self.error: BaseException | None = None
-        kind = Functions
-        self.structure = kind(
-            struct_bytes=ctypes.sizeof(kind),
-            put=kind.PutFunction(self._put),
-            get=kind.GetFunction(self._get),
-            try_get=kind.GetFunction(self._try_get),
-            add=kind.AddFunction(self._add),
-            compare_set=kind.CompareFunction(self._compare_set),
-            remove=kind.RemoveFunction(self._remove),
-        )
 
-    def _answer(self, reply: int, method, *arguments):
-        """(code, what the method returned); the reply is set to bytes, or to what was raised."""
+    def __call__(self, method: str, timeout_ms: int, key: str, *arguments) -> tuple[int, bytes | None, int]:
+        """(rondo_result_t, the reply, a number): what the method returned, or the text of what it raised."""
         try:
-            value = method(*arguments)
-            if isinstance(value, (bytes, bytearray, memoryview)):
-                _reply(reply, bytes(value))
-            return 0, value
+            value = getattr(self.store, method)(key, *arguments, timeout_ms / 1000)
+            if method == "add":
+                return 0, None, whole_number(value, f"the sum of add({key!r})", least=-(2**63), most=2**63 - 1)
+            reply = bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else None
+            return 0, reply, int(method == "remove" and bool(value))
         except BaseException as error:
             self.error = error
-            _reply(reply, f"{type(error).__name__}: {error}".encode())
-            return (_TIMEOUT if isinstance(error, TimeoutError) else _BOOTSTRAP), None
-
-    def _put(self, _context, key, value, size, timeout_ms, reply):
-        return self._answer(reply, self.store.put, key.decode(), _bytes(value, size), timeout_ms / 1000)[0]
-
-    def _get(self, _context, key, timeout_ms, reply):
-        return self._answer(reply, self.store.get, key.decode(), timeout_ms / 1000)[0]
-
-    def _try_get(self, _context, key, timeout_ms, reply):
-        return self._answer(reply, self.store.try_get, key.decode(), timeout_ms / 1000)[0]
-
-    def _add(self, _context, key, amount, timeout_ms, total, reply):
-        code, value = self._answer(reply, self._sum, key.decode(), amount, timeout_ms / 1000)
-        total[0] = value if code == 0 else 0
-        return code
-
-    def _sum(self, key, amount, timeout):
-        return whole_number(self.store.add(key, amount, timeout), f"the sum of add({key!r})", least=-(2**63), most=2**63 - 1)
-
-    def _compare_set(self, _context, key, expected, expected_size, desired, desired_size, timeout_ms, reply):
-        return self._answer(
-            reply,
-            self.store.compare_set,
-            key.decode(),
-            _bytes(expected, expected_size),
-            _bytes(desired, desired_size),
-            timeout_ms / 1000,
-        )[0]
-
-    def _remove(self, _context, key, timeout_ms, removed, reply):
-        code, value = self._answer(reply, self.store.remove, key.decode(), timeout_ms / 1000)
-        removed[0] = int(bool(value))
-        return code
-
-
-def _bytes(address: int | None, size: int) -> bytes:
-    return ctypes.string_at(address, size) if size else b""
-
-
-def _reply(reply: int, value: bytes) -> None:
-    _library.lib.rondo_reply_set(reply, value, len(value))
+            code = _TIMEOUT if isinstance(error, TimeoutError) else _BOOTSTRAP
+            return code, f"{type(error).__name__}: {error}".encode(), 0

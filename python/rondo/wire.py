@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rondo._arguments import COUNT_MAX, whole_number
-from rondo._arrays import Buffer, buffer_of
-from rondo._dtypes import dtype_name
+from rondo._library import native
 
 # By the numbers of rondo.h.
 FORMATS = ("none", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int8", "int4")
@@ -43,20 +42,18 @@ class Wire:
         if self.seed is not None:
             whole_number(self.seed, "seed", least=-(2**63), most=COUNT_MAX)
 
-    def fields(self, count: int) -> tuple[tuple[int, int, int, int | None], Buffer | None]:
-        """(format, flags, seed, address of the residual) of rondo_options_t, for an input of count elements; and the
-        residual's buffer, to be kept."""
-        flags = (_STOCHASTIC if self.seed is not None else 0) | (_ALLOW_NOT_FINITE if self.allow_not_finite else 0)
-        buffer = None
-        if self.residual is not None:
-            buffer = buffer_of(self.residual, True, "residual")
-            if dtype_name(buffer.code) != "float32":
-                raise TypeError(f"residual has dtype {dtype_name(buffer.code)}; it must be float32")
-            if buffer.count != count:
-                raise ValueError(f"residual has {buffer.count} elements, and the array {count}")
-        seed = 0 if self.seed is None else self.seed % 2**64
-        return (FORMATS.index(self.format), flags, seed, buffer and buffer.address), buffer
 
-
-def wire_of(wire) -> Wire:
-    return wire if isinstance(wire, Wire) else Wire(wire)
+def fields_of(wire: Wire | str, count: int) -> tuple[int, int, int, int, Any]:
+    """(format, flags, seed, address of the residual) of rondo_options_t, for an input of count elements; and the
+    residual, to be kept."""
+    wire = wire if isinstance(wire, Wire) else Wire(wire)
+    flags = (_STOCHASTIC if wire.seed is not None else 0) | (_ALLOW_NOT_FINITE if wire.allow_not_finite else 0)
+    address, owner = 0, None
+    if wire.residual is not None:
+        address, length, dtype, owner = native.buffer_of(wire.residual, True, "residual")
+        if dtype != "float32":
+            raise TypeError(f"residual has dtype {dtype}; it must be float32")
+        if length != count:
+            raise ValueError(f"residual has {length} elements, and the array {count}")
+    seed = 0 if wire.seed is None else wire.seed % 2**64
+    return FORMATS.index(wire.format), flags, seed, address, (wire.residual, owner)

@@ -38,7 +38,7 @@ def compound(group):
 
 
 def test_every_method_is_in_a_list():
-    public = {name for name, _ in inspect.getmembers(rondo.Communicator, inspect.isfunction) if not name.startswith("_")}
+    public = {name for name, _ in inspect.getmembers(rondo.Communicator, inspect.isroutine) if not name.startswith("_")}
     assert public == COLLECTED | OF_THIS_RANK | set(compound(rondo.Communicator))
 
 

@@ -5,13 +5,14 @@ import gc
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
 import numpy as np
 import pytest
 
 import rondo
-from rondo import _library, work
+from rondo._library import native
 
 
 @pytest.fixture
@@ -20,31 +21,14 @@ def group():
         yield group
 
 
-@pytest.fixture
-def destroyed(monkeypatch):
-    """Addresses of the communicators that have been freed."""
-    addresses, destroy = [], _library.lib.rondo_destroy
-
-    def wrapper(handle):
-        addresses.append(handle.value)
-        return destroy(handle)
-
-    monkeypatch.setattr(_library.lib, "rondo_destroy", wrapper)
-    return addresses
+def references(handle):
+    """Of others than this function, its caller and getrefcount()."""
+    return sys.getrefcount(handle) - 3
 
 
-def test_close_beside_calls_that_wait_leaves_the_handle_to_them(group, destroyed, monkeypatch):
-    address, waiting, closed = group._handle.value, threading.Barrier(33), threading.Event()
-    recv = _library.lib.rondo_recv
-
-    def recv_after_close(*arguments):  # the thread has begun, and has not come to the library
-        waiting.wait()
-        assert closed.wait(30)
-        assert destroyed == []
-        return recv(*arguments)
-
-    monkeypatch.setattr(_library.lib, "rondo_recv", recv_after_close)
-    said = []
+def test_close_beside_calls_that_wait_leaves_the_handle_to_them(group):
+    handle, said = group._handle, []
+    before = references(handle)
 
     def wait():
         with pytest.raises(rondo.Closed):
@@ -54,29 +38,30 @@ def test_close_beside_calls_that_wait_leaves_the_handle_to_them(group, destroyed
     threads = [threading.Thread(target=wait) for _ in range(32)]
     for thread in threads:
         thread.start()
-    waiting.wait()
+    deadline = time.monotonic() + 30
+    while references(handle) < before + 32 and time.monotonic() < deadline:
+        time.sleep(0.001)
     group.close()
-    closed.set()
     for thread in threads:
         thread.join()
     gc.collect()
-    assert len(said) == 32 and destroyed == [address]
+    assert len(said) == 32 and references(handle) == before - 1  # the communicator's
 
 
-def test_the_last_array_of_empty_ends_while_close_is_under_way(group, destroyed, monkeypatch):
-    address, held = group._handle.value, [group.empty(10)]
-    close, inside = _library.lib.rondo_close, []
+def test_the_last_array_of_empty_ends_while_close_is_under_way(group, monkeypatch):
+    handle, held = group._handle, [group.empty(10)]
+    before, close, inside = references(handle), native.close, []
 
-    def close_and_drop(handle):
+    def close_and_drop(closed):
         thread = threading.Thread(target=held.clear)
         thread.start()
         thread.join()
-        inside.extend(destroyed)
-        return close(handle)
+        inside.append(closed is handle)
+        return close(closed)
 
-    monkeypatch.setattr(_library.lib, "rondo_close", close_and_drop)
+    monkeypatch.setattr(native, "close", close_and_drop)
     group.close()
-    assert inside == [] and destroyed == [address]
+    assert inside == [True] and references(handle) == before - 2  # the communicator's, and the array's
 
 
 def test_works_that_threads_drop_are_swept_once(group):
@@ -93,7 +78,7 @@ def test_works_that_threads_drop_are_swept_once(group):
                 if turn % 10 == 0:
                     group.isend(np.ones(4), dest=0, tag=2)
                     group.irecv(np.zeros(4), source=0, tag=2)
-                work._sweep()
+                rondo.Work._sweep()
         except BaseException as error:
             failures.append(error)
 
@@ -109,12 +94,13 @@ def test_works_that_threads_drop_are_swept_once(group):
     assert failures == [] and alive() is not None
     group.send(np.ones(1), dest=0, tag=1)
     group.barrier(async_op=True).wait()
-    work._sweep()
+    rondo.Work._sweep()
     assert alive() is None
 
 
 DAEMONS = """
 import threading
+import time
 import numpy as np, rondo
 groups = [rondo.init(rank=0, world_size=1) for _ in range(4)]
 inside = threading.Barrier(9)

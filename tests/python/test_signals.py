@@ -2,18 +2,15 @@
 call has started is kept until it has ended."""
 
 import contextlib
-import gc
 import signal
 import socket
 import threading
 import time
-import weakref
 
 import numpy as np
 import pytest
 
 import rondo
-from rondo import _library
 
 
 class Stop(BaseException):
@@ -105,25 +102,3 @@ def test_a_handler_may_wait_itself(group):
         with on_alarm(handler):
             group.recv(np.zeros(1), 0)
     assert sums == [2]
-
-
-def test_what_is_raised_between_the_call_and_its_work_loses_no_array(group, monkeypatch):
-    start = _library.lib.rondo_recv_async
-
-    def started_then_interrupted(*arguments):
-        assert start(*arguments) == 0
-        raise Stop
-
-    x = np.zeros(1)
-    gone = weakref.ref(x)
-    with monkeypatch.context() as patch, pytest.raises(Stop):
-        patch.setattr(_library.lib, "rondo_recv_async", started_then_interrupted)
-        group.irecv(x, 0)
-    del x
-    gc.collect()
-    assert gone() is not None  # the message may still come
-    group.send(np.full(1, 7.0), 0)
-    deadline = time.monotonic() + 30
-    while gone() is not None and time.monotonic() < deadline:
-        group.barrier(async_op=True).wait()
-    assert gone() is None

@@ -12,8 +12,11 @@ cc_library(
 """
 
 def _system_package_impl(ctx):
-    root = ctx.path(ctx.attr.include_dir)
-    if not ctx.path(ctx.attr.include_dir + "/" + ctx.attr.header).exists:
+    folder = ctx.attr.include_dir
+    if ctx.attr.ask:
+        folder = ctx.execute(["python3", "-c", ctx.attr.ask]).stdout.strip() or folder
+    root = ctx.path(folder)
+    if not ctx.path(folder + "/" + ctx.attr.header).exists:
         fail(("\n\nRondo needs {header}, which is not under {root}.\n" +
               "It comes with Debian's package {package}: apt-get install {package}\n" +
               "(tools/test.sh and tools/bench.sh install it by themselves.)\n").format(
@@ -22,11 +25,11 @@ def _system_package_impl(ctx):
             package = ctx.attr.package,
         ))
     for header in ctx.attr.headers:
-        ctx.symlink(ctx.attr.include_dir + "/" + header, "include/" + header)
+        ctx.symlink(folder + "/" + header, "include/" + header if header != "." else "include")
     ctx.file("BUILD.bazel", _BUILD.format(
         name = ctx.name,
-        globs = repr(["include/" + h for h in ctx.attr.headers] +
-                     ["include/" + h + "/**" for h in ctx.attr.headers]),
+        globs = repr(["include/" + h for h in ctx.attr.headers if h != "."] +
+                     ["include/" + ("" if h == "." else h + "/") + "**" for h in ctx.attr.headers]),
         defines = repr(ctx.attr.defines),
         linkopts = repr(ctx.attr.linkopts),
     ))
@@ -37,7 +40,8 @@ system_package = repository_rule(
     attrs = {
         "package": attr.string(mandatory = True, doc = "Debian's package, named when a header is missing"),
         "header": attr.string(mandatory = True, doc = "the header whose presence is checked"),
-        "headers": attr.string_list(mandatory = True, doc = "files and folders under include_dir to expose"),
+        "headers": attr.string_list(mandatory = True, doc = "files and folders under include_dir to expose; \".\": all of it"),
+        "ask": attr.string(doc = "what Python prints to say the include_dir"),
         "include_dir": attr.string(default = "/usr/include"),
         "defines": attr.string_list(),
         "linkopts": attr.string_list(),

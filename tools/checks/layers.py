@@ -53,6 +53,7 @@ LAYERS = {
                       "tools/"),
     "examples/": ("rondo/",),
     "examples/trainers/": ("rondo/", "checkpoint.h", "idx.h", "mlp.h", "steps.h"),  # beside the programs
+    "python/module/": ("rondo/rondo.h", "python/module/"),
     "python/rondo/torch/csrc/": ("rondo/", "csrc/"),
     "docs/": ("rondo/",),
     "tests/": ("",),

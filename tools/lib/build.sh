@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
 
 # What the tree includes and what builds it.
 # shellcheck disable=SC2034  # used by those that source this file
-BUILD_PACKAGES=(bazel-bootstrap g++ libasio-dev libfmt-dev libssl-dev doctest-dev libcli11-dev nlohmann-json3-dev)
+BUILD_PACKAGES=(bazel-bootstrap g++ libasio-dev libfmt-dev libssl-dev doctest-dev libcli11-dev nlohmann-json3-dev python3-dev)
 
 # run_bazel COMMAND [ARGUMENT...]
 # RONDO_BAZEL_FLAGS: more flags, for example --disk_cache=DIR or --jobs=2.

@@ -37,6 +37,7 @@ _package_present() {
     openssh-server) [[ -x /usr/sbin/sshd ]] ;;
     pkg-config) command -v pkg-config >/dev/null ;;
     python3) command -v python3 >/dev/null ;;
+    python3-dev) [[ -e $(python3 -c "import sysconfig; print(sysconfig.get_path('include'))" 2>/dev/null)/Python.h ]] ;;
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     shellcheck) command -v shellcheck >/dev/null ;;
     slurm-wlm) PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null && command -v srun >/dev/null ;;

@@ -38,11 +38,11 @@ sdist_has_sources() {
   tar -C "$folder/sdist" -xzf "$folder"/sdist/*.tar.gz
   # Its version and flags are read without the tree; what is compiled was compiled above, and is not again.
   (cd "$folder"/sdist/rondo_ring-*/ && RONDO_LIBRARY=$native/librondo_c.so RONDO_RUN=$native/rondo-run \
-    "$folder/source/bin/python" "${pip[@]}" wheel --no-deps --wheel-dir "$folder/sdist" .) || return 1
+    RONDO_MODULE=$native/../../_rondo.abi3.so "$folder/source/bin/python" "${pip[@]}" wheel --no-deps --wheel-dir "$folder/sdist" .) || return 1
   local source
   while read -r source; do
     [[ -f $(echo "$folder"/sdist/rondo_ring-*/native/"$source") ]] || { echo "not in the sdist: $source"; return 1; }
-  done < <(git ls-files 'ring/*.cc' 'ring/*.h' 'transport/*.cc' 'transport/*.h' 'kernels/*.h' 'kernels/rows/*.cc' 'tools/launcher/*.cc')
+  done < <(git ls-files 'ring/*.cc' 'ring/*.h' 'transport/*.cc' 'transport/*.h' 'kernels/*.h' 'kernels/rows/*.cc' 'tools/launcher/*.cc' 'python/module/*')
 }
 
 check "pip install ./python" builds_from_source
@@ -57,9 +57,9 @@ check "the sdist" sdist_has_sources
 # --- the wheel
 
 check "tools/wheel.sh --manylinux" tools/wheel.sh --manylinux
-check "the wheel's name says which systems" compgen -G 'build/wheel/rondo_ring-*-py3-none-manylinux_2_*_x86_64.whl'
+check "the wheel's name says which systems" compgen -G 'build/wheel/rondo_ring-*-cp311-abi3-manylinux_2_*_x86_64.whl'
 
-for version in 3.10 3.12 3.13 3.14; do
+for version in 3.11 3.12 3.13 3.14; do
   found=""
   for candidate in "python$version" "$HOME"/.pyenv/versions/"$version".*/bin/python3; do
     if "$candidate" -c "import venv" 2>/dev/null; then found=$candidate; fi

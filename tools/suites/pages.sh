@@ -5,7 +5,7 @@ set -euo pipefail
 source tools/lib/suite.sh
 
 need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv chromium chromium-driver
-run_bazel build //tools/view:rondo-view //tools/plan:plan_dump //ring:librondo_c.so //tools:rondo-run
+run_bazel build //tools/view:rondo-view //tools/plan:plan_dump //ring:librondo_c.so //python:_rondo.abi3.so //tools:rondo-run
 bin=$(bazel_bin)
 view=$bin/tools/view/rondo-view
 
@@ -60,7 +60,7 @@ check "the browser came to the end" grep -q '^all pages looked at' "$log"
 counted() {
   local text=$1
   shift
-  RONDO_LIBRARY=$bin/ring/librondo_c.so PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 timeout 600 "$venv/bin/python" "$@" |
+  RONDO_LIBRARY=$bin/ring/librondo_c.so PYTHONPATH=python:$bin/python PYTHONDONTWRITEBYTECODE=1 timeout 600 "$venv/bin/python" "$@" |
     tee "$log" || true
   while read -r result name; do record "$result" "$name"; done < <(grep -E '^(pass|fail) ' "$log")
   check "$1 came to the end" grep -q "^$text" "$log"
@@ -75,7 +75,7 @@ counted "all of the site looked at" tests/pages/site_pages.py build/site
 # Debian's promtool, unpacked beside: no server is installed or started.
 promtool_passes() {
   (cd "$folder" && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } && dpkg -x prometheus_*.deb prometheus) || return 1
-  RONDO_METRICS=$folder/metrics/ RONDO_LIBRARY=$bin/ring/librondo_c.so PYTHONPATH=python \
+  RONDO_METRICS=$folder/metrics/ RONDO_LIBRARY=$bin/ring/librondo_c.so PYTHONPATH=python:$bin/python \
     "$bin/tools/rondo-run" -n 2 "$venv/bin/python" -c 'import numpy as n, rondo; g = rondo.init(); g.all_reduce(n.ones(9)); g.close()'
   for file in "$folder"/metrics/*.prom; do
     "$folder/prometheus/usr/bin/promtool" check metrics <"$file" || return 1

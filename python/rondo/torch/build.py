@@ -164,7 +164,6 @@ def _locked(folder: Path):
 
 
 def _import(path: Path):
-    _library.lib  # librondo_c.so is loaded: the module finds it by its name
     loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(_NAME, loader))
     loader.exec_module(module)

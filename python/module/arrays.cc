@@ -1,0 +1,204 @@
+#include <cstddef>
+#include <iterator>
+#include <string>
+
+#include "python/module/module.h"
+
+namespace rondo::python {
+namespace {
+
+// NumPy's array and dtype as its binary interface has them since 1.7 (numpy/ndarraytypes.h): up to what is read here.
+struct Array {
+  PyObject base;
+  char* data;
+  int dimensions;
+  Py_ssize_t *shape, *strides;
+  PyObject *owner, *dtype;
+  int flags;
+};
+struct Dtype {
+  PyObject base;
+  PyObject* scalar;  // the type of its elements in Python
+  char kind, letter, byte_order, unused;
+  int number;
+};
+constexpr int kContiguous = 0x1, kWriteable = 0x400;  // of flags
+constexpr int kUserTypes = 256;                       // the first number of a type that another package adds
+
+PyTypeObject* array_type;
+
+const char* const kNames[] = {"int8",    "uint8",   "int16",  "uint16",      "int32",
+                              "uint32",  "int64",   "uint64", "float16",     "bfloat16",
+                              "float32", "float64", "bool",   "float8_e4m3", "float8_e5m2"};
+constexpr int kNone = -1;  // Rondo lacks the type
+// By NumPy's numbers; long is as long as long long.
+constexpr int kByNumber[] = {RONDO_BOOL,   RONDO_INT8,    RONDO_UINT8,  RONDO_INT16,  RONDO_UINT16,
+                             RONDO_INT32,  RONDO_UINT32,  RONDO_INT64,  RONDO_UINT64, RONDO_INT64,
+                             RONDO_UINT64, RONDO_FLOAT32, RONDO_FLOAT64};
+constexpr int kHalf = 23;
+
+bool has_text(PyObject* object, const char* attribute, const char* text) {
+  const Ref value(PyObject_GetAttrString(object, attribute));
+  if (!value) PyErr_Clear();
+  return value && PyUnicode_Check(value.get()) && PyUnicode_CompareWithASCIIString(value.get(), text) == 0;
+}
+
+// A type of the package ml_dtypes, or none.
+int dtype_of_scalar(PyObject* scalar) {
+  static PyObject* last = nullptr;
+  static int found = kNone;
+  if (scalar == last) return found;
+  const auto is = [scalar](const char* name) { return has_text(scalar, "__name__", name); };
+  found = !has_text(scalar, "__module__", "ml_dtypes") ? kNone
+          : is("bfloat16")                             ? RONDO_BFLOAT16
+          : is("float8_e4m3fn")                        ? RONDO_FLOAT8_E4M3
+          : is("float8_e5m2")                          ? RONDO_FLOAT8_E5M2
+                                                       : kNone;
+  Py_XDECREF(std::exchange(last, Py_NewRef(scalar)));
+  return found;
+}
+
+int dtype_in(PyObject* dtype) {
+  const auto& from = *reinterpret_cast<const Dtype*>(dtype);
+  if (from.byte_order == '>' || from.number < 0) return kNone;
+  if (from.number < static_cast<int>(std::size(kByNumber))) return kByNumber[from.number];
+  return from.number == kHalf ? RONDO_FLOAT16 : from.number >= kUserTypes ? dtype_of_scalar(from.scalar) : kNone;
+}
+
+std::string all_names() {
+  std::string names;
+  for (const char* name : kNames) names += (names.empty() ? "" : ", ") + std::string(name);
+  return names;
+}
+
+// The words for what is wrong with an array of NumPy's.
+[[noreturn]] void refuse(PyObject* object, const char* what) {
+  const auto& array = *reinterpret_cast<const Array*>(object);
+  const Ref shape = Ref::checked(PyObject_GetAttrString(object, "shape"));
+  const Ref strides = Ref::checked(PyObject_GetAttrString(object, "strides"));
+  if ((array.flags & kContiguous) == 0) {
+    raise(PyExc_ValueError,
+          "%s of shape %S is not contiguous (strides %S): pass numpy.ascontiguousarray(array), and copy results back "
+          "where you need them",
+          what, shape.get(), strides.get());
+  }
+  if (dtype_in(array.dtype) != kNone) raise(PyExc_ValueError, "%s is read-only, and this call writes to it", what);
+  raise(PyExc_TypeError, "%s has dtype %S; Rondo has %s", what, array.dtype, all_names().c_str());
+}
+
+Buffer of_numpy(PyObject* object, bool writes, const char* what) {
+  const auto& array = *reinterpret_cast<const Array*>(object);
+  const int needed = writes ? kContiguous | kWriteable : kContiguous;
+  Buffer made;
+  made.dtype = dtype_in(array.dtype);
+  if ((array.flags & needed) != needed || made.dtype == kNone) refuse(object, what);
+  made.address = array.data;
+  made.count = 1;
+  for (int i = 0; i < array.dimensions; ++i) made.count *= static_cast<uint64_t>(array.shape[i]);
+  return made;
+}
+
+// --- DLPack, as dlpack.h has it, up to what is read here
+
+struct Tensor {
+  void* data;
+  int32_t device_type, device_id, dimensions;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+};
+struct VersionedTensor {
+  uint32_t major, minor;
+  void *manager, *deleter;
+  uint64_t flags;
+  Tensor tensor;
+};
+constexpr uint64_t kReadOnly = 1;  // of flags
+constexpr struct {
+  int code, bits, dtype;
+} kByCode[] = {{0, 8, RONDO_INT8},     {1, 8, RONDO_UINT8},        {0, 16, RONDO_INT16},      {1, 16, RONDO_UINT16},
+               {0, 32, RONDO_INT32},   {1, 32, RONDO_UINT32},      {0, 64, RONDO_INT64},      {1, 64, RONDO_UINT64},
+               {2, 16, RONDO_FLOAT16}, {4, 16, RONDO_BFLOAT16},    {2, 32, RONDO_FLOAT32},    {2, 64, RONDO_FLOAT64},
+               {6, 8, RONDO_BOOL},     {10, 8, RONDO_FLOAT8_E4M3}, {12, 8, RONDO_FLOAT8_E5M2}};
+
+// owner: a capsule that nobody consumes, which frees its tensor when it goes.
+Buffer of_dlpack(Ref owner, bool writes, const char* what) {
+  const bool versioned = PyCapsule_IsValid(owner.get(), "dltensor_versioned") != 0;
+  void* const inside = PyCapsule_GetPointer(owner.get(), versioned ? "dltensor_versioned" : "dltensor");
+  if (inside == nullptr) throw Raised();
+  const Tensor& tensor = versioned ? static_cast<VersionedTensor*>(inside)->tensor : *static_cast<Tensor*>(inside);
+  if (writes && versioned && (static_cast<VersionedTensor*>(inside)->flags & kReadOnly) != 0) {
+    raise(PyExc_ValueError, "%s is read-only, and this call writes to it", what);
+  }
+  Buffer made;
+  made.address = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  made.count = 1;
+  made.dtype = kNone;
+  bool contiguous = true;
+  const Ref shape = Ref::checked(PyTuple_New(tensor.dimensions));  // for the words
+  for (int i = tensor.dimensions - 1; i >= 0; --i) {
+    PyTuple_SetItem(shape.get(), i, PyLong_FromLongLong(tensor.shape[i]));
+    const bool follows = tensor.strides == nullptr || tensor.strides[i] == static_cast<int64_t>(made.count);
+    contiguous = contiguous && (tensor.shape[i] == 1 || follows);
+    made.count *= static_cast<uint64_t>(tensor.shape[i]);
+  }
+  if (!contiguous && made.count > 1) {
+    raise(PyExc_ValueError, "%s of shape %S is not contiguous: pass array.contiguous()", what, shape.get());
+  }
+  for (const auto& each : kByCode) {
+    if (each.code == tensor.code && each.bits == tensor.bits && tensor.lanes == 1) made.dtype = each.dtype;
+  }
+  if (made.dtype == kNone) {
+    raise(PyExc_TypeError, "%s has DLPack type code %d of %d bits, which Rondo lacks", what, tensor.code, tensor.bits);
+  }
+  made.owner = std::move(owner);
+  return made;
+}
+
+}  // namespace
+
+Buffer buffer_of(PyObject* array, bool writes, const char* what) {
+  if (PyObject_TypeCheck(array, array_type)) return of_numpy(array, writes, what);
+  static PyObject* exported = nullptr;
+  const Ref made = call(imported(exported, "rondo._arguments", "exported"), "Os", array, what);
+  Ref owner = Ref::borrowed(PyTuple_GetItem(made.get(), 0));
+  const bool is_numpy = PyObject_TypeCheck(owner.get(), array_type) != 0;
+  Buffer buffer = is_numpy ? of_numpy(owner.get(), writes, what) : of_dlpack(Ref::borrowed(owner.get()), writes, what);
+  buffer.owner = std::move(owner);
+  buffer.on_device = PyTuple_GetItem(made.get(), 1) == Py_True;
+  return buffer;
+}
+
+int64_t first_of(PyObject* object) {
+  if (PyObject_TypeCheck(object, array_type)) {
+    const auto& array = *reinterpret_cast<const Array*>(object);
+    return array.dimensions > 0 ? array.shape[0] : 1;
+  }
+  static PyObject* function = nullptr;
+  return PyLong_AsLongLong(call(imported(function, "rondo._arguments", "first_of"), "O", object).get());
+}
+
+int dtype_of(PyObject* given) {
+  for (size_t i = 0; PyUnicode_Check(given) && i < std::size(kNames); ++i) {
+    if (PyUnicode_CompareWithASCIIString(given, kNames[i]) == 0) return static_cast<int>(i);
+  }
+  static PyObject* dtype = nullptr;
+  const int found = dtype_in(call(imported(dtype, "numpy", "dtype"), "O", given).get());
+  if (found == kNone) raise(PyExc_TypeError, "dtype %S is none of %s", given, all_names().c_str());
+  return found;
+}
+
+const char* dtype_name(int dtype) { return kNames[dtype]; }
+
+void find_numpy() {
+  static PyObject *type = nullptr, *zeros = nullptr;
+  array_type = reinterpret_cast<PyTypeObject*>(imported(type, "numpy", "ndarray"));
+  const Ref one = call(imported(zeros, "numpy", "zeros"), "(ii)s", 2, 3, "int16");
+  const auto& array = *reinterpret_cast<const Array*>(one.get());
+  const bool known = array.dimensions == 2 && array.shape[1] == 3 && array.strides[0] == 6 &&
+                     array.flags & kWriteable && array.flags & kContiguous && dtype_in(array.dtype) == RONDO_INT16;
+  if (!known) raise(PyExc_ImportError, "this NumPy has arrays of another form than rondo was made for");
+}
+
+}  // namespace rondo::python
