@@ -1,9 +1,9 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
+#include "tests/support/open_files_limit.h"
 #include "transport/fabrics/descriptor_budget.h"
 #include "transport/store/memory_store.h"
 
@@ -39,21 +39,6 @@ TEST_CASE("a fabric destroyed without closing its communicators, in any order, l
   CHECK(after.descriptors == before.descriptors);
   CHECK(after.threads == before.threads);
 }
-
-// Sets the soft and hard limits' soft part for a while.
-class OpenFilesLimit {
- public:
-  explicit OpenFilesLimit(size_t soft) {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = soft;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-  }
-  ~OpenFilesLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_{};
-};
 
 TEST_CASE("fault 52: a soft limit that is too low is raised; a hard one is an error that says how many are needed") {
   const size_t open = open_descriptors() - 1;  // without the look itself

@@ -68,7 +68,7 @@ TEST_CASE("a hello has the bytes that docs/wire.md says, and comes back as it wa
   const std::string bytes = encode(sample_hello());
   REQUIRE(bytes.size() == kHelloBytes);
   CHECK(bytes.substr(0, 8) == std::string("RONDO\n\x1a\xff", 8));
-  CHECK(bytes.substr(8, 6) == std::string("\x07\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
+  CHECK(bytes.substr(8, 6) == std::string("\x08\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
   CHECK(bytes.substr(20, 4) == std::string("\x06\x00\x00\x00", 4));         // rank
   CHECK(bytes.substr(24, 8) == std::string("\x88\x77\x66\x55\x44\x33\x22\x11", 8));
   CHECK(bytes.substr(64, 4) == std::string("\x03job", 4));
@@ -209,6 +209,7 @@ TEST_CASE("a card comes back as it was, and a cut or mutated one is refused or h
   card.config = "RONDO_LANES=1\n";
   card.cores = "\x03";
   card.quota = {11, 1};
+  card.process_class = 12;
   card.endpoints = {{"127.0.0.1", 4000}, {"::1", 4001}};
   const std::string bytes = encode(card);
   CHECK(encode(decode_card(bytes, 1)) == bytes);
@@ -219,7 +220,7 @@ TEST_CASE("a card comes back as it was, and a cut or mutated one is refused or h
   std::string newer = bytes;
   newer[9] = kWireVersion + 1;
   CHECK_THROWS_WITH(decode_card(newer, 1),
-                    "rank 1 cannot join: it speaks version 8 of the wire format, this process version 7");
+                    "rank 1 cannot join: it speaks version 9 of the wire format, this process version 8");
 }
 
 TEST_CASE("ranks of one host whose control group has fewer cores than ranks: the topology says so") {

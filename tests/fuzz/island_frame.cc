@@ -22,6 +22,7 @@ namespace rondo::fuzz {
 namespace {
 
 constexpr uint64_t kCommunicator = 5;
+constexpr uint64_t kSession = 77;
 constexpr int kBelow = 0, kSelf = 1, kAbove = 2;
 constexpr LinkShape kShape{2, 4096};
 // What a hostile rank may hold is its own affair; here it is a page or so.
@@ -53,20 +54,25 @@ std::vector<Descriptor> files_of(unsigned kind, uint64_t bytes) {
 class Scene {
  public:
   Scene() {
+    const std::string name = random_socket_name();
+    Descriptor listener = listen_abstract(name, 2);
     std::vector<Island::Neighbor> neighbors;
     for (const int rank : {kBelow, kAbove}) {
-      int ends[2];
-      RONDO_CHECK(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0, "sockets");
-      villains_[rank == kAbove] = Descriptor(ends[0]);
-      neighbors.push_back({rank, ::getpid(), "a rank", Descriptor(ends[1])});
+      int error = 0;
+      villains_[rank == kAbove] = connect_abstract(name, error);
+      const IslandFrame first = greeting(kSession, rank, kSelf);
+      std::string why;
+      send_message(villains_[rank == kAbove].get(), &first, sizeof first, {}, why);
+      neighbors.push_back({rank, ::getpid(), "a rank", "nobody listens"});
     }
     Island::Settings settings;
     settings.rank = kSelf;
+    settings.session = kSession;
     settings.logger = Logger("off", kSelf);
     settings.link_failed = [](uint64_t, int peer, const Error& error) {
       RONDO_CHECK(peer != kSelf && !error.message.empty(), "a failure names a rank and has a reason");
     };
-    island_ = std::make_unique<Island>(io_, std::move(neighbors), std::move(settings));
+    island_ = std::make_unique<Island>(io_, std::move(listener), neighbors, std::move(settings));
     island_->open(kCommunicator, {kBelow, kSelf, kAbove}, bell(), bell());
     poll();
   }

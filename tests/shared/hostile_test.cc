@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -14,6 +15,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +26,7 @@
 
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
+#include "tests/support/open_files_limit.h"
 #include "transport/island/island.h"
 #include "transport/island/island_connection.h"
 #include "transport/island/island_frame.h"
@@ -39,6 +42,7 @@ namespace {
 
 constexpr uint64_t kId = 5;       // a communicator of all
 constexpr uint64_t kPrivate = 6;  // of the two honest ranks alone
+constexpr uint64_t kSession = 77;
 constexpr int kBelow = 0, kFriend = 1, kSelf = 2, kAbove = 3;
 constexpr LinkShape kShape{3, 4096};
 
@@ -169,27 +173,28 @@ IslandFrame sleeper_frame(uint64_t number) {
 class Scene {
  public:
   Scene() {
-    auto [below, to_below] = socket_pair();
-    auto [above, to_above] = socket_pair();
-    auto [left, right] = socket_pair();
-    villains_[kBelow] = std::move(below);
-    villains_[kAbove] = std::move(above);
-    std::vector<Island::Neighbor> neighbors;
-    neighbors.push_back(neighbor(kBelow, std::move(to_below)));
-    neighbors.push_back(neighbor(kFriend, std::move(left)));
-    neighbors.push_back(neighbor(kAbove, std::move(to_above)));
-    self_ = island(kSelf, std::move(neighbors));
-    std::vector<Island::Neighbor> only;
-    only.push_back(neighbor(kSelf, std::move(right)));
-    friend_ = island(kFriend, std::move(only));
+    self_ = island(kSelf, {kBelow, kFriend, kAbove});
+    friend_ = island(kFriend, {kSelf});
     for (const auto& own : {self_.get(), friend_.get()}) {
       own->open(kId, {kBelow, kFriend, kSelf, kAbove}, bell(), bell());
       own->open(kPrivate, {kFriend, kSelf}, bell(), bell());
+    }
+    for (const int villain : {kBelow, kAbove}) {
+      villains_[villain] = connect_to_self();
+      send_frame(villains_[villain], greeting(kSession, villain, kSelf));
+      pollfd answer{villains_[villain].get(), POLLIN, 0};
+      REQUIRE(::poll(&answer, 1, 5'000) == 1);  // it is let in
     }
   }
   ~Scene() { thread_.stop(); }
 
   Island& self() { return *self_; }
+  Descriptor connect_to_self() const {
+    int error = 0;
+    Descriptor socket = connect_abstract(names_.at(kSelf), error);
+    REQUIRE(socket.valid());
+    return socket;
+  }
   const Descriptor& villain(int rank) const { return villains_.at(rank); }
   static std::shared_ptr<Doorbell> bell() { return std::make_shared<Doorbell>(std::make_shared<Sleepers>()); }
 
@@ -241,21 +246,30 @@ class Scene {
   }
 
  private:
-  static Island::Neighbor neighbor(int rank, Descriptor socket) {
-    return {rank, ::getpid(), fmt::format("rank {}", rank), std::move(socket)};
-  }
-  std::unique_ptr<Island> island(int rank, std::vector<Island::Neighbor> neighbors) {
+  std::unique_ptr<Island> island(int rank, const std::vector<int>& others) {
+    std::vector<Island::Neighbor> neighbors;
+    for (const int other : others) {
+      neighbors.push_back({other, ::getpid(), fmt::format("rank {}", other), names_.at(other)});
+    }
     Island::Settings settings;
     settings.rank = rank;
+    settings.session = kSession;
     settings.logger = Logger("off", rank);
     settings.link_failed = [this](uint64_t communicator, int peer, const Error& error) {
       std::lock_guard lock(mutex_);
       said_.emplace(std::pair(communicator, peer), error.message);
     };
     settings.streamed = [](uint64_t, int) {};
-    return std::make_unique<Island>(thread_.context(), std::move(neighbors), std::move(settings));
+    return std::make_unique<Island>(thread_.context(), listen_abstract(names_.at(rank), 64), neighbors,
+                                    std::move(settings));
+  }
+  static std::map<int, std::string> make_names() {
+    std::map<int, std::string> names;
+    for (const int rank : {kBelow, kFriend, kSelf, kAbove}) names[rank] = random_socket_name();
+    return names;
   }
 
+  const std::map<int, std::string> names_ = make_names();
   std::mutex mutex_;
   std::map<std::pair<uint64_t, int>, std::string> said_;  // the first complaint
   std::map<int, Descriptor> villains_;
@@ -588,22 +602,137 @@ TEST_CASE("a process that has ended is not read by its number, though another ma
   ::waitpid(child, nullptr, 0);
   CHECK_FALSE(is_running(handle));
   CHECK_FALSE(is_running(Descriptor()));
-  // The number of the end is now this test's own process: what process_vm_readv would read is no longer the peer's.
-  IoThread thread([](const Error& error) { FAIL(error.message); });
-  auto [mine, theirs] = socket_pair();
-  std::vector<Island::Neighbor> neighbors;
-  neighbors.push_back({kFriend, ::getpid(), "rank 1", std::move(mine), Descriptor(::dup(handle.get()))});
-  Island::Settings settings;
-  settings.rank = kSelf;
-  settings.can_pull = true;
-  settings.logger = Logger("off");
-  {
-    Island island(thread.context(), std::move(neighbors), std::move(settings));
-    const uint64_t secret = 42;
-    uint64_t read = 0;
-    CHECK_FALSE(island.pull(kFriend, reinterpret_cast<uint64_t>(&secret), reinterpret_cast<std::byte*>(&read), 8));
+  // The number is now this test's own process: what process_vm_readv would read is the peer's only while the peer
+  // listens.
+  const std::string name = random_socket_name();
+  for (const bool listens : {true, false}) {
+    CAPTURE(listens);
+    IoThread thread([](const Error& error) { FAIL(error.message); });
+    const Descriptor listener = listens ? listen_abstract(name, 1) : Descriptor();
+    Island::Settings settings;
+    settings.rank = kSelf;
+    settings.can_pull = true;
+    settings.logger = Logger("off");
+    Island island(thread.context(), listen_abstract(random_socket_name(), 1), {{kFriend, ::getpid(), "rank 1", name}},
+                  std::move(settings));
+    const uint64_t known = 42;
+    for (int round = 0; round < 2; ++round) {
+      uint64_t read = 0;
+      CHECK(island.pull(kFriend, reinterpret_cast<uint64_t>(&known), reinterpret_cast<std::byte*>(&read), 8) ==
+            listens);
+    }
     thread.stop();
   }
+}
+
+TEST_CASE("who greets twice loses its connection") {
+  run_attacks({framed("a greeting", kAbove, greeting(kSession, kAbove, kSelf), none, kNoSense)});
+}
+
+TEST_CASE("a second connection of a rank is read, too, a third is closed") {
+  Scene scene;
+  const Descriptor second = scene.connect_to_self();
+  send_frame(second, greeting(kSession, kAbove, kSelf));
+  send_frame(scene.villain(kAbove), window_frame(3, 100), reserved(100));
+  send_frame(second, window_frame(4, 100), reserved(100));
+  for (const uint64_t id : {3, 4}) CHECK(eventually([&] { return scene.self().find(kAbove, id) != nullptr; }));
+  const Descriptor third = scene.connect_to_self();
+  send_frame(third, greeting(kSession, kAbove, kSelf));
+  char byte = 0;
+  pollfd end{third.get(), POLLIN, 0};
+  CHECK(::poll(&end, 1, 5'000) == 1);
+  CHECK(::recv(third.get(), &byte, 1, 0) <= 0);
+  send_frame(second, frame_of(IslandTopic{99}));
+  CHECK(scene.reason(kAbove).find(kNoSense) != std::string::npos);
+  CHECK(scene.shut_out(kAbove));
+  scene.check_friendship();
+}
+
+// An island of this process's rank 2, whose neighbor's listener is the test's.
+struct FirstDial {
+  explicit FirstDial(pid_t peer = ::getpid()) {
+    Island::Settings settings;
+    settings.rank = kSelf;
+    settings.session = kSession;
+    settings.logger = Logger("off");
+    settings.link_failed = [this](uint64_t, int, const Error& error) { failure.set_value(error); };
+    settings.streamed = [](uint64_t, int) {};
+    island =
+        std::make_unique<Island>(thread.context(), listen_abstract(random_socket_name(), 1),
+                                 std::vector<Island::Neighbor>{{kFriend, peer, "rank 1", name}}, std::move(settings));
+    island->open(kId, {kFriend, kSelf}, Scene::bell(), Scene::bell());
+  }
+  ~FirstDial() { thread.stop(); }
+  Error why() {
+    auto told = failure.get_future();
+    REQUIRE(told.wait_for(std::chrono::seconds(5)) == std::future_status::ready);
+    return told.get();
+  }
+  const std::string name = random_socket_name();
+  std::promise<Error> failure;
+  IoThread thread{[](const Error& error) { FAIL(error.message); }};
+  std::unique_ptr<Island> island;
+};
+
+TEST_CASE("a peer that has died before it is first needed is found out, and asks nobody to wait") {
+  FirstDial scene;
+  CHECK(scene.island->take_link({kId, kFriend, 0}, kShape) == nullptr);
+  CHECK(scene.why().message.find("sharing memory with rank 1 failed: connecting its local socket: ") == 0);
+  CHECK(eventually([&] { return scene.island->ended(kFriend); }));
+}
+
+TEST_CASE("a peer that dies between the first connection and its greeting is found out likewise") {
+  FirstDial scene;
+  Descriptor listener = listen_abstract(scene.name, 1);
+  CHECK(scene.island->take_link({kId, kFriend, 0}, kShape) == nullptr);
+  pollfd waiting{listener.get(), POLLIN, 0};
+  REQUIRE(::poll(&waiting, 1, 5'000) == 1);
+  listener.reset();  // with the connection in its queue
+  CHECK(scene.why().ranks == std::vector<int>{kFriend});
+  CHECK(eventually([&] { return scene.island->ended(kFriend); }));
+}
+
+TEST_CASE("a peer whose queue of connections is full is dialed until there is room") {
+  FirstDial scene;
+  const Descriptor listener = listen_abstract(scene.name, 1);
+  std::vector<Descriptor> flood;
+  int error = 0;
+  while (error == 0) flood.push_back(connect_abstract(scene.name, error));
+  REQUIRE(error == EAGAIN);
+  CHECK(scene.island->take_link({kId, kFriend, 0}, kShape) == nullptr);
+  IslandFrame frame;
+  Files files;
+  std::string why;
+  Descriptor accepted;
+  CHECK(eventually([&] {
+    if (Descriptor next = accept_abstract(listener.get()); next.valid()) accepted = std::move(next);
+    return accepted.valid() && receive_message(accepted.get(), &frame, sizeof frame, files, why) == Received::kYes;
+  }));
+  CHECK(frame == greeting(kSession, kSelf, kFriend));
+}
+
+TEST_CASE("who listens at a peer's place without being its process is told nothing") {
+  FirstDial scene(1);
+  const Descriptor listener = listen_abstract(scene.name, 1);
+  CHECK(scene.island->take_link({kId, kFriend, 0}, kShape) == nullptr);
+  CHECK(scene.why().message.find(fmt::format("it is process {}, not 1", ::getpid())) != std::string::npos);
+  const Descriptor accepted = accept_abstract(listener.get());
+  char byte = 0;
+  CHECK(eventually([&] { return ::recv(accepted.get(), &byte, 1, MSG_DONTWAIT) == 0; }));
+}
+
+TEST_CASE("a rank that has no descriptor left for a first connection says so, with the remedy") {
+  FirstDial scene;
+  const Descriptor listener = listen_abstract(scene.name, 1);
+  Error error;
+  {
+    const OpenFilesLimit limit(OpenFilesLimit::for_more(0));
+    CHECK(scene.island->take_link({kId, kFriend, 0}, kShape) == nullptr);
+    error = scene.why();
+  }
+  CHECK(error.code == ErrorCode::kSystem);
+  CHECK(error.message.find("Too many open files") != std::string::npos);
+  CHECK(error.message.find("RONDO_TRANSPORT=tcp") != std::string::npos);
 }
 
 TEST_CASE("a rank speaks of communicators that it is a member of, and of no others") {
@@ -682,8 +811,9 @@ TEST_CASE("a peer that reads nothing is given up when too much waits for it, and
     auto [mine, theirs] = socket_pair();
     std::mutex mutex;
     std::string said;
+    Descriptor& socket = mine;  // clang 14 captures no bindings
     IslandConnection connection(
-        thread.context(), std::move(mine), [](const IslandFrame&, Files) {},
+        thread.context(), [&] { return IslandConnection::Dialed{std::move(socket)}; }, [](const IslandFrame&, Files) {},
         [&](IslandConnection::End end, const std::string& why) {
           std::lock_guard lock(mutex);
           said = end == IslandConnection::End::kBroken ? why : "gone: " + why;

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <cstdlib>
+#include <future>
 #include <new>
 #include <string>
 
@@ -51,9 +52,15 @@ TEST_CASE("send() throws where no memory is left to wait for a full socket, and 
   const Descriptor reader(ends[0]);
   uint64_t sent = 0;
   for (IslandFrame frame = frame_of(1); ::send(ends[1], &frame, sizeof frame, 0) > 0; ++frame.id) sent = frame.id;
+  Descriptor writer(ends[1]);
   IslandConnection connection(
-      thread.context(), Descriptor(ends[1]), [](const IslandFrame&, std::vector<Descriptor>) {},
+      thread.context(), [&] { return IslandConnection::Dialed{std::move(writer)}; },
+      [](const IslandFrame&, std::vector<Descriptor>) {},
       [](IslandConnection::End, const std::string& why) { FAIL(why); });
+  connection.start();
+  std::promise<void> connected;
+  thread.post([&] { connected.set_value(); });
+  connected.get_future().wait();
   refuses = true;
   int taken = 0;
   constexpr int kPastABlockOfTheQueue = 16;  // which takes memory, too

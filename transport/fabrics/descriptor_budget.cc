@@ -10,6 +10,7 @@
 #include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/control/control_plane.h"
+#include "transport/island/island.h"
 #include "transport/tcp/descriptor_reserve.h"
 
 namespace rondo {
@@ -26,13 +27,13 @@ DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections) {
   return {base + std::min<size_t>(peers, 2) * lanes * connections, base + peers * (lanes * connections + 2)};
 }
 
-// An island costs a connection and a handle for each rank of the host, and two sleepers of each; what is under way
-// besides is closed at once.
+// An island costs a connection and a handle for each rank of the host, and two sleepers of each, at most; what is under
+// way besides is closed at once.
 DescriptorNeed descriptors_of_rank(const Place& place, const Config& config) {
   DescriptorNeed need = descriptors_needed(place.world, config.lanes, config.connections);
   if (config.transport == "tcp" || place.local_world < 2) return need;
   const size_t island = 4 * static_cast<size_t>(place.local_world - 1);
-  return {need.least + island, need.most + island};
+  return {need.least + island, need.most + island + Island::kMostKept};
 }
 
 size_t ensure_descriptors(const DescriptorNeed& need) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <map>
 #include <optional>
 #include <random>
 #include <set>
@@ -82,6 +84,7 @@ PeerCard card_of(const Launch& launch, const Config& config, const std::vector<E
   card.cores = pack_cores(allowed_cores());
   card.quota = core_quota();
   if (listener != nullptr) card.probe_listener = listener->name();
+  if (listener != nullptr) card.process_class = process_class();
   return card;
 }
 
@@ -97,12 +100,26 @@ Launch with_hosts(const Launch& launch, Store& store, const Config& config, Stor
   return known;
 }
 
-bool any_host_of_several(const Roster& roster) {
-  std::set<std::string> seen;
+// A rank that cannot tell its class has one of its own.
+Classes classes_of(const Roster& roster, const Topology& topology) {
+  Classes classes{topology.host, {}};
+  std::map<std::pair<int, uint64_t>, int> known;
+  int numbers = 0;
   for (int rank = 0; rank < roster.world(); ++rank) {
-    if (!seen.insert(roster.card(rank).host_identity).second) return true;
+    const PeerCard& card = roster.card(rank);
+    int number = Classes::kNone;
+    if (!card.probe_listener.empty()) {
+      const std::pair key(topology.host[static_cast<size_t>(rank)], card.process_class);
+      number = card.process_class == 0 ? numbers : known.emplace(key, numbers).first->second;
+      numbers = std::max(numbers, number + 1);
+    }
+    classes.number.push_back(number);
   }
-  return false;
+  return classes;
+}
+
+bool any_host_of_several(const Topology& topology) {
+  return std::set<int>(topology.host.begin(), topology.host.end()).size() < topology.host.size();
 }
 
 class ProcessFabric : public Fabric {
@@ -274,29 +291,28 @@ class ProcessFabric : public Fabric {
   }
 
   // Why the start must end all the same, where the settings ask for more than there is.
-  std::optional<Error> form_island(const ProbeListener& listener, const Roster& roster, Store& store,
+  std::optional<Error> form_island(ProbeListener& listener, const Roster& roster, Store& store,
                                    Store::Deadline deadline) {
-    if (!any_host_of_several(roster)) return lack_of_island({});
+    if (!any_host_of_several(topology_)) return lack_of_island({});
     const auto gone = [this](int rank) { return control_->gone(rank); };
-    std::vector<ProbeResult> results = probe_peers(listener, probe_order(roster, deadline, gone));
-    Report report(static_cast<size_t>(place_.world), static_cast<char>(Reach::kNone));
-    for (const ProbeResult& result : results) {
-      if (!result.why_not.empty()) continue;
-      report[static_cast<size_t>(result.rank)] = static_cast<char>(result.pulls ? Reach::kPulls : Reach::kShares);
-    }
-    const Islands islands = agree_islands(store, place_.rank, report, deadline, gone);
+    const Classes classes = classes_of(roster, topology_);
+    const std::vector<ProbeResult> results =
+        probe_peers(listener, probe_order(roster, tried_by(classes, place_.rank), deadline, gone));
+    const Islands islands = agree_islands(store, place_.rank, report_of(listener, results), classes, deadline, gone);
     topology_.island = islands.island;
-    warn_of_fallback(results);
-    if (auto lack = lack_of_island(results)) return lack;
+    const WhyNot why_not = [&](int rank) { return reason(rank, listener, results, islands); };
+    warn_of_fallback(why_not);
+    if (auto lack = lack_of_island(why_not)) return lack;
     std::vector<Island::Neighbor> neighbors;
-    for (ProbeResult& result : results) {
-      if (!topology_.share_memory(place_.rank, result.rank)) continue;
-      neighbors.push_back({result.rank, static_cast<pid_t>(roster.card(result.rank).pid), peer_name(result.rank),
-                           std::move(result.socket), std::move(result.process)});
+    for (int rank = 0; rank < place_.world; ++rank) {
+      if (rank == place_.rank || !topology_.share_memory(place_.rank, rank)) continue;
+      const PeerCard& card = roster.card(rank);
+      neighbors.push_back({rank, static_cast<pid_t>(card.pid), peer_name(rank), card.probe_listener});
     }
     if (neighbors.empty()) return std::nullopt;
     Island::Settings settings;
     settings.rank = place_.rank;
+    settings.session = roster.session();
     settings.sleepers = sleepers_;
     settings.can_pull = islands.pulls[static_cast<size_t>(place_.rank)];
     settings.logger = Logger(config_.debug, place_.rank);
@@ -309,12 +325,13 @@ class ProcessFabric : public Fabric {
       control_->link_failed(communicator, peer, error);
     };
     settings.streamed = [this](uint64_t communicator, int peer) { control_->streamed(communicator, peer); };
-    island_ = std::make_unique<Island>(control_->context(), std::move(neighbors), std::move(settings));
+    island_ = std::make_unique<Island>(control_->context(), listener.take_socket(), neighbors, std::move(settings));
     if (config_.shared_stores == "streamed") island_->set_stores(Stores::kStreamed);
     return std::nullopt;
   }
 
-  ProbeOrder probe_order(const Roster& roster, Store::Deadline deadline, const std::function<bool(int)>& gone) const {
+  ProbeOrder probe_order(const Roster& roster, const std::vector<int>& peers, Store::Deadline deadline,
+                         const std::function<bool(int)>& gone) const {
     ProbeOrder order;
     order.rank = place_.rank;
     order.world = place_.world;
@@ -322,47 +339,65 @@ class ProcessFabric : public Fabric {
     order.deadline = deadline;
     order.patience = std::chrono::milliseconds(config_.handshake_timeout_ms);
     order.gone = gone;
-    for (int rank = 0; rank < place_.world; ++rank) {
+    for (const int rank : peers) {
       const PeerCard& card = roster.card(rank);
-      if (rank == place_.rank || card.host_identity != roster.card(place_.rank).host_identity) continue;
       order.peers.push_back({rank, static_cast<pid_t>(card.pid), card.probe_listener});
     }
     return order;
   }
 
-  // In one line, with the first reason: a host of many ranks has many pairs.
-  void warn_of_fallback(const std::vector<ProbeResult>& results) const {
-    int others = -1;
-    const ProbeResult* first = nullptr;
+  Report report_of(const ProbeListener& listener, const std::vector<ProbeResult>& results) const {
+    Report report{std::string(static_cast<size_t>(place_.world), static_cast<char>(Reach::kNone)), ""};
+    if (!listener.why().empty()) report.why_not = fmt::format("rank {}: {}", place_.rank, listener.why());
     for (const ProbeResult& result : results) {
-      if (topology_.share_memory(place_.rank, result.rank)) continue;
-      ++others;
-      if (first == nullptr || (first->why_not.empty() && !result.why_not.empty())) first = &result;
+      if (result.why_not.empty()) {
+        report.reach[static_cast<size_t>(result.rank)] =
+            static_cast<char>(result.pulls ? Reach::kPulls : Reach::kShares);
+      } else if (report.why_not.empty()) {
+        report.why_not = fmt::format("rank {} towards rank {}: {}", place_.rank, result.rank, result.why_not);
+      }
     }
-    if (first == nullptr) return;
-    const std::string reason = first->why_not.empty() ? "not all ranks of the host reach each other" : first->why_not;
+    return report;
+  }
+
+  // Why this rank shares no memory with one of its host: what it found itself, else the first that any rank found.
+  static std::string reason(int rank, const ProbeListener& listener, const std::vector<ProbeResult>& results,
+                            const Islands& islands) {
+    for (const ProbeResult& result : results) {
+      if (result.rank == rank && !result.why_not.empty()) return result.why_not;
+    }
+    if (!listener.why().empty()) return listener.why();
+    return islands.why_not.empty() ? "not all ranks of the host reach each other" : islands.why_not;
+  }
+  using WhyNot = std::function<std::string(int rank)>;
+
+  bool shares_host(int rank) const {
+    return topology_.host[static_cast<size_t>(rank)] == topology_.host[static_cast<size_t>(place_.rank)];
+  }
+
+  // In one line, with one reason: a host of many ranks has many pairs.
+  void warn_of_fallback(const WhyNot& why_not) const {
+    int first = -1, others = -1;
+    for (int rank = 0; rank < place_.world; ++rank) {
+      if (rank == place_.rank || !shares_host(rank) || topology_.share_memory(place_.rank, rank)) continue;
+      if (++others == 0) first = rank;
+    }
+    if (first < 0) return;
     Logger(config_.debug, place_.rank)
-        .warn(fmt::format("no shared memory with {}{}, which is on this host: {}; data goes over TCP",
-                          peer_name(first->rank), others > 0 ? fmt::format(" and {} more", others) : "", reason));
+        .warn(fmt::format("no shared memory with {}{}, which is on this host: {}; data goes over TCP", peer_name(first),
+                          others > 0 ? fmt::format(" and {} more", others) : "", why_not(first)));
   }
 
   // RONDO_TRANSPORT=shm means every pair. The same verdict on all ranks, since they know the same islands.
-  std::optional<Error> lack_of_island(const std::vector<ProbeResult>& results) const {
+  std::optional<Error> lack_of_island(const WhyNot& why_not) const {
     if (config_.transport != "shm" || topology_.one_island()) return std::nullopt;
-    std::string why = "they are on different hosts, or cannot reach each other's memory";
     int other = 0;
-    for (int rank = 0; rank < place_.world; ++rank) {
-      if (rank == place_.rank || topology_.share_memory(place_.rank, rank)) continue;
-      other = rank;
-      for (const ProbeResult& result : results) {
-        if (result.rank == rank && !result.why_not.empty()) why = result.why_not;
-      }
-      break;
-    }
-    return Error{ErrorCode::kBootstrap,
-                 fmt::format("RONDO_TRANSPORT=shm, but rank {} and {} do not share memory: {}; use auto or tcp",
-                             place_.rank, peer_name(other), why),
-                 {other}};
+    while (other == place_.rank || topology_.share_memory(place_.rank, other)) ++other;
+    return Error{
+        ErrorCode::kBootstrap,
+        fmt::format("RONDO_TRANSPORT=shm, but rank {} and {} do not share memory: {}; use auto or tcp", place_.rank,
+                    peer_name(other), shares_host(other) ? why_not(other) : "they are on different hosts"),
+        {other}};
   }
 
   std::unique_ptr<ByteStream> make_stream(const LinkName& name, SecuredSocket secured) {

@@ -19,6 +19,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kFirstLook{200};
 constexpr std::chrono::milliseconds kLastLook{2'000};
 
+// Of the text that says why memory is not shared.
+constexpr size_t kMaxReasonBytes = 512;
+
 std::string report_key(int rank) { return fmt::format("island/{}", rank); }
 constexpr const char* kIslandsKey = "islands";
 
@@ -44,17 +47,77 @@ std::string wait_for(Store& store, const std::string& key, int from, Store::Dead
   }
 }
 
-Reach reach(const std::vector<Report>& reports, size_t from, size_t to) {
-  return to < reports[from].size() ? static_cast<Reach>(reports[from][to]) : Reach::kNone;
+// The two lowest ranks of each class; -1: there is none.
+struct Pair {
+  int first = -1;
+  int second = -1;
+  bool holds(int rank) const { return rank == first || rank == second; }
+};
+std::vector<Pair> lowest_pairs(const Classes& classes) {
+  std::vector<Pair> result;
+  for (size_t rank = 0; rank < classes.number.size(); ++rank) {
+    if (classes.number[rank] == Classes::kNone) continue;
+    const auto number = static_cast<size_t>(classes.number[rank]);
+    if (number >= result.size()) result.resize(number + 1);
+    Pair& pair = result[number];
+    if (pair.first < 0) {
+      pair.first = static_cast<int>(rank);
+    } else if (pair.second < 0) {
+      pair.second = static_cast<int>(rank);
+    }
+  }
+  return result;
 }
 
-bool share(const std::vector<Report>& reports, size_t a, size_t b) {
-  const auto shares = [](Reach r) { return r == Reach::kShares || r == Reach::kPulls; };
-  return shares(reach(reports, a, b)) && shares(reach(reports, b, a));
+class Findings {
+ public:
+  Findings(const std::vector<Report>& reports, const Classes& classes)
+      : reports_(reports), classes_(classes), lowest_(lowest_pairs(classes)) {}
+
+  bool share(int a, int b) const { return between(a, b) >= kShare; }
+  bool pull(int a, int b) const { return between(a, b) == kPull; }
+
+ private:
+  enum Level { kNothing, kShare, kPull };
+
+  Level between(int a, int b) const {
+    const int class_a = number(a), class_b = number(b);
+    if (class_a == Classes::kNone || class_b == Classes::kNone || host(a) != host(b)) return kNothing;
+    const Pair& near_a = lowest_[static_cast<size_t>(class_a)];
+    const Pair& near_b = lowest_[static_cast<size_t>(class_b)];
+    if (class_a != class_b) {
+      return std::min({both(a, near_a.first), both(near_a.first, near_b.first), both(near_b.first, b)});
+    }
+    if (near_a.holds(a) || near_a.holds(b)) return both(a, b);
+    return std::max(std::min(both(a, near_a.first), both(near_a.first, b)),
+                    std::min(both(a, near_a.second), both(near_a.second, b)));
+  }
+  // As both ends found.
+  Level both(int a, int b) const { return a == b ? kPull : std::min(said(a, b), said(b, a)); }
+  // As the report says, which may hold anything.
+  Level said(int from, int to) const {
+    const std::string& reach = reports_[static_cast<size_t>(from)].reach;
+    if (static_cast<size_t>(to) >= reach.size()) return kNothing;
+    const auto found = static_cast<Reach>(reach[static_cast<size_t>(to)]);
+    return found == Reach::kPulls ? kPull : found == Reach::kShares ? kShare : kNothing;
+  }
+  int number(int rank) const { return classes_.number[static_cast<size_t>(rank)]; }
+  int host(int rank) const { return classes_.host[static_cast<size_t>(rank)]; }
+
+  const std::vector<Report>& reports_;
+  const Classes& classes_;
+  const std::vector<Pair> lowest_;
+};
+
+std::string encode(const Report& report) {
+  return ByteWriter().text(report.reach).text(report.why_not.substr(0, kMaxReasonBytes)).take();
 }
 
-bool pull(const std::vector<Report>& reports, size_t a, size_t b) {
-  return reach(reports, a, b) == Reach::kPulls && reach(reports, b, a) == Reach::kPulls;
+// One that is malformed reaches nobody.
+Report decode_report(std::string_view bytes, size_t world) {
+  ByteReader reader(bytes);
+  Report report{std::string(reader.text(world)), std::string(reader.text(kMaxReasonBytes))};
+  return reader.done() ? report : Report{};
 }
 
 std::string encode(const Islands& islands) {
@@ -62,7 +125,7 @@ std::string encode(const Islands& islands) {
   writer.u32(static_cast<uint32_t>(islands.island.size()));
   for (const int island : islands.island) writer.u32(static_cast<uint32_t>(island));
   for (const bool pulls : islands.pulls) writer.u8(pulls);
-  return writer.take();
+  return writer.text(islands.why_not).take();
 }
 
 Islands decode(std::string_view bytes, size_t world) {
@@ -72,6 +135,7 @@ Islands decode(std::string_view bytes, size_t world) {
   if (listed == 0 || listed == world) {
     for (size_t i = 0; i < listed; ++i) islands.island.push_back(static_cast<int>(reader.u32()));
     for (size_t i = 0; i < world; ++i) islands.pulls.push_back(reader.u8() != 0);
+    islands.why_not = reader.text(kMaxReasonBytes);
     if (reader.done()) return islands;
   }
   throw Exception(ErrorCode::kProtocol, "rank 0's list of the islands is malformed");
@@ -79,29 +143,50 @@ Islands decode(std::string_view bytes, size_t world) {
 
 }  // namespace
 
-Islands find_islands(const std::vector<Report>& reports) {
-  const size_t world = reports.size();
+std::vector<int> tried_by(const Classes& classes, int rank) {
+  const int own = classes.number[static_cast<size_t>(rank)];
+  if (own == Classes::kNone) return {};
+  const std::vector<Pair> lowest = lowest_pairs(classes);
+  const Pair& near = lowest[static_cast<size_t>(own)];
+  const int host = classes.host[static_cast<size_t>(rank)];
+  std::vector<int> tried;
+  for (int other = 0; other < static_cast<int>(classes.number.size()); ++other) {
+    const int number = classes.number[static_cast<size_t>(other)];
+    if (other == rank || number == Classes::kNone || classes.host[static_cast<size_t>(other)] != host) continue;
+    const bool try_it = number == own ? near.holds(rank) || near.holds(other)
+                                      : rank == near.first && other == lowest[static_cast<size_t>(number)].first;
+    if (try_it) tried.push_back(other);
+  }
+  return tried;
+}
+
+Islands find_islands(const std::vector<Report>& reports, const Classes& classes) {
+  const Findings findings(reports, classes);
+  const int world = static_cast<int>(reports.size());
   Islands result;
-  result.island.assign(world, -1);
-  result.pulls.assign(world, false);
+  result.island.assign(reports.size(), -1);
+  result.pulls.assign(reports.size(), false);
+  for (const Report& report : reports) {
+    if (result.why_not.empty()) result.why_not = report.why_not;
+  }
   int islands = 0;
-  std::vector<bool> placed(world, false);
-  for (size_t first = 0; first < world; ++first) {
-    if (placed[first]) continue;
-    std::vector<size_t> members{first};
-    for (size_t next = first + 1; next < world; ++next) {
-      const auto reached = [&](size_t member) { return share(reports, member, next); };
-      if (!placed[next] && std::all_of(members.begin(), members.end(), reached)) members.push_back(next);
+  for (int first = 0; first < world; ++first) {
+    if (result.island[static_cast<size_t>(first)] >= 0) continue;
+    std::vector<int> members{first};
+    for (int next = first + 1; next < world; ++next) {
+      const auto reached = [&](int member) { return findings.share(member, next); };
+      if (result.island[static_cast<size_t>(next)] < 0 && std::all_of(members.begin(), members.end(), reached)) {
+        members.push_back(next);
+      }
     }
     if (members.size() < 2) continue;
     bool pulls = true;
-    for (const size_t a : members) {
-      for (const size_t b : members) pulls &= a == b || pull(reports, a, b);
+    for (const int a : members) {
+      for (const int b : members) pulls = pulls && findings.pull(a, b);
     }
-    for (const size_t member : members) {
-      placed[member] = true;
-      result.island[member] = islands;
-      result.pulls[member] = pulls;
+    for (const int member : members) {
+      result.island[static_cast<size_t>(member)] = islands;
+      result.pulls[static_cast<size_t>(member)] = pulls;
     }
     ++islands;
   }
@@ -109,17 +194,19 @@ Islands find_islands(const std::vector<Report>& reports) {
   return result;
 }
 
-Islands agree_islands(Store& store, int rank, const Report& own, Store::Deadline deadline,
+Islands agree_islands(Store& store, int rank, const Report& own, const Classes& classes, Store::Deadline deadline,
                       const std::function<bool(int rank)>& gone) {
+  const size_t world = classes.number.size();
   if (rank != 0) {
-    store.put(report_key(rank), own, deadline);
-    return decode(wait_for(store, kIslandsKey, 0, deadline, gone), own.size());
+    store.put(report_key(rank), encode(own), deadline);
+    return decode(wait_for(store, kIslandsKey, 0, deadline, gone), world);
   }
   std::vector<Report> reports{own};
-  for (int other = 1; other < static_cast<int>(own.size()); ++other) {
-    reports.push_back(wait_for(store, report_key(other), other, deadline, gone));
+  for (int other = 1; other < static_cast<int>(world); ++other) {
+    reports.push_back(decode_report(wait_for(store, report_key(other), other, deadline, gone), world));
   }
-  const Islands islands = find_islands(reports);
+  Islands islands = find_islands(reports, classes);
+  islands.why_not.resize(std::min(islands.why_not.size(), kMaxReasonBytes));
   store.put(kIslandsKey, encode(islands), deadline);
   return islands;
 }

@@ -9,6 +9,16 @@
 
 namespace rondo {
 
+// What all ranks know from their cards before any is tried.
+struct Classes {
+  static constexpr int kNone = -1;  // cannot share memory
+  std::vector<int> host;            // by rank
+  std::vector<int> number;          // by rank, from 0: equal in ranks of one host that the kernel treats alike
+};
+// The ranks that `rank` tries, ascending: all of a class try its two lowest ranks, and the lowest ones of the classes
+// of a host try each other.
+std::vector<int> tried_by(const Classes& classes, int rank);
+
 // What one rank found out about another of its host.
 enum class Reach : char {
   kNone = '.',
@@ -16,20 +26,25 @@ enum class Reach : char {
   kPulls = 'p'
 };  // kPulls: shares memory, and pull works both ways
 
-// One rank's report: a Reach for every rank of the world, '.' for other hosts.
-using Report = std::string;
+struct Report {
+  std::string reach;    // a Reach for every rank of the world, '.' for those that it did not try
+  std::string why_not;  // about the first that it did not reach, in words; "": it reached all
+};
 
 struct Islands {
   std::vector<int> island;  // Topology::island; empty if no ranks share memory
   std::vector<bool> pulls;  // by rank: pull works between all ranks of its island
+  std::string why_not;      // the first of the reports'
   bool operator==(const Islands&) const = default;
 };
-// Greedy by rank: a rank joins the first island all of whose members reached it and were reached by it.
-Islands find_islands(const std::vector<Report>& reports);
+// Two ranks reach each other if both ends of the pair found so; two that did not try, if they are of one class and both
+// reach the same of its two lowest ranks, or if each reaches its class's lowest rank, and these each other. Greedy by
+// rank: a rank joins the first island all of whose members it reaches. reports: by rank.
+Islands find_islands(const std::vector<Report>& reports, const Classes& classes);
 
-// The islands of all ranks, found by rank 0 from their reports. `gone`: that rank has died; it is not waited for.
+// The islands of all ranks, found by rank 0 from all reports. `gone`: that rank has died; it is not waited for.
 // Throws Exception: kPeerLost, kTimeout, kBootstrap.
-Islands agree_islands(Store& store, int rank, const Report& own, Store::Deadline deadline,
+Islands agree_islands(Store& store, int rank, const Report& own, const Classes& classes, Store::Deadline deadline,
                       const std::function<bool(int rank)>& gone);
 
 }  // namespace rondo

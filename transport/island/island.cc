@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "ring/base/check.h"
+#include "transport/island/island_socket.h"
 #include "transport/island/process_handle.h"
 #include "transport/island/shared_link.h"
 #include "transport/island/shared_stream.h"
@@ -54,11 +56,30 @@ std::atomic<uint32_t>* flag_at(std::byte* page, size_t offset) {
 
 // What this rank has made, and how the others are told that it let go. Outlived by no window's destructor.
 struct Island::OwnWindows {
+  struct Made {
+    std::weak_ptr<Window> window;
+    IslandFrame frame;                 // that offers it
+    std::shared_ptr<Descriptor> file;  // shared with the connections' queues; null once all peers are connected
+  };
+
   std::mutex mutex;  // taken before an IslandConnection's own
-  std::map<const std::byte*, std::weak_ptr<Window>> by_address;
+  std::map<const std::byte*, Made> by_address;
   uint64_t last_id = 0;
-  std::map<int, IslandConnection*> connections;  // by peer; empty once the island is gone
+  std::vector<std::pair<IslandFrame, int>> sleepers;  // announced, and their sockets
+  size_t peers = 0;
+  std::map<int, IslandConnection*> connections;  // by peer, of those that are needed; empty once the island is gone
   const pid_t pid = ::getpid();
+
+  bool all_connected() const { return connections.size() == peers; }
+
+  // Requires the lock. What the peer has not been told yet. keep: the sleepers.
+  void introduce(int peer, IslandConnection& connection, const std::shared_ptr<void>& keep) {
+    for (const auto& [frame, socket] : sleepers) connection.send(frame, {socket}, keep);
+    for (const auto& [address, made] : by_address) connection.send(made.frame, {made.file->get()}, made.file);
+    connections[peer] = &connection;
+    if (!all_connected()) return;
+    for (auto& [address, made] : by_address) made.file.reset();
+  }
 
   void tell(const IslandFrame& frame, const std::vector<int>& descriptors, const std::shared_ptr<void>& keep) {
     for (const auto& [peer, connection] : connections) connection->send(frame, descriptors, keep);
@@ -115,36 +136,134 @@ struct Island::PeerPage {
   uint64_t communicator;
 };
 
-Island::Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings settings)
-    : settings_(std::move(settings)),
+Island::Island(asio::io_context& io, Descriptor listener, const std::vector<Neighbor>& neighbors, Settings settings)
+    : io_(io),
+      settings_(std::move(settings)),
       own_(std::make_shared<OwnWindows>()),
       pages_([this](size_t bytes) { return make(bytes); }) {
-  for (Neighbor& neighbor : neighbors) {
-    const int rank = neighbor.rank;
-    Peer& peer = peers_[rank];
+  own_->peers = neighbors.size();
+  IslandDoor::Settings door{settings_.rank, settings_.session, {}};
+  for (const Neighbor& neighbor : neighbors) {
+    Peer& peer = peers_[neighbor.rank];
     peer.pid = neighbor.pid;
-    peer.process = std::move(neighbor.process);
-    peer.name = std::move(neighbor.name);
-    peer.connection = std::make_unique<IslandConnection>(
-        io, std::move(neighbor.socket),
-        [this, rank](const IslandFrame& frame, Files files) { on_frame(rank, frame, std::move(files)); },
-        [this, rank](IslandConnection::End end, const std::string& why) { on_end(rank, end, why); });
-    own_->connections[rank] = peer.connection.get();
+    peer.name = neighbor.name;
+    peer.listener = neighbor.listener;
+    door.members[neighbor.rank] = neighbor.pid;
   }
-  for (auto& [rank, peer] : peers_) peer.connection->start();
   settings_.sleepers->announce_to([this](uint32_t number, int socket) {
     IslandFrame frame;
     frame.topic = IslandTopic::kSleeper;
     frame.id = number;
     std::lock_guard lock(own_->mutex);
+    own_->sleepers.emplace_back(frame, socket);
     own_->tell(frame, {socket}, settings_.sleepers);
   });
+  door_.emplace(io, std::move(listener), std::move(door),
+                [this](int rank, Descriptor socket) { admit(rank, std::move(socket)); });
 }
 
 Island::~Island() {
   settings_.sleepers->announce_to({});
   std::lock_guard lock(own_->mutex);
   own_->connections.clear();
+}
+
+// --- connections
+
+// Requires the lock. Connects at the first call. Where it throws std::bad_alloc, nothing has happened.
+IslandConnection& Island::connection(int peer) {
+  Peer& state = peers_.at(peer);
+  if (state.connection) return *state.connection;
+  IslandConnection& made = make_connection(peer);
+  try {
+    made.start();
+  } catch (...) {
+    forget_connection(state, peer);
+    throw;
+  }
+  return made;
+}
+
+// Requires the lock. What it has to say first is in its queue.
+IslandConnection& Island::make_connection(int peer) {
+  Peer& state = peers_.at(peer);
+  state.sockets = std::make_shared<SleeperSockets>();
+  state.connection = std::make_unique<IslandConnection>(
+      io_, [this, peer] { return dial(peer); },
+      [this, peer](const IslandFrame& frame, Files files) { on_frame(peer, frame, std::move(files)); },
+      [this, peer](IslandConnection::End end, const std::string& why) { on_end(peer, end, why); });
+  try {
+    {
+      std::lock_guard lock(own_->mutex);
+      own_->introduce(peer, *state.connection, settings_.sleepers);
+    }
+    book_.for_each_open([&](uint64_t id, IslandBook::Group& group) {
+      if (group.members.count(peer) != 0) lend(state, id, group.page);
+    });
+  } catch (...) {
+    forget_connection(state, peer);
+    throw;
+  }
+  return *state.connection;
+}
+
+// Requires the lock. One that was never connected.
+void Island::forget_connection(Peer& state, int peer) {
+  {
+    std::lock_guard lock(own_->mutex);
+    own_->connections.erase(peer);
+  }
+  state.lent.clear();
+  state.connection.reset();
+}
+
+// Requires the lock.
+void Island::connect_all() {
+  for (const auto& [rank, peer] : peers_) connection(rank);
+}
+
+// The kernel has the connection at once: the peer need not be awake.
+IslandConnection::Dialed Island::dial(int peer) const {
+  using End = IslandConnection::End;
+  const Peer& state = peers_.at(peer);
+  const auto failed = [](End end, const std::string& why) {
+    return IslandConnection::Dialed{{}, false, end, "connecting its local socket: " + why};
+  };
+  int error = 0;
+  IslandConnection::Dialed dialed;
+  dialed.socket = connect_abstract(state.listener, error);
+  if (!dialed.socket.valid()) {
+    dialed.later = error == EAGAIN;
+    if (dialed.later) return dialed;
+    if (error == ECONNREFUSED) return failed(End::kGone, std::strerror(error));
+    return failed(End::kUnmade, fmt::format("{} (RONDO_TRANSPORT=tcp needs none)", std::strerror(error)));
+  }
+  const std::string stranger = check_peer(dialed.socket.get(), state.pid);
+  if (!stranger.empty()) return failed(End::kBroken, stranger);
+  const IslandFrame first = greeting(settings_.session, settings_.rank, peer);
+  std::string why;
+  switch (send_message(dialed.socket.get(), &first, sizeof first, {}, why)) {
+    case Sent::kYes:
+      return dialed;
+    case Sent::kLater:
+      dialed.socket.reset();
+      dialed.later = true;
+      return dialed;
+    case Sent::kOver:
+      break;
+  }
+  return failed(End::kGone, why);
+}
+
+// On the I/O thread.
+void Island::admit(int peer, Descriptor socket) {
+  IslandConnection* connection = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    Peer& state = peers_.at(peer);
+    connection = state.connection ? state.connection.get() : &make_connection(peer);
+  }
+  connection->add(std::move(socket));  // may end it, which takes the lock
 }
 
 // --- windows
@@ -154,6 +273,15 @@ std::shared_ptr<Window> Island::make(size_t bytes, uint64_t name) {
   auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kReserved));
   auto memory = std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kNow);
   std::shared_ptr<MappedWindow> window;  // if the map does not take it, it goes without the lock
+  bool keeps_many = false;
+  {
+    std::lock_guard lock(own_->mutex);
+    keeps_many = !own_->all_connected() && own_->by_address.size() >= kMostKept;
+  }
+  if (keeps_many) {
+    std::lock_guard lock(mutex_);
+    connect_all();
+  }
   std::lock_guard lock(own_->mutex);
   if (own_->by_address.size() >= kMaxWindows) {
     throw Exception(ErrorCode::kSystem,
@@ -162,11 +290,11 @@ std::shared_ptr<Window> Island::make(size_t bytes, uint64_t name) {
                                 bytes, kMaxWindows));
   }
   window = std::make_shared<MappedWindow>(name != 0 ? id_of(name) : ++own_->last_id, bytes, std::move(memory), own_);
-  own_->by_address[window->data()] = window;
   IslandFrame frame;
   frame.topic = IslandTopic::kWindow;
   frame.id = window->id();
   frame.bytes = bytes;
+  own_->by_address[window->data()] = {window, frame, own_->all_connected() ? nullptr : file};
   own_->tell(frame, {file->get()}, file);
   return window;
 }
@@ -177,7 +305,7 @@ WindowPlace Island::locate(const void* data, size_t bytes) const {
   std::lock_guard lock(own_->mutex);
   auto found = own_->by_address.upper_bound(first);
   if (found == own_->by_address.begin()) return {};
-  window = std::prev(found)->second.lock();
+  window = std::prev(found)->second.window.lock();
   if (window == nullptr) return {};
   const auto offset = static_cast<size_t>(first - window->data());
   if (offset > window->bytes() || bytes > window->bytes() - offset) return {};
@@ -190,6 +318,7 @@ std::shared_ptr<Window> Island::find(int peer, uint64_t id) {
     std::lock_guard lock(mutex_);
     const auto state = peers_.find(peer);
     if (state == peers_.end()) return nullptr;
+    connection(peer);
     const auto found = state->second.windows.find(id);
     if (found == state->second.windows.end()) return nullptr;
     window = found->second;
@@ -203,13 +332,15 @@ void Island::offer(std::span<const int> peers, uint64_t name, Descriptor descrip
   frame.topic = IslandTopic::kOffer;
   frame.id = name;
   const auto kept = std::make_shared<Descriptor>(std::move(descriptor));
-  for (const int peer : peers) peers_.at(peer).connection->send(frame, {kept->get()}, kept);
+  std::lock_guard lock(mutex_);
+  for (const int peer : peers) connection(peer).send(frame, {kept->get()}, kept);
 }
 
 Descriptor Island::take_offer(int peer, uint64_t name) {
   std::lock_guard lock(mutex_);
   const auto state = peers_.find(peer);
   if (state == peers_.end()) return {};
+  connection(peer);
   const auto found = state->second.offers.find(name);
   if (found == state->second.offers.end()) return {};
   return std::move(state->second.offers.extract(found).mapped());
@@ -229,7 +360,23 @@ bool Island::pull(int peer, uint64_t address, std::byte* to, size_t bytes) {
     bytes -= static_cast<size_t>(moved);
   }
   // The number may have been given to another process before the copy, but not while the peer's process lives.
-  return is_running(state->second.process);
+  return is_running(process_of(state->second));
+}
+
+// The number was the peer's when it began to listen, and its listener ends with it: a handle is the peer's if the
+// listener is still there once the handle is open.
+const Descriptor& Island::process_of(Peer& peer) {
+  if (peer.opened.load(std::memory_order_acquire)) return peer.process;
+  std::lock_guard lock(mutex_);
+  if (peer.opened.load(std::memory_order_relaxed)) return peer.process;
+  Descriptor process = open_process(peer.pid);
+  int error = 0;
+  const Descriptor socket = connect_abstract(peer.listener, error);
+  const bool listens = socket.valid() ? check_peer(socket.get(), peer.pid).empty() : error == EAGAIN;
+  if (!process.valid() || !listens) return peer.process;
+  peer.process = std::move(process);
+  peer.opened.store(true, std::memory_order_release);
+  return peer.process;
 }
 
 bool Island::ended(int peer) const {
@@ -250,7 +397,8 @@ void Island::open(uint64_t communicator, const std::vector<int>& members, const 
   group.p2p_doorbell = p2p_doorbell;
   group.page = page;
   for (const int member : members) {
-    if (const auto found = peers_.find(member); found != peers_.end()) lend(found->second, communicator, page);
+    const auto found = peers_.find(member);
+    if (found != peers_.end() && found->second.connection) lend(found->second, communicator, page);
   }
 }
 
@@ -331,7 +479,7 @@ std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& sha
       wish.depth = shape.depth;
       wish.slice_bytes = shape.slice_bytes;
       group->asked.insert(name);
-      peer.connection->send(wish);
+      connection(key.peer).send(wish);
       return nullptr;
     }
   }
@@ -351,7 +499,7 @@ LinkMemory Island::make_link_memory(int peer, const LinkKey& key, const LinkShap
   frame.bytes = bytes;
   frame.depth = shape.depth;
   frame.slice_bytes = shape.slice_bytes;
-  peers_.at(peer).connection->send(frame, {file->get()}, file);
+  connection(peer).send(frame, {file->get()}, file);
   return memory;
 }
 
@@ -373,6 +521,8 @@ RankPage Island::page_of(uint64_t communicator, int rank) {
   IslandBook::Group* group = book_.opened(communicator);
   if (group == nullptr) return {};
   if (rank == settings_.rank) return {{group->page, group->page->page->data + kFlagBytes}, nullptr};
+  // All members need each other's pages: if both connected, they would have two connections.
+  if (rank < settings_.rank) connection(rank);
   const auto found = group->shown.find(rank);
   if (found == group->shown.end() || !found->second.page) return {};
   return {{found->second.page, found->second.page.get() + kFlagBytes}, found->second.data};
@@ -406,7 +556,7 @@ std::unique_ptr<ByteStream> Island::make_stream(uint64_t communicator, int peer,
   frame.topic = IslandTopic::kStream;
   frame.communicator = communicator;
   frame.bytes = bytes;
-  state.connection->send(frame, {file->get()}, file);
+  connection(peer).send(frame, {file->get()}, file);
   return make_shared_stream(end_of(std::move(memory), true, state, group.shown[peer].p2p), stream_ring_bytes());
 }
 
@@ -460,6 +610,8 @@ void Island::on_frame(int peer, const IslandFrame& frame, Files files) {
       std::lock_guard lock(mutex_);
       return add_offer(state, frame, std::move(files[0]));
     }
+    case IslandTopic::kHello:
+      throw Exception(ErrorCode::kProtocol, "it greeted twice");
   }
 }
 
@@ -589,7 +741,7 @@ void Island::add_sleeper(Peer& state, const IslandFrame& frame, Descriptor socke
 // has broken the protocol, no other part would say why, so every communicator with it is told.
 void Island::on_end(int peer, IslandConnection::End end, const std::string& why) {
   std::vector<std::shared_ptr<Doorbell>> bells;
-  const bool broken = end == IslandConnection::End::kBroken;
+  const bool broken = end != IslandConnection::End::kGone;
   std::vector<uint64_t> waiting;                              // communicators that were promised a link, or are to know
   std::map<uint64_t, std::shared_ptr<MappedWindow>> dropped;  // unmapped without the lock; who works on one has it, too
   decltype(Peer::lent) lent;                                  // likewise
@@ -612,7 +764,8 @@ void Island::on_end(int peer, IslandConnection::End end, const std::string& why)
   if (settings_.logger.shows(LogLevel::kTrace)) {
     settings_.logger.trace(fmt::format("the local connection to {} ended: {}", peers_.at(peer).name, why));
   }
-  for (const uint64_t id : waiting) report(id, peer, {ErrorCode::kNetwork, why, {}});
+  const ErrorCode code = end == IslandConnection::End::kUnmade ? ErrorCode::kSystem : ErrorCode::kNetwork;
+  for (const uint64_t id : waiting) report(id, peer, {code, why, {}});
   for (const auto& bell : bells) bell->ring();
 }
 

@@ -22,6 +22,7 @@
 #include "transport/fabric.h"
 #include "transport/island/island_book.h"
 #include "transport/island/island_connection.h"
+#include "transport/island/island_door.h"
 #include "transport/island/page_store.h"
 #include "transport/island/shared_channel.h"
 #include "transport/link.h"
@@ -34,20 +35,23 @@ class io_context;
 namespace rondo {
 
 // A rank's part of its island: windows, links, streams and pages in memory that it shares with the other ranks of
-// it. Calls are for any thread; frames of the peers are handled on the I/O thread.
+// it. Two ranks connect when one of them first needs the other, and tell each other then what they have made. Calls are
+// for any thread; frames of the peers are handled on the I/O thread.
 //
 // mutex_ guards the book and the windows. Nothing is called out with it held but IslandConnection::send.
 class Island final : public SharedMemory {
  public:
+  // Descriptors of windows, for ranks that are not connected yet; before there are more, all are connected.
+  static constexpr size_t kMostKept = 64;
   struct Neighbor {
     int rank = -1;
     pid_t pid = 0;
-    std::string name;         // "rank 3 (host b, pid 17)"
-    Descriptor socket;        // of the meeting
-    Descriptor process = {};  // open_process(), by the probe; pull() needs it
+    std::string name;      // "rank 3 (host b, pid 17)"
+    std::string listener;  // ProbeListener::name()
   };
   struct Settings {
     int rank = 0;
+    uint64_t session = 0;  // IslandDoor::Settings::session
     bool can_pull = false;
     std::shared_ptr<Sleepers> sleepers = std::make_shared<Sleepers>();  // shared with this rank's doorbells
     Logger logger;
@@ -58,7 +62,8 @@ class Island final : public SharedMemory {
     std::function<void(uint64_t communicator, int peer)> streamed;
   };
 
-  Island(asio::io_context& io, std::vector<Neighbor> neighbors, Settings settings);
+  // listener: this rank's own, where the neighbors connect.
+  Island(asio::io_context& io, Descriptor listener, const std::vector<Neighbor>& neighbors, Settings settings);
   // The I/O thread must have been stopped.
   ~Island() override;
 
@@ -94,11 +99,13 @@ class Island final : public SharedMemory {
   struct OwnWindows;
   struct Peer {
     pid_t pid = 0;
-    Descriptor process;
     std::string name;
-    std::shared_ptr<PeerLife> life = std::make_shared<PeerLife>();                       // shared with the links
-    const std::shared_ptr<SleeperSockets> sockets = std::make_shared<SleeperSockets>();  // shared with the bells
-    std::unique_ptr<IslandConnection> connection;
+    std::string listener;
+    std::shared_ptr<PeerLife> life = std::make_shared<PeerLife>();  // shared with the links
+    std::unique_ptr<IslandConnection> connection;                   // null, as is the next: not needed yet
+    std::shared_ptr<SleeperSockets> sockets;                        // shared with the bells
+    Descriptor process;                                             // constant once `opened`
+    std::atomic<bool> opened{false};
     std::map<uint64_t, std::shared_ptr<MappedWindow>> windows;  // shared with those who work on them
     std::map<uint64_t, Descriptor> offers;                      // by name; not taken yet
     // This rank's pages that it has been told of and has not let go of, by communicator.
@@ -126,14 +133,24 @@ class Island final : public SharedMemory {
   size_t stream_ring_bytes() const;
   void report(uint64_t communicator, int peer, const Error& why) const;
 
+  IslandConnection& connection(int peer);
+  IslandConnection& make_connection(int peer);
+  void forget_connection(Peer& state, int peer);
+  void connect_all();
+  IslandConnection::Dialed dial(int peer) const;
+  void admit(int peer, Descriptor socket);
+  const Descriptor& process_of(Peer& peer);
+
+  asio::io_context& io_;
   const Settings settings_;
   std::map<int, Peer> peers_;              // the keys never change
   const std::shared_ptr<OwnWindows> own_;  // shared with the windows, which may outlive the island
 
   PageStore pages_;
 
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // taken before OwnWindows::mutex
   IslandBook book_;
+  std::optional<IslandDoor> door_;  // the last: it calls admit()
 };
 
 }  // namespace rondo

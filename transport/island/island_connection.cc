@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
 #include <chrono>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "rondo/error.h"
@@ -29,17 +31,26 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
   using End = IslandConnection::End;
 
  public:
-  State(asio::io_context& io, Descriptor socket, OnFrame on_frame, OnEnd on_end)
-      : io_(io),
-        socket_(io, std::move(socket)),
-        retry_(io),
-        on_frame_(std::move(on_frame)),
-        on_end_(std::move(on_end)) {}
+  State(asio::io_context& io, Dial dial, OnFrame on_frame, OnEnd on_end)
+      : io_(io), retry_(io), dial_(std::move(dial)), on_frame_(std::move(on_frame)), on_end_(std::move(on_end)) {}
 
   void start_soon() {
-    asio::post(io_, [self = shared_from_this()] {
-      if (self->on_frame_) self->wait_readable();
-    });
+    asio::post(io_, [self = shared_from_this()] { self->dial(); });
+  }
+
+  void add(Descriptor socket) {
+    std::string why;
+    Sent sent = Sent::kYes;
+    {
+      std::lock_guard lock(mutex_);
+      const size_t index = sockets_[0] ? 1 : 0;
+      if (over_ || sockets_[index]) return;
+      sockets_[index].emplace(io_, std::move(socket));
+      if (index == 0) sent = send_queue(why);
+      wait_readable(index);
+    }
+    if (sent == Sent::kLater) retry_later();
+    if (sent == Sent::kOver) end(End::kGone, why);
   }
 
   void cancel() {
@@ -48,7 +59,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     on_frame_ = nullptr;
     on_end_ = nullptr;
     retry_.cancel();
-    socket_.detach();
+    for (auto& socket : sockets_) socket.reset();
   }
 
   void send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
@@ -58,8 +69,8 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
       std::lock_guard lock(mutex_);
       if (over_) return;
       queue_.push_back({frame, std::move(descriptors), std::move(keep)});
-      if (queue_.size() > 1) {
-        if (queue_.size() <= kMaxQueued) return;  // the timer is set
+      if (queue_.size() > 1 || !sockets_[0]) {
+        if (queue_.size() <= kMaxQueued) return;  // the timer is set, or it is being connected
         why = "it has stopped reading";
         kind = End::kBroken;
       } else {
@@ -89,11 +100,22 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     std::shared_ptr<void> keep;
   };
 
+  void dial() {
+    if (!on_frame_ || sockets_[0]) return;
+    Dialed dialed = dial_();
+    if (dialed.socket.valid()) return add(std::move(dialed.socket));
+    if (!dialed.later) return end(dialed.end, dialed.why);
+    retry_.expires_after(kRetry);
+    retry_.async_wait([self = shared_from_this()](asio::error_code failure) {
+      if (!failure) self->dial();
+    });
+  }
+
   // Requires the lock.
   Sent send_queue(std::string& why) {
     while (!queue_.empty()) {
       const Queued& next = queue_.front();
-      const Sent sent = send_message(socket_.get(), &next.frame, sizeof next.frame, next.descriptors, why);
+      const Sent sent = send_message(sockets_[0]->get(), &next.frame, sizeof next.frame, next.descriptors, why);
       if (sent != Sent::kYes) return sent;
       queue_.pop_front();
     }
@@ -116,21 +138,21 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     });
   }
 
-  void wait_readable() {
-    socket_.when_readable([self = shared_from_this()](asio::error_code failure) {
-      if (!failure && self->on_frame_) self->read();
+  void wait_readable(size_t index) {
+    sockets_[index]->when_readable([self = shared_from_this(), index](asio::error_code failure) {
+      if (!failure && self->on_frame_) self->read(index);
     });
   }
 
-  void read() {
+  void read(size_t index) {
     // A few frames at a time, so that one peer cannot keep the thread from the others.
-    for (int i = 0; i < 16 && on_frame_ && read_one(); ++i) {
+    for (int i = 0; i < 16 && on_frame_ && read_one(index); ++i) {
     }
-    if (on_frame_) wait_readable();
+    if (on_frame_) wait_readable(index);
   }
 
   // False: nothing more has come, or it has ended.
-  bool read_one() {
+  bool read_one(size_t index) {
     const auto ended = [this](End kind, const std::string& why) {
       end(kind, why);
       return false;
@@ -138,9 +160,16 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     IslandFrame frame;
     std::vector<Descriptor> descriptors;
     std::string why;
-    const Received received = receive_message(socket_.get(), &frame, sizeof frame, descriptors, why);
+    const Received received = receive_message(sockets_[index]->get(), &frame, sizeof frame, descriptors, why);
     if (received == Received::kNothing) return false;
-    if (received == Received::kOver) return ended(End::kGone, why);
+    if (received == Received::kOver) {
+      const size_t other = 1 - index;  // what it has said there came before the end
+      if (sockets_[other] && !std::exchange(draining_, true)) {
+        while (on_frame_ && read_one(other)) {
+        }
+      }
+      return ended(End::kGone, why);
+    }
     if (received == Received::kBroken) return ended(End::kBroken, why);
     const int expected = descriptors_of(frame.topic);
     if (expected < 0 || descriptors.size() != static_cast<size_t>(expected)) {
@@ -165,25 +194,29 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
       tell = std::exchange(on_end_, nullptr);
       on_frame_ = nullptr;
       retry_.cancel();
-      socket_.detach();
+      for (auto& socket : sockets_) socket.reset();
     }
     if (tell) tell(kind, why);
   }
 
   asio::io_context& io_;
-  AsioSocket socket_;  // of the I/O thread. Under the lock, any thread may send on its number until over_
+  // Of the I/O thread, which changes them under the lock. Under the lock, any thread may send on the first until over_.
+  std::array<std::optional<AsioSocket>, 2> sockets_;
   asio::steady_timer retry_;
+  const Dial dial_;
   OnFrame on_frame_;
   OnEnd on_end_;
+  bool draining_ = false;  // one has ended
   std::mutex mutex_;
   std::deque<Queued> queue_;
   bool over_ = false;
 };
 
-IslandConnection::IslandConnection(asio::io_context& io, Descriptor socket, OnFrame on_frame, OnEnd on_end)
-    : state_(std::make_shared<State>(io, std::move(socket), std::move(on_frame), std::move(on_end))) {}
+IslandConnection::IslandConnection(asio::io_context& io, Dial dial, OnFrame on_frame, OnEnd on_end)
+    : state_(std::make_shared<State>(io, std::move(dial), std::move(on_frame), std::move(on_end))) {}
 IslandConnection::~IslandConnection() { state_->cancel(); }
 void IslandConnection::start() { state_->start_soon(); }
+void IslandConnection::add(Descriptor socket) { state_->add(std::move(socket)); }
 void IslandConnection::send(const IslandFrame& frame, std::vector<int> descriptors, std::shared_ptr<void> keep) {
   state_->send(frame, std::move(descriptors), std::move(keep));
 }

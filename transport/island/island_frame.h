@@ -15,7 +15,8 @@ enum class IslandTopic : uint32_t {
   kPage = 6,     // my page of the communicator, `bytes` bytes behind the begin of my window `id`
   kOffer = 7,    // one descriptor, named `id`: of memory that is not mapped here (SharedMemory::offer)
   kSleeper = 8,  // one descriptor: the socket that wakes my sleeper `id`
-  kLetGo = 9     // I use your page of the communicator no more
+  kLetGo = 9,    // I use your page of the communicator no more
+  kHello = 10    // greeting()
 };
 
 struct IslandFrame {
@@ -26,10 +27,16 @@ struct IslandFrame {
   uint64_t bytes = 0;
   uint32_t depth = 0;  // of a link
   uint32_t slice_bytes = 0;
+  bool operator==(const IslandFrame&) const = default;
 };
 static_assert(sizeof(IslandFrame) == 40);
 
-// How many descriptors come with it; -1: no topic of ours.
+// The first on a connection, from the rank that made it.
+constexpr IslandFrame greeting(uint64_t session, int from, int to) {
+  return {IslandTopic::kHello, static_cast<uint32_t>(from), 0, session, 0, static_cast<uint32_t>(to), 0};
+}
+
+// How many descriptors come with it; -1: no topic of ours, or one that comes only as the first.
 constexpr int descriptors_of(IslandTopic topic) {
   switch (topic) {
     case IslandTopic::kWindow:
@@ -43,6 +50,8 @@ constexpr int descriptors_of(IslandTopic topic) {
     case IslandTopic::kPage:
     case IslandTopic::kLetGo:
       return 0;
+    case IslandTopic::kHello:
+      break;
   }
   return -1;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -10,17 +11,18 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <list>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "ring/base/hash.h"
 #include "ring/base/interrupt.h"
 #include "rondo/error.h"
 #include "transport/island/island_socket.h"
 #include "transport/island/memory_file.h"
-#include "transport/island/process_handle.h"
 
 namespace rondo {
 namespace {
@@ -60,12 +62,11 @@ struct Finding {
   uint32_t pulled = 0;  // the kernel copied the receiver's nonce
 };
 
-// The handle is the peer's: only its memory holds the number, and it lives still.
-bool pull_nonce(pid_t pid, const Descriptor& process, uint64_t address, uint64_t expected) {
+bool pull_nonce(pid_t pid, uint64_t address, uint64_t expected) {
   uint64_t found = 0;
   const iovec here{&found, sizeof found};
   const iovec there{reinterpret_cast<void*>(address), sizeof found};
-  return ::process_vm_readv(pid, &here, 1, &there, 1, 0) == sizeof found && found == expected && is_running(process);
+  return ::process_vm_readv(pid, &here, 1, &there, 1, 0) == sizeof found && found == expected;
 }
 
 class Probe {
@@ -81,7 +82,7 @@ class Probe {
   }
 
   std::vector<ProbeResult> run() {
-    if (make_trial()) {
+    if (open_ > 0 && make_trial()) {
       watch(listener_.socket());
       finish_by_ = Clock::now() + order_.patience;
       while (open_ > 0 && Clock::now() < std::min<Clock::time_point>(order_.deadline, finish_by_)) {
@@ -101,7 +102,6 @@ class Probe {
     bool greeted = false;
     uint64_t nonce = 0;
     Finding own;
-    Descriptor process;
     bool pulls = false;
     bool shares = false;
     std::string why_not;
@@ -301,8 +301,7 @@ class Probe {
     }
     pair.nonce = greeting.nonce;
     if (greeting.bytes == trial_bytes_) pair.own.mapped = answer_in(files[0].get(), greeting.nonce) ? 1 : 0;
-    pair.process = open_process(pair.peer->pid);
-    pair.own.pulled = pull_nonce(pair.peer->pid, pair.process, greeting.address, greeting.nonce) ? 1 : 0;
+    pair.own.pulled = pull_nonce(pair.peer->pid, greeting.address, greeting.nonce) ? 1 : 0;
     return true;
   }
 
@@ -334,9 +333,8 @@ class Probe {
     }
     pair.shares = true;
     pair.pulls = theirs.pulled != 0 && pair.own.pulled != 0;
-    // What comes next is the island's.
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, pair.socket.get(), nullptr);
     pair_at_.erase(pair.socket.get());
+    pair.socket.reset();  // the peer has said all
     settle(pair);
   }
 
@@ -344,7 +342,7 @@ class Probe {
     std::vector<ProbeResult> all;
     for (auto& [rank, pair] : pairs_) {
       fail_open(pair);
-      all.push_back({rank, std::move(pair.socket), pair.pulls, pair.why_not, std::move(pair.process)});
+      all.push_back({rank, pair.pulls, pair.why_not});
     }
     return all;
   }
@@ -380,6 +378,19 @@ ProbeListener::ProbeListener(int world) {
     name_.clear();
     why_ = failure.what();
   }
+}
+
+uint64_t process_class() {
+  Hash64 hash;
+  for (const char* space : {"user", "mnt", "pid", "ipc"}) {
+    struct stat found {};
+    if (::stat(fmt::format("/proc/self/ns/{}", space).c_str(), &found) != 0) return 0;
+    hash.add(static_cast<uint64_t>(found.st_dev)).add(static_cast<uint64_t>(found.st_ino));
+  }
+  std::string label;
+  std::getline(std::ifstream("/proc/self/attr/current"), label);  // empty where no security module gives any
+  hash.add(label).add(uint64_t{::geteuid()});
+  return std::max<uint64_t>(1, hash.value());
 }
 
 std::vector<ProbeResult> probe_peers(const ProbeListener& listener, const ProbeOrder& order) {

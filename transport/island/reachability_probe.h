@@ -6,14 +6,19 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ring/base/descriptor.h"
 
 namespace rondo {
 
-// Ranks of one host try at start, pair by pair, what they could share: a unix connection with descriptors, memory
-// written by one and read by the other, and the kernel's copy from one process to another.
+// Ranks of one host try at start, in pairs (tried_by()), what they could share: a unix connection with descriptors,
+// memory written by one and read by the other, and the kernel's copy from one process to another.
+
+// Equal in processes of a host that the kernel treats alike in this, as far as one can ask it: of one user, one
+// security label, and the same namespaces. 0: this process cannot tell.
+uint64_t process_class();
 
 // Where the other ranks of the host reach this one. Made before its name is published.
 class ProbeListener {
@@ -23,6 +28,7 @@ class ProbeListener {
   const std::string& name() const { return name_; }
   const std::string& why() const { return why_; }
   int socket() const { return socket_.get(); }
+  Descriptor take_socket() { return std::move(socket_); }  // of what comes after the probe
 
  private:
   Descriptor socket_;
@@ -47,10 +53,8 @@ struct ProbeOrder {
 
 struct ProbeResult {
   int rank = -1;
-  Descriptor socket;  // of those that share memory
   bool pulls = false;
   std::string why_not;  // "": they share
-  Descriptor process;   // open_process(), where it pulls
 };
 
 // By ascending rank. Never throws for what a peer does.

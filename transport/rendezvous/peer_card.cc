@@ -89,7 +89,7 @@ std::string encode(const PeerCard& card) {
     writer.short_text(card.endpoints[i].address, kMaxNameBytes).u16(card.endpoints[i].port);
   }
   writer.short_text(card.cores, kCoreSetBytes).u64(card.quota.group).u32(card.quota.cores);
-  writer.short_text(card.probe_listener, kMaxListenerBytes);
+  writer.u64(card.process_class).short_text(card.probe_listener, kMaxListenerBytes);
   return writer.take();
 }
 
@@ -119,6 +119,7 @@ PeerCard decode_card(std::string_view bytes, int rank) {
   card.cores = reader.short_text(kCoreSetBytes);
   card.quota.group = reader.u64();
   card.quota.cores = reader.u32();
+  card.process_class = reader.u64();
   card.probe_listener = reader.short_text(kMaxListenerBytes);
   if (!reader.done()) reject(rank, "what it published is malformed");
   return card;

@@ -28,6 +28,7 @@ struct PeerCard {
   std::vector<Endpoint> endpoints;
   std::string cores;           // that the rank may use (pack_cores())
   CoreQuota quota;             // of processor time
+  uint64_t process_class = 0;  // process_class()
   std::string probe_listener;  // ProbeListener::name(), where ranks of this host find this one; "": none
 };
 

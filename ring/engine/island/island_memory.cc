@@ -17,16 +17,20 @@ IslandMemory::IslandMemory(const CommunicatorContext& context)
 
 bool IslandMemory::attach() {
   if (attached()) return true;
-  std::vector<std::byte*> heads;
-  pages_.clear();
-  channel_.bells.clear();
-  for (int rank = 0; rank < context_.world(); ++rank) {
-    RankPage page = context_.fabric->page_of(context_.id, context_.world_rank(rank));
-    if (!page.memory) return false;
-    heads.push_back(page.memory.get());
-    pages_.push_back(std::move(page.memory));
-    channel_.bells.push_back(std::move(page.bell));
+  const auto world = static_cast<size_t>(context_.world());
+  pages_.resize(world);
+  channel_.bells.resize(world);
+  bool all = true;
+  for (size_t rank = 0; rank < world; ++rank) {  // all are asked for before the first is waited for
+    if (pages_[rank]) continue;
+    RankPage page = context_.fabric->page_of(context_.id, context_.world_rank(static_cast<int>(rank)));
+    all &= page.memory != nullptr;
+    pages_[rank] = std::move(page.memory);
+    channel_.bells[rank] = std::move(page.bell);
   }
+  if (!all) return false;
+  std::vector<std::byte*> heads;
+  for (const auto& page : pages_) heads.push_back(page.get());
   channel_.board = PostBoard(std::move(heads), context_.rank, ring_bytes());
   return true;
 }
