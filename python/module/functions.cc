@@ -132,7 +132,7 @@ void parse(PyObject* from, const char* format, Arguments... to) {
   if (PyArg_ParseTuple(from, format, to...) == 0) throw Raised();
 }
 
-// buffer_of(array, writes, what): (address, count, dtype, owner)
+// buffer_of(array, writes, what): (address, count, dtype, owner, on a GPU)
 PyObject* buffer(PyObject*, PyObject* arguments) {
   return guarded([&] {
     PyObject* array = nullptr;
@@ -140,8 +140,8 @@ PyObject* buffer(PyObject*, PyObject* arguments) {
     const char* what = "array";
     parse(arguments, "Op|s", &array, &writes, &what);
     const Buffer of = buffer_of(array, writes != 0, what);
-    return Py_BuildValue("(NKsO)", PyLong_FromVoidPtr(of.address), of.count + 0ULL, dtype_name(of.dtype),
-                         of.owner ? of.owner.get() : Py_None);
+    return Py_BuildValue("(NKsON)", PyLong_FromVoidPtr(of.address), of.count + 0ULL, dtype_name(of.dtype),
+                         of.owner ? of.owner.get() : Py_None, PyBool_FromLong(of.on_device ? 1 : 0));
   });
 }
 PyObject* dtype(PyObject*, PyObject* given) {

@@ -464,7 +464,9 @@ class Communicator(native.Communicator, OfThisProcess):
             what: native.buffer_of(each, out is None or what != "array", what) for what, each in given.items() if each is not None
         }
         count = buffers["array"][1]
-        for what, (_, length, dtype, _) in buffers.items():
+        for what, (_, length, dtype, _, on_device) in buffers.items():
+            if on_device:
+                raise TypeError(f"{what} is in GPU memory; sparse_all_reduce takes arrays in host memory")
             if dtype != "float32":
                 raise TypeError(f"{what} has dtype {dtype}; it must be float32")
             if length != count:

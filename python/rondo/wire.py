@@ -50,7 +50,9 @@ def fields_of(wire: Wire | str, count: int) -> tuple[int, int, int, int, Any]:
     flags = (_STOCHASTIC if wire.seed is not None else 0) | (_ALLOW_NOT_FINITE if wire.allow_not_finite else 0)
     address, owner = 0, None
     if wire.residual is not None:
-        address, length, dtype, owner = native.buffer_of(wire.residual, True, "residual")
+        address, length, dtype, owner, on_device = native.buffer_of(wire.residual, True, "residual")
+        if on_device:
+            raise TypeError("residual is in GPU memory: wire formats are for arrays in host memory")
         if dtype != "float32":
             raise TypeError(f"residual has dtype {dtype}; it must be float32")
         if length != count:

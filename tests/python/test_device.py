@@ -105,6 +105,8 @@ def mistakes(group):
         group.all_gather(x, stream=device.stream)
     with pytest.raises(TypeError, match="in host memory"):
         group.all_gather(x, np.empty((2, 4), np.int64), stream=device.stream)
+    with pytest.raises(TypeError, match="array is in GPU memory; sparse_all_reduce"):
+        group.sparse_all_reduce(device.array(np.ones(4, np.float32)))
     with pytest.raises(TypeError, match="cudaStream_t"):
         group.all_reduce(x, stream="legacy")
     for message in (group.isend, group.irecv):
