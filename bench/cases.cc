@@ -38,7 +38,7 @@ std::vector<uint64_t> sizes_of(const Options& options, DType dtype) {
 }
 
 [[noreturn]] void refuse_world(Benchmark benchmark, int world) {
-  const char* wanted = benchmark == Benchmark::kPingPong ? "an even number of ranks" : "2 ranks or more";
+  const char* wanted = benchmark == Benchmark::kSendRecv ? "2 ranks or more" : "an even number of ranks";
   throw Exception(ErrorCode::kInvalid, fmt::format("--collective {}: needs {}, not {}; start {} (--ranks {})",
                                                    benchmark_name(benchmark), wanted, world, world + 1, world + 1));
 }

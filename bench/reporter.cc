@@ -17,6 +17,7 @@ std::string section_of(const Case& c) {
   if (c.benchmark == Benchmark::kBarrier) return benchmark_name(c.benchmark);
   std::string text = fmt::format("{} of {}", benchmark_name(c.benchmark), dtype_name(c.dtype));
   if (c.benchmark == Benchmark::kPingPong) text += ", one way";
+  if (c.benchmark == Benchmark::kBurst) text += fmt::format(", {} in flight", kBurstMessages);
   if (benchmark_reduces(c.benchmark)) text += fmt::format(", {}", op_name(c.op));
   return c.root < 0 ? text : text + fmt::format(", root {}", c.root);
 }

@@ -11,7 +11,7 @@ RondoGroup::RondoGroup(Communicator& communicator, const RondoCalls& calls)
 
 void RondoGroup::run(const Call& c) {
   const std::optional<Collective> collective = benchmark_collective(c.benchmark);
-  if (!collective) return c.benchmark == Benchmark::kSendRecv ? run_send_recv(c) : run_ping_pong(c);
+  if (!collective) return run_messages(c);
   const rondo::Call call{.collective = *collective,
                          .input = c.input,
                          .output = c.output,
@@ -22,6 +22,11 @@ void RondoGroup::run(const Call& c) {
                          .options = options_};
   if (calls_.blocking) return communicator_.run(call);
   communicator_.start(call).wait();
+}
+
+void RondoGroup::run_messages(const Call& c) {
+  if (c.benchmark == Benchmark::kSendRecv) return run_send_recv(c);
+  return c.benchmark == Benchmark::kPingPong ? run_ping_pong(c) : run_burst(c);
 }
 
 void RondoGroup::run_send_recv(const Call& c) {
@@ -54,6 +59,26 @@ void RondoGroup::run_ping_pong(const Call& c) {
   if (sends_first(rank())) send();
   receive();
   if (!sends_first(rank())) send();
+}
+
+void RondoGroup::run_burst(const Call& c) {
+  const int partner = partner_of(rank());
+  const uint64_t bytes = c.count * dtype_bytes(c.dtype);
+  const auto receive = [&](uint64_t i) {
+    works_.push_back(communicator_.recv_async(c.output + i * bytes, c.count, c.dtype, partner, 0, options_));
+  };
+  const auto send = [&](uint64_t i) {
+    works_.push_back(communicator_.send_async(c.input + i * bytes, c.count, c.dtype, partner, 0, options_));
+  };
+  works_.clear();
+  if (!options_.stream) {
+    for (uint64_t i = 0; i < kBurstMessages; ++i) receive(i);
+  }
+  for (uint64_t i = 0; i < kBurstMessages; ++i) send(i);
+  if (options_.stream) {  // in its order: what is sent goes first
+    for (uint64_t i = 0; i < kBurstMessages; ++i) receive(i);
+  }
+  for (Work& work : works_) work.wait();
 }
 
 void RondoGroup::run_parts(const Call& call, std::span<const uint64_t> counts) {

@@ -40,13 +40,16 @@ class RondoGroup : public Group {
   void run_parts_at(const Call& call, std::span<const uint64_t> counts);
 
  private:
+  void run_messages(const Call& call);
   void run_send_recv(const Call& call);
   void run_ping_pong(const Call& call);
+  void run_burst(const Call& call);
 
   Communicator& communicator_;
   RondoCalls calls_;
   CallOptions options_;  // of what is timed
   std::vector<TensorRef> tensors_;
+  std::vector<Work> works_;
 };
 
 }  // namespace rondo::bench

@@ -27,7 +27,8 @@ const char* op_name_of(Op op) { return op_name(op); }
 const char* benchmark_name(Benchmark benchmark) {
   const std::optional<Collective> collective = benchmark_collective(benchmark);
   if (collective) return collective_name(*collective);
-  return benchmark == Benchmark::kSendRecv ? "sendrecv" : "pingpong";
+  if (benchmark == Benchmark::kSendRecv) return "sendrecv";
+  return benchmark == Benchmark::kPingPong ? "pingpong" : "burst";
 }
 
 std::optional<Benchmark> benchmark_by_name(std::string_view name) {
@@ -57,6 +58,7 @@ bool benchmark_has(Benchmark benchmark, Placement placement) {
     case Benchmark::kBarrier:
     case Benchmark::kSendRecv:
     case Benchmark::kPingPong:
+    case Benchmark::kBurst:
       return placement == Placement::kOutOfPlace;
     default:
       return true;
@@ -64,11 +66,14 @@ bool benchmark_has(Benchmark benchmark, Placement placement) {
 }
 
 bool benchmark_fits(Benchmark benchmark, int world) {
-  if (benchmark == Benchmark::kPingPong) return world % 2 == 0;
+  if (benchmark == Benchmark::kPingPong || benchmark == Benchmark::kBurst) return world % 2 == 0;
   return benchmark != Benchmark::kSendRecv || world > 1;
 }
 
-int benchmark_messages_in_turn(Benchmark benchmark) { return benchmark == Benchmark::kPingPong ? 2 : 1; }
+int benchmark_messages(Benchmark benchmark) {
+  if (benchmark == Benchmark::kBurst) return kBurstMessages;
+  return benchmark == Benchmark::kPingPong ? 2 : 1;
+}
 
 std::optional<DType> dtype_by_name(std::string_view name) {
   if (name == "half") return DType::kFloat16;
@@ -94,6 +99,7 @@ Extent extent_of(Benchmark benchmark, uint64_t size_bytes, DType dtype, int worl
   if (benchmark == Benchmark::kReduceScatter || benchmark == Benchmark::kScatter) extent.input_elements *= ranks;
   if (benchmark == Benchmark::kAllGather || benchmark == Benchmark::kGather) extent.output_elements *= ranks;
   if (benchmark == Benchmark::kAllToAll) extent.input_elements = extent.output_elements = count * ranks;
+  if (benchmark == Benchmark::kBurst) extent.input_elements = extent.output_elements = count * kBurstMessages;
   return extent;
 }
 

@@ -11,8 +11,8 @@
 namespace rondo::bench {
 
 // What can be timed: the collectives; every rank sending to the next one while it receives from the one before; ranks
-// 2i and 2i + 1 sending one another a message in turn, the even one first. The first values are those of
-// rondo::Collective.
+// 2i and 2i + 1 sending one another a message in turn, the even one first, or both kBurstMessages at once. The first
+// values are those of rondo::Collective.
 enum class Benchmark : uint8_t {
   kAllReduce = 0,
   kReduceScatter = 1,
@@ -25,12 +25,13 @@ enum class Benchmark : uint8_t {
   kBarrier = 8,
   kSendRecv = 9,
   kPingPong = 10,
+  kBurst = 11,
 };
-inline constexpr int kBenchmarks = 11;
+inline constexpr int kBenchmarks = 12;
 
 const char* benchmark_name(Benchmark benchmark);
 std::optional<Benchmark> benchmark_by_name(std::string_view name);
-// nullopt for kSendRecv and kPingPong.
+// nullopt for those of messages.
 std::optional<Collective> benchmark_collective(Benchmark benchmark);
 bool benchmark_reduces(Benchmark benchmark);
 bool benchmark_has_root(Benchmark benchmark);
@@ -40,12 +41,15 @@ bool benchmark_has_root(Benchmark benchmark);
 enum class Placement : uint8_t { kOutOfPlace, kInPlace };
 bool benchmark_has(Benchmark benchmark, Placement placement);
 
-// Whether a world of this size can run it: sendrecv is between different ranks, pingpong between the two of a pair.
+// Whether a world of this size can run it: sendrecv is between different ranks, pingpong and burst between the two of
+// a pair.
 bool benchmark_fits(Benchmark benchmark, int world);
 
-// Messages that an operation sends one after the other; times are of one of them. A ping-pong's are there and back.
-int benchmark_messages_in_turn(Benchmark benchmark);
-// In a ping-pong.
+// Messages that a rank sends or awaits in an operation; times are of one of them. A ping-pong's are there and back.
+int benchmark_messages(Benchmark benchmark);
+// As many receives are posted, each for memory of its own, and then as many sends started, before one is waited for.
+inline constexpr int kBurstMessages = 64;
+// In a ping-pong or a burst.
 constexpr int partner_of(int rank) { return rank ^ 1; }
 constexpr bool sends_first(int rank) { return rank % 2 == 0; }
 

@@ -233,6 +233,8 @@ std::vector<Region> expected_output(const Exercise& exercise, const Extent& exte
       return {{0, count, 0, contribution(exercise, (rank + world - 1) % world)}};
     case Benchmark::kPingPong:
       return {{0, count, 0, contribution(exercise, partner_of(rank))}};
+    case Benchmark::kBurst:
+      return {{0, count * kBurstMessages, 0, contribution(exercise, partner_of(rank))}};
     case Benchmark::kBarrier:
       return {};
   }

@@ -96,6 +96,7 @@ class MpiGroup : public Group {
   void run_rooted(const Call& call, int count, MPI_Datatype type);
   void sendrecv(const Call& call, int count, MPI_Datatype type);
   void ping_pong(const Call& call, int count, MPI_Datatype type);
+  void burst(const Call& call, int count, MPI_Datatype type);
 
   const bool blocking_;
   int rank_ = 0, size_ = 1;
@@ -121,6 +122,8 @@ void MpiGroup::run(const Call& call) {
       return sendrecv(call, count, type);
     case Benchmark::kPingPong:
       return ping_pong(call, count, type);
+    case Benchmark::kBurst:
+      return burst(call, count, type);
     default:
       return run_rooted(call, count, type);
   }
@@ -172,6 +175,20 @@ void MpiGroup::ping_pong(const Call& call, int count, MPI_Datatype type) {
   if (!sends_first(rank_)) send();
 }
 
+void MpiGroup::burst(const Call& call, int count, MPI_Datatype type) {
+  const int partner = partner_of(rank_);
+  const uint64_t bytes = call.count * dtype_bytes(call.dtype);
+  MPI_Request requests[2 * kBurstMessages];
+  MPI_Request* request = requests;
+  for (uint64_t i = 0; i < kBurstMessages; ++i) {
+    check(MPI_Irecv(call.output + i * bytes, count, type, partner, 0, MPI_COMM_WORLD, request++));
+  }
+  for (uint64_t i = 0; i < kBurstMessages; ++i) {
+    check(MPI_Isend(call.input + i * bytes, count, type, partner, 0, MPI_COMM_WORLD, request++));
+  }
+  check(MPI_Waitall(2 * kBurstMessages, requests, MPI_STATUSES_IGNORE));
+}
+
 // In place, MPI's reduce_scatter wants its output elsewhere, and gather and all_gather a mark in place of an input:
 // only what is the same in both libraries is compared.
 void check_placement(const Options& options) {
@@ -189,7 +206,7 @@ void check_placement(const Options& options) {
 int run(const std::vector<std::string>& args) {
   const Options options = options_of(args);
   check_placement(options);
-  check_async(options, {Benchmark::kSendRecv, Benchmark::kPingPong});
+  check_async(options, {Benchmark::kSendRecv, Benchmark::kPingPong, Benchmark::kBurst});
   MpiGroup group(options.blocking);
   return run_peer(group, options);
 }

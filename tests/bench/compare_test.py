@@ -316,7 +316,7 @@ class Files(Folder):
     def test_what_rondo_bench_writes_fits_the_schema_and_the_schema_is_strict(self):
         good = self.rows("--inproc", "--ranks", "2", "--collective", "all", "--sizes", "8", "-n", "1")
         self.assertIsNone(violation(SCHEMA, good))
-        self.assertEqual(len(good["rows"]), 17)
+        self.assertEqual(len(good["rows"]), 18)
         for name in good:
             self.assertEqual(violation(SCHEMA, {key: one for key, one in good.items() if key != name}),
                              f"file: lacks {name}")
@@ -333,10 +333,10 @@ class Files(Folder):
 
     def test_rows_say_whether_calls_are_blocking_and_messages_are_right_either_way(self):
         for blocking, calls in [("1", "blocking"), ("0", "async")]:
-            content = self.rows("--inproc", "--ranks", "4", "--collective", "sendrecv,pingpong", "--sizes", "8,1M",
-                                "-n", "20", "-z", blocking)
+            content = self.rows("--inproc", "--ranks", "4", "--collective", "sendrecv,pingpong,burst",
+                                "--sizes", "8,1M", "-n", "20", "-z", blocking)
             self.assertEqual([(row["collective"], row["bytes"], row["calls"], row["wrong"]) for row in content["rows"]],
-                             [(name, size, calls, 0) for name in ("sendrecv", "pingpong") for size in (8, 1 << 20)])
+                             [(name, size, calls, 0) for name in ("sendrecv", "pingpong", "burst") for size in (8, 1 << 20)])
 
     def test_a_ping_pong_of_an_odd_number_of_ranks_is_refused_and_left_out_of_all(self):
         refused = subprocess.run([os.environ["RONDO_BENCH"], "--ranks", "3", "--collective", "pingpong"],
@@ -401,6 +401,7 @@ class Bars(unittest.TestCase):
                          (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1))
         self.assertEqual(of["pingpong", "shm", "", "plain", 2],
                          (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1))
+        self.assertEqual(of["burst", "shm", "", "plain", 2], (("8", "4K", "64K"), ["rondo", *mpis], 1))
         self.assertEqual(of["pingpong", "tcp", "reno", "plain", 2], (("8", "4K", "64K", "1M"), ["rondo", *mpis], 1))
         self.assertEqual(asynchronous,
                          {("sendrecv", "shm", 2): (("8", "4K", "64K", "1M", "16M"), ["rondo", *mpis], 1)})

@@ -54,17 +54,18 @@ TEST_CASE("what a batch must end with: the first sum, times world for each furth
   }
 }
 
-TEST_CASE("messages: sendrecv ends with what the rank before contributes, a ping-pong with the partner's") {
+TEST_CASE("messages: sendrecv ends with what the rank before contributes, a ping-pong and a burst with the partner's") {
   Exercise e = float_sum(4);
   e.placement = Placement::kOutOfPlace;
   for (int rank = 0; rank < 4; ++rank) {
     for (const auto& [benchmark, source] : {std::pair{Benchmark::kSendRecv, (rank + 3) % 4},
-                                            {Benchmark::kPingPong, rank % 2 == 0 ? rank + 1 : rank - 1}}) {
+                                            {Benchmark::kPingPong, rank % 2 == 0 ? rank + 1 : rank - 1},
+                                            {Benchmark::kBurst, rank % 2 == 0 ? rank + 1 : rank - 1}}) {
       e.benchmark = benchmark;
       const Extent extent = extent_of(benchmark, 1024, e.dtype, e.world);
       const std::vector<Region> expected = expected_output(e, extent, rank, 7);
       REQUIRE(expected.size() == 1);
-      CHECK(expected[0].count == 256);
+      CHECK(expected[0].count == (benchmark == Benchmark::kBurst ? 64 * 256 : 256));
       CHECK(expected[0].tile == contribution(e, source));
     }
   }

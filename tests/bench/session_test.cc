@@ -83,7 +83,7 @@ TEST_CASE("every benchmark gives its rows, 0 wrong, and one line a size") {
   for (int i = 0; i < kBenchmarks; ++i) options.benchmarks.push_back(static_cast<Benchmark>(i));
   const Heard heard = run(options, 4);
   CHECK(heard.lines.size() == kBenchmarks);
-  CHECK(heard.rows.size() == 6 * 2 + 5);  // broadcast, all_to_all, barrier, sendrecv and pingpong have one placement
+  CHECK(heard.rows.size() == 6 * 2 + 6);  // broadcast, all_to_all, barrier and messages have one placement
   std::set<std::string> names;
   for (const Row& row : heard.rows) {
     names.insert(row.collective);

@@ -53,6 +53,7 @@ TEST_CASE("extents: the size is the larger buffer, counts are whole and never 0"
   CHECK(extent_of(Benchmark::kReduceScatter, 1024, DType::kFloat64, 4) == Extent{1024, 32, 128, 32});
   CHECK(extent_of(Benchmark::kAllToAll, 8, DType::kFloat32, 4) == Extent{16, 1, 4, 4});
   CHECK(extent_of(Benchmark::kPingPong, 1023, DType::kFloat32, 4) == Extent{1020, 255, 255, 255});
+  CHECK(extent_of(Benchmark::kBurst, 1023, DType::kFloat32, 4) == Extent{1020, 255, 64 * 255, 64 * 255});
   CHECK(extent_of(Benchmark::kBarrier, 1024, DType::kFloat32, 4) == Extent{});
 }
 
@@ -72,6 +73,7 @@ TEST_CASE("bus factors are those of nccl-tests") {
 TEST_CASE("a ping-pong is between the two ranks of a pair, out of place, and has two messages in turn") {
   for (int world = 1; world <= 5; ++world) {
     CHECK(benchmark_fits(Benchmark::kPingPong, world) == (world % 2 == 0));
+    CHECK(benchmark_fits(Benchmark::kBurst, world) == (world % 2 == 0));
     CHECK(benchmark_fits(Benchmark::kSendRecv, world) == (world > 1));
     CHECK(benchmark_fits(Benchmark::kAllReduce, world));
   }
@@ -81,8 +83,9 @@ TEST_CASE("a ping-pong is between the two ranks of a pair, out of place, and has
   }
   CHECK(partner_of(2) == 3);
   CHECK(sends_first(2));
-  CHECK(benchmark_messages_in_turn(Benchmark::kPingPong) == 2);
-  CHECK(benchmark_messages_in_turn(Benchmark::kSendRecv) == 1);
+  CHECK(benchmark_messages(Benchmark::kPingPong) == 2);
+  CHECK(benchmark_messages(Benchmark::kBurst) == 64);
+  CHECK(benchmark_messages(Benchmark::kSendRecv) == 1);
   CHECK(benchmark_has(Benchmark::kPingPong, Placement::kOutOfPlace));
   CHECK_FALSE(benchmark_has(Benchmark::kPingPong, Placement::kInPlace));
   CHECK_FALSE(benchmark_collective(Benchmark::kPingPong).has_value());

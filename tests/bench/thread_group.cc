@@ -148,6 +148,9 @@ std::vector<std::byte> ThreadWorld::wanted(int rank) const {
     case Benchmark::kPingPong:
       append(static_cast<uint64_t>(partner_of(rank)), 0);
       break;
+    case Benchmark::kBurst:
+      for (uint64_t i = 0; i < kBurstMessages; ++i) append(static_cast<uint64_t>(partner_of(rank)), i * block);
+      break;
     case Benchmark::kBarrier:
       break;
   }
