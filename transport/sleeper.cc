@@ -15,10 +15,10 @@ namespace {
 // The sleep of a thread that nobody can ring: as long as a wake-up takes on a busy machine.
 constexpr std::chrono::milliseconds kNap{1};
 
-int milliseconds_until(std::chrono::steady_clock::time_point deadline) {
-  using std::chrono::milliseconds;
-  const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
+timespec time_until(std::chrono::steady_clock::time_point deadline) {
+  using namespace std::chrono_literals;
+  const auto left = std::clamp<std::chrono::nanoseconds>(deadline - std::chrono::steady_clock::now(), 0ns, 60s);
+  return {left / 1s, (left % 1s).count()};
 }
 
 }  // namespace
@@ -105,11 +105,12 @@ Error Sleep::wait(std::span<const int> watched, std::chrono::steady_clock::time_
   all[0] = {sleeper_ != nullptr ? sleeper_->socket.get() : -1, POLLIN, 0};
   for (size_t i = 0; i < watched.size(); ++i) all[i + 1] = {watched[i], POLLIN, 0};
   const nfds_t count = watched.size() + 1;
-  const int ready = ::poll(all, count, milliseconds_until(deadline));
-  if (ready < 0 && errno != EINTR) return system_error("poll", errno);
+  const timespec longest = time_until(deadline);
+  const int ready = ::ppoll(all, count, &longest, nullptr);
+  if (ready < 0 && errno != EINTR) return system_error("ppoll", errno);
   if (ready <= 0) return {};
   for (nfds_t i = 0; i < count; ++i) {
-    if ((all[i].revents & POLLNVAL) != 0) return broken("poll", EBADF);
+    if ((all[i].revents & POLLNVAL) != 0) return broken("ppoll", EBADF);
   }
   // What is left keeps the next sleep short, so that no process that floods it keeps the sleeper here.
   char bytes[4096];

@@ -36,7 +36,11 @@ bool Work::wait(std::chrono::nanoseconds timeout) {
   return operation.done();
 }
 
-void Work::wait() { wait(std::chrono::nanoseconds::max()); }
+void Work::wait() {
+  Operation& operation = checked(operation_);
+  operation.wait(Clock::time_point::max());
+  if (operation.failed()) throw Exception(operation.error());
+}
 
 void Work::wait_on(void* stream) { checked(operation_).wait_on(stream); }
 

@@ -26,10 +26,17 @@ Operation& BatchOperation::part(size_t index) const {
 
 bool BatchOperation::poll() {
   if (done()) return true;
+  Operation* next = nullptr;
   {
     std::lock_guard lock(mutex_);
     if (done()) return true;
     if (!submitted_) return false;
+    if (ended_ < parts()) next = &part(ended_);
+  }
+  if (next != nullptr) next->poll();  // without the lock: its end may call this
+  {
+    std::lock_guard lock(mutex_);
+    if (done()) return true;
     while (ended_ < parts() && part(ended_).done()) ++ended_;
     if (ended_ < parts()) return false;
     const Error* failure = nullptr;

@@ -87,7 +87,7 @@ Work CommunicatorState::start(const MessageCall& call) try {
     return work;
   }
   const P2pCall checked = checked_on_host(call);
-  ready_progress_thread();
+  if (!progress_thread_->started()) ready_progress_thread();
   Message moved;
   auto operation = messages_->start(checked, limit_of(call.options.timeout), moved);
   return operation != nullptr ? Work(std::move(operation)) : Work(messages_->over(), moved);

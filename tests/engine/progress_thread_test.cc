@@ -50,7 +50,7 @@ class OneOperation final : public ProgressEngine {
     throws_ = false;
     ended();
     thread_.call(std::make_unique<EndCall>(EndCall{[&seen = seen_](const Error&) { seen.called = true; }}));
-    thread_.poke(shared_from_this());
+    thread_.poke(shared_from_this(), true);
   }
 
  private:
@@ -70,7 +70,7 @@ TEST_CASE("progress thread: an engine that it has last ends without its lock") {
   const auto thread = std::make_shared<ProgressThread>(WaitPolicy{}, std::make_shared<Sleepers>());
   thread->start();
   Seen seen;
-  thread->poke(std::make_shared<OneOperation>(thread, seen, false));
+  thread->poke(std::make_shared<OneOperation>(thread, seen, false), true);
   seen.finish = true;
   REQUIRE(comes(seen.ended));
   REQUIRE(comes(seen.called));
@@ -80,7 +80,7 @@ TEST_CASE("progress thread: engines are failed without its lock") {
   const auto thread = std::make_shared<ProgressThread>(WaitPolicy{}, std::make_shared<Sleepers>());
   thread->start();
   Seen seen;
-  thread->poke(std::make_shared<OneOperation>(thread, seen, true));
+  thread->poke(std::make_shared<OneOperation>(thread, seen, true), true);
   REQUIRE(comes(seen.failed));
   REQUIRE(comes(seen.called));
 }

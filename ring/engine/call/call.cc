@@ -404,11 +404,12 @@ uint64_t checked_bytes(const char* call, int rank, uint64_t count, DType dtype) 
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("{} on rank {}: unknown dtype {}", call, rank, static_cast<int>(dtype)));
   }
-  if (count > kMaxBytes / element) {
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(count, element, &bytes) || bytes > kMaxBytes) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {} elements of {} do not fit 64-bit byte counts",
                                                      call, rank, count, dtype_name(dtype)));
   }
-  return count * element;
+  return bytes;
 }
 
 }  // namespace rondo

@@ -245,6 +245,7 @@ void Collectives::shut_down() {
     if (std::exchange(streams_linger_, false)) ended();  // destroy() goes on with them
     course_.close();
   });
+  leave_progress_thread();
 }
 
 }  // namespace rondo

@@ -15,6 +15,8 @@ constexpr Clock::time_point kNoDeadlineYet{};
 // Between two looks of a thread that waits for long. Longer than the time between two questions to the program whether
 // the wait is to end (ProgressEngine), which begins anew with each look.
 constexpr std::chrono::milliseconds kBetweenLooks{250};
+// Operations that are used again: as many as programs have in flight, 500 bytes each.
+constexpr int kMostKept = 1024;
 
 uint64_t steady_ns() {
   return static_cast<uint64_t>(
@@ -43,15 +45,22 @@ std::string text_of(const MessageOperation& operation) {
 
 }  // namespace
 
+void MessageOperation::renew(const P2pCall& call, std::chrono::milliseconds limit) {
+  Operation::renew();
+  P2pRequest::renew(call);
+  message = sends() ? Message{peer, tag, bytes} : Message{};
+  limit_ = limit;
+}
+
 void MessageOperation::end(const Error* error) {
   Messages& messages = *messages_;
-  const auto keep = std::move(self_);
-  const bool on_stack = on_stack_;
-  const bool counted = counted_;
+  const auto keep = kept_ ? nullptr : std::move(self_);
+  const bool on_stack = on_stack_, kept = kept_, counted = counted_, begun = begun_;
   const std::shared_ptr<MessageStage> told = std::move(stage);
   if (listed_) messages.active_.remove(*this);
   listed_ = false;
-  if (background) messages.background_.fetch_sub(1);
+  if (begun) messages.ended_by_holder();
+  if (background && counted_) messages.background_.fetch_sub(1);
   if (began_at_ != 0) messages.observe_end(*this, error);
   if (error != nullptr) {
     fail(*error);
@@ -60,7 +69,9 @@ void MessageOperation::end(const Error* error) {
   }
   if (told) told->ended(*this);
   if (!on_stack) announce_end();  // else it may be gone
+  if (kept) messages.kept_.push_back(*this);
   if (counted) messages.ended();
+  if (begun) messages.wake_sleepers();
 }
 
 std::string MessageOperation::text() const {
@@ -81,15 +92,9 @@ void Messages::submit(std::shared_ptr<MessageOperation> operation) {
   enqueue(submitted, std::move(operation));
 }
 
+// It is under way from now on.
 void Messages::enqueue(MessageOperation& operation, std::shared_ptr<MessageOperation> self) {
   std::lock_guard lock(submitted_mutex_);
-  adopt(operation, std::move(self));
-  submitted_.push_back(operation);
-  news_.store(true);
-}
-
-// It is under way from now on.
-void Messages::adopt(MessageOperation& operation, std::shared_ptr<MessageOperation> self) {
   if (context_->observed.on()) operation.began_at_ = Observer::now();
   operation.messages_ = this;
   operation.self_ = std::move(self);
@@ -97,6 +102,8 @@ void Messages::adopt(MessageOperation& operation, std::shared_ptr<MessageOperati
   operation.counted_ = true;
   if (operation.background) background_.fetch_add(1);
   added();
+  submitted_.push_back(operation);
+  news_.store(true);
 }
 
 void Messages::submit_from_stream(std::shared_ptr<MessageOperation> operation) {
@@ -167,17 +174,19 @@ P2pAtOnce Messages::at_once(const P2pCall& call, Message& moved) {
 std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chrono::milliseconds limit,
                                                   Message& moved) {
   std::shared_ptr<MessageOperation> operation;
-  bool over = false, waits = false;
+  bool over = false, moves = false;
   const auto begin_at_once = [&] {
     if (ended_ || news_.load() || context_->failure.get() != nullptr) return;
     try {
       over = p2p_->at_once(call, moved) == P2pAtOnce::kOver;
       if (!over) {
-        operation = in_background(call, limit);
-        adopt(*operation, operation);
-        waits = begin(*operation);
-        if (!waits) p2p_->push();
-        if (!waits) report();
+        operation = kept(call, limit);
+        added_by_holder();
+        operation->begun_ = true;
+        if (!begin(*operation)) {
+          moves = p2p_->push() && p2p_->push();  // else a peer rings when there is more to do
+          report();
+        }
       }
     } catch (...) {  // as attempt(), in fewer steps
       context_->fail(caught());
@@ -189,10 +198,10 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
   if (operation == nullptr) {
     submit(operation = in_background(call, limit));
     notify();
-  } else if (waits) {
-    ask_unless_served();
-  } else {
+  } else if (moves) {
     ask_progress_thread();
+  } else {
+    ask_unless_served();
   }
   return operation;
 }
@@ -201,6 +210,33 @@ std::shared_ptr<MessageOperation> Messages::in_background(const P2pCall& call, s
   auto made = std::make_shared<MessageOperation>(call, limit);
   made->engine = shared_from_this();
   made->background = true;
+  return made;
+}
+
+// Under the lease: one that was used before, so that no memory is taken.
+std::shared_ptr<MessageOperation> Messages::kept(const P2pCall& call, std::chrono::milliseconds limit) {
+  if (MessageOperation* const oldest = kept_.front()) {
+    // Only here a count of 1 can grow. The copy's own counting makes what other threads did with it before visible.
+    if (oldest->self_.use_count() == 1) {
+      auto used_again = oldest->self_;
+      kept_.remove(*oldest);
+      oldest->renew(call, limit);
+      oldest->deadline = kNoDeadlineYet;
+      return used_again;
+    }
+    if (kept_operations_ >= kMostKept) {  // its Work is kept for long
+      kept_.remove(*oldest);
+      oldest->kept_ = false;
+      --kept_operations_;
+      oldest->self_.reset();
+    }
+  }
+  auto made = in_background(call, limit);
+  made->messages_ = this;
+  made->deadline = kNoDeadlineYet;
+  made->self_ = made;
+  made->kept_ = true;
+  ++kept_operations_;
   return made;
 }
 
@@ -432,7 +468,9 @@ void Messages::shut_down() {
     p2p_->progress();
     ended_ = true;
     p2p_.reset();
+    while (MessageOperation* operation = kept_.pop_front()) operation->self_.reset();
   });
+  leave_progress_thread();
 }
 
 }  // namespace rondo

@@ -35,6 +35,8 @@ class MessageOperation final : public Operation, private P2pRequest {
   MessageOperation(const P2pCall& call, std::chrono::milliseconds limit) : P2pRequest(call), limit_(limit) {
     if (sends()) message = {peer, tag, bytes};
   }
+  // Another message, of an operation that has ended and that nobody refers to any more.
+  void renew(const P2pCall& call, std::chrono::milliseconds limit);
   const P2pCall& call() const { return *this; }
   const Message* moved_message() const override { return &message; }
   // "recv(4096 bytes from rank 1, tag 7)", for errors; peer in it is of the group.
@@ -55,13 +57,16 @@ class MessageOperation final : public Operation, private P2pRequest {
     if (stage) stage->came(P2pRequest::moved);
   }
   void end(const Error* error);
-  const std::chrono::milliseconds limit_;
+  std::chrono::milliseconds limit_;
   uint64_t began_at_ = 0;  // for the observer; 0: it was not on
   Messages* messages_ = nullptr;
-  std::shared_ptr<MessageOperation> self_;  // while it is under way; null: of the stack
-  bool on_stack_ = false;                   // of the blocking call, which destroys it once it is done: run()
-  bool counted_ = false;                    // by ProgressEngine::added()
-  bool listed_ = false;                     // in Messages::active_
+  // While it is under way, and of a kept one until Messages::shut_down(); null: of the stack.
+  std::shared_ptr<MessageOperation> self_;
+  bool on_stack_ = false;  // of the blocking call, which destroys it once it is done: run()
+  bool kept_ = false;      // used again after its end: Messages::kept_
+  bool counted_ = false;   // by ProgressEngine::added()
+  bool begun_ = false;     // counted by ProgressEngine::added_by_holder()
+  bool listed_ = false;    // in Messages::active_
 };
 
 // The sends and receives of one communicator; independent of its collectives.
@@ -90,7 +95,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
   const Error* failure() const { return context_->failure.get(); }
   // Messages are under way that a thread of the caller's, or the progress thread, may move on while the rank waits
   // elsewhere.
-  bool in_background() const { return background_.load() > 0; }
+  bool in_background() const { return any_begun() || background_.load() > 0; }
   // Bytes that all of them have moved, both ways; grows while one comes on. Any thread.
   uint64_t moved_bytes() const { return moved_bytes_.load(std::memory_order_relaxed); }
 
@@ -121,9 +126,9 @@ class Messages final : public ProgressEngine, private P2pStreams {
   size_t run_at_once(std::span<const P2pCall> calls, Message& moved);
   P2pAtOnce at_once(const P2pCall& call, Message& moved);
   std::shared_ptr<MessageOperation> in_background(const P2pCall& call, std::chrono::milliseconds limit);
+  std::shared_ptr<MessageOperation> kept(const P2pCall& call, std::chrono::milliseconds limit);
   Message run_queued(std::span<MessageOperation* const> operations);
   void begin_now(MessageOperation& operation);
-  void adopt(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
   void enqueue(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
   void submit_or_end(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
   void take_back(MessageOperation& receive);
@@ -156,6 +161,9 @@ class Messages final : public ProgressEngine, private P2pStreams {
   // Under the lease.
   std::unique_ptr<P2p> p2p_;
   NodeList<MessageOperation> active_;
+  // Operations that have ended, oldest first, for the asynchronous messages to come: a Work may still refer to one.
+  NodeList<MessageOperation> kept_;
+  int kept_operations_ = 0;  // those under way included
   bool finishing_ = false;
   bool ended_ = false;
 };

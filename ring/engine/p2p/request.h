@@ -30,6 +30,11 @@ class P2pRequest : public P2pCall {
   P2pRequest(const P2pRequest&) = delete;
   P2pRequest& operator=(const P2pRequest&) = delete;
   virtual ~P2pRequest() = default;
+  // Another call, by one that is complete and that nobody refers to.
+  void renew(const P2pCall& call) {
+    static_cast<P2pCall&>(*this) = call;
+    ready = nullptr;
+  }
 
   // nullptr: success. Throws nothing. Called once, from inside a call of P2p, which holds no reference afterwards: the
   // request may be destroyed, and P2p may be called again (submit), in it.

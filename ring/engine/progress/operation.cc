@@ -25,6 +25,11 @@ Operation::~Operation() {
   while (call != nullptr) delete std::exchange(call, call->next);
 }
 
+bool Operation::poll() {
+  if (!done() && engine) engine->look();
+  return done();
+}
+
 bool Operation::wait(Clock::time_point until) {
   if (done()) return true;
   if (!engine) refuse_unsubmitted("wait()");

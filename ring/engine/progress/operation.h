@@ -45,8 +45,8 @@ class Operation {
 
   bool done() const { return state_.load(std::memory_order_acquire) != State::kPending; }
   bool failed() const { return state_.load(std::memory_order_acquire) == State::kFailed; }
-  // done(), found out now where the operation is made of others (batch.h). Any thread.
-  virtual bool poll() { return done(); }
+  // done(), after a pass over what is under way beside it if it is not. Any thread.
+  virtual bool poll();
   // Waits at most until then; drives meanwhile. True if it is done. Throws Exception(kInvalid) if it has not been
   // submitted yet.
   virtual bool wait(Clock::time_point until);
@@ -76,6 +76,12 @@ class Operation {
   void announce_end();
 
  protected:
+  // It is pending again, though its end was announced: nobody refers to it.
+  void renew() {
+    if (failed()) error_ = {};
+    state_.store(State::kPending, std::memory_order_relaxed);
+    end_calls_.store(nullptr, std::memory_order_relaxed);
+  }
   // What moves it, and fails where a function of on_end() throws.
   virtual std::shared_ptr<ProgressEngine> mover() const { return engine; }
   // What calls the functions; null once its communicators are gone.

@@ -32,6 +32,12 @@ constexpr std::chrono::microseconds kShortSleep{500};
 // Where they have another reason, moving must cost little: some 10 us in so long.
 constexpr std::chrono::milliseconds kBetweenMoves{20};
 
+// The progress thread has left an engine to the caller's threads for so long after they were last seen to wait: a rank
+// that begins to compute gets its help then.
+constexpr auto kAttended = ProgressThread::kBetweenLooks;
+// It goes on looking for so long after that, so that a rank that computes for a while need not wake it again.
+constexpr std::chrono::milliseconds kRemembered{10};
+
 }  // namespace
 
 ProgressEngine::ProgressEngine(std::shared_ptr<Doorbell> bell, std::weak_ptr<ProgressThread> progress_thread,
@@ -159,24 +165,51 @@ bool ProgressEngine::rest(Clock::time_point until) {
 }
 
 void ProgressEngine::count_polled() {
+  waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (++polled_ == kPolledBeforeRelaxing) bell_->relax();
+}
+
+void ProgressEngine::look() {
+  if (!mark_->same_process()) return;
+  if_free([this] {
+    if (!guarded_step(Pass::kPolling)) guarded_tick(Clock::now());
+    count_polled();
+  });
+}
+
+ProgressEngine::Claim ProgressEngine::claim() {
+  static_cast<void>(held_.load());  // what its last holder counted is seen (added_by_holder)
+  const bool asked = asked_.load() && asked_.exchange(false);
+  const uint32_t waits = waits_.load(std::memory_order_relaxed);
+  const bool attended = std::exchange(seen_waits_, waits) != waits;
+  if (asked) left_ = true;
+  if (left_ && !attended && wants_thread()) return Claim::kLeft;
+  const auto now = Clock::now();
+  if (attended) attended_at_ = now;
+  left_ = asked || now - attended_at_ >= kAttended;
+  if (wants_thread()) return left_ ? Claim::kLeft : Claim::kAttended;
+  return now - attended_at_ < kRemembered ? Claim::kAttended : Claim::kNone;
 }
 
 void ProgressEngine::notify() {
   bell_->ring();
-  try_drive();
-  ask_progress_thread();
+  if (try_drive() && try_drive()) return ask_progress_thread();
+  ask_unless_served();  // it waits for a peer now, or the lease's holder has it
 }
 
-void ProgressEngine::ask_progress_thread() {
-  if (!wants_thread()) return;
+void ProgressEngine::poke(bool asked) {
   const auto progress_thread = progress_thread_.lock();
   if (!progress_thread) return;
+  if (asked) asked_.store(true);
   try {
-    progress_thread->poke(shared_from_this());
+    progress_thread->poke(shared_from_this(), asked);
   } catch (...) {  // no memory: nothing passes it, since operations are under way; the failure pokes again
     broke(caught());
   }
+}
+
+void ProgressEngine::leave_progress_thread() {
+  if (const auto progress_thread = progress_thread_.lock()) progress_thread->forget(*this);
 }
 
 bool ProgressEngine::arm(const Sleep& sleep) {

@@ -36,7 +36,10 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   bool wait(const Operation& operation, Clock::time_point until);
 
   // Takes the lease, for an operation that begins at once; false if another has it or something is pending.
-  bool hold() { return pending_.load(std::memory_order_relaxed) == 0 && try_acquire(); }
+  bool hold() {
+    return pending_.load(std::memory_order_relaxed) == 0 && begun_.load(std::memory_order_relaxed) == 0 &&
+           try_acquire();
+  }
   // Drives the operation to its end, under the lease from hold(), and gives that back. It was not counted by added().
   void run_held(const Operation& operation);
 
@@ -49,9 +52,17 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // Null once all communicators of the join are gone.
   std::shared_ptr<ProgressThread> progress_thread() const { return progress_thread_.lock(); }
 
+  // A pass, by a thread of the caller's that asks whether one of its operations is done. Any thread.
+  void look();
+
   // --- for the progress thread
   // Operations are under way and no thread waits for them.
-  bool wants_thread() const { return pending_.load() > 0 && waiters_.load() == 0; }
+  bool wants_thread() const { return (pending_.load() > 0 || begun_.load() > 0) && waiters_.load() == 0; }
+  // Once a turn, by the progress thread alone. kLeft: operations are under way, and nobody else moves them. kAttended:
+  // threads of the caller's made passes of late, so that the progress thread would only be in their way, and sleeps for
+  // a while before it looks again. kNone: not for long any more.
+  enum class Claim : uint8_t { kNone, kAttended, kLeft };
+  Claim claim();
   // Something was thrown on the progress thread while it dealt with this engine.
   void failed_on_thread(const Error& error) { broke(error); }
   // One pass, if the lease is free. True if anything moved.
@@ -80,14 +91,24 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   void added() { pending_.fetch_add(1); }
   // After complete() or fail(): wakes those who wait without the lease.
   void ended();
+  // The same for an operation that begins at once, under the lease: without a locked instruction. Its end calls
+  // wake_sleepers(), too.
+  void added_by_holder() { begun_.store(begun_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+  void ended_by_holder() { begun_.store(begun_.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
+  bool any_begun() const { return begun_.load() > 0; }
+  void wake_sleepers();
 
-  // Wakes the progress thread if operations are under way that no thread waits for.
-  void ask_progress_thread();
-  // The same after the begin of an operation that waits for a peer, which rings: not where the progress thread looks
-  // after this engine already.
-  void ask_unless_served() {
-    if (!served_.load()) ask_progress_thread();
+  // Wakes the progress thread if operations are under way that no thread waits for: there is work now.
+  void ask_progress_thread() {
+    if (wants_thread()) poke(true);
   }
+  // The same where what is under way waits for a peer, which rings: not if the progress thread looks after this engine
+  // already.
+  void ask_unless_served() {
+    if (wants_thread() && !served_.load()) poke(false);
+  }
+  // The engine is over: what the progress thread has of it is dropped at once.
+  void leave_progress_thread();
 
   // If the lease is free: begin(), passes until done() or until a wait is due to look at the clock, end(); all of it
   // under the lease. False if another thread has it; then nothing has happened.
@@ -103,7 +124,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
       end();
       count_polled();
     }
-    ask_progress_thread();
+    ask_unless_served();
     return true;
   }
 
@@ -116,7 +137,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
       action();
       count_polled();
     }
-    ask_progress_thread();
+    ask_unless_served();
     return true;
   }
 
@@ -150,7 +171,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   struct Waiter {
     explicit Waiter(ProgressEngine& of) : engine(of) { engine.waiters_.fetch_add(1); }
     ~Waiter() {
-      if (engine.waiters_.fetch_sub(1) == 1) engine.ask_progress_thread();
+      if (engine.waiters_.fetch_sub(1) == 1) engine.ask_unless_served();
     }
     Waiter(const Waiter&) = delete;
     ProgressEngine& engine;
@@ -174,10 +195,10 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   }
   // A wait ends without a sleep.
   void count_polled();
+  void poke(bool asked);
   bool try_acquire() { return !held_.exchange(true); }  // sequentially consistent, for arm()
   void acquire();
   void release();
-  void wake_sleepers();
   void drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at);
   void ask_whether_to_end(Clock::time_point& ask_at);
   bool rest(Clock::time_point until);
@@ -194,8 +215,14 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   Clock::time_point moved_home_{};   // of the holder
   VainPolls polls_;                  // of the holder
   uint32_t polled_ = 0;              // waits since the last sleep; of the holder
+  std::atomic<uint32_t> waits_{0};   // of threads of the caller's: passes were made; stored by the holder
+  std::atomic<bool> asked_{false};   // there is work that no peer rings for: it is kLeft
+  uint32_t seen_waits_ = 0;          // of the progress thread, as the two below
+  Clock::time_point attended_at_{};  // the last look that found that they had grown
+  bool left_ = false;
   std::atomic<int> waiters_{0};
   std::atomic<int> pending_{0};
+  std::atomic<int> begun_{0};  // stored by the holder
   // Threads that wait while another holds the lease.
   std::mutex mutex_;
   std::condition_variable changed_;

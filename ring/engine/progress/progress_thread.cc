@@ -41,20 +41,30 @@ ProgressThread::~ProgressThread() {
 }
 
 void ProgressThread::start() {
-  if (started_.load(std::memory_order_acquire)) return;
+  if (started()) return;
   std::lock_guard lock(mutex_);
   if (!thread_.joinable()) thread_ = start_own_thread("rondo-progress", [this] { run(); });
   started_.store(true, std::memory_order_release);
 }
 
-void ProgressThread::poke(std::shared_ptr<ProgressEngine> engine) {
+void ProgressThread::poke(std::shared_ptr<ProgressEngine> engine, bool asks) {
   {
     std::lock_guard lock(mutex_);
     if (!thread_.joinable()) return;  // nothing has been left to it yet: what is pending, others wait for
     engine->set_served(true);
     if (std::find(engines_.begin(), engines_.end(), engine) == engines_.end()) engines_.push_back(std::move(engine));
   }
-  bell_.ring();
+  if (asks || !looks_soon_.load()) bell_.ring();
+}
+
+void ProgressThread::forget(const ProgressEngine& engine) {
+  std::shared_ptr<ProgressEngine> dropped;  // ends without the lock
+  std::lock_guard lock(mutex_);
+  const auto found =
+      std::find_if(engines_.begin(), engines_.end(), [&](const auto& listed) { return listed.get() == &engine; });
+  if (found == engines_.end()) return;
+  dropped = std::move(*found);
+  engines_.erase(found);
 }
 
 void ProgressThread::call(std::unique_ptr<EndCall> call) noexcept {
@@ -107,33 +117,22 @@ void ProgressThread::call_functions() {
   called_.notify_all();
 }
 
-// Progress engines that want the progress thread; the others are dropped, and come back by poke().
-std::vector<std::shared_ptr<ProgressEngine>> ProgressThread::wanting() {
+// Progress engines that claim the progress thread; the others are dropped, and come back by poke().
+std::vector<std::shared_ptr<ProgressEngine>> ProgressThread::claimed() {
+  using Claim = ProgressEngine::Claim;
   std::vector<std::shared_ptr<ProgressEngine>> dropped;  // ended without the lock: their end functions may be the last
   std::lock_guard lock(mutex_);
   // First it is not served, then the second look: who starts an operation counts it, then asks whether it is served.
   const auto live = std::stable_partition(engines_.begin(), engines_.end(), [](const auto& engine) {
-    if (engine->wants_thread()) return true;
+    if (engine->claim() != Claim::kNone) return true;
     engine->set_served(false);
-    if (!engine->wants_thread()) return false;
+    if (engine->claim() == Claim::kNone) return false;
     engine->set_served(true);
     return true;
   });
   dropped.assign(std::make_move_iterator(live), std::make_move_iterator(engines_.end()));
   engines_.erase(live, engines_.end());
   return engines_;
-}
-
-bool ProgressThread::drive_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines) {
-  bool moved = false;
-  for (const auto& engine : engines) moved |= engine->try_drive();
-  return moved;
-}
-
-bool ProgressThread::arm_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines, const Sleep& sleep) {
-  bool moved = false;
-  for (const auto& engine : engines) moved |= engine->arm(sleep);
-  return moved;
 }
 
 void ProgressThread::run() {
@@ -150,14 +149,24 @@ void ProgressThread::run() {
 void ProgressThread::turn() {
   using Next = VainPolls::Next;
   call_functions();
-  const auto engines = wanting();
-  if (drive_all(engines)) {
+  const auto engines = claimed();
+  bool left = false, moved = false;
+  for (const auto& engine : engines) {
+    if (engine->claim() != ProgressEngine::Claim::kLeft) continue;
+    left = true;
+    moved |= engine->try_drive();
+  }
+  if (moved) {
     polls_.moved();
     return;
   }
-  if (!engines.empty() && !polls_.vain()) return;
+  if (!left) {
+    polls_.begin();
+    return rest(engines);
+  }
+  if (!polls_.vain()) return;
   const auto now = Clock::now();
-  const Next next = engines.empty() ? Next::kSleep : polls_.next(now);
+  const Next next = polls_.next(now);
   if (next == Next::kYield) {
     sched_yield();
     polls_.yielded(now, Clock::now());
@@ -182,16 +191,28 @@ void ProgressThread::fail_all(const Error& error) {
 void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& engines) {
   Sleep sleep(*sleepers_);
   bell_.arm(sleep);
-  const bool changed = stopping_.load() || has_functions() || wanting() != engines || arm_all(engines, sleep);
+  std::vector<std::shared_ptr<ProgressEngine>> armed;
   std::vector<int> watched;
-  for (const auto& engine : engines) watched.push_back(engine->bell().descriptor());
+  bool changed = false;
+  for (const auto& engine : engines) {
+    if (engine->claim() != ProgressEngine::Claim::kLeft) continue;
+    armed.push_back(engine);
+    changed |= engine->arm(sleep);
+    watched.push_back(engine->bell().descriptor());
+  }
+  const bool looks_soon = armed.size() < engines.size();
+  looks_soon_.store(looks_soon);
   Error error;
-  if (!changed) {
-    error = sleep.wait(watched, Clock::now() + (engines.empty() ? Clock::duration(kLongestIdleSleep) : kLongestSleep));
+  if (!changed && !stopping_.load() && !has_functions() && claimed() == engines) {
+    const Clock::duration longest = looks_soon        ? Clock::duration(kBetweenLooks)
+                                    : engines.empty() ? Clock::duration(kLongestIdleSleep)
+                                                      : Clock::duration(kLongestSleep);
+    error = sleep.wait(watched, Clock::now() + longest);
     polls_.slept();
   }
+  looks_soon_.store(false);
   bell_.disarm(sleep);
-  for (const auto& engine : engines) engine->woke(sleep);
+  for (const auto& engine : armed) engine->woke(sleep);
   if (!error.ok()) fail_all(error);
 }
 

@@ -38,8 +38,15 @@ class ProgressThread {
   // Starts the thread, unless it runs: before anything is submitted that is to be left to it. Throws
   // Exception(kSystem). Any thread.
   void start();
-  // The engine may want the progress thread now. Any thread; never blocks.
-  void poke(std::shared_ptr<ProgressEngine> engine);
+  bool started() const { return started_.load(std::memory_order_acquire); }
+  // The engine may want the progress thread: at once, or, where it does not ask, within kBetweenLooks. Any thread;
+  // never blocks.
+  void poke(std::shared_ptr<ProgressEngine> engine, bool asks);
+  // The engine is over. Any thread; never blocks.
+  void forget(const ProgressEngine& engine);
+
+  // While the caller's threads make progress by themselves, it sleeps so long between two looks: 1 % of a core.
+  static constexpr std::chrono::microseconds kBetweenLooks{250};
 
   // Runs it soon, on the thread, with no lock held; in the order of these calls. Requires start(). Any thread; never
   // blocks for long.
@@ -51,11 +58,9 @@ class ProgressThread {
   void run();
   void turn();
   void fail_all(const Error& error);
-  std::vector<std::shared_ptr<ProgressEngine>> wanting();
+  std::vector<std::shared_ptr<ProgressEngine>> claimed();
   void call_functions();
   bool has_functions();
-  bool drive_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines);
-  bool arm_all(const std::vector<std::shared_ptr<ProgressEngine>>& engines, const Sleep& sleep);
   void rest(const std::vector<std::shared_ptr<ProgressEngine>>& engines);
 
   VainPolls polls_;   // of the thread
@@ -70,6 +75,7 @@ class ProgressThread {
   const std::shared_ptr<Sleepers> sleepers_;  // the fabric's
   Doorbell bell_{sleepers_};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> looks_soon_{false};  // it looks within kBetweenLooks
 };
 
 }  // namespace rondo

@@ -1,0 +1,150 @@
+// Asynchronous messages and the progress thread: it keeps out of the way of a rank that waits for its messages by
+// itself, and takes over soon from one that computes. Ranks as processes.
+#include <dirent.h>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kInFlight = 64;
+
+// How often this process's progress thread has gone to sleep.
+int64_t sleeps_of_progress_thread() {
+  int64_t sleeps = 0;
+  DIR* const tasks = ::opendir("/proc/self/task");
+  expect(tasks != nullptr, "the process's threads are listed");
+  while (const dirent* task = ::readdir(tasks)) {
+    const std::string folder = std::string("/proc/self/task/") + task->d_name;
+    std::string name, word;
+    std::ifstream(folder + "/comm") >> name;
+    if (name != "rondo-progress") continue;
+    std::ifstream status(folder + "/status");
+    while (status >> word) {
+      if (word == "voluntary_ctxt_switches:") status >> sleeps;
+    }
+  }
+  ::closedir(tasks);
+  return sleeps;
+}
+
+// kInFlight messages each way, of `bytes`; all of them are waited for.
+void burst(Communicator& group, std::vector<uint8_t>& out, std::vector<uint8_t>& in, uint64_t bytes, uint8_t value) {
+  const int peer = 1 - group.rank();
+  out.assign(kInFlight * bytes, value);
+  in.assign(kInFlight * bytes, 0);
+  std::vector<Work> works;
+  for (uint64_t i = 0; i < kInFlight; ++i) {
+    works.push_back(group.recv_async(in.data() + i * bytes, bytes, DType::kUint8, peer, static_cast<int>(i)));
+  }
+  for (uint64_t i = 0; i < kInFlight; ++i) {
+    works.push_back(group.send_async(out.data() + i * bytes, bytes, DType::kUint8, peer, static_cast<int>(i)));
+  }
+  for (Work& work : works) work.wait();
+  expect(in == std::vector<uint8_t>(kInFlight * bytes, value),
+         [&] { return fmt::format("messages of {} bytes", bytes); });
+}
+
+}  // namespace
+
+TEST_CASE("messages that a rank waits for do not wake its progress thread") {
+  for (const char* transport : {"shm", "tcp"}) {
+    RankGroup shape;
+    shape.config.transport = transport;
+    CHECK(run_processes(shape, [](Communicator& group) {
+            std::vector<uint8_t> out, in;
+            for (int i = 0; i < 20; ++i) burst(group, out, in, 8, static_cast<uint8_t>(i));
+            const int64_t before = sleeps_of_progress_thread();
+            const auto start = Clock::now();
+            for (int i = 0; i < 1000; ++i) burst(group, out, in, i % 2 == 0 ? 8 : 1000, static_cast<uint8_t>(i));
+            const auto us = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+            const int64_t sleeps = sleeps_of_progress_thread() - before;
+            // It looks each 250 us, whatever the rank does.
+            expect(sleeps <= us / 200 + 20, [&] { return fmt::format("{} sleeps in {} us", sleeps, us); });
+          }) == "");
+  }
+}
+
+TEST_CASE("messages end while both ranks compute, also right after others that they waited for") {
+  for (const char* transport : {"shm", "tcp"}) {
+    RankGroup shape;
+    shape.config.transport = transport;
+    CHECK(run_processes(shape, [](Communicator& group) {
+            const int peer = 1 - group.rank();
+            std::vector<uint8_t> out, in;
+            for (const uint64_t bytes : {uint64_t{8}, uint64_t{100'000}, uint64_t{20'000'000}}) {
+              for (int round = 0; round < 30; ++round) {
+                if (round % 2 == 0) burst(group, out, in, 8, 1);
+                const std::vector<uint8_t> sent(bytes, static_cast<uint8_t>(round));
+                std::vector<uint8_t> came(bytes, 255);
+                std::atomic<int> ended{0};
+                const auto count = [&](const Error& error) { ended += error.ok() ? 1 : 100; };
+                Work receive = group.recv_async(came.data(), bytes, DType::kUint8, peer);
+                receive.on_end(count);
+                Work send = group.send_async(sent.data(), bytes, DType::kUint8, peer);
+                send.on_end(count);
+                const auto start = Clock::now();
+                while (ended < 2 && Clock::now() - start < std::chrono::seconds(20)) {
+                }
+                expect(ended == 2, [&] { return fmt::format("{} bytes did not end in round {}", bytes, round); });
+                expect(came == sent, [&] { return fmt::format("{} bytes in round {}", bytes, round); });
+              }
+            }
+          }) == "");
+  }
+}
+
+TEST_CASE("done() makes progress: operations end without a wait, and without the progress thread's help") {
+  for (const char* transport : {"shm", "tcp"}) {
+    RankGroup shape;
+    shape.config.transport = transport;
+    CHECK(run_processes(shape, [](Communicator& group) {
+            const int peer = 1 - group.rank();
+            for (int round = 0; round < 300; ++round) {
+              std::vector<uint8_t> sent(round % 3 == 0 ? 300'000 : 100, 7), came(sent.size());
+              Work receive = group.recv_async(came.data(), came.size(), DType::kUint8, peer);
+              Work send = group.send_async(sent.data(), sent.size(), DType::kUint8, peer);
+              Work sum = group.all_reduce_async(&round, &round, 1, DType::kInt32, Op::kMax);
+              const auto until = Clock::now() + std::chrono::seconds(20);
+              while (!(receive.done() && send.done() && sum.done())) expect(Clock::now() < until, "they end");
+              expect(came == sent, "the message");
+            }
+          }) == "");
+  }
+}
+
+// Their operations are used again: a Work that is kept must not see the next message's end.
+TEST_CASE("a Work that is kept for long says what its own message was") {
+  RankGroup shape;
+  CHECK(run_processes(shape, [](Communicator& group) {
+          const int peer = 1 - group.rank();
+          std::vector<std::pair<Work, int>> kept;
+          std::vector<uint32_t> in(1500), out(1500);
+          for (int i = 0; i < 1500; ++i) {
+            out[static_cast<size_t>(i)] = static_cast<uint32_t>(i);
+            Work work = group.recv_async(&in[static_cast<size_t>(i)], 1, DType::kUint32, peer, i);
+            expect(!kept.empty() || !work.done() || work.message().tag == i, "its tag");
+            if (i % 3 != 0 || i > 1200) kept.emplace_back(work, i);
+            group.send(&out[static_cast<size_t>(i)], 1, DType::kUint32, peer, i);
+            work.wait();
+            for (const auto& [old, tag] : kept) {
+              if (tag % 50 == 1) expect(old.done() && old.message().tag == tag, "what it was");
+            }
+          }
+          expect(in == out, "the messages");
+          group.destroy();
+          for (const auto& [old, tag] : kept) expect(old.done() && old.message().tag == tag, "what it was, at the end");
+        }) == "");
+}
+
+}  // namespace rondo::testing
