@@ -211,7 +211,7 @@ void add_what(CLI::App& app, Typed& typed, Options& options) {
   app.add_flag("--fused", options.fused, "of those: one call for all of them (without: one for each)");
   app.add_option("--collective", typed.collectives,
                  "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier, "
-                 "sendrecv, pingpong; a list, or all (all_reduce)");
+                 "sendrecv, pingpong, burst; a list, or all (all_reduce)");
   app.add_option("-o,--op", typed.ops, "sum, product, min, max, avg, mulsum, ...; a list, or all (sum)");
   app.add_option("-d,--datatype", typed.dtypes, "float, double, half, bfloat16, int32, ...; a list, or all (float)");
   app.add_option("--placement", typed.placement, "in, out or both: where input and output lie (both)");
@@ -222,7 +222,9 @@ void add_what(CLI::App& app, Typed& typed, Options& options) {
 void add_effort(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("-n,--iters", options.effort.iterations, "timed operations a size (as many as fit into --seconds)")
       ->check(CLI::Range(1, 10'000'000));
-  app.add_option("-w,--warmup_iters", options.effort.warmup, "untimed operations before them (5)")
+  app.add_option(
+         "-w,--warmup_iters", options.effort.warmup,
+         "untimed operations before them (256, in which algorithms are tried, or as many as fit into --seconds)")
       ->check(CLI::Range(0, 10'000'000));
   app.add_option("-c,--check", typed.check, "0: no check; more: every timed batch is checked (1)");
   app.add_option("-m,--agg_iters", options.aggregate, "all_reduces that one call carries; times are of one of them (1)")

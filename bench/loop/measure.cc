@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <limits>
 
 namespace rondo::bench {
 namespace {
@@ -56,11 +57,17 @@ Batch timed_batch(Group& group, Buffers& buffers, const Exercise& exercise, uint
 
 // The time of one operation in the last of the warm-up's batches. The first operation of all makes what the others only
 // use (links, plans, memory): it is no measure of them, and a batch by it would be too short.
-double warm_up(Group& group, Buffers& buffers, const Exercise& exercise, uint32_t operations, uint32_t most) {
+double warm_up(Group& group, Buffers& buffers, const Exercise& exercise, const Effort& effort, uint32_t most) {
+  // Without a warm-up one more operation still has to say how long a batch is; its time is no result.
+  const uint32_t operations = std::max(effort.warmup.value_or(kTrialOperations), 1u);
+  const double longest_us = effort.warmup ? std::numeric_limits<double>::infinity() : effort.seconds * 1e6;
   double operation_us = timed_batch(group, buffers, exercise, 1).operation_us;
-  for (uint32_t done = 0; done < operations;) {
-    const uint32_t batch = std::min(most, operations - done);
+  double us = 0;  // as all ranks measured it together
+  for (uint32_t done = 0; done < operations && (done == 0 || us < longest_us);) {
+    const double fit = std::max(1.0, (longest_us - us) / std::max(operation_us, 0.01));
+    const auto batch = static_cast<uint32_t>(std::min<double>(fit, std::min(most, operations - done)));
     operation_us = timed_batch(group, buffers, exercise, batch).operation_us;
+    us += operation_us * batch;
     done += batch;
   }
   return operation_us;
@@ -108,8 +115,7 @@ Batching plan_batches(const Effort& effort, uint32_t most, double operation_us, 
 Measurement measure(Group& group, const Exercise& exercise, const Extent& extent, const Effort& effort) {
   Buffers buffers(group, exercise, extent);
   const uint32_t most = max_operations(exercise);
-  // Without a warm-up one more operation still has to say how long a batch is; its time is no result.
-  const double operation_us = warm_up(group, buffers, exercise, std::max(effort.warmup, 1u), most);
+  const double operation_us = warm_up(group, buffers, exercise, effort, most);
   const bool crowded = has_more_ranks_than_cores(group);
   Batching batching = plan_batches(effort, most, operation_us, crowded);
   // The first operations may be slower by far than those that follow, and a batch of few of them too short.

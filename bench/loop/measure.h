@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "bench/loop/buffers.h"
@@ -17,12 +18,16 @@ double of_ranks(Group& group, OfRanks which, double us);
 
 // How long and how carefully one exercise is measured. Equal on all ranks.
 struct Effort {
-  uint32_t warmup = 5;      // operations before the first timed one
+  // Operations before the first timed one. nullopt: as many as a choice by trials takes (kTrialOperations), while they
+  // fit into `seconds`.
+  std::optional<uint32_t> warmup = {};
   uint32_t iterations = 0;  // timed operations; 0: as many as fit into `seconds`
   double seconds = 0.25;    // of timed operations, where iterations is 0
   bool check = true;
   OfRanks of_ranks = OfRanks::kMost;
 };
+
+inline constexpr uint32_t kTrialOperations = 256;
 
 // A measurement is `batches` batches of `operations` operations each.
 struct Batching {

@@ -38,7 +38,7 @@ TEST_CASE("without options: all_reduce float32 sum, 8 B to 64 MiB by factor 4, c
   CHECK(o.sizes[1] == 32);
   CHECK(o.sizes.back() == 64u << 20);
   CHECK(o.effort.check);
-  CHECK(o.effort.warmup == 5);
+  CHECK_FALSE(o.effort.warmup.has_value());
   CHECK(o.effort.iterations == 0);
   CHECK(o.limit);
   CHECK(o.ranks == 0);
@@ -89,7 +89,7 @@ TEST_CASE("lists and all") {
   CHECK(accepted("--collective all").benchmarks.size() == kBenchmarks);
   CHECK(accepted("--collective all").all_benchmarks);
   CHECK_FALSE(accepted("--collective sendrecv,barrier").all_benchmarks);
-  CHECK(accepted("--collective pingpong").benchmarks == std::vector{Benchmark::kPingPong});
+  CHECK(accepted("--collective pingpong,burst").benchmarks == std::vector{Benchmark::kPingPong, Benchmark::kBurst});
   CHECK(accepted("--collective sendrecv,barrier").benchmarks == std::vector{Benchmark::kSendRecv, Benchmark::kBarrier});
   CHECK(accepted("-d all -o all").dtypes.size() == kDTypes);
 }
@@ -98,7 +98,7 @@ TEST_CASE("every bad option is named and ends in code 2") {
   CHECK(contains(rejected("--colective all"), "--colective"));
   CHECK(contains(rejected("--sizes 8 --fused"), "--fused: needs a list"));
   CHECK(contains(rejected("--collective all_reduc"), "'all_reduc' is none of: all_reduce"));
-  CHECK(contains(rejected("--collective ping"), "sendrecv, pingpong, all"));
+  CHECK(contains(rejected("--collective ping"), "sendrecv, pingpong, burst, all"));
   CHECK(contains(rejected("-m 4 --collective pingpong"), "-m: for all_reduce only"));
   CHECK(contains(rejected("-d float8"), "-d: 'float8'"));
   CHECK(contains(rejected("-o plus"), "-o: 'plus'"));
@@ -134,7 +134,7 @@ TEST_CASE("help is no failure and names every public option") {
   const Stop& stop = std::get<Stop>(parsed);
   CHECK(stop.code == 0);
   for (const char* name : {"-b", "--sizes", "--collective", "--ranks", "--inproc", "--json", "--no-limit", "--timeout",
-                           "--run_cycles", "--agg_iters", "--average", "--blocking", "sendrecv, pingpong"}) {
+                           "--run_cycles", "--agg_iters", "--average", "--blocking", "sendrecv, pingpong, burst"}) {
     INFO(name);
     CHECK(contains(stop.text, name));
   }

@@ -27,8 +27,8 @@ class RONDO_EXPORT Work {
   ~Work();
 
   bool valid() const;
-  // True once the operation has succeeded or failed. From then on the library does not touch its buffers. Until then each
-  // call makes progress on what is under way, as wait() does.
+  // True once the operation has succeeded or failed. From then on the library does not touch its buffers. Until then
+  // each call makes progress on what is under way, as wait() does.
   bool done() const;
   // Waits for at most `timeout`, and makes progress on the operation meanwhile. True: it succeeded. False: the wait ran
   // out, which is no failure; the operation goes on. Throws Exception if the operation failed.
