@@ -1,9 +1,13 @@
 #include "rondo/config.h"
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rondo/error.h"
@@ -165,6 +169,46 @@ TEST_CASE("config: check refuses a field that a program set out of range, by the
   config = Config{};
   config.algorithm = static_cast<Algorithm>(99);
   CHECK_THROWS_AS(config.check(), Exception);
+}
+
+// What a process says on standard error while `action` runs.
+std::string said_by(const std::function<void()>& action) {
+  const int kept = dup(STDERR_FILENO), file = memfd_create("said", 0);
+  dup2(file, STDERR_FILENO);
+  action();
+  dup2(kept, STDERR_FILENO);
+  std::string text(static_cast<size_t>(lseek(file, 0, SEEK_END)), '\0');
+  CHECK(pread(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
+  close(kept);
+  close(file);
+  return text;
+}
+
+TEST_CASE("a variable that is nearly one of Rondo's is warned of once, with that one's name") {
+  for (const auto& [set, meant] : {std::pair<std::string, std::string>{"RONDO_TRANSPROT", "RONDO_TRANSPORT"},
+                                   {"RONDO_TIMEOUT", "RONDO_TIMEOUT_MS"},
+                                   {"RONDO_HEARTBEAT", "RONDO_HEARTBEAT_MS"},
+                                   {"RONDO_RENDEVOUS", "RONDO_RENDEZVOUS"},
+                                   {"RONDO_EAGERBYTES", "RONDO_EAGER_BYTES"}}) {
+    CAPTURE(set);
+    Variables variables;
+    variables.set(set, "1");
+    const std::string line = "rondo: " + set + " is set, and nothing reads it: did you mean " + meant + "?\n";
+    CHECK(said_by([] { Config::from_environment(); }) == line);
+    CHECK(said_by([] { Config::from_environment(); }) == "");
+  }
+}
+
+TEST_CASE("variables that are somebody else's, or read elsewhere, are not warned of") {
+  Variables variables;
+  for (const char* name :
+       {"RONDO_BENCH", "RONDO_MY_TRAINER", "RONDO_FUZZ_SECONDS", "RONDO_RUN", "RONDO_NODES", "RONDO"}) {
+    variables.set(name, "1");
+  }
+  CHECK(said_by([] { Config::from_environment(); }) == "");
+  variables.set("RONDO_DEBUG", "off");
+  variables.set("RONDO_LANE", "1");
+  CHECK(said_by([] { Config::from_environment(); }) == "");
 }
 
 }  // namespace
