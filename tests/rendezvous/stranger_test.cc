@@ -283,6 +283,23 @@ TEST_CASE("fault 67: port: one that is taken is named, with the variables that c
   }
 }
 
+TEST_CASE("port: of several hosts, each rank says at once that it may not listen beyond loopback") {
+  Launch launch = test::launch(1, 2, "tcp://10.255.255.1:21234");
+  launch.place = Place{1, 2, 0, 1, 1, 2};
+  launch.one_host = false;
+  launch.secret = {Secret::Source::kUser, std::string(32, 'x'), "this user's"};
+  const auto before = std::chrono::steady_clock::now();
+  try {
+    open_store(launch, Config{}, in_ms(20'000));
+    FAIL("it has no permission");
+  } catch (const Exception& e) {
+    CHECK(e.code() == ErrorCode::kInvalid);
+    CHECK(std::string(e.what()).find("rank 1 belongs to a job of several hosts around tcp://10.255.255.1:21234") == 0);
+    CHECK(std::string(e.what()).find("RONDO_SECRET_FILE") != std::string::npos);
+  }
+  CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(5));
+}
+
 TEST_CASE("port: listening beyond loopback needs a secret or the word insecure") {
   Config config;
   Secret secret;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -95,20 +96,29 @@ std::string serving_host(const RendezvousUrl& url, const Launch& launch, const C
   return url.host;
 }
 
-// A rank that is not on the host of the rendezvous would wait in vain for rank 0, which serves on loopback only.
+bool names_loopback(const std::string& host) {
+  const std::vector<SocketAddress> found = resolve(host, 0);
+  return std::all_of(found.begin(), found.end(), [](const SocketAddress& one) { return one.is_loopback(); });
+}
+
+// Without a permission to listen beyond loopback rank 0 serves there only, or, where there are known to be several
+// hosts, not at all: a rank that would wait for it in vain says why.
 void refuse_other_host(const RendezvousUrl& url, const Launch& launch, const Config& config) {
-  if (!stays_on_loopback(url, launch, config)) return;
+  if (url.kind != Kind::kTcp || launch.one_host || exposure_of(config, launch.secret) != Exposure::kLoopback) return;
+  const bool unknown = hosts_unknown(launch);
   try {
-    if (names_this_machine(url.host)) return;
+    if (unknown ? names_this_machine(url.host) : names_loopback(url.host)) return;
   } catch (const Exception& e) {
     if (e.code() == ErrorCode::kNetwork) return;  // it may become known while the job starts
     throw;
   }
-  throw Exception(ErrorCode::kInvalid,
-                  fmt::format("rank {} is not on the host of {}, so this job would listen where other machines can "
-                              "connect: set RONDO_SECRET_FILE to a file that only you can read, the same on every "
-                              "host, or RONDO_INSECURE=1 if the network is trusted",
-                              launch.place.rank, tcp_url(url.host, url.port)));
+  throw Exception(
+      ErrorCode::kInvalid,
+      fmt::format("rank {} {} {}, so this job would listen where other machines can "
+                  "connect: set RONDO_SECRET_FILE to a file that only you can read, the same on every "
+                  "host, or RONDO_INSECURE=1 if the network is trusted",
+                  launch.place.rank, unknown ? "is not on the host of" : "belongs to a job of several hosts around",
+                  tcp_url(url.host, url.port)));
 }
 
 std::string name_of(const RendezvousUrl& url) {
