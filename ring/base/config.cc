@@ -1,15 +1,11 @@
 #include "rondo/config.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -19,7 +15,7 @@
 #include <vector>
 
 #include "ring/base/hash.h"
-#include "ring/base/log.h"
+#include "ring/base/misspelt.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -145,26 +141,6 @@ void visit(C& config, Visitor&& v) {
   v.text("RONDO_METRICS", config.metrics, valid_metrics, kMetricsText);
 }
 
-// Variables of Rondo's that are no settings: read by the rendezvous, rondo-run and the Python package.
-constexpr std::array<std::string_view, 13> kElsewhere = {
-    "RONDO_RANK",  "RONDO_WORLD_SIZE", "RONDO_LOCAL_RANK",  "RONDO_LOCAL_WORLD_SIZE", "RONDO_NODE",
-    "RONDO_NODES", "RONDO_RENDEZVOUS", "RONDO_MASTER_PORT", "RONDO_PORT_FILE",        "RONDO_JOB_ID",
-    "RONDO_RUN",   "RONDO_LIBRARY",    "RONDO_TORCH_CACHE"};
-
-// Letters to insert, take out or change (Levenshtein).
-size_t distance(std::string_view from, std::string_view to) {
-  std::vector<size_t> row(to.size() + 1);
-  for (size_t j = 0; j <= to.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= from.size(); ++i) {
-    size_t corner = std::exchange(row[0], i);
-    for (size_t j = 1; j <= to.size(); ++j) {
-      const size_t changed = corner + (from[i - 1] == to[j - 1] ? 0 : 1);
-      corner = std::exchange(row[j], std::min({changed, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row[to.size()];
-}
-
 // What the program sets: text by the variable's name.
 class Settings {
  public:
@@ -198,41 +174,14 @@ class Settings {
     }
   }
 
-  // A line for each variable of the environment that no one reads and that is nearly the name of one that is read: more
-  // than half of its letters stay. After all known names have been asked for.
-  std::vector<std::string> misspelt(const char* const* environment) const {
-    constexpr std::string_view kPrefix = "RONDO_";
-    std::vector<std::string_view> names(asked_);
-    names.insert(names.end(), kElsewhere.begin(), kElsewhere.end());
-    std::vector<std::string> lines;
-    for (; *environment != nullptr; ++environment) {
-      std::string_view name(*environment);
-      name = name.substr(0, name.find('='));
-      if (!name.starts_with(kPrefix) || std::find(names.begin(), names.end(), name) != names.end()) continue;
-      const auto nearest = std::min_element(names.begin(), names.end(), [name](std::string_view a, std::string_view b) {
-        return distance(name, a) < distance(name, b);
-      });
-      if (2 * distance(name, *nearest) >= name.size() - kPrefix.size()) continue;
-      lines.push_back(fmt::format("{} is set, and nothing reads it: did you mean {}?", name, *nearest));
-    }
-    return lines;
-  }
+  // Names that find() was asked for.
+  const std::vector<std::string_view>& asked() const { return asked_; }
 
  private:
   std::map<std::string, std::string, std::less<>> values_;
   std::set<std::string, std::less<>> known_;
   std::vector<std::string_view> asked_;
 };
-
-// Once a process of each: a program may read its environment for each of many communicators.
-void warn_of_misspelt(const Settings& settings, const Config& config) {
-  static std::mutex mutex;
-  static std::set<std::string> told;
-  std::lock_guard lock(mutex);
-  for (const std::string& line : settings.misspelt(environ)) {
-    if (told.insert(line).second) Logger(config.debug).warn(line);
-  }
-}
 
 // Takes over what is set; checks as it goes, so that the message shows the text that the user wrote.
 struct Reader {
@@ -369,7 +318,7 @@ Config Config::from_environment(std::span<const std::string> settings) {
   visit(config, Reader{given});
   given.refuse_unknown();
   check_together(config);
-  warn_of_misspelt(given, config);
+  warn_of_misspelt(given.asked(), Logger(config.debug));
   return config;
 }
 

@@ -1,0 +1,60 @@
+#include "ring/base/misspelt.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rondo {
+namespace {
+
+constexpr std::string_view kPrefix = "RONDO_";
+
+// Variables of Rondo's that are no settings: read by the rendezvous, rondo-run and the Python package.
+constexpr std::array<std::string_view, 13> kElsewhere = {
+    "RONDO_RANK",  "RONDO_WORLD_SIZE", "RONDO_LOCAL_RANK",  "RONDO_LOCAL_WORLD_SIZE", "RONDO_NODE",
+    "RONDO_NODES", "RONDO_RENDEZVOUS", "RONDO_MASTER_PORT", "RONDO_PORT_FILE",        "RONDO_JOB_ID",
+    "RONDO_RUN",   "RONDO_LIBRARY",    "RONDO_TORCH_CACHE"};
+
+// Letters to insert, take out or change (Levenshtein).
+size_t distance(std::string_view from, std::string_view to) {
+  std::vector<size_t> row(to.size() + 1);
+  for (size_t j = 0; j <= to.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= from.size(); ++i) {
+    size_t corner = std::exchange(row[0], i);
+    for (size_t j = 1; j <= to.size(); ++j) {
+      const size_t changed = corner + (from[i - 1] == to[j - 1] ? 0 : 1);
+      corner = std::exchange(row[j], std::min({changed, row[j] + 1, row[j - 1] + 1}));
+    }
+  }
+  return row[to.size()];
+}
+
+}  // namespace
+
+void warn_of_misspelt(std::span<const std::string_view> settings, const Logger& log) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> told;
+  std::vector<std::string_view> names(settings.begin(), settings.end());
+  names.insert(names.end(), kElsewhere.begin(), kElsewhere.end());
+  std::lock_guard lock(mutex);
+  for (const char* const* variable = environ; *variable != nullptr; ++variable) {
+    std::string_view name(*variable);
+    name = name.substr(0, name.find('='));
+    if (!name.starts_with(kPrefix) || std::find(names.begin(), names.end(), name) != names.end()) continue;
+    const auto nearest = std::min_element(names.begin(), names.end(), [name](std::string_view a, std::string_view b) {
+      return distance(name, a) < distance(name, b);
+    });
+    if (2 * distance(name, *nearest) >= name.size() - kPrefix.size() || !told.emplace(name).second) continue;
+    log.warn(fmt::format("{} is set, and nothing reads it: did you mean {}?", name, *nearest));
+  }
+}
+
+}  // namespace rondo

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "ring/base/log.h"
+
+namespace rondo {
+
+// Warns of each variable of the environment that nobody reads and that is nearly the name of one that somebody does:
+// more than half of its letters behind "RONDO_" stay. Once a process of each, since a program may read its environment
+// for each of many communicators. settings: names that are read as settings; those that are read elsewhere are known.
+// Any thread.
+void warn_of_misspelt(std::span<const std::string_view> settings, const Logger& log);
+
+}  // namespace rondo
