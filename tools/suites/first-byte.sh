@@ -7,6 +7,6 @@ need_packages "${BUILD_PACKAGES[@]}" binutils python3
 run_bazel build --config=first_byte //tests/engine:first_byte
 check "functions before the first byte" tests/engine/first_byte.py \
   "$(run_bazel info --config=first_byte bazel-bin)/tests/engine/first_byte" \
-  all_reduce/shm=72 all_reduce/tcp=141 all_reduce_async/shm=80 all_reduce_async/tcp=149 \
-  send/shm=64 send/tcp=101 send_async/shm=60 send_async/tcp=81 recv_async/shm=77 recv_async/tcp=69
+  all_reduce/shm=60 all_reduce/tcp=126 all_reduce_async/shm=69 all_reduce_async/tcp=135 \
+  send/shm=63 send/tcp=100 send_async/shm=58 send_async/tcp=79 recv_async/shm=77 recv_async/tcp=69
 finish_checks
