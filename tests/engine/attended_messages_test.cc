@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <chrono>
@@ -144,6 +145,34 @@ TEST_CASE("a Work that is kept for long says what its own message was") {
           expect(in == out, "the messages");
           group.destroy();
           for (const auto& [old, tag] : kept) expect(old.done() && old.message().tag == tag, "what it was, at the end");
+        }) == "");
+}
+
+TEST_CASE("memory of many messages in flight is given back") {
+  constexpr size_t kMany = 20'000;
+  RankGroup shape;
+  CHECK(run_processes(shape, [](Communicator& group) {
+          const int peer = 1 - group.rank();
+          std::vector<uint32_t> in(kMany), out(kMany, 3);
+          const auto exchange = [&](size_t messages) {
+            std::vector<Work> works;
+            works.reserve(messages);
+            for (size_t i = 0; i < messages; ++i) {
+              works.push_back(group.recv_async(&in[i], 1, DType::kUint32, peer, static_cast<int>(i)));
+            }
+            for (size_t i = 0; i < messages; ++i) {
+              works.push_back(group.send_async(&out[i], 1, DType::kUint32, peer, static_cast<int>(i)));
+            }
+            for (Work& work : works) work.wait();
+            works.clear();
+            group.barrier();
+          };
+          exchange(100);
+          const size_t before = ::mallinfo2().uordblks;
+          exchange(kMany);
+          const size_t after = ::mallinfo2().uordblks;
+          expect(after <= before + 2'000'000, [&] { return fmt::format("{} bytes became {}", before, after); });
+          expect(in == out, "the messages");
         }) == "");
 }
 

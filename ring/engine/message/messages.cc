@@ -215,28 +215,22 @@ std::shared_ptr<MessageOperation> Messages::in_background(const P2pCall& call, s
 
 // Under the lease: one that was used before, so that no memory is taken.
 std::shared_ptr<MessageOperation> Messages::kept(const P2pCall& call, std::chrono::milliseconds limit) {
-  if (MessageOperation* const oldest = kept_.front()) {
+  if (MessageOperation* const oldest = kept_.pop_front()) {
     // Only here a count of 1 can grow. The copy's own counting makes what other threads did with it before visible.
     if (oldest->self_.use_count() == 1) {
       auto used_again = oldest->self_;
-      kept_.remove(*oldest);
       oldest->renew(call, limit);
       oldest->deadline = kNoDeadlineYet;
       return used_again;
     }
-    if (kept_operations_ >= kMostKept) {  // its Work is kept for long
-      kept_.remove(*oldest);
-      oldest->kept_ = false;
-      --kept_operations_;
-      oldest->self_.reset();
-    }
+    kept_.push_back(*oldest);  // its Work is held, perhaps for long: the next one is looked at next time
   }
   auto made = in_background(call, limit);
   made->messages_ = this;
   made->deadline = kNoDeadlineYet;
   made->self_ = made;
-  made->kept_ = true;
-  ++kept_operations_;
+  made->kept_ = kept_operations_ < kMostKept;
+  if (made->kept_) ++kept_operations_;
   return made;
 }
 

@@ -161,7 +161,7 @@ class Messages final : public ProgressEngine, private P2pStreams {
   // Under the lease.
   std::unique_ptr<P2p> p2p_;
   NodeList<MessageOperation> active_;
-  // Operations that have ended, oldest first, for the asynchronous messages to come: a Work may still refer to one.
+  // At most kMostKept operations that have ended, for the asynchronous messages to come: a Work may still refer to one.
   NodeList<MessageOperation> kept_;
   int kept_operations_ = 0;  // those under way included
   bool finishing_ = false;

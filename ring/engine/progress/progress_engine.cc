@@ -32,10 +32,8 @@ constexpr std::chrono::microseconds kShortSleep{500};
 // Where they have another reason, moving must cost little: some 10 us in so long.
 constexpr std::chrono::milliseconds kBetweenMoves{20};
 
-// The progress thread has left an engine to the caller's threads for so long after they were last seen to wait: a rank
-// that begins to compute gets its help then.
-constexpr auto kAttended = ProgressThread::kBetweenLooks;
-// It goes on looking for so long after that, so that a rank that computes for a while need not wake it again.
+// An engine's claim after the caller's threads were last seen to wait: for ProgressThread::kAside it is left to them,
+// and for so long the thread goes on looking, so that a rank that computes for a while need not wake it again.
 constexpr std::chrono::milliseconds kRemembered{10};
 
 }  // namespace
@@ -186,7 +184,7 @@ ProgressEngine::Claim ProgressEngine::claim() {
   if (left_ && !attended && wants_thread()) return Claim::kLeft;
   const auto now = Clock::now();
   if (attended) attended_at_ = now;
-  left_ = asked || now - attended_at_ >= kAttended;
+  left_ = asked || now - attended_at_ >= ProgressThread::kAside;
   if (wants_thread()) return left_ ? Claim::kLeft : Claim::kAttended;
   return now - attended_at_ < kRemembered ? Claim::kAttended : Claim::kNone;
 }

@@ -204,7 +204,7 @@ void ProgressThread::rest(const std::vector<std::shared_ptr<ProgressEngine>>& en
   looks_soon_.store(looks_soon);
   Error error;
   if (!changed && !stopping_.load() && !has_functions() && claimed() == engines) {
-    const Clock::duration longest = looks_soon        ? Clock::duration(kBetweenLooks)
+    const Clock::duration longest = looks_soon        ? Clock::duration(kAside)
                                     : engines.empty() ? Clock::duration(kLongestIdleSleep)
                                                       : Clock::duration(kLongestSleep);
     error = sleep.wait(watched, Clock::now() + longest);

@@ -39,14 +39,15 @@ class ProgressThread {
   // Exception(kSystem). Any thread.
   void start();
   bool started() const { return started_.load(std::memory_order_acquire); }
-  // The engine may want the progress thread: at once, or, where it does not ask, within kBetweenLooks. Any thread;
+  // The engine may want the progress thread: at once, or, where it does not ask, within kAside. Any thread;
   // never blocks.
   void poke(std::shared_ptr<ProgressEngine> engine, bool asks);
   // The engine is over. Any thread; never blocks.
   void forget(const ProgressEngine& engine);
 
-  // While the caller's threads make progress by themselves, it sleeps so long between two looks: 1 % of a core.
-  static constexpr std::chrono::microseconds kBetweenLooks{250};
+  // While the caller's threads make progress by themselves, it keeps aside, and sleeps so long between two looks: 1 %
+  // of a core.
+  static constexpr std::chrono::microseconds kAside{250};
 
   // Runs it soon, on the thread, with no lock held; in the order of these calls. Requires start(). Any thread; never
   // blocks for long.
@@ -75,7 +76,7 @@ class ProgressThread {
   const std::shared_ptr<Sleepers> sleepers_;  // the fabric's
   Doorbell bell_{sleepers_};
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> looks_soon_{false};  // it looks within kBetweenLooks
+  std::atomic<bool> looks_soon_{false};  // it looks within kAside
 };
 
 }  // namespace rondo
