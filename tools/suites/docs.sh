@@ -19,6 +19,17 @@ settings_are_listed() {
 }
 check "docs/environment.md lists the settings of ring/base/config.cc" settings_are_listed
 
+# Those of the page's second table and of the Python package are the ones that no warning takes for misspelt settings.
+# shellcheck disable=SC2016  # backticks of Markdown
+others_are_known() {
+  diff <(grep -ohE '"RONDO_[A-Z_]+"' ring/base/misspelt.cc | tr -d '"' | grep -v '^RONDO_$' | sort -u) \
+    <({
+      sed '1,/^## Rank and rendezvous/d' docs/environment.md | grep -E '^\| `RONDO_' | cut -d '|' -f 2 | grep -oE 'RONDO_[A-Z_]+'
+      grep -rhoE 'environ\.get\("RONDO_[A-Z_]+"' python/rondo | grep -oE 'RONDO_[A-Z_]+'
+    } | sort -u)
+}
+check "ring/base/misspelt.cc knows the variables that are no settings" others_are_known
+
 tools/install.sh "$prefix" >"$log" 2>&1 || { cat "$log"; exit 1; }
 python3 tests/docs/run_blocks.py "$prefix" README.md docs/guide.md docs/coming-from.md | tee "$log" || true
 while read -r result place; do record "$result" "docs: $place"; done < <(grep -E '^(pass|fail) ' "$log")
