@@ -10,7 +10,7 @@
 #include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/control/control_plane.h"
-#include "transport/island/island.h"
+#include "transport/island/own_windows.h"
 #include "transport/tcp/descriptor_reserve.h"
 
 namespace rondo {
@@ -33,7 +33,7 @@ DescriptorNeed descriptors_of_rank(const Place& place, const Config& config) {
   DescriptorNeed need = descriptors_needed(place.world, config.lanes, config.connections);
   if (config.transport == "tcp" || place.local_world < 2) return need;
   const size_t island = 4 * static_cast<size_t>(place.local_world - 1);
-  return {need.least + island, need.most + island + Island::kMostKept};
+  return {need.least + island, need.most + island + OwnWindows::kMostKept};
 }
 
 size_t ensure_descriptors(const DescriptorNeed& need) {

@@ -18,8 +18,6 @@
 namespace rondo {
 namespace {
 
-// Windows of one peer: each is a mapping, of which the kernel gives a process some 65,000.
-constexpr size_t kMaxWindows = 16 * 1024;
 // Descriptors of one peer that have not been taken; a rank takes each at once.
 constexpr size_t kMaxOffers = 256;
 // From this number of windows on a rank reads a small part of each peer's windows: their pages are mapped as they are
@@ -54,81 +52,11 @@ std::atomic<uint32_t>* flag_at(std::byte* page, size_t offset) {
 
 }  // namespace
 
-// What this rank has made, and how the others are told that it let go. Outlived by no window's destructor.
-struct Island::OwnWindows {
-  struct Made {
-    std::weak_ptr<Window> window;
-    IslandFrame frame;                 // that offers it
-    std::shared_ptr<Descriptor> file;  // shared with the connections' queues; null once all peers are connected
-  };
-
-  std::mutex mutex;  // taken before an IslandConnection's own
-  std::map<const std::byte*, Made> by_address;
-  uint64_t last_id = 0;
-  std::vector<std::pair<IslandFrame, int>> sleepers;  // announced, and their sockets
-  size_t peers = 0;
-  std::map<int, IslandConnection*> connections;  // by peer, of those that are needed; empty once the island is gone
-  const pid_t pid = ::getpid();
-
-  bool all_connected() const { return connections.size() == peers; }
-
-  // Requires the lock. What the peer has not been told yet. keep: the sleepers.
-  void introduce(int peer, IslandConnection& connection, const std::shared_ptr<void>& keep) {
-    for (const auto& [frame, socket] : sleepers) connection.send(frame, {socket}, keep);
-    for (const auto& [address, made] : by_address) connection.send(made.frame, {made.file->get()}, made.file);
-    connections[peer] = &connection;
-    if (!all_connected()) return;
-    for (auto& [address, made] : by_address) made.file.reset();
-  }
-
-  void tell(const IslandFrame& frame, const std::vector<int>& descriptors, const std::shared_ptr<void>& keep) {
-    for (const auto& [peer, connection] : connections) connection->send(frame, descriptors, keep);
-  }
-};
-
-class Island::MappedWindow final : public Window {
- public:
-  MappedWindow(uint64_t window_id, size_t size, std::shared_ptr<Mapping> memory, std::shared_ptr<OwnWindows> own)
-      : Window(window_id, memory->data(), size), memory_(std::move(memory)), own_(std::move(own)) {}
-  ~MappedWindow() override {
-    if (own_ == nullptr || own_->pid != ::getpid()) return;  // a peer's; or the child's copy
-    std::lock_guard lock(own_->mutex);
-    own_->by_address.erase(data());
-    IslandFrame frame;
-    frame.topic = IslandTopic::kDrop;
-    frame.id = id();
-    own_->tell(frame, {}, nullptr);
-  }
-
-  // Maps its pages, unless that was done. Any thread.
-  void populate_once() {
-    if (populated_.load(std::memory_order_relaxed) || populated_.exchange(true)) return;
-    memory_->populate();
-  }
-
- private:
-  std::shared_ptr<Mapping> memory_;
-  std::shared_ptr<OwnWindows> own_;  // null: a peer's window
-  std::atomic<bool> populated_{false};
-};
-
 // A peer's page of a communicator. The peer is told when nobody here uses it any more.
 struct Island::PeerPage {
   PeerPage(std::shared_ptr<Window> in, std::shared_ptr<OwnWindows> from, int maker, uint64_t of)
       : window(std::move(in)), own(std::move(from)), peer(maker), communicator(of) {}
-  ~PeerPage() {
-    if (own->pid != ::getpid()) return;  // the parent still does
-    IslandFrame frame;
-    frame.topic = IslandTopic::kLetGo;
-    frame.communicator = communicator;
-    std::lock_guard lock(own->mutex);
-    const auto found = own->connections.find(peer);
-    if (found == own->connections.end()) return;
-    try {
-      found->second->send(frame);
-    } catch (const std::bad_alloc&) {  // the peer keeps its page
-    }
-  }
+  ~PeerPage() { own->let_go(peer, communicator); }
   PeerPage(const PeerPage&) = delete;
   std::shared_ptr<Window> window;
   std::shared_ptr<OwnWindows> own;
@@ -139,9 +67,8 @@ struct Island::PeerPage {
 Island::Island(asio::io_context& io, Descriptor listener, const std::vector<Neighbor>& neighbors, Settings settings)
     : io_(io),
       settings_(std::move(settings)),
-      own_(std::make_shared<OwnWindows>()),
+      own_(std::make_shared<OwnWindows>(neighbors.size())),
       pages_([this](size_t bytes) { return make(bytes); }) {
-  own_->peers = neighbors.size();
   IslandDoor::Settings door{settings_.rank, settings_.session, {}};
   for (const Neighbor& neighbor : neighbors) {
     Peer& peer = peers_[neighbor.rank];
@@ -150,22 +77,15 @@ Island::Island(asio::io_context& io, Descriptor listener, const std::vector<Neig
     peer.listener = neighbor.listener;
     door.members[neighbor.rank] = neighbor.pid;
   }
-  settings_.sleepers->announce_to([this](uint32_t number, int socket) {
-    IslandFrame frame;
-    frame.topic = IslandTopic::kSleeper;
-    frame.id = number;
-    std::lock_guard lock(own_->mutex);
-    own_->sleepers.emplace_back(frame, socket);
-    own_->tell(frame, {socket}, settings_.sleepers);
-  });
+  settings_.sleepers->announce_to(
+      [this](uint32_t number, int socket) { own_->add_sleeper(number, socket, settings_.sleepers); });
   door_.emplace(io, std::move(listener), std::move(door),
                 [this](int rank, Descriptor socket) { admit(rank, std::move(socket)); });
 }
 
 Island::~Island() {
   settings_.sleepers->announce_to({});
-  std::lock_guard lock(own_->mutex);
-  own_->connections.clear();
+  own_->disconnect_all();
 }
 
 // --- connections
@@ -193,10 +113,7 @@ IslandConnection& Island::make_connection(int peer) {
       [this, peer](const IslandFrame& frame, Files files) { on_frame(peer, frame, std::move(files)); },
       [this, peer](IslandConnection::End end, const std::string& why) { on_end(peer, end, why); });
   try {
-    {
-      std::lock_guard lock(own_->mutex);
-      own_->introduce(peer, *state.connection, settings_.sleepers);
-    }
+    own_->connect(peer, *state.connection, settings_.sleepers);
     book_.for_each_open([&](uint64_t id, IslandBook::Group& group) {
       if (group.members.count(peer) != 0) lend(state, id, group.page);
     });
@@ -209,10 +126,7 @@ IslandConnection& Island::make_connection(int peer) {
 
 // Requires the lock. One that was never connected.
 void Island::forget_connection(Peer& state, int peer) {
-  {
-    std::lock_guard lock(own_->mutex);
-    own_->connections.erase(peer);
-  }
+  own_->disconnect(peer);
   state.lent.clear();
   state.connection.reset();
 }
@@ -272,45 +186,14 @@ std::shared_ptr<Window> Island::make(size_t bytes, uint64_t name) {
   if (bytes == 0) throw Exception(ErrorCode::kInvalid, "shared memory of 0 bytes was asked for");
   auto file = std::make_shared<Descriptor>(make_memory_file(bytes, Pages::kReserved));
   auto memory = std::make_shared<Mapping>(file->get(), bytes, Mapping::Touch::kNow);
-  std::shared_ptr<MappedWindow> window;  // if the map does not take it, it goes without the lock
-  bool keeps_many = false;
-  {
-    std::lock_guard lock(own_->mutex);
-    keeps_many = !own_->all_connected() && own_->by_address.size() >= kMostKept;
-  }
-  if (keeps_many) {
+  if (own_->keeps_many()) {
     std::lock_guard lock(mutex_);
     connect_all();
   }
-  std::lock_guard lock(own_->mutex);
-  if (own_->by_address.size() >= kMaxWindows) {
-    throw Exception(ErrorCode::kSystem,
-                    fmt::format("shared memory of {} bytes: this rank shares {} pieces of memory already, which is all "
-                                "that the others map; give some back, or allocate fewer and larger ones",
-                                bytes, kMaxWindows));
-  }
-  window = std::make_shared<MappedWindow>(name != 0 ? id_of(name) : ++own_->last_id, bytes, std::move(memory), own_);
-  IslandFrame frame;
-  frame.topic = IslandTopic::kWindow;
-  frame.id = window->id();
-  frame.bytes = bytes;
-  own_->by_address[window->data()] = {window, frame, own_->all_connected() ? nullptr : file};
-  own_->tell(frame, {file->get()}, file);
-  return window;
+  return own_->add(bytes, std::move(memory), std::move(file), name);
 }
 
-WindowPlace Island::locate(const void* data, size_t bytes) const {
-  const auto* first = static_cast<const std::byte*>(data);
-  std::shared_ptr<Window> window;  // let go without the lock
-  std::lock_guard lock(own_->mutex);
-  auto found = own_->by_address.upper_bound(first);
-  if (found == own_->by_address.begin()) return {};
-  window = std::prev(found)->second.window.lock();
-  if (window == nullptr) return {};
-  const auto offset = static_cast<size_t>(first - window->data());
-  if (offset > window->bytes() || bytes > window->bytes() - offset) return {};
-  return {window->id(), offset};
-}
+WindowPlace Island::locate(const void* data, size_t bytes) const { return own_->locate(data, bytes); }
 
 std::shared_ptr<Window> Island::find(int peer, uint64_t id) {
   std::shared_ptr<MappedWindow> window;
@@ -631,7 +514,7 @@ void Island::add_window(Peer& state, const IslandFrame& frame, const Descriptor&
   std::vector<std::shared_ptr<Doorbell>> bells;  // an operation may wait for it
   {
     std::lock_guard lock(mutex_);
-    if (frame.id == 0 || state.windows.size() == kMaxWindows) {
+    if (frame.id == 0 || state.windows.size() == OwnWindows::kMost) {
       throw Exception(ErrorCode::kProtocol, "it offers more windows than can be mapped");
     }
     if (!state.windows.emplace(frame.id, std::move(window)).second) {

@@ -23,6 +23,7 @@
 #include "transport/island/island_book.h"
 #include "transport/island/island_connection.h"
 #include "transport/island/island_door.h"
+#include "transport/island/own_windows.h"
 #include "transport/island/page_store.h"
 #include "transport/island/shared_channel.h"
 #include "transport/link.h"
@@ -41,8 +42,6 @@ namespace rondo {
 // mutex_ guards the book and the windows. Nothing is called out with it held but IslandConnection::send.
 class Island final : public SharedMemory {
  public:
-  // Descriptors of windows, for ranks that are not connected yet; before there are more, all are connected.
-  static constexpr size_t kMostKept = 64;
   struct Neighbor {
     int rank = -1;
     pid_t pid = 0;
@@ -94,9 +93,7 @@ class Island final : public SharedMemory {
   bool stops_alone() const override { return true; }
 
  private:
-  class MappedWindow;
   struct PeerPage;
-  struct OwnWindows;
   struct Peer {
     pid_t pid = 0;
     std::string name;
@@ -148,7 +145,7 @@ class Island final : public SharedMemory {
 
   PageStore pages_;
 
-  mutable std::mutex mutex_;  // taken before OwnWindows::mutex
+  mutable std::mutex mutex_;  // taken before OwnWindows's
   IslandBook book_;
   std::optional<IslandDoor> door_;  // the last: it calls admit()
 };

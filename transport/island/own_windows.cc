@@ -1,0 +1,112 @@
+#include "transport/island/own_windows.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <new>
+
+#include "rondo/error.h"
+
+namespace rondo {
+
+MappedWindow::~MappedWindow() {
+  if (own_ != nullptr && !own_->in_child()) own_->drop(*this);
+}
+
+void OwnWindows::drop(const MappedWindow& window) {
+  std::lock_guard lock(mutex_);
+  by_address_.erase(window.data());
+  IslandFrame frame;
+  frame.topic = IslandTopic::kDrop;
+  frame.id = window.id();
+  tell(frame, {}, nullptr);
+}
+
+// Requires the lock.
+void OwnWindows::tell(const IslandFrame& frame, const std::vector<int>& descriptors,
+                      const std::shared_ptr<void>& keep) {
+  for (const auto& [peer, connection] : connections_) connection->send(frame, descriptors, keep);
+}
+
+bool OwnWindows::keeps_many() const {
+  std::lock_guard lock(mutex_);
+  return !all_connected() && by_address_.size() >= kMostKept;
+}
+
+std::shared_ptr<Window> OwnWindows::add(size_t bytes, std::shared_ptr<Mapping> memory, std::shared_ptr<Descriptor> file,
+                                        uint64_t name) {
+  std::shared_ptr<MappedWindow> window;  // if the map does not take it, it goes without the lock
+  std::lock_guard lock(mutex_);
+  if (by_address_.size() >= kMost) {
+    throw Exception(ErrorCode::kSystem,
+                    fmt::format("shared memory of {} bytes: this rank shares {} pieces of memory already, which is all "
+                                "that the others map; give some back, or allocate fewer and larger ones",
+                                bytes, kMost));
+  }
+  window = std::make_shared<MappedWindow>(name != 0 ? SharedMemory::id_of(name) : ++last_id_, bytes, std::move(memory),
+                                          shared_from_this());
+  IslandFrame frame;
+  frame.topic = IslandTopic::kWindow;
+  frame.id = window->id();
+  frame.bytes = bytes;
+  by_address_[window->data()] = {window, frame, all_connected() ? nullptr : file};
+  tell(frame, {file->get()}, file);
+  return window;
+}
+
+WindowPlace OwnWindows::locate(const void* data, size_t bytes) const {
+  const auto* first = static_cast<const std::byte*>(data);
+  std::shared_ptr<Window> window;  // let go without the lock
+  std::lock_guard lock(mutex_);
+  auto found = by_address_.upper_bound(first);
+  if (found == by_address_.begin()) return {};
+  window = std::prev(found)->second.window.lock();
+  if (window == nullptr) return {};
+  const auto offset = static_cast<size_t>(first - window->data());
+  if (offset > window->bytes() || bytes > window->bytes() - offset) return {};
+  return {window->id(), offset};
+}
+
+void OwnWindows::add_sleeper(uint32_t number, int socket, const std::shared_ptr<void>& keep) {
+  IslandFrame frame;
+  frame.topic = IslandTopic::kSleeper;
+  frame.id = number;
+  std::lock_guard lock(mutex_);
+  sleepers_.emplace_back(frame, socket);
+  tell(frame, {socket}, keep);
+}
+
+void OwnWindows::connect(int peer, IslandConnection& connection, const std::shared_ptr<void>& keep_sleepers) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [frame, socket] : sleepers_) connection.send(frame, {socket}, keep_sleepers);
+  for (const auto& [address, made] : by_address_) connection.send(made.frame, {made.file->get()}, made.file);
+  connections_[peer] = &connection;
+  if (!all_connected()) return;
+  for (auto& [address, made] : by_address_) made.file.reset();
+}
+
+void OwnWindows::disconnect(int peer) {
+  std::lock_guard lock(mutex_);
+  connections_.erase(peer);
+}
+
+void OwnWindows::disconnect_all() {
+  std::lock_guard lock(mutex_);
+  connections_.clear();
+}
+
+void OwnWindows::let_go(int peer, uint64_t communicator) noexcept {
+  if (in_child()) return;  // the parent still uses it
+  IslandFrame frame;
+  frame.topic = IslandTopic::kLetGo;
+  frame.communicator = communicator;
+  std::lock_guard lock(mutex_);
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return;
+  try {
+    found->second->send(frame);
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+}  // namespace rondo

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "ring/base/descriptor.h"
+#include "transport/island/island_connection.h"
+#include "transport/island/island_frame.h"
+#include "transport/island/memory_file.h"
+#include "transport/shared_memory.h"
+
+namespace rondo {
+
+class OwnWindows;
+
+// A window over a mapping: a peer's, or one of OwnWindows, which then tells the peers of its end.
+class MappedWindow final : public Window {
+ public:
+  // own: null for a peer's.
+  MappedWindow(uint64_t window_id, size_t size, std::shared_ptr<Mapping> memory, std::shared_ptr<OwnWindows> own)
+      : Window(window_id, memory->data(), size), memory_(std::move(memory)), own_(std::move(own)) {}
+  ~MappedWindow() override;
+
+  // Maps its pages, unless that was done. Any thread.
+  void populate_once() {
+    if (populated_.load(std::memory_order_relaxed) || populated_.exchange(true)) return;
+    memory_->populate();
+  }
+
+ private:
+  std::shared_ptr<Mapping> memory_;
+  std::shared_ptr<OwnWindows> own_;
+  std::atomic<bool> populated_{false};
+};
+
+// What a rank has made and the others of its island are told of: its windows, and the sockets that wake its sleepers.
+// Shared with its windows, which may outlive the island. Any thread. Its lock is taken before an IslandConnection's.
+class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
+ public:
+  // Of one rank: each is a mapping, of which the kernel gives a process some 65,000.
+  static constexpr size_t kMost = 16 * 1024;
+  // Descriptors of windows, kept for ranks that are not connected yet; before there are more, all are to be connected.
+  static constexpr size_t kMostKept = 64;
+
+  explicit OwnWindows(size_t peers) : peers_(peers) {}
+
+  // The next window needs connections to all peers.
+  bool keeps_many() const;
+  // bytes: of `memory`, which is the file's. name: as SharedMemory::make. Throws Exception(kSystem) beyond kMost.
+  std::shared_ptr<Window> add(size_t bytes, std::shared_ptr<Mapping> memory, std::shared_ptr<Descriptor> file,
+                              uint64_t name);
+  WindowPlace locate(const void* data, size_t bytes) const;
+  // keep: owns the socket.
+  void add_sleeper(uint32_t number, int socket, const std::shared_ptr<void>& keep);
+
+  // Tells the peer what there is; from now on it is told of the rest.
+  void connect(int peer, IslandConnection& connection, const std::shared_ptr<void>& keep_sleepers);
+  void disconnect(int peer);
+  void disconnect_all();
+  // Nobody here uses the peer's page of this communicator any more. noexcept: without memory, the peer keeps its page.
+  void let_go(int peer, uint64_t communicator) noexcept;
+
+ private:
+  friend class MappedWindow;
+  struct Made {
+    std::weak_ptr<Window> window;
+    IslandFrame frame;                 // that offers it
+    std::shared_ptr<Descriptor> file;  // shared with the connections' queues; null once all peers are connected
+  };
+
+  void drop(const MappedWindow& window);
+  bool all_connected() const { return connections_.size() == peers_; }
+  void tell(const IslandFrame& frame, const std::vector<int>& descriptors, const std::shared_ptr<void>& keep);
+  bool in_child() const { return pid_ != ::getpid(); }
+
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, Made> by_address_;
+  uint64_t last_id_ = 0;
+  std::vector<std::pair<IslandFrame, int>> sleepers_;  // announced, and their sockets
+  const size_t peers_;
+  std::map<int, IslandConnection*> connections_;  // by peer, of those that are needed; empty once the island is gone
+  const pid_t pid_ = ::getpid();
+};
+
+}  // namespace rondo
