@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -156,13 +157,6 @@ std::vector<std::string> chosen_by_route(const RendezvousUrl& url, const std::ve
   return hosts;
 }
 
-bool is_loopback_host(const std::string& host) {
-  for (const SocketAddress& address : resolve(host, 0)) {
-    if (!address.is_loopback()) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 std::vector<std::string> listen_addresses(const Launch& launch, const Config& config) {
@@ -200,6 +194,11 @@ std::string loopback_address() {
 }
 
 std::string describe_interfaces() { return describe(list_interfaces()); }
+
+bool is_loopback_host(const std::string& host) {
+  const std::vector<SocketAddress> found = resolve(host, 0);
+  return std::all_of(found.begin(), found.end(), [](const SocketAddress& one) { return one.is_loopback(); });
+}
 
 bool names_this_machine(const std::string& host) {
   const std::vector<Interface> interfaces = list_interfaces();

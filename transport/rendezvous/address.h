@@ -22,6 +22,8 @@ std::string reachable_address(const Config& config);
 std::string loopback_address();
 // The name or number is that of one of this machine's interfaces. Throws Exception(kNetwork) for an unknown name.
 bool names_this_machine(const std::string& host);
+// All of its addresses are loopback's. Throws as names_this_machine.
+bool is_loopback_host(const std::string& host);
 
 // "lo 127.0.0.1, eth0 10.0.0.5": the addresses of the interfaces that are up. Throws Exception(kBootstrap).
 std::string describe_interfaces();

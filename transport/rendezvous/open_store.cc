@@ -96,18 +96,13 @@ std::string serving_host(const RendezvousUrl& url, const Launch& launch, const C
   return url.host;
 }
 
-bool names_loopback(const std::string& host) {
-  const std::vector<SocketAddress> found = resolve(host, 0);
-  return std::all_of(found.begin(), found.end(), [](const SocketAddress& one) { return one.is_loopback(); });
-}
-
 // Without a permission to listen beyond loopback rank 0 serves there only, or, where there are known to be several
 // hosts, not at all: a rank that would wait for it in vain says why.
 void refuse_other_host(const RendezvousUrl& url, const Launch& launch, const Config& config) {
   if (url.kind != Kind::kTcp || launch.one_host || exposure_of(config, launch.secret) != Exposure::kLoopback) return;
   const bool unknown = hosts_unknown(launch);
   try {
-    if (unknown ? names_this_machine(url.host) : names_loopback(url.host)) return;
+    if (unknown ? names_this_machine(url.host) : is_loopback_host(url.host)) return;
   } catch (const Exception& e) {
     if (e.code() == ErrorCode::kNetwork) return;  // it may become known while the job starts
     throw;
