@@ -222,9 +222,9 @@ void add_what(CLI::App& app, Typed& typed, Options& options) {
 void add_effort(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("-n,--iters", options.effort.iterations, "timed operations a size (as many as fit into --seconds)")
       ->check(CLI::Range(1, 10'000'000));
-  app.add_option(
-         "-w,--warmup_iters", options.effort.warmup,
-         "untimed operations before them (256, in which algorithms are tried, or as many as fit into --seconds)")
+  app.add_option("-w,--warmup_iters", options.effort.warmup,
+                 "untimed operations before them (256, in which algorithms are tried, or as many as fit into 8 times "
+                 "--seconds)")
       ->check(CLI::Range(0, 10'000'000));
   app.add_option("-c,--check", typed.check, "0: no check; more: every timed batch is checked (1)");
   app.add_option("-m,--agg_iters", options.aggregate, "all_reduces that one call carries; times are of one of them (1)")

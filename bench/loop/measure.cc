@@ -60,7 +60,8 @@ Batch timed_batch(Group& group, Buffers& buffers, const Exercise& exercise, uint
 double warm_up(Group& group, Buffers& buffers, const Exercise& exercise, const Effort& effort, uint32_t most) {
   // Without a warm-up one more operation still has to say how long a batch is; its time is no result.
   const uint32_t operations = std::max(effort.warmup.value_or(kTrialOperations), 1u);
-  const double longest_us = effort.warmup ? std::numeric_limits<double>::infinity() : effort.seconds * 1e6;
+  const double longest_us =
+      effort.warmup ? std::numeric_limits<double>::infinity() : kTrialSeconds * effort.seconds * 1e6;
   double operation_us = timed_batch(group, buffers, exercise, 1).operation_us;
   double us = 0;  // as all ranks measured it together
   for (uint32_t done = 0; done < operations && (done == 0 || us < longest_us);) {

@@ -19,7 +19,7 @@ double of_ranks(Group& group, OfRanks which, double us);
 // How long and how carefully one exercise is measured. Equal on all ranks.
 struct Effort {
   // Operations before the first timed one. nullopt: as many as a choice by trials takes (kTrialOperations), while they
-  // fit into `seconds`.
+  // fit into kTrialSeconds times `seconds`.
   std::optional<uint32_t> warmup = {};
   uint32_t iterations = 0;  // timed operations; 0: as many as fit into `seconds`
   double seconds = 0.25;    // of timed operations, where iterations is 0
@@ -27,7 +27,9 @@ struct Effort {
   OfRanks of_ranks = OfRanks::kMost;
 };
 
+// Trials (Trials, ring/engine/route): 7 ways of 12 calls each, the best with other stores, then all once more.
 inline constexpr uint32_t kTrialOperations = 256;
+inline constexpr double kTrialSeconds = 8;
 
 // A measurement is `batches` batches of `operations` operations each.
 struct Batching {
