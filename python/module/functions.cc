@@ -322,6 +322,7 @@ PyMethodDef methods[] = {row<rondo_authenticated>("authenticated"),
                          {"sparse_all_reduce", sparse_all_reduce, METH_VARARGS, nullptr},
                          {"dist_opt_create", dist_opt_create, METH_VARARGS, nullptr},
                          {"method", method, METH_VARARGS, nullptr},
+                         {"last_error", failure_of, METH_O, nullptr},
                          {"stop_asking", stop_asking, METH_NOARGS, nullptr},
                          {}};
 

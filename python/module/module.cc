@@ -66,6 +66,10 @@ Ref last_error(rondo_result_t result) {
   return call(imported(of_code, "rondo.errors", "_of_code"), "iOO", result, message.get(), blamed.get());
 }
 
+PyObject* failure_of(PyObject*, PyObject* code) {
+  return guarded([&] { return last_error(static_cast<rondo_result_t>(PyLong_AsLong(code))).release(); });
+}
+
 PyObject* stop_asking(PyObject*, PyObject*) {
   without_gil([] { return rondo_set_interrupt(nullptr, nullptr); });
   Py_RETURN_NONE;

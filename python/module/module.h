@@ -141,6 +141,7 @@ void add_work(PyObject* module);
 void add_communicator(PyObject* module);
 void add_functions(PyObject* module);
 PyObject* method(PyObject*, PyObject* arguments);
+PyObject* failure_of(PyObject*, PyObject* code);
 PyObject* stop_asking(PyObject*, PyObject*);
 
 }  // namespace rondo::python

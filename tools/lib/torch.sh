@@ -14,6 +14,29 @@ torch_environment() {
   pip_install "$1" "${RONDO_TORCH:-torch==2.13.0}"
 }
 
+# torch_headers PYTHON VERSION: what a backend for that release of torch is compiled against, in build/torch/VERSION/torch.
+torch_headers() {
+  local folder=build/torch/$2
+  [[ ! -d $folder/torch ]] || return 0
+  echo "Fetching the headers of torch $2"
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  # Those of one release are the same for every Python.
+  "$1" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.11 \
+    --dest "$folder" "torch==$2" || return 1
+  "$1" - "$folder" <<'SCRIPT'
+import pathlib, sys, zipfile
+
+folder = pathlib.Path(sys.argv[1])
+(wheel,) = folder.glob("torch-*.whl")
+with zipfile.ZipFile(wheel) as file:
+    keeps = ("torch/include/", "torch/version.py", "torch/lib/libc10.so", "torch/lib/libtorch_cpu.so")
+    file.extractall(folder / "unpacked", [name for name in file.namelist() if name.startswith(keeps)])
+wheel.unlink()
+(folder / "unpacked/torch").rename(folder / "torch")
+SCRIPT
+}
+
 # pip_install FOLDER ARGUMENT...
 pip_install() {
   local folder=$1

@@ -50,15 +50,17 @@ dist.destroy_process_group()
 SCRIPT
 sed 's/"gloo"/"rondo"/' script.py >changed.py
 
-# starts COMMAND...: two ranks of the script with one word changed print what gloo's print. The first run compiles.
+# starts COMMAND...: two ranks of the script with one word changed print what gloo's print.
 starts() {
   "$@" changed.py >out.txt 2>err.txt || { cat err.txt && return 1; }
   [[ $(grep -o 'rank [01]: \[3.0, 3.0, 3.0\]' out.txt | wc -l) == 2 ]] || { cat out.txt err.txt && return 1; }
 }
 torchrun=("$venv/bin/torchrun" --nproc-per-node 2)
-check "one word changed, torchrun, compiled at its first use" starts "${torchrun[@]}"
-check "one rank has compiled, the other has waited" grep -q "waiting for another process" err.txt
-check "one word changed, rondo-run" starts "$venv/bin/rondo-run" -n 2 "${python[@]}"
+# By a compiler of two words, as "ccache g++".
+compiled() { CXX="env g++" starts "$@"; }
+check "one word changed, torchrun, compiled at its first use" compiled "${torchrun[@]}"
+check "one rank has compiled, the other has waited, and said so" grep -q "waiting for another process" err.txt
+check "compiling says how long it takes" grep -q "still compiling, for 5 s" err.txt
 
 # A cache folder that cannot be written, and a compiler that is not there.
 no_folder() {
@@ -66,9 +68,20 @@ no_folder() {
 }
 check "a cache folder that cannot be written" no_folder
 no_compiler() {
-  ! CXX=no-such-compiler "${torchrun[@]}" changed.py >out.txt 2>&1 && grep -q "no no-such-compiler: apt-get install g++" out.txt
+  ! RONDO_TORCH_CACHE=$folder/empty CXX=no-such-compiler "${torchrun[@]}" changed.py >out.txt 2>&1 &&
+    grep -q "there is no no-such-compiler: apt-get install g++" out.txt
 }
 check "a missing compiler is named" no_compiler
+
+# From here on the wheel carries the backend: nothing is compiled, and nothing asks for a compiler.
+torch_folder=$("${python[@]}" -c 'import torch, pathlib; print(pathlib.Path(torch.__file__).parent)')
+check "tools/wheel.sh --torch" "$tree/tools/wheel.sh" --torch "$torch_folder"
+(cd "$tree" && install_wheel "$venv")
+carried() {
+  RONDO_TORCH_CACHE=$folder/empty CXX=no-such-compiler starts "$@" && [[ ! -e $folder/empty ]]
+}
+check "what the wheel carries serves alone, torchrun" carried "${torchrun[@]}"
+check "what the wheel carries serves alone, rondo-run" carried "$venv/bin/rondo-run" -n 2 "${python[@]}"
 
 # Ctrl-C while a call waits for a rank that does not come: both scripts are interrupted within a second, and end. (The
 # rest of a process's time is Python's, which takes torch apart.)

@@ -31,7 +31,7 @@ def empty(*shape: int, dtype: torch.dtype | None = None, group: dist.ProcessGrou
     """
     shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
     dtype = dtype if dtype is not None else torch.get_default_dtype()
-    return _extension().empty(list(shape), dtype, _name(group))
+    return _extension()._empty(list(shape), dtype, _name(group))
 
 
 @contextmanager
@@ -45,7 +45,8 @@ def registered(bytes: int = 64 << 20, group: dist.ProcessGroup | None = None) ->
     ...     hidden = layer(tokens)
     ...     torch.ops.rondo.all_reduce_(hidden)
     """
-    scope = _extension().RegisteredScope(_name(group), bytes)
+    _extension()
+    scope = torch.classes.rondo.RegisteredScope(_name(group), bytes)
     try:
         yield
     finally:

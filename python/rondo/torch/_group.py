@@ -3,40 +3,48 @@
 from __future__ import annotations
 
 import atexit
+import datetime
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from rondo import start
+from rondo._library import native
 from rondo.torch import build
 
-_extension = None
+_INTERRUPTED = 14  # of rondo.h
+_in_python = None  # torch.library's: the operators that the C++ part calls
 
 
 def extension():
-    """The C++ part. Compiles it if it is nowhere to be found."""
-    global _extension
-    if _extension is None:
-        _extension = build.load()
+    """torch.ops.rondo, the C++ part. Compiles it if it is nowhere to be found."""
+    global _in_python
+    if _in_python is None:
+        torch.ops.load_library(build.find())
+        _in_python = torch.library.Library("rondo", "IMPL")
+        for function in (_raise_from_handler, _every_custom_group_is_ours):
+            _in_python.impl(function.__name__, function, "CompositeExplicitAutograd")
         atexit.register(_leave)
-    return _extension
+    return torch.ops.rondo
 
 
 def create(options, backend_options):
     """A c10d::Backend for torch's _DistributedBackendOptions. Waits until all ranks of the group are there."""
     if backend_options is not None:
         raise ValueError(f"backend rondo takes no pg_options; it was given {backend_options!r}: pass None")
-    return extension().create(
-        store=options.store,
-        rank=options.group_rank,
-        size=options.group_size,
-        timeout=options.timeout,
-        name=options.group_id,
-        global_ranks=list(options.global_ranks_in_group),
-    )
+    meeting = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
+    timeout_ms = options.timeout // datetime.timedelta(milliseconds=1)
+    extension()._create(meeting.boxed(), timeout_ms, options.group_id, list(options.global_ranks_in_group))
+    return meeting._get_backend(torch.device("cpu"))
 
 
-def every_custom_group_is_ours() -> bool:
+def _raise_from_handler() -> None:
+    """Raises what a signal's handler raised in this thread's last call of the library."""
+    raise native.last_error(_INTERRUPTED)
+
+
+def _every_custom_group_is_ours() -> bool:
     """Whether all groups of this process that torch calls "custom" are of this backend: of such a group alone torch's C++
     does not know the name."""
     kinds, custom = dist.Backend.backend_type_map, dist.ProcessGroup.BackendType.CUSTOM
@@ -46,5 +54,4 @@ def every_custom_group_is_ours() -> bool:
 
 def _leave() -> None:
     """The end of a process that did not call destroy_process_group: tells the other ranks, so that they do not wait."""
-    if _extension is not None:
-        _extension.leave(start._exception or "")
+    torch.ops.rondo._leave(start._exception or "")

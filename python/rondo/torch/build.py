@@ -1,4 +1,5 @@
-"""The C++ part of rondo.torch, compiled for the torch that is installed.
+"""The C++ part of rondo.torch: one library for each release of torch, which serves every Python. Rondo's wheel carries
+those of CARRIED; for another torch it is compiled:
 
     python -m rondo.torch.build              # now, beside the package, or else in the cache folder
     python -m rondo.torch.build --folder F   # into F, which RONDO_TORCH_CACHE names later
@@ -12,96 +13,124 @@ from __future__ import annotations
 import argparse
 import fcntl
 import hashlib
-import importlib.machinery
 import importlib.util
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
-
-from rondo import _library
-
 _HERE = Path(__file__).absolute().parent
-_NAME = "rondo_torch"
 _BESIDE = _HERE / "_built"
+_HEADERS = ("rondo.h", "calls_c.h")
 _OLDEST = (2, 9)  # older ones lack functions of c10d::Backend
+_SAYS_SECONDS = 5.0  # between lines while something takes its time
 
 
 class BuildError(RuntimeError):
     """The C++ part cannot be compiled; the text says what is missing."""
 
 
-def load():
-    """The compiled module. Compiles it if it is nowhere to be found; ranks of one host wait for one another."""
-    name = f"{_key()}.so"
+class Torch:
+    """A torch that is installed in `folder`, or unpacked there with its headers and libraries only."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.version = re.search(r"__version__ = '(.+)'", (folder / "version.py").read_text())[1]
+        # Releases of one minor version have one binary interface, whatever devices they are built for.
+        release = re.fullmatch(r"(\d+\.\d+)\.\d+(\+\w+)?", self.version)
+        self.interface = release[1] if release else self.version
+
+
+def find() -> Path:
+    """The library for the torch that is installed. Compiles it if it is nowhere to be found; ranks of one host wait for
+    one another."""
+    torch = installed()
     for folder in (_BESIDE, _cache_folder()):
-        if (folder / name).is_file():
-            return _import(folder / name)
-    return _import(build(_writable_folder()))
+        if (folder / file_name(torch)).is_file():
+            return folder / file_name(torch)
+    return build(torch, _writable_folder())
 
 
-def build(folder: Path) -> Path:
+def installed() -> Torch:
+    return Torch(Path(importlib.util.find_spec("torch").origin).parent)
+
+
+def file_name(torch: Torch) -> str:
+    """It says everything that the library depends on, but for the compiler."""
+    paths = [*(_header_folder() / "rondo" / name for name in _HEADERS), *sorted((_HERE / "csrc").iterdir())]
+    digest = hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in paths))
+    return f"rondo_torch-{torch.interface}-{digest.hexdigest()[:16]}.so"
+
+
+def build(torch: Torch, folder: Path, optimization: str = "-O1") -> Path:
     """Compiles into `folder` unless it is there already, and returns the file. Raises BuildError."""
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{_key()}.so"
+    target = folder / file_name(torch)
     with _locked(folder):
         if not target.is_file():
-            _compile(target)
+            _compile(torch, target, optimization)
     return target
 
 
-def _compile(target: Path) -> None:
-    print(f"rondo: compiling the backend for torch {torch.__version__}; it takes about 20 s, once", file=sys.stderr)
+def _compile(torch: Torch, target: Path, optimization: str) -> None:
     scratch = target.with_suffix(f".{os.getpid()}.tmp")
+    command = _command(torch, scratch, optimization)
+    _say(f"compiling the backend for torch {torch.version}, of which this wheel carries none; it takes about 20 s, once")
+    begin = time.monotonic()
     try:
-        done = subprocess.run(_command(scratch), capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise BuildError(f"the backend for torch does not compile:\n{' '.join(_command(scratch))}\n{done.stderr}")
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        while True:
+            try:
+                said, _ = process.communicate(timeout=_SAYS_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                _say(f"still compiling, for {time.monotonic() - begin:.0f} s")
+        if process.returncode != 0:
+            raise BuildError(f"the backend for torch does not compile:\n{shlex.join(command)}\n{said}")
         os.replace(scratch, target)  # whole, or not there
     finally:
         scratch.unlink(missing_ok=True)
 
 
-def _command(output: Path) -> list[str]:
-    if _torch_version() < _OLDEST:
-        raise BuildError(f"torch {torch.__version__} is too old: the backend needs torch {_OLDEST[0]}.{_OLDEST[1]} or newer")
-    package = Path(torch.__file__).parent
-    python = Path(sysconfig.get_path("include"))
-    if not (python / "Python.h").is_file():
-        raise BuildError(f"{python} has no Python.h: apt-get install python3-dev")
-    if not (package / "include/torch/csrc/distributed/c10d/Backend.hpp").is_file():
-        raise BuildError(f"torch {torch.__version__} in {package} came without its C++ headers: install it with pip")
-    includes = [package / "include", package / "include/torch/csrc/api/include", python]
+def _command(torch: Torch, output: Path, optimization: str) -> list[str]:
+    if tuple(map(int, torch.version.split(".")[:2])) < _OLDEST:
+        raise BuildError(f"torch {torch.version} is too old: the backend needs torch {_OLDEST[0]}.{_OLDEST[1]} or newer")
+    if not (torch.folder / "include/torch/csrc/distributed/c10d/Backend.hpp").is_file():
+        raise BuildError(f"torch {torch.version} in {torch.folder} came without its C++ headers: install it with pip")
+    includes = [torch.folder / "include", torch.folder / "include/torch/csrc/api/include"]
     return [
-        _compiler(), "-std=c++20", "-O2", "-g0", "-shared", "-fPIC", "-fvisibility=hidden", "-w",
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", f"-DTORCH_EXTENSION_NAME={_NAME}",
+        *_compiler(torch), "-std=c++20", optimization, "-g0", "-s", "-shared", "-fPIC", "-fvisibility=hidden", "-w",
         "-iquote", str(_HERE), "-I", str(_header_folder()), *(flag for path in includes for flag in ("-isystem", str(path))),
-        str(_HERE / "csrc/extension.cc"), "-o", str(output),
-        "-L", str(package / "lib"), "-lc10", "-ltorch", "-ltorch_cpu", "-ltorch_python",
-        # Each symbol is looked up at the import, so that a library that lacks one is an error there.
-        str(_library.find()), "-Wl,-z,now",
+        str(_HERE / "csrc/extension.cc"), "-o", str(output), "-L", str(torch.folder / "lib"), "-lc10", "-ltorch_cpu",
+        # Each symbol is looked up when it is loaded, so that a library that lacks one is an error there.
+        _library(), "-Wl,-z,now",
     ]  # fmt: skip
 
 
-def _torch_version() -> tuple[int, int]:
-    major, minor = torch.__version__.split(".")[:2]
-    return int(major), int(minor)
+def _library() -> str:
+    named = os.environ.get("RONDO_LIBRARY")
+    if named:  # as tools/wheel.sh does, where there is no rondo yet
+        return named
+    from rondo import _library
+
+    return _library.find()
 
 
-def _compiler() -> str:
-    name = os.environ.get("CXX", "g++")
-    if shutil.which(name) is None:
+def _compiler(torch: Torch) -> list[str]:
+    """CXX may be several words, as "ccache g++"."""
+    words = shlex.split(os.environ.get("CXX", "")) or ["g++"]
+    if shutil.which(words[0]) is None:
         raise BuildError(
-            f"the backend for torch is compiled at its first use, and there is no {name}: apt-get install g++, or name "
-            "a C++20 compiler by CXX"
+            f"this copy of rondo carries no backend for torch {torch.version}; it would be compiled now, and there is no "
+            f"{words[0]}: apt-get install g++, or name a C++20 compiler by CXX"
         )
-    return name
+    return words
 
 
 def _header_folder() -> Path:
@@ -112,20 +141,8 @@ def _header_folder() -> Path:
     raise BuildError(f"rondo/rondo.h is neither in {_HERE.parent} nor in a source tree around it: install rondo again")
 
 
-def _key() -> str:
-    """Of everything that the compiled file depends on."""
-    version = subprocess.run([_compiler(), "--version"], capture_output=True, check=False).stdout
-    parts = [
-        torch.__version__.encode(),
-        str(torch._C._GLIBCXX_USE_CXX11_ABI).encode(),
-        str(sysconfig.get_config_var("SOABI")).encode(),
-        version,
-        Path(_library.find()).read_bytes(),
-        *(path.read_bytes() for path in sorted((_header_folder() / "rondo").glob("*.h"))),
-        *(path.read_bytes() for path in sorted((_HERE / "csrc").iterdir())),
-    ]
-    digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts))
-    return f"{_NAME}-{digest.hexdigest()[:16]}"
+def _say(text: str) -> None:
+    print(f"rondo: {text}", file=sys.stderr, flush=True)
 
 
 def _cache_folder() -> Path:
@@ -144,7 +161,7 @@ def _writable_folder() -> Path:
             return folder
     except OSError as error:
         other = Path(tempfile.gettempdir()) / f"rondo-torch-{os.getuid()}"
-        print(f"rondo: {folder} cannot be written ({error.strerror}); compiling into {other}", file=sys.stderr)
+        _say(f"{folder} cannot be written ({error.strerror}); compiling into {other}")
         other.mkdir(mode=0o700, exist_ok=True)
         owner = other.stat()
         if owner.st_uid != os.getuid() or owner.st_mode & 0o022:
@@ -155,29 +172,27 @@ def _writable_folder() -> Path:
 @contextmanager
 def _locked(folder: Path):
     with open(folder / "lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("rondo: waiting for another process that compiles the backend for torch", file=sys.stderr)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        next_line = time.monotonic()
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= next_line:
+                    _say("waiting for another process that compiles the backend for torch")
+                    next_line += _SAYS_SECONDS
+                time.sleep(0.05)
         yield
-
-
-def _import(path: Path):
-    loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(_NAME, loader))
-    loader.exec_module(module)
-    return module
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m rondo.torch.build", description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, help="where to put it; default: beside the package, or the cache folder")
-    folder = parser.parse_args().folder
+    parser.add_argument("--torch", type=Path, help="another torch's folder, which holds include and lib; -O2 instead of -O1")
+    given = parser.parse_args()
+    folder = given.folder or (_BESIDE if os.access(_HERE, os.W_OK) else _writable_folder())
     try:
-        if folder is None:
-            folder = _BESIDE if os.access(_HERE, os.W_OK) else _writable_folder()
-        print(build(folder))
+        print(build(Torch(given.torch), folder, "-O2") if given.torch else build(installed(), folder))
     except BuildError as error:
         sys.exit(f"rondo.torch.build: {error}")
 

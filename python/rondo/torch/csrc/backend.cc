@@ -1,7 +1,5 @@
 #include "csrc/backend.h"
 
-#include <torch/csrc/utils/pybind.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>

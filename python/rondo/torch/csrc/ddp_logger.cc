@@ -1,10 +1,11 @@
 #include "csrc/ddp_logger.h"
 
 #include <c10/util/Logging.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include <exception>
 #include <string>
+
+#include "csrc/operators.h"
 
 namespace rondo_torch {
 
@@ -12,9 +13,8 @@ namespace {
 
 // False also where Python cannot tell, such as at the end of the process.
 bool every_custom_group_is_ours() {
-  pybind11::gil_scoped_acquire gil;
   try {
-    return pybind11::module_::import("rondo.torch._group").attr("every_custom_group_is_ours")().cast<bool>();
+    return operator_named<bool()>("rondo::_every_custom_group_is_ours").call();
   } catch (const std::exception&) {
     return false;
   }

@@ -1,9 +1,10 @@
 #include "csrc/errors.h"
 
 #include <c10/util/Exception.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include <vector>
+
+#include "csrc/operators.h"
 
 namespace rondo_torch {
 
@@ -19,19 +20,18 @@ std::string blamed_ranks() {
   return text + ")";
 }
 
-// The package's interrupt check (rondo/errors.py) keeps what the signal's handler raised.
-std::exception_ptr raised_by_signal() {
-  pybind11::gil_scoped_acquire gil;
-  pybind11::object error = pybind11::module_::import("rondo.errors").attr("last_error")(int{RONDO_INTERRUPTED});
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
-  return std::make_exception_ptr(pybind11::error_already_set());
-}
+// Of RONDO_INTERRUPTED, until it reaches the caller.
+struct Interrupted : c10::DistBackendError {
+  using DistBackendError::DistBackendError;
+};
 
 }  // namespace
 
 std::exception_ptr failure(rondo_result_t code) {
-  if (code == RONDO_INTERRUPTED) return raised_by_signal();
   const std::string text = rondo_last_error();
+  if (code == RONDO_INTERRUPTED) {
+    return std::make_exception_ptr(Interrupted({__func__, __FILE__, __LINE__}, "rondo INTERRUPTED: " + text));
+  }
   if (code == RONDO_INVALID) {
     return std::make_exception_ptr(c10::ValueError({__func__, __FILE__, __LINE__}, "rondo: " + text));
   }
@@ -41,9 +41,18 @@ std::exception_ptr failure(rondo_result_t code) {
       {__func__, __FILE__, __LINE__}, std::string("rondo ") + rondo_result_name(code) + blamed_ranks() + word + text));
 }
 
+void raise(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Interrupted&) {
+    operator_named<void()>("rondo::_raise_from_handler").call();
+    throw;
+  }
+}
+
 void check(rondo_result_t code) {
   if (code != RONDO_OK) [[unlikely]]
-    std::rethrow_exception(failure(code));
+    raise(failure(code));
 }
 
 void fail(const std::string& text) { throw c10::DistBackendError({__func__, __FILE__, __LINE__}, "rondo: " + text); }

@@ -8,11 +8,15 @@
 namespace rondo_torch {
 
 // The failure `code` that a function of rondo.h has just returned on this thread, as what torch raises:
-// RONDO_INVALID: ValueError; RONDO_INTERRUPTED: what the handler of a Python signal raised, KeyboardInterrupt for one;
-// everything else: DistBackendError, whose text begins with the code's name and the ranks to blame.
+// RONDO_INVALID: ValueError; everything else: DistBackendError, whose text begins with the code's name and the ranks to
+// blame.
 std::exception_ptr failure(rondo_result_t code);
 
-// Throws failure(code) unless code is RONDO_OK.
+// Throws a failure. That of RONDO_INTERRUPTED becomes what the handler of a Python signal raised in this thread's call,
+// KeyboardInterrupt for one.
+[[noreturn]] void raise(const std::exception_ptr& failure);
+
+// raise(failure(code)) unless code is RONDO_OK.
 void check(rondo_result_t code);
 
 // Throws a DistBackendError with this text.

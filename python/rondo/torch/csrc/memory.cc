@@ -53,7 +53,7 @@ void Memory::end() {
     return state.blocks > 0;
   });
   if (!still_used) rondo_destroy(comm_);
-  if (failed) std::rethrow_exception(failed);
+  if (failed) raise(failed);
 }
 
 class Arena::Piece {

@@ -1,36 +1,45 @@
-// The module rondo_torch: makes backends, and ends them with the process; registered memory.
+// What the package calls: makes backends, and ends them with the process; registered memory. Operators of torch, whose
+// names begin with "_"; they run without Python's lock.
 
-#include <pybind11/chrono.h>
-#include <torch/csrc/utils/pybind.h>
+#include <torch/library.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "csrc/backend.h"
 #include "csrc/registered.h"
 
+namespace rondo_torch {
+
 namespace {
 
-// With the GIL released: it waits for the other ranks.
-c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                         std::chrono::milliseconds timeout, std::string name,
-                                         std::vector<int64_t> global_ranks) {
-  return rondo_torch::RondoBackend::create(store, {rank, size, timeout, std::move(name), std::move(global_ranks)});
+// torch passes no store and no backend to an operator: `meeting`, a group without backends, brings the store, and takes
+// the backend.
+void create(const c10::intrusive_ptr<c10d::ProcessGroup>& meeting, int64_t timeout_ms, std::string name,
+            std::vector<int64_t> global_ranks) {
+  const GroupDescription group{meeting->getRank(), meeting->getSize(), std::chrono::milliseconds(timeout_ms),
+                               std::move(name), std::move(global_ranks)};
+  meeting->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::CUSTOM,
+                      RondoBackend::create(meeting->getStore(), group));
+}
+
+at::Tensor empty(c10::ArrayRef<int64_t> shape, at::ScalarType type, c10::string_view group) {
+  return registered_empty(shape.vec(), type, std::string(group));
 }
 
 }  // namespace
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
-  namespace py = pybind11;
-  module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
-             py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
-  module.def("leave", &rondo_torch::RondoBackend::leave_all, py::arg("exception"),
-             py::call_guard<py::gil_scoped_release>());
-  module.def(
-      "empty",
-      [](const std::vector<int64_t>& shape, const at::ScalarType& type, const std::string& group) {
-        return rondo_torch::registered_empty(shape, type, group);
-      },
-      py::arg("shape"), py::arg("dtype"), py::arg("group"), py::call_guard<py::gil_scoped_release>());
-  py::class_<rondo_torch::RegisteredScope>(module, "RegisteredScope")
-      .def(py::init<const std::string&, size_t>(), py::arg("group"), py::arg("bytes"),
-           py::call_guard<py::gil_scoped_release>())
-      .def("end", &rondo_torch::RegisteredScope::end);
+TORCH_LIBRARY_FRAGMENT(rondo, library) {
+  library.def(
+      "_create(__torch__.torch.classes.c10d.ProcessGroup meeting, int timeout_ms, str name, int[] global_ranks) -> ()",
+      &create);
+  library.def("_leave(str exception) -> ()", [](std::string exception) { RondoBackend::leave_all(exception); });
+  library.def("_empty(int[] shape, ScalarType dtype, str group_name) -> Tensor", &empty);
+  library.class_<RegisteredScope>("RegisteredScope")
+      .def(torch::init<std::string, int64_t>())
+      .def("end", &RegisteredScope::end);
+  // Defined in Python.
+  library.def("_raise_from_handler() -> ()");
+  library.def("_every_custom_group_is_ours() -> bool");
 }
+
+}  // namespace rondo_torch

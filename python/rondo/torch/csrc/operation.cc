@@ -35,7 +35,7 @@ void Operation::wait(std::chrono::milliseconds timeout) {
     settle();
     state_.wait(State::kSettling, std::memory_order_acquire);  // while another thread does
   }
-  if (error_) std::rethrow_exception(error_);
+  if (error_) raise(error_);
 }
 
 void Operation::wait_for_works(std::chrono::milliseconds timeout) {

@@ -2,7 +2,6 @@
 // torch.compile. They have no derivatives: inference is what they are for.
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include <map>
@@ -10,6 +9,7 @@
 #include <string_view>
 
 #include "csrc/backend.h"
+#include "csrc/operators.h"
 
 namespace rondo_torch {
 
@@ -106,11 +106,6 @@ void refuse_gradient(const at::Tensor& tensor, const char* call) {
   TORCH_CHECK(!(at::GradMode::is_enabled() && tensor.requires_grad()), "torch.ops.rondo.", call,
               " has no derivative, and its tensor requires a gradient: call it under torch.no_grad(), or use "
               "torch.distributed's calls");
-}
-
-template <typename Function>
-c10::TypedOperatorHandle<Function> operator_named(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
 }
 
 void all_reduce_autograd(at::Tensor& tensor, Name op, Name group) {

@@ -97,9 +97,9 @@ at::Tensor registered_empty(const std::vector<int64_t>& shape, at::ScalarType ty
       data, shape, [block = std::move(block)](void*) {}, at::TensorOptions(type));
 }
 
-RegisteredScope::RegisteredScope(const std::string& group, size_t bytes) {
-  TORCH_CHECK_VALUE(bytes > 0, "rondo.torch.registered: bytes is 0; it is the size of the arena");
-  arena_ = RondoBackend::named(group)->arena(bytes);
+RegisteredScope::RegisteredScope(const std::string& group, int64_t bytes) {
+  TORCH_CHECK_VALUE(bytes > 0, "rondo.torch.registered: bytes is ", bytes, "; it is the size of the arena");
+  arena_ = RondoBackend::named(group)->arena(static_cast<size_t>(bytes));
   install_allocator();
   arenas.push_back(arena_.get());
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <torch/custom_class.h>
 
 #include <cstdint>
 #include <memory>
@@ -17,9 +18,9 @@ at::Tensor registered_empty(const std::vector<int64_t>& shape, at::ScalarType ty
 
 // While one lives, torch's CPU tensors that its thread makes lie in the group's arena of at least `bytes` bytes. They
 // may live on. Where the arena is full, making a tensor raises torch.OutOfMemoryError. They nest.
-class RegisteredScope {
+class RegisteredScope : public torch::CustomClassHolder {
  public:
-  RegisteredScope(const std::string& group, size_t bytes);
+  RegisteredScope(const std::string& group, int64_t bytes);
   RegisteredScope(const RegisteredScope&) = delete;
   RegisteredScope& operator=(const RegisteredScope&) = delete;
   // Ends it; a second call does nothing. RuntimeError on another thread, or before those inside it have ended.
