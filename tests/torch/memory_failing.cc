@@ -63,6 +63,7 @@ void fail(const std::string& text) { throw std::runtime_error(text); }
 void check(rondo_result_t code) {
   if (code != RONDO_OK) throw std::bad_alloc();
 }
+void raise(const std::exception_ptr& failure) { std::rethrow_exception(failure); }
 std::exception_ptr failure(rondo_result_t) { return std::make_exception_ptr(std::runtime_error("failed")); }
 
 }  // namespace rondo_torch

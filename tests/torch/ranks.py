@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import rondo.torch  # noqa: F401  makes the backend known, also without an entry point
-from rondo.torch import _group, build
+from rondo.torch import _group
 
 _forked = multiprocessing.get_context("fork")
 
@@ -18,7 +18,7 @@ _forked = multiprocessing.get_context("fork")
 def run(world, fn, *args, backend="rondo", timeout=30, limit=120):
     """What fn(rank, *args) returns on each rank of a job. timeout: the group's, in seconds. A rank that raises, or that
     is not done after `limit` seconds, fails the test with every rank's traceback."""
-    build.load()  # once, in this process
+    _group.extension()  # once, in this process
     with tempfile.TemporaryDirectory() as folder:
         arguments = (world, f"file://{folder}/store", backend, timeout, fn, args)
         results, errors = start(world, _main, arguments, limit)

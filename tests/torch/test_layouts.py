@@ -269,7 +269,7 @@ def refused(rank):
         try:
             dist.all_reduce(outputs["expanded"])
         except ValueError as error:
-            _group.extension().leave(f"ValueError: {error}")
+            _group.extension()._leave(f"ValueError: {error}")
     else:
         store.set("woven", "ended")
         with pytest.raises(dist.DistBackendError, match=r"ABORTED \(rank 1\).*ValueError.*cannot be written"):

@@ -112,7 +112,7 @@ def test_allocations_that_fail(what, tmp_path):
     held then ends it by its alarm."""
     program = tmp_path / "failing"
     source = Path(__file__).parent / "memory_failing.cc"
-    command = [build._compiler(), "-std=c++20", "-O1", "-g0", "-I", str(SOURCES.parent), "-I", str(build._header_folder())]
+    command = [*build._compiler(build.installed()), "-std=c++20", "-O1", "-g0", "-I", str(SOURCES.parent), "-I", str(build._header_folder())]
     subprocess.run([*command, str(source), str(SOURCES / "memory.cc"), "-o", str(program)], check=True)
     done = subprocess.run([str(program), what], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"exit code {done.returncode}: {done.stdout}{done.stderr}"

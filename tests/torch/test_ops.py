@@ -96,9 +96,9 @@ def refused_operators(rank):
 
 
 def test_operators_without_a_group():
-    from rondo.torch import build
+    from rondo.torch import _group
 
-    build.load()
+    _group.extension()
     with pytest.raises(ValueError, match="no process group named"):
         torch.ops.rondo.all_reduce_(torch.ones(2))
 

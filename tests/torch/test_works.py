@@ -496,10 +496,43 @@ def details(rank):
         dist.all_reduce(torch.ones(2 + rank), group=group)
 
 
-def test_a_torch_that_is_too_old_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(torch, "__version__", "2.8.1+cpu")
+def test_ctrl_c_in_a_call():
+    """What the signal's handler raised comes out of a blocking call and of a wait, once."""
+    ranks.run(2, ctrl_c_in_a_call)
+
+
+def ctrl_c_in_a_call(rank):
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(["interrupted"])
+        with pytest.raises(dist.DistBackendError, match=r"ABORTED \(rank 0\).*interrupted"):
+            dist.all_reduce(torch.ones(1))
+        return
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        dist.all_reduce(torch.ones(1))
+    store.set("interrupted", "yes")
+    with pytest.raises(dist.DistBackendError, match="interrupted"):  # the group has failed
+        dist.all_reduce(torch.ones(1))
+
+
+@pytest.mark.parametrize(
+    ("version", "interface"),
+    [("2.14.0", "2.14"), ("2.14.1+cu130", "2.14"), ("2.15.0a0+git12", "2.15.0a0+git12"), ("2.16.0.dev20261101", "2.16.0.dev20261101")],
+)
+def test_releases_share_a_library(version, interface, tmp_path):
+    assert a_torch(version, tmp_path).interface == interface
+
+
+def a_torch(version, folder):
+    (folder / "version.py").write_text(f"__version__ = '{version}'\n")
+    return build.Torch(folder)
+
+
+def test_a_torch_that_is_too_old_is_named(tmp_path):
     with pytest.raises(build.BuildError, match=r"torch 2\.8\.1\+cpu is too old: the backend needs torch 2\.9 or newer"):
-        build.build(tmp_path)
+        build.build(a_torch("2.8.1+cpu", tmp_path), tmp_path)
 
 
 def test_registered_twice():

@@ -56,9 +56,9 @@ def _load() -> types.ModuleType:
 
 _tests = _load()
 if BACKEND == "rondo":
-    from rondo.torch import build
+    from rondo.torch import _group
 
-    build.load()  # once, before the ranks are forked
+    _group.extension()  # once, before the ranks are forked
 
 
 class TestUpstream(_tests.TestDistBackend, _tests.DistributedTest._DistTestBase):

@@ -78,7 +78,7 @@ torch_folder=$("${python[@]}" -c 'import torch, pathlib; print(pathlib.Path(torc
 check "tools/wheel.sh --torch" "$tree/tools/wheel.sh" --torch "$torch_folder"
 (cd "$tree" && install_wheel "$venv")
 carried() {
-  RONDO_TORCH_CACHE=$folder/empty CXX=no-such-compiler starts "$@" && [[ ! -e $folder/empty ]]
+  RONDO_TORCH_CACHE=$folder/unused CXX=no-such-compiler starts "$@" && [[ ! -e $folder/unused ]]
 }
 check "what the wheel carries serves alone, torchrun" carried "${torchrun[@]}"
 check "what the wheel carries serves alone, rondo-run" carried "$venv/bin/rondo-run" -n 2 "${python[@]}"

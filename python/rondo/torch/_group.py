@@ -40,8 +40,8 @@ def create(options, backend_options):
 
 
 def _raise_from_handler() -> None:
-    """Raises what a signal's handler raised in this thread's last call of the library."""
-    raise native.last_error(_INTERRUPTED)
+    """Raises what a signal's handler raised in this thread's last call of the library, if it did and nobody has raised it."""
+    native.last_error(_INTERRUPTED)
 
 
 def _every_custom_group_is_ours() -> bool:
@@ -54,4 +54,5 @@ def _every_custom_group_is_ours() -> bool:
 
 def _leave() -> None:
     """The end of a process that did not call destroy_process_group: tells the other ranks, so that they do not wait."""
-    torch.ops.rondo._leave(start._exception or "")
+    if _in_python is not None:
+        torch.ops.rondo._leave(start._exception or "")

@@ -81,7 +81,7 @@ def build(torch: Torch, folder: Path, optimization: str = "-O1") -> Path:
 def _compile(torch: Torch, target: Path, optimization: str) -> None:
     scratch = target.with_suffix(f".{os.getpid()}.tmp")
     command = _command(torch, scratch, optimization)
-    _say(f"compiling the backend for torch {torch.version}, of which this wheel carries none; it takes about 20 s, once")
+    _say(f"compiling the backend for torch {torch.version}; it takes about 20 s, once")
     begin = time.monotonic()
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
