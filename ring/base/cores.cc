@@ -78,15 +78,17 @@ int home_core(const cpu_set_t& allowed, int place) {
   }
 }
 
-void go_home(int place) {
-  if (place < 0) return;
+bool go_home(int place) {
+  if (place < 0) return false;
   const cpu_set_t allowed = allowed_cores();
   const int core = home_core(allowed, place);
-  if (core < 0) return;
+  if (core < 0 || core == sched_getcpu()) return false;
   cpu_set_t home;
   CPU_ZERO(&home);
   CPU_SET(core, &home);
-  if (sched_setaffinity(0, sizeof home, &home) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
+  if (sched_setaffinity(0, sizeof home, &home) != 0) return false;
+  sched_setaffinity(0, sizeof allowed, &allowed);
+  return true;
 }
 
 }  // namespace rondo

@@ -26,7 +26,7 @@ void attempt(const Step& step) {
 WaitPolicy patience_for(const Config& config, const Fabric& fabric) {
   const Place& place = fabric.place();
   const bool crowded = rondo::crowded(fabric.topology(), place.rank, place.local_world);
-  return {std::chrono::microseconds(config.spin_us), crowded, crowded ? -1 : place.local_rank};
+  return {std::chrono::microseconds(config.spin_us), crowded, place.local_rank};
 }
 
 Topology topology_of(const Fabric& fabric, const std::vector<int>& members) {

@@ -29,8 +29,10 @@ constexpr uint32_t kPolledBeforeRelaxing = 256;
 // an exchange over loopback for seconds, instead of 15). So does a yield after which something moves. The other may
 // poll for its own time before it sleeps in turn.
 constexpr std::chrono::microseconds kShortSleep{500};
-// Where they have another reason, moving must cost little: some 10 us in so long.
-constexpr std::chrono::milliseconds kBetweenMoves{20};
+// Where there are more ranks than cores, each is moved at its first wait, and rarely later on: the scheduler needs long
+// to see that three that yield to each other share a core beside one with a single rank, but a move may also end the
+// order in which the ranks of a core take turns.
+constexpr std::chrono::milliseconds kMostBetweenMoves{20'000};
 
 // An engine's claim after the caller's threads were last seen to wait: for ProgressThread::kAside it is left to them,
 // and for so long the thread goes on looking, so that a rank that computes for a while need not wake it again.
@@ -113,7 +115,7 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
   polls_.begin();
   while (true) {
     const bool moved = guarded_step(Pass::kPolling);
-    if (moved && polls_.moved()) leave_shared_core();
+    if (moved && polls_.moved()) go_home_at_times(Clock::now());
     if (operation.done()) return;
     if (moved) {
       if (++busy % kBusyPassesPerLook != 0) continue;
@@ -131,6 +133,7 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
     if (next == Next::kYield) {
       sched_yield();
       polls_.yielded(now, Clock::now());
+      if (policy_.crowded) go_home_at_times(now);
     } else if (rest(until)) {
       polls_.begin();
     }
@@ -138,12 +141,12 @@ void ProgressEngine::drive(const Operation& operation, Clock::time_point until, 
   }
 }
 
-// What was waited for ran on this core.
-void ProgressEngine::leave_shared_core() {
-  const auto now = Clock::now();
-  if (now - moved_home_ <= kBetweenMoves) return;
-  go_home(policy_.home);
+// What was waited for ran on this core, or may have.
+void ProgressEngine::go_home_at_times(Clock::time_point now) {
+  if (now - moved_home_ <= between_moves_) return;
   moved_home_ = now;
+  if (!go_home(policy_.home) || !policy_.crowded) return;
+  between_moves_ = std::min<Clock::duration>(4 * between_moves_, kMostBetweenMoves);
 }
 
 // Sleeps until something may have changed. True if something moved before it could fall asleep.
@@ -158,7 +161,8 @@ bool ProgressEngine::rest(Clock::time_point until) {
   const auto asleep = Clock::now();
   if (const Error error = bell_->wait(std::min(until, asleep + kLongestSleep)); !error.ok()) broke(error);
   polls_.slept();
-  if (Clock::now() - asleep < kShortSleep) leave_shared_core();
+  const auto awake = Clock::now();
+  if (awake - asleep < kShortSleep) go_home_at_times(awake);
   return false;
 }
 

@@ -18,7 +18,7 @@ struct WaitPolicy {
   // communication (docs/tuning.md, "Waiting").
   std::chrono::microseconds spin{0};
   bool crowded = false;  // there are more ranks than cores
-  int home = -1;         // place among the ranks of the host, if each can have a core of its own
+  int home = -1;         // place among the ranks of the host; -1: this thread need not be spread with the others'
 };
 
 // Whether giving the core away pays. Beside another rank that waits, too, a yield lasts a microsecond; beside a process
