@@ -13,7 +13,8 @@ namespace {
 // The parameters of all methods that are written here.
 const char* const kParameters[] = {"array",  "op",      "root",       "out",           "dest",     "source",
                                    "tag",    "timeout", "scalar",     "algorithm",     "wire",     "stream",
-                                   "needed", "result",  "collective", "output_counts", "async_op", "input_counts"};
+                                   "needed", "result",  "collective", "output_counts", "async_op", "input_counts",
+                                   "matched", "truncate", "synchronous"};
 enum Parameter {
   kArray,
   kOp,
@@ -33,6 +34,9 @@ enum Parameter {
   kOutputCounts,
   kAsync,
   kInputCounts,
+  kMatched,
+  kTruncate,
+  kSynchronous,
   kCount
 };
 
@@ -70,6 +74,10 @@ class Given {
   }
   PyObject* operator[](Parameter which) const { return values_[which]; }
   bool has(Parameter which) const { return values_[which] != Py_None; }
+  bool says(Parameter which) const {
+    PyObject* const value = values_[which];
+    return value != Py_None && value != Py_False && PyObject_IsTrue(value) != 0;
+  }
 
  private:
   // The declared function says in Python's words what is wrong.
@@ -108,6 +116,9 @@ class Options {
   Options(const Given& given, int rank, uint64_t purpose, uint64_t count) : used_(purpose != 0) {
     for (const Parameter each : {kTimeout, kAlgorithm, kScalar, kWire, kStream}) used_ = used_ || given.has(each);
     options_.purpose = purpose;
+    if (given.says(kSynchronous)) options_.message_flags |= RONDO_SYNCHRONOUS;
+    if (given.says(kTruncate)) options_.message_flags |= RONDO_TRUNCATE;
+    used_ = used_ || options_.message_flags != 0;
     if (used_) read(given, rank, count);
   }
   const rondo_options_t* get() const { return used_ ? &options_ : nullptr; }
@@ -225,7 +236,7 @@ class Request {
       Ref::checked(PyObject_CallMethod(object_, "_open", nullptr));
     const Ref handle = Ref::borrowed(self_.handle);
     rondo_comm_t comm = Capsule<rondo_comm_t>::in(handle.get());
-    const bool has_work = is_async || (given[kAsync] != Py_False && PyObject_IsTrue(given[kAsync]) != 0);
+    const bool has_work = is_async || given.says(kAsync);
     const bool is_collected = self_.batch != nullptr && self_.batch != Py_None;
     Ref kept;
     if (has_work || is_collected) {
@@ -394,19 +405,64 @@ PyObject* send(Request& on) {
       });
 }
 
+// A message that was received or found, or the Work that brings it.
+template <typename Block, typename Start>
+PyObject* bring(Request& on, const Options& used, Block block, Start start) {
+  rondo_message_t message{};
+  Ref result(on.submit(
+      Py_None, used, [&](rondo_comm_t comm) { return block(comm, &message); }, start, true));
+  return result && result.get() != Py_None ? result.release() : message_of(message).release();
+}
+
 PyObject* receive(Request& on) {
   const Buffer& to = on.buffer(kArray, true);
   const int source = on.whole(kSource), tag = on.whole(kTag);
   const Options used = on.options(0);
+  return bring(
+      on, used,
+      [&](rondo_comm_t comm, rondo_message_t* message) {
+        return rondo_recv(comm, to.address, to.count, to.dtype, source, tag, used.get(), message);
+      },
+      [&](rondo_comm_t comm, rondo_work_t* work) {
+        return rondo_recv_async(comm, to.address, to.count, to.dtype, source, tag, used.get(), work);
+      });
+}
+
+// Of a message that a matched probe has found.
+PyObject* receive_matched(Request& on) {
+  const Buffer& to = on.buffer(kArray, true);
+  const Ref number = Ref::checked(PyObject_GetAttrString(on.given[kMatched], "matched"));
+  const uint64_t matched = PyLong_AsUnsignedLongLong(number.get());
+  if (PyErr_Occurred() != nullptr) throw Raised();
+  const Options used = on.options(0);
+  return bring(
+      on, used,
+      [&](rondo_comm_t comm, rondo_message_t* message) {
+        return rondo_mrecv(comm, to.address, to.count, to.dtype, matched, used.get(), message);
+      },
+      [&](rondo_comm_t comm, rondo_work_t* work) {
+        return rondo_mrecv_async(comm, to.address, to.count, to.dtype, matched, used.get(), work);
+      });
+}
+
+template <auto Probe, auto Start>
+PyObject* probe(Request& on) {
+  const int source = on.whole(kSource), tag = on.whole(kTag);
+  const Options used = on.options(0);
+  return bring(
+      on, used,
+      [&](rondo_comm_t comm, rondo_message_t* message) { return Probe(comm, source, tag, used.get(), message); },
+      [&](rondo_comm_t comm, rondo_work_t* work) { return Start(comm, source, tag, used.get(), work); });
+}
+
+template <auto Probe>
+PyObject* look(Request& on) {
+  const int source = on.whole(kSource), tag = on.whole(kTag);
   rondo_message_t message{};
-  const auto block = [&](rondo_comm_t comm) {
-    return rondo_recv(comm, to.address, to.count, to.dtype, source, tag, used.get(), &message);
-  };
-  const auto start = [&](rondo_comm_t comm, rondo_work_t* work) {
-    return rondo_recv_async(comm, to.address, to.count, to.dtype, source, tag, used.get(), work);
-  };
-  Ref work(on.submit(Py_None, used, block, start, true));
-  return on.is_async ? work.release() : message_of(message).release();
+  int found = 0;
+  const auto block = [&](rondo_comm_t comm) { return Probe(comm, source, tag, &found, &message); };
+  Ref(on.submit(Py_None, on.options(0), block, [](rondo_comm_t, rondo_work_t*) { return RONDO_OK; }));
+  return found != 0 ? message_of(message).release() : Py_NewRef(Py_None);
 }
 
 PyObject* sendrecv(Request& on) {
@@ -469,6 +525,12 @@ Entry entries[] = {entry<equal<RONDO_ALL_REDUCE>>("all_reduce"),
                    entry<send, kAsyncMessage>("isend"),
                    entry<receive>("recv"),
                    entry<receive, kAsyncMessage>("irecv"),
+                   entry<receive_matched>("mrecv"),
+                   entry<receive_matched, kAsyncMessage>("imrecv"),
+                   entry<probe<rondo_probe, rondo_probe_async>>("probe"),
+                   entry<probe<rondo_mprobe, rondo_mprobe_async>>("mprobe"),
+                   entry<look<rondo_iprobe>>("iprobe"),
+                   entry<look<rondo_improbe>>("improbe"),
                    entry<sendrecv>("sendrecv")};
 
 void free_communicator(PyObject* object) {

@@ -70,6 +70,15 @@ PyObject* wait(PyObject* object, PyObject* milliseconds) {
   });
 }
 
+PyObject* cancel(PyObject* object, PyObject*) {
+  return guarded([&] {
+    Work& self = self_of(object);
+    int cancelled = 0;
+    if (!self.ended) check(without_gil([&] { return rondo_work_cancel(self.handle, &cancelled); }));
+    return PyBool_FromLong(cancelled);
+  });
+}
+
 PyObject* wait_on(PyObject* object, PyObject* stream) {
   return guarded([&] {
     void* const on = PyLong_AsVoidPtr(stream);
@@ -117,6 +126,7 @@ void free_work(PyObject* object) {
 
 // rondo.work.Work calls them.
 PyMethodDef methods[] = {{"_wait", wait, METH_O, nullptr},
+                         {"_cancel", cancel, METH_NOARGS, nullptr},
                          {"_wait_on", wait_on, METH_O, nullptr},
                          {"_on_end", on_end, METH_O, nullptr},
                          {"_sweep", sweep, METH_NOARGS | METH_STATIC, nullptr},
@@ -146,12 +156,16 @@ Ref new_work(Ref kept, PyObject* result, bool receives) {
 rondo_work_t* handle_in(const Ref& work) { return &self_of(work.get()).handle; }
 
 Ref message_of(const rondo_message_t& message) {
-  static PyObject* type = nullptr;
-  auto* const of = reinterpret_cast<PyTypeObject*>(imported(type, "rondo.work", "Message"));
-  Ref made = Ref::checked(PyType_GenericAlloc(of, 3));  // a named tuple's own __new__ is a function of Python
+  static PyObject *message_type = nullptr, *matched_type = nullptr;
+  const bool matched = message.matched != 0;
+  PyObject* const type =
+      matched ? imported(matched_type, "rondo.work", "Matched") : imported(message_type, "rondo.work", "Message");
+  // A named tuple's own __new__ is a function of Python.
+  Ref made = Ref::checked(PyType_GenericAlloc(reinterpret_cast<PyTypeObject*>(type), matched ? 4 : 3));
   PyTuple_SetItem(made.get(), 0, PyLong_FromLong(message.peer));
   PyTuple_SetItem(made.get(), 1, PyLong_FromLong(message.tag));
   PyTuple_SetItem(made.get(), 2, PyLong_FromUnsignedLongLong(message.bytes));
+  if (matched) PyTuple_SetItem(made.get(), 3, PyLong_FromUnsignedLongLong(message.matched));
   return made;
 }
 

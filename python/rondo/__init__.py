@@ -12,13 +12,13 @@ from rondo.communicator import ANY_SOURCE, ANY_TAG, Batch, Communicator, SparseR
 from rondo.errors import *  # noqa: F403
 from rondo.start import UniqueId, init, unique_id
 from rondo.wire import Wire
-from rondo.work import Message, Work
+from rondo.work import Matched, Message, Work
 
 __version__ = _native.VERSION
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "Batch", "Communicator", "DistOpt", "Message", "SparseReport", "SpawnError", "Store", "Topology",
-    "UniqueId", "Wire", "Work", "data", "init", "spawn", "trace", "unique_id", *errors.__all__,
+    "ANY_SOURCE", "ANY_TAG", "Batch", "Communicator", "DistOpt", "Matched", "Message", "SparseReport", "SpawnError", "Store",
+    "Topology", "UniqueId", "Wire", "Work", "data", "init", "spawn", "trace", "unique_id", *errors.__all__,
 ]  # fmt: skip
 
 

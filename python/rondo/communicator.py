@@ -33,7 +33,7 @@ from rondo._arguments import (
 from rondo._library import OfThisProcess, native
 from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite
 from rondo.wire import Wire
-from rondo.work import Message, Work
+from rondo.work import Matched, Message, Work
 
 ANY_SOURCE = -1
 ANY_TAG = -1
@@ -514,25 +514,31 @@ class Communicator(native.Communicator, OfThisProcess):
 
     # --- messages
 
-    def send(self, array: Array, dest: int, tag: int = 0, *, timeout: float | None = None, stream: Any = None) -> None:
+    def send(
+        self, array: Array, dest: int, tag: int = 0, *, synchronous: bool = False, timeout: float | None = None,
+        stream: Any = None,
+    ) -> None:  # fmt: skip
         """Sends `array` to rank `dest`. Returns when `array` may be changed; a small message may still be on its way.
+        synchronous: it returns when a receive has met the message.
 
         >>> group.send(np.array([1.0]), dest=1)
         """
 
     def recv(
-        self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
-        stream: Any = None,
+        self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, truncate: bool = False,
+        timeout: float | None = None, stream: Any = None,
     ) -> Message:  # fmt: skip
         """Receives into `array` from rank `source`, a message with that tag. Returns (source, tag, bytes); the message
-        may be shorter than `array`. Messages of one sender and tag stay in order.
+        may be shorter than `array`. Messages of one sender and tag stay in order. A longer one is rondo.Mismatch on
+        both ranks; truncate: `array` gets its beginning, and this rank rondo.Truncated.
 
         >>> source, tag, nbytes = group.recv(x)
         """
 
     def isend(
-        self, array: Array, dest: int, tag: int = 0, *, timeout: float | None = None, stream: Any = None
-    ) -> Work:
+        self, array: Array, dest: int, tag: int = 0, *, synchronous: bool = False, timeout: float | None = None,
+        stream: Any = None,
+    ) -> Work:  # fmt: skip
         """send() that returns a Work at once; leave `array` alone until it is done. With `stream`, work that comes later
         in the stream may change it.
 
@@ -541,8 +547,8 @@ class Communicator(native.Communicator, OfThisProcess):
         """
 
     def irecv(
-        self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
-        stream: Any = None,
+        self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, truncate: bool = False,
+        timeout: float | None = None, stream: Any = None,
     ) -> Work:  # fmt: skip
         """recv() that returns a Work at once; its wait() returns the Message. With `stream`, work that comes later in
         the stream finds the message in `array`.
@@ -558,6 +564,38 @@ class Communicator(native.Communicator, OfThisProcess):
 
         >>> group.sendrecv(mine, (group.rank + 1) % group.size, theirs, (group.rank - 1) % group.size)
         """
+
+    def probe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: bool = False, timeout: float | None = None
+    ) -> Any:
+        """Waits until a message is there that recv() would take, and returns its (source, tag, bytes). It stays.
+        rondo.Timeout leaves the group usable.
+
+        >>> x = np.empty(group.probe(source=0).bytes // 8)           # of float64
+        """
+
+    def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message | None:
+        """probe() that does not wait: None if there is no message yet."""
+
+    def mprobe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, async_op: bool = False, timeout: float | None = None
+    ) -> Any:
+        """probe() of a message that only mrecv() gets: other threads do not see it. Returns a Matched.
+
+        >>> matched = group.mprobe()
+        >>> group.mrecv(np.empty(matched.bytes // 8), matched)       # of float64
+        """
+
+    def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Matched | None:
+        """mprobe() that does not wait: None if there is no message yet."""
+
+    def mrecv(
+        self, array: Array, matched: Matched, *, truncate: bool = False, timeout: float | None = None
+    ) -> Message:
+        """recv() of the message that mprobe() or improbe() found, once."""
+
+    def imrecv(self, array: Array, matched: Matched, *, truncate: bool = False, timeout: float | None = None) -> Work:
+        """mrecv() that returns a Work at once."""
 
     # --- objects
 

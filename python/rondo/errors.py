@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = [
     "Error", "Invalid", "Mismatch", "Timeout", "PeerLost", "PeerLeft", "Aborted", "Protocol", "Network",
     "Bootstrap", "System", "Unsupported", "Internal", "Closed", "Interrupted", "Unresponsive", "Corrupt",
-    "AuthFailed", "EpochStale", "NotFinite",
+    "AuthFailed", "EpochStale", "NotFinite", "Cancelled", "Truncated",
 ]  # fmt: skip
 
 
@@ -97,13 +97,22 @@ class NotFinite(Error, ArithmeticError):
     first. The call is over, and the communicator goes on."""
 
 
+class Cancelled(Error):
+    """Work.cancel() took the receive or probe back. The communicator goes on."""
+
+
+class Truncated(Error):
+    """A message was longer than the array of a receive with truncate=True, which has its beginning. The communicator
+    goes on."""
+
+
 # The failures that another rank is to blame for.
 BY_OTHERS = (Aborted, PeerLost, PeerLeft)
 
 _CLASSES = {
     1: Invalid, 2: Mismatch, 3: Timeout, 4: PeerLost, 5: Aborted, 6: Protocol, 7: Network, 8: Bootstrap, 9: System,
     10: Unsupported, 11: Internal, 12: Closed, 13: PeerLeft, 14: Interrupted, 15: Unresponsive, 16: Corrupt, 17: AuthFailed,
-    18: EpochStale, 19: NotFinite,
+    18: EpochStale, 19: NotFinite, 20: Cancelled, 21: Truncated,
 }  # fmt: skip
 
 

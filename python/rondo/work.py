@@ -18,6 +18,15 @@ class Message(NamedTuple):
     bytes: int
 
 
+class Matched(NamedTuple):
+    """A message that mprobe() or improbe() found: mrecv() receives it, and nothing else does."""
+
+    source: int
+    tag: int
+    bytes: int
+    matched: int  # its number on this rank
+
+
 class Work(native.Work, OfThisProcess):
     """An operation under way, from a call with async_op=True, isend() or irecv(). Any thread may use it.
 
@@ -39,6 +48,11 @@ class Work(native.Work, OfThisProcess):
         if self._error is not None:
             raise self._error
         return self._result
+
+    def cancel(self) -> bool:
+        """Takes back a receive that no message has met, or a probe: True, and wait() raises rondo.Cancelled. Anything
+        else goes on, or has ended: False."""
+        return self._cancel()
 
     def wait_on(self, stream: Any) -> None:
         """Of a call with `stream`: what is put into this stream from now on runs after the operation."""

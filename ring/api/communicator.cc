@@ -239,6 +239,8 @@ Message Communicator::run(const MessageCall& send, const MessageCall& received) 
   return {};
 }
 
+std::optional<Message> Communicator::look(const MessageCall& probe) { return engine(state_).look(probe); }
+
 Work Communicator::start(const MessageCall& call) {
   State& state = open(state_);
   if (state.batch.collecting()) return Work(state.batch.add(call));

@@ -44,6 +44,8 @@ void Work::wait() {
 
 void Work::wait_on(void* stream) { checked(operation_).wait_on(stream); }
 
+bool Work::cancel() { return checked(operation_).cancel(); }
+
 std::optional<Error> Work::error() const {
   Operation& operation = checked(operation_);
   operation.poll();

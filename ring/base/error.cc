@@ -46,6 +46,10 @@ constexpr const char* name_of(ErrorCode code) {
       return "EPOCH_STALE";
     case ErrorCode::kNotFinite:
       return "NOT_FINITE";
+    case ErrorCode::kCancelled:
+      return "CANCELLED";
+    case ErrorCode::kTruncated:
+      return "TRUNCATED";
   }
   return nullptr;
 }

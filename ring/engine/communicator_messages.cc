@@ -10,7 +10,7 @@
 namespace rondo {
 
 void CommunicatorState::check_peer(const MessageCall& call, const char* name) const {
-  const bool receives = call.kind == MessageKind::kReceive;
+  const bool receives = call.kind != MessageKind::kSend;
   if (!(receives && call.peer == kAnySource) && (call.peer < 0 || call.peer >= size())) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("{} on rank {}: peer is {}; it must be a rank of the group, 0 to {}{}", name, rank(),
@@ -24,21 +24,43 @@ void CommunicatorState::check_peer(const MessageCall& call, const char* name) co
 
 P2pCall CommunicatorState::checked(const MessageCall& call) const {
   const bool sends = call.kind == MessageKind::kSend;
-  const char* const name = sends ? "send" : "recv";
+  const char* const name = message_kind_name(call.kind);
   check_usable();
   const uint64_t bytes = checked_bytes(name, rank(), call.count, call.dtype);
-  check_peer(call, name);
+  const CallOptions& options = call.options;
+  P2pCall made{call.kind, static_cast<std::byte*>(call.data), bytes, call.dtype, call.peer, call.tag};
+  if (call.kind > MessageKind::kReceive || call.matched != 0 || options.synchronous || options.truncate) {
+    check_special(call, name);
+    made.synchronous = options.synchronous;
+    made.truncate = options.truncate;
+    made.matched = call.matched;
+    if (call.matched != 0) made.peer = kAnySource, made.tag = kAnyTag;
+  }
+  if (call.matched == 0) check_peer(call, name);
   if (bytes > 0 && call.data == nullptr) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: data is null but {} bytes {}", name, rank(), bytes,
                                                      sends ? "are to be sent" : "may come"));
   }
-  check_timeout(name, call.options);
-  return {call.kind, static_cast<std::byte*>(call.data), bytes, call.dtype, call.peer, call.tag};
+  check_timeout(name, options);
+  return made;
+}
+
+// What other messages have not.
+void CommunicatorState::check_special(const MessageCall& call, const char* name) const {
+  const auto refuse = [&](const char* why) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", name, rank(), why));
+  };
+  if (call.kind > MessageKind::kMatchedProbe) refuse("this kind of message is unknown");
+  if (call.options.stream) refuse("probes, matched receives, synchronous and truncate are for host memory, not a stream");
+  if (call.kind != MessageKind::kSend && call.options.synchronous) refuse("synchronous is an option of sends");
+  if (call.kind != MessageKind::kReceive && call.options.truncate) refuse("truncate is an option of receives");
+  if (call.kind != MessageKind::kReceive && call.matched != 0) refuse("matched is for receives");
+  if (call.kind > MessageKind::kReceive && call.count != 0) refuse("a probe has no buffer: its count must be 0");
 }
 
 P2pCall CommunicatorState::checked_on_host(const MessageCall& call) const {
   const P2pCall checked_call = checked(call);
-  if (DeviceSide* const device = attached()) device->check_host(checked_call.sends() ? "send" : "recv", call.data);
+  if (DeviceSide* const device = attached()) device->check_host(message_kind_name(call.kind), call.data);
   context_->log.note_thread();
   return checked_call;
 }
@@ -48,6 +70,10 @@ void CommunicatorState::check_on_host(const Call& call) const {
 }
 
 std::shared_ptr<MessageOperation> CommunicatorState::make(const MessageCall& call) const {
+  if (call.kind > MessageKind::kReceive) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: not in a batch, whose calls start at its end",
+                                                     message_kind_name(call.kind), rank()));
+  }
   return std::make_shared<MessageOperation>(checked_on_host(call), limit_of(call.options.timeout));
 }
 
@@ -75,6 +101,16 @@ Message CommunicatorState::run(const MessageCall& send, const MessageCall& recei
   if (send.options.stream) return device().run(send, receive);
   const P2pCall checked[] = {checked_on_host(send), checked_on_host(receive)};
   return messages_->run(checked, limit_of(send.options.timeout));
+} catch (const std::bad_alloc&) {
+  fail_for_memory();
+}
+
+std::optional<Message> CommunicatorState::look(const MessageCall& probe) try {
+  if (probe.kind != MessageKind::kProbe && probe.kind != MessageKind::kMatchedProbe) {
+    throw Exception(ErrorCode::kInvalid, fmt::format("look on rank {}: a {} is no probe", rank(),
+                                                     message_kind_name(probe.kind)));
+  }
+  return messages_->look(checked_on_host(probe));
 } catch (const std::bad_alloc&) {
   fail_for_memory();
 }

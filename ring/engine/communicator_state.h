@@ -69,6 +69,7 @@ class CommunicatorState final : public CommunicatorEvents {
   Message run(const MessageCall& call);
   Message run(const MessageCall& send, const MessageCall& receive);
   Work start(const MessageCall& call);
+  std::optional<Message> look(const MessageCall& probe);
   // Throws Exception(kInvalid) that names the argument.
   P2pCall checked(const MessageCall& call) const;
   // Checks it; submit() starts it.
@@ -149,6 +150,7 @@ class CommunicatorState final : public CommunicatorEvents {
   [[noreturn]] void refuse_use() const;
   [[noreturn]] void fail_for_memory();
   void check_peer(const MessageCall& call, const char* name) const;
+  void check_special(const MessageCall& call, const char* name) const;
   P2pCall checked_on_host(const MessageCall& call) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   struct Members {

@@ -363,7 +363,7 @@ TEST_CASE("messages") {
           const Numbers mine{rank, rank, rank};
           Numbers theirs(5, -1);
           rondo_work_t sent = nullptr, received = nullptr;
-          rondo_message_t message = {-5, -5, 0};
+          rondo_message_t message = {-5, -5, 0, 5};
           want(rondo_send_async(comm, mine.data(), 3, RONDO_INT64, other, 42, nullptr, &sent));
           want(rondo_recv_async(comm, theirs.data(), 5, RONDO_INT64, RONDO_ANY_SOURCE, RONDO_ANY_TAG, nullptr,
                                 &received));
@@ -385,6 +385,77 @@ TEST_CASE("messages") {
           want_invalid(rondo_send(comm, mine.data(), 1, RONDO_INT64, 9, 0, nullptr), "peer is 9");
           want_invalid(rondo_recv_async(comm, theirs.data(), 1, RONDO_INT64, 0, -7, nullptr, &received), "tag is -7");
           expect(received == nullptr, "a handle of a refused call");
+        }) == "");
+}
+
+TEST_CASE("probes, matched receives, cancel, truncation and synchronous sends") {
+  CHECK(on_threads(1, [](rondo_comm_t comm, int) {
+          const Numbers mine{1, 2, 3};
+          Numbers got(3, -1);
+          rondo_work_t work = nullptr;
+          rondo_message_t message = {-5, -5, 0, 5};
+          int found = -1, cancelled = -1, done = -1;
+          rondo_options_t options = RONDO_OPTIONS_INIT;
+          const auto send = [&](int tag) { want(rondo_send(comm, mine.data(), 3, RONDO_INT64, 0, tag, nullptr)); };
+          const auto expect_found = [&](int tag) {
+            expect(message.peer == 0 && message.tag == tag && message.bytes == 24, "the message that was found");
+            message = {-5, -5, 0, 5};
+          };
+          want(rondo_iprobe(comm, 0, RONDO_ANY_TAG, &found, &message));
+          expect(found == 0 && message.peer == -5, "nothing is there");
+          send(1);
+          want(rondo_iprobe(comm, RONDO_ANY_SOURCE, 1, &found, &message));
+          expect(found == 1 && message.matched == 0, "a message is there");
+          expect_found(1);
+          want(rondo_probe(comm, 0, 1, nullptr, &message));
+          expect_found(1);
+          want(rondo_probe_async(comm, 0, 2, nullptr, &work));
+          want(rondo_test(work, &done));
+          expect(done == 0, "another tag");
+          send(2);
+          want(rondo_wait(work, -1));
+          want(rondo_work_message(work, &message));
+          want(rondo_work_free(work));
+          expect_found(2);
+          want(rondo_mprobe(comm, 0, 1, nullptr, &message));
+          const uint64_t first = message.matched;
+          expect_found(1);
+          want(rondo_improbe(comm, 0, RONDO_ANY_TAG, &found, &message));
+          const uint64_t second = message.matched;
+          expect(found == 1 && first != 0 && second != 0 && first != second, "numbers of matched messages");
+          expect_found(2);
+          want(rondo_mrecv(comm, got.data(), 3, RONDO_INT64, first, nullptr, &message));
+          expect_found(1);
+          want(wait_for([&](rondo_work_t* of) {
+            return rondo_mrecv_async(comm, got.data(), 3, RONDO_INT64, second, nullptr, of);
+          }));
+          expect(got == mine, "what was received");
+          want_invalid(rondo_mrecv(comm, got.data(), 3, RONDO_INT64, first, nullptr, nullptr), "once");
+          want(rondo_mprobe_async(comm, 0, 3, nullptr, &work));
+          want(rondo_work_cancel(work, &cancelled));
+          expect(cancelled == 1, "taken back");
+          want(rondo_wait(work, -1), RONDO_CANCELLED);
+          want(rondo_work_cancel(work, &cancelled));
+          expect(cancelled == 0, "it has ended");
+          want_invalid(rondo_work_cancel(work, nullptr), "cancelled");
+          want(rondo_work_free(work));
+          send(4);
+          options.message_flags = RONDO_TRUNCATE;
+          got = {-1, -1, -1};
+          want(rondo_recv(comm, got.data(), 2, RONDO_INT64, 0, 4, &options, nullptr), RONDO_TRUNCATED);
+          expect(got == Numbers{1, 2, -1}, "the beginning");
+          options.message_flags = RONDO_SYNCHRONOUS;
+          want(rondo_send_async(comm, mine.data(), 3, RONDO_INT64, 0, 5, &options, &work));
+          want(rondo_test(work, &done));
+          expect(done == 0, "it has no receive");
+          want(rondo_recv(comm, got.data(), 3, RONDO_INT64, 0, 5, nullptr, nullptr));
+          want(rondo_wait(work, -1));
+          want(rondo_work_free(work));
+          options.message_flags = 4;
+          want_invalid(rondo_send(comm, mine.data(), 3, RONDO_INT64, 0, 5, &options), "message flags 4");
+          want_invalid(rondo_improbe(comm, 0, 0, &found, nullptr), "message");
+          want_invalid(rondo_iprobe(comm, 0, 0, nullptr, &message), "found");
+          want_invalid(rondo_mprobe(comm, 0, 0, nullptr, nullptr), "message");
         }) == "");
 }
 

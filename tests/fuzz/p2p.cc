@@ -1,6 +1,7 @@
 // What a peer writes on a point-to-point stream: envelopes and payloads, whole or in crumbs, to a rank that has
 // receives and a send under way. Nothing lands outside a receive; the pool keeps its bound; fail() ends everything.
-//   input: mode (bit 0: on the stream of the rank's own messages; bit 1: the stream lends), bytes a read, the stream
+//   input: mode (bit 0: on the stream of the rank's own messages; bit 1: the stream lends; bit 2: a receive takes the
+//   beginning of a message, another is a matched probe, and the send is synchronous), bytes a read, the stream
 #include "ring/engine/p2p/p2p.h"
 
 #include <memory>
@@ -57,16 +58,19 @@ std::string frame(P2pKind kind, uint64_t sequence, uint64_t bytes, uint64_t offs
 
 std::vector<std::string> seeds() {
   using enum P2pKind;
-  const std::string whole("\0\xff", 2), crumbs("\2\x1f", 2), backward("\1\xff", 2);
+  const std::string whole("\0\xff", 2), crumbs("\2\x1f", 2), backward("\1\xff", 2), special("\4\x40", 2);
   return {whole + frame(kEager, 0, 100) + frame(kEager, 1, 900, 0, 7) + frame(kEnd, 0, 0),
           crumbs + frame(kEager, 0, 8) + frame(kRequest, 1, 2000) + frame(kData, 1, 1500) + frame(kData, 1, 500, 1500),
           whole + frame(kEager, 0, 1024) + frame(kEager, 1, 1024) + frame(kEager, 2, 0, 0, 9),
-          backward + frame(kClear, 0, 0) + frame(kCredit, 0, 0), backward + frame(kRefuse, 0, 5000, 100)};
+          special + frame(kEager, 0, 700) + frame(kEager, 1, 900) + frame(kRequest, 2, 0),
+          special + frame(kRequest, 0, 700) + frame(kEager, 1, 8) + frame(kEager, 2, 8) + frame(kData, 0, 100),
+          backward + frame(kClear, 0, 5000) + frame(kCredit, 0, 0), backward + frame(kClear, 0, 0),
+          backward + frame(kRefuse, 0, 5000, 100)};
 }
 
 void try_input(std::string_view input) {
   if (input.size() < 2) return;
-  const bool backward = (input[0] & 1) != 0, lends = (input[0] & 2) != 0;
+  const bool backward = (input[0] & 1) != 0, lends = (input[0] & 2) != 0, special = (input[0] & 4) != 0;
   const auto most = static_cast<unsigned char>(input[1]);
   Streams streams;
   streams.from = std::make_unique<FedStream>(backward ? "" : input.substr(2), most, lends);
@@ -83,9 +87,12 @@ void try_input(std::string_view input) {
     receives[i].use(sizes[i]);
     receives[i].peer = i == 0 ? 0 : kAnySource;
     receives[i].tag = i == 0 ? 0 : kAnyTag;
+    receives[i].truncate = special && i < 2;
+    if (special && i == 2) receives[i].kind = MessageKind::kMatchedProbe;
     p2p.submit(receives[i]);
   }
   send.use(5000);
+  send.synchronous = special;
   p2p.submit(send);
   while (p2p.progress()) {
     RONDO_CHECK(p2p.pooled_bytes() <= kPoolBytes, "the pool keeps its bound");

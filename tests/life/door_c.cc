@@ -32,9 +32,9 @@ class CHandle final : public Handle {
     rondo_work_on_end(work_, call, new std::function<void()>(std::move(function)));
   }
   rondo::Message message() override {
-    rondo_message_t message{-1, -1, 0};
+    rondo_message_t message{-1, -1, 0, 0};
     rondo_work_message(work_, &message);
-    return {message.peer, message.tag, message.bytes};
+    return {message.peer, message.tag, message.bytes, message.matched};
   }
 
  private:
@@ -47,9 +47,9 @@ class CGroup final : public Group {
   ~CGroup() override { destroy(); }
 
   Error run(const Call& call, rondo::Message* message) override {
-    rondo_message_t got{-1, -1, 0};
+    rondo_message_t got{-1, -1, 0, 0};
     const Error error = outcome(call_either(call, &got, nullptr));
-    if (message != nullptr) *message = {got.peer, got.tag, got.bytes};
+    if (message != nullptr) *message = {got.peer, got.tag, got.bytes, got.matched};
     return error;
   }
   Error start(const Call& call, std::unique_ptr<Handle>* handle) override {
@@ -126,6 +126,7 @@ rondo_result_t CGroup::call_either(const Call& c, rondo_message_t* message, rond
   options.wire_seed = c.options.wire.seed;
   options.residual = c.options.wire.residual;
   options.purpose = static_cast<uint64_t>(c.options.purpose);
+  options.message_flags = c.options.synchronous ? RONDO_SYNCHRONOUS : 0;
   const auto* o = &options;
   const auto dtype = static_cast<rondo_dtype_t>(c.dtype);
   const auto op = static_cast<rondo_op_t>(c.op);
@@ -168,7 +169,11 @@ rondo_result_t CGroup::call_either(const Call& c, rondo_message_t* message, rond
       RONDO_LIFE_EITHER(all_reduce_many, tensors.data(), tensors.size(), op, o);
     case Verb::kSend:
       RONDO_LIFE_EITHER(send, c.in, c.count, dtype, c.root, c.tag, o);
+    case Verb::kMatchedProbe:
+      return rondo_mprobe(comm_, c.root, c.tag, o, message);
     case Verb::kRecv:
+      if (c.matched != 0 && work != nullptr) return rondo_mrecv_async(comm_, c.out, c.count, dtype, c.matched, o, work);
+      if (c.matched != 0) return rondo_mrecv(comm_, c.out, c.count, dtype, c.matched, o, message);
       if (work != nullptr) return rondo_recv_async(comm_, c.out, c.count, dtype, c.root, c.tag, o, work);
       return rondo_recv(comm_, c.out, c.count, dtype, c.root, c.tag, o, message);
     case Verb::kSendRecv:

@@ -124,6 +124,8 @@ class CppGroup final : public Group {
     return group_.send##form(c.in, c.count, c.dtype, c.root, c.tag, c.options);
 
 rondo::Message CppGroup::call_now(const Call& c) {
+  if (c.verb == Verb::kMatchedProbe) return group_.mprobe(c.root, c.tag, c.options);
+  if (c.matched != 0) return group_.mrecv(c.out, c.count, c.dtype, c.matched, c.options);
   if (c.verb == Verb::kRecv) return group_.recv(c.out, c.count, c.dtype, c.root, c.tag, c.options);
   if (c.verb == Verb::kSendRecv) {
     return group_.sendrecv(c.in, c.count, c.to, c.out, c.count, c.root, c.dtype, c.tag, c.options);
@@ -142,9 +144,10 @@ Work CppGroup::call_async(const Call& c) {
   switch (c.verb) {
     RONDO_LIFE_CALLS(_async)
     case Verb::kRecv:
+      if (c.matched != 0) return group_.mrecv_async(c.out, c.count, c.dtype, c.matched, c.options);
       return group_.recv_async(c.out, c.count, c.dtype, c.root, c.tag, c.options);
     default:
-      throw Exception(ErrorCode::kInvalid, "sendrecv has no asynchronous form");
+      throw Exception(ErrorCode::kInvalid, "sendrecv and probes have no asynchronous form here");
   }
 }
 #undef RONDO_LIFE_CALLS

@@ -18,6 +18,14 @@ void Thread::arrive(MessageList& list, Flight& flight, const rondo::Message& got
   check(flight, member);
 }
 
+void Thread::probe(Call& receive, Member& member) {
+  Call probe = receive;
+  probe.verb = Verb::kMatchedProbe;
+  rondo::Message found;
+  must(member.group->run(probe, &found), "mprobe: ");
+  receive.matched = found.matched;
+}
+
 void Thread::send_all(Traffic& traffic, int slot, Member& member) {
   for (size_t k = 0; k < traffic.list.size(); ++k) {
     if (!traffic.list.sends(k)) continue;
@@ -39,6 +47,7 @@ void Thread::receive_all(Traffic& traffic, const std::string& how, Member& membe
     Call& call = traffic.receives.back().call;
     if (how == "any" || how == "tag") call.root = kAnySource;
     if (how == "any" || how == "source") call.tag = kAnyTag;
+    if (traffic.probes) probe(call, member);
     traffic.receiving.emplace_back();
     must(member.group->start(call, &traffic.receiving.back()), "recv: ");
   }
@@ -55,7 +64,8 @@ void Thread::wait_for(Traffic& traffic, Member& member) {
   }
 }
 
-void Thread::exchange_blocking(MessageList list, Member& member) {
+void Thread::exchange_blocking(Traffic traffic, Member& member) {
+  MessageList& list = traffic.list;
   for (size_t k = 0; k < list.size(); ++k) {
     const std::string which = " of message " + std::to_string(k) + ": ";
     if (list.sends(k)) {
@@ -65,6 +75,7 @@ void Thread::exchange_blocking(MessageList list, Member& member) {
     } else if (list.receives(k)) {
       Flight flight = list.receive(k, kMessageSlot, memory_);
       rondo::Message got;
+      if (traffic.probes) probe(flight.call, member);
       must(member.group->run(flight.call, &got), "recv" + which);
       arrive(list, flight, got, member);
     }
@@ -75,8 +86,8 @@ void Thread::exchange(const Step& step, Member& member) {
   finish_messages();
   const std::string mode = step.word("mode", "async"), name = step.word("name");
   if (mode == "defer") collect(name, member);  // a name in use
-  Traffic traffic{MessageList(step, seat(step, member))};
-  if (mode == "blocking") return exchange_blocking(std::move(traffic.list), member);
+  Traffic traffic{MessageList(step, seat(step, member)), step.number("probe") != 0 && mode != "async"};
+  if (mode == "blocking") return exchange_blocking(std::move(traffic), member);
   if (mode == "defer") {
     // Memory of its own for each name of each group.
     send_all(traffic, kDeferredSlot + static_cast<int>(10 * step.number("group")) + name_number(step), member);

@@ -174,6 +174,8 @@ Step Lines::exchange(const Known& group) {
   step.with("salt", salt()).with("in", where()).with("out", where());
   if (step.word("mode") != "blocking") step.with("recv", one_of(kHow));
   if (step.word("mode") == "defer") step.with("name", "d" + std::to_string(r.below(3)));
+  if (r.chance(20)) step.with("synchronous", 1);
+  if (step.word("mode") != "async" && r.chance(30)) step.with("probe", 1);
   return step;
 }
 
@@ -224,7 +226,7 @@ Step Lines::batch(const Known& group) {
   const uint64_t calls = random_.between(1, 6);
   for (uint64_t i = 0; i < calls; ++i) {
     step.inner.push_back(group.members > 1 && random_.chance(20) ? exchange(group) : collective(group));
-    for (const char* key : {"recv", "mode", "name", "wire", "stochastic", "residual"}) {
+    for (const char* key : {"recv", "mode", "name", "probe", "wire", "stochastic", "residual"}) {
       step.inner.back().values.erase(key);
     }
   }

@@ -55,6 +55,7 @@ Flight MessageList::send(size_t k, int slot, Memory& memory) const {
   call.dtype = kind_.dtype;
   call.root = message.dst;
   call.tag = message.tag;
+  call.options.synchronous = step_->number("synchronous") != 0;
   flight.watched.push_back(std::move(in));
   return flight;
 }

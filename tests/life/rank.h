@@ -38,6 +38,7 @@ class Thread {
  private:
   struct Traffic {  // messages under way
     MessageList list;
+    bool probes = false;
     std::vector<Flight> sends = {}, receives = {};
     std::vector<std::unique_ptr<Handle>> sending = {}, receiving = {};
   };
@@ -92,7 +93,7 @@ class Thread {
 
   // exchange.cc: messages
   void exchange(const Step& step, Member& member);
-  void exchange_blocking(MessageList list, Member& member);
+  void exchange_blocking(Traffic traffic, Member& member);
   void collect_named(const Step& step, Member& member);
   void collect(const std::string& name, Member& member);
   void collect_all(Member& member);
@@ -102,6 +103,8 @@ class Thread {
   void send_all(Traffic& traffic, int slot, Member& member);
   void receive_all(Traffic& traffic, const std::string& how, Member& member);
   void wait_for(Traffic& traffic, Member& member);
+  // The receive is one of a message that a matched probe has found.
+  void probe(Call& receive, Member& member);
   void arrive(MessageList& list, Flight& flight, const rondo::Message& got, Member& member);
 
   void crowd(const Step& step, Member& member);  // crowd.cc

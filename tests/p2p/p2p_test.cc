@@ -459,6 +459,204 @@ TEST_CASE("a message that does not fit its receive is a mismatch on both sides, 
   }
 }
 
+TEST_CASE("a receive that takes the beginning ends alone, with both lengths, and leaves the next message whole") {
+  for (const int from : {0, 1}) {
+    for (const uint64_t sent : {100u, 5000u, 3'000'000u}) {
+      for (const uint64_t room : {0u, 1u, 99u}) {
+        for (const int order : {0, 1, 2}) {  // of send and receive; 2: in the midst of the message
+          CAPTURE(from);
+          CAPTURE(sent);
+          CAPTURE(room);
+          CAPTURE(order);
+          SimWorld world({.seed = sent + room, .shape = {.capacity_bytes = 60}});
+          TestRequest* receive = nullptr;
+          const auto post = [&] { receive = &world.recv(1, from, 6, room, DType::kUint8, true); };
+          if (order == 0) post();
+          TestRequest& send = world.send(from, 1, 6, sent);
+          TestRequest& following = world.send(from, 1, 6, 10);
+          if (order == 1) world.settle(5'000);
+          if (order == 2) world.settle(30);
+          if (order != 0) post();
+          world.settle(1'000'000);
+          REQUIRE(receive->complete_called);
+          CHECK_EQ(receive->failed.code, ErrorCode::kTruncated);
+          CHECK(mentions(receive->failed, "sent " + std::to_string(sent) + " bytes with tag 6"));
+          CHECK(mentions(receive->failed, "takes " + std::to_string(room) + ":"));
+          CHECK_EQ(receive->failed.ranks, std::vector<int>{from});
+          CHECK_EQ(receive->message.bytes, sent);
+          CHECK(SimWorld::intact(*receive, 1));
+          CHECK((send.complete_called && send.failed.ok()));
+          TestRequest& next = world.recv(1, from, 6, 10);
+          world.settle();
+          CHECK((next.complete_called && next.failed.ok() && following.complete_called));
+          CHECK(SimWorld::intact(next, 1));
+          CHECK(world.at(1).idle());
+          CHECK_EQ(world.at(1).pooled_messages(), 0);
+          CHECK_FALSE(world.at(1).failure());
+          CHECK_FALSE(world.at(from).failure());
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a message that ends with its peer while a receive takes its beginning fails that receive") {
+  SimWorld world({.shape = {.capacity_bytes = 60}});
+  TestRequest& receive = world.recv(1, 0, 6, 10, DType::kUint8, true);
+  world.send(0, 1, 6, 1000);
+  world.settle(60);
+  REQUIRE_FALSE(receive.complete_called);
+  SUBCASE("its stream breaks") {
+    world.destroy(0);
+    world.settle();
+    CHECK_FALSE(receive.complete_called);  // the reason is for others to find
+    CHECK_FALSE(world.at(1).idle());
+    CHECK(world.at(1).take_link_failure());
+    world.at(1).fail({ErrorCode::kPeerLost, "gone", {0}});
+  }
+  SUBCASE("this rank leaves") { world.at(1).finish({ErrorCode::kPeerLost, "gone", {0}}); }
+  REQUIRE(receive.complete_called);
+  CHECK_EQ(receive.failed.message, "gone");
+  CHECK_EQ(world.at(1).pooled_messages(), 0);
+}
+
+TEST_CASE("a synchronous send is over when its receive has met it, and not before") {
+  for (const int from : {0, 1}) {
+    for (const uint64_t bytes : {0u, 8u, 1024u, 5000u}) {
+      CAPTURE(from);
+      CAPTURE(bytes);
+      SimWorld world({});
+      TestRequest& send = world.send(from, 1, 3, bytes, DType::kUint8, true);
+      world.settle();
+      CHECK_FALSE(send.complete_called);
+      TestRequest& other = world.send(from, 1, 4, 8);  // is not held up
+      world.settle();
+      CHECK(other.complete_called);
+      TestRequest& probe = world.probe(1, kAnySource, 3);
+      CHECK_EQ(probe.message.bytes, bytes);
+      world.settle();
+      CHECK_FALSE(send.complete_called);
+      TestRequest& receive = world.recv(1, from, 3, bytes);
+      world.settle();
+      CHECK((send.complete_called && send.failed.ok()));
+      REQUIRE((receive.complete_called && receive.failed.ok()));
+      CHECK(SimWorld::intact(receive, 1));
+      world.recv(1, from, 4, 8);
+      world.settle();
+      CHECK(world.at(1).idle());
+      CHECK(world.at(from).idle());
+    }
+  }
+}
+
+TEST_CASE("a probe finds the message that a receive would take, and leaves it") {
+  for (const bool first : {true, false}) {  // the probe
+    for (const uint64_t bytes : {0u, 100u, 5000u}) {
+      for (const int from : {0, kAnySource}) {
+        CAPTURE(first);
+        CAPTURE(bytes);
+        SimWorld world({.world = 3});
+        TestRequest* probe = nullptr;
+        if (first) probe = &world.probe(1, from, 7);
+        world.send(0, 1, 6, 11);
+        world.send(0, 1, 7, bytes);
+        world.send(0, 1, 7, bytes + 1);
+        world.settle();
+        if (!first) probe = &world.probe(1, from, 7);
+        REQUIRE((probe->complete_called && probe->failed.ok()));
+        CHECK_EQ(probe->message.peer, 0);
+        CHECK_EQ(probe->message.tag, 7);
+        CHECK_EQ(probe->message.bytes, bytes);
+        CHECK_EQ(probe->message.matched, 0);
+        for (const uint64_t length : {bytes, bytes + 1}) {
+          TestRequest& receive = world.recv(1, 0, 7, length);
+          world.settle();
+          REQUIRE((receive.complete_called && receive.failed.ok()));
+          CHECK_EQ(receive.message.bytes, length);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a receive that was posted before a probe takes the message; one posted behind it lets the probe see it") {
+  SimWorld world({});
+  TestRequest& before = world.recv(1, 0, 7, 10);
+  TestRequest& probe = world.probe(1, 0, 7);
+  TestRequest& behind = world.recv(1, 0, 7, 10);
+  world.send(0, 1, 7, 3);
+  world.settle();
+  CHECK(before.complete_called);
+  CHECK_FALSE(probe.complete_called);
+  world.send(0, 1, 7, 4);
+  world.settle();
+  CHECK_EQ(probe.message.bytes, 4);
+  CHECK((probe.complete_called && behind.complete_called));
+}
+
+TEST_CASE("a matched probe takes its message out of every other's way") {
+  for (const bool first : {true, false}) {
+    for (const uint64_t bytes : {0u, 100u, 5000u}) {
+      for (const int from : {0, 1}) {
+        CAPTURE(first);
+        CAPTURE(bytes);
+        SimWorld world({});
+        TestRequest* probe = nullptr;
+        if (first) probe = &world.probe(1, kAnySource, 7, MessageKind::kMatchedProbe);
+        world.send(from, 1, 7, bytes);
+        world.send(from, 1, 7, bytes);
+        world.settle();
+        if (!first) probe = &world.probe(1, kAnySource, 7, MessageKind::kMatchedProbe);
+        REQUIRE(probe->complete_called);
+        REQUIRE_NE(probe->message.matched, 0);
+        TestRequest& other = world.recv(1, from, 7, bytes);
+        world.settle();
+        CHECK_EQ(other.sequence, 1);
+        TestRequest& own = world.mrecv(1, *probe, bytes);
+        TestRequest& again = world.mrecv(1, *probe, bytes);
+        world.settle();
+        for (const TestRequest* receive : {&other, &own}) {
+          REQUIRE((receive->complete_called && receive->failed.ok()));
+          CHECK(SimWorld::intact(*receive, 1));
+        }
+        CHECK_EQ(own.sequence, 0);
+        CHECK_EQ(again.failed.code, ErrorCode::kInvalid);
+        CHECK(mentions(again.failed, "received once"));
+        CHECK(world.at(1).idle());
+        CHECK_EQ(world.at(1).pooled_messages(), 0);
+        CHECK_FALSE(world.at(1).failure());
+      }
+    }
+  }
+}
+
+TEST_CASE("a receive or probe that no message has met can be taken back, and another not") {
+  const Error enough{ErrorCode::kCancelled, "enough", {}};
+  SimWorld world({});
+  TestRequest& receive = world.recv(1, 0, 7, 10);
+  TestRequest& probe = world.probe(1, kAnySource, 7, MessageKind::kMatchedProbe);
+  CHECK(world.at(1).take_back(receive, enough));
+  CHECK(world.at(1).take_back(probe, enough));
+  CHECK_EQ(receive.failed.message, "enough");
+  CHECK_EQ(probe.failed.message, "enough");
+  TestRequest& send = world.send(0, 1, 7, 5000);
+  CHECK_FALSE(world.at(0).take_back(send, enough));
+  world.settle();
+  TestRequest& late = world.recv(1, 0, 7, 5000);  // the message is coming
+  CHECK_FALSE(world.at(1).take_back(late, enough));
+  world.settle();
+  CHECK((late.complete_called && late.failed.ok() && send.complete_called));
+}
+
+TEST_CASE("a probe ends with the peer that it names") {
+  SimWorld world({});
+  TestRequest& probe = world.probe(1, 0, 7);
+  world.at(1).peer_left(0);
+  world.settle();
+  REQUIRE(probe.complete_called);
+  CHECK_EQ(probe.failed.code, ErrorCode::kPeerLeft);
+}
+
 TEST_CASE("to oneself, a message that does not fit is a mismatch too") {
   SimWorld world({.world = 1});
   TestRequest& send = world.send(0, 0, 6, 5000);

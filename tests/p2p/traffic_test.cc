@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "tests/p2p/both_streams.h"
@@ -55,26 +56,51 @@ struct Traffic {
   uint64_t buffer_bytes() const { return large ? 1024 * 1024 + 8 : 6000; }
 
   void post_send(int from, int to, int tag, uint64_t bytes) {
-    sends.push_back(&world.send(from, to, tag, bytes, DType::kInt32));
+    sends.push_back(&world.send(from, to, tag, bytes, DType::kInt32, plan.chance(20)));
     tags[{from, to}].push_back(tag);
     ++expected[to];
   }
+  // Also a matched probe, whose receive comes some time later, and receives that take the beginning of a message.
   void post_recv(int at, int from, int tag) {
-    received[at].push_back(&world.recv(at, from, tag, buffer_bytes(), DType::kInt32));
+    if (plan.chance(20)) {
+      received[at].push_back({&world.probe(at, from, tag, MessageKind::kMatchedProbe)});
+      return;
+    }
+    const bool truncate = plan.chance(20);
+    TestRequest& receive =
+        world.recv(at, from, tag, truncate ? 4 * plan.below(200) : buffer_bytes(), DType::kInt32, truncate);
+    received[at].push_back({&receive, &receive});
+  }
+  void receive_matched(bool all) {
+    for (int rank = 0; rank < world.size(); ++rank) {
+      for (Taken& taken : received[rank]) {
+        if (taken.receive || !taken.asked->complete_called || !(all || plan.chance(30))) continue;
+        taken.receive = &world.mrecv(rank, *taken.asked, buffer_bytes(), DType::kInt32);
+      }
+    }
   }
 
-  // One random call: a send, or a receive that may or may not ever be met.
+  // One random call: a send, a probe, or a receive that may or may not ever be met.
   void call() {
     const int rank = static_cast<int>(plan.below(static_cast<uint64_t>(world.size())));
     const int peer = static_cast<int>(plan.below(static_cast<uint64_t>(world.size())));
     const int tag = static_cast<int>(plan.below(4));
     if (plan.chance(50)) return post_send(rank, peer, tag, random_bytes());
-    post_recv(rank, plan.chance(25) ? kAnySource : peer, plan.chance(25) ? kAnyTag : tag);
+    const int from = plan.chance(25) ? kAnySource : peer, asked = plan.chance(25) ? kAnyTag : tag;
+    if (plan.chance(80)) return post_recv(rank, from, asked);
+    probes.emplace_back(rank, &world.probe(rank, from, asked));
   }
 
-  static size_t done(const std::vector<TestRequest*>& receives) {
+  // What was asked for first, and the receive that got it: the same, but where it was a matched probe.
+  struct Taken {
+    TestRequest* asked;
+    TestRequest* receive = nullptr;
+    bool done() const { return receive != nullptr && receive->complete_called; }
+  };
+
+  static size_t done(const std::vector<Taken>& receives) {
     return static_cast<size_t>(
-        std::count_if(receives.begin(), receives.end(), [](TestRequest* receive) { return receive->complete_called; }));
+        std::count_if(receives.begin(), receives.end(), [](const Taken& taken) { return taken.done(); }));
   }
 
   // Gives every receive that still waits a message, and every message that still waits a receive. Where messages that
@@ -82,14 +108,17 @@ struct Traffic {
   void meet_all() {
     while (true) {
       world.settle();
+      receive_matched(true);
+      world.settle();
       bool more = false;
       for (int rank = 0; rank < world.size(); ++rank) {
         const size_t got = done(received[rank]);
         if (got < received[rank].size()) {
-          for (TestRequest* receive : received[rank]) {
-            if (receive->complete_called) continue;
-            const int from = receive->peer == kAnySource ? static_cast<int>(plan.below(world.size())) : receive->peer;
-            post_send(from, rank, receive->tag == kAnyTag ? 2 : receive->tag, random_bytes());
+          for (const Taken& taken : received[rank]) {
+            if (taken.done()) continue;
+            const TestRequest& asked = *taken.asked;
+            const int from = asked.peer == kAnySource ? static_cast<int>(plan.below(world.size())) : asked.peer;
+            post_send(from, rank, asked.tag == kAnyTag ? 2 : asked.tag, random_bytes());
             more = true;
             break;
           }
@@ -105,27 +134,50 @@ struct Traffic {
   }
 
   // Messages of one pair are taken in order by the receives that could take either.
-  void check_order(const std::vector<TestRequest*>& receives) {
+  void check_order(const std::vector<Taken>& receives) {
     for (size_t i = 0; i < receives.size(); ++i) {
       for (size_t j = i + 1; j < receives.size(); ++j) {
-        const TestRequest& early = *receives[i];
-        const TestRequest& late = *receives[j];
+        const TestRequest& early = *receives[i].receive;
+        const TestRequest& late = *receives[j].receive;
         if (early.message.peer != late.message.peer || early.sequence < late.sequence) continue;
         REQUIRE_NE(early.sequence, late.sequence);
-        const bool could = early.tag == kAnyTag || early.tag == late.message.tag;
+        const int asked = receives[i].asked->tag;
+        const bool could = asked == kAnyTag || asked == late.message.tag;
         REQUIRE_FALSE(could);
       }
     }
   }
 
+  // A probe has found a message that was sent, or can be taken back.
+  void check_probes() {
+    for (const auto& [rank, probe] : probes) {
+      if (!probe->complete_called) {
+        REQUIRE(world.at(rank).take_back(*probe, {ErrorCode::kCancelled, "enough", {}}));
+        REQUIRE_EQ(probe->failed.code, ErrorCode::kCancelled);
+        continue;
+      }
+      REQUIRE(probe->failed.ok());
+      REQUIRE((probe->peer == kAnySource || probe->peer == probe->message.peer));
+      REQUIRE((probe->tag == kAnyTag || probe->tag == probe->message.tag));
+      const auto& sent = tags[{probe->message.peer, rank}];
+      REQUIRE(std::find(sent.begin(), sent.end(), probe->message.tag) != sent.end());
+    }
+  }
+
   void check(int rank) {
-    for (TestRequest* receive : received[rank]) {
-      REQUIRE(receive->failed.ok());
+    for (const Taken& taken : received[rank]) {
+      const TestRequest *receive = taken.receive, *asked = taken.asked;
+      REQUIRE_EQ(receive->failed.code, receive->message.bytes > receive->bytes ? ErrorCode::kTruncated : ErrorCode::kOk);
+      if (asked != receive) {
+        REQUIRE_EQ(asked->message.bytes, receive->message.bytes);
+        REQUIRE_EQ(asked->message.peer, receive->message.peer);
+        REQUIRE_EQ(asked->message.tag, receive->message.tag);
+      }
       const auto& sent = tags[{receive->message.peer, rank}];
       REQUIRE_LT(receive->sequence, sent.size());
       REQUIRE_EQ(receive->message.tag, sent[receive->sequence]);
-      REQUIRE((receive->peer == kAnySource || receive->peer == receive->message.peer));
-      REQUIRE((receive->tag == kAnyTag || receive->tag == receive->message.tag));
+      REQUIRE((asked->peer == kAnySource || asked->peer == receive->message.peer));
+      REQUIRE((asked->tag == kAnyTag || asked->tag == receive->message.tag));
       REQUIRE(SimWorld::intact(*receive, rank));
     }
     check_order(received[rank]);
@@ -141,12 +193,14 @@ struct Traffic {
     const uint64_t calls = plan.between(10, large ? 40 : 200);
     for (uint64_t i = 0; i < calls; ++i) {
       call();
+      receive_matched(false);
       while (plan.chance(60)) world.step();
       for (int rank = 0; rank < world.size(); ++rank) {
         REQUIRE_LE(world.at(rank).pooled_bytes(), world.at(rank).pool_limit_bytes());
       }
     }
     meet_all();
+    check_probes();
     for (TestRequest* send : sends) REQUIRE((send->complete_called && send->failed.ok()));
     for (int rank = 0; rank < world.size(); ++rank) check(rank);
   }
@@ -156,7 +210,8 @@ struct Traffic {
   SimWorld world;
   bool large = false;
   std::vector<TestRequest*> sends;
-  std::vector<std::vector<TestRequest*>> received;       // by rank, in the order of posting
+  std::vector<std::vector<Taken>> received;              // by rank, in the order of posting
+  std::vector<std::pair<int, TestRequest*>> probes;      // by rank
   std::vector<size_t> expected;                          // messages to each rank
   std::map<std::pair<int, int>, std::vector<int>> tags;  // of each pair's messages, in order
   int rounds = 0;

@@ -56,40 +56,52 @@ SimWorld::SimWorld(Settings settings) : settings_(settings), random_(settings.se
 
 SimWorld::~SimWorld() = default;
 
-TestRequest& SimWorld::send(int from, int to, int tag, uint64_t bytes, DType dtype) {
-  sends_.push_back(std::make_unique<TestRequest>());
-  TestRequest& request = *sends_.back();
-  const uint64_t index = sent_[{from, to}]++;
-  request.memory.resize(bytes);
-  for (uint64_t i = 0; i < bytes; ++i) request.memory[i] = message_byte(from, to, index, i);
+TestRequest& SimWorld::made(MessageKind kind, int peer, int tag, uint64_t bytes, DType dtype) {
+  TestRequest& request = *requests_.emplace_back(std::make_unique<TestRequest>());
+  request.kind = kind;
+  request.memory.assign(bytes, kUntouched);
   request.data = request.memory.data();
   request.bytes = bytes;
-  request.peer = to;
+  request.peer = peer;
   request.tag = tag;
   request.dtype = dtype;
+  return request;
+}
+
+TestRequest& SimWorld::send(int from, int to, int tag, uint64_t bytes, DType dtype, bool synchronous) {
+  TestRequest& request = made(MessageKind::kSend, to, tag, bytes, dtype);
+  const uint64_t index = sent_[{from, to}]++;
+  for (uint64_t i = 0; i < bytes; ++i) request.memory[i] = message_byte(from, to, index, i);
+  request.synchronous = synchronous;
   at(from).submit(request);
   return request;
 }
 
-TestRequest& SimWorld::recv(int at_rank, int from, int tag, uint64_t bytes, DType dtype) {
-  recvs_.push_back(std::make_unique<TestRequest>());
-  TestRequest& request = *recvs_.back();
-  request.kind = MessageKind::kReceive;
-  request.memory.assign(bytes, kUntouched);
-  request.data = request.memory.data();
-  request.bytes = bytes;
-  request.peer = from;
-  request.tag = tag;
-  request.dtype = dtype;
+TestRequest& SimWorld::recv(int at_rank, int from, int tag, uint64_t bytes, DType dtype, bool truncate) {
+  TestRequest& request = made(MessageKind::kReceive, from, tag, bytes, dtype);
+  request.truncate = truncate;
+  at(at_rank).submit(request);
+  return request;
+}
+
+TestRequest& SimWorld::probe(int at_rank, int from, int tag, MessageKind kind) {
+  TestRequest& request = made(kind, from, tag, 0, DType::kUint8);
+  at(at_rank).submit(request);
+  return request;
+}
+
+TestRequest& SimWorld::mrecv(int at_rank, const TestRequest& probe, uint64_t bytes, DType dtype) {
+  TestRequest& request = made(MessageKind::kReceive, kAnySource, kAnyTag, bytes, dtype);
+  request.matched = probe.message.matched;
   at(at_rank).submit(request);
   return request;
 }
 
 bool SimWorld::intact(const TestRequest& receive, int at) {
-  for (uint64_t i = 0; i < receive.message.bytes; ++i) {
+  for (uint64_t i = 0; i < receive.wanted(); ++i) {
     if (receive.memory[i] != message_byte(receive.message.peer, at, receive.sequence, i)) return false;
   }
-  return std::all_of(receive.memory.begin() + static_cast<long>(receive.message.bytes), receive.memory.end(),
+  return std::all_of(receive.memory.begin() + static_cast<long>(receive.wanted()), receive.memory.end(),
                      [](std::byte byte) { return byte == kUntouched; });
 }
 

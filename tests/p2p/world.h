@@ -55,9 +55,13 @@ class SimWorld {
   Random& random() { return random_; }
 
   // Starts message number `index` of this pair: payload by message_byte(). The request lives as long as this.
-  TestRequest& send(int from, int to, int tag, uint64_t bytes, DType dtype = DType::kUint8);
-  TestRequest& recv(int at, int from, int tag, uint64_t bytes, DType dtype = DType::kUint8);
-  // The receive's memory is what the sender of message `receive.sequence` had sent, and untouched behind it.
+  TestRequest& send(int from, int to, int tag, uint64_t bytes, DType dtype = DType::kUint8, bool synchronous = false);
+  TestRequest& recv(int at, int from, int tag, uint64_t bytes, DType dtype = DType::kUint8, bool truncate = false);
+  TestRequest& probe(int at, int from, int tag, MessageKind kind = MessageKind::kProbe);
+  // The receive of what a matched probe has found.
+  TestRequest& mrecv(int at, const TestRequest& probe, uint64_t bytes, DType dtype = DType::kUint8);
+  // The receive's memory is what the sender of message `receive.sequence` had sent, or the beginning of it, and
+  // untouched behind it.
   static bool intact(const TestRequest& receive, int at);
 
   // One progress() of each rank that lives, in random order, with random sweeps; then the clock advances.
@@ -73,6 +77,7 @@ class SimWorld {
   bool lives(int rank) const { return ranks_[rank] != nullptr; }
 
  private:
+  TestRequest& made(MessageKind kind, int peer, int tag, uint64_t bytes, DType dtype);
   class Streams;
   struct Wanted {
     uint64_t ready = 0;
@@ -86,8 +91,7 @@ class SimWorld {
   std::map<std::pair<int, int>, Wanted> wanted_;  // by (from, to)
   std::map<std::pair<int, int>, uint64_t> sent_;  // messages
   std::vector<std::unique_ptr<Streams>> streams_;
-  std::vector<std::unique_ptr<TestRequest>> sends_;
-  std::vector<std::unique_ptr<TestRequest>> recvs_;
+  std::vector<std::unique_ptr<TestRequest>> requests_;
   std::vector<std::unique_ptr<P2p>> ranks_;  // destroyed before what they refer to
 };
 

@@ -9,7 +9,7 @@ namespace {
 // The values of the C API are those of the C++ enumerations, and the last one is there.
 static_assert(RONDO_FLOAT8_E5M2 == kDTypes - 1 && RONDO_FLOAT16 == static_cast<int>(DType::kFloat16));
 static_assert(RONDO_PREMULSUM == kOps - 1 && RONDO_AVG == static_cast<int>(Op::kAverage));
-static_assert(RONDO_NOT_FINITE == kErrorCodes - 1 && RONDO_INTERNAL == static_cast<int>(ErrorCode::kInternal));
+static_assert(RONDO_TRUNCATED == kErrorCodes - 1 && RONDO_INTERNAL == static_cast<int>(ErrorCode::kInternal));
 static_assert(RONDO_WIRE_INT4 == kWireFormats - 1 && RONDO_WIRE_FLOAT16 == static_cast<int>(WireFormat::kFloat16));
 static_assert(RONDO_BARRIER == kCollectives - 1 && RONDO_ALL_GATHER == static_cast<int>(Collective::kAllGather));
 
@@ -77,6 +77,11 @@ CallOptions options_of(const rondo_options_t* given) {
     throw Exception(ErrorCode::kInvalid, "purpose " + std::to_string(options.purpose) + " is above 65535");
   }
   made.purpose = static_cast<Purpose>(options.purpose);
+  if ((options.message_flags & ~uint64_t{RONDO_SYNCHRONOUS | RONDO_TRUNCATE}) != 0) {
+    throw Exception(ErrorCode::kInvalid, "unknown message flags " + std::to_string(options.message_flags));
+  }
+  made.synchronous = (options.message_flags & RONDO_SYNCHRONOUS) != 0;
+  made.truncate = (options.message_flags & RONDO_TRUNCATE) != 0;
   return made;
 }
 

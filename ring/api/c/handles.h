@@ -51,7 +51,7 @@ inline InUse communicator(rondo_comm_t comm) { return InUse(comm); }
 inline Work work_of(rondo_work_t work) { return given(work, "work").work; }
 
 inline void fill(rondo_message_t* message, const Message& from) {
-  if (message != nullptr) *message = {from.peer, from.tag, from.bytes};
+  if (message != nullptr) *message = {from.peer, from.tag, from.bytes, from.matched};
 }
 
 // Runs `action`, which gives a Work, and hands out a handle to it.

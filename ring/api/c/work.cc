@@ -30,6 +30,9 @@ rondo_result_t rondo_test(rondo_work_t work, int* done) {
 rondo_result_t rondo_work_wait_on(rondo_work_t work, void* stream) {
   return guarded([&] { work_of(work).wait_on(stream); });
 }
+rondo_result_t rondo_work_cancel(rondo_work_t work, int* cancelled) {
+  return guarded([&] { given(cancelled, "cancelled") = work_of(work).cancel() ? 1 : 0; });
+}
 rondo_result_t rondo_work_message(rondo_work_t work, rondo_message_t* message) {
   return guarded([&] { fill(&given(message, "message"), work_of(work).message()); });
 }

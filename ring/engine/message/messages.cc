@@ -61,7 +61,7 @@ void MessageOperation::end(const Error* error) {
   listed_ = false;
   if (begun) messages.ended_by_holder();
   if (background && counted_) messages.background_.fetch_sub(1);
-  if (began_at_ != 0) messages.observe_end(*this, error);
+  if (began_at_ != 0 && !probes()) messages.observe_end(*this, error);
   if (error != nullptr) {
     fail(*error);
   } else {
@@ -75,8 +75,17 @@ void MessageOperation::end(const Error* error) {
 }
 
 std::string MessageOperation::text() const {
-  return fmt::format("{}({} bytes {} {}, tag {})", sends() ? "send" : "recv", bytes, sends() ? "to" : "from",
+  const std::string length = probes() ? "" : fmt::format("{} bytes ", bytes);
+  if (matched != 0) return fmt::format("recv({}of a matched probe)", length);
+  return fmt::format("{}({}{} {}, tag {})", message_kind_name(kind), length, sends() ? "to" : "from",
                      peer < 0 ? "any rank" : fmt::format("rank {}", peer), tag < 0 ? "any" : fmt::format("{}", tag));
+}
+
+bool MessageOperation::cancel() {
+  if (done()) return false;
+  if (!engine) refuse_unsubmitted("cancel()");
+  engine->check_process();
+  return messages_->take_back(*this, {ErrorCode::kCancelled, text() + " was taken back", {}});
 }
 
 Messages::Messages(std::shared_ptr<CommunicatorContext> context, std::shared_ptr<Doorbell> bell,
@@ -258,7 +267,9 @@ Message Messages::run_queued(std::span<MessageOperation* const> operations) {
   }
   for (MessageOperation* operation : operations) {
     wait_blocking(*operation);
-    if (operation->failed() && !operations.back()->done()) take_back(*operations.back());
+    if (operation->failed() && !operations.back()->done()) {
+      take_back(*operations.back(), {ErrorCode::kCancelled, "the send beside it has failed", {}});
+    }
   }
   for (const MessageOperation* operation : operations) {
     if (operation->failed()) throw Exception(operation->error());
@@ -297,13 +308,39 @@ void Messages::wait_blocking(const MessageOperation& operation) {
   context_->log.woke_from_p2p();
 }
 
-// Ends a receive that no message has met yet, with kAborted; on others it has no effect: their message is coming.
-void Messages::take_back(MessageOperation& receive) {
+// As P2p::take_back().
+bool Messages::take_back(MessageOperation& operation, const Error& error) {
+  bool taken = false;
   with_lease([&] {
     if (ended_) return void(end_late());
     take_submitted();
-    if (!receive.done()) attempt([&] { p2p_->take_back(receive); });
+    if (!operation.done()) attempt([&] { taken = p2p_->take_back(operation, error); });
   });
+  return taken;
+}
+
+std::optional<Message> Messages::look(const P2pCall& probe) {
+  struct Look : P2pRequest {
+    explicit Look(const P2pCall& call) : P2pRequest(call) {}
+    void complete(const Error* error) override {
+      over = true;
+      if (error != nullptr) keep_error(*error, failure);
+    }
+    bool over = false;
+    Error failure;
+  } looks(probe);
+  with_lease([&] {
+    if (ended_) return;
+    attempt([&] {
+      take_submitted();
+      if (p2p_->submit(looks)) move(Pass::kPolling);
+    });
+    if (!looks.over) p2p_->withdraw(looks);
+  });
+  ask_unless_served();
+  if (!looks.failure.ok()) throw Exception(looks.failure);
+  if (!looks.over && failure() != nullptr) throw Exception(*failure());
+  return looks.over ? std::optional<Message>(looks.message) : std::nullopt;
 }
 
 void Messages::peer_left(int peer) {
@@ -410,14 +447,19 @@ void Messages::tick(Clock::time_point now) {
   }
 }
 
-void Messages::time_out(const MessageOperation& operation) {
+// A probe ends alone: no other rank knows of it.
+void Messages::time_out(MessageOperation& operation) {
   const int peer = operation.peer;
   Error error{ErrorCode::kTimeout,
               fmt::format("{} on rank {} did not complete before its deadline: {}", operation.text(), context_->rank,
                           peer < 0 ? "no rank sent a message that matches" : "the peer has not made the matching call"),
               {}};
-  if (peer >= 0) error.ranks.push_back(context_->world_rank(peer));
-  context_->fabric->abort(context_->id, error);
+  if (peer >= 0) error.ranks.push_back(operation.probes() ? peer : context_->world_rank(peer));
+  if (operation.probes()) {
+    p2p_->take_back(operation, error);
+  } else {
+    context_->fabric->abort(context_->id, error);
+  }
 }
 
 std::unique_ptr<ByteStream> Messages::take_stream_to(int peer) {

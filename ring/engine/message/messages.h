@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ class MessageStage {
   virtual void ended(const MessageOperation& operation) = 0;
 };
 
-// A send or a receive as an operation.
+// A send, a receive or a probe as an operation.
 class MessageOperation final : public Operation, private P2pRequest {
  public:
   // limit: from the call to the deadline, which the first tick sets.
@@ -39,6 +40,7 @@ class MessageOperation final : public Operation, private P2pRequest {
   void renew(const P2pCall& call, std::chrono::milliseconds limit);
   const P2pCall& call() const { return *this; }
   const Message* moved_message() const override { return &message; }
+  bool cancel() override;
   // "recv(4096 bytes from rank 1, tag 7)", for errors; peer in it is of the group.
   std::string text() const;
   // Of a send, before it is submitted: P2pRequest::ready, which outlives the operation.
@@ -88,6 +90,8 @@ class Messages final : public ProgressEngine, private P2pStreams {
   // Starts an asynchronous message, beside whatever is under way. nullptr: it is over already, and `moved` says what
   // came; that took no lock, no memory, and woke nobody but the peer. Throws std::bad_alloc: nothing has happened.
   std::shared_ptr<MessageOperation> start(const P2pCall& call, std::chrono::milliseconds limit, Message& moved);
+  // Whether there is what the probe asks for, after a look at the streams; its operation's failure is thrown.
+  std::optional<Message> look(const P2pCall& probe);
   // Stands for every message that was over at once; shared with their Works.
   std::shared_ptr<Operation> over() { return {shared_from_this(), &over_}; }
 
@@ -131,11 +135,11 @@ class Messages final : public ProgressEngine, private P2pStreams {
   void begin_now(MessageOperation& operation);
   void enqueue(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
   void submit_or_end(MessageOperation& operation, std::shared_ptr<MessageOperation> self);
-  void take_back(MessageOperation& receive);
+  bool take_back(MessageOperation& operation, const Error& error);
   void end_pending(const Error& error);
   void observe_end(const MessageOperation& operation, const Error* error);
   void report();
-  void time_out(const MessageOperation& operation);
+  void time_out(MessageOperation& operation);
 
   class Over final : public Operation {
    public:

@@ -44,6 +44,44 @@ Error P2pContext::mismatch(int from, int to, const P2pEnvelope& message, DType r
   }
 }
 
+P2pRequest* P2pContext::receive_for(const P2pEnvelope& message, int peer) noexcept {
+  for (;;) {
+    P2pRequest* const first = matcher.find_receive(peer, message.tag);
+    if (first == nullptr || first->kind == MessageKind::kMatchedProbe) return nullptr;
+    matcher.take_receive(peer, message.tag);
+    if (!first->probes()) return first;
+    first->message = {peer, static_cast<int>(message.tag), message.bytes};
+    done(*first);
+  }
+}
+
+void P2pContext::keep(P2pMessage& message) noexcept {
+  if (P2pRequest* const probe = matcher.take_receive(message.peer, message.envelope.tag)) {
+    found(*probe, message);
+  } else {
+    matcher.add(message);
+  }
+}
+
+void P2pContext::found(P2pRequest& probe, P2pMessage& message) noexcept {
+  probe.message = {message.peer, static_cast<int>(message.envelope.tag), message.envelope.bytes};
+  if (probe.kind == MessageKind::kMatchedProbe) probe.message.matched = matcher.claim(message);
+  done(probe);
+}
+
+void P2pContext::received(P2pRequest& receive) noexcept {
+  const Message& message = receive.message;
+  if (message.bytes <= receive.bytes) return done(receive);
+  Error error{ErrorCode::kTruncated, {}, {}};
+  try {
+    error.message = fmt::format("{} sent {} bytes with tag {} to {}, whose buffer takes {}: it has the beginning",
+                                name(message.peer), message.bytes, message.tag, name(rank), receive.bytes);
+    error.ranks = {message.peer};
+  } catch (...) {  // no memory for the text
+  }
+  fail(receive, error);
+}
+
 void P2pContext::done(P2pRequest& request) noexcept {
   request.next_done = nullptr;
   (last_done_ ? last_done_->next_done : first_done_) = &request;

@@ -51,6 +51,20 @@ class P2pContext {
   static bool fits(const P2pEnvelope& message, const P2pCall& receive) {
     return message.dtype == receive.dtype && message.bytes <= receive.bytes;
   }
+  // The receive takes the message, or the beginning of one that is longer than its buffer.
+  static bool takes(const P2pEnvelope& message, const P2pCall& receive) {
+    return fits(message, receive) || (receive.truncate && message.dtype == receive.dtype);
+  }
+  // The receive that a message of the peer goes to, taken out. Probes that come before it end. nullptr: there is none,
+  // or a matched probe comes first; then keep() is to follow.
+  P2pRequest* receive_for(const P2pEnvelope& message, int peer) noexcept;
+  // The message waits for its receive.
+  void keep(P2pMessage& message) noexcept;
+  // A probe that is in no list has found a message, which is in none where the probe is a matched one.
+  void found(P2pRequest& probe, P2pMessage& message) noexcept;
+  // What the receive takes of its message has come.
+  void received(P2pRequest& receive) noexcept;
+
   // The error of a message that does not fit, the same text on both sides. `receive_dtype` and `receive_bytes` are the
   // receive's. Without memory it has no text.
   Error mismatch(int from, int to, const P2pEnvelope& message, DType receive_dtype,

@@ -11,15 +11,15 @@ void P2pLoopback::add(P2pRequest& send) {
   envelope.communicator = context_.options.communicator;
   envelope.bytes = send.bytes;
   envelope.sequence = sequence_++;
-  if (P2pRequest* receive = context_.matcher.take_receive(context_.rank, envelope.tag)) {
+  if (P2pRequest* receive = context_.receive_for(envelope, context_.rank)) {
     return meet(envelope, send.data, *receive, &send);
   }
   const uint64_t charge = p2p_charge(send.bytes);
-  const bool copy = send.bytes <= context_.options.eager_bytes && charge <= context_.options.pool_bytes - used_bytes_ &&
-                    used_slots_ < context_.slots;
+  const bool copy = !send.synchronous && send.bytes <= context_.options.eager_bytes &&
+                    charge <= context_.options.pool_bytes - used_bytes_ && used_slots_ < context_.slots;
   envelope.kind = copy ? P2pKind::kEager : P2pKind::kRequest;
   P2pMessage& message = *context_.pool.take(envelope, context_.rank);
-  context_.matcher.add(message);
+  context_.keep(message);
   if (!copy) {
     message.local = &send;
     ++waiting_;
@@ -44,11 +44,12 @@ void P2pLoopback::accept(P2pMessage& message, P2pRequest& receive) noexcept {
 
 void P2pLoopback::meet(const P2pEnvelope& envelope, const std::byte* data, P2pRequest& receive,
                        P2pRequest* send) noexcept {
-  if (P2pContext::fits(envelope, receive)) {
+  if (P2pContext::takes(envelope, receive)) {
     receive.message = {context_.rank, static_cast<int>(envelope.tag), envelope.bytes};
     receive.sequence = envelope.sequence;
-    if (envelope.bytes > 0) std::memmove(receive.data, data, envelope.bytes);  // a rank may send a buffer to itself
-    context_.done(receive);
+    // A rank may send a buffer to itself.
+    if (receive.wanted() > 0) std::memmove(receive.data, data, receive.wanted());
+    context_.received(receive);
     if (send) context_.done(*send);
     return;
   }

@@ -28,40 +28,67 @@ bool P2pMatcher::withdraw(P2pRequest& receive) {
   return false;
 }
 
-void P2pMatcher::add(P2pMessage& message) { arrived_[message.peer].push_back(message); }
-
-P2pRequest* P2pMatcher::take_receive(int peer, uint32_t tag) {
+P2pRequest* P2pMatcher::find_receive(int peer, uint32_t tag) const {
   P2pRequest* named = first_taking(posted_[peer], tag);
   P2pRequest* any = first_taking(posted_.back(), tag);
-  P2pRequest* earliest = !named || (any && any->posted < named->posted) ? any : named;
-  if (earliest) list_of(earliest->peer).remove(*earliest);
-  return earliest;
+  return !named || (any && any->posted < named->posted) ? any : named;
+}
+
+P2pMessage* P2pMatcher::find_message(const P2pCall& receive) const {
+  if (receive.peer != kAnySource) return find_from(receive.peer, receive);
+  const int world = static_cast<int>(arrived_.size());
+  for (int i = 0; i < world; ++i) {
+    if (P2pMessage* message = find_from((turn_ + i) % world, receive)) return message;
+  }
+  return nullptr;
+}
+
+P2pRequest* P2pMatcher::take_receive(int peer, uint32_t tag) {
+  P2pRequest* receive = find_receive(peer, tag);
+  if (receive) list_of(receive->peer).remove(*receive);
+  return receive;
 }
 
 P2pMessage* P2pMatcher::take_message(const P2pCall& receive) {
-  if (receive.peer != kAnySource) return take_from(receive.peer, receive);
-  const int world = static_cast<int>(arrived_.size());
-  for (int i = 0; i < world; ++i) {
-    const int peer = (turn_ + i) % world;
-    P2pMessage* message = take_from(peer, receive);
-    if (!message) continue;
-    turn_ = (peer + 1) % world;
-    return message;
-  }
-  return nullptr;
+  P2pMessage* message = find_message(receive);
+  if (!message) return nullptr;
+  remove(*message);
+  if (receive.peer == kAnySource) turn_ = (message->peer + 1) % static_cast<int>(arrived_.size());
+  return message;
+}
+
+uint64_t P2pMatcher::claim(P2pMessage& message) {
+  message.claim = ++claims_;
+  claimed_.push_back(message);
+  return message.claim;
+}
+
+P2pMessage* P2pMatcher::take_claimed(uint64_t number) {
+  P2pMessage* message = claimed_.front();
+  while (message && message->claim != number) message = message->next;
+  if (message) claimed_.remove(*message);
+  return message;
+}
+
+void P2pMatcher::remove(P2pMessage& message) {
+  (message.claim != 0 ? claimed_ : arrived_[message.peer]).remove(message);
+}
+
+P2pMessage* P2pMatcher::pop_message(int peer) {
+  P2pMessage* message = arrived_[peer].front() ? arrived_[peer].front() : claimed_.front();
+  while (message && message->peer != peer) message = message->next;
+  if (message) remove(*message);
+  return message;
 }
 
 bool P2pMatcher::posted() const {
   return std::any_of(posted_.begin(), posted_.end(), [](const auto& list) { return !list.empty(); });
 }
 
-P2pMessage* P2pMatcher::take_from(int peer, const P2pCall& receive) {
-  for (P2pMessage* message = arrived_[peer].front(); message; message = message->next) {
-    if (!takes(receive.tag, message->envelope.tag)) continue;
-    arrived_[peer].remove(*message);
-    return message;
-  }
-  return nullptr;
+P2pMessage* P2pMatcher::find_from(int peer, const P2pCall& receive) const {
+  P2pMessage* message = arrived_[peer].front();
+  while (message && !takes(receive.tag, message->envelope.tag)) message = message->next;
+  return message;
 }
 
 }  // namespace rondo

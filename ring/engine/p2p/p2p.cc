@@ -54,25 +54,37 @@ void P2p::send(P2pRequest& request) {
 bool P2p::recv(P2pRequest& request) {
   RONDO_CHECK(kAnySource <= request.peer && request.peer < context_.world && request.tag >= kAnyTag,
               "a checked receive");
-  if (P2pMessage* message = context_.matcher.take_message(request)) {
-    if (message->peer == context_.rank) {
+  P2pMatcher& matcher = context_.matcher;
+  P2pMessage* const message = request.matched != 0                        ? matcher.take_claimed(request.matched)
+                              : request.kind == MessageKind::kProbe ? matcher.find_message(request)
+                                                                    : matcher.take_message(request);
+  if (message != nullptr) {
+    if (request.probes()) {
+      context_.found(request, *message);
+    } else if (message->peer == context_.rank) {
       loopback_.accept(*message, request);
     } else {
       receivers_[message->peer]->accept(*message, request);
     }
+  } else if (request.matched != 0) {
+    context_.fail(request, {ErrorCode::kInvalid,
+                            fmt::format("no message waits for the receive of the matched probe {} on {}: a matched "
+                                        "message is received once",
+                                        request.matched, context_.name(context_.rank)),
+                            {}});
   } else if (request.peer == kAnySource && alone()) {
     context_.fail(request, all_left_error());
   } else if (request.peer >= 0 && presence_[request.peer] == Presence::kGone) {
     context_.fail(request, left_error(request.peer));
   } else {
-    context_.matcher.post(request);
+    matcher.post(request);
     return true;
   }
   return false;
 }
 
 P2pAtOnce P2p::at_once(const P2pCall& call, Message& moved) {
-  if (!end_error_.ok()) return P2pAtOnce::kNot;
+  if (!end_error_.ok() || !call.plain()) return P2pAtOnce::kNot;
   if (!call.sends()) return recv_now(call, moved);
   if (call.peer == context_.rank || !senders_[call.peer]->send_now(call)) return P2pAtOnce::kNot;
   moved = {call.peer, call.tag, call.bytes};
@@ -98,11 +110,11 @@ P2pAtOnce P2p::recv_now_from(int peer, const P2pCall& receive, Message& came) {
   return receivers_[peer]->take_now(receive, came);
 }
 
-void P2p::take_back(P2pRequest& request) {
-  const Error error{ErrorCode::kAborted, "the receive was taken back", {}};
-  if (!context_.matcher.withdraw(request)) return;
+bool P2p::take_back(P2pRequest& request, const Error& error) {
+  if (!withdraw(request)) return false;
   context_.fail(request, error);
   context_.run_done();
+  return true;
 }
 
 bool P2p::progress(P2pSweep sweep) {
@@ -231,6 +243,7 @@ void P2p::fail(const Error& error) noexcept {
     if (peer == context_.rank) continue;
     senders_[peer]->end(error);
     receivers_[peer]->end(error);
+    while (P2pMessage* message = context_.matcher.pop_message(peer)) context_.pool.give(message);
   }
   fail_receives(kAnySource, error);
   loopback_.end(error);

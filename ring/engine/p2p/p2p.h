@@ -56,9 +56,11 @@ class P2p {
   // its way, and its memory free, or a receive takes the message that is there, and `moved` says which. Unless kOver,
   // nothing has happened.
   P2pAtOnce at_once(const P2pCall& call, Message& moved);
-  // A receive that is not complete. If no message has met it yet it fails, with kAborted; else nothing happens: the
-  // message is coming.
-  void take_back(P2pRequest& request);
+  // Of a receive or probe that is not complete: if no message has met it yet it fails with the error. False: nothing
+  // has happened; the message is coming, or it is a send.
+  bool take_back(P2pRequest& request, const Error& error);
+  // The same without an end: the request may be destroyed.
+  bool withdraw(P2pRequest& request) noexcept { return context_.matcher.withdraw(request); }
 
   // Moves what can be moved without blocking and completes what is done. True if anything happened: a driver may sleep
   // only after progress(kAll) returned false with the doorbell armed.

@@ -18,6 +18,7 @@ struct P2pMessage {
   std::byte* data = nullptr;    // kEager: envelope.bytes of the pool's; nullptr for none
   bool arriving = false;        // kEager: not all of it is there
   P2pRequest* local = nullptr;  // from this rank to itself, not copied
+  uint64_t claim = 0;           // the number by which a matched probe has taken it; 0: it waits for anybody
 
   P2pMessage* next = nullptr;
   P2pMessage* previous = nullptr;

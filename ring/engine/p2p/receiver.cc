@@ -202,33 +202,35 @@ const char* P2pReceiver::take_eager(const P2pEnvelope& envelope) {
   if (const char* wrong = count(envelope)) return wrong;
   envelope_ = envelope;
   payload_left_ = envelope.bytes;
-  receive_ = context_.matcher.take_receive(peer_, envelope.tag);
-  if (!receive_) {
-    message_ = context_.pool.take(envelope, peer_);
-    message_->arriving = true;
-    context_.matcher.add(*message_);
-    into_ = Into::kMessage;
-    landing_at_ = message_->data;
-  } else if (P2pContext::fits(envelope, *receive_)) {
-    start_receive(*receive_, envelope);
-    into_ = Into::kReceive;
-    landing_at_ = receive_->data;
-  } else {
-    refuse(envelope, *receive_);
+  receive_ = context_.receive_for(envelope, peer_);
+  if (receive_ && !P2pContext::takes(envelope, *receive_)) {
+    refuse(envelope, *std::exchange(receive_, nullptr));
     into_ = Into::kDiscard;
+  } else {
+    if (receive_) {  // first: what follows may throw
+      start_receive(*receive_, envelope);
+      into_ = Into::kReceive;
+      landing_at_ = receive_->data;
+    }
+    if (!receive_ || !P2pContext::fits(envelope, *receive_)) {
+      message_ = context_.pool.take(envelope, peer_);
+      message_->arriving = true;
+      into_ = Into::kMessage;
+      landing_at_ = message_->data;
+      if (!receive_) context_.keep(*message_);
+    }
   }
   if (payload_left_ == 0) payload_done();
   return nullptr;
 }
 
 const char* P2pReceiver::take_request(const P2pEnvelope& envelope) {
-  if (envelope.bytes == 0) return "a request to send nothing";
   if (const char* wrong = count(envelope)) return wrong;
   P2pMessage* message = context_.pool.take(envelope, peer_);
-  if (P2pRequest* receive = context_.matcher.take_receive(peer_, envelope.tag)) {
+  if (P2pRequest* receive = context_.receive_for(envelope, peer_)) {
     accept(*message, *receive);
   } else {
-    context_.matcher.add(*message);
+    context_.keep(*message);
   }
   return nullptr;
 }
@@ -238,7 +240,7 @@ const char* P2pReceiver::take_data(const P2pEnvelope& envelope) {
   while (receive && receive->sequence != envelope.sequence) receive = receive->next;
   if (!receive) return "the payload of a message that was not cleared";
   if (envelope.offset != receive->moved) return "a payload out of order";
-  if (envelope.bytes == 0 || envelope.bytes > receive->message.bytes - receive->moved)
+  if (envelope.bytes == 0 || envelope.bytes > receive->wanted() - receive->moved)
     return "a payload of a wrong length";
   envelope_ = envelope;
   payload_left_ = envelope.bytes;
@@ -255,14 +257,15 @@ void P2pReceiver::payload_done() {
   }
   if (envelope_.kind == P2pKind::kData) {
     receive_->moved += envelope_.bytes;
-    if (receive_->moved == receive_->message.bytes) {
+    if (receive_->moved == receive_->wanted()) {
       filling_.remove(*receive_);
-      context_.done(*receive_);
+      context_.received(*receive_);
     } else {
       receive_->progressed();
     }
   } else if (into_ == Into::kMessage) {
     message_->arriving = false;  // owed when it is taken
+    if (receive_) take_beginning(*message_, *receive_);
   } else {
     owe(envelope_);
     if (into_ == Into::kReceive) context_.done(*receive_);
@@ -270,6 +273,13 @@ void P2pReceiver::payload_done() {
   into_ = Into::kNothing;
   receive_ = nullptr;
   message_ = nullptr;
+}
+
+void P2pReceiver::take_beginning(P2pMessage& message, P2pRequest& receive) noexcept {
+  if (receive.wanted() > 0) std::memcpy(receive.data, message.data, receive.wanted());
+  owe(message.envelope);
+  context_.pool.give(&message);
+  context_.received(receive);
 }
 
 void P2pReceiver::start_receive(P2pRequest& receive, const P2pEnvelope& envelope) {
@@ -280,12 +290,17 @@ void P2pReceiver::start_receive(P2pRequest& receive, const P2pEnvelope& envelope
 
 void P2pReceiver::accept(P2pMessage& message, P2pRequest& receive) noexcept {
   const P2pEnvelope envelope = message.envelope;
-  const bool fits = P2pContext::fits(envelope, receive);
+  const bool fits = P2pContext::fits(envelope, receive), takes = P2pContext::takes(envelope, receive);
   const bool arriving = message.arriving;
-  if (fits) {
+  if (takes) {
     start_receive(receive, envelope);
   } else {
     refuse(envelope, receive);
+  }
+  if (takes && !fits && envelope.kind == P2pKind::kEager) {
+    if (!arriving) return take_beginning(message, receive);
+    receive_ = &receive;
+    return;
   }
   if (fits && message.data) {
     std::memcpy(receive.data, message.data, envelope.bytes - (arriving ? payload_left_ : 0));
@@ -299,7 +314,7 @@ void P2pReceiver::accept(P2pMessage& message, P2pRequest& receive) noexcept {
     return;
   }
   owe(envelope);
-  if (!fits) return;
+  if (!takes) return;
   if (envelope.kind == P2pKind::kEager) return context_.done(receive);
   if (!end_error_.ok()) return context_.fail(receive, end_error_);
   clearing_.push_back(receive);
@@ -354,8 +369,13 @@ void P2pReceiver::compose() {
     P2pRequest& receive = *clearing_.pop_front();
     envelope.kind = P2pKind::kClear;
     envelope.sequence = receive.sequence;
+    envelope.bytes = receive.wanted();
     batch_.add(envelope);
-    filling_.push_back(receive);
+    if (envelope.bytes > 0) {
+      filling_.push_back(receive);
+    } else {
+      context_.received(receive);
+    }
   }
   if (batch_.room() == 0 || !credit_due()) return;
   envelope = {};
@@ -392,10 +412,10 @@ void P2pReceiver::close() noexcept {
 // The message that is arriving will not be complete.
 void P2pReceiver::forget_message() noexcept {
   if (!message_) return;
-  context_.matcher.remove(*message_);
+  if (!receive_) context_.matcher.remove(*message_);
   context_.pool.give(message_);
   message_ = nullptr;
-  into_ = Into::kNothing;
+  into_ = receive_ ? Into::kReceive : Into::kNothing;
 }
 
 void P2pReceiver::report() noexcept {
@@ -440,7 +460,7 @@ void P2pReceiver::fail_all(const Error& error) noexcept {
 
 bool P2pReceiver::idle() const {
   return (write_over_ || (batch_.empty() && refusals_.empty())) && clearing_.empty() && filling_.empty() &&
-         into_ != Into::kReceive && !(stream_ && !write_over_ && !draining_ && credit_due());
+         receive_ == nullptr && !(stream_ && !write_over_ && !draining_ && credit_due());
 }
 
 }  // namespace rondo

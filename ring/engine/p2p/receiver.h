@@ -18,7 +18,8 @@ namespace rondo {
 // An eager payload goes into the buffer of its receive if there is one when the envelope is read, else into the pool;
 // if the receive comes while the payload arrives, the rest goes into its buffer. A long payload always goes into the
 // receive's buffer, without a copy but for what came in the same read as its envelope. Where the stream lends its
-// memory nothing is read ahead: each byte is copied once, to where it belongs.
+// memory nothing is read ahead: each byte is copied once, to where it belongs. Of a message that is longer than a
+// receive which takes its beginning, an eager payload goes into the pool first; of a long one no more is asked for.
 class P2pReceiver {
  public:
   P2pReceiver(P2pContext& context, int peer);
@@ -70,6 +71,7 @@ class P2pReceiver {
   const char* take_data(const P2pEnvelope& envelope);
   const char* count(const P2pEnvelope& envelope);
   void payload_done();
+  void take_beginning(P2pMessage& message, P2pRequest& receive) noexcept;
   void start_receive(P2pRequest& receive, const P2pEnvelope& envelope);
   void refuse(const P2pEnvelope& envelope, P2pRequest& receive) noexcept;
   void owe(const P2pEnvelope& envelope);
@@ -107,8 +109,8 @@ class P2pReceiver {
   uint32_t payload_sum_ = 0;   // on checked streams: of those that have come
   Into into_ = Into::kNothing;
   std::byte* landing_at_ = nullptr;  // where its next byte goes; unless kDiscard
-  P2pRequest* receive_ = nullptr;    // kReceive; for kData also in filling_
-  P2pMessage* message_ = nullptr;    // kMessage
+  P2pRequest* receive_ = nullptr;    // kReceive; for kData also in filling_. kMessage: what takes its beginning, or null
+  P2pMessage* message_ = nullptr;    // kMessage; in the matcher unless receive_ takes its beginning
   uint64_t sequence_ = 0;            // that the next message must have
 
   // --- answering

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -10,16 +11,22 @@
 
 namespace rondo {
 
-// A send or a receive whose arguments have been checked. Its caller keeps the memory until it is complete.
+// A send, a receive or a probe whose arguments have been checked. Its caller keeps the memory until it is complete.
 struct P2pCall {
   MessageKind kind = MessageKind::kSend;
   std::byte* data = nullptr;  // a send only reads it
   uint64_t bytes = 0;         // of a receive: of its buffer
   DType dtype = DType::kInt8;
-  int peer = 0;  // rank in the communicator; of receives: or kAnySource
-  int tag = 0;   // 0 .. 2^31-1; of receives: or kAnyTag
+  int peer = 0;  // rank in the communicator; but for sends: or kAnySource
+  int tag = 0;   // 0 .. 2^31-1; but for sends: or kAnyTag
+  bool synchronous = false;  // a send
+  bool truncate = false;     // a receive
+  uint64_t matched = 0;      // a receive: of the message that a probe has taken, from any source; 0: any message
 
   bool sends() const { return kind == MessageKind::kSend; }
+  bool probes() const { return kind >= MessageKind::kProbe; }
+  // It may go the short way.
+  bool plain() const { return !probes() && !synchronous && matched == 0; }
 };
 
 // A call under way. The caller owns it and keeps it until complete() is called; nothing is touched after that.
@@ -47,12 +54,15 @@ class P2pRequest : public P2pCall {
   const std::atomic<uint64_t>* ready = nullptr;
   uint64_t ready_bytes() const { return ready != nullptr ? ready->load(std::memory_order_acquire) : bytes; }
 
-  // What has moved: a receive's is valid in complete(nullptr), a send's is its owner's.
+  // What has moved, or was found: valid in complete(nullptr); a send's is its owner's.
   Message message;
+  // Of a receive that has its message: bytes of it that the buffer takes.
+  uint64_t wanted() const { return std::min(message.bytes, bytes); }
 
   // --- P2p's own
   uint64_t sequence = 0;  // of the message that it carries or takes
   uint64_t moved = 0;     // payload bytes handed to the stream, or arrived
+  uint64_t cleared = 0;   // of a send that was requested: payload bytes that its receive takes
   uint64_t posted = 0;    // of a receive: its number in the order of posting
   Error cause;            // what complete() will say
   P2pRequest* next_done = nullptr;

@@ -101,7 +101,7 @@ void P2pSender::start(P2pRequest& request) {
   --slots_;
   count_stores(request.bytes);
   const bool whole = request.ready_bytes() == request.bytes;
-  if (whole && request.bytes <= context_.options.eager_bytes && p2p_charge(request.bytes) <= credit_) {
+  if (whole && !request.synchronous && request.bytes <= context_.options.eager_bytes && p2p_charge(request.bytes) <= credit_) {
     credit_ -= p2p_charge(request.bytes);
     use_stores(request.bytes);
     envelope.kind = P2pKind::kEager;
@@ -116,21 +116,22 @@ void P2pSender::start(P2pRequest& request) {
 
 // Of the first message that has something to send: one whose memory is being filled lets others pass.
 void P2pSender::add_chunk() {
+  const auto ready = [](const P2pRequest& request) { return std::min(request.ready_bytes(), request.cleared); };
   P2pRequest* found = cleared_.front();
-  while (found != nullptr && found->ready_bytes() == found->moved) found = found->next;
+  while (found != nullptr && ready(*found) == found->moved) found = found->next;
   if (found == nullptr) return;
   P2pRequest& request = *found;
   cleared_.remove(request);
   P2pEnvelope envelope;
   envelope.kind = P2pKind::kData;
   envelope.communicator = context_.options.communicator;
-  envelope.bytes = std::min(kChunkBytes, request.ready_bytes() - request.moved);
+  envelope.bytes = std::min(kChunkBytes, ready(request) - request.moved);
   envelope.sequence = request.sequence;
   envelope.offset = request.moved;
   use_stores(request.bytes);
   batch_.add(envelope, request.data + request.moved, envelope.bytes);
   request.moved += envelope.bytes;
-  (request.moved == request.bytes ? writing_ : cleared_).push_back(request);
+  (request.moved == request.cleared ? writing_ : cleared_).push_back(request);
 }
 
 bool P2pSender::pull(bool until_empty) {
@@ -180,7 +181,7 @@ const char* P2pSender::take(const P2pEnvelope& envelope) {
       slots_ += envelope.slots;
       return nullptr;
     case P2pKind::kClear:
-      return clear(envelope.sequence);
+      return clear(envelope);
     case P2pKind::kRefuse:
       if (envelope.sequence >= sequence_) return "the refusal of a message that was not sent";
       refuse(envelope);
@@ -190,11 +191,17 @@ const char* P2pSender::take(const P2pEnvelope& envelope) {
   }
 }
 
-const char* P2pSender::clear(uint64_t sequence) {
+const char* P2pSender::clear(const P2pEnvelope& envelope) {
   for (P2pRequest* request = awaiting_.front(); request; request = request->next) {
-    if (request->sequence != sequence) continue;
+    if (request->sequence != envelope.sequence) continue;
+    if (envelope.bytes > request->bytes) return "the clearance of more than was requested";
     awaiting_.remove(*request);
-    cleared_.push_back(*request);
+    request->cleared = envelope.bytes;
+    if (request->cleared > 0) {
+      cleared_.push_back(*request);
+    } else {
+      context_.done(*request);
+    }
     return nullptr;
   }
   if (finished_) return nullptr;  // given up meanwhile

@@ -15,7 +15,7 @@ namespace rondo {
 // that come back on it.
 //
 // A send goes queue -> writing (eager), or queue -> awaiting -> cleared -> writing; it is complete when the stream has
-// taken its last byte.
+// taken the last byte that its receive takes. A synchronous one never is eager.
 class P2pSender {
  public:
   P2pSender(P2pContext& context, int peer);
@@ -62,7 +62,7 @@ class P2pSender {
   }
   void parse();
   const char* take(const P2pEnvelope& envelope);  // nullptr, or what is wrong with it
-  const char* clear(uint64_t sequence);
+  const char* clear(const P2pEnvelope& envelope);
   void refuse(const P2pEnvelope& envelope) noexcept;
   void broke(const Error& error) noexcept;
   void discard_answers() noexcept;

@@ -58,6 +58,8 @@ class Operation {
   // Exception(kInvalid) if it has not been submitted yet and in a forked child, kSystem if there is no such thread, and
   // none can be had.
   virtual void on_end(EndFunction function);
+  // Work::cancel().
+  virtual bool cancel() { return false; }
   // What is put into this stream from now on waits for the operation. Throws Exception(kInvalid) if it runs on none.
   virtual void wait_on(void* stream);
 

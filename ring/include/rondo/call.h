@@ -38,6 +38,9 @@ struct CallOptions {
   // A cudaStream_t: the buffers are memory of its device, and the call takes its place in this stream (docs/gpu.md).
   std::optional<void*> stream = {};
   Purpose purpose = Purpose::kProgram;
+  bool synchronous = false;  // a send: it is over when its receive has met it
+  // A receive: of a longer message its buffer gets the beginning, and it ends with kTruncated; else with kMismatch.
+  bool truncate = false;
 };
 
 // One collective, which Communicator::run() and start() take. The calls by name (calls.h) fill one in, and say the
@@ -61,24 +64,33 @@ struct Call {
   CallOptions options{};
 };
 
-enum class MessageKind : uint8_t { kSend = 0, kReceive = 1 };
+// kProbe: waits for a message that a receive would take, and leaves it. kMatchedProbe: takes it out of what other calls
+// see, for the one receive that names it.
+enum class MessageKind : uint8_t { kSend = 0, kReceive = 1, kProbe = 2, kMatchedProbe = 3 };
 
-// One send or receive, which Communicator::run() and start() take. The calls by name (calls.h) fill one in.
+constexpr const char* message_kind_name(MessageKind kind) {
+  constexpr const char* kNames[] = {"send", "recv", "probe", "mprobe"};
+  return kind <= MessageKind::kMatchedProbe ? kNames[static_cast<int>(kind)] : "message?";
+}
+
+// One send, receive or probe, which Communicator::run() and start() take. The calls by name (calls.h) fill one in.
 struct MessageCall {
   MessageKind kind = MessageKind::kSend;
-  void* data = nullptr;  // a send only reads it
+  void* data = nullptr;  // a send only reads it; a probe has none
   uint64_t count = 0;    // elements; of a receive: of its buffer
   DType dtype = DType::kFloat32;
-  int peer = -1;  // rank in the communicator; of receives: or kAnySource
-  int tag = 0;    // 0 .. 2^31-1; of receives: or kAnyTag
+  int peer = -1;  // rank in the communicator; but for sends: or kAnySource
+  int tag = 0;    // 0 .. 2^31-1; but for sends: or kAnyTag
   CallOptions options{};
+  uint64_t matched = 0;  // a receive: Message::matched of a probe; peer and tag are not read then. 0: of none
 };
 
-// What a send or a receive has moved.
+// What a send or a receive has moved, or a probe has found.
 struct Message {
   int peer = -1;
   int tag = -1;
   uint64_t bytes = 0;
+  uint64_t matched = 0;  // of a matched probe: what its receive names
 };
 
 // One tensor of Communicator::all_reduce_many(); in place: input == output.

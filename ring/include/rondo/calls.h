@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <string>
@@ -269,8 +270,10 @@ class NamedCalls {
   }
 
   // --- Point to point. tag: 0 .. 2^31-1. Messages of one pair and tag arrive in order. kAnySource and kAnyTag: any. A
-  // message that is longer than the receiver's buffer fails both sides with kMismatch; a shorter one reports its
-  // length.
+  // message that is longer than the receiver's buffer fails both sides with kMismatch, or, with CallOptions::truncate,
+  // the receive alone; a shorter one reports its length. A send is over when its data may change, or, with
+  // CallOptions::synchronous, when the receive has met it. Sends that MPI calls buffered are send_async() of a copy;
+  // those that it calls ready are send().
   void send(const void* data, uint64_t count, DType dtype, int peer, int tag = 0, const CallOptions& options = {}) {
     self().run(sent(data, count, dtype, peer, tag, options));
   }
@@ -302,6 +305,36 @@ class NamedCalls {
     return recv_async(at(data), length(data), type(data), peer, tag, options);
   }
 
+  // Waits until a message is there that recv(peer, tag) would take, and says which. It stays. No other rank knows of a
+  // probe: its timeout leaves the communicator usable, and Work::cancel() takes it back.
+  Message probe(int peer, int tag, const CallOptions& options = {}) {
+    return self().run(probed(MessageKind::kProbe, peer, tag, options));
+  }
+  Work probe_async(int peer, int tag, const CallOptions& options = {}) {
+    return self().start(probed(MessageKind::kProbe, peer, tag, options));
+  }
+  // At once; nullopt: there is none yet.
+  std::optional<Message> iprobe(int peer, int tag) {
+    return self().look(probed(MessageKind::kProbe, peer, tag, {}));
+  }
+  // The same for a message that only mrecv() of Message::matched gets, so that threads can share a communicator.
+  Message mprobe(int peer, int tag, const CallOptions& options = {}) {
+    return self().run(probed(MessageKind::kMatchedProbe, peer, tag, options));
+  }
+  Work mprobe_async(int peer, int tag, const CallOptions& options = {}) {
+    return self().start(probed(MessageKind::kMatchedProbe, peer, tag, options));
+  }
+  std::optional<Message> improbe(int peer, int tag) {
+    return self().look(probed(MessageKind::kMatchedProbe, peer, tag, {}));
+  }
+  // Once for each such message; kInvalid: it was received already.
+  Message mrecv(void* data, uint64_t count, DType dtype, uint64_t matched, const CallOptions& options = {}) {
+    return self().run(met(data, count, dtype, matched, options));
+  }
+  Work mrecv_async(void* data, uint64_t count, DType dtype, uint64_t matched, const CallOptions& options = {}) {
+    return self().start(met(data, count, dtype, matched, options));
+  }
+
   // Both at once, without deadlock; the two buffers must not overlap. Returns the message received.
   Message sendrecv(const void* send_data, uint64_t send_count, int to, void* recv_data, uint64_t recv_count, int from,
                    DType dtype, int tag = 0, const CallOptions& options = {}) {
@@ -315,10 +348,20 @@ class NamedCalls {
 
   static MessageCall sent(const void* data, uint64_t count, DType dtype, int peer, int tag,
                           const CallOptions& options) {
-    return {MessageKind::kSend, const_cast<void*>(data), count, dtype, peer, tag, options};
+    return {MessageKind::kSend, const_cast<void*>(data), count, dtype, peer, tag, options, 0};
   }
   static MessageCall received(void* data, uint64_t count, DType dtype, int peer, int tag, const CallOptions& options) {
-    return {MessageKind::kReceive, data, count, dtype, peer, tag, options};
+    return {MessageKind::kReceive, data, count, dtype, peer, tag, options, 0};
+  }
+  static MessageCall probed(MessageKind kind, int peer, int tag, const CallOptions& options) {
+    return {kind, nullptr, 0, DType::kUint8, peer, tag, options, 0};
+  }
+  MessageCall met(void* data, uint64_t count, DType dtype, uint64_t matched, const CallOptions& options) {
+    if (matched == 0) {
+      throw Exception(ErrorCode::kInvalid, "mrecv on rank " + std::to_string(self().rank()) +
+                                               ": matched is 0; it must be Message::matched of a matched probe");
+    }
+    return {MessageKind::kReceive, data, count, dtype, kAnySource, kAnyTag, options, matched};
   }
 
   static Call even(Collective collective, const void* input, void* output, uint64_t count, DType dtype,

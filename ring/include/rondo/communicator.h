@@ -114,6 +114,8 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // A message: what it has moved.
   Message run(const MessageCall& call);
   Work start(const MessageCall& call);
+  // Of a probe, at once: what it has found, or nullopt. kPeerLeft: the peer is gone, and no message of it will come.
+  std::optional<Message> look(const MessageCall& probe);
   // Both at once, without deadlock: what the receive has moved. Their buffers must not overlap. The send's options hold
   // for both, the receive's are not read. kInvalid where the first is no send or the second no receive.
   Message run(const MessageCall& send, const MessageCall& receive);

@@ -32,8 +32,10 @@ enum class ErrorCode : int {
   kEpochStale = 18,    // reserved: a peer belongs to an earlier formation of the job
   // The call is over, and the communicator goes on.
   kNotFinite = 19,  // WireOptions: an element of the result is not finite; `ranks` names where it was first met
+  kCancelled = 20,  // Work::cancel() took it back
+  kTruncated = 21,  // CallOptions::truncate: the message was longer than the buffer; `ranks` names its sender
 };
-inline constexpr int kErrorCodes = 20;  // kOk among them
+inline constexpr int kErrorCodes = 22;  // kOk among them
 
 RONDO_EXPORT const char* error_code_name(ErrorCode code);
 

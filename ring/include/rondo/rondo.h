@@ -78,6 +78,8 @@ enum {
   RONDO_EPOCH_STALE = 18,  /* reserved: a peer belongs to an earlier formation of the job */
   RONDO_NOT_FINITE =
       19, /* a wire format met NaN, infinity or overflow; the ranks name where; the communicator goes on */
+  RONDO_CANCELLED = 20,    /* rondo_work_cancel took it back; the communicator goes on */
+  RONDO_TRUNCATED = 21,    /* a message was longer than its buffer (RONDO_TRUNCATE); the communicator goes on */
   RONDO_IN_PROGRESS = 100 /* rondo_wait: not done yet; no failure */
 };
 
@@ -271,10 +273,16 @@ typedef struct {
   /* Why the call is made; the same on all ranks. Calls of one purpose never match those of another. 0: the program's
    * own; libraries that make calls out of others take numbers from 256 to 65,535; RONDO_PURPOSE_OBJECTS is Python's */
   uint64_t purpose;
+  uint64_t message_flags; /* RONDO_SYNCHRONOUS, RONDO_TRUNCATE; 0: none */
 } rondo_options_t;
 enum { RONDO_PURPOSE_OBJECTS = 5 };
+enum {
+  RONDO_SYNCHRONOUS = 1, /* a send: it is over when its receive has met it */
+  RONDO_TRUNCATE = 2,    /* a receive: of a longer message its buffer gets the beginning, and it ends with
+                          * RONDO_TRUNCATED; else with RONDO_MISMATCH */
+};
 #define RONDO_OPTIONS_INIT \
-  { sizeof(rondo_options_t), 0, 1.0, NULL, RONDO_WIRE_NONE, 0, 0, NULL, 0, NULL, 0 }
+  { sizeof(rondo_options_t), 0, 1.0, NULL, RONDO_WIRE_NONE, 0, 0, NULL, 0, NULL, 0, 0 }
 
 typedef int32_t rondo_collective_t;
 enum {
@@ -470,15 +478,18 @@ RONDO_API rondo_result_t rondo_batch_abandon(rondo_comm_t comm);
 
 /* ---- Point to point ---- */
 
-/* What was received (or sent): the peer's rank, the tag and the length. */
+/* What was received, sent or found: the peer's rank, the tag and the length. */
 typedef struct {
   int peer;
   int tag;
   uint64_t bytes;
+  uint64_t matched; /* found by a matched probe: what rondo_mrecv names; else 0 */
 } rondo_message_t;
 
 /* tag: 0 .. 2^31-1. Messages of one pair and tag arrive in order. peer RONDO_ANY_SOURCE, tag RONDO_ANY_TAG: any. A
- * message that is longer than the receiver's buffer is RONDO_MISMATCH on both sides; a shorter one reports its length.
+ * message that is longer than the receiver's buffer is RONDO_MISMATCH on both sides, or, with RONDO_TRUNCATE,
+ * RONDO_TRUNCATED of the receive alone; a shorter one reports its length. Sends that MPI calls buffered are
+ * rondo_send_async of a copy; those that it calls ready are rondo_send.
  * message may be NULL; of an _async call, rondo_work_message gives it. */
 RONDO_API rondo_result_t rondo_send(rondo_comm_t comm, const void* data, uint64_t count, rondo_dtype_t dtype, int peer,
                                     int tag, const rondo_options_t* options);
@@ -493,6 +504,25 @@ RONDO_API rondo_result_t rondo_sendrecv(rondo_comm_t comm, const void* send_data
                                         void* recv_data, uint64_t recv_count, int from, rondo_dtype_t dtype, int tag,
                                         const rondo_options_t* options, rondo_message_t* message);
 
+/* Waits until a message is there that rondo_recv with this peer and tag would take, and says which. It stays. No other
+ * rank knows of a probe: its timeout leaves the communicator usable, and rondo_work_cancel takes it back. */
+RONDO_API rondo_result_t rondo_probe(rondo_comm_t comm, int peer, int tag, const rondo_options_t* options,
+                                     rondo_message_t* message);
+RONDO_API rondo_result_t rondo_probe_async(rondo_comm_t comm, int peer, int tag, const rondo_options_t* options,
+                                           rondo_work_t* work);
+/* At once; *found: 0 if there is none yet. */
+RONDO_API rondo_result_t rondo_iprobe(rondo_comm_t comm, int peer, int tag, int* found, rondo_message_t* message);
+/* The same for a message that only rondo_mrecv of message->matched gets, once, so that threads can share comm. */
+RONDO_API rondo_result_t rondo_mprobe(rondo_comm_t comm, int peer, int tag, const rondo_options_t* options,
+                                      rondo_message_t* message);
+RONDO_API rondo_result_t rondo_mprobe_async(rondo_comm_t comm, int peer, int tag, const rondo_options_t* options,
+                                            rondo_work_t* work);
+RONDO_API rondo_result_t rondo_improbe(rondo_comm_t comm, int peer, int tag, int* found, rondo_message_t* message);
+RONDO_API rondo_result_t rondo_mrecv(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype,
+                                     uint64_t matched, const rondo_options_t* options, rondo_message_t* message);
+RONDO_API rondo_result_t rondo_mrecv_async(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype,
+                                           uint64_t matched, const rondo_options_t* options, rondo_work_t* work);
+
 /* ---- Work ---- */
 
 /* Waits for the operation and makes progress on it meanwhile. timeout_ms < 0: until it ends. RONDO_IN_PROGRESS: the
@@ -500,7 +530,10 @@ RONDO_API rondo_result_t rondo_sendrecv(rondo_comm_t comm, const void* send_data
 RONDO_API rondo_result_t rondo_wait(rondo_work_t work, int64_t timeout_ms);
 /* *done: 1 once the operation has succeeded or failed. From then on the library does not touch its buffers. */
 RONDO_API rondo_result_t rondo_test(rondo_work_t work, int* done);
-/* Of a send or recv that has succeeded, else RONDO_INVALID. */
+/* Takes back a receive that no message has met, or a probe, so that it ends with RONDO_CANCELLED: *cancelled is 1.
+ * Anything else goes on, or has ended: 0. */
+RONDO_API rondo_result_t rondo_work_cancel(rondo_work_t work, int* cancelled);
+/* Of a send, recv or probe that has succeeded, else RONDO_INVALID. */
 RONDO_API rondo_result_t rondo_work_message(rondo_work_t work, rondo_message_t* message);
 /* `function` is called once when the operation has succeeded or failed; if it has already, it is called soon. result:
  * the operation's; inside the function rondo_last_error() and rondo_last_error_ranks() are the failure's. Each call of

@@ -38,6 +38,9 @@ class RONDO_EXPORT Work {
   // What the program puts into this stream (a cudaStream_t) from now on runs after the operation. Of calls with
   // CallOptions::stream, else kInvalid is thrown. Returns at once.
   void wait_on(void* stream);
+  // Of a receive that no message has met, or of a probe: takes it back, so that it ends with kCancelled, and returns
+  // true. Anything else goes on, or has ended: false.
+  bool cancel();
   // The failure; nullopt before the end and after success.
   std::optional<Error> error() const;
 
@@ -48,7 +51,7 @@ class RONDO_EXPORT Work {
   // thread waits for stand still while it runs. destroy() returns after all functions of the communicator's operations.
   void on_end(EndFunction function);
 
-  // Throws kInvalid unless this is a send or a receive that has succeeded.
+  // Throws kInvalid unless this is a send, a receive or a probe that has succeeded.
   Message message() const;
   // A message that was over when its call returned. Internal: `over` stands for all such messages of a communicator.
   Work(std::shared_ptr<Operation> over, const Message& message);

@@ -174,12 +174,16 @@ class NumpyDoor:
         area.ready()
         return area
 
-    def send(self, member, area, peer, tag, asynchronous):
-        return (member.group.isend if asynchronous else member.group.send)(area.array, peer, tag)
+    def send(self, member, area, peer, tag, asynchronous, synchronous):
+        send = member.group.isend if asynchronous else member.group.send
+        return send(area.array, peer, tag, synchronous=synchronous)
 
-    def recv(self, member, area, peer, tag, asynchronous):
+    def recv(self, member, area, peer, tag, asynchronous, probe):
         """peer, tag: None: any."""
         peer, tag = rondo.ANY_SOURCE if peer is None else peer, rondo.ANY_TAG if tag is None else tag
+        if probe:
+            matched = member.group.mprobe(peer, tag)
+            return (member.group.imrecv if asynchronous else member.group.mrecv)(area.array, matched)
         return (member.group.irecv if asynchronous else member.group.recv)(area.array, peer, tag)
 
     def sendrecv(self, member, given, to, gets, source, tag):

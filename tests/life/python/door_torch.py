@@ -214,13 +214,13 @@ class TorchDoor:
             return self._written(rng, name, where, dtype, [count], memory, None, _TYPES[dtype])
         return self._read(rng, name, where, dtype, shape_of(rng, count), memory, values, _TYPES[dtype])
 
-    def send(self, member, area, peer, tag, asynchronous):
+    def send(self, member, area, peer, tag, asynchronous, synchronous):
         where = {"dst": member.ranks[peer], "group": member.group, "tag": tag}
         if asynchronous:
             return TorchWork(dist.isend(area.tensor, **where))
         return dist.send(area.tensor, **where)
 
-    def recv(self, member, area, peer, tag, asynchronous):
+    def recv(self, member, area, peer, tag, asynchronous, probe):
         """tag: torch has none for any; the caller asks for one."""
         where = {"src": None if peer is None else member.ranks[peer], "group": member.group, "tag": tag}
         if asynchronous:

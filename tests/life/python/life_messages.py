@@ -32,7 +32,8 @@ class Messages:
         dtype, where = step.word("dtype", "uint8"), step.of_member("in", member.me, "p")
         block = message_block(dtype, member.size, src, salt, k, count)
         area = self.door.area("sent", (slot, k, 0), where, dtype, count, self.memory, block.bytes())
-        return Flight(step, lambda asynchronous: self.door.send(member, area, dst, tag, asynchronous), [area])
+        synchronous = step.number("synchronous") != 0
+        return Flight(step, lambda asynchronous: self.door.send(member, area, dst, tag, asynchronous, synchronous), [area])
 
     def _received(self, step, member, sent, k, slot, how="exact") -> Flight:
         src, _, tag, _ = sent[k]
@@ -40,7 +41,8 @@ class Messages:
         room = max(message[3] for message in sent)
         area = self.door.area("message", (slot, k, 1), where, dtype, room, self.memory)
         peer, tag = None if how in ("any", "tag") else src, None if how in ("any", "source") else tag
-        return Flight(step, lambda asynchronous: self.door.recv(member, area, peer, tag, asynchronous), [area])
+        probe = step.number("probe") != 0 and step.word("mode", "async") != "async"
+        return Flight(step, lambda asynchronous: self.door.recv(member, area, peer, tag, asynchronous, probe), [area])
 
     def _expect_message(self, flight, step, member, sent, used: set, got, salt) -> None:
         """The first message from this peer with this tag that was not used is what the memory must hold."""
