@@ -11,9 +11,9 @@ namespace {
 // --- arguments
 
 // The parameters of all methods that are written here.
-const char* const kParameters[] = {"array",  "op",      "root",       "out",           "dest",     "source",
-                                   "tag",    "timeout", "scalar",     "algorithm",     "wire",     "stream",
-                                   "needed", "result",  "collective", "output_counts", "async_op", "input_counts",
+const char* const kParameters[] = {"array",   "op",       "root",       "out",           "dest",     "source",
+                                   "tag",     "timeout",  "scalar",     "algorithm",     "wire",     "stream",
+                                   "needed",  "result",   "collective", "output_counts", "async_op", "input_counts",
                                    "matched", "truncate", "synchronous"};
 enum Parameter {
   kArray,

@@ -51,7 +51,8 @@ void CommunicatorState::check_special(const MessageCall& call, const char* name)
     throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", name, rank(), why));
   };
   if (call.kind > MessageKind::kMatchedProbe) refuse("this kind of message is unknown");
-  if (call.options.stream) refuse("probes, matched receives, synchronous and truncate are for host memory, not a stream");
+  if (call.options.stream)
+    refuse("probes, matched receives, synchronous and truncate are for host memory, not a stream");
   if (call.kind != MessageKind::kSend && call.options.synchronous) refuse("synchronous is an option of sends");
   if (call.kind != MessageKind::kReceive && call.options.truncate) refuse("truncate is an option of receives");
   if (call.kind != MessageKind::kReceive && call.matched != 0) refuse("matched is for receives");
@@ -107,8 +108,8 @@ Message CommunicatorState::run(const MessageCall& send, const MessageCall& recei
 
 std::optional<Message> CommunicatorState::look(const MessageCall& probe) try {
   if (probe.kind != MessageKind::kProbe && probe.kind != MessageKind::kMatchedProbe) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("look on rank {}: a {} is no probe", rank(),
-                                                     message_kind_name(probe.kind)));
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("look on rank {}: a {} is no probe", rank(), message_kind_name(probe.kind)));
   }
   return messages_->look(checked_on_host(probe));
 } catch (const std::bad_alloc&) {

@@ -48,9 +48,9 @@ std::string everywhere(int world, const RankBody& body) {
 }
 
 void expect_found(const Message& found, int tag, uint64_t bytes) {
-  expect(found.peer == 0 && found.tag == tag && found.bytes == bytes,
-         "from " + std::to_string(found.peer) + ", tag " + std::to_string(found.tag) + ", " +
-             std::to_string(found.bytes) + " bytes");
+  expect(found.peer == 0 && found.tag == tag && found.bytes == bytes, "from " + std::to_string(found.peer) + ", tag " +
+                                                                          std::to_string(found.tag) + ", " +
+                                                                          std::to_string(found.bytes) + " bytes");
 }
 
 Message awaited(Communicator& group, int peer, int tag) {
@@ -134,8 +134,9 @@ TEST_CASE("a matched message is that of one receive, also between threads") {
           for (const uint64_t count : kCounts) {
             Numbers numbers(count, 5);
             if (group.rank() == 0) {
-              group.send_async(numbers, 1, 1).wait();
-              group.send_async(numbers, 1, 2).wait();
+              Work first = group.send_async(numbers, 1, 1), second = group.send_async(numbers, 1, 2);
+              first.wait();
+              second.wait();
               group.barrier();
               continue;
             }
@@ -152,7 +153,8 @@ TEST_CASE("a matched message is that of one receive, also between threads") {
             expect_found(receive.message(), 2, 8 * count);
             expect(numbers == Numbers(count, 5), "the message");
             for (const uint64_t matched : {first.matched, uint64_t{1} << 40}) {
-              expect_code(ErrorCode::kInvalid, [&] { group.mrecv(numbers.data(), count, kInt64, matched); }, "once");
+              expect_code(
+                  ErrorCode::kInvalid, [&] { group.mrecv(numbers.data(), count, kInt64, matched); }, "once");
             }
             group.barrier();
           }
@@ -164,12 +166,15 @@ TEST_CASE("a probe that waits in vain is given up, and the communicator goes on"
           CallOptions soon;
           soon.timeout = std::chrono::milliseconds(20);
           if (group.rank() == 1) {
-            expect_code(ErrorCode::kTimeout, [&] { group.probe(0, 5, soon); }, "probe(from rank 0, tag 5) on rank 1");
-            expect_code(ErrorCode::kTimeout, [&] { group.mprobe_async(kAnySource, 5, soon).wait(); }, "any rank");
+            expect_code(
+                ErrorCode::kTimeout, [&] { group.probe(0, 5, soon); }, "probe(from rank 0, tag 5) on rank 1");
+            expect_code(
+                ErrorCode::kTimeout, [&] { group.mprobe_async(kAnySource, 5, soon).wait(); }, "any rank");
             Work probe = group.probe_async(0, 5);
             expect(!probe.wait(std::chrono::milliseconds(5)) && !probe.done(), "nothing has come");
             expect(probe.cancel() && !probe.cancel(), "taken back once");
-            expect_code(ErrorCode::kCancelled, [&] { probe.wait(); }, "probe(from rank 0, tag 5) was taken back");
+            expect_code(
+                ErrorCode::kCancelled, [&] { probe.wait(); }, "probe(from rank 0, tag 5) was taken back");
           }
           group.barrier();
           int64_t number = group.rank() == 0 ? 7 : -1;
@@ -314,8 +319,10 @@ TEST_CASE("probes end with the rank that they name, and with the communicator") 
         }) == "");
   CHECK(everywhere(2, [](Communicator& group) {
           if (group.rank() == 0) return group.abort("enough");
-          expect_code(ErrorCode::kAborted, [&] { group.mprobe(0, 5); }, "enough");
-          expect_code(ErrorCode::kAborted, [&] { group.iprobe(0, 5); }, "enough");
+          expect_code(
+              ErrorCode::kAborted, [&] { group.mprobe(0, 5); }, "enough");
+          expect_code(
+              ErrorCode::kAborted, [&] { group.iprobe(0, 5); }, "enough");
         }) == "");
 }
 

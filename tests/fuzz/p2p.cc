@@ -64,7 +64,8 @@ std::vector<std::string> seeds() {
           whole + frame(kEager, 0, 1024) + frame(kEager, 1, 1024) + frame(kEager, 2, 0, 0, 9),
           special + frame(kEager, 0, 700) + frame(kEager, 1, 900) + frame(kRequest, 2, 0),
           special + frame(kRequest, 0, 700) + frame(kEager, 1, 8) + frame(kEager, 2, 8) + frame(kData, 0, 100),
-          backward + frame(kClear, 0, 5000) + frame(kCredit, 0, 0), backward + frame(kClear, 0, 0),
+          backward + frame(kClear, 0, 5000) + frame(kCredit, 0, 0),
+          backward + frame(kClear, 0, 0),
           backward + frame(kRefuse, 0, 5000, 100)};
 }
 

@@ -50,7 +50,7 @@ struct Call {
   int root = 0;  // send, recv: the peer; sendrecv: from
   int to = 0;    // sendrecv
   int tag = 0;
-  uint64_t matched = 0;  // recv: Message::matched of a probe; 0: of none
+  uint64_t matched = 0;                                 // recv: Message::matched of a probe; 0: of none
   std::vector<uint64_t> counts, displacements;          // of v calls; all_to_all_v: those sent
   std::vector<uint64_t> out_counts, out_displacements;  // all_to_all_v: those received
   std::vector<TensorRef> tensors;

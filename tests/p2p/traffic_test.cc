@@ -167,7 +167,8 @@ struct Traffic {
   void check(int rank) {
     for (const Taken& taken : received[rank]) {
       const TestRequest *receive = taken.receive, *asked = taken.asked;
-      REQUIRE_EQ(receive->failed.code, receive->message.bytes > receive->bytes ? ErrorCode::kTruncated : ErrorCode::kOk);
+      REQUIRE_EQ(receive->failed.code,
+                 receive->message.bytes > receive->bytes ? ErrorCode::kTruncated : ErrorCode::kOk);
       if (asked != receive) {
         REQUIRE_EQ(asked->message.bytes, receive->message.bytes);
         REQUIRE_EQ(asked->message.peer, receive->message.peer);

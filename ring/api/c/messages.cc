@@ -56,7 +56,6 @@ rondo_result_t rondo_sendrecv(rondo_comm_t comm, const void* send_data, uint64_t
   });
 }
 
-
 rondo_result_t rondo_probe(rondo_comm_t comm, int peer, int tag, const rondo_options_t* options,
                            rondo_message_t* message) {
   return guarded([&] { fill(message, communicator(comm)->probe(peer, tag, options_of(options))); });
@@ -70,7 +69,10 @@ rondo_result_t rondo_iprobe(rondo_comm_t comm, int peer, int tag, int* found, ro
 }
 rondo_result_t rondo_mprobe(rondo_comm_t comm, int peer, int tag, const rondo_options_t* options,
                             rondo_message_t* message) {
-  return guarded([&] { fill(&given(message, "message"), communicator(comm)->mprobe(peer, tag, options_of(options))); });
+  return guarded([&] {
+    given(message, "message");  // first: what is found would be lost
+    fill(message, communicator(comm)->mprobe(peer, tag, options_of(options)));
+  });
 }
 rondo_result_t rondo_mprobe_async(rondo_comm_t comm, int peer, int tag, const rondo_options_t* options,
                                   rondo_work_t* work) {
@@ -81,9 +83,8 @@ rondo_result_t rondo_improbe(rondo_comm_t comm, int peer, int tag, int* found, r
 }
 rondo_result_t rondo_mrecv(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype, uint64_t matched,
                            const rondo_options_t* options, rondo_message_t* message) {
-  return guarded([&] {
-    fill(message, communicator(comm)->mrecv(data, count, dtype_of(dtype), matched, options_of(options)));
-  });
+  return guarded(
+      [&] { fill(message, communicator(comm)->mrecv(data, count, dtype_of(dtype), matched, options_of(options))); });
 }
 rondo_result_t rondo_mrecv_async(rondo_comm_t comm, void* data, uint64_t count, rondo_dtype_t dtype, uint64_t matched,
                                  const rondo_options_t* options, rondo_work_t* work) {

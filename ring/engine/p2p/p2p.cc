@@ -55,7 +55,7 @@ bool P2p::recv(P2pRequest& request) {
   RONDO_CHECK(kAnySource <= request.peer && request.peer < context_.world && request.tag >= kAnyTag,
               "a checked receive");
   P2pMatcher& matcher = context_.matcher;
-  P2pMessage* const message = request.matched != 0                        ? matcher.take_claimed(request.matched)
+  P2pMessage* const message = request.matched != 0                  ? matcher.take_claimed(request.matched)
                               : request.kind == MessageKind::kProbe ? matcher.find_message(request)
                                                                     : matcher.take_message(request);
   if (message != nullptr) {

@@ -240,8 +240,7 @@ const char* P2pReceiver::take_data(const P2pEnvelope& envelope) {
   while (receive && receive->sequence != envelope.sequence) receive = receive->next;
   if (!receive) return "the payload of a message that was not cleared";
   if (envelope.offset != receive->moved) return "a payload out of order";
-  if (envelope.bytes == 0 || envelope.bytes > receive->wanted() - receive->moved)
-    return "a payload of a wrong length";
+  if (envelope.bytes == 0 || envelope.bytes > receive->wanted() - receive->moved) return "a payload of a wrong length";
   envelope_ = envelope;
   payload_left_ = envelope.bytes;
   receive_ = receive;

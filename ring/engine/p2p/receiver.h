@@ -109,9 +109,9 @@ class P2pReceiver {
   uint32_t payload_sum_ = 0;   // on checked streams: of those that have come
   Into into_ = Into::kNothing;
   std::byte* landing_at_ = nullptr;  // where its next byte goes; unless kDiscard
-  P2pRequest* receive_ = nullptr;    // kReceive; for kData also in filling_. kMessage: what takes its beginning, or null
-  P2pMessage* message_ = nullptr;    // kMessage; in the matcher unless receive_ takes its beginning
-  uint64_t sequence_ = 0;            // that the next message must have
+  P2pRequest* receive_ = nullptr;  // kReceive; for kData also in filling_. kMessage: what takes its beginning, or null
+  P2pMessage* message_ = nullptr;  // kMessage; in the matcher unless receive_ takes its beginning
+  uint64_t sequence_ = 0;          // that the next message must have
 
   // --- answering
   NodeList<P2pRequest> clearing_;  // matched to a request, kClear not yet said

@@ -17,8 +17,8 @@ struct P2pCall {
   std::byte* data = nullptr;  // a send only reads it
   uint64_t bytes = 0;         // of a receive: of its buffer
   DType dtype = DType::kInt8;
-  int peer = 0;  // rank in the communicator; but for sends: or kAnySource
-  int tag = 0;   // 0 .. 2^31-1; but for sends: or kAnyTag
+  int peer = 0;              // rank in the communicator; but for sends: or kAnySource
+  int tag = 0;               // 0 .. 2^31-1; but for sends: or kAnyTag
   bool synchronous = false;  // a send
   bool truncate = false;     // a receive
   uint64_t matched = 0;      // a receive: of the message that a probe has taken, from any source; 0: any message

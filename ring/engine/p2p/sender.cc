@@ -101,7 +101,8 @@ void P2pSender::start(P2pRequest& request) {
   --slots_;
   count_stores(request.bytes);
   const bool whole = request.ready_bytes() == request.bytes;
-  if (whole && !request.synchronous && request.bytes <= context_.options.eager_bytes && p2p_charge(request.bytes) <= credit_) {
+  if (whole && !request.synchronous && request.bytes <= context_.options.eager_bytes &&
+      p2p_charge(request.bytes) <= credit_) {
     credit_ -= p2p_charge(request.bytes);
     use_stores(request.bytes);
     envelope.kind = P2pKind::kEager;

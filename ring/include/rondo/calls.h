@@ -314,9 +314,7 @@ class NamedCalls {
     return self().start(probed(MessageKind::kProbe, peer, tag, options));
   }
   // At once; nullopt: there is none yet.
-  std::optional<Message> iprobe(int peer, int tag) {
-    return self().look(probed(MessageKind::kProbe, peer, tag, {}));
-  }
+  std::optional<Message> iprobe(int peer, int tag) { return self().look(probed(MessageKind::kProbe, peer, tag, {})); }
   // The same for a message that only mrecv() of Message::matched gets, so that threads can share a communicator.
   Message mprobe(int peer, int tag, const CallOptions& options = {}) {
     return self().run(probed(MessageKind::kMatchedProbe, peer, tag, options));

@@ -78,8 +78,8 @@ enum {
   RONDO_EPOCH_STALE = 18,  /* reserved: a peer belongs to an earlier formation of the job */
   RONDO_NOT_FINITE =
       19, /* a wire format met NaN, infinity or overflow; the ranks name where; the communicator goes on */
-  RONDO_CANCELLED = 20,    /* rondo_work_cancel took it back; the communicator goes on */
-  RONDO_TRUNCATED = 21,    /* a message was longer than its buffer (RONDO_TRUNCATE); the communicator goes on */
+  RONDO_CANCELLED = 20,   /* rondo_work_cancel took it back; the communicator goes on */
+  RONDO_TRUNCATED = 21,   /* a message was longer than its buffer (RONDO_TRUNCATE); the communicator goes on */
   RONDO_IN_PROGRESS = 100 /* rondo_wait: not done yet; no failure */
 };
 
