@@ -24,13 +24,15 @@ void CommunicatorState::check_peer(const MessageCall& call, const char* name) co
 
 P2pCall CommunicatorState::checked(const MessageCall& call) const {
   const bool sends = call.kind == MessageKind::kSend;
-  const char* const name = message_kind_name(call.kind);
+  const bool receives = call.kind == MessageKind::kReceive;
+  const char* const name = sends ? "send" : receives ? "recv" : message_kind_name(call.kind);
   check_usable();
   const uint64_t bytes = checked_bytes(name, rank(), call.count, call.dtype);
   const CallOptions& options = call.options;
   P2pCall made{call.kind, static_cast<std::byte*>(call.data), bytes, call.dtype, call.peer, call.tag};
   if (call.kind > MessageKind::kReceive || call.matched != 0 || options.synchronous || options.truncate) {
-    check_special(call, name);
+    check_special(call);
+    made.plain = call.kind <= MessageKind::kReceive && !options.synchronous && call.matched == 0;
     made.synchronous = options.synchronous;
     made.truncate = options.truncate;
     made.matched = call.matched;
@@ -46,9 +48,9 @@ P2pCall CommunicatorState::checked(const MessageCall& call) const {
 }
 
 // What other messages have not.
-void CommunicatorState::check_special(const MessageCall& call, const char* name) const {
+void CommunicatorState::check_special(const MessageCall& call) const {
   const auto refuse = [&](const char* why) {
-    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", name, rank(), why));
+    throw Exception(ErrorCode::kInvalid, fmt::format("{} on rank {}: {}", message_kind_name(call.kind), rank(), why));
   };
   if (call.kind > MessageKind::kMatchedProbe) refuse("this kind of message is unknown");
   if (call.options.stream)

@@ -150,7 +150,7 @@ class CommunicatorState final : public CommunicatorEvents {
   [[noreturn]] void refuse_use() const;
   [[noreturn]] void fail_for_memory();
   void check_peer(const MessageCall& call, const char* name) const;
-  void check_special(const MessageCall& call, const char* name) const;
+  void check_special(const MessageCall& call) const;
   P2pCall checked_on_host(const MessageCall& call) const;
   Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   struct Members {

@@ -50,7 +50,7 @@ P2pRequest* P2pMatcher::take_receive(int peer, uint32_t tag) {
 }
 
 P2pMessage* P2pMatcher::take_message(const P2pCall& receive) {
-  P2pMessage* message = find_message(receive);
+  P2pMessage* message = receive.peer != kAnySource ? find_from(receive.peer, receive) : find_message(receive);
   if (!message) return nullptr;
   remove(*message);
   if (receive.peer == kAnySource) turn_ = (message->peer + 1) % static_cast<int>(arrived_.size());

@@ -84,7 +84,7 @@ bool P2p::recv(P2pRequest& request) {
 }
 
 P2pAtOnce P2p::at_once(const P2pCall& call, Message& moved) {
-  if (!end_error_.ok() || !call.plain()) return P2pAtOnce::kNot;
+  if (!end_error_.ok() || !call.plain) return P2pAtOnce::kNot;
   if (!call.sends()) return recv_now(call, moved);
   if (call.peer == context_.rank || !senders_[call.peer]->send_now(call)) return P2pAtOnce::kNot;
   moved = {call.peer, call.tag, call.bytes};

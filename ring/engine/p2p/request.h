@@ -22,11 +22,10 @@ struct P2pCall {
   bool synchronous = false;  // a send
   bool truncate = false;     // a receive
   uint64_t matched = 0;      // a receive: of the message that a probe has taken, from any source; 0: any message
+  bool plain = true;         // none of these but `truncate`, and no probe: it may go the short way
 
   bool sends() const { return kind == MessageKind::kSend; }
   bool probes() const { return kind >= MessageKind::kProbe; }
-  // It may go the short way.
-  bool plain() const { return !probes() && !synchronous && matched == 0; }
 };
 
 // A call under way. The caller owns it and keeps it until complete() is called; nothing is touched after that.
