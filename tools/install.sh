@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Rondo and copies what other programs need: headers, librondo.so and .a, pkg-config and CMake files, rondo-run,
-# rondo-bench, rondo-view, rondo-trace, rondo-doctor and the license; librondo_cuda.so, for GPU buffers, where nvcc 13 is.
+# rondo-bench, rondo-view, rondo-trace, rondo-doctor, the libraries for programs of MPI and the license; librondo_cuda.so, for GPU buffers, where nvcc 13 is.
 # Installs no package; says which ones are missing.
 #   [DESTDIR=DIR] [LIBDIR=lib] tools/install.sh PREFIX
 # PREFIX   where the files are used, for example /usr/local or $HOME/rondo
@@ -56,6 +56,12 @@ install_libraries() {
   fi
 }
 
+# By these programs of MPI run on Rondo; rondo-run --mpi finds them here.
+install_mpi() {
+  rm -rf "$root/$libdir/rondo/mpi"
+  install -D -m 755 -t "$root/$libdir/rondo/mpi" "$bin"/mpi/{libmpi.so.12,libmpi_abi.so.1,librondo_mpitrampoline.so}
+}
+
 install_descriptions() {
   fill_in rondo.pc.in "$libdir/pkgconfig/rondo.pc"
   fill_in rondo-static.pc.in "$libdir/pkgconfig/rondo-static.pc"
@@ -64,7 +70,7 @@ install_descriptions() {
 }
 
 check_packages "${BUILD_PACKAGES[@]}"
-run_bazel build //ring:librondo.so //ring:whole/librondo.a //bench:rondo-bench //tools:rondo-run //tools/doctor:rondo-doctor //tools/view:rondo-view \
+run_bazel build //ring:librondo.so //ring:whole/librondo.a //mpi:libraries //bench:rondo-bench //tools:rondo-run //tools/doctor:rondo-doctor //tools/view:rondo-view \
   //kernels/device:installed
 bin=$(bazel_bin)
 # Its file; empty: there is no nvcc.
@@ -73,6 +79,7 @@ device_library=$(run_bazel cquery --output=starlark --starlark:expr='" ".join([f
 
 install_headers
 install_libraries
+install_mpi
 install_descriptions
 install -D -m 755 -t "$root/bin" "$bin/tools/rondo-run" "$bin/bench/rondo-bench" "$bin/tools/view/rondo-view" \
   "$bin/tools/doctor/rondo-doctor"

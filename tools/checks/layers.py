@@ -42,6 +42,8 @@ LAYERS = {
     "ring/api/": ("rondo/", "ring/base/", "ring/engine/", "ring/api/", "transport/fabrics/", "transport/rendezvous/"),
     "ring/api/c/": ("rondo/", "ring/base/", "ring/api/"),
     "ring/compress/": ("rondo/", "ring/base/", "kernels/", "ring/api/communicator_access.h", "ring/compress/"),
+    # The calls of MPI, on the public headers alone.
+    "mpi/": ("rondo/", "mpi/"),
     # And the reference arithmetic of the tests, so that a type is added once.
     "bench/": ("rondo/", "ring/", "kernels/", "transport/", "bench/", "tools/launcher/",
                "tests/support/element.h", "tests/support/fold.h"),

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 
 #include "tools/launcher/environment.h"
@@ -38,7 +39,7 @@ class Help : public CLI::Formatter {
 
 // What the command line says, before it is checked as a whole.
 struct Words {
-  bool no_prefix = false;
+  bool no_prefix = false, mpi = false;
   std::string hosts, hostfile;
 };
 
@@ -60,6 +61,7 @@ void declare(CLI::App& app, Options& options, Words& words) {
                  "Of rank 0, between hosts; the default is one from 20000 to 28999")
       ->check(CLI::Range(1, 65535))
       ->type_name("PORT");
+  app.add_flag("--mpi", words.mpi, "The program is one of MPI: it runs on Rondo instead (docs/mpi.md)");
   app.add_flag("--no-prefix", words.no_prefix, "Ranks write to this program's own outputs, as they are");
   app.add_option("--timeout", options.timeout_s, "End the ranks after so many seconds; the exit code is then 124")
       ->check(CLI::PositiveNumber)
@@ -119,6 +121,26 @@ std::string complete_hosts(Options& options, const Words& words) {
   return "";
 }
 
+// The variables by which programs of MPI find Rondo's libraries, which lie beside this program; "" or what is missing.
+std::string use_mpi(Options& options) {
+  const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  for (const char* beside :
+       {"mpi", "../lib/rondo/mpi", "../lib64/rondo/mpi", "../lib/x86_64-linux-gnu/rondo/mpi", "../mpi"}) {
+    const auto folder = (here / beside).lexically_normal();
+    if (!std::filesystem::exists(folder / "libmpi.so.12")) continue;
+    const std::string others = value_of(own_environment(), "LD_LIBRARY_PATH");
+    // In front: what --env says for the same variables counts.
+    const std::vector<std::string> found = {
+        fmt::format("LD_LIBRARY_PATH={}{}{}", folder.string(), others.empty() ? "" : ":", others),
+        fmt::format("MPI4PY_LIBMPI={}", (folder / "libmpi.so.12").string()),  // mpi4py looks elsewhere first
+        fmt::format("MPITRAMPOLINE_LIB={}", (folder / "librondo_mpitrampoline.so").string()),
+    };
+    options.environment.insert(options.environment.begin(), found.begin(), found.end());
+    return "";
+  }
+  return fmt::format("--mpi: there is no libmpi.so.12 of Rondo's beside {}", here.string());
+}
+
 // What other hosts need; "" or what is missing.
 std::string check_network(const Options& options) {
   if (options.launch_agent.find_first_not_of(' ') == std::string::npos) return "--launch-agent names no program";
@@ -161,7 +183,8 @@ Parsed parse_options(int argc, char** argv) {
   if (!options.python.empty() && options.command.front().ends_with(".py")) {
     options.command.insert(options.command.begin(), options.python);
   }
-  for (const auto& problem : {complete_hosts(options, words), check_network(options)}) {
+  for (const auto& problem :
+       {complete_hosts(options, words), check_network(options), words.mpi ? use_mpi(options) : ""}) {
     if (!problem.empty()) return usage_error(problem);
   }
   return options;

@@ -1,0 +1,294 @@
+// Attributes of communicators and types, their names and infos.
+
+#include "mpi/core/attributes.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "mpi/core/errors.h"
+#include "mpi/core/world.h"
+
+namespace rondo_mpi {
+int last_used_code();  // calls/errors.cc
+}
+
+using namespace rondo_mpi;
+
+namespace {
+
+struct Keyvals {
+  std::mutex mutex;
+  std::map<int, std::shared_ptr<Keyval>> known;
+  int next = 0x1000000;  // above those that the ABIs predefine, but for MPICH's, which are larger
+
+  int create(void* copy, void* remove, void* state) {
+    std::lock_guard lock(mutex);
+    known[next] = std::make_shared<Keyval>(Keyval{copy, remove, state});
+    return next++;
+  }
+  std::shared_ptr<Keyval> find(int id) {
+    std::lock_guard lock(mutex);
+    const auto found = known.find(id);
+    require(found != known.end(), MPI_ERR_KEYVAL, "the keyval is not valid");
+    return found->second;
+  }
+  void free(int* id) {
+    std::lock_guard lock(mutex);
+    require(known.erase(*id) == 1, MPI_ERR_KEYVAL, "the keyval is not valid");
+    *id = MPI_KEYVAL_INVALID;
+  }
+};
+Keyvals& keyvals() {
+  static Keyvals* made = new Keyvals;
+  return *made;
+}
+
+// What the ABI predefines on MPI_COMM_WORLD and all others; nullptr: `id` is none of it.
+const int* predefined(int id) {
+  static const int tag_ub = 0x7fffffff, host = MPI_PROC_NULL, io = MPI_ANY_SOURCE, local_clock = 0, app = 0;
+  static int universe, last_code;
+  universe = world().engine == nullptr ? 1 : world().engine->size();
+  last_code = last_used_code();
+  switch (id) {
+    case MPI_TAG_UB:
+      return &tag_ub;
+    case MPI_HOST:
+      return &host;
+    case MPI_IO:
+      return &io;
+    case MPI_WTIME_IS_GLOBAL:
+      return &local_clock;
+    case MPI_UNIVERSE_SIZE:
+      return &universe;
+    case MPI_LASTUSEDCODE:
+      return &last_code;
+    case MPI_APPNUM:
+      return &app;
+    default:
+      return nullptr;
+  }
+}
+
+template <typename Handle>
+void set(Handle handle, Attributes& attributes, int id, void* value) {
+  require(predefined(id) == nullptr, MPI_ERR_KEYVAL, "the keyval is predefined");
+  auto keyval = keyvals().find(id);
+  if (const auto old = attributes.find(id); old != attributes.end()) delete_attribute(handle, attributes, old);
+  attributes[id] = {std::move(keyval), value};
+}
+
+void get(const Attributes& attributes, int id, void* value, int* flag) {
+  const auto found = attributes.find(id);
+  if (found == attributes.end()) keyvals().find(id);
+  *flag = found != attributes.end();
+  if (*flag) *static_cast<void**>(value) = found->second.second;
+}
+
+template <typename Handle>
+void remove(Handle handle, Attributes& attributes, int id) {
+  const auto found = attributes.find(id);
+  require(found != attributes.end(), MPI_ERR_KEYVAL, "no such attribute is set");
+  delete_attribute(handle, attributes, found);
+}
+
+void get_name(const std::string& name, char* to, int* length) {
+  std::memcpy(to, name.c_str(), name.size() + 1);
+  *length = static_cast<int>(name.size());
+}
+std::string cut_name(const char* name) { return std::string(name).substr(0, MPI_MAX_OBJECT_NAME - 1); }
+
+}  // namespace
+
+int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function* copy_fn, MPI_Comm_delete_attr_function* delete_fn, int* keyval,
+                           void* extra_state) {
+  return run(__func__, [&] {
+    *keyval = keyvals().create(reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn), extra_state);
+  });
+}
+int MPI_Type_create_keyval(MPI_Type_copy_attr_function* copy_fn, MPI_Type_delete_attr_function* delete_fn, int* keyval,
+                           void* extra_state) {
+  return run(__func__, [&] {
+    *keyval = keyvals().create(reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn), extra_state);
+  });
+}
+int MPI_Comm_free_keyval(int* keyval) {
+  return run(__func__, [&] { keyvals().free(keyval); });
+}
+int MPI_Type_free_keyval(int* keyval) {
+  return run(__func__, [&] { keyvals().free(keyval); });
+}
+int MPI_Comm_set_attr(MPI_Comm comm, int keyval, void* value) {
+  return on(comm, __func__, [&] { set(comm, comm_of(comm).attributes, keyval, value); });
+}
+int MPI_Type_set_attr(MPI_Datatype type, int keyval, void* value) {
+  return run(__func__, [&] { set(type, type_of(type).attributes, keyval, value); });
+}
+int MPI_Comm_get_attr(MPI_Comm comm, int keyval, void* value, int* flag) {
+  return on(comm, __func__, [&] {
+    const Comm& of = comm_of(comm);
+    if (const int* fixed = predefined(keyval); fixed != nullptr) {
+      *static_cast<const int**>(value) = fixed;
+      *flag = 1;
+      return;
+    }
+    get(of.attributes, keyval, value, flag);
+  });
+}
+int MPI_Type_get_attr(MPI_Datatype type, int keyval, void* value, int* flag) {
+  return run(__func__, [&] { get(type_of(type).attributes, keyval, value, flag); });
+}
+int MPI_Comm_delete_attr(MPI_Comm comm, int keyval) {
+  return on(comm, __func__, [&] { remove(comm, comm_of(comm).attributes, keyval); });
+}
+int MPI_Type_delete_attr(MPI_Datatype type, int keyval) {
+  return run(__func__, [&] { remove(type, type_of(type).attributes, keyval); });
+}
+int MPI_Keyval_create(MPI_Copy_function* copy_fn, MPI_Delete_function* delete_fn, int* keyval, void* extra_state) {
+  return MPI_Comm_create_keyval(copy_fn, delete_fn, keyval, extra_state);
+}
+int MPI_Keyval_free(int* keyval) { return MPI_Comm_free_keyval(keyval); }
+int MPI_Attr_put(MPI_Comm comm, int keyval, void* value) { return MPI_Comm_set_attr(comm, keyval, value); }
+int MPI_Attr_get(MPI_Comm comm, int keyval, void* value, int* flag) {
+  return MPI_Comm_get_attr(comm, keyval, value, flag);
+}
+int MPI_Attr_delete(MPI_Comm comm, int keyval) { return MPI_Comm_delete_attr(comm, keyval); }
+#ifdef RONDO_MPI_FACE_MPICH
+int MPIR_Dup_fn(MPI_Comm, int, void*, void* value, void* copy, int* flag) {
+  *static_cast<void**>(copy) = value;
+  *flag = 1;
+  return MPI_SUCCESS;
+}
+#endif
+
+int MPI_Comm_set_name(MPI_Comm comm, const char* name) {
+  return on(comm, __func__, [&] { comm_of(comm).name = cut_name(name); });
+}
+int MPI_Comm_get_name(MPI_Comm comm, char* name, int* resultlen) {
+  return on(comm, __func__, [&] {
+    if (comm == MPI_COMM_NULL) return get_name("MPI_COMM_NULL", name, resultlen);
+    get_name(comm_of(comm).name, name, resultlen);
+  });
+}
+int MPI_Type_set_name(MPI_Datatype type, const char* name) {
+  return run(__func__, [&] { type_of(type).name = cut_name(name); });
+}
+int MPI_Type_get_name(MPI_Datatype type, char* name, int* resultlen) {
+  return run(__func__, [&] {
+    if (type == MPI_DATATYPE_NULL) return get_name("MPI_DATATYPE_NULL", name, resultlen);
+    get_name(type_of(type).name, name, resultlen);
+  });
+}
+
+// --- Infos
+
+namespace {
+
+using Entries = std::vector<std::pair<std::string, std::string>>;
+
+std::string key_of(const char* key) {
+  require(key != nullptr && *key != 0 && std::strlen(key) <= MPI_MAX_INFO_KEY, MPI_ERR_INFO_KEY,
+          "the key is empty, or longer than MPI_MAX_INFO_KEY");
+  return key;
+}
+auto find(Info& info, const std::string& key) {
+  return std::find_if(info.entries.begin(), info.entries.end(), [&](const auto& entry) { return entry.first == key; });
+}
+MPI_Info publish(const Entries& entries) {
+  auto info = std::make_shared<Info>();
+  info->entries = entries;
+  return world().infos.add(std::move(info));
+}
+
+}  // namespace
+
+int MPI_Info_create(MPI_Info* info) {
+  return run(__func__, [&] { *info = publish({}); });
+}
+int MPI_Info_create_env(int, char*[], MPI_Info* info) { return MPI_Info_create(info); }
+int MPI_Info_dup(MPI_Info info, MPI_Info* newinfo) {
+  return run(__func__, [&] { *newinfo = publish(info_of(info).entries); });
+}
+int MPI_Info_free(MPI_Info* info) {
+  return run(__func__, [&] {
+    info_of(*info);
+    require(!world().infos.predefined(*info), MPI_ERR_INFO, "a predefined info cannot be freed");
+    world().infos.remove(*info);
+    *info = MPI_INFO_NULL;
+  });
+}
+int MPI_Info_set(MPI_Info info, const char* key, const char* value) {
+  return run(__func__, [&] {
+    Info& of = info_of(info);
+    const std::string name = key_of(key);
+    require(value != nullptr && std::strlen(value) <= MPI_MAX_INFO_VAL, MPI_ERR_INFO_VALUE,
+            "the value is longer than MPI_MAX_INFO_VAL");
+    if (const auto entry = find(of, name); entry != of.entries.end()) {
+      entry->second = value;
+    } else {
+      of.entries.emplace_back(name, value);
+    }
+  });
+}
+int MPI_Info_delete(MPI_Info info, const char* key) {
+  return run(__func__, [&] {
+    Info& of = info_of(info);
+    const auto entry = find(of, key_of(key));
+    require(entry != of.entries.end(), MPI_ERR_INFO_NOKEY, "the info has no such key");
+    of.entries.erase(entry);
+  });
+}
+int MPI_Info_get_string(MPI_Info info, const char* key, int* buflen, char* value, int* flag) {
+  return run(__func__, [&] {
+    Info& of = info_of(info);
+    const auto entry = find(of, key_of(key));
+    *flag = entry != of.entries.end();
+    if (!*flag) return;
+    const std::string& text = entry->second;
+    if (*buflen > 0) {
+      const size_t length = std::min(text.size(), static_cast<size_t>(*buflen) - 1);
+      std::memcpy(value, text.data(), length);
+      value[length] = 0;
+    }
+    *buflen = static_cast<int>(text.size()) + 1;
+  });
+}
+int MPI_Info_get(MPI_Info info, const char* key, int valuelen, char* value, int* flag) {
+  int length = valuelen + 1;
+  return MPI_Info_get_string(info, key, &length, value, flag);
+}
+int MPI_Info_get_valuelen(MPI_Info info, const char* key, int* valuelen, int* flag) {
+  return run(__func__, [&] {
+    Info& of = info_of(info);
+    const auto entry = find(of, key_of(key));
+    *flag = entry != of.entries.end();
+    if (*flag) *valuelen = static_cast<int>(entry->second.size());
+  });
+}
+int MPI_Info_get_nkeys(MPI_Info info, int* nkeys) {
+  return run(__func__, [&] { *nkeys = static_cast<int>(info_of(info).entries.size()); });
+}
+int MPI_Info_get_nthkey(MPI_Info info, int n, char* key) {
+  return run(__func__, [&] {
+    const Info& of = info_of(info);
+    require(n >= 0 && static_cast<size_t>(n) < of.entries.size(), MPI_ERR_ARG, "the info has fewer keys");
+    std::strcpy(key, of.entries[static_cast<size_t>(n)].first.c_str());
+  });
+}
+int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
+  return on(comm, __func__, [&] {
+    Comm& of = comm_of(comm);
+    if (info == MPI_INFO_NULL) return;
+    for (const auto& [key, value] : info_of(info).entries) {
+      const auto entry = find(of.info, key);
+      if (entry == of.info.entries.end()) {
+        of.info.entries.emplace_back(key, value);
+      } else {
+        entry->second = value;
+      }
+    }
+  });
+}
+int MPI_Comm_get_info(MPI_Comm comm, MPI_Info* info) {
+  return on(comm, __func__, [&] { *info = publish(comm_of(comm).info.entries); });
+}

@@ -1,0 +1,300 @@
+// Collectives, each in three modes: blocking, with a request, persistent; and in two forms by the type of counts.
+
+#include "mpi/core/collective.h"
+
+#include <utility>
+#include <vector>
+
+#include "mpi/core/errors.h"
+#include "mpi/core/fold.h"
+#include "mpi/core/request.h"
+#include "mpi/core/type.h"
+#include "mpi/core/world.h"
+
+using namespace rondo_mpi;
+
+namespace {
+
+template <typename Call>
+int block(const char* name, MPI_Comm comm, const Call& call) {
+  return on(comm, name, [&] {
+    Collective collective(comm_of(comm), true);
+    call(comm_of(comm))(collective);
+    if (const auto finish = collective.finish()) finish();
+  });
+}
+
+template <typename Call>
+int begin(const char* name, MPI_Comm comm, MPI_Request* request, const Call& call) {
+  return on(comm, name, [&] {
+    auto made = std::make_shared<Request>();
+    made->comm = comm_of(comm).shared_from_this();
+    Collective collective(*made->comm, false);
+    call (*made->comm)(collective);
+    made->work = collective.work();
+    made->finish = collective.finish();
+    *request = add_request(std::move(made));
+  });
+}
+
+template <typename Call>
+int prepare(const char* name, MPI_Comm comm, MPI_Request* request, const Call& call) {
+  return on(comm, name, [&] {
+    auto made = std::make_shared<Request>();
+    made->comm = comm_of(comm).shared_from_this();
+    made->persistent = true;
+    made->active = false;
+    made->start = [launch = call(*made->comm)](Request& started) {
+      Collective collective(*started.comm, false);
+      launch(collective);
+      started.work = collective.work();
+      started.finish = collective.finish();
+    };
+    *request = add_request(std::move(made));
+  });
+}
+
+// Arguments as the core takes them. The type of a buffer that says MPI_IN_PLACE is not read.
+Data data(const void* at, MPI_Count count, MPI_Datatype type) {
+  if (at == MPI_IN_PLACE) return {MPI_IN_PLACE, 0, byte_type()};
+  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
+  const Type& of = used_type(type);
+  return {const_cast<void*>(at), count, of.shared_from_this()};
+}
+// Of a call in which this rank gives no such buffer.
+Data nothing() { return {nullptr, 0, byte_type()}; }
+
+template <typename Count, typename Displacement>
+std::vector<Data> list(const Comm& comm, const void* at, const Count counts[], const Displacement displacements[],
+                       MPI_Datatype type) {
+  std::vector<Data> made;
+  for (int r = 0; r < comm.peers(); ++r) {
+    Data one = data(at, counts[r], type);
+    one.data = static_cast<std::byte*>(one.data) + displacements[r] * one.type->extent();
+    made.push_back(std::move(one));
+  }
+  return made;
+}
+template <typename Count, typename Displacement>
+std::vector<Data> list(const Comm& comm, const void* at, const Count counts[], const Displacement displacements[],
+                       const MPI_Datatype types[]) {
+  std::vector<Data> made;
+  for (int r = 0; r < comm.peers(); ++r) {
+    Data one = data(at, counts[r], types[r]);
+    one.data = static_cast<std::byte*>(one.data) + displacements[r];
+    made.push_back(std::move(one));
+  }
+  return made;
+}
+
+// Whether this rank gives the buffer that only the root gives.
+bool is_root(const Comm& comm, int root) { return comm.inter ? root == MPI_ROOT : comm.rank == root; }
+// Whether it gives the other one: in an intercommunicator the root does not.
+bool is_leaf(const Comm& comm, int root) { return !comm.inter || (root != MPI_ROOT && root != MPI_PROC_NULL); }
+
+// The buffer that is reduced: MPI_IN_PLACE stays as its address.
+Data reduced(const void* at, MPI_Count count, MPI_Datatype type) {
+  Data made = data(nullptr, count, type);
+  made.data = const_cast<void*>(at);
+  return made;
+}
+
+}  // namespace
+
+// Entry points of one collective. PARAMS(Count, Displacement): its parameters. The body takes the arguments as `of`,
+// the communicator, needs them, and returns what starts the collective: once, or each time that a persistent one is
+// started.
+#define FORM(Name, suffix, PARAMS, C, D, BODY)                                  \
+  int MPI_##Name##suffix(PARAMS(C, D)) { return block(__func__, comm, BODY); }  \
+  int MPI_##Name##_init##suffix(PARAMS(C, D), MPI_Info, MPI_Request* request) { \
+    return prepare(__func__, comm, request, BODY);                              \
+  }
+#define START(name, suffix, PARAMS, C, D, BODY) \
+  int MPI_I##name##suffix(PARAMS(C, D), MPI_Request* request) { return begin(__func__, comm, request, BODY); }
+#define BODY(...) [=]([[maybe_unused]] Comm& of) { __VA_ARGS__ }
+#define LAUNCH(...) return [=](Collective& collective) { collective.__VA_ARGS__; };
+#define COLLECTIVE(Name, name, PARAMS, ...)                      \
+  FORM(Name, , PARAMS, int, int, BODY(__VA_ARGS__))              \
+  FORM(Name, _c, PARAMS, MPI_Count, MPI_Aint, BODY(__VA_ARGS__)) \
+  START(name, , PARAMS, int, int, BODY(__VA_ARGS__))             \
+  START(name, _c, PARAMS, MPI_Count, MPI_Aint, BODY(__VA_ARGS__))
+
+#define BCAST(C, D) void *buffer, C count, MPI_Datatype datatype, int root, MPI_Comm comm
+COLLECTIVE(Bcast, bcast, BCAST, {
+  const Data all = root == MPI_PROC_NULL ? nothing() : data(buffer, count, datatype);
+  LAUNCH(broadcast(all, root))
+})
+
+#define TWO(C, D) \
+  const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount, MPI_Datatype recvtype
+#define ROOTED(C, D) TWO(C, D), int root, MPI_Comm comm
+COLLECTIVE(Gather, gather, ROOTED, {
+  const Data send = is_leaf(of, root) ? data(sendbuf, sendcount, sendtype) : nothing();
+  const Data receive = is_root(of, root) ? data(recvbuf, recvcount, recvtype) : nothing();
+  LAUNCH(gather(send, receive, root))
+})
+COLLECTIVE(Scatter, scatter, ROOTED, {
+  const Data send = is_root(of, root) ? data(sendbuf, sendcount, sendtype) : nothing();
+  const Data receive = is_leaf(of, root) ? data(recvbuf, recvcount, recvtype) : nothing();
+  LAUNCH(scatter(send, receive, root))
+})
+
+#define UNROOTED(C, D) TWO(C, D), MPI_Comm comm
+COLLECTIVE(Allgather, allgather, UNROOTED, {
+  const Data send = data(sendbuf, sendcount, sendtype);
+  const Data receive = data(recvbuf, recvcount, recvtype);
+  LAUNCH(all_gather(send, receive))
+})
+COLLECTIVE(Alltoall, alltoall, UNROOTED, {
+  const Data send = data(sendbuf, sendcount, sendtype);
+  const Data receive = data(recvbuf, recvcount, recvtype);
+  LAUNCH(all_to_all(send, receive))
+})
+
+#define GATHERV(C, D)                                                                                             \
+  const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C recvcounts[], const D displs[], \
+      MPI_Datatype recvtype
+#define GATHERV_ROOTED(C, D) GATHERV(C, D), int root, MPI_Comm comm
+COLLECTIVE(Gatherv, gatherv, GATHERV_ROOTED, {
+  const Data send = is_leaf(of, root) ? data(sendbuf, sendcount, sendtype) : nothing();
+  const auto receive = is_root(of, root) ? list(of, recvbuf, recvcounts, displs, recvtype) : std::vector<Data>{};
+  LAUNCH(gather_v(send, receive, root))
+})
+#define ALLGATHERV(C, D) GATHERV(C, D), MPI_Comm comm
+COLLECTIVE(Allgatherv, allgatherv, ALLGATHERV, {
+  const Data send = data(sendbuf, sendcount, sendtype);
+  const auto receive = list(of, recvbuf, recvcounts, displs, recvtype);
+  LAUNCH(all_gather_v(send, receive))
+})
+#define SCATTERV(C, D)                                                                                            \
+  const void *sendbuf, const C sendcounts[], const D displs[], MPI_Datatype sendtype, void *recvbuf, C recvcount, \
+      MPI_Datatype recvtype, int root, MPI_Comm comm
+COLLECTIVE(Scatterv, scatterv, SCATTERV, {
+  const auto send = is_root(of, root) ? list(of, sendbuf, sendcounts, displs, sendtype) : std::vector<Data>{};
+  const Data receive = is_leaf(of, root) ? data(recvbuf, recvcount, recvtype) : nothing();
+  LAUNCH(scatter_v(send, receive, root))
+})
+
+// `sendtype` may be a list of types.
+#define ALL_TO_ALL                                                                                                    \
+  const auto send = sendbuf == MPI_IN_PLACE ? std::vector<Data>{} : list(of, sendbuf, sendcounts, sdispls, sendtype); \
+  const auto receive = list(of, recvbuf, recvcounts, rdispls, recvtype);                                              \
+  LAUNCH(all_to_all_v(send, receive))
+#define ALLTOALLV(C, D)                                                                               \
+  const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype sendtype, void *recvbuf, \
+      const C recvcounts[], const D rdispls[], MPI_Datatype recvtype, MPI_Comm comm
+COLLECTIVE(Alltoallv, alltoallv, ALLTOALLV, {ALL_TO_ALL})
+#define ALLTOALLW(C, D)                                                                                       \
+  const void *sendbuf, const C sendcounts[], const D sdispls[], const MPI_Datatype sendtype[], void *recvbuf, \
+      const C recvcounts[], const D rdispls[], const MPI_Datatype recvtype[], MPI_Comm comm
+COLLECTIVE(Alltoallw, alltoallw, ALLTOALLW, {ALL_TO_ALL})
+
+#define REDUCE(C, D) const void *sendbuf, void *recvbuf, C count, MPI_Datatype datatype, MPI_Op op
+#define REDUCE_ROOTED(C, D) REDUCE(C, D), int root, MPI_Comm comm
+COLLECTIVE(Reduce, reduce, REDUCE_ROOTED, {
+  const Data send = root == MPI_PROC_NULL ? nothing() : reduced(sendbuf, count, datatype);
+  const auto how = op_of(op).shared_from_this();
+  LAUNCH(reduce(send, recvbuf, *how, root))
+})
+#define REDUCE_ALL(C, D) REDUCE(C, D), MPI_Comm comm
+COLLECTIVE(Allreduce, allreduce, REDUCE_ALL, {
+  const Data send = reduced(sendbuf, count, datatype);
+  const auto how = op_of(op).shared_from_this();
+  LAUNCH(all_reduce(send, recvbuf, *how))
+})
+#define SCAN(exclusive)                                \
+  intracomm_of(comm);                                  \
+  const Data send = reduced(sendbuf, count, datatype); \
+  const auto how = op_of(op).shared_from_this();       \
+  LAUNCH(scan(send, recvbuf, *how, exclusive))
+COLLECTIVE(Scan, scan, REDUCE_ALL, {SCAN(false)})
+COLLECTIVE(Exscan, exscan, REDUCE_ALL, {SCAN(true)})
+
+#define REDUCE_SCATTER(C, D) \
+  const void *sendbuf, void *recvbuf, const C recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm
+COLLECTIVE(Reduce_scatter, reduce_scatter, REDUCE_SCATTER, {
+  const Data send = reduced(sendbuf, 0, datatype);
+  const std::vector<MPI_Count> counts(recvcounts, recvcounts + of.size());
+  const auto how = op_of(op).shared_from_this();
+  LAUNCH(reduce_scatter(send, recvbuf, counts, false, *how))
+})
+#define REDUCE_SCATTER_BLOCK(C, D) \
+  const void *sendbuf, void *recvbuf, C recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm
+COLLECTIVE(Reduce_scatter_block, reduce_scatter_block, REDUCE_SCATTER_BLOCK, {
+  const Data send = reduced(sendbuf, recvcount, datatype);
+  const auto how = op_of(op).shared_from_this();
+  LAUNCH(reduce_scatter(send, recvbuf, {recvcount}, true, *how))
+})
+
+namespace {
+const auto kBarrier = [](Comm&) { return [](Collective& collective) { collective.barrier(); }; };
+}  // namespace
+int MPI_Barrier(MPI_Comm comm) { return block(__func__, comm, kBarrier); }
+int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) { return begin(__func__, comm, request, kBarrier); }
+int MPI_Barrier_init(MPI_Comm comm, MPI_Info, MPI_Request* request) {
+  return prepare(__func__, comm, request, kBarrier);
+}
+
+// --- With the neighbors of a topology
+
+namespace {
+
+// Blocks in the order of the neighbors; `at(i)`: that of neighbor i. Messages between two ranks match in this order, so
+// in a cartesian topology, where what went in the positive direction comes from the negative one, the receives are
+// swapped.
+template <typename At>
+std::vector<Part> neighbors(const Comm& of, const std::vector<int>& ranks, bool receives, const At& at) {
+  const bool swap = receives && of.topology->kind == MPI_CART;
+  std::vector<Part> parts;
+  for (size_t k = 0; k < ranks.size(); ++k) {
+    const size_t i = swap ? k ^ 1 : k;
+    if (ranks[i] != MPI_PROC_NULL) parts.push_back({ranks[i], at(i)});
+  }
+  return parts;
+}
+
+const Topology& topology_of(const Comm& comm) {
+  require(comm.topology != nullptr, MPI_ERR_TOPOLOGY, "the communicator has no topology");
+  return *comm.topology;
+}
+
+Data at_block(Data base, MPI_Aint bytes) {
+  base.data = static_cast<std::byte*>(base.data) + bytes;
+  return base;
+}
+
+}  // namespace
+
+#define OUT(...) neighbors(of, topology_of(of).destinations, false, [&](size_t i) { return __VA_ARGS__; })
+#define IN(...) neighbors(of, topology_of(of).sources, true, [&](size_t i) { return __VA_ARGS__; })
+#define NEXT(base, i) at_block(base, static_cast<MPI_Aint>(i) * (base).count * (base).type->extent())
+#define PLACED(at, count, type, displacement) at_block(data(at, count, type), (displacement)*type_of(type).extent())
+
+COLLECTIVE(Neighbor_allgather, neighbor_allgather, UNROOTED, {
+  const Data send = data(sendbuf, sendcount, sendtype);
+  const Data receive = data(recvbuf, recvcount, recvtype);
+  const auto out = OUT((void(i), send)), in = IN(NEXT(receive, i));
+  LAUNCH(exchange(out, in))
+})
+COLLECTIVE(Neighbor_allgatherv, neighbor_allgatherv, ALLGATHERV, {
+  const Data send = data(sendbuf, sendcount, sendtype);
+  const auto out = OUT((void(i), send)), in = IN(PLACED(recvbuf, recvcounts[i], recvtype, displs[i]));
+  LAUNCH(exchange(out, in))
+})
+COLLECTIVE(Neighbor_alltoall, neighbor_alltoall, UNROOTED, {
+  const Data send = data(sendbuf, sendcount, sendtype);
+  const Data receive = data(recvbuf, recvcount, recvtype);
+  const auto out = OUT(NEXT(send, i)), in = IN(NEXT(receive, i));
+  LAUNCH(exchange(out, in))
+})
+COLLECTIVE(Neighbor_alltoallv, neighbor_alltoallv, ALLTOALLV, {
+  const auto out = OUT(PLACED(sendbuf, sendcounts[i], sendtype, sdispls[i]));
+  const auto in = IN(PLACED(recvbuf, recvcounts[i], recvtype, rdispls[i]));
+  LAUNCH(exchange(out, in))
+})
+#define NEIGHBOR_ALLTOALLW(C, D) ALLTOALLW(C, MPI_Aint)
+COLLECTIVE(Neighbor_alltoallw, neighbor_alltoallw, NEIGHBOR_ALLTOALLW, {
+  const auto out = OUT(at_block(data(sendbuf, sendcounts[i], sendtype[i]), sdispls[i]));
+  const auto in = IN(at_block(data(recvbuf, recvcounts[i], recvtype[i]), rdispls[i]));
+  LAUNCH(exchange(out, in))
+})

@@ -1,0 +1,375 @@
+// Communicators and groups.
+
+#include "mpi/core/communicators.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "mpi/core/attributes.h"
+#include "mpi/core/errors.h"
+#include "mpi/core/request.h"
+#include "mpi/core/world.h"
+
+using namespace rondo_mpi;
+
+namespace {
+
+MPI_Group publish_group(std::vector<int> ranks) {
+  if (ranks.empty()) return MPI_GROUP_EMPTY;
+  auto group = std::make_shared<Group>();
+  group->ranks = std::move(ranks);
+  return world().groups.add(std::move(group));
+}
+
+int place(const std::vector<int>& ranks, int rank) {
+  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+  return found == ranks.end() ? MPI_UNDEFINED : static_cast<int>(found - ranks.begin());
+}
+
+int compare(const std::vector<int>& a, const std::vector<int>& b) {
+  if (a == b) return MPI_IDENT;
+  return std::is_permutation(a.begin(), a.end(), b.begin(), b.end()) ? MPI_SIMILAR : MPI_UNEQUAL;
+}
+
+// Ranks of the communicator that a group names.
+std::vector<int> ranks_in(const Comm& comm, const Group& group) {
+  std::vector<int> ranks;
+  for (const int rank : group.ranks) {
+    const int found = place(comm.members, rank);
+    require(found != MPI_UNDEFINED, MPI_ERR_GROUP, "the group has ranks that are not in the communicator");
+    ranks.push_back(found);
+  }
+  return ranks;
+}
+
+// Exchanges a value of each rank of both groups of an intercommunicator, or of all; by the engine's ranks.
+struct Choice {
+  int color, key;
+};
+std::vector<Choice> all_choices(Comm& comm, Choice own) {
+  std::vector<int> mine{own.color, own.key}, all(2 * static_cast<size_t>(comm.engine->size()));
+  comm.engine->all_gather(mine, all);
+  std::vector<Choice> made;
+  for (size_t r = 0; r < all.size(); r += 2) made.push_back({all[r], all[r + 1]});
+  return made;
+}
+// Of `count` ranks from `first` on, those with the color, ordered by key; counted from `first`.
+std::vector<int> chosen(const std::vector<Choice>& all, int first, size_t count, int color) {
+  std::vector<int> ranks;
+  const auto of = [&](int r) -> const Choice& { return all[static_cast<size_t>(first + r)]; };
+  for (int r = 0; r < static_cast<int>(count); ++r) {
+    if (of(r).color == color) ranks.push_back(r);
+  }
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) { return of(a).key < of(b).key; });
+  return ranks;
+}
+
+std::shared_ptr<Comm> split(Comm& comm, int color, int key) {
+  require(color >= 0 || color == MPI_UNDEFINED, MPI_ERR_ARG, "the color is negative");
+  const int own = color == MPI_UNDEFINED ? -1 : color;
+  const std::vector<Choice> all = all_choices(comm, {own, key});
+  if (own < 0) return nullptr;
+  const std::vector<int> local = chosen(all, comm.first, comm.members.size(), own);
+  if (!comm.inter) return subset(comm, local);
+  std::vector<int> remote;
+  for (const int r : chosen(all, comm.remote_first, comm.remote.size(), own)) {
+    remote.push_back(comm.remote[static_cast<size_t>(r)]);
+  }
+  std::shared_ptr<Comm> group = subset(*comm.local, local);
+  return remote.empty() ? nullptr : between(group, remote);
+}
+
+MPI_Comm duplicated(Comm& comm) {
+  std::shared_ptr<Comm> made = duplicate(comm);
+  copy_attributes(comm.handle, comm.attributes, made->attributes);
+  return publish(made);
+}
+
+void free_comm(MPI_Comm* comm) {
+  Comm& of = comm_of(*comm);
+  require(!world().comms.predefined(*comm), MPI_ERR_COMM, "a predefined communicator cannot be freed");
+  delete_attributes(*comm, of.attributes);
+  world().comms.remove(*comm);
+  *comm = MPI_COMM_NULL;
+}
+
+}  // namespace
+
+int MPI_Comm_size(MPI_Comm comm, int* size) {
+  return on(comm, __func__, [&] { *size = comm_of(comm).size(); });
+}
+int MPI_Comm_rank(MPI_Comm comm, int* rank) {
+  return on(comm, __func__, [&] { *rank = comm_of(comm).rank; });
+}
+int MPI_Comm_remote_size(MPI_Comm comm, int* size) {
+  return on(comm, __func__, [&] {
+    require(comm_of(comm).inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
+    *size = comm_of(comm).peers();
+  });
+}
+int MPI_Comm_test_inter(MPI_Comm comm, int* flag) {
+  return on(comm, __func__, [&] { *flag = comm_of(comm).inter; });
+}
+int MPI_Comm_group(MPI_Comm comm, MPI_Group* group) {
+  return on(comm, __func__, [&] { *group = publish_group(comm_of(comm).members); });
+}
+int MPI_Comm_remote_group(MPI_Comm comm, MPI_Group* group) {
+  return on(comm, __func__, [&] {
+    require(comm_of(comm).inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
+    *group = publish_group(comm_of(comm).remote);
+  });
+}
+int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
+  return on(comm1, __func__, [&] {
+    const Comm &a = comm_of(comm1), &b = comm_of(comm2);
+    if (&a == &b) {
+      *result = MPI_IDENT;
+    } else if (a.inter != b.inter) {
+      *result = MPI_UNEQUAL;
+    } else {
+      const int members = compare(a.members, b.members), remote = compare(a.remote, b.remote);
+      *result = members == MPI_UNEQUAL || remote == MPI_UNEQUAL ? MPI_UNEQUAL
+                : members == MPI_IDENT && remote == MPI_IDENT   ? MPI_CONGRUENT
+                                                                : MPI_SIMILAR;
+    }
+  });
+}
+
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
+  return on(comm, __func__, [&] {
+    Comm& of = comm_of(comm);
+    *newcomm = duplicated(of);
+    comm_of(*newcomm).info.entries = of.info.entries;
+  });
+}
+int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+  return on(comm, __func__, [&] {
+    *newcomm = duplicated(comm_of(comm));
+    if (info != MPI_INFO_NULL) comm_of(*newcomm).info.entries = info_of(info).entries;
+  });
+}
+// Made at once: the ranks wait for one another here already.
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
+  const int error = MPI_Comm_dup(comm, newcomm);
+  if (error == MPI_SUCCESS) *request = done_request(comm_of(comm).shared_from_this());
+  return error;
+}
+int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request) {
+  const int error = MPI_Comm_dup_with_info(comm, info, newcomm);
+  if (error == MPI_SUCCESS) *request = done_request(comm_of(comm).shared_from_this());
+  return error;
+}
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
+  return on(comm, __func__, [&] { *newcomm = publish(split(comm_of(comm), color, key)); });
+}
+int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
+  return on(comm, __func__, [&] {
+    Comm& of = comm_of(comm);
+    const std::pair<std::string, std::string> memory{"mpi_hw_resource_type", "mpi_shared_memory"};
+    bool shared = split_type == MPI_COMM_TYPE_SHARED;
+    if ((split_type == MPI_COMM_TYPE_HW_GUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED) &&
+        info != MPI_INFO_NULL) {
+      const auto& hints = info_of(info).entries;
+      shared = std::find(hints.begin(), hints.end(), memory) != hints.end();
+    }
+    require(shared || split_type == MPI_UNDEFINED || split_type == MPI_COMM_TYPE_HW_GUIDED ||
+                split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED,
+            MPI_ERR_ARG, "the kind of split is not known");
+    // Of smaller parts of a host Rondo knows none, so that a split by them gives no communicator.
+    const int host = of.engine->topology().host[static_cast<size_t>(of.first + of.rank)];
+    *newcomm = publish(split(of, shared ? host : MPI_UNDEFINED, key));
+  });
+}
+int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
+  return on(comm, __func__, [&] {
+    Comm& of = comm_of(comm);
+    const Group& members = group_of(group);
+    const std::vector<int> ranks = ranks_in(of, members);
+    if (of.inter) {  // a split whose keys are the places in the groups
+      const int own = place(ranks, of.rank);
+      *newcomm = publish(split(of, own == MPI_UNDEFINED ? MPI_UNDEFINED : 0, own));
+    } else {
+      *newcomm = publish(place(ranks, of.rank) == MPI_UNDEFINED ? nullptr : subset(of, ranks));
+    }
+  });
+}
+int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int, MPI_Comm* newcomm) {
+  return on(comm, __func__, [&] {
+    Comm& of = intracomm_of(comm);
+    const std::vector<int> ranks = ranks_in(of, group_of(group));
+    *newcomm = publish(place(ranks, of.rank) == MPI_UNDEFINED ? nullptr : subset(of, ranks));
+  });
+}
+int MPI_Comm_free(MPI_Comm* comm) {
+  return on(*comm, __func__, [&] { free_comm(comm); });
+}
+int MPI_Comm_disconnect(MPI_Comm* comm) {
+  return on(*comm, __func__, [&] { free_comm(comm); });
+}
+int MPI_Comm_get_parent(MPI_Comm* parent) {
+  *parent = MPI_COMM_NULL;  // no process was spawned
+  return MPI_SUCCESS;
+}
+
+// --- Intercommunicators
+
+int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
+                         MPI_Comm* newintercomm) {
+  return on(local_comm, __func__, [&] {
+    Comm& local = intracomm_of(local_comm);
+    require(local_leader >= 0 && local_leader < local.size(), MPI_ERR_RANK, "the leader is not in the communicator");
+    std::vector<int> remote;
+    int length = 0;
+    if (local.rank == local_leader) {  // the leaders tell each other their groups
+      Comm& peer = comm_of(peer_comm);
+      require(remote_leader >= 0 && remote_leader < peer.peers(), MPI_ERR_RANK,
+              "the remote leader is not in the communicator");
+      const auto swap = [&](const void* out, size_t sent, void* in, size_t received) {
+        const int to = peer.engine_rank(remote_leader);
+        peer.engine->sendrecv(out, sent * sizeof(int), to, in, received * sizeof(int), to, rondo::DType::kUint8, tag);
+      };
+      const int own = local.size();
+      swap(&own, 1, &length, 1);
+      remote.resize(static_cast<size_t>(length));
+      swap(local.members.data(), local.members.size(), remote.data(), remote.size());
+    }
+    local.engine->broadcast(std::span(&length, 1), local_leader);
+    remote.resize(static_cast<size_t>(length));
+    local.engine->broadcast(remote, local_leader);
+    const bool disjoint = std::none_of(remote.begin(), remote.end(),
+                                       [&](int rank) { return place(local.members, rank) != MPI_UNDEFINED; });
+    require(disjoint, MPI_ERR_COMM, "the groups of an intercommunicator must not overlap");
+    *newintercomm = publish(between(local.shared_from_this(), remote));
+  });
+}
+int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
+  return on(intercomm, __func__, [&] {
+    Comm& of = comm_of(intercomm);
+    require(of.inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
+    const std::vector<Choice> all = all_choices(of, {high != 0, 0});
+    const bool own_high = high != 0, other_high = all[static_cast<size_t>(of.remote_first)].color != 0;
+    const bool own_first = own_high == other_high ? of.first == 0 : !own_high;
+    std::vector<int> order(all.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (own_first != (of.first == 0)) {
+      const size_t lower = of.first == 0 ? of.members.size() : of.remote.size();
+      std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(lower), order.end());
+    }
+    auto made = std::make_shared<Comm>();
+    made->members = own_first ? of.members : of.remote;
+    const std::vector<int>& behind = own_first ? of.remote : of.members;
+    made->members.insert(made->members.end(), behind.begin(), behind.end());
+    made->engine = std::make_shared<rondo::Communicator>(of.engine->new_group(order));
+    made->rank = made->engine->rank();
+    made->handler = of.handler;
+    *newintracomm = publish(made);
+  });
+}
+
+// --- Groups
+
+namespace {
+
+std::vector<int> listed(const Group& group, int n, const int ranks[]) {
+  require(n >= 0, MPI_ERR_ARG, "the number of ranks is negative");
+  std::set<int> seen;
+  std::vector<int> made;
+  for (int i = 0; i < n; ++i) {
+    require(ranks[i] >= 0 && static_cast<size_t>(ranks[i]) < group.ranks.size() && seen.insert(ranks[i]).second,
+            MPI_ERR_RANK, "a rank is not in the group, or is given twice");
+    made.push_back(ranks[i]);
+  }
+  return made;
+}
+std::vector<int> ranged(int n, int ranges[][3]) {
+  std::vector<int> made;
+  for (int i = 0; i < n; ++i) {
+    const auto [first, last, stride] = std::tuple(ranges[i][0], ranges[i][1], ranges[i][2]);
+    require(stride != 0, MPI_ERR_ARG, "a stride is 0");
+    for (int rank = first; stride > 0 ? rank <= last : rank >= last; rank += stride) made.push_back(rank);
+  }
+  return made;
+}
+MPI_Group included(const Group& group, const std::vector<int>& ranks) {
+  std::vector<int> made;
+  for (const int rank : listed(group, static_cast<int>(ranks.size()), ranks.data())) {
+    made.push_back(group.ranks[static_cast<size_t>(rank)]);
+  }
+  return publish_group(made);
+}
+MPI_Group excluded(const Group& group, const std::vector<int>& ranks) {
+  listed(group, static_cast<int>(ranks.size()), ranks.data());
+  std::vector<int> made;
+  for (int rank = 0; rank < static_cast<int>(group.ranks.size()); ++rank) {
+    if (place(ranks, rank) == MPI_UNDEFINED) made.push_back(group.ranks[static_cast<size_t>(rank)]);
+  }
+  return publish_group(made);
+}
+// The ranks of `a` that are in `b`, or are not.
+std::vector<int> those(const Group& a, const Group& b, bool in) {
+  std::vector<int> made;
+  for (const int rank : a.ranks) {
+    if ((place(b.ranks, rank) != MPI_UNDEFINED) == in) made.push_back(rank);
+  }
+  return made;
+}
+
+}  // namespace
+
+int MPI_Group_size(MPI_Group group, int* size) {
+  return run(__func__, [&] { *size = static_cast<int>(group_of(group).ranks.size()); });
+}
+int MPI_Group_rank(MPI_Group group, int* rank) {
+  return run(__func__, [&] { *rank = place(group_of(group).ranks, world().engine->rank()); });
+}
+int MPI_Group_translate_ranks(MPI_Group group1, int n, const int ranks1[], MPI_Group group2, int ranks2[]) {
+  return run(__func__, [&] {
+    const Group &a = group_of(group1), &b = group_of(group2);
+    for (int i = 0; i < n; ++i) {
+      if (ranks1[i] == MPI_PROC_NULL) {
+        ranks2[i] = MPI_PROC_NULL;
+        continue;
+      }
+      require(ranks1[i] >= 0 && static_cast<size_t>(ranks1[i]) < a.ranks.size(), MPI_ERR_RANK,
+              "a rank is not in the group");
+      ranks2[i] = place(b.ranks, a.ranks[static_cast<size_t>(ranks1[i])]);
+    }
+  });
+}
+int MPI_Group_compare(MPI_Group group1, MPI_Group group2, int* result) {
+  return run(__func__, [&] { *result = compare(group_of(group1).ranks, group_of(group2).ranks); });
+}
+int MPI_Group_union(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
+  return run(__func__, [&] {
+    std::vector<int> made = group_of(group1).ranks;
+    const std::vector<int> more = those(group_of(group2), group_of(group1), false);
+    made.insert(made.end(), more.begin(), more.end());
+    *newgroup = publish_group(made);
+  });
+}
+int MPI_Group_intersection(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
+  return run(__func__, [&] { *newgroup = publish_group(those(group_of(group1), group_of(group2), true)); });
+}
+int MPI_Group_difference(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
+  return run(__func__, [&] { *newgroup = publish_group(those(group_of(group1), group_of(group2), false)); });
+}
+int MPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group* newgroup) {
+  return run(__func__, [&] { *newgroup = included(group_of(group), listed(group_of(group), n, ranks)); });
+}
+int MPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group* newgroup) {
+  return run(__func__, [&] { *newgroup = excluded(group_of(group), listed(group_of(group), n, ranks)); });
+}
+int MPI_Group_range_incl(MPI_Group group, int n, int ranges[][3], MPI_Group* newgroup) {
+  return run(__func__, [&] { *newgroup = included(group_of(group), ranged(n, ranges)); });
+}
+int MPI_Group_range_excl(MPI_Group group, int n, int ranges[][3], MPI_Group* newgroup) {
+  return run(__func__, [&] { *newgroup = excluded(group_of(group), ranged(n, ranges)); });
+}
+int MPI_Group_free(MPI_Group* group) {
+  return run(__func__, [&] {
+    group_of(*group);
+    if (!world().groups.predefined(*group)) world().groups.remove(*group);
+    *group = MPI_GROUP_NULL;
+  });
+}

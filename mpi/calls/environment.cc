@@ -1,0 +1,313 @@
+// Start and end, clocks, memory, versions, sessions, operations; handles as integers.
+
+#include <mpi.h>
+#include <rondo/rondo.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "mpi/core/attributes.h"
+#include "mpi/core/communicators.h"
+#include "mpi/core/errors.h"
+#include "mpi/core/fold.h"
+#include "mpi/core/forms.h"
+#include "mpi/core/request.h"
+#include "mpi/core/world.h"
+
+using namespace rondo_mpi;
+
+namespace {
+
+void init(int required, int* provided) {
+  World& w = world();
+  require(!w.initialized, MPI_ERR_OTHER, "MPI_Init was called twice");
+  open_world();
+  w.thread_level = std::min(std::max(required, MPI_THREAD_SINGLE), MPI_THREAD_MULTIPLE);
+  w.main_thread = std::this_thread::get_id();
+  w.initialized = true;
+  *provided = w.thread_level;
+}
+
+void tell(const std::string& text, char* to, int* length) {
+  std::memcpy(to, text.c_str(), text.size() + 1);
+  *length = static_cast<int>(text.size());
+}
+
+}  // namespace
+
+int MPI_Init(int*, char***) {
+  return run(__func__, [&] {
+    int provided = 0;
+    init(MPI_THREAD_SINGLE, &provided);
+  });
+}
+int MPI_Init_thread(int*, char***, int required, int* provided) {
+  return run(__func__, [&] { init(required, provided); });
+}
+int MPI_Finalize(void) {
+  return run(__func__, [&] {
+    World& w = world();
+    require(w.initialized, MPI_ERR_OTHER, "MPI_Finalize was called before MPI_Init");
+    if (const auto self = w.comms.share(MPI_COMM_SELF)) delete_attributes(self->handle, self->attributes);
+    close_world();
+    w.finalized = true;
+  });
+}
+int MPI_Initialized(int* flag) {
+  *flag = world().initialized;
+  return MPI_SUCCESS;
+}
+int MPI_Finalized(int* flag) {
+  *flag = world().finalized;
+  return MPI_SUCCESS;
+}
+int MPI_Query_thread(int* provided) {
+  *provided = world().thread_level;
+  return MPI_SUCCESS;
+}
+int MPI_Is_thread_main(int* flag) {
+  *flag = world().main_thread == std::this_thread::get_id();
+  return MPI_SUCCESS;
+}
+int MPI_Abort(MPI_Comm, int errorcode) {
+  end_job(who() + " called MPI_Abort with code " + std::to_string(errorcode), errorcode);
+}
+
+double MPI_Wtime(void) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+double MPI_Wtick(void) { return 1e-9; }
+
+int MPI_Get_version(int* version, int* subversion) {
+  *version = MPI_VERSION;
+  *subversion = MPI_SUBVERSION;
+  return MPI_SUCCESS;
+}
+int MPI_Get_library_version(char* version, int* resultlen) {
+  return run(__func__, [&] { tell("Rondo " RONDO_VERSION ", an engine with the calls of MPI", version, resultlen); });
+}
+int MPI_Get_processor_name(char* name, int* resultlen) {
+  return run(__func__, [&] {
+    char host[MPI_MAX_PROCESSOR_NAME] = "";
+    gethostname(host, sizeof host - 1);
+    tell(host, name, resultlen);
+  });
+}
+int MPI_Abi_get_version(int* abi_major, int* abi_minor) {
+#ifdef RONDO_MPI_FACE_STANDARD
+  *abi_major = 1;
+  *abi_minor = 0;
+#else
+  *abi_major = *abi_minor = -1;
+#endif
+  return MPI_SUCCESS;
+}
+int MPI_Abi_get_info(MPI_Info* info) {
+  const int error = MPI_Info_create(info);
+  if (error != MPI_SUCCESS) return error;
+  MPI_Info_set(*info, "mpi_aint_size", std::to_string(sizeof(MPI_Aint)).c_str());
+  MPI_Info_set(*info, "mpi_count_size", std::to_string(sizeof(MPI_Count)).c_str());
+  return MPI_Info_set(*info, "mpi_offset_size", std::to_string(sizeof(MPI_Offset)).c_str());
+}
+int MPI_Abi_get_fortran_info(MPI_Info* info) {
+  *info = MPI_INFO_NULL;  // no Fortran
+  return MPI_SUCCESS;
+}
+int MPI_Get_hw_resource_info(MPI_Info* hw_info) { return MPI_Info_create(hw_info); }  // nothing is known
+int MPI_Abi_get_fortran_booleans(int, void*, void*, int* is_set) {
+  *is_set = 0;
+  return MPI_SUCCESS;
+}
+int MPI_Pcontrol(const int, ...) { return MPI_SUCCESS; }
+
+int MPI_Alloc_mem(MPI_Aint size, MPI_Info, void* baseptr) {
+  return run(__func__, [&] {
+    require(size >= 0, MPI_ERR_ARG, "the size is negative");
+    void* memory = std::aligned_alloc(64, (static_cast<size_t>(size) + 64) / 64 * 64);
+    require(memory != nullptr, MPI_ERR_NO_MEM, "no memory");
+    *static_cast<void**>(baseptr) = memory;
+  });
+}
+int MPI_Free_mem(void* base) {
+  std::free(base);
+  return MPI_SUCCESS;
+}
+int MPI_Get_address(const void* location, MPI_Aint* address) {
+  *address = reinterpret_cast<MPI_Aint>(location);
+  return MPI_SUCCESS;
+}
+int MPI_Address(void* location, MPI_Aint* address) { return MPI_Get_address(location, address); }
+MPI_Aint MPI_Aint_add(MPI_Aint base, MPI_Aint disp) { return base + disp; }
+MPI_Aint MPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2) { return addr1 - addr2; }
+
+// --- Operations
+
+int MPI_Op_create(MPI_User_function* user_fn, int commute, MPI_Op* op) {
+  return run(__func__, [&] {
+    auto made = std::make_shared<Op>();
+    made->function = user_fn;
+    made->commutative = commute != 0;
+    *op = world().ops.add(std::move(made));
+  });
+}
+int MPI_Op_create_c(MPI_User_function_c* user_fn, int commute, MPI_Op* op) {
+  return run(__func__, [&] {
+    auto made = std::make_shared<Op>();
+    made->function_c = user_fn;
+    made->commutative = commute != 0;
+    *op = world().ops.add(std::move(made));
+  });
+}
+int MPI_Op_free(MPI_Op* op) {
+  return run(__func__, [&] {
+    op_of(*op);
+    require(!world().ops.predefined(*op), MPI_ERR_OP, "a predefined operation cannot be freed");
+    world().ops.remove(*op);
+    *op = MPI_OP_NULL;
+  });
+}
+int MPI_Op_commutative(MPI_Op op, int* commute) {
+  return run(__func__, [&] { *commute = op_of(op).commutative; });
+}
+#define REDUCE_LOCAL(Count, suffix)                                                                                \
+  int MPI_Reduce_local##suffix(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype datatype, MPI_Op op) { \
+    return run(__func__, [&] {                                                                                     \
+      require(count >= 0, MPI_ERR_COUNT, "the count is negative");                                                 \
+      const auto type = used_type(datatype).shared_from_this();                                                    \
+      check_fold(op_of(op), *type);                                                                                \
+      fold(op_of(op), type, inbuf, inoutbuf, count);                                                               \
+    });                                                                                                            \
+  }
+BOTH(REDUCE_LOCAL)
+
+// --- Sessions: the world, opened by as many as want it
+
+namespace {
+constexpr const char* kSets[] = {"mpi://WORLD", "mpi://SELF"};
+Session& session_of(MPI_Session session) { return object(world().sessions, session); }
+}  // namespace
+
+int MPI_Session_init(MPI_Info, MPI_Errhandler errhandler, MPI_Session* session) {
+  return run(__func__, [&] {
+    auto made = std::make_shared<Session>();
+    made->handler = world().errhandlers.share(errhandler);
+    require(made->handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
+    open_world();
+    *session = world().sessions.add(std::move(made));
+  });
+}
+int MPI_Session_finalize(MPI_Session* session) {
+  return run(__func__, [&] {
+    session_of(*session);
+    world().sessions.remove(*session);
+    *session = MPI_SESSION_NULL;
+    close_world();
+  });
+}
+int MPI_Session_get_num_psets(MPI_Session session, MPI_Info, int* npset_names) {
+  return run(__func__, [&] {
+    session_of(session);
+    *npset_names = 2;
+  });
+}
+int MPI_Session_get_nth_pset(MPI_Session session, MPI_Info, int n, int* pset_len, char* pset_name) {
+  return run(__func__, [&] {
+    session_of(session);
+    require(n >= 0 && n < 2, MPI_ERR_ARG, "there are two process sets");
+    const std::string name = kSets[n];
+    if (*pset_len > 0) {
+      const size_t length = std::min(name.size(), static_cast<size_t>(*pset_len) - 1);
+      std::memcpy(pset_name, name.data(), length);
+      pset_name[length] = 0;
+    }
+    *pset_len = static_cast<int>(name.size()) + 1;
+  });
+}
+int MPI_Session_get_info(MPI_Session session, MPI_Info* info) {
+  return run(__func__, [&] {
+    session_of(session);
+    MPI_Info_create(info);
+    MPI_Info_set(*info, "thread_level", "MPI_THREAD_MULTIPLE");
+  });
+}
+int MPI_Session_get_pset_info(MPI_Session session, const char* pset_name, MPI_Info* info) {
+  return run(__func__, [&] {
+    session_of(session);
+    const bool all = std::strcmp(pset_name, kSets[0]) == 0;
+    require(all || std::strcmp(pset_name, kSets[1]) == 0, MPI_ERR_ARG, "there is no such process set");
+    MPI_Info_create(info);
+    MPI_Info_set(*info, "mpi_size", std::to_string(all ? world().engine->size() : 1).c_str());
+  });
+}
+int MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_Group* newgroup) {
+  return run(__func__, [&] {
+    session_of(session);
+    const bool all = std::strcmp(pset_name, kSets[0]) == 0;
+    require(all || std::strcmp(pset_name, kSets[1]) == 0, MPI_ERR_ARG, "there is no such process set");
+    auto group = std::make_shared<Group>();
+    group->ranks = world().comms.share(all ? MPI_COMM_WORLD : MPI_COMM_SELF)->members;
+    *newgroup = world().groups.add(std::move(group));
+  });
+}
+int MPI_Comm_create_from_group(MPI_Group group, const char*, MPI_Info, MPI_Errhandler errhandler, MPI_Comm* newcomm) {
+  return run(__func__, [&] {
+    const auto all = world().comms.share(MPI_COMM_WORLD);
+    require(all != nullptr, MPI_ERR_OTHER, "MPI is not started");
+    const auto made = subset(*all, group_of(group).ranks);
+    made->handler = world().errhandlers.share(errhandler);
+    require(made->handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
+    *newcomm = publish(made);
+  });
+}
+
+int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remote_group, int, const char*, MPI_Info,
+                                     MPI_Errhandler errhandler, MPI_Comm* newintercomm) {
+  return run(__func__, [&] {
+    const auto all = world().comms.share(MPI_COMM_WORLD);
+    require(all != nullptr, MPI_ERR_OTHER, "MPI is not started");
+    const auto made = between(subset(*all, group_of(local_group).ranks), group_of(remote_group).ranks);
+    made->handler = world().errhandlers.share(errhandler);
+    require(made->handler != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
+    *newintercomm = publish(made);
+  });
+}
+
+// --- Handles as integers
+
+#define INTEGER(Name, Handle)                                                                          \
+  int MPI_##Name##_toint(Handle handle) { return static_cast<int>(number_of(handle)); }                \
+  Handle MPI_##Name##_fromint(int number) { return handle_of<Handle>(static_cast<unsigned>(number)); } \
+  MPI_Fint MPI_##Name##_c2f(Handle handle) { return static_cast<MPI_Fint>(number_of(handle)); }        \
+  Handle MPI_##Name##_f2c(MPI_Fint number) { return handle_of<Handle>(static_cast<unsigned>(number)); }
+INTEGER(Comm, MPI_Comm)
+INTEGER(Errhandler, MPI_Errhandler)
+INTEGER(Group, MPI_Group)
+INTEGER(Info, MPI_Info)
+INTEGER(Message, MPI_Message)
+INTEGER(Op, MPI_Op)
+INTEGER(Request, MPI_Request)
+INTEGER(Session, MPI_Session)
+INTEGER(Type, MPI_Datatype)
+INTEGER(Win, MPI_Win)
+
+// Fortran's statuses have the layout of C's.
+int MPI_Status_c2f(const MPI_Status* c_status, MPI_Fint* f_status) {
+  std::memcpy(f_status, c_status, sizeof *c_status);
+  return MPI_SUCCESS;
+}
+int MPI_Status_f2c(const MPI_Fint* f_status, MPI_Status* c_status) {
+  std::memcpy(c_status, f_status, sizeof *c_status);
+  return MPI_SUCCESS;
+}
+
+#ifdef RONDO_MPI_FACE_MPICH
+int* const MPI_UNWEIGHTED = new int(0);
+int* const MPI_WEIGHTS_EMPTY = new int(0);
+MPI_Fint* MPI_F_STATUS_IGNORE = nullptr;
+MPI_Fint* MPI_F_STATUSES_IGNORE = nullptr;
+#endif
+#ifdef RONDO_MPI_FACE_MPITRAMPOLINE
+void mpiwrapper_export_fortran_constants_(void) {}  // no Fortran
+#endif

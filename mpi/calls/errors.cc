@@ -1,0 +1,216 @@
+#include "mpi/core/errors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "mpi/core/world.h"
+
+using namespace rondo_mpi;
+
+namespace {
+
+struct Sentence {
+  int error;
+  const char* text;
+};
+constexpr Sentence kSentences[] = {
+    {MPI_SUCCESS, "no error"},
+    {MPI_ERR_BUFFER, "a buffer is null, or too small"},
+    {MPI_ERR_COUNT, "a count is negative"},
+    {MPI_ERR_TYPE, "a datatype is null, freed, or not committed"},
+    {MPI_ERR_TAG, "a tag is negative, or above MPI_TAG_UB"},
+    {MPI_ERR_COMM, "a communicator is null, freed, or of the wrong kind"},
+    {MPI_ERR_RANK, "a rank is not in the communicator or group"},
+    {MPI_ERR_ROOT, "a root is not in the communicator"},
+    {MPI_ERR_GROUP, "a group is null or freed"},
+    {MPI_ERR_OP, "an operation is null, freed, or not defined for the datatype"},
+    {MPI_ERR_TOPOLOGY, "the communicator has no such topology"},
+    {MPI_ERR_DIMS, "a dimension does not fit"},
+    {MPI_ERR_ARG, "an argument is not allowed"},
+    {MPI_ERR_UNKNOWN, "an unknown error"},
+    {MPI_ERR_TRUNCATE, "a message is longer than the buffer that received it"},
+    {MPI_ERR_OTHER, "an error; standard error has a sentence"},
+    {MPI_ERR_INTERN, "an error inside the library"},
+    {MPI_ERR_IN_STATUS, "the statuses have the errors"},
+    {MPI_ERR_PENDING, "the request is still under way"},
+    {MPI_ERR_REQUEST, "a request is null or freed, or of the wrong kind"},
+    {MPI_ERR_INFO, "an info is null or freed"},
+    {MPI_ERR_INFO_KEY, "an info key is empty, or longer than MPI_MAX_INFO_KEY"},
+    {MPI_ERR_INFO_VALUE, "an info value is empty, or longer than MPI_MAX_INFO_VAL"},
+    {MPI_ERR_INFO_NOKEY, "the info has no such key"},
+    {MPI_ERR_KEYVAL, "a keyval is not valid here"},
+    {MPI_ERR_NO_MEM, "no memory"},
+    {MPI_ERR_NAME, "no such name was published"},
+    {MPI_ERR_PORT, "a port is not valid"},
+    {MPI_ERR_SERVICE, "a service is not valid"},
+    {MPI_ERR_SPAWN, "processes could not be started"},
+    {MPI_ERR_UNSUPPORTED_OPERATION, "Rondo does not have this part of MPI"},
+    {MPI_ERR_UNSUPPORTED_DATAREP, "Rondo knows the data representation external32 alone"},
+    {MPI_ERR_SESSION, "a session is null or finalized"},
+    {MPI_ERR_ERRHANDLER, "an error handler is null or freed"},
+    {MPI_ERR_VALUE_TOO_LARGE, "a value is too large for its type"},
+    {MPI_ERR_PROC_ABORTED, "a process of the job has ended"},
+    {kProcessFailed, "a process of the communicator has failed"},
+};
+
+// Classes and codes that the program added, each with its class and text: numbers from MPI_ERR_LASTCODE on.
+struct Added {
+  static constexpr int kFirst = MPI_ERR_LASTCODE;
+  struct Code {
+    int error_class;
+    std::string text;
+  };
+  std::mutex mutex;
+  std::map<int, Code> codes;
+
+  int add(std::optional<int> error_class) {
+    std::lock_guard lock(mutex);
+    const int code = codes.empty() ? kFirst + 1 : codes.rbegin()->first + 1;
+    codes[code] = {error_class.value_or(code), ""};
+    return code;
+  }
+  // Removes a class, or a code of a class.
+  void remove(int code, bool is_class) {
+    std::lock_guard lock(mutex);
+    const auto found = codes.find(code);
+    require(found != codes.end() && (found->second.error_class == code) == is_class, MPI_ERR_ARG,
+            "the program has not added this error");
+    require(found->second.text.empty(), MPI_ERR_ARG, "the error still has its text");
+    require(!is_class || std::count_if(codes.begin(), codes.end(),
+                                       [&](const auto& entry) { return entry.second.error_class == code; }) == 1,
+            MPI_ERR_ARG, "the error class still has codes");
+    codes.erase(found);
+  }
+};
+Added& added() {
+  static Added* made = new Added;
+  return *made;
+}
+
+}  // namespace
+
+namespace rondo_mpi {
+int last_used_code() {
+  std::lock_guard lock(added().mutex);
+  return added().codes.empty() ? Added::kFirst : added().codes.rbegin()->first;
+}
+}  // namespace rondo_mpi
+
+int MPI_Add_error_class(int* errorclass) {
+  return run(__func__, [&] { *errorclass = added().add(std::nullopt); });
+}
+int MPI_Add_error_code(int errorclass, int* errorcode) {
+  return run(__func__, [&] { *errorcode = added().add(errorclass); });
+}
+int MPI_Add_error_string(int errorcode, const char* string) {
+  return run(__func__, [&] {
+    require(std::strlen(string) < MPI_MAX_ERROR_STRING, MPI_ERR_ARG, "the text is longer than MPI_MAX_ERROR_STRING");
+    std::lock_guard lock(added().mutex);
+    const auto found = added().codes.find(errorcode);
+    require(found != added().codes.end(), MPI_ERR_ARG, "the program has not added this error");
+    found->second.text = string;
+  });
+}
+int MPI_Remove_error_class(int errorclass) {
+  return run(__func__, [&] { added().remove(errorclass, true); });
+}
+int MPI_Remove_error_code(int errorcode) {
+  return run(__func__, [&] { added().remove(errorcode, false); });
+}
+int MPI_Remove_error_string(int errorcode) { return MPI_Add_error_string(errorcode, ""); }
+
+int MPI_Error_class(int errorcode, int* errorclass) {
+  return run(__func__, [&] {
+    std::lock_guard lock(added().mutex);
+    const auto found = added().codes.find(errorcode);
+    *errorclass = found == added().codes.end() ? errorcode : found->second.error_class;
+  });
+}
+
+int MPI_Error_string(int errorcode, char* string, int* resultlen) {
+  return run(__func__, [&] {
+    std::string text;
+    {
+      std::lock_guard lock(added().mutex);
+      const auto found = added().codes.find(errorcode);
+      if (found != added().codes.end()) {
+        text = found->second.text;
+      } else {
+        const Sentence* sentence = std::find_if(std::begin(kSentences), std::end(kSentences),
+                                                [&](const Sentence& s) { return s.error == errorcode; });
+        text = sentence == std::end(kSentences) ? "error class " + std::to_string(errorcode) : sentence->text;
+      }
+    }
+    if (errorcode != MPI_SUCCESS && last_failure().code == errorcode) text = last_failure().text;
+    if (text.size() >= MPI_MAX_ERROR_STRING) text.resize(MPI_MAX_ERROR_STRING - 1);
+    std::memcpy(string, text.c_str(), text.size() + 1);
+    *resultlen = static_cast<int>(text.size());
+  });
+}
+
+// --- Error handlers
+
+namespace {
+void create(MPI_Comm_errhandler_function* function, MPI_Errhandler* errhandler) {
+  auto made = std::make_shared<Errhandler>();
+  made->kind = Errhandler::Kind::kFunction;
+  made->function = function;
+  *errhandler = world().errhandlers.add(std::move(made));
+}
+std::shared_ptr<Errhandler> handler_of(MPI_Errhandler errhandler) {
+  auto found = world().errhandlers.share(errhandler);
+  require(found != nullptr, MPI_ERR_ERRHANDLER, "the error handler is null or was freed");
+  return found;
+}
+// A handle of its own: the one that made it may have been freed.
+MPI_Errhandler reveal(const std::shared_ptr<Errhandler>& handler) {
+  if (world().errhandlers.predefined(handler->handle)) return handler->handle;
+  return world().errhandlers.add(std::make_shared<Errhandler>(*handler));
+}
+}  // namespace
+
+int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function* function, MPI_Errhandler* errhandler) {
+  return run(__func__, [&] { create(function, errhandler); });
+}
+int MPI_Session_create_errhandler(MPI_Session_errhandler_function* function, MPI_Errhandler* errhandler) {
+  return run(__func__, [&] { create(reinterpret_cast<MPI_Comm_errhandler_function*>(function), errhandler); });
+}
+int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler) {
+  return on(comm, __func__, [&] { comm_of(comm).handler = handler_of(errhandler); });
+}
+int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler* errhandler) {
+  return on(comm, __func__, [&] { *errhandler = reveal(comm_of(comm).handler); });
+}
+int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler) { return MPI_Comm_set_errhandler(comm, errhandler); }
+int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler* errhandler) { return MPI_Comm_get_errhandler(comm, errhandler); }
+int MPI_Errhandler_create(MPI_Comm_errhandler_function* function, MPI_Errhandler* errhandler) {
+  return MPI_Comm_create_errhandler(function, errhandler);
+}
+int MPI_Comm_call_errhandler(MPI_Comm comm, int errorcode) {
+  return on(comm, __func__, [&] {
+    Comm& object = comm_of(comm);
+    report_to("MPI_Comm_call_errhandler", *object.handler, number_of(comm),
+              {errorcode, "the program called the error handler"});
+  });
+}
+int MPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) {
+  return run(__func__, [&] { object(world().sessions, session).handler = handler_of(errhandler); });
+}
+int MPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler* errhandler) {
+  return run(__func__, [&] { *errhandler = reveal(object(world().sessions, session).handler); });
+}
+int MPI_Session_call_errhandler(MPI_Session session, int errorcode) {
+  return run(__func__, [&] {
+    report_to("MPI_Session_call_errhandler", *object(world().sessions, session).handler, number_of(session),
+              {errorcode, "the program called the error handler"});
+  });
+}
+int MPI_Errhandler_free(MPI_Errhandler* errhandler) {
+  return run(__func__, [&] {
+    handler_of(*errhandler);
+    world().errhandlers.remove(*errhandler);
+    *errhandler = MPI_ERRHANDLER_NULL;
+  });
+}

@@ -1,0 +1,556 @@
+// Messages: MPI_Send and its kin, probes, buffers.
+
+#include <algorithm>
+#include <limits>
+
+#include "mpi/core/errors.h"
+#include "mpi/core/forms.h"
+#include "mpi/core/request.h"
+#include "mpi/core/type.h"
+#include "mpi/core/world.h"
+
+using namespace rondo_mpi;
+
+namespace {
+
+enum class Mode { kStandard, kSynchronous, kBuffered };
+
+// One message's arguments, checked. A message is bytes to the engine.
+struct Envelope {
+  std::shared_ptr<Comm> comm;
+  std::shared_ptr<Type> type;
+  void* data;
+  MPI_Count count;
+  int peer;
+  int tag;
+
+  bool nobody() const { return peer == MPI_PROC_NULL; }
+  MPI_Count bytes() const { return count * type->size; }
+};
+
+void check_peer(const Comm& comm, int peer, bool any) {
+  require((peer >= 0 && peer < comm.peers()) || peer == MPI_PROC_NULL || (any && peer == MPI_ANY_SOURCE), MPI_ERR_RANK,
+          "the rank is not in the communicator");
+}
+void check_tag(int tag, bool any) {
+  require(tag >= 0 || (any && tag == MPI_ANY_TAG), MPI_ERR_TAG, "the tag is negative");
+}
+
+Envelope envelope(MPI_Comm comm, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag,
+                  bool receives) {
+  Comm& to = comm_of(comm);
+  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
+  Type& of = used_type(type);
+  check_peer(to, peer, receives);
+  check_tag(tag, receives);
+  require(data != nullptr || count * of.size == 0 || !of.dense || peer == MPI_PROC_NULL, MPI_ERR_BUFFER,
+          "the buffer is null");
+  return {to.shared_from_this(), of.shared_from_this(), const_cast<void*>(data), count, peer, tag};
+}
+
+rondo::MessageCall call_of(const Envelope& e, rondo::MessageKind kind, void* data) {
+  rondo::MessageCall call{.kind = kind,
+                          .data = data,
+                          .count = static_cast<uint64_t>(e.bytes()),
+                          .dtype = rondo::DType::kUint8,
+                          .peer = e.peer == MPI_ANY_SOURCE ? rondo::kAnySource : e.comm->engine_rank(e.peer),
+                          .tag = e.tag == MPI_ANY_TAG ? rondo::kAnyTag : e.tag};
+  call.options.truncate = kind == rondo::MessageKind::kReceive;
+  return call;
+}
+
+const Outcome kNobody{MPI_PROC_NULL, MPI_ANY_TAG, 0};
+
+// The bytes of a message that is sent or received: where it lies, or memory beside it.
+struct Memory {
+  explicit Memory(const Envelope& e)
+      : beside(e.type->dense || e.count == 0 ? nullptr : std::make_shared<std::byte[]>(static_cast<size_t>(e.bytes()))),
+        data(beside == nullptr ? e.data : beside.get()) {}
+  std::shared_ptr<std::byte[]> beside;
+  void* data;
+};
+Memory packed(const Envelope& e) {
+  Memory memory(e);
+  if (memory.beside != nullptr) pack(*e.type, e.data, e.count, memory.beside.get());
+  return memory;
+}
+void unpack_from(const Envelope& e, const Memory& memory, MPI_Count bytes) {
+  if (memory.beside != nullptr) unpack(*e.type, e.data, e.count, memory.beside.get(), bytes);
+}
+
+// --- Buffered sends: a copy goes, and the buffer that the program attached only bounds how much is under way.
+
+std::mutex& buffer_mutex() {
+  static std::mutex* mutex = new std::mutex;
+  return *mutex;
+}
+
+void attach(Buffer& buffer, void* data, MPI_Count bytes) {
+  std::lock_guard lock(buffer_mutex());
+  require(!buffer.attached, MPI_ERR_BUFFER, "a buffer is attached already");
+  buffer.data = data;
+  buffer.bytes = bytes;
+  buffer.attached = true;
+}
+
+void flush(Buffer& buffer) {
+  std::lock_guard lock(buffer_mutex());
+  for (Buffer::Sent& sent : buffer.sent) sent.work.wait();
+  buffer.sent.clear();
+}
+
+template <typename Count>
+void detach(Buffer& buffer, void* address, Count* bytes) {
+  flush(buffer);
+  std::lock_guard lock(buffer_mutex());
+  *static_cast<void**>(address) = buffer.data;
+  *bytes = static_cast<Count>(buffer.bytes);
+  buffer.data = nullptr;
+  buffer.bytes = 0;
+  buffer.attached = false;
+}
+
+rondo::Work send_buffered(const Envelope& e) {
+  std::lock_guard lock(buffer_mutex());
+  Buffer& buffer = e.comm->buffer.attached ? e.comm->buffer : world().buffer;
+  buffer.sent.remove_if([](Buffer::Sent& sent) { return sent.work.done(); });
+  if (buffer.data != MPI_BUFFER_AUTOMATIC) {
+    MPI_Count used = e.bytes() + MPI_BSEND_OVERHEAD;
+    for (const Buffer::Sent& sent : buffer.sent) used += static_cast<MPI_Count>(sent.data.size()) + MPI_BSEND_OVERHEAD;
+    require(used <= buffer.bytes, MPI_ERR_BUFFER, "the attached buffer has no room for the message");
+  }
+  Buffer::Sent& sent = buffer.sent.emplace_back();
+  sent.data.resize(static_cast<size_t>(e.bytes()));
+  pack(*e.type, e.data, e.count, sent.data.data());
+  sent.work = e.comm->engine->start(call_of(e, rondo::MessageKind::kSend, sent.data.data()));
+  return sent.work;
+}
+
+// --- Sends
+
+void send(const Envelope& e, Mode mode) {
+  if (e.nobody()) return;
+  if (mode == Mode::kBuffered) {
+    send_buffered(e);
+    return;
+  }
+  const Memory memory = packed(e);
+  rondo::MessageCall call = call_of(e, rondo::MessageKind::kSend, memory.data);
+  call.options.synchronous = mode == Mode::kSynchronous;
+  e.comm->engine->run(call);
+}
+
+void start_send(Request& request, const Envelope& e, Mode mode) {
+  request.active = true;
+  if (e.nobody()) return;
+  if (mode == Mode::kBuffered) {
+    send_buffered(e);
+    return;
+  }
+  const Memory memory = packed(e);
+  rondo::MessageCall call = call_of(e, rondo::MessageKind::kSend, memory.data);
+  call.options.synchronous = mode == Mode::kSynchronous;
+  request.work = e.comm->engine->start(call);
+  if (memory.beside != nullptr) request.finish = [kept = memory.beside] {};
+}
+
+void start_receive(Request& request, const Envelope& e, uint64_t matched = 0) {
+  request.active = true;
+  request.outcome = {};
+  if (e.nobody()) {
+    request.outcome = kNobody;
+    return;
+  }
+  const Memory memory(e);
+  rondo::MessageCall call = call_of(e, rondo::MessageKind::kReceive, memory.data);
+  call.matched = matched;
+  request.work = e.comm->engine->start(call);
+  if (memory.beside != nullptr)
+    request.finish = [e, memory, &request] { unpack_from(e, memory, request.outcome.bytes); };
+}
+
+std::shared_ptr<Request> request_of(const Envelope& e, Request::Kind kind) {
+  auto request = std::make_shared<Request>();
+  request->kind = kind;
+  request->comm = e.comm;
+  return request;
+}
+
+int send_call(const char* call, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+              Mode mode) {
+  return on(comm, call, [&] { send(envelope(comm, data, count, type, peer, tag, false), mode); });
+}
+
+int isend_call(const char* call, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+               MPI_Request* request, Mode mode) {
+  return on(comm, call, [&] {
+    const Envelope e = envelope(comm, data, count, type, peer, tag, false);
+    auto made = request_of(e, Request::Kind::kSend);
+    start_send(*made, e, mode);
+    *request = add_request(std::move(made));
+  });
+}
+
+int send_init_call(const char* call, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag,
+                   MPI_Comm comm, MPI_Request* request, Mode mode) {
+  return on(comm, call, [&] {
+    const Envelope e = envelope(comm, data, count, type, peer, tag, false);
+    auto made = request_of(e, Request::Kind::kSend);
+    made->persistent = true;
+    made->active = false;
+    made->start = [e, mode](Request& started) { start_send(started, e, mode); };
+    *request = add_request(std::move(made));
+  });
+}
+
+// --- Receives
+
+void receive(const Envelope& e, MPI_Status* status, uint64_t matched = 0) {
+  if (e.nobody()) return set_status(status, kNobody);
+  const Memory memory(e);
+  rondo::MessageCall call = call_of(e, rondo::MessageKind::kReceive, memory.data);
+  call.matched = matched;
+  try {
+    const Outcome outcome = outcome_of(*e.comm, e.comm->engine->run(call));
+    unpack_from(e, memory, outcome.bytes);
+    set_status(status, outcome);
+  } catch (const rondo::Exception& exception) {
+    if (exception.code() == rondo::ErrorCode::kTruncated && !exception.error().ranks.empty()) {
+      set_status(status, {e.comm->peer_of(exception.error().ranks[0]), e.tag, e.bytes()});
+    }
+    throw;
+  }
+}
+
+void send_and_receive(const Envelope& to, const Envelope& from, MPI_Status* status) {
+  Request received;
+  received.comm = from.comm;
+  received.kind = Request::Kind::kReceive;
+  start_receive(received, from);
+  send(to, Mode::kStandard);
+  complete(received);
+  set_status(status, received.outcome);
+  if (received.outcome.error != MPI_SUCCESS) fail(received.outcome.error, last_failure().text);
+}
+
+// A copy of what a call with _replace sends, in whose place it receives.
+Envelope copied(const Envelope& e, std::shared_ptr<std::byte[]>& memory) {
+  memory = std::make_shared<std::byte[]>(static_cast<size_t>(e.bytes()));
+  pack(*e.type, e.data, e.count, memory.get());
+  Envelope copy = e;
+  copy.data = memory.get();
+  copy.count = e.bytes();
+  copy.type = used_type(MPI_BYTE).shared_from_this();
+  return copy;
+}
+
+void start_both(const Envelope& to, const Envelope& from, const std::shared_ptr<std::byte[]>& memory,
+                MPI_Request* request) {
+  auto made = request_of(from, Request::Kind::kReceive);
+  start_receive(*made, from);
+  Request sent;
+  start_send(sent, to, Mode::kStandard);
+  made->send = sent.work;
+  made->finish = [first = made->finish, kept = sent.finish, memory] {
+    if (first) first();
+  };
+  *request = add_request(std::move(made));
+}
+
+// --- Probes
+
+rondo::MessageCall probe_of(const Comm& comm, int source, int tag, rondo::MessageKind kind) {
+  check_peer(comm, source, true);
+  check_tag(tag, true);
+  return {.kind = kind,
+          .dtype = rondo::DType::kUint8,
+          .peer = source == MPI_ANY_SOURCE ? rondo::kAnySource : comm.engine_rank(source),
+          .tag = tag == MPI_ANY_TAG ? rondo::kAnyTag : tag};
+}
+
+MPI_Message keep(Comm& comm, const rondo::Message& found) {
+  auto message = std::make_shared<MatchedMessage>();
+  message->comm = comm.shared_from_this();
+  message->matched = found.matched;
+  return world().messages.add(std::move(message));
+}
+
+// What is received of a matched message, whose handle is null afterwards.
+std::pair<Envelope, uint64_t> matched(void* data, MPI_Count count, MPI_Datatype type, MPI_Message* message) {
+  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
+  const auto of = used_type(type).shared_from_this();
+  const auto found = world().messages.share(*message);
+  require(found != nullptr, MPI_ERR_REQUEST, "the message is null, or was received");
+  Envelope e{found->comm, of, data, count, MPI_ANY_SOURCE, MPI_ANY_TAG};
+  if (*message == MPI_MESSAGE_NO_PROC) {
+    e.comm = world().self;
+    e.peer = MPI_PROC_NULL;
+  } else {
+    world().messages.remove(*message);
+  }
+  *message = MPI_MESSAGE_NULL;
+  return {e, found->matched};
+}
+
+MPI_Comm comm_of_message(const MPI_Message* message) {
+  const auto found = world().messages.share(*message);
+  return found == nullptr || found->comm == nullptr ? MPI_COMM_NULL : found->comm->handle;
+}
+
+}  // namespace
+
+#define SEND(Name, mode)                                                                                          \
+  int MPI_##Name(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {           \
+    return send_call(__func__, buf, count, datatype, dest, tag, comm, mode);                                      \
+  }                                                                                                               \
+  int MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { \
+    return send_call(__func__, buf, count, datatype, dest, tag, comm, mode);                                      \
+  }
+#define START_SEND(Name, function, mode)                                                                        \
+  int MPI_##Name(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,           \
+                 MPI_Request* request) {                                                                        \
+    return function(__func__, buf, count, datatype, dest, tag, comm, request, mode);                            \
+  }                                                                                                             \
+  int MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, \
+                     MPI_Request* request) {                                                                    \
+    return function(__func__, buf, count, datatype, dest, tag, comm, request, mode);                            \
+  }
+SEND(Send, Mode::kStandard)
+SEND(Ssend, Mode::kSynchronous)
+SEND(Rsend, Mode::kStandard)
+SEND(Bsend, Mode::kBuffered)
+START_SEND(Isend, isend_call, Mode::kStandard)
+START_SEND(Issend, isend_call, Mode::kSynchronous)
+START_SEND(Irsend, isend_call, Mode::kStandard)
+START_SEND(Ibsend, isend_call, Mode::kBuffered)
+START_SEND(Send_init, send_init_call, Mode::kStandard)
+START_SEND(Ssend_init, send_init_call, Mode::kSynchronous)
+START_SEND(Rsend_init, send_init_call, Mode::kStandard)
+START_SEND(Bsend_init, send_init_call, Mode::kBuffered)
+
+#define RECV(Count, suffix)                                                                                           \
+  int MPI_Recv##suffix(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,             \
+                       MPI_Status* status) {                                                                          \
+    return on(comm, __func__, [&] { receive(envelope(comm, buf, count, datatype, source, tag, true), status); });     \
+  }                                                                                                                   \
+  int MPI_Irecv##suffix(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,            \
+                        MPI_Request* request) {                                                                       \
+    return on(comm, __func__, [&] {                                                                                   \
+      const Envelope e = envelope(comm, buf, count, datatype, source, tag, true);                                     \
+      auto made = request_of(e, Request::Kind::kReceive);                                                             \
+      start_receive(*made, e);                                                                                        \
+      *request = add_request(std::move(made));                                                                        \
+    });                                                                                                               \
+  }                                                                                                                   \
+  int MPI_Recv_init##suffix(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,        \
+                            MPI_Request* request) {                                                                   \
+    return on(comm, __func__, [&] {                                                                                   \
+      const Envelope e = envelope(comm, buf, count, datatype, source, tag, true);                                     \
+      auto made = request_of(e, Request::Kind::kReceive);                                                             \
+      made->persistent = true;                                                                                        \
+      made->active = false;                                                                                           \
+      made->start = [e](Request& started) { start_receive(started, e); };                                             \
+      *request = add_request(std::move(made));                                                                        \
+    });                                                                                                               \
+  }                                                                                                                   \
+  int MPI_Mrecv##suffix(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {    \
+    return on(comm_of_message(message), __func__, [&] {                                                               \
+      const auto [e, id] = matched(buf, count, datatype, message);                                                    \
+      receive(e, status, id);                                                                                         \
+    });                                                                                                               \
+  }                                                                                                                   \
+  int MPI_Imrecv##suffix(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request) { \
+    return on(comm_of_message(message), __func__, [&] {                                                               \
+      const auto [e, id] = matched(buf, count, datatype, message);                                                    \
+      auto made = request_of(e, Request::Kind::kReceive);                                                             \
+      start_receive(*made, e, id);                                                                                    \
+      *request = add_request(std::move(made));                                                                        \
+    });                                                                                                               \
+  }                                                                                                                   \
+  int MPI_Sendrecv##suffix(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,        \
+                           void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag,            \
+                           MPI_Comm comm, MPI_Status* status) {                                                       \
+    return on(comm, __func__, [&] {                                                                                   \
+      send_and_receive(envelope(comm, sendbuf, sendcount, sendtype, dest, sendtag, false),                            \
+                       envelope(comm, recvbuf, recvcount, recvtype, source, recvtag, true), status);                  \
+    });                                                                                                               \
+  }                                                                                                                   \
+  int MPI_Sendrecv_replace##suffix(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,  \
+                                   int recvtag, MPI_Comm comm, MPI_Status* status) {                                  \
+    return on(comm, __func__, [&] {                                                                                   \
+      std::shared_ptr<std::byte[]> memory;                                                                            \
+      send_and_receive(copied(envelope(comm, buf, count, datatype, dest, sendtag, false), memory),                    \
+                       envelope(comm, buf, count, datatype, source, recvtag, true), status);                          \
+    });                                                                                                               \
+  }                                                                                                                   \
+  int MPI_Isendrecv##suffix(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,       \
+                            void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag,           \
+                            MPI_Comm comm, MPI_Request* request) {                                                    \
+    return on(comm, __func__, [&] {                                                                                   \
+      start_both(envelope(comm, sendbuf, sendcount, sendtype, dest, sendtag, false),                                  \
+                 envelope(comm, recvbuf, recvcount, recvtype, source, recvtag, true), nullptr, request);              \
+    });                                                                                                               \
+  }                                                                                                                   \
+  int MPI_Isendrecv_replace##suffix(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source, \
+                                    int recvtag, MPI_Comm comm, MPI_Request* request) {                               \
+    return on(comm, __func__, [&] {                                                                                   \
+      std::shared_ptr<std::byte[]> memory;                                                                            \
+      const Envelope out = copied(envelope(comm, buf, count, datatype, dest, sendtag, false), memory);                \
+      start_both(out, envelope(comm, buf, count, datatype, source, recvtag, true), memory, request);                  \
+    });                                                                                                               \
+  }
+BOTH(RECV)
+
+int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
+  return on(comm, __func__, [&] {
+    Comm& of = comm_of(comm);
+    const auto call = probe_of(of, source, tag, rondo::MessageKind::kProbe);
+    set_status(status, source == MPI_PROC_NULL ? kNobody : outcome_of(of, of.engine->run(call)));
+  });
+}
+int MPI_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
+  return on(comm, __func__, [&] {
+    Comm& of = comm_of(comm);
+    const auto call = probe_of(of, source, tag, rondo::MessageKind::kProbe);
+    const auto found = source == MPI_PROC_NULL ? std::nullopt : of.engine->look(call);
+    *flag = found.has_value() || source == MPI_PROC_NULL;
+    if (*flag) set_status(status, found ? outcome_of(of, *found) : kNobody);
+  });
+}
+int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
+  return on(comm, __func__, [&] {
+    Comm& of = comm_of(comm);
+    const auto call = probe_of(of, source, tag, rondo::MessageKind::kMatchedProbe);
+    *message = MPI_MESSAGE_NO_PROC;
+    if (source == MPI_PROC_NULL) return set_status(status, kNobody);
+    const rondo::Message found = of.engine->run(call);
+    *message = keep(of, found);
+    set_status(status, outcome_of(of, found));
+  });
+}
+int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status) {
+  return on(comm, __func__, [&] {
+    Comm& of = comm_of(comm);
+    const auto call = probe_of(of, source, tag, rondo::MessageKind::kMatchedProbe);
+    *flag = 1;
+    *message = MPI_MESSAGE_NO_PROC;
+    if (source == MPI_PROC_NULL) return set_status(status, kNobody);
+    const auto found = of.engine->look(call);
+    *flag = found.has_value();
+    *message = found ? keep(of, *found) : MPI_MESSAGE_NULL;
+    if (found) set_status(status, outcome_of(of, *found));
+  });
+}
+
+#define BUFFERS(Count, suffix)                                                                          \
+  int MPI_Buffer_attach##suffix(void* buffer, Count size) {                                             \
+    return run(__func__, [&] { attach(world().buffer, buffer, size); });                                \
+  }                                                                                                     \
+  int MPI_Buffer_detach##suffix(void* buffer_addr, Count* size) {                                       \
+    return run(__func__, [&] { detach(world().buffer, buffer_addr, size); });                           \
+  }                                                                                                     \
+  int MPI_Comm_attach_buffer##suffix(MPI_Comm comm, void* buffer, Count size) {                         \
+    return on(comm, __func__, [&] { attach(comm_of(comm).buffer, buffer, size); });                     \
+  }                                                                                                     \
+  int MPI_Comm_detach_buffer##suffix(MPI_Comm comm, void* buffer_addr, Count* size) {                   \
+    return on(comm, __func__, [&] { detach(comm_of(comm).buffer, buffer_addr, size); });                \
+  }                                                                                                     \
+  int MPI_Session_attach_buffer##suffix(MPI_Session session, void* buffer, Count size) {                \
+    return run(__func__, [&] { attach(object(world().sessions, session).buffer, buffer, size); });      \
+  }                                                                                                     \
+  int MPI_Session_detach_buffer##suffix(MPI_Session session, void* buffer_addr, Count* size) {          \
+    return run(__func__, [&] { detach(object(world().sessions, session).buffer, buffer_addr, size); }); \
+  }
+BOTH(BUFFERS)
+
+int MPI_Buffer_flush(void) {
+  return run(__func__, [&] { flush(world().buffer); });
+}
+int MPI_Buffer_iflush(MPI_Request* request) {
+  return run(__func__, [&] {
+    flush(world().buffer);
+    *request = done_request(world().self);
+  });
+}
+int MPI_Comm_flush_buffer(MPI_Comm comm) {
+  return on(comm, __func__, [&] { flush(comm_of(comm).buffer); });
+}
+int MPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request* request) {
+  return on(comm, __func__, [&] {
+    flush(comm_of(comm).buffer);
+    *request = done_request(comm_of(comm).shared_from_this());
+  });
+}
+int MPI_Session_flush_buffer(MPI_Session session) {
+  return run(__func__, [&] { flush(object(world().sessions, session).buffer); });
+}
+int MPI_Session_iflush_buffer(MPI_Session session, MPI_Request* request) {
+  return run(__func__, [&] {
+    flush(object(world().sessions, session).buffer);
+    *request = done_request(world().self);
+  });
+}
+
+// --- Partitioned messages: one message, which goes when all of its parts are ready
+
+namespace {
+Request& partitioned(MPI_Request request) {
+  Request& of = object(world().requests, request);
+  require(of.partitions > 0, MPI_ERR_REQUEST, "the request is not partitioned");
+  return of;
+}
+void make_ready(Request& of, int partition) {
+  require(partition >= 0 && partition < of.partitions, MPI_ERR_ARG, "there is no such partition");
+  require(of.active && of.unready > 0, MPI_ERR_REQUEST, "the request is not active, or all of its parts are ready");
+  if (of.unready == 1) of.ready(of);
+  --of.unready;
+}
+int partitioned_call(const char* call, void* data, int partitions, MPI_Count count, MPI_Datatype type, int peer,
+                     int tag, MPI_Comm comm, MPI_Request* request, Request::Kind kind) {
+  return on(comm, call, [&] {
+    require(partitions > 0, MPI_ERR_ARG, "there are no partitions");
+    const bool receives = kind == Request::Kind::kReceive;
+    const Envelope e = envelope(comm, data, count * partitions, type, peer, tag, receives);
+    auto made = request_of(e, kind);
+    made->persistent = true;
+    made->active = false;
+    made->partitions = partitions;
+    if (receives) {
+      made->start = [e](Request& started) { start_receive(started, e); };
+    } else {
+      made->start = [](Request& started) { started.unready = started.partitions; };
+      made->ready = [e](Request& ready) { start_send(ready, e, Mode::kStandard); };
+    }
+    *request = add_request(std::move(made));
+  });
+}
+}  // namespace
+
+int MPI_Psend_init(const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                   MPI_Comm comm, MPI_Info, MPI_Request* request) {
+  return partitioned_call(__func__, const_cast<void*>(buf), partitions, count, datatype, dest, tag, comm, request,
+                          Request::Kind::kSend);
+}
+int MPI_Precv_init(void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                   MPI_Comm comm, MPI_Info, MPI_Request* request) {
+  return partitioned_call(__func__, buf, partitions, count, datatype, source, tag, comm, request,
+                          Request::Kind::kReceive);
+}
+int MPI_Pready(int partition, MPI_Request request) { return MPI_Pready_list(1, &partition, request); }
+int MPI_Pready_range(int partition_low, int partition_high, MPI_Request request) {
+  return run(__func__, [&] {
+    for (int i = partition_low; i <= partition_high; ++i) make_ready(partitioned(request), i);
+  });
+}
+int MPI_Pready_list(int length, const int array_of_partitions[], MPI_Request request) {
+  return run(__func__, [&] {
+    for (int i = 0; i < length; ++i) make_ready(partitioned(request), array_of_partitions[i]);
+  });
+}
+int MPI_Parrived(MPI_Request request, int partition, int* flag) {
+  return run(__func__, [&] {
+    Request& of = partitioned(request);
+    require(partition >= 0 && partition < of.partitions, MPI_ERR_ARG, "there is no such partition");
+    *flag = over(of);
+  });
+}

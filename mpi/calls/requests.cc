@@ -1,0 +1,398 @@
+// Requests: waiting for them, testing, cancelling; persistent and generalized ones.
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "mpi/core/errors.h"
+#include "mpi/core/forms.h"
+#include "mpi/core/request.h"
+#include "mpi/core/type.h"
+#include "mpi/core/world.h"
+
+using namespace rondo_mpi;
+
+namespace {
+
+// The status of no request.
+void set_empty(MPI_Status* status) {
+  set_status(status, {MPI_ANY_SOURCE, MPI_ANY_TAG, 0});
+  set_status_error(status, MPI_SUCCESS);
+}
+
+// The request of a handle; nullptr of a null one.
+std::shared_ptr<Request> find(MPI_Request handle) {
+  if (handle == MPI_REQUEST_NULL) return nullptr;
+  auto found = world().requests.share(handle);
+  require(found != nullptr, MPI_ERR_REQUEST, "the request is not valid: freed, or of another kind");
+  return found;
+}
+
+MPI_Comm comm_of_request(const MPI_Request* handle) {
+  const Request* found = world().requests.find(*handle);
+  return found == nullptr || found->comm == nullptr ? MPI_COMM_NULL : found->comm->handle;
+}
+
+// Fills the status of a request that is over; returns its error.
+int tell(Request& request, MPI_Status* status) {
+  if (request.kind == Request::Kind::kGeneral) {
+    MPI_Status own{};
+    set_empty(&own);
+    const int error = request.query(request.state, &own);
+    if (status != MPI_STATUS_IGNORE) {
+      const int before = status->MPI_ERROR;
+      *status = own;
+      status->MPI_ERROR = before;
+    }
+    return error;
+  }
+  set_status(status, request.outcome);
+  return request.outcome.error;
+}
+
+// Finishes one that is over, and ends its handle unless it is persistent; returns its error.
+int end(MPI_Request* handle, const std::shared_ptr<Request>& request, MPI_Status* status) {
+  complete(*request);
+  int error = tell(*request, status);
+  if (request->persistent) {
+    request->outcome = {};  // a second wait finds an inactive request
+    return error;
+  }
+  if (request->kind == Request::Kind::kGeneral) {
+    const int freed = request->free(request->state);
+    if (error == MPI_SUCCESS) error = freed;
+  }
+  world().requests.remove(*handle);
+  *handle = MPI_REQUEST_NULL;
+  return error;
+}
+
+bool idle(const std::shared_ptr<Request>& request) {
+  return request == nullptr || (request->persistent && !request->active);
+}
+
+[[noreturn]] void fail_with(int error) {
+  fail(error, last_failure().code == error ? last_failure().text : "the request failed");
+}
+
+// Waits a little for something to happen to one of several requests: most are there within microseconds.
+class Patience {
+ public:
+  void wait(const std::vector<std::shared_ptr<Request>>& requests) {
+    if (++turns_ < 1000) return;
+    if (turns_ < 2000) return std::this_thread::yield();
+    for (const auto& request : requests) {
+      if (idle(request) || !request->work.valid()) continue;
+      try {
+        request->work.wait(std::chrono::microseconds(200));
+      } catch (const rondo::Exception&) {
+        // complete() reports it
+      }
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+
+ private:
+  int turns_ = 0;
+};
+
+std::vector<std::shared_ptr<Request>> find_all(int count, const MPI_Request handles[]) {
+  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
+  std::vector<std::shared_ptr<Request>> found(static_cast<size_t>(count));
+  std::transform(handles, handles + count, found.begin(), find);
+  return found;
+}
+
+MPI_Status* at(MPI_Status statuses[], size_t i) {
+  return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
+}
+
+// The first that is over; -1: none is. MPI_UNDEFINED: none is active.
+int first_over(const std::vector<std::shared_ptr<Request>>& requests) {
+  int found = MPI_UNDEFINED;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (idle(requests[i])) continue;
+    if (over(*requests[i])) return static_cast<int>(i);
+    found = -1;
+  }
+  return found;
+}
+
+void end_all(const std::vector<std::shared_ptr<Request>>& requests, MPI_Request handles[], MPI_Status statuses[]) {
+  std::vector<int> errors;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (idle(requests[i])) {
+      set_empty(at(statuses, i));
+      errors.push_back(MPI_SUCCESS);
+    } else {
+      errors.push_back(end(&handles[i], requests[i], at(statuses, i)));
+    }
+  }
+  const auto bad = std::find_if(errors.begin(), errors.end(), [](int error) { return error != MPI_SUCCESS; });
+  if (bad == errors.end()) return;
+  if (statuses == MPI_STATUSES_IGNORE) fail_with(*bad);
+  for (size_t i = 0; i < errors.size(); ++i) set_status_error(at(statuses, i), errors[i]);
+  fail(MPI_ERR_IN_STATUS, last_failure().text);
+}
+
+// Ends those that are over; MPI_UNDEFINED: none is active.
+int end_some(const std::vector<std::shared_ptr<Request>>& requests, MPI_Request handles[], int indices[],
+             MPI_Status statuses[], int* failed) {
+  int ended = 0;
+  bool active = false;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (idle(requests[i])) continue;
+    active = true;
+    if (!over(*requests[i])) continue;
+    MPI_Status* status = at(statuses, static_cast<size_t>(ended));
+    const int error = end(&handles[i], requests[i], status);
+    set_status_error(status, error);
+    if (error != MPI_SUCCESS) *failed = error;
+    indices[ended++] = static_cast<int>(i);
+  }
+  return active ? ended : MPI_UNDEFINED;
+}
+
+void check_some(int failed, const MPI_Status statuses[]) {
+  if (failed == MPI_SUCCESS) return;
+  if (statuses == MPI_STATUSES_IGNORE) fail_with(failed);
+  fail(MPI_ERR_IN_STATUS, last_failure().text);
+}
+
+void check(int error) {
+  if (error != MPI_SUCCESS) fail_with(error);
+}
+
+// Status without an end: of one that is over it stays.
+bool look(const std::shared_ptr<Request>& request, MPI_Status* status) {
+  if (idle(request)) {
+    set_empty(status);
+    return true;
+  }
+  if (!over(*request)) return false;
+  const bool persistent = std::exchange(request->persistent, false);
+  complete(*request);
+  request->persistent = persistent;
+  request->active = true;  // until it is waited for
+  tell(*request, status);
+  return true;
+}
+
+}  // namespace
+
+int MPI_Wait(MPI_Request* request, MPI_Status* status) {
+  return on(comm_of_request(request), __func__, [&] {
+    const auto found = find(*request);
+    if (idle(found)) return set_empty(status);
+    check(end(request, found, status));
+  });
+}
+int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
+  return on(comm_of_request(request), __func__, [&] {
+    const auto found = find(*request);
+    *flag = 1;
+    if (idle(found)) return set_empty(status);
+    if (*flag = over(*found); *flag) check(end(request, found, status));
+  });
+}
+int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__,
+            [&] { end_all(find_all(count, requests), requests, statuses); });
+}
+int MPI_Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
+  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+    const auto found = find_all(count, requests);
+    *flag = std::all_of(found.begin(), found.end(), [](const auto& r) { return idle(r) || over(*r); });
+    if (*flag) end_all(found, requests, statuses);
+  });
+}
+int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
+  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+    const auto found = find_all(count, requests);
+    for (Patience patience; (*index = first_over(found)) == -1;) patience.wait(found);
+    if (*index == MPI_UNDEFINED) return set_empty(status);
+    check(end(&requests[*index], found[static_cast<size_t>(*index)], status));
+  });
+}
+int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
+  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+    const auto found = find_all(count, requests);
+    *index = first_over(found);
+    *flag = *index != -1;
+    if (*index == MPI_UNDEFINED) return set_empty(status);
+    if (*index == -1) {
+      *index = MPI_UNDEFINED;
+      return;
+    }
+    check(end(&requests[*index], found[static_cast<size_t>(*index)], status));
+  });
+}
+int MPI_Waitsome(int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
+  return on(incount > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+    const auto found = find_all(incount, requests);
+    int failed = MPI_SUCCESS;
+    for (Patience patience; (*outcount = end_some(found, requests, indices, statuses, &failed)) == 0;)
+      patience.wait(found);
+    check_some(failed, statuses);
+  });
+}
+int MPI_Testsome(int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
+  return on(incount > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+    const auto found = find_all(incount, requests);
+    int failed = MPI_SUCCESS;
+    *outcount = end_some(found, requests, indices, statuses, &failed);
+    check_some(failed, statuses);
+  });
+}
+
+int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
+  return on(comm_of_request(&request), __func__, [&] { *flag = look(find(request), status); });
+}
+int MPI_Request_get_status_all(int count, const MPI_Request requests[], int* flag, MPI_Status statuses[]) {
+  return run(__func__, [&] {
+    const auto found = find_all(count, requests);
+    *flag = std::all_of(found.begin(), found.end(), [](const auto& r) { return idle(r) || over(*r); });
+    for (size_t i = 0; *flag && i < found.size(); ++i) look(found[i], at(statuses, i));
+  });
+}
+int MPI_Request_get_status_any(int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
+  return run(__func__, [&] {
+    const auto found = find_all(count, requests);
+    *index = first_over(found);
+    *flag = *index != -1;
+    if (*index == MPI_UNDEFINED) return set_empty(status);
+    if (*index == -1) {
+      *index = MPI_UNDEFINED;
+      return;
+    }
+    look(found[static_cast<size_t>(*index)], status);
+  });
+}
+int MPI_Request_get_status_some(int incount, const MPI_Request requests[], int* outcount, int indices[],
+                                MPI_Status statuses[]) {
+  return run(__func__, [&] {
+    const auto found = find_all(incount, requests);
+    *outcount = first_over(found) == MPI_UNDEFINED ? MPI_UNDEFINED : 0;
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (idle(found[i]) || !over(*found[i])) continue;
+      look(found[i], at(statuses, static_cast<size_t>(*outcount)));
+      indices[(*outcount)++] = static_cast<int>(i);
+    }
+  });
+}
+
+int MPI_Request_free(MPI_Request* request) {
+  return on(comm_of_request(request), __func__, [&] {
+    const auto found = find(*request);
+    require(found != nullptr, MPI_ERR_REQUEST, "the request is null");
+    if (found->kind == Request::Kind::kGeneral) {
+      found->free(found->state);
+    } else {
+      release(found);
+    }
+    world().requests.remove(*request);
+    *request = MPI_REQUEST_NULL;
+  });
+}
+
+int MPI_Cancel(MPI_Request* request) {
+  return on(comm_of_request(request), __func__, [&] {
+    const auto found = find(*request);
+    require(found != nullptr, MPI_ERR_REQUEST, "the request is null");
+    if (found->kind == Request::Kind::kGeneral) {
+      check(found->cancel(found->state, found->complete));
+    } else if (found->active && found->work.valid()) {
+      found->work.cancel();
+    }
+  });
+}
+
+int MPI_Start(MPI_Request* request) { return MPI_Startall(1, request); }
+int MPI_Startall(int count, MPI_Request requests[]) {
+  return on(count > 0 ? comm_of_request(requests) : MPI_COMM_NULL, __func__, [&] {
+    for (const auto& found : find_all(count, requests)) {
+      require(found != nullptr && found->start, MPI_ERR_REQUEST, "the request is not persistent");
+      require(!found->active, MPI_ERR_REQUEST, "the request is active already");
+      found->start(*found);
+      found->active = true;
+    }
+  });
+}
+
+int MPI_Grequest_start(MPI_Grequest_query_function* query_fn, MPI_Grequest_free_function* free_fn,
+                       MPI_Grequest_cancel_function* cancel_fn, void* extra_state, MPI_Request* request) {
+  return run(__func__, [&] {
+    auto made = std::make_shared<Request>();
+    made->kind = Request::Kind::kGeneral;
+    made->query = query_fn;
+    made->free = free_fn;
+    made->cancel = cancel_fn;
+    made->state = extra_state;
+    *request = add_request(std::move(made));
+  });
+}
+int MPI_Grequest_complete(MPI_Request request) {
+  return run(__func__, [&] {
+    const auto found = find(request);
+    require(found != nullptr && found->kind == Request::Kind::kGeneral, MPI_ERR_REQUEST,
+            "the request is not a generalized one");
+    found->complete = true;
+  });
+}
+
+// --- Statuses
+
+namespace {
+MPI_Count count_of(const MPI_Status& status, const Type& type) {
+  const MPI_Count bytes = bytes_of(status);
+  if (type.size == 0) return bytes == 0 ? 0 : MPI_UNDEFINED;
+  return bytes % type.size == 0 ? bytes / type.size : MPI_UNDEFINED;
+}
+template <typename Count>
+void put(Count* to, MPI_Count value) {
+  *to = static_cast<Count>(value);
+  if (*to != value) *to = MPI_UNDEFINED;
+}
+void set_elements(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
+  const Type& type = type_of(datatype);
+  set_bytes(*status, type.elements == 0 ? 0 : count * (type.size / type.elements));
+}
+}  // namespace
+
+#define COUNTS(Count, suffix)                                                                     \
+  int MPI_Get_count##suffix(const MPI_Status* status, MPI_Datatype datatype, Count* count) {      \
+    return run(__func__, [&] { put(count, count_of(*status, type_of(datatype))); });              \
+  }                                                                                               \
+  int MPI_Get_elements##suffix(const MPI_Status* status, MPI_Datatype datatype, Count* count) {   \
+    return run(__func__, [&] { put(count, elements_in(type_of(datatype), bytes_of(*status))); }); \
+  }                                                                                               \
+  int MPI_Status_set_elements##suffix(MPI_Status* status, MPI_Datatype datatype, Count count) {   \
+    return run(__func__, [&] { set_elements(status, datatype, count); });                         \
+  }
+BOTH(COUNTS)
+int MPI_Get_elements_x(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
+  return MPI_Get_elements_c(status, datatype, count);
+}
+int MPI_Status_set_elements_x(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
+  return MPI_Status_set_elements_c(status, datatype, count);
+}
+int MPI_Test_cancelled(const MPI_Status* status, int* flag) {
+  return run(__func__, [&] { *flag = cancelled(*status); });
+}
+int MPI_Status_set_cancelled(MPI_Status* status, int flag) {
+  return run(__func__, [&] { set_cancelled(*status, flag != 0); });
+}
+
+#define FIELD(name, FIELD_NAME)                                    \
+  int MPI_Status_get_##name(const MPI_Status* status, int* name) { \
+    return run(__func__, [&] { *name = status->FIELD_NAME; });     \
+  }                                                                \
+  int MPI_Status_set_##name(MPI_Status* status, int name) {        \
+    return run(__func__, [&] { status->FIELD_NAME = name; });      \
+  }
+FIELD(source, MPI_SOURCE)
+FIELD(tag, MPI_TAG)
+FIELD(error, MPI_ERROR)

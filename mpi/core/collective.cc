@@ -1,0 +1,531 @@
+#include "mpi/core/collective.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "mpi/core/errors.h"
+#include "mpi/core/fold.h"
+#include "mpi/core/type.h"
+
+namespace rondo_mpi {
+
+using rondo::Call;
+
+void Collective::go(const Call& call) {
+  if (blocking_) {
+    comm_.engine->run(call);
+  } else {
+    work_ = comm_.engine->start(call);
+  }
+}
+
+void Collective::then(std::function<void()> function) { after_.push_back(std::move(function)); }
+
+std::function<void()> Collective::finish() {
+  if (after_.empty() && kept_.empty()) return nullptr;
+  return [after = std::move(after_), kept = std::move(kept_)] {
+    for (const auto& function : after) function();
+  };
+}
+
+std::byte* Collective::keep(MPI_Count bytes) {
+  kept_.push_back(std::make_shared_for_overwrite<std::byte[]>(static_cast<size_t>(bytes)));
+  return kept_.back().get();
+}
+
+const void* Collective::input(const Data& data) {
+  if (data.count == 0 || data.type->dense) return data.data;
+  std::byte* packed = keep(data.bytes());
+  pack(*data.type, data.data, data.count, packed);
+  return packed;
+}
+
+std::byte* Collective::output(const Data& data) {
+  if (data.count == 0 || data.type->dense) return static_cast<std::byte*>(data.data);
+  std::byte* packed = keep(data.bytes());
+  then([data, packed] { unpack(*data.type, data.data, data.count, packed, data.bytes()); });
+  return packed;
+}
+
+// Parts as blocks of one memory, by ranks of the engine: where they lie, if each is dense and no peer has two; else
+// packed.
+Collective::View Collective::view(std::vector<Part>& parts, bool out, bool packed) {
+  const auto ranks = static_cast<size_t>(comm_.engine->size());
+  View made;
+  made.counts.resize(ranks);
+  made.displacements.resize(ranks);
+  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.peer < b.peer; });
+  std::byte* least = nullptr;
+  MPI_Count bytes = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Data& data = parts[i].data;
+    bytes += data.bytes();
+    if (data.bytes() == 0) continue;
+    packed = packed || !data.type->dense || (i > 0 && parts[i - 1].peer == parts[i].peer);
+    auto* at = static_cast<std::byte*>(data.data);
+    if (least == nullptr || at < least) least = at;
+  }
+  made.base = packed ? keep(bytes) : least;
+  std::byte* next = made.base;
+  for (const Part& part : parts) {
+    const Data& data = part.data;
+    const auto peer = static_cast<size_t>(part.peer);
+    if (data.bytes() == 0) continue;
+    if (!packed) {
+      made.displacements[peer] = static_cast<uint64_t>(static_cast<std::byte*>(data.data) - made.base);
+    } else {
+      if (made.counts[peer] == 0) made.displacements[peer] = static_cast<uint64_t>(next - made.base);
+      if (out) {
+        then([data, next] { unpack(*data.type, data.data, data.count, next, data.bytes()); });
+      } else {
+        pack(*data.type, data.data, data.count, next);
+      }
+      next += data.bytes();
+    }
+    made.counts[peer] += static_cast<uint64_t>(data.bytes());
+  }
+  return made;
+}
+
+void Collective::exchange(std::vector<Part> send, std::vector<Part> receive) {
+  const auto span = [](const View& v) {
+    uint64_t end = 0;
+    for (size_t r = 0; r < v.counts.size(); ++r) {
+      if (v.counts[r] > 0) end = std::max(end, v.displacements[r] + v.counts[r]);
+    }
+    return std::pair(v.base, v.base + end);
+  };
+  View in = view(send, false, false);
+  View out = view(receive, true, false);
+  const auto [in_begin, in_end] = span(in);
+  if (const auto [begin, end] = span(out); begin < in_end && in_begin < end) {
+    after_.clear();  // parts that lie among each other: both become one memory
+    in = view(send, false, true);
+    out = view(receive, true, true);
+  }
+  Call call{.collective = rondo::Collective::kAllToAll,
+            .input = in.base,
+            .output = out.base,
+            .dtype = rondo::DType::kUint8,
+            .uneven = true,
+            .input_counts = in.counts,
+            .output_counts = out.counts,
+            .input_displacements = in.displacements,
+            .output_displacements = out.displacements};
+  go(call);
+}
+
+void Collective::check_root(int root) const {
+  if (comm_.inter && (root == MPI_ROOT || root == MPI_PROC_NULL)) return;
+  require(root >= 0 && root < comm_.peers(), MPI_ERR_ROOT, "the root is not in the communicator");
+}
+
+// A rooted call of an intercommunicator: between the root and all of the other group. True: it was one, and is under
+// way.
+bool Collective::rooted_inter(int root, std::vector<Part> at_root, Data elsewhere, bool root_sends) {
+  if (!comm_.inter) return false;
+  std::vector<Part> own;
+  if (root == MPI_ROOT) {
+    own = std::move(at_root);
+  } else if (root != MPI_PROC_NULL) {
+    own = {{comm_.engine_rank(root), std::move(elsewhere)}};
+  }
+  const bool sends = (root == MPI_ROOT) == root_sends;
+  exchange(sends ? own : std::vector<Part>{}, sends ? std::vector<Part>{} : own);
+  return true;
+}
+
+void Collective::barrier() { go({.collective = rondo::Collective::kBarrier}); }
+
+void Collective::broadcast(Data data, int root) {
+  check_root(root);
+  std::vector<Part> all;
+  if (comm_.inter && root == MPI_ROOT) {
+    for (int r = 0; r < comm_.peers(); ++r) all.push_back({comm_.engine_rank(r), data});
+  }
+  if (rooted_inter(root, std::move(all), data, true)) return;
+  const bool is_root = comm_.rank == root;
+  void* bytes = is_root ? const_cast<void*>(input(data)) : output(data);
+  go({.collective = rondo::Collective::kBroadcast,
+      .input = bytes,
+      .output = bytes,
+      .count = static_cast<uint64_t>(data.bytes()),
+      .dtype = rondo::DType::kUint8,
+      .root = root});
+}
+
+namespace {
+
+std::vector<Data> blocks_of(const Data& all, int ranks) {
+  std::vector<Data> blocks;
+  for (int r = 0; r < ranks; ++r) {
+    blocks.push_back({static_cast<std::byte*>(all.data) + r * all.count * all.type->extent(), all.count, all.type});
+  }
+  return blocks;
+}
+
+std::vector<Part> parts_of(const Comm& comm, const std::vector<Data>& blocks) {
+  std::vector<Part> parts;
+  for (size_t r = 0; r < blocks.size(); ++r) parts.push_back({comm.engine_rank(static_cast<int>(r)), blocks[r]});
+  return parts;
+}
+
+}  // namespace
+
+// In these `count` is that of one rank's block.
+
+void Collective::gather(Data send, Data receive, int root) {
+  check_root(root);
+  if (comm_.inter) {
+    return gather_v(std::move(send), root == MPI_ROOT ? blocks_of(receive, comm_.peers()) : std::vector<Data>{}, root);
+  }
+  const bool is_root = comm_.rank == root;
+  std::byte* out = nullptr;
+  const void* in = nullptr;
+  uint64_t bytes = 0;
+  if (is_root) {
+    bytes = static_cast<uint64_t>(receive.bytes());
+    out = output({receive.data, receive.count * comm_.size(), receive.type});
+    if (send.in_place()) {
+      std::byte* own = out + static_cast<uint64_t>(root) * bytes;
+      if (out != receive.data)
+        pack(*receive.type, blocks_of(receive, comm_.size())[static_cast<size_t>(root)].data, receive.count, own);
+      in = own;
+    }
+  } else {
+    require(!send.in_place(), MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root's send buffer");
+  }
+  if (in == nullptr) {
+    in = input(send);
+    if (is_root) {
+      require(static_cast<uint64_t>(send.bytes()) == bytes, MPI_ERR_TRUNCATE,
+              "the own block is not as long as the others");
+    } else {
+      bytes = static_cast<uint64_t>(send.bytes());
+    }
+  }
+  go({.collective = rondo::Collective::kGather,
+      .input = in,
+      .output = out,
+      .count = bytes,
+      .dtype = rondo::DType::kUint8,
+      .root = root});
+}
+
+void Collective::scatter(Data send, Data receive, int root) {
+  check_root(root);
+  if (comm_.inter) {
+    return scatter_v(root == MPI_ROOT ? blocks_of(send, comm_.peers()) : std::vector<Data>{}, std::move(receive), root);
+  }
+  const bool is_root = comm_.rank == root;
+  const void* in = nullptr;
+  void* out = nullptr;
+  uint64_t bytes = 0;
+  if (is_root) {
+    bytes = static_cast<uint64_t>(send.bytes());
+    in = input({send.data, send.count * comm_.size(), send.type});
+  }
+  if (receive.in_place()) {
+    require(is_root, MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root's receive buffer");
+    out = static_cast<std::byte*>(const_cast<void*>(in)) + static_cast<uint64_t>(root) * bytes;
+  } else {
+    if (!is_root) bytes = static_cast<uint64_t>(receive.bytes());
+    require(static_cast<uint64_t>(receive.bytes()) >= bytes, MPI_ERR_TRUNCATE,
+            "the own block is longer than the buffer");
+    out = output(receive);
+  }
+  go({.collective = rondo::Collective::kScatter,
+      .input = in,
+      .output = out,
+      .count = bytes,
+      .dtype = rondo::DType::kUint8,
+      .root = root});
+}
+
+void Collective::all_gather(Data send, Data receive) {
+  if (comm_.inter) return all_gather_v(std::move(send), blocks_of(receive, comm_.peers()));
+  const auto bytes = static_cast<uint64_t>(receive.bytes());
+  std::byte* out = output({receive.data, receive.count * comm_.size(), receive.type});
+  const void* in = nullptr;
+  if (send.in_place()) {
+    std::byte* own = out + static_cast<uint64_t>(comm_.rank) * bytes;
+    if (out != receive.data) {
+      pack(*receive.type, blocks_of(receive, comm_.size())[static_cast<size_t>(comm_.rank)].data, receive.count, own);
+    }
+    in = own;
+  } else {
+    require(send.bytes() == receive.bytes(), MPI_ERR_TRUNCATE,
+            "the blocks that are sent and received differ in length");
+    in = input(send);
+  }
+  go({.collective = rondo::Collective::kAllGather,
+      .input = in,
+      .output = out,
+      .count = bytes,
+      .dtype = rondo::DType::kUint8});
+}
+
+void Collective::all_to_all(Data send, Data receive) {
+  if (comm_.inter) return all_to_all_v(blocks_of(send, comm_.peers()), blocks_of(receive, comm_.peers()));
+  const Data all{receive.data, receive.count * comm_.size(), receive.type};
+  const void* in = nullptr;
+  if (send.in_place()) {
+    std::byte* copy = keep(all.bytes());
+    pack(*all.type, all.data, all.count, copy);
+    in = copy;
+  } else {
+    require(send.bytes() == receive.bytes(), MPI_ERR_TRUNCATE,
+            "the blocks that are sent and received differ in length");
+    in = input({send.data, send.count * comm_.size(), send.type});
+  }
+  go({.collective = rondo::Collective::kAllToAll,
+      .input = in,
+      .output = output(all),
+      .count = static_cast<uint64_t>(receive.bytes()),
+      .dtype = rondo::DType::kUint8});
+}
+
+void Collective::gather_v(Data send, std::vector<Data> receive, int root) {
+  check_root(root);
+  if (rooted_inter(root, parts_of(comm_, receive), send, false)) return;
+  const bool is_root = comm_.rank == root;
+  View out;
+  if (is_root) {
+    std::vector<Part> parts = parts_of(comm_, receive);
+    const Data own = receive[static_cast<size_t>(root)];
+    out = view(parts, true, false);
+    if (send.in_place()) {
+      send = own;
+      std::byte* place = out.base + out.displacements[static_cast<size_t>(root)];
+      if (own.bytes() > 0 && place != own.data) {
+        pack(*own.type, own.data, own.count, place);
+        send = {place, own.bytes(), byte_type()};
+      }
+    }
+  }
+  require(!send.in_place(), MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root's send buffer");
+  go({.collective = rondo::Collective::kGather,
+      .input = input(send),
+      .output = out.base,
+      .count = static_cast<uint64_t>(send.bytes()),
+      .dtype = rondo::DType::kUint8,
+      .root = root,
+      .uneven = true,
+      .output_counts = out.counts,
+      .output_displacements = out.displacements});
+}
+
+void Collective::scatter_v(std::vector<Data> send, Data receive, int root) {
+  check_root(root);
+  if (rooted_inter(root, parts_of(comm_, send), receive, true)) return;
+  View in;
+  if (comm_.rank == root) {
+    std::vector<Part> parts = parts_of(comm_, send);
+    in = view(parts, false, false);
+    if (receive.in_place()) {
+      const auto own = static_cast<size_t>(root);
+      receive = {in.base + in.displacements[own], static_cast<MPI_Count>(in.counts[own]), byte_type()};
+    }
+  }
+  require(!receive.in_place(), MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root's receive buffer");
+  go({.collective = rondo::Collective::kScatter,
+      .input = in.base,
+      .output = output(receive),
+      .count = static_cast<uint64_t>(receive.bytes()),
+      .dtype = rondo::DType::kUint8,
+      .root = root,
+      .uneven = true,
+      .input_counts = in.counts,
+      .input_displacements = in.displacements});
+}
+
+void Collective::all_gather_v(Data send, std::vector<Data> receive) {
+  if (comm_.inter) {
+    return exchange(parts_of(comm_, std::vector<Data>(static_cast<size_t>(comm_.peers()), send)),
+                    parts_of(comm_, receive));
+  }
+  const auto rank = static_cast<size_t>(comm_.rank);
+  std::vector<Part> parts = parts_of(comm_, receive);
+  const Data own = receive[rank];
+  const View out = view(parts, true, false);
+  if (send.in_place()) {
+    std::byte* place = out.base + out.displacements[rank];
+    if (own.bytes() > 0 && place != own.data) pack(*own.type, own.data, own.count, place);
+    send = {place, own.bytes(), byte_type()};
+  }
+  require(send.bytes() == own.bytes(), MPI_ERR_TRUNCATE, "the own block differs in length from what is received of it");
+  go({.collective = rondo::Collective::kAllGather,
+      .input = input(send),
+      .output = out.base,
+      .dtype = rondo::DType::kUint8,
+      .uneven = true,
+      .output_counts = out.counts,
+      .output_displacements = out.displacements});
+}
+
+void Collective::all_to_all_v(std::vector<Data> send, std::vector<Data> receive) {
+  std::vector<Part> from = parts_of(comm_, receive);
+  if (send.empty()) {  // in place
+    MPI_Count bytes = 0;
+    for (const Part& part : from) bytes += part.data.bytes();
+    std::byte* copy = keep(bytes);
+    for (const Part& part : from) {
+      pack(*part.data.type, part.data.data, part.data.count, copy);
+      send.push_back({copy, part.data.bytes(), byte_type()});
+      copy += part.data.bytes();
+    }
+  }
+  exchange(parts_of(comm_, send), std::move(from));
+}
+
+// --- Reductions
+
+namespace {
+
+// Folds blocks 0 to `blocks` of packed elements into `out`, in rank order.
+void fold_blocks(const std::byte* packed, size_t blocks, const Data& each, void* out, const Op& op) {
+  const Type& type = *each.type;
+  const auto length = static_cast<size_t>(each.bytes());
+  if (each.count == 0) return;
+  if (type.dense) {  // where they lie: each block becomes the fold of those up to it
+    const std::byte* folded = packed;
+    for (size_t r = 1; r < blocks; ++r) {
+      std::byte* block = const_cast<std::byte*>(packed) + r * length;
+      fold(op, each.type, folded, block, each.count);
+      folded = block;
+    }
+    std::memcpy(out, folded, length);
+    return;
+  }
+  const MPI_Aint span =
+      type.extent() * (each.count - 1) + std::max(type.true_ub, type.ub) - std::min(type.true_lb, type.lb);
+  const MPI_Aint before = -std::min({type.true_lb, type.lb, MPI_Aint{0}});
+  std::vector<std::byte> memory[2];
+  for (auto& m : memory) m.resize(static_cast<size_t>(span + before));
+  for (size_t r = 0; r < blocks; ++r) {
+    unpack(type, memory[r % 2].data() + before, each.count, packed + r * length, each.bytes());
+    if (r > 0) fold(op, each.type, memory[1 - r % 2].data() + before, memory[r % 2].data() + before, each.count);
+  }
+  std::vector<std::byte> result(length);
+  pack(type, memory[(blocks - 1) % 2].data() + before, each.count, result.data());
+  unpack(type, out, each.count, result.data(), each.bytes());
+}
+
+}  // namespace
+
+void Collective::reduce(Data send, void* receive, const Op& op, int root) {
+  check_root(root);
+  if (root != MPI_PROC_NULL) check_fold(op, *send.type);
+  const bool is_root = comm_.inter ? root == MPI_ROOT : comm_.rank == root;
+  if (send.in_place()) {
+    require(is_root && !comm_.inter, MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root's send buffer");
+    send.data = receive;
+  }
+  if (!comm_.inter && engine_folds(op, *send.type)) {
+    return go({.collective = rondo::Collective::kReduce,
+               .input = send.data,
+               .output = receive,
+               .count = static_cast<uint64_t>(send.count),
+               .dtype = *send.type->dtype,
+               .op = *op.engine,
+               .root = root});
+  }
+  const auto ranks = static_cast<size_t>(comm_.peers());
+  std::byte* all = is_root ? keep(send.bytes() * static_cast<MPI_Count>(ranks)) : nullptr;
+  const Data packed{all, send.bytes(), byte_type()};
+  gather(send, packed, root);
+  if (is_root) then([=] { fold_blocks(all, ranks, send, receive, op); });
+}
+
+void Collective::all_reduce(Data send, void* receive, const Op& op) {
+  check_fold(op, *send.type);
+  if (send.in_place()) {
+    require(!comm_.inter, MPI_ERR_BUFFER, "MPI_IN_PLACE is not for intercommunicators");
+    send.data = receive;
+  }
+  if (!comm_.inter && engine_folds(op, *send.type)) {
+    return go({.collective = rondo::Collective::kAllReduce,
+               .input = send.data,
+               .output = receive,
+               .count = static_cast<uint64_t>(send.count),
+               .dtype = *send.type->dtype,
+               .op = *op.engine});
+  }
+  const auto ranks = static_cast<size_t>(comm_.peers());
+  std::byte* all = keep(send.bytes() * static_cast<MPI_Count>(ranks));
+  all_gather(send, {all, send.bytes(), byte_type()});
+  then([=] { fold_blocks(all, ranks, send, receive, op); });
+}
+
+void Collective::reduce_scatter(Data send, void* receive, const std::vector<MPI_Count>& counts, bool even,
+                                const Op& op) {
+  check_fold(op, *send.type);
+  const auto rank = static_cast<size_t>(comm_.rank);
+  const auto count_of = [&](size_t r) { return even ? counts[0] : counts[r]; };
+  MPI_Count before = 0, total = 0;
+  for (size_t r = 0; r < comm_.members.size(); ++r) {
+    if (r == rank) before = total;
+    total += count_of(r);
+  }
+  send.count = total;
+  if (send.in_place()) {
+    require(!comm_.inter, MPI_ERR_BUFFER, "MPI_IN_PLACE is not for intercommunicators");
+    send.data = receive;
+  }
+  if (!comm_.inter && engine_folds(op, *send.type)) {
+    const void* in = send.data;
+    if (in == receive) {  // the engine's calls in place leave the result elsewhere
+      std::byte* copy = keep(send.bytes());
+      pack(*send.type, send.data, send.count, copy);
+      in = copy;
+    }
+    const std::vector<uint64_t> lengths(counts.begin(), counts.end());
+    return go({.collective = rondo::Collective::kReduceScatter,
+               .input = in,
+               .output = receive,
+               .count = even ? lengths[0] : 0,
+               .dtype = *send.type->dtype,
+               .op = *op.engine,
+               .uneven = !even,
+               .input_counts = even ? std::span<const uint64_t>{} : lengths});
+  }
+  // Each rank gets its own part of all others' elements, and folds those.
+  const auto ranks = static_cast<size_t>(comm_.peers());
+  const Data own{nullptr, count_of(rank), send.type};
+  std::byte* all = keep(own.bytes() * static_cast<MPI_Count>(ranks));
+  if (!comm_.inter) {
+    std::vector<Data> out, in;
+    auto* from = static_cast<std::byte*>(send.data);
+    for (size_t r = 0; r < ranks; ++r) {
+      out.push_back({from, count_of(r), send.type});
+      in.push_back({all + static_cast<MPI_Count>(r) * own.bytes(), own.bytes(), byte_type()});
+      from += count_of(r) * send.type->extent();
+    }
+    all_to_all_v(std::move(out), std::move(in));
+    return then([=] { fold_blocks(all, ranks, own, receive, op); });
+  }
+  // The other group's parts are cut as its counts say, which only it knows: all of it comes, and the own part is
+  // folded.
+  std::byte* whole = keep(send.bytes() * static_cast<MPI_Count>(ranks));
+  const MPI_Count from = before * send.type->size, length = send.bytes();
+  all_gather(send, {whole, send.bytes(), byte_type()});
+  then([=] {
+    for (size_t r = 0; r < ranks; ++r) {
+      std::memcpy(all + static_cast<MPI_Count>(r) * own.bytes(), whole + static_cast<MPI_Count>(r) * length + from,
+                  static_cast<size_t>(own.bytes()));
+    }
+    fold_blocks(all, ranks, own, receive, op);
+  });
+}
+
+void Collective::scan(Data send, void* receive, const Op& op, bool exclusive) {
+  check_fold(op, *send.type);
+  if (send.in_place()) send.data = receive;
+  const auto blocks = static_cast<size_t>(comm_.rank + (exclusive ? 0 : 1));
+  std::byte* all = keep(send.bytes() * comm_.size());
+  all_gather(send, {all, send.bytes(), byte_type()});
+  if (blocks > 0) then([=] { fold_blocks(all, blocks, send, receive, op); });
+}
+
+}  // namespace rondo_mpi

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "mpi/core/objects.h"
+
+namespace rondo_mpi {
+
+// `count` elements of a type at `data`. In-place calls say so by MPI_IN_PLACE as data.
+struct Data {
+  void* data = nullptr;
+  MPI_Count count = 0;
+  std::shared_ptr<const Type> type;
+
+  MPI_Count bytes() const { return count * type->size; }
+  bool in_place() const { return data == MPI_IN_PLACE; }
+};
+
+// What goes to a rank, or comes from it; `peer` is a rank of the engine's communicator.
+struct Part {
+  int peer = 0;
+  Data data;
+};
+
+// A collective of MPI as one call of the engine on bytes (or on elements, where it reduces), and what has to be done
+// when that is over: unpacking, folding. Which call that is depends on what all ranks give alike, never on one rank's
+// types.
+class Collective {
+ public:
+  Collective(Comm& comm, bool blocking) : comm_(comm), blocking_(blocking) {}
+
+  void barrier();
+  void broadcast(Data data, int root);
+  void gather(Data send, Data receive, int root);
+  void scatter(Data send, Data receive, int root);
+  void all_gather(Data send, Data receive);
+  void all_to_all(Data send, Data receive);
+  // Blocks of ranks 0, 1, ... of the communicator (of an intercommunicator: of the remote group). `send`, `receive`:
+  // one for each rank; empty where this rank has none.
+  void gather_v(Data send, std::vector<Data> receive, int root);
+  void scatter_v(std::vector<Data> send, Data receive, int root);
+  void all_gather_v(Data send, std::vector<Data> receive);
+  void all_to_all_v(std::vector<Data> send, std::vector<Data> receive);
+
+  void reduce(Data send, void* receive, const Op& op, int root);
+  void all_reduce(Data send, void* receive, const Op& op);
+  // counts: elements of each rank; of an intercommunicator: of each rank of the own group. One count: it is that of
+  // all.
+  void reduce_scatter(Data send, void* receive, const std::vector<MPI_Count>& counts, bool even, const Op& op);
+  // exclusive: the ranks before this one alone.
+  void scan(Data send, void* receive, const Op& op, bool exclusive);
+
+  // What each pair of ranks has agreed on; several parts of one peer go in their order. All others compose from this.
+  void exchange(std::vector<Part> send, std::vector<Part> receive);
+
+  // A blocking one is over when this is called. Hands over what is under way.
+  rondo::Work work() { return std::move(work_); }
+  std::function<void()> finish();
+
+ private:
+  using Bytes = std::shared_ptr<std::byte[]>;
+  struct View {
+    std::byte* base = nullptr;
+    std::vector<uint64_t> counts, displacements;
+  };
+
+  void go(const rondo::Call& call);
+  void then(std::function<void()> function);
+  std::byte* keep(MPI_Count bytes);
+  const void* input(const Data& data);
+  std::byte* output(const Data& data);
+  View view(std::vector<Part>& parts, bool out, bool packed);
+  void check_root(int root) const;
+  bool rooted_inter(int root, std::vector<Part> at_root, Data elsewhere, bool root_sends);
+
+  Comm& comm_;
+  const bool blocking_;
+  rondo::Work work_;
+  std::vector<Bytes> kept_;
+  std::vector<std::function<void()>> after_;
+};
+
+}  // namespace rondo_mpi

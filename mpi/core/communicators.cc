@@ -1,0 +1,83 @@
+#include "mpi/core/communicators.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "mpi/core/errors.h"
+#include "mpi/core/world.h"
+
+namespace rondo_mpi {
+namespace {
+
+std::shared_ptr<rondo::Communicator> engine_of(rondo::Communicator& parent, const std::vector<int>& ranks) {
+  return std::make_shared<rondo::Communicator>(parent.new_group(ranks));
+}
+
+int index_of(const std::vector<int>& ranks, int rank) {
+  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+}  // namespace
+
+std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks) {
+  auto made = std::make_shared<Comm>();
+  made->engine = engine_of(*parent.engine, ranks);
+  for (const int rank : ranks) made->members.push_back(parent.members[static_cast<size_t>(rank)]);
+  made->rank = index_of(ranks, parent.rank);
+  made->handler = parent.handler;
+  return made;
+}
+
+std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vector<int>& remote) {
+  auto made = std::make_shared<Comm>();
+  made->inter = true;
+  made->local = local;
+  made->members = local->members;
+  made->remote = remote;
+  made->rank = local->rank;
+  made->handler = local->handler;
+  const bool lower = local->members.front() < remote.front();
+  std::vector<int> all = lower ? local->members : remote;
+  const std::vector<int>& behind = lower ? remote : local->members;
+  (lower ? made->remote_first : made->first) = static_cast<int>(all.size());
+  all.insert(all.end(), behind.begin(), behind.end());
+  made->engine = engine_of(*world().engine, all);
+  return made;
+}
+
+std::shared_ptr<Comm> duplicate(Comm& comm) {
+  std::shared_ptr<Comm> made;
+  if (comm.inter) {
+    std::vector<int> all(static_cast<size_t>(comm.engine->size()));
+    std::iota(all.begin(), all.end(), 0);
+    made = std::make_shared<Comm>();
+    made->inter = true;
+    made->local = comm.local;
+    made->members = comm.members;
+    made->remote = comm.remote;
+    made->rank = comm.rank;
+    made->first = comm.first;
+    made->remote_first = comm.remote_first;
+    made->handler = comm.handler;
+    made->engine = engine_of(*comm.engine, all);
+  } else {
+    std::vector<int> all(comm.members.size());
+    std::iota(all.begin(), all.end(), 0);
+    made = subset(comm, all);
+  }
+  made->topology = comm.topology;
+  return made;
+}
+
+MPI_Comm publish(const std::shared_ptr<Comm>& comm) {
+  return comm == nullptr ? MPI_COMM_NULL : world().comms.add(comm);
+}
+
+std::vector<int> all_gather(Comm& comm, const std::vector<int>& own) {
+  Comm& group = comm.inter ? *comm.local : comm;
+  std::vector<int> all(own.size() * group.members.size());
+  group.engine->all_gather(own, all);
+  return all;
+}
+
+}  // namespace rondo_mpi

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+#include <vector>
+
+#include "mpi/core/objects.h"
+
+namespace rondo_mpi {
+
+// Makes communicators of an existing one's ranks, called by the members of the new one. `ranks`: of `parent`'s group.
+std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks);
+// An intercommunicator of `local` and the ranks `remote` of the world. Called by the members of both groups.
+std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vector<int>& remote);
+// The same ranks in the same order, for messages of their own. Collective.
+std::shared_ptr<Comm> duplicate(Comm& comm);
+// Gives it a handle. Errors go to the handler of the one that it was made of.
+MPI_Comm publish(const std::shared_ptr<Comm>& comm);
+
+// Collective over the group of an intracommunicator, or the local one of an intercommunicator.
+std::vector<int> all_gather(Comm& comm, const std::vector<int>& own);
+
+}  // namespace rondo_mpi

@@ -1,0 +1,106 @@
+#include "mpi/core/errors.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "mpi/core/world.h"
+
+namespace rondo_mpi {
+namespace {
+
+// What MPI_Error_string() says of the last failure of this thread: more than its class.
+thread_local Failure last{MPI_SUCCESS, ""};
+
+}  // namespace
+
+const Failure& last_failure() { return last; }
+int remember(Failure failure) {
+  last = std::move(failure);
+  return last.code;
+}
+
+void fail(int code, const std::string& text) { throw Failure{code, text}; }
+
+std::string who() {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const auto& engine = world().engine;
+  const int rank = engine == nullptr ? -1 : engine->place().rank;
+  return (rank < 0 ? "a process" : "rank " + std::to_string(rank)) + " on " + host + " (pid " +
+         std::to_string(getpid()) + ")";
+}
+
+Failure failure_of(const rondo::Error& error) {
+  switch (error.code) {
+    case rondo::ErrorCode::kTruncated:
+      return {MPI_ERR_TRUNCATE, error.message};
+    case rondo::ErrorCode::kPeerLost:
+    case rondo::ErrorCode::kPeerLeft:
+    case rondo::ErrorCode::kUnresponsive:
+      return {kProcessFailed, error.message};
+    case rondo::ErrorCode::kAborted:
+      return {MPI_ERR_PROC_ABORTED, error.message};
+    case rondo::ErrorCode::kUnsupported:
+      return {MPI_ERR_UNSUPPORTED_OPERATION, error.message};
+    case rondo::ErrorCode::kInternal:
+      return {MPI_ERR_INTERN, error.message};
+    default:
+      return {MPI_ERR_OTHER, error.message};
+  }
+}
+
+Failure caught() {
+  try {
+    throw;
+  } catch (const Failure& failure) {
+    return failure;
+  } catch (const rondo::Exception& exception) {
+    return failure_of(exception.error());
+  } catch (const std::bad_alloc&) {
+    return {MPI_ERR_NO_MEM, "no memory"};
+  } catch (const std::exception& exception) {
+    return {MPI_ERR_INTERN, exception.what()};
+  }
+}
+
+void end_job(const std::string& sentence, int code) {
+  std::fprintf(stderr, "rondo-mpi: %s\n", sentence.c_str());
+  std::fflush(nullptr);
+  if (world().engine != nullptr && world().initialized && !world().finalized) world().engine->abort(sentence);
+  _exit(code == 0 ? 1 : code);
+}
+
+int report_to(const char* call, Errhandler& handler, uintptr_t object, const Failure& failure) {
+  remember(failure);
+  switch (handler.kind) {
+    case Errhandler::Kind::kFatal:
+    case Errhandler::Kind::kAbort:
+      end_job(who() + ": " + call + ": " + failure.text + " (" + std::to_string(failure.code) + ")", failure.code);
+    case Errhandler::Kind::kFunction: {
+      int code = failure.code;
+      MPI_Comm handle = handle_of<MPI_Comm>(object);
+      handler.function(&handle, &code);
+      return code;
+    }
+    case Errhandler::Kind::kReturn:
+      break;
+  }
+  return failure.code;
+}
+
+int report(const char* call, MPI_Comm comm, const Failure& failure) {
+  const std::shared_ptr<Comm> found = world().comms.share(comm);
+  const std::shared_ptr<Comm> owner = found != nullptr ? found : world().self;
+  const std::shared_ptr<Errhandler> handler = owner == nullptr ? world().fatal : owner->handler;
+  return report_to(call, *handler, number_of(owner == nullptr ? MPI_COMM_NULL : owner->handle), failure);
+}
+
+}  // namespace rondo_mpi
+
+extern "C" int rondo_mpi_unsupported(const char* call) {
+  using namespace rondo_mpi;
+  return report(call, MPI_COMM_NULL,
+                {MPI_ERR_UNSUPPORTED_OPERATION, "Rondo does not have this part of MPI (docs/mpi.md)"});
+}

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <string>
+
+#include "mpi/core/objects.h"
+
+namespace rondo_mpi {
+
+// What a call ends with: an error code of MPI, and a sentence.
+struct Failure {
+  int code;
+  std::string text;
+};
+
+[[noreturn]] void fail(int code, const std::string& text);
+inline void require(bool holds, int code, const char* text) {
+  if (!holds) [[unlikely]]
+    fail(code, text);
+}
+
+// The exception under way, as what MPI reports.
+Failure caught();
+Failure failure_of(const rondo::Error& error);
+
+// Calls the error handler; returns the code, if the handler does. `comm`: whose handler; no communicator:
+// MPI_COMM_SELF's.
+int report(const char* call, MPI_Comm comm, const Failure& failure);
+// `object`: the handle that a function of the program gets.
+int report_to(const char* call, Errhandler& handler, uintptr_t object, const Failure& failure);
+
+// A function of MPI: runs it, and turns what it throws into what the communicator's error handler makes of it.
+template <typename Function>
+int on(MPI_Comm comm, const char* call, Function&& function) {
+  try {
+    function();
+    return MPI_SUCCESS;
+  } catch (...) {
+    return report(call, comm, caught());
+  }
+}
+template <typename Function>
+int run(const char* call, Function&& function) {
+  return on(MPI_COMM_NULL, call, function);
+}
+
+// What ended the last call of this thread that failed.
+const Failure& last_failure();
+// Makes it the last one of this thread; returns its code.
+int remember(Failure failure);
+
+#ifdef MPI_ERR_PROC_FAILED
+inline constexpr int kProcessFailed = MPI_ERR_PROC_FAILED;
+#else
+inline constexpr int kProcessFailed = MPI_ERR_PROC_ABORTED;
+#endif
+
+// Ends the job: this process, and by its launcher or the engine all others.
+[[noreturn]] void end_job(const std::string& sentence, int code);
+
+// "rank 3 on host (pid 123)".
+std::string who();
+
+}  // namespace rondo_mpi

@@ -1,0 +1,111 @@
+#include "mpi/core/request.h"
+
+#include <cstring>
+#include <thread>
+
+#include "mpi/core/errors.h"
+#include "mpi/core/world.h"
+
+namespace rondo_mpi {
+
+// Bytes take 62 bits: 32 and 30, beside the mark of a cancelled request.
+#ifdef RONDO_MPI_FACE_MPICH
+#define LOW(status) (status).count_lo
+#define HIGH(status) (status).count_hi_and_cancelled
+#elif defined(RONDO_MPI_FACE_STANDARD)
+#define LOW(status) (status).MPI_internal[0]
+#define HIGH(status) (status).MPI_internal[1]
+#else
+#define LOW(status) (status).internal[0]
+#define HIGH(status) (status).internal[1]
+#endif
+
+MPI_Count bytes_of(const MPI_Status& status) {
+  return static_cast<MPI_Count>(static_cast<uint32_t>(LOW(status))) |
+         static_cast<MPI_Count>(static_cast<uint32_t>(HIGH(status)) >> 1) << 32;
+}
+bool cancelled(const MPI_Status& status) { return (HIGH(status) & 1) != 0; }
+void set_bytes(MPI_Status& status, MPI_Count bytes) {
+  LOW(status) = static_cast<int>(static_cast<uint32_t>(bytes));
+  HIGH(status) = static_cast<int>(static_cast<uint32_t>(bytes >> 32) << 1) | (HIGH(status) & 1);
+}
+void set_cancelled(MPI_Status& status, bool flag) { HIGH(status) = (HIGH(status) & ~1) | (flag ? 1 : 0); }
+
+void set_status(MPI_Status* status, const Outcome& outcome) {
+  if (status == MPI_STATUS_IGNORE) return;
+  status->MPI_SOURCE = outcome.source;
+  status->MPI_TAG = outcome.tag;
+  HIGH(*status) = 0;
+  set_bytes(*status, outcome.bytes);
+  set_cancelled(*status, outcome.cancelled);
+}
+void set_status_error(MPI_Status* status, int error) {
+  if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = error;
+}
+
+Outcome outcome_of(const Comm& comm, const rondo::Message& message) {
+  return {comm.peer_of(message.peer), message.tag, static_cast<MPI_Count>(message.bytes)};
+}
+
+bool over(Request& request) {
+  if (!request.active) return true;
+  if (request.kind == Request::Kind::kGeneral) return request.complete;
+  if (request.unready > 0) return false;
+  return (!request.work.valid() || request.work.done()) && (!request.send.valid() || request.send.done());
+}
+
+void complete(Request& request) {
+  if (!request.active) return;
+  request.active = false;
+  const bool general = request.kind == Request::Kind::kGeneral;
+  // Another thread of the program ends these.
+  while (general ? !request.complete : request.unready > 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  if (general) return;
+  Outcome& outcome = request.outcome;
+  outcome.error = MPI_SUCCESS;
+  try {
+    if (request.send.valid()) request.send.wait();
+    if (request.work.valid()) {
+      request.work.wait();
+      if (request.kind == Request::Kind::kReceive) outcome = outcome_of(*request.comm, request.work.message());
+    }
+    if (request.finish) request.finish();
+  } catch (const rondo::Exception& exception) {
+    if (exception.code() == rondo::ErrorCode::kCancelled) {
+      outcome.cancelled = true;
+    } else {
+      if (!exception.error().ranks.empty() && request.kind == Request::Kind::kReceive) {
+        outcome.source = request.comm->peer_of(exception.error().ranks[0]);
+      }
+      outcome.error = remember(failure_of(exception.error()));
+    }
+  } catch (...) {
+    outcome.error = remember(caught());
+  }
+  request.work = {};
+  request.send = {};
+  request.finish = nullptr;
+}
+
+void release(const std::shared_ptr<Request>& request) {
+  if (request->kind == Request::Kind::kGeneral) return;
+  if (!request->active || over(*request)) return complete(*request);
+  for (rondo::Work* work : {&request->work, &request->send}) {
+    if (!work->valid()) continue;
+    rondo::Work copy = *work;
+    copy.on_end([request](const rondo::Error&) {
+      if (over(*request)) complete(*request);
+    });
+  }
+}
+
+MPI_Request add_request(std::shared_ptr<Request> request) { return world().requests.add(std::move(request)); }
+
+MPI_Request done_request(const std::shared_ptr<Comm>& comm, const Outcome& outcome) {
+  auto request = std::make_shared<Request>();
+  request->comm = comm;
+  request->outcome = outcome;
+  return add_request(std::move(request));
+}
+
+}  // namespace rondo_mpi

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+
+#include "mpi/core/objects.h"
+
+namespace rondo_mpi {
+
+// A status is read and written here alone: its layout is the face's.
+void set_status(MPI_Status* status, const Outcome& outcome);
+void set_status_error(MPI_Status* status, int error);
+MPI_Count bytes_of(const MPI_Status& status);
+bool cancelled(const MPI_Status& status);
+void set_bytes(MPI_Status& status, MPI_Count bytes);
+void set_cancelled(MPI_Status& status, bool flag);
+
+// Of a message that was received or probed.
+Outcome outcome_of(const Comm& comm, const rondo::Message& message);
+
+// Whether the request is over; makes progress on it.
+bool over(Request& request);
+// Waits until it is over, and finishes it: afterwards its outcome stands, a persistent one is inactive. A second call
+// does nothing.
+void complete(Request& request);
+// Lets go of a request: it is finished when it is over, without anybody to ask.
+void release(const std::shared_ptr<Request>& request);
+
+// Adds a request that is under way.
+MPI_Request add_request(std::shared_ptr<Request> request);
+// One that is over.
+MPI_Request done_request(const std::shared_ptr<Comm>& comm, const Outcome& outcome = {});
+
+}  // namespace rondo_mpi

@@ -1,0 +1,106 @@
+#include "mpi/core/type.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "mpi/core/world.h"
+
+namespace rondo_mpi {
+
+std::shared_ptr<Type> type_of_pieces(int combiner, std::vector<Piece> pieces) {
+  auto made = std::make_shared<Type>();
+  made->combiner = combiner;
+  constexpr MPI_Aint kNone = std::numeric_limits<MPI_Aint>::max();
+  MPI_Aint lb = kNone, ub = -kNone, true_lb = kNone, true_ub = -kNone;
+  std::optional<MPI_Aint> marked_lb, marked_ub;  // MPI_LB and MPI_UB
+  MPI_Aint end = 0;                              // of the pieces so far, while they are one run from 0
+  bool run = true;
+  for (const Piece& piece : pieces) {
+    const Type& type = *piece.type;
+    if (piece.count == 0) continue;
+    const MPI_Aint last = piece.offset + piece.stride * (piece.count - 1);
+#ifdef MPI_LB
+    if (type.handle == MPI_LB) {
+      marked_lb = std::min(marked_lb.value_or(kNone), piece.offset);
+      continue;
+    }
+    if (type.handle == MPI_UB) {
+      marked_ub = std::max(marked_ub.value_or(-kNone), piece.offset);
+      continue;
+    }
+#endif
+    lb = std::min({lb, piece.offset + type.lb, last + type.lb});
+    ub = std::max({ub, piece.offset + type.ub, last + type.ub});
+    if (type.size > 0) {
+      true_lb = std::min({true_lb, piece.offset + type.true_lb, last + type.true_lb});
+      true_ub = std::max({true_ub, piece.offset + type.true_ub, last + type.true_ub});
+    }
+    made->size += type.size * piece.count;
+    made->elements += type.elements * piece.count;
+    made->alignment = std::max(made->alignment, type.alignment);
+    run = run && type.dense && piece.offset == end && (piece.count == 1 || piece.stride == type.extent());
+    end += type.size * piece.count;
+  }
+  made->lb = marked_lb.value_or(lb == kNone ? 0 : lb);
+  made->ub = marked_ub.value_or(ub == -kNone ? 0 : ub);
+  made->true_lb = true_lb == kNone ? 0 : true_lb;
+  made->true_ub = true_ub == -kNone ? 0 : true_ub;
+  made->dense = run && made->lb == 0 && made->ub == made->size;
+  made->pieces = std::move(pieces);
+  return made;
+}
+
+const std::shared_ptr<const Type>& byte_type() {
+  static const std::shared_ptr<const Type> byte = world().types.share(MPI_BYTE);
+  return byte;
+}
+
+std::shared_ptr<Type> contiguous(MPI_Count count, const std::shared_ptr<const Type>& type) {
+  return type_of_pieces(MPI_COMBINER_CONTIGUOUS, {{0, count, type->extent(), type}});
+}
+
+std::shared_ptr<Type> resized(const std::shared_ptr<const Type>& type, MPI_Aint lb, MPI_Aint extent) {
+  auto made = type_of_pieces(MPI_COMBINER_RESIZED, {{0, 1, 0, type}});
+  made->lb = lb;
+  made->ub = lb + extent;
+  made->dense = type->dense && lb == 0 && extent == type->size;
+  return made;
+}
+
+void pack(const Type& type, const void* data, MPI_Count count, std::byte* out) {
+  auto copy = [&](const std::byte* from, MPI_Count bytes) {
+    std::memcpy(out, from, static_cast<size_t>(bytes));
+    out += bytes;
+    return true;
+  };
+  for_runs(type, static_cast<std::byte*>(const_cast<void*>(data)), count, copy);
+}
+
+MPI_Count unpack(const Type& type, void* data, MPI_Count count, const std::byte* in, MPI_Count bytes) {
+  MPI_Count left = bytes;
+  auto copy = [&](std::byte* to, MPI_Count length) {
+    const MPI_Count now = std::min(length, left);
+    if (now > 0) std::memcpy(to, in, static_cast<size_t>(now));
+    in += now;
+    left -= now;
+    return left > 0;
+  };
+  if (bytes > 0) for_runs(type, static_cast<std::byte*>(data), count, copy);
+  return bytes - left;
+}
+
+MPI_Count elements_in(const Type& type, MPI_Count bytes) {
+  if (type.size == 0) return bytes == 0 ? 0 : MPI_UNDEFINED;
+  MPI_Count found = bytes / type.size * type.elements;
+  MPI_Count left = bytes % type.size;
+  auto count = [&](const Type& element, MPI_Count number) {
+    const MPI_Count now = std::min(number, left / element.size);
+    found += now;
+    left -= now * element.size;
+    return now == number;
+  };
+  if (left > 0) for_elements(type, count);
+  return left == 0 ? found : MPI_UNDEFINED;
+}
+
+}  // namespace rondo_mpi

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "mpi/core/objects.h"
+
+namespace rondo_mpi {
+
+// The shape of a type that is made of `pieces`: sizes, bounds, density. Does not commit it.
+std::shared_ptr<Type> type_of_pieces(int combiner, std::vector<Piece> pieces);
+
+std::shared_ptr<Type> contiguous(MPI_Count count, const std::shared_ptr<const Type>& type);
+std::shared_ptr<Type> resized(const std::shared_ptr<const Type>& type, MPI_Aint lb, MPI_Aint extent);
+
+// MPI_BYTE.
+const std::shared_ptr<const Type>& byte_type();
+
+// Calls function(byte*, bytes) for each run of memory of `count` elements at `at`, in the order of the type map, until
+// it returns false.
+template <typename Function>
+bool for_runs(const Type& type, std::byte* at, MPI_Count count, Function& function) {
+  if (type.dense) return count == 0 || type.size == 0 || function(at, count * type.size);
+  if (type.pieces.empty()) return true;
+  for (MPI_Count i = 0; i < count; ++i, at += type.extent()) {
+    for (const Piece& piece : type.pieces) {
+      std::byte* from = at + piece.offset;
+      if (piece.stride == piece.type->extent() || piece.count == 1) {
+        if (!for_runs(*piece.type, from, piece.count, function)) return false;
+        continue;
+      }
+      for (MPI_Count k = 0; k < piece.count; ++k, from += piece.stride) {
+        if (!for_runs(*piece.type, from, 1, function)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+// Calls function(type, count) for the named element types of one `type`, in order, until it returns false.
+template <typename Function>
+bool for_elements(const Type& type, Function& function) {
+  if (type.pieces.empty()) return type.elements == 0 || function(type, MPI_Count{1});
+  for (const Piece& piece : type.pieces) {
+    if (piece.type->pieces.empty()) {
+      if (piece.type->elements != 0 && !function(*piece.type, piece.count)) return false;
+      continue;
+    }
+    for (MPI_Count k = 0; k < piece.count; ++k) {
+      if (!for_elements(*piece.type, function)) return false;
+    }
+  }
+  return true;
+}
+
+// Copies `count` elements at `data` one after the other to `out`: count * type.size bytes.
+void pack(const Type& type, const void* data, MPI_Count count, std::byte* out);
+// The other way; of the `bytes` at `in` as many as fit. Returns how many it took.
+MPI_Count unpack(const Type& type, void* data, MPI_Count count, const std::byte* in, MPI_Count bytes);
+
+// Named elements in `bytes` bytes of the type, for MPI_Get_elements; MPI_UNDEFINED if an element is cut.
+MPI_Count elements_in(const Type& type, MPI_Count bytes);
+
+}  // namespace rondo_mpi

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "mpi/core/objects.h"
+
+namespace rondo_mpi {
+
+// All of a process that calls MPI: the tables of handles, and the world. One of it, made by the first call of any
+// function and never destroyed, as MPI's functions have no other place for it.
+struct World {
+  World();
+
+  Table<Comm> comms{MPI_COMM_NULL, MPI_ERR_COMM};
+  Table<Group> groups{MPI_GROUP_NULL, MPI_ERR_GROUP};
+  Table<Type> types{MPI_DATATYPE_NULL, MPI_ERR_TYPE};
+  Table<Op> ops{MPI_OP_NULL, MPI_ERR_OP};
+  Table<Request> requests{MPI_REQUEST_NULL, MPI_ERR_REQUEST};
+  Table<MatchedMessage> messages{MPI_MESSAGE_NULL, MPI_ERR_REQUEST};
+  Table<Errhandler> errhandlers{MPI_ERRHANDLER_NULL, MPI_ERR_ERRHANDLER};
+  Table<Info> infos{MPI_INFO_NULL, MPI_ERR_INFO};
+  Table<Session> sessions{MPI_SESSION_NULL, MPI_ERR_SESSION};
+
+  // Of MPI_Init and MPI_Session_init: how many of them have not been finalized.
+  std::mutex mutex;
+  int users = 0;
+  std::atomic<bool> initialized{false}, finalized{false};
+  int thread_level = MPI_THREAD_SINGLE;
+  std::thread::id main_thread;
+  std::shared_ptr<rondo::Communicator> engine;  // of all ranks
+  std::shared_ptr<Comm> self;                   // gets the errors that belong to no communicator
+  std::shared_ptr<Errhandler> fatal, returns;
+  Buffer buffer;
+};
+
+World& world();
+
+// Joins the job and makes the predefined communicators, or counts one more user of them.
+void open_world();
+// The last user leaves the job.
+void close_world();
+
+// The object of a handle; throws the kind's error class for a wrong one.
+template <typename T>
+T& object(const Table<T>& table, typename Table<T>::Handle handle);
+Comm& comm_of(MPI_Comm comm);
+// A communicator of one group; MPI_ERR_COMM for an intercommunicator.
+Comm& intracomm_of(MPI_Comm comm);
+Group& group_of(MPI_Group group);
+Type& type_of(MPI_Datatype type);
+// One that may be in a message: MPI_ERR_TYPE for one that was not committed.
+Type& used_type(MPI_Datatype type);
+Op& op_of(MPI_Op op);
+Info& info_of(MPI_Info info);
+
+}  // namespace rondo_mpi

@@ -1,0 +1,196 @@
+/* A program of MPI as its users write them, compiled against a face's header. Checks every family of calls and prints
+   "rank R of N: fine", or the line that failed. With an argument it does one thing wrong, for mpi_test.cc. */
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int rank, size;
+
+#define CHECK(condition)                                                     \
+  do {                                                                       \
+    if (!(condition)) {                                                      \
+      fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition); \
+      MPI_Abort(MPI_COMM_WORLD, 9);                                          \
+    }                                                                        \
+  } while (0)
+
+static void messages(void) {
+  const int next = (rank + 1) % size, last = (rank + size - 1) % size;
+  MPI_Request requests[2];
+  MPI_Status statuses[2], status;
+  int out = rank, in = -1, count = 0, flag = 0;
+  MPI_Irecv(&in, 1, MPI_INT, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &requests[0]);
+  MPI_Isend(&out, 1, MPI_INT, next, 7, MPI_COMM_WORLD, &requests[1]);
+  MPI_Waitall(2, requests, statuses);
+  CHECK(in == last && statuses[0].MPI_SOURCE == last && statuses[0].MPI_TAG == 7);
+  CHECK(requests[0] == MPI_REQUEST_NULL);
+
+  /* Every second element of an array; the receiver takes them as they come. */
+  double spread[8], packed[4] = {0, 0, 0, 0};
+  MPI_Datatype vector;
+  for (int i = 0; i < 8; ++i) spread[i] = 10 * rank + i;
+  MPI_Type_vector(4, 1, 2, MPI_DOUBLE, &vector);
+  MPI_Type_commit(&vector);
+  MPI_Isend(spread, 1, vector, next, 8, MPI_COMM_WORLD, &requests[0]);
+  MPI_Probe(last, 8, MPI_COMM_WORLD, &status);
+  MPI_Get_count(&status, MPI_DOUBLE, &count);
+  CHECK(count == 4);
+  MPI_Recv(packed, count, MPI_DOUBLE, last, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+  for (int i = 0; i < 4; ++i) CHECK(packed[i] == 10 * last + 2 * i);
+  MPI_Type_free(&vector);
+
+  MPI_Sendrecv_replace(&out, 1, MPI_INT, next, 9, last, 9, MPI_COMM_WORLD, &status);
+  CHECK(out == last);
+
+  MPI_Irecv(&in, 1, MPI_INT, last, 10, MPI_COMM_WORLD, &requests[0]);
+  MPI_Cancel(&requests[0]);
+  MPI_Wait(&requests[0], &status);
+  MPI_Test_cancelled(&status, &flag);
+  CHECK(flag);
+
+  /* A message longer than its buffer is the receiver's error alone. */
+  int two[2] = {rank, rank};
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Isend(two, 2, MPI_INT, next, 11, MPI_COMM_WORLD, &requests[0]);
+  int error_class = 0;
+  MPI_Error_class(MPI_Recv(&in, 1, MPI_INT, last, 11, MPI_COMM_WORLD, &status), &error_class);
+  CHECK(error_class == MPI_ERR_TRUNCATE);
+  CHECK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  CHECK(MPI_Send(two, -1, MPI_INT, next, 0, MPI_COMM_WORLD) == MPI_ERR_COUNT);
+  CHECK(MPI_Send(two, 1, MPI_DATATYPE_NULL, next, 0, MPI_COMM_WORLD) == MPI_ERR_TYPE);
+  CHECK(MPI_Send(two, 1, MPI_INT, size, 0, MPI_COMM_WORLD) == MPI_ERR_RANK);
+  CHECK(MPI_Send(two, 1, MPI_INT, next, -5, MPI_COMM_WORLD) == MPI_ERR_TAG);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+/* Takes its arguments in order: a * b is not b * a. */
+static void compose(void* in, void* inout, int* count, MPI_Datatype* type) {
+  const double* a = in;
+  double* b = inout;
+  (void)type;
+  for (int i = 0; i < *count; ++i, a += 2, b += 2) { /* x -> p x + q, the left one after the right one */
+    const double p = a[0] * b[0], q = a[0] * b[1] + a[1];
+    b[0] = p;
+    b[1] = q;
+  }
+}
+
+static void collectives(void) {
+  int value = rank + 1, sum = 0;
+  MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  CHECK(sum == size * (size + 1) / 2);
+  MPI_Scan(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  CHECK(sum == value * (value + 1) / 2);
+
+  struct {
+    double value;
+    int where;
+  } mine = {rank == size - 1 ? -1.0 : rank, rank}, least;
+  MPI_Allreduce(&mine, &least, 1, MPI_DOUBLE_INT, MPI_MINLOC, MPI_COMM_WORLD);
+  CHECK(least.value == -1.0 && least.where == size - 1);
+
+  MPI_Op op;
+  MPI_Datatype pair;
+  double line[2] = {2, rank}, all[2], expected[2] = {1, 0};
+  MPI_Type_contiguous(2, MPI_DOUBLE, &pair);
+  MPI_Type_commit(&pair);
+  MPI_Op_create(compose, 0, &op);
+  MPI_Allreduce(line, all, 1, pair, op, MPI_COMM_WORLD);
+  for (int r = 0; r < size; ++r) {
+    expected[1] += expected[0] * r;
+    expected[0] *= 2;
+  }
+  CHECK(all[0] == expected[0] && all[1] == expected[1]);
+  MPI_Op_free(&op);
+  MPI_Type_free(&pair);
+
+  int* gathered = malloc(sizeof(int) * (size_t)size);
+  MPI_Request request;
+  gathered[rank] = rank * rank;
+  MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, gathered, 1, MPI_INT, MPI_COMM_WORLD, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  for (int r = 0; r < size; ++r) CHECK(gathered[r] == r * r);
+
+  int *counts = calloc((size_t)size, sizeof(int)), *places = calloc((size_t)size, sizeof(int)), total = 0;
+  for (int r = 0; r < size; ++r) {
+    counts[r] = r + 1;
+    places[r] = total;
+    total += counts[r];
+  }
+  int *uneven = calloc((size_t)total, sizeof(int)), *own = calloc((size_t)size + 1, sizeof(int));
+  for (int i = 0; i <= rank; ++i) own[i] = rank;
+  MPI_Gatherv(own, rank + 1, MPI_INT, uneven, counts, places, MPI_INT, 0, MPI_COMM_WORLD);
+  MPI_Bcast(uneven, total, MPI_INT, 0, MPI_COMM_WORLD);
+  for (int r = 0; r < size; ++r) CHECK(uneven[places[r]] == r && uneven[places[r] + r] == r);
+  MPI_Reduce_scatter(uneven, own, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  CHECK(own[0] == size * rank);
+  free(gathered);
+  free(counts);
+  free(places);
+  free(uneven);
+  free(own);
+}
+
+static void communicators(void) {
+  MPI_Comm half, copy, ring;
+  int inside = 0, sum = 0, dims[1] = {size}, periods[1] = {1}, before = 0, after = 0, result = 0;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+  MPI_Comm_rank(half, &inside);
+  CHECK(inside == (size - 1 - rank) / 2);
+  MPI_Comm_dup(half, &copy);
+  MPI_Comm_compare(half, copy, &result);
+  CHECK(result == MPI_CONGRUENT);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, copy);
+  int expected = 0;
+  for (int r = rank % 2; r < size; r += 2) expected += r;
+  CHECK(sum == expected);
+  MPI_Comm_free(&copy);
+  MPI_Comm_free(&half);
+  CHECK(half == MPI_COMM_NULL);
+
+  MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 0, &ring);
+  MPI_Cart_shift(ring, 0, 1, &before, &after);
+  CHECK(after == (rank + 1) % size && before == (rank + size - 1) % size);
+  int from[2] = {-1, -1}, to[2] = {10 * rank, 10 * rank + 1};
+  MPI_Neighbor_alltoall(to, 1, MPI_INT, from, 1, MPI_INT, ring);
+  CHECK(from[0] == 10 * before + 1 && from[1] == 10 * after);
+  MPI_Comm_free(&ring);
+
+  /* What is not there says so. */
+  MPI_Win window;
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  extern int MPI_Win_create(void*, MPI_Aint, int, MPI_Info, MPI_Comm, MPI_Win*);
+  CHECK(MPI_Win_create(&sum, sizeof sum, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window) == MPI_ERR_UNSUPPORTED_OPERATION);
+  CHECK(MPI_Comm_rank(MPI_COMM_NULL, &inside) == MPI_ERR_COMM);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
+int main(int argc, char** argv) {
+  const char* wrong = argc > 1 ? argv[1] : "";
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  CHECK(provided == MPI_THREAD_MULTIPLE);
+  if (strcmp(wrong, "abort") == 0 && rank == 1) MPI_Abort(MPI_COMM_WORLD, 7);
+  if (strcmp(wrong, "die") == 0 || strcmp(wrong, "die-return") == 0) {
+    if (rank == 1) _exit(0);
+    int error_class = 0;
+    if (strcmp(wrong, "die-return") == 0) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Error_class(MPI_Barrier(MPI_COMM_WORLD), &error_class);
+    printf("class %d\n", error_class);
+    fflush(stdout);
+    _exit(0);
+  }
+  if (wrong[0] != 0) MPI_Barrier(MPI_COMM_WORLD);
+  messages();
+  collectives();
+  communicators();
+  printf("rank %d of %d: fine\n", rank, size);
+  MPI_Finalize();
+  return 0;
+}
