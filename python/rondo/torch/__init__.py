@@ -16,9 +16,19 @@ import torch
 import torch.distributed as dist
 from _rondo_torch import register
 
-__all__ = ["empty", "monitored_barrier", "register", "registered"]
+__all__ = ["empty", "make_default", "monitored_barrier", "register", "registered"]
 
 register()
+
+
+def make_default() -> None:
+    """Groups that name no backend are rondo's on the CPU from now on, in this process: a bare init_process_group(), and
+    what init_device_mesh("cpu", ...) makes. torch takes gloo for them.
+
+    >>> rondo.torch.make_default()
+    >>> mesh = init_device_mesh("cpu", (4,))
+    """
+    dist.Backend.default_device_backend_map["cpu"] = "rondo"
 
 
 def empty(*shape: int, dtype: torch.dtype | None = None, group: dist.ProcessGroup | None = None) -> torch.Tensor:

@@ -35,7 +35,10 @@ def create(options, backend_options):
         raise ValueError(f"backend rondo takes no pg_options; it was given {backend_options!r}: pass None")
     meeting = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
     timeout_ms = options.timeout // datetime.timedelta(milliseconds=1)
-    extension()._create(meeting.boxed(), timeout_ms, options.group_id, list(options.global_ranks_in_group))
+    ranks = list(options.global_ranks_in_group)
+    # Programs copy torch's helper that makes the default group, for groups beside it.
+    is_default = not ranks and distributed_c10d._world.default_pg is None
+    extension()._create(meeting.boxed(), timeout_ms, options.group_id, ranks, is_default)
     return meeting._get_backend(torch.device("cpu"))
 
 
@@ -46,10 +49,14 @@ def _raise_from_handler() -> None:
 
 def _every_custom_group_is_ours() -> bool:
     """Whether all groups of this process that torch calls "custom" are of this backend: of such a group alone torch's C++
-    does not know the name."""
+    does not know the name. Raises nothing: its caller is C++."""
     kinds, custom = dist.Backend.backend_type_map, dist.ProcessGroup.BackendType.CUSTOM
-    names = {str(name) for name, _ in distributed_c10d._world.pg_map.values()}
-    return all(name == "rondo" or kinds.get(name, custom) != custom for name in names)
+    try:
+        texts = [str(text) for text, _ in distributed_c10d._world.pg_map.values()]
+        names = {name for text in texts for name in dist.BackendConfig(text).device_backend_map.values()}
+        return all(name == "rondo" or kinds.get(name, custom) != custom for name in names)
+    except Exception:
+        return False
 
 
 def _leave() -> None:

@@ -38,7 +38,7 @@ class CpuCommunicator:
         self.rank_in_group = dist.get_rank(self.device_group)
         self.world_size = dist.get_world_size(self.device_group)
         self._name = self.device_group.group_name
-        backend = dist.get_backend(self.device_group)
+        backend = self.device_group._get_backend(torch.device("cpu")).name()
         if backend != "rondo":
             raise ValueError(f"the group {self._name!r} has the backend {backend}, and this class is for rondo")
         self._all_reduce = torch.ops.rondo.all_reduce_.default

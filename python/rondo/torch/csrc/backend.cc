@@ -88,6 +88,12 @@ int next_number(const std::string& name) {
   return numbers->with([&name](Numbers& next) { return next[name]++; });
 }
 
+// A prefix of keys, equal on the group's ranks. torchrun starts ranks again with the store of those that failed.
+std::string job_of(const std::string& name) {
+  const char* restart = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  return name + "." + std::to_string(next_number(name)) + (restart != nullptr ? std::string(".restart") + restart : "");
+}
+
 // torch's timeout of a group is also that of its start, unless the environment says another.
 std::vector<std::string> start_settings(std::chrono::milliseconds timeout) {
   constexpr int64_t kLongestMs = 30LL * 24 * 3600 * 1000;  // of every time in docs/environment.md
@@ -130,7 +136,7 @@ RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, const G
 
 c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c10d::Store>& store,
                                                       const GroupDescription& group) {
-  const std::string job = group.name + "." + std::to_string(next_number(group.name));
+  const std::string job = job_of(group.name);
   rondo_comm_t comm = nullptr;
   const c10::intrusive_ptr<RondoBackend> parent = group.global_ranks.empty() ? nullptr : Groups::get().get_default();
   if (parent && !parent->closed_ && parent->forks_ == forks_so_far()) {
@@ -141,8 +147,27 @@ c10::intrusive_ptr<RondoBackend> RondoBackend::create(const c10::intrusive_ptr<c
     comm = join(store, group, job);
   }
   auto backend = c10::make_intrusive<RondoBackend>(store, group, job, comm);
-  Groups::get().add(backend, group.global_ranks.empty());
+  Groups::get().add(backend, group.is_default);
   name_backend_in_ddp_logs();
+  return backend;
+}
+
+c10::intrusive_ptr<c10d::Backend> RondoBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      const std::vector<int>& ranks,
+                                                      const c10::intrusive_ptr<Options>& options) {
+  const auto own = std::find(ranks.begin(), ranks.end(), rank_);
+  if (own == ranks.end()) return nullptr;
+  Use use(*this);
+  rondo_comm_t comm = nullptr;
+  check(rondo_new_group(comm_, ranks.data(), ranks.size(), &comm));
+  const GroupDescription group{static_cast<int>(own - ranks.begin()),
+                               static_cast<int>(ranks.size()),
+                               options->timeout,
+                               options->group_name,
+                               {ranks.begin(), ranks.end()},
+                               false};
+  auto backend = c10::make_intrusive<RondoBackend>(store, group, job_of(group.name), comm);
+  Groups::get().add(backend, false);
   return backend;
 }
 

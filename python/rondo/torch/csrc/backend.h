@@ -32,7 +32,8 @@ struct GroupDescription {
   int size;
   std::chrono::milliseconds timeout;
   std::string name;
-  std::vector<int64_t> global_ranks;  // empty: the default group
+  std::vector<int64_t> global_ranks;  // empty: those of a store of its own
+  bool is_default;                    // other groups are made from it
 };
 
 // torch.distributed's backend "rondo": every collective and message of torch on CPU tensors, as calls of rondo.h.
@@ -61,9 +62,14 @@ class RondoBackend : public c10d::Backend {
   bool groups_here() const { return group_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 
   const std::string getBackendName() const override { return "rondo"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  // A copy: torch writes another group's name into it.
+  c10::intrusive_ptr<Options> getBackendOptions() override { return c10::make_intrusive<Options>(*options_); }
   void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
   bool supportsCoalescing() const override { return true; }
+  bool supportsSplitting() const override { return true; }
+  // A sub-communicator of these ranks, each this group's; null where this rank is none of them. Its members call.
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& options) override;
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
