@@ -1,14 +1,17 @@
 """Builds librondo_c.so, rondo-run and the module _rondo with g++ alone, with the flags that matter of Bazel's
-(tools/bazel/rondo.bzl). RONDO_LIBRARY, RONDO_RUN and RONDO_MODULE, if set, are taken instead of being built.
-RONDO_TORCH_BACKENDS: a folder of what rondo.torch.build has compiled, to be carried."""
+(tools/bazel/rondo.bzl). RONDO_LIBRARY, RONDO_RUN and RONDO_MODULE, if set, are taken instead of being built. What the
+wheel carries beside: the files in RONDO_PROGRAMS, and in RONDO_TORCH_BACKENDS what rondo.torch.build has compiled."""
 
 import os
 import platform
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import groupby
 from pathlib import Path
 
 from setuptools import Distribution, setup
@@ -26,6 +29,8 @@ SOURCES = {
     "launcher": ["ring/base/*.cc", "tools/launcher/*.cc", "tools/rondo_run.cc", "tools/bazel/packages/fmt.cc"],
     "module": ["python/module/*.cc"],
 }
+# Carried as they are: rondo-trace, and the pages that errors name.
+FILES = ["tools/trace/*", "tools/view/page.css", "tools/view/colors.js", "docs/*.md"]
 FLAGS = [
     *("-std=c++20", "-iquote", ".", "-Iring/include", "-O2", "-g0", "-DNDEBUG", "-fPIC", "-ffp-contract=off"),
     *("-fvisibility=hidden", "-fvisibility-inlines-hidden", "-ffunction-sections", "-fdata-sections"),
@@ -72,24 +77,70 @@ def build_native(target: Path, scratch: Path) -> None:
     cxx = compiler()
     scratch.mkdir(parents=True, exist_ok=True)
     units = {name: list(enumerate_units(name)) for name in wanted}
-    common = [*FLAGS, *asio_defines()]
-
-    def compile_one(unit) -> None:
-        source, flags, output = unit
-        subprocess.run([cxx, *common, *flags, "-c", source, "-o", str(scratch / output)], cwd=TREE, check=True)
-
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        list(pool.map(compile_one, {unit[2]: unit for name in wanted for unit in units[name]}.values()))
+    objects = compile_all([cxx, *FLAGS, *asio_defines()], {unit[2]: unit for name in wanted for unit in units[name]}, scratch)
     # The C++ runtime and OpenSSL are linked in and hidden: the library meets others in one process.
     link = ["-Wl,-Bstatic", "-lcrypto", "-Wl,-Bdynamic", "-static-libstdc++", "-static-libgcc", "-pthread", "-ldl"]
     link += ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
     library = ["-shared", "-Wl,-soname,librondo_c.so", f"-Wl,--version-script={TREE / 'tools/bazel/librondo_c.map'}"]
     module = ["-shared", "-Wl,-z,now", "-Wl,-rpath,$ORIGIN/rondo/_native"]
     for name in wanted:  # the module last
-        own = [str(scratch / output) for _, _, output in units[name]]
+        own = list(dict.fromkeys(str(objects[output]) for _, _, output in units[name]))
         own += [str(built["library"])] if name == "module" else []
         kind = {"library": library, "module": module}.get(name, [])
         subprocess.run([cxx, *kind, *own, *link, "-o", str(built[name])], check=True)
+
+
+# Headers take most of a file's time: the files of a folder are compiled this many together.
+TOGETHER = 8
+
+
+def compile_all(command: list[str], units: dict, scratch: Path) -> dict[str, Path]:
+    """Compiles units, by object file, and says how far it is. Returns the file that has each unit's code."""
+
+    def compile_one(source: str, flags: list[str], output: str, **kwargs) -> int:
+        done = subprocess.run([*command, *flags, "-c", source, "-o", str(scratch / output)], cwd=TREE, **kwargs)
+        return done.returncode
+
+    def compile_bundle(bundle: list) -> dict[str, Path]:
+        if len(bundle) > 1:
+            together = scratch / f"{bundle[0][2]}.cc"
+            together.write_text("".join(f'#include "{source}"\n' for source, _, _ in bundle))
+            output = f"{bundle[0][2]}.together.o"
+            # Files that define one name for themselves do not compile together.
+            if compile_one(str(together), bundle[0][1], output, capture_output=True) == 0:
+                return dict.fromkeys((name for _, _, name in bundle), scratch / output)
+        for unit in bundle:
+            compile_one(*unit, check=True)
+        return {output: scratch / output for _, _, output in bundle}
+
+    objects: dict[str, Path] = {}
+    said = time.monotonic()
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for done in as_completed([pool.submit(compile_bundle, bundle) for bundle in bundles(units.values())]):
+            objects |= done.result()
+            if time.monotonic() - said >= 5 or len(objects) == len(units):
+                said = time.monotonic()
+                say(f"rondo: {len(objects)} of {len(units)} files compiled")
+    return objects
+
+
+def bundles(units):
+    """Lists of at most TOGETHER units that one folder and one set of flags have, the longest work first."""
+    apart, where = [], lambda unit: (os.path.dirname(unit[0]), unit[1])
+    for (folder, _), group in groupby(sorted(units, key=where), where):
+        group = list(group)
+        size = 1 if folder.startswith(("kernels", "tools/bazel")) else TOGETHER
+        apart += [group[i : i + size] for i in range(0, len(group), size)]
+    return sorted(apart, key=len, reverse=True)
+
+
+def say(text: str) -> None:
+    """To the terminal, since pip keeps what a build prints."""
+    try:
+        with open("/dev/tty", "w") as terminal:
+            print(text, file=terminal)
+    except OSError:
+        print(text, file=sys.stderr)
 
 
 def enumerate_units(name: str):
@@ -104,7 +155,8 @@ def enumerate_units(name: str):
         elif name == "module":
             yield source, ["-DPy_LIMITED_API=0x030B0000", "-isystem", sysconfig.get_path("include")], output
         else:
-            yield source, ["-O3"] if source == "kernels/finite.cc" else [], output
+            own = {"kernels/finite.cc": ["-O3"], "tools/launcher/options.cc": ["-O0", "-U_FORTIFY_SOURCE"]}
+            yield source, own.get(source, []), output
 
 
 def asio_defines() -> list[str]:
@@ -124,7 +176,7 @@ def native_files():
     """What build_native() reads, relative to the tree."""
     yield from ("kernels/copts.bzl", "tools/bazel/librondo_c.map", "WORKSPACE", "LICENSE")
     headers = ["ring/**/*.h", "transport/**/*.h", "kernels/**/*.h", "tools/launcher/*.h", "python/module/*.h"]
-    for pattern in (*SOURCES["library"], *SOURCES["launcher"], *SOURCES["module"], *headers):
+    for pattern in (*SOURCES["library"], *SOURCES["launcher"], *SOURCES["module"], *headers, *FILES):
         yield from (str(path.relative_to(TREE)) for path in TREE.glob(pattern))
 
 
@@ -138,8 +190,13 @@ class BuildPy(build_py):
         headers.mkdir(parents=True, exist_ok=True)
         for name in ("rondo.h", "calls_c.h"):
             shutil.copy(TREE / "ring/include/rondo" / name, headers)
-        if backends := os.environ.get("RONDO_TORCH_BACKENDS"):
-            shutil.copytree(backends, build / "rondo/torch/_built", dirs_exist_ok=True)
+        for path in (path for pattern in FILES for path in TREE.glob(pattern)):
+            copy = native / path.relative_to(TREE)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+        for variable, folder in {"RONDO_PROGRAMS": native, "RONDO_TORCH_BACKENDS": build / "rondo/torch/_built"}.items():
+            if variable in os.environ:
+                shutil.copytree(os.environ[variable], folder, dirs_exist_ok=True)
 
 
 class Sdist(sdist):

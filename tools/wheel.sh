@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the wheel of the Python package in build/wheel, from the library, the module and the rondo-run that Bazel builds.
+# Makes the wheel of the Python package in build/wheel, from what Bazel builds: library, module, programs, kernels for GPUs.
 #   tools/wheel.sh [--manylinux] [--torch RELEASE,...]
 # --manylinux: also checks by auditwheel (PyPI) which systems it runs on, and names it after them.
 # --torch: it carries the backend of torch.distributed for these releases of torch: a version, whose headers come from
@@ -23,7 +23,8 @@ while (($#)); do
 done
 
 need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
-run_bazel build //ring:librondo_c.so //python:_rondo.abi3.so //tools:rondo-run
+run_bazel build //ring:librondo_c.so //python:_rondo.abi3.so //tools:rondo-run //bench:rondo-bench //tools/doctor:rondo-doctor \
+  //tools/view:rondo-view //kernels/device:installed
 bin=$(bazel_bin)
 export RONDO_LIBRARY=$bin/ring/librondo_c.so RONDO_RUN=$bin/tools/rondo-run RONDO_MODULE=$bin/python/_rondo.abi3.so
 
@@ -32,15 +33,19 @@ if [[ ! -x $python ]]; then
   python3 -m venv .venv-wheel
   "$python" -m pip install --quiet --disable-pip-version-check "setuptools>=77" wheel
 fi
-rm -rf build/wheel build/torch/carried
-mkdir -p build/wheel build/torch/carried
+rm -rf build/wheel build/torch/carried build/programs
+mkdir -p build/wheel build/torch/carried build/programs
+programs=("$bin/bench/rondo-bench" "$bin/tools/doctor/rondo-doctor" "$bin/tools/view/rondo-view")
+# There is one where nvcc is.
+[[ ! -e $bin/kernels/device/librondo_cuda.so ]] || programs+=("$bin/kernels/device/librondo_cuda.so")
+for program in "${programs[@]}"; do strip -o "build/programs/${program##*/}" "$program"; done
 for release in ${releases//,/ }; do
   headers=$release
   [[ -d $release ]] || { torch_headers "$python" "$release" && headers=build/torch/$release/torch; }
   backend=$("$python" python/rondo/torch/build.py --torch "$headers" --folder build/torch)
   cp "$backend" build/torch/carried
 done
-RONDO_TORCH_BACKENDS=$PWD/build/torch/carried "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps \
+RONDO_PROGRAMS=$PWD/build/programs RONDO_TORCH_BACKENDS=$PWD/build/torch/carried "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps \
   --no-build-isolation --wheel-dir build/wheel ./python
 rm -rf python/build python/rondo_ring.egg-info
 
