@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
+import shutil
+import signal
+import socket
 import sys
+import tempfile
+import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
@@ -12,10 +19,13 @@ from typing import Any
 
 from rondo._arguments import whole_number
 from rondo.errors import BY_OTHERS
-from rondo.start import leave, unique_id
+from rondo.start import leave
 
-# What ranks that are told of a failure may take until they have ended by themselves.
-_GRACE_SECONDS = 5.0
+# For all ranks together: until they have ended by themselves, after a success or a failure, and then by SIGTERM.
+_GRACE_SECONDS = {True: 10.0, False: 1.0}
+_TERM_SECONDS = 1.0
+# For the rank whose failure others have reported.
+_CAUSE_SECONDS = 5.0
 
 
 class SpawnError(RuntimeError):
@@ -33,8 +43,9 @@ def spawn(fn: Callable[..., Any], nprocs: int, args: Sequence = (), *, start_met
     shows its traceback.
 
     fn is a function of a module, for it is imported anew in each process (put the call of spawn itself under
-    `if __name__ == "__main__":`). start_method: "spawn", "forkserver" or "fork", which a function of a notebook needs. A
-    process may use cores // nprocs threads of OpenMP, unless OMP_NUM_THREADS says otherwise.
+    `if __name__ == "__main__":`); one of a notebook's cell goes by the package cloudpickle. start_method: "spawn",
+    "forkserver" or "fork". Processes may start several times, and find RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for
+    torch.distributed. Each may use cores // nprocs threads of OpenMP, unless OMP_NUM_THREADS says otherwise.
 
     >>> def train(steps):
     ...     group = rondo.init()
@@ -43,28 +54,50 @@ def spawn(fn: Callable[..., Any], nprocs: int, args: Sequence = (), *, start_met
     [0, 1]
     """
     whole_number(nprocs, "nprocs", least=1)
-    if start_method != "fork" and _is_of_a_prompt(fn):
-        raise ValueError(
-            f"spawn: {fn.__name__} was typed in a notebook, at a prompt or behind -c, where new processes cannot import "
-            'it: pass start_method="fork", or put it into a module'
-        )
+    work = _by_value(fn, tuple(args)) if start_method != "fork" and _is_of_a_prompt(fn) else (fn, tuple(args))
     context = multiprocessing.get_context(start_method)
-    meeting_point = unique_id("127.0.0.1")
-    processes, results = [], []
-    with _threads_limited(nprocs):
-        for rank in range(nprocs):
-            ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(
-                target=_rank_main, args=(theirs, fn, tuple(args), rank, nprocs, str(meeting_point)), name=f"rank {rank}"
-            )
-            process.start()
-            theirs.close()
-            processes.append(process)
-            results.append(ours)
+    folder = _private_folder()
+    processes, results, succeeded = [], [], False
     try:
-        return _collect(processes, results)
+        with _threads_limited(nprocs):
+            port = _free_port()
+            for rank in range(nprocs):
+                ours, theirs = context.Pipe(duplex=False)
+                places = (rank, nprocs, f"unix://{folder}/meet", port)
+                process = context.Process(target=_rank_main, args=(theirs, work, *places), name=f"rank {rank}")
+                process.start()
+                theirs.close()
+                processes.append(process)
+                results.append(ours)
+        values = _collect(processes, results)
+        succeeded = True
+        return values
     finally:
-        _stop(processes)
+        _stop(processes, _GRACE_SECONDS[succeeded])
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _by_value(fn: Callable, args: tuple) -> bytes:
+    try:
+        import cloudpickle
+    except ImportError:
+        raise ValueError(
+            f"spawn: {fn.__name__} was typed in a notebook, at a prompt or behind -c, where new processes cannot import it: "
+            'pip install cloudpickle, pass start_method="fork" (no threads of torch may run yet), or put it into a module'
+        ) from None
+    return cloudpickle.dumps((fn, args))
+
+
+def _private_folder() -> str:
+    """For a socket, whose path has at most 107 bytes."""
+    folder = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="rondo-", dir=folder if len(folder) < 80 else "/tmp")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def _is_of_a_prompt(fn: Callable) -> bool:
@@ -88,12 +121,15 @@ class _threads_limited:
             del os.environ["OMP_NUM_THREADS"]
 
 
-def _rank_main(results: Connection, fn, args, rank: int, world: int, rendezvous: str) -> None:
+def _rank_main(results: Connection, work, rank: int, world: int, rendezvous: str, port: int) -> None:
     os.environ.update(
         RONDO_RANK=str(rank), RONDO_WORLD_SIZE=str(world), RONDO_LOCAL_RANK=str(rank), RONDO_LOCAL_WORLD_SIZE=str(world),
-        RONDO_NODE="0", RONDO_NODES="1", RONDO_RENDEZVOUS=rendezvous,
+        RONDO_NODE="0", RONDO_NODES="1", RONDO_RENDEZVOUS=rendezvous, RANK=str(rank), WORLD_SIZE=str(world),
+        LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
     )  # fmt: skip
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
+        fn, args = pickle.loads(work) if isinstance(work, bytes) else work
         value = fn(*args)
         leave(None)
         results.send((True, value))
@@ -109,12 +145,18 @@ def _rank_main(results: Connection, fn, args, rank: int, world: int, rendezvous:
         raise SystemExit(code if isinstance(code, int) else 1) from None
 
 
+def _end_with_parent() -> None:
+    """A parent that a signal ends stops nobody."""
+    multiprocessing.parent_process().join()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _collect(processes, results: list[Connection]) -> list:
     values: list = [None] * len(processes)
     waiting = dict(zip(results, range(len(processes))))
     second: tuple[int, str] | None = None  # a rank that failed because another did
     while waiting:
-        ready = wait(list(waiting), None if second is None else _GRACE_SECONDS)
+        ready = wait(list(waiting), None if second is None else _CAUSE_SECONDS)
         if not ready:
             break
         for end in ready:
@@ -135,18 +177,26 @@ def _collect(processes, results: list[Connection]) -> list:
 
 
 def _fail(process, rank: int, trace: str) -> None:
-    process.join(_GRACE_SECONDS)
+    process.join(_GRACE_SECONDS[False])
     code = process.exitcode if process.exitcode is not None else 1
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     raise SpawnError(f"rank {rank} {how}" + (f":\n\n{trace}" if trace else ""), rank, code) from None
 
 
-def _stop(processes) -> None:
+def _stop(processes, grace_seconds: float) -> None:
+    _join(processes, grace_seconds)
     for process in processes:
-        process.join(_GRACE_SECONDS)
         if process.is_alive():
             process.terminate()
-            process.join(1)
+    _join(processes, _TERM_SECONDS)
+    for process in processes:
         if process.is_alive():
             process.kill()
             process.join()
+
+
+def _join(processes, seconds: float) -> None:
+    """Waits for all of them, together so long."""
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        process.join(max(0, deadline - time.monotonic()))

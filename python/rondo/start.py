@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import os
+import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from rondo import communicator
@@ -56,6 +58,7 @@ def init(
         if not isinstance(raised, Exception):
             raise raised from None  # KeyboardInterrupt and the like
         raise error from raised
+    end_with_this_process()
     group = Communicator(handle)
     group._joined = True
     return group
@@ -95,23 +98,34 @@ def unique_id(host: str = "") -> UniqueId:
 _exception: str | None = None
 _failed_of_another = False
 _print_exception = sys.excepthook
+_steps: list[Callable[[], None]] = []  # of others, before the communicators are closed
+_process = os.getpid()  # that imported this
+_child = 0  # the child of multiprocessing that is heard of
+_of_parent: set[int] = set()  # communicators that a forked child has from its parent, by id()
+_ended = False
 
 # Launchers blame the rank that ends first. Longer than the ends of two processes of one program differ.
 _AFTER_OTHERS_SECONDS = 0.3
+# For the process of the rank to blame, which may have torch to take apart.
+_FOR_THE_BLAMED_SECONDS = 3.0
 
 
 def _note_exception(kind, error, trace) -> None:
+    _note(error)
+    _print_exception(kind, error, trace)
+
+
+def _note(error: BaseException) -> None:
     global _exception, _failed_of_another
-    _exception = f"{kind.__name__}: {error}"
+    _exception = f"{type(error).__name__}: {error}"
     # The second: torch's exception for the same codes (torch/csrc/errors.cc).
     _failed_of_another = isinstance(error, BY_OTHERS) or str(error).startswith(("rondo ABORTED", "rondo PEER_"))
-    _print_exception(kind, error, trace)
 
 
 def leave(exception: str | None) -> None:
     """Closes every communicator that is left. With an exception's text the others are told that, at once: they would
     wait for a rank that will not come."""
-    for group in reversed(list(communicator._open_ones)):
+    for group in reversed([group for group in communicator._open_ones if id(group) not in _of_parent]):
         if exception is not None:
             _attempt(group.abort, exception)
         _attempt(group.close)
@@ -124,14 +138,64 @@ def _attempt(step, *arguments) -> None:
         pass  # it has failed before, and the caller knows
 
 
+def end_with_this_process() -> None:
+    """Children of multiprocessing end without atexit: they hear of their end in another way, and of their exception."""
+    global _child, _of_parent, _ended
+    if _child == os.getpid() or "multiprocessing.process" not in sys.modules:
+        return
+    from multiprocessing import process, util
+
+    if process.parent_process() is None:
+        return
+    if _process != os.getpid():  # forked
+        _of_parent = set(map(id, communicator._open_ones))
+    _child, _ended = os.getpid(), False
+    util.Finalize(None, _end, exitpriority=0)
+
+
 def _end() -> None:
+    global _ended
+    if _ended:
+        return
+    _ended = True
+    error = _in_flight()
+    if error is not None:
+        _note(error)
+    for step in _steps:
+        step()
     leave(_exception)
     native.stop_asking()
     if _failed_of_another:
         try:
-            time.sleep(_AFTER_OTHERS_SECONDS)
+            _let_the_blamed_end_first(str(_exception))
         except KeyboardInterrupt:
             pass
+
+
+def _in_flight() -> BaseException | None:
+    """What ends a child of multiprocessing; of sys.exit() in a handler, as in torch.multiprocessing, what was handled."""
+    error = sys.exc_info()[1]
+    if isinstance(error, SystemExit):
+        return error.__context__ if error.code not in (None, 0) else None
+    return error
+
+
+def _let_the_blamed_end_first(text: str) -> None:
+    begin = time.monotonic()
+    time.sleep(_AFTER_OTHERS_SECONDS)
+    found = re.search(r"rank \d+ \(host (\S+), pid (\d+)\)", text)
+    if found is None or found[1] != os.uname().nodename:
+        return
+    while _runs(int(found[2])) and time.monotonic() - begin < _FOR_THE_BLAMED_SECONDS:
+        time.sleep(0.02)
+
+
+def _runs(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
 
 
 sys.excepthook = _note_exception

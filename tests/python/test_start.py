@@ -1,11 +1,13 @@
 """Ways to start: unique id, file, tutorial's environment, spawn's methods, `python -m rondo.run`."""
 
 import multiprocessing
+import multiprocessing.connection
 import os
 import pickle
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -96,12 +98,107 @@ def test_spawn():
         rondo.spawn(world_of_one, 0)
 
 
-def test_spawn_of_a_function_that_cannot_be_imported():
+def starts_again():
+    sums = []
+    for _ in range(2):
+        with rondo.init() as group:
+            sums.append(float(group.all_reduce(np.ones(1))[0]))
+    groups = [rondo.init() for _ in range(2)]
+    return sums + [float(group.all_reduce(np.ones(1))[0]) for group in groups]
+
+
+def test_ranks_of_spawn_start_several_times():
+    assert rondo.spawn(starts_again, 2, start_method="fork") == [[2.0] * 4] * 2
+
+
+def variables(names):
+    return [os.environ[name] for name in names]
+
+
+def test_ranks_of_spawn_have_torchs_variables():
+    names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"]
+    got = rondo.spawn(variables, 2, (names,), start_method="fork")
+    assert got == [[str(rank), "2", str(rank), "2", "127.0.0.1"] for rank in range(2)]
+    (first, second) = rondo.spawn(variables, 2, (["MASTER_PORT"],), start_method="fork")
+    assert first == second and 1024 < int(first[0]) < 65536
+
+
+def one_raises():
+    group = rondo.init()
+    group.barrier()
+    if group.rank == 1:
+        raise ArithmeticError("of rank 1")
+    time.sleep(60)
+
+
+def test_a_rank_that_raises_ends_the_others_at_once():
+    begin = time.monotonic()
+    with pytest.raises(rondo.SpawnError, match="rank 1 ended with exit code 1(.|\n)*ArithmeticError: of rank 1"):
+        rondo.spawn(one_raises, 3, start_method="fork")
+    assert time.monotonic() - begin < 8, "one grace period for all"
+
+
+PARENT = """
+import os, time, rondo
+def main():
+    group = rondo.init()
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+rondo.spawn(main, 2, start_method="fork")
+"""
+
+
+def test_ranks_end_with_a_parent_that_a_signal_ends():
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    ranks = [int(parent.stdout.readline()) for _ in range(2)]
+    parent.terminate()
+    parent.wait(10)
+    assert parent.stdout.read() == ""  # at the end of the last process that has it
+    assert not any(os.path.exists(f"/proc/{rank}/exe") for rank in ranks)
+    parent.stdout.close()
+
+
+def test_spawn_of_a_function_of_a_prompt():
+    """By cloudpickle; where that is missing, the error says what to do."""
     program = "import rondo\ndef train(): return rondo.init().size\n"
-    for method, told in (("spawn", "train was typed in a notebook"), ("forkserver", 'start_method="fork"'), ("fork", "")):
+    missing = "import sys; sys.modules['cloudpickle'] = None\n"
+    for method in ("spawn", "forkserver", "fork"):
         call = f"print(rondo.spawn(train, 2, start_method='{method}'))"
         done = subprocess.run([sys.executable, "-c", program + call], capture_output=True, text=True, timeout=60)
-        assert told in done.stderr if told else done.stdout == "[2, 2]\n", done.stderr
+        assert done.stdout == "[2, 2]\n", done.stderr
+        done = subprocess.run([sys.executable, "-c", missing + program + call], capture_output=True, text=True, timeout=60)
+        told = "" if method == "fork" else "train was typed in a notebook"
+        assert told in done.stderr and "cloudpickle" in done.stderr if told else done.stdout == "[2, 2]\n", done.stderr
+
+
+def forgets_its_group(rank, rendezvous, pipe):
+    try:
+        group = rondo.init(rank=rank, world_size=3, rendezvous=rendezvous)
+        group.barrier()
+        if rank == 2:
+            raise ArithmeticError("of rank 2")
+        group.barrier()
+    except rondo.Error as error:
+        pipe.send((rank, str(error)))
+        raise
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_parent_of_processes_sees_the_cause_first(method):
+    """multiprocessing's children end without atexit: the one that failed ends first, and the others know why."""
+    context = multiprocessing.get_context(method)
+    meeting_point = rondo.unique_id("127.0.0.1")
+    here, there = context.Pipe(duplex=False)
+    children = [context.Process(target=forgets_its_group, args=(r, meeting_point, there)) for r in range(3)]
+    for child in children:
+        child.start()
+    first = multiprocessing.connection.wait([child.sentinel for child in children], 30)
+    assert children[2].sentinel in first and len(first) == 1, "the rank that raised ends before those that heard of it"
+    for _ in range(2):
+        _, text = here.recv()
+        assert "ArithmeticError: of rank 2" in text
+    for child in children:
+        child.join()
 
 
 SCRIPT = "import rondo; g = rondo.init(); print(g.all_gather_object(g.rank), flush=True)"

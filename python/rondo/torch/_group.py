@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import datetime
 
 import torch
@@ -25,7 +24,7 @@ def extension():
         _in_python = torch.library.Library("rondo", "IMPL")
         for function in (_raise_from_handler, _every_custom_group_is_ours):
             _in_python.impl(function.__name__, function, "CompositeExplicitAutograd")
-        atexit.register(_leave)
+        start._steps.append(_leave)
     return torch.ops.rondo
 
 
@@ -33,6 +32,7 @@ def create(options, backend_options):
     """A c10d::Backend for torch's _DistributedBackendOptions. Waits until all ranks of the group are there."""
     if backend_options is not None:
         raise ValueError(f"backend rondo takes no pg_options; it was given {backend_options!r}: pass None")
+    start.end_with_this_process()
     meeting = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
     timeout_ms = options.timeout // datetime.timedelta(milliseconds=1)
     ranks = list(options.global_ranks_in_group)
