@@ -35,7 +35,7 @@ constexpr int kNone = -1;  // Rondo lacks the type
 constexpr int kByNumber[] = {RONDO_BOOL,   RONDO_INT8,    RONDO_UINT8,  RONDO_INT16,  RONDO_UINT16,
                              RONDO_INT32,  RONDO_UINT32,  RONDO_INT64,  RONDO_UINT64, RONDO_INT64,
                              RONDO_UINT64, RONDO_FLOAT32, RONDO_FLOAT64};
-constexpr int kHalf = 23;
+constexpr int kComplex64 = 14, kComplex128 = 15, kObject = 17, kHalf = 23;
 
 bool has_text(PyObject* object, const char* attribute, const char* text) {
   const Ref value(PyObject_GetAttrString(object, attribute));
@@ -74,27 +74,51 @@ std::string all_names() {
 // The words for what is wrong with an array of NumPy's.
 [[noreturn]] void refuse(PyObject* object, const char* what) {
   const auto& array = *reinterpret_cast<const Array*>(object);
-  const Ref shape = Ref::checked(PyObject_GetAttrString(object, "shape"));
-  const Ref strides = Ref::checked(PyObject_GetAttrString(object, "strides"));
-  if ((array.flags & kContiguous) == 0) {
-    raise(PyExc_ValueError,
-          "%s of shape %S is not contiguous (strides %S): pass numpy.ascontiguousarray(array), and copy results back "
-          "where you need them",
-          what, shape.get(), strides.get());
-  }
+  if ((array.flags & kContiguous) == 0) refuse_strides(object, what);
   if (dtype_in(array.dtype) != kNone) raise(PyExc_ValueError, "%s is read-only, and this call writes to it", what);
   raise(PyExc_TypeError, "%s has dtype %S; Rondo has %s", what, array.dtype, all_names().c_str());
 }
 
-Buffer of_numpy(PyObject* object, bool writes, const char* what) {
+// An array of a class of its own: a masked one would lose its mask.
+void refuse_mask(PyObject* object, const char* what) {
+  if (PyObject_HasAttrString(object, "_mask") != 0 && PyObject_HasAttrString(object, "filled") != 0) {
+    raise(PyExc_TypeError, "%s is a masked array, whose mask would be lost: pass array.filled(value), or its data",
+          what);
+  }
+}
+
+// Of a type that the library lacks. Those of Python objects stay kNone.
+void as_parts(PyObject* dtype, Buffer& made) {
+  const auto& from = *reinterpret_cast<const Dtype*>(dtype);
+  const Ref bytes = Ref::checked(PyObject_GetAttrString(dtype, "itemsize"));
+  const Ref has_objects = Ref::checked(PyObject_GetAttrString(dtype, "hasobject"));
+  const bool is_plain = from.number >= 0 && from.number < kUserTypes && from.number != kObject;
+  if (!is_plain || has_objects.get() == Py_True || PyLong_AsLong(bytes.get()) == 0) return;
+  const bool native = from.byte_order != '>';
+  const bool is_complex = native && (from.number == kComplex64 || from.number == kComplex128);
+  made.dtype = !is_complex ? RONDO_UINT8 : from.number == kComplex64 ? RONDO_FLOAT32 : RONDO_FLOAT64;
+  made.per_item = is_complex ? 2 : static_cast<uint64_t>(PyLong_AsLong(bytes.get()));
+  made.foreign = Ref::borrowed(dtype);
+}
+
+Buffer of_numpy(PyObject* object, bool writes, const char* what, Takes takes) {
   const auto& array = *reinterpret_cast<const Array*>(object);
-  const int needed = writes ? kContiguous | kWriteable : kContiguous;
+  if (Py_TYPE(object) != array_type) refuse_mask(object, what);
+  const bool takes_all = takes == Takes::kEverything;
+  const int needed = (writes ? kWriteable : 0) | (takes_all ? 0 : kContiguous);
   Buffer made;
   made.dtype = dtype_in(array.dtype);
+  if (made.dtype == kNone && takes_all) as_parts(array.dtype, made);
   if ((array.flags & needed) != needed || made.dtype == kNone) refuse(object, what);
   made.address = array.data;
-  made.count = 1;
+  made.count = made.per_item;
   for (int i = 0; i < array.dimensions; ++i) made.count *= static_cast<uint64_t>(array.shape[i]);
+  if ((array.flags & kContiguous) == 0) {
+    static PyObject* contiguous = nullptr;
+    made.owner = call(imported(contiguous, "numpy", "ascontiguousarray"), "O", object);
+    made.address = reinterpret_cast<const Array*>(made.owner.get())->data;
+    if (writes) made.packed_of = Ref::borrowed(object);
+  }
   return made;
 }
 
@@ -158,13 +182,28 @@ Buffer of_dlpack(Ref owner, bool writes, const char* what) {
 
 }  // namespace
 
-Buffer buffer_of(PyObject* array, bool writes, const char* what) {
-  if (PyObject_TypeCheck(array, array_type)) return of_numpy(array, writes, what);
+void Buffer::copy_back() const {
+  static PyObject* copy = nullptr;
+  if (packed_of) call(imported(copy, "numpy", "copyto"), "OO", packed_of.get(), owner.get());
+}
+
+void refuse_strides(PyObject* array, const char* what) {
+  const Ref shape = Ref::checked(PyObject_GetAttrString(array, "shape"));
+  const Ref strides = Ref::checked(PyObject_GetAttrString(array, "strides"));
+  raise(PyExc_ValueError,
+        "%s of shape %S is not contiguous (strides %S): pass numpy.ascontiguousarray(array), and copy results back "
+        "where you need them",
+        what, shape.get(), strides.get());
+}
+
+Buffer buffer_of(PyObject* array, bool writes, const char* what, Takes takes) {
+  if (PyObject_TypeCheck(array, array_type)) return of_numpy(array, writes, what, takes);
   static PyObject* exported = nullptr;
   const Ref made = call(imported(exported, "rondo._arguments", "exported"), "Os", array, what);
   Ref owner = Ref::borrowed(PyTuple_GetItem(made.get(), 0));
   const bool is_numpy = PyObject_TypeCheck(owner.get(), array_type) != 0;
-  Buffer buffer = is_numpy ? of_numpy(owner.get(), writes, what) : of_dlpack(Ref::borrowed(owner.get()), writes, what);
+  Buffer buffer = is_numpy ? of_numpy(owner.get(), writes, what, Takes::kPlain)
+                           : of_dlpack(Ref::borrowed(owner.get()), writes, what);
   buffer.owner = std::move(owner);
   buffer.on_device = PyTuple_GetItem(made.get(), 1) == Py_True;
   return buffer;

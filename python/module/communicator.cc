@@ -188,13 +188,13 @@ class Request {
   void keep(Ref owners) { owners_ = std::move(owners); }
 
   Buffer& buffer(Parameter which, bool writes) {
-    return checked(buffers_[used_++] = buffer_of(given[which], writes, kParameters[which]));
+    return checked(buffers_[used_++] = buffer_of(given[which], writes, kParameters[which], Takes::kEverything));
   }
   // An output of `count` elements of the input's type.
   Buffer& like(PyObject* out, const Buffer& source, uint64_t count) {
-    Buffer& target = buffers_[used_++] = buffer_of(out, true, "out");
-    if (target.dtype != source.dtype) {
-      raise(PyExc_TypeError, "out has dtype %s, and array has %s", dtype_name(target.dtype), dtype_name(source.dtype));
+    Buffer& target = buffers_[used_++] = buffer_of(out, true, "out", Takes::kEverything);
+    if (target.dtype != source.dtype || !same_foreign(target, source)) {
+      raise(PyExc_TypeError, "out has dtype %S, and array has %S", name_of(target).get(), name_of(source).get());
     }
     if (target.count != count) {
       raise(PyExc_ValueError, "out has %llu elements; %llu are needed (array has %llu)", target.count + 0ULL,
@@ -239,6 +239,10 @@ class Request {
     const bool has_work = is_async || given.says(kAsync);
     const bool is_collected = self_.batch != nullptr && self_.batch != Py_None;
     Ref kept;
+    for (const Buffer& buffer : buffers_) {
+      if (buffer.packed_of && (has_work || is_collected))
+        refuse_strides(buffer.packed_of.get(), "with async_op=True or in a batch an array");
+    }
     if (has_work || is_collected) {
       const auto owner = [](const Ref& of) { return of ? of.get() : Py_None; };
       kept = Ref::checked(PyTuple_Pack(7, given[kArray], given[kOut], result, options.kept(), owner(buffers_[0].owner),
@@ -247,6 +251,7 @@ class Request {
     if (!has_work) {
       if (is_collected) Ref::checked(PyObject_CallMethod(self_.batch, "keep", "(O)", kept.get()));
       check(without_gil([&] { return block(comm); }));
+      for (const Buffer& buffer : buffers_) buffer.copy_back();
       return Py_NewRef(result);
     }
     Ref work = new_work(std::move(kept), result, receives);
@@ -279,6 +284,14 @@ class Request {
   }
 
  private:
+  static Ref name_of(const Buffer& of) {
+    return of.foreign ? Ref::borrowed(of.foreign.get()) : Ref::checked(PyUnicode_FromString(dtype_name(of.dtype)));
+  }
+  static bool same_foreign(const Buffer& left, const Buffer& right) {
+    if (!left.foreign || !right.foreign) return left.foreign.get() == right.foreign.get();
+    return PyObject_RichCompareBool(left.foreign.get(), right.foreign.get(), Py_EQ) == 1;
+  }
+
   PyObject* object_;
   Communicator& self_;
   Buffer buffers_[2];
@@ -304,6 +317,17 @@ constexpr Shape kShapes[] = {{Shape::kSame, nullptr, false, false, true},  // by
                              {Shape::kPart, "new_scattered", true, false, false},
                              {Shape::kSame, "new_same", false, false, false}};
 
+// Of a type that the library lacks.
+void check_reducible(const Buffer& array, int op, PyObject* op_name) {
+  if (!array.is_complex()) {
+    raise(PyExc_TypeError, "array has dtype %S, which can be moved and not reduced", array.foreign.get());
+  }
+  if (op != RONDO_SUM && op != RONDO_AVG && op != RONDO_PREMULSUM) {
+    raise(PyExc_ValueError, "op %R of %S is not defined: complex numbers have sum, avg and premulsum", op_name,
+          array.foreign.get());
+  }
+}
+
 template <rondo_collective_t kCollective>
 PyObject* equal(Request& on) {
   constexpr Shape kShape = kShapes[kCollective];
@@ -323,6 +347,7 @@ PyObject* equal(Request& on) {
     target = &on.like(result, source, all);
   }
   const int op = kShape.reduces ? op_of(given[kOp]) : RONDO_SUM;
+  if (kShape.reduces && source.foreign) check_reducible(source, op, given[kOp]);
   if (given.has(kNeeded)) return Py_NewRef(Py_None);  // _check_all_reduce(): it would be done
   return on.run(kCollective, &source, target, count, result, op, root);
 }
@@ -467,7 +492,7 @@ PyObject* look(Request& on) {
 
 PyObject* sendrecv(Request& on) {
   const Buffer &from = on.buffer(kArray, false), &to = on.buffer(kOut, true);
-  if (from.dtype != to.dtype) {
+  if (from.dtype != to.dtype || from.per_item != to.per_item) {
     raise(PyExc_TypeError, "array is %s, and out is %s", dtype_name(from.dtype), dtype_name(to.dtype));
   }
   const int dest = on.whole(kDest), source = on.whole(kSource), tag = on.whole(kTag);

@@ -339,6 +339,10 @@ int op_of(PyObject* name) {
     if (PyUnicode_Check(name) && PyUnicode_Compare(name, interned[i]) == 0) return static_cast<int>(i);
     all += (i == 0 ? "" : ", ") + std::string(kOps[i]);
   }
+  // NumPy's names, and its functions.
+  static PyObject* known = nullptr;
+  const Ref meant = call(imported(known, "rondo._arguments", "op_meant"), "O", name);
+  if (meant.get() != Py_None) return op_of(meant.get());
   raise(PyExc_ValueError, "op %R is none of %s", name, all.c_str());
 }
 

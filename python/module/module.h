@@ -109,15 +109,28 @@ struct Capsule {
 // Contiguous memory of what a caller passed as an array, which must live as long.
 struct Buffer {
   void* address = nullptr;
-  uint64_t count = 0;  // elements
+  uint64_t count = 0;  // elements, as the library counts them
   int dtype = 0;       // rondo_dtype_t
   bool on_device = false;
-  Ref owner;  // beside the array, where it is no array of NumPy's
+  // What the library has no type for goes as several elements each: a complex number as its parts, others as bytes.
+  uint64_t per_item = 1;
+  Ref foreign;    // NumPy's dtype of such an array
+  Ref owner;      // beside the array, where it is no array of NumPy's, or is packed
+  Ref packed_of;  // an array that is not contiguous, to which copy_back() brings the results
+
+  bool is_complex() const { return foreign && dtype != RONDO_UINT8; }
+  void copy_back() const;
 };
 
-// NumPy arrays, objects with __dlpack__, objects with the buffer protocol. Raises TypeError: no array, or on a device
-// that is no GPU; ValueError: not contiguous, or read-only where the call writes it. what: "array", "out", ...
-Buffer buffer_of(PyObject* array, bool writes, const char* what);
+// kPlain: contiguous arrays of the library's types.
+enum class Takes { kPlain, kEverything };
+
+// NumPy arrays, objects with __dlpack__, objects with the buffer protocol. Raises TypeError: no array, a masked one,
+// one of Python objects, or on a device that is no GPU; ValueError: not contiguous, or read-only where the call writes
+// it. what: "array", "out", ...
+Buffer buffer_of(PyObject* array, bool writes, const char* what, Takes takes = Takes::kPlain);
+// Raises the words for an array that is not contiguous.
+[[noreturn]] void refuse_strides(PyObject* array, const char* what);
 // Entries of the first dimension; 1 where there is none.
 int64_t first_of(PyObject* array);
 

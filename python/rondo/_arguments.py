@@ -58,8 +58,21 @@ def text_of(value: Any, what: str, rank: int | None = None) -> bytes:
     return value.encode()
 
 
+_OPS_OF_NUMPY = {
+    "add": "sum", "mean": "avg", "average": "avg", "prod": "product", "multiply": "product", "minimum": "min",
+    "maximum": "max", "amin": "min", "amax": "max", "bitwise_and": "band", "bitwise_or": "bor", "bitwise_xor": "bxor",
+    "logical_and": "land", "logical_or": "lor", "logical_xor": "lxor", "sum": "sum", "min": "min", "max": "max",
+}  # fmt: skip
+
+
+def op_meant(op: Any) -> str | None:
+    """Of NumPy's functions, as np.add, and their names."""
+    return _OPS_OF_NUMPY.get(op if isinstance(op, str) else getattr(op, "__name__", None) if callable(op) else None)
+
+
 def _milliseconds_of(timeout: Any, least: float, rank: int | None) -> int:
-    seconds = real_number(timeout, "timeout", rank)
+    given = timeout.total_seconds() if hasattr(timeout, "total_seconds") else timeout  # of a timedelta
+    seconds = real_number(given, "timeout", rank)
     if not seconds >= least:  # NaN too
         raise Invalid(f"timeout is {timeout}{_on(rank)}: it is a positive number of seconds, or None")
     return _LONGEST_MS if seconds * 1000 >= _LONGEST_MS else math.ceil(seconds * 1000)

@@ -19,7 +19,7 @@ from typing import Any
 
 from rondo._arguments import whole_number
 from rondo.errors import BY_OTHERS
-from rondo.start import leave
+from rondo.start import end_ranks
 
 # For all ranks together: until they have ended by themselves, after a success or a failure, and then by SIGTERM.
 _GRACE_SECONDS = {True: 10.0, False: 1.0}
@@ -131,17 +131,17 @@ def _rank_main(results: Connection, work, rank: int, world: int, rendezvous: str
     try:
         fn, args = pickle.loads(work) if isinstance(work, bytes) else work
         value = fn(*args)
-        leave(None)
+        end_ranks(None)
         results.send((True, value))
     except BaseException as error:
         code = error.code if isinstance(error, SystemExit) else 1
         if code in (None, 0):
-            leave(None)
+            end_ranks(None)
             results.send((True, None))
             return
         # Sent before the others fail of it.
         results.send((False, (traceback.format_exc(), isinstance(error, BY_OTHERS))))
-        leave(f"{type(error).__name__}: {error}")
+        end_ranks(f"{type(error).__name__}: {error}")
         raise SystemExit(code if isinstance(code, int) else 1) from None
 
 

@@ -615,6 +615,37 @@ class Communicator(native.Communicator, OfThisProcess):
         """
         return objects.all_gather(self, value)
 
+    def gather_object(self, value: Any, root: int = 0) -> list | None:
+        """The values of all ranks, by rank, on root; None elsewhere. What a value may be: see broadcast_object().
+
+        >>> group.gather_object(group.rank * 10)                     # 2 ranks: on rank 0
+        [0, 10]
+        """
+        return objects.gather(self, value, whole_number(root, "root", self.rank))
+
+    def scatter_object(self, values: Sequence | None = None, root: int = 0) -> Any:
+        """Root's values[rank]; values is read on root only. What a value may be: see broadcast_object().
+
+        >>> group.scatter_object(["a", "b"] if group.rank == 0 else None)    # 2 ranks: on rank 1
+        'b'
+        """
+        return objects.scatter(self, values, whole_number(root, "root", self.rank))
+
+    def send_object(self, value: Any, dest: int, tag: int = 0, *, timeout: float | None = None) -> None:
+        """Sends an object to a rank that calls recv_object(), as two messages with this tag. What a value may be: see broadcast_object().
+
+        >>> group.send_object({"step": 3}, dest=1)
+        """
+        objects.send(self, value, whole_number(dest, "dest", self.rank), whole_number(tag, "tag", self.rank), timeout)
+
+    def recv_object(self, source: int = ANY_SOURCE, tag: int = 0, *, timeout: float | None = None) -> Any:
+        """The object that a rank sent by send_object().
+
+        >>> group.recv_object(source=0)
+        {'step': 3}
+        """
+        return objects.receive(self, whole_number(source, "source", self.rank), whole_number(tag, "tag", self.rank), timeout)
+
     # --- memory
 
     def empty(self, shape: int | Sequence[int], dtype: Any = np.float32) -> np.ndarray:

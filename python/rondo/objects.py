@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,3 +69,41 @@ def all_gather(group: Communicator, value: Any) -> list:
     with group._compound("all_gather_object") as exchanges:
         parts = exchanges.all_gather_v(np.frombuffer(encode(value, trusted), np.uint8))
     return [decode(part.tobytes(), trusted) for part in parts]
+
+
+def gather(group: Communicator, value: Any, root: int) -> list | None:
+    trusted = group.authenticated
+    with group._compound("gather_object") as exchanges:
+        parts = exchanges.gather_v(np.frombuffer(encode(value, trusted), np.uint8), root=root)
+    return None if parts is None else [decode(part.tobytes(), trusted) for part in parts]
+
+
+def scatter(group: Communicator, values: Sequence | None, root: int) -> Any:
+    trusted, is_root = group.authenticated, group.rank == root
+    if is_root and (values is None or len(values) != group.size):
+        raise ValueError(f"scatter_object on rank {root}, which is root: values has to be {group.size} objects, one a rank")
+    with group._compound("scatter_object") as exchanges:
+        coded = [encode(value, trusted) for value in values] if is_root else []
+        lengths = np.array([len(each) for each in coded], np.uint64)
+        own = exchanges.scatter(lengths if is_root else None, root, np.empty(1, np.uint64))
+        body = np.empty(counts_of_peers(own, 1, group.rank, root)[0], np.uint8)
+        joined = np.frombuffer(b"".join(coded), np.uint8) if is_root else None
+        exchanges.scatter_v(joined, lengths.tolist() if is_root else None, root, body)
+    return decode(body.tobytes(), trusted)
+
+
+def send(group: Communicator, value: Any, dest: int, tag: int, timeout: float | None) -> None:
+    data = encode(value, group.authenticated)
+    with group._compound("send_object", timeout) as exchanges:
+        exchanges.send(np.array([len(data)], np.uint64), dest, tag, timeout=timeout)
+        exchanges.send(np.frombuffer(data, np.uint8), dest, tag, timeout=timeout)
+
+
+def receive(group: Communicator, source: int, tag: int, timeout: float | None) -> Any:
+    trusted = group.authenticated
+    with group._compound("recv_object", timeout) as exchanges:
+        length = np.empty(1, np.uint64)
+        first = exchanges.recv(length, source, tag, timeout=timeout)
+        body = np.empty(counts_of_peers(length, 1, group.rank, first.source)[0], np.uint8)
+        exchanges.recv(body, first.source, first.tag, timeout=timeout)
+    return decode(body.tobytes(), trusted)

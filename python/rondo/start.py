@@ -153,17 +153,22 @@ def end_with_this_process() -> None:
     util.Finalize(None, _end, exitpriority=0)
 
 
+def end_ranks(exception: str | None) -> None:
+    """The end of this process's ranks, before that of the process, which then waits for nobody."""
+    global _ended, _exception
+    _ended, _exception = True, exception
+    for step in _steps:
+        step()
+    leave(exception)
+
+
 def _end() -> None:
-    global _ended
     if _ended:
         return
-    _ended = True
     error = _in_flight()
     if error is not None:
         _note(error)
-    for step in _steps:
-        step()
-    leave(_exception)
+    end_ranks(_exception)
     native.stop_asking()
     if _failed_of_another:
         try:

@@ -16,8 +16,8 @@ import rondo
 
 def refused(group):
     x = np.zeros(4)
-    with pytest.raises(ValueError, match="op 'mean' is none of sum"):
-        group.all_reduce(x, "mean")
+    with pytest.raises(ValueError, match="op 'median' is none of sum"):
+        group.all_reduce(x, "median")
     with pytest.raises(ValueError, match="out has 3 elements; 4 are needed"):
         group.all_reduce(x, out=np.zeros(3))
     with pytest.raises(TypeError, match="out has dtype float32, and array has float64"):

@@ -29,7 +29,7 @@ BEYOND_INT = [
 BEYOND_COUNT = [2**64, 2**64 + 2, 2**70, -(2**64)]
 # Parameters that may be longer than an int: of bytes and elements, and the seed.
 LONG = {"count", "counts", "send_counts", "recv_counts", "tensors", "shape", "seed", "bucket_bytes", "partition_bytes", "every"}
-WRONG_TIMES = [-1, -math.inf, math.nan, "3", True, 1j, datetime.timedelta(seconds=3), [3]]
+WRONG_TIMES = [-1, -math.inf, math.nan, "3", True, 1j, datetime.timedelta(seconds=-3), [3]]
 
 
 @pytest.fixture(scope="module")
