@@ -26,7 +26,6 @@ STYLES = {
     "gloo-sync": ("#cc79a7", "X", ":"),
     "gloo-busy": ("#888888", "*", ":"),
     "rondo-python": ("#d55e00", "o", ":"),
-    "rondo-prepared": ("#a03000", "D", ":"),
     "mpi4py-openmpi": ("#0072b2", "s", ":"),
     "mpi4py-intelmpi": ("#009e73", "v", ":"),
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes build/peers/rondo-python, an environment with the wheel that tools/wheel.sh has made: the peers rondo-python and
-# rondo-prepared of tools/bench.sh --compare.
+# Makes build/peers/rondo-python, an environment with the wheel that tools/wheel.sh has made: the peer rondo-python of
+# tools/bench.sh --compare.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python3 -m venv build/peers/rondo-python

@@ -1,8 +1,8 @@
-"""One rank of the peers of tools/bench.sh --compare that are called from Python (peers.toml), and of overhead.py: times
+"""One rank of the peers of tools/bench.sh --compare that are called from Python (peers.toml): times
 calls on NumPy arrays of float32, sums; rank 0 writes the rows. Both libraries' functions have one shape here, so that the
 same lines measure them.
 
-python loop.py rondo|rondo-prepared|mpi4py --collective NAME --placement in|out --seconds S --sizes 8,64K --json FILE
+python loop.py rondo|mpi4py --collective NAME --placement in|out --seconds S --sizes 8,64K --json FILE
   PEER_TRANSPORT, PEER_SETTING    what the rows are called
   MPI_BENCH_KEEP_HEAP=1           freed memory stays, as in mpi_bench.cc
 """
@@ -26,17 +26,16 @@ BUS = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) 
 
 
 class Rondo:
-    def __init__(self, prepared):
+    def __init__(self):
         import rondo
 
         self.group = rondo.init()
         self.rank, self.size, self.barrier = self.group.rank, self.group.size, self.group.barrier
-        self.prepared = prepared
 
     def call(self, collective, x, out):
         if collective == "all_reduce":
             out = None if out is x else out
-            return self.group.prepare_all_reduce(x, out=out) if self.prepared else lambda: self.group.all_reduce(x, out=out)
+            return lambda: self.group.all_reduce(x, out=out)
         return (lambda: self.group.all_gather(x, out)) if collective == "all_gather" else lambda: self.group.broadcast(x)
 
     def slowest(self, seconds):
@@ -109,14 +108,14 @@ def measure(library, collective, in_place, asked, seconds) -> dict:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library", choices=["rondo", "rondo-prepared", "mpi4py"])
+    parser.add_argument("library", choices=["rondo", "mpi4py"])
     parser.add_argument("--collective", choices=BUS, default="all_reduce")
     parser.add_argument("--placement", choices=["in", "out"], default="out")
     parser.add_argument("--seconds", type=float, default=0.25)
     parser.add_argument("--sizes", default="8")
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
-    library = Mpi4py() if options.library == "mpi4py" else Rondo(options.library == "rondo-prepared")
+    library = Mpi4py() if options.library == "mpi4py" else Rondo()
     rows = [measure(library, options.collective, options.placement == "in", parse_size(size), options.seconds)
             for size in options.sizes.split(",")]  # fmt: skip
     if library.rank == 0:

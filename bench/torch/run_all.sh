@@ -24,7 +24,6 @@ reno=(unshare --net sh -c 'ip link set lo up && sysctl -q -w net.ipv4.tcp_conges
 export OMP_NUM_THREADS=1
 "$python" -m rondo.torch.build >/dev/null
 table overhead "$python" bench/torch/all_reduce.py --bench "$bench"
-table overhead_numpy "$python" bench/python/overhead.py --bench "$bench" --runs 5
 table all_reduce_2 "${reno[@]}" "$python" bench/torch/all_reduce.py
 table all_reduce_2_tcp env RONDO_TRANSPORT=tcp "${reno[@]}" "$python" bench/torch/all_reduce.py
 table all_reduce_4 "${reno[@]}" "$python" bench/torch/all_reduce.py --ranks 4

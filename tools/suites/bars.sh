@@ -10,18 +10,5 @@ for mpi in openmpi mpich intelmpi oneccl; do bench/peers/build_mpi.sh "$mpi" || 
 for world in 2 4 8; do
   check "tools/bench.sh --bars --ranks $world" timeout 7200 tools/bench.sh --bars --ranks "$world" --keep build/bars
 done
-
-# What Python adds to the smallest call: the wheel, in a fresh environment.
-python_adds_little() {
-  local folder
-  folder=$(mktemp -d)
-  tools/wheel.sh && python3 -m venv "$folder" &&
-    "$folder/bin/pip" install --quiet --disable-pip-version-check build/wheel/*.whl &&
-    "$folder/bin/python" bench/python/overhead.py --bench "$(bazel_bin)/bench/rondo-bench"
-  local status=$?
-  rm -rf "$folder"
-  return "$status"
-}
-check "bench/python/overhead.py" python_adds_little
 check "the tables are made" bash -c "tools/report.sh build/bars/*.json >build/bars.md"
 finish_checks
