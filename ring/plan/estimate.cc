@@ -190,10 +190,11 @@ class Estimate {
            work.turns * n_ / at_.crowded_cores * at_.any.alpha_us;
   }
 
+  // Over links, whose messages cost more than posts.
   double barrier(Algorithm algorithm) const {
-    if (algorithm == Algorithm::kDirect) return at_.any.alpha_us + 2 * (n_ - 2) * at_.any.message_us;
+    if (algorithm == Algorithm::kDirect) return at_.any.alpha_us + (2 * (n_ - 2) + 1) * at_.any.message_us;
     if (algorithm != Algorithm::kRing) return kNever;
-    double us = 0;
+    double us = at_.any.message_us;
     for (const PairCost& pair : at_.shift) us += pair.alpha_us;
     return us;
   }

@@ -135,6 +135,8 @@ TEST_CASE("choose: small buffers of many ranks take logarithmically many message
   }
   CHECK_EQ(Chooser(one_host(3)).choose(Collective::kBarrier, 0), Algorithm::kDirect);
   CHECK_EQ(Chooser(one_host(64)).choose(Collective::kBarrier, 0), Algorithm::kRing);
+  for (int world : {2, 4, 64})
+    CHECK_EQ(Chooser(islands_of({world})).choose(Collective::kBarrier, 0), Algorithm::kOneShot);
 }
 
 TEST_CASE("choose: between the sizes of latency and of bandwidth, halves, trees and PAT win on loopback") {
