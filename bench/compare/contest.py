@@ -146,7 +146,7 @@ class Contest:
         except Failed as why:
             tried.status = str(why)
             if len(sizes) == 1:
-                tried.sizes.remove(sizes[0])
+                tried.sizes = [size for size in tried.sizes if size != sizes[0]]  # asked twice in a round, too
                 self.answers.missing.setdefault(setting.library, tried.status)
             tried.alone = True
             return
