@@ -25,7 +25,7 @@ struct Typed {
   uint32_t check = 1;
   int blocking = 1, average = 3;
   bool no_limit = false;
-  double timeout_s = 60;
+  std::optional<double> timeout_s = {};
 };
 
 constexpr int kMaxRanks = 1024;
@@ -188,7 +188,10 @@ void resolve(Typed typed, Options& options) {
   options.effort.check = typed.check != 0;
   options.effort.of_ranks = static_cast<OfRanks>(typed.average);
   options.blocking = typed.blocking != 0;
-  options.timeout_ms = static_cast<int64_t>(typed.timeout_s * 1000);
+  if (typed.timeout_s) {
+    options.timeout_ms = static_cast<int64_t>(*typed.timeout_s * 1000);
+    options.start_timeout_ms = options.timeout_ms;
+  }
   options.limit = !typed.no_limit;
   options.root = resolve_root(typed.root, options.ranks);
   if (options.inproc && options.ranks == 0) options.ranks = 2;
@@ -246,7 +249,8 @@ void add_where(CLI::App& app, Typed& typed, Options& options) {
   app.add_option("--device", typed.device, "cuda: buffers in GPU memory, calls on a stream; rank % GPUs (none)");
   app.add_option("--transport", options.transport, "as RONDO_TRANSPORT");
   app.add_option("--algorithm", typed.algorithm, "auto, or a name that RONDO_ALGORITHM takes (auto)");
-  app.add_option("--timeout", typed.timeout_s, "seconds for one operation, and for joining (60)")
+  app.add_option("--timeout", typed.timeout_s,
+                 "seconds for one operation (60), and for joining (RONDO_START_TIMEOUT_MS)")
       ->check(CLI::Range(0.1, 86'400.0));
 }
 

@@ -34,7 +34,8 @@ struct Options {
   bool on_device = false;  // buffers in device memory, calls on streams
   std::string transport;   // "": Config's
   Algorithm algorithm = Algorithm::kAuto;
-  int64_t timeout_ms = 60'000;  // of one operation, and of joining
+  int64_t timeout_ms = 60'000;                   // of one operation
+  std::optional<int64_t> start_timeout_ms = {};  // of joining; nullopt: the configured one
 
   bool limit = true;  // with transport tcp: measured, and compared with
   bool check_choice = false;

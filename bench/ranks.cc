@@ -31,7 +31,7 @@ Config config_of(const Options& options) {
   Config config = Config::from_environment();
   if (!options.transport.empty()) config.transport = options.transport;
   config.timeout_ms = options.timeout_ms;
-  config.start_timeout_ms = options.timeout_ms;
+  config.start_timeout_ms = options.start_timeout_ms.value_or(config.start_timeout_ms);
   return config;
 }
 
