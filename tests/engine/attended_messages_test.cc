@@ -76,6 +76,30 @@ TEST_CASE("messages that a rank waits for do not wake its progress thread") {
   }
 }
 
+// A program that computes between its exchanges, and receives what is short.
+TEST_CASE("a rank that computes after its short messages is left alone") {
+  for (const char* transport : {"shm", "tcp"}) {
+    RankGroup shape;
+    shape.config.transport = transport;
+    CHECK(run_processes(shape, [](Communicator& group) {
+            constexpr int kSteps = 100;
+            std::vector<uint8_t> out, in;
+            for (int i = 0; i < 20; ++i) burst(group, out, in, 8, static_cast<uint8_t>(i));
+            int64_t sleeps = 0;
+            for (int i = 0; i < kSteps; ++i) {
+              burst(group, out, in, 8, static_cast<uint8_t>(i));
+              const int64_t before = sleeps_of_progress_thread();
+              const auto start = Clock::now();
+              while (Clock::now() - start < std::chrono::milliseconds(5)) {
+              }
+              sleeps += sleeps_of_progress_thread() - before;
+            }
+            // It looks once or twice more; 20 looks would fit in.
+            expect(sleeps <= 4 * kSteps, [&] { return fmt::format("{} sleeps in {} steps", sleeps, kSteps); });
+          }) == "");
+  }
+}
+
 TEST_CASE("messages end while both ranks compute, also right after others that they waited for") {
   for (const char* transport : {"shm", "tcp"}) {
     RankGroup shape;

@@ -209,9 +209,9 @@ std::shared_ptr<MessageOperation> Messages::start(const P2pCall& call, std::chro
     notify();
   } else if (moves) {
     ask_progress_thread();
-  } else {
+  } else if (operation->sends() || operation->bytes > context_->config.eager_bytes) {
     ask_unless_served();
-  }
+  }  // else what comes is taken when the rank waits or asks: a wake-up would cost it more than that copy
   return operation;
 }
 

@@ -51,6 +51,7 @@ void Operation::on_end(EndFunction function) {
   if (!done() && !moved_by) refuse_unsubmitted("on_end()");
   if (moved_by) moved_by->check_process();
   add_end_function(std::move(function));
+  if (moved_by && !done()) moved_by->ask_unless_served();  // perhaps nobody waits for it
 }
 
 void Operation::wait_on(void*) {

@@ -34,10 +34,6 @@ constexpr std::chrono::microseconds kShortSleep{500};
 // order in which the ranks of a core take turns.
 constexpr std::chrono::milliseconds kMostBetweenMoves{20'000};
 
-// An engine's claim after the caller's threads were last seen to wait: for ProgressThread::kAside it is left to them,
-// and for so long the thread goes on looking, so that a rank that computes for a while need not wake it again.
-constexpr std::chrono::milliseconds kRemembered{10};
-
 }  // namespace
 
 ProgressEngine::ProgressEngine(std::shared_ptr<Doorbell> bell, std::weak_ptr<ProgressThread> progress_thread,
@@ -190,7 +186,7 @@ ProgressEngine::Claim ProgressEngine::claim() {
   if (attended) attended_at_ = now;
   left_ = asked || now - attended_at_ >= ProgressThread::kAside;
   if (wants_thread()) return left_ ? Claim::kLeft : Claim::kAttended;
-  return now - attended_at_ < kRemembered ? Claim::kAttended : Claim::kNone;
+  return attended ? Claim::kAttended : Claim::kNone;
 }
 
 void ProgressEngine::notify() {

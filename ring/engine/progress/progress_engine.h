@@ -54,13 +54,18 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
 
   // A pass, by a thread of the caller's that asks whether one of its operations is done. Any thread.
   void look();
+  // Wakes the progress thread if operations are under way that no thread waits for, and it does not look after this
+  // engine already: they wait for a peer, which rings. Any thread.
+  void ask_unless_served() {
+    if (wants_thread() && !served_.load()) poke(false);
+  }
 
   // --- for the progress thread
   // Operations are under way and no thread waits for them.
   bool wants_thread() const { return (pending_.load() > 0 || begun_.load() > 0) && waiters_.load() == 0; }
   // Once a turn, by the progress thread alone. kLeft: operations are under way, and nobody else moves them. kAttended:
-  // threads of the caller's made passes of late, so that the progress thread would only be in their way, and sleeps for
-  // a while before it looks again. kNone: not for long any more.
+  // threads of the caller's made passes since the last claim, so that the progress thread would only be in their way,
+  // and sleeps for a while before it looks again. kNone: it need not.
   enum class Claim : uint8_t { kNone, kAttended, kLeft };
   Claim claim();
   // Something was thrown on the progress thread while it dealt with this engine.
@@ -101,11 +106,6 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // Wakes the progress thread if operations are under way that no thread waits for: there is work now.
   void ask_progress_thread() {
     if (wants_thread()) poke(true);
-  }
-  // The same where what is under way waits for a peer, which rings: not if the progress thread looks after this engine
-  // already.
-  void ask_unless_served() {
-    if (wants_thread() && !served_.load()) poke(false);
   }
   // The engine is over: what the progress thread has of it is dropped at once.
   void leave_progress_thread();
