@@ -15,8 +15,9 @@ from rondo.dist_opt import NumpyUpdate
 COLLECTED = {
     "all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all", "barrier",
     "reduce_scatter_v", "scatter_v", "all_reduce_many", "send", "recv", "isend", "irecv", "sendrecv", "prepare_all_reduce",
+    "mrecv", "imrecv",
 }  # fmt: skip
-OF_THIS_RANK = {"algorithm_for", "metrics", "empty", "abort", "close"}
+OF_THIS_RANK = {"algorithm_for", "metrics", "empty", "abort", "close", "probe", "iprobe", "mprobe", "improbe"}
 
 
 def compound(group):

@@ -35,6 +35,8 @@ WRONG_TIMES = [-1, -math.inf, math.nan, "3", True, 1j, datetime.timedelta(second
 @pytest.fixture(scope="module")
 def group():
     with rondo.init(rank=0, world_size=1) as group:
+        group.isend(X, 0)
+        GIVEN["matched"] = group.mprobe()
         yield group
 
 

@@ -342,7 +342,7 @@ def names_and_barrier(rank):
     group = dist.group.WORLD
     backend = group._get_backend(torch.device("cpu"))
     assert dist.get_backend() == "rondo" and backend.name() == "rondo"
-    assert backend.supports_coalescing and not backend.supports_splitting
+    assert backend.supports_coalescing and backend.supports_splitting
 
 
 @worlds
