@@ -268,6 +268,17 @@ rondo::MessageCall probe_of(const Comm& comm, int source, int tag, rondo::Messag
           .tag = tag == MPI_ANY_TAG ? rondo::kAnyTag : tag};
 }
 
+// What is there at once. From ranks that have freed the communicator nothing comes any more, which is no error of a
+// question.
+std::optional<rondo::Message> look(Comm& comm, const rondo::MessageCall& probe) {
+  try {
+    return comm.engine->look(probe);
+  } catch (const rondo::Exception& exception) {
+    if (exception.code() != rondo::ErrorCode::kPeerLeft) throw;
+    return std::nullopt;
+  }
+}
+
 MPI_Message keep(Comm& comm, const rondo::Message& found) {
   auto message = std::make_shared<MatchedMessage>();
   message->comm = comm.shared_from_this();
@@ -412,7 +423,7 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status
   return on(comm, __func__, [&] {
     Comm& of = comm_of(comm);
     const auto call = probe_of(of, source, tag, rondo::MessageKind::kProbe);
-    const auto found = source == MPI_PROC_NULL ? std::nullopt : of.engine->look(call);
+    const auto found = source == MPI_PROC_NULL ? std::nullopt : look(of, call);
     *flag = found.has_value() || source == MPI_PROC_NULL;
     if (*flag) set_status(status, found ? outcome_of(of, *found) : kNobody);
   });
@@ -435,7 +446,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* mess
     *flag = 1;
     *message = MPI_MESSAGE_NO_PROC;
     if (source == MPI_PROC_NULL) return set_status(status, kNobody);
-    const auto found = of.engine->look(call);
+    const auto found = look(of, call);
     *flag = found.has_value();
     *message = found ? keep(of, *found) : MPI_MESSAGE_NULL;
     if (found) set_status(status, outcome_of(of, *found));

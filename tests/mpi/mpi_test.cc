@@ -1,5 +1,5 @@
-// A program of MPI, compiled against the header of MPICH's ABI, runs on Rondo's library: started by rondo-run, and by
-// nothing; a wrong call, a dead rank and MPI_Abort end as the standard and the docs say.
+// A program of MPI, compiled against the headers of MPICH's ABI and of the standard's, runs on Rondo's libraries; a
+// dead rank and MPI_Abort end as the standard and the docs say.
 
 #include <doctest/doctest.h>
 
@@ -12,36 +12,38 @@
 namespace rondo::test {
 namespace {
 
-constexpr const char* kProgram = "tests/mpi/program";
-
-Program start(int ranks, const std::vector<std::string>& arguments = {}) {
-  std::vector<std::string> command = {"tools/rondo-run", "--mpi", "--no-prefix", "-n", std::to_string(ranks), kProgram};
+std::vector<std::string> launch(int ranks, const std::string& face, const std::vector<std::string>& arguments = {}) {
+  std::vector<std::string> command = {"tools/rondo-run", "--mpi", "--no-prefix", "-n", std::to_string(ranks)};
+  command.push_back("tests/mpi/program_" + face);
   command.insert(command.end(), arguments.begin(), arguments.end());
-  return Program(command);
+  return command;
 }
 
 TEST_CASE("every family of calls") {
-  for (const int ranks : {1, 2, 3, 4}) {
-    CAPTURE(ranks);
-    const auto run = start(ranks);
-    CHECK(const_cast<Program&>(run).wait(std::chrono::seconds(60)) == 0);
-    CHECK(run.errors() == "");
-    CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
+  for (const char* face : {"mpich", "standard"}) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      CAPTURE(face);
+      CAPTURE(ranks);
+      Program run(launch(ranks, face));
+      CHECK(run.wait(std::chrono::seconds(60)) == 0);
+      CAPTURE(run.errors());
+      CHECK(count_of(run.output(), " of " + std::to_string(ranks) + ": fine\n") == static_cast<size_t>(ranks));
+    }
   }
 }
 
 TEST_CASE("MPI_Abort ends the job with its code") {
-  auto run = start(2, {"abort"});
+  Program run(launch(2, "mpich", {"abort"}));
   CHECK(run.wait(std::chrono::seconds(60)) == 7);
   CHECK(run.errors().find("called MPI_Abort with code 7") != std::string::npos);
 }
 
 TEST_CASE("a rank that ends is told to the others") {
-  auto fatal = start(2, {"die"});
+  Program fatal(launch(2, "mpich", {"die"}));
   CHECK(fatal.wait(std::chrono::seconds(60)) != 0);
   CHECK(fatal.errors().find("MPI_Barrier: ") != std::string::npos);
   CHECK(fatal.errors().find("rank 1") != std::string::npos);
-  auto returned = start(2, {"die-return"});
+  Program returned(launch(2, "mpich", {"die-return"}));
   CHECK(returned.wait(std::chrono::seconds(60)) == 0);
   CHECK(returned.output() == "class 101\n");  // MPIX_ERR_PROC_FAILED of MPICH's ABI
 }

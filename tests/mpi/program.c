@@ -17,6 +17,12 @@ static int rank, size;
     }                                                                        \
   } while (0)
 
+static int class_of(int error) {
+  int error_class = 0;
+  MPI_Error_class(error, &error_class);
+  return error_class;
+}
+
 static void messages(void) {
   const int next = (rank + 1) % size, last = (rank + size - 1) % size;
   MPI_Request requests[2];
@@ -56,14 +62,12 @@ static void messages(void) {
   int two[2] = {rank, rank};
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Isend(two, 2, MPI_INT, next, 11, MPI_COMM_WORLD, &requests[0]);
-  int error_class = 0;
-  MPI_Error_class(MPI_Recv(&in, 1, MPI_INT, last, 11, MPI_COMM_WORLD, &status), &error_class);
-  CHECK(error_class == MPI_ERR_TRUNCATE);
+  CHECK(class_of(MPI_Recv(&in, 1, MPI_INT, last, 11, MPI_COMM_WORLD, &status)) == MPI_ERR_TRUNCATE);
   CHECK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE) == MPI_SUCCESS);
-  CHECK(MPI_Send(two, -1, MPI_INT, next, 0, MPI_COMM_WORLD) == MPI_ERR_COUNT);
-  CHECK(MPI_Send(two, 1, MPI_DATATYPE_NULL, next, 0, MPI_COMM_WORLD) == MPI_ERR_TYPE);
-  CHECK(MPI_Send(two, 1, MPI_INT, size, 0, MPI_COMM_WORLD) == MPI_ERR_RANK);
-  CHECK(MPI_Send(two, 1, MPI_INT, next, -5, MPI_COMM_WORLD) == MPI_ERR_TAG);
+  CHECK(class_of(MPI_Send(two, -1, MPI_INT, next, 0, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
+  CHECK(class_of(MPI_Send(two, 1, MPI_DATATYPE_NULL, next, 0, MPI_COMM_WORLD)) == MPI_ERR_TYPE);
+  CHECK(class_of(MPI_Send(two, 1, MPI_INT, size, 0, MPI_COMM_WORLD)) == MPI_ERR_RANK);
+  CHECK(class_of(MPI_Send(two, 1, MPI_INT, next, -5, MPI_COMM_WORLD)) == MPI_ERR_TAG);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
@@ -108,20 +112,20 @@ static void collectives(void) {
   MPI_Op_free(&op);
   MPI_Type_free(&pair);
 
-  int* gathered = malloc(sizeof(int) * (size_t)size);
+  int* gathered = malloc(sizeof(int) * (unsigned)size);
   MPI_Request request;
   gathered[rank] = rank * rank;
   MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, gathered, 1, MPI_INT, MPI_COMM_WORLD, &request);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
   for (int r = 0; r < size; ++r) CHECK(gathered[r] == r * r);
 
-  int *counts = calloc((size_t)size, sizeof(int)), *places = calloc((size_t)size, sizeof(int)), total = 0;
+  int *counts = calloc((unsigned)size, sizeof(int)), *places = calloc((unsigned)size, sizeof(int)), total = 0;
   for (int r = 0; r < size; ++r) {
     counts[r] = r + 1;
     places[r] = total;
     total += counts[r];
   }
-  int *uneven = calloc((size_t)total, sizeof(int)), *own = calloc((size_t)size + 1, sizeof(int));
+  int *uneven = calloc((unsigned)total, sizeof(int)), *own = calloc((unsigned)size + 1, sizeof(int));
   for (int i = 0; i <= rank; ++i) own[i] = rank;
   MPI_Gatherv(own, rank + 1, MPI_INT, uneven, counts, places, MPI_INT, 0, MPI_COMM_WORLD);
   MPI_Bcast(uneven, total, MPI_INT, 0, MPI_COMM_WORLD);
@@ -165,7 +169,7 @@ static void communicators(void) {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   extern int MPI_Win_create(void*, MPI_Aint, int, MPI_Info, MPI_Comm, MPI_Win*);
   CHECK(MPI_Win_create(&sum, sizeof sum, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window) == MPI_ERR_UNSUPPORTED_OPERATION);
-  CHECK(MPI_Comm_rank(MPI_COMM_NULL, &inside) == MPI_ERR_COMM);
+  CHECK(class_of(MPI_Comm_rank(MPI_COMM_NULL, &inside)) == MPI_ERR_COMM);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 }
 
@@ -179,10 +183,8 @@ int main(int argc, char** argv) {
   if (strcmp(wrong, "abort") == 0 && rank == 1) MPI_Abort(MPI_COMM_WORLD, 7);
   if (strcmp(wrong, "die") == 0 || strcmp(wrong, "die-return") == 0) {
     if (rank == 1) _exit(0);
-    int error_class = 0;
     if (strcmp(wrong, "die-return") == 0) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Error_class(MPI_Barrier(MPI_COMM_WORLD), &error_class);
-    printf("class %d\n", error_class);
+    printf("class %d\n", class_of(MPI_Barrier(MPI_COMM_WORLD)));
     fflush(stdout);
     _exit(0);
   }
