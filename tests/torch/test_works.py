@@ -496,6 +496,25 @@ def details(rank):
         dist.all_reduce(torch.ones(2 + rank), group=group)
 
 
+def test_ctrl_c_in_a_monitored_barrier():
+    ranks.run(2, ctrl_c_in_a_monitored_barrier)
+
+
+def ctrl_c_in_a_monitored_barrier(rank):
+    """A second at most after the signal; the group goes on."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        sent = []
+        timer = threading.Timer(0.3, lambda: (sent.append(time.monotonic()), os.kill(os.getpid(), signal.SIGINT)))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            rondo.torch.monitored_barrier(timeout=20)
+        assert time.monotonic() - sent[0] < 1
+        store.set("interrupted", "yes")
+    store.wait(["interrupted"])
+    dist.barrier()
+
+
 def test_ctrl_c_in_a_call():
     """What the signal's handler raised comes out of a blocking call and of a wait, once."""
     ranks.run(2, ctrl_c_in_a_call)

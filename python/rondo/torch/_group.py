@@ -22,7 +22,7 @@ def extension():
     if _in_python is None:
         torch.ops.load_library(build.find())
         _in_python = torch.library.Library("rondo", "IMPL")
-        for function in (_raise_from_handler, _every_custom_group_is_ours):
+        for function in (_raise_from_handler, _hear_signals, _every_custom_group_is_ours):
             _in_python.impl(function.__name__, function, "CompositeExplicitAutograd")
         start._steps.append(_leave)
     return torch.ops.rondo
@@ -45,6 +45,10 @@ def create(options, backend_options):
 def _raise_from_handler() -> None:
     """Raises what a signal's handler raised in this thread's last call of the library, if it did and nobody has raised it."""
     native.last_error(_INTERRUPTED)
+
+
+def _hear_signals() -> None:
+    """Python runs the handlers of signals where a function begins, and what they raise comes from here."""
 
 
 def _every_custom_group_is_ours() -> bool:
