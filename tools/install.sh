@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds Rondo and copies what other programs need: headers, librondo.so and .a, pkg-config and CMake files, rondo-run,
-# rondo-bench, rondo-view, rondo-trace, rondo-doctor, the libraries for programs of MPI and the license; librondo_cuda.so, for GPU buffers, where nvcc 13 is.
+# rondo-bench, rondo-view, rondo-trace, rondo-doctor, the libraries for programs of MPI and the license; librondo_cuda.so,
+# for GPU buffers, where nvcc 13 is.
 # Installs no package; says which ones are missing.
 #   [DESTDIR=DIR] [LIBDIR=lib] tools/install.sh PREFIX
 # PREFIX   where the files are used, for example /usr/local or $HOME/rondo
@@ -8,7 +9,7 @@
 # DESTDIR  put in front of PREFIX when files are copied, for packages
 set -euo pipefail
 if (($# != 1)) || [[ $1 == -* ]]; then
-  sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 prefix=$(realpath -m "$1")
