@@ -31,6 +31,7 @@ def mpi_face(face, library):
     native.cc_library(
         name = face + "_stubs",
         srcs = [face + "/stubs.c"],
+        linkstatic = True,
         alwayslink = True,
     )
     native.cc_library(
