@@ -284,6 +284,34 @@ TEST_CASE("a synchronous send is over when its receive has met it") {
         }) == "");
 }
 
+TEST_CASE("probes and cancel answer at once while another thread waits for a message, and sleeps") {
+  CHECK(everywhere(2, [](Communicator& group) {
+          if (group.rank() == 0) {
+            int64_t go = 0;
+            group.recv(&go, 1, kInt64, 1, 1);
+            return group.send(&go, 1, kInt64, 1, 2);
+          }
+          std::atomic<bool> came{false};
+          std::thread waits([&] {
+            int64_t number = 0;
+            group.recv(&number, 1, kInt64, 0, 2);
+            came = true;
+          });
+          int64_t unmet = 0;
+          // As long as it polls, and as it sleeps.
+          const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+          while (std::chrono::steady_clock::now() < until) {
+            expect(!group.iprobe(0, 3) && !group.improbe(kAnySource, 4), "nothing has come");
+            Work receive = group.recv_async(&unmet, 1, kInt64, 0, 5);
+            expect(receive.cancel(), "taken back");
+          }
+          expect(!came, "the other thread still waits");
+          const int64_t go = 1;
+          group.send(&go, 1, kInt64, 0, 1);
+          waits.join();
+        }) == "");
+}
+
 TEST_CASE("what a probe, a matched receive and their options do not take is refused before anything happens") {
   CHECK(run_threads(RankGroup{.world = 1}, [](Communicator& group) {
           int64_t number = 4, got = -1;

@@ -311,7 +311,7 @@ void Messages::wait_blocking(const MessageOperation& operation) {
 // As P2p::take_back().
 bool Messages::take_back(MessageOperation& operation, const Error& error) {
   bool taken = false;
-  with_lease([&] {
+  ask_holder([&] {
     if (ended_) return void(end_late());
     take_submitted();
     if (!operation.done()) attempt([&] { taken = p2p_->take_back(operation, error); });
@@ -329,7 +329,7 @@ std::optional<Message> Messages::look(const P2pCall& probe) {
     bool over = false;
     Error failure;
   } looks(probe);
-  with_lease([&] {
+  ask_holder([&] {
     if (ended_) return;
     attempt([&] {
       take_submitted();

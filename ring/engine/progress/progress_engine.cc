@@ -250,6 +250,37 @@ void ProgressEngine::acquire() {
   }
 }
 
+// A holder that sleeps is rung; one that gives the lease back leaves the errand to this thread.
+void ProgressEngine::await(Errand& errand) {
+  errand.next = errands_.load();
+  while (!errands_.compare_exchange_weak(errand.next, &errand)) {
+  }
+  while (!errand.done.load()) {
+    if (try_acquire()) {
+      const Lease lease(*this);
+      run_errands();
+      continue;
+    }
+    bell_->ring();
+    std::unique_lock lock(mutex_);
+    sleepers_.fetch_add(1);
+    changed_.wait_until(lock, Clock::now() + kLongestSleep, [&] { return errand.done.load() || !held_.load(); });
+    sleepers_.fetch_sub(1);
+  }
+}
+
+// Under the lease. An errand is gone as soon as it is done.
+void ProgressEngine::run_errands() {
+  Errand* errand = errands_.exchange(nullptr);
+  while (errand != nullptr) {
+    Errand* const following = errand->next;
+    errand->run();
+    errand->done.store(true);
+    errand = following;
+  }
+  wake_sleepers();
+}
+
 void ProgressEngine::release() {
   held_.store(false);
   wake_sleepers();

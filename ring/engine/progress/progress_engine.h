@@ -151,6 +151,18 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
     return true;
   }
 
+  // Runs `action`, which must be short and not throw, under the lease: here, or in the next pass of the thread that has
+  // it, and may have it for as long as it waits.
+  template <typename Action>
+  void ask_holder(Action action) {
+    struct Asked final : Errand {
+      explicit Asked(Action& of) : action(of) {}
+      void run() override { action(); }
+      Action& action;
+    } asked(action);
+    await(asked);
+  }
+
   // Runs `action` under the lease, after its holder has given it back (destroy).
   template <typename Action>
   void with_lease(Action action) {
@@ -160,6 +172,15 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   }
 
  private:
+  // Something that a thread asks the holder of the lease to do; on its stack.
+  struct Errand {
+    virtual void run() = 0;
+    std::atomic<bool> done{false};
+    Errand* next = nullptr;
+
+   protected:
+    ~Errand() = default;
+  };
   // Gives back what try_acquire() or acquire() took.
   struct Lease {
     explicit Lease(ProgressEngine& of) : engine(of) {}
@@ -180,6 +201,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // step() and tick(); nothing passes them, since operations may lie on the stack of the thread that waits.
   bool guarded_step(Pass pass) {
     try {
+      if (errands_.load(std::memory_order_relaxed) != nullptr) run_errands();
       return step(pass);
     } catch (...) {
       broke(caught());
@@ -199,6 +221,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   bool try_acquire() { return !held_.exchange(true); }  // sequentially consistent, for arm()
   void acquire();
   void release();
+  void await(Errand& errand);
+  void run_errands();
   void drive(const Operation& operation, Clock::time_point until, Clock::time_point& ask_at);
   void ask_whether_to_end(Clock::time_point& ask_at);
   bool rest(Clock::time_point until);
@@ -230,6 +254,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<int> sleepers_{0};
+  std::atomic<Errand*> errands_{nullptr};  // newest first; of threads that wait for them
 };
 
 }  // namespace rondo
