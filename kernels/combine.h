@@ -19,6 +19,8 @@ struct CombineSpec {
   double scalar = 1.0;
   // Op::kAverage: the divisor N, >= 1. Ignored otherwise.
   uint32_t world = 1;
+  // Op::kUser: what folds elements of user->element_bytes; dtype is ignored then.
+  const UserOp* user = nullptr;
 };
 
 // One move: value = sources[0] op sources[1] op ... (folded left to right in the accumulator type), written to every

@@ -36,7 +36,7 @@ std::optional<Benchmark> benchmark_by_name(std::string_view name) {
 }
 
 std::optional<Collective> benchmark_collective(Benchmark benchmark) {
-  if (static_cast<int>(benchmark) >= kCollectives) return std::nullopt;
+  if (benchmark > Benchmark::kBarrier) return std::nullopt;  // scans have no benchmark
   return static_cast<Collective>(benchmark);
 }
 

@@ -109,6 +109,21 @@ int whole_number(PyObject* value, const char* what, int rank) {
   return static_cast<int>(PyLong_AsLong(checked_there(function, "whole_number", value, what, rank).get()));
 }
 
+// rondo_user_op_t: the context is a rondo.user_op.Fold, which lets nothing out.
+void fold(const void* in, void* inout, size_t count, void* context) {
+  const PyGILState_STATE state = until_the_end(PyGILState_Ensure);
+  {
+    auto* const by = static_cast<PyObject*>(context);
+    const Ref bytes(PyObject_GetAttrString(by, "element_bytes"));
+    const auto length = static_cast<Py_ssize_t>(count) * PyLong_AsSsize_t(bytes.get());
+    const Ref a(PyMemoryView_FromMemory(const_cast<char*>(static_cast<const char*>(in)), length, PyBUF_READ));
+    const Ref b(PyMemoryView_FromMemory(static_cast<char*>(inout), length, PyBUF_WRITE));
+    const Ref returned(a && b ? PyObject_CallFunctionObjArgs(by, a.get(), b.get(), nullptr) : nullptr);
+    if (!returned) PyErr_WriteUnraisable(by);
+  }
+  PyGILState_Release(state);
+}
+
 // A call's rondo_options_t.
 class Options {
  public:
@@ -123,6 +138,16 @@ class Options {
   }
   const rondo_options_t* get() const { return used_ ? &options_ : nullptr; }
   PyObject* kept() const { return kept_ ? kept_.get() : Py_None; }  // until the call is over
+  // The op is a UserOp, here by its function.
+  void fold_by(PyObject* op, int dtype, PyObject* handle) {
+    static PyObject* type = nullptr;
+    kept_ = call(imported(type, "rondo.user_op", "Fold"), "OsO", op, dtype_name(dtype), handle);
+    const Ref bytes = Ref::checked(PyObject_GetAttrString(kept_.get(), "element_bytes"));
+    const Ref commutative = Ref::checked(PyObject_GetAttrString(kept_.get(), "commutative"));
+    options_.user = {fold, kept_.get(), static_cast<uint32_t>(PyLong_AsUnsignedLong(bytes.get())),
+                     PyObject_IsTrue(commutative.get())};
+    used_ = true;
+  }
 
  private:
   void read(const Given& given, int rank, uint64_t count) {
@@ -262,8 +287,9 @@ class Request {
   PyObject* run(rondo_collective_t collective, const Buffer* source, const Buffer* target, uint64_t count,
                 PyObject* result, int op = RONDO_SUM, int root = -1, const uint64_t* input_counts = nullptr,
                 const uint64_t* output_counts = nullptr) {
-    const Options used = options(source != nullptr ? source->count : 0);
+    Options used = options(source != nullptr ? source->count : 0);
     const Buffer* const typed = source != nullptr ? source : target;
+    if (op == RONDO_USER) used.fold_by(given[kOp], typed->dtype, self_.handle);
     const rondo_call_t call = {sizeof(rondo_call_t),
                                collective,
                                typed != nullptr ? typed->dtype : 0,
@@ -315,7 +341,10 @@ constexpr Shape kShapes[] = {{Shape::kSame, nullptr, false, false, true},  // by
                              {Shape::kSame, nullptr, true, true, true},
                              {Shape::kAll, "new_gathered", true, true, false},
                              {Shape::kPart, "new_scattered", true, false, false},
-                             {Shape::kSame, "new_same", false, false, false}};
+                             {Shape::kSame, "new_same", false, false, false},
+                             {},
+                             {Shape::kSame, nullptr, false, false, true},
+                             {Shape::kSame, nullptr, false, false, true}};
 
 // Of a type that the library lacks.
 void check_reducible(const Buffer& array, int op, PyObject* op_name) {
@@ -537,6 +566,8 @@ Entry entry(const char* name) {
 Entry entries[] = {entry<equal<RONDO_ALL_REDUCE>>("all_reduce"),
                    entry<equal<RONDO_ALL_REDUCE>, 1>("_check_all_reduce"),
                    entry<equal<RONDO_REDUCE>>("reduce"),
+                   entry<equal<RONDO_SCAN>>("scan"),
+                   entry<equal<RONDO_EXSCAN>>("exscan"),
                    entry<equal<RONDO_ALL_GATHER>>("all_gather"),
                    entry<equal<RONDO_GATHER>>("gather"),
                    entry<equal<RONDO_REDUCE_SCATTER>>("reduce_scatter"),

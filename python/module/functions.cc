@@ -314,6 +314,7 @@ PyMethodDef methods[] = {row<rondo_authenticated>("authenticated"),
                          row<topology>("topology"),
                          row<rondo_metrics>("metrics"),
                          row<rondo_new_group>("new_group"),
+                         row<rondo_dup>("dup"),
                          {"buffer_of", buffer, METH_VARARGS, nullptr},
                          {"dtype_of", dtype, METH_O, nullptr},
                          {"op_of", op, METH_O, nullptr},
@@ -334,6 +335,8 @@ int op_of(PyObject* name) {
     if (interned[i] == nullptr) interned[i] = Ref::checked(PyUnicode_InternFromString(kOps[i])).release();
     if (name == interned[i]) return static_cast<int>(i);
   }
+  static PyObject* user_op = nullptr;
+  if (PyObject_IsInstance(name, imported(user_op, "rondo.user_op", "UserOp")) == 1) return RONDO_USER;
   std::string all;
   for (size_t i = 0; i < std::size(kOps); ++i) {
     if (PyUnicode_Check(name) && PyUnicode_Compare(name, interned[i]) == 0) return static_cast<int>(i);
@@ -343,7 +346,7 @@ int op_of(PyObject* name) {
   static PyObject* known = nullptr;
   const Ref meant = call(imported(known, "rondo._arguments", "op_meant"), "O", name);
   if (meant.get() != Py_None) return op_of(meant.get());
-  raise(PyExc_ValueError, "op %R is none of %s", name, all.c_str());
+  raise(PyExc_ValueError, "op %R is none of %s, and no rondo.UserOp", name, all.c_str());
 }
 
 std::vector<uint64_t> numbers_of(PyObject* list) {

@@ -11,6 +11,7 @@ from rondo._trace import trace
 from rondo.communicator import ANY_SOURCE, ANY_TAG, Batch, Communicator, SparseReport, Topology
 from rondo.errors import *  # noqa: F403
 from rondo.start import UniqueId, init, unique_id
+from rondo.user_op import UserOp
 from rondo.wire import Wire
 from rondo.work import Matched, Message, Work
 
@@ -18,7 +19,7 @@ __version__ = _native.VERSION
 
 __all__ = [
     "ANY_SOURCE", "ANY_TAG", "Batch", "Communicator", "DistOpt", "Matched", "Message", "SparseReport", "SpawnError", "Store",
-    "Topology", "UniqueId", "Wire", "Work", "data", "init", "spawn", "trace", "unique_id", *errors.__all__,
+    "Topology", "UniqueId", "UserOp", "Wire", "Work", "data", "init", "spawn", "trace", "unique_id", *errors.__all__,
 ]  # fmt: skip
 
 

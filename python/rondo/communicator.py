@@ -32,6 +32,7 @@ from rondo._arguments import (
 )
 from rondo._library import OfThisProcess, native
 from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite
+from rondo.user_op import UserOp
 from rondo.wire import Wire
 from rondo.work import Matched, Message, Work
 
@@ -41,6 +42,7 @@ ANY_TAG = -1
 # By the numbers of rondo.h.
 COLLECTIVES = (
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "barrier",
+    "scan", "exscan",
 )  # fmt: skip
 _REDUCE_SCATTER, _ALL_GATHER, _GATHER, _SCATTER, _ALL_TO_ALL = 1, 2, 5, 6, 7
 _PURPOSE_OBJECTS = 5
@@ -159,14 +161,14 @@ class Communicator(native.Communicator, OfThisProcess):
     # --- collectives. Those without a body are in C++ (module/communicator.cc).
 
     def all_reduce(
-        self, array: Array, op: str = "sum", out: Array | None = None, *, async_op: bool = False,
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
         wire: Wire | str | None = None, stream: Any = None,
     ) -> Any:  # fmt: skip
         """Reduces `array` over all ranks; every rank gets the result, with the same bits. Returns `out`.
 
         out: of the same length and dtype; None: in place. op: "sum", "avg", "product", "min", "max", "band", "bor",
-        "bxor", "land", "lor", "lxor", or "premulsum", the sum of each rank's array times its `scalar`.
+        "bxor", "land", "lor", "lxor", "premulsum", the sum of each rank's array times its `scalar`, or a UserOp.
 
         >>> x = np.array([1, 2]) + 2 * group.rank
         >>> group.all_reduce(x)              # 4 ranks
@@ -174,7 +176,7 @@ class Communicator(native.Communicator, OfThisProcess):
         """
 
     def reduce(
-        self, array: Array, op: str = "sum", root: int = 0, out: Array | None = None, *, async_op: bool = False,
+        self, array: Array, op: str | UserOp = "sum", root: int = 0, out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
     ) -> Any:  # fmt: skip
         """Reduces `array` over all ranks; `root` gets the result. Returns `out` on root, None elsewhere.
@@ -184,6 +186,22 @@ class Communicator(native.Communicator, OfThisProcess):
         >>> group.reduce(np.array([1, 2]) + 2 * group.rank, root=3)   # 4 ranks: on rank 3
         array([16, 20])
         """
+
+    def scan(
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
+        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
+    ) -> Any:  # fmt: skip
+        """Rank r gets the arrays of ranks 0 to r, reduced in this order. Returns `out`; None: in place. Not "avg".
+
+        >>> group.scan(np.array([1, 2]))                             # on rank 1
+        array([2, 4])
+        """
+
+    def exscan(
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
+        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
+    ) -> Any:  # fmt: skip
+        """scan() without this rank's own array: of ranks 0 to r - 1. On rank 0 `out` keeps its values."""
 
     def broadcast(
         self, array: Array, root: int = 0, *, async_op: bool = False, timeout: float | None = None,
@@ -209,7 +227,7 @@ class Communicator(native.Communicator, OfThisProcess):
         """
 
     def reduce_scatter(
-        self, array: Array, op: str = "sum", out: Array | None = None, *, async_op: bool = False,
+        self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
         wire: Wire | str | None = None, stream: Any = None,
     ) -> Any:  # fmt: skip
@@ -295,7 +313,7 @@ class Communicator(native.Communicator, OfThisProcess):
         )  # fmt: skip
 
     def reduce_scatter_v(
-        self, array: Array, counts: Sequence[int], op: str = "sum", out: Array | None = None, *, async_op: bool = False,
+        self, array: Array, counts: Sequence[int], op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
     ) -> Any:  # fmt: skip
         """reduce_scatter() of parts of unequal length: rank r gets counts[r] rows. Returns `out`.
@@ -413,7 +431,7 @@ class Communicator(native.Communicator, OfThisProcess):
 
     def _uneven(
         self, collective: int, array: Array, out: Array, needed: int, input_counts: Sequence[int] | None,
-        output_counts: Sequence[int] | None, result: Any, *, op: str = "sum", root: int = -1, async_op: bool = False,
+        output_counts: Sequence[int] | None, result: Any, *, op: str | UserOp = "sum", root: int = -1, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
     ) -> Any:  # fmt: skip
         """Of elements; needed: those of `out`. array, out: None on ranks that have none."""
@@ -496,7 +514,7 @@ class Communicator(native.Communicator, OfThisProcess):
         """A context in which this thread's calls are collected, to be submitted together at its end; see Batch."""
         return Batch(self)
 
-    def prepare_all_reduce(self, array: Array, op: str = "sum", out: Array | None = None) -> Callable[[], Any]:
+    def prepare_all_reduce(self, array: Array, op: str | UserOp = "sum", out: Array | None = None) -> Callable[[], Any]:
         """all_reduce() of always the same arrays, as a function without arguments: the arguments are checked here,
         once. The arrays are kept as long as the function.
 
@@ -688,6 +706,13 @@ class Communicator(native.Communicator, OfThisProcess):
             self._open()
             return None
         return Communicator(native.new_group(self._open(), np.array(ranks, np.int32), len(ranks)))
+
+    def dup(self) -> Communicator:
+        """The same ranks once more: calls, messages and failures of the one are none of the other. All ranks call it.
+
+        >>> for_metrics = group.dup()
+        """
+        return Communicator(native.dup(self._open()))
 
     # --- the end
 

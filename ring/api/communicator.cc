@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <utility>
 
 #include "ring/api/communicator_access.h"
@@ -264,6 +265,12 @@ Communicator Communicator::split(int color, int key) {
 Communicator Communicator::new_group(std::span<const int> ranks) {
   const OutsideBatch outside = outside_batch(state_, "new_group");
   return Communicator(std::make_shared<State>(engine(state_).new_group(outside, ranks)));
+}
+
+Communicator Communicator::dup() {
+  std::vector<int> ranks(static_cast<size_t>(size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return new_group(ranks);
 }
 
 void CommunicatorAccess::check_outside_batch(const Communicator& communicator, const char* call) {

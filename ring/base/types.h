@@ -10,8 +10,11 @@
 
 namespace rondo {
 
+// Each rank gets the fold of those before it.
+constexpr bool collective_scans(Collective c) { return c == Collective::kScan || c == Collective::kExscan; }
 constexpr bool collective_reduces(Collective c) {
-  return c == Collective::kAllReduce || c == Collective::kReduceScatter || c == Collective::kReduce;
+  return c == Collective::kAllReduce || c == Collective::kReduceScatter || c == Collective::kReduce ||
+         collective_scans(c);
 }
 constexpr bool collective_has_root(Collective c) {
   return c == Collective::kBroadcast || c == Collective::kReduce || c == Collective::kGather ||

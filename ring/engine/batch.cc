@@ -159,7 +159,7 @@ std::shared_ptr<Operation> Batch::keep(const Call& call) {
     return calls_.operation;
   }
   // Factors are each rank's own, so they cannot say which calls run together.
-  const bool fusable = call.op != Op::kPremulSum;
+  const bool fusable = call.op != Op::kPremulSum && call.op != Op::kUser;
   group_.lists().refuse_wire(call.options);
   group_.check_on_host(call);
   calls_.items.push_back({check_call(call, group_.rank(), group_.size()), fusable});

@@ -137,7 +137,7 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const Call& call) {
     PreparedCall& known = **kept;
     const WireOptions& wire = call.options.wire;  // its residual is of one call
     if (call.input != known.input || call.output != known.output || wire.format != WireFormat::kNone ||
-        wire.stochastic || wire.residual != nullptr) {
+        wire.stochastic || wire.residual != nullptr || call.op == Op::kUser) {
       check_call(call, rank(), size());
       known.input = static_cast<const std::byte*>(call.input);
       known.output = static_cast<std::byte*>(call.output);
@@ -150,8 +150,9 @@ std::shared_ptr<PreparedCall> CommunicatorState::prepare(const Call& call) {
 std::shared_ptr<CollectiveOperation> CommunicatorState::submit(std::shared_ptr<PreparedCall> prepared,
                                                                const Call& call) {
   const auto timeout = prepared->timeout;
-  auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), static_cast<const std::byte*>(call.input),
-                                                         static_cast<std::byte*>(call.output), call.options.wire);
+  auto operation =
+      std::make_shared<CollectiveOperation>(std::move(prepared), static_cast<const std::byte*>(call.input),
+                                            static_cast<std::byte*>(call.output), call.options.wire, call.options.user);
   operation->engine = collectives_;
   operation->deadline = deadline(timeout);
   collectives_->submit(operation);
@@ -166,7 +167,8 @@ std::vector<std::shared_ptr<CollectiveOperation>> CommunicatorState::submit_all(
   std::unique_lock lock(submit_mutex_);
   for (BatchPart& part : parts) {
     const CheckedCall& call = part.call;
-    auto operation = std::make_shared<CollectiveOperation>(prepare(call), call.input, call.output);
+    auto operation =
+        std::make_shared<CollectiveOperation>(prepare(call), call.input, call.output, WireOptions{}, call.user);
     operation->engine = collectives_;
     // Of a call on a stream it begins when the stream has come to it (Collectives::tick).
     operation->deadline = part.gate ? Clock::time_point::max() : deadline(call.timeout);
@@ -202,7 +204,7 @@ void CommunicatorState::run(const Call& call) try {
   context_->log.note_thread();
   std::unique_lock lock(submit_mutex_);
   CollectiveOperation operation(prepare(call), static_cast<const std::byte*>(call.input),
-                                static_cast<std::byte*>(call.output), call.options.wire);
+                                static_cast<std::byte*>(call.output), call.options.wire, call.options.user);
   if (collectives_->begin_now(operation)) {
     lock.unlock();
     collectives_->run_held(operation);

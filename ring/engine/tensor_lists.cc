@@ -30,6 +30,11 @@ void TensorLists::append(std::vector<BatchPart>& items, std::span<const TensorRe
   Call call;
   call.op = op;
   refuse_wire(options);
+  if (op == Op::kUser) {
+    throw Exception(
+        ErrorCode::kInvalid,
+        fmt::format("rank {}: a list has no operation of the program's; make a call for each tensor", group_.rank()));
+  }
   call.options = options;
   items.reserve(items.size() + tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -56,7 +61,10 @@ std::vector<BatchPart> TensorLists::parts_of(std::span<BatchPart> items) {
   std::vector<BatchPart> parts;
   for (size_t i = 0; i < items.size();) {
     size_t end = i;
-    while (end < items.size() && items[end].call.collective == Collective::kAllReduce) ++end;
+    while (end < items.size() && items[end].call.collective == Collective::kAllReduce &&
+           items[end].call.op != Op::kUser) {
+      ++end;
+    }
     if (end - i > 1) {
       add_run(items.subspan(i, end - i), parts);
       i = end;

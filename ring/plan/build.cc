@@ -49,7 +49,7 @@ Plan build_alone(const PlanRequest& request) {
   PlanBuilder b(request, 1, 0);
   for (int lane = 0; lane < request.lanes; ++lane) {
     b.begin_lane();
-    if (request.collective == Collective::kBarrier) continue;
+    if (request.collective == Collective::kBarrier || request.collective == Collective::kExscan) continue;
     b.step({b.own(0)}, {b.output(0)}, collective_reduces(request.collective) ? uint16_t{kFinish} : uint16_t{0});
   }
   return b.take();
@@ -91,7 +91,8 @@ bool plan_available(Collective collective, Algorithm algorithm, const Topology& 
     case Algorithm::kStaged:
     case Algorithm::kPull:
     case Algorithm::kRegistered:
-      return collective != Collective::kBarrier && topology.one_island() && topology.world() <= kDirectWorlds;
+      return collective != Collective::kBarrier && !collective_scans(collective) && topology.one_island() &&
+             topology.world() <= kDirectWorlds;
     case Algorithm::kOneShot:
       return topology.one_island() && topology.world() <= kDirectWorlds;
     case Algorithm::kAuto:

@@ -6,12 +6,15 @@
 namespace rondo {
 namespace {
 
-// Every contribution to block c in rank order: this rank's own, and the others' as they come.
-std::vector<Ref> all_contributions(const PlanBuilder& b, uint32_t c) {
+// Every contribution to block c in rank order, or those of the first ranks: this rank's own, and the others' as they
+// come.
+std::vector<Ref> contributions(const PlanBuilder& b, uint32_t c, int first) {
   std::vector<Ref> refs;
-  for (int r = 0; r < b.world(); ++r) refs.push_back(r == b.rank() ? b.own(c) : b.from_input(r, c));
+  for (int r = 0; r < first; ++r) refs.push_back(r == b.rank() ? b.own(c) : b.from_input(r, c));
   return refs;
 }
+
+std::vector<Ref> all_contributions(const PlanBuilder& b, uint32_t c) { return contributions(b, c, b.world()); }
 
 int after(const PlanBuilder& b, int k) { return (b.rank() + k) % b.world(); }
 int before(const PlanBuilder& b, int k) { return (b.rank() + b.world() - k) % b.world(); }
@@ -53,6 +56,19 @@ void reduce(PlanBuilder& b) {
   b.step(all_contributions(b, 0), {&output, 1}, kFinish);
 }
 
+// Every rank sends its contribution to those behind it.
+void scan(PlanBuilder& b) {
+  const bool with_own = b.collective() == Collective::kScan;
+  const int first = with_own ? b.rank() + 1 : b.rank();
+  const Ref input = b.input(0), output = b.output(0);
+  std::vector<Ref> targets;
+  for (int r = b.rank() + 1; r < b.world(); ++r) targets.push_back(b.to(r, 0));
+  if (first == 1 && with_own) targets.push_back(output);
+  if (!targets.empty()) b.step({&input, 1}, targets);
+  if (first == 1 && !with_own) b.recv_copy(0, 0);
+  if (first > 1) b.step(contributions(b, 0, first), {&output, 1});
+}
+
 // One signal to everybody, one from everybody.
 void barrier(PlanBuilder& b) {
   std::vector<Ref> others = b.to_others(0);
@@ -74,6 +90,9 @@ void add_lane(PlanBuilder& b, Collective collective) {
       return reduce(b);
     case Collective::kBarrier:
       return barrier(b);
+    case Collective::kScan:
+    case Collective::kExscan:
+      return scan(b);
     case Collective::kGather:
     case Collective::kScatter:
     case Collective::kAllToAll:

@@ -48,6 +48,8 @@ class Estimate {
         return all_reduce(algorithm);
       case Collective::kBroadcast:
       case Collective::kReduce:
+      case Collective::kScan:
+      case Collective::kExscan:
         return rooted(algorithm);
       case Collective::kReduceScatter:
       case Collective::kAllGather:
@@ -85,7 +87,7 @@ class Estimate {
     }
   }
 
-  // broadcast and reduce: the chain is a pipeline, trees and direct exchanges send at once.
+  // broadcast, reduce and scans: the chain is a pipeline, trees and direct exchanges send at once.
   double rooted(Algorithm algorithm) const {
     switch (algorithm) {
       case Algorithm::kRing: {
@@ -137,6 +139,8 @@ class Estimate {
     switch (collective_) {
       case Collective::kAllReduce:
       case Collective::kReduce:
+      case Collective::kScan:
+      case Collective::kExscan:
         posted = m_, taken = (n_ - 1) * m_;
         break;
       case Collective::kBroadcast:

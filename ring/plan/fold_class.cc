@@ -15,4 +15,18 @@ bool fold_alike(Collective collective, Algorithm a, Algorithm b, int world) {
   return in_rank_order(a) && in_rank_order(b);
 }
 
+// Trees are counted from their root; of a ring's lanes some go round backwards.
+bool keeps_rank_order(Collective collective, Algorithm algorithm, int root, int world) {
+  if (collective_scans(collective) || world == 1) return true;
+  switch (algorithm) {
+    case Algorithm::kRecursiveDoubling:
+    case Algorithm::kHalvingDoubling:
+      return true;
+    case Algorithm::kTree:
+      return collective == Collective::kAllReduce || root == 0;
+    default:
+      return in_rank_order(algorithm);
+  }
+}
+
 }  // namespace rondo

@@ -10,4 +10,8 @@ namespace rondo {
 // (tests/plan/fold_class_test.cc). The reverse does not hold.
 bool fold_alike(Collective collective, Algorithm a, Algorithm b, int world);
 
+// Whether such plans fold the contributions in the order of the ranks, from 0 on. The proofs of tests/plan hold it
+// against the plans.
+bool keeps_rank_order(Collective collective, Algorithm algorithm, int root, int world);
+
 }  // namespace rondo

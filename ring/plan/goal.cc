@@ -14,6 +14,14 @@ std::vector<Promise> promises(const Plan& plan) {
       return list;
     case Collective::kReduceScatter:
       return {{me, true, 0, 0}};
+    case Collective::kExscan:
+      if (plan.rank == 0) return {};
+      [[fallthrough]];
+    case Collective::kScan:
+      for (uint32_t c = 0; c < plan.chunks; ++c) {
+        list.push_back({c, true, 0, 0, plan.collective == Collective::kScan ? plan.rank + 1 : plan.rank});
+      }
+      return list;
     case Collective::kGather:
       if (plan.rank != plan.root) return {};
       [[fallthrough]];
@@ -40,6 +48,8 @@ bool holds_input(const Plan& plan, uint32_t block) {
     case Collective::kAllReduce:
     case Collective::kReduceScatter:
     case Collective::kReduce:
+    case Collective::kScan:
+    case Collective::kExscan:
     case Collective::kAllToAll:
       return block < plan.chunks;
     case Collective::kAllGather:

@@ -13,9 +13,10 @@ namespace rondo {
 // What an output block must hold at the end.
 struct Promise {
   uint32_t block = 0;   // of the output
-  bool folded = false;  // every rank's contribution to this block, folded; else a copy of:
+  bool folded = false;  // every rank's contribution to this block, folded, or those of `first`; else a copy of:
   int source = 0;       // the rank whose input it is
   uint32_t source_block = 0;
+  int first = 0;  // of a scan: contributions of ranks 0 .. first - 1, folded in this order; 0: no scan
   bool operator==(const Promise&) const = default;
 };
 

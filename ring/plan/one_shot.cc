@@ -40,19 +40,23 @@ std::vector<uint32_t> posted_blocks(const PlanBuilder& b, int rank) {
       return rank == b.root() ? std::vector<uint32_t>{} : std::vector<uint32_t>{0};
     case Collective::kGather:
       return rank == b.root() ? std::vector<uint32_t>{} : std::vector<uint32_t>{own};
+    case Collective::kScan:
+    case Collective::kExscan:
+      return rank == b.world() - 1 ? std::vector<uint32_t>{} : std::vector<uint32_t>{0};
     case Collective::kBarrier:
       return {};
   }
   return {};
 }
 
-// Every contribution to block c, in rank order.
-void fold_all(PlanBuilder& b, uint32_t c) {
+// The contributions of the first ranks to block c, in rank order.
+void fold(PlanBuilder& b, uint32_t c, int first, uint16_t flags) {
   std::vector<Ref> contributions;
-  for (int r = 0; r < b.world(); ++r) contributions.push_back(r == b.rank() ? b.own(c) : b.posted_input(r, c));
+  for (int r = 0; r < first; ++r) contributions.push_back(r == b.rank() ? b.own(c) : b.posted_input(r, c));
   const Ref output = b.output(c);
-  b.step(contributions, {&output, 1}, kFinish);
+  b.step(contributions, {&output, 1}, flags);
 }
+void fold_all(PlanBuilder& b, uint32_t c) { fold(b, c, b.world(), kFinish); }
 
 constexpr uint32_t kNoBlock = 0xffffffff;
 
@@ -68,6 +72,8 @@ uint32_t kept_block(const PlanBuilder& b) {
       return is_root ? static_cast<uint32_t>(b.rank()) : kNoBlock;
     case Collective::kBroadcast:
       return is_root ? 0 : kNoBlock;
+    case Collective::kScan:
+      return b.rank() == 0 ? 0 : kNoBlock;
     default:
       return kNoBlock;
   }
@@ -96,6 +102,13 @@ void take(PlanBuilder& b) {
       return fold_all(b, me);
     case Collective::kReduce:
       if (is_root) fold_all(b, 0);
+      return;
+    case Collective::kScan:
+      if (b.rank() > 0) fold(b, 0, b.rank() + 1, 0);
+      return;
+    case Collective::kExscan:
+      if (b.rank() == 1) b.step({b.posted(0, 0)}, {b.output(0)});
+      if (b.rank() > 1) fold(b, 0, b.rank(), 0);
       return;
     case Collective::kAllGather:
     case Collective::kGather:

@@ -84,6 +84,8 @@ double share_of(const PeerRates& rates, const DeviceCall& call, int from, int to
     case Collective::kGather:
       return to == call.root ? block : 0;
     case Collective::kBarrier:
+    case Collective::kScan:
+    case Collective::kExscan:
       break;
   }
   return 0;
@@ -155,8 +157,8 @@ Algorithm choose_device_plan(const PeerRates& rates, std::span<const int> order,
                              Algorithm asked) {
   const auto may = [&](Algorithm algorithm) { return asked == Algorithm::kAuto || asked == algorithm; };
   const bool alone = rates.world == 1 && may(Algorithm::kRing);
-  const bool registered =
-      (may(Algorithm::kRegistered) || alone) && call.collective != Collective::kBarrier && rates.complete();
+  const bool passes = call.collective != Collective::kBarrier && !collective_scans(call.collective);
+  const bool registered = (may(Algorithm::kRegistered) || alone) && passes && rates.complete();
   const bool ring = may(Algorithm::kRing) && rates.world > 1 && !order.empty() && ring_of_neighbors(call.collective);
   if (registered && ring) {
     const bool faster = registered_microseconds(rates, call) <= ring_microseconds(rates, order, call);

@@ -61,6 +61,28 @@ void reduce(PlanBuilder& b, const Ring& ring, int hops) {
   }
 }
 
+// A chain from rank 0 to the last one: each adds its contribution to what those before it have, and passes that on.
+void scan(PlanBuilder& b) {
+  const int me = b.rank(), last = b.world() - 1;
+  if (me == 0) return b.copy_send(0, 1);
+  const Ref arriving = me == 1 ? b.from_input(0, 0) : b.from(me - 1, 0);
+  if (me == last) return b.step({arriving, b.own(0)}, {b.output(0)});
+  b.step({arriving, b.own(0)}, {b.output(0), b.to(me + 1, 0)});
+}
+
+// The same; what has come is kept until the own contribution, which may lie in the output, has been folded.
+void exscan(PlanBuilder& b) {
+  const int me = b.rank(), last = b.world() - 1;
+  if (me == 0) return b.send(0, 1);
+  if (me == last) return b.recv_copy(0, me - 1);
+  const Ref kept = b.scratch(0, 0);
+  Ref before = kept;
+  if (me == 1) before.flags = b.from_input(0, 0).flags;  // the contribution of rank 0
+  b.step({b.from(me - 1, 0)}, {kept});
+  b.step({before, b.own(0)}, {b.to(me + 1, 0)});
+  b.step({kept}, {b.output(0)});
+}
+
 void gather(PlanBuilder& b, const Ring& ring) {
   const uint32_t own = ring.block(0);
   if (b.rank() != b.root()) return b.send(own, b.root());
@@ -110,7 +132,7 @@ uint32_t fan_of(Collective collective, int world) {
 }
 
 bool one_block(Collective c) {
-  return c == Collective::kBroadcast || c == Collective::kReduce || c == Collective::kBarrier;
+  return c == Collective::kBroadcast || c == Collective::kReduce || c == Collective::kBarrier || collective_scans(c);
 }
 
 }  // namespace
@@ -149,6 +171,12 @@ Plan build_ring(const PlanRequest& request) {
         break;
       case Collective::kBarrier:
         if (lane == 0) barrier(b, ring);
+        break;
+      case Collective::kScan:
+        scan(b);
+        break;
+      case Collective::kExscan:
+        exscan(b);
         break;
     }
   }

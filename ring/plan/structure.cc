@@ -45,6 +45,8 @@ bool output_promised(const Plan& plan, uint32_t block) {
     case Collective::kReduce:
     case Collective::kGather:
       return plan.rank == plan.root && block < plan.chunks;
+    case Collective::kExscan:
+      return plan.rank > 0 && block < plan.chunks;
     case Collective::kBarrier:
       return false;
     default:

@@ -92,7 +92,7 @@ class ValueRun {
   Failure fold(Actor& actor, const Step& step, std::span<const Operand> operands, Value& value);
   Failure encode(Actor& actor, const Step& step, Parcel& parcel, Value& stored);
   Failure check_output(const Actor& actor, const Promise& promise);
-  Failure check_folded(const Plan& plan, uint32_t block, Value value);
+  Failure check_folded(const Plan& plan, uint32_t block, int first, Value value);
   Failure stuck() const;
   std::string here(const Actor& actor) const { return place_of(*actor.plan, lane_, actor.done) + ": "; }
   std::deque<Parcel>& inbox(Actor& actor, int from) const {
@@ -112,8 +112,9 @@ class ValueRun {
   uint32_t rounds_;
   Expressions expressions_;
   std::vector<Actor> actors_;
-  std::vector<int> ready_;                            // ranks that may be able to move
-  std::map<uint32_t, std::pair<Value, int>> agreed_;  // by block: the folded value, and the first rank that has it
+  std::vector<int> ready_;  // ranks that may be able to move
+  // By block: the folded value, and the first rank that has it.
+  std::map<uint32_t, std::pair<Value, int>> agreed_;
   ValueTrace* trace_ = nullptr;
 };
 
@@ -453,17 +454,23 @@ Failure ValueRun::stuck() const {
 }
 
 // Every rank's contribution once, scaled once, and the fold finished: `value` is walked as a tree, since a value used
-// twice would count twice.
-Failure ValueRun::check_folded(const Plan& plan, uint32_t block, Value value) {
-  const auto [it, first] = agreed_.insert({block, {value, plan.rank}});
+// twice would count twice. Of a scan those of the first ranks, in their order; it has no operation that finishes, or
+// that scales as it folds.
+Failure ValueRun::check_folded(const Plan& plan, uint32_t block, int first, Value value) {
+  const bool scans = first > 0;
   const std::string where =
       rank_name(plan.rank) + ", lane " + std::to_string(lane_) + ": output " + std::to_string(block) + " ";
-  if (!first) {
-    if (it->second.first == value) return std::nullopt;
-    return where + "is folded as " + expressions_.text(value) + ", on " + rank_name(it->second.second) + " as " +
-           expressions_.text(it->second.first);
+  if (!scans) {
+    const auto [it, is_first] = agreed_.insert({block, {value, plan.rank}});
+    if (!is_first) {
+      if (it->second.first == value) return std::nullopt;
+      return where + "is folded as " + expressions_.text(value) + ", on " + rank_name(it->second.second) + " as " +
+             expressions_.text(it->second.first);
+    }
+    if (!expressions_.finished(expressions_.plain(value))) {
+      return where + "is not finished: " + expressions_.text(value);
+    }
   }
-  if (!expressions_.finished(expressions_.plain(value))) return where + "is not finished: " + expressions_.text(value);
   std::vector<int> counts(plans_.size());
   std::vector<Operand> open(1, {value, Expressions::kUnscaled});
   size_t leaves = 0;
@@ -471,8 +478,11 @@ Failure ValueRun::check_folded(const Plan& plan, uint32_t block, Value value) {
     const Operand operand{expressions_.plain(open.back().value), open.back().scaled_by};
     open.pop_back();
     if (expressions_.is_leaf(operand.value)) {
+      if (scans && expressions_.rank_of(operand.value) != static_cast<int>(leaves)) {
+        return where + "is not folded in the order of the ranks: " + expressions_.text(value);
+      }
       ++leaves;
-      if (operand.scaled_by == Expressions::kUnscaled) {
+      if (operand.scaled_by == Expressions::kUnscaled && !(scans && scaling_ == Scaling::kAtFold)) {
         return where + "has a contribution that was not scaled: " + expressions_.text(operand.value);
       }
       if (expressions_.block_of(operand.value) != block) {
@@ -480,10 +490,11 @@ Failure ValueRun::check_folded(const Plan& plan, uint32_t block, Value value) {
       }
       ++counts[static_cast<size_t>(expressions_.rank_of(operand.value))];
     }
-    for (const Operand& inner : expressions_.operands(operand.value)) open.push_back(inner);
+    const std::span<const Operand> inner = expressions_.operands(operand.value);
+    open.insert(open.end(), inner.rbegin(), inner.rend());  // the first is the next
   }
   for (size_t r = 0; r < counts.size(); ++r) {
-    if (counts[r] != 1) {
+    if (counts[r] != (scans && r >= static_cast<size_t>(first) ? 0 : 1)) {
       return where + "has the contribution of " + rank_name(static_cast<int>(r)) + " " + std::to_string(counts[r]) +
              " times: " + expressions_.text(value);
     }
@@ -508,7 +519,7 @@ Failure ValueRun::check_output(const Actor& actor, const Promise& promise) {
   const std::string where =
       rank_name(plan.rank) + ", lane " + std::to_string(lane_) + ": output " + std::to_string(promise.block) + " ";
   if (value == kNoValue) return where + "is never written";
-  if (promise.folded) return check_folded(plan, actor.round * plan.chunks + promise.block, value);
+  if (promise.folded) return check_folded(plan, actor.round * plan.chunks + promise.block, promise.first, value);
   Value wanted = expressions_.leaf(promise.source, actor.round * plan.chunks + promise.source_block);
   if (wire_ == Wire::kCoded && plans_.size() > 1) wanted = expressions_.decode(expressions_.encode(wanted));
   if (value == wanted) return std::nullopt;

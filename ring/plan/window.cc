@@ -272,6 +272,8 @@ Pages pages_of(Collective collective) {
     case Collective::kAllToAll:
       return {staged_all_to_all, pull_all_to_all, pull_all_to_all};
     case Collective::kBarrier:
+    case Collective::kScan:
+    case Collective::kExscan:
       break;
   }
   return {};

@@ -124,7 +124,7 @@ TEST_CASE("place") {
           expect(std::string(name) == "registered", std::string("registered buffers by ") + name);
           want(rondo_algorithm_for(comm, RONDO_ALL_REDUCE, 2, RONDO_FLOAT32, RONDO_SUM, 0, &name));
           expect(std::string(name) == "one_shot", std::string("8 bytes by ") + name);
-          want_invalid(rondo_algorithm_for(comm, 9, 1, RONDO_FLOAT32, RONDO_SUM, 0, &name), "collective 9");
+          want_invalid(rondo_algorithm_for(comm, 11, 1, RONDO_FLOAT32, RONDO_SUM, 0, &name), "collective 11");
           expect(name == nullptr, "a name of a refused call");
         }) == "");
 }
@@ -240,6 +240,48 @@ TEST_CASE("every uneven collective, with displacements") {
             want(BOTH(all_to_all_v, comm, words.data(), ones, from, got.data(), ones, to, RONDO_INT64, nullptr));
             expect(got == (rank == 0 ? Numbers{51, 50, -1} : Numbers{6, 5, -1}), "all_to_all_v with displacements");
           }
+        }) == "");
+}
+
+TEST_CASE("scans, reductions by a function, and a communicator once more") {
+  CHECK(on_threads(3, [](rondo_comm_t comm, int rank) {
+          for (const bool async : {false, true}) {
+            const Numbers in{rank + 1, 10 * rank + 10};
+            Numbers out(2, -1);
+            want(BOTH(scan, comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_SUM, nullptr));
+            expect(out == std::vector<Numbers>{{1, 10}, {3, 30}, {6, 60}}[static_cast<size_t>(rank)], "scan");
+            out = {-1, -1};
+            want(BOTH(exscan, comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_MAX, nullptr));
+            expect(out == std::vector<Numbers>{{-1, -1}, {1, 10}, {2, 20}}[static_cast<size_t>(rank)], "exscan");
+            rondo_options_t options = RONDO_OPTIONS_INIT;
+            // Of pairs the first one's left and the last one's right.
+            options.user.function = [](const void* left, void* right, size_t count, void* calls) {
+              for (size_t i = 0; i < count; ++i) {
+                static_cast<int64_t*>(right)[2 * i] = static_cast<const int64_t*>(left)[2 * i];
+              }
+              ++*static_cast<std::atomic<int>*>(calls);
+            };
+            std::atomic<int> calls{0};
+            options.user.context = &calls;
+            options.user.element_bytes = 16;
+            out = {-1, -1};
+            want(BOTH(all_reduce, comm, in.data(), out.data(), 1, RONDO_FLOAT32, RONDO_USER, &options));
+            expect(out == Numbers{1, 30} && calls > 0, "all_reduce by a function");
+            want_invalid(rondo_all_reduce(comm, in.data(), out.data(), 1, RONDO_INT64, RONDO_USER, nullptr),
+                         "function");
+            want_invalid(rondo_scan(comm, in.data(), out.data(), 2, RONDO_INT64, RONDO_AVG, nullptr), "avg");
+          }
+          rondo_comm_t copy = nullptr;
+          want(rondo_dup(comm, &copy));
+          int64_t sum = rank, other = 10 * rank;
+          rondo_work_t work = nullptr;
+          want(rondo_all_reduce_async(copy, &other, &other, 1, RONDO_INT64, RONDO_SUM, nullptr, &work));
+          want(rondo_all_reduce(comm, &sum, &sum, 1, RONDO_INT64, RONDO_SUM, nullptr));
+          want(rondo_wait(work, -1));
+          want(rondo_work_free(work));
+          expect(sum == 3 && other == 30, "two communicators at once");
+          want(rondo_destroy(copy));
+          want_invalid(rondo_dup(comm, nullptr), "copy");
         }) == "");
 }
 

@@ -72,7 +72,8 @@ std::vector<CollectiveCase> all_shapes(const CaseList& list) {
 
 std::vector<CollectiveCase> all_reductions(int world) {
   std::vector<CollectiveCase> cases;
-  for (const Collective c : {Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce}) {
+  for (const Collective c : {Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce, Collective::kScan,
+                             Collective::kExscan}) {
     for (int d = 0; d < kDTypes; ++d) {
       for (int o = 0; o < kOps; ++o) {
         CollectiveCase what;
@@ -81,6 +82,7 @@ std::vector<CollectiveCase> all_reductions(int world) {
         what.dtype = static_cast<DType>(d);
         what.op = static_cast<Op>(o);
         if (!op_supports(what.op, what.dtype)) continue;
+        if (collective_scans(c) && what.op == Op::kAverage) continue;
         what.root = static_cast<int>(cases.size()) % world;
         what.count = 301 + cases.size() % 3;
         what.seed = cases.size();

@@ -32,7 +32,7 @@ CollectiveCase random_case(Random& random, int world) {
   what.dtype = static_cast<DType>(random.below(kDTypes));
   do {
     what.op = static_cast<Op>(random.below(kOps));
-  } while (!op_supports(what.op, what.dtype));
+  } while (!op_supports(what.op, what.dtype) || (collective_scans(what.collective) && what.op == Op::kAverage));
   const uint64_t counts[] = {0,
                              1,
                              static_cast<uint64_t>(world - 1),

@@ -62,7 +62,7 @@ TEST_CASE("rows of equal calls on registered, plain and mixed buffers") {
             for (int c = 0; c < kCollectives; ++c) {
               CollectiveCase what;
               what.collective = static_cast<Collective>(c);
-              if (what.collective == Collective::kBarrier) continue;
+              if (what.collective == Collective::kBarrier || collective_scans(what.collective)) continue;
               what.world = kWorld;
               what.dtype = DType::kInt8;
               what.root = kWorld - 1;

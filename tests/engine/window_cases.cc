@@ -29,7 +29,9 @@ constexpr bool kSanitized = false;
 // What no plan inside an island takes, or none that reads contributions where they lie.
 bool possible(const CollectiveCase& what, Algorithm algorithm) {
   if (!what.counts.empty()) return false;
-  if (what.collective == Collective::kBarrier) return algorithm == Algorithm::kOneShot;
+  if (what.collective == Collective::kBarrier || collective_scans(what.collective)) {
+    return algorithm == Algorithm::kOneShot;
+  }
   const bool raw = algorithm == Algorithm::kPull || algorithm == Algorithm::kRegistered;
   return !(raw && what.op == Op::kPremulSum && collective_reduces(what.collective));
 }

@@ -195,4 +195,76 @@ TEST_CASE("what scales and what finishes") {
 }
 
 }  // namespace
+TEST_CASE("a function of the program's folds from left to right into every target, and sees aligned memory") {
+  struct Seen {
+    size_t element;
+    bool aligned = true;
+  };
+  // Text, the last byte of which is its hash: x op y is what both say, in this order.
+  const auto fold = [](const void* in, void* inout, size_t count, void* context) {
+    Seen& seen = *static_cast<Seen*>(context);
+    const size_t alignment = std::min<size_t>(16, seen.element & (~seen.element + 1));
+    seen.aligned = seen.aligned && reinterpret_cast<uintptr_t>(in) % alignment == 0 &&
+                   reinterpret_cast<uintptr_t>(inout) % alignment == 0;
+    const auto* from = static_cast<const unsigned char*>(in);
+    auto* to = static_cast<unsigned char*>(inout);
+    for (size_t i = 0; i < count; ++i, from += seen.element, to += seen.element) {
+      // The functions x -> a x + b modulo 256 with b the last byte, composed.
+      for (size_t k = 0; k + 1 < seen.element; ++k) {
+        const unsigned plus = k == 0 ? from[0] * to[seen.element - 1] + from[seen.element - 1] : 0;
+        const auto product = static_cast<unsigned char>(from[k] * to[k]);
+        if (k == 0) to[seen.element - 1] = static_cast<unsigned char>(plus);
+        to[k] = product;
+      }
+    }
+  };
+  for (const size_t element : {2u, 3u, 8u, 24u, 4096u}) {
+    for (const int sources : {1, 2, 5}) {
+      for (const int targets : {1, 3}) {
+        for (int alias = -1; alias < sources; ++alias) {
+          for (const size_t count : {0u, 1u, 500u}) {
+            std::vector<Guarded> in, out;
+            for (int s = 0; s < sources; ++s) in.emplace_back(count * element, 7 * static_cast<size_t>(s) % 60);
+            for (int t = 0; t < targets; ++t) out.emplace_back(count * element, 3 * static_cast<size_t>(t));
+            std::mt19937 random(kSeed);
+            for (Guarded& each : in) {
+              for (size_t i = 0; i < count * element; ++i) each.data()[i] = static_cast<unsigned char>(random());
+            }
+            Seen seen{element}, reference{element};
+            std::vector<unsigned char> wanted = in[0].content();
+            for (int s = 1; s < sources && count > 0; ++s) {
+              std::vector<unsigned char> next = in[static_cast<size_t>(s)].content();
+              fold(wanted.data(), next.data(), count, &reference);
+              wanted = next;
+            }
+            std::vector<const void*> from;
+            std::vector<void*> to;
+            for (Guarded& each : in) from.push_back(each.data());
+            for (Guarded& each : out) to.push_back(each.data());
+            if (alias >= 0) to[0] = in[static_cast<size_t>(alias)].data();
+            const UserOp op{fold, &seen, static_cast<uint32_t>(element), false};
+            CombineSpec spec;
+            spec.op = Op::kUser;
+            spec.user = &op;
+            combine(spec,
+                    {from.data(), to.data(), 0, static_cast<uint8_t>(sources), static_cast<uint8_t>(targets), true},
+                    count);
+            CAPTURE(element);
+            CAPTURE(sources);
+            CAPTURE(alias);
+            CAPTURE(count);
+            for (void* target : to) {
+              const auto* bytes = static_cast<unsigned char*>(target);
+              REQUIRE(std::equal(wanted.begin(), wanted.end(), bytes));
+            }
+            REQUIRE(seen.aligned);
+            for (Guarded& each : in) REQUIRE(each.guards_hold());
+            for (Guarded& each : out) REQUIRE(each.guards_hold());
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace rondo::testing

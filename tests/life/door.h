@@ -33,6 +33,8 @@ enum class Verb {
   kScatterV,
   kAllToAllV,
   kAllReduceMany,
+  kScan,
+  kExscan,
   kSend,
   kRecv,
   kMatchedProbe,  // blocking alone

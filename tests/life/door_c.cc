@@ -126,6 +126,8 @@ rondo_result_t CGroup::call_either(const Call& c, rondo_message_t* message, rond
   options.wire_seed = c.options.wire.seed;
   options.residual = c.options.wire.residual;
   options.purpose = static_cast<uint64_t>(c.options.purpose);
+  options.user = {c.options.user.function, c.options.user.context, c.options.user.element_bytes,
+                  c.options.user.commutative ? 1 : 0};
   options.message_flags = c.options.synchronous ? RONDO_SYNCHRONOUS : 0;
   const auto* o = &options;
   const auto dtype = static_cast<rondo_dtype_t>(c.dtype);
@@ -167,6 +169,10 @@ rondo_result_t CGroup::call_either(const Call& c, rondo_message_t* message, rond
                         dtype, o);
     case Verb::kAllReduceMany:
       RONDO_LIFE_EITHER(all_reduce_many, tensors.data(), tensors.size(), op, o);
+    case Verb::kScan:
+      RONDO_LIFE_EITHER(scan, c.in, c.out, c.count, dtype, op, o);
+    case Verb::kExscan:
+      RONDO_LIFE_EITHER(exscan, c.in, c.out, c.count, dtype, op, o);
     case Verb::kSend:
       RONDO_LIFE_EITHER(send, c.in, c.count, dtype, c.root, c.tag, o);
     case Verb::kMatchedProbe:

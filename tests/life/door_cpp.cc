@@ -120,6 +120,10 @@ class CppGroup final : public Group {
                                      c.dtype, c.options);                                                       \
   case Verb::kAllReduceMany:                                                                                    \
     return group_.all_reduce_many##form(c.tensors, c.op, c.options);                                            \
+  case Verb::kScan:                                                                                             \
+    return group_.scan##form(c.in, c.out, c.count, c.dtype, c.op, c.options);                                   \
+  case Verb::kExscan:                                                                                           \
+    return group_.exscan##form(c.in, c.out, c.count, c.dtype, c.op, c.options);                                 \
   case Verb::kSend:                                                                                             \
     return group_.send##form(c.in, c.count, c.dtype, c.root, c.tag, c.options);
 

@@ -11,6 +11,26 @@ void expect(Watched& memory, const std::byte* output, const Shape::Result& resul
   fill(*result.cycle, result.phase, memory.expected.data() + at, result.count);
 }
 
+template <typename T>
+void fold(const void* in, void* inout, size_t count, void* op) {
+  const auto* const from = static_cast<const T*>(in);
+  auto* const to = static_cast<T*>(inout);
+  const bool sum = *static_cast<const Op*>(op) == Op::kSum;
+  for (size_t i = 0; i < count; ++i) to[i] = sum ? static_cast<T>(from[i] + to[i]) : std::max(from[i], to[i]);
+}
+
+// user=1, 2: the op, a sum or a maximum of numbers of 8 bytes, is one of the program's; 2: and said to need the order
+// of the ranks.
+void set_user(const Step& step, Call& call) {
+  static Op kOps[] = {Op::kSum, Op::kMax};
+  const int64_t way = step.number("user");
+  const auto* const op = std::find(std::begin(kOps), std::end(kOps), call.op);
+  if (way == 0 || op == std::end(kOps) || (call.dtype != DType::kInt64 && call.dtype != DType::kFloat64)) return;
+  const bool whole = call.dtype == DType::kInt64;
+  call.options.user = {whole ? fold<int64_t> : fold<double>, const_cast<Op*>(op), 8, way == 1};
+  call.op = Op::kUser;
+}
+
 void set_options(const Step& step, const Seat& seat, CallOptions& options) {
   options.algorithm = algorithm_named(step.word("algorithm", "auto"));
   options.scalar = factor_of(seat.me);
@@ -31,6 +51,7 @@ class FlightMaker {
     Call& call = flight_.call;
     const Shape shape = make_shape(step_, seat_, call);
     set_options(step_, seat_, call.options);
+    if (shape.folds) set_user(step_, call);
     if (call.verb == Verb::kAllReduceMany) {
       make_many();
     } else if (call.verb != Verb::kBarrier) {

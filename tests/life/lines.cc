@@ -8,20 +8,25 @@
 namespace rondo::life {
 namespace {
 
-constexpr const char* kEven[] = {"all_reduce",     "reduce", "broadcast", "all_gather",
-                                 "reduce_scatter", "gather", "scatter",   "all_to_all"};
+constexpr const char* kEven[] = {"all_reduce", "reduce",  "broadcast",  "all_gather", "reduce_scatter",
+                                 "gather",     "scatter", "all_to_all", "scan",       "exscan"};
 constexpr const char* kUneven[] = {"all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v"};
 // Bytes at which the library changes its way: inline and posted values, where trials begin (16 KiB), the eager limit
 // and cards (64, 256 KiB), slices (256 KiB), staging memory (1 MiB); and what small settings make of them.
 constexpr uint64_t kThresholds[] = {8,    16,   48,    56,    64,    112,    128,    256,    512,    1024,   2048,
                                     4096, 8192, 16384, 32768, 65536, 131072, 196608, 262144, 524288, 1048576};
 
+bool scans(const Step& step) { return step.verb == "scan" || step.verb == "exscan"; }
+
 bool folds(const Step& step) {
-  return step.verb == "all_reduce" || step.verb == "reduce" || step.verb.compare(0, 14, "reduce_scatter") == 0;
+  return step.verb == "all_reduce" || step.verb == "reduce" || step.verb.compare(0, 14, "reduce_scatter") == 0 ||
+         scans(step);
 }
 
 uint64_t parts(const std::string& verb, int members) {
-  return verb == "all_reduce" || verb == "reduce" || verb == "broadcast" ? 1 : static_cast<uint64_t>(members);
+  const bool one =
+      verb == "all_reduce" || verb == "reduce" || verb == "broadcast" || verb == "scan" || verb == "exscan";
+  return one ? 1 : static_cast<uint64_t>(members);
 }
 
 }  // namespace
@@ -78,7 +83,8 @@ std::string Lines::where() {
 
 void Lines::algorithm(Step& step) {
   constexpr const char* kNamed[] = {"ring", "direct", "tree", "star", "doubling", "halving_doubling", "double_tree"};
-  if (random_.chance(80) || step.has("wire")) return;  // not all carry one
+  if (random_.chance(80) || step.has("wire") || step.number("user") == 2)
+    return;  // not all carry one, or keep the order
   if (step.verb == "all_reduce" && life_.world > 1) step.with("algorithm", one_of(kNamed));
 }
 
@@ -113,9 +119,14 @@ void Lines::fold(Step& step) {
   Op op = Op::kSum;
   do {
     op = r.chance(40) ? Op::kSum : static_cast<Op>(r.below(kOps));
-  } while (!op_supports(op, type));
+  } while (!op_supports(op, type) || (scans(step) && op == Op::kAverage));
   step.with("op", op_name(op));
   const bool wide = type == DType::kFloat32 || type == DType::kFloat64 || type == DType::kFloat16;
+  const bool by_function = type == DType::kInt64 || type == DType::kFloat64;
+  if (by_function && (op == Op::kSum || op == Op::kMax) && r.chance(40)) {
+    step.with("user", static_cast<int64_t>(r.between(1, 2)));
+    return;
+  }
   if ((op == Op::kSum || op == Op::kAverage) && wide && r.chance(50)) step.with("data", "random");
   const bool even = step.verb == "all_reduce" || step.verb == "reduce_scatter";
   if (!even || type != DType::kFloat32 || (op != Op::kSum && op != Op::kAverage) || r.chance(60)) return;

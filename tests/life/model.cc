@@ -112,8 +112,9 @@ Cycle make_reduced(const Kind& kind) {
   Cycle cycle{kind.dtype, {}, {}};
   for (uint64_t k = 0; k < kPeriod; ++k) {
     std::vector<double> values;
-    for (int m = 0; m < kind.members; ++m) values.push_back(input.values[(k + phase_of(m, 0)) % kPeriod]);
-    if (kind.members == 1 && kind.op != Op::kPremulSum) {
+    const int folded = kind.first > 0 ? kind.first : kind.members;
+    for (int m = 0; m < folded; ++m) values.push_back(input.values[(k + phase_of(m, 0)) % kPeriod]);
+    if (folded == 1 && kind.op != Op::kPremulSum) {
       store(cycle, testing::load_element(kind.dtype, input.bytes.data() + k * dtype_bytes(kind.dtype)));
     } else if (dtype_is_float(kind.dtype)) {
       const double value = reduced_float(kind, values);

@@ -30,12 +30,13 @@ struct Kind {
   Op op = Op::kSum;
   int members = 1;
   bool random = false;
+  int first = 0;  // of a scan: the members that are folded are those below it; 0: all are
   auto operator<=>(const Kind&) const = default;
 };
 
 // T of the text. Valid for ever; any thread, each has its own.
 const Cycle& input_cycle(const Kind& kind);
-// [k]: the op over all members m of T[(k + 131 m) mod P].
+// [k]: the op over all members m, or those below Kind::first, of T[(k + 131 m) mod P].
 const Cycle& reduced_cycle(const Kind& kind);
 // Where member m's values begin in T, for a salt.
 inline uint64_t phase_of(int member, uint64_t salt) {

@@ -196,7 +196,7 @@ class Writer {
                                 "), .wire = {.format = WireFormat(" +
                                 std::to_string(static_cast<int>(wire_format_named(step.word("wire", "none")))) + ")}}";
     std::string in_bytes = one, out_bytes = one, in = inside ? "out" : "in", out = "out", tail;
-    if (verb == "all_reduce") {
+    if (verb == "all_reduce" || verb == "scan" || verb == "exscan") {
       tail = op + ", ";
     } else if (verb == "reduce") {
       tail = op + ", " + root + ", ";

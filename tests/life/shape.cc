@@ -7,9 +7,10 @@
 namespace rondo::life {
 namespace {
 
-constexpr std::array kVerbs = {"all_reduce",       "reduce",   "broadcast",  "all_gather",   "reduce_scatter",
-                               "gather",           "scatter",  "all_to_all", "barrier",      "all_gather_v",
-                               "reduce_scatter_v", "gather_v", "scatter_v",  "all_to_all_v", "all_reduce_many"};
+constexpr std::array kVerbs = {
+    "all_reduce",      "reduce",  "broadcast",    "all_gather",       "reduce_scatter", "gather",    "scatter",
+    "all_to_all",      "barrier", "all_gather_v", "reduce_scatter_v", "gather_v",       "scatter_v", "all_to_all_v",
+    "all_reduce_many", "scan",    "exscan"};
 
 struct Maker {
   const Step& step;
@@ -79,6 +80,14 @@ Shape Maker::shape() {
       s.writes = call.verb == Verb::kAllReduce || is_root;
       s.everywhere = call.verb == Verb::kAllReduce;
       s.results = {{0, count, folded(), folded_phase()}};
+      break;
+    case Verb::kScan:
+    case Verb::kExscan:
+      s.in = s.out = count;
+      s.folds = true;
+      s.writes = call.verb == Verb::kScan || m > 0;
+      kind.first = seat.me + (call.verb == Verb::kScan ? 1 : 0);
+      if (s.writes) s.results = {{0, count, folded(), folded_phase()}};
       break;
     case Verb::kBroadcast:
       s.out = count;

@@ -184,6 +184,21 @@ TEST_CASE("signals outside of barriers over windows, and barriers without window
   refused(plans, "a barrier in a collective without windows");
 }
 
+TEST_CASE("a scan out of the order of the ranks, or of other ranks, is refused") {
+  Plans plans = sound(Collective::kScan, Algorithm::kDirect, 3);
+  std::swap(source(plans, 2, 0, 0), source(plans, 2, 0, 1));
+  refused(plans, "rank 2, lane 0: output 0 is not folded in the order of the ranks: (r1[0]* + r0[0]* + r2[0]*)");
+  plans = sound(Collective::kScan, Algorithm::kRing, 3);
+  std::swap(source(plans, 1, 0, 0), source(plans, 1, 0, 1));
+  refused(plans, "is not folded in the order of the ranks");
+  plans = sound(Collective::kExscan, Algorithm::kDirect, 3);
+  plans[2].collective = plans[1].collective = plans[0].collective = Collective::kScan;
+  refused(plans, "is never written");
+  plans = sound(Collective::kScan, Algorithm::kRing, 3);
+  for (Plan& plan : plans) plan.collective = Collective::kExscan;
+  refused(plans, "rank 0, lane 0, step 0");
+}
+
 TEST_CASE("one rank with another root is refused, by its call and by what it does") {
   Plans plans = sound(Collective::kBroadcast, Algorithm::kTree, 4, 0);
   Plans other = sound(Collective::kBroadcast, Algorithm::kTree, 4, 1);

@@ -67,7 +67,49 @@ std::set<std::string> results_of(Collective collective, Algorithm algorithm, con
   return texts;
 }
 
+// Whether the plans fold all contributions in the order of the ranks.
+bool in_rank_order(PlanRequest request) {
+  request.lanes = 2;
+  const std::vector<Plan> plans = plans_of_all_ranks(request);
+  for (uint32_t lane = 0; lane < plans.front().lanes.size(); ++lane) {
+    for (const ValueTrace::Held& held : trace_values(plans, lane).values) {
+      if (held.finished && !std::is_sorted(held.ranks.begin(), held.ranks.end())) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
+
+TEST_CASE("algorithms that are said to keep the order of the ranks do, for every root") {
+  // Proves: an operation that is not commutative gives what it would give rank by rank.
+  int kept = 0, ways = 0;
+  for (int world = 2; world <= 64; world += world < 9 ? 1 : 11) {
+    Topology topology = one_host(world);
+    topology.island.assign(static_cast<size_t>(world), 0);
+    for (const Collective collective : {Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce}) {
+      for (int i = 1; i < kAlgorithms; ++i) {
+        const auto algorithm = static_cast<Algorithm>(i);
+        if (algorithm == Algorithm::kWindow || !plan_available(collective, algorithm, topology)) continue;
+        for (int root = 0; root < (collective_has_root(collective) ? world : 1); ++root) {
+          ++ways;
+          if (!keeps_rank_order(collective, algorithm, root, world)) continue;
+          ++kept;
+          CAPTURE(world);
+          CAPTURE(root);
+          CAPTURE(collective_name(collective));
+          CAPTURE(algorithm_name(algorithm));
+          CHECK(in_rank_order(request_of(collective, algorithm, topology, root)));
+        }
+      }
+    }
+  }
+  CHECK(kept > 200);
+  CHECK(ways > kept);
+  const Topology three = one_host(3);
+  CHECK(!in_rank_order(request_of(Collective::kAllReduce, Algorithm::kRing, three)));
+  CHECK(!keeps_rank_order(Collective::kAllReduce, Algorithm::kRing, -1, 3));
+}
 
 TEST_CASE("algorithms that are said to fold alike give the same bits") {
   // Proves: a tuner that chooses among them by times changes no result.

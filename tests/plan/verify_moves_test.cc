@@ -12,6 +12,8 @@ TEST_CASE("all_gather, reduce_scatter, all_to_all, barrier: worlds 1..64, lanes 
   prove_all(Collective::kReduceScatter);
   prove_all(Collective::kAllToAll);
   prove_all(Collective::kBarrier);
+  prove_all(Collective::kScan);
+  prove_all(Collective::kExscan);
 }
 
 }  // namespace rondo

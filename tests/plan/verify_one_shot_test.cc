@@ -8,7 +8,8 @@ namespace {
 
 constexpr Collective kOneShots[] = {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
                                     Collective::kAllToAll,  Collective::kBroadcast,     Collective::kReduce,
-                                    Collective::kGather,    Collective::kScatter,       Collective::kBarrier};
+                                    Collective::kGather,    Collective::kScatter,       Collective::kBarrier,
+                                    Collective::kScan,      Collective::kExscan};
 
 Topology one_island_of(int world) {
   Topology topology = one_host(world);

@@ -51,13 +51,14 @@ double tolerance_of(const CollectiveCase& what) {
   return std::max(1e-6, std::ldexp(1.0, -float_format(what.dtype).fraction_bits));
 }
 
-double reduced(const CollectiveCase& what, uint64_t block, uint64_t index) {
+// Of the first ranks.
+double reduced(const CollectiveCase& what, uint64_t block, uint64_t index, int first) {
   const DType folded_as = what.dtype == DType::kBool ? DType::kBool : DType::kUint64;
   uint64_t result = 0;
-  for (int r = 0; r < what.world; ++r) {
+  for (int r = 0; r < first; ++r) {
     uint64_t value = value_of(what, r, block, index);
     if (what.op == Op::kPremulSum) value *= factor_of(r);
-    if (is_logical(what.op) && what.world > 1) value = value != 0;  // alone, a value is only copied
+    if (is_logical(what.op) && first > 1) value = value != 0;  // alone, a value is only copied
     result = r == 0 ? value : fold_integers(folded_as, what.op, result, value);
   }
   if (what.op != Op::kAverage) return static_cast<double>(result);
@@ -145,6 +146,8 @@ CollectiveRank::Elements CollectiveRank::elements() const {
     case Collective::kAllReduce:
     case Collective::kBroadcast:
     case Collective::kReduce:
+    case Collective::kScan:
+    case Collective::kExscan:
       return {case_.count, case_.count};
     case Collective::kAllGather:
       return {block, all};
@@ -181,6 +184,7 @@ Call CollectiveRank::call() const {
 }
 
 bool CollectiveRank::expects_output() const {
+  if (case_.collective == Collective::kExscan) return rank_ > 0;
   const bool root_only = case_.collective == Collective::kReduce || case_.collective == Collective::kGather;
   return !root_only || rank_ == case_.root;
 }
@@ -190,11 +194,15 @@ double CollectiveRank::expected(uint64_t element) const {
   switch (case_.collective) {
     case Collective::kAllReduce:
     case Collective::kReduce:
-      return reduced(case_, 0, element);
+      return reduced(case_, 0, element, case_.world);
+    case Collective::kScan:
+      return reduced(case_, 0, element, rank_ + 1);
+    case Collective::kExscan:
+      return reduced(case_, 0, element, rank_);
     case Collective::kBroadcast:
       return static_cast<double>(value_of(case_, case_.root, 0, element));
     case Collective::kReduceScatter:
-      return reduced(case_, own, element);
+      return reduced(case_, own, element, case_.world);
     case Collective::kScatter:
       return static_cast<double>(value_of(case_, case_.root, own, element));
     default:

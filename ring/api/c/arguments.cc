@@ -8,10 +8,11 @@ namespace {
 
 // The values of the C API are those of the C++ enumerations, and the last one is there.
 static_assert(RONDO_FLOAT8_E5M2 == kDTypes - 1 && RONDO_FLOAT16 == static_cast<int>(DType::kFloat16));
-static_assert(RONDO_PREMULSUM == kOps - 1 && RONDO_AVG == static_cast<int>(Op::kAverage));
+static_assert(RONDO_PREMULSUM == kOps - 1 && RONDO_AVG == static_cast<int>(Op::kAverage) &&
+              RONDO_USER == static_cast<int>(Op::kUser));
 static_assert(RONDO_TRUNCATED == kErrorCodes - 1 && RONDO_INTERNAL == static_cast<int>(ErrorCode::kInternal));
 static_assert(RONDO_WIRE_INT4 == kWireFormats - 1 && RONDO_WIRE_FLOAT16 == static_cast<int>(WireFormat::kFloat16));
-static_assert(RONDO_BARRIER == kCollectives - 1 && RONDO_ALL_GATHER == static_cast<int>(Collective::kAllGather));
+static_assert(RONDO_EXSCAN == kCollectives - 1 && RONDO_ALL_GATHER == static_cast<int>(Collective::kAllGather));
 
 Algorithm algorithm_named(const char* name) {
   if (name == nullptr) return Algorithm::kAuto;
@@ -50,6 +51,7 @@ DType dtype_of(rondo_dtype_t dtype) {
 }
 
 Op op_of(rondo_op_t op) {
+  if (op == RONDO_USER) return Op::kUser;
   if (op >= 0 && op < kOps) return static_cast<Op>(op);
   throw Exception(ErrorCode::kInvalid, "unknown op " + std::to_string(op));
 }
@@ -79,6 +81,10 @@ CallOptions options_of(const rondo_options_t* given) {
   made.purpose = static_cast<Purpose>(options.purpose);
   if ((options.message_flags & ~uint64_t{RONDO_SYNCHRONOUS | RONDO_TRUNCATE}) != 0) {
     throw Exception(ErrorCode::kInvalid, "unknown message flags " + std::to_string(options.message_flags));
+  }
+  if (options.user.function != nullptr) {
+    made.user = {options.user.function, options.user.context, options.user.element_bytes,
+                 options.user.commutative != 0};
   }
   made.synchronous = (options.message_flags & RONDO_SYNCHRONOUS) != 0;
   made.truncate = (options.message_flags & RONDO_TRUNCATE) != 0;

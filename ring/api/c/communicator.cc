@@ -110,6 +110,13 @@ rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count
   });
 }
 
+rondo_result_t rondo_dup(rondo_comm_t comm, rondo_comm_t* copy) {
+  return guarded([&] {
+    given(copy, "copy") = nullptr;
+    *copy = hand_out(communicator(comm)->dup());
+  });
+}
+
 rondo_result_t rondo_abort(rondo_comm_t comm, const char* reason) {
   return guarded([&] { communicator(comm)->abort(reason != nullptr ? reason : ""); });
 }

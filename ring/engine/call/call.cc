@@ -54,15 +54,37 @@ class Checker {
   }
 
   void check_types() {
+    const bool reduces = collective_reduces(call_.collective);
+    if (call_.options.user.function != nullptr && !(reduces && call_.op == Op::kUser)) {
+      fail(fmt::format("an operation of the program's is given, but the op is {}",
+                       reduces ? op_name(call_.op) : "none"));
+    }
+    if (reduces && call_.op == Op::kUser) return check_user();
+    if (collective_scans(call_.collective) && call_.op == Op::kAverage) fail("avg is over all ranks; use sum");
     if (static_cast<int>(call_.dtype) >= kDTypes) fail(fmt::format("unknown dtype {}", static_cast<int>(call_.dtype)));
     checked_.dtype = call_.dtype;
     element_bytes_ = dtype_bytes(call_.dtype);
-    if (!collective_reduces(call_.collective)) return;
+    if (!reduces) return;
     if (static_cast<int>(call_.op) >= kOps) fail(fmt::format("unknown op {}", static_cast<int>(call_.op)));
     if (!op_supports(call_.op, call_.dtype)) {
       fail(fmt::format("{} of {} is not defined (docs/numerics.md)", op_name(call_.op), dtype_name(call_.dtype)));
     }
     checked_.op = call_.op;
+  }
+
+  void check_user() {
+    const UserOp& user = call_.options.user;
+    if (user.function == nullptr) fail("the op is user, but there is no function in options.user");
+    if (user.element_bytes < 1 || user.element_bytes > kMostUserBytes) {
+      fail(fmt::format("the op is user, of elements of {} bytes; they must have 1 to {}", user.element_bytes,
+                       kMostUserBytes));
+    }
+    checked_.user = user;
+    checked_.op = Op::kUser;
+    checked_.dtype = DType::kUint8;
+    checked_.user_bytes = user.element_bytes;
+    checked_.in_order = !user.commutative;
+    element_bytes_ = user.element_bytes;
   }
 
   void check_wire() {
@@ -129,6 +151,8 @@ class Checker {
       case Collective::kAllReduce:
       case Collective::kBroadcast:
       case Collective::kReduce:
+      case Collective::kScan:
+      case Collective::kExscan:
         if (call_.uneven) fail("this collective has no uneven variant");
         checked_.count = call_.count;
         input_end_ = output_end_ = bounded(call_.count);
@@ -199,7 +223,9 @@ class Checker {
 
   uint64_t bounded(uint64_t elements) const {
     if (elements > kMaxBytes / element_bytes_) {
-      fail(fmt::format("{} elements of {} do not fit 64-bit byte counts", elements, dtype_name(call_.dtype)));
+      const std::string each =
+          checked_.user_bytes > 0 ? fmt::format("{} bytes", checked_.user_bytes) : dtype_name(call_.dtype);
+      fail(fmt::format("{} elements of {} do not fit 64-bit byte counts", elements, each));
     }
     return elements;
   }
@@ -241,6 +267,7 @@ class Checker {
 
   bool needs_input() const { return call_.collective != Collective::kScatter || is_root(); }
   bool needs_output() const {
+    if (call_.collective == Collective::kExscan) return rank_ > 0;
     return (call_.collective != Collective::kGather && call_.collective != Collective::kReduce) || is_root();
   }
 
@@ -250,6 +277,8 @@ class Checker {
       case Collective::kAllReduce:
       case Collective::kBroadcast:
       case Collective::kReduce:
+      case Collective::kScan:
+      case Collective::kExscan:
         return input == output;
       case Collective::kAllGather:
       case Collective::kGather:
@@ -287,14 +316,14 @@ const std::vector<Extent>* known_blocks(const CheckedCall& call) {
 
 bool has_blocks(Collective collective) {
   return collective != Collective::kAllReduce && collective != Collective::kBroadcast &&
-         collective != Collective::kReduce && collective != Collective::kBarrier;
+         collective != Collective::kReduce && collective != Collective::kBarrier && !collective_scans(collective);
 }
 
 }  // namespace
 
 uint64_t CheckedCall::total_bytes(int world) const {
   if (collective == Collective::kBarrier) return 0;
-  const uint64_t element = dtype_bytes(dtype);
+  const uint64_t element = element_bytes();
   if (!has_blocks(collective)) return count * element;
   if (!uneven) return count * element * static_cast<uint64_t>(world);
   uint64_t total = 0;
@@ -387,9 +416,11 @@ std::string describe_call(const CheckedCall& call) {
            describe_place(call);
   }
   if (call.uneven) text += "_v";
-  text += fmt::format("({}={}, {}", call.uneven ? "own count" : "count", call.count, dtype_name(call.dtype));
+  text += fmt::format("({}={}, {}", call.uneven ? "own count" : "count", call.count,
+                      call.user_bytes > 0 ? fmt::format("{} bytes each", call.user_bytes) : dtype_name(call.dtype));
   if (call.shared_counts != 0) text += fmt::format(", counts#{:016x}", call.shared_counts);
   if (collective_reduces(call.collective)) text += fmt::format(", {}", op_name(call.op));
+  if (call.in_order) text += " in the order of the ranks";
   if (call.wire != WireFormat::kNone) text += fmt::format(", wire {}", wire_format_name(call.wire));
   if (call.root >= 0) text += fmt::format(", root={}", call.root);
   if (call.algorithm != Algorithm::kAuto) text += fmt::format(", {}", algorithm_name(call.algorithm));

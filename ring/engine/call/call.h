@@ -31,6 +31,8 @@ struct CallFields {
                                    // An operation of a list: the list's
   uint32_t part = 0, parts = 0;    // of an operation of a list (fusion.h): the `part`th of `parts`, from 1
   uint32_t piece = 0, pieces = 0;  // of a call on device memory, likewise; pieces 0: host memory
+  uint32_t user_bytes = 0;         // UserOp::element_bytes; 0: it is another op. The dtype is kUint8 then
+  bool in_order = false;           // UserOp::commutative is not set
   double scalar = 1.0;
   std::chrono::milliseconds timeout{0};  // 0: the configured one
 
@@ -44,7 +46,7 @@ template <typename Fields, typename Visit>
 void visit_fields(Fields& fields, const Visit& visit) {
   std::conditional_t<std::is_const_v<Fields>, const CallFields, CallFields>& own = fields;
   auto& [purpose, collective, uneven, dtype, op, wire, asked, root, count, shared_counts, part, parts, piece, pieces,
-         scalar, timeout] = own;
+         user_bytes, in_order, scalar, timeout] = own;
   visit(Mark::kAgreed, purpose);
   visit(Mark::kAgreed, collective);
   visit(Mark::kAgreed, uneven);
@@ -59,6 +61,8 @@ void visit_fields(Fields& fields, const Visit& visit) {
   visit(Mark::kAgreed, parts);
   visit(Mark::kAgreed, piece);
   visit(Mark::kAgreed, pieces);
+  visit(Mark::kAgreed, user_bytes);
+  visit(Mark::kAgreed, in_order);
   visit(Mark::kLocal, scalar);
   visit(Mark::kLocal, timeout);
 }
@@ -72,7 +76,9 @@ struct CheckedCall : CallFields {
   std::shared_ptr<const Blocks> blocks;    // of collectives with a block a rank; else null
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
+  UserOp user;  // of op kUser
 
+  size_t element_bytes() const { return user_bytes > 0 ? user_bytes : dtype_bytes(dtype); }
   bool coded() const { return wire != WireFormat::kNone; }
   bool scales_at_source() const { return collective_reduces(collective) && op == Op::kPremulSum; }
 

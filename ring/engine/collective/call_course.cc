@@ -282,7 +282,7 @@ void CallCourse::check_input() const {
   const CheckedCall& call = *operation_->call;
   const std::byte* input = operation_->input;
   const bool from_root = call.collective == Collective::kBroadcast || call.collective == Collective::kScatter;
-  if (input == nullptr || call.uneven || (from_root && call.root != context_.rank)) return;
+  if (input == nullptr || call.uneven || call.user_bytes > 0 || (from_root && call.root != context_.rank)) return;
   const uint64_t count = buffer_bytes(call, context_.world()).input / dtype_bytes(call.dtype);
   const auto index = first_not_finite(input, count, call.dtype);
   if (!index) return;
@@ -306,7 +306,7 @@ void CallCourse::begin_digest() {
   digesting_ = true;
   if (!digest_) digest_.emplace(context_, gather_plan(), links_);
   const CheckedCall& call = *operation_->call;
-  const size_t element_bytes = dtype_bytes(call.dtype);
+  const size_t element_bytes = call.element_bytes();
   digest_->begin(operation_->output != nullptr ? operation_->output : operation_->input,
                  buffer_bytes(call, context_.world()).output / element_bytes, element_bytes);
 }

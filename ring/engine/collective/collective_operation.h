@@ -17,8 +17,10 @@ namespace rondo {
 class CollectiveOperation final : public Operation, public RunStart {
  public:
   CollectiveOperation(std::shared_ptr<PreparedCall> prepared, const std::byte* from, std::byte* to,
-                      const WireOptions& with = {})
-      : RunStart{from, to, 0, 0, with}, call(std::move(prepared)) {}
+                      const WireOptions& with = {}, const UserOp& by = {})
+      : RunStart{from, to, 0, 0, with}, call(std::move(prepared)) {
+    if (by.function != nullptr) user = &user_.emplace(by);
+  }
 
   const std::shared_ptr<PreparedCall> call;  // shared by operations of calls that are alike
   std::optional<Packing> packing;            // of an operation of several tensors: the buffers are its memory
@@ -29,6 +31,9 @@ class CollectiveOperation final : public Operation, public RunStart {
 
   // The stream has not come to it yet.
   bool held_back() const { return gate && !gate->is_open(); }
+
+ private:
+  std::optional<UserOp> user_;
 };
 
 // What an observer is told of such a call.

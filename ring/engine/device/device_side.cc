@@ -123,6 +123,11 @@ void DeviceSide::submit(StreamCall& call, std::vector<BatchPart> parts) {
 }
 
 DeviceSide::Arguments DeviceSide::check_arguments(const Call& call) {
+  if (call.op == Op::kUser || collective_scans(call.collective)) {
+    throw Exception(ErrorCode::kUnsupported, fmt::format("{} on rank {}: scans and operations of the program's are for "
+                                                         "host memory, not a stream",
+                                                         collective_name(call.collective), group_.rank()));
+  }
   Arguments arguments{check_call(call, group_.rank(), group_.size()), {}, {}};
   const std::string name = collective_name(call.collective);
   if (call.options.wire.format != WireFormat::kNone) {

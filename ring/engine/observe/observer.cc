@@ -72,7 +72,7 @@ std::string Observer::about_line() const {
       names(kCollectives, [](int i) { return collective_name(static_cast<Collective>(i)); }),
       names(kAlgorithms, [](int i) { return algorithm_name(static_cast<Algorithm>(i)); }),
       names(kDTypes, [](int i) { return dtype_name(static_cast<DType>(i)); }),
-      names(kOps, [](int i) { return op_name(static_cast<Op>(i)); }),
+      names(kOps + 1, [](int i) { return op_name(i < kOps ? static_cast<Op>(i) : Op::kUser); }),
       names(kErrorCodes, [](int i) { return error_code_name(static_cast<ErrorCode>(i)); }), quoted(about_.settings));
 }
 
@@ -142,7 +142,7 @@ void Observer::began(uint32_t communicator, uint64_t number, uint64_t at, const 
   record.peer = call.root;
   record.a = static_cast<uint8_t>(call.collective);
   record.b = static_cast<uint8_t>(call.dtype);
-  record.c = static_cast<uint8_t>(call.op);
+  record.c = static_cast<uint8_t>(std::min(static_cast<int>(call.op), kOps));  // the last one: kUser
   put(record);
 }
 

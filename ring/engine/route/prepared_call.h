@@ -51,6 +51,8 @@ inline CallFields fields_of(const Call& call) {
           .asked = call.options.algorithm,
           .root = call.root,
           .count = call.count,
+          .user_bytes = call.options.user.element_bytes,
+          .in_order = !call.options.user.commutative,
           .scalar = call.options.scalar,
           .timeout = call.options.timeout};
 }

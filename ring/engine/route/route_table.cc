@@ -9,7 +9,7 @@ namespace rondo {
 
 TunerKey tuner_key(const PreparedCall& call) {
   return {call.collective, static_cast<int>(std::bit_width(call.bytes)), call.root,
-          static_cast<int>(dtype_bytes(call.dtype)), call.ways};
+          static_cast<int>(call.element_bytes()), call.ways};
 }
 
 void RouteTable::note_change(uint64_t what, uint64_t value) { digest_ = mix64(digest_ ^ mix64(value + what)); }

@@ -59,6 +59,9 @@ void Router::check(const PreparedCall& call, Algorithm asked) const {
     why = fmt::format("no plan of the algorithm {} carries a wire format here", algorithm_name(asked));
   } else if (!plan_available(call.collective, asked, topology_)) {
     why = fmt::format("there is no {} algorithm for it in a group of {}", algorithm_name(asked), topology_.world());
+  } else if (call.in_order && !keeps_rank_order(call.collective, asked, call.root, topology_.world())) {
+    why = fmt::format("the algorithm {} does not keep the order of the ranks, which this operation needs",
+                      algorithm_name(asked));
   } else if (no_windows_for(call, asked)) {
     why = fmt::format(
         "the algorithm {} {}", algorithm_name(asked),
@@ -84,6 +87,27 @@ Algorithm Router::choose_coded(const PreparedCall& call) const {
   return best;
 }
 
+// The cheapest of the plans that keep the order of the ranks.
+Algorithm Router::choose_in_order(const PreparedCall& call) const {
+  Algorithm best = Algorithm::kAuto;
+  double least_us = std::numeric_limits<double>::infinity();
+  for (int i = 1; i < kAlgorithms; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    const bool part_of_window = over_windows(algorithm) && algorithm != Algorithm::kWindow;
+    if (part_of_window || no_windows_for(call, algorithm)) continue;
+    if (!plan_available(call.collective, algorithm, topology_)) continue;
+    if (!keeps_rank_order(call.collective, algorithm, call.root, topology_.world())) continue;
+    const double us = chooser_.estimated_us(call.collective, algorithm, call.bytes, false);
+    if (best != Algorithm::kAuto && us >= least_us) continue;
+    best = algorithm;
+    least_us = us;
+  }
+  if (best != Algorithm::kAuto) return best;
+  throw Exception(ErrorCode::kUnsupported,
+                  fmt::format("{} on rank {}: no plan for {} ranks keeps their order; take all_reduce, or root 0",
+                              describe_call(call), rank_, topology_.world()));
+}
+
 Algorithm Router::choose(const PreparedCall& call, Algorithm asked, RouteReason& why) const {
   if (topology_.world() == 1 && in_island(asked)) asked = Algorithm::kRing;  // either is a copy
   if (asked != Algorithm::kAuto) {
@@ -93,11 +117,13 @@ Algorithm Router::choose(const PreparedCall& call, Algorithm asked, RouteReason&
   }
   if (configured_ != Algorithm::kAuto && plan_available(call.collective, configured_, topology_) &&
       !no_windows_for(call, configured_) &&
+      !(call.in_order && !keeps_rank_order(call.collective, configured_, call.root, topology_.world())) &&
       (!call.coded() || carries_wire_format(call.collective, configured_, topology_))) {
     why = RouteReason::kConfigured;
     return configured_;
   }
   if (call.coded()) return choose_coded(call);
+  if (call.in_order && topology_.world() > 1) return choose_in_order(call);
   return chooser_.choose(call.collective, call.bytes, call.scales_at_source(), !call.uneven);
 }
 
@@ -107,7 +133,9 @@ Alternatives Router::ways_of(const PreparedCall& call, Algorithm asked) const {
   const Algorithm wish = asked != Algorithm::kAuto ? asked : configured_;
   const int world = topology_.world();
   Alternatives ways;
-  if (call.coded() || call.uneven || call.scales_at_source() || call.collective == Collective::kBarrier) return ways;
+  if (call.coded() || call.uneven || call.scales_at_source() || call.user_bytes > 0 ||
+      call.collective == Collective::kBarrier)
+    return ways;
   if (call.bytes < kFewestTuned || world < 2 || world > kMostTuned) return ways;
   if (collective_has_root(call.collective) && !topology_.one_host()) return ways;
   if (wish == Algorithm::kWindow) {

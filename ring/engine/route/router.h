@@ -44,6 +44,7 @@ class Router {
   Algorithm choose(const PreparedCall& call, Algorithm asked, RouteReason& why) const;
   Alternatives ways_of(const PreparedCall& call, Algorithm asked) const;
   Algorithm choose_coded(const PreparedCall& call) const;
+  Algorithm choose_in_order(const PreparedCall& call) const;
   void check(const PreparedCall& call, Algorithm asked) const;
 
   int rank_;

@@ -25,7 +25,7 @@ Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& bloc
   binding.blocks = &blocks;
   binding.slicing = slicing;
   binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)};
-  binding.element_bytes = dtype_bytes(call.dtype);
+  binding.element_bytes = call.element_bytes();
   binding.pairwise = call.uneven && call.shared_counts == 0;
   return binding;
 }

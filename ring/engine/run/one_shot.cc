@@ -54,6 +54,7 @@ void OneShotRun::bind(const Binding& binding, IslandChannel& channel) {
 
 void OneShotRun::start(const RunStart& start) {
   static_cast<RunStart&>(binding_) = start;
+  binding_.combine.user = start.user;
   round_ = 0;
   failure_ = {};
   observer_.begin(binding_.observed, start.sequence, 0);
@@ -279,7 +280,7 @@ bool OneShotRun::look_at_all(bool waits) {
 
 bool BoardRun::attach() {
   if (!island_.attach()) return false;
-  const size_t element = dtype_bytes(call_.dtype);
+  const size_t element = call_.element_bytes();
   bool all = true;
   for (const Ref& ref : plan_->refs) {
     if (is_post(ref)) all &= island_.attach_post(ref.peer, longest_post(*plan_, ref.peer, call_.count, element));

@@ -6,6 +6,7 @@
 #include "ring/engine/progress/progress_engine.h"
 #include "ring/engine/run/wire_move.h"
 #include "rondo/error.h"
+#include "rondo/op.h"
 
 namespace rondo {
 
@@ -16,6 +17,7 @@ struct RunStart {
   uint64_t sequence = 0;     // among the communicator's calls
   uint64_t fingerprint = 0;  // of this one: what ranks compare
   WireOptions wire = {};
+  const UserOp* user = nullptr;  // of op kUser
 };
 
 // Why a run does not move any more. Ranks are those of the group.

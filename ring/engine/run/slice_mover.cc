@@ -39,6 +39,7 @@ void SliceMover::start(const Binding& binding, uint32_t lane, std::span<Link* co
 
 void SliceMover::start_again(const RunStart& start) {
   static_cast<RunStart&>(binding_) = start;
+  binding_.combine.user = start.user;
   failed_pull_ = closed_owner_ = -1;
   not_finite_ = {};
   kept_notes_.clear();

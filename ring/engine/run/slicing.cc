@@ -28,7 +28,7 @@ Granule granule_of(const CheckedCall& call) {
     const uint64_t bytes = wire_block_bytes(call.wire);
     return {kWireBlock, bytes, wire_slice_bytes(call.wire, kWireBlock) - bytes};
   }
-  const uint64_t element = std::max<uint64_t>(1, dtype_bytes(call.dtype));
+  const uint64_t element = call.element_bytes();
   const uint64_t elements = std::max<uint64_t>(1, kGranuleBytes / element);
   return {elements, elements * element, 0};
 }
@@ -62,7 +62,7 @@ Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& 
 }
 
 Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_t round_bytes) {
-  const uint64_t element = std::max<uint64_t>(1, dtype_bytes(call.dtype));
+  const uint64_t element = call.element_bytes();
   const uint64_t lanes = plan.lanes.size();
   Slicing slicing;
   slicing.lanes = static_cast<uint32_t>(lanes);
@@ -82,7 +82,7 @@ Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_
 }
 
 BufferBytes buffer_bytes(const CheckedCall& call, int world) {
-  const uint64_t block = call.count * dtype_bytes(call.dtype);
+  const uint64_t block = call.count * call.element_bytes();
   const uint64_t all = block * static_cast<uint64_t>(world);
   switch (call.collective) {
     case Collective::kAllGather:

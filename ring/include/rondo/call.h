@@ -38,6 +38,8 @@ struct CallOptions {
   // A cudaStream_t: the buffers are memory of its device, and the call takes its place in this stream (docs/gpu.md).
   std::optional<void*> stream = {};
   Purpose purpose = Purpose::kProgram;
+  // Op::kUser, in the calls that reduce but for lists. The call's dtype is not read: counts are elements of this.
+  UserOp user = {};
   bool synchronous = false;  // a send: it is over when its receive has met it
   // A receive: of a longer message its buffer gets the beginning, and it ends with kTruncated; else with kMismatch.
   bool truncate = false;

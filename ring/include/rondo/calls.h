@@ -96,6 +96,35 @@ class NamedCalls {
     return reduce_async(at(input), at(output), length(input), type(input), op, root, options);
   }
 
+  // output[i] = op over ranks 0 .. rank() of input[i], in this order. Not kAverage.
+  void scan(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+            const CallOptions& options = {}) {
+    self().run(even(Collective::kScan, input, output, count, dtype, options, op));
+  }
+  Work scan_async(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+                  const CallOptions& options = {}) {
+    return self().start(even(Collective::kScan, input, output, count, dtype, options, op));
+  }
+  // The same over ranks 0 .. rank() - 1; on rank 0 the output is not touched.
+  void exscan(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+              const CallOptions& options = {}) {
+    self().run(even(Collective::kExscan, input, output, count, dtype, options, op));
+  }
+  Work exscan_async(const void* input, void* output, uint64_t count, DType dtype, Op op = Op::kSum,
+                    const CallOptions& options = {}) {
+    return self().start(even(Collective::kExscan, input, output, count, dtype, options, op));
+  }
+  template <Elements In, OutputFor<In> Out>
+  void scan(In&& input, Out&& output, Op op = Op::kSum, const CallOptions& options = {}) {
+    fits("scan", "output", length(output), length(input));
+    scan(at(input), at(output), length(input), type(input), op, options);
+  }
+  template <Elements In, OutputFor<In> Out>
+  void exscan(In&& input, Out&& output, Op op = Op::kSum, const CallOptions& options = {}) {
+    if (self().rank() > 0) fits("exscan", "output", length(output), length(input));
+    exscan(at(input), at(output), length(input), type(input), op, options);
+  }
+
   // buffer: count elements, read on the root, written elsewhere.
   void broadcast(void* buffer, uint64_t count, DType dtype, int root, const CallOptions& options = {}) {
     self().run(even(Collective::kBroadcast, buffer, buffer, count, dtype, options, Op::kSum, root));

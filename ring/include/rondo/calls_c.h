@@ -62,6 +62,32 @@ static inline rondo_result_t rondo_reduce_async(rondo_comm_t comm, const void* i
   return rondo_start(comm, &call, work);
 }
 
+/* output[i] = op over ranks 0 .. rank of input[i], in this order. Not RONDO_AVG. */
+static inline rondo_result_t rondo_scan(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                        rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
+  const rondo_call_t call = rondo_even(RONDO_SCAN, input, output, count, dtype, op, -1, options);
+  return rondo_run(comm, &call);
+}
+static inline rondo_result_t rondo_scan_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                              rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
+                                              rondo_work_t* work) {
+  const rondo_call_t call = rondo_even(RONDO_SCAN, input, output, count, dtype, op, -1, options);
+  return rondo_start(comm, &call, work);
+}
+
+/* The same over ranks 0 .. rank - 1; on rank 0 the output is not touched. */
+static inline rondo_result_t rondo_exscan(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                          rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options) {
+  const rondo_call_t call = rondo_even(RONDO_EXSCAN, input, output, count, dtype, op, -1, options);
+  return rondo_run(comm, &call);
+}
+static inline rondo_result_t rondo_exscan_async(rondo_comm_t comm, const void* input, void* output, uint64_t count,
+                                                rondo_dtype_t dtype, rondo_op_t op, const rondo_options_t* options,
+                                                rondo_work_t* work) {
+  const rondo_call_t call = rondo_even(RONDO_EXSCAN, input, output, count, dtype, op, -1, options);
+  return rondo_start(comm, &call, work);
+}
+
 /* buffer: count elements, read on the root, written elsewhere. */
 static inline rondo_result_t rondo_broadcast(rondo_comm_t comm, void* buffer, uint64_t count, rondo_dtype_t dtype,
                                              int root, const rondo_options_t* options) {

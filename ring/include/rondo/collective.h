@@ -15,12 +15,15 @@ enum class Collective : uint8_t {
   kScatter = 6,
   kAllToAll = 7,
   kBarrier = 8,
+  kScan = 9,     // rank r gets the contributions of ranks 0 .. r, folded in this order
+  kExscan = 10,  // of ranks 0 .. r - 1; rank 0 gets nothing
 };
-inline constexpr int kCollectives = 9;
+inline constexpr int kCollectives = 11;
 
 constexpr const char* collective_name(Collective collective) {
-  constexpr const char* kNames[kCollectives] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
-                                                "gather",     "scatter",        "all_to_all", "barrier"};
+  constexpr const char* kNames[kCollectives] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                                "reduce",     "gather",         "scatter",    "all_to_all",
+                                                "barrier",    "scan",           "exscan"};
   return static_cast<int>(collective) < kCollectives ? kNames[static_cast<int>(collective)] : "collective?";
 }
 

@@ -50,7 +50,8 @@ struct JoinOptions {
 // Threads. Any thread may call. Calls on one communicator are serialized in call order.
 //
 // Buffers. `count` is elements of `dtype`, of 0 elements the buffers may be null. No alignment is needed. In place:
-//   all_reduce, reduce, all_reduce_many     output == input
+//   all_reduce, reduce, scan, exscan,
+//   all_reduce_many                         output == input
 //   all_gather, gather                      input == output + rank * count elements
 //   all_gather_v, gather_v                  input == output + displacement of this rank's block
 //   reduce_scatter, scatter (and _v)        output == input + this rank's block, likewise
@@ -194,6 +195,9 @@ class RONDO_EXPORT Communicator : public NamedCalls<Communicator> {
   // Called by the members only, by all of them in the same order. ranks: of this communicator, without duplicates; they
   // become 0, 1, ... in the order given. kInvalid: this rank is not among them.
   Communicator new_group(std::span<const int> ranks);
+  // The same ranks once more: calls, messages and failures of the one are none of the other. Called by all of them, in
+  // the same order.
+  Communicator dup();
 
   // --- The end
   // The failure, if the communicator is failed.

@@ -22,18 +22,33 @@ enum class Op : uint8_t {
   kLogicalOr = 9,
   kLogicalXor = 10,
   kPremulSum = 11,  // sum of scalar_r * x_r; each product rounded to the dtype first; floats only
+  kUser = 255,      // the program's: CallOptions::user
 };
 
-inline constexpr int kOps = 12;
+inline constexpr int kOps = 12;  // those of the library
+
+// A reduction of the program's, which is associative: inout[i] = in[i] op inout[i] for count elements of element_bytes
+// each. Not commutative: the contributions are folded in the order of the ranks; else in any order, the same on all
+// ranks. in and inout do not overlap, and are aligned to 16 bytes or the largest power of two that divides
+// element_bytes, whichever is less. The function is called on the thread that moves the call, which may be one of the
+// library, with parts of the buffers, any number of times. It must not throw, call the library, or wait.
+struct UserOp {
+  void (*function)(const void* in, void* inout, size_t count, void* context) = nullptr;
+  void* context = nullptr;
+  uint32_t element_bytes = 0;  // 1 .. kMostUserBytes; the same on all ranks
+  bool commutative = true;     // likewise
+};
+inline constexpr uint32_t kMostUserBytes = 4096;
 
 constexpr const char* op_name(Op op) {
+  if (op == Op::kUser) return "user";
   constexpr const char* kNames[kOps] = {"sum", "product", "min",  "max", "avg",  "band",
                                         "bor", "bxor",    "land", "lor", "lxor", "premulsum"};
   return static_cast<size_t>(op) < kOps ? kNames[static_cast<size_t>(op)] : "op?";
 }
 
-// Whether the pair is defined. Averages and premulsum are not for bool; bitwise ops not for floats; premulsum only for
-// floats.
+// Whether the pair is defined; kUser has element_bytes instead of a dtype. Averages and premulsum are not for bool;
+// bitwise ops not for floats; premulsum only for floats.
 constexpr bool op_supports(Op op, DType dtype) {
   if (static_cast<int>(op) >= kOps || static_cast<int>(dtype) >= kDTypes) return false;
   switch (op) {

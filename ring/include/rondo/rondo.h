@@ -20,7 +20,8 @@
  * and its buffers may be NULL.
  *
  * In place:
- *   all_reduce, reduce, all_reduce_many     output == input
+ *   all_reduce, reduce, scan, exscan,
+ *   all_reduce_many                         output == input
  *   all_gather, gather                      input == output + rank * count elements
  *   all_gather_v, gather_v                  input == output + displacement of this rank's block
  *   reduce_scatter, scatter (and _v)        output == input + this rank's block, likewise
@@ -115,8 +116,21 @@ enum {
   RONDO_LAND = 8, /* logical: 0 or 1 */
   RONDO_LOR = 9,
   RONDO_LXOR = 10,
-  RONDO_PREMULSUM = 11 /* sum of options->scalar of rank r * input of rank r; floats only */
+  RONDO_PREMULSUM = 11, /* sum of options->scalar of rank r * input of rank r; floats only */
+  RONDO_USER = 255      /* options->user: the program's */
 };
+
+/* A reduction of the program's, which is associative: inout[i] = in[i] op inout[i] for count elements of element_bytes
+ * each. commutative 0: the contributions are folded in the order of the ranks; else in any order, the same on all
+ * ranks. in and inout do not overlap, and are aligned to 16 bytes or the largest power of two that divides
+ * element_bytes, whichever is less. The function is called on the thread that moves the call, which may be one of the
+ * library, with parts of the buffers, any number of times. It must not throw, call the library, or wait. */
+typedef struct {
+  void (*function)(const void* in, void* inout, size_t count, void* context); /* NULL: none */
+  void* context;
+  uint32_t element_bytes; /* 1 to 4096; the same on all ranks */
+  int32_t commutative;    /* likewise */
+} rondo_user_op_t;
 
 #define RONDO_ANY_SOURCE (-1)
 #define RONDO_ANY_TAG (-1)
@@ -274,6 +288,8 @@ typedef struct {
    * own; libraries that make calls out of others take numbers from 256 to 65,535; RONDO_PURPOSE_OBJECTS is Python's */
   uint64_t purpose;
   uint64_t message_flags; /* RONDO_SYNCHRONOUS, RONDO_TRUNCATE; 0: none */
+  /* RONDO_USER, in the calls that reduce but for lists. The call's dtype is not read: counts are elements of this. */
+  rondo_user_op_t user;
 } rondo_options_t;
 enum { RONDO_PURPOSE_OBJECTS = 5 };
 enum {
@@ -281,8 +297,10 @@ enum {
   RONDO_TRUNCATE = 2,    /* a receive: of a longer message its buffer gets the beginning, and it ends with
                           * RONDO_TRUNCATED; else with RONDO_MISMATCH */
 };
-#define RONDO_OPTIONS_INIT \
-  { sizeof(rondo_options_t), 0, 1.0, NULL, RONDO_WIRE_NONE, 0, 0, NULL, 0, NULL, 0, 0 }
+#define RONDO_OPTIONS_INIT                                                                                  \
+  {                                                                                                         \
+    sizeof(rondo_options_t), 0, 1.0, NULL, RONDO_WIRE_NONE, 0, 0, NULL, 0, NULL, 0, 0, { NULL, NULL, 0, 0 } \
+  }
 
 typedef int32_t rondo_collective_t;
 enum {
@@ -294,7 +312,9 @@ enum {
   RONDO_GATHER = 5,
   RONDO_SCATTER = 6,
   RONDO_ALL_TO_ALL = 7,
-  RONDO_BARRIER = 8
+  RONDO_BARRIER = 8,
+  RONDO_SCAN = 9,
+  RONDO_EXSCAN = 10
 };
 /* *name: the algorithm that such a call would run, a value of RONDO_ALGORITHM; valid for ever. count, dtype, op: as in
  * the call. registered: not 0 if the buffers of all ranks are from rondo_allocate. */
@@ -575,6 +595,10 @@ RONDO_API rondo_result_t rondo_split(rondo_comm_t comm, int color, int key, rond
 /* Called by the members only, by all of them in the same order. ranks: of this communicator, without duplicates; they
  * become 0, 1, ... in the order given. */
 RONDO_API rondo_result_t rondo_new_group(rondo_comm_t comm, const int* ranks, size_t count, rondo_comm_t* sub);
+
+/* The same ranks once more: calls, messages and failures of the one are none of the other. Called by all of them, in
+ * the same order. */
+RONDO_API rondo_result_t rondo_dup(rondo_comm_t comm, rondo_comm_t* copy);
 
 /* ---- What happened ---- */
 

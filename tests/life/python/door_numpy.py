@@ -14,6 +14,8 @@ _MAKERS = ("all_gather", "reduce_scatter", "gather", "all_to_all")
 _CALLS = {
     "all_reduce": lambda g, c, **o: g.all_reduce(c.x, c.op, c.y, scalar=c.scalar, wire=c.wire, **o),
     "reduce": lambda g, c, **o: g.reduce(c.x, c.op, c.root, c.y, scalar=c.scalar, **o),
+    "scan": lambda g, c, **o: g.scan(c.x, c.op, c.y, scalar=c.scalar, **o),
+    "exscan": lambda g, c, **o: g.exscan(c.x, c.op, c.y, scalar=c.scalar, **o),
     "broadcast": lambda g, c, **o: g.broadcast(c.y if c.x is None else c.x, c.root, **o),
     "all_gather": lambda g, c, **o: g.all_gather(c.x, c.y, wire=c.wire, **o),
     "reduce_scatter": lambda g, c, **o: g.reduce_scatter(c.x, c.op, c.y, scalar=c.scalar, wire=c.wire, **o),
@@ -85,6 +87,10 @@ class NumpyDoor:
         c.op, c.wire, c.scalar = step.word("op", "sum"), None, None
         if c.op == "premulsum":
             c.scalar = 1.0 + seat.me % 2
+        user, dtype = step.number("user"), step.word("dtype")
+        if user and c.op in ("sum", "max") and dtype in ("int64", "float64") and step.verb not in ("all_reduce_many",):
+            fold = np.add if c.op == "sum" else np.maximum
+            c.op = rondo.UserOp(lambda a, b: fold(a, b, out=b), commutative=user == 1)
         options = {"algorithm": None if step.word("algorithm", "auto") == "auto" else step.word("algorithm")}
         if step.number("timeout"):
             options["timeout"] = step.number("timeout") / 1000

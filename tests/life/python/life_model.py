@@ -32,6 +32,7 @@ class Kind(NamedTuple):
     op: str
     members: int
     random: bool = False
+    first: int = 0  # of a scan: the members that are folded are those below it; 0: all are
 
     @property
     def is_float(self) -> bool:
@@ -83,10 +84,11 @@ _FOLDS = {
 @functools.cache
 def reduced_cycle(kind: Kind) -> Cycle:
     given = input_cycle(kind)
-    if kind.members == 1 and kind.op != "premulsum":
+    folded = kind.first or kind.members
+    if folded == 1 and kind.op != "premulsum":
         return given
     of = given.values if kind.is_float else given.elements
-    parts = [np.roll(of, -phase_of(m, 0)) for m in range(kind.members)]
+    parts = [np.roll(of, -phase_of(m, 0)) for m in range(folded)]
     if kind.op == "premulsum":
         parts = [part * factor_of(m) for m, part in enumerate(parts)]
     with np.errstate(over="ignore"):
@@ -166,17 +168,20 @@ class Shape:
 
         self.counts = counts = blocks(m if verb == "all_to_all" else 0)
         at, count, is_root = places(counts), lengths[0], m == self.root
+        if verb in ("scan", "exscan"):
+            self.kind = self.kind._replace(first=m + (verb == "scan"))
         values, folded = input_cycle(self.kind), reduced_cycle(self.kind)
 
         def given(member, q):  # block q of the member's input
             return Block(counts[q], values, phase_of(member, seat.salt) + at[q])
 
-        self.reads = verb in ("all_to_all", "all_gather", "gather", "all_reduce", "reduce", "reduce_scatter") or is_root
+        self.reads = verb not in ("broadcast", "scatter", "barrier") or is_root
         self.writes = is_root if verb in ("reduce", "gather") else verb != "broadcast" or not is_root
-        self.folds = verb in ("all_reduce", "reduce", "reduce_scatter")
+        self.writes = self.writes and (verb != "exscan" or m > 0)
+        self.folds = verb in ("all_reduce", "reduce", "reduce_scatter", "scan", "exscan")
         self.everywhere = verb in ("all_reduce", "broadcast", "all_gather")
         self.inside = sum(counts[:m])  # in place: where the smaller buffer lies in the larger
-        if verb in ("all_reduce", "reduce", "broadcast"):
+        if verb in ("all_reduce", "reduce", "broadcast", "scan", "exscan"):
             self.gives = [Block(count, values, phase_of(m, seat.salt))]
             source = Block(count, values, phase_of(self.root, seat.salt))
             self.gets = [source if verb == "broadcast" else Block(count, folded, phase_of(0, seat.salt))]

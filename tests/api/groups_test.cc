@@ -1,0 +1,139 @@
+// Communicators beside one another: dup(), groups that only their members make, and failures that stay with the one
+// that has failed.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "rondo/communicator.h"
+#include "tests/support/rank_group.h"
+
+namespace rondo::testing {
+namespace {
+
+constexpr DType kInt64 = DType::kInt64;
+
+std::string everywhere(int world, const RankBody& body) {
+  RankGroup shape{.world = world};
+  std::string wrong;
+  for (const char* transport : {"shm", "tcp"}) {
+    shape.config.transport = transport;
+    wrong += run_processes(shape, body);
+  }
+  shape.config.transport = "auto";
+  return wrong + run_threads(shape, body);
+}
+
+ErrorCode code_of(const std::function<void()>& call) {
+  try {
+    call();
+    return ErrorCode::kOk;
+  } catch (const Exception& failure) {
+    return failure.code();
+  }
+}
+
+void expect_works(Communicator& group, const char* which) {
+  int64_t sum = group.rank(), got = -1;
+  group.all_reduce(&sum, &sum, 1, kInt64);
+  expect(sum == group.size() * (group.size() - 1) / 2, std::string(which) + ": all_reduce");
+  const int64_t mine = group.rank();
+  const int next = (group.rank() + 1) % group.size(), before = (group.rank() + group.size() - 1) % group.size();
+  group.sendrecv(&mine, 1, next, &got, 1, before, kInt64);
+  expect(got == before, std::string(which) + ": sendrecv");
+}
+
+}  // namespace
+
+TEST_CASE("a communicator once more has calls and messages of its own") {
+  CHECK(everywhere(3, [](Communicator& group) {
+          Communicator copy = group.dup(), again = copy.dup();
+          expect(copy.rank() == group.rank() && copy.size() == group.size(), "the same ranks");
+          // A message of the one is none of the other, whatever the order.
+          const int next = (group.rank() + 1) % 3, before = (group.rank() + 2) % 3;
+          int64_t a = 1, b = 2, c = 3, x = 0, y = 0, z = 0;
+          Work sends[] = {group.send_async(&a, 1, kInt64, next), copy.send_async(&b, 1, kInt64, next),
+                          again.send_async(&c, 1, kInt64, next)};
+          again.recv(&z, 1, kInt64, before);
+          copy.recv(&y, 1, kInt64, before);
+          group.recv(&x, 1, kInt64, before);
+          for (Work& send : sends) send.wait();
+          expect(x == 1 && y == 2 && z == 3, "messages of three communicators");
+          Work work = copy.barrier_async();
+          expect_works(group, "the first");
+          work.wait();
+          expect_works(again, "the copy's copy");
+          group.destroy();
+          expect_works(copy, "the copy, after the first has gone");
+        }) == "");
+}
+
+TEST_CASE("only the members make a group; the others make no call") {
+  CHECK(everywhere(4, [](Communicator& group) {
+          const std::array<int, 2> evens{2, 0};
+          const std::array<int, 3> first{0, 1, 2};
+          if (group.rank() == 3) return group.barrier();
+          Communicator three = group.new_group(first);
+          expect_works(three, "three of four");
+          if (group.rank() % 2 == 0) {
+            Communicator pair = group.new_group(evens);
+            expect(pair.rank() == (group.rank() == 2 ? 0 : 1), "in the order given");
+            expect_works(pair, "two of four");
+          }
+          group.barrier();
+        }) == "");
+}
+
+TEST_CASE("a communicator fails alone, whatever it fails of") {
+  const auto fails = [](ErrorCode wanted, const std::function<void(Communicator&)>& call) {
+    return [=](Communicator& group) {
+      Communicator copy = group.dup(), other = group.dup();
+      Work under_way = other.barrier_async();
+      under_way.wait();
+      const auto go_on = [&] {
+        for (int i = 0; i < 1000; ++i) copy.barrier();
+      };
+      expect(code_of([&] { call(copy), go_on(); }) == wanted, std::string("it fails with ") + error_code_name(wanted));
+      expect(code_of(go_on) == wanted && copy.error(), "and stays failed");
+      expect(!group.error() && !other.error(), "the others have not failed");
+      expect_works(group, "the first");
+      expect_works(other, "a third");
+      Communicator late = group.dup();
+      expect_works(late, "one that is made afterwards");
+      copy.destroy();
+      expect_works(other, "a third, after the failed one has gone");
+    };
+  };
+  SUBCASE("ranks that make different calls") {
+    CHECK(everywhere(3, fails(ErrorCode::kMismatch, [](Communicator& group) {
+                       std::array<int64_t, 3> values{};
+                       group.all_reduce(values.data(), values.data(), group.rank() == 1 ? 3 : 2, kInt64);
+                     })) == "");
+  }
+  SUBCASE("a message that does not fit") {
+    CHECK(everywhere(3, fails(ErrorCode::kMismatch, [](Communicator& group) {
+                       std::array<int64_t, 3> values{};
+                       if (group.rank() == 0) group.send(values.data(), 3, kInt64, 1);
+                       if (group.rank() == 1) group.recv(values.data(), 2, kInt64, 0);
+                     })) == "");
+  }
+  SUBCASE("abort()") {
+    CHECK(everywhere(3, fails(ErrorCode::kAborted, [](Communicator& group) {
+                       if (group.rank() == 2) group.abort("enough");
+                     })) == "");
+  }
+  SUBCASE("a call that one rank does not make in time") {
+    CHECK(everywhere(3, fails(ErrorCode::kTimeout, [](Communicator& group) {
+                       CallOptions soon;
+                       soon.timeout = std::chrono::milliseconds(200);
+                       int64_t value = 0;
+                       if (group.rank() == 0) group.recv(&value, 1, kInt64, 1, 0, soon);
+                     })) == "");
+  }
+}
+
+}  // namespace rondo::testing

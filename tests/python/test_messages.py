@@ -1,0 +1,118 @@
+"""Probes, cancel, truncation, synchronous sends; reductions by a function, scans, dup()."""
+
+import numpy as np
+import pytest
+from ranks import run
+
+import rondo
+
+
+def probes(group):
+    other = 1 - group.rank
+    if group.rank == 0:
+        for tag in range(4):
+            group.send(np.arange(3.0) + tag, other, tag)
+        group.barrier()
+        return None
+    assert group.probe(0, 2) == (0, 2, 24)
+    assert group.probe(tag=1, async_op=True).wait() == (0, 1, 24)
+    while group.iprobe() is None:
+        pass
+    matched = group.mprobe(0, 2)
+    assert matched[:3] == (0, 2, 24)
+    x = np.zeros(3)
+    assert group.mrecv(x, matched) == (0, 2, 24)
+    assert x.tolist() == [2, 3, 4]
+    with pytest.raises(rondo.Invalid, match="once"):
+        group.mrecv(x, matched)
+    matched = group.mprobe(async_op=True).wait()
+    assert isinstance(matched, rondo.Matched)
+    assert group.imrecv(x, matched).wait() == matched[:3]
+    matched = group.improbe(0, 3)
+    assert group.recv(x, 0).tag == 1  # what is not matched
+    group.mrecv(x, matched)
+    assert group.improbe() is None
+    with pytest.raises(rondo.Timeout):
+        group.probe(0, 9, timeout=0.02)
+    work = group.probe(0, 9, async_op=True)
+    assert work.cancel() and not work.cancel()
+    with pytest.raises(rondo.Cancelled):
+        work.wait()
+    group.barrier()
+    return None
+
+
+def options(group):
+    other = 1 - group.rank
+    x = np.full(2, -1.0)
+    if group.rank == 0:
+        group.send(np.arange(3.0), other, tag=1)
+        work = group.isend(np.arange(2.0), other, tag=2, synchronous=True)
+        group.barrier()
+        assert not work.done()
+        group.barrier()
+        work.wait()
+        group.send(np.arange(2.0), other, tag=3, synchronous=True)
+        return
+    with pytest.raises(rondo.Truncated, match="24 bytes") as failure:
+        group.recv(x, 0, 1, truncate=True)
+    assert failure.value.ranks == (0,) and x.tolist() == [0, 1]
+    group.barrier()
+    group.barrier()
+    group.recv(x, 0, 2)
+    group.irecv(x, 0, 3, truncate=True).wait()
+    work = group.irecv(x)
+    assert work.cancel()
+    with pytest.raises(rondo.Cancelled):
+        work.wait()
+
+
+def test_probes_and_options_of_messages():
+    run(2, probes)
+    run(2, options)
+
+
+def functions(group):
+    n, r = group.size, group.rank
+    largest = rondo.UserOp(lambda a, b: np.maximum(a, b, out=b))
+    assert group.all_reduce(np.array([r, -r]), largest).tolist() == [n - 1, 0]
+
+    first = rondo.UserOp(lambda a, b: np.copyto(b, a), commutative=False)
+    last = rondo.UserOp(lambda a, b: None, commutative=False)
+    for dtype in (np.int32, np.float64, np.float16):
+        x = np.full(1000, r, dtype)
+        assert set(group.all_reduce(x.copy(), first).tolist()) == {0}
+        assert set(group.all_reduce(x.copy(), last, async_op=True).wait().tolist()) == {n - 1}
+        assert set(group.scan(x.copy(), first).tolist()) == {0}
+        assert set(group.scan(x.copy(), last).tolist()) == {r}
+    got = group.reduce(np.array([r]), first, root=1)
+    assert got is None or got.tolist() == [0]
+    assert group.reduce_scatter(np.arange(n) + 10 * r, last).tolist() == [r + 10 * (n - 1)]
+    counts = list(range(n))
+    got = group.reduce_scatter_v(np.full(sum(counts), r), counts, first)
+    assert got.tolist() == [0] * r
+    assert group.scan(np.array([1, 2])).tolist() == [r + 1, 2 * r + 2]
+    out = np.array([-1, -1])
+    group.exscan(np.array([1, r]), "max", out)
+    assert out.tolist() == ([-1, -1] if r == 0 else [1, r - 1])
+    with pytest.raises(TypeError):
+        rondo.UserOp(5)
+    with pytest.raises(ValueError, match="no rondo.UserOp"):
+        group.all_reduce(np.ones(1), "sums")
+    with pytest.raises(rondo.Invalid, match="each tensor"):
+        group.all_reduce_many([np.ones(1), np.ones(1)], largest)
+    copy = group.dup()
+    assert copy.rank == r and copy.all_reduce(np.array([1])).tolist() == [n]
+
+    def fails(a, b):
+        raise KeyError("a mistake")
+
+    with pytest.raises(rondo.Aborted, match="KeyError: 'a mistake'"):
+        copy.all_reduce(np.ones(3), rondo.UserOp(fails))
+        copy.barrier()
+    copy.close()
+    group.barrier()
+
+
+def test_functions_scans_and_dup():
+    run(3, functions)
