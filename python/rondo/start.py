@@ -187,11 +187,11 @@ def _in_flight() -> BaseException | None:
 
 def _let_the_blamed_end_first(text: str) -> None:
     begin = time.monotonic()
-    time.sleep(_AFTER_OTHERS_SECONDS)
     found = re.search(r"rank \d+ \(host (\S+), pid (\d+)\)", text)
-    if found is None or found[1] != os.uname().nodename:
-        return
-    while _runs(int(found[2])) and time.monotonic() - begin < _FOR_THE_BLAMED_SECONDS:
+    is_known = found is not None and found[1] == os.uname().nodename
+    # A parent that uses multiprocessing asks which child ended first; launchers ask more often.
+    time.sleep(_AFTER_OTHERS_SECONDS if is_known or not _child else _FOR_THE_BLAMED_SECONDS / 2)
+    while is_known and _runs(int(found[2])) and time.monotonic() - begin < _FOR_THE_BLAMED_SECONDS:
         time.sleep(0.02)
 
 
