@@ -167,7 +167,6 @@ def unsupported(rank):
     """What some of torch's backends have and this one has not: each says so, and the group goes on."""
     world, store = dist.group.WORLD, dist.HashStore()
     calls = {
-        "missing implementation of split": lambda: world.split_group([0, 1]),
         "missing implementation of merge": lambda: world.merge_remote_group(store, 2, datetime.timedelta(seconds=5)),
         "support": lambda: dist.distributed_c10d.shrink_group([1]),
         "takes no pg_options": lambda: dist.new_group([0, 1], pg_options=3),
