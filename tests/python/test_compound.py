@@ -15,7 +15,7 @@ from rondo.dist_opt import NumpyUpdate
 COLLECTED = {
     "all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all", "barrier",
     "reduce_scatter_v", "scatter_v", "all_reduce_many", "send", "recv", "isend", "irecv", "sendrecv", "prepare_all_reduce",
-    "mrecv", "imrecv",
+    "mrecv", "imrecv", "scan", "exscan",
 }  # fmt: skip
 OF_THIS_RANK = {"algorithm_for", "metrics", "empty", "abort", "close", "probe", "iprobe", "mprobe", "improbe"}
 
@@ -38,6 +38,7 @@ def compound(group):
         "recv_object": lambda: group.recv_object(0),
         "split": lambda: group.split(0),
         "new_group": lambda: group.new_group([0, 1]),
+        "dup": group.dup,
         "attach_device": group.attach_device,
     }
 
