@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "mpi/core/world.h"
 
@@ -77,6 +79,10 @@ int report_to(const char* call, Errhandler& handler, uintptr_t object, const Fai
   switch (handler.kind) {
     case Errhandler::Kind::kFatal:
     case Errhandler::Kind::kAbort:
+      // A launcher takes the job's code from the first process that ends: that whose end this rank was told.
+      if (failure.code == kProcessFailed || failure.code == MPI_ERR_PROC_ABORTED) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      }
       end_job(who() + ": " + call + ": " + failure.text + " (" + std::to_string(failure.code) + ")", failure.code);
     case Errhandler::Kind::kFunction: {
       int code = failure.code;
