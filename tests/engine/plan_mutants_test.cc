@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ring/base/types.h"
 #include "ring/plan/build.h"
 #include "ring/plan/describe.h"
 #include "ring/plan/verify.h"
@@ -150,9 +151,8 @@ CollectiveCase case_of(Random& random, const PlanRequest& request, uint64_t coun
   what.world = request.topology.world();
   what.root = request.root < 0 ? 0 : request.root;
   what.dtype = random.chance(50) ? DType::kFloat32 : DType::kInt64;
-  what.op = request.scale_at_source                              ? Op::kPremulSum
-            : what.dtype == DType::kFloat32 && random.chance(50) ? Op::kAverage
-                                                                 : Op::kSum;
+  const bool may_average = what.dtype == DType::kFloat32 && !collective_scans(what.collective);
+  what.op = request.scale_at_source ? Op::kPremulSum : may_average && random.chance(50) ? Op::kAverage : Op::kSum;
   if (what.op == Op::kPremulSum) what.dtype = DType::kFloat32;
   what.count = count;
   what.in_place = random.chance(50);

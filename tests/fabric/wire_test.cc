@@ -219,8 +219,9 @@ TEST_CASE("a card comes back as it was, and a cut or mutated one is refused or h
   }
   std::string newer = bytes;
   newer[9] = kWireVersion + 1;
-  CHECK_THROWS_WITH(decode_card(newer, 1),
-                    "rank 1 cannot join: it speaks version 10 of the wire format, this process version 9");
+  const std::string refusal = "rank 1 cannot join: it speaks version " + std::to_string(kWireVersion + 1) +
+                              " of the wire format, this process version " + std::to_string(kWireVersion);
+  CHECK_THROWS_WITH(decode_card(newer, 1), refusal.c_str());
 }
 
 TEST_CASE("ranks of one host whose control group has fewer cores than ranks: the topology says so") {

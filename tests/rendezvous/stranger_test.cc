@@ -145,7 +145,7 @@ TEST_CASE("fault 31: hello: another version and another job are refused with bot
       REQUIRE(wait_ready(listener.socket.get(), POLLIN, soon()));
       Descriptor client(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
       Answer answer;
-      answer.version = 9;
+      answer.version = kWireVersion + 1;
       say(client, is_rondo ? encode(answer) : "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
       read_to_end(client, soon());
     });
@@ -155,7 +155,7 @@ TEST_CASE("fault 31: hello: another version and another job are refused with bot
     fake.join();
     CHECK(error.code == ErrorCode::kBootstrap);
     if (is_rondo) {
-      CHECK(error.message.find("version 9") != std::string::npos);
+      CHECK(error.message.find("version " + std::to_string(kWireVersion + 1)) != std::string::npos);
       CHECK(error.message.find(std::to_string(kWireVersion)) != std::string::npos);
     } else {
       CHECK(error.message.find("not Rondo's store") != std::string::npos);
