@@ -17,7 +17,7 @@ from life_text import Life, Step
 
 COLLECTIVES = {
     "all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all", "barrier",
-    "all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v", "all_reduce_many",
+    "all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v", "all_reduce_many", "scan", "exscan",
 }  # fmt: skip
 
 
