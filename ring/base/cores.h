@@ -27,8 +27,7 @@ int cores_between(const std::vector<cpu_set_t>& ranks);
 int home_core(const cpu_set_t& allowed, int place);
 
 // Moves the calling thread to home_core() of the cores that it may use, and leaves it free to go wherever it was
-// allowed. False: it was there, there is none, or the
-// kernel does not allow it.
+// allowed. False: it was there, there is none, or the kernel does not allow it.
 bool go_home(int place);
 
 }  // namespace rondo

@@ -236,8 +236,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   std::atomic<bool> held_{false};
   std::atomic<bool> served_{false};  // the progress thread polls it, or sleeps on its doorbell, which nobody has taken
   std::atomic<bool> missed_{false};  // the progress thread went to sleep without a look, since another had the lease
-  // Of the holder: when it last looked where it runs, and from when on it does again. Some 10 us in so long cost
-  // nothing.
+  // Of the holder: when it last looked on which core it runs, and the least time until it looks again. A move costs
+  // some 10 us.
   Clock::time_point moved_home_{};
   Clock::duration between_moves_ = std::chrono::milliseconds(20);
   VainPolls polls_;                  // of the holder
