@@ -92,10 +92,10 @@ void combine_by_function(const UserOp& op, const CombineMove& move, size_t count
 
 void combine_by(const KernelTable& table, const CombineSpec& spec, const CombineMove& move, size_t count) {
   if (count == 0) return;
-  if (spec.op == Op::kUser) return combine_by_function(*spec.user, move, count);
-  RONDO_CHECK(op_supports(spec.op, spec.dtype), "combine() of a pair that op_supports() refuses");
   RONDO_CHECK(move.source_count >= 1 && move.source_count <= kMaxCombineSources, "combine() needs 1 to 64 sources");
   RONDO_CHECK(move.target_count >= 1 && move.target_count <= kMaxCombineTargets, "combine() needs 1 to 64 targets");
+  if (spec.op == Op::kUser) return combine_by_function(*spec.user, move, count);
+  RONDO_CHECK(op_supports(spec.op, spec.dtype), "combine() of a pair that op_supports() refuses");
   const size_t bytes = count * dtype_bytes(spec.dtype);
   const ResolvedMove resolved = resolve(spec, move);
   if (resolved.copies) return copy(move, bytes);
