@@ -153,6 +153,7 @@ void find_numpy();
 void add_work(PyObject* module);
 void add_communicator(PyObject* module);
 void add_functions(PyObject* module);
+PyObject* lightgbm_network(PyObject*, PyObject* arguments);
 PyObject* method(PyObject*, PyObject* arguments);
 PyObject* failure_of(PyObject*, PyObject* code);
 PyObject* stop_asking(PyObject*, PyObject*);
