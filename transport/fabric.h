@@ -24,6 +24,8 @@ namespace rondo {
 
 // The sequence of the members' meeting when a communicator is made; the calls that users make follow.
 inline constexpr uint64_t kMeetingSequence = 1;
+// No collective call has it: a question about the messages that a rank waits for.
+inline constexpr uint64_t kMessagesSequence = 0;
 
 // What a link to a peer moves.
 struct LinkRate {
@@ -58,7 +60,8 @@ struct CallState {
   // Calls on this communicator came from more than one thread, or messages are under way beside the call: waiting in
   // p2p proves nothing.
   bool threads = false;
-  uint64_t since_ms = 0;  // since the call began here, while it has not ended; 0: not long ago
+  uint64_t since_ms = 0;  // since the call began here, while it has not ended; 0: not long ago. Of kMessagesSequence:
+                          // since the wait of p2p_text began
   LinkRate slowest;       // of this rank's links that have something to send, whatever the call; set by the fabric
 };
 
@@ -160,6 +163,7 @@ class Fabric {
   // The operation `sequence` has not moved for Config::stall_ms: asks every member what it does. A mismatch becomes
   // on_failure on every rank within a second. Call again while it lasts (at most every stall_ms).
   // In a communicator of more than 64 ranks kInTurn asks a part of the members, the next ones each time.
+  // kMessagesSequence: a thread of this rank waits for a message; the log says for whom, and whom that one waits for.
   virtual void stalled(uint64_t communicator, uint64_t sequence, Ask ask = Ask::kInTurn) = 0;
   // Members whose last answer (or silence) says that they have not made the call `sequence`, ascending; of those that
   // were asked about it.

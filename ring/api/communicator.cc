@@ -121,7 +121,7 @@ Communicator Communicator::join(const JoinOptions& options) {
   show_start(options.config, launch);
   auto store = options.store ? options.store : open_store(launch, options.config, deadline);
   auto group = world_group(join_processes(launch, std::move(store), options.config, deadline), options.config);
-  group->meet_neighbors(deadline);
+  group->meet_neighbors(Purpose::kJoin, deadline);
   return Communicator(std::make_shared<State>(std::move(group)));
 }
 
@@ -264,13 +264,14 @@ Communicator Communicator::split(int color, int key) {
 
 Communicator Communicator::new_group(std::span<const int> ranks) {
   const OutsideBatch outside = outside_batch(state_, "new_group");
-  return Communicator(std::make_shared<State>(engine(state_).new_group(outside, ranks)));
+  return Communicator(std::make_shared<State>(engine(state_).new_group(outside, ranks, Purpose::kNewGroup)));
 }
 
 Communicator Communicator::dup() {
   std::vector<int> ranks(static_cast<size_t>(size()));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return new_group(ranks);
+  const OutsideBatch outside = outside_batch(state_, "dup");
+  return Communicator(std::make_shared<State>(engine(state_).new_group(outside, ranks, Purpose::kDup)));
 }
 
 void CommunicatorAccess::check_outside_batch(const Communicator& communicator, const char* call) {

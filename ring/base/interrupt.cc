@@ -68,13 +68,16 @@ bool interrupt_requested() {
   return wanted;
 }
 
+bool wait_interrupted() {
+  if (untaken) return true;
+  const auto now = Clock::now();
+  if (now < next_question || !has_interrupt_function()) return false;
+  next_question = now + kBetweenInterruptQuestions;
+  return interrupt_requested();
+}
+
 void end_wait_if_interrupted() {
-  if (!untaken) {
-    const auto now = Clock::now();
-    if (now < next_question || !has_interrupt_function()) return;
-    next_question = now + kBetweenInterruptQuestions;
-    if (!interrupt_requested()) return;
-  }
+  if (!wait_interrupted()) return;
   throw Exception(ErrorCode::kInterrupted, "the start was interrupted while it waited for other ranks");
 }
 

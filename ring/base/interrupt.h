@@ -13,8 +13,10 @@ bool interrupt_requested();
 // Between two questions of one thread.
 inline constexpr std::chrono::milliseconds kBetweenInterruptQuestions{100};
 
-// For waits of a start, which call it at least that often: asks where a question is due, and throws
-// Exception(kInterrupted) from the first yes until take_interruption().
+// For waits of a start or an end, which call it at least that often: asks where a question is due. True from the first
+// yes until take_interruption().
+bool wait_interrupted();
+// Throws Exception(kInterrupted) then.
 void end_wait_if_interrupted();
 
 // Threads whose yes has not been taken.

@@ -27,11 +27,12 @@ void CallLog::finished(uint64_t sequence) {
   if (sequence > finished_.load(std::memory_order_relaxed)) finished_.store(sequence, std::memory_order_release);
 }
 
-void CallLog::sleeps_in_p2p(int peer, std::string text) {
+void CallLog::sleeps_in_p2p(int peer, std::string text, std::chrono::steady_clock::time_point since) {
   std::lock_guard lock(mutex_);
   ++p2p_sleepers_;
   p2p_peer_ = peer;
   p2p_text_ = std::move(text);
+  p2p_since_ = since;
 }
 
 void CallLog::woke_from_p2p() {
@@ -70,6 +71,7 @@ CallState CallLog::state(uint64_t sequence) const {
   state.p2p_looks = p2p_looks_.load(std::memory_order_relaxed);
   state.p2p_peer = p2p_sleepers_ == 1 ? p2p_peer_ : -1;
   if (state.in_p2p) state.p2p_text = p2p_text_;
+  if (state.in_p2p && sequence == kMessagesSequence) state.since_ms = p2p_since_ms();
   state.threads = threads_;
   return state;
 }
@@ -79,6 +81,11 @@ uint64_t CallLog::since_ms(uint64_t sequence) const {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const int64_t now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
   return static_cast<uint64_t>(std::max<int64_t>(now_ms - lasting_since_ms_.load(std::memory_order_relaxed), 0));
+}
+
+uint64_t CallLog::p2p_since_ms() const {
+  const auto waited = std::chrono::steady_clock::now() - p2p_since_;
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
 }
 
 uint64_t CallLog::last_finished() const { return finished_.load(std::memory_order_acquire); }

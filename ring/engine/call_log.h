@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -38,8 +39,8 @@ class CallLog {
     lasting_.store(sequence, std::memory_order_release);
   }
 
-  // A blocking send or recv has waited for long; peer is a world rank, or -1 for any.
-  void sleeps_in_p2p(int peer, std::string text);
+  // A thread has waited for a message since then; peer is a world rank, or -1 for any.
+  void sleeps_in_p2p(int peer, std::string text, std::chrono::steady_clock::time_point since);
   // It has looked again, in vain.
   void looked_in_p2p() { p2p_looks_.fetch_add(1, std::memory_order_relaxed); }
   void woke_from_p2p();
@@ -69,6 +70,7 @@ class CallLog {
   // CallState::route of a call; 0: none is remembered.
   uint64_t route(uint64_t sequence) const;
   uint64_t since_ms(uint64_t sequence) const;
+  uint64_t p2p_since_ms() const;
 
   // Grows to kRemembered; most communicators make few kinds of calls.
   std::vector<Record> records_ = std::vector<Record>(4);
@@ -85,6 +87,7 @@ class CallLog {
   std::atomic<uint64_t> p2p_looks_{0};
   int p2p_peer_ = -1;
   std::string p2p_text_;
+  std::chrono::steady_clock::time_point p2p_since_{};
   std::atomic<std::thread::id> thread_{};  // the first that called
   std::atomic<bool> threads_{false};
 };

@@ -18,7 +18,7 @@ void CommunicatorState::decline(const Members& made, const Error& why) {
   throw Exception(Error{error.code, error.message, {static_cast<int>(own - made.world_ranks.begin())}});
 }
 
-std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(Members made) {
+std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(Members made, Purpose by) {
   std::shared_ptr<CommunicatorState> group;
   try {
     Options options;
@@ -34,7 +34,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::subgroup(Members made) {
     decline(made, caught());
   }
   const auto until = deadline(std::chrono::milliseconds(context_->config.start_timeout_ms));
-  group->with_memory([&] { group->meet_neighbors(until); });
+  group->with_memory([&] { group->meet_neighbors(by, until); });
   return group;
 }
 
@@ -74,7 +74,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(OutsideBatch, int co
   });
   for (int& r : ranks) r = context_->world_rank(r);
   made.id = Hash64().add("split").add(context_->id).add(number).add(static_cast<uint64_t>(color)).value();
-  return subgroup(std::move(made));
+  return subgroup(std::move(made), Purpose::kSplit);
 }
 
 // Counts how often this list was made. Nothing has happened if it throws.
@@ -87,7 +87,7 @@ CommunicatorState::Members CommunicatorState::numbered(std::span<const int> rank
   return made;
 }
 
-std::shared_ptr<CommunicatorState> CommunicatorState::new_group(OutsideBatch, std::span<const int> ranks) {
+std::shared_ptr<CommunicatorState> CommunicatorState::new_group(OutsideBatch, std::span<const int> ranks, Purpose by) {
   check_usable();
   const auto refuse = [this](const std::string& why) {
     throw Exception(ErrorCode::kInvalid, fmt::format("new_group on rank {}: {}", rank(), why));
@@ -105,7 +105,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::new_group(OutsideBatch, st
   } catch (const std::bad_alloc&) {
     decline(numbered(ranks), caught());  // the members know it by its id
   }
-  return subgroup(std::move(made));
+  return subgroup(std::move(made), by);
 }
 
 }  // namespace rondo

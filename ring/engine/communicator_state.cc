@@ -251,12 +251,12 @@ std::shared_ptr<Operation> CommunicatorState::start(const Call& call) try {
   fail_for_memory();
 }
 
-void CommunicatorState::meet_neighbors(Clock::time_point until) {
+void CommunicatorState::meet_neighbors(Purpose by, Clock::time_point until) {
   if (size() == 1) return;
   std::shared_ptr<CollectiveOperation> operation;
   {
     std::lock_guard lock(submit_mutex_);
-    operation = collectives_->submit_opening(until);
+    operation = collectives_->submit_opening(by, until);
   }
   collectives_->wait(*operation, Clock::time_point::max());
   if (operation->failed() && !is_of_a_later_call(operation->error().code)) throw Exception(operation->error());

@@ -51,7 +51,7 @@ class CommunicatorState final : public CommunicatorEvents {
 
   // Exchanges a frame with both ring neighbors on every lane. Throws what went wrong, but for what a faster member has
   // done to the communicator since: this rank's first call throws that.
-  void meet_neighbors(Clock::time_point deadline);
+  void meet_neighbors(Purpose by, Clock::time_point deadline);
 
   int rank() const { return context_->rank; }
   int size() const { return context_->world(); }
@@ -125,7 +125,7 @@ class CommunicatorState final : public CommunicatorEvents {
   void* allocate_on_device(OutsideBatch, size_t bytes);
 
   std::shared_ptr<CommunicatorState> split(OutsideBatch, int color, int key);  // nullptr: this rank is in no group
-  std::shared_ptr<CommunicatorState> new_group(OutsideBatch, std::span<const int> ranks);
+  std::shared_ptr<CommunicatorState> new_group(OutsideBatch, std::span<const int> ranks, Purpose by);
 
   void abort(const std::string& reason);
   // abort() for signal handlers: one atomic store and a write to an eventfd, by which the fabric's thread does the
@@ -158,7 +158,7 @@ class CommunicatorState final : public CommunicatorEvents {
     std::vector<int> world_ranks;
   };
   Members numbered(std::span<const int> ranks);
-  std::shared_ptr<CommunicatorState> subgroup(Members made);
+  std::shared_ptr<CommunicatorState> subgroup(Members made, Purpose by);
   [[noreturn]] void decline(const Members& made, const Error& why);
 
   std::shared_ptr<CommunicatorContext> context_;     // shared with the two engines

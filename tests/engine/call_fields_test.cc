@@ -100,7 +100,7 @@ TEST_CASE("a mismatch names the call of the program that an exchange belongs to"
   call.collective = Collective::kAllGather;
   call.count = 2;
   call.dtype = DType::kInt32;
-  CHECK(describe_call(call) == "split(): all_gather(count=2, int32)");
+  CHECK(describe_call(call) == "split()");
   call.purpose = static_cast<Purpose>(300);
   CHECK(describe_call(call) == "purpose 300: all_gather(count=2, int32)");
 }

@@ -179,5 +179,78 @@ TEST_CASE("where all have made the call, the slowest link is named with its shar
   }
 }
 
+// --- whom a message waits for
+
+// `rank` waits in a message from or to `peer` (-1: any) since 2 s, and asks at that time.
+void wait_in_message(Simulation& simulation, int rank, int peer, int64_t time = 4'000) {
+  CallState& call = simulation.call(rank);
+  call.in_p2p = true;
+  call.p2p_peer = peer;
+  call.p2p_text = fmt::format("recv(8 bytes from rank {}, tag 5)", peer);
+  call.since_ms = 2'000;
+  simulation.at(time, rank, [&simulation, rank](ControlLogic&) { simulation.stall(rank, kMessagesSequence); });
+}
+
+std::vector<std::string> lines_with(const Simulation& simulation, int rank, const std::string& part) {
+  std::vector<std::string> lines;
+  for (const std::string& note : simulation.notes[static_cast<size_t>(rank)]) {
+    if (note.find(part) != std::string::npos) lines.push_back(note);
+  }
+  return lines;
+}
+
+TEST_CASE("ranks whose messages wait for each other are named in one line, the same on each of them and on no other") {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    Simulation simulation(4, seed, {}, watchful());
+    simulation.open_everywhere(all_ranks(4));
+    for (const int rank : {0, 1, 2}) wait_in_message(simulation, rank, (rank + 1) % 3, 4'000 + 10 * rank);
+    simulation.run([](int) {}, 8'000);
+    const auto said = lines_with(simulation, 0, "has waited");
+    REQUIRE(said.size() == 1);
+    CHECK(said[0] ==
+          "rank 0 (host h, pid 100) has waited 2 s in recv(8 bytes from rank 1, tag 5); rank 1 (host h, pid 101) waits "
+          "in recv(8 bytes from rank 2, tag 5); rank 2 (host h, pid 102) waits in recv(8 bytes from rank 0, tag 5): "
+          "these ranks wait for each other");
+    for (const int rank : {1, 2}) CHECK(lines_with(simulation, rank, "has waited") == said);
+    CHECK(lines_with(simulation, 3, "has waited").empty());
+    CHECK_FALSE(simulation.failures[0]);
+  }
+}
+
+TEST_CASE("a rank that waits for a message is told what the one does that it waits for") {
+  Simulation simulation(4, 3, {}, watchful());
+  simulation.open_everywhere(all_ranks(4));
+  simulation.at(1'000, 2, [&](ControlLogic&) { simulation.stop(2); });
+  wait_in_message(simulation, 0, 1);
+  wait_in_message(simulation, 1, 2);
+  wait_in_message(simulation, 3, -1);
+  simulation.call(2).in_p2p = true;  // it does not say so: it is stopped
+  simulation.run([](int) {}, 8'000);
+  const auto said = lines_with(simulation, 1, "has waited");
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("rank 1 (host h, pid 101) has waited 2 s in recv(8 bytes from rank 2, tag 5); rank 2 (host h, pid "
+                     "102) made no progress for ") == 0);
+  CHECK(lines_with(simulation, 0, "rank 2 (host h, pid 102) made no progress for ").size() == 1);
+  const auto any = lines_with(simulation, 3, "has waited");
+  REQUIRE(any.size() == 1);
+  CHECK(any[0] == "rank 3 (host h, pid 103) has waited 2 s in recv(8 bytes from rank -1, tag 5)");
+}
+
+TEST_CASE("what no rank waits for: a rank that computes, the rank itself, and a receive from any that all wait with") {
+  Simulation simulation(3, 3, {}, watchful());
+  simulation.open_everywhere(all_ranks(3));
+  wait_in_message(simulation, 0, 1);
+  simulation.run([](int) {}, 5'000);
+  CHECK(lines_with(simulation, 0, "; rank 1 (host h, pid 101) waits in no message").size() == 1);
+  wait_in_message(simulation, 0, 0, 6'000);
+  simulation.run([](int) {}, 7'000);
+  CHECK(lines_with(simulation, 0, "in recv(8 bytes from rank 0, tag 5): it waits for itself").size() == 1);
+  for (const int rank : {0, 1, 2}) wait_in_message(simulation, rank, -1, 8'000);
+  simulation.run([](int) {}, 9'000);
+  for (const int rank : {0, 1, 2})
+    CHECK(lines_with(simulation, rank, "; all other ranks wait in messages, too").size() == 1);
+}
+
 }  // namespace
 }  // namespace rondo::testing

@@ -31,6 +31,7 @@ std::optional<ControlLogic::Time> ControlLogic::next_time() const {
     if (!group.losses.empty()) consider(group.losses_due);
     for (const Suspicion& suspicion : group.suspicions) consider(suspicion.due);
     if (group.stall && group.stall->blame_due >= 0) consider(group.stall->blame_due);
+    if (group.wait) consider(group.wait->due);
     for (const auto& [peer, due] : group.streams_due) consider(due);
   }
   if (const auto silence = liveness_.next_time()) consider(*silence);
@@ -168,6 +169,7 @@ void ControlLogic::tick(Time now) {
   for (auto& [id, group] : groups_) {
     if (group.failure) continue;
     if (group.stall && group.stall->blame_due >= 0 && group.stall->blame_due <= now) say_blame(now, id, group);
+    if (group.wait && group.wait->due <= now) say_wait(now, id, group);
     if (!group.losses.empty() && group.losses_due <= now) {
       fail(id, group, loss_error(group.losses, &group, "died or was cut off"), Audience::kMembers, -1);
       continue;
@@ -443,6 +445,7 @@ void ControlLogic::fail(uint64_t communicator, Group& group, Error error, Audien
   group.suspicions.clear();
   group.streams_due.clear();
   group.stall.reset();
+  group.wait.reset();
   for (const auto& [peer, member] : group.members) {
     if (peer == except || member.left || gone(peer)) continue;
     if (audience == Audience::kMembers || is_neighbor(peer)) {

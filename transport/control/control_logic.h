@@ -132,6 +132,7 @@ class ControlLogic {
     uint64_t asked = 0;                   // about which sequence last
     std::optional<AnswerMessage> answer;  // the last one
     Time unanswered_since = -1;           // the first question without an answer; -1: there is none
+    std::optional<CallState> messages;    // its answer to the last question about these
     // Since when its answers show it in the same p2p call without a byte moving, and which; -1: not in one.
     Time p2p_since = -1;
     std::string p2p_text;
@@ -149,6 +150,11 @@ class ControlLogic {
     Time blame_after_ms = 0;  // the next time: since the call began
     Time blame_due = -1;      // -1: not now
   };
+  // This rank waits for a message, and has asked the others.
+  struct Wait {
+    CallState own;
+    Time due = 0;  // when it is said what for
+  };
   // How a rank was lost: kPeerLost or kUnresponsive.
   struct Loss {
     std::string why;
@@ -164,6 +170,7 @@ class ControlLogic {
     Time losses_due = 0;
     std::vector<Suspicion> suspicions;
     std::optional<Stall> stall;
+    std::optional<Wait> wait;
     std::set<int> streamed;           // members whose stream has come
     std::map<int, Time> streams_due;  // members that have left, but for PeerLeft: their stream has not come
     size_t questions = 0;             // so far
@@ -200,6 +207,10 @@ class ControlLogic {
   std::optional<Blame::Rank> blame_of(Time now, const Group& group, int peer, int64_t waited_ms) const;
   bool speaks_for(Time now, const Group& group) const;
   void say_blame(Time now, uint64_t communicator, Group& group);
+  void say_wait(Time now, uint64_t communicator, Group& group);
+  void stalled_in_call(Time now, Group& group, uint64_t sequence, const CallState& own);
+  void ask_members(Time now, uint64_t communicator, Group& group, uint64_t sequence, Ask ask);
+  int64_t silence_of(Time now, const Group& group, int peer) const;
 
   void peer_lost(Time now, int peer, const Loss& loss);
   void peer_left(Time now, int peer);

@@ -218,7 +218,13 @@ bool ControlPlane::close(uint64_t id, uint64_t last_sequence, const std::functio
     std::unique_lock lock(mutex_);
     // The process may end at once: what it has said, an abort for example, has gone by then.
     const auto said = [&] { return descriptors_closed_ || (logic_->idle() && !carrying_out_); };
-    all = changed_.wait_until(lock, deadline, [&] { return logic_->all_left(id) && said(); });
+    const auto over = [&] { return logic_->all_left(id) && said(); };
+    do {
+      all = changed_.wait_until(lock, std::min(deadline, Clock::now() + kBetweenInterruptQuestions), over);
+      lock.unlock();
+      if (all || wait_interrupted()) break;
+      lock.lock();
+    } while (Clock::now() < deadline);
   } catch (const std::bad_alloc&) {
     all = false;  // the others hear of it when the process leaves
   }

@@ -58,25 +58,38 @@ std::string first_difference(std::string_view one, std::string_view other) {
 void ControlLogic::stalled(Time now, uint64_t communicator, uint64_t sequence, const CallState& own, Ask ask) {
   Group* group = find(communicator);
   if (group == nullptr || group->failure || group->closing) return;
-  if (!group->stall || group->stall->sequence != sequence) {
-    for (auto& [peer, member] : group->members) member.p2p_since = member.unanswered_since = -1;
-    group->stall = Stall{sequence, own, settings_.blame_after_ms};
+  if (sequence == kMessagesSequence) {
+    for (auto& [peer, member] : group->members) member.messages.reset();
+    group->wait = Wait{own, now + settings_.answer_ms};
+  } else {
+    stalled_in_call(now, *group, sequence, own);
   }
-  Stall& stall = *group->stall;
+  ask_members(now, communicator, *group, sequence, ask);
+}
+
+void ControlLogic::stalled_in_call(Time now, Group& group, uint64_t sequence, const CallState& own) {
+  if (!group.stall || group.stall->sequence != sequence) {
+    for (auto& [peer, member] : group.members) member.p2p_since = member.unanswered_since = -1;
+    group.stall = Stall{sequence, own, settings_.blame_after_ms};
+  }
+  Stall& stall = *group.stall;
   stall.own = own;
   if (settings_.blame_after_ms > 0 && own.since_ms >= static_cast<uint64_t>(stall.blame_after_ms)) {
     stall.blame_due = now + settings_.answer_ms;
     while (static_cast<uint64_t>(stall.blame_after_ms) <= own.since_ms) stall.blame_after_ms *= 2;
   }
-  // Each rank begins behind itself, so that all members are asked equally often.
-  const size_t world = group->order.size();
-  const auto own_place = std::find(group->order.begin(), group->order.end(), settings_.rank) - group->order.begin();
+}
+
+// Each rank begins behind itself, so that all members are asked equally often.
+void ControlLogic::ask_members(Time now, uint64_t communicator, Group& group, uint64_t sequence, Ask ask) {
+  const size_t world = group.order.size();
+  const auto own_place = std::find(group.order.begin(), group.order.end(), settings_.rank) - group.order.begin();
   const size_t most = ask == Ask::kAll ? world : asked_at_once(world);
   for (size_t asked = 0; asked < most; ++asked) {
-    const int peer = group->order[(static_cast<size_t>(own_place) + 1 + group->questions++) % world];
+    const int peer = group.order[(static_cast<size_t>(own_place) + 1 + group.questions++) % world];
     if (peer == settings_.rank) continue;
-    Member& member = group->members[peer];
-    member.asked = sequence;
+    Member& member = group.members[peer];
+    if (sequence != kMessagesSequence) member.asked = sequence;
     if (member.left || member.lost) continue;
     if (member.unanswered_since < 0) member.unanswered_since = now;
     actions_.push_back(Send{peer, QueryMessage{communicator, sequence}});
@@ -103,8 +116,12 @@ void ControlLogic::on(Time now, int from, const AnswerMessage& message) {
   if (group == nullptr || group->failure || group->closing) return;
   const auto found = group->members.find(from);
   if (found == group->members.end()) return;
-  found->second.answer = message;
   found->second.unanswered_since = -1;
+  if (message.sequence == kMessagesSequence) {
+    found->second.messages = message.state;
+    return;
+  }
+  found->second.answer = message;
   if (group->stall && group->stall->sequence == message.sequence) compare(now, message.communicator, *group, from);
 }
 

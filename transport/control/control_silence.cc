@@ -122,9 +122,7 @@ Blame ControlLogic::find_blame(Time now, const Group& group) const {
 std::optional<Blame::Rank> ControlLogic::blame_of(Time now, const Group& group, int peer, int64_t waited_ms) const {
   const Member& member = group.members.at(peer);
   if (member.left || member.lost) return std::nullopt;
-  const Time unanswered = member.unanswered_since < 0 ? 0 : now - member.unanswered_since;
-  const Time silent = std::max(unanswered, unanswered > 0 ? liveness_.silence(now, peer) : 0);
-  if (silent > settings_.liveness.heartbeat_ms + settings_.answer_ms && settings_.liveness.heartbeat_ms > 0) {
+  if (const Time silent = silence_of(now, group, peer); silent > 0) {
     return Blame::Rank{name_in(group, peer), Blame::Why::kStopped, silent};
   }
   const uint64_t current = member.answer ? member.answer->state.current : 0;
@@ -132,6 +130,57 @@ std::optional<Blame::Rank> ControlLogic::blame_of(Time now, const Group& group, 
     return Blame::Rank{name_in(group, peer), Blame::Why::kLate, waited_ms};
   }
   return std::nullopt;
+}
+
+// Milliseconds without an answer, longer than a rank that runs takes; else 0.
+int64_t ControlLogic::silence_of(Time now, const Group& group, int peer) const {
+  const Member& member = group.members.at(peer);
+  const Time unanswered = member.unanswered_since < 0 ? 0 : now - member.unanswered_since;
+  const Time silent = std::max(unanswered, unanswered > 0 ? liveness_.silence(now, peer) : 0);
+  const Time patience = settings_.liveness.heartbeat_ms + settings_.answer_ms;
+  return settings_.liveness.heartbeat_ms > 0 && silent > patience ? silent : 0;
+}
+
+// --- whom a message waits for: from this rank to the one that it waits for, and on from there
+
+void ControlLogic::say_wait(Time now, uint64_t communicator, Group& group) {
+  const CallState own = std::exchange(group.wait, std::nullopt)->own;
+  if (!own.in_p2p) return;
+  std::string text = fmt::format("{} has waited {} in {}", name_in(group, settings_.rank),
+                                 time_text(static_cast<int64_t>(own.since_ms)), own.p2p_text);
+  std::vector<int> chain{settings_.rank};
+  for (int next = own.p2p_peer; next >= 0;) {
+    const auto seen = std::find(chain.begin(), chain.end(), next);
+    if (seen != chain.end()) {
+      const bool of_own = seen == chain.begin();
+      if (of_own && *std::min_element(chain.begin(), chain.end()) < settings_.rank) return;  // that one says it
+      text += seen + 1 == chain.end() ? ": it waits for itself" : ": these ranks wait for each other";
+      actions_.push_back(Note{text});
+      for (auto peer = chain.begin() + 1; of_own && peer != chain.end(); ++peer) {
+        actions_.push_back(Send{*peer, BlameMessage{communicator, text}});
+      }
+      return;
+    }
+    const auto found = group.members.find(next);
+    if (found == group.members.end()) break;
+    const Member& member = found->second;
+    chain.push_back(next);
+    if (const Time silent = silence_of(now, group, next); silent > 0) {
+      text += fmt::format("; {} made no progress for {}: its process was stopped, or its core was taken",
+                          name_in(group, next), time_text(silent));
+    } else if (member.messages) {
+      text += fmt::format("; {} waits in {}", name_in(group, next),
+                          member.messages->in_p2p ? member.messages->p2p_text : "no message");
+    }
+    next = member.messages && member.messages->in_p2p ? member.messages->p2p_peer : -1;
+  }
+  const auto waits = [](const auto& entry) {
+    return entry.second.left || entry.second.lost || (entry.second.messages && entry.second.messages->in_p2p);
+  };
+  if (own.p2p_peer < 0 && std::all_of(group.members.begin(), group.members.end(), waits)) {
+    text += "; all other ranks wait in messages, too";
+  }
+  actions_.push_back(Note{text});
 }
 
 }  // namespace rondo

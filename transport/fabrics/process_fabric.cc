@@ -16,6 +16,7 @@
 #include "ring/base/caught.h"
 #include "ring/base/core_quota.h"
 #include "ring/base/cores.h"
+#include "ring/base/interrupt.h"
 #include "ring/base/log.h"
 #include "ring/base/system_error.h"
 #include "transport/control/control_plane.h"
@@ -201,6 +202,7 @@ class ProcessFabric : public Fabric {
     leave_by_.store(deadline);
     const auto island_streams = [this, id] { return island_ ? island_->streams_to(id) : std::set<int>{}; };
     const bool all = control().close(id, last_sequence, island_streams, deadline);
+    if (!all && wait_interrupted()) leave_by_.store(Clock::now());
     if (island_) island_->close(id);
     return all;
   }

@@ -361,21 +361,28 @@ std::string describe_place(const CheckedCall& call) {
 
 // What the program has called, of an exchange that its call is made of; "" of the program's own.
 std::string describe_purpose(Purpose purpose) {
-  switch (purpose) {
-    case Purpose::kProgram:
-      return "";
-    case Purpose::kSplit:
-      return "split(): ";
-    case Purpose::kAttach:
-      return "attach_device(): ";
-    case Purpose::kSparse:
-      return "sparse_all_reduce(): ";
-    case Purpose::kDistOpt:
-      return "DistOpt: ";
-    case Purpose::kObjects:
-      return "a call on objects or of unknown counts: ";
-  }
-  return fmt::format("purpose {}: ", static_cast<int>(purpose));
+  constexpr const char* kNames[] = {"",
+                                    "split()",
+                                    "attach_device()",
+                                    "sparse_all_reduce()",
+                                    "DistOpt",
+                                    "the start of the job",
+                                    "new_group()",
+                                    "dup()",
+                                    "broadcast_object()",
+                                    "all_gather_object()",
+                                    "gather_object()",
+                                    "scatter_object()",
+                                    "all_gather_v()",
+                                    "gather_v()",
+                                    "all_to_all_v()"};
+  const auto number = static_cast<size_t>(purpose);
+  return number < std::size(kNames) ? kNames[number] : fmt::format("purpose {}", number);
+}
+
+// The call has one exchange of its own, or several whose shapes the program does not know.
+bool names_all(Purpose purpose) {
+  return purpose == Purpose::kSplit || (purpose >= Purpose::kJoin && purpose <= Purpose::kAllToAllV);
 }
 
 // Of the call's own wish, which may be another algorithm's name than that of the plan it gets.
@@ -406,7 +413,13 @@ uint64_t kind_of(uint64_t communicator, const CheckedCall& call) {
 }
 
 std::string describe_call(const CheckedCall& call) {
-  std::string text = describe_purpose(call.purpose) + collective_name(call.collective);
+  std::string text = describe_purpose(call.purpose);
+  if (names_all(call.purpose)) {
+    if (call.root >= 0) text.insert(text.size() - 1, fmt::format("root={}", call.root));
+    return text;
+  }
+  if (!text.empty()) text += ": ";
+  text += collective_name(call.collective);
   if (call.collective == Collective::kBarrier)
     return text + fmt::format("({})", asked_for(call)) + describe_place(call);
   if (call.list) {

@@ -49,8 +49,9 @@ void Collectives::submit(std::shared_ptr<CollectiveOperation> operation) {
   enqueue(std::move(operation), ++last_sequence_);
 }
 
-std::shared_ptr<CollectiveOperation> Collectives::submit_opening(Clock::time_point deadline) {
+std::shared_ptr<CollectiveOperation> Collectives::submit_opening(Purpose by, Clock::time_point deadline) {
   auto prepared = std::make_shared<PreparedCall>();
+  prepared->purpose = by;
   prepared->kind = kind_of(context_->id, *prepared);
   prepared->run = course_.make_opening_run(*prepared);
   auto operation = std::make_shared<CollectiveOperation>(std::move(prepared), nullptr, nullptr);

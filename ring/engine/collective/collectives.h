@@ -41,7 +41,7 @@ class Collectives final : public ProgressEngine {
   // False: something is pending, or another thread drives.
   bool begin_now(CollectiveOperation& operation);
   // Before any other: CallCourse::make_opening_run().
-  std::shared_ptr<CollectiveOperation> submit_opening(Clock::time_point deadline);
+  std::shared_ptr<CollectiveOperation> submit_opening(Purpose by, Clock::time_point deadline);
 
   // `peer` (a rank of the group) left after this call; later ones cannot complete. Any thread.
   void peer_left(int peer, uint64_t last_sequence);

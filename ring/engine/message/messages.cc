@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ring/base/caught.h"
+#include "ring/base/interrupt.h"
 
 namespace rondo {
 namespace {
@@ -79,6 +80,12 @@ std::string MessageOperation::text() const {
   if (matched != 0) return fmt::format("recv({}of a matched probe)", length);
   return fmt::format("{}({}{} {}, tag {})", message_kind_name(kind), length, sends() ? "to" : "from",
                      peer < 0 ? "any rank" : fmt::format("rank {}", peer), tag < 0 ? "any" : fmt::format("{}", tag));
+}
+
+bool MessageOperation::wait(Clock::time_point until) {
+  if (done()) return true;
+  if (!engine) refuse_unsubmitted("wait()");
+  return messages_->wait_and_tell(*this, until);
 }
 
 bool MessageOperation::cancel() {
@@ -298,14 +305,23 @@ void Messages::observe_end(const MessageOperation& operation, const Error* error
   observed.observer->message(observed.communicator, record, error != nullptr ? error->code : ErrorCode::kOk);
 }
 
-void Messages::wait_blocking(const MessageOperation& operation) {
-  if (operation.done()) return;
-  const auto policy = std::chrono::milliseconds(context_->config.stall_ms);
-  if (wait(operation, Clock::now() + policy)) return;
+bool Messages::wait_and_tell(const MessageOperation& operation, Clock::time_point until) {
+  if (operation.done()) return true;
+  const auto began = Clock::now();
+  const auto patience = std::min(until, began + std::chrono::milliseconds(context_->config.stall_ms));
+  if (wait(operation, patience) || patience == until) return operation.done();
   const int peer = operation.peer < 0 ? -1 : context_->world_rank(operation.peer);
-  context_->log.sleeps_in_p2p(peer, text_of(operation));
-  while (!wait(operation, Clock::now() + kBetweenLooks)) context_->log.looked_in_p2p();
+  context_->log.sleeps_in_p2p(peer, text_of(operation), began);
+  auto tell_after = 2 * std::chrono::milliseconds(context_->config.heartbeat_ms);
+  for (auto now = Clock::now(); !wait(operation, std::min(until, now + kBetweenLooks)) && now < until;) {
+    context_->log.looked_in_p2p();
+    now = Clock::now();
+    if (tell_after.count() == 0 || now - began < tell_after) continue;
+    attempt([&] { context_->fabric->stalled(context_->id, kMessagesSequence); });
+    tell_after *= 2;
+  }
   context_->log.woke_from_p2p();
+  return operation.done();
 }
 
 // As P2p::take_back().
@@ -483,17 +499,23 @@ std::optional<std::pair<int, std::unique_ptr<ByteStream>>> Messages::take_stream
 }
 
 void Messages::finish(Clock::time_point deadline) {
-  with_lease([this, deadline] {
+  bool idle = false;
+  with_lease([&] {
     take_submitted();
     end_pending(*context_->failure.get());
-    while (!p2p_->idle() && Clock::now() < deadline) {
+    idle = p2p_->idle();
+  });
+  while (!idle && Clock::now() < deadline && !wait_interrupted()) {
+    with_lease([&] {
       bell().arm();
       bool moved = true;
       attempt([&] { moved = p2p_->progress(); });
-      if (!moved && !bell().wait(std::min(deadline, Clock::now() + std::chrono::milliseconds(20))).ok()) break;
+      const auto rest = std::min(deadline, Clock::now() + std::chrono::milliseconds(20));
+      const bool broken = !moved && !bell().wait(rest).ok();
       bell().disarm();
-    }
-  });
+      idle = broken || p2p_->idle();
+    });
+  }
 }
 
 void Messages::shut_down() {

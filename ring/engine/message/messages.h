@@ -41,6 +41,7 @@ class MessageOperation final : public Operation, private P2pRequest {
   const P2pCall& call() const { return *this; }
   const Message* moved_message() const override { return &message; }
   bool cancel() override;
+  bool wait(Clock::time_point until) override;
   // "recv(4096 bytes from rank 1, tag 7)", for errors; peer in it is of the group.
   std::string text() const;
   // Of a send, before it is submitted: P2pRequest::ready, which outlives the operation.
@@ -82,8 +83,10 @@ class Messages final : public ProgressEngine, private P2pStreams {
   // submit() from a function in a stream. If the communicator has failed, the operation ends at once, since no thread
   // may make progress on it any more; else the thread that makes progress is woken.
   void submit_from_stream(std::shared_ptr<MessageOperation> operation);
-  // Waits for the operation; the others are told if that takes long (a collective against a send).
-  void wait_blocking(const MessageOperation& operation);
+  // Waits for the operation at most until then; true if it is done. The others are told if that takes long (a
+  // collective against a send), and the log says after two heartbeats, four, ... whom it waits for.
+  bool wait_and_tell(const MessageOperation& operation, Clock::time_point until);
+  void wait_blocking(const MessageOperation& operation) { wait_and_tell(operation, Clock::time_point::max()); }
   // Runs a call, or a send and then a receive at the same time, to their ends, on this thread. Returns what the last
   // one has moved; throws its failure, or that of the send, beside which the receive is taken back.
   Message run(std::span<const P2pCall> calls, std::chrono::milliseconds limit);

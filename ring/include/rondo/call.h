@@ -26,7 +26,18 @@ enum class Purpose : uint16_t {
   kAttach = 2,   // attach_device(), allocate() of device memory
   kSparse = 3,   // sparse_all_reduce()
   kDistOpt = 4,  // DistOpt's steps and checkpoints
-  kObjects = 5,  // Python: broadcast_object() and the like
+  // The meeting of a new communicator's members.
+  kJoin = 5,
+  kNewGroup = 6,
+  kDup = 7,
+  // Calls of Python's.
+  kBroadcastObject = 8,
+  kAllGatherObject = 9,
+  kGatherObject = 10,
+  kScatterObject = 11,
+  kAllGatherV = 12,
+  kGatherV = 13,
+  kAllToAllV = 14,
 };
 
 // Options of one call.
