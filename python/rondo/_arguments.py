@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -164,12 +165,11 @@ def elements_of(counts: list[int], row: int) -> list[int]:
     return [count * row for count in counts]
 
 
-def counts_of_peers(counts: np.ndarray, row: int, rank: int, first: int = 0) -> list[int]:
+def counts_of_peers(counts: Sequence[int], row: int, rank: int, first: int = 0) -> list[int]:
     """Rows of `row` elements that the peers, from rank `first` on, say they send. None is used before it was compared
     here: together they fit an array of the widest elements."""
-    rows = counts.ravel().tolist()
     room = sys.maxsize // (8 * max(row, 1))
-    for peer, count in enumerate(rows, first):
+    for peer, count in enumerate(counts, first):
         if count > room:
             raise Corrupt(
                 f"rank {rank}: rank {peer} says that it sends {count} rows; with those before them they fit no array. Its "
@@ -177,7 +177,7 @@ def counts_of_peers(counts: np.ndarray, row: int, rank: int, first: int = 0) -> 
                 (peer,),
             )
         room -= count
-    return rows
+    return list(counts)
 
 
 def parts_of(out, counts: list[int]) -> list:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -45,7 +44,11 @@ COLLECTIVES = (
     "scan", "exscan",
 )  # fmt: skip
 _REDUCE_SCATTER, _ALL_GATHER, _GATHER, _SCATTER, _ALL_TO_ALL = 1, 2, 5, 6, 7
-_PURPOSE_OBJECTS = 5
+# rondo::Purpose.
+_PURPOSES = {
+    "broadcast_object": 8, "all_gather_object": 9, "gather_object": 10, "scatter_object": 11, "all_gather_v": 12,
+    "gather_v": 13, "all_to_all_v": 14,
+}  # fmt: skip
 
 
 class Topology(NamedTuple):
@@ -297,7 +300,7 @@ class Communicator(native.Communicator, OfThisProcess):
         if counts is None:
             with self._compound("all_gather_v", timeout) as exchanges:
                 said = exchanges.all_gather(np.array([rows], np.uint64), timeout=timeout)
-                counts = counts_of_peers(said, row, self.rank)
+                counts = counts_of_peers(said.ravel().tolist(), row, self.rank)
                 return self.all_gather_v(
                     array, counts, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
                 )
@@ -350,7 +353,7 @@ class Communicator(native.Communicator, OfThisProcess):
         if counts is None:
             with self._compound("gather_v", timeout) as exchanges:
                 said = exchanges.gather(np.array([rows], np.uint64), root, timeout=timeout)
-                counts = [] if said is None else counts_of_peers(said, row, self.rank)
+                counts = [] if said is None else counts_of_peers(said.ravel().tolist(), row, self.rank)
                 return self.gather_v(
                     array, counts, root, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
                 )
@@ -415,7 +418,7 @@ class Communicator(native.Communicator, OfThisProcess):
         if recv_counts is None:
             with self._compound("all_to_all_v", timeout) as exchanges:
                 said = exchanges.all_to_all(np.array(send_counts, np.uint64), timeout=timeout)
-                recv_counts = counts_of_peers(said, row, self.rank)
+                recv_counts = counts_of_peers(said.ravel().tolist(), row, self.rank)
                 return self.all_to_all_v(
                     array, send_counts, recv_counts, out,
                     async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream,
@@ -650,7 +653,7 @@ class Communicator(native.Communicator, OfThisProcess):
         return objects.scatter(self, values, whole_number(root, "root", self.rank))
 
     def send_object(self, value: Any, dest: int, tag: int = 0, *, timeout: float | None = None) -> None:
-        """Sends an object to a rank that calls recv_object(), as two messages with this tag. What a value may be: see broadcast_object().
+        """Sends an object to a rank that calls recv_object(), as one message with this tag. What a value may be: see broadcast_object().
 
         >>> group.send_object({"step": 3}, dest=1)
         """
@@ -766,20 +769,11 @@ class Communicator(native.Communicator, OfThisProcess):
                 "batch first"
             )
 
-    @contextlib.contextmanager
-    def _compound(self, call: str, timeout: float | None = None) -> Iterator[Exchanges]:
-        """For a call that goes on with what its own exchanges bring. It is refused in a batch, and no rank waits for one
-        that cannot go on: whatever this rank alone raises fails the communicator."""
+    def _compound(self, call: str, timeout: float | None = None) -> Exchanges:
+        """For a call that goes on with what its own exchanges bring; refused in a batch."""
         self._refuse_in_batch(call)
         milliseconds(timeout, self.rank)  # refused before the first exchange
-        try:
-            yield Exchanges(self)
-        except (Invalid, Mismatch, NotFinite):  # before the first exchange, or on all ranks
-            raise
-        except BaseException as error:
-            if self.error is None:
-                self.abort(f"{type(error).__name__}: {error}")
-            raise
+        return Exchanges(self, self._purpose or _PURPOSES.get(call, 0))
 
     def _counts(self, counts, what: str = "counts") -> list[int]:
         counts = whole_numbers(counts, what, self.rank)
@@ -823,12 +817,18 @@ class _Memory:
 
 
 class Exchanges(Communicator):
-    """The same ranks, for the exchanges that a call of Python's is made of: they match no call of the program's."""
+    """The same ranks, for the exchanges that a call of Python's is made of: they match no call of the program's. As a
+    block of `with`: no rank waits for one that cannot go on, so what this rank alone raises fails the communicator."""
 
-    def __init__(self, group: Communicator):
+    def __init__(self, group: Communicator, purpose: int):
         self.__dict__.update(group.__dict__)
         self._handle, self._batch, self.rank, self.size = group._handle, group._batch, group.rank, group.size
-        self._purpose = _PURPOSE_OBJECTS
+        self._purpose = purpose
+
+    def __exit__(self, kind, error, trace) -> None:
+        # The three come before the first exchange, or on all ranks.
+        if kind is not None and not issubclass(kind, (Invalid, Mismatch, NotFinite)) and self.error is None:
+            self.abort(f"{kind.__name__}: {error}")
 
 
 class Batch(OfThisProcess):

@@ -1,8 +1,9 @@
-"""Python objects between ranks, as bytes with their lengths sent first."""
+"""Python objects between ranks, as bytes."""
 
 from __future__ import annotations
 
 import pickle
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ _BYTES, _JSON, _PICKLE = b"b", b"j", b"p"
 def encode(value: Any, trusted: bool) -> bytes:
     """Pickled among ranks that know the job's secret. Else bytes or JSON, which run nothing when read."""
     if trusted:
-        return _PICKLE + pickle.dumps(value)
+        return _PICKLE + pickle.dumps(value, 5)
     if isinstance(value, bytes):
         return _BYTES + value
     import json  # here, because few need it
@@ -37,45 +38,76 @@ def encode(value: Any, trusted: bool) -> bytes:
     return _JSON + text.encode()
 
 
-def decode(data: bytes, trusted: bool) -> Any:
-    kind, body = data[:1], data[1:]
+def decode(data: Any, trusted: bool) -> Any:
+    """data: bytes, or what has them."""
+    data = memoryview(data)
+    kind, body = bytes(data[:1]), data[1:]
     if kind == _PICKLE and trusted:
         return pickle.loads(body)
     if kind == _BYTES:
-        return body
+        return bytes(body)
     if kind == _JSON:
         import json
 
-        return json.loads(body)
+        return json.loads(bytes(body))
     raise ValueError(f"an object of kind {kind!r} came from another rank")
 
 
+# The first exchange of a call: blocks of two lengths and the beginning of an object. What fits needs no other; 512 bytes
+# cost 0.1 us more than 8.
+_BLOCK, _LENGTHS = 512, struct.Struct("=QQ")
+_ROOM = _BLOCK - _LENGTHS.size
+
+
+def _block(data: bytes, longest: int) -> np.ndarray:
+    """longest: bytes of the longest object of the call."""
+    block = np.empty(_BLOCK, np.uint8)
+    _LENGTHS.pack_into(block, 0, len(data), longest)
+    beginning = data[:_ROOM]
+    block.data[_LENGTHS.size : _LENGTHS.size + len(beginning)] = beginning
+    return block
+
+
+def _part(blocks: np.ndarray, index: int, length: int) -> memoryview:
+    begin = index * _BLOCK + _LENGTHS.size
+    return blocks.data[begin : begin + length]
+
+
 def broadcast(group: Communicator, value: Any, root: int) -> Any:
-    trusted = group.authenticated
+    trusted, is_root = group.authenticated, group.rank == root
     with group._compound("broadcast_object") as exchanges:
-        data = encode(value, trusted) if group.rank == root else b""
-        length = np.array([len(data)], np.uint64)
-        exchanges.broadcast(length, root)
-        if group.rank == root:
-            body = np.frombuffer(data, np.uint8).copy()
-        else:
-            body = np.empty(counts_of_peers(length, 1, group.rank, root)[0], np.uint8)
-        exchanges.broadcast(body, root)
-    return value if group.rank == root else decode(body.tobytes(), trusted)
+        data = encode(value, trusted) if is_root else b""
+        block = _block(data, len(data))
+        exchanges.broadcast(block, root)
+        length, _ = _LENGTHS.unpack_from(block)
+        counts_of_peers([length], 1, group.rank, root)
+        body = _part(block, 0, length)
+        if length > _ROOM:
+            body = np.frombuffer(data, np.uint8).copy() if is_root else np.empty(length, np.uint8)
+            exchanges.broadcast(body, root)
+    return value if is_root else decode(body, trusted)
 
 
 def all_gather(group: Communicator, value: Any) -> list:
-    trusted = group.authenticated
+    trusted, size = group.authenticated, group.size
     with group._compound("all_gather_object") as exchanges:
-        parts = exchanges.all_gather_v(np.frombuffer(encode(value, trusted), np.uint8))
-    return [decode(part.tobytes(), trusted) for part in parts]
+        data = encode(value, trusted)
+        blocks = np.empty(size * _BLOCK, np.uint8)
+        exchanges.all_gather(_block(data, len(data)), blocks)
+        said = [_LENGTHS.unpack_from(blocks, rank * _BLOCK)[0] for rank in range(size)]
+        lengths = counts_of_peers(said, 1, group.rank)
+        if max(lengths) <= _ROOM:
+            parts = [_part(blocks, rank, length) for rank, length in enumerate(lengths)]
+        else:
+            parts = exchanges.all_gather_v(np.frombuffer(data, np.uint8), lengths)
+    return [decode(part, trusted) for part in parts]
 
 
 def gather(group: Communicator, value: Any, root: int) -> list | None:
     trusted = group.authenticated
     with group._compound("gather_object") as exchanges:
         parts = exchanges.gather_v(np.frombuffer(encode(value, trusted), np.uint8), root=root)
-    return None if parts is None else [decode(part.tobytes(), trusted) for part in parts]
+    return None if parts is None else [decode(part, trusted) for part in parts]
 
 
 def scatter(group: Communicator, values: Sequence | None, root: int) -> Any:
@@ -84,26 +116,29 @@ def scatter(group: Communicator, values: Sequence | None, root: int) -> Any:
         raise ValueError(f"scatter_object on rank {root}, which is root: values has to be {group.size} objects, one a rank")
     with group._compound("scatter_object") as exchanges:
         coded = [encode(value, trusted) for value in values] if is_root else []
-        lengths = np.array([len(each) for each in coded], np.uint64)
-        own = exchanges.scatter(lengths if is_root else None, root, np.empty(1, np.uint64))
-        body = np.empty(counts_of_peers(own, 1, group.rank, root)[0], np.uint8)
-        joined = np.frombuffer(b"".join(coded), np.uint8) if is_root else None
-        exchanges.scatter_v(joined, lengths.tolist() if is_root else None, root, body)
-    return decode(body.tobytes(), trusted)
+        longest = max(map(len, coded), default=0)
+        block = np.empty(_BLOCK, np.uint8)
+        exchanges.scatter(np.concatenate([_block(each, longest) for each in coded]) if is_root else None, root, block)
+        length, longest = _LENGTHS.unpack_from(block)
+        counts_of_peers([length], 1, group.rank, root)
+        body = _part(block, 0, length)
+        if longest > _ROOM:
+            body = np.empty(length, np.uint8)
+            joined = np.frombuffer(b"".join(coded), np.uint8) if is_root else None
+            exchanges.scatter_v(joined, [len(each) for each in coded] if is_root else None, root, body)
+    return decode(body, trusted)
 
 
 def send(group: Communicator, value: Any, dest: int, tag: int, timeout: float | None) -> None:
     data = encode(value, group.authenticated)
     with group._compound("send_object", timeout) as exchanges:
-        exchanges.send(np.array([len(data)], np.uint64), dest, tag, timeout=timeout)
         exchanges.send(np.frombuffer(data, np.uint8), dest, tag, timeout=timeout)
 
 
 def receive(group: Communicator, source: int, tag: int, timeout: float | None) -> Any:
     trusted = group.authenticated
     with group._compound("recv_object", timeout) as exchanges:
-        length = np.empty(1, np.uint64)
-        first = exchanges.recv(length, source, tag, timeout=timeout)
-        body = np.empty(counts_of_peers(length, 1, group.rank, first.source)[0], np.uint8)
-        exchanges.recv(body, first.source, first.tag, timeout=timeout)
-    return decode(body.tobytes(), trusted)
+        matched = exchanges.mprobe(source, tag, timeout=timeout)
+        body = np.empty(matched.bytes, np.uint8)
+        exchanges.mrecv(body, matched, timeout=timeout)
+    return decode(body, trusted)

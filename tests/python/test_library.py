@@ -60,7 +60,9 @@ def test_codes_are_the_headers():
     formats = {name.removeprefix("WIRE_"): code for name, code in enumeration("RONDO_WIRE_NONE ").items()}
     assert {name.upper(): str(i) for i, name in enumerate(wire.FORMATS)} == formats
     assert list(enumeration("RONDO_EXCHANGE_FLOAT32 ").values()) == [str(i) for i in range(len(dist_opt.OPTIONS))]
-    assert enumeration("RONDO_PURPOSE_OBJECTS ") == {"PURPOSE_OBJECTS": str(communicator._PURPOSE_OBJECTS)}
+    purposes = dict(re.findall(r"k(\w+) = (\d+),", (TREE / "ring/include/rondo/call.h").read_text()))
+    for name, code in communicator._PURPOSES.items():
+        assert purposes[name.title().replace("_", "")] == str(code)
     for name, code in enumeration("RONDO_OK ").items():
         if name not in ("OK", "IN_PROGRESS"):
             assert errors._CLASSES[int(code)].__name__ == name.title().replace("_", "")

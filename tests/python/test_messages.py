@@ -1,5 +1,9 @@
 """Probes, cancel, truncation, synchronous sends; reductions by a function, scans, dup()."""
 
+import os
+import re
+import time
+
 import numpy as np
 import pytest
 from ranks import run
@@ -53,6 +57,7 @@ def options(group):
         group.barrier()
         work.wait()
         group.send(np.arange(2.0), other, tag=3, synchronous=True)
+        group.barrier()
         return
     with pytest.raises(rondo.Truncated, match="24 bytes") as failure:
         group.recv(x, 0, 1, truncate=True)
@@ -65,6 +70,7 @@ def options(group):
     assert work.cancel()
     with pytest.raises(rondo.Cancelled):
         work.wait()
+    group.barrier()
 
 
 def test_probes_and_options_of_messages():
@@ -116,3 +122,64 @@ def functions(group):
 
 def test_functions_scans_and_dup():
     run(3, functions)
+
+
+def waits(case):
+    """A receive of each rank that is not ended for longer than two heartbeats."""
+    group = rondo.init(settings={"RONDO_HEARTBEAT_MS": 100})
+    x, other = np.zeros(4), 1 - group.rank
+    with pytest.raises(rondo.Timeout if case != "late" or group.rank == 0 else rondo.Error):
+        if case == "both receive":
+            group.recv(x, other, 7, timeout=1)
+        elif case == "both receive asynchronously":
+            group.irecv(x, other, 7, timeout=1).wait()
+        elif case == "both send first":
+            group.send(np.zeros(1 << 20), other, timeout=1)
+        elif case == "from any":
+            group.recv(x, timeout=1)
+        elif group.rank == 0:
+            group.recv(x, 1, timeout=1)
+        else:
+            while group.error is None:
+                time.sleep(0.05)
+            group.barrier()
+
+
+WAITS = {
+    "both receive": "in recv(32 bytes from rank 1, tag 7); rank 1 (host {host}, pid N) waits in recv(32 bytes from rank 0, tag 7): "
+    "these ranks wait for each other",
+    "both send first": "in send(8388608 bytes to rank 1, tag 0); rank 1 (host {host}, pid N) waits in send(8388608 bytes to "
+    "rank 0, tag 0): these ranks wait for each other",
+    "from any": "in recv(32 bytes from any rank, tag any); all other ranks wait in messages, too",
+    "late": "in recv(32 bytes from rank 1, tag any); rank 1 (host {host}, pid N) waits in no message",
+}
+WAITS["both receive asynchronously"] = WAITS["both receive"]
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_a_message_that_waits_says_for_whom(case, capfd):
+    rondo.spawn(waits, 2, (case,), start_method="fork")
+    said = re.sub(r"pid \d+", "pid N", capfd.readouterr().err)
+    assert re.search(r"rank 0 \(host \S+, pid N\) has waited \d+ ms " + re.escape(WAITS[case].format(host=os.uname().nodename)), said), said
+
+
+def calls_late(group, name):
+    if group.rank == 1:
+        time.sleep(1)
+    {
+        "split()": lambda: group.split(0),
+        "new_group()": lambda: group.new_group([0, 1]),
+        "dup()": group.dup,
+        "broadcast_object(root=1)": lambda: group.broadcast_object(3, root=1),
+        "all_gather_object()": lambda: group.all_gather_object(3),
+        "all_gather_v()": lambda: group.all_gather_v(np.zeros(group.rank + 1)),
+    }[name]()
+
+
+@pytest.mark.parametrize(
+    "name", ["split()", "new_group()", "dup()", "broadcast_object(root=1)", "all_gather_object()", "all_gather_v()"]
+)
+def test_a_call_that_is_made_of_exchanges_waits_under_its_own_name(name, capfd, monkeypatch):
+    monkeypatch.setenv("RONDO_HEARTBEAT_MS", "100")
+    run(2, calls_late, name)
+    assert f", {name}, for rank 1 (" in capfd.readouterr().err

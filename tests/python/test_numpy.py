@@ -124,7 +124,12 @@ def objects(group):
     mine = {"rank": rank, "text": "x" * 1000 * rank}
     gathered = group.gather_object(mine, root=1)
     assert gathered == ([{"rank": r, "text": "x" * 1000 * r} for r in range(size)] if rank == 1 else None)
-    assert group.scatter_object([("of", r) for r in range(size)] if rank == 2 else None, root=2) == ("of", rank)
+    for text in ("", "x" * 505, "x" * 1000):  # in one exchange, and in two
+        sent = [("of", r, text * r) for r in range(size)]
+        assert group.scatter_object(sent if rank == 2 else None, root=2) == sent[rank]
+        assert group.all_gather_object(sent[rank]) == sent
+        for each in sent:
+            assert group.broadcast_object(each if rank == 1 else None, root=1) == each
     if rank == 0:
         for dest in (1, 2):
             for step in range(3):

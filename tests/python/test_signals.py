@@ -62,6 +62,23 @@ def test_init_hears_a_signal(tmp_path):
         assert group.all_reduce(np.ones(2)).tolist() == [1, 1]
 
 
+def closes(_):
+    group = rondo.init()
+    if group.rank == 1:
+        time.sleep(3)
+        return
+    begin = time.monotonic()
+    with on_alarm(stop), pytest.raises(Stop):
+        group.close()
+    del group
+    assert time.monotonic() - begin < 1.5
+
+
+def test_close_hears_a_signal():
+    """Its rank waits for the other's goodbye."""
+    rondo.spawn(closes, 2, (None,), start_method="fork")
+
+
 def test_a_handler_that_takes_long_is_not_entered_by_another_thread(group):
     """The other thread waits in a call meanwhile, and its call has nothing to do with the signal."""
     entered, failures = [], []
