@@ -117,6 +117,7 @@ Buffer of_numpy(PyObject* object, bool writes, const char* what, Takes takes) {
     static PyObject* contiguous = nullptr;
     made.owner = call(imported(contiguous, "numpy", "ascontiguousarray"), "O", object);
     made.address = reinterpret_cast<const Array*>(made.owner.get())->data;
+    made.strided = Ref::borrowed(object);
     if (writes) made.packed_of = Ref::borrowed(object);
   }
   return made;

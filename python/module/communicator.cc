@@ -11,10 +11,10 @@ namespace {
 // --- arguments
 
 // The parameters of all methods that are written here.
-const char* const kParameters[] = {"array",   "op",       "root",       "out",           "dest",     "source",
-                                   "tag",     "timeout",  "scalar",     "algorithm",     "wire",     "stream",
-                                   "needed",  "result",   "collective", "output_counts", "async_op", "input_counts",
-                                   "matched", "truncate", "synchronous"};
+const char* const kParameters[] = {"array",   "op",       "root",        "out",           "dest",     "source",
+                                   "tag",     "timeout",  "scalar",      "algorithm",     "wire",     "stream",
+                                   "needed",  "result",   "collective",  "output_counts", "async_op", "input_counts",
+                                   "matched", "truncate", "synchronous", "copy"};
 enum Parameter {
   kArray,
   kOp,
@@ -37,6 +37,7 @@ enum Parameter {
   kMatched,
   kTruncate,
   kSynchronous,
+  kCopy,
   kCount
 };
 
@@ -124,6 +125,18 @@ void fold(const void* in, void* inout, size_t count, void* context) {
   PyGILState_Release(state);
 }
 
+// rondo_user_op_t: of complex numbers.
+template <typename Part>
+void multiply(const void* in, void* inout, size_t count, void*) {
+  const auto* a = static_cast<const Part*>(in);
+  auto* b = static_cast<Part*>(inout);
+  for (size_t i = 0; i < 2 * count; i += 2) {
+    const Part real = a[i] * b[i] - a[i + 1] * b[i + 1];
+    b[i + 1] = a[i] * b[i + 1] + a[i + 1] * b[i];
+    b[i] = real;
+  }
+}
+
 // A call's rondo_options_t.
 class Options {
  public:
@@ -146,6 +159,12 @@ class Options {
     const Ref commutative = Ref::checked(PyObject_GetAttrString(kept_.get(), "commutative"));
     options_.user = {fold, kept_.get(), static_cast<uint32_t>(PyLong_AsUnsignedLong(bytes.get())),
                      PyObject_IsTrue(commutative.get())};
+    used_ = true;
+  }
+  // dtype: of the parts.
+  void multiply_complex(int dtype) {
+    const bool single = dtype == RONDO_FLOAT32;
+    options_.user = {single ? multiply<float> : multiply<double>, nullptr, single ? 8u : 16u, 1};
     used_ = true;
   }
 
@@ -213,7 +232,8 @@ class Request {
   void keep(Ref owners) { owners_ = std::move(owners); }
 
   Buffer& buffer(Parameter which, bool writes) {
-    return checked(buffers_[used_++] = buffer_of(given[which], writes, kParameters[which], Takes::kEverything));
+    return checked(buffers_[used_++] = buffer_of(given[which], writes, kParameters[which], Takes::kEverything),
+                   kParameters[which]);
   }
   // An output of `count` elements of the input's type.
   Buffer& like(PyObject* out, const Buffer& source, uint64_t count) {
@@ -225,11 +245,12 @@ class Request {
       raise(PyExc_ValueError, "out has %llu elements; %llu are needed (array has %llu)", target.count + 0ULL,
             count + 0ULL, source.count + 0ULL);
     }
-    return checked(target);
+    return checked(target, "out");
   }
-  // Arrays of a GPU come with a stream, and others without.
+  // Arrays of a GPU come with a stream, and others without; copy=False: none is packed.
   template <typename Any>
-  Any& checked(Any& buffer) const {
+  Any& checked(Any& buffer, const char* what) const {
+    if (buffer.strided && given.has(kCopy) && !given.says(kCopy)) refuse_strides(buffer.strided.get(), what);
     if (buffer.on_device == given.has(kStream)) return buffer;
     raise(PyExc_TypeError, buffer.on_device
                                ? "an array is in GPU memory: pass the stream that it is used in, as stream="
@@ -270,8 +291,8 @@ class Request {
     }
     if (has_work || is_collected) {
       const auto owner = [](const Ref& of) { return of ? of.get() : Py_None; };
-      kept = Ref::checked(PyTuple_Pack(7, given[kArray], given[kOut], result, options.kept(), owner(buffers_[0].owner),
-                                       owner(buffers_[1].owner), owner(owners_)));
+      kept = Ref::checked(PyTuple_Pack(8, given[kArray], given[kOut], result, options.kept(), owner(buffers_[0].owner),
+                                       owner(buffers_[1].owner), owner(owners_), object_));
     }
     if (!has_work) {
       if (is_collected) Ref::checked(PyObject_CallMethod(self_.batch, "keep", "(O)", kept.get()));
@@ -290,6 +311,11 @@ class Request {
     Options used = options(source != nullptr ? source->count : 0);
     const Buffer* const typed = source != nullptr ? source : target;
     if (op == RONDO_USER) used.fold_by(given[kOp], typed->dtype, self_.handle);
+    if (op == RONDO_PRODUCT && typed->is_complex()) {
+      used.multiply_complex(typed->dtype);
+      op = RONDO_USER;
+      count /= typed->per_item;
+    }
     const rondo_call_t call = {sizeof(rondo_call_t),
                                collective,
                                typed != nullptr ? typed->dtype : 0,
@@ -351,8 +377,8 @@ void check_reducible(const Buffer& array, int op, PyObject* op_name) {
   if (!array.is_complex()) {
     raise(PyExc_TypeError, "array has dtype %S, which can be moved and not reduced", array.foreign.get());
   }
-  if (op != RONDO_SUM && op != RONDO_AVG && op != RONDO_PREMULSUM) {
-    raise(PyExc_ValueError, "op %R of %S is not defined: complex numbers have sum, avg and premulsum", op_name,
+  if (op != RONDO_SUM && op != RONDO_AVG && op != RONDO_PREMULSUM && op != RONDO_PRODUCT) {
+    raise(PyExc_ValueError, "op %R of %S is not defined: complex numbers have sum, avg, premulsum and product", op_name,
           array.foreign.get());
   }
 }
@@ -408,19 +434,28 @@ PyObject* uneven(Request& on) {
   const Buffer* const source = given.has(kArray) ? &on.buffer(kArray, false) : nullptr;
   const Buffer* target = nullptr;
   if (given.has(kOut) && source != nullptr) {
-    const uint64_t needed = PyLong_AsUnsignedLongLong(given[kNeeded]);  // beyond 2^64: no array is as long
-    PyErr_Clear();
+    uint64_t needed = PyLong_AsUnsignedLongLong(given[kNeeded]);
+    if (PyErr_Occurred() != nullptr || __builtin_mul_overflow(needed, source->per_item, &needed)) needed = UINT64_MAX;
+    PyErr_Clear();  // no array is as long
     target = &on.like(given[kOut], *source, needed);
   } else if (given.has(kOut)) {
     target = &on.buffer(kOut, true);
   }
+  const Buffer* const typed = source != nullptr ? source : target;
+  const int op = op_of(given[kOp]);
+  if (collective == RONDO_REDUCE_SCATTER && source->foreign) {
+    check_reducible(*source, op, given[kOp]);
+    if (op == RONDO_PRODUCT) raise(PyExc_ValueError, "reduce_scatter_v of complex numbers has no product");
+  }
   const auto counts = [&](Parameter which) {
-    return given.has(which) ? numbers_of(given[which]) : std::vector<uint64_t>();
+    auto numbers = given.has(which) ? numbers_of(given[which]) : std::vector<uint64_t>();
+    for (uint64_t& number : numbers) number *= typed->per_item;
+    return numbers;
   };
   const std::vector<uint64_t> input = counts(kInputCounts), output = counts(kOutputCounts);
   const uint64_t own = collective == RONDO_GATHER ? source->count : collective == RONDO_SCATTER ? target->count : 0;
   on.is_uneven = true;
-  return on.run(collective, source, target, own, given[kResult], op_of(given[kOp]), on.whole(kRoot),
+  return on.run(collective, source, target, own, given[kResult], op, on.whole(kRoot),
                 given.has(kInputCounts) ? input.data() : nullptr, given.has(kOutputCounts) ? output.data() : nullptr);
 }
 
@@ -430,7 +465,7 @@ PyObject* all_reduce_many(Request& on) {
   for (Py_ssize_t i = 0; i < PyList_Size(on.given[kArray]); ++i) {
     PyObject* const array = PyList_GetItem(on.given[kArray], i);
     const Buffer each = buffer_of(array, true, ("arrays[" + std::to_string(i) + "]").c_str());
-    on.checked(each);
+    on.checked(each, "array");
     tensors.push_back({each.address, each.address, each.count, each.dtype});
     if (each.owner) PyList_Append(owners.get(), each.owner.get());
   }

@@ -132,6 +132,14 @@ void parse(PyObject* from, const char* format, Arguments... to) {
   if (PyArg_ParseTuple(from, format, to...) == 0) throw Raised();
 }
 
+// check_array(array): raises what a call that moves it would.
+PyObject* check_array(PyObject*, PyObject* array) {
+  return guarded([&] {
+    buffer_of(array, false, "array", Takes::kEverything);
+    return Py_NewRef(Py_None);
+  });
+}
+
 // buffer_of(array, writes, what): (address, count, dtype, owner, on a GPU)
 PyObject* buffer(PyObject*, PyObject* arguments) {
   return guarded([&] {
@@ -316,6 +324,7 @@ PyMethodDef methods[] = {row<rondo_authenticated>("authenticated"),
                          row<rondo_new_group>("new_group"),
                          row<rondo_dup>("dup"),
                          {"buffer_of", buffer, METH_VARARGS, nullptr},
+                         {"check_array", check_array, METH_O, nullptr},
                          {"dtype_of", dtype, METH_O, nullptr},
                          {"op_of", op, METH_O, nullptr},
                          {"join", join, METH_VARARGS, nullptr},

@@ -116,7 +116,8 @@ struct Buffer {
   uint64_t per_item = 1;
   Ref foreign;    // NumPy's dtype of such an array
   Ref owner;      // beside the array, where it is no array of NumPy's, or is packed
-  Ref packed_of;  // an array that is not contiguous, to which copy_back() brings the results
+  Ref strided;    // the array, where it is not contiguous
+  Ref packed_of;  // the same, where copy_back() brings the results to it
 
   bool is_complex() const { return foreign && dtype != RONDO_UINT8; }
   void copy_back() const;

@@ -154,7 +154,7 @@ def part_shape(array, size: int) -> tuple[int, ...]:
 
 def rows_of(array) -> tuple[int, int]:
     """Entries of the first dimension, and elements of each."""
-    native.buffer_of(array, False)  # an array, or TypeError
+    native.check_array(array)
     shape = shape_of(array)
     if not shape:
         raise ValueError("array has no dimension, so it has no rows")

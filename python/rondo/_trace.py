@@ -20,7 +20,7 @@ class trace:
     """
 
     def __init__(self, folder: str | os.PathLike):
-        self._joined = [group for group in communicator._open_ones if group._joined]
+        self._joined = [group for group in communicator._open_ones.values() if group._joined]
         if not self._joined:
             raise ValueError("rondo.trace() before rondo.init(): set RONDO_TRACE to trace from the start")
         for group in self._joined:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -76,8 +78,9 @@ class Communicator(native.Communicator, OfThisProcess):
     """Ranks 0 .. size-1 that work together; made by rondo.init(), split() and new_group().
 
     All ranks make the same collective calls in the same order. Arrays are NumPy arrays, objects with `__dlpack__` in
-    host memory (a torch tensor on the CPU), or objects with the buffer protocol; they are contiguous, and equal in
-    length and dtype on all ranks. Another thread must not change them during a call.
+    host memory (a torch tensor on the CPU), or objects with the buffer protocol, equal in length and dtype on all
+    ranks. NumPy's may be strided: they are packed, and results written back; copy=False: ValueError instead. Another
+    thread must not change them during a call.
 
     Every collective takes these by keyword:
       async_op   True: return a Work at once; the arrays must be left alone until it is done
@@ -107,7 +110,9 @@ class Communicator(native.Communicator, OfThisProcess):
         # Every rank has proved that it knows the job's secret: not so with RONDO_INSECURE=1.
         self.authenticated: bool = bool(native.authenticated(handle))
         self.local_rank, self.local_size, self.node, self.nodes = native.place(handle)
-        _open_ones.append(self)
+        _open_ones[id(handle)] = self
+        self._dropped = weakref.finalize(self, _leave, handle)
+        self._dropped.atexit = False
 
     @property
     def error(self) -> Error | None:
@@ -166,7 +171,7 @@ class Communicator(native.Communicator, OfThisProcess):
     def all_reduce(
         self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
-        wire: Wire | str | None = None, stream: Any = None,
+        wire: Wire | str | None = None, stream: Any = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """Reduces `array` over all ranks; every rank gets the result, with the same bits. Returns `out`.
 
@@ -180,7 +185,7 @@ class Communicator(native.Communicator, OfThisProcess):
 
     def reduce(
         self, array: Array, op: str | UserOp = "sum", root: int = 0, out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
+        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """Reduces `array` over all ranks; `root` gets the result. Returns `out` on root, None elsewhere.
 
@@ -192,7 +197,7 @@ class Communicator(native.Communicator, OfThisProcess):
 
     def scan(
         self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
+        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """Rank r gets the arrays of ranks 0 to r, reduced in this order. Returns `out`; None: in place. Not "avg".
 
@@ -202,13 +207,13 @@ class Communicator(native.Communicator, OfThisProcess):
 
     def exscan(
         self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
+        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """scan() without this rank's own array: of ranks 0 to r - 1. On rank 0 `out` keeps its values."""
 
     def broadcast(
         self, array: Array, root: int = 0, *, async_op: bool = False, timeout: float | None = None,
-        algorithm: str | None = None, stream: Any = None,
+        algorithm: str | None = None, stream: Any = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """Copies root's `array` into every rank's. Returns `array`.
 
@@ -218,7 +223,7 @@ class Communicator(native.Communicator, OfThisProcess):
 
     def all_gather(
         self, array: Array, out: Array | None = None, *, async_op: bool = False, timeout: float | None = None,
-        algorithm: str | None = None, wire: Wire | str | None = None, stream: Any = None,
+        algorithm: str | None = None, wire: Wire | str | None = None, stream: Any = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """Every rank gets the arrays of all, by rank. Returns `out`, of shape (size, *array.shape).
 
@@ -232,7 +237,7 @@ class Communicator(native.Communicator, OfThisProcess):
     def reduce_scatter(
         self, array: Array, op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
         timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None,
-        wire: Wire | str | None = None, stream: Any = None,
+        wire: Wire | str | None = None, stream: Any = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """Reduces `array` over all ranks and gives each its part: rank r the r-th of `size` equal parts of the first
         dimension. Returns `out`, of shape (array.shape[0] // size, *array.shape[1:]).
@@ -243,7 +248,7 @@ class Communicator(native.Communicator, OfThisProcess):
 
     def gather(
         self, array: Array, root: int = 0, out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
+        timeout: float | None = None, algorithm: str | None = None, stream: Any = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """Root gets the arrays of all, by rank. Returns `out`, of shape (size, *array.shape), on root, else None.
 
@@ -254,7 +259,7 @@ class Communicator(native.Communicator, OfThisProcess):
 
     def scatter(
         self, array: Array | None = None, root: int = 0, out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
+        timeout: float | None = None, algorithm: str | None = None, stream: Any = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """Root gives each rank its part of `array`: rank r gets array[r], if its first dimension is `size`. Returns
         `out`.
@@ -268,7 +273,7 @@ class Communicator(native.Communicator, OfThisProcess):
 
     def all_to_all(
         self, array: Array, out: Array | None = None, *, async_op: bool = False, timeout: float | None = None,
-        algorithm: str | None = None, stream: Any = None,
+        algorithm: str | None = None, stream: Any = None, copy: bool = True,
     ) -> Any:  # fmt: skip
         """Sends the r-th of `size` equal parts of the first dimension of `array` to rank r; what rank r sends becomes
         the r-th part of `out`, which has the shape of `array`. Returns `out`. Never in place.
@@ -537,7 +542,7 @@ class Communicator(native.Communicator, OfThisProcess):
 
     def send(
         self, array: Array, dest: int, tag: int = 0, *, synchronous: bool = False, timeout: float | None = None,
-        stream: Any = None,
+        stream: Any = None, copy: bool = True,
     ) -> None:  # fmt: skip
         """Sends `array` to rank `dest`. Returns when `array` may be changed; a small message may still be on its way.
         synchronous: it returns when a receive has met the message.
@@ -547,7 +552,7 @@ class Communicator(native.Communicator, OfThisProcess):
 
     def recv(
         self, array: Array, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, truncate: bool = False,
-        timeout: float | None = None, stream: Any = None,
+        timeout: float | None = None, stream: Any = None, copy: bool = True,
     ) -> Message:  # fmt: skip
         """Receives into `array` from rank `source`, a message with that tag. Returns (source, tag, bytes); the message
         may be shorter than `array`. Messages of one sender and tag stay in order. A longer one is rondo.Mismatch on
@@ -579,7 +584,7 @@ class Communicator(native.Communicator, OfThisProcess):
 
     def sendrecv(
         self, array: Array, dest: int, out: Array, source: int, tag: int = 0, *, timeout: float | None = None,
-        stream: Any = None,
+        stream: Any = None, copy: bool = True,
     ) -> Message:  # fmt: skip
         """Sends `array` to `dest` and receives `out` from `source`, both with `tag`: no deadlock in a ring.
 
@@ -737,7 +742,8 @@ class Communicator(native.Communicator, OfThisProcess):
         if handle is None:
             return
         try:
-            _open_ones.remove(self)
+            del _open_ones[id(handle)]
+            self._dropped.detach()
             native.close(handle)
         finally:
             del handle  # not kept by a traceback
@@ -873,5 +879,25 @@ class Batch(OfThisProcess):
         self.kept.clear()
 
 
-# Those that are closed at the end of the process.
-_open_ones: list[Communicator] = []
+# By id() of the handle, in the order in which they were made: the end of the process closes them.
+_open_ones: weakref.WeakValueDictionary[int, Communicator] = weakref.WeakValueDictionary()
+# They say goodbye for those that nobody refers to any more.
+_leaving: list[threading.Thread] = []
+
+
+def _leave(handle: Any) -> None:
+    """Of a communicator that nobody refers to, for the ranks that wait for it: a worker of a pool goes on after its task
+    has failed. Where that task's frames go while its exception is dealt with, they are told of this. Waits for nobody."""
+    error = sys.exc_info()[1]
+    if error is not None and error.__traceback__ is None:
+        with contextlib.suppress(Error):
+            native.abort(handle, f"{type(error).__name__}: {error}".encode())
+
+    def goodbye() -> None:
+        with contextlib.suppress(Error):
+            native.close(handle)
+        _leaving.remove(thread)
+
+    thread = threading.Thread(target=goodbye, name="rondo goodbye", daemon=True)
+    _leaving.append(thread)
+    thread.start()

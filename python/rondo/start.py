@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
 import sys
@@ -125,17 +126,14 @@ def _note(error: BaseException) -> None:
 def leave(exception: str | None) -> None:
     """Closes every communicator that is left. With an exception's text the others are told that, at once: they would
     wait for a rank that will not come."""
-    for group in reversed([group for group in communicator._open_ones if id(group) not in _of_parent]):
-        if exception is not None:
-            _attempt(group.abort, exception)
-        _attempt(group.close)
-
-
-def _attempt(step, *arguments) -> None:
-    try:
-        step(*arguments)
-    except Error:
-        pass  # it has failed before, and the caller knows
+    for group in reversed([group for group in communicator._open_ones.values() if id(group) not in _of_parent]):
+        with contextlib.suppress(Error):  # it has failed before, and the caller knows
+            if exception is not None:
+                group.abort(exception)
+        with contextlib.suppress(Error):
+            group.close()
+    for thread in list(communicator._leaving):
+        thread.join()
 
 
 def end_with_this_process() -> None:
@@ -148,7 +146,7 @@ def end_with_this_process() -> None:
     if process.parent_process() is None:
         return
     if _process != os.getpid():  # forked
-        _of_parent = set(map(id, communicator._open_ones))
+        _of_parent = set(map(id, communicator._open_ones.values()))
     _child, _ended = os.getpid(), False
     util.Finalize(None, _end, exitpriority=0)
 

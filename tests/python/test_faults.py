@@ -1,5 +1,8 @@
 """What a wrong argument, another rank's fault, a fork or an exception ends in."""
 
+import concurrent.futures
+import gc
+import multiprocessing
 import os
 import pickle
 import signal
@@ -240,3 +243,52 @@ def test_an_uncaught_exception_aborts_with_its_text(tmp_path):
     assert [process.returncode for process in processes] == [0, 1]
     assert "RuntimeError: the disk is full" in told and "(1,)" in told
     assert "RuntimeError: the disk is full" in trace
+
+
+def fails_in_a_worker(rank, meeting_point):
+    group = rondo.init(rank=rank, world_size=3, rendezvous=meeting_point)
+    for step in range(1000):
+        group.all_reduce(np.ones(3))
+        if rank == 2 and step == 3:
+            raise ArithmeticError("the loss is NaN")
+
+
+@pytest.mark.parametrize("how", ["futures", "pool"])
+def test_a_task_that_raises_in_a_worker_ends_the_others_and_is_named(how):
+    """A worker goes on after its task: the group goes with the task's frames."""
+    context = multiprocessing.get_context("spawn")
+    for _ in range(2):
+        meeting_point = rondo.unique_id("127.0.0.1")
+        tasks = [(rank, str(meeting_point)) for rank in range(3)]
+        if how == "futures":
+            with concurrent.futures.ProcessPoolExecutor(3, mp_context=context) as workers:
+                ends = [workers.submit(fails_in_a_worker, *task) for task in tasks]
+                errors = [end.exception(timeout=30) for end in ends]
+            assert isinstance(errors[2], ArithmeticError)
+            for error in errors[:2]:
+                assert isinstance(error, rondo.Aborted) and error.ranks == (2,)
+                assert "ArithmeticError: the loss is NaN" in str(error)
+        else:
+            with context.Pool(3) as workers, pytest.raises(ArithmeticError, match="the loss is NaN"):
+                workers.starmap_async(fails_in_a_worker, tasks, chunksize=1).get(timeout=30)
+
+
+def leaves(group):
+    if group.rank == 1:
+        work = group.irecv(np.zeros(1), 0)
+        group.send(np.ones(1), 0)
+        return work  # nobody refers to the group but this
+    group.recv(np.zeros(1), 1)
+    return None
+
+
+def drops(_):
+    work = leaves(rondo.init())
+    gc.collect()
+    if work is not None:
+        with pytest.raises(rondo.PeerLeft):
+            work.wait()
+
+
+def test_a_group_that_nobody_refers_to_leaves_once_its_works_are_gone():
+    rondo.spawn(drops, 2, (None,), start_method="fork")

@@ -50,9 +50,14 @@ def complex_sums(group):
         own = np.array([1 + 1j, group.rank * 2j], dtype)
         assert group.all_reduce(own.copy()).tolist() == [2 + 2j, 2j]
         assert group.all_reduce(own.copy(), "mean").tolist() == [1 + 1j, 1j]
+        factors = np.array([1 + 2j, 3 - 1j], dtype)
+        for op in ("prod", np.multiply):
+            assert group.all_reduce(factors + group.rank * 1j, op).tolist() == [(1 + 2j) * (1 + 3j), (3 - 1j) * 3]
+        assert group.reduce_scatter(factors, "product").tolist() == [factors[group.rank] ** 2]
+        assert group.scan(factors, np.multiply).tolist() == [[1 + 2j, 3 - 1j], [-3 + 4j, 8 - 6j]][group.rank]
         part = group.reduce_scatter(own)
         assert part.dtype == dtype and part.tolist() == [[2 + 2j], [2j]][group.rank]
-    with pytest.raises(ValueError, match="op 'max' of complex64 is not defined: complex numbers have sum"):
+    with pytest.raises(ValueError, match="op 'max' of complex64 is not defined: complex numbers have sum, avg, premulsum and product"):
         group.all_reduce(np.ones(1, np.complex64), "max")
     with pytest.raises(TypeError, match="dtype >f8, which can be moved and not reduced"):
         group.all_reduce(np.ones(1, ">f8"))
@@ -87,12 +92,48 @@ def strided(group):
     assert np.array_equal(group.all_reduce(fortran), 2 * np.arange(6.0).reshape(2, 3))
     with pytest.raises(ValueError, match="with async_op=True or in a batch an array .*not contiguous"):
         group.all_reduce(np.ones((2, 3)).T, async_op=True)
+    for call in (lambda x: group.all_reduce(x, copy=False), lambda x: group.send(x, 1 - rank, copy=False)):
+        with pytest.raises(ValueError, match="array of shape .* is not contiguous"):
+            call(np.ones((2, 3)).T)
+    with pytest.raises(ValueError, match="out of shape .* is not contiguous"):
+        group.all_gather(np.ones(3), out=np.ones((3, 2)).T, copy=False)
+    assert group.all_reduce(np.ones(3), copy=False).tolist() == [2, 2, 2]
     work = group.all_gather(np.arange(6.0).reshape(2, 3).T, async_op=True)  # read only: packed
     assert np.array_equal(work.wait()[1 - rank], np.arange(6.0).reshape(2, 3).T)
 
 
 def test_strided_arrays():
     ranks.run(2, strided)
+
+
+def unequal(group):
+    """Strided arrays, and types that Rondo lacks, in the calls of unequal blocks."""
+    rank, size = group.rank, group.size
+    for dtype in (np.float32, np.complex128, RECORD, "U5"):
+        whole = np.zeros((6, 4), dtype)
+        whole[...] = (np.arange(24).reshape(6, 4) + 100 * rank).astype(dtype)
+        mine = whole[: 2 * (rank + 1) : 2, ::2]  # rank + 1 rows of 2
+        of = [(np.arange(24).reshape(6, 4) + 100 * r).astype(dtype)[: 2 * (r + 1) : 2, ::2] for r in range(size)]
+        for counts in (None, [1, 2, 3]):
+            for got, expected in zip(group.all_gather_v(mine, counts), of, strict=True):
+                assert got.dtype == mine.dtype and np.array_equal(got, expected)
+        out = np.zeros((2, 6), dtype).T
+        gathered = group.gather_v(mine, root=1, out=out if rank == 1 else None)
+        assert gathered is None or np.array_equal(out, np.concatenate(of))
+        part = group.scatter_v(whole[::2] if rank == 0 else None, [0, 1, 2], 0, np.zeros((4, rank), dtype).T)
+        assert np.array_equal(part, (np.arange(24).reshape(6, 4)[::2]).astype(dtype)[[[], [0], [1, 2]][rank]])
+        came = group.all_to_all_v(whole[:3], [1, 1, 1])
+        assert np.array_equal(came[2], (np.arange(24).reshape(6, 4) + 200).astype(dtype)[rank : rank + 1])
+    own = (np.arange(8).reshape(2, 4).T + 1j).astype(np.complex64)  # 4 rows of 2
+    assert np.array_equal(group.reduce_scatter_v(own, [1, 1, 2]), 3 * own[[slice(0, 1), slice(1, 2), slice(2, 4)][rank]])
+    with pytest.raises(ValueError, match="reduce_scatter_v of complex numbers has no product"):
+        group.reduce_scatter_v(own, [1, 1, 2], "product")
+    with pytest.raises(TypeError, match="masked array"):
+        group.all_gather_v(np.ma.masked_array([1.0, 2], [True, False]))
+
+
+def test_unequal_blocks():
+    ranks.run(3, unequal)
 
 
 def names(group):
