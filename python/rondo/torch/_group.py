@@ -32,6 +32,7 @@ def create(options, backend_options):
     """A c10d::Backend for torch's _DistributedBackendOptions. Waits until all ranks of the group are there."""
     if backend_options is not None:
         raise ValueError(f"backend rondo takes no pg_options; it was given {backend_options!r}: pass None")
+    _refuse_devices(options.store)
     start.end_with_this_process()
     meeting = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
     timeout_ms = options.timeout // datetime.timedelta(milliseconds=1)
@@ -40,6 +41,18 @@ def create(options, backend_options):
     is_default = not ranks and distributed_c10d._world.default_pg is None
     extension()._create(meeting.boxed(), timeout_ms, options.group_id, ranks, is_default)
     return meeting._get_backend(torch.device("cpu"))
+
+
+def _refuse_devices(store: dist.Store) -> None:
+    """Of a "cuda:rondo". torch says in the store's prefix alone for which device it makes a backend."""
+    store.set("rondo-device", "")
+    accelerator = torch.accelerator.current_accelerator()
+    for device in {"cuda", accelerator.type if accelerator is not None else "cuda"}:
+        if store.underlying_store.check([f"{device}//rondo-device"]):
+            raise ValueError(
+                f'backend "{device}:rondo": rondo serves tensors on the CPU, and none on {device} yet: name "cpu:rondo", beside '
+                f'it "{device}:nccl" or another for that device'
+            )
 
 
 def _raise_from_handler() -> None:
