@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +52,11 @@ class NumpyUpdate:
     def named(self) -> dict[str, np.ndarray]:
         return self.parameters
 
+    def give(self) -> None:
+        pass
+
+    take = give
+
     def step(self, gradients: Mapping[str, np.ndarray]) -> None:
         for name, parameter in self.parameters.items():
             if name in gradients:
@@ -57,7 +64,8 @@ class NumpyUpdate:
 
 
 class _TorchUpdate:
-    """A torch optimizer, whose parameters and gradients are seen as NumPy arrays of the same memory."""
+    """A torch optimizer, whose parameters and gradients are seen as NumPy arrays of the same memory; those of 16 bits
+    as copies in float32."""
 
     def __init__(self, optimizer, names: Mapping[str, object] | None):
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -66,29 +74,55 @@ class _TorchUpdate:
         self.optimizer = optimizer
         self.tensors = {name: p for name, p in named.items() if p.requires_grad}
         self.frozen = {name: p for name, p in named.items() if not p.requires_grad}
+        self._copies = {name: _float32(t) for name, t in self.tensors.items() if t.element_size() == 2}
 
     def named(self) -> dict[str, np.ndarray]:
-        return {name: tensor.detach().numpy() for name, tensor in self.tensors.items()}
+        return {name: self._copies[name] if name in self._copies else _float32(t) for name, t in self.tensors.items()}
+
+    def give(self) -> None:
+        """Parameters to their copies, before an exchange of them; take(): back."""
+        for name, copy in self._copies.items():
+            copy[...] = _float32(self.tensors[name])
+
+    def take(self) -> None:
+        for name, copy in self._copies.items():
+            _set(self.tensors[name].detach(), copy)
 
     def gradients(self) -> dict[str, np.ndarray]:
         for name, tensor in self.frozen.items():
             if tensor.grad is not None:
                 raise ValueError(f"{name} needed no gradient when DistOpt was made: make another one to train it")
-        return {name: t.grad.numpy() for name, t in self.tensors.items() if t.grad is not None}
+        return {name: _float32(t.grad) for name, t in self.tensors.items() if t.grad is not None}
 
     def step(self, gradients: Mapping[str, np.ndarray]) -> None:
         import torch
 
         for name, gradient in gradients.items():
-            if self.tensors[name].grad is None:  # other ranks had one
-                self.tensors[name].grad = torch.from_numpy(gradient)
+            tensor = self.tensors[name]
+            if tensor.grad is None:  # other ranks had one
+                tensor.grad = torch.from_numpy(gradient).to(tensor.dtype)
+            elif name in self._copies:
+                _set(tensor.grad, gradient)
         self.optimizer.step()
+
+
+def _float32(tensor) -> np.ndarray:
+    """Of the same memory, if it is float32."""
+    return (tensor.detach().float() if tensor.element_size() == 2 else tensor.detach()).numpy()
+
+
+def _set(tensor, array: np.ndarray) -> None:
+    import torch
+
+    tensor.copy_(torch.from_numpy(array))
 
 
 class DistOpt:
     """An optimizer on every rank of a group: step() averages the gradients of all ranks, and updates.
 
-    optimizer        a torch optimizer of float32 parameters on the CPU, or a NumpyUpdate
+    optimizer        a torch optimizer of float32, bfloat16 or float16 parameters on the CPU, which are exchanged as
+                     float32, or a NumpyUpdate. Round a torch optimizer this is one, too: it has its param_groups, a
+                     scheduler of learning rates takes it, and state_dict() holds its state
     group            a rondo.Communicator; None: one is made of nccl_id (or id), local_rank and world_size, or of the
                      environment
     option           "fp32", or the gradients as "fp16", "bf16", "int8" between ranks; "sparseTopK", "sparseThreshold";
@@ -115,6 +149,9 @@ class DistOpt:
     >>> optimizer = rondo.DistOpt(torch.optim.SGD(model.parameters(), lr=0.01), option="int8")
     >>> loss.backward(); optimizer.step(); optimizer.zero_grad()
     """
+
+    def __new__(cls, optimizer, **_):
+        return super().__new__(_torch_class() if cls is DistOpt and hasattr(optimizer, "param_groups") else cls)
 
     def __init__(
         self, optimizer, *, group: Communicator | None = None, id=None, nccl_id=None, local_rank=None, world_size=None,
@@ -147,6 +184,7 @@ class DistOpt:
         places = [(p.ctypes.data, p.size) for p in self._parameters.values()]
         fields = {"exchange": OPTIONS.index(option), **flags, **counts, **reals}  # the library has the defaults of others
         self._handle = native.dist_opt_create(self.group._open(), list(self._names.values()), *map(list, zip(*places)), fields)
+        self._update.take()
         if self._is_torch:
             self.group.broadcast_parameters([tensor.detach() for tensor in self._update.frozen.values()])
         self.seconds = 0.0  # in exchanges that this rank waited for
@@ -154,7 +192,7 @@ class DistOpt:
         self._arrived: set[str] = set()  # of that backward pass
         if self._is_torch and overlap:
             for name, tensor in self._update.tensors.items():
-                tensor.register_post_accumulate_grad_hook(lambda t, name=name: self._arrives(name, t.grad.numpy()))
+                tensor.register_post_accumulate_grad_hook(lambda t, name=name: self._arrives(name, _float32(t.grad)))
 
     @property
     def global_rank(self) -> int:
@@ -170,9 +208,18 @@ class DistOpt:
 
     # --- one step
 
-    def step(self, gradients: Mapping[str, np.ndarray] | None = None, *, option=None, spars=None) -> None:
-        """Exchanges the gradients and updates. gradients: of a NumpyUpdate, by name. option, spars: for this step, the
-        same on all ranks; torch, where buckets overlap: by backward_and_update() only."""
+    def step(
+        self, gradients: Mapping[str, np.ndarray] | Callable[[], Any] | None = None, *, option=None, spars=None
+    ) -> Any:
+        """Exchanges the gradients and updates. gradients: of a NumpyUpdate, by name; of a torch optimizer a closure that
+        makes them, once, whose loss is returned. option, spars: for this step, the same on all ranks; torch, where
+        buckets overlap: by backward_and_update() only."""
+        loss = None
+        if self._is_torch and callable(gradients):
+            import torch
+
+            with torch.enable_grad():
+                gradients, loss = None, gradients()
         self.group._refuse_in_batch("DistOpt.step")
         option = self.option if option is None else option
         spars = self.spars if spars is None else spars
@@ -202,8 +249,13 @@ class DistOpt:
         self._reduce(gradients, option, spars)
         self._update.step(gradients)
         begin = time.perf_counter()
+        if option in _AFTER_UPDATE:
+            self._update.give()
         native.dist_opt_average(self._handle, OPTIONS.index(option))
+        if option in _AFTER_UPDATE:
+            self._update.take()
         self.seconds += time.perf_counter() - begin
+        return loss
 
     def _reduce(self, gradients: Mapping[str, np.ndarray], option: str, spars: float | None) -> None:
         begin = time.perf_counter()
@@ -241,9 +293,9 @@ class DistOpt:
         native.dist_opt_ready(self._handle, self._names[name], OPTIONS.index(self._arriving))
         self._arrived.add(name)
 
-    def zero_grad(self) -> None:
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """That of a torch optimizer."""
-        self.optimizer.zero_grad()
+        self.optimizer.zero_grad(set_to_none)
 
     def backward_and_update(self, loss, option=None, spars=None) -> None:
         """torch: backward pass, step and zero_grad in one, the last also after an error."""
@@ -280,14 +332,14 @@ class DistOpt:
     # --- checkpoints
 
     def state_dict(self) -> dict:
-        """What DistOpt adds to a checkpoint, the same on all ranks: the residuals of all ranks by parameter, the number
-        of steps, the state of localSGD. Collective."""
+        """For a checkpoint, the same on all ranks: the residuals of all ranks by parameter, the number of steps, the
+        state of localSGD; with that of a torch optimizer. Collective."""
         self.group._refuse_in_batch("DistOpt.state_dict")
         residuals = {name: np.zeros((self.world_size, p.size), np.float32) for name, p in self._parameters.items()}
         local = self._parameters if self.option == "localSGD" else {}
         outer, velocity = ({name: np.zeros_like(p) for name, p in local.items()} for _ in range(2))
         native.dist_opt_save(self._handle, self._tensors(residuals, outer, velocity))
-        return {
+        return (self.optimizer.state_dict() if self._is_torch else {}) | {
             "steps": self.steps, "world": self.world_size, "residuals": residuals, "outer": outer, "velocity": velocity,
         }  # fmt: skip
 
@@ -305,11 +357,31 @@ class DistOpt:
                 if name in self._parameters and array.size != rows * self._parameters[name].size:
                     raise ValueError(f"the checkpoint's {part} of {name} are {array.shape}, of another shape")
         steps = whole_number(state["steps"], "the checkpoint's steps", self.global_rank, least=0, most=COUNT_MAX)
+        if self._is_torch and "param_groups" in state:
+            self.optimizer.load_state_dict({part: state[part] for part in ("state", "param_groups")})
+        self._update.give()
         native.dist_opt_load(self._handle, self._tensors(*parts), world, steps)
 
     def _tensors(self, *parts: Mapping[str, np.ndarray]) -> np.ndarray:
         """rondo_dist_opt_tensor_t of each parameter: addresses."""
         return np.array([[part[n].ctypes.data if n in part else 0 for part in parts] for n in self._parameters], np.uint64)
+
+
+@functools.cache
+def _torch_class() -> type:
+    """Of a DistOpt round a torch optimizer: one of torch's, with the fields of that one."""
+    import torch
+
+    class TorchDistOpt(DistOpt, torch.optim.Optimizer):
+        def __getattr__(self, name):
+            if name == "optimizer":
+                raise AttributeError(name)
+            return getattr(self.optimizer, name)
+
+        def add_param_group(self, param_group) -> None:
+            raise ValueError("the parameters of a DistOpt are those that its optimizer had when it was made")
+
+    return TorchDistOpt
 
 
 def _join(meeting, rank: int | None, world_size: int | None) -> Communicator:

@@ -161,3 +161,51 @@ def test_parameters_that_need_no_gradient_stay_as_rank_0_has_them(option):
     nccl_id = rondo.NcclIdHolder()
     first, second = ranks.run(2, _frozen, str(nccl_id), option)
     assert first == second
+
+
+def _as_an_optimizer(group, dtype, option):
+    model = _model().to(dtype)
+    inner = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = rondo.DistOpt(inner, group=group, option=option, every=2)
+    rank = group.rank
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    assert isinstance(optimizer, torch.optim.Optimizer) and optimizer.param_groups is inner.param_groups
+    own = slice(rank * BATCH, (rank + 1) * BATCH)
+    losses = []
+    for step in range(STEPS):
+        inputs, targets = (each[own].to(dtype) for each in _batch(step))
+
+        def closure(inputs=inputs, targets=targets):
+            optimizer.zero_grad(set_to_none=False)
+            loss = _loss(model, inputs, targets)
+            loss.backward()
+            return loss
+
+        losses.append(optimizer.step(closure).item())
+        scheduler.step()
+    assert inner.param_groups[0]["lr"] == pytest.approx(0.05 / 8)
+    state = optimizer.state_dict()
+    assert set(inner.state_dict()) < set(state) and state["steps"] == STEPS
+    inner.param_groups[0]["lr"] = 1.0
+    optimizer.load_state_dict(state)
+    assert inner.param_groups[0]["lr"] == pytest.approx(0.05 / 8) and len(optimizer.state) == len(list(model.parameters()))
+    with pytest.raises(ValueError, match="parameters of a DistOpt"):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
+    return _flat(model).tolist(), losses
+
+
+def _as_optimizers(cases):
+    group = rondo.init()
+    return [_as_an_optimizer(group, *case) for case in cases]
+
+
+def test_it_is_an_optimizer_to_torch():
+    options = ("fp32", "int8", "sparseTopK", "localSGD")
+    cases = [(dtype, option) for dtype in (torch.float32, torch.bfloat16, torch.float16) for option in options]
+    # Not forked: OpenMP's threads, which 16 bits use, do not survive it.
+    all_first, all_second = rondo.spawn(_as_optimizers, 2, (cases,))
+    for case, first, second in zip(cases, all_first, all_second, strict=True):
+        assert first[0] == second[0], case
+        assert all(losses[-1] < losses[0] for losses in (first[1], second[1])), case
+    for same in (4, 8):
+        torch.testing.assert_close(torch.tensor(all_first[same][0]), torch.tensor(all_first[0][0]), rtol=0, atol=0.05)
