@@ -115,12 +115,13 @@ def outputs(notebook):
     ]
 
 
-def test_notebook():
+def test_notebook(tmp_path):
     """Run again, it shows what was saved."""
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     path = EXAMPLES / "python/notebook.ipynb"
     saved, again = nbformat.read(path, 4), nbformat.read(path, 4)
-    nbclient.NotebookClient(again, timeout=60, kernel_name="python3").execute()
+    nbclient.NotebookClient(again, timeout=60, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
     assert outputs(again) == outputs(saved)
     assert all(outputs(saved))
+    assert "rank 3" in (tmp_path / "ring.html").read_text() and "all_reduce" in (tmp_path / "trace.html").read_text()
