@@ -1,5 +1,8 @@
-"""The entry point `torch.backends`: `import torch` makes the backend "rondo" known. It imports nothing of Rondo, so that
-it takes no time and cannot fail; the package is imported by init_process_group(backend="rondo")."""
+"""Entry points. `torch.backends`: `import torch` makes the backend "rondo" known. `vllm.platform_plugins`: VLLM_PLUGINS=rondo
+makes vLLM's ranks on CPUs use it. Both import nothing of Rondo, so that they take no time and cannot fail; the package is
+imported by init_process_group(backend="rondo")."""
+
+import os
 
 
 def register() -> None:
@@ -16,3 +19,9 @@ def _create(options, backend_options):
     from rondo.torch._group import create
 
     return create(options, backend_options)
+
+
+def vllm_platform():
+    """vLLM's platform, where VLLM_PLUGINS names "rondo". vLLM by itself takes every plugin that is installed, and where rondo
+    is for something else vLLM stays as it is."""
+    return "rondo.torch.vllm_platform.Platform" if "rondo" in os.environ.get("VLLM_PLUGINS", "").split(",") else None

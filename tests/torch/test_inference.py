@@ -1,5 +1,7 @@
 """The communicator for inference engines: every method beside torch's own calls, and in a compiled function."""
 
+import importlib.metadata
+
 import pytest
 import ranks
 import torch
@@ -68,3 +70,12 @@ def part_of_the_ranks(rank):
         return made.all_gather(made.all_reduce(x * 2), -1)
 
     equal(layer(torch.ones(2, 2)), torch.full((2, 4), 4.0), "compiled")
+
+
+@pytest.mark.parametrize(("plugins", "taken"), [(None, False), ("", False), ("other", False), ("other,rondo", True)])
+def test_vllm_takes_the_platform_only_by_name(plugins, taken, monkeypatch):
+    (entry,) = importlib.metadata.entry_points(group="vllm.platform_plugins", name="rondo")
+    monkeypatch.delenv("VLLM_PLUGINS", raising=False)
+    if plugins is not None:
+        monkeypatch.setenv("VLLM_PLUGINS", plugins)
+    assert entry.load()() == ("rondo.torch.vllm_platform.Platform" if taken else None)
