@@ -92,6 +92,7 @@ void free_comm(MPI_Comm* comm) {
   delete_attributes(*comm, of.attributes);
   world().comms.remove(*comm);
   *comm = MPI_COMM_NULL;
+  world().leaving.wait();
 }
 
 }  // namespace

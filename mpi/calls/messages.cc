@@ -512,9 +512,12 @@ Request& partitioned(MPI_Request request) {
 }
 void make_ready(Request& of, int partition) {
   require(partition >= 0 && partition < of.partitions, MPI_ERR_ARG, "there is no such partition");
-  require(of.active && of.unready > 0, MPI_ERR_REQUEST, "the request is not active, or all of its parts are ready");
-  if (of.unready == 1) of.ready(of);
-  --of.unready;
+  require(of.active && of.unready > 1, MPI_ERR_REQUEST, "the request is not active, or all of its parts are ready");
+  if (of.unready.fetch_sub(1) > 2) return;
+  of.ready(of);
+  of.unready = 0;
+  of.unready.notify_all();
+  ends().tell();
 }
 int partitioned_call(const char* call, void* data, int partitions, MPI_Count count, MPI_Datatype type, int peer,
                      int tag, MPI_Comm comm, MPI_Request* request, Request::Kind kind) {
@@ -529,7 +532,7 @@ int partitioned_call(const char* call, void* data, int partitions, MPI_Count cou
     if (receives) {
       made->start = [e](Request& started) { start_receive(started, e); };
     } else {
-      made->start = [](Request& started) { started.unready = started.partitions; };
+      made->start = [](Request& started) { started.unready = started.partitions + 1; };
       made->ready = [e](Request& ready) { start_send(ready, e, Mode::kStandard); };
     }
     *request = add_request(std::move(made));

@@ -1,7 +1,6 @@
 // Requests: waiting for them, testing, cancelling; persistent and generalized ones.
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -77,22 +76,19 @@ bool idle(const std::shared_ptr<Request>& request) {
   fail(error, last_failure().code == error ? last_failure().text : "the request failed");
 }
 
-// Waits a little for something to happen to one of several requests: most are there within microseconds.
+// Waits until one of several requests may be over: most are within microseconds.
 class Patience {
  public:
   void wait(const std::vector<std::shared_ptr<Request>>& requests) {
     if (++turns_ < 1000) return;
     if (turns_ < 2000) return std::this_thread::yield();
+    const uint32_t before = ends().count();
     for (const auto& request : requests) {
-      if (idle(request) || !request->work.valid()) continue;
-      try {
-        request->work.wait(std::chrono::microseconds(200));
-      } catch (const rondo::Exception&) {
-        // complete() reports it
-      }
-      return;
+      if (!idle(request)) ends().watch(request);
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (std::none_of(requests.begin(), requests.end(), [](const auto& r) { return !idle(r) && over(*r); })) {
+      ends().wait(before);
+    }
   }
 
  private:
@@ -340,6 +336,8 @@ int MPI_Grequest_complete(MPI_Request request) {
     require(found != nullptr && found->kind == Request::Kind::kGeneral, MPI_ERR_REQUEST,
             "the request is not a generalized one");
     found->complete = true;
+    found->complete.notify_all();
+    ends().tell();
   });
 }
 

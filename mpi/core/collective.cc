@@ -30,8 +30,9 @@ std::function<void()> Collective::finish() {
 }
 
 std::byte* Collective::keep(MPI_Count bytes) {
-  kept_.push_back(std::make_shared_for_overwrite<std::byte[]>(static_cast<size_t>(bytes)));
-  return kept_.back().get();
+  auto made = std::make_shared_for_overwrite<std::byte[]>(static_cast<size_t>(bytes));
+  kept_.push_back(made);
+  return made.get();
 }
 
 const void* Collective::input(const Data& data) {
@@ -383,149 +384,126 @@ void Collective::all_to_all_v(std::vector<Data> send, std::vector<Data> receive)
 
 namespace {
 
-// Folds blocks 0 to `blocks` of packed elements into `out`, in rank order.
-void fold_blocks(const std::byte* packed, size_t blocks, const Data& each, void* out, const Op& op) {
-  const Type& type = *each.type;
-  const auto length = static_cast<size_t>(each.bytes());
-  if (each.count == 0) return;
-  if (type.dense) {  // where they lie: each block becomes the fold of those up to it
-    const std::byte* folded = packed;
-    for (size_t r = 1; r < blocks; ++r) {
-      std::byte* block = const_cast<std::byte*>(packed) + r * length;
-      fold(op, each.type, folded, block, each.count);
-      folded = block;
-    }
-    std::memcpy(out, folded, length);
-    return;
-  }
-  const MPI_Aint span =
-      type.extent() * (each.count - 1) + std::max(type.true_ub, type.ub) - std::min(type.true_lb, type.lb);
+// One element after the other, as the engine has them: the functions get them as the type lays them out.
+void fold_packed(const void* in, void* inout, size_t elements, void* context) {
+  const auto& [op, shared_type] = *static_cast<const Fold*>(context);
+  const Type& type = *shared_type;
+  const auto count = static_cast<MPI_Count>(elements);
+  if (type.dense) return fold(*op, shared_type, in, inout, count);
+  const MPI_Count bytes = count * type.size;
   const MPI_Aint before = -std::min({type.true_lb, type.lb, MPI_Aint{0}});
-  std::vector<std::byte> memory[2];
-  for (auto& m : memory) m.resize(static_cast<size_t>(span + before));
-  for (size_t r = 0; r < blocks; ++r) {
-    unpack(type, memory[r % 2].data() + before, each.count, packed + r * length, each.bytes());
-    if (r > 0) fold(op, each.type, memory[1 - r % 2].data() + before, memory[r % 2].data() + before, each.count);
-  }
-  std::vector<std::byte> result(length);
-  pack(type, memory[(blocks - 1) % 2].data() + before, each.count, result.data());
-  unpack(type, out, each.count, result.data(), each.bytes());
+  const MPI_Aint span =
+      before + type.extent() * (count - 1) + std::max(type.true_ub, type.ub) - std::min(type.true_lb, type.lb);
+  std::vector<std::byte> a(static_cast<size_t>(span)), b(a.size());
+  unpack(type, a.data() + before, count, static_cast<const std::byte*>(in), bytes);
+  unpack(type, b.data() + before, count, static_cast<const std::byte*>(inout), bytes);
+  fold(*op, shared_type, a.data() + before, b.data() + before, count);
+  pack(type, b.data() + before, count, static_cast<std::byte*>(inout));
 }
 
 }  // namespace
 
+// Reduces `send`; this rank's part of the result, if it has one, is `result`, elements from `from` on.
+void Collective::reduce_by(Call call, Data send, Data result, MPI_Count from, const Op& op) {
+  const Type& type = *send.type;
+  if (type.size == 0 && !comm_.inter) return;
+  const auto how = std::make_shared<Fold>(Fold{op.shared_from_this(), send.type});
+  if (comm_.inter || type.size > rondo::kMostUserBytes) return fold_here(call, send, result, from, *how);
+  if (engine_folds(op, type)) {
+    call.input = send.data;
+    call.output = result.data;
+    call.dtype = *type.dtype;
+    call.op = *op.engine;
+  } else {
+    call.input = input(send);
+    call.output = result.count > 0 ? output(result) : nullptr;
+    call.op = rondo::Op::kUser;
+    call.options.user = {fold_packed, how.get(), static_cast<uint32_t>(type.size), op.commutative};
+    kept_.push_back(how);
+  }
+  if (call.collective == rondo::Collective::kReduceScatter && call.input == result.data && send.count > 0) {
+    std::byte* copy = keep(send.bytes());  // the engine's calls in place leave the result elsewhere
+    std::memcpy(copy, call.input, static_cast<size_t>(send.bytes()));
+    call.input = copy;
+  }
+  go(call);
+}
+
+// Between the groups of an intercommunicator, or of elements that are too long for the engine: whoever has a result
+// gets all contributions, and folds them in the order of the ranks.
+void Collective::fold_here(const Call& call, const Data& send, const Data& result, MPI_Count from, const Fold& how) {
+  const bool rooted = call.collective == rondo::Collective::kReduce;
+  const bool exclusive = call.collective == rondo::Collective::kExscan;
+  const bool scans = exclusive || call.collective == rondo::Collective::kScan;
+  const bool wants = !rooted || (comm_.inter ? call.root == MPI_ROOT : comm_.rank == call.root);
+  const MPI_Count bytes = send.bytes();
+  std::byte* all = wants ? keep(bytes * comm_.peers()) : nullptr;
+  const Data packed{all, bytes, byte_type()};
+  if (rooted) {
+    gather(send, packed, call.root);
+  } else {
+    all_gather(send, packed);
+  }
+  const int blocks = scans ? comm_.rank + (exclusive ? 0 : 1) : comm_.peers();
+  if (!wants || blocks == 0) return;
+  then([=] {
+    Fold fold = how;
+    std::byte* block = all;
+    for (int r = 1; r < blocks; ++r, block += bytes) {
+      fold_packed(block, block + bytes, static_cast<size_t>(send.count), &fold);
+    }
+    unpack(*result.type, result.data, result.count, block + from * result.type->size, result.bytes());
+  });
+}
+
+// What is sent in place is where the result goes to.
+Data Collective::reduced(Data send, void* receive, const Op& op) const {
+  check_fold(op, *send.type);
+  if (!send.in_place()) return send;
+  require(!comm_.inter, MPI_ERR_BUFFER, "MPI_IN_PLACE is not for intercommunicators");
+  send.data = receive;
+  return send;
+}
+
 void Collective::reduce(Data send, void* receive, const Op& op, int root) {
   check_root(root);
-  if (root != MPI_PROC_NULL) check_fold(op, *send.type);
   const bool is_root = comm_.inter ? root == MPI_ROOT : comm_.rank == root;
-  if (send.in_place()) {
-    require(is_root && !comm_.inter, MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root's send buffer");
-    send.data = receive;
-  }
-  if (!comm_.inter && engine_folds(op, *send.type)) {
-    return go({.collective = rondo::Collective::kReduce,
-               .input = send.data,
-               .output = receive,
-               .count = static_cast<uint64_t>(send.count),
-               .dtype = *send.type->dtype,
-               .op = *op.engine,
-               .root = root});
-  }
-  const auto ranks = static_cast<size_t>(comm_.peers());
-  std::byte* all = is_root ? keep(send.bytes() * static_cast<MPI_Count>(ranks)) : nullptr;
-  const Data packed{all, send.bytes(), byte_type()};
-  gather(send, packed, root);
-  if (is_root) then([=] { fold_blocks(all, ranks, send, receive, op); });
+  require(is_root || !send.in_place(), MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root's send buffer");
+  if (root != MPI_PROC_NULL) send = reduced(send, receive, op);
+  const Data result{is_root ? receive : nullptr, is_root ? send.count : 0, send.type};
+  reduce_by({.collective = rondo::Collective::kReduce, .count = static_cast<uint64_t>(send.count), .root = root}, send,
+            result, 0, op);
 }
 
 void Collective::all_reduce(Data send, void* receive, const Op& op) {
-  check_fold(op, *send.type);
-  if (send.in_place()) {
-    require(!comm_.inter, MPI_ERR_BUFFER, "MPI_IN_PLACE is not for intercommunicators");
-    send.data = receive;
-  }
-  if (!comm_.inter && engine_folds(op, *send.type)) {
-    return go({.collective = rondo::Collective::kAllReduce,
-               .input = send.data,
-               .output = receive,
-               .count = static_cast<uint64_t>(send.count),
-               .dtype = *send.type->dtype,
-               .op = *op.engine});
-  }
-  const auto ranks = static_cast<size_t>(comm_.peers());
-  std::byte* all = keep(send.bytes() * static_cast<MPI_Count>(ranks));
-  all_gather(send, {all, send.bytes(), byte_type()});
-  then([=] { fold_blocks(all, ranks, send, receive, op); });
+  send = reduced(send, receive, op);
+  reduce_by({.collective = rondo::Collective::kAllReduce, .count = static_cast<uint64_t>(send.count)}, send,
+            {receive, send.count, send.type}, 0, op);
 }
 
 void Collective::reduce_scatter(Data send, void* receive, const std::vector<MPI_Count>& counts, bool even,
                                 const Op& op) {
-  check_fold(op, *send.type);
   const auto rank = static_cast<size_t>(comm_.rank);
+  const std::vector<uint64_t> lengths(counts.begin(), counts.end());
   const auto count_of = [&](size_t r) { return even ? counts[0] : counts[r]; };
-  MPI_Count before = 0, total = 0;
+  MPI_Count before = 0;
+  send.count = 0;
   for (size_t r = 0; r < comm_.members.size(); ++r) {
-    if (r == rank) before = total;
-    total += count_of(r);
+    if (r == rank) before = send.count;
+    send.count += count_of(r);
   }
-  send.count = total;
-  if (send.in_place()) {
-    require(!comm_.inter, MPI_ERR_BUFFER, "MPI_IN_PLACE is not for intercommunicators");
-    send.data = receive;
-  }
-  if (!comm_.inter && engine_folds(op, *send.type)) {
-    const void* in = send.data;
-    if (in == receive) {  // the engine's calls in place leave the result elsewhere
-      std::byte* copy = keep(send.bytes());
-      pack(*send.type, send.data, send.count, copy);
-      in = copy;
-    }
-    const std::vector<uint64_t> lengths(counts.begin(), counts.end());
-    return go({.collective = rondo::Collective::kReduceScatter,
-               .input = in,
-               .output = receive,
-               .count = even ? lengths[0] : 0,
-               .dtype = *send.type->dtype,
-               .op = *op.engine,
-               .uneven = !even,
-               .input_counts = even ? std::span<const uint64_t>{} : lengths});
-  }
-  // Each rank gets its own part of all others' elements, and folds those.
-  const auto ranks = static_cast<size_t>(comm_.peers());
-  const Data own{nullptr, count_of(rank), send.type};
-  std::byte* all = keep(own.bytes() * static_cast<MPI_Count>(ranks));
-  if (!comm_.inter) {
-    std::vector<Data> out, in;
-    auto* from = static_cast<std::byte*>(send.data);
-    for (size_t r = 0; r < ranks; ++r) {
-      out.push_back({from, count_of(r), send.type});
-      in.push_back({all + static_cast<MPI_Count>(r) * own.bytes(), own.bytes(), byte_type()});
-      from += count_of(r) * send.type->extent();
-    }
-    all_to_all_v(std::move(out), std::move(in));
-    return then([=] { fold_blocks(all, ranks, own, receive, op); });
-  }
-  // The other group's parts are cut as its counts say, which only it knows: all of it comes, and the own part is
-  // folded.
-  std::byte* whole = keep(send.bytes() * static_cast<MPI_Count>(ranks));
-  const MPI_Count from = before * send.type->size, length = send.bytes();
-  all_gather(send, {whole, send.bytes(), byte_type()});
-  then([=] {
-    for (size_t r = 0; r < ranks; ++r) {
-      std::memcpy(all + static_cast<MPI_Count>(r) * own.bytes(), whole + static_cast<MPI_Count>(r) * length + from,
-                  static_cast<size_t>(own.bytes()));
-    }
-    fold_blocks(all, ranks, own, receive, op);
-  });
+  send = reduced(send, receive, op);
+  Call call{.collective = rondo::Collective::kReduceScatter, .count = even ? lengths[0] : 0, .uneven = !even};
+  if (!even) call.input_counts = lengths;
+  reduce_by(call, send, {receive, count_of(rank), send.type}, before, op);
 }
 
 void Collective::scan(Data send, void* receive, const Op& op, bool exclusive) {
-  check_fold(op, *send.type);
-  if (send.in_place()) send.data = receive;
-  const auto blocks = static_cast<size_t>(comm_.rank + (exclusive ? 0 : 1));
-  std::byte* all = keep(send.bytes() * comm_.size());
-  all_gather(send, {all, send.bytes(), byte_type()});
-  if (blocks > 0) then([=] { fold_blocks(all, blocks, send, receive, op); });
+  send = reduced(send, receive, op);
+  const Data result{receive, exclusive && comm_.rank == 0 ? 0 : send.count, send.type};
+  reduce_by({.collective = exclusive ? rondo::Collective::kExscan : rondo::Collective::kScan,
+             .count = static_cast<uint64_t>(send.count)},
+            send, result, 0, op);
 }
 
 }  // namespace rondo_mpi

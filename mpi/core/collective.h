@@ -26,8 +26,14 @@ struct Part {
   Data data;
 };
 
+// A reduction by what the engine does not know by name.
+struct Fold {
+  std::shared_ptr<const Op> op;
+  std::shared_ptr<const Type> type;
+};
+
 // A collective of MPI as one call of the engine on bytes (or on elements, where it reduces), and what has to be done
-// when that is over: unpacking, folding. Which call that is depends on what all ranks give alike, never on one rank's
+// when that is over: unpacking. Which call that is depends on what all ranks give alike, never on one rank's
 // types.
 class Collective {
  public:
@@ -62,7 +68,6 @@ class Collective {
   std::function<void()> finish();
 
  private:
-  using Bytes = std::shared_ptr<std::byte[]>;
   struct View {
     std::byte* base = nullptr;
     std::vector<uint64_t> counts, displacements;
@@ -75,12 +80,15 @@ class Collective {
   std::byte* output(const Data& data);
   View view(std::vector<Part>& parts, bool out, bool packed);
   void check_root(int root) const;
+  Data reduced(Data send, void* receive, const Op& op) const;
+  void reduce_by(rondo::Call call, Data send, Data result, MPI_Count from, const Op& op);
+  void fold_here(const rondo::Call& call, const Data& send, const Data& result, MPI_Count from, const Fold& how);
   bool rooted_inter(int root, std::vector<Part> at_root, Data elsewhere, bool root_sends);
 
   Comm& comm_;
   const bool blocking_;
   rondo::Work work_;
-  std::vector<Bytes> kept_;
+  std::vector<std::shared_ptr<const void>> kept_;  // until the call is over
   std::vector<std::function<void()>> after_;
 };
 

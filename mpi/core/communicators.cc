@@ -1,7 +1,6 @@
 #include "mpi/core/communicators.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "mpi/core/errors.h"
 #include "mpi/core/world.h"
@@ -9,8 +8,9 @@
 namespace rondo_mpi {
 namespace {
 
-std::shared_ptr<rondo::Communicator> engine_of(rondo::Communicator& parent, const std::vector<int>& ranks) {
-  return std::make_shared<rondo::Communicator>(parent.new_group(ranks));
+// The last request of a communicator that was freed may end on a thread of the engine, where destroy() may not wait.
+std::shared_ptr<rondo::Communicator> engine_of(rondo::Communicator made) {
+  return {new rondo::Communicator(std::move(made)), [](rondo::Communicator* over) { world().leaving.add(over); }};
 }
 
 int index_of(const std::vector<int>& ranks, int rank) {
@@ -21,7 +21,7 @@ int index_of(const std::vector<int>& ranks, int rank) {
 
 std::shared_ptr<Comm> subset(Comm& parent, const std::vector<int>& ranks) {
   auto made = std::make_shared<Comm>();
-  made->engine = engine_of(*parent.engine, ranks);
+  made->engine = engine_of(parent.engine->new_group(ranks));
   for (const int rank : ranks) made->members.push_back(parent.members[static_cast<size_t>(rank)]);
   made->rank = index_of(ranks, parent.rank);
   made->handler = parent.handler;
@@ -41,30 +41,21 @@ std::shared_ptr<Comm> between(const std::shared_ptr<Comm>& local, const std::vec
   const std::vector<int>& behind = lower ? remote : local->members;
   (lower ? made->remote_first : made->first) = static_cast<int>(all.size());
   all.insert(all.end(), behind.begin(), behind.end());
-  made->engine = engine_of(*world().engine, all);
+  made->engine = engine_of(world().engine->new_group(all));
   return made;
 }
 
 std::shared_ptr<Comm> duplicate(Comm& comm) {
-  std::shared_ptr<Comm> made;
-  if (comm.inter) {
-    std::vector<int> all(static_cast<size_t>(comm.engine->size()));
-    std::iota(all.begin(), all.end(), 0);
-    made = std::make_shared<Comm>();
-    made->inter = true;
-    made->local = comm.local;
-    made->members = comm.members;
-    made->remote = comm.remote;
-    made->rank = comm.rank;
-    made->first = comm.first;
-    made->remote_first = comm.remote_first;
-    made->handler = comm.handler;
-    made->engine = engine_of(*comm.engine, all);
-  } else {
-    std::vector<int> all(comm.members.size());
-    std::iota(all.begin(), all.end(), 0);
-    made = subset(comm, all);
-  }
+  auto made = std::make_shared<Comm>();
+  made->engine = engine_of(comm.engine->dup());
+  made->members = comm.members;
+  made->remote = comm.remote;
+  made->rank = comm.rank;
+  made->inter = comm.inter;
+  made->first = comm.first;
+  made->remote_first = comm.remote_first;
+  made->local = comm.local;
+  made->handler = comm.handler;
   made->topology = comm.topology;
   return made;
 }

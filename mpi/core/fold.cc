@@ -131,10 +131,7 @@ void fold_named(const Op& op, const Type& type, const void* in, void* inout, MPI
     case Basic::kComplex:
       if (type.size == 8) return fold_numbers<std::complex<float>>(how, in, inout, count);
       if (type.size == 16) return fold_numbers<std::complex<double>>(how, in, inout, count);
-      if (type.size == 32 && type.handle != MPI_COMPLEX32) {
-        return fold_numbers<std::complex<long double>>(how, in, inout, count);
-      }
-      fail(MPI_ERR_OP, "the operation is not defined for the datatype");
+      return fold_numbers<std::complex<long double>>(how, in, inout, count);
     default:
       if (type.size == 1)
         return is_signed ? fold_numbers<int8_t>(how, in, inout, count) : fold_numbers<uint8_t>(how, in, inout, count);
@@ -155,7 +152,7 @@ bool defined(const Op& op, const Type& type) {
     case rondo::Op::kSum:
     case rondo::Op::kProduct:
       return type.basic == Basic::kSigned || type.basic == Basic::kUnsigned || type.basic == Basic::kFloat ||
-             type.basic == Basic::kComplex;
+             (type.basic == Basic::kComplex && type.size > 4 && type.handle != MPI_COMPLEX32);
     case rondo::Op::kMin:
     case rondo::Op::kMax:
       return type.basic == Basic::kSigned || type.basic == Basic::kUnsigned || type.basic == Basic::kFloat;

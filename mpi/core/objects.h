@@ -154,7 +154,7 @@ struct Request : std::enable_shared_from_this<Request> {
   std::function<void(Request&)> start;  // of a persistent one
   bool persistent = false;
   bool active = true;
-  // Of a partitioned send: how many parts are not ready yet, and what sends them when all are.
+  // Of a partitioned send: what sends the parts when all are ready; until then one more than are not.
   int partitions = 0;
   std::atomic<int> unready{0};
   std::function<void(Request&)> ready;
@@ -164,6 +164,7 @@ struct Request : std::enable_shared_from_this<Request> {
   MPI_Grequest_cancel_function* cancel = nullptr;
   void* state = nullptr;
   std::atomic<bool> complete{false};
+  bool watched = false;  // Ends::watch() has seen it
 };
 
 struct Session {

@@ -1,7 +1,6 @@
 #include "mpi/core/request.h"
 
 #include <cstring>
-#include <thread>
 
 #include "mpi/core/errors.h"
 #include "mpi/core/world.h"
@@ -56,11 +55,11 @@ bool over(Request& request) {
 
 void complete(Request& request) {
   if (!request.active) return;
+  // Another thread of the program ends these two.
+  if (request.kind == Request::Kind::kGeneral) request.complete.wait(false);
+  for (int unready = request.unready; unready > 0; unready = request.unready) request.unready.wait(unready);
   request.active = false;
-  const bool general = request.kind == Request::Kind::kGeneral;
-  // Another thread of the program ends these.
-  while (general ? !request.complete : request.unready > 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
-  if (general) return;
+  if (request.kind == Request::Kind::kGeneral) return;
   Outcome& outcome = request.outcome;
   outcome.error = MPI_SUCCESS;
   try {
@@ -84,7 +83,22 @@ void complete(Request& request) {
   }
   request.work = {};
   request.send = {};
+  request.watched = false;
   request.finish = nullptr;
+}
+
+Ends& ends() {
+  static Ends ends;
+  return ends;
+}
+
+void Ends::watch(const std::shared_ptr<Request>& request) {
+  if (request->watched) return;
+  for (rondo::Work* work : {&request->work, &request->send}) {
+    if (!work->valid()) continue;
+    request->watched = true;
+    work->on_end([this](const rondo::Error&) { tell(); });
+  }
 }
 
 void release(const std::shared_ptr<Request>& request) {

@@ -2,6 +2,8 @@
 
 #include <mpi.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "mpi/core/objects.h"
@@ -26,6 +28,24 @@ bool over(Request& request);
 void complete(Request& request);
 // Lets go of a request: it is finished when it is over, without anybody to ask.
 void release(const std::shared_ptr<Request>& request);
+
+// Counts the ends of requests that a thread watches: for one that waits for any of several.
+class Ends {
+ public:
+  uint32_t count() const { return count_; }
+  // The end of what is under way for it will be counted.
+  void watch(const std::shared_ptr<Request>& request);
+  void tell() {
+    ++count_;
+    count_.notify_all();
+  }
+  // Until more ends than `count` were counted.
+  void wait(uint32_t count) const { count_.wait(count); }
+
+ private:
+  std::atomic<uint32_t> count_{0};
+};
+Ends& ends();
 
 // Adds a request that is under way.
 MPI_Request add_request(std::shared_ptr<Request> request);

@@ -26,6 +26,30 @@ std::shared_ptr<Comm> named_comm(MPI_Comm handle, const char* name, std::shared_
 
 }  // namespace
 
+void Leaving::add(rondo::Communicator* over) {
+  std::lock_guard lock(mutex_);
+  communicators_.emplace_back(over);
+  changed_.notify_all();
+  if (!std::exchange(started_, true)) std::thread([this] { run(); }).detach();
+}
+
+void Leaving::wait(size_t most) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return communicators_.size() < most; });
+}
+
+void Leaving::run() {
+  for (std::unique_lock lock(mutex_);;) {
+    changed_.wait(lock, [&] { return !communicators_.empty(); });
+    rondo::Communicator& first = *communicators_.front();
+    lock.unlock();
+    first.destroy();
+    lock.lock();
+    communicators_.pop_front();
+    changed_.notify_all();
+  }
+}
+
 World& world() {
   static World* made = new World;  // never destroyed: a program may call MPI at its very end
   return *made;
@@ -75,6 +99,7 @@ void close_world() {
   require(w.users > 0, MPI_ERR_OTHER, "MPI is not started");
   if (--w.users > 0) return;
   w.engine->barrier();  // no rank leaves while another may still send to it
+  w.leaving.wait(1);
   w.engine->destroy();
   w.finalized = true;
 }

@@ -3,6 +3,8 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +13,26 @@
 #include "mpi/core/objects.h"
 
 namespace rondo_mpi {
+
+// Communicators of the engine that the program has freed. A thread waits for the goodbyes of their other ranks, which
+// may compute for long before they free theirs.
+class Leaving {
+ public:
+  // Takes it. Any thread, also one of the engine.
+  void add(rondo::Communicator* over);
+  // Waits while `most` or more are leaving.
+  void wait(size_t most = kMost);
+
+ private:
+  // A program that makes and frees communicators in a loop does not get farther ahead of the thread.
+  static constexpr size_t kMost = 64;
+  [[noreturn]] void run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::unique_ptr<rondo::Communicator>> communicators_;  // the first is being destroyed
+  bool started_ = false;
+};
 
 // All of a process that calls MPI: the tables of handles, and the world. One of it, made by the first call of any
 // function and never destroyed, as MPI's functions have no other place for it.
@@ -34,7 +56,8 @@ struct World {
   int thread_level = MPI_THREAD_SINGLE;
   std::thread::id main_thread;
   std::shared_ptr<rondo::Communicator> engine;  // of all ranks
-  std::shared_ptr<Comm> self;                   // gets the errors that belong to no communicator
+  Leaving leaving;
+  std::shared_ptr<Comm> self;  // gets the errors that belong to no communicator
   std::shared_ptr<Errhandler> fatal, returns;
   Buffer buffer;
 };

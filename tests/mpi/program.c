@@ -2,6 +2,7 @@
    "rank R of N: fine", or the line that failed. With an argument it does one thing wrong, for mpi_test.cc. */
 
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,14 @@ static void compose(void* in, void* inout, int* count, MPI_Datatype* type) {
   }
 }
 
+enum { kLong = 1000 };
+static void add_long(void* in, void* inout, int* count, MPI_Datatype* type) {
+  const double* a = in;
+  double* b = inout;
+  (void)type;
+  for (int i = 0; i < *count * kLong; ++i) b[i] += a[i];
+}
+
 static void collectives(void) {
   int value = rank + 1, sum = 0;
   MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -109,8 +118,54 @@ static void collectives(void) {
     expected[0] *= 2;
   }
   CHECK(all[0] == expected[0] && all[1] == expected[1]);
-  MPI_Op_free(&op);
+  /* Scans of it: ranks before this one alone; a result for each rank. */
+  double before[2] = {-1, -1}, *each = malloc(2 * sizeof(double) * (unsigned)size);
+  MPI_Exscan(line, before, 1, pair, op, MPI_COMM_WORLD);
+  expected[0] = 1;
+  expected[1] = 0;
+  for (int r = 0; r < rank; ++r) {
+    expected[1] += expected[0] * r;
+    expected[0] *= 2;
+  }
+  CHECK(rank == 0 ? before[0] == -1 : before[0] == expected[0] && before[1] == expected[1]);
+  MPI_Request started;
+  MPI_Iscan(line, all, 1, pair, op, MPI_COMM_WORLD, &started);
+  MPI_Op_free(&op); /* what is under way keeps it */
+  MPI_Wait(&started, MPI_STATUS_IGNORE);
+  CHECK(all[0] == 2 * expected[0] && all[1] == expected[1] + expected[0] * rank);
+  MPI_Op_create(compose, 0, &op);
+  for (int r = 0; r < size; ++r) {
+    each[2 * r] = 2;
+    each[2 * r + 1] = rank + r;
+  }
+  MPI_Reduce_scatter_block(MPI_IN_PLACE, each, 1, pair, op, MPI_COMM_WORLD);
+  expected[0] = 1;
+  expected[1] = 0;
+  for (int r = 0; r < size; ++r) {
+    expected[1] += expected[0] * (r + rank);
+    expected[0] *= 2;
+  }
+  CHECK(each[0] == expected[0] && each[1] == expected[1]);
+  free(each);
   MPI_Type_free(&pair);
+
+  /* Elements that are longer than those of the engine's folds. */
+  MPI_Op long_op;
+  MPI_Datatype column;
+  MPI_Op_create(add_long, 1, &long_op);
+  MPI_Type_contiguous(kLong, MPI_DOUBLE, &column);
+  MPI_Type_commit(&column);
+  double *lot = malloc(2 * kLong * sizeof(double)), *lots = malloc(2 * kLong * sizeof(double));
+  for (int i = 0; i < 2 * kLong; ++i) lot[i] = i + rank;
+  MPI_Allreduce(lot, lots, 2, column, long_op, MPI_COMM_WORLD);
+  for (int i = 0; i < 2 * kLong; ++i) CHECK(lots[i] == size * i + size * (size - 1) / 2);
+  MPI_Scan(lot, lots, 2, column, long_op, MPI_COMM_WORLD);
+  for (int i = 0; i < 2 * kLong; ++i) CHECK(lots[i] == (rank + 1) * i + rank * (rank + 1) / 2);
+  free(lot);
+  free(lots);
+  MPI_Type_free(&column);
+  MPI_Op_free(&long_op);
+  MPI_Op_free(&op);
 
   int* gathered = malloc(sizeof(int) * (unsigned)size);
   MPI_Request request;
@@ -139,6 +194,71 @@ static void collectives(void) {
   free(own);
 }
 
+/* Requests that another thread of the program ends. */
+static int query(void* state, MPI_Status* status) {
+  (void)state;
+  MPI_Status_set_elements(status, MPI_BYTE, 3);
+  MPI_Status_set_cancelled(status, 0);
+  status->MPI_SOURCE = status->MPI_TAG = MPI_UNDEFINED;
+  return MPI_SUCCESS;
+}
+static int forget(void* state) {
+  (void)state;
+  return MPI_SUCCESS;
+}
+static int refuse(void* state, int complete) {
+  (void)state;
+  (void)complete;
+  return MPI_SUCCESS;
+}
+static void* end(void* request) {
+  MPI_Grequest_complete(*(MPI_Request*)request);
+  return NULL;
+}
+static MPI_Request parts;
+static void* ready(void* part) {
+  MPI_Pready((int)(size_t)part, parts);
+  return NULL;
+}
+static void threads(void) {
+  pthread_t thread, two[2];
+  MPI_Request both[2], general;
+  MPI_Status status;
+  int index = -1, count = 0, never = 0, in[2] = {-1, -1}, out[2] = {rank, rank + 1};
+  const int next = (rank + 1) % size, last = (rank + size - 1) % size;
+  MPI_Irecv(&never, 1, MPI_INT, last, 70, MPI_COMM_WORLD, &both[0]);
+  for (int way = 0; way < 2; ++way) {
+    MPI_Grequest_start(query, forget, refuse, NULL, &general);
+    both[1] = general;
+    pthread_create(&thread, NULL, end, &general);
+    if (way == 0) {
+      MPI_Waitany(2, both, &index, &status);
+      CHECK(index == 1 && both[1] == MPI_REQUEST_NULL);
+    } else {
+      MPI_Wait(&both[1], &status);
+    }
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    CHECK(count == 3);
+    pthread_join(thread, NULL);
+  }
+  MPI_Cancel(&both[0]);
+  MPI_Waitany(2, both, &index, MPI_STATUS_IGNORE);
+  CHECK(index == 0);
+  MPI_Psend_init(out, 2, 1, MPI_INT, next, 71, MPI_COMM_WORLD, MPI_INFO_NULL, &parts);
+  MPI_Precv_init(in, 2, 1, MPI_INT, last, 71, MPI_COMM_WORLD, MPI_INFO_NULL, &both[0]);
+  for (int turn = 0; turn < 3; ++turn) {
+    MPI_Start(&both[0]);
+    MPI_Start(&parts);
+    for (size_t i = 0; i < 2; ++i) pthread_create(&two[i], NULL, ready, (void*)i);
+    MPI_Wait(&parts, MPI_STATUS_IGNORE);
+    MPI_Wait(&both[0], MPI_STATUS_IGNORE);
+    CHECK(in[0] == last && in[1] == last + 1);
+    for (int i = 0; i < 2; ++i) pthread_join(two[i], NULL);
+  }
+  MPI_Request_free(&parts);
+  MPI_Request_free(&both[0]);
+}
+
 static void communicators(void) {
   MPI_Comm half, copy, ring;
   int inside = 0, sum = 0, dims[1] = {size}, periods[1] = {1}, before = 0, after = 0, result = 0;
@@ -155,6 +275,14 @@ static void communicators(void) {
   MPI_Comm_free(&copy);
   MPI_Comm_free(&half);
   CHECK(half == MPI_COMM_NULL);
+
+  /* To free one waits for no other rank: the last frees it when it hears that the others have. */
+  const double began = MPI_Wtime();
+  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  if (rank == size - 1) MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Comm_free(&copy);
+  if (rank < size - 1) MPI_Barrier(MPI_COMM_WORLD);
+  CHECK(MPI_Wtime() - began < 4);
 
   MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 0, &ring);
   MPI_Cart_shift(ring, 0, 1, &before, &after);
@@ -191,6 +319,7 @@ int main(int argc, char** argv) {
   if (wrong[0] != 0) MPI_Barrier(MPI_COMM_WORLD);
   messages();
   collectives();
+  threads();
   communicators();
   printf("rank %d of %d: fine\n", rank, size);
   MPI_Finalize();
