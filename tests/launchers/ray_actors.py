@@ -59,6 +59,26 @@ class Rank:
         collective.barrier(name)
 
 
+@ray.remote(num_cpus=1)
+def fails(rank: int, meeting_point) -> None:
+    """The worker goes on after it."""
+    group = rondo.init(rank=rank, world_size=WORLD, rendezvous=meeting_point)
+    for step in range(100):
+        group.all_reduce(np.ones(3))
+        if (rank, step) == (2, 3):
+            raise ArithmeticError("the loss is NaN")
+
+
+def the_driver_hears_the_cause() -> None:
+    meeting_point = rondo.unique_id("127.0.0.1")
+    try:
+        ray.get([fails.remote(rank, meeting_point) for rank in range(WORLD)], timeout=60)
+    except ArithmeticError as error:
+        assert "the loss is NaN" in str(error)
+        return
+    raise AssertionError("no task has failed")
+
+
 def main() -> None:
     ray.init(num_cpus=WORLD, include_dashboard=False, log_to_driver=False, logging_level="error")
     ranks = [Rank.remote(rank) for rank in range(WORLD)]
@@ -66,6 +86,9 @@ def main() -> None:
     print(*ray.get([rank.by_id.remote(meeting_point) for rank in ranks]), sep="\n")
     for name in ("first", "first", "second"):  # a name may be used again
         print(*ray.get([rank.by_backend.remote(name) for rank in ranks]), sep="\n")
+    for rank in ranks:
+        ray.kill(rank)
+    the_driver_hears_the_cause()
     print("done")
 
 
