@@ -19,20 +19,16 @@ from rondo._arguments import (
     COUNT_MAX,
     INT_MAX,
     Array,
-    counts_of_peers,
-    elements_of,
     milliseconds,
-    new_like,
-    parts_of,
     real_number,
-    rows_of,
-    shape_of,
     text_of,
     whole_number,
     whole_numbers,
 )
 from rondo._library import OfThisProcess, native
+from rondo.batch import Batch
 from rondo.errors import Closed, Error, Invalid, Mismatch, NotFinite
+from rondo.uneven import UnevenCalls
 from rondo.user_op import UserOp
 from rondo.wire import Wire
 from rondo.work import Matched, Message, Work
@@ -45,7 +41,6 @@ COLLECTIVES = (
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "barrier",
     "scan", "exscan",
 )  # fmt: skip
-_REDUCE_SCATTER, _ALL_GATHER, _GATHER, _SCATTER, _ALL_TO_ALL = 1, 2, 5, 6, 7
 # rondo::Purpose.
 _PURPOSES = {
     "broadcast_object": 8, "all_gather_object": 9, "gather_object": 10, "scatter_object": 11, "all_gather_v": 12,
@@ -74,7 +69,7 @@ _SELECTIONS = ("topk", "threshold", "sampled_topk")
 _ROUTES = ("gathered", "merged", "dense")
 
 
-class Communicator(native.Communicator, OfThisProcess):
+class Communicator(UnevenCalls, native.Communicator, OfThisProcess):
     """Ranks 0 .. size-1 that work together; made by rondo.init(), split() and new_group().
 
     All ranks make the same collective calls in the same order. Arrays are NumPy arrays, objects with `__dlpack__` in
@@ -287,162 +282,6 @@ class Communicator(native.Communicator, OfThisProcess):
 
         >>> group.barrier()
         """
-
-    # --- uneven parts. Counts are rows: entries of the first dimension, one count a rank.
-
-    def all_gather_v(
-        self, array: Array, counts: Sequence[int] | None = None, out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """all_gather() of arrays whose first dimensions differ. Returns a list of `size` arrays, parts of `out`.
-
-        counts: rows of each rank, equal on all ranks; None: they are exchanged first. out: all rows, by rank.
-
-        >>> group.all_gather_v(np.arange(group.rank + 1))            # 2 ranks
-        [array([0]), array([0, 1])]
-        """
-        rows, row = rows_of(array)
-        if counts is None:
-            with self._compound("all_gather_v", timeout) as exchanges:
-                said = exchanges.all_gather(np.array([rows], np.uint64), timeout=timeout)
-                counts = counts_of_peers(said.ravel().tolist(), row, self.rank)
-                return self.all_gather_v(
-                    array, counts, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
-                )
-        counts = self._counts(counts)
-        if counts[self.rank] != rows:
-            raise ValueError(f"counts[{self.rank}] is {counts[self.rank]}, and array has {rows} rows")
-        if out is None:
-            out = new_like(array, (sum(counts), *shape_of(array)[1:]))
-        elements = elements_of(counts, row)
-        return self._uneven(
-            _ALL_GATHER, array, out, sum(elements), None, elements, parts_of(out, counts), async_op=async_op,
-            timeout=timeout, algorithm=algorithm, stream=stream,
-        )  # fmt: skip
-
-    def reduce_scatter_v(
-        self, array: Array, counts: Sequence[int], op: str | UserOp = "sum", out: Array | None = None, *, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """reduce_scatter() of parts of unequal length: rank r gets counts[r] rows. Returns `out`.
-
-        >>> group.reduce_scatter_v(np.array([1, 2, 3]), [1, 2])      # 2 ranks: rank 0, rank 1
-        array([2])                                                   #          array([4, 6])
-        """
-        rows, row = rows_of(array)
-        counts = self._counts(counts)
-        if sum(counts) != rows:
-            raise ValueError(f"counts add up to {sum(counts)}, and array has {rows} rows")
-        if out is None:
-            out = new_like(array, (counts[self.rank], *shape_of(array)[1:]))
-        return self._uneven(
-            _REDUCE_SCATTER, array, out, counts[self.rank] * row, elements_of(counts, row), None, out, op=op,
-            async_op=async_op, timeout=timeout, algorithm=algorithm, scalar=scalar, stream=stream,
-        )  # fmt: skip
-
-    def gather_v(
-        self, array: Array, counts: Sequence[int] | None = None, root: int = 0, out: Array | None = None, *,
-        async_op: bool = False, timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """gather() of arrays whose first dimensions differ. Returns a list of `size` arrays, parts of `out`, on root, else
-        None.
-
-        counts: rows of each rank, read on root; None on all ranks: they are gathered first. out: on root, all rows, by
-        rank.
-
-        >>> group.gather_v(np.arange(group.rank + 1), root=0)        # 2 ranks: on rank 0
-        [array([0]), array([0, 1])]
-        """
-        root = whole_number(root, "root", self.rank)
-        rows, row = rows_of(array)
-        if counts is None:
-            with self._compound("gather_v", timeout) as exchanges:
-                said = exchanges.gather(np.array([rows], np.uint64), root, timeout=timeout)
-                counts = [] if said is None else counts_of_peers(said.ravel().tolist(), row, self.rank)
-                return self.gather_v(
-                    array, counts, root, out, async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream
-                )
-        target, parts, elements = None, None, None
-        if root == self.rank:
-            counts = self._counts(counts)
-            target = new_like(array, (sum(counts), *shape_of(array)[1:])) if out is None else out
-            parts, elements = parts_of(target, counts), elements_of(counts, row)
-        return self._uneven(
-            _GATHER, array, target, sum(elements or ()), None, elements, parts, root=root, async_op=async_op,
-            timeout=timeout, algorithm=algorithm, stream=stream,
-        )  # fmt: skip
-
-    def scatter_v(
-        self, array: Array | None = None, counts: Sequence[int] | None = None, root: int = 0, out: Array | None = None,
-        *, async_op: bool = False, timeout: float | None = None, algorithm: str | None = None, stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """scatter() of parts of unequal length: rank r gets counts[r] rows. array and counts are read on root only;
-        out: required on the other ranks, as long as their part. Returns `out`.
-
-        >>> rows = np.arange(3) if group.rank == 0 else None
-        >>> group.scatter_v(rows, [1, 2], out=np.empty(1 + group.rank, np.int64))    # 2 ranks: on rank 1
-        array([1, 2])
-        """
-        root = whole_number(root, "root", self.rank)
-        elements, needed = None, 0
-        if root == self.rank:
-            if array is None or counts is None:
-                raise ValueError(f"scatter_v on rank {self.rank}, which is root: array or counts is None")
-            rows, row = rows_of(array)
-            counts = self._counts(counts)
-            if sum(counts) != rows:
-                raise ValueError(f"counts add up to {sum(counts)}, and array has {rows} rows")
-            elements = elements_of(counts, row)
-            needed = elements[root]
-            if out is None:
-                out = new_like(array, (counts[root], *shape_of(array)[1:]))
-        elif out is None:
-            raise ValueError(f"scatter_v on rank {self.rank}: pass out, an array of the shape and dtype of its part")
-        return self._uneven(
-            _SCATTER, array if elements else None, out, needed, elements, None, out, root=root, async_op=async_op,
-            timeout=timeout, algorithm=algorithm, stream=stream,
-        )  # fmt: skip
-
-    def all_to_all_v(
-        self, array: Array, send_counts: Sequence[int], recv_counts: Sequence[int] | None = None,
-        out: Array | None = None, *, async_op: bool = False, timeout: float | None = None, algorithm: str | None = None,
-        stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """all_to_all() of parts of unequal length: send_counts[r] rows of `array` go to rank r. Returns a list of
-        `size` arrays, parts of `out`: what each rank has sent here.
-
-        recv_counts: rows that come from each rank; None: they are exchanged first.
-
-        >>> group.all_to_all_v(np.full(3, group.rank), [1, 2])       # 2 ranks: on rank 1
-        [array([0, 0]), array([1, 1])]
-        """
-        rows, row = rows_of(array)
-        send_counts = self._counts(send_counts, "send_counts")
-        if sum(send_counts) != rows:
-            raise ValueError(f"send_counts add up to {sum(send_counts)}, and array has {rows} rows")
-        if recv_counts is None:
-            with self._compound("all_to_all_v", timeout) as exchanges:
-                said = exchanges.all_to_all(np.array(send_counts, np.uint64), timeout=timeout)
-                recv_counts = counts_of_peers(said.ravel().tolist(), row, self.rank)
-                return self.all_to_all_v(
-                    array, send_counts, recv_counts, out,
-                    async_op=async_op, timeout=timeout, algorithm=algorithm, stream=stream,
-                )  # fmt: skip
-        recv_counts = self._counts(recv_counts, "recv_counts")
-        if out is None:
-            out = new_like(array, (sum(recv_counts), *shape_of(array)[1:]))
-        sent, received = elements_of(send_counts, row), elements_of(recv_counts, row)
-        return self._uneven(
-            _ALL_TO_ALL, array, out, sum(received), sent, received, parts_of(out, recv_counts), async_op=async_op,
-            timeout=timeout, algorithm=algorithm, stream=stream,
-        )  # fmt: skip
-
-    def _uneven(
-        self, collective: int, array: Array, out: Array, needed: int, input_counts: Sequence[int] | None,
-        output_counts: Sequence[int] | None, result: Any, *, op: str | UserOp = "sum", root: int = -1, async_op: bool = False,
-        timeout: float | None = None, algorithm: str | None = None, scalar: float | None = None, stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """Of elements; needed: those of `out`. array, out: None on ranks that have none."""
 
     # --- many arrays
 
@@ -781,14 +620,8 @@ class Communicator(native.Communicator, OfThisProcess):
         milliseconds(timeout, self.rank)  # refused before the first exchange
         return Exchanges(self, self._purpose or _PURPOSES.get(call, 0))
 
-    def _counts(self, counts, what: str = "counts") -> list[int]:
-        counts = whole_numbers(counts, what, self.rank)
-        if len(counts) != self.size:
-            raise Invalid(f"{what} is {counts} on rank {self.rank}: {self.size} are needed, one a rank")
-        return counts
 
-
-_declared = dict(vars(Communicator))
+_declared = vars(UnevenCalls) | vars(Communicator)
 
 
 def _put_methods_in_place() -> None:
@@ -835,48 +668,6 @@ class Exchanges(Communicator):
         # The three come before the first exchange, or on all ranks.
         if kind is not None and not issubclass(kind, (Invalid, Mismatch, NotFinite)) and self.error is None:
             self.abort(f"{kind.__name__}: {error}")
-
-
-class Batch(OfThisProcess):
-    """Calls that are submitted together: `with group.batch(): ...`.
-
-    Calls of this thread on this communicator inside the block check their arguments and return at once; the results
-    are there after the block. Consecutive all_reduce() share operations as all_reduce_many() does them. All ranks
-    must batch alike. An exception inside the block forgets the calls. No async_op inside, no nesting, and no call that
-    is made of others, as those of objects: rondo.Invalid.
-
-    >>> with group.batch():
-    ...     group.all_reduce(a)
-    ...     group.all_reduce(b)
-    """
-
-    def __init__(self, communicator: Communicator):
-        self._communicator = communicator
-        self.thread = 0
-        self.kept: list = []
-
-    def keep(self, what: Any) -> None:
-        """What a call needs until the batch is over. The compiled module calls this in every blocking call."""
-        if self.thread == threading.get_ident():
-            self.kept.append(what)
-
-    def __enter__(self) -> None:
-        native.batch_begin(self._communicator._open())
-        try:
-            self.thread = threading.get_ident()
-            self._communicator._batch = self
-        except BaseException:  # of the handler of a signal
-            self.__exit__(*sys.exc_info())
-            raise
-
-    def __exit__(self, kind, error, trace) -> None:
-        self._communicator._batch = None
-        handle = self._communicator._open()
-        if kind is not None:
-            native.batch_abandon(handle)
-        else:
-            native.batch_end(handle)
-        self.kept.clear()
 
 
 # By id() of the handle, in the order in which they were made: the end of the process closes them.

@@ -14,7 +14,7 @@ import pytest
 import rondo
 from rondo import communicator, data, dist_opt
 from rondo._library import OfThisProcess
-from rondo.communicator import Batch
+from rondo.batch import Batch
 
 X = np.zeros(2)
 # What is passed for the parameters that have no default: a call of one rank, which works.
