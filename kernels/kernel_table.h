@@ -83,6 +83,7 @@ struct WireKernels {
 };
 struct WireRow {
   WireKernels formats[kWireFormats];
+  WireKernels bfloat16_in_order;  // elements one after the other, as in memory
 };
 
 // One call of the selection (select.h). Pointers need no alignment.

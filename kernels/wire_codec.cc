@@ -14,6 +14,12 @@ const WireKernels& kernels_of(InstructionSet set, WireFormat format) {
   RONDO_CHECK(kernels.encode != nullptr, "a wire format that codes nothing");
   return kernels;
 }
+// Of elements in memory. As a wire format float16 keeps them in order.
+const WireKernels& kernels_of(InstructionSet set, DType type) {
+  RONDO_CHECK(type == DType::kFloat16 || type == DType::kBfloat16, "no type of 16 bits that is widened");
+  const WireRow& wire = *available_kernel_table(set).wire;
+  return type == DType::kBfloat16 ? wire.bfloat16_in_order : wire.formats[static_cast<size_t>(WireFormat::kFloat16)];
+}
 
 bool finite(float value) { return value - value == 0.0f; }
 
@@ -73,6 +79,36 @@ void wire_decode(WireFormat format, const void* from, uint64_t count, void* valu
 
 uint64_t first_not_finite(const void* values, uint64_t count) {
   return first_unfit(WireFormat::kNone, static_cast<const unsigned char*>(values), 0, count);
+}
+
+uint64_t narrow(DType type, const float* values, uint64_t count, void* to, InstructionSet set) {
+  const WireKernels& kernels = kernels_of(set, type);
+  const DefaultFloatMode mode;
+  const size_t blocks = count / kWireBlock, done = blocks * kWireBlock;
+  bool fit = kernels.encode({values, to, blocks, false, 0, 0}) == blocks;
+  if (done < count) {
+    float rest[kWireBlock] = {};
+    uint16_t narrowed[kWireBlock];
+    std::memcpy(rest, values + done, (count - done) * sizeof(float));
+    fit = kernels.encode({rest, narrowed, 1, false, 0, 0}) == 1 && fit;
+    std::memcpy(static_cast<uint16_t*>(to) + done, narrowed, (count - done) * sizeof(uint16_t));
+  }
+  if (fit) return count;
+  const WireFormat format = type == DType::kFloat16 ? WireFormat::kFloat16 : WireFormat::kBfloat16;
+  return first_unfit(format, reinterpret_cast<const unsigned char*>(values), 0, count);
+}
+
+void widen(DType type, const void* from, uint64_t count, float* values, InstructionSet set) {
+  const WireKernels& kernels = kernels_of(set, type);
+  const DefaultFloatMode mode;
+  const size_t blocks = count / kWireBlock, done = blocks * kWireBlock;
+  kernels.decode({from, values, blocks});
+  if (done == count) return;
+  uint16_t rest[kWireBlock] = {};
+  float widened[kWireBlock];
+  std::memcpy(rest, static_cast<const uint16_t*>(from) + done, (count - done) * sizeof(uint16_t));
+  kernels.decode({rest, widened, 1});
+  std::memcpy(values + done, widened, (count - done) * sizeof(float));
 }
 
 }  // namespace rondo

@@ -187,7 +187,8 @@ constexpr WireRow kWire = {{{},
                             scaled<FloatCode<Float8E4M3, ScaledFloat8E4M3, 448>>(),
                             scaled<FloatCode<Float8E5M2, ScaledFloat8E5M2, 57344>>(),
                             scaled<Int8Code>(),
-                            scaled<Int4Code>()}};
+                            scaled<Int4Code>()},
+                           {encode_plain<SoftBfloat16, false, kBfloat16Limit>, decode_plain<SoftBfloat16, false>}};
 
 }  // namespace RONDO_KERNEL_SET
 }  // namespace rondo

@@ -16,8 +16,8 @@ _STOCHASTIC, _ALLOW_NOT_FINITE = 1, 2
 
 @dataclass(frozen=True)
 class Wire:
-    """`wire=` of all_reduce(), reduce_scatter() and all_gather() of float32, with op "sum" or "avg"; a name of FORMATS
-    stands for Wire(name). The sums are made in float32; all ranks end with the same bits.
+    """`wire=` of all_reduce(), reduce_scatter() and all_gather() of float32, bfloat16 and float16, with op "sum" or "avg"; a
+    name of FORMATS stands for Wire(name). The sums are made in float32; all ranks end with the same bits.
 
     format            one of FORMATS, the same on all ranks
     residual          error feedback: a float32 array as long as the call's, zero before the first call. What this

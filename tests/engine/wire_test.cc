@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rondo/communicator.h"
+#include "tests/support/element.h"
 #include "tests/support/random.h"
 #include "tests/support/rank_group.h"
 
@@ -20,6 +21,7 @@ using Floats = std::vector<float>;
 
 constexpr WireFormat kCoded[] = {WireFormat::kFloat16,    WireFormat::kBfloat16, WireFormat::kFloat8E4M3,
                                  WireFormat::kFloat8E5M2, WireFormat::kInt8,     WireFormat::kInt4};
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat32, DType::kBfloat16, DType::kFloat16};
 constexpr Algorithm kAllReduces[] = {Algorithm::kAuto,       Algorithm::kRing, Algorithm::kTree,
                                      Algorithm::kDoubleTree, Algorithm::kStar, Algorithm::kHierarchical};
 constexpr Algorithm kReduceScatters[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kDirect,
@@ -29,6 +31,7 @@ constexpr Algorithm kAllGathers[] = {Algorithm::kAuto, Algorithm::kRing, Algorit
 // What all ranks know of one call, and so draw alike.
 struct Shape {
   size_t count = 0;
+  DType dtype = DType::kFloat32;
   WireFormat format = WireFormat::kInt8;
   Op op = Op::kSum;
   bool stochastic = false, in_place = false;
@@ -36,8 +39,14 @@ struct Shape {
   Algorithm algorithm = Algorithm::kAuto;
 
   std::string text(const char* call, int world) const {
-    return fmt::format("{} of {} by {}, {} {}{}, world {}, seed {}", call, count, algorithm_name(algorithm),
-                       wire_format_name(format), op_name(op), in_place ? " in place" : "", world, seed);
+    return fmt::format("{} of {} {} by {}, {} {}{}, world {}, seed {}", call, count, dtype_name(dtype),
+                       algorithm_name(algorithm), wire_format_name(format), op_name(op), in_place ? " in place" : "",
+                       world, seed);
+  }
+  // Of what arrived and what is left: results of 16 bits, and partial sums, are rounded, each by half a unit.
+  double gap(int world) const {
+    const double rounding = std::ldexp(1.0, -float_format(dtype).fraction_bits - 1);
+    return 1e-5 * world + (dtype == DType::kFloat32 ? 0 : 2 * rounding * world * world);
   }
 };
 
@@ -45,6 +54,7 @@ Shape random_shape(Random& random, std::span<const Algorithm> algorithms) {
   constexpr size_t kEdges[] = {0, 1, 127, 128, 129, 1000, 70'000};
   Shape shape;
   shape.count = random.chance(60) ? kEdges[random.below(std::size(kEdges))] : random.below(20'000);
+  shape.dtype = kDTypes[random.below(std::size(kDTypes))];
   shape.format = kCoded[random.below(std::size(kCoded))];
   shape.op = random.chance(50) ? Op::kSum : Op::kAverage;
   shape.stochastic = wire_format_rounds_at_random(shape.format) && random.chance(50);
@@ -64,12 +74,30 @@ CallOptions options_of(const Shape& shape, float* residual) {
   return options;
 }
 
-// Of rank `rank`: about 1 in size.
+// Elements of a type in memory, and their values.
+class Elements {
+ public:
+  Elements(DType dtype, const Floats& values) : dtype_(dtype), bytes_(values.size() * dtype_bytes(dtype)) {
+    for (size_t i = 0; i < values.size(); ++i) store_value(dtype, at(i), values[i]);
+  }
+  std::byte* at(size_t i) { return bytes_.data() + i * dtype_bytes(dtype_); }
+  Floats values(size_t first, size_t count) {
+    Floats values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(load_value(dtype_, at(first + i)));
+    return values;
+  }
+
+ private:
+  DType dtype_;
+  std::vector<std::byte> bytes_;
+};
+
+// Of rank `rank`: about 1 in size, and of the call's type.
 Floats values_of(const Shape& shape, int rank, size_t count) {
   Random random(shape.seed + static_cast<uint64_t>(rank));
   Floats values(count);
   for (float& value : values) value = static_cast<float>(random.below(2'000'001)) * 1e-6f - 1.0f;
-  return values;
+  return Elements(shape.dtype, values).values(0, count);
 }
 
 void expect_same_bits(Communicator& group, const Floats& values, const std::string& text) {
@@ -96,16 +124,18 @@ void check_all_reduce(Communicator& group, const Shape& shape) {
   const Floats input = values_of(shape, group.rank(), shape.count);
   std::vector<double> given = total(group, input), arrived(shape.count);
   for (int call = 0; call < 2; ++call) {
-    Floats output = input;
-    group.all_reduce(shape.in_place ? output.data() : input.data(), output.data(), shape.count, DType::kFloat32,
-                     shape.op, options_of(shape, residual.data()));
+    Elements from(shape.dtype, input), to = from;
+    group.all_reduce(shape.in_place ? to.at(0) : from.at(0), to.at(0), shape.count, shape.dtype, shape.op,
+                     options_of(shape, residual.data()));
+    const Floats output = to.values(0, shape.count);
     expect_same_bits(group, output, text);
     for (size_t i = 0; i < shape.count; ++i) arrived[i] += output[i] * unit;
   }
   const std::vector<double> left = total(group, residual);
   for (size_t i = 0; i < shape.count; ++i) {
     const double gap = std::abs(2 * given[i] - arrived[i] - left[i]);
-    expect(gap < 1e-5 * group.size(), [&] { return fmt::format("{}: element {} is off by {}", text, i, gap); });
+    expect(gap < 2 * shape.gap(group.size()) * unit,
+           [&] { return fmt::format("{}: element {} is off by {}", text, i, gap); });
   }
 }
 
@@ -114,15 +144,18 @@ void check_reduce_scatter(Communicator& group, const Shape& shape) {
   const size_t all = shape.count * static_cast<size_t>(group.size()),
                own = shape.count * static_cast<size_t>(group.rank());
   const double unit = shape.op == Op::kAverage ? group.size() : 1;
-  Floats residual(all), input = values_of(shape, group.rank(), all), output(shape.count);
+  Floats residual(all);
+  const Floats input = values_of(shape, group.rank(), all);
   const std::vector<double> given = total(group, input);
-  float* target = shape.in_place ? input.data() + own : output.data();
-  group.reduce_scatter(input.data(), target, shape.count, DType::kFloat32, shape.op,
+  Elements from(shape.dtype, input), to(shape.dtype, Floats(shape.count));
+  group.reduce_scatter(from.at(0), shape.in_place ? from.at(own) : to.at(0), shape.count, shape.dtype, shape.op,
                        options_of(shape, residual.data()));
+  const Floats target = shape.in_place ? from.values(own, shape.count) : to.values(0, shape.count);
   const std::vector<double> left = total(group, residual);
   for (size_t i = 0; i < shape.count; ++i) {
     const double gap = std::abs(given[own + i] - target[i] * unit - left[own + i]);
-    expect(gap < 1e-5 * group.size(), [&] { return fmt::format("{}: element {} is off by {}", text, i, gap); });
+    expect(gap < shape.gap(group.size()) * unit,
+           [&] { return fmt::format("{}: element {} is off by {}", text, i, gap); });
   }
 }
 
@@ -130,14 +163,18 @@ void check_all_gather(Communicator& group, const Shape& shape) {
   const std::string text = shape.text("all_gather", group.size());
   const size_t own = shape.count * static_cast<size_t>(group.rank());
   const Floats input = values_of(shape, group.rank(), shape.count);
-  Floats residual(shape.count), output(shape.count * static_cast<size_t>(group.size()));
-  std::copy(input.begin(), input.end(), output.begin() + static_cast<ptrdiff_t>(own));
-  group.all_gather(shape.in_place ? output.data() + own : input.data(), output.data(), shape.count, DType::kFloat32,
+  const size_t all = shape.count * static_cast<size_t>(group.size());
+  Floats residual(shape.count), before(all);
+  std::copy(input.begin(), input.end(), before.begin() + static_cast<ptrdiff_t>(own));
+  Elements from(shape.dtype, input), to(shape.dtype, before);
+  group.all_gather(shape.in_place ? to.at(own) : from.at(0), to.at(0), shape.count, shape.dtype,
                    options_of(shape, residual.data()));
+  const Floats output = to.values(0, all);
   expect_same_bits(group, output, text);
   for (size_t i = 0; i < shape.count; ++i) {
     const float gap = input[i] - output[own + i] - residual[i];
-    expect(shape.stochastic ? std::abs(gap) < 1e-6f : gap == 0, [&] { return fmt::format("{}: element {}", text, i); });
+    const bool exact = !shape.stochastic && shape.dtype == DType::kFloat32;
+    expect(exact ? gap == 0 : std::abs(gap) < shape.gap(1), [&] { return fmt::format("{}: element {}", text, i); });
   }
 }
 
@@ -181,6 +218,24 @@ void expect_not_finite(Communicator& group, WireFormat format, float bad, int cu
   // The communicator goes on.
   options.wire.allow_not_finite = true;
   expect(code_of(call) == ErrorCode::kOk, what + ": refused though allowed");
+}
+
+// Contributions that float16 holds and a sum that it does not: by the format it travels in, and in memory.
+void expect_sum_too_large(Communicator& group) {
+  for (const WireFormat format : {WireFormat::kBfloat16, WireFormat::kInt8}) {
+    Floats values(1000, 1.0f);
+    values[77] = 60000.0f;
+    Elements elements(DType::kFloat16, values);
+    CallOptions options;
+    options.wire.format = format;
+    std::string message;
+    const auto call = [&] {
+      group.all_reduce(elements.at(0), elements.at(0), values.size(), DType::kFloat16, Op::kSum, options);
+    };
+    const std::string what = fmt::format("float16 by {}, rank {}", wire_format_name(format), group.rank());
+    expect(code_of(call, &message) == ErrorCode::kNotFinite, what + ": no kNotFinite");
+    expect(message.find("element 77 is too large") != std::string::npos, message);
+  }
 }
 
 }  // namespace
@@ -239,6 +294,7 @@ TEST_CASE("wire formats: NaN, infinity and overflow are named on every rank") {
                      }
                    }
                    expect_not_finite(c, WireFormat::kFloat16, 7e4f, 1, 1234, "is too large for the wire format");
+                   expect_sum_too_large(c);
                  }),
              "");
   }

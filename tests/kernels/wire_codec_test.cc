@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/kernels/instruction_sets.h"
+#include "tests/support/element.h"
 #include "tests/support/random.h"
 
 #if defined(__x86_64__)
@@ -251,6 +252,30 @@ TEST_CASE("wire formats: choices at random of neighbors, halves, blocks and seed
     CHECK(std::abs(with(kWireBlock / 2)) < 5);
     CHECK(std::abs(with(kWireBlock)) < 5);
     CHECK(std::abs(correlation(kBlocks, [&](size_t i) { return std::pair{up[i], next[i]}; })) < 5);
+  }
+}
+
+TEST_CASE("elements of 16 bits in memory: narrowed and widened as their type says, by every instruction set") {
+  for (const DType type : {DType::kFloat16, DType::kBfloat16}) {
+    for (const size_t count : kCounts) {
+      std::vector<float> values = random_values(count + 3, count);
+      for (const size_t large : {count, count - 1, count / 2}) {  // the first: none
+        if (large < count) values[large] = type == DType::kFloat16 ? 65520.0f : 0x1.ffp127f;
+        for (const InstructionSet set : available_instruction_sets()) {
+          std::vector<uint16_t> narrowed(count + 1, 0xeeee);
+          CHECK_EQ(narrow(type, values.data(), count, narrowed.data(), set), large);
+          CHECK_EQ(narrowed.back(), 0xeeee);
+          std::vector<float> widened(count + 1, 7.0f);
+          widen(type, narrowed.data(), count, widened.data(), set);
+          CHECK_EQ(widened.back(), 7.0f);
+          for (size_t i = 0; i < count; ++i) {
+            CHECK_EQ(narrowed[i], encode_float(type, values[i]));
+            CHECK_EQ(widened[i], static_cast<float>(decode_float(type, narrowed[i])));
+          }
+        }
+        if (count == 0) break;
+      }
+    }
   }
 }
 

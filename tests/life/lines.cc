@@ -129,7 +129,8 @@ void Lines::fold(Step& step) {
   }
   if ((op == Op::kSum || op == Op::kAverage) && wide && r.chance(50)) step.with("data", "random");
   const bool even = step.verb == "all_reduce" || step.verb == "reduce_scatter";
-  if (!even || type != DType::kFloat32 || (op != Op::kSum && op != Op::kAverage) || r.chance(60)) return;
+  const bool codes = type == DType::kFloat32 || type == DType::kFloat16 || type == DType::kBfloat16;
+  if (!even || !codes || (op != Op::kSum && op != Op::kAverage) || r.chance(60)) return;
   step.with("wire", wire_format_name(static_cast<WireFormat>(r.between(1, kWireFormats - 1))));
   if (r.chance(30)) step.with("residual", 1);
   const std::string wire = step.word("wire");

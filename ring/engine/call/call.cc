@@ -106,8 +106,9 @@ class Checker {
     if (c != Collective::kAllReduce && c != Collective::kReduceScatter && c != Collective::kAllGather) {
       fail("the wire format " + format + " is for all_reduce, reduce_scatter and all_gather");
     }
-    if (call_.dtype != DType::kFloat32) {
-      fail("the wire format " + format + " is for calls of float32, not of " + dtype_name(call_.dtype));
+    if (call_.dtype != DType::kFloat32 && call_.dtype != DType::kFloat16 && call_.dtype != DType::kBfloat16) {
+      fail("the wire format " + format + " is for calls of float32, bfloat16 and float16, not of " +
+           dtype_name(call_.dtype));
     }
     if (collective_reduces(c) && call_.op != Op::kSum && call_.op != Op::kAverage) {
       fail("the wire format " + format + " is for sum and avg, not for " + op_name(call_.op));
@@ -123,7 +124,8 @@ class Checker {
       const auto begin = reinterpret_cast<uintptr_t>(data);
       return begin < residual + bytes && residual < begin + length;
     };
-    if (meets(call_.input, bytes) || meets(call_.output, output_end_ * sizeof(float))) {
+    const uint64_t element = checked_.element_bytes();
+    if (meets(call_.input, input_end_ * element) || meets(call_.output, output_end_ * element)) {
       fail(fmt::format("the residual [{:#x}, +{}) overlaps the input or the output", residual, bytes));
     }
   }
@@ -335,7 +337,7 @@ uint64_t CheckedCall::total_bytes(int world) const {
 
 uint64_t CheckedCall::travelling_bytes(int world) const {
   const uint64_t bytes = total_bytes(world);
-  return coded() ? wire_bytes(wire, bytes / sizeof(float)) : bytes;
+  return coded() ? wire_bytes(wire, bytes / element_bytes()) : bytes;
 }
 
 std::optional<uint64_t> CheckedCall::largest_block(uint32_t chunks, uint64_t granule) const {

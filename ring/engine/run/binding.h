@@ -21,8 +21,9 @@ namespace rondo {
 struct Binding : RunStart {
   const Plan* plan = nullptr;
   const Blocks* blocks = nullptr;
-  Slicing slicing;  // in elements
-  CombineSpec combine;
+  Slicing slicing;                // in elements
+  DType dtype = DType::kFloat32;  // of memory
+  CombineSpec combine;            // of float32 where the call has a wire format
   size_t element_bytes = 4;
   // Blocks whose counts only their two ranks know: the slices' fingerprints carry the count, and an empty block is an
   // empty slice, so that no difference passes.

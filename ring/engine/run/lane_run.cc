@@ -24,7 +24,9 @@ Binding binding_of(const CheckedCall& call, const Plan& plan, const Blocks& bloc
   binding.plan = &plan;
   binding.blocks = &blocks;
   binding.slicing = slicing;
-  binding.combine = {call.dtype, call.op, call.scalar, static_cast<uint32_t>(plan.world)};
+  binding.dtype = call.dtype;
+  binding.combine = {call.coded() ? DType::kFloat32 : call.dtype, call.op, call.scalar,
+                     static_cast<uint32_t>(plan.world)};
   binding.element_bytes = call.element_bytes();
   binding.pairwise = call.uneven && call.shared_counts == 0;
   return binding;

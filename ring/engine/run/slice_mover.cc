@@ -44,7 +44,7 @@ void SliceMover::start_again(const RunStart& start) {
   not_finite_ = {};
   kept_notes_.clear();
   if (start.wire.format != WireFormat::kNone) {
-    wire_.bind(start.wire, binding_.combine, binding_.plan->rank, most_sources(*binding_.plan));
+    wire_.bind(start.wire, binding_.dtype, binding_.combine, binding_.plan->rank, most_sources(*binding_.plan));
   }
 }
 

@@ -37,11 +37,12 @@ size_t wire_slice_bytes(WireFormat format, uint64_t count) {
   return count == 0 ? 0 : wire_bytes(format, count) + kNoteBytes;
 }
 
-void WireFold::bind(const WireOptions& options, const CombineSpec& spec, int rank, size_t sources) {
+void WireFold::bind(const WireOptions& options, DType memory, const CombineSpec& spec, int rank, size_t sources) {
   options_ = options;
   // Ranks that are given one seed do not make one choice.
   options_.seed = mix64(options.seed ^ (static_cast<uint64_t>(rank) << 32));
   spec_ = spec;
+  memory_ = memory;
   rank_ = rank;
   if (options.format != WireFormat::kNone) tiles_.resize((sources + 2) * kPiece);
 }
@@ -51,11 +52,20 @@ WireNote WireFold::run(const WireMove& move) {
   return move.passes_on ? pass_on(move) : fold(move);
 }
 
-WireNote WireFold::pass_on(const WireMove& move) const {
+WireNote WireFold::pass_on(const WireMove& move) {
   const std::byte* from = move.sources[0].data;
   for (std::byte* slot : move.slots) std::memcpy(slot, from, wire_slice_bytes(options_.format, move.count));
-  for (std::byte* to : move.memory) wire_decode(options_.format, from, move.count, to);
-  return move.memory.empty() ? WireNote{} : read_note(from, options_.format, move.count);
+  if (move.memory.empty()) return {};
+  if (memory_ == DType::kFloat32) {
+    for (std::byte* to : move.memory) wire_decode(options_.format, from, move.count, to);
+    return read_note(from, options_.format, move.count);
+  }
+  for (uint64_t at = 0; at < move.count; at += kPiece) {
+    const uint64_t count = std::min(kPiece, move.count - at);
+    wire_decode(options_.format, from + wire_bytes(options_.format, at), count, tiles_.data());
+    keep(move, tiles_.data(), at, count);
+  }
+  return read_note(from, options_.format, move.count);
 }
 
 WireNote WireFold::fold(const WireMove& move) {
@@ -84,7 +94,11 @@ const std::byte* WireFold::load(const WireMove& move, size_t index, uint64_t at,
     wire_decode(options_.format, source.data + wire_bytes(options_.format, at), count, tile);
     return reinterpret_cast<const std::byte*>(tile);
   }
-  const std::byte* values = source.data + at * sizeof(float);
+  const std::byte* values = source.data + at * dtype_bytes(memory_);
+  if (memory_ != DType::kFloat32) {
+    widen(memory_, values, count, tile);
+    values = reinterpret_cast<const std::byte*>(tile);
+  }
   if (!source.own || move.residual == nullptr) return values;
   const void* sources[] = {values, move.residual + at};
   void* targets[] = {tile};
@@ -113,21 +127,23 @@ const float* WireFold::value_of(const WireMove& move, uint64_t at, uint64_t coun
   return folded;
 }
 
-// Returns the first element that is not finite; count if there is none.
+// Returns the first element that is not finite in memory; count if there is none.
 uint64_t WireFold::store(const WireMove& move, const float* value, uint64_t at, uint64_t count) {
   if (move.slots.empty()) {
-    for (std::byte* to : move.memory) std::memcpy(to + at * sizeof(float), value, count * sizeof(float));
-    return first_not_finite(value, count);
+    const uint64_t large = keep(move, value, at, count);
+    return large < count ? large : first_not_finite(value, count);
   }
   const size_t offset = wire_bytes(options_.format, at), bytes = wire_bytes(options_.format, count);
   std::byte* coded = move.slots[0] + offset;
-  const uint64_t bad =
+  uint64_t bad =
       wire_encode(options_.format, value, count, coded, {options_.stochastic, options_.seed, move.element + at});
   for (std::byte* slot : move.slots.subspan(1)) std::memcpy(slot + offset, coded, bytes);
   if (move.memory.empty() && move.residual == nullptr) return bad;
   float* decoded = const_cast<float*>(value) + kPiece;  // the last tile
   wire_decode(options_.format, coded, count, decoded);
-  for (std::byte* to : move.memory) std::memcpy(to + at * sizeof(float), decoded, count * sizeof(float));
+  // All of a block with a scale in which `bad` is was decoded as NaN.
+  const uint64_t large = keep(move, decoded, at, count);
+  if (bad == count || large / kWireBlock < bad / kWireBlock) bad = large;
   if (move.residual == nullptr) return bad;
   // The loss of an average is that of as many contributions.
   const float unit = move.finish ? static_cast<float>(spec_.world) : 1.0f;
@@ -136,6 +152,21 @@ uint64_t WireFold::store(const WireMove& move, const float* value, uint64_t at, 
     move.residual[at + i] = std::isfinite(lost) ? lost : 0.0f;
   }
   return bad;
+}
+
+// Stores values in memory. Returns the first that its type rounds to infinity; count if there is none, and for float32.
+uint64_t WireFold::keep(const WireMove& move, const float* value, uint64_t at, uint64_t count) const {
+  if (move.memory.empty()) return count;
+  const size_t element = dtype_bytes(memory_);
+  std::byte* const first = move.memory[0] + at * element;
+  uint64_t large = count;
+  if (memory_ == DType::kFloat32) {
+    std::memcpy(first, value, count * element);
+  } else {
+    large = narrow(memory_, value, count, first);
+  }
+  for (std::byte* to : move.memory.subspan(1)) std::memcpy(to + at * element, first, count * element);
+  return large;
 }
 
 WireNote WireFold::note_of(uint64_t bad, float value) const {

@@ -31,15 +31,15 @@ size_t wire_slice_bytes(WireFormat format, uint64_t count);
 
 struct WireSource {
   const std::byte* data = nullptr;
-  bool coded = false;  // as it travels; else float32
+  bool coded = false;  // as it travels; else of the call's type
   bool own = false;    // this rank's contribution, to which the residual is added
-  WireNote note;       // of float32: what run() returned when it was stored here
+  WireNote note;       // of memory: what run() returned when it was stored here
 };
 
 // One slice of a step whose ranks exchange coded slices.
 struct WireMove {
   std::span<const WireSource> sources;
-  std::span<std::byte* const> memory;  // targets of float32
+  std::span<std::byte* const> memory;  // targets of the call's type
   std::span<std::byte* const> slots;   // targets of wire_slice_bytes(), sent to others
   uint64_t count = 0;                  // elements
   bool passes_on = false;              // one source, coded: its bytes go on as they came
@@ -49,13 +49,14 @@ struct WireMove {
 };
 
 // Folds sources in the listed order in float32, encodes the value once for all slots, and stores in memory what the
-// slots are decoded as; without slots, the value itself. The residual becomes what the encoding has lost, in the unit
-// of a contribution; zero where nothing was encoded. Cost beside the transfer: a pass of 8 KiB pieces in cache.
-// Never throws; allocates in bind() only. One thread at a time.
+// slots are decoded as; without slots, the value itself; both rounded to the call's type. The residual becomes what the
+// encoding has lost, in the unit of a contribution; zero where nothing was encoded. Cost beside the transfer: a pass of
+// 8 KiB pieces in cache. Never throws; allocates in bind() only. One thread at a time.
 class WireFold {
  public:
-  // sources: the most of any step. rank: this one, of `spec.world`.
-  void bind(const WireOptions& options, const CombineSpec& spec, int rank, size_t sources);
+  // memory: float32, float16 or bfloat16. spec: of float32. sources: the most of any step. rank: this one, of
+  // `spec.world`.
+  void bind(const WireOptions& options, DType memory, const CombineSpec& spec, int rank, size_t sources);
   // Returns the first element that is not finite, of those that are stored in memory or sent; its index is of the
   // slice.
   WireNote run(const WireMove& move);
@@ -63,15 +64,17 @@ class WireFold {
  private:
   static constexpr uint64_t kPiece = 2048;  // elements: 8 KiB, a few of which stay in a first-level cache
 
-  WireNote pass_on(const WireMove& move) const;
+  WireNote pass_on(const WireMove& move);
   WireNote fold(const WireMove& move);
   const float* value_of(const WireMove& move, uint64_t at, uint64_t count);
   const std::byte* load(const WireMove& move, size_t index, uint64_t at, uint64_t count);
   uint64_t store(const WireMove& move, const float* value, uint64_t at, uint64_t count);
+  uint64_t keep(const WireMove& move, const float* value, uint64_t at, uint64_t count) const;
   WireNote note_of(uint64_t bad, float value) const;
 
   WireOptions options_;
   CombineSpec spec_;
+  DType memory_ = DType::kFloat32;
   int rank_ = 0;
   std::vector<float> tiles_;  // a piece for each source, one for the fold, one for what is decoded
 };

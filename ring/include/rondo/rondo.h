@@ -249,8 +249,9 @@ RONDO_API rondo_result_t rondo_topology(rondo_comm_t comm, int* host, int* islan
 
 /* ---- Collectives ---- */
 
-/* How float32 elements travel between ranks: all_reduce, reduce_scatter, all_gather; RONDO_SUM, RONDO_AVG. Sums are
- * made in float32; all ranks end with the same bits. docs/compression.md has the error of each. */
+/* How elements of float32, bfloat16 and float16 travel between ranks: all_reduce, reduce_scatter, all_gather;
+ * RONDO_SUM, RONDO_AVG. Sums are made in float32; all ranks end with the same bits. docs/compression.md has the error
+ * of each. */
 typedef int32_t rondo_wire_format_t;
 enum {
   RONDO_WIRE_NONE = 0, /* as they are in memory */

@@ -4,8 +4,9 @@
 
 namespace rondo {
 
-// How float32 elements travel between ranks (CallOptions::wire). Sums are made in float32; docs/compression.md has the
-// error of each. The values are part of the fingerprint and of the C API: never renumber, only append.
+// How elements of float32, bfloat16 and float16 travel between ranks (CallOptions::wire). Sums are made in float32;
+// docs/compression.md has the error of each. The values are part of the fingerprint and of the C API: never renumber,
+// only append.
 enum class WireFormat : uint8_t {
   kNone = 0,        // as they are in memory
   kFloat16 = 1,     // IEEE 754 binary16, to nearest
