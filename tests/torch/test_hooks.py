@@ -15,10 +15,10 @@ from rondo.torch.hooks import OPTIONS, Compression
 STEPS = 8
 
 
-def _train(option):
+def _train(option, dtype=torch.float32):
     torch.manual_seed(3)
     # Small buckets: DDP makes several, and makes them anew after the first step.
-    model = DDP(nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 1)), bucket_cap_mb=0.002)
+    model = DDP(nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 1)).to(dtype), bucket_cap_mb=0.002)
     hook = None
     if option is not None:
         hook = Compression(model, option, spars={"sparseTopK": 0.2}.get(option))
@@ -26,7 +26,7 @@ def _train(option):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     generator = torch.Generator().manual_seed(10 + dist.get_rank())
     for _ in range(STEPS):
-        inputs = torch.randn(32, 20, generator=generator)
+        inputs = torch.randn(32, 20, generator=generator).to(dtype)
         loss = ((model(inputs) - inputs.sum(dim=1, keepdim=True)) ** 2).mean()
         optimizer.zero_grad()
         loss.backward()
@@ -34,12 +34,12 @@ def _train(option):
     return model, hook
 
 
-def _compare(rank, option):
-    flat = torch.cat([p.detach().flatten() for p in _train(option)[0].parameters()])
+def _compare(rank, option, dtype=torch.float32):
+    flat = torch.cat([p.detach().flatten() for p in _train(option, dtype)[0].parameters()])
     everyone = [torch.empty_like(flat) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, flat)
     equal = all(torch.equal(other, flat) for other in everyone)
-    plain = torch.cat([p.detach().flatten() for p in _train(None)[0].parameters()])
+    plain = torch.cat([p.detach().flatten() for p in _train(None, dtype)[0].parameters()])
     return equal, float((flat - plain).abs().max()), float(plain.abs().max())
 
 
@@ -48,6 +48,12 @@ def test_ranks_stay_equal_and_near(option, bound):
     for equal, apart, _ in ranks.run(2, _compare, option):
         assert equal
         assert 0 < apart < bound
+
+
+def test_gradients_of_16_bits_go_in_wire_formats():
+    for equal, apart, _ in ranks.run(2, _compare, "int8", torch.bfloat16):
+        assert equal
+        assert 0 < apart < 0.1
 
 
 def _keeps(rank):

@@ -69,18 +69,21 @@ class Compression:
     def average(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         """The hook: the bucket's average over all ranks, done when it returns."""
         buffer = bucket.buffer()
-        if buffer.device.type != "cpu" or buffer.dtype != torch.float32:
-            raise TypeError(f"a bucket of {buffer.dtype} on {buffer.device}; the hook takes float32 on the CPU")
-        flat = buffer.numpy()
+        by_wire = self.option in _WIRES
+        types = (torch.float32, torch.bfloat16, torch.float16) if by_wire else (torch.float32,)
+        if buffer.device.type != "cpu" or buffer.dtype not in types:
+            names = ", ".join(str(each).removeprefix("torch.") for each in types)
+            raise TypeError(f"a bucket of {buffer.dtype} on {buffer.device}; {self.option} takes {names} on the CPU")
         places = self._places(bucket, buffer)
-        residual = np.zeros_like(flat) if self._keeps else None
+        residual = np.zeros(buffer.numel(), np.float32) if self._keeps else None
         if self._keeps:
             for name, place in places:
                 residual[place] = self.residuals[name]
         try:
-            if self.option in _WIRES:
-                self.group.all_reduce(flat, "avg", wire=Wire(_WIRES[self.option], residual=residual))
+            if by_wire:
+                self.group.all_reduce(buffer, "avg", wire=Wire(_WIRES[self.option], residual=residual))
             else:
+                flat = buffer.numpy()
                 select, spars = _SELECTIONS[self.option]
                 spars = spars if self.spars is None else self.spars
                 tensors = [gradient.numel() for gradient in bucket.gradients()]
