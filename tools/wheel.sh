@@ -39,7 +39,7 @@ programs=("$bin/bench/rondo-bench" "$bin/tools/doctor/rondo-doctor" "$bin/tools/
 # There is one where nvcc is.
 [[ ! -e $bin/kernels/device/librondo_cuda.so ]] || programs+=("$bin/kernels/device/librondo_cuda.so")
 for program in "${programs[@]}"; do strip -o "build/programs/${program##*/}" "$program"; done
-for library in libmpi.so.12 libmpi_abi.so.1 librondo_mpitrampoline.so; do strip -o "build/programs/mpi/$library" "$bin/mpi/$library"; done
+for library in libmpi.so.12 libmpi.so.40 libmpi_abi.so.1 librondo_mpitrampoline.so; do strip -o "build/programs/mpi/$library" "$bin/mpi/$library"; done
 for release in ${releases//,/ }; do
   headers=$release
   [[ -d $release ]] || { torch_headers "$python" "$release" && headers=build/torch/$release/torch; }

@@ -86,7 +86,12 @@ int MPI_Get_version(int* version, int* subversion) {
   return MPI_SUCCESS;
 }
 int MPI_Get_library_version(char* version, int* resultlen) {
-  return run(__func__, [&] { tell("Rondo " RONDO_VERSION ", an engine with the calls of MPI", version, resultlen); });
+#ifdef RONDO_MPI_FACE_OPENMPI
+  constexpr const char* kVersion = "Open MPI's calls, on Rondo " RONDO_VERSION;  // MLX wants it to begin so
+#else
+  constexpr const char* kVersion = "Rondo " RONDO_VERSION ", an engine with the calls of MPI";
+#endif
+  return run(__func__, [&] { tell(kVersion, version, resultlen); });
 }
 int MPI_Get_processor_name(char* name, int* resultlen) {
   return run(__func__, [&] {
@@ -276,21 +281,22 @@ int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remot
 
 // --- Handles as integers
 
-#define INTEGER(Name, Handle)                                                                          \
-  int MPI_##Name##_toint(Handle handle) { return static_cast<int>(number_of(handle)); }                \
-  Handle MPI_##Name##_fromint(int number) { return handle_of<Handle>(static_cast<unsigned>(number)); } \
-  MPI_Fint MPI_##Name##_c2f(Handle handle) { return static_cast<MPI_Fint>(number_of(handle)); }        \
-  Handle MPI_##Name##_f2c(MPI_Fint number) { return handle_of<Handle>(static_cast<unsigned>(number)); }
-INTEGER(Comm, MPI_Comm)
-INTEGER(Errhandler, MPI_Errhandler)
-INTEGER(Group, MPI_Group)
-INTEGER(Info, MPI_Info)
-INTEGER(Message, MPI_Message)
-INTEGER(Op, MPI_Op)
-INTEGER(Request, MPI_Request)
-INTEGER(Session, MPI_Session)
-INTEGER(Type, MPI_Datatype)
-INTEGER(Win, MPI_Win)
+#define INTEGER(Name, Handle, TO, FROM)                    \
+  int MPI_##Name##_toint(Handle handle) { return TO; }     \
+  Handle MPI_##Name##_fromint(int number) { return FROM; } \
+  MPI_Fint MPI_##Name##_c2f(Handle handle) { return TO; }  \
+  Handle MPI_##Name##_f2c(MPI_Fint number) { return FROM; }
+#define IN_TABLE(Name, Handle, table) INTEGER(Name, Handle, world().table.integer(handle), world().table.handle(number))
+IN_TABLE(Comm, MPI_Comm, comms)
+IN_TABLE(Errhandler, MPI_Errhandler, errhandlers)
+IN_TABLE(Group, MPI_Group, groups)
+IN_TABLE(Info, MPI_Info, infos)
+IN_TABLE(Message, MPI_Message, messages)
+IN_TABLE(Op, MPI_Op, ops)
+IN_TABLE(Request, MPI_Request, requests)
+IN_TABLE(Session, MPI_Session, sessions)
+IN_TABLE(Type, MPI_Datatype, types)
+INTEGER(Win, MPI_Win, static_cast<int>(number_of(handle)), handle_of<MPI_Win>(static_cast<unsigned>(number)))
 
 // Fortran's statuses have the layout of C's.
 int MPI_Status_c2f(const MPI_Status* c_status, MPI_Fint* f_status) {
@@ -305,6 +311,8 @@ int MPI_Status_f2c(const MPI_Fint* f_status, MPI_Status* c_status) {
 #ifdef RONDO_MPI_FACE_MPICH
 int* const MPI_UNWEIGHTED = new int(0);
 int* const MPI_WEIGHTS_EMPTY = new int(0);
+#endif
+#if defined(RONDO_MPI_FACE_MPICH) || defined(RONDO_MPI_FACE_OPENMPI)
 MPI_Fint* MPI_F_STATUS_IGNORE = nullptr;
 MPI_Fint* MPI_F_STATUSES_IGNORE = nullptr;
 #endif

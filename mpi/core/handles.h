@@ -31,11 +31,14 @@ Handle handle_of(uintptr_t number) {
   }
 }
 
-// The number of the first handle that a program makes of a kind, whose null handle is `null`. MPICH's ABI has the kind
-// in bits 26 to 29, and in the two above whether the handle is predefined.
-inline uintptr_t first_number(uintptr_t null) {
+// The number of the first handle that a program makes of a kind, whose null handle is `null` and whose error class is
+// `error`. MPICH's ABI has the kind in bits 26 to 29, and in the two above whether the handle is predefined. Open MPI's
+// predefined handles are addresses.
+inline uintptr_t first_number([[maybe_unused]] uintptr_t null, [[maybe_unused]] int error) {
 #ifdef RONDO_MPI_FACE_MPICH
   return (null | 0x80000000u) + 0x100;
+#elif defined(RONDO_MPI_FACE_OPENMPI)
+  return static_cast<uintptr_t>(error) << 52;  // no address
 #else
   return null << 20;
 #endif
@@ -47,7 +50,7 @@ template <typename T>
 class Table {
  public:
   using Handle = decltype(T::handle);
-  Table(Handle null, int error) : null_(null), first_(first_number(number_of(null))), error_(error) {}
+  Table(Handle null, int error) : null_(null), first_(first_number(number_of(null), error)), error_(error) {}
 
   Handle null() const { return null_; }
   int error() const { return error_; }
@@ -65,6 +68,19 @@ class Table {
     object->handle = handle;
     const uintptr_t number = number_of(handle);
     named_[place(number)] = {number, std::move(object)};
+  }
+  // A handle as an int, and back: where handles are addresses, predefined ones go by their places.
+  int integer(Handle handle) const {
+    const uintptr_t number = number_of(handle);
+    if (!kAddresses) return static_cast<int>(number);
+    if (handle == null_) return -1;
+    return static_cast<int>(predefined(handle) ? place(number) : number - first_ + kNamed);
+  }
+  Handle handle(int integer) const {
+    const auto number = static_cast<unsigned>(integer);
+    if (!kAddresses) return handle_of<Handle>(number);
+    if (integer < 0) return null_;
+    return handle_of<Handle>(number < kNamed ? named_[number].first : first_ + number - kNamed);
   }
   Handle add(std::shared_ptr<T> object) {
     std::lock_guard lock(mutex_);
@@ -87,20 +103,25 @@ class Table {
     free_.push_back(index);
     return std::exchange((*chunks_[index / kChunk])[index % kChunk], nullptr);
   }
-  bool predefined(Handle handle) const {
-    const uintptr_t number = number_of(handle);
-    return named_[place(number)].second != nullptr && named_[place(number)].first == number;
-  }
+  bool predefined(Handle handle) const { return named_[place(number_of(handle))].second != nullptr; }
 
  private:
-  static constexpr size_t kChunk = 1024, kChunks = 4096;
+#ifdef RONDO_MPI_FACE_OPENMPI
+  static constexpr bool kAddresses = true;
+#else
+  static constexpr bool kAddresses = false;
+#endif
+  static constexpr size_t kChunk = 1024, kChunks = 4096, kNamed = 256;
   using Chunk = std::array<std::shared_ptr<T>, kChunk>;
 
-  // Handles of the ABIs differ in their low bytes, but for MPICH's pair types, whose upper byte differs.
-  static size_t place(uintptr_t number) { return (number ^ (number >> 25)) & 0xff; }
+  // Where the object of this number is among the predefined ones, or would be: they take less than half of the places.
+  size_t place(uintptr_t number) const {
+    size_t at = number * 0x9e3779b97f4a7c15u >> 56;
+    while (named_[at].second != nullptr && named_[at].first != number) at = (at + 1) % kNamed;
+    return at;
+  }
   const std::shared_ptr<T>* slot_of(uintptr_t number) const {
-    const auto& [named, object] = named_[place(number)];
-    if (named == number && object != nullptr) return &object;
+    if (const auto& object = named_[place(number)].second; object != nullptr) return &object;
     const uintptr_t index = number - first_;
     if (index >= size_.load(std::memory_order_acquire)) return nullptr;
     return &(*chunks_[index / kChunk])[index % kChunk];
@@ -109,7 +130,7 @@ class Table {
   const Handle null_;
   const uintptr_t first_;
   const int error_;
-  std::array<std::pair<uintptr_t, std::shared_ptr<T>>, 256> named_{};
+  std::array<std::pair<uintptr_t, std::shared_ptr<T>>, kNamed> named_{};
   std::mutex mutex_;
   std::array<std::unique_ptr<Chunk>, kChunks> chunks_{};
   std::vector<size_t> free_;

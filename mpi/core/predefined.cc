@@ -121,12 +121,16 @@ void name_types(Table<Type>& table) {
   name.element(NAMED(REAL2), Basic::kFloat, 2, DType::kFloat16);
 #ifdef MPI_X_C_FLOAT16
   name.element(MPI_X_C_FLOAT16, "MPIX_C_FLOAT16", Basic::kFloat, 2, DType::kFloat16);
+#endif
+#ifdef MPI_X_BFLOAT16
   name.element(MPI_X_BFLOAT16, "MPIX_BFLOAT16", Basic::kFloat, 2, DType::kBfloat16);
 #endif
   name.floats(NAMED(REAL4), 4);
   name.floats(NAMED(REAL8), 8);
   name.element(NAMED(REAL16), Basic::kFloat, 16);
-  for (const auto& [handle, text, bytes] : {std::tuple{NAMED(C_FLOAT_COMPLEX), 8},
+  // Elsewhere C_COMPLEX is the same handle as the next.
+  for (const auto& [handle, text, bytes] : {std::tuple{NAMED(C_COMPLEX), 8},
+                                            {NAMED(C_FLOAT_COMPLEX), 8},
                                             {NAMED(C_DOUBLE_COMPLEX), 16},
                                             {NAMED(C_LONG_DOUBLE_COMPLEX), 32},
                                             {NAMED(CXX_FLOAT_COMPLEX), 8},

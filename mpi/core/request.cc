@@ -7,6 +7,12 @@
 
 namespace rondo_mpi {
 
+#ifdef RONDO_MPI_FACE_OPENMPI
+MPI_Count bytes_of(const MPI_Status& status) { return static_cast<MPI_Count>(status._ucount); }
+bool cancelled(const MPI_Status& status) { return status._cancelled != 0; }
+void set_bytes(MPI_Status& status, MPI_Count bytes) { status._ucount = static_cast<size_t>(bytes); }
+void set_cancelled(MPI_Status& status, bool flag) { status._cancelled = flag ? 1 : 0; }
+#else
 // Bytes take 62 bits: 32 and 30, beside the mark of a cancelled request.
 #ifdef RONDO_MPI_FACE_MPICH
 #define LOW(status) (status).count_lo
@@ -29,12 +35,12 @@ void set_bytes(MPI_Status& status, MPI_Count bytes) {
   HIGH(status) = static_cast<int>(static_cast<uint32_t>(bytes >> 32) << 1) | (HIGH(status) & 1);
 }
 void set_cancelled(MPI_Status& status, bool flag) { HIGH(status) = (HIGH(status) & ~1) | (flag ? 1 : 0); }
+#endif
 
 void set_status(MPI_Status* status, const Outcome& outcome) {
   if (status == MPI_STATUS_IGNORE) return;
   status->MPI_SOURCE = outcome.source;
   status->MPI_TAG = outcome.tag;
-  HIGH(*status) = 0;
   set_bytes(*status, outcome.bytes);
   set_cancelled(*status, outcome.cancelled);
 }

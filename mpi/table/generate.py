@@ -3,14 +3,14 @@ supported, and what the linker needs.
 
     generate.py FACE TABLES {header|stubs|symbols|aliases}     to standard output
 
-FACE: mpich, standard, mpitrampoline. TABLES: the folder of functions.txt, constants.txt and FACE.h.
+FACE: mpich, standard, mpitrampoline, openmpi. TABLES: the folder of functions.txt, constants.txt and FACE.h.
 """
 
 import pathlib
 import re
 import sys
 
-COLUMN = {"mpich": 0, "standard": 1, "mpitrampoline": 1}
+COLUMN = {"mpich": 0, "standard": 1, "mpitrampoline": 1, "openmpi": 2}
 KINDS = {"COUNT": ("int", "MPI_Count"), "DISPL": ("int", "MPI_Aint"), "ADISPL": ("MPI_Aint", "MPI_Count")}
 
 
@@ -51,6 +51,12 @@ def constants(tables, column):
     return made
 
 
+def objects(face, tables):
+    """The names of the objects whose addresses are Open MPI's predefined handles."""
+    values = (value for _, _, value in constants(tables, COLUMN[face]))
+    return sorted({value for value in values if value.startswith("ompi_")})
+
+
 def header(face, tables):
     made, unsupported = functions(tables)
     prefix = "MPIABI_" if face == "mpitrampoline" else "MPI_"
@@ -59,6 +65,7 @@ def header(face, tables):
         out += [f"#define MPI_{name} {prefix}{name}" for _, name, _ in made]
     out += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "#pragma GCC visibility push(default)"]
     out.append((tables / f"{face}.h").read_text())
+    out += [f"extern char {value}[];" for value in objects(face, tables)]
     for kind, name, value in constants(tables, COLUMN[face]):
         out.append(f"#define MPI_{name} " + (f"({value})" if kind == "int" else f"(({kind})({value}))"))
     out.append((tables / "callbacks.h").read_text())
@@ -72,6 +79,14 @@ def stubs(face, tables):
     prefix = "MPIABI_" if face == "mpitrampoline" else "MPI_"
     out = ["#pragma GCC visibility push(default)", "int rondo_mpi_unsupported(const char* call);"]
     out += [f'int {prefix}{name}() {{ return rondo_mpi_unsupported("MPI_{name}"); }}' for name in functions(tables)[1]]
+    # A program may have copies of these, of its own size: no larger than it expects, and referred to by name alone.
+    out += [f"char {name}[16] __attribute__((aligned(16)));" for name in objects(face, tables)]
+    if face == "openmpi":
+        for owner in ("", "COMM_", "TYPE_", "WIN_"):
+            copy = "(void* of, int keyval, void* state, void* in, void* out, int* flag)"
+            out.append(f"int OMPI_C_MPI_{owner}NULL_COPY_FN{copy} {{ *flag = 0; return 0; }}")
+            out.append(f"int OMPI_C_MPI_{owner}DUP_FN{copy} {{ *(void**)out = in; *flag = 1; return 0; }}")
+            out.append(f"int OMPI_C_MPI_{owner}NULL_DELETE_FN(void* of, int keyval, void* value, void* state) {{ return 0; }}")
     if face == "mpitrampoline":  # which reads constants from the library
         for kind, name, value in constants(tables, COLUMN[face]):
             kind = {"int": "int", "MPI_Offset": "long"}.get(kind, "void*" if "*" in kind else "unsigned long")
@@ -90,7 +105,7 @@ def stubs(face, tables):
 
 
 def symbols(face, tables):
-    return ["{", "  global: MPI_*; PMPI_*; MPIR_Dup_fn; MPIABI_*; MPIXABI_*; mpiabi_*; mpiwrapper_*;", "  local: *;", "};"]
+    return ["{", "  global: MPI_*; PMPI_*; MPIR_Dup_fn; MPIABI_*; MPIXABI_*; mpiabi_*; mpiwrapper_*; ompi_*; OMPI_*;", "  local: *;", "};"]
 
 
 def aliases(face, tables):

@@ -1,5 +1,5 @@
-// A program of MPI, compiled against the headers of MPICH's ABI and of the standard's, runs on Rondo's libraries; a
-// dead rank and MPI_Abort end as the standard and the docs say.
+// A program of MPI, compiled against the headers of MPICH's ABI, of the standard's and of Open MPI's, runs on Rondo's
+// libraries; a dead rank and MPI_Abort end as the standard and the docs say. One of another ABI is refused.
 
 #include <doctest/doctest.h>
 
@@ -20,7 +20,7 @@ std::vector<std::string> launch(int ranks, const std::string& face, const std::v
 }
 
 TEST_CASE("every family of calls") {
-  for (const char* face : {"mpich", "standard"}) {
+  for (const char* face : {"mpich", "standard", "openmpi"}) {
     for (const int ranks : {1, 2, 3, 4}) {
       CAPTURE(face);
       CAPTURE(ranks);
@@ -46,6 +46,23 @@ TEST_CASE("a rank that ends is told to the others") {
   Program returned(launch(2, "mpich", {"die-return"}));
   CHECK(returned.wait(std::chrono::seconds(60)) == 0);
   CHECK(returned.output() == "class 101\n");  // MPIX_ERR_PROC_FAILED of MPICH's ABI
+}
+
+std::string doctor(const std::string& program) {
+  Program run({"tools/doctor/rondo-doctor", "--mpi", program});
+  run.wait(std::chrono::seconds(60));
+  return run.output();
+}
+
+TEST_CASE("which library a program wants") {
+  CHECK(doctor("tests/mpi/program_openmpi").find("wants libmpi.so.40: ") != std::string::npos);
+  CHECK(doctor("tests/mpi/program_standard").find("mpi/libmpi_abi.so.1 serves it") != std::string::npos);
+  CHECK(doctor("tests/mpi/program_old").find("Rondo has no libmpi.so.20: it stands in for ") != std::string::npos);
+  CHECK(doctor("sh").find("wants no library of MPI") != std::string::npos);
+  CHECK(doctor("no-such-program").find("there is no program and no module of Python") != std::string::npos);
+  Program refused(launch(2, "old"));
+  CHECK(refused.wait(std::chrono::seconds(60)) == 2);
+  CHECK(refused.errors().find("program_old wants libmpi.so.20. Rondo has no libmpi.so.20") != std::string::npos);
 }
 
 }  // namespace

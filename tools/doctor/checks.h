@@ -46,6 +46,10 @@ Findings check_memory(const Job& job);
 // librondo, librondo_cuda, OpenSSL.
 Findings check_libraries(const Job& job);
 
+// Which library of MPI a program, or a module of Python, wants, and which of Rondo's serves it (docs/mpi.md). Not part
+// of the others: it reads all files of a module.
+Findings check_mpi_program(const std::string& name);
+
 // What time is read from.
 Findings check_clock();
 

@@ -23,7 +23,7 @@ struct Options {
   int ranks = 0;  // of this host; 0: as many as it has cores
   int hosts = 1;
   bool json = false;
-  std::string pair, listen;
+  std::string pair, listen, mpi;
   bool listens = false;
 };
 
@@ -38,6 +38,9 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--pair", options.pair, "The other end: measures latency and bandwidth, both ways")
       ->excludes(listen)
       ->type_name("ADDRESS[:PORT]");
+  app.add_option("--mpi", options.mpi, "Only: which library of MPI it wants, and whether Rondo serves it (docs/mpi.md)")
+      ->excludes(listen)
+      ->type_name("PROGRAM|MODULE");
   app.footer(
       "Looks at settings, network, ports, descriptors, cores, control groups, shared memory, libraries and clock, and\n"
       "changes nothing. A line is ok, note (a job runs, with less than it could have) or WRONG. The exit code is 1 if\n"
@@ -79,7 +82,9 @@ Findings run_pair(const Options& options) {
 
 int run(const Options& options) {
   const bool pair = options.listens || !options.pair.empty();
-  const Findings findings = pair ? run_pair(options) : look(options);
+  const Findings findings = pair                   ? run_pair(options)
+                            : !options.mpi.empty() ? check_mpi_program(options.mpi)
+                                                   : look(options);
   fmt::print("{}", options.json ? as_json(findings) : as_text(findings));
   return would_stop_a_job(findings) ? 1 : 0;
 }

@@ -5,10 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <memory>
 
 #include "tools/launcher/environment.h"
+#include "tools/launcher/mpi_libraries.h"
 
 namespace rondo::launcher {
 namespace {
@@ -123,22 +123,23 @@ std::string complete_hosts(Options& options, const Words& words) {
 
 // The variables by which programs of MPI find Rondo's libraries, which lie beside this program; "" or what is missing.
 std::string use_mpi(Options& options) {
-  const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  for (const char* beside :
-       {"mpi", "../lib/rondo/mpi", "../lib64/rondo/mpi", "../lib/x86_64-linux-gnu/rondo/mpi", "../mpi"}) {
-    const auto folder = (here / beside).lexically_normal();
-    if (!std::filesystem::exists(folder / "libmpi.so.12")) continue;
-    const std::string others = value_of(own_environment(), "LD_LIBRARY_PATH");
-    // In front: what --env says for the same variables counts.
-    const std::vector<std::string> found = {
-        fmt::format("LD_LIBRARY_PATH={}{}{}", folder.string(), others.empty() ? "" : ":", others),
-        fmt::format("MPI4PY_LIBMPI={}", (folder / "libmpi.so.12").string()),  // mpi4py looks elsewhere first
-        fmt::format("MPITRAMPOLINE_LIB={}", (folder / "librondo_mpitrampoline.so").string()),
-    };
-    options.environment.insert(options.environment.begin(), found.begin(), found.end());
-    return "";
+  const auto folder = mpi_folder();
+  if (!folder) return "--mpi: Rondo's libmpi.so.12 does not lie beside this program: install it by tools/install.sh";
+  for (const std::string& library : wanted_mpi(find_program(options.command.front()))) {
+    if (const std::string lacks = lacks_mpi(library); !lacks.empty()) {
+      return fmt::format("--mpi: {} wants {}. {}", options.command.front(), library, lacks);
+    }
   }
-  return fmt::format("--mpi: there is no libmpi.so.12 of Rondo's beside {}", here.string());
+  const std::string others = value_of(own_environment(), "LD_LIBRARY_PATH");
+  // In front: what --env says for the same variables counts.
+  const std::vector<std::string> found = {
+      fmt::format("LD_LIBRARY_PATH={}{}{}", folder->string(), others.empty() ? "" : ":", others),
+      fmt::format("MPI4PY_LIBMPI={}", (*folder / "libmpi.so.12").string()),  // mpi4py looks elsewhere first
+      fmt::format("MLX_MPI_LIBNAME={}", (*folder / "libmpi.so.40").string()),
+      fmt::format("MPITRAMPOLINE_LIB={}", (*folder / "librondo_mpitrampoline.so").string()),
+  };
+  options.environment.insert(options.environment.begin(), found.begin(), found.end());
+  return "";
 }
 
 // What other hosts need; "" or what is missing.

