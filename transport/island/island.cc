@@ -10,8 +10,8 @@
 #include <cstring>
 
 #include "ring/base/check.h"
+#include "ring/base/process_handle.h"
 #include "transport/island/island_socket.h"
-#include "transport/island/process_handle.h"
 #include "transport/island/shared_link.h"
 #include "transport/island/shared_stream.h"
 

@@ -1,4 +1,4 @@
-#include "transport/island/process_handle.h"
+#include "ring/base/process_handle.h"
 
 #include <poll.h>
 #include <sys/syscall.h>
