@@ -68,6 +68,20 @@ std::string rank_0_fails_when_rank_1(const std::string& preparation) {
 
 }  // namespace
 
+TEST_CASE("--elastic: ranks that fail do not end the others, as long as enough are left") {
+  const std::string script = "if [ $RANK = 0 ]; then kill -9 $$; fi; sleep 0.3; echo done $RANK; [ $RANK != 1 ]";
+  Program enough(run_shell(3, script, {"--elastic", "1"}));
+  CHECK(enough.wait() == 0);
+  CHECK(sorted_lines(enough.output()) == Strings{"[1] done 1", "[2] done 2"});
+  CHECK(enough.errors().find("rank 0 (process ") != std::string::npos);
+  CHECK(enough.errors().find("was killed by signal 9 (Killed); rank 1, 2 may go on") != std::string::npos);
+  Program fewer(run_shell(3, "if [ $RANK = 0 ]; then kill -9 $$; fi; sleep 60", {"--elastic", "3"}));
+  CHECK(fewer.wait() == 128 + SIGKILL);
+  Program many(run_shell(3, "true", {"--elastic", "4"}));
+  CHECK(many.wait() == 2);
+  CHECK(many.errors().find("--elastic 4 is more than the 3 ranks") != std::string::npos);
+}
+
 TEST_CASE("every rank learns its place, in Rondo's names and in the field's") {
   Program program(run_shell(3,
                             "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR; echo R $RONDO_RANK "

@@ -19,6 +19,7 @@ struct Assignment {
   std::string folder;        // where the ranks run; "": where this process does
   bool prefix = true;        // of their lines
   double timeout_s = 0;      // 0: none
+  int least = 0;             // JobSettings::least; for this host only: not in encode()
   std::string secret;        // "": the ranks have one of the user's, or need none
   Environment environment;   // over the host's own
   std::vector<std::string> command;

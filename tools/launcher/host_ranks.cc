@@ -67,6 +67,7 @@ int run_host_ranks(const Assignment& assignment, int control) {
     settings.members.push_back(rank_member(assignment, meeting, local_rank, secret));
   }
   settings.timeout_s = assignment.timeout_s;
+  settings.least = static_cast<size_t>(assignment.least);
   settings.control = control;
   return Job(std::move(settings)).run();
 }

@@ -137,6 +137,10 @@ void Job::check_members() {
     if (known && members_[member].ending()->failed()) failed.push_back(member);
   }
   ended_ = ended;
+  if (settings_.least > 0 && !ending_ && failed.size() + settings_.least <= members_.size()) {
+    for (const size_t member : failed) report_loss(member);
+    failed.clear();
+  }
   if (!failed.empty() && exit_code_ == 0) {
     // Of several found at once, one that a signal killed: the others may have failed because of it.
     const auto killed =
@@ -146,12 +150,22 @@ void Job::check_members() {
   if (ended_ == members_.size() && !relay_.draining()) all_ended();
 }
 
+std::string Job::how_it_ended(size_t member) {
+  const Ending ending = *members_[member].ending();
+  return ending.signal != 0 ? fmt::format("was killed by signal {} ({})", ending.signal, ::strsignal(ending.signal))
+                            : fmt::format("exited with code {}", ending.code);
+}
+
+void Job::report_loss(size_t member) {
+  if (!lost_.insert(member).second) return;
+  relay_.say(fmt::format("{} {} (process {}) {}; {} may go on", settings_.noun, settings_.members[member].name,
+                         members_[member].pid(), how_it_ended(member), running()));
+}
+
 void Job::report_failure(size_t member) {
   const Ending ending = *members_[member].ending();
   exit_code_ = ending.code;
-  const std::string how = ending.signal != 0
-                              ? fmt::format("was killed by signal {} ({})", ending.signal, ::strsignal(ending.signal))
-                              : fmt::format("exited with code {}", ending.code);
+  const std::string how = how_it_ended(member);
   const bool others = ended_ < members_.size() && !ending_;
   if (settings_.explain || ending.signal != 0) {
     relay_.say(fmt::format("{} {} (process {}) failed first: it {}{}", settings_.noun, settings_.members[member].name,

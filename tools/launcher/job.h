@@ -26,6 +26,7 @@ struct JobSettings {
   std::string noun = "rank";
   std::vector<Member> members;
   double timeout_s = 0;  // 0: none
+  size_t least = 0;      // a failure ends the others only if fewer are left; 0: each does
   int control = -1;      // where orders come from (control.h); -1: nowhere
   bool explain = true;   // false: members explain their failures themselves, unless a signal killed them
 };
@@ -37,8 +38,8 @@ class Job {
   explicit Job(JobSettings settings);
 
   // Starts the members and returns when all have ended and what they wrote is written. The exit code: 0 if all
-  // succeeded, else that of the member that failed first; 124 at the timeout; 127 (126) if the program is not found
-  // (cannot be run).
+  // succeeded, or enough (JobSettings::least), else that of the member that failed first; 124 at the timeout; 127 (126)
+  // if the program is not found (cannot be run).
   int run();
 
  private:
@@ -52,6 +53,8 @@ class Job {
   void handle_orders();
   void check_members();
   void report_failure(size_t member);
+  void report_loss(size_t member);
+  std::string how_it_ended(size_t member);
   void check_deadlines();
   void end_members();
   void kill_members();
@@ -67,6 +70,7 @@ class Job {
   std::deque<Output> controls_;       // of controlled members, or empty
   std::set<pid_t> pids_;
   size_t ended_ = 0;
+  std::set<size_t> lost_;  // members that failed, and the others go on
   int exit_code_ = 0;
   int ending_signals_ = 0;  // SIGINT and SIGTERM received
   bool ending_ = false;     // SIGTERM has been sent

@@ -66,6 +66,11 @@ void declare(CLI::App& app, Options& options, Words& words) {
   app.add_option("--timeout", options.timeout_s, "End the ranks after so many seconds; the exit code is then 124")
       ->check(CLI::PositiveNumber)
       ->type_name("S");
+  app.add_option(
+         "--elastic", options.least,
+         "A rank that fails ends the others only if fewer than MIN are left; for programs that shrink, on one host")
+      ->check(CLI::PositiveNumber)
+      ->type_name("MIN");
   app.add_option("--env", options.environment, "Set a variable for every rank; may be given several times")
       ->allow_extra_args(false)
       ->check(CLI::Validator(check_assignment, ""))
@@ -145,7 +150,11 @@ std::string use_mpi(Options& options) {
 // What other hosts need; "" or what is missing.
 std::string check_network(const Options& options) {
   if (options.launch_agent.find_first_not_of(' ') == std::string::npos) return "--launch-agent names no program";
+  if (options.least > options.ranks) {
+    return fmt::format("--elastic {} is more than the {} ranks", options.least, options.ranks);
+  }
   if (options.hosts.size() < 2) return "";
+  if (options.least > 0) return "--elastic is for one host";
   if (is_this_machine(options.hosts.front())) {
     return fmt::format("the first host is {}, where the others cannot find rank 0: give its name",
                        options.hosts[0].name);

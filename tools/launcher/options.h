@@ -20,6 +20,7 @@ struct Options {
   bool host_ranks = false;   // started by another host's rondo-run; nothing else counts
   bool prefix = true;
   double timeout_s = 0;                  // 0: none
+  int least = 0;                         // JobSettings::least
   std::vector<std::string> environment;  // "NAME=value", for every rank, over everything else
   std::vector<std::string> command;      // program and its arguments; never empty
 };

@@ -72,6 +72,7 @@ Assignment common_assignment(const Options& options) {
   a.secret = job_secret(options);
   a.prefix = options.prefix;
   a.timeout_s = options.timeout_s;
+  a.least = options.least;
   a.environment = options.environment;
   a.command = options.command;
   return a;
